@@ -1,0 +1,47 @@
+/** Element types of tensors and the typed arrays that hold them. */
+
+const arrays = {
+  f64: Float64Array,
+  f32: Float32Array,
+  f16: Uint16Array,
+  bf16: Uint16Array,
+  i64: BigInt64Array,
+  u64: BigUint64Array,
+  i32: Int32Array,
+  u32: Uint32Array,
+  i16: Int16Array,
+  u16: Uint16Array,
+  i8: Int8Array,
+  u8: Uint8Array,
+  bool: Uint8Array,
+} as const;
+
+/** Element type. `f16` and `bf16` are held as bit patterns in a Uint16Array. */
+export type DType = keyof typeof arrays;
+
+export type TypedArray = InstanceType<(typeof arrays)[DType]>;
+export type ArrayOf<D extends DType> = InstanceType<(typeof arrays)[D]>;
+
+export const dtypes: readonly DType[] = Object.keys(arrays) as DType[];
+
+/** Bytes of one element. */
+export function byteSize(dtype: DType): number {
+  return arrays[dtype].BYTES_PER_ELEMENT;
+}
+
+/** A typed view of `length` elements at `byteOffset`, which must be a multiple of the element size. */
+export function viewOf<D extends DType>(
+  dtype: D,
+  buffer: ArrayBufferLike,
+  byteOffset: number,
+  length: number,
+): ArrayOf<D> {
+  const View = arrays[dtype] as unknown as new (b: ArrayBufferLike, o: number, n: number) => ArrayOf<D>;
+  return new View(buffer, byteOffset, length);
+}
+
+/** A zeroed array of `length` elements. */
+export function zeros<D extends DType>(dtype: D, length: number): ArrayOf<D> {
+  const Zeros = arrays[dtype] as unknown as new (n: number) => ArrayOf<D>;
+  return new Zeros(length);
+}

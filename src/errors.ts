@@ -1,0 +1,27 @@
+/** The errors lowbit throws. Every message names the argument or file, what was expected and what was found. */
+
+/** Base of all errors thrown on purpose; anything else escaping the library is a bug. */
+export class LowbitError extends Error {
+  override readonly name: string = this.constructor.name;
+}
+
+/** A file is missing, truncated, or does not hold what its format promises. */
+export class InvalidFileError extends LowbitError {
+  readonly file: string;
+  constructor(file: string, problem: string, options?: ErrorOptions) {
+    super(`${file}: ${problem}`, options);
+    this.file = file;
+  }
+}
+
+/** An argument or option is out of its range. */
+export class InvalidArgumentError extends LowbitError {}
+
+/** Tensor shapes or dtypes do not fit each other or the operator. */
+export class ShapeError extends LowbitError {}
+
+/** A well-formed request that this version cannot serve; the message lists what it can. */
+export class UnsupportedError extends LowbitError {}
+
+/** The prompt and the tokens asked for do not fit the context length of the program. */
+export class ContextLengthError extends LowbitError {}

@@ -1,0 +1,95 @@
+/**
+ * The one program type: what `compile` makes, the `.pte` file stores and `runtime` executes.
+ * It mirrors ExecuTorch's schema/program.fbs (identifier ET12); constant data stays behind `DataSource`.
+ */
+import type { DType } from "../dtype.ts";
+
+/** Bytes that are read (or made) on demand, so that no program is ever whole in memory. */
+export interface DataSource {
+  readonly byteLength: number;
+  /** The bytes; the caller may keep them. */
+  read(): Promise<Uint8Array>;
+}
+
+/** Where a planned tensor lives: memory 1 is scratch, memory 2 is state that outlives a call. */
+export interface Allocation {
+  readonly memoryId: number;
+  readonly offset: number;
+}
+
+export const SCRATCH_MEMORY = 1;
+export const STATE_MEMORY = 2;
+
+export interface TensorValue {
+  readonly kind: "tensor";
+  readonly dtype: DType;
+  /** Sizes; the upper bound where `dynamic`. */
+  readonly sizes: readonly number[];
+  readonly dimOrder: readonly number[];
+  readonly dynamism: "static" | "bound" | "unbound";
+  /** Index into `Program.constants`, null for tensors that the method computes or receives. */
+  readonly constant: number | null;
+  /** Planned place, null for constants and for inputs whose memory the caller brings. */
+  readonly allocation: Allocation | null;
+  /** Fully qualified name, for constants and state. */
+  readonly name: string | null;
+}
+
+export type Value =
+  | { readonly kind: "null" }
+  | { readonly kind: "int"; readonly value: number }
+  | { readonly kind: "bool"; readonly value: boolean }
+  | { readonly kind: "double"; readonly value: number }
+  | { readonly kind: "string"; readonly value: string }
+  | { readonly kind: "intList"; readonly items: readonly number[] } // indices of int values
+  | { readonly kind: "doubleList"; readonly items: readonly number[] } // literals
+  | { readonly kind: "boolList"; readonly items: readonly boolean[] } // literals
+  | { readonly kind: "tensorList"; readonly items: readonly number[] } // indices of tensor values
+  | { readonly kind: "optionalTensorList"; readonly items: readonly number[] } // indices, -1 for none
+  | TensorValue;
+
+export type Instruction =
+  | { readonly kind: "kernel"; readonly operator: number; readonly args: readonly number[] }
+  | { readonly kind: "delegate"; readonly delegate: number; readonly args: readonly number[] }
+  | { readonly kind: "move"; readonly from: number; readonly to: number }
+  | { readonly kind: "jumpFalse"; readonly condition: number; readonly destination: number }
+  | { readonly kind: "free"; readonly value: number };
+
+/** An operator's qualified name and overload, `torchao::_linear_8bit_act_4bit_weight` and `out`. */
+export interface OperatorName {
+  readonly name: string;
+  readonly overload: string;
+}
+
+export interface Method {
+  readonly name: string;
+  readonly values: readonly Value[];
+  /** Indices of values. */
+  readonly inputs: readonly number[];
+  readonly outputs: readonly number[];
+  readonly operators: readonly OperatorName[];
+  readonly instructions: readonly Instruction[];
+  /** Ids of backend delegates that instructions call; empty in programs of ours. */
+  readonly delegates: readonly string[];
+  /** Bytes of each memory; index 0 is reserved by the format. */
+  readonly memorySizes: readonly number[];
+}
+
+/** A constant tensor's data. `alignment` is a power of two, 16 or more. */
+export interface Constant {
+  readonly data: DataSource;
+  readonly alignment: number;
+}
+
+export interface Program {
+  readonly methods: readonly Method[];
+  /** Entry 0 of the format's table is reserved; `TensorValue.constant` indexes this list from 0. */
+  readonly constants: readonly Constant[];
+  /** Keyed blobs: tokenizer, chat template. */
+  readonly namedData: ReadonlyMap<string, DataSource>;
+}
+
+/** The method named `name`, or undefined. */
+export function findMethod(program: Program, name: string): Method | undefined {
+  return program.methods.find((method) => method.name === name);
+}

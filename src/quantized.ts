@@ -1,0 +1,59 @@
+/**
+ * Logical low-bit weights: integers, scales and zero points, without any byte layout.
+ * Quantizers make them, packed layouts store them.
+ */
+
+export type ScaleDType = "f32" | "f16";
+
+/** What is known of quantized weights before their values: enough to size buffers and choose layouts and kernels. */
+export interface WeightSpec {
+  /** Bits of one weight, 1..8. */
+  readonly bits: number;
+  /** Output channels. */
+  readonly n: number;
+  /** Input features. */
+  readonly k: number;
+  /** Weights along k that share a scale; `k` or more means one scale a channel. The last group may be shorter. */
+  readonly groupSize: number;
+  readonly hasZeros: boolean;
+  /** The integers are indices into `levels`, a codebook of 2^bits int8 levels. */
+  readonly hasLevels: boolean;
+  readonly scaleDType: ScaleDType;
+}
+
+/**
+ * Weights of shape [n, k]: `w[r][c] = (level(q[r][c]) - zero[r][g]) * scale[r][g]` with `g = floor(c / groupSize)`
+ * and `level(q) = levels ? levels[q + 2^(bits-1)] : q`.
+ */
+export interface QuantizedWeights extends WeightSpec {
+  /** [n, k], each in -2^(bits-1) .. 2^(bits-1)-1. */
+  readonly qvals: Int8Array;
+  /** [n, groups]; exactly representable in `scaleDType`. */
+  readonly scales: Float32Array;
+  /** [n, groups] zero points, null when all are zero. */
+  readonly zeros: Int8Array | null;
+  /** [2^bits] codebook, null when the integers are the levels themselves. */
+  readonly levels: Int8Array | null;
+}
+
+/** Groups along k: ceil(k / groupSize). */
+export function groupCount(spec: { k: number; groupSize: number }): number {
+  return Math.ceil(spec.k / spec.groupSize);
+}
+
+/** Float32 values [n, k] of quantized weights: the definition that every kernel approximates. */
+export function dequantize(weights: QuantizedWeights): Float32Array {
+  const { n, k, groupSize, bits, qvals, scales, zeros, levels } = weights;
+  const groups = groupCount(weights);
+  const offset = 1 << (bits - 1);
+  const result = new Float32Array(n * k);
+  for (let r = 0; r < n; r++) {
+    for (let c = 0; c < k; c++) {
+      const group = r * groups + Math.floor(c / groupSize);
+      const q = qvals[r * k + c]!;
+      const level = levels ? levels[q + offset]! : q;
+      result[r * k + c] = (level - (zeros ? zeros[group]! : 0)) * scales[group]!;
+    }
+  }
+  return result;
+}

@@ -1,0 +1,37 @@
+/** A dense row-major tensor: element type, shape, data. */
+import { type DType, type TypedArray, viewOf, zeros } from "./dtype.ts";
+import { UnsupportedError } from "./errors.ts";
+import { decodeBf16, decodeF16Array } from "./half.ts";
+
+export interface Tensor {
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly data: TypedArray;
+}
+
+/** Number of elements of a shape; 1 for a scalar. */
+export function elementCount(shape: readonly number[]): number {
+  return shape.reduce((product, size) => product * size, 1);
+}
+
+/** A zeroed tensor. */
+export function zeroTensor(dtype: DType, shape: readonly number[]): Tensor {
+  return { dtype, shape, data: zeros(dtype, elementCount(shape)) };
+}
+
+/** The bytes of a tensor's data, without a copy. */
+export function bytesOf(data: TypedArray): Uint8Array {
+  return viewOf("u8", data.buffer, data.byteOffset, data.byteLength);
+}
+
+/** Float32 values of a float tensor: the tensor's own array for f32, a new one for f16, bf16 and f64. */
+export function toFloat32(tensor: Tensor): Float32Array {
+  const { dtype, data } = tensor;
+  if (dtype === "f32") return data as Float32Array;
+  const result = new Float32Array(data.length);
+  if (dtype === "f16") decodeF16Array(data as Uint16Array, result);
+  else if (dtype === "bf16") decodeBf16(data as Uint16Array, result);
+  else if (dtype === "f64") result.set(data as Float64Array);
+  else throw new UnsupportedError(`toFloat32: expected a float tensor but found ${dtype}`);
+  return result;
+}
