@@ -1,0 +1,37 @@
+/** Random access to the bytes of a file, a blob or a buffer, and a sequential sink; the same in Node and the browser. */
+import { InvalidFileError } from "./errors.ts";
+
+export interface ByteSource {
+  /** Path or URL, for messages. */
+  readonly name: string;
+  readonly size: number;
+  /** `length` bytes at `offset` in a new buffer; InvalidFileError when they reach past the end. */
+  read(offset: number, length: number): Promise<Uint8Array>;
+  close(): Promise<void>;
+}
+
+/** Receives bytes in order. */
+export interface ByteSink {
+  readonly position: number;
+  write(bytes: Uint8Array): Promise<void>;
+}
+
+/** A source over bytes in memory; `read` copies. */
+export function memorySource(name: string, bytes: Uint8Array): ByteSource {
+  return {
+    name,
+    size: bytes.length,
+    async read(offset, length) {
+      checkRange(name, bytes.length, offset, length);
+      return bytes.slice(offset, offset + length);
+    },
+    async close() {},
+  };
+}
+
+/** Throws InvalidFileError unless `offset .. offset + length` lies within `size` bytes. */
+export function checkRange(name: string, size: number, offset: number, length: number): void {
+  const whole = Number.isSafeInteger(offset) && Number.isSafeInteger(length) && offset >= 0 && length >= 0;
+  if (!whole || offset + length > size)
+    throw new InvalidFileError(name, `expected bytes ${offset} to ${offset + length} but the file has ${size}`);
+}

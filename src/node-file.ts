@@ -1,0 +1,71 @@
+/** Files of Node: positioned reads without loading the whole, and writes that appear complete or not at all. */
+import { open, rename, rm } from "node:fs/promises";
+import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
+import { InvalidFileError } from "./errors.ts";
+
+/** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
+const READ_MAX_BYTES = 1 << 30;
+
+/** Opens a file for positioned reads; InvalidFileError when it is missing or not a regular file. */
+export async function openFile(path: string): Promise<ByteSource> {
+  const handle = await open(path, "r").catch((cause: NodeJS.ErrnoException) => {
+    const problem = cause.code === "ENOENT" ? "no such file" : cause.message;
+    throw new InvalidFileError(path, problem, { cause });
+  });
+  const status = await handle.stat();
+  if (!status.isFile()) {
+    await handle.close();
+    throw new InvalidFileError(path, `expected a file but found ${status.isDirectory() ? "a directory" : "no file"}`);
+  }
+  return {
+    name: path,
+    size: status.size,
+    async read(offset, length) {
+      checkRange(path, status.size, offset, length);
+      const bytes = new Uint8Array(length);
+      for (let done = 0; done < length; ) {
+        const { bytesRead } = await handle.read(bytes, done, Math.min(length - done, READ_MAX_BYTES), offset + done);
+        if (bytesRead === 0) throw new InvalidFileError(path, `file ends at ${offset + done}; it was cut while read`);
+        done += bytesRead;
+      }
+      return bytes;
+    },
+    close: () => handle.close(),
+  };
+}
+
+/**
+ * Writes a file under a temporary name beside `path` and renames it when `write` has returned;
+ * on any error, the temporary file is removed and what was at `path` stays.
+ */
+export async function writeFileWhole(path: string, write: (sink: ByteSink) => Promise<void>): Promise<void> {
+  const temporary = `${path}.${process.pid}.part`;
+  const handle = await open(temporary, "w").catch((cause: Error) => {
+    throw new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
+  });
+  try {
+    let position = 0;
+    await write({
+      get position() {
+        return position;
+      },
+      async write(bytes) {
+        for (let done = 0; done < bytes.length; ) {
+          const { bytesWritten } = await handle.write(bytes, done, Math.min(bytes.length - done, READ_MAX_BYTES));
+          done += bytesWritten;
+        }
+        position += bytes.length;
+      },
+    });
+    await handle.sync();
+    await handle.close();
+    await rename(temporary, path);
+  } catch (cause) {
+    await handle.close().catch(() => {});
+    await rm(temporary, { force: true });
+    const code = (cause as NodeJS.ErrnoException).code;
+    if (code === "ENOSPC" || code === "EFBIG" || code === "EDQUOT" || code === "EIO")
+      throw new InvalidFileError(path, `cannot be written: ${(cause as Error).message}`, { cause });
+    throw cause;
+  }
+}
