@@ -23,7 +23,7 @@ export function memorySource(name: string, bytes: Uint8Array): ByteSource {
     size: bytes.length,
     async read(offset, length) {
       checkRange(name, bytes.length, offset, length);
-      return bytes.slice(offset, offset + length);
+      return new Uint8Array(bytes.subarray(offset, offset + length)); // not slice: of a Buffer, that is a view
     },
     async close() {},
   };

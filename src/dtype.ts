@@ -19,8 +19,24 @@ const arrays = {
 /** Element type. `f16` and `bf16` are held as bit patterns in a Uint16Array. */
 export type DType = keyof typeof arrays;
 
-export type TypedArray = InstanceType<(typeof arrays)[DType]>;
-export type ArrayOf<D extends DType> = InstanceType<(typeof arrays)[D]>;
+interface Arrays {
+  f64: Float64Array;
+  f32: Float32Array;
+  f16: Uint16Array;
+  bf16: Uint16Array;
+  i64: BigInt64Array;
+  u64: BigUint64Array;
+  i32: Int32Array;
+  u32: Uint32Array;
+  i16: Int16Array;
+  u16: Uint16Array;
+  i8: Int8Array;
+  u8: Uint8Array;
+  bool: Uint8Array;
+}
+
+export type TypedArray = Arrays[DType];
+export type ArrayOf<D extends DType> = Arrays[D];
 
 export const dtypes: readonly DType[] = Object.keys(arrays) as DType[];
 

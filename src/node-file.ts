@@ -6,6 +6,9 @@ import { InvalidFileError } from "./errors.ts";
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
 
+/** Writes begun by this process: two of the same path must not share a temporary file. */
+let writes = 0;
+
 /** Opens a file for positioned reads; InvalidFileError when it is missing or not a regular file. */
 export async function openFile(path: string): Promise<ByteSource> {
   const handle = await open(path, "r").catch((cause: NodeJS.ErrnoException) => {
@@ -39,7 +42,7 @@ export async function openFile(path: string): Promise<ByteSource> {
  * on any error, the temporary file is removed and what was at `path` stays.
  */
 export async function writeFileWhole(path: string, write: (sink: ByteSink) => Promise<void>): Promise<void> {
-  const temporary = `${path}.${process.pid}.part`;
+  const temporary = `${path}.${process.pid}-${++writes}.part`;
   const handle = await open(temporary, "w").catch((cause: Error) => {
     throw new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
   });

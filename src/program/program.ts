@@ -37,15 +37,15 @@ export interface TensorValue {
 
 export type Value =
   | { readonly kind: "null" }
-  | { readonly kind: "int"; readonly value: number }
+  | { readonly kind: "int"; readonly value: number } // 2^63 stands for the largest int64, "to the end"
   | { readonly kind: "bool"; readonly value: boolean }
   | { readonly kind: "double"; readonly value: number }
   | { readonly kind: "string"; readonly value: string }
   | { readonly kind: "intList"; readonly items: readonly number[] } // indices of int values
   | { readonly kind: "doubleList"; readonly items: readonly number[] } // literals
   | { readonly kind: "boolList"; readonly items: readonly boolean[] } // literals
-  | { readonly kind: "tensorList"; readonly items: readonly number[] } // indices of tensor values
-  | { readonly kind: "optionalTensorList"; readonly items: readonly number[] } // indices, -1 for none
+  | { readonly kind: "tensorList"; readonly items: readonly number[] } // indices of tensor values before this one
+  | { readonly kind: "optionalTensorList"; readonly items: readonly number[] } // the same, -1 for none
   | TensorValue;
 
 export type Instruction =
@@ -69,13 +69,13 @@ export interface Method {
   readonly outputs: readonly number[];
   readonly operators: readonly OperatorName[];
   readonly instructions: readonly Instruction[];
-  /** Ids of backend delegates that instructions call; empty in programs of ours. */
+  /** Ids of backend delegates that instructions call; empty in programs of ours. Their blobs are not kept. */
   readonly delegates: readonly string[];
   /** Bytes of each memory; index 0 is reserved by the format. */
   readonly memorySizes: readonly number[];
 }
 
-/** A constant tensor's data. `alignment` is a power of two, 16 or more. */
+/** A constant tensor's data. `alignment` is a power of two from 16 to 4096. One object listed twice is stored once. */
 export interface Constant {
   readonly data: DataSource;
   readonly alignment: number;

@@ -1,0 +1,83 @@
+/** Records the operator calls of a function as a graph. Nothing is computed; constants stay lazy. */
+import type { Cpu } from "../kernels/contract.ts";
+import type { Builder, LazyConstant } from "../ops/builder.ts";
+import {
+  type Argument,
+  Arguments,
+  completeArguments,
+  type OperatorRegistry,
+  type TensorSpec,
+} from "../ops/operator.ts";
+import { type Graph, type GraphNode, type GraphValue, isGraphValue } from "./graph.ts";
+
+export interface InputSpec {
+  readonly name: string;
+  readonly spec: TensorSpec;
+  /** Smallest sizes at run time; equal to the spec's for a static input. */
+  readonly smallest: readonly number[];
+}
+
+/** A method to capture: its inputs, and the function that makes its outputs by operator calls. */
+export interface MethodSource {
+  readonly name: string;
+  readonly inputs: readonly InputSpec[];
+  build<T>(builder: Builder<T>, inputs: readonly T[]): readonly T[];
+}
+
+class CaptureBuilder implements Builder<GraphValue> {
+  readonly cpu: Cpu;
+  readonly nodes: GraphNode[] = [];
+  readonly #registry: OperatorRegistry;
+  readonly #constants = new Map<string, GraphValue>();
+  readonly #states = new Map<string, GraphValue>();
+
+  constructor(registry: OperatorRegistry, cpu: Cpu) {
+    this.#registry = registry;
+    this.cpu = cpu;
+  }
+
+  call(name: string, ...given: Argument<GraphValue>[]): GraphValue {
+    const operator = this.#registry.get(name);
+    const args = completeArguments(operator.schema, given);
+    const shapeWith = (specOf: (value: GraphValue) => TensorSpec) => {
+      const specs = args.map((arg) => (isGraphValue(arg) ? specOf(arg) : (arg as Argument<TensorSpec>)));
+      return operator.shape(new Arguments(operator.schema, specs));
+    };
+    const spec = shapeWith((value) => value.spec);
+    const { shape } = shapeWith((value) => ({ dtype: value.spec.dtype, shape: value.smallest }));
+    const out: GraphValue = { kind: "computed", name: null, spec, smallest: shape, constant: null };
+    this.nodes.push({ operator: operator.name, args, out });
+    return out;
+  }
+
+  constant(constant: LazyConstant): GraphValue {
+    const { key, dtype, shape } = constant;
+    const known = this.#constants.get(key);
+    if (known) return known;
+    const value: GraphValue = { kind: "constant", name: key, spec: { dtype, shape }, smallest: shape, constant };
+    this.#constants.set(key, value);
+    return value;
+  }
+
+  state(name: string, spec: TensorSpec): GraphValue {
+    const known = this.#states.get(name);
+    if (known) return known;
+    const value: GraphValue = { kind: "state", name, spec, smallest: spec.shape, constant: null };
+    this.#states.set(name, value);
+    return value;
+  }
+
+  spec(value: GraphValue): TensorSpec {
+    return value.spec;
+  }
+}
+
+/** Captures one method. Shape errors are raised here, for the smallest and the largest inputs. */
+export function capture(source: MethodSource, registry: OperatorRegistry, cpu: Cpu): Graph {
+  const builder = new CaptureBuilder(registry, cpu);
+  const inputs = source.inputs.map(
+    ({ name, spec, smallest }): GraphValue => ({ kind: "input", name, spec, smallest, constant: null }),
+  );
+  const outputs = source.build(builder, inputs);
+  return { name: source.name, inputs, outputs, nodes: builder.nodes };
+}

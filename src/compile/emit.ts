@@ -1,0 +1,160 @@
+/** Graph and memory plan → method of a program, in ExecuTorch's conventions. */
+
+import { byteSize } from "../dtype.ts";
+import type { LazyConstant } from "../ops/builder.ts";
+import type { Argument, OperatorRegistry } from "../ops/operator.ts";
+import {
+  type Allocation,
+  type Constant,
+  type Instruction,
+  type Method,
+  type OperatorName,
+  SCRATCH_MEMORY,
+  STATE_MEMORY,
+  type TensorValue,
+  type Value,
+} from "../program/program.ts";
+import { bytesOf, elementCount } from "../tensor.ts";
+import { type Graph, type GraphValue, isDynamic, isGraphValue } from "./graph.ts";
+import type { Plan } from "./memory-plan.ts";
+
+/** Constants start at cache lines, so that packed panels can be used where they are mapped. */
+const CONSTANT_ALIGNMENT = 64;
+
+/** Constants of a program, shared by its methods: a key is one buffer. */
+export class ConstantPool {
+  readonly constants: Constant[] = [];
+  readonly #indices = new Map<string, number>();
+
+  indexOf({ key, dtype, shape, read }: LazyConstant): number {
+    const known = this.#indices.get(key);
+    if (known !== undefined) return known;
+    const byteLength = elementCount(shape) * byteSize(dtype);
+    this.constants.push({
+      alignment: CONSTANT_ALIGNMENT,
+      data: { byteLength, read: async () => bytesOf(await read()) },
+    });
+    this.#indices.set(key, this.constants.length - 1);
+    return this.constants.length - 1;
+  }
+}
+
+export interface EmitContext {
+  readonly registry: OperatorRegistry;
+  readonly constants: ConstantPool;
+  readonly scratch: Plan<GraphValue>;
+  readonly state: Plan<string>;
+}
+
+/** Values of a method, each written once: literals by value, tensors by identity. */
+class ValueTable {
+  readonly values: Value[] = [];
+  readonly #context: EmitContext;
+  readonly #tensors = new Map<GraphValue, number>();
+  readonly #literals = new Map<string, number>();
+
+  constructor(context: EmitContext) {
+    this.#context = context;
+  }
+
+  tensor(value: GraphValue): number {
+    const known = this.#tensors.get(value);
+    if (known !== undefined) return known;
+    const index = this.values.push(this.#tensorValue(value)) - 1;
+    this.#tensors.set(value, index);
+    return index;
+  }
+
+  literal(argument: Exclude<Argument<GraphValue>, GraphValue>, isFloat: boolean): number {
+    const value = this.#literalValue(argument, isFloat);
+    const key = JSON.stringify(value);
+    const known = this.#literals.get(key);
+    if (known !== undefined) return known;
+    const index = this.values.push(value) - 1;
+    this.#literals.set(key, index);
+    return index;
+  }
+
+  #literalValue(argument: Exclude<Argument<GraphValue>, GraphValue>, isFloat: boolean): Value {
+    if (argument === null) return { kind: "null" };
+    if (typeof argument === "boolean") return { kind: "bool", value: argument };
+    if (typeof argument === "string") return { kind: "string", value: argument };
+    if (typeof argument === "number")
+      return isFloat || !Number.isInteger(argument)
+        ? { kind: "double", value: argument }
+        : { kind: "int", value: argument };
+    const items = argument.map((item) => (isGraphValue(item) ? this.tensor(item) : this.literal(item, false)));
+    return argument.some(isGraphValue) ? { kind: "tensorList", items } : { kind: "intList", items };
+  }
+
+  #tensorValue(value: GraphValue): TensorValue {
+    const { spec, kind, name, constant } = value;
+    return {
+      kind: "tensor",
+      dtype: spec.dtype,
+      sizes: spec.shape,
+      dimOrder: spec.shape.map((_, i) => i),
+      dynamism: isDynamic(value) ? "bound" : "static",
+      constant: constant ? this.#context.constants.indexOf(constant) : null,
+      allocation: this.#allocation(value),
+      name: kind === "constant" || kind === "state" ? name : null,
+    };
+  }
+
+  #allocation(value: GraphValue): Allocation | null {
+    if (value.kind === "constant") return null;
+    if (value.kind === "state")
+      return { memoryId: STATE_MEMORY, offset: this.#context.state.offsets.get(value.name!)! };
+    return { memoryId: SCRATCH_MEMORY, offset: this.#context.scratch.offsets.get(value)! };
+  }
+}
+
+export function emitMethod(graph: Graph, context: EmitContext): Method {
+  const table = new ValueTable(context);
+  const inputs = graph.inputs.map((value) => table.tensor(value));
+  const operators: OperatorName[] = [];
+  const operatorIndices = new Map<string, number>();
+  const instructions = graph.nodes.map((node): Instruction => {
+    const { schema } = context.registry.get(node.operator);
+    let operator = operatorIndices.get(node.operator);
+    if (operator === undefined) {
+      operator = operators.push({ name: schema.name, overload: schema.overload }) - 1;
+      operatorIndices.set(node.operator, operator);
+    }
+    const args = node.args.map((arg, i) =>
+      isGraphValue(arg) ? table.tensor(arg) : table.literal(arg, schema.args[i]!.type.startsWith("float")),
+    );
+    const out = table.tensor(node.out);
+    // The out argument, and the value that an out-variant returns: the same.
+    return { kind: "kernel", operator, args: [...args, out, out] };
+  });
+  return {
+    name: graph.name,
+    values: table.values,
+    inputs,
+    outputs: graph.outputs.map((value) => table.tensor(value)),
+    operators,
+    instructions,
+    delegates: [],
+    memorySizes: [0, context.scratch.totalBytes, context.state.totalBytes],
+  };
+}
+
+/** A method without inputs that returns constants: ExecuTorch's way to carry metadata. */
+export function metadataMethod(name: string, value: number | boolean | readonly number[]): Method {
+  const literals = typeof value === "object" ? value : [value];
+  const values = literals.map((item): Value => {
+    if (typeof item === "boolean") return { kind: "bool", value: item };
+    return Number.isInteger(item) ? { kind: "int", value: item } : { kind: "double", value: item };
+  });
+  return {
+    name,
+    values,
+    inputs: [],
+    outputs: values.map((_, i) => i),
+    operators: [],
+    instructions: [],
+    delegates: [],
+    memorySizes: [0],
+  };
+}

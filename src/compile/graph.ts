@@ -1,0 +1,61 @@
+/** A captured method: operator calls in order over values whose specs are known at the smallest and the largest input. */
+import type { LazyConstant } from "../ops/builder.ts";
+import type { Argument, TensorSpec } from "../ops/operator.ts";
+
+export interface GraphValue {
+  readonly kind: "input" | "constant" | "state" | "computed";
+  /** Name of an input, key of a constant, name of a state. */
+  readonly name: string | null;
+  /** Dtype and sizes for the largest inputs: what memory is planned for. */
+  readonly spec: TensorSpec;
+  /** Sizes for the smallest inputs; where they differ from `spec`, the value is dynamic. */
+  readonly smallest: readonly number[];
+  readonly constant: LazyConstant | null;
+}
+
+export interface GraphNode {
+  /** Full operator name. */
+  readonly operator: string;
+  /** Arguments in schema order, without the out argument. */
+  readonly args: readonly Argument<GraphValue>[];
+  readonly out: GraphValue;
+}
+
+export interface Graph {
+  readonly name: string;
+  readonly inputs: readonly GraphValue[];
+  readonly outputs: readonly GraphValue[];
+  readonly nodes: readonly GraphNode[];
+}
+
+export function isGraphValue(argument: Argument<GraphValue>): argument is GraphValue {
+  return typeof argument === "object" && argument !== null && "smallest" in argument;
+}
+
+/** The values among the arguments of a node. */
+export function argumentValues(node: GraphNode): GraphValue[] {
+  return node.args.filter(isGraphValue);
+}
+
+export function isDynamic({ spec, smallest }: GraphValue): boolean {
+  return spec.shape.some((size, i) => size !== smallest[i]);
+}
+
+/** One line a node, values numbered in order: for people and for tests of passes. */
+export function formatGraph(graph: Graph): string {
+  const names = new Map<GraphValue, string>();
+  const nameOf = (value: GraphValue) => {
+    const name = names.get(value) ?? (value.name !== null ? value.name : `%${names.size}`);
+    names.set(value, name);
+    return name;
+  };
+  const show = (argument: Argument<GraphValue>) =>
+    isGraphValue(argument) ? nameOf(argument) : JSON.stringify(argument);
+  const typed = (value: GraphValue) => {
+    const sizes = value.spec.shape.map((size, i) => (size === value.smallest[i] ? size : `<=${size}`));
+    return `${nameOf(value)}: ${value.spec.dtype}[${sizes.join(", ")}]`;
+  };
+  const lines = graph.nodes.map((node) => `  ${typed(node.out)} = ${node.operator}(${node.args.map(show).join(", ")})`);
+  const head = `${graph.name}(${graph.inputs.map(typed).join(", ")})`;
+  return [head, ...lines, `  return ${graph.outputs.map(nameOf).join(", ")}`].join("\n");
+}

@@ -1,0 +1,77 @@
+/**
+ * Greedy memory planning by size (Pisarchyk & Lee 2020, "Efficient memory management for deep neural net inference"):
+ * the largest tensor first, each at the lowest offset where no tensor alive at the same time lies.
+ */
+import { byteSize } from "../dtype.ts";
+import { elementCount } from "../tensor.ts";
+import { argumentValues, type Graph, type GraphValue } from "./graph.ts";
+
+/** Start of every planned tensor: a cache line. */
+const ALIGNMENT = 64;
+
+export interface Lifetime {
+  readonly bytes: number;
+  /** Indices of the first and last node, inclusive, during which the tensor must stay. */
+  readonly first: number;
+  readonly last: number;
+}
+
+export interface Plan<K> {
+  readonly offsets: ReadonlyMap<K, number>;
+  readonly totalBytes: number;
+}
+
+/** Offsets for tensors with lifetimes; tensors alive at the same time do not overlap. */
+export function planMemory<K>(lifetimes: ReadonlyMap<K, Lifetime>): Plan<K> {
+  const offsets = new Map<K, number>();
+  const placed: { offset: number; end: number; lifetime: Lifetime }[] = [];
+  let totalBytes = 0;
+  const bySize = [...lifetimes].sort(([, a], [, b]) => b.bytes - a.bytes);
+  for (const [key, lifetime] of bySize) {
+    let offset = 0;
+    for (const other of placed) {
+      const together = other.lifetime.first <= lifetime.last && lifetime.first <= other.lifetime.last;
+      if (together && offset < other.end && other.offset < offset + lifetime.bytes) offset = other.end;
+    }
+    const end = Math.ceil((offset + lifetime.bytes) / ALIGNMENT) * ALIGNMENT;
+    offsets.set(key, offset);
+    // Kept by offset, so that one pass over `placed` finds the lowest gap.
+    const at = placed.findIndex((other) => other.offset > offset);
+    placed.splice(at < 0 ? placed.length : at, 0, { offset, end, lifetime });
+    totalBytes = Math.max(totalBytes, end);
+  }
+  return { offsets, totalBytes };
+}
+
+/** Bytes of a value at its largest. */
+export function valueBytes({ spec }: GraphValue): number {
+  return elementCount(spec.shape) * byteSize(spec.dtype);
+}
+
+/** Lifetimes of inputs and computed values of a graph. Inputs live from the start, outputs to the end. */
+export function lifetimesOf(graph: Graph): Map<GraphValue, Lifetime> {
+  const lifetimes = new Map<GraphValue, Lifetime>();
+  const use = (value: GraphValue, index: number) => {
+    if (value.kind !== "input" && value.kind !== "computed") return;
+    const first = lifetimes.get(value)?.first ?? (value.kind === "input" ? 0 : index);
+    lifetimes.set(value, { bytes: valueBytes(value), first, last: index });
+  };
+  for (const value of graph.inputs) use(value, 0);
+  for (const [index, node] of graph.nodes.entries())
+    for (const value of [...argumentValues(node), node.out]) use(value, index);
+  for (const value of graph.outputs) use(value, graph.nodes.length);
+  return lifetimes;
+}
+
+/** State tensors of several graphs, one after the other; a name is one tensor in all of them. */
+export function planState(graphs: readonly Graph[]): Plan<string> {
+  const offsets = new Map<string, number>();
+  let totalBytes = 0;
+  const values = graphs.flatMap((graph) => graph.nodes.flatMap(argumentValues));
+  for (const value of values) {
+    if (value.kind !== "state" || offsets.has(value.name!)) continue;
+    offsets.set(value.name!, totalBytes);
+    totalBytes = Math.ceil((totalBytes + valueBytes(value)) / ALIGNMENT) * ALIGNMENT;
+  }
+  return { offsets, totalBytes };
+}

@@ -1,0 +1,16 @@
+/** A macrotask turn lets timers and other messages in, with setImmediate and without it. */
+import { afterEach, expect, it, vi } from "vitest";
+
+afterEach(() => vi.unstubAllGlobals());
+
+it.each([true, false])("lets timers fire (setImmediate present: %s)", async (present) => {
+  vi.resetModules();
+  if (!present) vi.stubGlobal("setImmediate", undefined);
+  const { nextMacrotask } = await import("./event-loop.ts");
+  let fired = false;
+  setTimeout(() => {
+    fired = true;
+  }, 1);
+  for (let turn = 0; turn < 100_000 && !fired; turn++) await nextMacrotask();
+  expect(fired).toBe(true);
+});

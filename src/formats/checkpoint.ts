@@ -1,0 +1,136 @@
+/**
+ * A Hugging Face checkpoint folder: config, weights in one or many safetensors files, and the texts that describe
+ * tokenizer, chat template and generation. Knows file names, not architectures.
+ */
+import { readdir, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { InvalidFileError } from "../errors.ts";
+import { openFile } from "../node-file.ts";
+import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
+import { openShards, openTensorFile } from "./shards.ts";
+import type { OpenTensors, TensorSource } from "./tensor-source.ts";
+
+const SINGLE_FILE = "model.safetensors";
+const INDEX_FILE = "model.safetensors.index.json";
+/** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
+const TEXT_MAX_BYTES = 1 << 28;
+const weightEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
+
+export interface Checkpoint {
+  readonly folder: string;
+  /** config.json. */
+  readonly config: JsonObject;
+  readonly tensors: TensorSource;
+  /** tokenizer.json, null when absent. */
+  readonly tokenizerJson: JsonFile | null;
+  /** tokenizer_config.json, null when absent. */
+  readonly tokenizerConfig: JsonFile | null;
+  /** generation_config.json, null when absent. */
+  readonly generationConfig: JsonFile | null;
+  /** Jinja source from chat_template.jinja, else the (default) one of tokenizer_config.json; null when neither has one. */
+  readonly chatTemplate: string | null;
+  /** Closes the weight files. */
+  close(): Promise<void>;
+}
+
+/** A folder's path, the names in it, and the weight file that was asked for, if one was. */
+interface Listing {
+  readonly folder: string;
+  readonly names: ReadonlySet<string>;
+  readonly weights: string | null;
+}
+
+/**
+ * Opens a checkpoint folder, or the folder of the .safetensors file at `path` with that file as all its weights.
+ * Weights come from model.safetensors, else from the shards of model.safetensors.index.json, as in transformers.
+ * InvalidFileError when something needed is missing or malformed.
+ */
+export async function openCheckpoint(path: string): Promise<Checkpoint> {
+  const listing = await list(path);
+  const config = await readJson(listing, "config.json");
+  if (!config) throw new InvalidFileError(listing.folder, `expected config.json but found ${found(listing)}`);
+  const tokenizerJson = await readJson(listing, "tokenizer.json");
+  const tokenizerConfig = await readJson(listing, "tokenizer_config.json");
+  const generationConfig = await readJson(listing, "generation_config.json");
+  const jinja = await readText(listing, "chat_template.jinja");
+  const checkpoint = {
+    folder: listing.folder,
+    config: config.value,
+    tokenizerJson,
+    tokenizerConfig,
+    generationConfig,
+    chatTemplate: jinja ?? templateOf(join(listing.folder, "tokenizer_config.json"), tokenizerConfig),
+  };
+  const tensors = await openWeights(listing);
+  return { ...checkpoint, tensors, close: () => tensors.close() };
+}
+
+async function list(path: string): Promise<Listing> {
+  const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
+    const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
+    throw new InvalidFileError(path, `${problem}; expected a checkpoint folder or a .safetensors file`, { cause });
+  });
+  const isFile = !status.isDirectory();
+  if (isFile && !path.endsWith(".safetensors"))
+    throw new InvalidFileError(path, "expected a checkpoint folder or a .safetensors file but found another file");
+  const folder = isFile ? dirname(path) : path;
+  const names = await readdir(folder).catch((cause: Error) => {
+    throw new InvalidFileError(folder, `cannot be listed: ${cause.message}`, { cause });
+  });
+  return { folder, names: new Set(names), weights: isFile ? basename(path) : null };
+}
+
+async function openWeights(listing: Listing): Promise<OpenTensors> {
+  const { folder, names } = listing;
+  const single = listing.weights ?? SINGLE_FILE;
+  if (names.has(single)) return openTensorFile(join(folder, single));
+  const index = await readJson(listing, INDEX_FILE);
+  if (index) return openShards(join(folder, INDEX_FILE), folder, index.value);
+  throw new InvalidFileError(folder, `expected weights in ${SINGLE_FILE} or ${INDEX_FILE} but found ${found(listing)}`);
+}
+
+/** What weight files a folder has, for messages. */
+function found({ names }: Listing): string {
+  const weights = [...names].filter((name) => weightEndings.some((ending) => name.endsWith(ending)));
+  const shown = weights.sort().slice(0, 5).join(", ");
+  if (weights.length === 0) return `no weights among its ${names.size} files`;
+  return weights.length > 5 ? `${shown} and ${weights.length - 5} more` : shown;
+}
+
+async function readJson(listing: Listing, name: string): Promise<JsonFile | null> {
+  const text = await readText(listing, name);
+  return text === null ? null : jsonFile(join(listing.folder, name), text);
+}
+
+/** A text file of the folder; null when it has none of that name. */
+async function readText({ folder, names }: Listing, name: string): Promise<string | null> {
+  if (!names.has(name)) return null;
+  const path = join(folder, name);
+  const source = await openFile(path);
+  try {
+    if (source.size > TEXT_MAX_BYTES)
+      throw new InvalidFileError(path, `has ${source.size} bytes, more than the ${TEXT_MAX_BYTES} read as text`);
+    return decodeUtf8(path, "the file", await source.read(0, source.size));
+  } finally {
+    await source.close();
+  }
+}
+
+/** `chat_template` of tokenizer_config.json: a string, or a list of named ones of which "default" counts. */
+function templateOf(path: string, tokenizerConfig: JsonFile | null): string | null {
+  const template = tokenizerConfig?.value.chat_template ?? null;
+  if (template === null || typeof template === "string") return template;
+  if (!Array.isArray(template))
+    throw new InvalidFileError(path, `chat_template should be a string or a list but is ${describe(template)}`);
+  const named = new Map<string, string>();
+  for (const item of template) {
+    const { name, template: text } = isObject(item) ? item : {};
+    if (typeof name !== "string" || typeof text !== "string")
+      throw new InvalidFileError(
+        path,
+        `chat_template: each in the list should have a string name and template, found ${describe(name)} and ${describe(text)}`,
+      );
+    named.set(name, text);
+  }
+  return named.get("default") ?? null;
+}

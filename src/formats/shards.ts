@@ -1,0 +1,79 @@
+/** Weights spread over several safetensors files by a `model.safetensors.index.json`, read as one source. */
+import { join } from "node:path";
+import { InvalidFileError } from "../errors.ts";
+import { openFile } from "../node-file.ts";
+import { describe, isObject, type JsonObject, quote } from "./json.ts";
+import { openSafetensors, type TensorFile } from "./safetensors.ts";
+import type { OpenTensors } from "./tensor-source.ts";
+
+/** Opens one safetensors file by path. */
+export async function openTensorFile(path: string): Promise<TensorFile> {
+  const source = await openFile(path);
+  try {
+    return await openSafetensors(source);
+  } catch (error) {
+    await source.close();
+    throw error;
+  }
+}
+
+/**
+ * Opens every shard that `index`, the parsed file at `indexPath`, names, each once. InvalidFileError when the index is
+ * malformed, names a file outside its folder, or promises a tensor that its shard has not.
+ */
+export async function openShards(indexPath: string, folder: string, index: JsonObject): Promise<OpenTensors> {
+  const shardOf = parseWeightMap(indexPath, index);
+  const files = new Map<string, TensorFile>();
+  const close = async () => {
+    for (const file of files.values()) await file.close();
+  };
+  try {
+    for (const shard of new Set(shardOf.values())) files.set(shard, await openTensorFile(join(folder, shard)));
+    for (const [name, shard] of shardOf)
+      if (!files.get(shard)!.has(name))
+        throw new InvalidFileError(
+          indexPath,
+          `places tensor ${quote(name)} in ${quote(shard)}, which does not hold it`,
+        );
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  const fileOf = (name: string): TensorFile => {
+    const shard = shardOf.get(name);
+    if (shard === undefined)
+      throw new InvalidFileError(indexPath, `has no tensor ${quote(name)} among its ${shardOf.size}`);
+    return files.get(shard)!;
+  };
+  return {
+    names: [...shardOf.keys()],
+    has: (name) => shardOf.has(name),
+    info: (name) => fileOf(name).info(name),
+    read: async (name) => fileOf(name).read(name),
+    readRows: async (name, firstRow, rowCount) => fileOf(name).readRows(name, firstRow, rowCount),
+    close,
+  };
+}
+
+/** Tensor name to shard file name. */
+function parseWeightMap(indexPath: string, index: JsonObject): Map<string, string> {
+  const { weight_map: weightMap } = index;
+  if (!isObject(weightMap))
+    throw new InvalidFileError(indexPath, `weight_map should be an object but is ${describe(weightMap)}`);
+  const shardOf = new Map<string, string>();
+  for (const [name, shard] of Object.entries(weightMap)) {
+    if (typeof shard !== "string" || !isFileName(shard))
+      throw new InvalidFileError(
+        indexPath,
+        `weight_map: ${quote(name)} should name a file in the same folder but is ${describe(shard)}`,
+      );
+    shardOf.set(name, shard);
+  }
+  if (shardOf.size === 0) throw new InvalidFileError(indexPath, "weight_map names no tensors");
+  return shardOf;
+}
+
+/** Neither a path, nor a Windows drive or stream, nor a way out of the folder. */
+function isFileName(name: string): boolean {
+  return name !== "" && !/[/\\:\0]/.test(name) && !name.includes("..");
+}

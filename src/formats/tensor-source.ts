@@ -1,0 +1,31 @@
+/** What every reader of checkpoint weights offers, whatever the file format: named tensors, whole or by rows. */
+import type { DType } from "../dtype.ts";
+import type { Tensor } from "../tensor.ts";
+
+export interface TensorInfo {
+  readonly dtype: DType;
+  /** Sizes, outermost first; empty for a scalar. */
+  readonly shape: readonly number[];
+}
+
+/**
+ * Named tensors on disk. A name that is not there gives InvalidFileError, a stored type that cannot be read
+ * UnsupportedError; both come from `info`, `read` and `readRows`, never from listing.
+ */
+export interface TensorSource {
+  readonly names: readonly string[];
+  has(name: string): boolean;
+  info(name: string): TensorInfo;
+  /** The whole tensor; the caller owns it. */
+  read(name: string): Promise<Tensor>;
+  /**
+   * Rows `firstRow .. firstRow + rowCount` of the leading dimension, shape [rowCount, ...rest], without reading the
+   * others. InvalidArgumentError for rows outside the tensor and for scalars.
+   */
+  readRows(name: string, firstRow: number, rowCount: number): Promise<Tensor>;
+}
+
+/** A source that holds files open until `close`. */
+export interface OpenTensors extends TensorSource {
+  close(): Promise<void>;
+}

@@ -1,0 +1,150 @@
+/** Arguments of each kernel family, already validated by the operator: typed views, sizes, opened weights. */
+import type { DType } from "../dtype.ts";
+import type { PackedWeights } from "./contract.ts";
+
+/** y [m, n] = x [m, k] times quantized weights [n, k] transposed, plus the bias packed with them. */
+export interface PackedLinearArgs {
+  readonly m: number;
+  readonly x: Float32Array;
+  readonly weights: PackedWeights;
+  readonly y: Float32Array;
+}
+
+/** Float weights as stored: f32 values, or f16/bf16 bit patterns. */
+export interface FloatWeights {
+  readonly dtype: DType;
+  readonly data: Float32Array | Uint16Array;
+}
+
+/** y [m, n] = x [m, k] times float weights [n, k] transposed, plus bias [n]. */
+export interface FloatLinearArgs {
+  readonly m: number;
+  readonly n: number;
+  readonly k: number;
+  readonly x: Float32Array;
+  readonly weights: FloatWeights;
+  readonly bias: Float32Array | null;
+  readonly y: Float32Array;
+}
+
+/** Token or row ids. */
+export type Indices = BigInt64Array | Int32Array;
+
+/** y [count, dim] = rows of float weights [rows, dim]. */
+export interface FloatEmbeddingArgs {
+  readonly rows: number;
+  readonly dim: number;
+  readonly weights: FloatWeights;
+  readonly indices: Indices;
+  readonly y: Float32Array;
+}
+
+/** y [count, dim] = rows of TorchAO-packed integers, (q - zero) * scale with scales and zeros [rows, groups]. */
+export interface PackedEmbeddingArgs {
+  readonly bits: number;
+  readonly rows: number;
+  readonly dim: number;
+  readonly packed: Uint8Array;
+  readonly scales: Float32Array;
+  readonly zeros: Int8Array;
+  readonly indices: Indices;
+  readonly y: Float32Array;
+}
+
+/** y [count, k] = rows of packed linear weights [n, k]. */
+export interface SharedEmbeddingArgs {
+  readonly weights: PackedWeights;
+  readonly indices: Indices;
+  readonly y: Float32Array;
+}
+
+/** y = x / sqrt(mean(x^2) + eps) * weight over rows of `dim`. */
+export interface RmsNormArgs {
+  readonly dim: number;
+  readonly x: Float32Array;
+  readonly weight: Float32Array;
+  readonly eps: number;
+  readonly y: Float32Array;
+}
+
+/** angles [tokens, 2, half]: cos and sin of (position + t) * inverse frequency, times `scale`. */
+export interface RopeAnglesArgs {
+  readonly tokens: number;
+  readonly position: BigInt64Array;
+  readonly inverseFrequencies: Float32Array;
+  readonly scale: number;
+  readonly angles: Float32Array;
+}
+
+/** Rotates the first 2 * half values of each head; pairs are (i, i + half), as in Hugging Face's models. */
+export interface RopeArgs {
+  readonly tokens: number;
+  readonly heads: number;
+  readonly headDim: number;
+  readonly half: number;
+  /** [tokens, heads, headDim] */
+  readonly x: Float32Array;
+  /** [tokens, 2, half] */
+  readonly angles: Float32Array;
+  readonly y: Float32Array;
+}
+
+/** Causal grouped-query attention over a cache that receives the new keys and values first. */
+export interface AttentionArgs {
+  readonly tokens: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  /** Positions that the caches hold. */
+  readonly capacity: number;
+  /** [tokens, heads, headDim] */
+  readonly q: Float32Array;
+  /** [tokens, kvHeads, headDim] */
+  readonly k: Float32Array;
+  readonly v: Float32Array;
+  /** [capacity, kvHeads, headDim] */
+  readonly keyCache: Float32Array;
+  readonly valueCache: Float32Array;
+  /** [1]: position of the first new token. */
+  readonly position: BigInt64Array;
+  readonly scale: number;
+  /** Last positions that a query sees; 0 for all. */
+  readonly window: number;
+  /** Scores become cap * tanh(score / cap); 0 for none. */
+  readonly softcap: number;
+  /** [tokens, heads, headDim] */
+  readonly y: Float32Array;
+}
+
+/** Elementwise: y = f(a, b), equal lengths. */
+export interface BinaryArgs {
+  readonly a: Float32Array;
+  readonly b: Float32Array;
+  /** Multiplies b in `add`. */
+  readonly alpha: number;
+  readonly y: Float32Array;
+}
+
+/** Rows of `dim` values to rows of probabilities. */
+export interface SoftmaxArgs {
+  readonly dim: number;
+  readonly x: Float32Array;
+  readonly y: Float32Array;
+}
+
+/** Index of the first largest value of each row. */
+export interface ArgmaxArgs {
+  readonly dim: number;
+  readonly x: Float32Array;
+  readonly y: BigInt64Array;
+}
+
+/** Copies, of each of `outer` blocks `stride` bytes apart, the `blockBytes` bytes at `offset`. */
+export interface SelectArgs {
+  readonly outer: number;
+  readonly stride: number;
+  readonly offset: number;
+  readonly blockBytes: number;
+  readonly x: Uint8Array;
+  readonly y: Uint8Array;
+}

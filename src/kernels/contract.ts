@@ -1,0 +1,96 @@
+/** Types only: what a CPU, a packed layout and a kernel are. Dispatch, tests, benchmarks and docs iterate over rows of these. */
+import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
+
+/** Instruction-set features that kernels may need; `relaxed_dot` is WebAssembly's, probed to be right on this engine. */
+export type CpuFeature =
+  | "simd128"
+  | "relaxed_dot"
+  | "avx2"
+  | "avx_vnni"
+  | "avx512"
+  | "avx512_vnni"
+  | "avx512_vbmi"
+  | "avx512_bf16"
+  | "amx_int8"
+  | "amx_bf16"
+  | "neon"
+  | "dotprod"
+  | "i8mm"
+  | "bf16";
+
+/** A CPU as selection sees it; invented ones serve to export for, or to test, machines that are not here. */
+export interface Cpu {
+  readonly name: string;
+  readonly features: ReadonlySet<CpuFeature>;
+}
+
+/** Where a kernel's code comes from. */
+export type KernelTarget = "reference" | "wasm" | "native";
+
+/**
+ * One kernel: a row of data. `A` is the argument type of its operator family.
+ * Stateless: no threads, logging or validation inside; the caller owns every buffer.
+ */
+export interface Kernel<A> {
+  /** `<operator>_<types>_<m>x<n>x<k>_<target>`, checked by a test: `linear_a8_wx_1x1x1_reference`. */
+  readonly name: string;
+  readonly target: KernelTarget;
+  /** Names of the packed layouts it reads, or null for operators without packed weights. */
+  readonly layouts: readonly string[] | null;
+  /** Weight bits it accepts, or null for operators without packed weights. */
+  readonly bits: readonly number[] | null;
+  readonly needs: readonly CpuFeature[];
+  /** Rows and columns of its tile; a kernel serves calls with m >= mStep. */
+  readonly mStep: number;
+  readonly nStep: number;
+  /** Temporary bytes that a run uses, for these arguments; none when absent. */
+  scratchBytes?(args: A): number;
+  /** The call with its arguments fixed. All views are made here: running it allocates nothing. */
+  bind(args: A, scratch: Uint8Array): () => void;
+}
+
+/** What selection knows of a call. */
+export interface KernelQuery {
+  readonly layout: string | null;
+  readonly bits: number | null;
+  readonly m: number;
+}
+
+/** One row of packed weights, as stored: integers before any codebook. */
+export interface WeightRow {
+  /** [k] */
+  readonly qvals: Int8Array;
+  /** [groups] */
+  readonly scales: Float32Array;
+  /** [groups]; zero where the weights have none. */
+  readonly zeros: Int8Array;
+}
+
+/** Packed weights in memory: bytes that say what they are, opened. */
+export interface PackedWeights {
+  readonly layout: PackedLayout;
+  readonly spec: WeightSpec;
+  readonly hasBias: boolean;
+  /** [2^bits] codebook, or null. */
+  readonly levels: Int8Array | null;
+  /** The whole buffer, header included. */
+  readonly bytes: Uint8Array;
+}
+
+/** A byte layout of quantized weights. Its id is written in the header, so that packed bytes name their own layout. */
+export interface PackedLayout {
+  readonly id: number;
+  readonly name: string;
+  /** Interleaving: rows of a panel, consecutive k of a row in a vector, segments of kr. */
+  readonly nr: number;
+  readonly kr: number;
+  readonly sr: number;
+  /** Why weights of this spec cannot be stored, or null when they can. */
+  refusal(spec: WeightSpec): string | null;
+  /** Size of the buffer, header included. */
+  byteLength(spec: WeightSpec, hasBias: boolean): number;
+  /** Fills `target`, zeroed and of `byteLength` bytes. `bias` is float32 [n] or null. */
+  pack(weights: QuantizedWeights, bias: Float32Array | null, target: Uint8Array): void;
+  readRow(packed: PackedWeights, row: number, target: WeightRow): void;
+  readBias(packed: PackedWeights, row: number): number;
+}

@@ -1,0 +1,112 @@
+/**
+ * The 64-byte header in front of packed weights. Little endian:
+ *
+ *     0 u32 magic "LBW1"    4 u16 version    6 u16 layout id
+ *     8 u8 bits    9 u8 scale type (0 f32, 1 f16)    10 u16 flags (1 zeros, 2 bias, 4 levels)
+ *    12 u8 nr  13 u8 kr  14 u8 sr  15 u8 0
+ *    16 u32 n    20 u32 k    24 u32 group size    28 u32 checksum of the payload
+ *    32 u64 byte length, header included    40 i8[16] levels    56 u32 0    60 u32 checksum of bytes 0..59
+ */
+import { ShapeError } from "../../errors.ts";
+import type { WeightSpec } from "../../quantized.ts";
+import type { PackedLayout } from "../contract.ts";
+
+export const HEADER_BYTES = 64;
+export const MAGIC = 0x3157424c;
+const VERSION = 1;
+const FLAG_ZEROS = 1;
+const FLAG_BIAS = 2;
+const FLAG_LEVELS = 4;
+/** Codebooks are stored in the header; 16 levels are 4 bits. */
+const LEVELS_MAX = 16;
+
+export interface PackedHeader {
+  readonly layoutId: number;
+  readonly spec: WeightSpec;
+  readonly hasBias: boolean;
+  readonly levels: Int8Array | null;
+  readonly byteLength: number;
+  readonly payloadChecksum: number;
+}
+
+/** FNV-1a over 32-bit words; a trailing partial word is padded with zeros. */
+export function checksum(bytes: Uint8Array): number {
+  let hash = 0x811c9dc5;
+  const words = bytes.length >> 2;
+  if (bytes.byteOffset % 4 === 0) {
+    const view = new Uint32Array(bytes.buffer, bytes.byteOffset, words);
+    for (let i = 0; i < words; i++) hash = Math.imul(hash ^ view[i]!, 0x01000193);
+  } else {
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    for (let i = 0; i < words; i++) hash = Math.imul(hash ^ view.getUint32(4 * i, true), 0x01000193);
+  }
+  let tail = 0;
+  for (let i = 4 * words; i < bytes.length; i++) tail |= bytes[i]! << (8 * (i - 4 * words));
+  if (bytes.length > 4 * words) hash = Math.imul(hash ^ tail, 0x01000193);
+  return hash >>> 0;
+}
+
+/** Writes the header of a filled buffer; call last, since it holds the payload's checksum. */
+export function writeHeader(
+  target: Uint8Array,
+  layout: PackedLayout,
+  content: { spec: WeightSpec; hasBias: boolean; levels: Int8Array | null },
+): void {
+  const { spec, hasBias, levels } = content;
+  const view = new DataView(target.buffer, target.byteOffset, HEADER_BYTES);
+  view.setUint32(0, MAGIC, true);
+  view.setUint16(4, VERSION, true);
+  view.setUint16(6, layout.id, true);
+  view.setUint8(8, spec.bits);
+  view.setUint8(9, spec.scaleDType === "f16" ? 1 : 0);
+  const flags = (spec.hasZeros ? FLAG_ZEROS : 0) | (hasBias ? FLAG_BIAS : 0) | (spec.hasLevels ? FLAG_LEVELS : 0);
+  view.setUint16(10, flags, true);
+  view.setUint8(12, layout.nr);
+  view.setUint8(13, layout.kr);
+  view.setUint8(14, layout.sr);
+  view.setUint32(16, spec.n, true);
+  view.setUint32(20, spec.k, true);
+  view.setUint32(24, spec.groupSize, true);
+  view.setUint32(28, checksum(target.subarray(HEADER_BYTES)), true);
+  view.setBigUint64(32, BigInt(target.length), true);
+  if (levels) target.set(new Uint8Array(levels.buffer, levels.byteOffset, levels.length), 40);
+  view.setUint32(60, checksum(target.subarray(0, 60)), true);
+}
+
+/** Reads and checks a header; ShapeError when the bytes are not packed weights of this version or are cut short. */
+export function readHeader(bytes: Uint8Array): PackedHeader {
+  if (bytes.length < HEADER_BYTES)
+    throw new ShapeError(`packed weights: expected at least ${HEADER_BYTES} bytes but found ${bytes.length}`);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
+  const magic = view.getUint32(0, true);
+  if (magic !== MAGIC)
+    throw new ShapeError(`packed weights: expected magic 0x${MAGIC.toString(16)} but found 0x${magic.toString(16)}`);
+  if (view.getUint32(60, true) !== checksum(bytes.subarray(0, 60)))
+    throw new ShapeError("packed weights: the header's checksum does not match; the buffer is damaged");
+  const version = view.getUint16(4, true);
+  if (version !== VERSION)
+    throw new ShapeError(`packed weights: expected version ${VERSION} but found ${version}; export the model again`);
+  const byteLength = Number(view.getBigUint64(32, true));
+  if (byteLength !== bytes.length)
+    throw new ShapeError(`packed weights: the header says ${byteLength} bytes but the buffer has ${bytes.length}`);
+  const bits = view.getUint8(8);
+  const flags = view.getUint16(10, true);
+  const hasLevels = (flags & FLAG_LEVELS) !== 0;
+  const spec: WeightSpec = {
+    bits,
+    n: view.getUint32(16, true),
+    k: view.getUint32(20, true),
+    groupSize: view.getUint32(24, true),
+    hasZeros: (flags & FLAG_ZEROS) !== 0,
+    hasLevels,
+    scaleDType: view.getUint8(9) === 1 ? "f16" : "f32",
+  };
+  if (bits < 1 || bits > 8 || spec.n === 0 || spec.k === 0 || spec.groupSize === 0)
+    throw new ShapeError(
+      `packed weights: expected 1..8 bits and positive n, k and group size but found ${bits} bits, n ${spec.n}, k ${spec.k}, group size ${spec.groupSize}`,
+    );
+  const levels = hasLevels ? new Int8Array(bytes.slice(40, 40 + Math.min(LEVELS_MAX, 1 << bits)).buffer) : null;
+  const hasBias = (flags & FLAG_BIAS) !== 0;
+  const layoutId = view.getUint16(6, true);
+  return { layoutId, spec, hasBias, levels, byteLength, payloadChecksum: view.getUint32(28, true) };
+}

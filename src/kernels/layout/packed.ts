@@ -1,0 +1,82 @@
+/** Packing, opening and unpacking of quantized weights in any linear layout. */
+import { ShapeError } from "../../errors.ts";
+import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
+import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
+import { checksum, HEADER_BYTES, MAGIC, readHeader } from "./header.ts";
+import { panel16 } from "./panel16.ts";
+import { readTorchaoHeader, TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversal } from "./torchao-linear.ts";
+
+/** All layouts of quantized linear weights, best first. */
+export const layouts: readonly PackedLayout[] = [panel16, torchaoUniversal];
+
+/** The layout of that name; ShapeError lists the known ones. */
+export function layoutNamed(name: string): PackedLayout {
+  const layout = layouts.find((candidate) => candidate.name === name);
+  if (!layout) throw new ShapeError(`layout "${name}": expected one of ${layouts.map((l) => l.name).join(", ")}`);
+  return layout;
+}
+
+/** Packs weights and an optional float32 bias [n] into a new buffer. */
+export function packWeights(weights: QuantizedWeights, bias: Float32Array | null, layout: PackedLayout): Uint8Array {
+  const refusal = layout.refusal(weights);
+  if (refusal) throw new ShapeError(`layout ${layout.name}: ${refusal}`);
+  const target = new Uint8Array(layout.byteLength(weights, bias !== null));
+  layout.pack(weights, bias, target);
+  return target;
+}
+
+/**
+ * Opens packed weights without copying. `shape` is what the operator's arguments say and must agree with the header
+ * (TorchAO's headers do not carry it).
+ */
+export function openPacked(bytes: Uint8Array, shape: { n: number; k: number; groupSize: number }): PackedWeights {
+  const magic = bytes.length >= 4 ? new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) : 0;
+  if (magic === TORCHAO_MAGIC && bytes.length >= TORCHAO_HEADER_BYTES)
+    return { layout: torchaoUniversal, levels: null, bytes, ...readTorchaoHeader(bytes, shape) };
+  if (magic !== MAGIC)
+    throw new ShapeError(`packed weights: expected a lowbit or TorchAO header but found 0x${magic.toString(16)}`);
+  const { layoutId, spec, hasBias, levels } = readHeader(bytes);
+  const layout = layouts.find((candidate) => candidate.id === layoutId);
+  if (!layout) throw new ShapeError(`packed weights: layout ${layoutId} is not known to this version`);
+  const agrees = spec.n === shape.n && spec.k === shape.k && spec.groupSize === shape.groupSize;
+  if (!agrees)
+    throw new ShapeError(
+      `packed weights: expected n ${shape.n}, k ${shape.k}, group size ${shape.groupSize} but the header says n ${spec.n}, k ${spec.k}, group size ${spec.groupSize}`,
+    );
+  const expected = layout.byteLength(spec, hasBias);
+  if (expected !== bytes.length)
+    throw new ShapeError(`packed weights: expected ${expected} bytes but found ${bytes.length}`);
+  return { layout, spec, hasBias, levels, bytes };
+}
+
+/** Whether the payload still has the checksum that its header promises; null for layouts without one. */
+export function verifyPacked(packed: PackedWeights): boolean | null {
+  if (packed.layout === torchaoUniversal) return null;
+  return checksum(packed.bytes.subarray(HEADER_BYTES)) === readHeader(packed.bytes).payloadChecksum;
+}
+
+/** An empty row to read into. */
+export function weightRow(spec: WeightSpec): WeightRow {
+  const groups = groupCount(spec);
+  return { qvals: new Int8Array(spec.k), scales: new Float32Array(groups), zeros: new Int8Array(groups) };
+}
+
+/** The inverse of `packWeights`. */
+export function unpackWeights(packed: PackedWeights): { weights: QuantizedWeights; bias: Float32Array | null } {
+  const { spec, layout, levels } = packed;
+  const { n, k } = spec;
+  const groups = groupCount(spec);
+  const qvals = new Int8Array(n * k);
+  const scales = new Float32Array(n * groups);
+  const zeros = spec.hasZeros ? new Int8Array(n * groups) : null;
+  const bias = packed.hasBias ? new Float32Array(n) : null;
+  const row = weightRow(spec);
+  for (let r = 0; r < n; r++) {
+    layout.readRow(packed, r, row);
+    qvals.set(row.qvals, r * k);
+    scales.set(row.scales, r * groups);
+    zeros?.set(row.zeros, r * groups);
+    if (bias) bias[r] = layout.readBias(packed, r);
+  }
+  return { weights: { ...spec, qvals, scales, zeros, levels }, bias };
+}

@@ -1,0 +1,46 @@
+/**
+ * Which layout and which kernel: pure functions of what is asked and of a CPU, which need not be this one.
+ * A kernel is chosen among those that read the layout and bits on this CPU: the largest mStep <= m, ties by table order.
+ */
+import { UnsupportedError } from "../errors.ts";
+import type { WeightSpec } from "../quantized.ts";
+import type { Cpu, Kernel, KernelQuery, PackedLayout } from "./contract.ts";
+import { layouts } from "./layout/packed.ts";
+
+/** Why a kernel does not serve a query on a CPU, or null when it does. */
+export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu): string | null {
+  const missing = kernel.needs.filter((feature) => !cpu.features.has(feature));
+  if (missing.length > 0) return `needs ${missing.join(", ")}`;
+  if (kernel.layouts && query.layout !== null && !kernel.layouts.includes(query.layout))
+    return `reads ${kernel.layouts.join(", ")}`;
+  if (kernel.bits && query.bits !== null && !kernel.bits.includes(query.bits))
+    return `takes ${kernel.bits.join(", ")} bits`;
+  if (query.m < kernel.mStep) return `serves m >= ${kernel.mStep}`;
+  return null;
+}
+
+/** The kernel that serves a query. UnsupportedError lists every candidate with its reason. */
+export function selectKernel<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cpu: Cpu): Kernel<A> {
+  let best: Kernel<A> | undefined;
+  for (const kernel of kernels)
+    if (kernelRefusal(kernel, query, cpu) === null && (!best || kernel.mStep > best.mStep)) best = kernel;
+  if (best) return best;
+  throw new UnsupportedError(`no kernel for ${describeQuery(query)} on ${cpu.name}: ${explain(kernels, query, cpu)}`);
+}
+
+/** One clause a kernel: its name and why it does not serve, or that it does. */
+export function explain<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cpu: Cpu): string {
+  return kernels.map((kernel) => `${kernel.name} ${kernelRefusal(kernel, query, cpu) ?? "serves"}`).join("; ");
+}
+
+function describeQuery({ layout, bits, m }: KernelQuery): string {
+  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, m = ${m}`;
+}
+
+/** The layout to pack weights in for a CPU: the first that can store them. UnsupportedError says why none can. */
+export function selectLayout(spec: WeightSpec, _cpu: Cpu): PackedLayout {
+  const layout = layouts.find((candidate) => candidate.refusal(spec) === null);
+  if (layout) return layout;
+  const reasons = layouts.map((candidate) => `${candidate.name}: ${candidate.refusal(spec)}`).join("; ");
+  throw new UnsupportedError(`no layout for ${spec.bits}-bit weights [${spec.n}, ${spec.k}]: ${reasons}`);
+}

@@ -1,0 +1,20 @@
+/** The architecture table, and the choice by config.json. */
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { ConfigReader, type JsonObject } from "./config-reader.ts";
+import type { Architecture, Decoder } from "./decoder.ts";
+import { llama } from "./llama.ts";
+
+export const architectures: readonly Architecture[] = [llama];
+
+/** The decoder that a config.json describes. UnsupportedError names what is supported. */
+export function buildDecoder(file: string, config: JsonObject): Decoder {
+  const names = config.architectures;
+  if (!Array.isArray(names) || typeof names[0] !== "string")
+    throw new InvalidFileError(file, `architectures: expected a list of names but found ${JSON.stringify(names)}`);
+  const architecture = architectures.find(({ name }) => name === names[0]);
+  if (!architecture) {
+    const known = architectures.map(({ name }) => name).join(", ");
+    throw new UnsupportedError(`${file}: architecture ${names[0]} is not supported, only ${known}`);
+  }
+  return architecture.build(new ConfigReader(file, config));
+}

@@ -1,0 +1,50 @@
+/** What an architecture gives: the weights a config asks for, and the forward pass over the operator interface. */
+import type { Ops } from "../ops/ops.ts";
+import type { Weight } from "../ops/weight.ts";
+import type { ConfigReader } from "./config-reader.ts";
+
+/** A tensor that the architecture expects in the checkpoint. */
+export interface WeightSlot {
+  /** Name as in Hugging Face's checkpoints: "model.layers.0.mlp.up_proj.weight". */
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly role: "embedding" | "linear" | "vector";
+  /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
+  readonly tiedTo: string | null;
+}
+
+/** Weights by slot name, in the formats they run in. */
+export type WeightLookup = (name: string) => Weight;
+
+export interface ForwardInputs<T> {
+  /** Token ids, int64 [1, T]. */
+  readonly tokens: T;
+  /** Position of the first token, int64 [1]. */
+  readonly position: T;
+}
+
+export interface ForwardOptions {
+  /** Positions that the KV cache holds. */
+  readonly capacity: number;
+  /** Logits of the last token only, or of all. */
+  readonly logits: "last" | "all";
+}
+
+/** An architecture applied to one config. */
+export interface Decoder {
+  readonly architecture: string;
+  readonly vocabularySize: number;
+  /** Longest sequence that the model was made for. */
+  readonly contextLength: number;
+  readonly layers: number;
+  readonly slots: readonly WeightSlot[];
+  /** Logits [1, V] of the last token, or [1, T, V] of all. */
+  forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>, options: ForwardOptions): T;
+}
+
+/** A row of the architecture table. */
+export interface Architecture {
+  /** Value of `architectures` in config.json. */
+  readonly name: string;
+  build(config: ConfigReader): Decoder;
+}

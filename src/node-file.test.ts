@@ -1,0 +1,146 @@
+/** Files on disk: positioned reads, and writes that appear whole or not at all, on a full disk too. */
+import { execFile } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import ts from "typescript";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
+import { InvalidArgumentError, InvalidFileError } from "./errors.ts";
+import { openFile, writeFileWhole } from "./node-file.ts";
+
+const root = mkdtempSync(join(tmpdir(), "lowbit-file-"));
+const folder = join(root, "target");
+const path = join(folder, "file.bin");
+afterAll(() => rmSync(root, { recursive: true }));
+beforeEach(() => {
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder);
+});
+
+describe("openFile", () => {
+  test("reads ranges into new buffers and checks them", async () => {
+    writeFileSync(path, Uint8Array.of(1, 2, 3, 4, 5));
+    const source = await openFile(path);
+    expect([source.name, source.size]).toEqual([path, 5]);
+    expect(await source.read(1, 3)).toEqual(Uint8Array.of(2, 3, 4));
+    expect(await source.read(5, 0)).toEqual(new Uint8Array(0));
+    await expect(source.read(3, 3)).rejects.toThrow(`${path}: expected bytes 3 to 6 but the file has 5`);
+    await source.close();
+  });
+
+  test("notices a file that is cut while it is open", async () => {
+    writeFileSync(path, new Uint8Array(10));
+    const source = await openFile(path);
+    truncateSync(path, 4);
+    await expect(source.read(2, 8)).rejects.toThrow(`${path}: file ends at 4`);
+    await source.close();
+  });
+
+  test("names what is missing or no file", async () => {
+    await expect(openFile(path)).rejects.toThrow(new InvalidFileError(path, "no such file"));
+    await expect(openFile(folder)).rejects.toThrow(`${folder}: expected a file but found a directory`);
+  });
+});
+
+describe("writeFileWhole", () => {
+  test("writes pieces in order and tells the position", async () => {
+    const positions: number[] = [];
+    await writeFileWhole(path, async (sink) => {
+      positions.push(sink.position);
+      await sink.write(Uint8Array.of(1, 2));
+      await sink.write(new Uint8Array(0));
+      positions.push(sink.position);
+      await sink.write(Uint8Array.of(9, 3, 9).subarray(1, 2));
+      positions.push(sink.position);
+    });
+    expect(readFileSync(path)).toEqual(Buffer.from([1, 2, 3]));
+    expect(positions).toEqual([0, 2, 3]);
+    expect(readdirSync(folder)).toEqual(["file.bin"]);
+  });
+
+  test("shows the old content until the new is complete", async () => {
+    writeFileSync(path, "old");
+    await writeFileWhole(path, async (sink) => {
+      await sink.write(Buffer.from("new"));
+      expect(readFileSync(path, "utf8")).toBe("old");
+    });
+    expect(readFileSync(path, "utf8")).toBe("new");
+  });
+
+  test.each(["with an old file", "without one"])(
+    "an error while writing leaves things as they were, %s",
+    async (kind) => {
+      const hadFile = kind === "with an old file";
+      if (hadFile) writeFileSync(path, "old");
+      const failure = new InvalidArgumentError("no more data");
+      const written = writeFileWhole(path, async (sink) => {
+        await sink.write(Buffer.from("new"));
+        throw failure;
+      });
+      await expect(written).rejects.toBe(failure);
+      expect(readdirSync(folder)).toEqual(hadFile ? ["file.bin"] : []);
+      if (hadFile) expect(readFileSync(path, "utf8")).toBe("old");
+    },
+  );
+
+  test("an error while renaming leaves no temporary file", async () => {
+    mkdirSync(path);
+    await expect(writeFileWhole(path, async (sink) => sink.write(Buffer.from("new")))).rejects.toThrow();
+    expect(readdirSync(folder)).toEqual(["file.bin"]);
+  });
+
+  test("two writes of one path at once leave one of them whole", async () => {
+    const write = (letter: string) =>
+      writeFileWhole(path, async (sink) => {
+        for (let i = 0; i < 20; i++) await sink.write(Buffer.from(letter));
+      });
+    await Promise.all([write("a"), write("b")]);
+    expect(["a".repeat(20), "b".repeat(20)]).toContain(readFileSync(path, "utf8"));
+    expect(readdirSync(folder)).toEqual(["file.bin"]);
+  });
+
+  test("names a place that cannot be written", async () => {
+    const absent = join(folder, "absent", "file.bin");
+    await expect(writeFileWhole(absent, async () => {})).rejects.toThrow(`${absent}: cannot be written: ENOENT`);
+  });
+});
+
+/**
+ * A limit on file sizes stands in for a full disk: the kernel writes up to it and then refuses with EFBIG, without
+ * root or a file system of our own. Node ignores the signal that comes with it. The limit needs a process of its own,
+ * and Node 20 runs no TypeScript, so the files under test are stripped of types first.
+ */
+describe.skipIf(process.platform === "win32")("on a full disk (skipped on Windows, which has no ulimit)", () => {
+  test("a write fails with the file's name, keeps the old content and leaves no temporary file", async () => {
+    for (const name of ["node-file", "byte-source", "errors"]) {
+      const source = readFileSync(new URL(`./${name}.ts`, import.meta.url), "utf8");
+      const options = {
+        module: ts.ModuleKind.ESNext,
+        target: ts.ScriptTarget.ES2022,
+        rewriteRelativeImportExtensions: true,
+      };
+      writeFileSync(join(root, `${name}.js`), ts.transpileModule(source, { compilerOptions: options }).outputText);
+    }
+    writeFileSync(join(root, "package.json"), '{"type":"module"}');
+    writeFileSync(
+      join(root, "child.js"),
+      `import { writeFileWhole } from "./node-file.js";
+      let progress = 0;
+      const error = await writeFileWhole(process.argv[2], async (sink) => {
+        for (let i = 0; i < 64; i++, progress = sink.position) await sink.write(new Uint8Array(100_000));
+      }).catch((error) => error);
+      console.log(JSON.stringify({ type: error?.constructor.name, message: error?.message, progress }));`,
+    );
+    writeFileSync(path, "old");
+    // 2048 blocks are 1 or 2 MiB, as the shell counts 512 or 1024 bytes.
+    const script = 'ulimit -f 2048 && exec "$0" "$@"';
+    const args = ["-c", script, process.execPath, join(root, "child.js"), path];
+    const { stdout } = await promisify(execFile)("sh", args);
+    const { type, message, progress } = JSON.parse(stdout);
+    expect([type, message]).toEqual(["InvalidFileError", expect.stringContaining(`${path}: cannot be written: EFBIG`)]);
+    expect(progress).toBeGreaterThan(500_000);
+    expect(readFileSync(path, "utf8")).toBe("old");
+    expect(readdirSync(folder)).toEqual(["file.bin"]);
+  });
+});

@@ -1,0 +1,53 @@
+/** Eager execution: each operator call runs at once, on tensors of its own. For experiments; compiled mode is for speed. */
+import { InvalidArgumentError } from "../errors.ts";
+import type { Cpu } from "../kernels/contract.ts";
+import { type Tensor, zeroTensor } from "../tensor.ts";
+import type { Builder, LazyConstant } from "./builder.ts";
+import { type Argument, Arguments, completeArguments, type OperatorRegistry, type TensorSpec } from "./operator.ts";
+
+/** Executes calls on tensors. State lives as long as the builder; constants must be loaded before. */
+export class EagerBuilder implements Builder<Tensor> {
+  readonly cpu: Cpu;
+  readonly #registry: OperatorRegistry;
+  readonly #constants = new Map<string, Tensor>();
+  readonly #states = new Map<string, Tensor>();
+
+  constructor(registry: OperatorRegistry, cpu: Cpu) {
+    this.#registry = registry;
+    this.cpu = cpu;
+  }
+
+  /** Reads a constant; later `constant` calls of the same key return it. */
+  async load({ key, dtype, shape, read }: LazyConstant): Promise<void> {
+    if (!this.#constants.has(key)) this.#constants.set(key, { dtype, shape, data: await read() });
+  }
+
+  call(name: string, ...given: Argument<Tensor>[]): Tensor {
+    const operator = this.#registry.get(name);
+    const args = completeArguments(operator.schema, given);
+    const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
+    const out = zeroTensor(spec.dtype, spec.shape);
+    const bound = operator.resolve(new Arguments(operator.schema, [...args, out]), this.cpu);
+    bound.bind(new Uint8Array(bound.scratchBytes))();
+    return out;
+  }
+
+  constant({ key }: LazyConstant): Tensor {
+    const tensor = this.#constants.get(key);
+    if (!tensor) throw new InvalidArgumentError(`eager: constant ${key} was not loaded`);
+    return tensor;
+  }
+
+  state(name: string, spec: TensorSpec): Tensor {
+    let tensor = this.#states.get(name);
+    if (!tensor) {
+      tensor = zeroTensor(spec.dtype, spec.shape);
+      this.#states.set(name, tensor);
+    }
+    return tensor;
+  }
+
+  spec(value: Tensor): TensorSpec {
+    return value;
+  }
+}

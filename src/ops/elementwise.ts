@@ -1,0 +1,96 @@
+/** aten operators that decoders need around their blocks: add, select, softmax, argmax. */
+
+import { byteSize } from "../dtype.ts";
+import { add, argmax, select, softmax } from "../kernels/table.ts";
+import { bytesOf, elementCount } from "../tensor.ts";
+import { type Arguments, defineOperator, type TensorSpec } from "./operator.ts";
+
+/** self + alpha * other, equal shapes. */
+export const addOperator = defineOperator({
+  schema: "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
+  kernels: add,
+  shape(args) {
+    const self = args.tensor("self", "f32");
+    const other = args.tensor("other", "f32");
+    if (self.shape.join() !== other.shape.join())
+      args.fail("other", `expected the shape of self [${self.shape}] but found [${other.shape}]`);
+    return { dtype: "f32", shape: self.shape };
+  },
+  prepare: (args) => ({
+    a: args.tensor("self").data as Float32Array,
+    b: args.tensor("other").data as Float32Array,
+    alpha: args.number("alpha"),
+    y: args.tensor("out").data as Float32Array,
+  }),
+});
+
+/** Index of a dimension that may be counted from the end. */
+function dimension(args: Arguments<TensorSpec>, dim: number, rank: number): number {
+  const index = dim < 0 ? dim + rank : dim;
+  if (!Number.isInteger(index) || index < 0 || index >= rank)
+    args.fail("dim", `expected -${rank}..${rank - 1} but found ${dim}`);
+  return index;
+}
+
+/** self with one index of a dimension, that dimension gone, as a copy. */
+export const selectOperator = defineOperator({
+  schema: "aten::select_copy.int_out(Tensor self, int dim, int index, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: select,
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const dim = dimension(args, args.number("dim"), shape.length);
+    const index = args.number("index");
+    if (index < -shape[dim]! || index >= shape[dim]!)
+      args.fail("index", `expected -${shape[dim]}..${shape[dim]! - 1} but found ${index}`);
+    return { dtype, shape: shape.toSpliced(dim, 1) };
+  },
+  prepare(args) {
+    const { shape, dtype, data } = args.tensor("self");
+    const dim = dimension(args, args.number("dim"), shape.length);
+    const index = args.number("index");
+    const blockBytes = elementCount(shape.slice(dim + 1)) * byteSize(dtype);
+    return {
+      outer: elementCount(shape.slice(0, dim)),
+      stride: shape[dim]! * blockBytes,
+      offset: (index < 0 ? index + shape[dim]! : index) * blockBytes,
+      blockBytes,
+      x: bytesOf(data),
+      y: bytesOf(args.tensor("out").data),
+    };
+  },
+});
+
+/** The last dimension as the only one that a row operator may work on. */
+function lastDimension(args: Arguments<TensorSpec>): TensorSpec {
+  const self = args.tensor("self", "f32");
+  const dim = dimension(args, args.number("dim"), self.shape.length);
+  if (dim !== self.shape.length - 1) args.fail("dim", `only the last dimension is supported, found ${dim}`);
+  return self;
+}
+
+/** Probabilities along the last dimension. */
+export const softmaxOperator = defineOperator({
+  schema: "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: softmax,
+  shape: (args) => ({ dtype: "f32", shape: lastDimension(args).shape }),
+  prepare: (args) => ({
+    dim: args.tensor("self").shape.at(-1)!,
+    x: args.tensor("self").data as Float32Array,
+    y: args.tensor("out").data as Float32Array,
+  }),
+});
+
+/** Index of the first largest value along the last dimension: greedy sampling. */
+export const argmaxOperator = defineOperator({
+  schema: "aten::argmax.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: argmax,
+  shape(args) {
+    const { shape } = lastDimension(args);
+    return { dtype: "i64", shape: args.boolean("keepdim") ? shape.with(-1, 1) : shape.slice(0, -1) };
+  },
+  prepare: (args) => ({
+    dim: args.tensor("self").shape.at(-1)!,
+    x: args.tensor("self").data as Float32Array,
+    y: args.tensor("out").data as BigInt64Array,
+  }),
+});

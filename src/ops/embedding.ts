@@ -1,0 +1,90 @@
+/** Embedding operators: float tables, TorchAO-packed tables, and rows of a packed lm_head (tied embeddings). */
+import type { Indices } from "../kernels/arguments.ts";
+import { checkEmbedding } from "../kernels/layout/torchao-embedding.ts";
+import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/table.ts";
+import { openArgument, weightBits } from "./linear.ts";
+import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
+
+function rowsShape(args: Arguments<TensorSpec>, dim: number): TensorSpec {
+  return { dtype: "f32", shape: [...args.tensor("indices", "i64", "i32").shape, dim] };
+}
+
+export const embeddingFloatOperator = defineOperator({
+  schema:
+    "aten::embedding.out(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: embeddingFloat,
+  shape(args) {
+    const { shape } = args.tensor("weight", "f32", "f16", "bf16");
+    if (shape.length !== 2) args.fail("weight", `expected shape [rows, dim] but found [${shape}]`);
+    return rowsShape(args, shape[1]!);
+  },
+  prepare(args) {
+    const weight = args.tensor("weight");
+    return {
+      rows: weight.shape[0]!,
+      dim: weight.shape[1]!,
+      weights: { dtype: weight.dtype, data: weight.data as Float32Array | Uint16Array },
+      indices: args.tensor("indices").data as Indices,
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
+});
+
+/** TorchAO's shared_kernels/embedding_xbit: scales f32 and zeros int8 [rows, groups] are tensors of their own. */
+const packedEmbedding = (bits: number): Operator =>
+  defineOperator({
+    schema: `torchao::_embedding_${bits}bit.out(Tensor packed_weight_qvals, int num_embeddings, int embedding_dim, Tensor weight_scales, Tensor weight_zeros, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: embeddingPacked,
+    shape(args) {
+      const scales = args.tensor("weight_scales", "f32");
+      const zeros = args.tensor("weight_zeros", "i8");
+      args.tensor("packed_weight_qvals", "u8", "i8");
+      const dim = args.number("embedding_dim");
+      const groups = scales.shape[1] ?? 1;
+      if (scales.shape[0] !== args.number("num_embeddings") || dim % groups !== 0)
+        args.fail(
+          "weight_scales",
+          `expected shape [${args.number("num_embeddings")}, groups] but found [${scales.shape}]`,
+        );
+      if (zeros.shape.join() !== scales.shape.join())
+        args.fail("weight_zeros", `expected the shape of weight_scales [${scales.shape}] but found [${zeros.shape}]`);
+      return rowsShape(args, dim);
+    },
+    query: () => ({ layout: "torchao_embedding", bits, m: 1 }),
+    prepare(args) {
+      const shape = { bits, rows: args.number("num_embeddings"), dim: args.number("embedding_dim") };
+      const packed = args.tensor("packed_weight_qvals").data as Uint8Array;
+      checkEmbedding(packed, shape);
+      return {
+        ...shape,
+        packed,
+        scales: args.tensor("weight_scales").data as Float32Array,
+        zeros: args.tensor("weight_zeros").data as Int8Array,
+        indices: args.tensor("indices").data as Indices,
+        y: args.tensor("out").data as Float32Array,
+      };
+    },
+  });
+
+/** Reads rows of the buffer that the lm_head multiplies with (TorchAO, _shared_embedding_{b}bit). */
+const sharedEmbedding = (bits: number): Operator =>
+  defineOperator({
+    schema: `torchao::_shared_embedding_${bits}bit.out(Tensor packed_weights, int group_size, int n, int k, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: embeddingShared,
+    shape(args) {
+      args.tensor("packed_weights", "u8", "i8");
+      return rowsShape(args, args.number("k"));
+    },
+    query(args) {
+      const { layout, spec } = openArgument(args, "packed_weights");
+      return { layout: layout.name, bits: spec.bits, m: 1 };
+    },
+    prepare: (args) => ({
+      weights: openArgument(args, "packed_weights"),
+      indices: args.tensor("indices").data as Indices,
+      y: args.tensor("out").data as Float32Array,
+    }),
+  });
+
+export const embeddingPackedOperators: readonly Operator[] = weightBits.map(packedEmbedding);
+export const embeddingSharedOperators: readonly Operator[] = weightBits.map(sharedEmbedding);

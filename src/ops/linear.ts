@@ -1,0 +1,85 @@
+/** Linear operators: 8-bit dynamic activations x low-bit weights, weight-only low-bit, and float. */
+import type { PackedLinearArgs } from "../kernels/arguments.ts";
+import type { Kernel, PackedWeights } from "../kernels/contract.ts";
+import { openPacked } from "../kernels/layout/packed.ts";
+import { linearA8, linearFloat, linearWeightOnly } from "../kernels/table.ts";
+import { elementCount, type Tensor } from "../tensor.ts";
+import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
+
+export const weightBits = [1, 2, 3, 4, 5, 6, 7, 8] as const;
+
+/** Rows of x [..., k] as a matrix. */
+export function rowCount(shape: readonly number[]): number {
+  return elementCount(shape.slice(0, -1));
+}
+
+/** Opens the packed buffer of a call and checks it against group_size, n and k. */
+export function openArgument(args: Arguments<Tensor>, name: string): PackedWeights {
+  const shape = { n: args.number("n"), k: args.number("k"), groupSize: args.number("group_size") };
+  return openPacked(args.tensor(name).data as Uint8Array, shape);
+}
+
+/** Schema of torchao::_linear_8bit_act_{b}bit_weight.out (TorchAO, shared_kernels/linear_8bit_act_xbit_weight). */
+const packedSchema = (name: string) =>
+  `${name}.out(Tensor activations, Tensor packed_weights, int group_size, int n, int k, *, Tensor(a!) out) -> Tensor(a!)`;
+
+function packedLinear(name: string, kernels: readonly Kernel<PackedLinearArgs>[]): Operator {
+  return defineOperator<PackedLinearArgs>({
+    schema: packedSchema(name),
+    kernels,
+    shape(args): TensorSpec {
+      const { shape } = args.tensor("activations", "f32");
+      args.tensor("packed_weights", "u8", "i8");
+      if (shape.at(-1) !== args.number("k"))
+        args.fail("activations", `expected last dimension ${args.number("k")} but found shape [${shape}]`);
+      return { dtype: "f32", shape: [...shape.slice(0, -1), args.number("n")] };
+    },
+    query(args) {
+      const { layout, spec } = openArgument(args, "packed_weights");
+      return { layout: layout.name, bits: spec.bits, m: rowCount(args.tensor("activations").shape) };
+    },
+    prepare: (args) => ({
+      m: rowCount(args.tensor("activations").shape),
+      x: args.tensor("activations").data as Float32Array,
+      weights: openArgument(args, "packed_weights"),
+      y: args.tensor("out").data as Float32Array,
+    }),
+  });
+}
+
+/** y = x W^T + bias with x quantized to int8, one scale and zero point a row. The bias is in the packed weights. */
+export const linearA8Operators: readonly Operator[] = weightBits.map((bits) =>
+  packedLinear(`torchao::_linear_8bit_act_${bits}bit_weight`, linearA8),
+);
+
+/** y = x W^T + bias with float activations and low-bit weights of any width. */
+export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly);
+
+/** y = x W^T + bias with float weights [n, k] in f32, f16 or bf16 (aten::linear, whose weights are f32 upstream). */
+export const linearFloatOperator = defineOperator({
+  schema: "aten::linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: linearFloat,
+  shape(args) {
+    const input = args.tensor("input", "f32");
+    const weight = args.tensor("weight", "f32", "f16", "bf16");
+    const bias = args.optionalTensor("bias", "f32");
+    const [n, k] = weight.shape;
+    if (weight.shape.length !== 2 || input.shape.at(-1) !== k)
+      args.fail("weight", `expected shape [n, ${input.shape.at(-1)}] but found [${weight.shape}]`);
+    if (bias && bias.shape[0] !== n) args.fail("bias", `expected shape [${n}] but found [${bias.shape}]`);
+    return { dtype: "f32", shape: [...input.shape.slice(0, -1), n!] };
+  },
+  query: (args) => ({ layout: null, bits: null, m: rowCount(args.tensor("input").shape) }),
+  prepare(args) {
+    const weight = args.tensor("weight");
+    return {
+      m: rowCount(args.tensor("input").shape),
+      n: weight.shape[0]!,
+      k: weight.shape[1]!,
+      x: args.tensor("input").data as Float32Array,
+      weights: { dtype: weight.dtype, data: weight.data as Float32Array | Uint16Array },
+      bias: (args.optionalTensor("bias")?.data as Float32Array | undefined) ?? null,
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
+});

@@ -1,0 +1,127 @@
+/** The weight formats of this package: float, low-bit in lowbit's layouts, and TorchAO's embedding format. */
+
+import { layoutNamed, packWeights } from "../kernels/layout/packed.ts";
+import { embeddingByteLength, packEmbedding } from "../kernels/layout/torchao-embedding.ts";
+import { selectLayout } from "../kernels/select.ts";
+import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { type Tensor, toFloat32 } from "../tensor.ts";
+import type { Builder } from "./builder.ts";
+import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
+
+/** Low-bit weights packed for linear layers; embedding rows are read from the same buffer. */
+export interface AffineFormat extends WeightFormat {
+  readonly kind: "affine";
+  readonly spec: WeightSpec;
+  /** Whether activations are quantized to int8 at run time, or stay float. */
+  readonly activations: "int8" | "float";
+  /** Name of the packed layout; null lets the CPU decide. */
+  readonly layout: string | null;
+}
+
+/** Low-bit embedding rows in TorchAO's embedding format. */
+export interface EmbeddingFormat extends WeightFormat {
+  readonly kind: "embedding";
+  readonly spec: WeightSpec;
+}
+
+type AffineWeight = Weight<AffineFormat, QuantizedWeights>;
+
+function floatConstant<T>(builder: Builder<T>, weight: FloatWeight): T {
+  return builder.constant({
+    key: `${weight.name}:${weight.format.dtype}`,
+    dtype: weight.format.dtype,
+    shape: weight.shape,
+    read: async () => (await weight.load()).data,
+  });
+}
+
+/** A vector as f32, whatever it is stored in. */
+export function vectorConstant<T>(builder: Builder<T>, weight: Weight): T {
+  const vector = floatWeight(weight);
+  return builder.constant({
+    key: `${weight.name}:f32`,
+    dtype: "f32",
+    shape: weight.shape,
+    read: async () => toFloat32(await vector.load()),
+  });
+}
+
+registerWeightFormat({
+  kind: "float",
+  linear: (builder, x, weight, bias) =>
+    builder.call(
+      "aten::linear.out",
+      x,
+      floatConstant(builder, floatWeight(weight)),
+      bias ? vectorConstant(builder, bias) : null,
+    ),
+  embedding: (builder, weight, indices) =>
+    builder.call("aten::embedding.out", floatConstant(builder, floatWeight(weight)), indices),
+});
+
+function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): T {
+  const { spec, layout: name } = weight.format;
+  const layout = name ? layoutNamed(name) : selectLayout(spec, builder.cpu);
+  return builder.constant({
+    key: `${weight.name}:${layout.name}`,
+    dtype: "u8",
+    shape: [layout.byteLength(spec, bias !== null)],
+    async read() {
+      const values = bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null;
+      return packWeights(await weight.load(), values, layout);
+    },
+  });
+}
+
+registerWeightFormat({
+  kind: "affine",
+  linear(builder, x, weight, bias) {
+    const affine = weight as AffineWeight;
+    const { spec, activations } = affine.format;
+    const operator =
+      activations === "int8"
+        ? `torchao::_linear_8bit_act_${spec.bits}bit_weight.out`
+        : "lowbit::linear_weight_only.out";
+    return builder.call(operator, x, packedConstant(builder, affine, bias), spec.groupSize, spec.n, spec.k);
+  },
+  embedding(builder, weight, indices) {
+    const affine = weight as AffineWeight;
+    const { bits, groupSize, n, k } = affine.format.spec;
+    const packed = packedConstant(builder, affine, null);
+    return builder.call(`torchao::_shared_embedding_${bits}bit.out`, packed, groupSize, n, k, indices);
+  },
+});
+
+/** Whether TorchAO's embedding format can hold rows of this spec. */
+export function fitsEmbeddingFormat(spec: WeightSpec): boolean {
+  const groupSize = Math.min(spec.groupSize, spec.k);
+  return spec.k % 32 === 0 && spec.k % groupSize === 0 && groupSize % 32 === 0 && !spec.hasLevels;
+}
+
+registerWeightFormat({
+  kind: "embedding",
+  linear(_builder, _x, weight) {
+    throw new TypeError(`${weight.name}: embedding rows do not multiply`);
+  },
+  embedding(builder, weight, indices) {
+    const { name, format, load } = weight as Weight<EmbeddingFormat, QuantizedWeights>;
+    const { bits, n: rows, k: dim } = format.spec;
+    const groups = groupCount(format.spec);
+    const table = { bits, rows, dim };
+    const part = (suffix: string, dtype: "u8" | "f32" | "i8", shape: number[], read: LazyRead) =>
+      builder.constant({ key: `${name}:${suffix}`, dtype, shape, read: async () => read(await load()) });
+    const packed = part("torchao_embedding", "u8", [embeddingByteLength(table)], ({ qvals }) =>
+      packEmbedding(qvals, table),
+    );
+    const scales = part("scales", "f32", [rows, groups], (weights) => weights.scales);
+    const zeros = part("zeros", "i8", [rows, groups], (weights) => weights.zeros ?? new Int8Array(rows * groups));
+    return builder.call(`torchao::_embedding_${bits}bit.out`, packed, rows, dim, scales, zeros, indices);
+  },
+});
+
+type LazyRead = (weights: QuantizedWeights) => Uint8Array | Float32Array | Int8Array;
+
+/** A constant of values known already, such as RoPE frequencies. */
+export function literalConstant<T>(builder: Builder<T>, key: string, values: Float32Array): T {
+  return builder.constant({ key, dtype: "f32", shape: [values.length], read: async () => values });
+}

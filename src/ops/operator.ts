@@ -1,0 +1,168 @@
+/**
+ * What an operator is: a schema, a shape rule, and kernels with the way from operator arguments to kernel arguments.
+ * Operators of this package and operators of its users are registered alike.
+ */
+import type { DType } from "../dtype.ts";
+import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
+import type { Cpu, Kernel, KernelQuery } from "../kernels/contract.ts";
+import { selectKernel } from "../kernels/select.ts";
+import type { Tensor } from "../tensor.ts";
+import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
+
+/** Dtype and sizes of a tensor whose values are not known, or not looked at. */
+export interface TensorSpec {
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+}
+
+/** An operator argument: a tensor (or its spec), or a literal. */
+export type Argument<T> = T | number | boolean | string | null | readonly number[] | readonly T[];
+
+/** Typed access to the arguments of one call, by name. `T` is a spec in shape rules and a tensor in kernels. */
+export class Arguments<T extends TensorSpec> {
+  readonly schema: Schema;
+  readonly #values: ReadonlyMap<string, Argument<T>>;
+
+  constructor(schema: Schema, values: readonly Argument<T>[]) {
+    this.schema = schema;
+    this.#values = new Map(schema.args.map((arg, i) => [arg.name, values[i] ?? null]));
+  }
+
+  /** ShapeError unless the argument is a tensor of one of the dtypes, when any are given. */
+  tensor(name: string, ...dtypes: DType[]): T {
+    const value = this.optionalTensor(name, ...dtypes);
+    if (value === null) throw new ShapeError(`${this.#where(name)}: expected a tensor but found none`);
+    return value;
+  }
+
+  optionalTensor(name: string, ...dtypes: DType[]): T | null {
+    const value = this.#values.get(name);
+    if (value === null || value === undefined) return null;
+    if (typeof value !== "object" || !("shape" in value))
+      throw new ShapeError(`${this.#where(name)}: expected a tensor but found ${JSON.stringify(value)}`);
+    if (dtypes.length > 0 && !dtypes.includes(value.dtype))
+      throw new ShapeError(`${this.#where(name)}: expected dtype ${dtypes.join(" or ")} but found ${value.dtype}`);
+    return value;
+  }
+
+  number(name: string): number {
+    const value = this.#values.get(name);
+    if (typeof value !== "number")
+      throw new ShapeError(`${this.#where(name)}: expected a number but found ${JSON.stringify(value)}`);
+    return value;
+  }
+
+  optionalNumber(name: string): number | null {
+    return this.#values.get(name) === null ? null : this.number(name);
+  }
+
+  boolean(name: string): boolean {
+    return this.#values.get(name) === true;
+  }
+
+  /** Throws ShapeError with the operator and argument in front. */
+  fail(name: string, problem: string): never {
+    throw new ShapeError(`${this.#where(name)}: ${problem}`);
+  }
+
+  #where(name: string): string {
+    return `${qualifiedName(this.schema)}, argument ${name}`;
+  }
+}
+
+/** What `registerOperator` takes. `A` is the argument type of the kernels. */
+export interface OperatorDefinition<A> {
+  /** In PyTorch's notation, an out-variant. */
+  readonly schema: string;
+  /** Dtype and sizes of the out tensor. Also checks the arguments: errors are raised here, before any kernel runs. */
+  shape(args: Arguments<TensorSpec>): TensorSpec;
+  /** Best first; the last must serve every call on every CPU. */
+  readonly kernels: readonly Kernel<A>[];
+  /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
+  query?(args: Arguments<Tensor>): KernelQuery;
+  /** Kernel arguments: typed views of the tensors. */
+  prepare(args: Arguments<Tensor>): A;
+}
+
+/** A call with its kernel chosen and arguments fixed, ready to run any number of times. */
+export interface BoundCall {
+  readonly operator: string;
+  readonly kernel: Kernel<never>;
+  readonly scratchBytes: number;
+  bind(scratch: Uint8Array): () => void;
+}
+
+export interface Operator {
+  readonly schema: Schema;
+  readonly name: string;
+  readonly kernels: readonly Kernel<never>[];
+  shape(args: Arguments<TensorSpec>): TensorSpec;
+  /** Chooses the kernel for these tensors and this CPU. */
+  resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
+}
+
+const anyCall: KernelQuery = { layout: null, bits: null, m: 1 };
+
+/** An operator from its definition. */
+export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
+  const schema = parseSchema(definition.schema);
+  const name = qualifiedName(schema);
+  return {
+    schema,
+    name,
+    kernels: definition.kernels,
+    shape: (args) => definition.shape(args),
+    resolve(args, cpu) {
+      const kernel = selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
+      const prepared = definition.prepare(args);
+      return {
+        operator: name,
+        kernel,
+        scratchBytes: kernel.scratchBytes?.(prepared) ?? 0,
+        bind: (scratch) => kernel.bind(prepared, scratch),
+      };
+    },
+  };
+}
+
+/** The operators that a program may call. */
+export class OperatorRegistry {
+  readonly #operators = new Map<string, Operator>();
+
+  constructor(operators: Iterable<Operator> = []) {
+    for (const operator of operators) this.register(operator);
+  }
+
+  /** InvalidArgumentError when the name is taken: an operator means one thing. */
+  register(operator: Operator): void {
+    if (this.#operators.has(operator.name))
+      throw new InvalidArgumentError(`operator ${operator.name} is registered already`);
+    this.#operators.set(operator.name, operator);
+  }
+
+  has(name: string): boolean {
+    return this.#operators.has(name);
+  }
+
+  get(name: string): Operator {
+    const operator = this.#operators.get(name);
+    if (!operator) throw new UnsupportedError(`operator ${name} is not registered; register it with registerOperator`);
+    return operator;
+  }
+
+  [Symbol.iterator](): Iterator<Operator> {
+    return this.#operators.values();
+  }
+}
+
+/** Completes the arguments of a call with the schema's defaults; ShapeError when one is missing or too many are given. */
+export function completeArguments<T>(schema: Schema, given: readonly Argument<T>[]): Argument<T>[] {
+  const inputs = schema.args.filter((arg) => !arg.isOut);
+  if (given.length > inputs.length)
+    throw new ShapeError(`${qualifiedName(schema)}: expected ${inputs.length} arguments but found ${given.length}`);
+  return inputs.map((arg, i) => {
+    const value = i < given.length ? given[i] : arg.default;
+    if (value === undefined) throw new ShapeError(`${qualifiedName(schema)}: argument ${arg.name} is missing`);
+    return value;
+  });
+}

@@ -1,0 +1,88 @@
+/**
+ * The operator interface that models are written over: `function llama<T>(ops: Ops<T>, …): T`.
+ * Each method is one line of a paper; the weights' formats decide which operator serves it.
+ */
+import type { Builder } from "./builder.ts";
+import { literalConstant, vectorConstant } from "./lowering.ts";
+import type { Argument, TensorSpec } from "./operator.ts";
+import { loweringOf, type Weight } from "./weight.ts";
+
+export interface AttentionOptions<T> {
+  readonly keyCache: T;
+  readonly valueCache: T;
+  readonly position: T;
+  readonly scale: number;
+  /** Last positions seen; 0 for all. */
+  readonly window?: number;
+  /** 0 for none. */
+  readonly softcap?: number;
+}
+
+export class Ops<T> {
+  readonly #builder: Builder<T>;
+
+  constructor(builder: Builder<T>) {
+    this.#builder = builder;
+  }
+
+  /** Any registered operator by its full name, such as one of the user's own. */
+  call(operator: string, ...args: Argument<T>[]): T {
+    return this.#builder.call(operator, ...args);
+  }
+
+  state(name: string, spec: TensorSpec): T {
+    return this.#builder.state(name, spec);
+  }
+
+  spec(value: T): TensorSpec {
+    return this.#builder.spec(value);
+  }
+
+  /** Values computed by the model itself; `key` names them. */
+  literal(key: string, values: Float32Array): T {
+    return literalConstant(this.#builder, key, values);
+  }
+
+  /** Rows of `weight` [rows, dim] for indices [1, T] → [1, T, dim]. */
+  embedding(weight: Weight, indices: T): T {
+    const lowering = loweringOf(weight);
+    if (!lowering.embedding) throw new TypeError(`${weight.name}: format ${lowering.kind} has no rows to read`);
+    return lowering.embedding(this.#builder, weight, indices);
+  }
+
+  /** x [..., k] times `weight` [n, k] transposed, plus bias [n] → [..., n]. */
+  linear(x: T, weight: Weight, bias: Weight | null = null): T {
+    return loweringOf(weight).linear(this.#builder, x, weight, bias);
+  }
+
+  rmsNorm(x: T, weight: Weight, eps: number): T {
+    return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight), eps);
+  }
+
+  /** cos and sin [T, 2, half] at the positions of `tokens`. */
+  ropeAngles(tokens: T, position: T, inverseFrequencies: T, scale: number): T {
+    return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
+  }
+
+  rope(x: T, angles: T, headDim: number): T {
+    return this.call("lowbit::rope.out", x, angles, headDim);
+  }
+
+  attention(q: T, k: T, v: T, options: AttentionOptions<T>): T {
+    const { keyCache, valueCache, position, scale, window = 0, softcap = 0 } = options;
+    return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, position, scale, window, softcap);
+  }
+
+  swiglu(gate: T, up: T): T {
+    return this.call("lowbit::swiglu.out", gate, up);
+  }
+
+  add(a: T, b: T): T {
+    return this.call("aten::add.out", a, b);
+  }
+
+  /** The last row of [1, T, dim] → [1, dim]. */
+  lastRow(x: T): T {
+    return this.call("aten::select_copy.int_out", x, 1, -1);
+  }
+}

@@ -1,0 +1,32 @@
+/** The operators of this package, and the registry that programs look them up in. */
+import { addOperator, argmaxOperator, selectOperator, softmaxOperator } from "./elementwise.ts";
+import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
+import { linearA8Operators, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
+import { defineOperator, type Operator, type OperatorDefinition, OperatorRegistry } from "./operator.ts";
+import { attentionOperator, rmsNormOperator, ropeAnglesOperator, ropeOperator, swigluOperator } from "./transformer.ts";
+
+/** Every operator that programs loaded by this process may call. */
+export const operators = new OperatorRegistry([
+  ...linearA8Operators,
+  linearWeightOnlyOperator,
+  linearFloatOperator,
+  ...embeddingPackedOperators,
+  ...embeddingSharedOperators,
+  embeddingFloatOperator,
+  rmsNormOperator,
+  ropeAnglesOperator,
+  ropeOperator,
+  attentionOperator,
+  swigluOperator,
+  addOperator,
+  selectOperator,
+  softmaxOperator,
+  argmaxOperator,
+]);
+
+/** Adds an operator of the user's own, for eager calls, capture, export and loaded programs alike. */
+export function registerOperator<A>(definition: OperatorDefinition<A>): Operator {
+  const operator = defineOperator(definition);
+  operators.register(operator);
+  return operator;
+}

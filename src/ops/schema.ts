@@ -1,0 +1,98 @@
+/** Operator schemas in PyTorch's notation: "ns::name.overload(Tensor x, int n, *, Tensor(a!) out) -> Tensor(a!)". */
+import { InvalidArgumentError } from "../errors.ts";
+
+export type ArgumentType =
+  | "Tensor"
+  | "Tensor?"
+  | "int"
+  | "int?"
+  | "float"
+  | "float?"
+  | "bool"
+  | "Scalar"
+  | "str"
+  | "int[]"
+  | "Tensor[]";
+
+export interface SchemaArgument {
+  readonly name: string;
+  readonly type: ArgumentType;
+  /** Written by the operator: state, or the out tensor. */
+  readonly mutable: boolean;
+  readonly isOut: boolean;
+  /** The value when a call leaves the argument out; undefined when it is required. */
+  readonly default: number | boolean | null | undefined;
+}
+
+export interface Schema {
+  /** "torchao::_shared_embedding_4bit" */
+  readonly name: string;
+  /** "out" */
+  readonly overload: string;
+  /** All arguments, the out argument last. */
+  readonly args: readonly SchemaArgument[];
+}
+
+const types: readonly ArgumentType[] = [
+  "Tensor",
+  "Tensor?",
+  "int",
+  "int?",
+  "float",
+  "float?",
+  "bool",
+  "Scalar",
+  "str",
+  "int[]",
+  "Tensor[]",
+];
+
+/** ExecuTorch keeps operator names in a buffer of this size. */
+const NAME_MAX = 100;
+
+/** "torchao::_shared_embedding_4bit.out" */
+export function qualifiedName({ name, overload }: { name: string; overload: string }): string {
+  return overload ? `${name}.${overload}` : name;
+}
+
+/** Parses a schema of an out-variant; InvalidArgumentError says what is wrong with it. */
+export function parseSchema(text: string): Schema {
+  const match = /^([\w:]+)(?:\.(\w+))?\((.*)\)\s*->\s*(.+)$/s.exec(text.trim());
+  if (!match) throw new InvalidArgumentError(`schema "${text}": expected "ns::name.out(Tensor x, …) -> Tensor(a!)"`);
+  const [, name, overload = "", list] = match;
+  if (!/^\w+::\w+$/.test(name!)) throw new InvalidArgumentError(`schema "${text}": expected a name such as ns::name`);
+  if (name!.length + overload.length + 1 > NAME_MAX)
+    throw new InvalidArgumentError(`schema "${text}": the name must have at most ${NAME_MAX} characters`);
+  const parts = splitArguments(list!);
+  const star = parts.indexOf("*");
+  const args = parts.filter((part) => part !== "*").map((part, i) => parseArgument(text, part, star >= 0 && i >= star));
+  if (args.filter((arg) => arg.isOut).length !== 1)
+    throw new InvalidArgumentError(`schema "${text}": expected exactly one out argument after "*"`);
+  return { name: name!, overload, args };
+}
+
+/** Splits at commas outside of brackets. */
+function splitArguments(list: string): string[] {
+  return list
+    .split(/,(?![^([]*[)\]])/)
+    .map((part) => part.trim())
+    .filter((part) => part !== "");
+}
+
+function parseArgument(schema: string, part: string, afterStar: boolean): SchemaArgument {
+  const match = /^(\w+)(\(\w+!?\))?(\?|\[\d*\])?\s+(\w+)(?:\s*=\s*(\S+))?$/.exec(part);
+  if (!match) throw new InvalidArgumentError(`schema "${schema}": cannot read argument "${part}"`);
+  const [, base, alias, suffix = "", name, value] = match;
+  const type = `${base === "SymInt" ? "int" : base}${suffix.replace(/\[\d+\]/, "[]")}` as ArgumentType;
+  if (!types.includes(type))
+    throw new InvalidArgumentError(`schema "${schema}": argument type "${type}", expected one of ${types.join(", ")}`);
+  const mutable = alias?.includes("!") ?? false;
+  return { name: name!, type, mutable, isOut: afterStar && mutable, default: parseDefault(value) };
+}
+
+function parseDefault(value: string | undefined): number | boolean | null | undefined {
+  if (value === undefined) return undefined;
+  if (value === "None") return null;
+  if (value === "True" || value === "False") return value === "True";
+  return Number(value);
+}

@@ -1,0 +1,137 @@
+/** Operators of a transformer block: RMSNorm, rotary embedding, attention over a KV cache, SwiGLU. */
+import { attention, rmsNorm, rope, ropeAngles, swiglu } from "../kernels/table.ts";
+import { rowCount } from "./linear.ts";
+import { defineOperator } from "./operator.ts";
+
+/** y = x / sqrt(mean(x^2) + eps) * weight over the last dimension (Zhang & Sennrich 2019). */
+export const rmsNormOperator = defineOperator({
+  schema: "lowbit::rms_norm.out(Tensor x, Tensor weight, float eps, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: rmsNorm,
+  shape(args) {
+    const x = args.tensor("x", "f32");
+    const weight = args.tensor("weight", "f32");
+    if (weight.shape.length !== 1 || (x.shape.at(-1) ?? 0) % weight.shape[0]! !== 0)
+      args.fail("weight", `expected shape [${x.shape.at(-1)}] but found [${weight.shape}]`);
+    return { dtype: "f32", shape: x.shape };
+  },
+  prepare: (args) => ({
+    dim: args.tensor("weight").shape[0]!,
+    x: args.tensor("x").data as Float32Array,
+    weight: args.tensor("weight").data as Float32Array,
+    eps: args.number("eps"),
+    y: args.tensor("out").data as Float32Array,
+  }),
+});
+
+/** cos and sin [T, 2, half] of the angles at positions input_pos .. input_pos + T - 1, for T tokens [1, T]. */
+export const ropeAnglesOperator = defineOperator({
+  schema:
+    "lowbit::rope_angles.out(Tensor tokens, Tensor input_pos, Tensor inverse_frequencies, float scale, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: ropeAngles,
+  shape(args) {
+    args.tensor("input_pos", "i64");
+    const half = args.tensor("inverse_frequencies", "f32").shape[0]!;
+    return { dtype: "f32", shape: [args.tensor("tokens").shape.at(-1)!, 2, half] };
+  },
+  prepare: (args) => ({
+    tokens: args.tensor("tokens").shape.at(-1)!,
+    position: args.tensor("input_pos").data as BigInt64Array,
+    inverseFrequencies: args.tensor("inverse_frequencies").data as Float32Array,
+    scale: args.number("scale"),
+    angles: args.tensor("out").data as Float32Array,
+  }),
+});
+
+/** Rotary position embedding of x [1, T, heads * head_dim] (Su et al. 2021), halves convention of Hugging Face. */
+export const ropeOperator = defineOperator({
+  schema: "lowbit::rope.out(Tensor x, Tensor angles, int head_dim, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: rope,
+  shape(args) {
+    const x = args.tensor("x", "f32");
+    const angles = args.tensor("angles", "f32");
+    const headDim = args.number("head_dim");
+    if (x.shape.at(-1)! % headDim !== 0) args.fail("x", `expected heads of ${headDim} but found shape [${x.shape}]`);
+    if (angles.shape[0] !== x.shape.at(-2) || 2 * angles.shape[2]! > headDim)
+      args.fail("angles", `expected [${x.shape.at(-2)}, 2, at most ${headDim / 2}] but found [${angles.shape}]`);
+    return { dtype: "f32", shape: x.shape };
+  },
+  prepare(args) {
+    const x = args.tensor("x");
+    const headDim = args.number("head_dim");
+    return {
+      tokens: rowCount(x.shape),
+      heads: x.shape.at(-1)! / headDim,
+      headDim,
+      half: args.tensor("angles").shape[2]!,
+      x: x.data as Float32Array,
+      angles: args.tensor("angles").data as Float32Array,
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
+});
+
+/**
+ * Causal grouped-query attention. q [1, T, heads * D]; k, v [1, T, kvHeads * D] are first written to the caches
+ * [1, capacity, kvHeads, D] at input_pos. window: last positions seen, 0 for all. softcap: 0 for none (Gemma 2).
+ */
+export const attentionOperator = defineOperator({
+  schema:
+    "lowbit::attention.out(Tensor q, Tensor k, Tensor v, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor input_pos, float scale, int window=0, float softcap=0, *, Tensor(c!) out) -> Tensor(c!)",
+  kernels: attention,
+  shape(args) {
+    const q = args.tensor("q", "f32");
+    const k = args.tensor("k", "f32");
+    const cache = args.tensor("key_cache", "f32");
+    args.tensor("input_pos", "i64");
+    const [, , kvHeads, headDim] = cache.shape;
+    if (cache.shape.length !== 4) args.fail("key_cache", `expected [1, capacity, heads, D] but found [${cache.shape}]`);
+    if (args.tensor("value_cache", "f32").shape.join() !== cache.shape.join())
+      args.fail("value_cache", `expected the shape of key_cache [${cache.shape}]`);
+    for (const [name, spec] of [["k", k] as const, ["v", args.tensor("v", "f32")] as const])
+      if (spec.shape.at(-1) !== kvHeads! * headDim!)
+        args.fail(name, `expected last dimension ${kvHeads! * headDim!} but found shape [${spec.shape}]`);
+    if (q.shape.at(-1)! % (kvHeads! * headDim!) !== 0)
+      args.fail("q", `expected a multiple of ${kvHeads! * headDim!} values but found shape [${q.shape}]`);
+    return { dtype: "f32", shape: q.shape };
+  },
+  prepare(args) {
+    const q = args.tensor("q");
+    const [, capacity, kvHeads, headDim] = args.tensor("key_cache").shape;
+    return {
+      tokens: rowCount(q.shape),
+      heads: q.shape.at(-1)! / headDim!,
+      kvHeads: kvHeads!,
+      headDim: headDim!,
+      capacity: capacity!,
+      q: q.data as Float32Array,
+      k: args.tensor("k").data as Float32Array,
+      v: args.tensor("v").data as Float32Array,
+      keyCache: args.tensor("key_cache").data as Float32Array,
+      valueCache: args.tensor("value_cache").data as Float32Array,
+      position: args.tensor("input_pos").data as BigInt64Array,
+      scale: args.number("scale"),
+      window: args.number("window"),
+      softcap: args.number("softcap"),
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
+});
+
+/** y = silu(gate) * up (Shazeer 2020). */
+export const swigluOperator = defineOperator({
+  schema: "lowbit::swiglu.out(Tensor gate, Tensor up, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: swiglu,
+  shape(args) {
+    const gate = args.tensor("gate", "f32");
+    const up = args.tensor("up", "f32");
+    if (gate.shape.join() !== up.shape.join())
+      args.fail("up", `expected the shape of gate [${gate.shape}] but found [${up.shape}]`);
+    return { dtype: "f32", shape: gate.shape };
+  },
+  prepare: (args) => ({
+    a: args.tensor("gate").data as Float32Array,
+    b: args.tensor("up").data as Float32Array,
+    alpha: 1,
+    y: args.tensor("out").data as Float32Array,
+  }),
+});

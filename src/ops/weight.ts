@@ -1,0 +1,58 @@
+/**
+ * Weights of a model: a name, a shape, a format known before the data is read, and the data on demand.
+ * A format says by which operators a weight multiplies or embeds, and how it is packed; formats are open to users.
+ */
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { Tensor } from "../tensor.ts";
+import type { Builder } from "./builder.ts";
+
+/** `kind` names a registered lowering; the other fields are that lowering's own. */
+export interface WeightFormat {
+  readonly kind: string;
+}
+
+/** A matrix [n, k] or a vector [n] of a model. `D` is the logical data of its format. */
+export interface Weight<F extends WeightFormat = WeightFormat, D = unknown> {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly format: F;
+  load(): Promise<D>;
+}
+
+/** How weights of one format become operator calls and constants. */
+export interface WeightLowering {
+  readonly kind: string;
+  /** y [..., n] = x [..., k] W^T + bias. */
+  linear<T>(builder: Builder<T>, x: T, weight: Weight, bias: Weight | null): T;
+  /** Rows of W; absent when the format has none. */
+  embedding?<T>(builder: Builder<T>, weight: Weight, indices: T): T;
+}
+
+const lowerings = new Map<string, WeightLowering>();
+
+/** Adds a weight format; InvalidArgumentError when its kind is taken. */
+export function registerWeightFormat(lowering: WeightLowering): void {
+  if (lowerings.has(lowering.kind))
+    throw new InvalidArgumentError(`weight format ${lowering.kind} is registered already`);
+  lowerings.set(lowering.kind, lowering);
+}
+
+export function loweringOf(weight: Weight): WeightLowering {
+  const lowering = lowerings.get(weight.format.kind);
+  if (!lowering) throw new UnsupportedError(`${weight.name}: weight format ${weight.format.kind} is not registered`);
+  return lowering;
+}
+
+export interface FloatFormat extends WeightFormat {
+  readonly kind: "float";
+  readonly dtype: "f32" | "f16" | "bf16";
+}
+
+export type FloatWeight = Weight<FloatFormat, Tensor>;
+
+/** A weight that must be float: norms and biases are never quantized. */
+export function floatWeight(weight: Weight): FloatWeight {
+  if (weight.format.kind !== "float")
+    throw new UnsupportedError(`${weight.name}: expected float values but found format ${weight.format.kind}`);
+  return weight as FloatWeight;
+}

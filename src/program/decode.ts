@@ -1,0 +1,185 @@
+/**
+ * Decoding of the FlatBuffer `Program` into methods and into the places of data. Says what the tables say;
+ * whether indices and sizes fit each other is checked in verify.ts, segments and constants in read.ts.
+ */
+import { dtypes } from "../dtype.ts";
+import { UnsupportedError } from "../errors.ts";
+import { type FlatTable, rootTable } from "./flatbuffer-reader.ts";
+import type { Allocation, Instruction, Method, TensorValue, Value } from "./program.ts";
+import * as schema from "./schema.ts";
+
+/** The root table of a program: methods, and where data lies in segments. */
+export interface ProgramTable {
+  readonly methods: readonly Method[];
+  /** Offsets count from the segment base. */
+  readonly segments: readonly { readonly offset: number; readonly size: number }[];
+  /** Offsets into the segment of that index; entry 0 is reserved. Null without constants. */
+  readonly constants: { readonly segment: number; readonly offsets: readonly number[] } | null;
+  readonly namedData: readonly { readonly key: string; readonly segment: number }[];
+}
+
+/** Throws InvalidFileError or UnsupportedError naming `file` and the field. */
+export function decodeProgram(file: string, bytes: Uint8Array): ProgramTable {
+  const root = rootTable(file, bytes);
+  const version = root.uint32(schema.Program.version);
+  if (version !== 0) throw new UnsupportedError(`${file}: version: expected schema version 0 but found ${version}`);
+  return {
+    methods: tables(root, schema.Program.execution_plan).map((plan) => decodeMethod(file, plan)),
+    segments: tables(root, schema.Program.segments).map((segment) => ({
+      offset: segment.uint64(schema.DataSegment.offset),
+      size: segment.uint64(schema.DataSegment.size),
+    })),
+    constants: decodeConstants(file, root),
+    namedData: tables(root, schema.Program.named_data).map((named) => ({
+      key: text(named, schema.NamedData.key),
+      segment: named.uint32(schema.NamedData.segment_index),
+    })),
+  };
+}
+
+function decodeConstants(file: string, root: FlatTable): ProgramTable["constants"] {
+  // Entry 0 of the buffer is reserved, so that a buffer of one entry has no constants.
+  if (tables(root, schema.Program.constant_buffer).length > 1)
+    throw new UnsupportedError(
+      `${file}: constant_buffer: constants inside the program, a form given up by ExecuTorch, are not supported; export the model again with a current version`,
+    );
+  const table = root.table(schema.Program.constant_segment);
+  const offsets = table?.int64s(schema.SubsegmentOffsets.offsets) ?? [];
+  if (!table || offsets.length < 2) return null;
+  return { segment: table.uint32(schema.SubsegmentOffsets.segment_index), offsets };
+}
+
+function decodeMethod(file: string, plan: FlatTable): Method {
+  const chains = tables(plan, schema.ExecutionPlan.chains);
+  if (chains.length > 1)
+    throw new UnsupportedError(`${file}: ${plan.path}.chains: expected one chain but found ${chains.length}`);
+  const instructions = chains.flatMap((chain) => tables(chain, schema.Chain.instructions));
+  return {
+    name: text(plan, schema.ExecutionPlan.name),
+    values: tables(plan, schema.ExecutionPlan.values).map((value) => decodeValue(file, value)),
+    inputs: plan.int32s(schema.ExecutionPlan.inputs) ?? [],
+    outputs: plan.int32s(schema.ExecutionPlan.outputs) ?? [],
+    operators: tables(plan, schema.ExecutionPlan.operators).map((operator) => ({
+      name: text(operator, schema.Operator.name),
+      overload: operator.string(schema.Operator.overload) ?? "",
+    })),
+    instructions: instructions.map(decodeInstruction),
+    delegates: tables(plan, schema.ExecutionPlan.delegates).map((each) => text(each, schema.BackendDelegate.id)),
+    memorySizes: plan.int64s(schema.ExecutionPlan.non_const_buffer_sizes) ?? [],
+  };
+}
+
+function decodeInstruction(table: FlatTable): Instruction {
+  const tag = table.uint8(schema.InstructionTable.instr_args_type);
+  const args = table.table(schema.InstructionTable.instr_args);
+  const { KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall } = schema;
+  switch (args && kindOf(schema.instructionTags, tag)) {
+    case "kernel":
+      return { kind: "kernel", operator: args!.int32(KernelCall.op_index), args: args!.int32s(KernelCall.args) ?? [] };
+    case "delegate":
+      return {
+        kind: "delegate",
+        delegate: args!.int32(DelegateCall.delegate_index),
+        args: args!.int32s(DelegateCall.args) ?? [],
+      };
+    case "move":
+      return { kind: "move", from: args!.int32(MoveCall.move_from), to: args!.int32(MoveCall.move_to) };
+    case "jumpFalse":
+      return {
+        kind: "jumpFalse",
+        condition: args!.int32(JumpFalseCall.cond_value_index),
+        destination: args!.int32(JumpFalseCall.destination_instruction),
+      };
+    case "free":
+      return { kind: "free", value: args!.int32(FreeCall.value_index) };
+    default:
+      return table.fail(schema.InstructionTable.instr_args, `expected an instruction but found tag ${tag}`);
+  }
+}
+
+function decodeValue(file: string, table: FlatTable): Value {
+  const tag = table.uint8(schema.EValue.val_type);
+  const kind = kindOf(schema.valueTags, tag);
+  if (kind === "null") return { kind };
+  const val = table.table(schema.EValue.val);
+  if (!kind || !val) return table.fail(schema.EValue.val, `expected a value but found tag ${tag}`);
+  switch (kind) {
+    case "int":
+      return { kind, value: decodeInt(file, val) };
+    case "bool":
+      return { kind, value: val.bool(schema.Scalar.value) };
+    case "double":
+      return { kind, value: val.float64(schema.Scalar.value) };
+    case "string":
+      return { kind, value: val.string(schema.Scalar.value) ?? "" };
+    case "intList":
+      return { kind, items: val.int64s(schema.List.items) ?? [] };
+    case "doubleList":
+      return { kind, items: val.float64s(schema.List.items) ?? [] };
+    case "boolList":
+      return { kind, items: (val.uint8s(schema.List.items) ?? []).map((item) => item !== 0) };
+    case "tensorList":
+    case "optionalTensorList":
+      return { kind, items: val.int32s(schema.List.items) ?? [] };
+    case "tensor":
+      return decodeTensor(file, val);
+  }
+}
+
+/** Numbers hold 2^53; beyond it stands only the largest int64, which exporters write for "to the end", as 2^63. */
+function decodeInt(file: string, table: FlatTable): number {
+  const value = table.int64(schema.Scalar.value);
+  const number = Number(value);
+  if (BigInt(number) !== value && value !== 2n ** 63n - 1n)
+    throw new UnsupportedError(`${file}: ${table.path}: integers beyond 2^53 are not supported, found ${value}`);
+  return number;
+}
+
+function decodeTensor(file: string, table: FlatTable): TensorValue {
+  const { Tensor, ExtraTensorInfo } = schema;
+  const unsupported = (problem: string): never => {
+    throw new UnsupportedError(`${file}: ${table.path}: ${problem}`);
+  };
+  const scalarType = table.uint8(Tensor.scalar_type);
+  const dtype = schema.dtypeOfScalarType(scalarType);
+  if (!dtype) return unsupported(`scalar type ${scalarType} is not supported, only those of ${dtypes.join(", ")}`);
+  const dynamism = schema.dynamisms[table.uint8(Tensor.shape_dynamism)];
+  if (!dynamism) return table.fail(Tensor.shape_dynamism, "expected 0, 1 or 2");
+  if (table.int32(Tensor.storage_offset) !== 0) unsupported("storage offsets other than 0 are not supported");
+  const extra = table.table(Tensor.extra_tensor_info);
+  if (extra?.uint8(ExtraTensorInfo.location)) unsupported("tensors stored outside the file (.ptd) are not supported");
+  if (extra?.uint8(ExtraTensorInfo.device_type)) unsupported("tensors on devices other than the CPU are not supported");
+  const buffer = table.uint32(Tensor.data_buffer_idx);
+  const allocation = decodeAllocation(table);
+  if (buffer > 0 && allocation) unsupported("state with initial data in the file is not supported");
+  return {
+    kind: "tensor",
+    dtype,
+    sizes: table.int32s(Tensor.sizes) ?? [],
+    dimOrder: table.uint8s(Tensor.dim_order) ?? [],
+    dynamism,
+    constant: buffer > 0 ? buffer - 1 : null,
+    allocation,
+    name: extra?.string(ExtraTensorInfo.fully_qualified_name) ?? null,
+  };
+}
+
+function decodeAllocation(tensor: FlatTable): Allocation | null {
+  const table = tensor.table(schema.Tensor.allocation_info);
+  if (!table) return null;
+  const { memory_id, memory_offset_low, memory_offset_high } = schema.AllocationDetails;
+  const offset = table.uint32(memory_offset_high) * 2 ** 32 + table.uint32(memory_offset_low);
+  return { memoryId: table.uint32(memory_id), offset };
+}
+
+function kindOf<Kind extends string>(tags: Readonly<Record<Kind, number>>, tag: number): Kind | undefined {
+  return (Object.keys(tags) as Kind[]).find((kind) => tags[kind] === tag);
+}
+
+function tables(table: FlatTable, field: schema.Field): FlatTable[] {
+  return table.tables(field) ?? [];
+}
+
+function text(table: FlatTable, field: schema.Field): string {
+  return table.string(field) ?? table.fail(field, "expected a text but found none");
+}

@@ -1,0 +1,168 @@
+/**
+ * Reading of `.pte` files: header, tables, segments and the places of constants, all checked before they are believed.
+ * The data itself stays in the file until its `DataSource` is read.
+ */
+import type { ByteSource } from "../byte-source.ts";
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { decodeProgram, type ProgramTable } from "./decode.ts";
+import { type FileHeader, HEADER_END, parseHeader } from "./header.ts";
+import type { Constant, DataSource, Method, Program } from "./program.ts";
+import { CONSTANT_ALIGNMENT_MIN, PAGE_BYTES, tensorBytes, verifyProgram } from "./verify.ts";
+
+/** A program of a billion weights takes 200 KB; larger tables hold backend data inside, which lowbit does not run. */
+const PROGRAM_BYTES_MAX = 1 << 26;
+
+interface ProgramFile {
+  readonly header: FileHeader;
+  readonly table: ProgramTable;
+}
+
+/** Bytes of a program file by what they hold; the parts add up to `total`. */
+export interface ProgramLayout {
+  readonly total: number;
+  /** Headers and FlatBuffer. */
+  readonly program: number;
+  readonly constants: number;
+  readonly namedData: number;
+  /** Segments that are neither, such as the blobs of delegates. */
+  readonly otherSegments: number;
+  readonly padding: number;
+}
+
+/**
+ * Reads a program; constants and named data are read from `source` on demand, so it must stay open while they are.
+ * Throws InvalidFileError when the file is damaged or no program, UnsupportedError for what lowbit cannot represent.
+ * Constants at one offset become one object. Delegates are kept by their id only.
+ */
+export async function readProgram(source: ByteSource): Promise<Program> {
+  const { header, table } = await readTables(source);
+  const dataAt = (offset: number, byteLength: number): DataSource => ({
+    byteLength,
+    read: () => source.read(header.segmentBase + offset, byteLength),
+  });
+  const program = {
+    methods: table.methods,
+    constants: locateConstants(source.name, table, header.segmentBase, dataAt),
+    namedData: locateNamedData(source.name, table, dataAt),
+  };
+  verifyProgram(program, (place, problem) => {
+    throw new InvalidFileError(source.name, `${place}: ${problem}`);
+  });
+  return program;
+}
+
+/** Sizes of the parts of a program file, for reports. Throws as `readProgram` does. */
+export async function programLayout(source: ByteSource): Promise<ProgramLayout> {
+  const { header, table } = await readTables(source);
+  const named = new Set(table.namedData.map(({ segment }) => segment));
+  let constants = 0;
+  let namedData = 0;
+  let otherSegments = 0;
+  table.segments.forEach(({ size }, index) => {
+    if (named.has(index)) namedData += size;
+    else if (table.constants?.segment === index) constants += size;
+    else otherSegments += size;
+  });
+  const padding = source.size - header.programBytes - constants - namedData - otherSegments;
+  return { total: source.size, program: header.programBytes, constants, namedData, otherSegments, padding };
+}
+
+async function readTables(source: ByteSource): Promise<ProgramFile> {
+  const start = await source.read(0, Math.min(source.size, HEADER_END));
+  const header = parseHeader(source.name, start, source.size);
+  if (header.programBytes > PROGRAM_BYTES_MAX)
+    throw new UnsupportedError(
+      `${source.name}: its program has ${header.programBytes} bytes without segments, more than ${PROGRAM_BYTES_MAX}; export it with delegate data in segments`,
+    );
+  const table = decodeProgram(source.name, await source.read(0, header.programBytes));
+  checkSegments(source, header, table);
+  return { header, table };
+}
+
+/** The format has segments sorted by offset; they must also lie in the file, after the program. */
+function checkSegments(source: ByteSource, { segmentBase }: FileHeader, { segments }: ProgramTable): void {
+  if (segments.length > 0 && segmentBase === 0)
+    throw new InvalidFileError(source.name, `has ${segments.length} segments but its header says that there are none`);
+  let end = 0;
+  segments.forEach(({ offset, size }, index) => {
+    if (offset < end)
+      throw new InvalidFileError(
+        source.name,
+        `segments[${index}]: starts at ${offset}, before ${end} where the last ends`,
+      );
+    end = offset + size;
+    if (segmentBase + end > source.size)
+      throw new InvalidFileError(
+        source.name,
+        `segments[${index}]: ends at byte ${segmentBase + end} of a file of ${source.size}; it is truncated or damaged`,
+      );
+  });
+}
+
+type Locate = (offset: number, byteLength: number) => DataSource;
+
+/**
+ * The file gives only where a constant starts. It reaches to the next one at most; of that, the bytes of the
+ * largest tensor on it are its data and the rest is padding.
+ */
+function locateConstants(file: string, table: ProgramTable, base: number, dataAt: Locate): readonly Constant[] {
+  if (!table.constants) return [];
+  const segment = table.segments[table.constants.segment];
+  if (!segment)
+    throw new InvalidFileError(
+      file,
+      `constant_segment.segment_index: expected one of ${table.segments.length} segments but found ${table.constants.segment}`,
+    );
+  const offsets = table.constants.offsets.slice(1);
+  const starts = [...new Set(offsets)].sort((a, b) => a - b);
+  const needed = bytesByOffset(table.methods, offsets);
+  const constants = new Map<number, Constant>();
+  starts.forEach((start, index) => {
+    const position = base + segment.offset + start;
+    const alignment = alignmentOf(position);
+    if (start < 0 || start > segment.size || alignment < CONSTANT_ALIGNMENT_MIN)
+      throw new InvalidFileError(
+        file,
+        `constant ${offsets.indexOf(start)}: expected a multiple of ${CONSTANT_ALIGNMENT_MIN} in a segment of ${segment.size} bytes but found offset ${start}`,
+      );
+    const extent = (starts[index + 1] ?? segment.size) - start;
+    const byteLength = Math.min(extent, needed.get(start) ?? extent);
+    constants.set(start, { data: dataAt(segment.offset + start, byteLength), alignment });
+  });
+  return offsets.map((offset) => constants.get(offset)!);
+}
+
+/** Bytes of the largest tensor on each offset that has one. */
+function bytesByOffset(methods: readonly Method[], offsets: readonly number[]): Map<number, number> {
+  const needed = new Map<number, number>();
+  for (const { values } of methods)
+    for (const value of values) {
+      if (value.kind !== "tensor" || value.constant === null) continue;
+      const offset = offsets[value.constant];
+      if (offset !== undefined) needed.set(offset, Math.max(tensorBytes(value), needed.get(offset) ?? 0));
+    }
+  return needed;
+}
+
+/** The largest power of two, up to a page, that divides a position. */
+function alignmentOf(position: number): number {
+  const rest = position % PAGE_BYTES;
+  return rest === 0 ? PAGE_BYTES : rest & -rest;
+}
+
+/** Keys of one segment share one DataSource. */
+function locateNamedData(file: string, table: ProgramTable, dataAt: Locate): ReadonlyMap<string, DataSource> {
+  const sources = table.segments.map(({ offset, size }) => dataAt(offset, size));
+  const namedData = new Map<string, DataSource>();
+  table.namedData.forEach(({ key, segment }, index) => {
+    const source = sources[segment];
+    if (!source)
+      throw new InvalidFileError(
+        file,
+        `named_data[${index}].segment_index: expected one of ${sources.length} segments but found ${segment}`,
+      );
+    if (namedData.has(key)) throw new InvalidFileError(file, `named_data[${index}]: there are two of the key "${key}"`);
+    namedData.set(key, source);
+  });
+  return namedData;
+}

@@ -1,0 +1,112 @@
+/**
+ * Writing of `.pte` files: header, FlatBuffer, then the constant segment and one segment for each blob of named data.
+ * Data is read, written and dropped one by one, so no more than one constant is in memory.
+ */
+import type { ByteSink } from "../byte-source.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import type { ProgramTable } from "./decode.ts";
+import { encodeProgram } from "./encode.ts";
+import { HEADER_BYTES, insertHeader } from "./header.ts";
+import type { DataSource, Program } from "./program.ts";
+import { PAGE_BYTES, verifyProgram } from "./verify.ts";
+
+/** Alignment of segments other than the constants, which start on a page; it is ExecuTorch's default. */
+const SEGMENT_ALIGNMENT = 128;
+
+export interface WriteOptions {
+  /** Called after each part, with the bytes written and the size the file will have. */
+  readonly onProgress?: (doneBytes: number, totalBytes: number) => void;
+  /** Stops between parts; the promise rejects with the signal's reason. */
+  readonly signal?: AbortSignal;
+}
+
+/** Data and where it goes, counted from the segment base. */
+interface Piece {
+  readonly name: string;
+  readonly offset: number;
+  readonly data: DataSource;
+}
+
+interface Layout extends Pick<ProgramTable, "segments" | "constants" | "namedData"> {
+  /** In file order. */
+  readonly pieces: readonly Piece[];
+}
+
+/**
+ * Writes a program to a sink at position 0. Each constant lies at its alignment in the file, in the order of the
+ * program; each is read once, and one that is listed twice (the same object) is stored once, as is named data.
+ * Equal programs give equal bytes. Of delegates only the ids are written.
+ * Throws InvalidArgumentError when the program is not coherent or data has another length than it said.
+ */
+export async function writeProgram(program: Program, sink: ByteSink, options: WriteOptions = {}): Promise<void> {
+  verifyProgram(program, (place, problem) => {
+    throw new InvalidArgumentError(`program: ${place}: ${problem}`);
+  });
+  const layout = planLayout(program);
+  const flatbuffer = encodeProgram({ methods: program.methods, ...layout });
+  const programBytes = flatbuffer.length + HEADER_BYTES;
+  const last = layout.segments.at(-1);
+  const segmentBase = last ? alignUp(programBytes, PAGE_BYTES) : 0;
+  const segmentBytes = last ? last.offset + last.size : 0;
+  const total = last ? segmentBase + segmentBytes : programBytes;
+
+  let position = 0;
+  const write = async (bytes: Uint8Array): Promise<void> => {
+    options.signal?.throwIfAborted();
+    await sink.write(bytes);
+    position += bytes.length;
+    options.onProgress?.(position, total);
+  };
+  await write(insertHeader(flatbuffer, { programBytes, segmentBase, segmentBytes }));
+  for (const { name, offset, data } of layout.pieces) {
+    const padding = segmentBase + offset - position;
+    if (padding > 0) await write(new Uint8Array(padding));
+    options.signal?.throwIfAborted();
+    const bytes = await data.read();
+    if (bytes.length !== data.byteLength)
+      throw new InvalidArgumentError(
+        `program: ${name}: expected ${data.byteLength} bytes but read() gave ${bytes.length}`,
+      );
+    await write(bytes);
+  }
+}
+
+function planLayout(program: Program): Layout {
+  const { pieces, offsets, bytes } = planConstants(program);
+  const segments = program.constants.length > 0 ? [{ offset: 0, size: bytes }] : [];
+  const segmentOf = new Map<DataSource, number>();
+  let end = bytes;
+  for (const [key, data] of program.namedData) {
+    if (segmentOf.has(data)) continue;
+    const offset = alignUp(end, SEGMENT_ALIGNMENT);
+    segmentOf.set(data, segments.length);
+    segments.push({ offset, size: data.byteLength });
+    pieces.push({ name: `named data "${key}"`, offset, data });
+    end = offset + data.byteLength;
+  }
+  return {
+    pieces,
+    segments,
+    constants: program.constants.length > 0 ? { segment: 0, offsets: [0, ...offsets] } : null,
+    namedData: [...program.namedData].map(([key, data]) => ({ key, segment: segmentOf.get(data)! })),
+  };
+}
+
+/** Places constants one after the other, each at its alignment; `offsets` has one entry for each constant. */
+function planConstants(program: Program): { pieces: Piece[]; offsets: number[]; bytes: number } {
+  const pieces: Piece[] = [];
+  const offsetOf = new Map<Program["constants"][number], number>();
+  let end = 0;
+  program.constants.forEach((constant, index) => {
+    if (offsetOf.has(constant)) return;
+    const offset = alignUp(end, constant.alignment);
+    offsetOf.set(constant, offset);
+    pieces.push({ name: `constant ${index}`, offset, data: constant.data });
+    end = offset + constant.data.byteLength;
+  });
+  return { pieces, offsets: program.constants.map((constant) => offsetOf.get(constant)!), bytes: end };
+}
+
+function alignUp(offset: number, alignment: number): number {
+  return Math.ceil(offset / alignment) * alignment;
+}

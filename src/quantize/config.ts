@@ -1,0 +1,85 @@
+/** Configurations, named as TorchAO's: the scheme of a module's weights and the kind of operator that uses them. */
+import { InvalidArgumentError } from "../errors.ts";
+import { checkScheme, type Scheme } from "./scheme.ts";
+
+/** A frozen data object, the same in memory and in a recipe file. */
+export interface QuantizationConfig extends Scheme {
+  readonly kind: ConfigKind;
+}
+
+/** Fields of a scheme to set; one absent or undefined takes its default. */
+export type ConfigOptions = { readonly [Field in keyof Scheme]?: Scheme[Field] | undefined };
+
+const embeddingDefaults: Scheme = {
+  bits: 4,
+  groupSize: 32,
+  mappingType: "asymmetric",
+  algorithm: "affine",
+  scaleDType: "f16",
+};
+
+const defaults = {
+  int8DynamicActivationIntxWeight: {
+    bits: 8,
+    groupSize: 32,
+    mappingType: "symmetric",
+    algorithm: "affine",
+    scaleDType: "f16",
+  },
+  intxWeightOnly: {
+    bits: 8,
+    groupSize: "axis",
+    mappingType: "symmetric",
+    algorithm: "affine",
+    scaleDType: "f32",
+  },
+  embedding: embeddingDefaults,
+  sharedEmbedding: embeddingDefaults,
+} as const satisfies Record<string, Scheme>;
+
+export type ConfigKind = keyof typeof defaults;
+export const configKinds: readonly ConfigKind[] = Object.keys(defaults) as ConfigKind[];
+
+/** A frozen configuration of any kind; InvalidArgumentError for a field that is unknown or out of range. */
+export function makeConfig(kind: ConfigKind, options: ConfigOptions): QuantizationConfig {
+  const fields = Object.keys(defaults[kind]);
+  for (const field of Object.keys(options))
+    if (!fields.includes(field))
+      throw new InvalidArgumentError(`${kind}: unknown field "${field}"; known are ${fields.join(", ")}`);
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  const config: QuantizationConfig = { kind, ...defaults[kind], ...given };
+  checkScheme(kind, config);
+  return Object.freeze(config);
+}
+
+/**
+ * Linear layers with weights of 1 to 8 bits and activations quantized to 8 bits as they come, row by row.
+ * TorchAO's Int8DynamicActivationIntxWeightConfig, with f16 scales by default. InvalidArgumentError for a wrong field.
+ */
+export function int8DynamicActivationIntxWeight(options: ConfigOptions = {}): QuantizationConfig {
+  return makeConfig("int8DynamicActivationIntxWeight", options);
+}
+
+/**
+ * Layers with weights of 1 to 8 bits and float activations: TorchAO's IntxWeightOnlyConfig.
+ * InvalidArgumentError for a wrong field.
+ */
+export function intxWeightOnly(options: ConfigOptions = {}): QuantizationConfig {
+  return makeConfig("intxWeightOnly", options);
+}
+
+/**
+ * An embedding table of its own: TorchAO's EmbeddingQuantizer, in groups of 32 by default.
+ * InvalidArgumentError for a wrong field.
+ */
+export function embedding(options: ConfigOptions = {}): QuantizationConfig {
+  return makeConfig("embedding", options);
+}
+
+/**
+ * An embedding table that is the output layer's weight too: TorchAO's TiedEmbeddingQuantizer, in groups of 32 by
+ * default. InvalidArgumentError for a wrong field.
+ */
+export function sharedEmbedding(options: ConfigOptions = {}): QuantizationConfig {
+  return makeConfig("sharedEmbedding", options);
+}

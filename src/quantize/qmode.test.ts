@@ -1,0 +1,71 @@
+import { describe, expect, it } from "vitest";
+import { InvalidArgumentError } from "../errors.ts";
+import { parseEmbedding, parseGroupSize, parseQmode } from "./qmode.ts";
+
+describe("parseQmode", () => {
+  it.each([
+    ["8da4w", "int8DynamicActivationIntxWeight", 4, 32],
+    ["torchao:8da4w", "int8DynamicActivationIntxWeight", 4, 32],
+    ["8da1w", "int8DynamicActivationIntxWeight", 1, 32],
+    ["8da8w", "int8DynamicActivationIntxWeight", 8, 32],
+    ["wo3w", "intxWeightOnly", 3, 32],
+    ["wo8w", "intxWeightOnly", 8, "axis"],
+    ["4w", "intxWeightOnly", 4, 32],
+    ["8w", "intxWeightOnly", 8, "axis"],
+    ["int8", "intxWeightOnly", 8, "axis"],
+  ])("%s", (qmode, kind, bits, groupSize) => {
+    expect(parseQmode(qmode)).toMatchObject({ kind, bits, groupSize, mappingType: "symmetric", algorithm: "affine" });
+  });
+
+  it("takes the other options", () => {
+    const options = { groupSize: 64, mappingType: "asymmetric", scaleDType: "f32" } as const;
+    for (const qmode of ["8da4w", "8w"]) expect(parseQmode(qmode, options)).toMatchObject(options);
+    expect(parseQmode("8da4w", { algorithm: "hqq_scale_only" }).algorithm).toBe("hqq_scale_only");
+    expect(parseQmode("int8", { groupSize: "axis" }).groupSize).toBe("axis");
+  });
+
+  it.each(["8da9w", "8da0w", "8da4w-gptq", "wo4", "5w", "torchao:fpa4w", "torchao:4w", "", "8DA4W"])(
+    "refuses %j and lists what it knows",
+    (qmode) => {
+      expect(() => parseQmode(qmode)).toThrow(InvalidArgumentError);
+      expect(() => parseQmode(qmode)).toThrow(/unknown qmode ".*"; known are 8da\{1\.\.8\}w, .*int8/);
+    },
+  );
+
+  it("refuses groups for int8, and group size 0", () => {
+    expect(() => parseQmode("int8", { groupSize: 32 })).toThrow(/one scale a row.* use qmode "8w"/);
+    expect(() => parseQmode("8da4w", { groupSize: 0 })).toThrow(/"axis" for one scale a row, got 0/);
+  });
+});
+
+describe("parseGroupSize", () => {
+  it("reads sizes and axis", () => {
+    expect(["1", "32", "axis", "per-axis"].map(parseGroupSize)).toEqual([1, 32, "axis", "axis"]);
+  });
+
+  it.each(["0", "-1", "1.5", "32x", "", "1e3", "99999999999999999999"])("refuses %j", (text) => {
+    expect(() => parseGroupSize(text)).toThrow(InvalidArgumentError);
+    expect(() => parseGroupSize(text)).toThrow(/or "axis" for one scale a row/);
+  });
+});
+
+describe("parseEmbedding", () => {
+  it("reads bits, groups and mapping", () => {
+    expect(parseEmbedding("4,32")).toEqual({ bits: 4, groupSize: 32, mappingType: undefined });
+    expect(parseEmbedding("8, axis, symmetric")).toEqual({ bits: 8, groupSize: "axis", mappingType: "symmetric" });
+    expect(parseEmbedding("torchao:2,64,asymmetric")).toEqual({ bits: 2, groupSize: 64, mappingType: "asymmetric" });
+  });
+
+  it.each([
+    ["4", /got 1 fields/],
+    ["4,32,symmetric,1", /got 4 fields/],
+    ["9,32", /<bits 1\.\.8>.*got bits "9"/],
+    ["x,32", /got bits "x"/],
+    ["4,0", /group size must be/],
+    ["4,32,asym", /symmetric\|symmetric_no_clipping_err\|asymmetric\], got mapping "asym"/],
+    ["", /got 1 fields/],
+  ])("refuses %j", (spec, message) => {
+    expect(() => parseEmbedding(spec)).toThrow(InvalidArgumentError);
+    expect(() => parseEmbedding(spec)).toThrow(message);
+  });
+});

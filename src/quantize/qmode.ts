@@ -1,0 +1,76 @@
+/** Reads quantization modes, group sizes and embedding specs as typed on a command line, named as ExecuTorch's. */
+import { InvalidArgumentError } from "../errors.ts";
+import {
+  type ConfigOptions,
+  int8DynamicActivationIntxWeight,
+  intxWeightOnly,
+  type QuantizationConfig,
+} from "./config.ts";
+import { type GroupSize, type MappingType, mappingTypes } from "./scheme.ts";
+
+/** The modes of `parseQmode`, for help texts. */
+export const knownQmodes: readonly string[] = ["8da{1..8}w", "torchao:8da{1..8}w", "wo{1..8}w", "4w", "8w", "int8"];
+
+/** Group size of weight-only modes below 8 bits, where one scale a row is too coarse. */
+const GROUP_SIZE = 32;
+
+/**
+ * The configuration of a mode such as `8da4w`; `options` are the other command line options. Those undefined take their
+ * defaults: groups of 32, but one scale a row for 8-bit weight-only modes (and nothing else for `int8`).
+ * - `8da{b}w`, also `torchao:8da{b}w`: int8 dynamic activations, b-bit weights;
+ * - `wo{b}w`, `4w`, `8w`: weight only; `int8`: weight only, 8 bits, one scale a row.
+ *
+ * InvalidArgumentError for an unknown mode (listing those known) or option.
+ */
+export function parseQmode(qmode: string, options: Omit<ConfigOptions, "bits"> = {}): QuantizationConfig {
+  const dynamic = /^(?:torchao:)?8da([1-8])w$/.exec(qmode);
+  if (dynamic) return int8DynamicActivationIntxWeight({ ...options, bits: Number(dynamic[1]) });
+  const weightOnly = /^(?:wo([1-8])|([48]))w$/.exec(qmode);
+  if (weightOnly) {
+    const bits = Number(weightOnly[1] ?? weightOnly[2]);
+    const groupSize = options.groupSize ?? (bits === 8 ? "axis" : GROUP_SIZE);
+    return intxWeightOnly({ ...options, bits, groupSize });
+  }
+  if (qmode === "int8") {
+    if (options.groupSize !== undefined && options.groupSize !== "axis")
+      throw new InvalidArgumentError(
+        `qmode "int8" has one scale a row, got group size ${options.groupSize}; for groups use qmode "8w"`,
+      );
+    return intxWeightOnly({ ...options, bits: 8, groupSize: "axis" });
+  }
+  throw new InvalidArgumentError(`unknown qmode "${qmode}"; known are ${knownQmodes.join(", ")}`);
+}
+
+/** A group size as typed: a whole number, or `axis` (`per-axis`) for one scale a row; else InvalidArgumentError. */
+export function parseGroupSize(text: string): GroupSize {
+  if (text === "axis" || text === "per-axis") return "axis";
+  const size = /^\d+$/.test(text) ? Number(text) : 0;
+  if (size < 1 || !Number.isSafeInteger(size))
+    throw new InvalidArgumentError(
+      `group size must be a whole number of at least 1, or "axis" for one scale a row, got "${text}"`,
+    );
+  return size;
+}
+
+/** The fields of `<bits>,<group size or axis>[,<mapping>]`, such as `4,32,symmetric`; else InvalidArgumentError. */
+export function parseEmbedding(spec: string): ConfigOptions {
+  const parts = spec.replace(/^torchao:/, "").split(",");
+  const [bits = "", group = "", mapping] = parts.map((part) => part.trim());
+  const problem =
+    parts.length < 2 || parts.length > 3
+      ? `${parts.length} fields`
+      : !/^[1-8]$/.test(bits)
+        ? `bits "${bits}"`
+        : mapping !== undefined && !isMapping(mapping)
+          ? `mapping "${mapping}"`
+          : undefined;
+  if (problem)
+    throw new InvalidArgumentError(
+      `embedding "${spec}": expected <bits 1..8>,<group size or axis>[,${mappingTypes.join("|")}], got ${problem}`,
+    );
+  return { bits: Number(bits), groupSize: parseGroupSize(group), mappingType: mapping as MappingType | undefined };
+}
+
+function isMapping(name: string): name is MappingType {
+  return (mappingTypes as readonly string[]).includes(name);
+}

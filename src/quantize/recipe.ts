@@ -1,0 +1,90 @@
+/** Which configuration each module gets, chosen by name: TorchAO's FqnToConfig. */
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { type ConfigKind, type ConfigOptions, configKinds, makeConfig, type QuantizationConfig } from "./config.ts";
+
+/** A name, `re:` and a regular expression, or `_default`; with the configuration of what it matches, null for none. */
+export interface RecipeEntry {
+  readonly name: string;
+  readonly config: QuantizationConfig | null;
+  /** Matches whole names; null unless `name` begins with `re:`. */
+  readonly pattern: RegExp | null;
+}
+
+/** Entries in order. */
+export type Recipe = readonly RecipeEntry[];
+
+/** A recipe of `[name, config]` pairs; InvalidArgumentError for a bad regular expression or a repeated name. */
+export function makeRecipe(entries: Iterable<readonly [string, QuantizationConfig | null]>): Recipe {
+  const recipe: RecipeEntry[] = [];
+  for (const [name, config] of entries) {
+    if (recipe.some((entry) => entry.name === name)) throw new InvalidArgumentError(`recipe: "${name}" appears twice`);
+    recipe.push({ name, config, pattern: name.startsWith("re:") ? compile(name) : null });
+  }
+  return recipe;
+}
+
+function compile(name: string): RegExp {
+  const source = name.slice("re:".length);
+  try {
+    new RegExp(source); // alone first: inside the group below, "a)|(b" would pass
+    return new RegExp(`^(?:${source})$`);
+  } catch (cause) {
+    throw new InvalidArgumentError(`recipe: "${name}" is not a regular expression of JavaScript`, { cause });
+  }
+}
+
+/**
+ * The configuration of a parameter of a module, null when it is to stay as it is. The first that matches of: an entry
+ * named `module.parameter`, one named `module`, a `re:` entry for `module.parameter`, one for `module`, `_default`.
+ */
+export function selectConfig(recipe: Recipe, moduleName: string, parameterName = "weight"): QuantizationConfig | null {
+  const parameter = moduleName === "" ? parameterName : `${moduleName}.${parameterName}`;
+  const entry =
+    recipe.find(({ name }) => name === parameter) ??
+    recipe.find(({ name }) => name === moduleName) ??
+    recipe.find(({ pattern }) => pattern?.test(parameter)) ??
+    recipe.find(({ pattern }) => pattern?.test(moduleName)) ??
+    recipe.find(({ name }) => name === "_default");
+  return entry?.config ?? null;
+}
+
+/**
+ * A recipe from JSON text, an object of names to configurations, such as
+ * `{"lm_head": null, "re:.*mlp.*": {"kind": "intxWeightOnly", "bits": 4}}`. Fields left out take the defaults of their
+ * kind. InvalidFileError, naming `file` and the entry, for anything else.
+ */
+export function parseRecipe(json: string, file: string): Recipe {
+  let content: unknown;
+  try {
+    content = JSON.parse(json);
+  } catch (cause) {
+    throw new InvalidFileError(file, `expected JSON: ${(cause as Error).message}`, { cause });
+  }
+  if (!isObject(content)) throw new InvalidFileError(file, "expected a JSON object of names to configurations");
+  try {
+    return makeRecipe(Object.entries(content).map(([name, value]) => [name, parseConfig(name, value)] as const));
+  } catch (cause) {
+    if (cause instanceof InvalidArgumentError) throw new InvalidFileError(file, cause.message, { cause });
+    throw cause;
+  }
+}
+
+function parseConfig(name: string, value: unknown): QuantizationConfig | null {
+  if (value === null) return null;
+  if (!isObject(value)) throw new InvalidArgumentError(`"${name}": expected a configuration object or null`);
+  const { kind, ...options } = value;
+  if (!(configKinds as readonly unknown[]).includes(kind))
+    throw new InvalidArgumentError(
+      `"${name}": kind must be one of ${configKinds.join(", ")}, got ${JSON.stringify(kind) ?? "none"}`,
+    );
+  try {
+    return makeConfig(kind as ConfigKind, options as ConfigOptions);
+  } catch (cause) {
+    if (cause instanceof InvalidArgumentError) throw new InvalidArgumentError(`"${name}": ${cause.message}`, { cause });
+    throw cause;
+  }
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}

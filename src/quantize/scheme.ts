@@ -1,0 +1,65 @@
+/** How a weight matrix is to be quantized: the choices, their checks, the spec that follows. Computes no weights. */
+import { InvalidArgumentError } from "../errors.ts";
+import type { ScaleDType, WeightSpec } from "../quantized.ts";
+
+export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric"] as const;
+export const algorithms = ["affine", "hqq_scale_only"] as const;
+export const scaleDTypes = ["f32", "f16"] as const satisfies readonly ScaleDType[];
+
+/** TorchAO's MappingType: how the range of a group maps to the integers. */
+export type MappingType = (typeof mappingTypes)[number];
+/** TorchAO's IntxChooseQParamsAlgorithm. */
+export type Algorithm = (typeof algorithms)[number];
+/** Weights along k that share a scale; "axis" is one scale a row (TorchAO's PerAxis(0)). */
+export type GroupSize = number | "axis";
+
+export interface Scheme {
+  /** Bits of one weight, 1..8. */
+  readonly bits: number;
+  readonly groupSize: GroupSize;
+  readonly mappingType: MappingType;
+  readonly algorithm: Algorithm;
+  readonly scaleDType: ScaleDType;
+}
+
+/** Throws InvalidArgumentError, beginning with `caller`, unless every field holds one of its allowed values. */
+export function checkScheme(caller: string, scheme: Scheme): void {
+  const { bits, groupSize, mappingType, algorithm, scaleDType } = scheme;
+  if (!Number.isInteger(bits) || bits < 1 || bits > 8)
+    throw new InvalidArgumentError(`${caller}: bits must be a whole number from 1 to 8, got ${show(bits)}`);
+  if (groupSize !== "axis" && (!Number.isSafeInteger(groupSize) || groupSize < 1))
+    throw new InvalidArgumentError(
+      `${caller}: groupSize must be at least 1 and whole, or "axis" for one scale a row, got ${show(groupSize)}`,
+    );
+  checkName(caller, "mappingType", mappingType, mappingTypes);
+  checkName(caller, "algorithm", algorithm, algorithms);
+  checkName(caller, "scaleDType", scaleDType, scaleDTypes);
+  if (algorithm === "hqq_scale_only" && mappingType === "asymmetric")
+    throw new InvalidArgumentError(
+      `${caller}: algorithm "hqq_scale_only" has no zero points; choose a symmetric mappingType or algorithm "affine"`,
+    );
+}
+
+function checkName(caller: string, field: string, value: unknown, allowed: readonly string[]): void {
+  if (typeof value !== "string" || !allowed.includes(value))
+    throw new InvalidArgumentError(`${caller}: ${field} must be one of ${allowed.join(", ")}, got ${show(value)}`);
+}
+
+function show(value: unknown): string {
+  return typeof value === "string" ? `"${value}"` : String(value);
+}
+
+/** What weights of shape [n, k] will be under a valid scheme, before any value is known. */
+export function weightSpec(n: number, k: number, scheme: Scheme): WeightSpec {
+  const { bits, groupSize, mappingType, scaleDType } = scheme;
+  const hasZeros = mappingType === "asymmetric";
+  return {
+    bits,
+    n,
+    k,
+    groupSize: groupSize === "axis" ? k : Math.min(groupSize, k),
+    hasZeros,
+    hasLevels: bits === 1 && !hasZeros,
+    scaleDType,
+  };
+}

@@ -1,0 +1,148 @@
+/**
+ * One method of a loaded program, made ready for one set of input sizes: values become views of the arena, the state
+ * and the constants; every call gets its kernel and its arguments once, so that running it allocates nothing.
+ */
+import { byteSize, viewOf } from "../dtype.ts";
+import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
+import type { Cpu } from "../kernels/contract.ts";
+import type { OperatorRegistry } from "../ops/operator.ts";
+import { type Argument, Arguments, type BoundCall, type Operator, type TensorSpec } from "../ops/operator.ts";
+import { qualifiedName } from "../ops/schema.ts";
+import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue, type Value } from "../program/program.ts";
+import { elementCount, type Tensor } from "../tensor.ts";
+
+/** Memory that the views of a method point into. */
+export interface MethodMemory {
+  readonly scratch: Uint8Array;
+  readonly state: Uint8Array;
+  /** Data of the program's constants, by index. */
+  readonly constants: readonly Uint8Array[];
+}
+
+/** A method with fixed sizes: run `steps` in order. */
+export interface ReadyMethod {
+  readonly inputs: readonly Tensor[];
+  readonly outputs: readonly Tensor[];
+  readonly calls: readonly BoundCall[];
+}
+
+/** UnsupportedError listing everything in a method that this runtime cannot execute. */
+export function checkMethod(method: Method, registry: OperatorRegistry): void {
+  const unknown = method.operators.map(qualifiedName).filter((name) => !registry.has(name));
+  if (unknown.length > 0)
+    throw new UnsupportedError(
+      `method ${method.name}: unknown operators ${unknown.join(", ")}; register them with registerOperator, or export with operators that this runtime has`,
+    );
+  if (method.delegates.length > 0)
+    throw new UnsupportedError(
+      `method ${method.name}: calls delegates ${method.delegates.join(", ")}; export without a backend delegate`,
+    );
+  const other = method.instructions.find((instruction) => instruction.kind !== "kernel");
+  if (other) throw new UnsupportedError(`method ${method.name}: instruction ${other.kind} is not supported`);
+}
+
+/** Resolves a method for inputs of the given sizes, each at most the size that was planned. */
+export function readyMethod(
+  method: Method,
+  inputSizes: readonly (readonly number[])[],
+  memory: MethodMemory,
+  context: { registry: OperatorRegistry; cpu: Cpu },
+): ReadyMethod {
+  const tensors = new Map<number, Tensor>();
+  const tensorAt = (index: number, sizes?: readonly number[]): Tensor => {
+    const known = tensors.get(index);
+    if (known) return known;
+    const value = method.values[index]!;
+    if (value.kind !== "tensor") throw new ShapeError(`method ${method.name}: value ${index} is no tensor`);
+    const tensor = viewValue(value, sizes ?? value.sizes, memory);
+    tensors.set(index, tensor);
+    return tensor;
+  };
+  const inputs = method.inputs.map((index, i) => {
+    checkInput(method, i, inputSizes[i] ?? []);
+    return tensorAt(index, inputSizes[i]);
+  });
+  const calls: BoundCall[] = [];
+  for (const instruction of method.instructions) {
+    if (instruction.kind !== "kernel") continue;
+    const operator = context.registry.get(qualifiedName(method.operators[instruction.operator]!));
+    const outIndex = instruction.args.at(-1)!;
+    const given = instruction.args.slice(0, operator.schema.args.length - 1);
+    const args = given.map((index) => argumentOf(method, index, tensorAt));
+    const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
+    checkOut(operator, method.values[outIndex]!, spec);
+    calls.push(
+      operator.resolve(new Arguments(operator.schema, [...args, tensorAt(outIndex, spec.shape)]), context.cpu),
+    );
+  }
+  return { inputs, outputs: method.outputs.map((index) => tensorAt(index)), calls };
+}
+
+function argumentOf(method: Method, index: number, tensorAt: (index: number) => Tensor): Argument<Tensor> {
+  const value = method.values[index]!;
+  switch (value.kind) {
+    case "tensor":
+      return tensorAt(index);
+    case "null":
+      return null;
+    case "int":
+    case "double":
+    case "bool":
+    case "string":
+      return value.value;
+    case "intList":
+      return value.items.map((item) => {
+        const element = method.values[item]!;
+        if (element.kind !== "int") throw new ShapeError(`method ${method.name}: value ${item} is no int`);
+        return element.value;
+      });
+    case "tensorList":
+      return value.items.map(tensorAt);
+    case "doubleList":
+      return value.items;
+    default:
+      throw new UnsupportedError(`method ${method.name}: arguments of kind ${value.kind} are not supported`);
+  }
+}
+
+function viewValue(value: TensorValue, sizes: readonly number[], memory: MethodMemory): Tensor {
+  const length = elementCount(sizes);
+  const bytes = placeOf(value, memory);
+  const needed = length * byteSize(value.dtype);
+  if (bytes.length < needed)
+    throw new ShapeError(
+      `tensor ${value.name ?? ""} [${sizes}]: needs ${needed} bytes but its memory has ${bytes.length}`,
+    );
+  return { dtype: value.dtype, shape: sizes, data: viewOf(value.dtype, bytes.buffer, bytes.byteOffset, length) };
+}
+
+function placeOf(value: TensorValue, memory: MethodMemory): Uint8Array {
+  if (value.constant !== null) return memory.constants[value.constant]!;
+  if (!value.allocation) throw new UnsupportedError("tensors without planned memory are not supported");
+  const { memoryId, offset } = value.allocation;
+  if (memoryId === SCRATCH_MEMORY) return memory.scratch.subarray(offset);
+  if (memoryId === STATE_MEMORY) return memory.state.subarray(offset);
+  throw new UnsupportedError(`memory ${memoryId} is not supported, only 1 (scratch) and 2 (state)`);
+}
+
+function checkInput(method: Method, i: number, sizes: readonly number[]): void {
+  const value = method.values[method.inputs[i]!]!;
+  if (value.kind !== "tensor") throw new UnsupportedError(`method ${method.name}: input ${i} is no tensor`);
+  const fits =
+    value.dynamism === "static"
+      ? sizes.join() === value.sizes.join()
+      : sizes.length === value.sizes.length && sizes.every((size, d) => size >= 1 && size <= value.sizes[d]!);
+  const bound = value.dynamism === "static" ? "" : "at most ";
+  if (!fits)
+    throw new InvalidArgumentError(
+      `method ${method.name}, input ${i}: expected sizes ${bound}[${value.sizes}] but found [${sizes}]`,
+    );
+}
+
+/** The sizes that the operator computes must fit what the file planned for. */
+function checkOut(operator: Operator, value: Value, spec: TensorSpec): void {
+  if (value.kind !== "tensor" || value.dtype !== spec.dtype || elementCount(spec.shape) > elementCount(value.sizes))
+    throw new ShapeError(
+      `${operator.name}: gives ${spec.dtype} [${spec.shape}], which does not fit the value planned for it`,
+    );
+}

@@ -1,0 +1,168 @@
+/** A program loaded to run: constants in memory, metadata read, operators known. Sessions hold the state. */
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import type { Cpu } from "../kernels/contract.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { logInfo } from "../log.ts";
+import type { BoundCall, OperatorRegistry } from "../ops/operator.ts";
+import { operators } from "../ops/registry.ts";
+import { type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { checkMethod } from "./method.ts";
+import { Session } from "./session.ts";
+
+export type Metadata = number | boolean | readonly number[];
+
+export interface LoadOptions {
+  readonly registry?: OperatorRegistry;
+  readonly cpu?: Cpu;
+  /** Called as constants are read. */
+  onProgress?(doneBytes: number, totalBytes: number): void;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Bytes kept for constants, scratch and one session's state. */
+export interface MemoryUse {
+  readonly constants: number;
+  readonly scratch: number;
+  readonly state: number;
+}
+
+export class LoadedProgram {
+  readonly cpu: Cpu;
+  readonly registry: OperatorRegistry;
+  readonly metadata: ReadonlyMap<string, Metadata>;
+  readonly constants: readonly Uint8Array[];
+  readonly #methods: ReadonlyMap<string, Method>;
+  readonly #scratch = new Map<string, Uint8Array>();
+  readonly #kernels = new Map<string, Set<string>>();
+  #turn: Promise<void> = Promise.resolve();
+
+  private constructor(
+    program: Program,
+    constants: readonly Uint8Array[],
+    options: Required<Pick<LoadOptions, "registry" | "cpu">>,
+  ) {
+    this.cpu = options.cpu;
+    this.registry = options.registry;
+    this.constants = constants;
+    this.metadata = readMetadata(program);
+    const callable = program.methods.filter((method) => !this.metadata.has(method.name));
+    this.#methods = new Map(callable.map((method) => [method.name, method]));
+  }
+
+  /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
+  static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
+    const { registry = operators, cpu = hostCpu(), onProgress, signal } = options;
+    for (const method of program.methods) checkMethod(method, registry);
+    const totalBytes = program.constants.reduce((sum, { data }) => sum + data.byteLength, 0);
+    const constants: Uint8Array[] = [];
+    let doneBytes = 0;
+    for (const { data } of program.constants) {
+      signal?.throwIfAborted();
+      constants.push(aligned(await data.read()));
+      doneBytes += data.byteLength;
+      onProgress?.(doneBytes, totalBytes);
+    }
+    return new LoadedProgram(program, constants, { registry, cpu });
+  }
+
+  /** A session with zeroed state of its own. */
+  createSession(): Session {
+    return new Session(this);
+  }
+
+  method(name: string): Method {
+    const method = this.#methods.get(name);
+    if (!method)
+      throw new InvalidArgumentError(`method ${name}: expected one of ${[...this.#methods.keys()].join(", ")}`);
+    return method;
+  }
+
+  has(name: string): boolean {
+    return this.#methods.has(name);
+  }
+
+  /** A metadata number; InvalidFileError when the program has none of that name and no fallback is given. */
+  number(name: string, fallback?: number): number {
+    const value = this.metadata.get(name) ?? fallback;
+    if (typeof value !== "number")
+      throw new InvalidFileError("program", `expected metadata method ${name}; it is needed to generate text`);
+    return value;
+  }
+
+  get stateBytes(): number {
+    return Math.max(0, ...[...this.#methods.values()].map(({ memorySizes }) => memorySizes[STATE_MEMORY] ?? 0));
+  }
+
+  get memoryUse(): MemoryUse {
+    const sum = (parts: Iterable<Uint8Array>) => [...parts].reduce((total, part) => total + part.byteLength, 0);
+    return { constants: sum(this.constants), scratch: sum(this.#scratch.values()), state: this.stateBytes };
+  }
+
+  /** Scratch of a method, shared by all sessions, which take turns. */
+  scratchOf(method: Method): Uint8Array {
+    let scratch = this.#scratch.get(method.name);
+    if (!scratch) {
+      scratch = new Uint8Array(method.memorySizes[SCRATCH_MEMORY] ?? 0);
+      this.#scratch.set(method.name, scratch);
+    }
+    return scratch;
+  }
+
+  /** Runs `work` when all earlier work on this program has ended. */
+  async exclusive<R>(work: () => Promise<R>): Promise<R> {
+    const previous = this.#turn;
+    const { promise, resolve } = newTurn();
+    this.#turn = promise;
+    await previous;
+    try {
+      return await work();
+    } finally {
+      resolve();
+    }
+  }
+
+  /** Notes, and at info level says once, which kernel serves an operator. */
+  noteKernels(calls: readonly BoundCall[]): void {
+    for (const { operator, kernel } of calls) {
+      const known = this.#kernels.get(operator) ?? new Set();
+      this.#kernels.set(operator, known);
+      if (known.has(kernel.name)) continue;
+      known.add(kernel.name);
+      logInfo(() => `operator ${operator} runs on kernel ${kernel.name}`);
+    }
+  }
+
+  /** Kernels in use so far, by operator. */
+  get activeKernels(): ReadonlyMap<string, ReadonlySet<string>> {
+    return this.#kernels;
+  }
+}
+
+function newTurn(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = () => {};
+  const promise = new Promise<void>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+}
+
+/** Typed views need aligned starts; data at an odd place is copied once. */
+function aligned(bytes: Uint8Array): Uint8Array {
+  return bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
+}
+
+/** Methods without inputs and instructions are metadata. */
+function readMetadata(program: Program): Map<string, Metadata> {
+  const metadata = new Map<string, Metadata>();
+  for (const { name, inputs, outputs, instructions, values } of program.methods) {
+    if (inputs.length > 0 || instructions.length > 0) continue;
+    const literals = outputs.map((index) => {
+      const value = values[index]!;
+      return value.kind === "int" || value.kind === "double" || value.kind === "bool" ? value.value : null;
+    });
+    if (literals.length === 0 || literals.includes(null)) continue;
+    const single = literals.length === 1 && name !== "get_eos_ids" ? literals[0]! : null;
+    metadata.set(name, single ?? literals.map(Number));
+  }
+  return metadata;
+}

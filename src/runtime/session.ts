@@ -1,0 +1,101 @@
+/** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
+import { InvalidArgumentError } from "../errors.ts";
+import { nextMacrotask } from "../event-loop.ts";
+import type { Method } from "../program/program.ts";
+import { type Tensor, zeroTensor } from "../tensor.ts";
+import { type ReadyMethod, readyMethod } from "./method.ts";
+import type { LoadedProgram } from "./program.ts";
+
+/** Sizes for which a method is kept ready: one token, a full chunk, and some tails of prompts. */
+const READY_MAX = 8;
+/** How long kernels may run before the event loop gets a turn, so that timers and abort signals are seen. */
+const TURN_MS = 20;
+
+interface ReadyRun {
+  readonly ready: ReadyMethod;
+  readonly steps: readonly (() => void)[];
+  /** The session's own copies: scratch is overwritten by the next call. */
+  readonly outputs: readonly Tensor[];
+}
+
+export class Session {
+  readonly #program: LoadedProgram;
+  readonly #state: Uint8Array;
+  readonly #ready = new Map<string, ReadyRun>();
+
+  constructor(program: LoadedProgram) {
+    this.#program = program;
+    this.#state = new Uint8Array(program.stateBytes);
+  }
+
+  /** Zeroes the state. */
+  reset(): void {
+    this.#state.fill(0);
+  }
+
+  /**
+   * Executes a method. The outputs are overwritten by the session's next call of the same sizes.
+   * Between kernels the event loop gets its turn; the signal is honoured there with its own reason.
+   */
+  run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
+    return this.#program.exclusive(async () => {
+      signal?.throwIfAborted();
+      const run = this.#readyFor(this.#program.method(name), inputs);
+      for (const [i, target] of run.ready.inputs.entries()) copyInput(name, i, inputs[i]!, target);
+      let turnStart = performance.now();
+      for (let i = 0; i < run.steps.length; i++) {
+        run.steps[i]!();
+        if (performance.now() - turnStart < TURN_MS) continue;
+        await nextMacrotask();
+        signal?.throwIfAborted();
+        turnStart = performance.now();
+      }
+      for (const [i, output] of run.ready.outputs.entries())
+        (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
+      return run.outputs;
+    });
+  }
+
+  #readyFor(method: Method, inputs: readonly Tensor[]): ReadyRun {
+    if (inputs.length !== method.inputs.length)
+      throw new InvalidArgumentError(
+        `method ${method.name}: expected ${method.inputs.length} inputs but found ${inputs.length}`,
+      );
+    const key = `${method.name} ${inputs.map(({ shape }) => shape.join("x")).join(" ")}`;
+    const known = this.#ready.get(key);
+    if (known) return known;
+    if (this.#ready.size >= READY_MAX) this.#forgetOldest();
+    const run = this.#makeReady(method, inputs);
+    this.#ready.set(key, run);
+    return run;
+  }
+
+  /** The first kept sizes are those of decoding and full chunks; later ones give way. */
+  #forgetOldest(): void {
+    const oldest = [...this.#ready.keys()][2];
+    if (oldest !== undefined) this.#ready.delete(oldest);
+  }
+
+  #makeReady(method: Method, inputs: readonly Tensor[]): ReadyRun {
+    const program = this.#program;
+    const memory = { scratch: program.scratchOf(method), state: this.#state, constants: program.constants };
+    const ready = readyMethod(
+      method,
+      inputs.map(({ shape }) => shape),
+      memory,
+      program,
+    );
+    program.noteKernels(ready.calls);
+    const workspace = new Uint8Array(Math.max(0, ...ready.calls.map(({ scratchBytes }) => scratchBytes)));
+    const steps = ready.calls.map((call) => call.bind(workspace));
+    return { ready, steps, outputs: ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape)) };
+  }
+}
+
+function copyInput(method: string, i: number, source: Tensor, target: Tensor): void {
+  if (source.dtype !== target.dtype)
+    throw new InvalidArgumentError(
+      `method ${method}, input ${i}: expected dtype ${target.dtype} but found ${source.dtype}`,
+    );
+  (target.data as Uint8Array).set(source.data as Uint8Array);
+}

@@ -1,0 +1,72 @@
+/** A model's chat template: messages to the text that the model was trained on. Rendering only; no tokens. */
+import { Template } from "@huggingface/jinja";
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+
+/** A message as templates read it; `tool_calls`, `name` and whatever else a template knows go beside the content. */
+export interface Message {
+  readonly role: string;
+  readonly content?: unknown;
+  readonly [key: string]: unknown;
+}
+
+export interface RenderOptions {
+  /** End with the opening of an answer. Default false. */
+  readonly addGenerationPrompt?: boolean | undefined;
+  readonly bosToken?: string | undefined;
+  readonly eosToken?: string | undefined;
+  /** Tool descriptions, in the form that the template expects (usually OpenAI's). */
+  readonly tools?: readonly unknown[] | undefined;
+  /** Any further variable of the template, such as `enable_thinking`. */
+  readonly [variable: string]: unknown;
+}
+
+export class ChatTemplate {
+  readonly source: string;
+  readonly #template: Template;
+
+  /** Parses Jinja; InvalidFileError naming `name` when it does not parse. */
+  constructor(source: string, name = "chat template") {
+    this.source = source;
+    try {
+      this.#template = new Template(source);
+    } catch (cause) {
+      throw new InvalidFileError(name, `expected a Jinja template: ${(cause as Error).message}`, { cause });
+    }
+  }
+
+  /**
+   * The text of a conversation, BOS included where the template writes it.
+   * InvalidArgumentError when the template refuses the messages or fails on them.
+   */
+  render(messages: readonly Message[], options: RenderOptions = {}): string {
+    const { addGenerationPrompt = false, bosToken = "", eosToken = "", tools = null, ...extra } = options;
+    try {
+      return this.#template.render({
+        documents: null,
+        ...extra,
+        messages,
+        tools,
+        add_generation_prompt: addGenerationPrompt,
+        bos_token: bosToken,
+        eos_token: eosToken,
+      });
+    } catch (cause) {
+      throw new InvalidArgumentError(`the chat template does not accept these messages: ${(cause as Error).message}`, {
+        cause,
+      });
+    }
+  }
+}
+
+/**
+ * The template of a parsed tokenizer_config.json, null when it has none. Of several named ones it takes `tool_use` when
+ * `withTools` and there is one, otherwise `default`.
+ */
+export function chatTemplateOf(config: unknown, withTools = false): ChatTemplate | null {
+  const entry = (config as { chat_template?: unknown } | null)?.chat_template;
+  if (typeof entry === "string") return new ChatTemplate(entry, "chat_template in tokenizer_config.json");
+  if (!Array.isArray(entry)) return null;
+  const named = (name: string) => entry.find((item) => item?.name === name)?.template;
+  const source = (withTools ? named("tool_use") : undefined) ?? named("default");
+  return typeof source === "string" ? new ChatTemplate(source, "chat_template in tokenizer_config.json") : null;
+}

@@ -1,0 +1,93 @@
+/** Token ids to text, one at a time, without ever showing half a character. */
+import { InvalidArgumentError } from "../errors.ts";
+import type { Tokenizer } from "./tokenizer.ts";
+
+/** Tokens kept before the window is cut; bounds the work per token. */
+const WINDOW_MAX = 16;
+
+/** An unfinished UTF-8 sequence has at most 3 bytes, hence tokens; one more token gives it its left context. */
+const CONTEXT_MIN = 4;
+
+export interface DetokenizerOptions {
+  /**
+   * Ids that the text continues, whose text is not repeated: a word after them keeps its leading space, which
+   * SentencePiece tokenizers drop at the start of a text. Nothing is continued when the last of them is special.
+   */
+  readonly after?: ArrayLike<number> | undefined;
+}
+
+/**
+ * Streaming decoder. The pieces of `push` and the last one of `flush` together are what
+ * `tokenizer.decode(ids, { skipSpecialTokens: true })` gives for all ids. Only a short window of ids is decoded again.
+ */
+export class Detokenizer {
+  readonly #tokenizer: Tokenizer;
+  /** Latest ids; their text up to `#emitted` has been given out. */
+  #window: number[] = [];
+  #text = "";
+  #emitted = 0;
+
+  constructor(tokenizer: Tokenizer, options: DetokenizerOptions = {}) {
+    this.#tokenizer = tokenizer;
+    const after = options.after ?? [];
+    for (let i = after.length - 1; i >= 0 && this.#window.length < WINDOW_MAX / 2; i--) {
+      if (!this.#hasText(after[i]!)) break;
+      this.#window.unshift(after[i]!);
+    }
+    this.#text = tokenizer.decode(this.#window);
+    this.#emitted = finishedLength(this.#text);
+  }
+
+  /**
+   * The text that this token finishes, "" while a character is incomplete. Special tokens and the ids above the
+   * vocabulary that padded models have give no text; InvalidArgumentError for what cannot be an id.
+   */
+  push(id: number): string {
+    if (!Number.isInteger(id) || id < 0)
+      throw new InvalidArgumentError(`detokenizer: expected a token id but found ${id}`);
+    if (!this.#hasText(id)) return "";
+    this.#window.push(id);
+    this.#text = this.#tokenizer.decode(this.#window);
+    const piece = this.#take(finishedLength(this.#text));
+    if (this.#window.length >= WINDOW_MAX) this.#shrink();
+    return piece;
+  }
+
+  /** The rest of the text, U+FFFD for an incomplete character. The next token then starts a new text. */
+  flush(): string {
+    const rest = this.#take(this.#text.length);
+    this.#window = [];
+    this.#text = "";
+    this.#emitted = 0;
+    return rest;
+  }
+
+  #hasText(id: number): boolean {
+    return id < this.#tokenizer.vocabSize && !this.#tokenizer.isSpecial(id);
+  }
+
+  #take(end: number): string {
+    const piece = this.#text.slice(this.#emitted, end);
+    this.#emitted = Math.max(this.#emitted, end);
+    return piece;
+  }
+
+  /** Keeps the fewest last ids that alone decode to the end of the text: a cut inside a character does not. */
+  #shrink(): void {
+    for (let count = CONTEXT_MIN; count < this.#window.length; count++) {
+      const kept = this.#window.slice(-count);
+      const text = this.#tokenizer.decode(kept);
+      const dropped = this.#text.length - text.length;
+      if (dropped > this.#emitted || !this.#text.endsWith(text)) continue;
+      this.#window = kept;
+      this.#text = text;
+      this.#emitted -= dropped;
+      return;
+    }
+  }
+}
+
+/** Length of the text without a final U+FFFD, which may be the beginning of a character. */
+function finishedLength(text: string): number {
+  return text.endsWith("\uFFFD") ? text.length - 1 : text.length;
+}

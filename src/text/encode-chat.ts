@@ -1,0 +1,95 @@
+/**
+ * A conversation to token ids, with control tokens from the template only: what users and tools write stays text,
+ * even if it spells `<|eot_id|>`.
+ */
+import { InvalidArgumentError } from "../errors.ts";
+import type { ChatTemplate, Message, RenderOptions } from "./chat-template.ts";
+import type { Tokenizer } from "./tokenizer.ts";
+
+/**
+ * Ids of a rendered conversation. BOS comes from the template alone; `bosToken` and `eosToken` default to those of the
+ * tokenizer. Special tokens are never made from text in `messages`, `tools` or `documents`; nor, outside assistant
+ * messages, are other added tokens that the template itself writes, such as `<tool_response>`.
+ *
+ * Such text is broken by a private-use character before rendering, so that whatever the template does with it (trim,
+ * join, JSON), it is not taken for a token, and mended before encoding.
+ */
+export function encodeChat(
+  tokenizer: Tokenizer,
+  template: ChatTemplate,
+  messages: readonly Message[],
+  options: RenderOptions = {},
+): number[] {
+  const structural = new Set(tokenizer.addedTokens.split(template.source).filter((part) => typeof part === "number"));
+  const isSpecial = (id: number) => tokenizer.isSpecial(id);
+  const isControl = (id: number) => isSpecial(id) || structural.has(id);
+  const breaker = new TextBreaker(tokenizer, unusedCharacter([template.source, messages, options]));
+  const broken = messages.map((message) =>
+    breaker.break(message, message.role === "assistant" ? isSpecial : isControl),
+  );
+  const text = template.render(broken, {
+    ...options,
+    bosToken: options.bosToken ?? tokenizer.bos?.text,
+    eosToken: options.eosToken ?? tokenizer.eos?.text,
+    tools: breaker.break(options.tools, isControl),
+    documents: breaker.break(options.documents ?? null, isControl),
+  });
+  if (breaker.count === 0) return tokenizer.encode(text, { addSpecialTokens: false });
+  const parts = tokenizer.addedTokens.split(text);
+  return tokenizer.encodeParts(parts.map((part) => (typeof part === "string" ? breaker.mend(part) : part)));
+}
+
+/** Breaks the text of control tokens in JSON-like values by a mark after the first character. */
+class TextBreaker {
+  /** Marks set so far. */
+  count = 0;
+  readonly #tokenizer: Tokenizer;
+  readonly #mark: string;
+
+  constructor(tokenizer: Tokenizer, mark: string) {
+    this.#tokenizer = tokenizer;
+    this.#mark = mark;
+  }
+
+  /** A copy of `value` in which no string or key spells a token that `isControl`. */
+  break<T>(value: T, isControl: (id: number) => boolean): T {
+    return mapStrings(value, (text) => this.#breakText(text, isControl)) as T;
+  }
+
+  mend(text: string): string {
+    return text.replaceAll(this.#mark, "");
+  }
+
+  #breakText(text: string, isControl: (id: number) => boolean): string {
+    const starts = this.#tokenizer.addedTokens.starts(text, isControl);
+    this.count += starts.length;
+    let result = "";
+    let done = 0;
+    for (const start of starts) {
+      const next = start + String.fromCodePoint(text.codePointAt(start)!).length;
+      result += text.slice(done, next) + this.#mark;
+      done = next;
+    }
+    return result + text.slice(done);
+  }
+}
+
+/** A copy of a JSON-like value with every string and key replaced; other values stay as they are. */
+function mapStrings(value: unknown, change: (text: string) => string): unknown {
+  if (typeof value === "string") return change(value);
+  if (Array.isArray(value)) return value.map((item) => mapStrings(item, change));
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [change(key), mapStrings(item, change)]));
+}
+
+/** A private-use character that occurs nowhere in `value`. */
+function unusedCharacter(value: unknown): string {
+  const used = new Set<string>();
+  mapStrings(value, (text) => {
+    for (const character of text.match(/[\uE000-\uF8FF]/g) ?? []) used.add(character);
+    return text;
+  });
+  for (let code = 0xe000; code <= 0xf8ff; code++)
+    if (!used.has(String.fromCharCode(code))) return String.fromCharCode(code);
+  throw new InvalidArgumentError("messages: they use all 6400 private-use characters; at least one must be free");
+}

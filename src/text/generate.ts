@@ -1,0 +1,184 @@
+/** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
+import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import { nextMacrotask } from "../event-loop.ts";
+import { Detokenizer } from "./detokenizer.ts";
+import { createSampler, type SamplerOptions } from "./sampler.ts";
+import { StopMatcher } from "./stop-strings.ts";
+import type { Tokenizer } from "./tokenizer.ts";
+
+export interface ComputeOptions {
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A language model with a context that tokens are appended to. */
+export interface Decoder {
+  /** Tokens that the context can hold. */
+  readonly contextLength: number;
+  /** Tokens that the context holds now. */
+  readonly position: number;
+  /** Appends at least one id and gives the logits [vocabulary] after the last. They may be reused by the next call. */
+  prefill(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
+  /** The same for a single id. */
+  step(id: number, options: ComputeOptions): Promise<Float32Array>;
+}
+
+export interface GenerateOptions extends SamplerOptions {
+  /** Most tokens to generate. Default: until the context is full. */
+  readonly maxTokens?: number | undefined;
+  /** Texts that end the generation and are not part of it. */
+  readonly stop?: readonly string[] | undefined;
+  /** Ids that end the generation, besides `eosIds`. */
+  readonly stopTokens?: readonly number[] | undefined;
+  /** The model's end tokens. Default: the tokenizer's. */
+  readonly eosIds?: readonly number[] | undefined;
+  /** Go on after an end token. Default false. */
+  readonly ignoreEos?: boolean | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** One generated token with the text that it finishes; "" while a character or a possible stop string is incomplete. */
+export interface GeneratedToken {
+  readonly id: number;
+  readonly text: string;
+}
+
+export interface GenerationResult {
+  /** "stop" for an end token or stop string, "length" when `maxTokens` or the context is used up. */
+  readonly finishReason: "stop" | "length";
+  /** The stop string that was found. */
+  readonly stopString: string | null;
+  readonly promptTokens: number;
+  /** Tokens generated, an end token included. */
+  readonly generatedTokens: number;
+  readonly prefillSeconds: number;
+  /** From the start to the first token. */
+  readonly firstTokenSeconds: number;
+  /** Computing and sampling the tokens after the first, without the time that the consumer took. */
+  readonly decodeSeconds: number;
+}
+
+/**
+ * Appends a prompt to the decoder's context and generates: yields every token, returns how it went. The last token is
+ * not appended. Other tasks get a turn before every token, and an abort (checked then, and passed to the decoder)
+ * throws `signal.reason`. ContextLengthError, before any computation, when the prompt does not fit;
+ * InvalidArgumentError for options out of range.
+ */
+export async function* generate(
+  decoder: Decoder,
+  tokenizer: Tokenizer,
+  promptIds: readonly number[],
+  options: GenerateOptions = {},
+): AsyncGenerator<GeneratedToken, GenerationResult, void> {
+  const { signal } = options;
+  const maxTokens = checkMaxTokens(options.maxTokens);
+  checkPrompt(decoder, promptIds);
+  const sampler = createSampler(options);
+  const writer = new Writer(tokenizer, promptIds, options);
+  const history = [...promptIds];
+  const clock = new Clock();
+  signal?.throwIfAborted();
+  let logits = await decoder.prefill(promptIds, { signal });
+  clock.prefilled();
+
+  let finishReason: GenerationResult["finishReason"] | null = maxTokens === 0 ? "length" : null;
+  while (finishReason === null) {
+    await nextMacrotask();
+    signal?.throwIfAborted();
+    clock.start();
+    const id = sampler.sample(logits, history);
+    history.push(id);
+    const isLast = history.length - promptIds.length >= maxTokens || decoder.position >= decoder.contextLength;
+    const { text, stopped } = writer.write(id, isLast);
+    clock.sampled();
+    finishReason = stopped ? "stop" : isLast ? "length" : null;
+    yield { id, text };
+    if (finishReason !== null) break;
+    signal?.throwIfAborted();
+    clock.start();
+    logits = await decoder.step(id, { signal });
+    clock.stepped();
+  }
+  return {
+    finishReason,
+    stopString: writer.stopString,
+    promptTokens: promptIds.length,
+    generatedTokens: history.length - promptIds.length,
+    ...clock.seconds,
+  };
+}
+
+/** Tokens to the text that may be shown: decodes, ends at end tokens and stop strings. */
+class Writer {
+  stopString: string | null = null;
+  readonly #detokenizer: Detokenizer;
+  readonly #stops: StopMatcher;
+  readonly #endIds: ReadonlySet<number>;
+
+  constructor(tokenizer: Tokenizer, promptIds: readonly number[], options: GenerateOptions) {
+    const eosIds = options.eosIds ?? (tokenizer.eos ? [tokenizer.eos.id] : []);
+    this.#endIds = new Set([...(options.stopTokens ?? []), ...(options.ignoreEos ? [] : eosIds)]);
+    this.#detokenizer = new Detokenizer(tokenizer, { after: promptIds });
+    this.#stops = new StopMatcher(options.stop ?? []);
+  }
+
+  /** The text to show for a token; with the last one, all that was held back. */
+  write(id: number, isLast: boolean): { text: string; stopped: boolean } {
+    const ends = this.#endIds.has(id);
+    let piece = ends ? "" : this.#detokenizer.push(id);
+    if (ends || isLast) piece += this.#detokenizer.flush();
+    const { text, stop } = this.#stops.push(piece);
+    this.stopString = stop;
+    const rest = stop === null && (ends || isLast) ? this.#stops.flush() : "";
+    return { text: text + rest, stopped: ends || stop !== null };
+  }
+}
+
+/** Sums up the seconds of the phases. */
+class Clock {
+  readonly seconds = { prefillSeconds: 0, firstTokenSeconds: 0, decodeSeconds: 0 };
+  readonly #begin = performance.now();
+  #start = this.#begin;
+  #isFirst = true;
+
+  prefilled(): void {
+    this.seconds.prefillSeconds = this.#elapsed(this.#begin);
+  }
+
+  start(): void {
+    this.#start = performance.now();
+  }
+
+  sampled(): void {
+    if (this.#isFirst) this.seconds.firstTokenSeconds = this.#elapsed(this.#begin);
+    else this.stepped();
+    this.#isFirst = false;
+  }
+
+  stepped(): void {
+    this.seconds.decodeSeconds += this.#elapsed(this.#start);
+  }
+
+  #elapsed(since: number): number {
+    return (performance.now() - since) / 1000;
+  }
+}
+
+function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {
+  if (maxTokens !== Number.POSITIVE_INFINITY && !(Number.isInteger(maxTokens) && maxTokens >= 0))
+    throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${maxTokens}`);
+  return maxTokens;
+}
+
+function checkPrompt(decoder: Decoder, promptIds: readonly number[]): void {
+  const { position, contextLength } = decoder;
+  if (promptIds.length === 0)
+    throw new InvalidArgumentError(
+      "prompt: expected at least one token; a tokenizer without BOS gives none for no text",
+    );
+  if (position + promptIds.length <= contextLength) return;
+  const before = position === 0 ? "" : ` after ${position} that it already holds`;
+  throw new ContextLengthError(
+    `prompt: ${promptIds.length} tokens${before} do not fit the context length of ${contextLength}; ` +
+      "shorten the prompt or export the program for a longer context",
+  );
+}

@@ -1,0 +1,50 @@
+/** Finds stop strings in streamed text and holds back what might be the beginning of one. */
+import { InvalidArgumentError } from "../errors.ts";
+
+export class StopMatcher {
+  readonly #stops: readonly string[];
+  #held = "";
+
+  /** InvalidArgumentError for an empty stop string. */
+  constructor(stops: readonly string[]) {
+    for (const stop of stops)
+      if (typeof stop !== "string" || stop === "")
+        throw new InvalidArgumentError(
+          `stop: expected strings of at least one character but found ${JSON.stringify(stop)}`,
+        );
+    this.#stops = stops;
+  }
+
+  /**
+   * Takes more text and gives what is certain to lie before any stop string. `stop` is the string whose end comes
+   * first (of several ending together, the longest), however the text was cut into pieces; after it there is no more.
+   */
+  push(piece: string): { text: string; stop: string | null } {
+    const text = this.#held + piece;
+    const found = this.#stops
+      .map((stop) => ({ stop, start: text.indexOf(stop) }))
+      .filter(({ start }) => start >= 0)
+      .sort((a, b) => a.start + a.stop.length - b.start - b.stop.length || a.start - b.start)[0];
+    const end = found ? found.start : text.length - this.#heldLength(text);
+    this.#held = found ? "" : text.slice(end);
+    return { text: text.slice(0, end), stop: found ? found.stop : null };
+  }
+
+  /** The text held back, when no more is coming. */
+  flush(): string {
+    const rest = this.#held;
+    this.#held = "";
+    return rest;
+  }
+
+  /** Length of the longest end of `text` that begins a stop string. */
+  #heldLength(text: string): number {
+    let longest = 0;
+    for (const stop of this.#stops) {
+      let length = Math.min(stop.length - 1, text.length);
+      while (length > longest && !text.endsWith(stop.slice(0, length))) length--;
+      longest = Math.max(longest, length);
+    }
+    return longest;
+  }
+}

@@ -1,0 +1,152 @@
+/**
+ * Tokenizer: golden ids of stories260K, and the traps of the library on two small hand-made vocabularies
+ * (all bytes or byte fallback, a few merges, a few control tokens).
+ */
+import { existsSync, readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { Tokenizer } from "./tokenizer.ts";
+
+const read = (path: string) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));
+const byteLevelFile = read("byte-level-tokenizer.json.golden");
+const byteFallbackFile = read("byte-fallback-tokenizer.json.golden");
+const config = { bos_token: "<|bos|>", eos_token: { content: "<|end|>" }, clean_up_tokenization_spaces: true };
+const byteLevel = new Tokenizer(byteLevelFile, config);
+const byteFallback = new Tokenizer(byteFallbackFile, { bos_token: "<s>", eos_token: "</s>" });
+const id = (token: string) => byteLevel.tokenToId(token)!;
+
+const stories = new URL("../../../shared/models/stories260K/", import.meta.url);
+const hasStories = existsSync(stories);
+describe.skipIf(!hasStories)(`stories260K${hasStories ? "" : " (skipped: ../shared is absent)"}`, () => {
+  it("encodes like the original and decodes back", () => {
+    const tokenizer = new Tokenizer(read(`${stories}tokenizer.json`), read(`${stories}tokenizer_config.json`));
+    const { prompts } = read(`${stories}golden.json`) as { prompts: { text: string; ids: number[] }[] };
+    expect(prompts.length).toBeGreaterThan(0);
+    for (const { text, ids } of prompts) {
+      expect(tokenizer.encode(text)).toEqual(ids);
+      expect(tokenizer.encode(text, { allowControlTokens: false })).toEqual(ids);
+      expect(tokenizer.encode(text, { addSpecialTokens: false })).toEqual(ids.slice(1));
+      expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe(text);
+    }
+    expect(tokenizer.vocabSize).toBe(512);
+    expect([tokenizer.bos, tokenizer.eos]).toEqual([
+      { text: "<s>", id: 1 },
+      { text: "</s>", id: 2 },
+    ]);
+  });
+});
+
+describe("encode", () => {
+  it("merges by rank and adds BOS only when asked", () => {
+    expect(byteLevel.encode("hello the")).toEqual([id("<|bos|>"), id("hello"), id("Ġthe")]);
+    expect(byteLevel.encode("hello the", { addSpecialTokens: false })).toEqual([id("hello"), id("Ġthe")]);
+    expect(byteLevel.encode("")).toEqual([id("<|bos|>")]);
+    expect(byteLevel.encode("", { addSpecialTokens: false })).toEqual([]);
+  });
+
+  it("keeps control tokens that users type as text, when told to", () => {
+    const plain = { allowControlTokens: false };
+    const text = "hello<|end|> the<think>";
+    expect(byteLevel.encode(text)).toContain(id("<|end|>"));
+    const ids = byteLevel.encode(text, plain);
+    expect(ids).toEqual([
+      id("<|bos|>"),
+      ...["hello", "<|", "end", "|>", "Ġthe"].map(id),
+      id("<think>"), // not special, so it is what it always is
+    ]);
+    expect(byteLevel.decode(ids.slice(1))).toBe(text);
+    expect(byteFallback.encode("</s>", plain)).toEqual([1, ..."▁</s>"].map((c) => byteFallback.tokenToId(`${c}`) ?? 1));
+  });
+
+  it("takes a control token apart that the model itself finds in plain text", () => {
+    const pre_tokenizer = { ...byteLevelFile.pre_tokenizer, use_regex: false };
+    const whole = new Tokenizer({ ...byteLevelFile, pre_tokenizer }, config);
+    const ids = whole.encode("<|end|>", { allowControlTokens: false, addSpecialTokens: false });
+    expect(ids).toEqual([..."<|end|>"].map(id));
+  });
+
+  it("treats lone surrogates as U+FFFD and cannot be tricked by them", () => {
+    const forged = String.fromCharCode(0xd800, 0xd801); // how control tokens are passed on internally
+    for (const allowControlTokens of [true, false]) {
+      const ids = byteLevel.encode(forged, { allowControlTokens, addSpecialTokens: false });
+      expect(byteLevel.decode(ids)).toBe("\uFFFD\uFFFD");
+    }
+    const astral = "\u{10000}";
+    expect(byteLevel.decode(byteLevel.encodeParts([astral, id("<|end|>"), astral]))).toBe(`${astral}<|end|>${astral}`);
+  });
+
+  it("encodes parts as the library encodes the whole", () => {
+    const texts = ["<s>[INST] hello the  world[/INST]hello</s><s>", " hello</s> \u{1F680}the", "hello"];
+    const noNormalizer = { ...byteFallbackFile, normalizer: null };
+    const first = new Tokenizer({
+      ...noNormalizer,
+      pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: false },
+    });
+    for (const tokenizer of [byteFallback, first])
+      for (const text of texts) {
+        const whole = tokenizer.encode(text, { addSpecialTokens: false });
+        expect(tokenizer.encodeParts(tokenizer.addedTokens.split(text))).toEqual(whole);
+      }
+    expect(() => byteLevel.encodeParts([id("hello")])).toThrow("expected the id of an added token");
+  });
+});
+
+describe("decode", () => {
+  it("gives the text back exactly, spaces before punctuation included", () => {
+    for (const text of ["Hello , world . It 's  we 've !", " lead", "trail ", "\n\n", "👩‍🚀 é 世界"])
+      for (const tokenizer of [byteLevel, byteFallback])
+        expect(tokenizer.decode(tokenizer.encode(text, { addSpecialTokens: false }))).toBe(text);
+  });
+
+  it("decodes nothing to nothing, and only special tokens to nothing when they are skipped", () => {
+    expect(byteLevel.decode([])).toBe("");
+    expect(byteLevel.decode([id("<|bos|>"), id("<|end|>")], { skipSpecialTokens: true })).toBe("");
+    expect(byteLevel.decode([id("<|bos|>"), id("hello")])).toBe("<|bos|>hello");
+  });
+
+  it("shows a split code point as U+FFFD", () => {
+    expect(byteLevel.decode(byteLevel.encode("é世", { addSpecialTokens: false }).slice(0, -1))).toBe("é\uFFFD");
+  });
+
+  it("refuses ids out of range", () => {
+    expect(byteLevel.vocabSize).toBe(Math.max(...byteLevelFile.added_tokens.map((t: { id: number }) => t.id)) + 1);
+    for (const bad of [-1, byteLevel.vocabSize, 1.5, Number.NaN])
+      expect(() => byteLevel.decode([0, bad])).toThrow(InvalidArgumentError);
+    expect(() => byteLevel.decode([0, 99999])).toThrow("found 99999 at index 1");
+  });
+});
+
+describe("special tokens", () => {
+  it("come from added_tokens and the names in the configuration", () => {
+    expect(byteLevel.isSpecial(id("<|user|>"))).toBe(true);
+    expect(byteLevel.isSpecial(id("<think>"))).toBe(false);
+    const named = new Tokenizer(byteLevelFile, { additional_special_tokens: ["<think>"], pad_token: "hello" });
+    expect(named.isSpecial(id("<think>"))).toBe(true);
+    expect(named.isSpecial(id("hello"))).toBe(false); // an ordinary token that pads stays readable
+  });
+
+  it("are null where the configuration is absent or names none", () => {
+    expect(byteLevel.eos).toEqual({ text: "<|end|>", id: id("<|end|>") });
+    expect(new Tokenizer(byteLevelFile).bos).toBeNull();
+    expect(new Tokenizer(byteLevelFile, { eos_token: "<nowhere>" }).eos).toBeNull();
+  });
+});
+
+describe("a file that is no tokenizer", () => {
+  it.each([
+    [null, "model.vocab"],
+    ["text", "model.vocab"],
+    [{ model: { type: "BPE" } }, "model.vocab"],
+    [{ model: { type: "BPE", vocab: { a: 4e9 }, merges: [] } }, "found 4000000000"],
+    [{ model: { type: "BPE", vocab: { a: "x" }, merges: [] } }, "found x"],
+    [{ ...byteLevelFile, added_tokens: [{ id: 2 ** 32, content: "<x>" }] }, "<x>"],
+    [{ ...byteLevelFile, added_tokens: 3 }, "added_tokens"],
+    [{ ...byteLevelFile, decoder: { type: "Nonsense" } }, "Nonsense"],
+    [{ model: { type: "BPE", vocab: { a: 0 } } }, "cannot be used"],
+  ])("is refused by name (%#)", (file, problem) => {
+    const make = () => new Tokenizer(file, null, "some/tokenizer.json");
+    expect(make).toThrow(InvalidFileError);
+    expect(make).toThrow("some/tokenizer.json");
+    expect(make).toThrow(problem);
+  });
+});

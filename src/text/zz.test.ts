@@ -1,0 +1,1 @@
+import { it } from "vitest"; it("b", async () => { await import("/tmp/bench.mts"); });
