@@ -41,7 +41,7 @@ function decodeConstants(file: string, root: FlatTable): ProgramTable["constants
   // Entry 0 of the buffer is reserved, so that a buffer of one entry has no constants.
   if (tables(root, schema.Program.constant_buffer).length > 1)
     throw new UnsupportedError(
-      `${file}: constant_buffer: constants inside the program, a form given up by ExecuTorch, are not supported; export the model again with a current version`,
+      `${file}: constant_buffer: inline constants are not supported; export the model again with a current ExecuTorch`,
     );
   const table = root.table(schema.Program.constant_segment);
   const offsets = table?.int64s(schema.SubsegmentOffsets.offsets) ?? [];

@@ -2,7 +2,8 @@
  * The first bytes of a `.pte` file: FlatBuffer root offset, identifier, and the extended header that says where the
  * program ends and the segments begin.
  *
- *     0 u32 root | 4 "ET12" | 8 "eh00" | 12 u32 length = 32 | 16 u64 program bytes | 24 u64 segment base | 32 u64 segment bytes
+ *     0 u32 root | 4 "ET12" | 8 "eh00" | 12 u32 length = 32
+ *     16 u64 program bytes | 24 u64 segment base | 32 u64 segment bytes
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { FILE_IDENTIFIER } from "./schema.ts";
@@ -10,6 +11,7 @@ import { FILE_IDENTIFIER } from "./schema.ts";
 const MAGIC = "eh00";
 /** Where the extended header stands, after the root offset and the identifier. */
 const START = 8;
+/** Bytes of the extended header. */
 export const HEADER_BYTES = 32;
 /** Length before the field of segment bytes was added. */
 const BYTES_MIN = 24;
@@ -57,7 +59,7 @@ export function parseHeader(file: string, start: Uint8Array, size: number): File
   checkIdentifier(file, textAt(start, 4));
   if (textAt(start, START) !== MAGIC)
     throw new UnsupportedError(
-      `${file}: has no extended header ("${MAGIC}" at byte ${START}), as files of early ExecuTorch; export the model again with a current one`,
+      `${file}: has no extended header ("${MAGIC}" at byte ${START}); export the model again with a current ExecuTorch`,
     );
   const view = new DataView(start.buffer, start.byteOffset, start.byteLength);
   const length = view.getUint32(12, true);

@@ -137,7 +137,7 @@ describe("readProgram", () => {
     [
       "a segment of constants that is none",
       { constants },
-      /constant_segment\.segment_index: .* 0 segments but found 0/,
+      /constant_segment: segment_index: .* 0 segments but found 0/,
     ],
     ["a constant outside", { segments, constants: { segment: 0, offsets: [0, 80] } }, /constant 0: .* found offset 80/],
     ["a constant askew", { segments, constants: { segment: 0, offsets: [0, 0, 8] } }, /constant 1: .* found offset 8/],
@@ -146,7 +146,7 @@ describe("readProgram", () => {
       { segments, constants: { segment: 0, offsets: [0, -16] } },
       /constant 0: .* found offset -16/,
     ],
-    ["named data that is none", { namedData: [{ key: "t", segment: 3 }] }, /named_data\[0\]\.segment_index/],
+    ["named data that is none", { namedData: [{ key: "t", segment: 3 }] }, /named_data\[0\]: segment_index/],
     [
       "a key given twice",
       { segments, namedData: ["t", "t"].map((key) => ({ key, segment: 0 })) },

@@ -72,7 +72,8 @@ async function readTables(source: ByteSource): Promise<ProgramFile> {
   const header = parseHeader(source.name, start, source.size);
   if (header.programBytes > PROGRAM_BYTES_MAX)
     throw new UnsupportedError(
-      `${source.name}: its program has ${header.programBytes} bytes without segments, more than ${PROGRAM_BYTES_MAX}; export it with delegate data in segments`,
+      `${source.name}: its program has ${header.programBytes} bytes, more than ${PROGRAM_BYTES_MAX}; ` +
+        "export its data in segments",
     );
   const table = decodeProgram(source.name, await source.read(0, header.programBytes));
   checkSegments(source, header, table);
@@ -109,10 +110,7 @@ function locateConstants(file: string, table: ProgramTable, base: number, dataAt
   if (!table.constants) return [];
   const segment = table.segments[table.constants.segment];
   if (!segment)
-    throw new InvalidFileError(
-      file,
-      `constant_segment.segment_index: expected one of ${table.segments.length} segments but found ${table.constants.segment}`,
-    );
+    throw new InvalidFileError(file, `constant_segment: ${noSegment(table.segments.length, table.constants.segment)}`);
   const offsets = table.constants.offsets.slice(1);
   const starts = [...new Set(offsets)].sort((a, b) => a - b);
   const needed = bytesByOffset(table.methods, offsets);
@@ -123,7 +121,8 @@ function locateConstants(file: string, table: ProgramTable, base: number, dataAt
     if (start < 0 || start > segment.size || alignment < CONSTANT_ALIGNMENT_MIN)
       throw new InvalidFileError(
         file,
-        `constant ${offsets.indexOf(start)}: expected a multiple of ${CONSTANT_ALIGNMENT_MIN} in a segment of ${segment.size} bytes but found offset ${start}`,
+        `constant ${offsets.indexOf(start)}: expected a multiple of ${CONSTANT_ALIGNMENT_MIN} ` +
+          `in a segment of ${segment.size} bytes but found offset ${start}`,
       );
     const extent = (starts[index + 1] ?? segment.size) - start;
     const byteLength = Math.min(extent, needed.get(start) ?? extent);
@@ -144,6 +143,10 @@ function bytesByOffset(methods: readonly Method[], offsets: readonly number[]): 
   return needed;
 }
 
+function noSegment(count: number, found: number): string {
+  return `segment_index: expected one of ${count} segments but found ${found}`;
+}
+
 /** The largest power of two, up to a page, that divides a position. */
 function alignmentOf(position: number): number {
   const rest = position % PAGE_BYTES;
@@ -156,11 +159,7 @@ function locateNamedData(file: string, table: ProgramTable, dataAt: Locate): Rea
   const namedData = new Map<string, DataSource>();
   table.namedData.forEach(({ key, segment }, index) => {
     const source = sources[segment];
-    if (!source)
-      throw new InvalidFileError(
-        file,
-        `named_data[${index}].segment_index: expected one of ${sources.length} segments but found ${segment}`,
-      );
+    if (!source) throw new InvalidFileError(file, `named_data[${index}]: ${noSegment(sources.length, segment)}`);
     if (namedData.has(key)) throw new InvalidFileError(file, `named_data[${index}]: there are two of the key "${key}"`);
     namedData.set(key, source);
   });

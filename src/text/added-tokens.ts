@@ -1,4 +1,4 @@
-/** Finds the text of added tokens (control tokens and the like) in a text; knows nothing of the rest of the vocabulary. */
+/** Finds the text of added tokens (control tokens and the like) in a text; knows nothing of the other tokens. */
 
 interface TokenText {
   readonly id: number;

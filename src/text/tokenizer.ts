@@ -197,7 +197,7 @@ export class Tokenizer {
     return plain;
   }
 
-  /** Two high surrogates, which well-formed text never has in a row: base-1024 digits of the place among added tokens. */
+  /** Two high surrogates, which well-formed text never has in a row: the token's place in base 1024. */
   #standIn(addedId: number): string {
     const place = this.#places.get(addedId);
     if (place === undefined)

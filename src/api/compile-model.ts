@@ -1,0 +1,156 @@
+/** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
+import { capture, type MethodSource } from "../compile/capture.ts";
+import { compile } from "../compile/compile.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import type { Cpu } from "../kernels/contract.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { EagerBuilder } from "../ops/eager.ts";
+import { Ops } from "../ops/ops.ts";
+import { operators } from "../ops/registry.ts";
+import type { DataSource, Program } from "../program/program.ts";
+import { saveProgram } from "../program/save.ts";
+import type { Tensor } from "../tensor.ts";
+import { generationFacts } from "./generation-facts.ts";
+import type { Model, ModelHooks } from "./model.ts";
+import { encodeTexts, textsOf } from "./texts.ts";
+
+export interface CompileModelOptions extends ModelHooks {
+  /** The CPU that weights are packed for. Default: this one. */
+  readonly cpu?: Cpu;
+  /** Most tokens of one call; longer prompts are run in chunks. Default: 512, or the context if that is shorter. */
+  readonly maxSeqLen?: number | undefined;
+  /** Positions that the KV cache holds. Default: the model's, at most 2048. */
+  readonly maxContextLen?: number | undefined;
+  /** Logits [1, V] of the last token (default), or [1, T, V] of all. */
+  readonly logits?: "last" | "all";
+}
+
+const CONTEXT_DEFAULT_MAX = 2048;
+const CHUNK_DEFAULT_MAX = 512;
+
+interface Lengths {
+  readonly maxSeqLen: number;
+  readonly maxContextLen: number;
+}
+
+function lengths(model: Model, options: CompileModelOptions): Lengths {
+  const { contextLength } = model.decoder;
+  const maxContextLen = options.maxContextLen ?? Math.min(contextLength, CONTEXT_DEFAULT_MAX);
+  const maxSeqLen = options.maxSeqLen ?? Math.min(maxContextLen, CHUNK_DEFAULT_MAX);
+  check("maxContextLen", maxContextLen, contextLength);
+  check("maxSeqLen", maxSeqLen, maxContextLen);
+  return { maxSeqLen, maxContextLen };
+}
+
+function check(name: string, value: number, max: number): void {
+  if (!Number.isInteger(value) || value < 1 || value > max)
+    throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${max} but found ${value}`);
+}
+
+/** forward(tokens int64 [1, T], input_pos int64 [1]) → float logits; T up to maxSeqLen. */
+function forwardSource(
+  model: Model,
+  options: CompileModelOptions,
+  { maxSeqLen, maxContextLen }: Lengths,
+): MethodSource {
+  return {
+    name: "forward",
+    inputs: [
+      { name: "tokens", spec: { dtype: "i64", shape: [1, maxSeqLen] }, smallest: [1, 1] },
+      { name: "input_pos", spec: { dtype: "i64", shape: [1] }, smallest: [1] },
+    ],
+    build: (builder, [tokens, position]) => [
+      model.decoder.forward(
+        new Ops(builder),
+        (name) => model.weight(name, options),
+        { tokens: tokens!, position: position! },
+        { capacity: maxContextLen, logits: options.logits ?? "last" },
+      ),
+    ],
+  };
+}
+
+/** Compiles a model to a program whose weights are packed when they are read. */
+export function compileModel(model: Model, options: CompileModelOptions = {}): Program {
+  const sizes = lengths(model, options);
+  const facts = generationFacts(model.checkpoint);
+  const metadata = new Map<string, number | boolean | readonly number[]>([
+    ["get_max_seq_len", sizes.maxSeqLen],
+    ["get_max_context_len", sizes.maxContextLen],
+    ["get_vocab_size", model.decoder.vocabularySize],
+    ["get_n_layers", model.decoder.layers],
+    ["use_kv_cache", true],
+    ["enable_dynamic_shape", true],
+    ...(facts.bosId === null ? [] : ([["get_bos_id", facts.bosId]] as const)),
+    ...(facts.eosIds.length === 0 ? [] : ([["get_eos_ids", facts.eosIds]] as const)),
+  ]);
+  return compile([forwardSource(model, options, sizes)], {
+    registry: operators,
+    cpu: options.cpu ?? hostCpu(),
+    metadata,
+    namedData: namedData(model),
+  });
+}
+
+function namedData(model: Model): Map<string, DataSource> {
+  const sources = [...encodeTexts(textsOf(model.checkpoint))].map(([key, bytes]): [string, DataSource] => [
+    key,
+    { byteLength: bytes.length, read: async () => bytes },
+  ]);
+  return new Map(sources);
+}
+
+export interface ExportOptions extends CompileModelOptions {
+  onProgress?(doneBytes: number, totalBytes: number): void;
+}
+
+/** Compiles a model and writes it as a `.pte` file, tensor by tensor; on an error nothing is left behind. */
+export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
+  const { onProgress, signal } = options;
+  await saveProgram(compileModel(model, options), path, {
+    ...(onProgress ? { onProgress } : {}),
+    ...(signal ? { signal } : {}),
+  });
+}
+
+/** A model executed operator by operator, without compiling: the same model code and kernels, for experiments. */
+export class EagerModel {
+  readonly maxContextLen: number;
+  readonly #model: Model;
+  readonly #options: CompileModelOptions;
+  readonly #builder: EagerBuilder;
+
+  private constructor(model: Model, options: CompileModelOptions, builder: EagerBuilder, maxContextLen: number) {
+    this.#model = model;
+    this.#options = options;
+    this.#builder = builder;
+    this.maxContextLen = maxContextLen;
+  }
+
+  /** Reads (and quantizes and packs) all weights. */
+  static async load(model: Model, options: CompileModelOptions = {}): Promise<EagerModel> {
+    const sizes = lengths(model, options);
+    const cpu = options.cpu ?? hostCpu();
+    const builder = new EagerBuilder(operators, cpu);
+    const graph = capture(forwardSource(model, options, sizes), operators, cpu);
+    const values = graph.nodes.flatMap(({ args }) => args);
+    for (const value of values) {
+      options.signal?.throwIfAborted();
+      if (typeof value === "object" && value && "constant" in value && value.constant)
+        await builder.load(value.constant);
+    }
+    return new EagerModel(model, options, builder, sizes.maxContextLen);
+  }
+
+  /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
+  forward(ids: readonly number[], position: number): Tensor {
+    const tokens: Tensor = { dtype: "i64", shape: [1, ids.length], data: BigInt64Array.from(ids, BigInt) };
+    const start: Tensor = { dtype: "i64", shape: [1], data: BigInt64Array.of(BigInt(position)) };
+    return this.#model.decoder.forward(
+      new Ops(this.#builder),
+      (name) => this.#model.weight(name),
+      { tokens, position: start },
+      { capacity: this.maxContextLen, logits: this.#options.logits ?? "last" },
+    );
+  }
+}

@@ -1,0 +1,65 @@
+/** A conversation: messages, the template that renders them, and the session that keeps what was computed. */
+import { UnsupportedError } from "../errors.ts";
+import type { Message } from "../text/chat-template.ts";
+import { encodeChat } from "../text/encode-chat.ts";
+import { type GenerateOptions, generate } from "../text/generate.ts";
+import type { LanguageModel } from "./language-model.ts";
+import type { SessionDecoder } from "./session-decoder.ts";
+import { type Generation, TokenStream } from "./token-stream.ts";
+
+export class Conversation {
+  readonly messages: Message[] = [];
+  readonly #model: LanguageModel;
+  readonly #decoder: SessionDecoder;
+  /** Ids whose keys and values the session holds. */
+  #ids: number[] = [];
+
+  constructor(model: LanguageModel) {
+    this.#model = model;
+    this.#decoder = model.createDecoder();
+  }
+
+  /** Adds a user message and streams the answer, which becomes a message when the iteration has ended. */
+  send(content: string, options: GenerateOptions = {}): Generation {
+    this.messages.push({ role: "user", content });
+    return new TokenStream(this.#generate(options), (text) => {
+      this.messages.push({ role: "assistant", content: text });
+    });
+  }
+
+  /** Starts over; `system` is a first message of that role. */
+  reset(system?: string): void {
+    this.messages.length = 0;
+    this.#ids = [];
+    this.#decoder.rewind(0);
+    if (system) this.messages.push({ role: "system", content: system });
+  }
+
+  /** Runs the rendered conversation, of which the part that the session holds already is not computed again. */
+  async *#generate(options: GenerateOptions): ReturnType<typeof generate> {
+    const { tokenizer, template, samplingDefaults, eosIds, stopStrings } = this.#model;
+    if (!template)
+      throw new UnsupportedError(`${this.#model.name}: has no chat template; use generate with a plain prompt`);
+    const ids = encodeChat(tokenizer, template, this.messages, { addGenerationPrompt: true });
+    const kept = Math.min(commonLength(this.#ids, ids), this.#decoder.position, ids.length - 1);
+    this.#decoder.rewind(kept);
+    this.#ids = ids;
+    const settings = { ...samplingDefaults, eosIds, stop: stopStrings, ...options };
+    const tokens = generate(this.#decoder, tokenizer, ids.slice(kept), settings);
+    try {
+      for (let next = await tokens.next(); ; next = await tokens.next()) {
+        if (next.done) return next.value;
+        this.#ids.push(next.value.id);
+        yield next.value;
+      }
+    } finally {
+      await tokens.return(undefined as never);
+    }
+  }
+}
+
+function commonLength(a: readonly number[], b: readonly number[]): number {
+  let i = 0;
+  while (i < a.length && i < b.length && a[i] === b[i]) i++;
+  return i;
+}

@@ -1,0 +1,89 @@
+/** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
+import { InvalidFileError } from "../errors.ts";
+import { openFile } from "../node-file.ts";
+import type { Program } from "../program/program.ts";
+import { readProgram } from "../program/read.ts";
+import { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
+import type { ChatTemplate } from "../text/chat-template.ts";
+import { type GenerateOptions, generate } from "../text/generate.ts";
+import type { SamplerOptions } from "../text/sampler.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import { Conversation } from "./conversation.ts";
+import { samplingDefaults, stopStrings } from "./generation-facts.ts";
+import { SessionDecoder } from "./session-decoder.ts";
+import { type ModelTexts, parse, programTexts, readTexts } from "./texts.ts";
+import { type Generation, TokenStream } from "./token-stream.ts";
+
+export class LanguageModel {
+  readonly name: string;
+  readonly program: LoadedProgram;
+  readonly template: ChatTemplate | null;
+  /** Sampling recommended by the model's authors; greedy without a recommendation. */
+  readonly samplingDefaults: SamplerOptions;
+  /** Texts that end an answer in a conversation. */
+  readonly stopStrings: readonly string[];
+  readonly #tokenizer: Tokenizer | null;
+
+  constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
+    const { tokenizer, template } = readTexts(texts, name);
+    const settings = texts.generationConfig ? parse(texts.generationConfig, `${name}, generation_config.json`) : {};
+    this.name = name;
+    this.program = program;
+    this.template = template;
+    this.#tokenizer = tokenizer;
+    this.samplingDefaults = samplingDefaults(settings);
+    this.stopStrings = stopStrings(settings);
+  }
+
+  get tokenizer(): Tokenizer {
+    if (!this.#tokenizer)
+      throw new InvalidFileError(this.name, "expected a tokenizer.json in or beside the program; only token ids work");
+    return this.#tokenizer;
+  }
+
+  /** End tokens of the model. */
+  get eosIds(): readonly number[] {
+    const ids = this.program.metadata.get("get_eos_ids");
+    return Array.isArray(ids) ? ids : [];
+  }
+
+  /** A decoder with a session of its own, for token ids. */
+  createDecoder(): SessionDecoder {
+    return new SessionDecoder(this.program);
+  }
+
+  /**
+   * Continues a prompt. Options not given take `samplingDefaults`.
+   * ContextLengthError when the prompt does not fit; an abort throws the signal's reason.
+   */
+  generate(prompt: string | readonly number[], options: GenerateOptions = {}): Generation {
+    const ids = typeof prompt === "string" ? this.tokenizer.encode(prompt) : prompt;
+    const settings = { ...this.samplingDefaults, eosIds: this.eosIds, ...options };
+    return new TokenStream(generate(this.createDecoder(), this.tokenizer, ids, settings));
+  }
+
+  /** A conversation in the model's chat template; turns are remembered with their keys and values. */
+  createConversation(): Conversation {
+    return new Conversation(this);
+  }
+}
+
+/** Loads a `.pte` file: weights, tokenizer, chat template. InvalidFileError or UnsupportedError when it cannot run here. */
+export async function loadProgram(path: string, options: LoadOptions = {}): Promise<LanguageModel> {
+  const source = await openFile(path);
+  try {
+    return await loadProgramObject(await readProgram(source), path, options);
+  } finally {
+    await source.close();
+  }
+}
+
+/** The same for a program in memory, such as one of `compileModel`. */
+export async function loadProgramObject(
+  program: Program,
+  name: string,
+  options: LoadOptions & { texts?: ModelTexts } = {},
+): Promise<LanguageModel> {
+  const loaded = await LoadedProgram.load(program, options);
+  return new LanguageModel(name, loaded, options.texts ?? (await programTexts(program, name)));
+}

@@ -1,0 +1,116 @@
+/** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
+import { basename, join } from "node:path";
+import { InvalidArgumentError, InvalidFileError, ShapeError } from "../errors.ts";
+import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
+import type { TensorSource } from "../formats/tensor-source.ts";
+import { buildDecoder } from "../model/architectures.ts";
+import type { Decoder, WeightSlot } from "../model/decoder.ts";
+import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
+import type { FloatFormat, Weight } from "../ops/weight.ts";
+import type { QuantizationConfig } from "../quantize/config.ts";
+import { weightSpec } from "../quantize/scheme.ts";
+import type { QuantizedWeights } from "../quantized.ts";
+import { quantizeRows } from "./quantize-rows.ts";
+
+const floatTypes = ["f32", "f16", "bf16"] as const;
+
+/** What loading and quantizing a weight may report and obey. */
+export interface ModelHooks {
+  readonly signal?: AbortSignal | undefined;
+}
+
+export class Model {
+  readonly decoder: Decoder;
+  readonly checkpoint: Checkpoint;
+  /** Configurations by slot name, as `quantize` set them; slots that are not here stay float. */
+  readonly configs = new Map<string, QuantizationConfig>();
+  /** Name of the packed layout for quantized weights; null lets the CPU decide. */
+  layout: string | null = null;
+  /** The last quantized weight: some formats read one weight for several constants in a row. */
+  #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
+
+  constructor(checkpoint: Checkpoint) {
+    this.checkpoint = checkpoint;
+    this.decoder = buildDecoder(join(checkpoint.folder, "config.json"), checkpoint.config);
+    for (const slot of this.decoder.slots) if (!slot.tiedTo) checkSlot(checkpoint, slot);
+  }
+
+  /** Folder name of the checkpoint. */
+  get name(): string {
+    return basename(this.checkpoint.folder);
+  }
+
+  /** The weight of a slot in the format it runs in. A tied slot of the same format is its source's very buffer. */
+  weight(name: string, hooks: ModelHooks = {}): Weight {
+    const slot = this.decoder.slots.find((candidate) => candidate.name === name);
+    if (!slot) throw new InvalidArgumentError(`weight ${name}: ${this.decoder.architecture} has none of that name`);
+    const config = this.configs.get(name);
+    const sharesBuffer = slot.tiedTo && (!config || config.kind === "sharedEmbedding");
+    const handle = sharesBuffer ? slot.tiedTo! : name;
+    const stored = slot.tiedTo ?? name;
+    if (!config) return this.#floatWeight(handle, stored, slot.shape);
+    return this.#quantizedWeight({ handle, stored, config, hooks }, slot);
+  }
+
+  /** Closes the weight files. */
+  close(): Promise<void> {
+    return this.checkpoint.close();
+  }
+
+  #floatWeight(name: string, stored: string, shape: readonly number[]): Weight {
+    const { tensors } = this.checkpoint;
+    const format: FloatFormat = { kind: "float", dtype: tensors.info(stored).dtype as FloatFormat["dtype"] };
+    return { name, shape, format, load: () => tensors.read(stored) };
+  }
+
+  #quantizedWeight(
+    source: { handle: string; stored: string; config: QuantizationConfig; hooks: ModelHooks },
+    slot: WeightSlot,
+  ): Weight {
+    const { handle, stored, config, hooks } = source;
+    const [n, k] = slot.shape as [number, number];
+    const spec = weightSpec(n, k, config);
+    const affine: AffineFormat = {
+      kind: "affine",
+      spec,
+      activations: config.kind === "intxWeightOnly" ? "float" : "int8",
+      layout: this.layout,
+    };
+    const rows: EmbeddingFormat = { kind: "embedding", spec };
+    const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;
+    return { name: handle, shape: slot.shape, format, load: () => this.#quantized(stored, config, hooks) };
+  }
+
+  #quantized(name: string, config: QuantizationConfig, { signal }: ModelHooks): Promise<QuantizedWeights> {
+    if (this.#last?.name !== name || this.#last.config !== config)
+      this.#last = { name, config, data: quantizeRows(this.checkpoint.tensors, name, config, signal) };
+    return this.#last.data;
+  }
+}
+
+/** The stored tensor must have the slot's shape and a float dtype. */
+function checkSlot({ tensors, folder }: Checkpoint, { name, shape }: WeightSlot): void {
+  const info = requireTensor(tensors, folder, name);
+  if (info.shape.join() !== shape.join())
+    throw new ShapeError(
+      `${folder}, tensor ${name}: expected shape [${shape}] from config.json but found [${info.shape}]`,
+    );
+  if (!floatTypes.some((dtype) => dtype === info.dtype))
+    throw new ShapeError(`${folder}, tensor ${name}: expected dtype ${floatTypes.join(", ")} but found ${info.dtype}`);
+}
+
+function requireTensor(tensors: TensorSource, folder: string, name: string): ReturnType<TensorSource["info"]> {
+  if (!tensors.has(name)) throw new InvalidFileError(folder, `expected tensor ${name}, which the checkpoint lacks`);
+  return tensors.info(name);
+}
+
+/** Opens a Hugging Face checkpoint folder (or a .safetensors file in one) and checks its tensors against its config. */
+export async function loadCheckpoint(path: string): Promise<Model> {
+  const checkpoint = await openCheckpoint(path);
+  try {
+    return new Model(checkpoint);
+  } catch (error) {
+    await checkpoint.close();
+    throw error;
+  }
+}

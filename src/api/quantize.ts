@@ -1,0 +1,79 @@
+/** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
+import { InvalidArgumentError } from "../errors.ts";
+import type { WeightSlot } from "../model/decoder.ts";
+import type { QuantizationConfig } from "../quantize/config.ts";
+import { type Recipe, selectConfig } from "../quantize/recipe.ts";
+import type { Model } from "./model.ts";
+
+export interface QuantizeOptions {
+  /** Whether the lm_head is quantized with the other linear layers. Default true. */
+  readonly quantizeHead?: boolean;
+}
+
+/**
+ * Sets the configurations of a model: linear layers take the (one) linear configuration, the embedding takes
+ * `embedding`, a tied embedding and lm_head take `sharedEmbedding` together.
+ * InvalidArgumentError when two configurations claim the same weights or one fits none.
+ */
+export function quantize(model: Model, configs: readonly QuantizationConfig[], options: QuantizeOptions = {}): Model {
+  const { quantizeHead = true } = options;
+  const isLinear = ({ kind }: QuantizationConfig) =>
+    kind === "int8DynamicActivationIntxWeight" || kind === "intxWeightOnly";
+  const linear = only(configs, "linear", isLinear);
+  const rows = only(configs, "embedding", (config) => !isLinear(config));
+  for (const slot of model.decoder.slots) {
+    if (slot.role === "vector") continue;
+    const isHead = slot.name === headName(model);
+    if (rows?.kind === "sharedEmbedding" && (isHead || slot.role === "embedding")) setConfig(model, slot, rows);
+    else if (slot.role === "embedding") setConfig(model, slot, rows);
+    else if (!isHead || quantizeHead) setConfig(model, slot, linear);
+  }
+  return model;
+}
+
+/** Sets configurations by module name: exact names, `re:` patterns, `_default`; null leaves a module float. */
+export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
+  for (const slot of model.decoder.slots) {
+    if (slot.role === "vector") continue;
+    setConfig(model, slot, fitRole(slot, selectConfig(recipe, slot.name.replace(/\.weight$/, ""))));
+  }
+  const { configs, decoder } = model;
+  for (const { name, tiedTo } of decoder.slots) {
+    const source = tiedTo ? configs.get(tiedTo) : undefined;
+    if (source?.kind === "sharedEmbedding") configs.set(name, source);
+  }
+  return model;
+}
+
+/** A configuration for linear layers says nothing of an embedding, and the other way round. */
+function fitRole(slot: WeightSlot, config: QuantizationConfig | null): QuantizationConfig | null {
+  const forRows = config?.kind === "embedding" || config?.kind === "sharedEmbedding";
+  return forRows === (slot.role === "embedding") ? config : null;
+}
+
+function setConfig(model: Model, slot: WeightSlot, config: QuantizationConfig | null): void {
+  if (!config) model.configs.delete(slot.name);
+  else if (config.kind === "sharedEmbedding" && !model.decoder.slots.some(({ tiedTo }) => tiedTo !== null))
+    throw new InvalidArgumentError(
+      `sharedEmbedding: the lm_head of ${model.name} has weights of its own; use embedding() and a linear configuration`,
+    );
+  else model.configs.set(slot.name, config);
+}
+
+/** The output layer: the last linear slot. */
+function headName(model: Model): string | undefined {
+  return model.decoder.slots.findLast(({ role }) => role === "linear")?.name;
+}
+
+function only(
+  configs: readonly QuantizationConfig[],
+  what: string,
+  fits: (config: QuantizationConfig) => boolean,
+): QuantizationConfig | null {
+  const fitting = configs.filter(fits);
+  if (fitting.length > 1)
+    throw new InvalidArgumentError(
+      `quantize: expected one ${what} configuration but found ${fitting.map(({ kind }) => kind).join(" and ")}; use a recipe for several`,
+    );
+  return fitting[0] ?? null;
+}
