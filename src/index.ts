@@ -1,0 +1,36 @@
+/** lowbit's public API. */
+export type { CompileModelOptions, ExportOptions } from "./api/compile-model.ts";
+export { compileModel, EagerModel, exportProgram } from "./api/compile-model.ts";
+export { Conversation } from "./api/conversation.ts";
+export { LanguageModel, loadProgram, loadProgramObject } from "./api/language-model.ts";
+export { loadCheckpoint, Model } from "./api/model.ts";
+export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize.ts";
+export { SessionDecoder } from "./api/session-decoder.ts";
+export type { Generation } from "./api/token-stream.ts";
+export type { DType } from "./dtype.ts";
+export {
+  ContextLengthError,
+  InvalidArgumentError,
+  InvalidFileError,
+  LowbitError,
+  ShapeError,
+  UnsupportedError,
+} from "./errors.ts";
+export type { Cpu, CpuFeature, Kernel, KernelQuery } from "./kernels/contract.ts";
+export { cpuWith, hostCpu } from "./kernels/cpu.ts";
+export type { Arguments, Operator, OperatorDefinition, TensorSpec } from "./ops/operator.ts";
+export { Ops } from "./ops/ops.ts";
+export { operators, registerOperator } from "./ops/registry.ts";
+export {
+  embedding,
+  int8DynamicActivationIntxWeight,
+  intxWeightOnly,
+  type QuantizationConfig,
+  sharedEmbedding,
+} from "./quantize/config.ts";
+export { parseQmode } from "./quantize/qmode.ts";
+export { makeRecipe, parseRecipe, type Recipe } from "./quantize/recipe.ts";
+export type { QuantizedWeights, WeightSpec } from "./quantized.ts";
+export type { Tensor } from "./tensor.ts";
+export type { Message } from "./text/chat-template.ts";
+export type { GenerateOptions, GenerationResult } from "./text/generate.ts";
