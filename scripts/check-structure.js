@@ -1,0 +1,90 @@
+/**
+ * Checks what ARCHITECTURE.md promises: imports go only where its table allows, there are no import rings among files,
+ * files stay small, names say something, and the project mentions no machine.
+ */
+import { readdirSync, readFileSync, statSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+
+const LINES_MAX = 500;
+const problems = [];
+
+/** @param {string} folder @returns {string[]} */
+function filesUnder(folder) {
+  return readdirSync(folder).flatMap((name) => {
+    const path = join(folder, name);
+    if (name === "node_modules" || name === "build" || name === "dist") return [];
+    return statSync(path).isDirectory() ? filesUnder(path) : [path];
+  });
+}
+
+const table = readFileSync("ARCHITECTURE.md", "utf8").matchAll(/^\| `(\w+)` \|.*\| ([^|]*) \|$/gm);
+const mayImport = new Map([...table].map(([, room, list]) => [room, new Set(list.match(/\w+/g) ?? [])]));
+if (mayImport.size < 5) problems.push("ARCHITECTURE.md: the table of rooms was not found");
+
+/** @param {string} path */
+function roomOf(path) {
+  const [, first, ...rest] = path.split("/");
+  if (rest.length > 0) return first;
+  return first === "index.ts" ? "index" : "vocabulary";
+}
+
+/** Value and type imports of a source file, as paths. @param {string} file @returns {{ target: string, typeOnly: boolean }[]} */
+function importsOf(file) {
+  const text = readFileSync(file, "utf8");
+  const found = text.matchAll(
+    /(?:^|\n)\s*(import|export)( type)?\b[^;"]*?from "(\.[^"]+)"|import\("(\.[^"]+)"\)|(?:^|\n)import "(\.[^"]+)"/g,
+  );
+  return [...found].map((match) => ({
+    target: normalize(join(dirname(file), match[3] ?? match[4] ?? match[5])),
+    typeOnly: match[2] !== undefined,
+  }));
+}
+
+const sources = filesUnder("src").filter((file) => file.endsWith(".ts"));
+const graph = new Map();
+for (const file of sources) {
+  const room = roomOf(file);
+  if (room !== "vocabulary" && !mayImport.has(room)) problems.push(`${file}: room "${room}" is not in ARCHITECTURE.md`);
+  const isTest = file.endsWith(".test.ts");
+  const imports = importsOf(file);
+  if (!isTest)
+    graph.set(
+      file,
+      imports.filter(({ typeOnly }) => !typeOnly).map(({ target }) => target),
+    );
+  for (const { target } of imports) {
+    const other = roomOf(target);
+    const allowed = other === room || (other === "vocabulary" && room !== "index") || mayImport.get(room)?.has(other);
+    if (!allowed && !(room === "index" && other === "vocabulary") && !isTest)
+      problems.push(`${file}: "${room}" may not import "${other}" (${target})`);
+  }
+}
+
+/** Import rings: a depth-first walk that meets a file on its own path. @param {string} file @param {string[]} path */
+function walk(file, path, done) {
+  if (path.includes(file)) problems.push(`import ring: ${[...path.slice(path.indexOf(file)), file].join(" → ")}`);
+  if (done.has(file) || path.includes(file)) return;
+  for (const next of graph.get(file) ?? []) walk(next, [...path, file], done);
+  done.add(file);
+}
+const done = new Set();
+for (const file of graph.keys()) walk(file, [], done);
+
+const roots = ["src", "test", "scripts", "bench", "examples", "native", "web"].filter((folder) =>
+  statSync(folder, { throwIfNoEntry: false }),
+);
+for (const file of roots.flatMap(filesUnder)) {
+  if (!/\.(ts|js|py|c|cc|cpp|h|hpp|mjs|html|css|inc)$/.test(file)) continue;
+  const text = readFileSync(file, "utf8");
+  const lines = text.split("\n").length;
+  if (lines > LINES_MAX && !file.endsWith(".test.ts")) problems.push(`${file}: ${lines} lines, at most ${LINES_MAX}`);
+  if (/(^|\/)(utils?|helpers?|common|misc|core)(\.|\/)/.test(file)) problems.push(`${file}: the name says nothing`);
+  if (/\/(work|farm)\/|\/tmp\/bash_jobs|registry\.npmjs/.test(text) && file !== "scripts/check-structure.js")
+    problems.push(`${file}: names a machine path or a package registry`);
+  if (/^\s*throw new Error\(/m.test(text) && file.startsWith("src/") && !file.endsWith(".test.ts"))
+    problems.push(`${file}: throws a bare Error; use a class of src/errors.ts`);
+}
+
+for (const problem of problems) console.error(problem);
+console.log(`structure: ${sources.length} files of src checked, ${problems.length} problems`);
+process.exit(problems.length > 0 ? 1 : 0);
