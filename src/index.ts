@@ -1,12 +1,24 @@
 /** lowbit's public API. */
+export { type Benchmark, type BenchmarkOptions, benchmark } from "./api/benchmark.ts";
 export type { CompileModelOptions, ExportOptions } from "./api/compile-model.ts";
 export { compileModel, EagerModel, exportProgram } from "./api/compile-model.ts";
 export { Conversation } from "./api/conversation.ts";
+export { evaluatePerplexity, type Perplexity, type PerplexityOptions } from "./api/evaluate.ts";
+export {
+  type InspectOptions,
+  inspectProgram,
+  type MethodReport,
+  type ProgramReport,
+  type WeightReport,
+} from "./api/inspect.ts";
+export { type KernelChoice, type KernelRow, type KernelTable, kernelTable } from "./api/kernel-table.ts";
 export { LanguageModel, loadProgram, loadProgramObject } from "./api/language-model.ts";
+export { loadCompiled } from "./api/load-compiled.ts";
 export { loadCheckpoint, Model } from "./api/model.ts";
 export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize.ts";
 export { SessionDecoder } from "./api/session-decoder.ts";
 export type { Generation } from "./api/token-stream.ts";
+export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list.ts";
 export type { DType } from "./dtype.ts";
 export {
   ContextLengthError,

@@ -35,6 +35,11 @@ export class LanguageModel {
     this.stopStrings = stopStrings(settings);
   }
 
+  get hasTokenizer(): boolean {
+    return this.#tokenizer !== null;
+  }
+
+  /** InvalidFileError when there is none. */
   get tokenizer(): Tokenizer {
     if (!this.#tokenizer)
       throw new InvalidFileError(this.name, "expected a tokenizer.json in or beside the program; only token ids work");

@@ -8,16 +8,22 @@ import type { ComputeOptions, Decoder } from "../text/generate.ts";
 export class SessionDecoder implements Decoder {
   readonly contextLength: number;
   readonly vocabularySize: number;
-  readonly #chunkLength: number;
+  /** Most tokens of one call; longer prompts are run in chunks. */
+  readonly chunkLength: number;
+  /** Whether the program gives logits of the last token only, or of all. */
+  readonly logits: "last" | "all";
   readonly #session: Session;
   readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
   readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
   #used = 0;
 
   constructor(program: LoadedProgram) {
-    this.#chunkLength = program.number("get_max_seq_len");
-    this.contextLength = program.number("get_max_context_len", this.#chunkLength);
+    this.chunkLength = program.number("get_max_seq_len");
+    this.contextLength = program.number("get_max_context_len", this.chunkLength);
     this.vocabularySize = program.number("get_vocab_size");
+    const { values, outputs } = program.method("forward");
+    const output = values[outputs[0] ?? -1];
+    this.logits = output?.kind === "tensor" && output.sizes.length === 3 ? "all" : "last";
     this.#session = program.createSession();
   }
 
@@ -34,8 +40,8 @@ export class SessionDecoder implements Decoder {
 
   async prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     let logits: Float32Array | undefined;
-    for (let start = 0; start < ids.length; start += this.#chunkLength)
-      logits = await this.#append(ids.slice(start, start + this.#chunkLength), options);
+    for (let start = 0; start < ids.length; start += this.chunkLength)
+      logits = await this.#append(ids.slice(start, start + this.chunkLength), options);
     if (!logits) throw new InvalidArgumentError("prefill: expected at least one token");
     return logits;
   }

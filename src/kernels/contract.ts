@@ -43,10 +43,21 @@ export interface Kernel<A> {
   /** Rows and columns of its tile; a kernel serves calls with m >= mStep. */
   readonly mStep: number;
   readonly nStep: number;
-  /** Temporary bytes that a run uses, for these arguments; none when absent. */
-  scratchBytes?(args: A): number;
+  /** Temporary bytes that a run on so many threads uses, for these arguments; none when absent. */
+  scratchBytes?(args: A, threads: number): number;
   /** The call with its arguments fixed. All views are made here: running it allocates nothing. */
-  bind(args: A, scratch: Uint8Array): () => void;
+  bind(args: A, scratch: Uint8Array, threads: number): () => void;
+  /** The call as data for a native plan, when the native side can run it among others without coming back. */
+  encode?(args: A, scratch: Uint8Array): NativeCall;
+}
+
+/** A call of a native kernel: numbers and memory in the order that the kernel's family documents. */
+export interface NativeCall {
+  /** Index of the kernel in the addon's table. */
+  readonly kernel: number;
+  readonly scalars: readonly number[];
+  /** The scratch is the last one. */
+  readonly buffers: readonly ArrayBufferView[];
 }
 
 /** What selection knows of a call. */

@@ -1,6 +1,7 @@
-/** What this machine's CPU can do, as far as plain JavaScript can tell. */
+/** CPUs as sets of features: invented ones, and the one of this machine. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, CpuFeature } from "./contract.ts";
+import { nativeFeatures } from "./native/rows.ts";
 
 const features: readonly CpuFeature[] = [
   "simd128",
@@ -31,7 +32,11 @@ export function cpuWith(list: string): Cpu {
   return { name: list || "scalar", features: new Set(names as CpuFeature[]) };
 }
 
-/** This machine. Without a native addon nothing beyond the reference is claimed. */
+/** This machine, as far as there is code for it here; LOWBIT_CPU ("avx2", "scalar", …) leaves only some features. */
 export function hostCpu(): Cpu {
-  return scalarCpu;
+  const found = new Set(nativeFeatures());
+  const only = globalThis.process?.env.LOWBIT_CPU;
+  if (only === undefined) return { name: [...found].join(",") || "scalar", features: found };
+  const { name, features: allowed } = cpuWith(only);
+  return { name, features: new Set([...found].filter((feature) => allowed.has(feature))) };
 }

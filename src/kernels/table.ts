@@ -1,4 +1,6 @@
 /** The rows: every kernel of every family, best first. The reference fits everything and is last. */
+import { packedLinear } from "./native/families.ts";
+import { nativeKernels } from "./native/rows.ts";
 import {
   addReference,
   argmaxReference,
@@ -10,7 +12,7 @@ import { embeddingFloatReference, embeddingPackedReference, embeddingSharedRefer
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
 
-export const linearA8 = [linearA8Reference];
+export const linearA8 = [...nativeKernels("linear_a8", packedLinear), linearA8Reference];
 export const linearWeightOnly = [linearWeightOnlyReference];
 export const linearFloat = [linearFloatReference];
 export const embeddingFloat = [embeddingFloatReference];

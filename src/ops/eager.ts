@@ -1,6 +1,7 @@
 /** Eager execution: each operator call runs at once, on tensors of its own. For experiments; compiled mode is for speed. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
+import { defaultThreads } from "../kernels/plan.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import type { Builder, LazyConstant } from "./builder.ts";
 import { type Argument, Arguments, completeArguments, type OperatorRegistry, type TensorSpec } from "./operator.ts";
@@ -9,11 +10,13 @@ import { type Argument, Arguments, completeArguments, type OperatorRegistry, typ
 export class EagerBuilder implements Builder<Tensor> {
   readonly cpu: Cpu;
   readonly #registry: OperatorRegistry;
+  readonly #threads: number;
   readonly #constants = new Map<string, Tensor>();
   readonly #states = new Map<string, Tensor>();
 
-  constructor(registry: OperatorRegistry, cpu: Cpu) {
+  constructor(registry: OperatorRegistry, cpu: Cpu, threads = defaultThreads()) {
     this.#registry = registry;
+    this.#threads = threads;
     this.cpu = cpu;
   }
 
@@ -28,7 +31,7 @@ export class EagerBuilder implements Builder<Tensor> {
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
     const out = zeroTensor(spec.dtype, spec.shape);
     const bound = operator.resolve(new Arguments(operator.schema, [...args, out]), this.cpu);
-    bound.bind(new Uint8Array(bound.scratchBytes))();
+    bound.bind(new Uint8Array(bound.scratchBytes(this.#threads)), this.#threads)();
     return out;
   }
 

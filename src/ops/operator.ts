@@ -4,7 +4,7 @@
  */
 import type { DType } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
-import type { Cpu, Kernel, KernelQuery } from "../kernels/contract.ts";
+import type { Cpu, Kernel, KernelQuery, NativeCall } from "../kernels/contract.ts";
 import { selectKernel } from "../kernels/select.ts";
 import type { Tensor } from "../tensor.ts";
 import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
@@ -88,8 +88,10 @@ export interface OperatorDefinition<A> {
 export interface BoundCall {
   readonly operator: string;
   readonly kernel: Kernel<never>;
-  readonly scratchBytes: number;
-  bind(scratch: Uint8Array): () => void;
+  scratchBytes(threads: number): number;
+  bind(scratch: Uint8Array, threads: number): () => void;
+  /** The call for a native plan; null when the kernel is no native one. */
+  encode(scratch: Uint8Array): NativeCall | null;
 }
 
 export interface Operator {
@@ -118,8 +120,9 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       return {
         operator: name,
         kernel,
-        scratchBytes: kernel.scratchBytes?.(prepared) ?? 0,
-        bind: (scratch) => kernel.bind(prepared, scratch),
+        scratchBytes: (threads) => kernel.scratchBytes?.(prepared, threads) ?? 0,
+        bind: (scratch, threads) => kernel.bind(prepared, scratch, threads),
+        encode: (scratch) => kernel.encode?.(prepared, scratch) ?? null,
       };
     },
   };

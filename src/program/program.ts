@@ -9,6 +9,8 @@ export interface DataSource {
   readonly byteLength: number;
   /** The bytes; the caller may keep them. */
   read(): Promise<Uint8Array>;
+  /** A part of the bytes; absent where the data is made as a whole. */
+  readRange?(offset: number, length: number): Promise<Uint8Array>;
 }
 
 /** Where a planned tensor lives: memory 1 is scratch, memory 2 is state that outlives a call. */

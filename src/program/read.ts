@@ -2,7 +2,7 @@
  * Reading of `.pte` files: header, tables, segments and the places of constants, all checked before they are believed.
  * The data itself stays in the file until its `DataSource` is read.
  */
-import type { ByteSource } from "../byte-source.ts";
+import { type ByteSource, checkRange } from "../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { decodeProgram, type ProgramTable } from "./decode.ts";
 import { type FileHeader, HEADER_END, parseHeader } from "./header.ts";
@@ -39,6 +39,10 @@ export async function readProgram(source: ByteSource): Promise<Program> {
   const dataAt = (offset: number, byteLength: number): DataSource => ({
     byteLength,
     read: () => source.read(header.segmentBase + offset, byteLength),
+    readRange: async (start, length) => {
+      checkRange(`${source.name}, data at ${offset}`, byteLength, start, length);
+      return source.read(header.segmentBase + offset + start, length);
+    },
   });
   const program = {
     methods: table.methods,

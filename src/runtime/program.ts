@@ -2,6 +2,7 @@
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import { defaultThreads } from "../kernels/plan.ts";
 import { logInfo } from "../log.ts";
 import type { BoundCall, OperatorRegistry } from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
@@ -14,6 +15,8 @@ export type Metadata = number | boolean | readonly number[];
 export interface LoadOptions {
   readonly registry?: OperatorRegistry;
   readonly cpu?: Cpu;
+  /** Threads of native kernels. Default: physical performance cores. */
+  readonly threads?: number | undefined;
   /** Called as constants are read. */
   onProgress?(doneBytes: number, totalBytes: number): void;
   readonly signal?: AbortSignal | undefined;
@@ -28,6 +31,7 @@ export interface MemoryUse {
 
 export class LoadedProgram {
   readonly cpu: Cpu;
+  readonly threads: number;
   readonly registry: OperatorRegistry;
   readonly metadata: ReadonlyMap<string, Metadata>;
   readonly constants: readonly Uint8Array[];
@@ -39,9 +43,10 @@ export class LoadedProgram {
   private constructor(
     program: Program,
     constants: readonly Uint8Array[],
-    options: Required<Pick<LoadOptions, "registry" | "cpu">>,
+    options: { readonly registry: OperatorRegistry; readonly cpu: Cpu; readonly threads: number },
   ) {
     this.cpu = options.cpu;
+    this.threads = options.threads;
     this.registry = options.registry;
     this.constants = constants;
     this.metadata = readMetadata(program);
@@ -52,6 +57,7 @@ export class LoadedProgram {
   /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
     const { registry = operators, cpu = hostCpu(), onProgress, signal } = options;
+    const threads = options.threads ?? defaultThreads();
     for (const method of program.methods) checkMethod(method, registry);
     const totalBytes = program.constants.reduce((sum, { data }) => sum + data.byteLength, 0);
     const constants: Uint8Array[] = [];
@@ -62,7 +68,7 @@ export class LoadedProgram {
       doneBytes += data.byteLength;
       onProgress?.(doneBytes, totalBytes);
     }
-    return new LoadedProgram(program, constants, { registry, cpu });
+    return new LoadedProgram(program, constants, { registry, cpu, threads });
   }
 
   /** A session with zeroed state of its own. */
@@ -151,8 +157,8 @@ function aligned(bytes: Uint8Array): Uint8Array {
   return bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
 }
 
-/** Methods without inputs and instructions are metadata. */
-function readMetadata(program: Program): Map<string, Metadata> {
+/** Metadata of a program by name: methods without inputs and instructions, which return constants. */
+export function readMetadata(program: Program): Map<string, Metadata> {
   const metadata = new Map<string, Metadata>();
   for (const { name, inputs, outputs, instructions, values } of program.methods) {
     if (inputs.length > 0 || instructions.length > 0) continue;

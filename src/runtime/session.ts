@@ -1,19 +1,17 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
 import { InvalidArgumentError } from "../errors.ts";
-import { nextMacrotask } from "../event-loop.ts";
 import type { Method } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { type ReadyMethod, readyMethod } from "./method.ts";
 import type { LoadedProgram } from "./program.ts";
+import { RunList } from "./run-list.ts";
 
 /** Sizes for which a method is kept ready: one token, a full chunk, and some tails of prompts. */
 const READY_MAX = 8;
-/** How long kernels may run before the event loop gets a turn, so that timers and abort signals are seen. */
-const TURN_MS = 20;
 
 interface ReadyRun {
   readonly ready: ReadyMethod;
-  readonly steps: readonly (() => void)[];
+  readonly calls: RunList;
   /** The session's own copies: scratch is overwritten by the next call. */
   readonly outputs: readonly Tensor[];
 }
@@ -39,17 +37,9 @@ export class Session {
    */
   run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     return this.#program.exclusive(async () => {
-      signal?.throwIfAborted();
       const run = this.#readyFor(this.#program.method(name), inputs);
       for (const [i, target] of run.ready.inputs.entries()) copyInput(name, i, inputs[i]!, target);
-      let turnStart = performance.now();
-      for (let i = 0; i < run.steps.length; i++) {
-        run.steps[i]!();
-        if (performance.now() - turnStart < TURN_MS) continue;
-        await nextMacrotask();
-        signal?.throwIfAborted();
-        turnStart = performance.now();
-      }
+      await run.calls.run(signal);
       for (const [i, output] of run.ready.outputs.entries())
         (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
       return run.outputs;
@@ -86,9 +76,8 @@ export class Session {
       program,
     );
     program.noteKernels(ready.calls);
-    const workspace = new Uint8Array(Math.max(0, ...ready.calls.map(({ scratchBytes }) => scratchBytes)));
-    const steps = ready.calls.map((call) => call.bind(workspace));
-    return { ready, steps, outputs: ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape)) };
+    const calls = new RunList(ready.calls, program.threads);
+    return { ready, calls, outputs: ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape)) };
   }
 }
 

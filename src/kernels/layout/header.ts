@@ -22,6 +22,7 @@ const LEVELS_MAX = 16;
 
 export interface PackedHeader {
   readonly layoutId: number;
+  readonly tile: Pick<PackedLayout, "nr" | "kr" | "sr">;
   readonly spec: WeightSpec;
   readonly hasBias: boolean;
   readonly levels: Int8Array | null;
@@ -73,8 +74,11 @@ export function writeHeader(
   view.setUint32(60, checksum(target.subarray(0, 60)), true);
 }
 
-/** Reads and checks a header; ShapeError when the bytes are not packed weights of this version or are cut short. */
-export function readHeader(bytes: Uint8Array): PackedHeader {
+/**
+ * Reads and checks a header; ShapeError when the bytes are not packed weights of this version or are cut short.
+ * `length` is that of the whole buffer, of which `bytes` may be the start only.
+ */
+export function readHeader(bytes: Uint8Array, length = bytes.length): PackedHeader {
   if (bytes.length < HEADER_BYTES)
     throw new ShapeError(`packed weights: expected at least ${HEADER_BYTES} bytes but found ${bytes.length}`);
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
@@ -87,10 +91,13 @@ export function readHeader(bytes: Uint8Array): PackedHeader {
   if (version !== VERSION)
     throw new ShapeError(`packed weights: expected version ${VERSION} but found ${version}; export the model again`);
   const byteLength = Number(view.getBigUint64(32, true));
-  if (byteLength !== bytes.length)
-    throw new ShapeError(`packed weights: the header says ${byteLength} bytes but the buffer has ${bytes.length}`);
+  if (byteLength !== length)
+    throw new ShapeError(`packed weights: the header says ${byteLength} bytes but the buffer has ${length}`);
   const bits = view.getUint8(8);
+  const scaleType = view.getUint8(9);
   const flags = view.getUint16(10, true);
+  if (scaleType > 1 || flags > (FLAG_ZEROS | FLAG_BIAS | FLAG_LEVELS))
+    throw new ShapeError(`packed weights: scale type ${scaleType} with flags ${flags} is not known to this version`);
   const hasLevels = (flags & FLAG_LEVELS) !== 0;
   const spec: WeightSpec = {
     bits,
@@ -99,7 +106,7 @@ export function readHeader(bytes: Uint8Array): PackedHeader {
     groupSize: view.getUint32(24, true),
     hasZeros: (flags & FLAG_ZEROS) !== 0,
     hasLevels,
-    scaleDType: view.getUint8(9) === 1 ? "f16" : "f32",
+    scaleDType: scaleType === 1 ? "f16" : "f32",
   };
   if (bits < 1 || bits > 8 || spec.n === 0 || spec.k === 0 || spec.groupSize === 0)
     throw new ShapeError(
@@ -108,5 +115,7 @@ export function readHeader(bytes: Uint8Array): PackedHeader {
   const levels = hasLevels ? new Int8Array(bytes.slice(40, 40 + Math.min(LEVELS_MAX, 1 << bits)).buffer) : null;
   const hasBias = (flags & FLAG_BIAS) !== 0;
   const layoutId = view.getUint16(6, true);
-  return { layoutId, spec, hasBias, levels, byteLength, payloadChecksum: view.getUint32(28, true) };
+  const tile = { nr: view.getUint8(12), kr: view.getUint8(13), sr: view.getUint8(14) };
+  const payloadChecksum = view.getUint32(28, true);
+  return { layoutId, tile, spec, hasBias, levels, byteLength, payloadChecksum };
 }

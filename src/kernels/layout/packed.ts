@@ -25,28 +25,45 @@ export function packWeights(weights: QuantizedWeights, bias: Float32Array | null
   return target;
 }
 
+/** What the operator's arguments say of packed weights. */
+export interface PackedShape {
+  readonly n: number;
+  readonly k: number;
+  readonly groupSize: number;
+}
+
 /**
- * Opens packed weights without copying. `shape` is what the operator's arguments say and must agree with the header
- * (TorchAO's headers do not carry it).
+ * Opens packed weights without copying. `shape` must agree with the header (TorchAO's headers do not carry it).
  */
-export function openPacked(bytes: Uint8Array, shape: { n: number; k: number; groupSize: number }): PackedWeights {
+export function openPacked(bytes: Uint8Array, shape: PackedShape): PackedWeights {
+  return { ...describePacked(bytes, bytes.length, shape), bytes };
+}
+
+/** The same from the first bytes (64 suffice) of a buffer of `length` bytes: all but the weights themselves. */
+export function describePacked(bytes: Uint8Array, length: number, shape: PackedShape): Omit<PackedWeights, "bytes"> {
   const magic = bytes.length >= 4 ? new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) : 0;
   if (magic === TORCHAO_MAGIC && bytes.length >= TORCHAO_HEADER_BYTES)
-    return { layout: torchaoUniversal, levels: null, bytes, ...readTorchaoHeader(bytes, shape) };
+    return { layout: torchaoUniversal, levels: null, ...readTorchaoHeader(bytes, shape, length) };
   if (magic !== MAGIC)
     throw new ShapeError(`packed weights: expected a lowbit or TorchAO header but found 0x${magic.toString(16)}`);
-  const { layoutId, spec, hasBias, levels } = readHeader(bytes);
+  const { layoutId, tile, spec, hasBias, levels } = readHeader(bytes, length);
   const layout = layouts.find((candidate) => candidate.id === layoutId);
   if (!layout) throw new ShapeError(`packed weights: layout ${layoutId} is not known to this version`);
+  const { nr, kr, sr } = layout;
+  if (nr !== tile.nr || kr !== tile.kr || sr !== tile.sr)
+    throw new ShapeError(
+      `packed weights: layout ${layout.name} has nr ${nr}, kr ${kr}, sr ${sr} but the header says nr ${tile.nr}, kr ${tile.kr}, sr ${tile.sr}`,
+    );
+  const refusal = layout.refusal(spec);
+  if (refusal) throw new ShapeError(`packed weights: layout ${layout.name}: ${refusal}`);
   const agrees = spec.n === shape.n && spec.k === shape.k && spec.groupSize === shape.groupSize;
   if (!agrees)
     throw new ShapeError(
       `packed weights: expected n ${shape.n}, k ${shape.k}, group size ${shape.groupSize} but the header says n ${spec.n}, k ${spec.k}, group size ${spec.groupSize}`,
     );
   const expected = layout.byteLength(spec, hasBias);
-  if (expected !== bytes.length)
-    throw new ShapeError(`packed weights: expected ${expected} bytes but found ${bytes.length}`);
-  return { layout, spec, hasBias, levels, bytes };
+  if (expected !== length) throw new ShapeError(`packed weights: expected ${expected} bytes but found ${length}`);
+  return { layout, spec, hasBias, levels };
 }
 
 /** Whether the payload still has the checksum that its header promises; null for layouts without one. */

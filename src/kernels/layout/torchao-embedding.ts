@@ -26,9 +26,8 @@ export function embeddingByteLength({ bits, rows, dim }: EmbeddingShape): number
 export function packEmbedding(qvals: Int8Array, shape: EmbeddingShape): Uint8Array {
   checkDim(shape);
   const target = new Uint8Array(embeddingByteLength(shape));
-  const header = [TORCHAO_MAGIC, TYPE_EMBEDDING, VERSION, shape.bits, CHUNKS.at(-1)!, CHUNKS[0]!];
   const view = new DataView(target.buffer);
-  for (const [i, value] of header.entries()) view.setInt32(4 * i, value, true);
+  for (const [i, value] of headerOf(shape).entries()) view.setInt32(4 * i, value, true);
   const offset = shape.bits < 8 ? 1 << (shape.bits - 1) : 0;
   const values = new Uint8Array(shape.dim);
   for (let row = 0; row < shape.rows; row++) {
@@ -60,14 +59,20 @@ export function checkEmbedding(packed: Uint8Array, shape: EmbeddingShape): void 
   if (packed.length !== expected)
     throw new ShapeError(`packed embedding: expected ${expected} bytes but found ${packed.length}`);
   const view = new DataView(packed.buffer, packed.byteOffset, TORCHAO_HEADER_BYTES);
-  const found = [0, 1, 2, 3].map((i) => view.getInt32(4 * i, true));
-  const wanted = [TORCHAO_MAGIC, TYPE_EMBEDDING, VERSION, shape.bits];
+  const wanted = headerOf(shape);
+  const found = wanted.map((_, i) => view.getInt32(4 * i, true));
   if (found.some((value, i) => value !== wanted[i]))
     throw new ShapeError(`packed embedding: expected header ${wanted.join(", ")} but found ${found.join(", ")}`);
 }
 
+/** The fields of the header that are not zero. */
+function headerOf({ bits }: EmbeddingShape): number[] {
+  return [TORCHAO_MAGIC, TYPE_EMBEDDING, VERSION, bits, CHUNKS.at(-1)!, CHUNKS[0]!];
+}
+
 function checkDim({ dim }: EmbeddingShape): void {
-  if (dim % 32 !== 0) throw new ShapeError(`packed embedding: expected a dimension divisible by 32 but found ${dim}`);
+  if (!(dim > 0) || dim % 32 !== 0)
+    throw new ShapeError(`packed embedding: expected a dimension divisible by 32 but found ${dim}`);
 }
 
 function rowStart({ bits, dim }: EmbeddingShape, row: number): number {

@@ -97,10 +97,14 @@ export const torchaoUniversal: PackedLayout = {
   },
 };
 
-/** The spec of TorchAO linear weights; ShapeError when the header or the size does not fit n, k and the group size. */
+/**
+ * The spec of TorchAO linear weights; ShapeError when the header or the size does not fit n, k and the group size.
+ * `length` is that of the whole buffer, of which `bytes` may be the start only.
+ */
 export function readTorchaoHeader(
   bytes: Uint8Array,
-  shape: { n: number; k: number; groupSize: number },
+  { n, k, groupSize }: { n: number; k: number; groupSize: number },
+  length = bytes.length,
 ): { spec: WeightSpec; hasBias: boolean } {
   const view = new DataView(bytes.buffer, bytes.byteOffset, TORCHAO_HEADER_BYTES);
   const field = (index: number) => view.getInt32(4 * index, true);
@@ -111,13 +115,16 @@ export function readTorchaoHeader(
     throw new ShapeError(
       `packed weights: expected 1..8 bits and nr 8, kr 16, sr 2 but found ${bits} bits and nr ${field(5)}, kr ${field(6)}, sr ${field(7)}`,
     );
-  const spec: WeightSpec = { ...shape, bits, hasZeros: field(3) !== 0, hasLevels: false, scaleDType: "f32" };
+  if ([n, k, groupSize].some((size) => !Number.isSafeInteger(size) || size < 1))
+    throw new ShapeError(
+      `packed weights: expected positive n, k and group size but found n ${n}, k ${k}, group size ${groupSize}`,
+    );
+  const spec: WeightSpec = { n, k, groupSize, bits, hasZeros: field(3) !== 0, hasLevels: false, scaleDType: "f32" };
   const hasBias = field(4) !== 0;
   const refusal = torchaoUniversal.refusal(spec);
   if (refusal) throw new ShapeError(`packed weights: ${refusal}`);
   const expected = torchaoUniversal.byteLength(spec, hasBias);
-  if (expected !== bytes.length)
-    throw new ShapeError(`packed weights: expected ${expected} bytes but found ${bytes.length}`);
+  if (expected !== length) throw new ShapeError(`packed weights: expected ${expected} bytes but found ${length}`);
   return { spec, hasBias };
 }
 

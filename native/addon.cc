@@ -1,0 +1,250 @@
+// The N-API face: lists rows and features, binds calls to plans, runs plans, maps files. No arithmetic, no policy.
+#include <node_api.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "kernel.h"
+#include "mapped_file.h"
+#include "thread_pool.h"
+
+namespace lowbit {
+namespace {
+
+void throw_error(napi_env env, const char* message) { napi_throw_error(env, nullptr, message); }
+
+void set(napi_env env, napi_value object, const char* name, napi_value value) {
+  napi_set_named_property(env, object, name, value);
+}
+
+napi_value number(napi_env env, double value) {
+  napi_value result;
+  napi_create_double(env, value, &result);
+  return result;
+}
+
+napi_value text(napi_env env, const char* value) {
+  napi_value result;
+  if (value) napi_create_string_utf8(env, value, NAPI_AUTO_LENGTH, &result);
+  else napi_get_null(env, &result);
+  return result;
+}
+
+const KernelRow* row_at(uint32_t index) {
+  for (size_t t = 0; t < kernel_table_count(); t++) {
+    KernelRows table = kernel_rows(t);
+    if (index < table.count) return &table.rows[index];
+    index -= static_cast<uint32_t>(table.count);
+  }
+  return nullptr;
+}
+
+// kernels(): [{ name, family, layout, bits, needs, mStep, nStep }]
+napi_value kernels(napi_env env, napi_callback_info) {
+  napi_value list;
+  napi_create_array(env, &list);
+  const KernelRow* row;
+  for (uint32_t i = 0; (row = row_at(i)) != nullptr; i++) {
+    napi_value object;
+    napi_create_object(env, &object);
+    set(env, object, "name", text(env, row->name));
+    set(env, object, "family", text(env, row->family));
+    set(env, object, "layout", text(env, row->layout));
+    set(env, object, "bits", number(env, row->bits));
+    set(env, object, "needs", number(env, row->needs));
+    set(env, object, "mStep", number(env, row->m_step));
+    set(env, object, "nStep", number(env, row->n_step));
+    napi_set_element(env, list, i, object);
+  }
+  return list;
+}
+
+napi_value cpu_features_js(napi_env env, napi_callback_info) { return number(env, cpu_features()); }
+napi_value default_threads_js(napi_env env, napi_callback_info) { return number(env, default_threads()); }
+
+// The memory behind a typed array; null for other values. JavaScript keeps the arrays alive as long as the plan.
+void* data_of(napi_env env, napi_value value) {
+  napi_typedarray_type type;
+  size_t length, offset;
+  void* data = nullptr;
+  napi_value buffer;
+  if (napi_get_typedarray_info(env, value, &type, &length, &data, &buffer, &offset) != napi_ok) return nullptr;
+  return data;
+}
+
+struct CallArguments {
+  uint32_t kernel = 0;
+  std::vector<double> scalars;
+  std::vector<void*> buffers;
+};
+
+// { kernel: number, scalars: number[], buffers: TypedArray[] }
+bool read_call(napi_env env, napi_value object, CallArguments* call) {
+  napi_value field, item;
+  uint32_t count;
+  if (napi_get_named_property(env, object, "kernel", &field) != napi_ok) return false;
+  if (napi_get_value_uint32(env, field, &call->kernel) != napi_ok || !row_at(call->kernel)) return false;
+  if (napi_get_named_property(env, object, "scalars", &field) != napi_ok) return false;
+  if (napi_get_array_length(env, field, &count) != napi_ok) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    double value;
+    napi_get_element(env, field, i, &item);
+    if (napi_get_value_double(env, item, &value) != napi_ok) return false;
+    call->scalars.push_back(value);
+  }
+  if (napi_get_named_property(env, object, "buffers", &field) != napi_ok) return false;
+  if (napi_get_array_length(env, field, &count) != napi_ok) return false;
+  for (uint32_t i = 0; i < count; i++) {
+    napi_get_element(env, field, i, &item);
+    call->buffers.push_back(data_of(env, item));
+  }
+  return true;
+}
+
+// scratchBytes(call, threads): number
+napi_value scratch_bytes(napi_env env, napi_callback_info info) {
+  napi_value args[2];
+  size_t count = 2;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  CallArguments call;
+  uint32_t threads = 1;
+  if (!read_call(env, args[0], &call) || napi_get_value_uint32(env, args[1], &threads) != napi_ok) {
+    throw_error(env, "scratchBytes: expected a call and a number of threads");
+    return nullptr;
+  }
+  const KernelRow* row = row_at(call.kernel);
+  if (!row->scratch_bytes) return number(env, 0);
+  return number(env, static_cast<double>(row->scratch_bytes({call.scalars.data(), call.buffers.data(), threads})));
+}
+
+// createPlan(calls, threads): external
+napi_value create_plan(napi_env env, napi_callback_info info) {
+  napi_value args[2];
+  size_t count = 2;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  uint32_t calls = 0, threads = 1;
+  napi_get_array_length(env, args[0], &calls);
+  napi_get_value_uint32(env, args[1], &threads);
+  auto plan = std::make_unique<Plan>();
+  plan->steps.resize(calls);
+  for (uint32_t i = 0; i < calls; i++) {
+    napi_value object;
+    CallArguments call;
+    napi_get_element(env, args[0], i, &object);
+    if (!read_call(env, object, &call)) {
+      throw_error(env, "createPlan: expected calls of { kernel, scalars, buffers }");
+      return nullptr;
+    }
+    row_at(call.kernel)->prepare(plan->steps[i], {call.scalars.data(), call.buffers.data(), threads});
+  }
+  napi_value external;
+  napi_create_external(
+      env, plan.release(), [](napi_env, void* data, void*) { delete static_cast<Plan*>(data); }, nullptr, &external);
+  return external;
+}
+
+Plan* plan_of(napi_env env, napi_value value) {
+  void* plan = nullptr;
+  napi_get_value_external(env, value, &plan);
+  return static_cast<Plan*>(plan);
+}
+
+// runPlan(plan, threads): undefined, when it has ended
+napi_value run_plan_js(napi_env env, napi_callback_info info) {
+  napi_value args[2];
+  size_t count = 2;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  uint32_t threads = 1;
+  napi_get_value_uint32(env, args[1], &threads);
+  if (Plan* plan = plan_of(env, args[0])) run_plan_and_wait(*plan, threads);
+  return nullptr;
+}
+
+// A run on its way: resolves its promise on the JavaScript thread.
+struct AsyncRun {
+  napi_threadsafe_function resolve;
+  napi_deferred deferred;
+  // Keep plan and abort flag alive until the end.
+  napi_ref plan, abort;
+};
+
+void resolve_run(napi_env env, napi_value, void*, void* data) {
+  AsyncRun* run = static_cast<AsyncRun*>(data);
+  if (env) {
+    napi_value undefined;
+    napi_get_undefined(env, &undefined);
+    napi_delete_reference(env, run->plan);
+    napi_delete_reference(env, run->abort);
+    napi_resolve_deferred(env, run->deferred, undefined);
+  }
+  napi_release_threadsafe_function(run->resolve, napi_tsfn_release);
+  delete run;
+}
+
+// runPlanAsync(plan, threads, abort: Int32Array): Promise<void>
+napi_value run_plan_async(napi_env env, napi_callback_info info) {
+  napi_value args[3], promise, name;
+  size_t count = 3;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  uint32_t threads = 1;
+  napi_get_value_uint32(env, args[1], &threads);
+  Plan* plan = plan_of(env, args[0]);
+  if (!plan) {
+    throw_error(env, "runPlanAsync: expected a plan");
+    return nullptr;
+  }
+  AsyncRun* run = new AsyncRun();
+  napi_create_promise(env, &run->deferred, &promise);
+  napi_create_reference(env, args[0], 1, &run->plan);
+  napi_create_reference(env, args[2], 1, &run->abort);
+  napi_create_string_utf8(env, "lowbit plan", NAPI_AUTO_LENGTH, &name);
+  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, resolve_run,
+                                  &run->resolve);
+  auto done = [](void* context) {
+    AsyncRun* ended = static_cast<AsyncRun*>(context);
+    napi_call_threadsafe_function(ended->resolve, ended, napi_tsfn_nonblocking);
+  };
+  run_plan(*plan, threads, static_cast<const volatile int32_t*>(data_of(env, args[2])), {done, run});
+  return promise;
+}
+
+// mapFile(path): ArrayBuffer over the mapped file, unmapped when it is collected; null when it cannot be mapped.
+napi_value map_file(napi_env env, napi_callback_info info) {
+  napi_value args[1], result;
+  size_t count = 1, length = 0;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  napi_get_value_string_utf8(env, args[0], nullptr, 0, &length);
+  std::vector<char> path(length + 1);
+  napi_get_value_string_utf8(env, args[0], path.data(), path.size(), &length);
+  MappedFile* file = MappedFile::open(path.data());
+  napi_get_null(env, &result);
+  if (!file) return result;
+  auto release = [](napi_env, void*, void* hint) { delete static_cast<MappedFile*>(hint); };
+  if (napi_create_external_arraybuffer(env, file->data(), file->size(), release, file, &result) != napi_ok) delete file;
+  return result;
+}
+
+napi_value init(napi_env env, napi_value exports) {
+  struct {
+    const char* name;
+    napi_callback function;
+  } functions[] = {
+      {"kernels", kernels},       {"cpuFeatures", cpu_features_js}, {"defaultThreads", default_threads_js},
+      {"createPlan", create_plan}, {"scratchBytes", scratch_bytes},  {"runPlan", run_plan_js},
+      {"runPlanAsync", run_plan_async}, {"mapFile", map_file},
+  };
+  for (auto& entry : functions) {
+    napi_value function;
+    napi_create_function(env, entry.name, NAPI_AUTO_LENGTH, entry.function, nullptr, &function);
+    set(env, exports, entry.name, function);
+  }
+  return exports;
+}
+
+}  // namespace
+}  // namespace lowbit
+
+NAPI_MODULE_INIT() { return lowbit::init(env, exports); }

@@ -1,0 +1,131 @@
+// CPU features from CPUID (x86) and from the operating system (Arm), without compiler run-time helpers.
+#include "kernel.h"
+
+#if defined(__x86_64__) || defined(_M_X64)
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(__aarch64__) && defined(_WIN32)
+#include <windows.h>
+#endif
+
+namespace lowbit {
+
+#if defined(__x86_64__) || defined(_M_X64)
+namespace {
+
+struct Leaf {
+  uint32_t a, b, c, d;
+};
+
+Leaf cpuid(uint32_t leaf, uint32_t sub) {
+  Leaf r{};
+  __cpuid_count(leaf, sub, r.a, r.b, r.c, r.d);
+  return r;
+}
+
+bool has(uint32_t word, int bit) { return (word >> bit) & 1; }
+
+// State components that the system saves: bits of XCR0.
+uint64_t enabled_state() {
+  uint32_t low, high;
+  __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+  return (static_cast<uint64_t>(high) << 32) | low;
+}
+
+// Linux hands out the large AMX state only on request.
+bool request_amx() {
+#if defined(__linux__)
+  constexpr int kArchReqXcompPerm = 0x1023;
+  constexpr int kTileData = 18;
+  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
+#else
+  return true;
+#endif
+}
+
+uint32_t detect() {
+  Leaf basic = cpuid(1, 0);
+  if (cpuid(0, 0).a < 7 || !has(basic.c, 27)) return 0;
+  uint64_t state = enabled_state();
+  Leaf seven = cpuid(7, 0);
+  Leaf seven1 = seven.a >= 1 ? cpuid(7, 1) : Leaf{};
+  uint32_t features = 0;
+  bool avx_state = (state & 0x6) == 0x6;
+  bool avx512_state = (state & 0xe6) == 0xe6;
+  bool fma = has(basic.c, 12), f16c = has(basic.c, 29);
+  if (avx_state && has(seven.b, 5) && fma && f16c) {
+    features |= kAvx2;
+    if (has(seven1.a, 4)) features |= kAvxVnni;
+  }
+  // F, DQ, BW and VL: every server core since Skylake, Zen 4 on.
+  bool avx512 = has(seven.b, 16) && has(seven.b, 17) && has(seven.b, 30) && has(seven.b, 31);
+  if (avx512_state && avx512 && (features & kAvx2)) {
+    features |= kAvx512;
+    if (has(seven.c, 11)) features |= kAvx512Vnni;
+    if (has(seven.c, 1)) features |= kAvx512Vbmi;
+    if (has(seven1.a, 5)) features |= kAvx512Bf16;
+    bool amx_state = (state & 0x60000) == 0x60000;
+    if (amx_state && has(seven.d, 24) && request_amx()) {
+      if (has(seven.d, 25)) features |= kAmxInt8;
+      if (has(seven.d, 22)) features |= kAmxBf16;
+    }
+  }
+  return features;
+}
+
+}  // namespace
+#elif defined(__aarch64__)
+namespace {
+
+#if defined(__linux__)
+uint32_t detect() {
+  unsigned long hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
+  uint32_t features = kNeon;
+  if (hwcap & (1ul << 20)) features |= kDotprod;
+  if (hwcap2 & (1ul << 13)) features |= kI8mm;
+  if (hwcap2 & (1ul << 14)) features |= kBf16;
+  return features;
+}
+#elif defined(__APPLE__)
+bool sysctl_flag(const char* name) {
+  int value = 0;
+  size_t size = sizeof value;
+  return sysctlbyname(name, &value, &size, nullptr, 0) == 0 && value != 0;
+}
+
+uint32_t detect() {
+  uint32_t features = kNeon;
+  if (sysctl_flag("hw.optional.arm.FEAT_DotProd")) features |= kDotprod;
+  if (sysctl_flag("hw.optional.arm.FEAT_I8MM")) features |= kI8mm;
+  if (sysctl_flag("hw.optional.arm.FEAT_BF16")) features |= kBf16;
+  return features;
+}
+#elif defined(_WIN32)
+uint32_t detect() {
+  constexpr DWORD kDotProductAvailable = 43;
+  return kNeon | (IsProcessorFeaturePresent(kDotProductAvailable) ? kDotprod : 0);
+}
+#else
+uint32_t detect() { return kNeon; }
+#endif
+
+}  // namespace
+#else
+namespace {
+uint32_t detect() { return 0; }
+}  // namespace
+#endif
+
+uint32_t cpu_features() {
+  static const uint32_t features = detect();
+  return features;
+}
+
+}  // namespace lowbit

@@ -1,0 +1,87 @@
+// The contract of native kernels: rows of data, calls, and steps that any thread may work on.
+// Kernels allocate nothing, start no threads, log nothing and know nothing of JavaScript.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace lowbit {
+
+// Bits of KernelRow::needs and of cpu_features(); names as in src/kernels/contract.ts.
+enum Feature : uint32_t {
+  kAvx2 = 1u << 0,
+  kAvxVnni = 1u << 1,
+  kAvx512 = 1u << 2,
+  kAvx512Vnni = 1u << 3,
+  kAvx512Vbmi = 1u << 4,
+  kAvx512Bf16 = 1u << 5,
+  kAmxInt8 = 1u << 6,
+  kAmxBf16 = 1u << 7,
+  kNeon = 1u << 8,
+  kDotprod = 1u << 9,
+  kI8mm = 1u << 10,
+  kBf16 = 1u << 11,
+};
+
+// Arguments of one call: numbers and buffers in the order that the family documents in src/kernels/native/families.ts.
+// The last buffer is the call's scratch.
+struct Call {
+  const double* scalars;
+  void* const* buffers;
+  // Threads that may work on the call at once.
+  uint32_t threads;
+};
+
+constexpr uint32_t kPhasesMax = 3;
+constexpr size_t kArgsMax = 192;
+
+// A bound call. Phases run one after the other; the tiles of a phase run in any order, on any thread.
+struct Step {
+  void (*run)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
+  uint32_t phases;
+  uint32_t tiles[kPhasesMax];
+  alignas(64) unsigned char args[kArgsMax];
+
+  template <class Args>
+  Args& init() {
+    static_assert(sizeof(Args) <= kArgsMax && std::is_trivially_copyable_v<Args>);
+    return *reinterpret_cast<Args*>(args);
+  }
+  template <class Args>
+  const Args& as() const {
+    return *reinterpret_cast<const Args*>(args);
+  }
+};
+
+struct KernelRow {
+  const char* name;
+  // Operator family, as in src/kernels/native/families.ts.
+  const char* family;
+  // Packed layout that it reads, or null.
+  const char* layout;
+  // Bit b set: takes weights of b bits. 0 for families without packed weights.
+  uint32_t bits;
+  uint32_t needs;
+  uint32_t m_step;
+  uint32_t n_step;
+  size_t (*scratch_bytes)(const Call& call);
+  void (*prepare)(Step& step, const Call& call);
+};
+
+struct KernelRows {
+  const KernelRow* rows;
+  size_t count;
+};
+
+// All rows of this binary, best first. Rows of other CPUs are listed too; `needs` tells them apart.
+KernelRows kernel_rows(size_t index);
+size_t kernel_table_count();
+
+// Features of this CPU that the operating system lets programs use.
+uint32_t cpu_features();
+
+inline uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
+inline size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
+
+}  // namespace lowbit

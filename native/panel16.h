@@ -1,0 +1,83 @@
+// Geometry of packed weights in the panel16 layout; the layout itself is described in src/kernels/layout/panel16.ts.
+#pragma once
+
+#include <cstring>
+
+#include "kernel.h"
+
+namespace lowbit {
+
+struct Panel16 {
+  const uint8_t* panels;
+  uint32_t bits, n, k, group_size;
+  bool f16_scales, has_zeros, has_bias, has_levels;
+  int8_t levels[16];
+  // Weights of a group as stored, a multiple of 32, and groups along k.
+  uint32_t group_length, groups;
+  // Bytes from the start of a group to its zero points and vectors; sizes of group and panel.
+  uint32_t zeros_offset, vectors_offset, group_bytes;
+  uint32_t correction_offset, bias_offset;
+  size_t panel_bytes;
+  uint32_t panel_count;
+
+  uint32_t padded_k() const { return groups * group_length; }
+  const uint8_t* panel(uint32_t index) const { return panels + index * panel_bytes; }
+};
+
+// Reads a buffer whose header TypeScript has checked.
+inline Panel16 read_panel16(const void* buffer) {
+  const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
+  auto u16 = [&](int at) { uint16_t v; memcpy(&v, bytes + at, 2); return v; };
+  auto u32 = [&](int at) { uint32_t v; memcpy(&v, bytes + at, 4); return v; };
+  Panel16 w{};
+  w.panels = bytes + 64;
+  w.bits = bytes[8];
+  w.f16_scales = bytes[9] == 1;
+  w.has_zeros = u16(10) & 1;
+  w.has_bias = u16(10) & 2;
+  w.has_levels = u16(10) & 4;
+  w.n = u32(16);
+  w.k = u32(20);
+  w.group_size = u32(24);
+  memcpy(w.levels, bytes + 40, 16);
+  uint32_t group = w.group_size < w.k ? w.group_size : w.k;
+  w.groups = ceil_div(w.k, w.group_size);
+  w.group_length = static_cast<uint32_t>(round_up(group, 32));
+  w.zeros_offset = 16 * (w.f16_scales ? 2 : 4);
+  w.vectors_offset = w.zeros_offset + (w.has_zeros ? 16 : 0);
+  w.group_bytes = w.vectors_offset + 16 * w.group_length * w.bits / 8;
+  w.correction_offset = w.groups * w.group_bytes;
+  w.bias_offset = w.correction_offset + 64;
+  w.panel_bytes = round_up(w.bias_offset + (w.has_bias ? 64 : 0), 64);
+  w.panel_count = ceil_div(w.n, 16);
+  return w;
+}
+
+// Activations quantized to int8 for panel16 weights: rows of `padded_k` values (groups padded with zeros), then for each
+// row its scale, zero point and the sum of each group's values.
+struct QuantizedRows {
+  int8_t* values;
+  int32_t* sums;
+  float* scales;
+  int32_t* zeros;
+};
+
+inline size_t quantized_bytes(uint32_t m, const Panel16& w) {
+  return round_up(static_cast<size_t>(m) * w.padded_k(), 64) + round_up(4 * static_cast<size_t>(m) * w.groups, 64) +
+         2 * round_up(4 * static_cast<size_t>(m), 64);
+}
+
+inline QuantizedRows quantized_rows(void* scratch, uint32_t m, const Panel16& w) {
+  uint8_t* at = static_cast<uint8_t*>(scratch);
+  QuantizedRows rows;
+  rows.values = reinterpret_cast<int8_t*>(at);
+  at += round_up(static_cast<size_t>(m) * w.padded_k(), 64);
+  rows.sums = reinterpret_cast<int32_t*>(at);
+  at += round_up(4 * static_cast<size_t>(m) * w.groups, 64);
+  rows.scales = reinterpret_cast<float*>(at);
+  at += round_up(4 * static_cast<size_t>(m), 64);
+  rows.zeros = reinterpret_cast<int32_t*>(at);
+  return rows;
+}
+
+}  // namespace lowbit

@@ -1,0 +1,24 @@
+// All rows of this binary, best first: the order in which selection prefers them.
+#include "rows.h"
+
+namespace lowbit {
+namespace {
+
+KernelRows (*const kTables[])() = {
+#if defined(__x86_64__) || defined(_M_X64)
+    linear_avx512_rows,
+    linear_avxvnni_rows,
+    linear_avx2_rows,
+#elif defined(__aarch64__)
+    linear_dotprod_rows,
+    linear_neon_rows,
+#endif
+};
+
+}  // namespace
+
+size_t kernel_table_count() { return sizeof kTables / sizeof *kTables; }
+
+KernelRows kernel_rows(size_t index) { return kTables[index](); }
+
+}  // namespace lowbit

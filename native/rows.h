@@ -1,0 +1,17 @@
+// The row tables of all kernel files.
+#pragma once
+
+#include "kernel.h"
+
+namespace lowbit {
+
+#if defined(__x86_64__) || defined(_M_X64)
+KernelRows linear_avx512_rows();
+KernelRows linear_avxvnni_rows();
+KernelRows linear_avx2_rows();
+#elif defined(__aarch64__)
+KernelRows linear_dotprod_rows();
+KernelRows linear_neon_rows();
+#endif
+
+}  // namespace lowbit

@@ -1,0 +1,225 @@
+#include "thread_pool.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#if defined(__linux__)
+#include <sched.h>
+#include <cstdio>
+#include <set>
+#include <utility>
+#endif
+
+namespace lowbit {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// Between two tokens the caller needs some tens of microseconds; parked threads need as long to wake.
+constexpr auto kIdleSpin = std::chrono::microseconds(300);
+// Waiting for tiles of another thread: after this many pauses the core is offered to others.
+constexpr int kPausesBeforeYield = 4000;
+
+inline void pause() {
+#if defined(__x86_64__) || defined(_M_X64)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+struct PhaseRef {
+  const Step* step;
+  uint32_t phase;
+  uint32_t tiles;
+};
+
+// One run of a plan. `ticket` holds the current phase (high half) and the next tile to take (low half).
+struct Job {
+  std::vector<PhaseRef> phases;
+  uint32_t threads;
+  const volatile int32_t* abort;
+  Completion completion;
+  std::atomic<uint32_t> joined{0};
+  alignas(64) std::atomic<uint64_t> ticket{0};
+  alignas(64) std::atomic<uint32_t> finished_tiles{0};
+
+  void finish_phase(uint64_t phase) {
+    finished_tiles.store(0, std::memory_order_relaxed);
+    uint64_t next = abort && *abort ? phases.size() : phase + 1;
+    ticket.store(next << 32, std::memory_order_release);
+    if (next == phases.size()) completion.done(completion.context);
+  }
+
+  void wait_for_phase_after(uint64_t phase) const {
+    for (int pauses = 0; ticket.load(std::memory_order_acquire) >> 32 == phase;) {
+      if (++pauses < kPausesBeforeYield) pause();
+      else std::this_thread::yield();
+    }
+  }
+
+  void work(uint32_t thread) {
+    for (;;) {
+      uint64_t taken = ticket.fetch_add(1, std::memory_order_acq_rel);
+      uint64_t phase = taken >> 32;
+      if (phase >= phases.size()) return;
+      uint32_t tile = static_cast<uint32_t>(taken);
+      const PhaseRef& ref = phases[phase];
+      if (tile >= ref.tiles) {
+        wait_for_phase_after(phase);
+        continue;
+      }
+      ref.step->run(*ref.step, ref.phase, tile, thread);
+      if (finished_tiles.fetch_add(1, std::memory_order_acq_rel) + 1 == ref.tiles) finish_phase(phase);
+    }
+  }
+};
+
+class Pool {
+ public:
+  void submit(std::shared_ptr<Job> job) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      while (thread_count_ < job->threads) {
+        std::thread([this] { serve(); }).detach();
+        thread_count_++;
+      }
+      jobs_.push_back(std::move(job));
+      version_.fetch_add(1, std::memory_order_release);
+    }
+    wake_.notify_all();
+  }
+
+ private:
+  // Takes a place in the oldest job that has one; drops jobs that are full.
+  std::shared_ptr<Job> join(uint32_t* thread) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    while (!jobs_.empty()) {
+      std::shared_ptr<Job> job = jobs_.front();
+      *thread = job->joined++;
+      if (*thread + 1 >= job->threads) jobs_.pop_front();
+      if (*thread < job->threads) return job;
+    }
+    return nullptr;
+  }
+
+  void serve() {
+    for (;;) {
+      uint64_t seen = version_.load(std::memory_order_acquire);
+      uint32_t thread = 0;
+      if (std::shared_ptr<Job> job = join(&thread)) {
+        job->work(thread);
+        continue;
+      }
+      if (spin_for_change(seen)) continue;
+      std::unique_lock<std::mutex> lock(mutex_);
+      wake_.wait(lock, [&] { return version_.load(std::memory_order_acquire) != seen; });
+    }
+  }
+
+  bool spin_for_change(uint64_t seen) {
+    auto end = Clock::now() + kIdleSpin;
+    do {
+      for (int i = 0; i < 64; i++) {
+        if (version_.load(std::memory_order_acquire) != seen) return true;
+        pause();
+      }
+    } while (Clock::now() < end);
+    return false;
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::shared_ptr<Job>> jobs_;
+  std::atomic<uint64_t> version_{0};
+  uint32_t thread_count_ = 0;
+};
+
+// Never destroyed: its threads may outlive static destruction.
+Pool& pool() {
+  static Pool* instance = new Pool();
+  return *instance;
+}
+
+struct Waiter {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;
+};
+
+}  // namespace
+
+void run_plan(const Plan& plan, uint32_t threads, const volatile int32_t* abort, Completion completion) {
+  auto job = std::make_shared<Job>();
+  for (const Step& step : plan.steps)
+    for (uint32_t phase = 0; phase < step.phases; phase++)
+      if (step.tiles[phase] > 0) job->phases.push_back({&step, phase, step.tiles[phase]});
+  job->threads = threads > 0 ? threads : 1;
+  job->abort = abort;
+  job->completion = completion;
+  if (job->phases.empty()) return completion.done(completion.context);
+  pool().submit(std::move(job));
+}
+
+void run_plan_and_wait(const Plan& plan, uint32_t threads) {
+  Waiter waiter;
+  auto done = [](void* context) {
+    Waiter& w = *static_cast<Waiter*>(context);
+    std::lock_guard<std::mutex> lock(w.mutex);
+    w.done = true;
+    w.changed.notify_one();
+  };
+  run_plan(plan, threads, nullptr, {done, &waiter});
+  std::unique_lock<std::mutex> lock(waiter.mutex);
+  waiter.changed.wait(lock, [&] { return waiter.done; });
+}
+
+#if defined(__linux__)
+namespace {
+
+long read_number(const char* format, int cpu) {
+  char path[128];
+  snprintf(path, sizeof path, format, cpu);
+  long value = -1;
+  if (FILE* file = fopen(path, "r")) {
+    if (fscanf(file, "%ld", &value) != 1) value = -1;
+    fclose(file);
+  }
+  return value;
+}
+
+}  // namespace
+
+uint32_t default_threads() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  // Cores whose capacity is well under the largest are efficiency cores.
+  long largest = 0;
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+    if (CPU_ISSET(cpu, &allowed)) {
+      long capacity = read_number("/sys/devices/system/cpu/cpu%d/cpu_capacity", cpu);
+      if (capacity > largest) largest = capacity;
+    }
+  std::set<std::pair<long, long>> cores;
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    if (largest > 0 && 2 * read_number("/sys/devices/system/cpu/cpu%d/cpu_capacity", cpu) < largest) continue;
+    long core = read_number("/sys/devices/system/cpu/cpu%d/topology/core_id", cpu);
+    long package = read_number("/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
+    cores.insert({package, core < 0 ? cpu : core});
+  }
+  return cores.empty() ? 1 : static_cast<uint32_t>(cores.size());
+}
+#else
+uint32_t default_threads() {
+  uint32_t logical = std::thread::hardware_concurrency();
+  return logical > 0 ? logical : 1;
+}
+#endif
+
+}  // namespace lowbit

@@ -1,0 +1,34 @@
+// A pool of threads that work through plans. Tiles are taken one by one, and a phase ends when its tiles are done, not
+// when all threads have arrived: a thread that the system holds back delays nobody unless it holds a tile.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "kernel.h"
+
+namespace lowbit {
+
+// Steps in order. The memory that their arguments point to must outlive the plan.
+struct Plan {
+  std::vector<Step> steps;
+};
+
+// Tells who waits that a plan has ended.
+struct Completion {
+  void (*done)(void* context);
+  void* context;
+};
+
+// Runs a plan on `threads` threads (at least 1) of the process-wide pool; returns at once.
+// `abort`, when not null, ends the plan early between phases once it is not 0. `plan` must live until `done` is called.
+void run_plan(const Plan& plan, uint32_t threads, const volatile int32_t* abort, Completion completion);
+
+// The same, returning when the plan has ended.
+void run_plan_and_wait(const Plan& plan, uint32_t threads);
+
+// Physical cores, performance cores where the system tells them apart.
+uint32_t default_threads();
+
+}  // namespace lowbit

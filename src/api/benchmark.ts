@@ -1,0 +1,72 @@
+/** How fast a loaded model reads a prompt and generates, on random tokens. Measures only; compares with nothing. */
+import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import { createRandom } from "../text/random.ts";
+import type { LanguageModel } from "./language-model.ts";
+
+export interface BenchmarkOptions {
+  /** Default 128. */
+  readonly promptTokens?: number | undefined;
+  /** Default 32. */
+  readonly decodeTokens?: number | undefined;
+  /** Repetitions, of which the median counts. Default 3. */
+  readonly runs?: number | undefined;
+  /** Of the random token ids. Default 0. */
+  readonly seed?: number | undefined;
+  readonly onProgress?: ((doneRuns: number, runs: number) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Benchmark {
+  readonly promptTokens: number;
+  readonly decodeTokens: number;
+  /** Tokens a second of each run. */
+  readonly prefillRuns: readonly number[];
+  readonly decodeRuns: readonly number[];
+  /** Medians. */
+  readonly prefillTokensPerSecond: number;
+  readonly decodeTokensPerSecond: number;
+}
+
+/** Each run: a prompt into an empty context, then tokens one by one. ContextLengthError when they do not fit. */
+export async function benchmark(model: LanguageModel, options: BenchmarkOptions = {}): Promise<Benchmark> {
+  const { promptTokens = 128, decodeTokens = 32, runs = 3, seed = 0, signal, onProgress } = options;
+  for (const [name, value] of Object.entries({ promptTokens, decodeTokens, runs }))
+    if (!Number.isInteger(value) || value < 1)
+      throw new InvalidArgumentError(`${name}: expected a whole number from 1 but found ${value}`);
+  const decoder = model.createDecoder();
+  if (promptTokens + decodeTokens > decoder.contextLength)
+    throw new ContextLengthError(
+      `benchmark: ${promptTokens} + ${decodeTokens} tokens do not fit the context length of ${decoder.contextLength}`,
+    );
+  const random = createRandom(seed);
+  const ids = Array.from({ length: promptTokens + decodeTokens }, () =>
+    Math.floor(random.uniform() * decoder.vocabularySize),
+  );
+  const prefillRuns: number[] = [];
+  const decodeRuns: number[] = [];
+  for (let run = 0; run < runs; run++) {
+    decoder.rewind(0);
+    const start = performance.now();
+    await decoder.prefill(ids.slice(0, promptTokens), { signal });
+    const middle = performance.now();
+    for (const id of ids.slice(promptTokens)) await decoder.step(id, { signal });
+    const end = performance.now();
+    prefillRuns.push((1000 * promptTokens) / (middle - start));
+    decodeRuns.push((1000 * decodeTokens) / (end - middle));
+    onProgress?.(run + 1, runs);
+  }
+  return {
+    promptTokens,
+    decodeTokens,
+    prefillRuns,
+    decodeRuns,
+    prefillTokensPerSecond: median(prefillRuns),
+    decodeTokensPerSecond: median(decodeRuns),
+  };
+}
+
+function median(values: readonly number[]): number {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}

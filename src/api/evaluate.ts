@@ -1,0 +1,131 @@
+/** Perplexity of a text under a model, by sliding windows: every token but the first is scored exactly once. */
+import { InvalidArgumentError } from "../errors.ts";
+import type { LanguageModel } from "./language-model.ts";
+import type { SessionDecoder } from "./session-decoder.ts";
+
+export interface PerplexityOptions {
+  /** Tokens of a window. Default: the context length. */
+  readonly window?: number | undefined;
+  /** Tokens from the start of a window to the start of the next, less than `window`. Default: half of it. */
+  readonly stride?: number | undefined;
+  /** Only the first tokens of the text are used. Default: all. */
+  readonly maxTokens?: number | undefined;
+  readonly onProgress?: ((scoredTokens: number, totalTokens: number) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Perplexity {
+  readonly window: number;
+  readonly stride: number;
+  readonly windows: number;
+  /** Tokens scored. */
+  readonly tokens: number;
+  /** UTF-8 bytes of the scored tokens' text; null when ids were given. */
+  readonly bytes: number | null;
+  /** Mean negative log-likelihood of a token. */
+  readonly natsPerToken: number;
+  readonly perplexity: number;
+  /** Independent of the tokenizer; null when ids were given. */
+  readonly bitsPerByte: number | null;
+}
+
+/** One window: tokens start .. end-1, of which those from `from` on are scored. */
+interface Window {
+  readonly start: number;
+  readonly from: number;
+  readonly end: number;
+}
+
+/**
+ * Scores each token in the first window that holds it, so with at least `window - stride` tokens before it (fewer at
+ * the start of the text). Programs with logits of all positions (`compileModel` with logits "all") are run in chunks;
+ * others token by token, which gives the same and takes longer. InvalidArgumentError for sizes out of range.
+ */
+export async function evaluatePerplexity(
+  model: LanguageModel,
+  text: string | readonly number[],
+  options: PerplexityOptions = {},
+): Promise<Perplexity> {
+  const { signal, onProgress } = options;
+  const decoder = model.createDecoder();
+  const window = options.window ?? decoder.contextLength;
+  checkSize("window", window, 2, decoder.contextLength);
+  const stride = options.stride ?? Math.floor(window / 2);
+  checkSize("stride", stride, 1, window - 1);
+  const maxTokens = options.maxTokens ?? Number.MAX_SAFE_INTEGER;
+  checkSize("maxTokens", maxTokens, 2, Number.MAX_SAFE_INTEGER);
+  const ids = (typeof text === "string" ? model.tokenizer.encode(text) : text).slice(0, maxTokens);
+  if (ids.length < 2)
+    throw new InvalidArgumentError(`perplexity: expected a text of at least 2 tokens but found ${ids.length}`);
+
+  let windows = 0;
+  let nats = 0;
+  for (const { start, from, end } of windowsOf(ids.length, window, stride)) {
+    windows++;
+    decoder.rewind(0);
+    let next = from;
+    for await (const row of logitRows(decoder, ids.slice(start, end - 1), from - start - 1, signal))
+      nats += negativeLogLikelihood(row, ids[next++]!);
+    onProgress?.(end - 1, ids.length - 1);
+  }
+  const tokens = ids.length - 1;
+  const bytes = typeof text === "string" ? byteCount(model, ids) - byteCount(model, ids.slice(0, 1)) : null;
+  return {
+    window,
+    stride,
+    windows,
+    tokens,
+    bytes,
+    natsPerToken: nats / tokens,
+    perplexity: Math.exp(nats / tokens),
+    bitsPerByte: bytes === null ? null : nats / Math.LN2 / bytes,
+  };
+}
+
+function* windowsOf(length: number, window: number, stride: number): Generator<Window> {
+  let done = 1; // the first token has nothing before it
+  for (let start = 0; done < length; start += stride) {
+    const end = Math.min(start + window, length);
+    yield { start, from: done, end };
+    done = end;
+  }
+}
+
+/** Logits [V] after each of the tokens `first` .. ids.length-1. A row is valid until the next is asked for. */
+async function* logitRows(
+  decoder: SessionDecoder,
+  ids: readonly number[],
+  first: number,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Float32Array> {
+  const { vocabularySize, chunkLength } = decoder;
+  if (decoder.logits === "last") {
+    yield await decoder.prefill(ids.slice(0, first + 1), { signal });
+    for (const id of ids.slice(first + 1)) yield await decoder.step(id, { signal });
+    return;
+  }
+  for (let start = 0; start < ids.length; start += chunkLength) {
+    const chunk = ids.slice(start, start + chunkLength);
+    const logits = await decoder.allLogits(chunk, { signal });
+    for (let i = Math.max(0, first - start); i < chunk.length; i++)
+      yield logits.subarray(i * vocabularySize, (i + 1) * vocabularySize);
+  }
+}
+
+/** -log softmax(logits)[id], in double precision. */
+function negativeLogLikelihood(logits: Float32Array, id: number): number {
+  let max = Number.NEGATIVE_INFINITY;
+  for (const logit of logits) if (logit > max) max = logit;
+  let total = 0;
+  for (const logit of logits) total += Math.exp(logit - max);
+  return max + Math.log(total) - logits[id]!;
+}
+
+function byteCount({ tokenizer }: LanguageModel, ids: readonly number[]): number {
+  return new TextEncoder().encode(tokenizer.decode(ids, { skipSpecialTokens: true })).length;
+}
+
+function checkSize(name: string, value: number, min: number, max: number): void {
+  if (!Number.isInteger(value) || value < min || value > max)
+    throw new InvalidArgumentError(`${name}: expected a whole number from ${min} to ${max} but found ${value}`);
+}

@@ -1,0 +1,223 @@
+/** What a `.pte` file holds: methods, operators, memory, weights, sizes by part. Of weights only the headers are read. */
+import type { ByteSource } from "../byte-source.ts";
+import { byteSize } from "../dtype.ts";
+import { InvalidFileError, ShapeError } from "../errors.ts";
+import { HEADER_BYTES } from "../kernels/layout/header.ts";
+import { describePacked, openPacked, verifyPacked } from "../kernels/layout/packed.ts";
+import { openFile } from "../node-file.ts";
+import type { OperatorRegistry } from "../ops/operator.ts";
+import { operators } from "../ops/registry.ts";
+import { qualifiedName } from "../ops/schema.ts";
+import type { DataSource, Method, Program, Value } from "../program/program.ts";
+import { SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { type ProgramLayout, programLayout, readProgram } from "../program/read.ts";
+import type { ScaleDType } from "../quantized.ts";
+import { type Metadata, readMetadata } from "../runtime/program.ts";
+import { elementCount } from "../tensor.ts";
+import { bitsPerWeight, type ListedWeight, listWeights } from "./weight-list.ts";
+
+/** An input or output of a method. */
+export interface ValueReport {
+  readonly kind: Value["kind"];
+  readonly dtype: string | null;
+  /** Upper bounds where `dynamic`. */
+  readonly sizes: readonly number[] | null;
+  readonly dynamic: boolean;
+}
+
+/** A tensor in planned memory. */
+export interface PlannedTensorReport {
+  /** Name of a state, or the operator that computes the tensor. */
+  readonly name: string;
+  readonly memory: "scratch" | "state";
+  readonly offset: number;
+  readonly byteLength: number;
+  readonly dtype: string;
+  readonly sizes: readonly number[];
+}
+
+export interface MethodReport {
+  readonly name: string;
+  readonly inputs: readonly ValueReport[];
+  readonly outputs: readonly ValueReport[];
+  /** Operators by calls, most first; `known` when this process can run them. */
+  readonly operators: readonly { readonly name: string; readonly calls: number; readonly known: boolean }[];
+  readonly delegates: readonly string[];
+  readonly scratchBytes: number;
+  readonly stateBytes: number;
+  /** The largest planned tensors, largest first. */
+  readonly largest: readonly PlannedTensorReport[];
+}
+
+export interface WeightReport {
+  readonly name: string;
+  readonly operators: readonly string[];
+  /** Packed layout, null for plain tensors. */
+  readonly layout: string | null;
+  readonly bits: number;
+  readonly shape: readonly number[];
+  readonly groupSize: number | null;
+  readonly scaleType: ScaleDType | null;
+  readonly hasZeros: boolean;
+  readonly hasBias: boolean;
+  readonly dtype: string;
+  readonly byteLength: number;
+  readonly bitsPerWeight: number;
+  /** Whether the checksum matches; null when not verified, or when the layout has none. */
+  readonly intact: boolean | null;
+}
+
+export interface ProgramReport {
+  readonly file: string;
+  readonly parts: ProgramLayout;
+  readonly methods: readonly MethodReport[];
+  readonly metadata: Readonly<Record<string, Metadata>>;
+  readonly weights: readonly WeightReport[];
+  /** Over all weights, scales included. */
+  readonly bitsPerWeight: number;
+  readonly namedData: readonly { readonly key: string; readonly byteLength: number }[];
+}
+
+export interface InspectOptions {
+  /** Reads all weights and checks their checksums. Default false. */
+  readonly verify?: boolean | undefined;
+  readonly registry?: OperatorRegistry;
+  /** Called as weights are verified. */
+  readonly onProgress?: ((doneBytes: number, totalBytes: number) => void) | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** How many planned tensors a report lists. */
+const LARGEST_COUNT = 5;
+
+/** Describes a program file. Throws as `readProgram` does, and InvalidFileError for weights that contradict their use. */
+export async function inspectProgram(path: string, options: InspectOptions = {}): Promise<ProgramReport> {
+  const source = await openFile(path);
+  try {
+    return await inspectSource(source, options);
+  } finally {
+    await source.close();
+  }
+}
+
+async function inspectSource(source: ByteSource, options: InspectOptions): Promise<ProgramReport> {
+  const { registry = operators } = options;
+  const program = await readProgram(source);
+  const metadata = readMetadata(program);
+  const listed = listWeights(program, registry);
+  return {
+    file: source.name,
+    parts: await programLayout(source),
+    methods: program.methods.filter(({ name }) => !metadata.has(name)).map((method) => methodReport(method, registry)),
+    metadata: Object.fromEntries(metadata),
+    weights: await weightReports(source.name, listed, options),
+    bitsPerWeight: bitsPerWeight(listed),
+    namedData: [...namedDataOf(program)],
+  };
+}
+
+function* namedDataOf({ namedData }: Program): Generator<{ key: string; byteLength: number }> {
+  for (const [key, { byteLength }] of namedData) yield { key, byteLength };
+}
+
+function methodReport(method: Method, registry: OperatorRegistry): MethodReport {
+  const calls = new Map<string, number>(method.operators.map((operator) => [qualifiedName(operator), 0]));
+  for (const instruction of method.instructions) {
+    if (instruction.kind !== "kernel") continue;
+    const name = qualifiedName(method.operators[instruction.operator]!);
+    calls.set(name, calls.get(name)! + 1);
+  }
+  return {
+    name: method.name,
+    inputs: method.inputs.map((index) => valueReport(method.values[index]!)),
+    outputs: method.outputs.map((index) => valueReport(method.values[index]!)),
+    operators: [...calls]
+      .map(([name, count]) => ({ name, calls: count, known: registry.has(name) }))
+      .sort((a, b) => b.calls - a.calls),
+    delegates: method.delegates,
+    scratchBytes: method.memorySizes[SCRATCH_MEMORY] ?? 0,
+    stateBytes: method.memorySizes[STATE_MEMORY] ?? 0,
+    largest: largestTensors(method),
+  };
+}
+
+function valueReport(value: Value): ValueReport {
+  if (value.kind !== "tensor") return { kind: value.kind, dtype: null, sizes: null, dynamic: false };
+  return { kind: "tensor", dtype: value.dtype, sizes: value.sizes, dynamic: value.dynamism !== "static" };
+}
+
+function largestTensors(method: Method): PlannedTensorReport[] {
+  const makers = new Map<number, string>();
+  for (const instruction of method.instructions)
+    if (instruction.kind === "kernel" && instruction.args.length > 0)
+      makers.set(instruction.args.at(-1)!, qualifiedName(method.operators[instruction.operator]!));
+  const planned = method.values.flatMap((value, index): PlannedTensorReport[] => {
+    if (value.kind !== "tensor" || !value.allocation) return [];
+    const { memoryId, offset } = value.allocation;
+    if (memoryId !== SCRATCH_MEMORY && memoryId !== STATE_MEMORY) return [];
+    const name = value.name ?? makers.get(index) ?? (method.inputs.includes(index) ? "input" : "unnamed");
+    const memory = memoryId === SCRATCH_MEMORY ? "scratch" : "state";
+    const { dtype, sizes } = value;
+    return [{ name, memory, offset, byteLength: elementCount(sizes) * byteSize(dtype), dtype, sizes }];
+  });
+  return planned.sort((a, b) => b.byteLength - a.byteLength).slice(0, LARGEST_COUNT);
+}
+
+async function weightReports(
+  file: string,
+  listed: readonly ListedWeight[],
+  { verify = false, signal, onProgress }: InspectOptions,
+): Promise<WeightReport[]> {
+  const total = listed.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  const reports: WeightReport[] = [];
+  let done = 0;
+  for (const weight of listed) {
+    signal?.throwIfAborted();
+    try {
+      reports.push(await weightReport(weight, verify));
+    } catch (cause) {
+      if (!(cause instanceof ShapeError)) throw cause;
+      throw new InvalidFileError(file, `weight ${weight.name}: ${cause.message}`, { cause });
+    }
+    done += weight.byteLength;
+    if (verify) onProgress?.(done, total);
+  }
+  return reports;
+}
+
+async function weightReport(weight: ListedWeight, verify: boolean): Promise<WeightReport> {
+  const { name, operators: users, shape, dtype, byteLength, groupSize } = weight;
+  const base = { name, operators: users, shape, dtype, byteLength, bitsPerWeight: bitsPerWeight([weight]) };
+  const isEmbedding = weight.kind === "embedding";
+  if (weight.kind !== "packed")
+    return {
+      ...base,
+      layout: isEmbedding ? "torchao_embedding" : null,
+      bits: weight.bits!,
+      groupSize,
+      scaleType: isEmbedding ? "f32" : null,
+      hasZeros: isEmbedding,
+      hasBias: false,
+      intact: null,
+    };
+  const [n, k] = shape as [number, number];
+  const wanted = { n, k, groupSize: groupSize! };
+  const bytes = await (verify ? weight.data.read() : start(weight.data));
+  const { layout, spec, hasBias } = describePacked(bytes, weight.data.byteLength, wanted);
+  return {
+    ...base,
+    layout: layout.name,
+    bits: spec.bits,
+    groupSize: spec.groupSize,
+    scaleType: spec.scaleDType,
+    hasZeros: spec.hasZeros,
+    hasBias,
+    intact: verify ? verifyPacked(openPacked(bytes, wanted)) : null,
+  };
+}
+
+/** The first bytes of data: enough for any header. */
+async function start(data: DataSource): Promise<Uint8Array> {
+  const length = Math.min(HEADER_BYTES, data.byteLength);
+  return data.readRange ? data.readRange(0, length) : (await data.read()).subarray(0, length);
+}

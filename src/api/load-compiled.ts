@@ -1,0 +1,15 @@
+/** From a model to running it without a file between. */
+import type { LoadOptions } from "../runtime/program.ts";
+import { type CompileModelOptions, compileModel } from "./compile-model.ts";
+import { type LanguageModel, loadProgramObject } from "./language-model.ts";
+import type { Model } from "./model.ts";
+import { textsOf } from "./texts.ts";
+
+/** Compiles a model and loads the program: weights are read (quantized, packed) now, so the model may be closed after. */
+export async function loadCompiled(
+  model: Model,
+  options: CompileModelOptions & LoadOptions = {},
+): Promise<LanguageModel> {
+  const texts = textsOf(model.checkpoint);
+  return loadProgramObject(compileModel(model, options), model.checkpoint.folder, { ...options, texts });
+}

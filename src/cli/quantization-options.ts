@@ -1,0 +1,114 @@
+/** The options that say how a checkpoint is quantized: declared once, for every command that takes a checkpoint. */
+import { readFile } from "node:fs/promises";
+import { type Command, Option } from "commander";
+import { InvalidFileError } from "../errors.ts";
+import {
+  algorithms,
+  embedding,
+  knownQmodes,
+  layouts,
+  mappingTypes,
+  type Model,
+  parseEmbedding,
+  parseGroupSize,
+  parseQmode,
+  parseRecipe,
+  type QuantizationConfig,
+  quantize,
+  quantizeByRecipe,
+  scaleDTypes,
+  sharedEmbedding,
+} from "../index.ts";
+import { UsageError } from "./usage-error.ts";
+
+export interface QuantizationOptions {
+  readonly qmode?: string;
+  readonly groupSize?: ReturnType<typeof parseGroupSize>;
+  readonly mappingType?: QuantizationConfig["mappingType"];
+  readonly algorithm?: QuantizationConfig["algorithm"];
+  readonly scaleDtype?: QuantizationConfig["scaleDType"];
+  readonly embedding?: string;
+  /** True when given without a value. */
+  readonly sharedEmbedding?: string | true;
+  readonly quantizeHead: boolean;
+  readonly recipe?: string;
+  readonly layout?: string;
+}
+
+/** Options that a recipe says itself. */
+const inRecipe = ["qmode", "groupSize", "mappingType", "algorithm", "scaleDtype", "embedding", "sharedEmbedding"];
+
+/** TorchAO's layout has no place for f16 scales. */
+const FLOAT_SCALES_LAYOUT = "torchao_universal";
+
+export function addQuantizationOptions(command: Command): Command {
+  return command
+    .optionsGroup("Quantization of a checkpoint (float without these):")
+    .option("--qmode <mode>", `mode of the linear layers: ${knownQmodes.join(", ")}`)
+    .addOption(
+      new Option("--group-size <n|axis>", "weights that share a scale; axis: one scale a row (default: 32)").argParser(
+        parseGroupSize,
+      ),
+    )
+    .addOption(
+      new Option("--mapping-type <type>", "range of weights to integers (default: symmetric)").choices(mappingTypes),
+    )
+    .addOption(new Option("--algorithm <name>", "choice of scales (default: affine)").choices(algorithms))
+    .addOption(
+      new Option("--scale-dtype <type>", "stored scales (default: f16, for weight-only modes f32)").choices(scaleDTypes),
+    )
+    .option("--embedding <bits,group[,mapping]>", "quantize the embedding table, for example 4,32")
+    .option(
+      "--shared-embedding [bits,group[,mapping]]",
+      "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
+    )
+    .option("--no-quantize-head", "leave the lm_head float")
+    .addOption(new Option("--recipe <file.json>", "configurations by module name").conflicts(inRecipe))
+    .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)));
+}
+
+/** Whether any of the options was given. */
+export function wantsQuantization(options: QuantizationOptions): boolean {
+  const { quantizeHead, recipe, layout } = options;
+  const given = inRecipe.some((name) => options[name as keyof QuantizationOptions] !== undefined);
+  return given || !quantizeHead || recipe !== undefined || layout !== undefined;
+}
+
+/** Sets the configurations of a model. InvalidArgumentError or UsageError for options that do not fit. */
+export async function applyQuantization(model: Model, options: QuantizationOptions): Promise<void> {
+  model.layout = options.layout ?? null;
+  if (options.recipe !== undefined) quantizeByRecipe(model, await readRecipe(options.recipe));
+  else quantize(model, configsOf(options), { quantizeHead: options.quantizeHead });
+}
+
+async function readRecipe(path: string): Promise<ReturnType<typeof parseRecipe>> {
+  const text = await readFile(path, "utf8").catch((cause: Error) => {
+    throw new InvalidFileError(path, `the recipe cannot be read: ${cause.message}`, { cause });
+  });
+  return parseRecipe(text, path);
+}
+
+/** The configurations that the options ask for. */
+export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
+  const { qmode, groupSize, mappingType, algorithm } = options;
+  const scaleDType = options.scaleDtype ?? (options.layout === FLOAT_SCALES_LAYOUT ? "f32" : undefined);
+  const linear =
+    qmode === undefined ? null : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType });
+  if (!linear)
+    for (const [flag, value] of Object.entries({
+      "--group-size": groupSize,
+      "--mapping-type": mappingType,
+      "--algorithm": algorithm,
+      "--no-quantize-head": options.quantizeHead ? undefined : false,
+    }))
+      if (value !== undefined) throw new UsageError(`${flag} needs --qmode, such as --qmode 8da4w`);
+  const configs = linear ? [linear] : [];
+  if (options.embedding !== undefined) configs.push(embedding({ ...parseEmbedding(options.embedding), scaleDType }));
+  if (options.sharedEmbedding === true && !linear)
+    throw new UsageError("--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32");
+  if (options.sharedEmbedding === true)
+    configs.push(sharedEmbedding({ bits: linear!.bits, groupSize: linear!.groupSize, scaleDType }));
+  else if (options.sharedEmbedding !== undefined)
+    configs.push(sharedEmbedding({ ...parseEmbedding(options.sharedEmbedding), scaleDType }));
+  return configs;
+}

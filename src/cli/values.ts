@@ -1,0 +1,37 @@
+/** Values of options as typed; a wrong one is a usage error that names its option. */
+import { InvalidArgumentError } from "commander";
+
+/** A whole number from 0. */
+export function wholeNumber(text: string): number {
+  const value = Number(text);
+  if (!/^\d+$/.test(text.trim()) || !Number.isSafeInteger(value))
+    throw new InvalidArgumentError(`Expected a whole number but found "${text}".`);
+  return value;
+}
+
+/** A number, also "-inf" and "inf". */
+export function number(text: string): number {
+  const infinite = /^([+-]?)inf(inity)?$/i.exec(text.trim());
+  const value = infinite ? Number(`${infinite[1]}Infinity`) : Number(text);
+  if (text.trim() === "" || Number.isNaN(value))
+    throw new InvalidArgumentError(`Expected a number but found "${text}".`);
+  return value;
+}
+
+/** Token ids: "1,2,3". */
+export function tokenIds(text: string): number[] {
+  return text.split(",").map((part) => wholeNumber(part.trim()));
+}
+
+/** Collects the values of an option that may be given more than once. */
+export function collect<V>(parse: (text: string) => V): (text: string, previous: V[] | undefined) => V[] {
+  return (text, previous = []) => [...previous, parse(text)];
+}
+
+/** `id=bias` of --logit-bias, added to those given before. */
+export function logitBias(text: string, previous: Record<number, number> = {}): Record<number, number> {
+  const [id, bias, ...rest] = text.split("=");
+  if (id === undefined || bias === undefined || rest.length > 0)
+    throw new InvalidArgumentError(`Expected id=bias but found "${text}".`);
+  return { ...previous, [wholeNumber(id)]: number(bias) };
+}

@@ -1,0 +1,23 @@
+/** Runs of native calls: one trip off the JavaScript thread for a whole sequence of kernels. */
+import { UnsupportedError } from "../errors.ts";
+import type { NativeCall } from "./contract.ts";
+import { nativeAddon } from "./native/addon.ts";
+
+export interface CallPlan {
+  /** Runs the calls on native threads. `abort[0]` set to 1 meanwhile ends it early. */
+  run(abort: Int32Array): Promise<void>;
+}
+
+/** A plan of calls whose memory stays where it is. */
+export function planCalls(calls: readonly NativeCall[], threads: number): CallPlan {
+  const addon = nativeAddon();
+  if (!addon) throw new UnsupportedError("native calls need the native addon");
+  const plan = addon.createPlan(calls, threads);
+  // The arrays hold the memory that the plan points into.
+  return { run: (abort) => addon.runPlanAsync(plan, threads, abort).then(() => void calls) };
+}
+
+/** Threads to use when the caller says nothing: physical performance cores; 1 without native code. */
+export function defaultThreads(): number {
+  return nativeAddon()?.defaultThreads() ?? 1;
+}

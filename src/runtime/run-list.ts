@@ -1,0 +1,84 @@
+/**
+ * Bound calls as a list to run: stretches of native calls become plans that run off the JavaScript thread, the rest
+ * runs here, call by call, with turns for the event loop.
+ */
+import { nextMacrotask } from "../event-loop.ts";
+import type { NativeCall } from "../kernels/contract.ts";
+import { type CallPlan, planCalls } from "../kernels/plan.ts";
+import type { BoundCall } from "../ops/operator.ts";
+
+/** How long kernels may run before the event loop gets a turn, so that timers and abort signals are seen. */
+const TURN_MS = 20;
+/** A trip to the native threads and back costs about as much as some small kernels. */
+const PLAN_MIN_CALLS = 2;
+
+type Part = { readonly steps: readonly (() => void)[] } | { readonly plan: CallPlan };
+
+export class RunList {
+  readonly #parts: readonly Part[];
+  readonly #abort = new Int32Array(1);
+
+  constructor(calls: readonly BoundCall[], threads: number) {
+    const scratchBytes = calls.map((call) => call.scratchBytes(threads));
+    const scratch = new Uint8Array(Math.max(0, ...scratchBytes));
+    const parts: Part[] = [];
+    for (const stretch of stretches(calls, scratch)) {
+      const encoded = stretch.encoded.length >= PLAN_MIN_CALLS ? stretch.encoded : null;
+      if (encoded) parts.push({ plan: planCalls(encoded, threads) });
+      else parts.push({ steps: stretch.calls.map((call) => call.bind(scratch, threads)) });
+    }
+    this.#parts = parts;
+  }
+
+  /** Runs all calls in order. An abort is seen between kernels and throws the signal's reason. */
+  async run(signal: AbortSignal | undefined): Promise<void> {
+    signal?.throwIfAborted();
+    this.#abort[0] = 0;
+    const onAbort = () => {
+      this.#abort[0] = 1;
+    };
+    signal?.addEventListener("abort", onAbort, { once: true });
+    try {
+      for (const part of this.#parts) {
+        if ("plan" in part) await part.plan.run(this.#abort);
+        else await runSteps(part.steps, signal);
+        signal?.throwIfAborted();
+      }
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+    }
+  }
+}
+
+async function runSteps(steps: readonly (() => void)[], signal: AbortSignal | undefined): Promise<void> {
+  let turnStart = performance.now();
+  for (let i = 0; i < steps.length; i++) {
+    steps[i]!();
+    if (performance.now() - turnStart < TURN_MS) continue;
+    await nextMacrotask();
+    signal?.throwIfAborted();
+    turnStart = performance.now();
+  }
+}
+
+interface Stretch {
+  readonly calls: BoundCall[];
+  /** Empty for calls that run on the JavaScript thread. */
+  readonly encoded: NativeCall[];
+}
+
+/** Neighbouring calls of one sort. */
+function stretches(calls: readonly BoundCall[], scratch: Uint8Array): Stretch[] {
+  const found: Stretch[] = [];
+  for (const call of calls) {
+    const encoded = call.encode(scratch);
+    let last = found.at(-1);
+    if (!last || last.encoded.length > 0 !== (encoded !== null)) {
+      last = { calls: [], encoded: [] };
+      found.push(last);
+    }
+    last.calls.push(call);
+    if (encoded) last.encoded.push(encoded);
+  }
+  return found;
+}
