@@ -5,7 +5,7 @@ export interface ByteSource {
   /** Path or URL, for messages. */
   readonly name: string;
   readonly size: number;
-  /** `length` bytes at `offset` in a new buffer; InvalidFileError when they reach past the end. */
+  /** `length` bytes at `offset`, not to be written to; InvalidFileError when they reach past the end. */
   read(offset: number, length: number): Promise<Uint8Array>;
   close(): Promise<void>;
 }

@@ -1,6 +1,7 @@
 /** Arguments of each kernel family, already validated by the operator: typed views, sizes, opened weights. */
 import type { DType } from "../dtype.ts";
-import type { PackedWeights } from "./contract.ts";
+import type { WeightSpec } from "../quantized.ts";
+import type { PackedLayout, PackedWeights } from "./contract.ts";
 
 /** y [m, n] = x [m, k] times quantized weights [n, k] transposed, plus the bias packed with them. */
 export interface PackedLinearArgs {
@@ -147,4 +148,16 @@ export interface SelectArgs {
   readonly blockBytes: number;
   readonly x: Uint8Array;
   readonly y: Uint8Array;
+}
+
+/** Fills `target` with weights [n, k] packed in `layout`. */
+export interface Int4PackArgs {
+  readonly spec: WeightSpec;
+  readonly layout: PackedLayout;
+  /** [n, k/2], even k in the low nibble, each value + 8. */
+  readonly nibbles: Uint8Array;
+  /** [n, groups] float32, or bfloat16 bit patterns. */
+  readonly scales: Float32Array | Uint16Array;
+  readonly bias: Float32Array | null;
+  readonly target: Uint8Array;
 }

@@ -1,6 +1,7 @@
 /** The operators of this package, and the registry that programs look them up in. */
 import { addOperator, argmaxOperator, selectOperator, softmaxOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
+import { int4Operators } from "./int4.ts";
 import { linearA8Operators, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
 import { defineOperator, type Operator, type OperatorDefinition, OperatorRegistry } from "./operator.ts";
 import { attentionOperator, rmsNormOperator, ropeAnglesOperator, ropeOperator, swigluOperator } from "./transformer.ts";
@@ -10,6 +11,7 @@ export const operators = new OperatorRegistry([
   ...linearA8Operators,
   linearWeightOnlyOperator,
   linearFloatOperator,
+  ...int4Operators,
   ...embeddingPackedOperators,
   ...embeddingSharedOperators,
   embeddingFloatOperator,

@@ -33,7 +33,8 @@ const defaults = {
     algorithm: "affine",
     scaleDType: "f32",
   },
-  embedding: embeddingDefaults,
+  // TorchAO's embedding format stores scales as f32.
+  embedding: { ...embeddingDefaults, scaleDType: "f32" },
   sharedEmbedding: embeddingDefaults,
 } as const satisfies Record<string, Scheme>;
 

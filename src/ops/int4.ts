@@ -1,0 +1,113 @@
+/**
+ * PyTorch's 4-bit operators: packing of weights and the product with dynamically quantized activations, apart.
+ * aten::_dyn_quant_pack_4bit_weight and _dyn_quant_matmul_4bit (aten/native/cpu/int4mm_kernel), and the names of the
+ * first proposal, _kai_weights_pack_int4 and _kai_input_quant_mm_int4, where a group size of 0 means per channel.
+ * Activations are quantized as everywhere in lowbit, which differs from PyTorch's kernels by single roundings.
+ */
+import type { PackedLinearArgs } from "../kernels/arguments.ts";
+import { openPacked } from "../kernels/layout/packed.ts";
+import { panel16 } from "../kernels/layout/panel16.ts";
+import { int4Pack, linearA8 } from "../kernels/table.ts";
+import type { WeightSpec } from "../quantized.ts";
+import { elementCount, type Tensor } from "../tensor.ts";
+import { rowCount } from "./linear.ts";
+import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
+
+/** Names of the arguments that say the shape, which the two generations of operators call differently. */
+interface ShapeNames {
+  readonly n: string;
+  readonly k: string;
+  readonly groupSize: string;
+}
+
+const dynNames: ShapeNames = { n: "out_features", k: "in_features", groupSize: "block_size" };
+const kaiNames: ShapeNames = { n: "n", k: "k", groupSize: "groupsize" };
+
+/** Channelwise weights (block size k, or 0) have f32 scales, groupwise ones bf16 or f32. */
+function specOf(args: Arguments<TensorSpec>, names: ShapeNames): WeightSpec {
+  const [n, k] = [args.number(names.n), args.number(names.k)];
+  const given = args.number(names.groupSize);
+  const groupSize = given === 0 ? k : given;
+  if (k % 2 !== 0) args.fail(names.k, `expected an even number but found ${k}`);
+  if (groupSize < 1 || k % groupSize !== 0 || (groupSize !== k && groupSize % 32 !== 0))
+    args.fail(names.groupSize, `expected k = ${k} or a multiple of 32 that divides it but found ${given}`);
+  return { bits: 4, n, k, groupSize, hasZeros: false, hasLevels: false, scaleDType: "f32" };
+}
+
+function packOperator(schema: string, names: ShapeNames, inputs: { weights: string; scales: string }): Operator {
+  return defineOperator({
+    schema,
+    kernels: int4Pack,
+    shape(args) {
+      const spec = specOf(args, names);
+      const groups = spec.k / spec.groupSize;
+      const { shape } = args.tensor(inputs.weights, "u8");
+      const scales = args.tensor(inputs.scales, "f32", "bf16");
+      if (shape.join() !== [spec.n, spec.k / 2].join())
+        args.fail(inputs.weights, `expected shape [${spec.n}, ${spec.k / 2}] but found [${shape}]`);
+      if (elementCount(scales.shape) !== spec.n * groups)
+        args.fail(inputs.scales, `expected ${spec.n * groups} scales but found shape [${scales.shape}]`);
+      return { dtype: "u8", shape: [panel16.byteLength(spec, biasOf(args) !== null)] };
+    },
+    prepare: (args) => ({
+      spec: specOf(args, names),
+      layout: panel16,
+      nibbles: args.tensor(inputs.weights).data as Uint8Array,
+      scales: args.tensor(inputs.scales).data as Float32Array | Uint16Array,
+      bias: (biasOf(args)?.data as Float32Array | undefined) ?? null,
+      target: args.tensor("out").data as Uint8Array,
+    }),
+  });
+}
+
+function biasOf<T extends TensorSpec>(args: Arguments<T>): T | null {
+  return args.schema.args.some(({ name }) => name === "bias") ? args.optionalTensor("bias", "f32") : null;
+}
+
+function matmulOperator(schema: string, names: ShapeNames, inputs: { x: string; packed: string }): Operator {
+  const open = (args: Arguments<Tensor>) => {
+    const { n, k, groupSize } = specOf(args, names);
+    return openPacked(args.tensor(inputs.packed).data as Uint8Array, { n, k, groupSize });
+  };
+  return defineOperator<PackedLinearArgs>({
+    schema,
+    kernels: linearA8,
+    shape(args) {
+      const { n, k } = specOf(args, names);
+      const { shape } = args.tensor(inputs.x, "f32");
+      args.tensor(inputs.packed, "u8");
+      if (shape.at(-1) !== k) args.fail(inputs.x, `expected last dimension ${k} but found shape [${shape}]`);
+      return { dtype: "f32", shape: [...shape.slice(0, -1), n] };
+    },
+    query: (args) => ({ layout: open(args).layout.name, bits: 4, m: rowCount(args.tensor(inputs.x).shape) }),
+    prepare: (args) => ({
+      m: rowCount(args.tensor(inputs.x).shape),
+      x: args.tensor(inputs.x).data as Float32Array,
+      weights: open(args),
+      y: args.tensor("out").data as Float32Array,
+    }),
+  });
+}
+
+export const int4Operators: readonly Operator[] = [
+  packOperator(
+    "aten::_dyn_quant_pack_4bit_weight.out(Tensor weights, Tensor scales_zeros, Tensor? bias, int block_size, int in_features, int out_features, *, Tensor(a!) out) -> Tensor(a!)",
+    dynNames,
+    { weights: "weights", scales: "scales_zeros" },
+  ),
+  matmulOperator(
+    "aten::_dyn_quant_matmul_4bit.out(Tensor inp, Tensor packed_weights, int block_size, int in_features, int out_features, *, Tensor(a!) out) -> Tensor(a!)",
+    dynNames,
+    { x: "inp", packed: "packed_weights" },
+  ),
+  packOperator(
+    "aten::_kai_weights_pack_int4.out(Tensor weight, Tensor scales, int n, int k, int groupsize, *, Tensor(a!) out) -> Tensor(a!)",
+    kaiNames,
+    { weights: "weight", scales: "scales" },
+  ),
+  matmulOperator(
+    "aten::_kai_input_quant_mm_int4.out(Tensor input, Tensor packed_weight, int m, int n, int k, int groupsize, *, Tensor(a!) out) -> Tensor(a!)",
+    kaiNames,
+    { x: "input", packed: "packed_weight" },
+  ),
+];
