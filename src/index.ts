@@ -30,6 +30,7 @@ export {
 } from "./errors.ts";
 export type { Cpu, CpuFeature, Kernel, KernelQuery } from "./kernels/contract.ts";
 export { cpuWith, hostCpu } from "./kernels/cpu.ts";
+export { layouts } from "./kernels/layout/packed.ts";
 export type { Arguments, Operator, OperatorDefinition, TensorSpec } from "./ops/operator.ts";
 export { Ops } from "./ops/ops.ts";
 export { operators, registerOperator } from "./ops/registry.ts";
@@ -40,8 +41,9 @@ export {
   type QuantizationConfig,
   sharedEmbedding,
 } from "./quantize/config.ts";
-export { parseQmode } from "./quantize/qmode.ts";
+export { knownQmodes, parseEmbedding, parseGroupSize, parseQmode } from "./quantize/qmode.ts";
 export { makeRecipe, parseRecipe, type Recipe } from "./quantize/recipe.ts";
+export { algorithms, mappingTypes, scaleDTypes } from "./quantize/scheme.ts";
 export type { QuantizedWeights, WeightSpec } from "./quantized.ts";
 export type { Tensor } from "./tensor.ts";
 export type { Message } from "./text/chat-template.ts";

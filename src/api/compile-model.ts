@@ -1,7 +1,7 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { capture, type MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
-import { InvalidArgumentError } from "../errors.ts";
+import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { EagerBuilder } from "../ops/eager.ts";
@@ -144,6 +144,10 @@ export class EagerModel {
 
   /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
   forward(ids: readonly number[], position: number): Tensor {
+    if (ids.length === 0 || position + ids.length > this.maxContextLen)
+      throw new ContextLengthError(
+        `expected 1 to ${this.maxContextLen - position} tokens at position ${position} but found ${ids.length}`,
+      );
     const tokens: Tensor = { dtype: "i64", shape: [1, ids.length], data: BigInt64Array.from(ids, BigInt) };
     const start: Tensor = { dtype: "i64", shape: [1], data: BigInt64Array.of(BigInt(position)) };
     return this.#model.decoder.forward(

@@ -45,7 +45,7 @@ export interface MethodReport {
   readonly delegates: readonly string[];
   readonly scratchBytes: number;
   readonly stateBytes: number;
-  /** The largest planned tensors, largest first. */
+  /** The largest planned tensors of scratch, then of state; each largest first. */
   readonly largest: readonly PlannedTensorReport[];
 }
 
@@ -87,8 +87,8 @@ export interface InspectOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** How many planned tensors a report lists. */
-const LARGEST_COUNT = 5;
+/** How many planned tensors of each memory a report lists. */
+const LARGEST_COUNT = 3;
 
 /** Describes a program file. Throws as `readProgram` does, and InvalidFileError for weights that contradict their use. */
 export async function inspectProgram(path: string, options: InspectOptions = {}): Promise<ProgramReport> {
@@ -160,7 +160,10 @@ function largestTensors(method: Method): PlannedTensorReport[] {
     const { dtype, sizes } = value;
     return [{ name, memory, offset, byteLength: elementCount(sizes) * byteSize(dtype), dtype, sizes }];
   });
-  return planned.sort((a, b) => b.byteLength - a.byteLength).slice(0, LARGEST_COUNT);
+  planned.sort((a, b) => b.byteLength - a.byteLength);
+  return (["scratch", "state"] as const).flatMap((memory) =>
+    planned.filter((tensor) => tensor.memory === memory).slice(0, LARGEST_COUNT),
+  );
 }
 
 async function weightReports(

@@ -2,7 +2,7 @@
 import type { Cpu, Kernel, KernelQuery, KernelTarget } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { kernelRefusal, selectKernel } from "../kernels/select.ts";
-import type { Operator, OperatorRegistry } from "../ops/operator.ts";
+import type { OperatorRegistry } from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
 
 export interface KernelRow {
@@ -38,7 +38,7 @@ export interface KernelTable {
 /** Rows of activations that choices are listed for: decoding, a few sequences, a prompt. */
 const ROW_COUNTS = [1, 4, 32] as const;
 
-/** Operators that share one list of kernels. */
+/** Operators that share one list of kernels and, but for their bits, a name. */
 interface Family {
   readonly name: string;
   readonly kernels: readonly Kernel<never>[];
@@ -56,18 +56,22 @@ export function kernelTable(cpu: Cpu = hostCpu(), registry: OperatorRegistry = o
 }
 
 function familiesOf(registry: OperatorRegistry): Family[] {
-  const byKernels = new Map<Operator["kernels"], string[]>();
-  for (const { name, kernels } of registry) byKernels.set(kernels, [...(byKernels.get(kernels) ?? []), name]);
-  return [...byKernels].map(([kernels, names]) => ({ name: familyName(names), kernels }));
+  const namesOf = new Map<Family["kernels"], string[]>();
+  for (const { name, kernels } of registry) namesOf.set(kernels, [...(namesOf.get(kernels) ?? []), name]);
+  return [...namesOf].flatMap(([kernels, names]) => familyNames(names).map((name) => ({ name, kernels })));
 }
 
-/** Names that differ in one digit, their bits, become one name with `{b}`; others are listed. */
-function familyName(names: readonly string[]): string {
-  const [first = "", ...others] = names;
-  const differs = [...first].findIndex((letter, i) => others.some((name) => name[i] !== letter));
-  const pattern = (name: string) => `${name.slice(0, differs)}{b}${name.slice(differs + 1)}`;
-  const alike = differs >= 0 && others.every((name) => pattern(name) === pattern(first));
-  return alike ? pattern(first) : names.join(", ");
+/** Names that differ in one digit, their bits, become one name with `{b}`; others stay. */
+function familyNames(names: readonly string[]): string[] {
+  const patterns = new Map<string, Set<string>>();
+  for (const name of names)
+    for (const { index } of name.matchAll(/\dbit/g)) {
+      const pattern = `${name.slice(0, index)}{b}${name.slice(index + 1)}`;
+      patterns.set(pattern, (patterns.get(pattern) ?? new Set()).add(name));
+    }
+  const shared = [...patterns].filter(([, members]) => members.size > 1);
+  const nameOf = (name: string) => shared.find(([, members]) => members.has(name))?.[0] ?? name;
+  return unique(names.map(nameOf));
 }
 
 function kernelRow(family: Family, kernel: Kernel<never>, cpu: Cpu): KernelRow {
@@ -79,6 +83,7 @@ function kernelRow(family: Family, kernel: Kernel<never>, cpu: Cpu): KernelRow {
 function choicesOf({ name, kernels }: Family, cpu: Cpu): KernelChoice[] {
   const layouts = unique(kernels.flatMap((kernel): readonly (string | null)[] => kernel.layouts ?? [null]));
   const allBits = unique(kernels.flatMap((kernel): readonly (number | null)[] => kernel.bits ?? [null]));
+  allBits.sort((a, b) => (a ?? 0) - (b ?? 0));
   const choices: KernelChoice[] = [];
   for (const layout of layouts)
     for (const bits of allBits) {

@@ -1,5 +1,6 @@
 /** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
 import { InvalidFileError } from "../errors.ts";
+import { mapFile } from "../kernels/native/mapped-file.ts";
 import { openFile } from "../node-file.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
@@ -73,13 +74,13 @@ export class LanguageModel {
   }
 }
 
-/** Loads a `.pte` file: weights, tokenizer, chat template. InvalidFileError or UnsupportedError when it cannot run here. */
+/** Loads a `.pte` file: weights (mapped where the addon can, read otherwise), tokenizer, chat template. InvalidFileError or UnsupportedError when it cannot run here. */
 export async function loadProgram(path: string, options: LoadOptions = {}): Promise<LanguageModel> {
-  const source = await openFile(path);
+  const file = await openFile(path);
   try {
-    return await loadProgramObject(await readProgram(source), path, options);
+    return await loadProgramObject(await readProgram(mapFile(path) ?? file), path, options);
   } finally {
-    await source.close();
+    await file.close();
   }
 }
 

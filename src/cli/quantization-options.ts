@@ -7,8 +7,8 @@ import {
   embedding,
   knownQmodes,
   layouts,
-  mappingTypes,
   type Model,
+  mappingTypes,
   parseEmbedding,
   parseGroupSize,
   parseQmode,
@@ -55,7 +55,9 @@ export function addQuantizationOptions(command: Command): Command {
     )
     .addOption(new Option("--algorithm <name>", "choice of scales (default: affine)").choices(algorithms))
     .addOption(
-      new Option("--scale-dtype <type>", "stored scales (default: f16, for weight-only modes f32)").choices(scaleDTypes),
+      new Option("--scale-dtype <type>", "stored scales (default: f16, for weight-only modes f32)").choices(
+        scaleDTypes,
+      ),
     )
     .option("--embedding <bits,group[,mapping]>", "quantize the embedding table, for example 4,32")
     .option(
@@ -92,8 +94,7 @@ async function readRecipe(path: string): Promise<ReturnType<typeof parseRecipe>>
 export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const { qmode, groupSize, mappingType, algorithm } = options;
   const scaleDType = options.scaleDtype ?? (options.layout === FLOAT_SCALES_LAYOUT ? "f32" : undefined);
-  const linear =
-    qmode === undefined ? null : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType });
+  const linear = qmode === undefined ? null : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType });
   if (!linear)
     for (const [flag, value] of Object.entries({
       "--group-size": groupSize,
@@ -105,10 +106,14 @@ export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const configs = linear ? [linear] : [];
   if (options.embedding !== undefined) configs.push(embedding({ ...parseEmbedding(options.embedding), scaleDType }));
   if (options.sharedEmbedding === true && !linear)
-    throw new UsageError("--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32");
+    throw new UsageError(
+      "--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32",
+    );
   if (options.sharedEmbedding === true)
     configs.push(sharedEmbedding({ bits: linear!.bits, groupSize: linear!.groupSize, scaleDType }));
   else if (options.sharedEmbedding !== undefined)
     configs.push(sharedEmbedding({ ...parseEmbedding(options.sharedEmbedding), scaleDType }));
+  if (configs.length === 0 && (options.layout !== undefined || options.scaleDtype !== undefined))
+    throw new UsageError("--layout and --scale-dtype need --qmode, --embedding or --shared-embedding");
   return configs;
 }

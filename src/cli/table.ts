@@ -1,10 +1,12 @@
 /** Text for people: aligned tables and sizes. */
 
-/** Rows in columns of equal width, two spaces apart; numbers are aligned right. The first row is the heading. */
+const isNumeric = (cell: string | number): boolean => /^-?\d+(\.\d+)?$/.test(String(cell));
+
+/** Rows in columns of equal width, two spaces apart; columns of numbers go right. The first row is the heading. */
 export function formatTable(rows: readonly (readonly (string | number)[])[]): string {
   const columns = rows[0]?.length ?? 0;
   const widths = Array.from({ length: columns }, (_, i) => Math.max(...rows.map((row) => String(row[i]).length)));
-  const isNumber = widths.map((_, i) => rows.length > 1 && rows.slice(1).every((row) => typeof row[i] === "number"));
+  const isNumber = widths.map((_, i) => rows.length > 1 && rows.slice(1).every((row) => isNumeric(row[i]!)));
   const line = (row: readonly (string | number)[]) =>
     row.map((cell, i) => (isNumber[i] ? String(cell).padStart(widths[i]!) : String(cell).padEnd(widths[i]!)));
   return rows.map((row) => line(row).join("  ").trimEnd()).join("\n");

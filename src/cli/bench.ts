@@ -1,0 +1,98 @@
+/** `lowbit bench`: speed, load time, size and memory of a model. */
+import { stat } from "node:fs/promises";
+import type { Command } from "commander";
+import { type Benchmark, benchmark, bitsPerWeight, compileModel, inspectProgram, listWeights } from "../index.ts";
+import { isCheckpoint, MODEL_HELP, openModel, withCheckpoint } from "./model-source.ts";
+import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import { formatBytes, formatTable } from "./table.ts";
+import type { Terminal } from "./terminal.ts";
+import { wholeNumber } from "./values.ts";
+
+interface BenchOptions extends QuantizationOptions {
+  readonly promptTokens: number;
+  readonly decodeTokens: number;
+  readonly runs: number;
+  readonly seed: number;
+  readonly json?: boolean;
+}
+
+interface BenchReport extends Benchmark {
+  readonly model: string;
+  readonly loadSeconds: number;
+  /** Null for a checkpoint, which is compiled in memory. */
+  readonly fileBytes: number | null;
+  readonly bitsPerWeight: number;
+  /** Of the process, from its start. */
+  readonly peakMemoryBytes: number;
+}
+
+export function addBench(program: Command, terminal: Terminal): void {
+  const command = program
+    .command("bench")
+    .summary("measure speed, size and memory")
+    .description("Measures prefill and decode speed on random tokens, load time, file size and peak memory.")
+    .argument("<model>", MODEL_HELP)
+    .option("--prompt-tokens <n>", "tokens of the prompt", wholeNumber, 128)
+    .option("--decode-tokens <n>", "tokens after the prompt", wholeNumber, 32)
+    .option("--runs <n>", "repetitions, of which the median counts", wholeNumber, 3)
+    .option("--seed <n>", "of the random tokens", wholeNumber, 0)
+    .option("--json", "print the result as JSON");
+  addQuantizationOptions(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ lowbit bench llama.pte
+  $ lowbit bench llama.pte --prompt-tokens 512 --decode-tokens 64 --runs 5 --json
+  $ lowbit bench ./checkpoint --qmode 8da4w`,
+    )
+    .action((model: string, options: BenchOptions) => bench(model, options, terminal));
+}
+
+async function bench(path: string, options: BenchOptions, terminal: Terminal): Promise<void> {
+  const { promptTokens, decodeTokens, runs, seed } = options;
+  const { signal } = terminal;
+  const start = performance.now();
+  const model = await openModel(path, options, terminal);
+  const loadSeconds = (performance.now() - start) / 1000;
+  const progress = terminal.progress("measuring");
+  const sizes = { promptTokens, decodeTokens, runs, seed };
+  const result = await benchmark(model, { ...sizes, signal, onProgress: progress.update }).finally(() =>
+    progress.stop(),
+  );
+  const report: BenchReport = {
+    model: path,
+    ...result,
+    loadSeconds,
+    ...(await sizeOf(path, options)),
+    peakMemoryBytes: process.resourceUsage().maxRSS * 1024,
+  };
+  if (options.json) await terminal.writeJson(report);
+  else await terminal.writeLine(describe(report));
+}
+
+async function sizeOf(
+  path: string,
+  options: QuantizationOptions,
+): Promise<Pick<BenchReport, "fileBytes" | "bitsPerWeight">> {
+  if (await isCheckpoint(path)) {
+    const weights = await withCheckpoint(path, options, async (model) => listWeights(compileModel(model)));
+    return { fileBytes: null, bitsPerWeight: bitsPerWeight(weights) };
+  }
+  return { fileBytes: (await stat(path)).size, bitsPerWeight: (await inspectProgram(path)).bitsPerWeight };
+}
+
+function describe(report: BenchReport): string {
+  const { promptTokens, decodeTokens, prefillRuns, decodeRuns, fileBytes } = report;
+  const speed = (median: number, runs: readonly number[]) =>
+    `${median.toFixed(1)} tok/s (${runs.map((value) => value.toFixed(1)).join(", ")})`;
+  return formatTable([
+    ["model", report.model],
+    [`prefill, ${promptTokens} tokens`, speed(report.prefillTokensPerSecond, prefillRuns)],
+    [`decode, ${decodeTokens} tokens`, speed(report.decodeTokensPerSecond, decodeRuns)],
+    ["load", `${report.loadSeconds.toFixed(2)} s`],
+    ["file", fileBytes === null ? "none, compiled in memory" : formatBytes(fileBytes)],
+    ["weights", `${report.bitsPerWeight.toFixed(2)} bits per weight`],
+    ["peak memory", formatBytes(report.peakMemoryBytes)],
+  ]);
+}

@@ -1,0 +1,144 @@
+/** `lowbit chat`: a conversation in the model's chat template, on a terminal or a line a turn from a pipe. */
+import { createInterface, type Interface } from "node:readline";
+import type { Command } from "commander";
+import { LowbitError } from "../errors.ts";
+import type { Conversation } from "../index.ts";
+import { MODEL_HELP, openModel } from "./model-source.ts";
+import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import { describeSpeed } from "./run.ts";
+import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
+import { Interrupted, SIGINT_EXIT_CODE, type Terminal } from "./terminal.ts";
+
+interface ChatOptions extends QuantizationOptions, SamplingOptions {
+  readonly system?: string;
+  readonly stats?: boolean;
+}
+
+const HELP = `/reset  start over
+/exit   leave (also Ctrl-D)
+/help   this
+Ctrl-C stops an answer; twice leaves.`;
+
+export function addChat(program: Command, terminal: Terminal): void {
+  const command = program
+    .command("chat")
+    .summary("talk to a model")
+    .description("A conversation in the model's chat template. On a pipe, each line of stdin is a turn.")
+    .argument("<model>", MODEL_HELP)
+    .option("--system <text>", "system message at the start")
+    .option("--stats", "print the speed of each answer on stderr");
+  addQuantizationOptions(addSamplingOptions(command))
+    .addHelpText(
+      "after",
+      `
+In the conversation:
+${HELP.replace(/^/gm, "  ")}
+
+Examples:
+  $ lowbit chat llama.pte --system "You are brief."
+  $ printf 'Hello\\nAnd then?\\n' | lowbit chat llama.pte --temperature 0`,
+    )
+    .action((model: string, options: ChatOptions) => chat(model, options, terminal));
+}
+
+async function chat(path: string, options: ChatOptions, terminal: Terminal): Promise<void> {
+  const model = await openModel(path, options, terminal);
+  const conversation = model.createConversation();
+  conversation.reset(options.system);
+  if (terminal.isInteractive) terminal.note(`${path}: type a message, or /help.`);
+  const input = createInterface({
+    input: terminal.stdin,
+    ...(terminal.isInteractive ? { output: terminal.stdout, prompt: "> " } : {}),
+    terminal: terminal.isInteractive,
+  });
+  try {
+    await converse(new Turns(conversation, options, terminal), input, terminal);
+  } finally {
+    terminal.onInterrupt(null);
+    input.close();
+  }
+}
+
+async function converse(turns: Turns, input: Interface, terminal: Terminal): Promise<void> {
+  let isClosed = false;
+  input.on("close", () => {
+    isClosed = true;
+  });
+  const prompt = () => {
+    if (terminal.isInteractive && !isClosed) input.prompt();
+  };
+  // A terminal in raw mode gives Ctrl-C as a key.
+  input.on("SIGINT", () => terminal.interrupt());
+  terminal.signal.addEventListener("abort", () => input.close());
+  terminal.onInterrupt(() => {
+    const meaning = turns.interrupt();
+    if (meaning === "leave") input.close();
+    if (meaning !== "ask") return;
+    terminal.note("\n(Ctrl-C again or /exit leaves)");
+    prompt();
+  });
+  prompt();
+  for await (const line of input) {
+    if (turns.isOver || line.trim() === "/exit") break;
+    await turns.take(line.trim());
+    prompt();
+  }
+  terminal.signal.throwIfAborted();
+  if (turns.isOver) throw new Interrupted(SIGINT_EXIT_CODE);
+}
+
+/** Takes lines, one after the other; knows what Ctrl-C means at each moment. */
+class Turns {
+  /** Left by Ctrl-C. */
+  isOver = false;
+  readonly #conversation: Conversation;
+  readonly #options: ChatOptions;
+  readonly #terminal: Terminal;
+  /** Stops the answer that is being given. */
+  #answer: AbortController | null = null;
+  #interrupts = 0;
+
+  constructor(conversation: Conversation, options: ChatOptions, terminal: Terminal) {
+    this.#conversation = conversation;
+    this.#options = options;
+    this.#terminal = terminal;
+  }
+
+  /** The first interrupt since the last line stops the answer, if one is being given; the second leaves. */
+  interrupt(): "stop" | "ask" | "leave" {
+    this.#interrupts++;
+    this.isOver = this.#interrupts > 1;
+    this.#answer?.abort(new Interrupted(SIGINT_EXIT_CODE));
+    if (this.isOver) return "leave";
+    return this.#answer ? "stop" : "ask";
+  }
+
+  async take(line: string): Promise<void> {
+    this.#interrupts = 0;
+    if (line === "") return;
+    if (line === "/help") this.#terminal.note(HELP);
+    else if (line === "/reset") this.#conversation.reset(this.#options.system);
+    else if (line.startsWith("/")) this.#terminal.note(`${line} is no command; /help lists them`);
+    else await this.#reply(line);
+  }
+
+  async #reply(line: string): Promise<void> {
+    const terminal = this.#terminal;
+    const answer = new AbortController();
+    this.#answer = answer;
+    const signal = AbortSignal.any([answer.signal, terminal.signal]);
+    try {
+      const generation = this.#conversation.send(line, { ...generateOptions(this.#options), signal });
+      for await (const piece of generation) await terminal.write(piece);
+      await terminal.writeLine();
+      if (this.#options.stats) terminal.note(describeSpeed(generation.result!));
+    } catch (error) {
+      if (error instanceof Interrupted && answer.signal.aborted) await terminal.writeLine();
+      else if (error instanceof LowbitError && terminal.isInteractive)
+        terminal.note(`lowbit: ${error.message}\n(/reset starts over)`);
+      else throw error;
+    } finally {
+      this.#answer = null;
+    }
+  }
+}

@@ -1,0 +1,88 @@
+/** The command table, and what becomes of a command line: output, errors, exit codes. */
+import { readFileSync } from "node:fs";
+import { Command, CommanderError } from "commander";
+import { LowbitError } from "../errors.ts";
+import { addBench } from "./bench.ts";
+import { addChat } from "./chat.ts";
+import { addEval } from "./eval.ts";
+import { addInspect } from "./inspect.ts";
+import { addKernels } from "./kernels.ts";
+import { addLogits } from "./logits.ts";
+import { addQuantize } from "./quantize.ts";
+import { addRun } from "./run.ts";
+import { Interrupted, type Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
+  addQuantize,
+  addRun,
+  addChat,
+  addLogits,
+  addInspect,
+  addKernels,
+  addBench,
+  addEval,
+];
+
+const FAILURE = 1;
+const USAGE = 2;
+/** EX_SOFTWARE of sysexits.h: a bug of ours. */
+const BUG = 70;
+
+/** Runs a command line without its first two words. Resolves to the exit code, which is also the only way it fails. */
+export async function runCli(argv: readonly string[], terminal: Terminal): Promise<number> {
+  try {
+    await createProgram(terminal).parseAsync(argv, { from: "user" });
+    return 0;
+  } catch (error) {
+    return exitCodeOf(error, terminal);
+  }
+}
+
+function createProgram(terminal: Terminal): Command {
+  const program = new Command("lowbit")
+    .description("Large language models on ordinary CPUs: quantize to 1..8 bits, export to .pte, run.")
+    .version(version(), "--version", "print the version")
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => terminal.stdout.write(text),
+      writeErr: (text) => terminal.stderr.write(text),
+      outputError: (text, write) => write(text.replace(/^error: /, "lowbit: ")),
+      getOutHasColors: () => false,
+      getErrHasColors: () => false,
+    })
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ lowbit quantize ./Llama-3.2-1B-Instruct --qmode 8da4w --shared-embedding -o llama.pte
+  $ lowbit chat llama.pte
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. LOWBIT_LOG=info tells which kernels run.`,
+    );
+  for (const add of commands) add(program, terminal);
+  return program;
+}
+
+/** From the package.json two folders up, of the sources as of the build. */
+function version(): string {
+  return JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")).version;
+}
+
+/** Says what went wrong, and gives the exit code. */
+function exitCodeOf(error: unknown, terminal: Terminal): number {
+  const { signal } = terminal;
+  const { message, code, stack } = error as NodeJS.ErrnoException;
+  if (signal.aborted && signal.reason instanceof Interrupted) return signal.reason.exitCode;
+  if (error instanceof Interrupted) return error.exitCode;
+  if (code === "EPIPE" || (signal.aborted && signal.reason?.code === "EPIPE")) return 0;
+  // Commander has written its messages already; help that was asked for has exit code 0.
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
+  if (error instanceof UsageError) {
+    terminal.note(`lowbit: ${message}`);
+    return USAGE;
+  }
+  const isSystemError = typeof code === "string" && typeof (error as NodeJS.ErrnoException).syscall === "string";
+  terminal.note(error instanceof LowbitError || isSystemError ? `lowbit: ${message}` : (stack ?? String(error)));
+  return error instanceof LowbitError || isSystemError ? FAILURE : BUG;
+}

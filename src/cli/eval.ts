@@ -1,0 +1,90 @@
+/** `lowbit eval`: perplexity of a text file under a model. */
+import { readFile } from "node:fs/promises";
+import type { Command } from "commander";
+import { InvalidFileError } from "../errors.ts";
+import { evaluatePerplexity, type LanguageModel, type Perplexity } from "../index.ts";
+import { isCheckpoint, MODEL_HELP, openModel } from "./model-source.ts";
+import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import type { Terminal } from "./terminal.ts";
+import { wholeNumber } from "./values.ts";
+
+interface EvalOptions extends QuantizationOptions {
+  readonly text: string;
+  readonly context?: number;
+  readonly stride?: number;
+  readonly maxTokens?: number;
+  readonly json?: boolean;
+}
+
+/** Tokens of one call: enough to be fast, few enough that the logits of all stay small for large vocabularies. */
+const CHUNK_TOKENS = 128;
+
+export function addEval(program: Command, terminal: Terminal): void {
+  const command = program
+    .command("eval")
+    .summary("perplexity of a text file")
+    .description(
+      "Perplexity of a text file by sliding windows: each token but the first is scored once, in the first window that\n" +
+        "holds it, so with at least context - stride tokens before it (past the start of the text).",
+    )
+    .argument("<model>", MODEL_HELP)
+    .requiredOption("--text <file>", "text to score, UTF-8")
+    .option("--context <n>", "tokens of a window (default: the model's context length)", wholeNumber)
+    .option("--stride <n>", "tokens from window to window (default: half of the context)", wholeNumber)
+    .option("--max-tokens <n>", "use only the first tokens of the text", wholeNumber)
+    .option("--json", "print the result as JSON");
+  addQuantizationOptions(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ lowbit eval ./checkpoint --text heldout.txt
+  $ lowbit eval ./checkpoint --text heldout.txt --qmode 8da4w --context 512 --stride 256 --json
+  $ lowbit eval model.pte --text heldout.txt --max-tokens 1000`,
+    )
+    .action((model: string, options: EvalOptions) => evaluate(model, options, terminal));
+}
+
+async function evaluate(path: string, options: EvalOptions, terminal: Terminal): Promise<void> {
+  const { context, stride, maxTokens } = options;
+  const text = await readText(options.text);
+  const model = await openForScoring(path, options, terminal);
+  const progress = terminal.progress("scoring");
+  const hooks = { signal: terminal.signal, onProgress: progress.update };
+  const result = await evaluatePerplexity(model, text, { window: context, stride, maxTokens, ...hooks }).finally(() =>
+    progress.stop(),
+  );
+  if (options.json) await terminal.writeJson({ model: path, text: options.text, ...result });
+  else await terminal.writeLine(describe(options.text, result));
+}
+
+/** A checkpoint is compiled for logits of all positions; a program has those of the last one. */
+async function openForScoring(path: string, options: EvalOptions, terminal: Terminal): Promise<LanguageModel> {
+  if (!(await isCheckpoint(path))) {
+    const model = await openModel(path, options, terminal);
+    if (model.createDecoder().logits === "last")
+      terminal.note(`${path} gives logits of the last position only: scoring token by token, which takes longer`);
+    return model;
+  }
+  const maxSeqLen = Math.min(CHUNK_TOKENS, options.context ?? CHUNK_TOKENS);
+  return openModel(path, options, terminal, { logits: "all", maxContextLen: options.context, maxSeqLen });
+}
+
+async function readText(path: string): Promise<string> {
+  const bytes = await readFile(path).catch((cause: NodeJS.ErrnoException) => {
+    throw new InvalidFileError(path, cause.code === "ENOENT" ? "no such file" : cause.message, { cause });
+  });
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new InvalidFileError(path, "expected UTF-8 text", { cause });
+  }
+}
+
+function describe(file: string, result: Perplexity): string {
+  const { tokens, bytes, windows, window, stride, natsPerToken, perplexity, bitsPerByte } = result;
+  return [
+    `scored ${tokens} tokens (${bytes} bytes) of ${file} in ${windows} windows of ${window} tokens, stride ${stride}`,
+    `${natsPerToken.toFixed(4)} nats/token, perplexity ${perplexity.toFixed(3)}, ${bitsPerByte!.toFixed(4)} bits/byte`,
+  ].join("\n");
+}

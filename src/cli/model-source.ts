@@ -1,0 +1,67 @@
+/** The model argument of a command: a .pte program as it is, or a checkpoint folder that is compiled in memory. */
+import { stat } from "node:fs/promises";
+import { InvalidFileError } from "../errors.ts";
+import {
+  type CompileModelOptions,
+  type LanguageModel,
+  loadCheckpoint,
+  loadCompiled,
+  loadProgram,
+  type Model,
+} from "../index.ts";
+import { applyQuantization, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
+import type { Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+export const MODEL_HELP = "a .pte program, or a checkpoint folder, which is compiled in memory";
+
+/** Whether a path names a checkpoint (a folder or a .safetensors file) rather than a program. */
+export async function isCheckpoint(path: string): Promise<boolean> {
+  const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
+    const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
+    throw new InvalidFileError(path, problem, { cause });
+  });
+  return status.isDirectory() || path.endsWith(".safetensors");
+}
+
+/** Opens a checkpoint, sets its quantization, and closes it when `work` has ended. */
+export async function withCheckpoint<R>(
+  path: string,
+  options: QuantizationOptions,
+  work: (model: Model) => Promise<R>,
+): Promise<R> {
+  const model = await loadCheckpoint(path);
+  try {
+    await applyQuantization(model, options);
+    return await work(model);
+  } finally {
+    await model.close();
+  }
+}
+
+/** Loads a model to run. UsageError for quantization options with a program, which is quantized already. */
+export async function openModel(
+  path: string,
+  options: QuantizationOptions,
+  terminal: Terminal,
+  compile: Omit<CompileModelOptions, "signal"> = {},
+): Promise<LanguageModel> {
+  const progress = terminal.progress("loading");
+  const hooks = { signal: terminal.signal, onProgress: progress.update };
+  try {
+    if (await isCheckpoint(path))
+      return await withCheckpoint(path, options, (model) => loadCompiled(model, { ...compile, ...hooks }));
+    checkProgramOptions(path, options);
+    return await loadProgram(path, hooks);
+  } finally {
+    progress.stop();
+  }
+}
+
+/** UsageError for quantization options with a program. */
+export function checkProgramOptions(path: string, options: QuantizationOptions): void {
+  if (wantsQuantization(options))
+    throw new UsageError(
+      `${path} is a program, quantized when it was exported; quantization options need a checkpoint folder`,
+    );
+}

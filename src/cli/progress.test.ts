@@ -1,0 +1,54 @@
+/** Progress by a clock of the test's: nothing for short work, lines off a terminal, a bar on one. */
+import { PassThrough } from "node:stream";
+import { describe, expect, test } from "vitest";
+import { Progress } from "./progress.ts";
+
+function shown(isTTY: boolean, steps: readonly (readonly [seconds: number, done: number])[]): string {
+  const stream = Object.assign(new PassThrough(), { isTTY });
+  let now = 0;
+  const progress = new Progress(stream, "loading", () => now);
+  for (const [seconds, done] of steps) {
+    now = 1000 * seconds;
+    progress.update(done, 200);
+  }
+  progress.stop();
+  return String(stream.read() ?? "");
+}
+
+describe("Progress", () => {
+  test("says nothing of work that ends soon", () => {
+    const quick = [
+      [0.1, 20],
+      [0.2, 100],
+      [0.4, 200],
+    ] as const;
+    expect([shown(false, quick), shown(true, quick)]).toEqual(["", ""]);
+    expect(
+      shown(false, [
+        [2, 100],
+        [4, 200],
+      ]),
+    ).toBe("");
+  });
+
+  test("writes a line every five seconds, and at the end, where there is no terminal", () => {
+    const steps = [
+      [1, 10],
+      [5, 50],
+      [6, 60],
+      [10, 99],
+      [12, 200],
+    ] as const;
+    expect(shown(false, steps)).toBe("loading: 25 %\nloading: 49 %\nloading: 100 %\n");
+  });
+
+  test("draws a bar on a terminal and takes it away", () => {
+    const text = shown(true, [
+      [1, 100],
+      [2, 200],
+    ]);
+    expect(text).toContain("loading");
+    expect(text).toContain("50 %");
+    expect(text).not.toContain("\n");
+  });
+});

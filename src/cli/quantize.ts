@@ -1,0 +1,62 @@
+/** `lowbit quantize`: checkpoint folder → .pte program. */
+import type { Command } from "commander";
+import { exportProgram, inspectProgram } from "../index.ts";
+import { withCheckpoint } from "./model-source.ts";
+import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import { formatBytes } from "./table.ts";
+import type { Terminal } from "./terminal.ts";
+import { wholeNumber } from "./values.ts";
+
+interface QuantizeCommandOptions extends QuantizationOptions {
+  readonly output: string;
+  readonly maxSeqLen?: number;
+  readonly maxContextLen?: number;
+  readonly json?: boolean;
+}
+
+export function addQuantize(program: Command, terminal: Terminal): void {
+  const command = program
+    .command("quantize")
+    .summary("quantize a checkpoint and write it as a .pte program")
+    .description(
+      "Quantizes a Hugging Face checkpoint folder and writes it as a .pte program with its tokenizer and chat template.\n" +
+        "Without --qmode, --embedding, --shared-embedding or --recipe, the weights stay as they are stored.",
+    )
+    .argument("<checkpoint>", "folder with config.json and model.safetensors (or its shards)")
+    .requiredOption("-o, --output <file.pte>", "program to write")
+    .option("--max-seq-len <n>", "most tokens of one call (default: 512)", wholeNumber)
+    .option("--max-context-len <n>", "positions of the KV cache (default: the model's, at most 2048)", wholeNumber)
+    .option("--json", "print the result as JSON");
+  addQuantizationOptions(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ lowbit quantize ./Llama-3.2-1B-Instruct --qmode 8da4w --group-size 32 --shared-embedding -o llama.pte
+  $ lowbit quantize ./model --qmode 8da2w --embedding 4,32 -o model.pte
+  $ lowbit quantize ./model --recipe recipe.json -o model.pte
+  $ lowbit quantize ./model -o model-float.pte`,
+    )
+    .action((checkpoint: string, options: QuantizeCommandOptions) => quantizeCheckpoint(checkpoint, options, terminal));
+}
+
+async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
+  const { output, maxSeqLen, maxContextLen, json } = options;
+  const { signal } = terminal;
+  const start = performance.now();
+  const progress = terminal.progress("quantizing");
+  await withCheckpoint(path, options, async (model) => {
+    try {
+      await exportProgram(model, output, { maxSeqLen, maxContextLen, signal, onProgress: progress.update });
+    } finally {
+      progress.stop();
+    }
+  });
+  const seconds = (performance.now() - start) / 1000;
+  const { parts, bitsPerWeight } = await inspectProgram(output);
+  if (json) await terminal.writeJson({ file: output, bytes: parts.total, bitsPerWeight, seconds });
+  else
+    await terminal.writeLine(
+      `wrote ${output}: ${formatBytes(parts.total)}, ${bitsPerWeight.toFixed(2)} bits per weight, in ${seconds.toFixed(1)} s`,
+    );
+}

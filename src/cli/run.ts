@@ -1,0 +1,118 @@
+/** `lowbit run`: prompt → streamed text, with statistics at the end. */
+import { text as readAll } from "node:stream/consumers";
+import type { Command } from "commander";
+import type { GenerationResult } from "../index.ts";
+import { MODEL_HELP, openModel } from "./model-source.ts";
+import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
+import type { Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+interface RunOptions extends QuantizationOptions, SamplingOptions {
+  readonly prompt?: string;
+  readonly json?: boolean;
+}
+
+export function addRun(program: Command, terminal: Terminal): void {
+  const command = program
+    .command("run")
+    .summary("continue a prompt")
+    .description("Continues a prompt. The text goes to stdout as it is made, statistics go to stderr.")
+    .argument("<model>", MODEL_HELP)
+    .argument("[prompt]", "text to continue; - reads it from stdin, less one newline at its end")
+    .option("-p, --prompt <text>", "the same as the argument")
+    .option("--json", "print one JSON object with text and statistics at the end");
+  addQuantizationOptions(addSamplingOptions(command))
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ lowbit run llama.pte -p "Once upon a time" -n 64
+  $ lowbit run llama.pte "The answer is" --temperature 0.7 --top-p 0.9 --seed 1
+  $ cat prompt.txt | lowbit run llama.pte - --stop "\\n\\n" --json
+  $ lowbit run ./checkpoint --qmode 8da4w -p "Once"`,
+    )
+    .action((model: string, prompt: string | undefined, options: RunOptions) => run(model, prompt, options, terminal));
+}
+
+async function run(path: string, argument: string | undefined, options: RunOptions, terminal: Terminal): Promise<void> {
+  const prompt = await readPrompt(argument, options, terminal);
+  const loadStart = Date.now();
+  const model = await openModel(path, options, terminal);
+  const loadEnd = Date.now();
+  const generation = model.generate(prompt, { ...generateOptions(options), signal: terminal.signal });
+  const inferenceStart = Date.now();
+  let text = "";
+  for await (const piece of generation) {
+    text += piece;
+    if (!options.json) await terminal.write(piece);
+  }
+  const result = generation.result!;
+  const times = { loadStart, loadEnd, inferenceStart, inferenceEnd: Date.now() };
+  if (options.json) {
+    const { finishReason, stopString } = result;
+    const stats = observerStatistics(result, times);
+    await terminal.writeJson({ text, finish_reason: finishReason, stop_string: stopString, stats });
+  } else {
+    await terminal.writeLine();
+    terminal.note(describeSpeed(result));
+  }
+}
+
+async function readPrompt(
+  argument: string | undefined,
+  options: RunOptions,
+  { stdin, signal }: Terminal,
+): Promise<string> {
+  if (argument !== undefined && options.prompt !== undefined)
+    throw new UsageError("give the prompt as an argument or with --prompt, not both");
+  const prompt = options.prompt ?? argument;
+  if (prompt === undefined) throw new UsageError('give a prompt: -p "text", an argument, or - for stdin');
+  if (prompt !== "-") return prompt;
+  signal.addEventListener("abort", () => stdin.destroy(signal.reason), { once: true });
+  return (await readAll(stdin)).replace(/\r?\n$/, "");
+}
+
+/** One line: tokens and tokens a second of both phases. */
+export function describeSpeed(result: GenerationResult): string {
+  const { promptTokens, generatedTokens, prefillSeconds, firstTokenSeconds } = result;
+  const { prefill, decode } = speeds(result);
+  return (
+    `prompt: ${promptTokens} tokens, ${prefill.toFixed(1)} tok/s (${prefillSeconds.toFixed(2)} s); ` +
+    `generated: ${generatedTokens} tokens, ${decode.toFixed(1)} tok/s; first token after ${firstTokenSeconds.toFixed(2)} s`
+  );
+}
+
+/** Tokens a second; the first token counts as part of the prompt's work. 0 where nothing was measured. */
+function speeds(result: GenerationResult): { prefill: number; decode: number } {
+  const rate = (tokens: number, seconds: number) => (tokens > 0 && seconds > 0 ? tokens / seconds : 0);
+  return {
+    prefill: rate(result.promptTokens, result.prefillSeconds),
+    decode: rate(result.generatedTokens - 1, result.decodeSeconds),
+  };
+}
+
+interface Times {
+  readonly loadStart: number;
+  readonly loadEnd: number;
+  readonly inferenceStart: number;
+  readonly inferenceEnd: number;
+}
+
+/** Fields of the PyTorchObserver line that ExecuTorch's runners print, so that results compare; times in ms. */
+function observerStatistics(result: GenerationResult, times: Times): Record<string, number> {
+  const { prefill, decode } = speeds(result);
+  return {
+    prefill_token_per_sec: prefill,
+    decode_token_per_sec: decode,
+    prompt_tokens: result.promptTokens,
+    generated_tokens: result.generatedTokens,
+    model_load_start_ms: times.loadStart,
+    model_load_end_ms: times.loadEnd,
+    inference_start_ms: times.inferenceStart,
+    inference_end_ms: times.inferenceEnd,
+    prompt_eval_end_ms: times.inferenceStart + Math.round(1000 * result.prefillSeconds),
+    first_token_ms: times.inferenceStart + Math.round(1000 * result.firstTokenSeconds),
+    SCALING_FACTOR_UNITS_PER_SECOND: 1000,
+  };
+}
