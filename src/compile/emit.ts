@@ -67,7 +67,7 @@ class ValueTable {
 
   literal(argument: Exclude<Argument<GraphValue>, GraphValue>, isFloat: boolean): number {
     const value = this.#literalValue(argument, isFloat);
-    const key = JSON.stringify(value);
+    const key = literalKey(value);
     const known = this.#literals.get(key);
     if (known !== undefined) return known;
     const index = this.values.push(value) - 1;
@@ -80,7 +80,7 @@ class ValueTable {
     if (typeof argument === "boolean") return { kind: "bool", value: argument };
     if (typeof argument === "string") return { kind: "string", value: argument };
     if (typeof argument === "number")
-      return isFloat || !Number.isInteger(argument)
+      return isFloat || !Number.isInteger(argument) || Object.is(argument, -0)
         ? { kind: "double", value: argument }
         : { kind: "int", value: argument };
     const items = argument.map((item) => (isGraphValue(item) ? this.tensor(item) : this.literal(item, false)));
@@ -107,6 +107,13 @@ class ValueTable {
       return { memoryId: STATE_MEMORY, offset: this.#context.state.offsets.get(value.name!)! };
     return { memoryId: SCRATCH_MEMORY, offset: this.#context.scratch.offsets.get(value)! };
   }
+}
+
+/** Tells literals apart, also the numbers that JSON does not. */
+function literalKey(value: Value): string {
+  const showNumber = (_: string, item: unknown) =>
+    typeof item === "number" ? (Object.is(item, -0) ? "-0" : String(item)) : item;
+  return JSON.stringify(value, showNumber);
 }
 
 export function emitMethod(graph: Graph, context: EmitContext): Method {

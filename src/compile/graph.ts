@@ -41,11 +41,12 @@ export function isDynamic({ spec, smallest }: GraphValue): boolean {
   return spec.shape.some((size, i) => size !== smallest[i]);
 }
 
-/** One line a node, values numbered in order: for people and for tests of passes. */
+/** One line a node, values without a name numbered in order: for people and for tests of passes. */
 export function formatGraph(graph: Graph): string {
   const names = new Map<GraphValue, string>();
   const nameOf = (value: GraphValue) => {
-    const name = names.get(value) ?? (value.name !== null ? value.name : `%${names.size}`);
+    if (value.name !== null) return value.name;
+    const name = names.get(value) ?? `%${names.size}`;
     names.set(value, name);
     return name;
   };

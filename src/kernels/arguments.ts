@@ -103,9 +103,9 @@ export interface AttentionArgs {
   /** [tokens, kvHeads, headDim] */
   readonly k: Float32Array;
   readonly v: Float32Array;
-  /** [capacity, kvHeads, headDim] */
-  readonly keyCache: Float32Array;
-  readonly valueCache: Float32Array;
+  /** [capacity, kvHeads, headDim]: f32, or f16 bit patterns. */
+  readonly keyCache: Float32Array | Uint16Array;
+  readonly valueCache: Float32Array | Uint16Array;
   /** [1]: position of the first new token. */
   readonly position: BigInt64Array;
   readonly scale: number;

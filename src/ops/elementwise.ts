@@ -27,8 +27,7 @@ export const addOperator = defineOperator({
 /** Index of a dimension that may be counted from the end. */
 function dimension(args: Arguments<TensorSpec>, dim: number, rank: number): number {
   const index = dim < 0 ? dim + rank : dim;
-  if (!Number.isInteger(index) || index < 0 || index >= rank)
-    args.fail("dim", `expected -${rank}..${rank - 1} but found ${dim}`);
+  if (index < 0 || index >= rank) args.fail("dim", `expected -${rank}..${rank - 1} but found ${dim}`);
   return index;
 }
 
@@ -38,16 +37,16 @@ export const selectOperator = defineOperator({
   kernels: select,
   shape(args) {
     const { dtype, shape } = args.tensor("self");
-    const dim = dimension(args, args.number("dim"), shape.length);
-    const index = args.number("index");
+    const dim = dimension(args, args.integer("dim"), shape.length);
+    const index = args.integer("index");
     if (index < -shape[dim]! || index >= shape[dim]!)
       args.fail("index", `expected -${shape[dim]}..${shape[dim]! - 1} but found ${index}`);
     return { dtype, shape: shape.toSpliced(dim, 1) };
   },
   prepare(args) {
     const { shape, dtype, data } = args.tensor("self");
-    const dim = dimension(args, args.number("dim"), shape.length);
-    const index = args.number("index");
+    const dim = dimension(args, args.integer("dim"), shape.length);
+    const index = args.integer("index");
     const blockBytes = elementCount(shape.slice(dim + 1)) * byteSize(dtype);
     return {
       outer: elementCount(shape.slice(0, dim)),
@@ -63,7 +62,7 @@ export const selectOperator = defineOperator({
 /** The last dimension as the only one that a row operator may work on. */
 function lastDimension(args: Arguments<TensorSpec>): TensorSpec {
   const self = args.tensor("self", "f32");
-  const dim = dimension(args, args.number("dim"), self.shape.length);
+  const dim = dimension(args, args.integer("dim"), self.shape.length);
   if (dim !== self.shape.length - 1) args.fail("dim", `only the last dimension is supported, found ${dim}`);
   return self;
 }

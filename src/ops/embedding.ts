@@ -2,7 +2,7 @@
 import type { Indices } from "../kernels/arguments.ts";
 import { checkEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/table.ts";
-import { openArgument, weightBits } from "./linear.ts";
+import { openArgument, packedShape, weightBits } from "./linear.ts";
 import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
 
 function rowsShape(args: Arguments<TensorSpec>, dim: number): TensorSpec {
@@ -39,12 +39,13 @@ const packedEmbedding = (bits: number): Operator =>
       const scales = args.tensor("weight_scales", "f32");
       const zeros = args.tensor("weight_zeros", "i8");
       args.tensor("packed_weight_qvals", "u8", "i8");
-      const dim = args.number("embedding_dim");
-      const groups = scales.shape[1] ?? 1;
-      if (scales.shape[0] !== args.number("num_embeddings") || dim % groups !== 0)
+      const rows = args.integer("num_embeddings", 1);
+      const dim = args.integer("embedding_dim", 1);
+      const [scaleRows, groups] = scales.shape;
+      if (scales.shape.length !== 2 || scaleRows !== rows || dim % groups! !== 0)
         args.fail(
           "weight_scales",
-          `expected shape [${args.number("num_embeddings")}, groups] but found [${scales.shape}]`,
+          `expected shape [${rows}, a number of groups that divides ${dim}] but found [${scales.shape}]`,
         );
       if (zeros.shape.join() !== scales.shape.join())
         args.fail("weight_zeros", `expected the shape of weight_scales [${scales.shape}] but found [${zeros.shape}]`);
@@ -73,14 +74,14 @@ const sharedEmbedding = (bits: number): Operator =>
     kernels: embeddingShared,
     shape(args) {
       args.tensor("packed_weights", "u8", "i8");
-      return rowsShape(args, args.number("k"));
+      return rowsShape(args, packedShape(args).k);
     },
     query(args) {
-      const { layout, spec } = openArgument(args, "packed_weights");
+      const { layout, spec } = openArgument(args, "packed_weights", bits);
       return { layout: layout.name, bits: spec.bits, m: 1 };
     },
     prepare: (args) => ({
-      weights: openArgument(args, "packed_weights"),
+      weights: openArgument(args, "packed_weights", bits),
       indices: args.tensor("indices").data as Indices,
       y: args.tensor("out").data as Float32Array,
     }),

@@ -25,8 +25,8 @@ const kaiNames: ShapeNames = { n: "n", k: "k", groupSize: "groupsize" };
 
 /** Channelwise weights (block size k, or 0) have f32 scales, groupwise ones bf16 or f32. */
 function specOf(args: Arguments<TensorSpec>, names: ShapeNames): WeightSpec {
-  const [n, k] = [args.number(names.n), args.number(names.k)];
-  const given = args.number(names.groupSize);
+  const [n, k] = [args.integer(names.n, 1), args.integer(names.k, 1)];
+  const given = args.integer(names.groupSize, 0);
   const groupSize = given === 0 ? k : given;
   if (k % 2 !== 0) args.fail(names.k, `expected an even number but found ${k}`);
   if (groupSize < 1 || k % groupSize !== 0 || (groupSize !== k && groupSize % 32 !== 0))
@@ -66,8 +66,9 @@ function biasOf<T extends TensorSpec>(args: Arguments<T>): T | null {
 
 function matmulOperator(schema: string, names: ShapeNames, inputs: { x: string; packed: string }): Operator {
   const open = (args: Arguments<Tensor>) => {
-    const { n, k, groupSize } = specOf(args, names);
-    return openPacked(args.tensor(inputs.packed).data as Uint8Array, { n, k, groupSize });
+    const packed = openPacked(args.tensor(inputs.packed).data as Uint8Array, specOf(args, names));
+    if (packed.spec.bits !== 4) args.fail(inputs.packed, `expected weights of 4 bits but found ${packed.spec.bits}`);
+    return packed;
   };
   return defineOperator<PackedLinearArgs>({
     schema,

@@ -1,7 +1,7 @@
 /** Linear operators: 8-bit dynamic activations x low-bit weights, weight-only low-bit, and float. */
 import type { PackedLinearArgs } from "../kernels/arguments.ts";
 import type { Kernel, PackedWeights } from "../kernels/contract.ts";
-import { openPacked } from "../kernels/layout/packed.ts";
+import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
 import { linearA8, linearFloat, linearWeightOnly } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
@@ -13,35 +13,42 @@ export function rowCount(shape: readonly number[]): number {
   return elementCount(shape.slice(0, -1));
 }
 
-/** Opens the packed buffer of a call and checks it against group_size, n and k. */
-export function openArgument(args: Arguments<Tensor>, name: string): PackedWeights {
-  const shape = { n: args.number("n"), k: args.number("k"), groupSize: args.number("group_size") };
-  return openPacked(args.tensor(name).data as Uint8Array, shape);
+/** Sizes that the arguments of a call say its packed weights have. */
+export function packedShape<T extends TensorSpec>(args: Arguments<T>): PackedShape {
+  return { n: args.integer("n", 1), k: args.integer("k", 1), groupSize: args.integer("group_size", 1) };
+}
+
+/** Opens the packed buffer of a call and checks it against group_size, n, k and, where the operator has them, bits. */
+export function openArgument(args: Arguments<Tensor>, name: string, bits: number | null): PackedWeights {
+  const packed = openPacked(args.tensor(name).data as Uint8Array, packedShape(args));
+  if (bits !== null && packed.spec.bits !== bits)
+    args.fail(name, `expected weights of ${bits} bits but found ${packed.spec.bits}`);
+  return packed;
 }
 
 /** Schema of torchao::_linear_8bit_act_{b}bit_weight.out (TorchAO, shared_kernels/linear_8bit_act_xbit_weight). */
 const packedSchema = (name: string) =>
   `${name}.out(Tensor activations, Tensor packed_weights, int group_size, int n, int k, *, Tensor(a!) out) -> Tensor(a!)`;
 
-function packedLinear(name: string, kernels: readonly Kernel<PackedLinearArgs>[]): Operator {
+function packedLinear(name: string, kernels: readonly Kernel<PackedLinearArgs>[], bits: number | null): Operator {
   return defineOperator<PackedLinearArgs>({
     schema: packedSchema(name),
     kernels,
     shape(args): TensorSpec {
       const { shape } = args.tensor("activations", "f32");
+      const { n, k } = packedShape(args);
       args.tensor("packed_weights", "u8", "i8");
-      if (shape.at(-1) !== args.number("k"))
-        args.fail("activations", `expected last dimension ${args.number("k")} but found shape [${shape}]`);
-      return { dtype: "f32", shape: [...shape.slice(0, -1), args.number("n")] };
+      if (shape.at(-1) !== k) args.fail("activations", `expected last dimension ${k} but found shape [${shape}]`);
+      return { dtype: "f32", shape: [...shape.slice(0, -1), n] };
     },
     query(args) {
-      const { layout, spec } = openArgument(args, "packed_weights");
+      const { layout, spec } = openArgument(args, "packed_weights", bits);
       return { layout: layout.name, bits: spec.bits, m: rowCount(args.tensor("activations").shape) };
     },
     prepare: (args) => ({
       m: rowCount(args.tensor("activations").shape),
       x: args.tensor("activations").data as Float32Array,
-      weights: openArgument(args, "packed_weights"),
+      weights: openArgument(args, "packed_weights", bits),
       y: args.tensor("out").data as Float32Array,
     }),
   });
@@ -49,11 +56,11 @@ function packedLinear(name: string, kernels: readonly Kernel<PackedLinearArgs>[]
 
 /** y = x W^T + bias with x quantized to int8, one scale and zero point a row. The bias is in the packed weights. */
 export const linearA8Operators: readonly Operator[] = weightBits.map((bits) =>
-  packedLinear(`torchao::_linear_8bit_act_${bits}bit_weight`, linearA8),
+  packedLinear(`torchao::_linear_8bit_act_${bits}bit_weight`, linearA8, bits),
 );
 
 /** y = x W^T + bias with float activations and low-bit weights of any width. */
-export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly);
+export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly, null);
 
 /** y = x W^T + bias with float weights [n, k] in f32, f16 or bf16 (aten::linear, whose weights are f32 upstream). */
 export const linearFloatOperator = defineOperator({

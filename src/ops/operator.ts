@@ -45,10 +45,29 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
+  /** The first tensor of the call, its main input as a rule. */
+  firstTensor(): T {
+    for (const { name } of this.schema.args) {
+      const value = this.#values.get(name);
+      if (typeof value === "object" && value && "shape" in value) return value;
+    }
+    throw new ShapeError(`${qualifiedName(this.schema)}: expected a tensor but found none`);
+  }
+
   number(name: string): number {
     const value = this.#values.get(name);
     if (typeof value !== "number")
       throw new ShapeError(`${this.#where(name)}: expected a number but found ${JSON.stringify(value)}`);
+    return value;
+  }
+
+  /** A whole number of at least `least`: sizes and indices. */
+  integer(name: string, least = Number.MIN_SAFE_INTEGER): number {
+    const value = this.number(name);
+    if (!Number.isSafeInteger(value) || value < least) {
+      const bound = least === Number.MIN_SAFE_INTEGER ? "" : ` of at least ${least}`;
+      this.fail(name, `expected a whole number${bound} but found ${value}`);
+    }
     return value;
   }
 
@@ -88,6 +107,8 @@ export interface OperatorDefinition<A> {
 export interface BoundCall {
   readonly operator: string;
   readonly kernel: Kernel<never>;
+  /** Of the first tensor and of the out tensor. */
+  readonly shapes: readonly (readonly number[])[];
   scratchBytes(threads: number): number;
   bind(scratch: Uint8Array, threads: number): () => void;
   /** The call for a native plan; null when the kernel is no native one. */
@@ -120,6 +141,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       return {
         operator: name,
         kernel,
+        shapes: [args.firstTensor(), args.tensor(schema.args.at(-1)!.name)].map(({ shape }) => shape),
         scratchBytes: (threads) => kernel.scratchBytes?.(prepared, threads) ?? 0,
         bind: (scratch, threads) => kernel.bind(prepared, scratch, threads),
         encode: (scratch) => kernel.encode?.(prepared, scratch) ?? null,

@@ -66,8 +66,10 @@ export function parseSchema(text: string): Schema {
   const parts = splitArguments(list!);
   const star = parts.indexOf("*");
   const args = parts.filter((part) => part !== "*").map((part, i) => parseArgument(text, part, star >= 0 && i >= star));
-  if (args.filter((arg) => arg.isOut).length !== 1)
-    throw new InvalidArgumentError(`schema "${text}": expected exactly one out argument after "*"`);
+  if (args.filter((arg) => arg.isOut).length !== 1 || !args.at(-1)!.isOut)
+    throw new InvalidArgumentError(`schema "${text}": expected exactly one out argument after "*", the last of all`);
+  const twice = args.find((arg, i) => args.findIndex((other) => other.name === arg.name) < i);
+  if (twice) throw new InvalidArgumentError(`schema "${text}": there are two arguments named ${twice.name}`);
   return { name: name!, overload, args };
 }
 
@@ -87,10 +89,16 @@ function parseArgument(schema: string, part: string, afterStar: boolean): Schema
   if (!types.includes(type))
     throw new InvalidArgumentError(`schema "${schema}": argument type "${type}", expected one of ${types.join(", ")}`);
   const mutable = alias?.includes("!") ?? false;
-  return { name: name!, type, mutable, isOut: afterStar && mutable, default: parseDefault(value) };
+  const defaultValue = parseDefault(value);
+  if (Number.isNaN(defaultValue))
+    throw new InvalidArgumentError(
+      `schema "${schema}": argument ${name}: expected a number, True, False or None as default but found ${value}`,
+    );
+  return { name: name!, type, mutable, isOut: afterStar && mutable, default: defaultValue };
 }
 
-function parseDefault(value: string | undefined): number | boolean | null | undefined {
+/** The value of a default; NaN when it is none. */
+function parseDefault(value: string | undefined): SchemaArgument["default"] {
   if (value === undefined) return undefined;
   if (value === "None") return null;
   if (value === "True" || value === "False") return value === "True";

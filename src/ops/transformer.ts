@@ -1,7 +1,12 @@
 /** Operators of a transformer block: RMSNorm, rotary embedding, attention over a KV cache, SwiGLU. */
 import { attention, rmsNorm, rope, ropeAngles, swiglu } from "../kernels/table.ts";
 import { rowCount } from "./linear.ts";
-import { defineOperator } from "./operator.ts";
+import { type Arguments, defineOperator, type TensorSpec } from "./operator.ts";
+
+function checkPosition(args: Arguments<TensorSpec>): void {
+  const { shape } = args.tensor("input_pos", "i64");
+  if (shape.join() !== "1") args.fail("input_pos", `expected shape [1] but found [${shape}]`);
+}
 
 /** y = x / sqrt(mean(x^2) + eps) * weight over the last dimension (Zhang & Sennrich 2019). */
 export const rmsNormOperator = defineOperator({
@@ -10,8 +15,9 @@ export const rmsNormOperator = defineOperator({
   shape(args) {
     const x = args.tensor("x", "f32");
     const weight = args.tensor("weight", "f32");
-    if (weight.shape.length !== 1 || (x.shape.at(-1) ?? 0) % weight.shape[0]! !== 0)
-      args.fail("weight", `expected shape [${x.shape.at(-1)}] but found [${weight.shape}]`);
+    const dim = x.shape.at(-1) ?? 0;
+    if (weight.shape.length !== 1 || dim === 0 || dim % weight.shape[0]! !== 0)
+      args.fail("weight", `expected shape [${dim}], or one that divides it, but found [${weight.shape}]`);
     return { dtype: "f32", shape: x.shape };
   },
   prepare: (args) => ({
@@ -29,9 +35,13 @@ export const ropeAnglesOperator = defineOperator({
     "lowbit::rope_angles.out(Tensor tokens, Tensor input_pos, Tensor inverse_frequencies, float scale, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: ropeAngles,
   shape(args) {
-    args.tensor("input_pos", "i64");
-    const half = args.tensor("inverse_frequencies", "f32").shape[0]!;
-    return { dtype: "f32", shape: [args.tensor("tokens").shape.at(-1)!, 2, half] };
+    checkPosition(args);
+    const tokens = args.tensor("tokens").shape;
+    const frequencies = args.tensor("inverse_frequencies", "f32").shape;
+    if (tokens.length === 0) args.fail("tokens", "expected shape [1, T] but found a scalar");
+    if (frequencies.length !== 1)
+      args.fail("inverse_frequencies", `expected a vector but found shape [${frequencies}]`);
+    return { dtype: "f32", shape: [tokens.at(-1)!, 2, frequencies[0]!] };
   },
   prepare: (args) => ({
     tokens: args.tensor("tokens").shape.at(-1)!,
@@ -49,10 +59,15 @@ export const ropeOperator = defineOperator({
   shape(args) {
     const x = args.tensor("x", "f32");
     const angles = args.tensor("angles", "f32");
-    const headDim = args.number("head_dim");
-    if (x.shape.at(-1)! % headDim !== 0) args.fail("x", `expected heads of ${headDim} but found shape [${x.shape}]`);
-    if (angles.shape[0] !== x.shape.at(-2) || 2 * angles.shape[2]! > headDim)
-      args.fail("angles", `expected [${x.shape.at(-2)}, 2, at most ${headDim / 2}] but found [${angles.shape}]`);
+    const headDim = args.integer("head_dim", 1);
+    if (x.shape.length < 2 || x.shape.at(-1)! % headDim !== 0)
+      args.fail("x", `expected shape [1, T, a multiple of ${headDim}] but found [${x.shape}]`);
+    const [tokens, two, half] = angles.shape;
+    if (angles.shape.length !== 3 || tokens !== rowCount(x.shape) || two !== 2 || 2 * half! > headDim)
+      args.fail(
+        "angles",
+        `expected shape [${rowCount(x.shape)}, 2, at most ${headDim / 2}] but found [${angles.shape}]`,
+      );
     return { dtype: "f32", shape: x.shape };
   },
   prepare(args) {
@@ -80,18 +95,23 @@ export const attentionOperator = defineOperator({
   kernels: attention,
   shape(args) {
     const q = args.tensor("q", "f32");
-    const k = args.tensor("k", "f32");
-    const cache = args.tensor("key_cache", "f32");
-    args.tensor("input_pos", "i64");
-    const [, , kvHeads, headDim] = cache.shape;
-    if (cache.shape.length !== 4) args.fail("key_cache", `expected [1, capacity, heads, D] but found [${cache.shape}]`);
-    if (args.tensor("value_cache", "f32").shape.join() !== cache.shape.join())
-      args.fail("value_cache", `expected the shape of key_cache [${cache.shape}]`);
-    for (const [name, spec] of [["k", k] as const, ["v", args.tensor("v", "f32")] as const])
-      if (spec.shape.at(-1) !== kvHeads! * headDim!)
-        args.fail(name, `expected last dimension ${kvHeads! * headDim!} but found shape [${spec.shape}]`);
-    if (q.shape.at(-1)! % (kvHeads! * headDim!) !== 0)
-      args.fail("q", `expected a multiple of ${kvHeads! * headDim!} values but found shape [${q.shape}]`);
+    const cache = args.tensor("key_cache", "f32").shape;
+    checkPosition(args);
+    const [batch, capacity, kvHeads, headDim] = cache as [number, number, number, number];
+    if (cache.length !== 4 || batch !== 1 || kvHeads * headDim === 0)
+      args.fail("key_cache", `expected shape [1, capacity, heads, D] but found [${cache}]`);
+    if (args.tensor("value_cache", "f32").shape.join() !== cache.join())
+      args.fail("value_cache", `expected the shape of key_cache [${cache}]`);
+    const width = kvHeads * headDim;
+    const tokens = rowCount(q.shape);
+    if (q.shape.length === 0 || q.shape.at(-1)! % width !== 0 || tokens > capacity)
+      args.fail("q", `expected shape [1, at most ${capacity}, a multiple of ${width}] but found [${q.shape}]`);
+    for (const name of ["k", "v"]) {
+      const { shape } = args.tensor(name, "f32");
+      if (shape.at(-1) !== width || rowCount(shape) !== tokens)
+        args.fail(name, `expected shape [1, ${tokens}, ${width}] but found [${shape}]`);
+    }
+    args.integer("window", 0);
     return { dtype: "f32", shape: q.shape };
   },
   prepare(args) {

@@ -66,16 +66,39 @@ export function readyMethod(
   for (const instruction of method.instructions) {
     if (instruction.kind !== "kernel") continue;
     const operator = context.registry.get(qualifiedName(method.operators[instruction.operator]!));
-    const outIndex = instruction.args.at(-1)!;
-    const given = instruction.args.slice(0, operator.schema.args.length - 1);
+    const { given, outIndex } = splitArguments(method, operator, instruction.args);
     const args = given.map((index) => argumentOf(method, index, tensorAt));
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
     checkOut(operator, method.values[outIndex]!, spec);
-    calls.push(
-      operator.resolve(new Arguments(operator.schema, [...args, tensorAt(outIndex, spec.shape)]), context.cpu),
-    );
+    const out = tensorAt(outIndex, spec.shape);
+    if (out.shape.join() !== spec.shape.join())
+      throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
+    calls.push(operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu));
   }
   return { inputs, outputs: method.outputs.map((index) => tensorAt(index)), calls };
+}
+
+/**
+ * Arguments of a call by what they are for. Files list the out value twice: as argument and as what is returned.
+ * What a kernel writes must be memory of the program, never a constant, which may be mapped from the file.
+ */
+function splitArguments(
+  method: Method,
+  { name, schema }: Operator,
+  indices: readonly number[],
+): { given: readonly number[]; outIndex: number } {
+  const count = schema.args.length;
+  const outIndex = indices[count - 1];
+  if (outIndex === undefined || indices.length > count + 1 || indices.at(-1) !== outIndex)
+    throw new ShapeError(
+      `${name}: expected ${count} arguments and the last again but method ${method.name} gives values ${indices.join(", ")}`,
+    );
+  for (const [i, arg] of schema.args.entries()) {
+    const value = method.values[indices[i]!]!;
+    if (arg.mutable && value.kind === "tensor" && value.constant !== null)
+      throw new ShapeError(`${name}, argument ${arg.name}: is written to but method ${method.name} gives a constant`);
+  }
+  return { given: indices.slice(0, count - 1), outIndex };
 }
 
 function argumentOf(method: Method, index: number, tensorAt: (index: number) => Tensor): Argument<Tensor> {
@@ -127,7 +150,8 @@ function placeOf(value: TensorValue, memory: MethodMemory): Uint8Array {
 
 function checkInput(method: Method, i: number, sizes: readonly number[]): void {
   const value = method.values[method.inputs[i]!]!;
-  if (value.kind !== "tensor") throw new UnsupportedError(`method ${method.name}: input ${i} is no tensor`);
+  if (value.kind !== "tensor" || value.constant !== null)
+    throw new UnsupportedError(`method ${method.name}: input ${i} is no tensor with memory of its own`);
   const fits =
     value.dynamism === "static"
       ? sizes.join() === value.sizes.join()

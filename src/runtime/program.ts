@@ -7,7 +7,9 @@ import { logInfo } from "../log.ts";
 import type { BoundCall, OperatorRegistry } from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
 import { type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { allocate } from "./memory.ts";
 import { checkMethod } from "./method.ts";
+import type { Profile } from "./profile.ts";
 import { Session } from "./session.ts";
 
 export type Metadata = number | boolean | readonly number[];
@@ -17,6 +19,8 @@ export interface LoadOptions {
   readonly cpu?: Cpu;
   /** Threads of native kernels. Default: physical performance cores. */
   readonly threads?: number | undefined;
+  /** Collects the times of all calls of the program's sessions. */
+  readonly profile?: Profile | undefined;
   /** Called as constants are read. */
   onProgress?(doneBytes: number, totalBytes: number): void;
   readonly signal?: AbortSignal | undefined;
@@ -32,6 +36,7 @@ export interface MemoryUse {
 export class LoadedProgram {
   readonly cpu: Cpu;
   readonly threads: number;
+  readonly profile: Profile | undefined;
   readonly registry: OperatorRegistry;
   readonly metadata: ReadonlyMap<string, Metadata>;
   readonly constants: readonly Uint8Array[];
@@ -43,10 +48,11 @@ export class LoadedProgram {
   private constructor(
     program: Program,
     constants: readonly Uint8Array[],
-    options: { readonly registry: OperatorRegistry; readonly cpu: Cpu; readonly threads: number },
+    options: Required<Pick<LoadOptions, "registry" | "cpu">> & { threads: number; profile: Profile | undefined },
   ) {
     this.cpu = options.cpu;
     this.threads = options.threads;
+    this.profile = options.profile;
     this.registry = options.registry;
     this.constants = constants;
     this.metadata = readMetadata(program);
@@ -56,7 +62,7 @@ export class LoadedProgram {
 
   /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
-    const { registry = operators, cpu = hostCpu(), onProgress, signal } = options;
+    const { registry = operators, cpu = hostCpu(), profile, onProgress, signal } = options;
     const threads = options.threads ?? defaultThreads();
     for (const method of program.methods) checkMethod(method, registry);
     const totalBytes = program.constants.reduce((sum, { data }) => sum + data.byteLength, 0);
@@ -68,7 +74,7 @@ export class LoadedProgram {
       doneBytes += data.byteLength;
       onProgress?.(doneBytes, totalBytes);
     }
-    return new LoadedProgram(program, constants, { registry, cpu, threads });
+    return new LoadedProgram(program, constants, { registry, cpu, threads, profile });
   }
 
   /** A session with zeroed state of its own. */
@@ -108,7 +114,7 @@ export class LoadedProgram {
   scratchOf(method: Method): Uint8Array {
     let scratch = this.#scratch.get(method.name);
     if (!scratch) {
-      scratch = new Uint8Array(method.memorySizes[SCRATCH_MEMORY] ?? 0);
+      scratch = allocate("scratch", method.memorySizes[SCRATCH_MEMORY] ?? 0);
       this.#scratch.set(method.name, scratch);
     }
     return scratch;

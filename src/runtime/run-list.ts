@@ -6,26 +6,35 @@ import { nextMacrotask } from "../event-loop.ts";
 import type { NativeCall } from "../kernels/contract.ts";
 import { type CallPlan, planCalls } from "../kernels/plan.ts";
 import type { BoundCall } from "../ops/operator.ts";
+import type { Profile, RunTimes } from "./profile.ts";
 
 /** How long kernels may run before the event loop gets a turn, so that timers and abort signals are seen. */
 const TURN_MS = 20;
 /** A trip to the native threads and back costs about as much as some small kernels. */
 const PLAN_MIN_CALLS = 2;
 
-type Part = { readonly steps: readonly (() => void)[] } | { readonly plan: CallPlan };
+/** `times`: the part's place in the run times, when they are kept. */
+type Part = ({ readonly steps: readonly (() => void)[] } | { readonly plan: CallPlan }) & {
+  readonly times: Float64Array | undefined;
+};
 
 export class RunList {
   readonly #parts: readonly Part[];
   readonly #abort = new Int32Array(1);
+  readonly #times: RunTimes | undefined;
 
-  constructor(calls: readonly BoundCall[], threads: number) {
+  constructor(calls: readonly BoundCall[], threads: number, profile?: Profile) {
+    this.#times = profile?.track(calls);
     const scratchBytes = calls.map((call) => call.scratchBytes(threads));
     const scratch = new Uint8Array(Math.max(0, ...scratchBytes));
     const parts: Part[] = [];
+    let first = 0;
     for (const stretch of stretches(calls, scratch)) {
+      const times = this.#times?.nanoseconds.subarray(first, first + stretch.calls.length);
+      first += stretch.calls.length;
       const encoded = stretch.encoded.length >= PLAN_MIN_CALLS ? stretch.encoded : null;
-      if (encoded) parts.push({ plan: planCalls(encoded, threads) });
-      else parts.push({ steps: stretch.calls.map((call) => call.bind(scratch, threads)) });
+      if (encoded) parts.push({ plan: planCalls(encoded, threads), times });
+      else parts.push({ steps: stretch.calls.map((call) => call.bind(scratch, threads)), times });
     }
     this.#parts = parts;
   }
@@ -34,26 +43,34 @@ export class RunList {
   async run(signal: AbortSignal | undefined): Promise<void> {
     signal?.throwIfAborted();
     this.#abort[0] = 0;
+    const start = this.#times ? performance.now() : 0;
     const onAbort = () => {
       this.#abort[0] = 1;
     };
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
       for (const part of this.#parts) {
-        if ("plan" in part) await part.plan.run(this.#abort);
-        else await runSteps(part.steps, signal);
+        if ("plan" in part) await part.plan.run(this.#abort, part.times);
+        else await runSteps(part.steps, signal, part.times);
         signal?.throwIfAborted();
       }
+      this.#times?.addRun(performance.now() - start);
     } finally {
       signal?.removeEventListener("abort", onAbort);
     }
   }
 }
 
-async function runSteps(steps: readonly (() => void)[], signal: AbortSignal | undefined): Promise<void> {
+async function runSteps(
+  steps: readonly (() => void)[],
+  signal: AbortSignal | undefined,
+  times: Float64Array | undefined,
+): Promise<void> {
   let turnStart = performance.now();
   for (let i = 0; i < steps.length; i++) {
+    const start = times ? performance.now() : 0;
     steps[i]!();
+    if (times) times[i]! += 1e6 * (performance.now() - start);
     if (performance.now() - turnStart < TURN_MS) continue;
     await nextMacrotask();
     signal?.throwIfAborted();

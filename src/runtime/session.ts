@@ -2,6 +2,7 @@
 import { InvalidArgumentError } from "../errors.ts";
 import type { Method } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
+import { allocate } from "./memory.ts";
 import { type ReadyMethod, readyMethod } from "./method.ts";
 import type { LoadedProgram } from "./program.ts";
 import { RunList } from "./run-list.ts";
@@ -23,7 +24,7 @@ export class Session {
 
   constructor(program: LoadedProgram) {
     this.#program = program;
-    this.#state = new Uint8Array(program.stateBytes);
+    this.#state = allocate("state", program.stateBytes);
   }
 
   /** Zeroes the state. */
@@ -76,7 +77,7 @@ export class Session {
       program,
     );
     program.noteKernels(ready.calls);
-    const calls = new RunList(ready.calls, program.threads);
+    const calls = new RunList(ready.calls, program.threads, program.profile);
     return { ready, calls, outputs: ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape)) };
   }
 }
@@ -85,6 +86,10 @@ function copyInput(method: string, i: number, source: Tensor, target: Tensor): v
   if (source.dtype !== target.dtype)
     throw new InvalidArgumentError(
       `method ${method}, input ${i}: expected dtype ${target.dtype} but found ${source.dtype}`,
+    );
+  if (source.data.length !== target.data.length)
+    throw new InvalidArgumentError(
+      `method ${method}, input ${i}: expected ${target.data.length} values but found ${source.data.length}`,
     );
   (target.data as Uint8Array).set(source.data as Uint8Array);
 }

@@ -2,7 +2,20 @@
  * How the arguments of each kernel family become numbers and buffers of a native call. The C++ side reads them in this
  * order; the scratch buffer follows the ones listed here.
  */
-import type { PackedLinearArgs } from "../arguments.ts";
+import type {
+  ArgmaxArgs,
+  AttentionArgs,
+  BinaryArgs,
+  FloatEmbeddingArgs,
+  PackedEmbeddingArgs,
+  PackedLinearArgs,
+  RmsNormArgs,
+  RopeAnglesArgs,
+  RopeArgs,
+  SelectArgs,
+  SharedEmbeddingArgs,
+  SoftmaxArgs,
+} from "../arguments.ts";
 
 export interface NativeArguments {
   readonly scalars: readonly number[];
@@ -12,4 +25,72 @@ export interface NativeArguments {
 /** scalars: m; buffers: x, packed weights, y. */
 export function packedLinear({ m, x, weights, y }: PackedLinearArgs): NativeArguments {
   return { scalars: [m], buffers: [x, weights.bytes, y] };
+}
+
+/** scalars: rows, dim, eps; buffers: x, weight, y. */
+export function rmsNorm({ dim, x, weight, eps, y }: RmsNormArgs): NativeArguments {
+  return { scalars: [x.length / dim, dim, eps], buffers: [x, weight, y] };
+}
+
+/** scalars: tokens, half, scale; buffers: position, inverse frequencies, angles. */
+export function ropeAngles(args: RopeAnglesArgs): NativeArguments {
+  const { tokens, position, inverseFrequencies, scale, angles } = args;
+  return { scalars: [tokens, inverseFrequencies.length, scale], buffers: [position, inverseFrequencies, angles] };
+}
+
+/** scalars: tokens, heads, head dimension, half; buffers: x, angles, y. */
+export function rope({ tokens, heads, headDim, half, x, angles, y }: RopeArgs): NativeArguments {
+  return { scalars: [tokens, heads, headDim, half], buffers: [x, angles, y] };
+}
+
+/**
+ * scalars: tokens, heads, kvHeads, head dimension, capacity, scale, window, softcap, 1 for caches of halves;
+ * buffers: q, k, v, key cache, value cache, position, y.
+ */
+export function attention(args: AttentionArgs): NativeArguments {
+  const { tokens, heads, kvHeads, headDim, capacity, scale, window, softcap } = args;
+  const { q, k, v, keyCache, valueCache, position, y } = args;
+  const halves = keyCache instanceof Uint16Array ? 1 : 0;
+  return {
+    scalars: [tokens, heads, kvHeads, headDim, capacity, scale, window, softcap, halves],
+    buffers: [q, k, v, keyCache, valueCache, position, y],
+  };
+}
+
+/** scalars: count, alpha; buffers: a, b, y. */
+export function binary({ a, b, alpha, y }: BinaryArgs): NativeArguments {
+  return { scalars: [y.length, alpha], buffers: [a, b, y] };
+}
+
+/** scalars: rows, dim; buffers: x, y. */
+export function rows({ dim, x, y }: SoftmaxArgs | ArgmaxArgs): NativeArguments {
+  return { scalars: [x.length / dim, dim], buffers: [x, y] };
+}
+
+/** scalars: outer, stride, offset, bytes of a block; buffers: x, y. */
+export function select({ outer, stride, offset, blockBytes, x, y }: SelectArgs): NativeArguments {
+  return { scalars: [outer, stride, offset, blockBytes], buffers: [x, y] };
+}
+
+/** scalars: rows, dim, type (0 f32, 1 f16, 2 bf16), count, bytes of an index; buffers: weights, indices, y. */
+export function embeddingFloat({ rows, dim, weights, indices, y }: FloatEmbeddingArgs): NativeArguments {
+  const type = ["f32", "f16", "bf16"].indexOf(weights.dtype);
+  return {
+    scalars: [rows, dim, type, indices.length, indices.BYTES_PER_ELEMENT],
+    buffers: [weights.data, indices, y],
+  };
+}
+
+/** scalars: bits, rows, dim, groups, count, bytes of an index; buffers: packed, scales, zeros, indices, y. */
+export function embeddingPacked(args: PackedEmbeddingArgs): NativeArguments {
+  const { bits, rows, dim, packed, scales, zeros, indices, y } = args;
+  return {
+    scalars: [bits, rows, dim, scales.length / rows, indices.length, indices.BYTES_PER_ELEMENT],
+    buffers: [packed, scales, zeros, indices, y],
+  };
+}
+
+/** scalars: count, bytes of an index; buffers: packed weights, indices, y. */
+export function embeddingShared({ weights, indices, y }: SharedEmbeddingArgs): NativeArguments {
+  return { scalars: [indices.length, indices.BYTES_PER_ELEMENT], buffers: [weights.bytes, indices, y] };
 }

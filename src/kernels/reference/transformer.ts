@@ -1,4 +1,5 @@
 /** Norm, rotary embedding and attention as plain loops; sums in double precision, results rounded to float32. */
+import { InvalidArgumentError } from "../../errors.ts";
 import type { AttentionArgs, RmsNormArgs, RopeAnglesArgs, RopeArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 
@@ -70,6 +71,10 @@ export const attentionReference: Kernel<AttentionArgs> = {
     const { tokens, heads, kvHeads, headDim, k, v, keyCache, valueCache, position } = args;
     return () => {
       const first = Number(position[0]!);
+      if (first < 0 || first + tokens > args.capacity)
+        throw new InvalidArgumentError(
+          `attention: expected positions in 0..${args.capacity - 1} but found ${first} to ${first + tokens - 1}`,
+        );
       keyCache.set(k, first * kvHeads * headDim);
       valueCache.set(v, first * kvHeads * headDim);
       for (let t = 0; t < tokens; t++) for (let h = 0; h < heads; h++) attend(args, first + t, t, h, scores, sums);

@@ -1,0 +1,336 @@
+/**
+ * Every row of the kernel table without weights in bits: attention, rotary embedding, norms, elementwise operators,
+ * against plain loops in double precision. Bounds are a few roundings of the largest magnitude: kernels may sum in
+ * float32 and approximate exp.
+ */
+import { expect, it } from "vitest";
+import { type Bench, describeRows, heap, run } from "../../test/support/conformance.ts";
+import { Random } from "../../test/support/random.ts";
+import { expectSame } from "../../test/support/same.ts";
+import type { AttentionArgs } from "./arguments.ts";
+import { hostCpu } from "./cpu.ts";
+import { add, argmax, attention, rmsNorm, rope, ropeAngles, select, softmax, swiglu } from "./table.ts";
+
+const bench: Bench = { memory: heap, threads: 2 };
+const cpu = hostCpu();
+
+function expectNear(
+  found: Float32Array,
+  expected: (i: number) => number,
+  bound: (i: number) => number,
+  name = "",
+): void {
+  for (let i = 0; i < found.length; i++)
+    if (!(Math.abs(found[i]! - expected(i)) <= bound(i))) expect(found[i], `${name} [${i}]`).toBe(expected(i));
+}
+
+const position = (value: number) => BigInt64Array.of(BigInt(value));
+
+interface AttentionCase {
+  readonly tokens: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly first: number;
+  readonly window: number;
+  readonly softcap: number;
+}
+
+const CAPACITY = 48;
+
+function attentionArgs(item: AttentionCase, random: Random): AttentionArgs {
+  const { tokens, heads, kvHeads, headDim, first, window, softcap } = item;
+  return {
+    tokens,
+    heads,
+    kvHeads,
+    headDim,
+    capacity: CAPACITY,
+    q: random.floats(tokens * heads * headDim, 2),
+    k: random.floats(tokens * kvHeads * headDim, 2),
+    v: random.floats(tokens * kvHeads * headDim, 3),
+    keyCache: random.floats(CAPACITY * kvHeads * headDim, 2),
+    valueCache: random.floats(CAPACITY * kvHeads * headDim, 3),
+    position: position(first),
+    scale: headDim ** -0.5,
+    window,
+    softcap,
+    y: new Float32Array(tokens * heads * headDim),
+  };
+}
+
+/** softmax(q . k * scale) . v for one query, over caches that hold the new keys and values already. */
+function attend(args: AttentionArgs, first: number, t: number, h: number): number[] {
+  const { heads, kvHeads, headDim, q, keyCache, valueCache, scale, window, softcap } = args;
+  const kvHead = Math.floor(h / (heads / kvHeads));
+  const seen: number[] = [];
+  for (let p = 0; p <= first + t; p++) if (window === 0 || p > first + t - window) seen.push(p);
+  const scores = seen.map((p) => {
+    let dot = 0;
+    for (let d = 0; d < headDim; d++)
+      dot += q[(t * heads + h) * headDim + d]! * keyCache[(p * kvHeads + kvHead) * headDim + d]!;
+    return softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale;
+  });
+  const total = scores.reduce((sum, score) => sum + Math.exp(score), 0);
+  return Array.from({ length: headDim }, (_, d) =>
+    seen.reduce(
+      (sum, p, i) => sum + (Math.exp(scores[i]!) / total) * valueCache[(p * kvHeads + kvHead) * headDim + d]!,
+      0,
+    ),
+  );
+}
+
+const attentionCases: AttentionCase[] = [];
+for (const [heads, kvHeads, headDim] of [
+  [4, 4, 8],
+  [8, 2, 16],
+  [3, 1, 6],
+  [2, 1, 64],
+] as const)
+  for (const tokens of [1, 2, 7, 16])
+    for (const first of [0, 5, CAPACITY - tokens])
+      for (const [window, softcap] of [
+        [0, 0],
+        [4, 0],
+        [0, 5],
+        [100, 30],
+      ] as const)
+        attentionCases.push({ tokens, heads, kvHeads, headDim, first, window, softcap });
+
+describeRows(attention, cpu, (kernel) => {
+  it("is softmax(q k) v over what each query sees: groups of heads, windows, caps, later positions", () => {
+    const random = new Random(1);
+    for (const item of attentionCases) {
+      const args = attentionArgs(item, random);
+      const { tokens, heads, kvHeads, headDim, first } = item;
+      const keys = args.keyCache.slice();
+      const values = args.valueCache.slice();
+      keys.set(args.k, first * kvHeads * headDim);
+      values.set(args.v, first * kvHeads * headDim);
+      run(kernel, args, bench);
+      const name = JSON.stringify(item);
+      expectSame(args.keyCache, keys, name);
+      expectSame(args.valueCache, values, name);
+      for (let t = 0; t < tokens; t++)
+        for (let h = 0; h < heads; h++) {
+          const expected = attend(args, first, t, h);
+          const found = args.y.subarray((t * heads + h) * headDim, (t * heads + h + 1) * headDim);
+          expectNear(
+            found,
+            (d) => expected[d]!,
+            () => 3e-5,
+            name,
+          );
+        }
+    }
+  });
+
+  it("takes scores whose exp overflows", () => {
+    const args = attentionArgs(
+      { tokens: 1, heads: 1, kvHeads: 1, headDim: 8, first: 3, window: 0, softcap: 0 },
+      new Random(2),
+    );
+    args.q.fill(1000);
+    args.keyCache.fill(0);
+    args.keyCache.fill(1, 8, 16);
+    args.k.fill(-1);
+    run(kernel, args, bench);
+    expectNear(
+      args.y,
+      (d) => args.valueCache[8 + d]!,
+      () => 1e-5,
+    );
+  });
+
+  it("gives the same whether tokens come at once or one by one", () => {
+    const whole = attentionArgs(
+      { tokens: 5, heads: 4, kvHeads: 2, headDim: 8, first: 2, window: 3, softcap: 0 },
+      new Random(3),
+    );
+    const caches = { keyCache: whole.keyCache.slice(), valueCache: whole.valueCache.slice() };
+    run(kernel, whole, bench);
+    for (let t = 0; t < 5; t++) {
+      const part = (values: Float32Array, width: number) => values.slice(t * width, (t + 1) * width);
+      const y = new Float32Array(32);
+      const args = {
+        ...whole,
+        ...caches,
+        tokens: 1,
+        q: part(whole.q, 32),
+        k: part(whole.k, 16),
+        v: part(whole.v, 16),
+        y,
+      };
+      run(kernel, { ...args, position: position(2 + t) }, bench);
+      expectNear(
+        y,
+        (i) => whole.y[32 * t + i]!,
+        () => 1e-5,
+      );
+    }
+  });
+});
+
+describeRows(rmsNorm, cpu, (kernel) => {
+  it.each([1, 7, 64, 300])("rows of %i: x / sqrt(mean(x^2) + eps) * weight", (dim) => {
+    const random = new Random(dim);
+    for (const size of [1, 1e-4, 1e6])
+      for (const rows of [1, 3]) {
+        const x = random.floats(rows * dim, size);
+        const weight = random.floats(dim, 2);
+        const y = new Float32Array(rows * dim);
+        const eps = 1e-5;
+        run(kernel, { dim, x, weight, eps, y }, bench);
+        const mean = (row: number) => x.slice(row * dim, (row + 1) * dim).reduce((sum, v) => sum + v * v, 0) / dim;
+        const inverses = Array.from({ length: rows }, (_, row) => 1 / Math.sqrt(mean(row) + eps));
+        const value = (i: number) => x[i]! * inverses[Math.floor(i / dim)]! * weight[i % dim]!;
+        expectNear(y, value, (i) => 1e-5 * Math.abs(value(i)));
+      }
+  });
+
+  it("a row of zeros stays zero", () => {
+    const y = new Float32Array(4).fill(9);
+    run(kernel, { dim: 4, x: new Float32Array(4), weight: Float32Array.of(1, 2, 3, 4), eps: 1e-6, y }, bench);
+    expectSame(y, new Float32Array(4));
+  });
+});
+
+describeRows(ropeAngles, cpu, (kernel) => {
+  it("cos and sin of position times frequency, as float32, times the scale", () => {
+    const inverseFrequencies = Float32Array.of(1, 0.1, 0.0123, 1e-5);
+    for (const [first, tokens, scale] of [
+      [0, 1, 1],
+      [3, 4, 1],
+      [100_000, 2, 1],
+      [5, 2, 1.25],
+    ] as const) {
+      const angles = new Float32Array(tokens * 8);
+      run(kernel, { tokens, position: position(first), inverseFrequencies, scale, angles }, bench);
+      const value = (i: number) => {
+        const angle = Math.fround((first + Math.floor(i / 8)) * inverseFrequencies[i % 4]!);
+        return scale * (i % 8 < 4 ? Math.cos(angle) : Math.sin(angle));
+      };
+      expectNear(angles, value, () => 1e-6);
+    }
+  });
+});
+
+describeRows(rope, cpu, (kernel) => {
+  it.each([
+    [1, 1, 8, 4],
+    [3, 2, 8, 4],
+    [2, 3, 10, 3],
+    [1, 4, 64, 32],
+  ])("turns pairs (i, i + half): tokens %i, heads %i, dimension %i, half %i", (tokens, heads, headDim, half) => {
+    const random = new Random(heads);
+    const turns = random.floats(tokens * half, 3);
+    const angles = Float32Array.from({ length: tokens * 2 * half }, (_, i) => {
+      const turn = turns[Math.floor(i / (2 * half)) * half + (i % half)]!;
+      return i % (2 * half) < half ? Math.cos(turn) : Math.sin(turn);
+    });
+    const x = random.floats(tokens * heads * headDim, 5);
+    const y = new Float32Array(x.length);
+    run(kernel, { tokens, heads, headDim, half, x, angles, y }, bench);
+    const value = (i: number) => {
+      const d = i % headDim;
+      if (d >= 2 * half) return x[i]!;
+      const turn = turns[Math.floor(i / (heads * headDim)) * half + (d % half)]!;
+      // The pair as a complex number times e^(i turn).
+      const [re, im] = d < half ? [x[i]!, x[i + half]!] : [x[i - half]!, x[i]!];
+      return d < half ? re * Math.cos(turn) - im * Math.sin(turn) : re * Math.sin(turn) + im * Math.cos(turn);
+    };
+    expectNear(y, value, () => 3e-6);
+  });
+});
+
+describeRows(add, cpu, (kernel) => {
+  it("a + alpha b", () => {
+    const random = new Random(1);
+    for (const length of [1, 15, 16, 17, 1000])
+      for (const alpha of [1, -2.5]) {
+        const a = random.floats(length, 10);
+        const b = random.floats(length, 10);
+        const y = new Float32Array(length);
+        run(kernel, { a, b, alpha, y }, bench);
+        expectNear(
+          y,
+          (i) => a[i]! + alpha * b[i]!,
+          () => 4e-6,
+        );
+      }
+  });
+
+  it("may write over an argument", () => {
+    const a = Float32Array.of(1, 2, 3);
+    run(kernel, { a, b: Float32Array.of(10, 20, 30), alpha: 1, y: a }, bench);
+    expect(a).toEqual(Float32Array.of(11, 22, 33));
+  });
+});
+
+describeRows(swiglu, cpu, (kernel) => {
+  it("a / (1 + exp(-a)) * b, also where exp overflows", () => {
+    const random = new Random(1);
+    for (const length of [1, 15, 16, 17, 1000]) {
+      const a = random.floats(length, 20);
+      a[0] = -1000;
+      a[length - 1] = length > 1 ? 1000 : -1000;
+      const b = random.floats(length, 10);
+      const y = new Float32Array(length);
+      run(kernel, { a, b, alpha: 1, y }, bench);
+      const value = (i: number) => (a[i]! / (1 + Math.exp(-a[i]!))) * b[i]!;
+      expectNear(y, value, (i) => 1e-5 * Math.abs(value(i)) + 1e-30);
+    }
+  });
+});
+
+describeRows(softmax, cpu, (kernel) => {
+  it("rows add up to one, also of huge values", () => {
+    const random = new Random(1);
+    for (const dim of [1, 2, 33, 512])
+      for (const size of [1, 1e4]) {
+        const x = random.floats(3 * dim, size);
+        const y = new Float32Array(3 * dim);
+        run(kernel, { dim, x, y }, bench);
+        for (let row = 0; row < 3; row++) {
+          const values = x.subarray(row * dim, (row + 1) * dim);
+          const max = Math.max(...values);
+          const total = values.reduce((sum, v) => sum + Math.exp(v - max), 0);
+          const found = y.subarray(row * dim, (row + 1) * dim);
+          expectNear(
+            found,
+            (i) => Math.exp(values[i]! - max) / total,
+            () => 2e-6,
+          );
+          expect(found.reduce((sum, v) => sum + v, 0)).toBeCloseTo(1, 5);
+        }
+      }
+  });
+});
+
+describeRows(argmax, cpu, (kernel) => {
+  it("the first of the largest values of each row", () => {
+    const x = Float32Array.of(1, 5, 5, 2, -3, -1, -2, -1, 0, 0, 0, 0);
+    const y = new BigInt64Array(3);
+    run(kernel, { dim: 4, x, y }, bench);
+    expect(y).toEqual(BigInt64Array.of(1n, 1n, 0n));
+  });
+
+  it("finds it anywhere in long rows", () => {
+    for (const at of [0, 1, 63, 500, 999]) {
+      const x = new Random(at).floats(1000);
+      x[at] = 1.5;
+      const y = new BigInt64Array(1);
+      run(kernel, { dim: 1000, x, y }, bench);
+      expect(y[0]).toBe(BigInt(at));
+    }
+  });
+});
+
+describeRows(select, cpu, (kernel) => {
+  it("copies one block of each", () => {
+    const x = Uint8Array.from({ length: 24 }, (_, i) => i);
+    const y = new Uint8Array(6);
+    run(kernel, { outer: 3, stride: 8, offset: 4, blockBytes: 2, x, y }, bench);
+    expect([...y]).toEqual([4, 5, 12, 13, 20, 21]);
+  });
+});

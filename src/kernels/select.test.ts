@@ -1,0 +1,143 @@
+/** Selection is a pure function: invented rows on invented CPUs. */
+import { describe, expect, it } from "vitest";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { WeightSpec } from "../quantized.ts";
+import type { Cpu, CpuFeature, Kernel, KernelQuery } from "./contract.ts";
+import { cpuWith, scalarCpu } from "./cpu.ts";
+import { explain, kernelRefusal, selectKernel, selectLayout } from "./select.ts";
+
+const bind = () => () => {};
+
+function row(
+  name: string,
+  mStep: number,
+  needs: CpuFeature[],
+  changes: Partial<Kernel<unknown>> = {},
+): Kernel<unknown> {
+  const base = { target: "native", layouts: ["panel16"], bits: [1, 2, 3, 4, 5, 6, 7, 8], nStep: 16, bind } as const;
+  return { ...base, name, mStep, needs, ...changes };
+}
+
+const rows = [
+  row("gemm_amx", 16, ["amx_int8"], { bits: [4, 8] }),
+  row("gemm_vnni", 4, ["avx512_vnni"]),
+  row("gemv_vnni", 1, ["avx512_vnni"]),
+  row("gemv_vnni_again", 1, ["avx512_vnni"]),
+  row("gemv_avx2", 1, ["avx2"]),
+  row("gemm_i8mm", 8, ["neon", "i8mm"]),
+  row("gemv_neon", 1, ["neon"]),
+  row("reference", 1, [], { target: "reference", layouts: ["panel16", "torchao_universal"] }),
+];
+
+const query = (m: number, changes: Partial<KernelQuery> = {}): KernelQuery => ({
+  layout: "panel16",
+  bits: 4,
+  m,
+  ...changes,
+});
+const xeon = cpuWith("avx2,avx512,avx512_vnni,amx_int8");
+
+describe("the largest mStep <= m, ties by order", () => {
+  it.each<[string, number, string]>([
+    ["avx2,avx512,avx512_vnni,amx_int8", 1, "gemv_vnni"],
+    ["avx2,avx512,avx512_vnni,amx_int8", 3, "gemv_vnni"],
+    ["avx2,avx512,avx512_vnni,amx_int8", 4, "gemm_vnni"],
+    ["avx2,avx512,avx512_vnni,amx_int8", 15, "gemm_vnni"],
+    ["avx2,avx512,avx512_vnni,amx_int8", 16, "gemm_amx"],
+    ["avx2,avx512,avx512_vnni,amx_int8", 512, "gemm_amx"],
+    ["avx2,avx512,avx512_vnni", 512, "gemm_vnni"],
+    ["avx2", 512, "gemv_avx2"],
+    ["neon", 512, "gemv_neon"],
+    ["i8mm", 512, "reference"],
+    ["neon,i8mm", 7, "gemv_neon"],
+    ["neon,i8mm", 8, "gemm_i8mm"],
+    ["", 1, "reference"],
+    ["scalar", 99, "reference"],
+  ])("on %s, m = %i: %s", (features, m, expected) => {
+    expect(selectKernel(rows, query(m), cpuWith(features)).name).toBe(expected);
+  });
+
+  it("does not look at the order where mStep differs", () => {
+    expect(selectKernel(rows.toReversed(), query(16), xeon).name).toBe("gemm_amx");
+  });
+
+  it("bits and layout must be among those that a row reads", () => {
+    expect(selectKernel(rows, query(16, { bits: 3 }), xeon).name).toBe("gemm_vnni");
+    expect(selectKernel(rows, query(16, { layout: "torchao_universal" }), xeon).name).toBe("reference");
+  });
+
+  it("operators without packed weights ask with null", () => {
+    expect(selectKernel(rows, { layout: null, bits: null, m: 1 }, xeon).name).toBe("gemv_vnni");
+  });
+});
+
+describe("why", () => {
+  it("each row has its reason", () => {
+    const reasons = rows.map((kernel) => kernelRefusal(kernel, query(2, { bits: 5 }), cpuWith("neon")));
+    expect(reasons).toEqual([
+      "needs amx_int8",
+      "needs avx512_vnni",
+      "needs avx512_vnni",
+      "needs avx512_vnni",
+      "needs avx2",
+      "needs i8mm",
+      null,
+      null,
+    ]);
+    expect(kernelRefusal(rows[0]!, query(16, { bits: 5 }), xeon)).toBe("takes 4, 8 bits");
+    expect(kernelRefusal(rows[0]!, query(15), xeon)).toBe("serves m >= 16");
+    expect(kernelRefusal(rows[0]!, query(16, { layout: "other" }), xeon)).toBe("reads panel16");
+    expect(kernelRefusal(rows[5]!, query(16), scalarCpu)).toBe("needs neon, i8mm");
+  });
+
+  it("explain says it of all, in order", () => {
+    const text = explain([rows[1]!, rows[7]!], query(1), cpuWith("avx512_vnni"));
+    expect(text).toBe("gemm_vnni serves m >= 4; reference serves");
+  });
+
+  it("no kernel at all: UnsupportedError lists every candidate", () => {
+    const cpu: Cpu = { name: "toaster", features: new Set() };
+    expect(() => selectKernel([rows[0]!, rows[4]!], query(2), cpu)).toThrow(
+      new UnsupportedError(
+        "no kernel for panel16 layout, 4 bits, m = 2 on toaster: gemm_amx needs amx_int8; gemv_avx2 needs avx2",
+      ),
+    );
+  });
+});
+
+describe("the layout to pack in", () => {
+  const spec: WeightSpec = {
+    bits: 4,
+    n: 8,
+    k: 64,
+    groupSize: 32,
+    hasZeros: false,
+    hasLevels: false,
+    scaleDType: "f16",
+  };
+
+  it.each(["scalar", "avx2", "neon,dotprod,i8mm"])("is the first that can store the weights, on %s", (features) => {
+    expect(selectLayout(spec, cpuWith(features)).name).toBe("panel16");
+    expect(selectLayout({ ...spec, scaleDType: "f32" }, cpuWith(features)).name).toBe("panel16");
+  });
+
+  it("none: UnsupportedError says why for each", () => {
+    expect(() => selectLayout({ ...spec, bits: 8, hasLevels: true }, scalarCpu)).toThrow(UnsupportedError);
+    expect(() => selectLayout({ ...spec, bits: 8, hasLevels: true }, scalarCpu)).toThrow(
+      /8-bit weights \[8, 64\]: panel16: codebooks of more than 4 bits .*; torchao_universal: codebooks are not stored/,
+    );
+  });
+});
+
+describe("CPUs by name", () => {
+  it("a list of features", () => {
+    expect([...cpuWith("neon,dotprod").features]).toEqual(["neon", "dotprod"]);
+    expect(cpuWith("neon,dotprod").name).toBe("neon,dotprod");
+    expect(cpuWith("scalar").features.size).toBe(0);
+  });
+
+  it("an unknown feature lists the known ones", () => {
+    expect(() => cpuWith("neon,mmx")).toThrow(InvalidArgumentError);
+    expect(() => cpuWith("neon,mmx")).toThrow(/CPU feature "mmx": expected some of simd128, .*bf16 or scalar/);
+  });
+});

@@ -1,0 +1,50 @@
+/** Rules for every row of the kernel table. */
+import { describe, expect, it } from "vitest";
+import type { Kernel } from "./contract.ts";
+import { scalarCpu } from "./cpu.ts";
+import { layouts } from "./layout/packed.ts";
+import * as table from "./table.ts";
+
+const families = Object.entries(table) as unknown as [string, readonly Kernel<never>[]][];
+const rows = families.flatMap(([, kernels]) => kernels);
+
+/** `<operator>_<types>_<m>x<n>x<k>_<target>` */
+const NAME =
+  /^(?<operator>[a-z][a-z0-9]*(?:_[a-z][a-z0-9]*)*?)_(?<types>(?:a8|any|f32|f16|bf16|wx|w[1-8])(?:_(?:f32|f16|bf16|wx|w[1-8]))*)_(?<m>\d+)x(?<n>\d+)x(?<k>\d+)_(?<target>[a-z0-9]+(?:_[a-z0-9]+)*)$/;
+
+describe.each(rows.map((kernel) => [kernel.name, kernel] as const))("%s", (name, kernel) => {
+  it("is named by the grammar, with its true tile", () => {
+    const parts = NAME.exec(name)?.groups;
+    expect(parts, "<operator>_<types>_<m>x<n>x<k>_<target>").toBeDefined();
+    expect([Number(parts!.m), Number(parts!.n)]).toEqual([kernel.mStep, kernel.nStep]);
+    expect(kernel.target === "reference").toBe(parts!.target === "reference");
+  });
+
+  it("claims layouts and bits that exist", () => {
+    const known = [...layouts.map((layout) => layout.name), "torchao_embedding"];
+    for (const layout of kernel.layouts ?? []) expect(known).toContain(layout);
+    for (const bits of kernel.bits ?? []) expect([1, 2, 3, 4, 5, 6, 7, 8]).toContain(bits);
+    expect(kernel.layouts === null).toBe(kernel.bits === null);
+  });
+});
+
+it("names are unique", () => {
+  expect(new Set(rows.map(({ name }) => name)).size).toBe(rows.length);
+});
+
+describe.each(families)("family %s", (_, kernels) => {
+  it("ends with a reference row that runs everywhere", () => {
+    const last = kernels.at(-1)!;
+    expect([last.target, last.needs, last.mStep]).toEqual(["reference", [], 1]);
+    if (last.bits) expect(last.bits).toEqual([1, 2, 3, 4, 5, 6, 7, 8]);
+    expect(kernels.filter(({ target }) => target === "reference").length).toBe(1);
+  });
+
+  it("has one operator", () => {
+    expect(new Set(kernels.map(({ name }) => NAME.exec(name)!.groups!.operator)).size).toBe(1);
+  });
+});
+
+it("the scalar CPU has no features", () => {
+  expect(scalarCpu.features.size).toBe(0);
+});

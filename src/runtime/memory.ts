@@ -1,0 +1,14 @@
+/** Memory that a program asks for, whose sizes come from files. */
+import { UnsupportedError } from "../errors.ts";
+
+/** Zeroed bytes; UnsupportedError when this machine cannot give so many. */
+export function allocate(what: string, byteLength: number): Uint8Array {
+  try {
+    return new Uint8Array(byteLength);
+  } catch (cause) {
+    throw new UnsupportedError(
+      `${what}: the program asks for ${byteLength} bytes, which cannot be had here; export it for a shorter context`,
+      { cause },
+    );
+  }
+}

@@ -1,0 +1,55 @@
+/** Runs kernel rows one by one on memory of the caller's choice; rows that this CPU cannot run are skipped by name. */
+import { describe } from "vitest";
+import { type TypedArray, viewOf } from "../../src/dtype.ts";
+import type { Cpu, Kernel } from "../../src/kernels/contract.ts";
+import { bytesOf } from "../../src/tensor.ts";
+
+/** Gives zeroed bytes that begin at a multiple of 64. */
+export type Memory = (length: number) => Uint8Array;
+
+/** Ordinary JavaScript buffers. */
+export const heap: Memory = (length) => {
+  const bytes = new Uint8Array(length + 64);
+  return bytes.subarray(-bytes.byteOffset & 63).subarray(0, length);
+};
+
+export interface Bench {
+  readonly memory: Memory;
+  readonly threads: number;
+}
+
+/** A copy of an array in a bench's memory. */
+export function place<A extends TypedArray>({ memory }: Bench, source: A): A {
+  const bytes = memory(source.byteLength);
+  bytes.set(bytesOf(source));
+  const dtype = {
+    Float32Array: "f32",
+    BigInt64Array: "i64",
+    Int32Array: "i32",
+    Int8Array: "i8",
+    Uint8Array: "u8",
+  } as const;
+  const name = source[Symbol.toStringTag] as keyof typeof dtype;
+  return viewOf(dtype[name], bytes.buffer, bytes.byteOffset, source.length) as unknown as A;
+}
+
+/** A zeroed float32 array in a bench's memory. */
+export function floats(bench: Bench, length: number): Float32Array {
+  const bytes = bench.memory(4 * length);
+  return new Float32Array(bytes.buffer, bytes.byteOffset, length);
+}
+
+/** Binds a kernel and runs it once. */
+export function run<A>(kernel: Kernel<A>, args: A, { memory, threads }: Bench): void {
+  const scratch = memory(kernel.scratchBytes?.(args, threads) ?? 0);
+  kernel.bind(args, scratch, threads)();
+}
+
+/** A block of tests for every row of a family that `cpu` can run; the others are skipped with the reason. */
+export function describeRows<A>(rows: readonly Kernel<A>[], cpu: Cpu, tests: (kernel: Kernel<A>) => void): void {
+  for (const kernel of rows) {
+    const missing = kernel.needs.filter((feature) => !cpu.features.has(feature));
+    const reason = missing.length > 0 ? ` (skipped: this CPU lacks ${missing.join(", ")})` : "";
+    describe.skipIf(missing.length > 0)(`${kernel.name}${reason}`, () => tests(kernel));
+  }
+}
