@@ -167,8 +167,8 @@ napi_value run_plan_js(napi_env env, napi_callback_info info) {
 struct AsyncRun {
   napi_threadsafe_function resolve;
   napi_deferred deferred;
-  // Keep plan and abort flag alive until the end.
-  napi_ref plan, abort;
+  // Keep plan, abort flag and times alive until the end.
+  napi_ref plan, abort, times;
 };
 
 void resolve_run(napi_env env, napi_value, void*, void* data) {
@@ -178,16 +178,17 @@ void resolve_run(napi_env env, napi_value, void*, void* data) {
     napi_get_undefined(env, &undefined);
     napi_delete_reference(env, run->plan);
     napi_delete_reference(env, run->abort);
+    if (run->times) napi_delete_reference(env, run->times);
     napi_resolve_deferred(env, run->deferred, undefined);
   }
   napi_release_threadsafe_function(run->resolve, napi_tsfn_release);
   delete run;
 }
 
-// runPlanAsync(plan, threads, abort: Int32Array): Promise<void>
+// runPlanAsync(plan, threads, abort: Int32Array, stepNanoseconds?: Float64Array): Promise<void>
 napi_value run_plan_async(napi_env env, napi_callback_info info) {
-  napi_value args[3], promise, name;
-  size_t count = 3;
+  napi_value args[4], promise, name;
+  size_t count = 4;
   napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
   uint32_t threads = 1;
   napi_get_value_uint32(env, args[1], &threads);
@@ -200,6 +201,8 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   napi_create_promise(env, &run->deferred, &promise);
   napi_create_reference(env, args[0], 1, &run->plan);
   napi_create_reference(env, args[2], 1, &run->abort);
+  double* times = static_cast<double*>(data_of(env, args[3]));
+  if (times) napi_create_reference(env, args[3], 1, &run->times);
   napi_create_string_utf8(env, "lowbit plan", NAPI_AUTO_LENGTH, &name);
   napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, resolve_run,
                                   &run->resolve);
@@ -207,7 +210,7 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
     AsyncRun* ended = static_cast<AsyncRun*>(context);
     napi_call_threadsafe_function(ended->resolve, ended, napi_tsfn_nonblocking);
   };
-  run_plan(*plan, threads, static_cast<const volatile int32_t*>(data_of(env, args[2])), {done, run});
+  run_plan(*plan, {threads, static_cast<const volatile int32_t*>(data_of(env, args[2])), times}, {done, run});
   return promise;
 }
 

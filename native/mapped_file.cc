@@ -39,6 +39,10 @@ MappedFile* MappedFile::open(const char* path) {
   if (fstat(file, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0)
     data = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, file, 0);
   close(file);
+#if defined(__linux__)
+  // Where the page cache holds large folios, they are mapped as huge pages.
+  if (data != MAP_FAILED) madvise(data, static_cast<size_t>(status.st_size), MADV_HUGEPAGE);
+#endif
   return data == MAP_FAILED ? nullptr : new MappedFile(data, static_cast<size_t>(status.st_size));
 }
 

@@ -9,10 +9,18 @@ KernelRows (*const kTables[])() = {
     linear_avx512_rows,
     linear_avxvnni_rows,
     linear_avx2_rows,
+    transformer_avx512_rows,
+    transformer_avx2_rows,
+    measure_avx512_rows,
+    measure_amx_rows,
 #elif defined(__aarch64__)
     linear_dotprod_rows,
     linear_neon_rows,
 #endif
+    transformer_baseline_rows,
+    embedding_rows,
+    scalar_rows,
+    measure_read_rows,
 };
 
 }  // namespace

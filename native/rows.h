@@ -9,9 +9,17 @@ namespace lowbit {
 KernelRows linear_avx512_rows();
 KernelRows linear_avxvnni_rows();
 KernelRows linear_avx2_rows();
+KernelRows transformer_avx512_rows();
+KernelRows transformer_avx2_rows();
+KernelRows measure_avx512_rows();
+KernelRows measure_amx_rows();
 #elif defined(__aarch64__)
 KernelRows linear_dotprod_rows();
 KernelRows linear_neon_rows();
 #endif
+KernelRows transformer_baseline_rows();
+KernelRows embedding_rows();
+KernelRows scalar_rows();
+KernelRows measure_read_rows();
 
 }  // namespace lowbit

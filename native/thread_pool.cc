@@ -34,23 +34,34 @@ inline void pause() {
 
 struct PhaseRef {
   const Step* step;
+  uint32_t step_index;
   uint32_t phase;
   uint32_t tiles;
 };
 
+double now_nanoseconds() {
+  return std::chrono::duration<double, std::nano>(Clock::now().time_since_epoch()).count();
+}
+
 // One run of a plan. `ticket` holds the current phase (high half) and the next tile to take (low half).
 struct Job {
   std::vector<PhaseRef> phases;
-  uint32_t threads;
-  const volatile int32_t* abort;
+  RunOptions options;
   Completion completion;
+  // When the phase before ended; only kept when times are asked for.
+  double phase_start = 0;
   std::atomic<uint32_t> joined{0};
   alignas(64) std::atomic<uint64_t> ticket{0};
   alignas(64) std::atomic<uint32_t> finished_tiles{0};
 
   void finish_phase(uint64_t phase) {
     finished_tiles.store(0, std::memory_order_relaxed);
-    uint64_t next = abort && *abort ? phases.size() : phase + 1;
+    if (options.step_nanoseconds) {
+      double now = now_nanoseconds();
+      options.step_nanoseconds[phases[phase].step_index] += now - phase_start;
+      phase_start = now;
+    }
+    uint64_t next = options.abort && *options.abort ? phases.size() : phase + 1;
     ticket.store(next << 32, std::memory_order_release);
     if (next == phases.size()) completion.done(completion.context);
   }
@@ -84,7 +95,7 @@ class Pool {
   void submit(std::shared_ptr<Job> job) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      while (thread_count_ < job->threads) {
+      while (thread_count_ < job->options.threads) {
         std::thread([this] { serve(); }).detach();
         thread_count_++;
       }
@@ -101,8 +112,8 @@ class Pool {
     while (!jobs_.empty()) {
       std::shared_ptr<Job> job = jobs_.front();
       *thread = job->joined++;
-      if (*thread + 1 >= job->threads) jobs_.pop_front();
-      if (*thread < job->threads) return job;
+      if (*thread + 1 >= job->options.threads) jobs_.pop_front();
+      if (*thread < job->options.threads) return job;
     }
     return nullptr;
   }
@@ -153,14 +164,17 @@ struct Waiter {
 
 }  // namespace
 
-void run_plan(const Plan& plan, uint32_t threads, const volatile int32_t* abort, Completion completion) {
+void run_plan(const Plan& plan, const RunOptions& options, Completion completion) {
   auto job = std::make_shared<Job>();
-  for (const Step& step : plan.steps)
+  for (uint32_t i = 0; i < plan.steps.size(); i++) {
+    const Step& step = plan.steps[i];
     for (uint32_t phase = 0; phase < step.phases; phase++)
-      if (step.tiles[phase] > 0) job->phases.push_back({&step, phase, step.tiles[phase]});
-  job->threads = threads > 0 ? threads : 1;
-  job->abort = abort;
+      if (step.tiles[phase] > 0) job->phases.push_back({&step, i, phase, step.tiles[phase]});
+  }
+  job->options = options;
+  if (job->options.threads == 0) job->options.threads = 1;
   job->completion = completion;
+  if (options.step_nanoseconds) job->phase_start = now_nanoseconds();
   if (job->phases.empty()) return completion.done(completion.context);
   pool().submit(std::move(job));
 }
@@ -173,7 +187,7 @@ void run_plan_and_wait(const Plan& plan, uint32_t threads) {
     w.done = true;
     w.changed.notify_one();
   };
-  run_plan(plan, threads, nullptr, {done, &waiter});
+  run_plan(plan, {threads}, {done, &waiter});
   std::unique_lock<std::mutex> lock(waiter.mutex);
   waiter.changed.wait(lock, [&] { return waiter.done; });
 }

@@ -21,9 +21,18 @@ struct Completion {
   void* context;
 };
 
-// Runs a plan on `threads` threads (at least 1) of the process-wide pool; returns at once.
-// `abort`, when not null, ends the plan early between phases once it is not 0. `plan` must live until `done` is called.
-void run_plan(const Plan& plan, uint32_t threads, const volatile int32_t* abort, Completion completion);
+struct RunOptions {
+  // At least 1.
+  uint32_t threads;
+  // When not null, ends the plan early between phases once it is not 0.
+  const volatile int32_t* abort = nullptr;
+  // When not null, an element for each step, to which the nanoseconds that the step took are added.
+  double* step_nanoseconds = nullptr;
+};
+
+// Runs a plan on threads of the process-wide pool; returns at once. `plan` and what the options point to must live until
+// `done` is called.
+void run_plan(const Plan& plan, const RunOptions& options, Completion completion);
 
 // The same, returning when the plan has ended.
 void run_plan_and_wait(const Plan& plan, uint32_t threads);

@@ -1,0 +1,156 @@
+/**
+ * Writes random-weight models: a Hugging Face checkpoint (bf16) for us, and a GGUF file (every matrix in Q4_0) of the
+ * same shape for llama.cpp. The bytes are the same on every machine. `node bench/make-model.js <shape>`
+ */
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { f32ToBf16 } from "../dist/half.js";
+import { writeSafetensors } from "../dist/formats/safetensors-writer.js";
+import { createRandom } from "../dist/text/random.js";
+import { GGML_F32, GGML_Q4_0, writeGguf } from "./gguf-writer.js";
+import { CONTEXT_LENGTH, shapeNamed, tensorsOf } from "./shapes.js";
+
+export const folder = fileURLToPath(new URL("../build/bench/", import.meta.url));
+
+/** Elements of the random block that weights are cut from; prime, so that no two weights begin at the same place. */
+const BLOCK_ELEMENTS = 4_194_301;
+/** Weights lie evenly in -SPREAD .. SPREAD: activations neither vanish nor blow up. */
+const SPREAD = 0.03;
+/** f16 bits of SPREAD / 8, the scale of a Q4_0 block. */
+const Q4_0_SCALE = 0x1bae;
+const Q4_0_BLOCK_WEIGHTS = 32;
+const Q4_0_BLOCK_BYTES = 18;
+
+/** Values repeated from a block, beginning at `start`. @template {Uint8Array | Uint16Array} A @param {A} block */
+function repeated(block, start, length) {
+  const values = new block.constructor(length);
+  for (let at = 0, from = start % block.length; at < length; from = 0) {
+    const part = block.subarray(from, from + Math.min(block.length - from, length - at));
+    values.set(part, at);
+    at += part.length;
+  }
+  return values;
+}
+
+function randomBf16() {
+  const random = createRandom(1);
+  return Uint16Array.from({ length: BLOCK_ELEMENTS }, () => f32ToBf16(SPREAD * (2 * random.uniform() - 1)));
+}
+
+function randomQ4() {
+  const random = createRandom(2);
+  const blocks = Math.floor(BLOCK_ELEMENTS / Q4_0_BLOCK_WEIGHTS);
+  const bytes = Uint8Array.from({ length: blocks * Q4_0_BLOCK_BYTES }, () => 256 * random.uniform());
+  const view = new DataView(bytes.buffer);
+  for (let at = 0; at < bytes.length; at += Q4_0_BLOCK_BYTES) view.setUint16(at, Q4_0_SCALE, true);
+  return bytes;
+}
+
+const elements = (size) => size.reduce((product, length) => product * length, 1);
+
+/** The checkpoint folder of a shape, written when it is not there. @param {string} name */
+export async function checkpointOf(name) {
+  const target = join(folder, name);
+  const weights = join(target, "model.safetensors");
+  if (existsSync(weights)) return target;
+  mkdirSync(target, { recursive: true });
+  writeFileSync(join(target, "config.json"), JSON.stringify(hfConfig(shapeNamed(name)), null, 2));
+  const block = randomBf16();
+  let start = 0;
+  const entries = tensorsOf(shapeNamed(name)).map(({ name, size }) => {
+    const at = start;
+    start += elements(size) + 1;
+    const data = async () =>
+      size.length === 1
+        ? new Uint16Array(size[0]).fill(f32ToBf16(1))
+        : repeated(block, at, elements(size));
+    return { name, dtype: "bf16", shape: size, data };
+  });
+  await writeSafetensors(weights, entries);
+  return target;
+}
+
+function hfConfig(shape) {
+  return {
+    architectures: ["LlamaForCausalLM"],
+    model_type: "llama",
+    torch_dtype: "bfloat16",
+    num_hidden_layers: shape.layers,
+    hidden_size: shape.hidden,
+    intermediate_size: shape.intermediate,
+    num_attention_heads: shape.heads,
+    num_key_value_heads: shape.kvHeads,
+    head_dim: shape.headDim,
+    vocab_size: shape.vocabulary,
+    tie_word_embeddings: shape.tied,
+    rope_theta: shape.ropeTheta,
+    rms_norm_eps: 1e-5,
+    hidden_act: "silu",
+    max_position_embeddings: CONTEXT_LENGTH,
+  };
+}
+
+/** The GGUF file of a shape, written when it is not there. @param {string} name */
+export async function ggufOf(name) {
+  const path = join(folder, `${name}-q4_0.gguf`);
+  if (existsSync(path)) return path;
+  mkdirSync(folder, { recursive: true });
+  const block = randomQ4();
+  let start = 0;
+  const tensors = tensorsOf(shapeNamed(name)).map(({ gguf, size }) => {
+    if (size.length === 1) {
+      const data = () => new Uint8Array(new Float32Array(size[0]).fill(1).buffer);
+      return { name: gguf, type: GGML_F32, size, byteLength: 4 * size[0], data };
+    }
+    const byteLength = (elements(size) / Q4_0_BLOCK_WEIGHTS) * Q4_0_BLOCK_BYTES;
+    const at = start;
+    start += byteLength + Q4_0_BLOCK_BYTES;
+    return { name: gguf, type: GGML_Q4_0, size, byteLength, data: () => repeated(block, at, byteLength) };
+  });
+  writeGguf(path, ggufMetadata(shapeNamed(name)), tensors);
+  return path;
+}
+
+function ggufMetadata(shape) {
+  const u32 = (value) => ({ type: "u32", value });
+  return {
+    "general.architecture": { type: "string", value: "llama" },
+    "general.file_type": u32(2),
+    "llama.vocab_size": u32(shape.vocabulary),
+    "llama.context_length": u32(CONTEXT_LENGTH),
+    "llama.block_count": u32(shape.layers),
+    "llama.embedding_length": u32(shape.hidden),
+    "llama.feed_forward_length": u32(shape.intermediate),
+    "llama.attention.head_count": u32(shape.heads),
+    "llama.attention.head_count_kv": u32(shape.kvHeads),
+    "llama.attention.layer_norm_rms_epsilon": { type: "f32", value: 1e-5 },
+    "llama.rope.dimension_count": u32(shape.headDim),
+    "llama.rope.freq_base": { type: "f32", value: shape.ropeTheta },
+    ...ggufTokenizer(shape.vocabulary),
+  };
+}
+
+/** A SentencePiece vocabulary that means nothing: llama.cpp's JavaScript face wants one even for token ids. */
+function ggufTokenizer(vocabulary) {
+  const [normal, unknown, control, byte] = [1, 2, 3, 6];
+  const special = ["<unk>", "<s>", "</s>"];
+  const bytes = Array.from({ length: 256 }, (_, i) => `<0x${i.toString(16).toUpperCase().padStart(2, "0")}>`);
+  const named = [...special, ...bytes];
+  const types = [unknown, control, control, ...bytes.map(() => byte)];
+  const ids = Array.from({ length: vocabulary }, (_, i) => i);
+  return {
+    "tokenizer.ggml.model": { type: "string", value: "llama" },
+    "tokenizer.ggml.tokens": { type: "string", value: ids.map((i) => named[i] ?? `t${i}`) },
+    "tokenizer.ggml.scores": { type: "f32", value: ids.map((i) => -i) },
+    "tokenizer.ggml.token_type": { type: "i32", value: ids.map((i) => types[i] ?? normal) },
+    "tokenizer.ggml.bos_token_id": { type: "u32", value: 1 },
+    "tokenizer.ggml.eos_token_id": { type: "u32", value: 2 },
+  };
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [name = "1b"] = process.argv.slice(2);
+  console.log(await checkpointOf(name));
+  console.log(await ggufOf(name));
+}

@@ -1,0 +1,56 @@
+/** The .pte files that are measured: a shape quantized in one of several ways, written once by the public API. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import {
+  embedding,
+  exportProgram,
+  int8DynamicActivationIntxWeight,
+  loadCheckpoint,
+  quantize,
+  sharedEmbedding,
+} from "../dist/index.js";
+import { checkpointOf, folder } from "./make-model.js";
+import { CONTEXT_LENGTH, shapeNamed } from "./shapes.js";
+
+/** Bits and group size of all matrices, a tied embedding among them. */
+export const schemes = {
+  "4-bit g32": { bits: 4, groupSize: 32 },
+  "4-bit g128": { bits: 4, groupSize: 128 },
+  "2-bit g32": { bits: 2, groupSize: 32 },
+  "3-bit g32": { bits: 3, groupSize: 32 },
+  "8-bit g32": { bits: 8, groupSize: 32 },
+};
+
+/** Most tokens of one call. */
+export const CHUNK_LENGTH = 512;
+
+/** @param {keyof typeof schemes} scheme */
+function schemeNamed(scheme) {
+  const found = schemes[scheme];
+  if (!found) throw new RangeError(`scheme "${scheme}": expected one of ${Object.keys(schemes).join(", ")}`);
+  return found;
+}
+
+/** Path of the program, exported when it is not there. @param {string} shape @param {keyof typeof schemes} scheme */
+export async function programOf(shape, scheme) {
+  const { bits, groupSize } = schemeNamed(scheme);
+  const path = join(folder, `${shape}-${bits}bit-g${groupSize}.pte`);
+  if (existsSync(path)) return path;
+  const model = await loadCheckpoint(await checkpointOf(shape));
+  const rows = shapeNamed(shape).tied ? sharedEmbedding : embedding;
+  quantize(model, [
+    int8DynamicActivationIntxWeight({ bits, groupSize }),
+    rows({ bits, groupSize, mappingType: "symmetric" }),
+  ]);
+  const start = performance.now();
+  await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH, maxContextLen: CONTEXT_LENGTH });
+  await model.close();
+  console.error(`${path}: quantized and written in ${((performance.now() - start) / 1000).toFixed(1)} s`);
+  return path;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const [shape = "1b", ...wanted] = process.argv.slice(2);
+  for (const scheme of wanted.length > 0 ? wanted : Object.keys(schemes)) console.log(await programOf(shape, scheme));
+}

@@ -1,0 +1,128 @@
+// Vectors of floats that every CPU of the architecture has: SSE2 or NEON.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "../half.h"
+#include "../kernel.h"
+
+#if defined(__aarch64__)
+#include <arm_neon.h>
+#else
+#include <emmintrin.h>
+#endif
+
+namespace lowbit {
+namespace {
+
+#if defined(__aarch64__)
+#define LOWBIT_FLOATS_TARGET "neon"
+constexpr uint32_t kBaselineNeeds = kNeon;
+
+struct FloatsBaseline {
+  using V = float32x4_t;
+  static constexpr uint32_t kLanes = 4;
+  // Vectors of a row that attention keeps in registers for four rows at once.
+  static constexpr int kColumns = 4;
+
+  static V set(float v) { return vdupq_n_f32(v); }
+  static V load(const float* p) { return vld1q_f32(p); }
+  static void store(float* p, V v) { vst1q_f32(p, v); }
+  static V load_halves(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+  static void store_halves(uint16_t* p, V v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
+  static V multiply_add(V a, V b, V c) { return vfmaq_f32(c, a, b); }
+  // NaN where b is.
+  static V max(V a, V b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+  static V min(V a, V b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
+  // x * 2^n for whole n in -150 .. 128, in two factors that are normal numbers.
+  static V scale_by_power(V x, V n) {
+    const int32x4_t whole = vcvtnq_s32_f32(n), half = vshrq_n_s32(whole, 1);
+    return vmulq_f32(vmulq_f32(x, power(half)), power(vsubq_s32(whole, half)));
+  }
+  static float sum(V v) { return vaddvq_f32(v); }
+  static float largest(V v) { return vmaxvq_f32(v); }
+  static float first_lane(V v) { return vgetq_lane_f32(v, 0); }
+
+  // Lane i is the sum of v[i].
+  static V sums(const V* v) { return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3])); }
+
+#else
+#define LOWBIT_FLOATS_TARGET "sse2"
+constexpr uint32_t kBaselineNeeds = 0;
+
+struct FloatsBaseline {
+  using V = __m128;
+  static constexpr uint32_t kLanes = 4;
+  // Vectors of a row that attention keeps in registers for four rows at once.
+  static constexpr int kColumns = 2;
+
+  static V set(float v) { return _mm_set1_ps(v); }
+  static V load(const float* p) { return _mm_loadu_ps(p); }
+  static void store(float* p, V v) { _mm_storeu_ps(p, v); }
+  static V load_halves(const uint16_t* p) {
+    return _mm_setr_ps(half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3]));
+  }
+  static void store_halves(uint16_t* p, V v) {
+    float all[4];
+    store(all, v);
+    for (int i = 0; i < 4; i++) p[i] = float_to_half(all[i]);
+  }
+  static V multiply_add(V a, V b, V c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
+  // b where either is NaN.
+  static V max(V a, V b) { return _mm_max_ps(a, b); }
+  static V min(V a, V b) { return _mm_min_ps(a, b); }
+  // x * 2^n for whole n in -150 .. 128, in two factors that are normal numbers.
+  static V scale_by_power(V x, V n) {
+    const __m128i whole = _mm_cvtps_epi32(n), half = _mm_srai_epi32(whole, 1);
+    return _mm_mul_ps(_mm_mul_ps(x, power(half)), power(_mm_sub_epi32(whole, half)));
+  }
+  static float sum(V v) {
+    const V t = _mm_add_ps(v, _mm_movehl_ps(v, v));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_shuffle_ps(t, t, 1)));
+  }
+  static float largest(V v) {
+    const V t = _mm_max_ps(v, _mm_movehl_ps(v, v));
+    return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
+  }
+  static float first_lane(V v) { return _mm_cvtss_f32(v); }
+
+  // Lane i is the sum of v[i].
+  static V sums(const V* v) {
+    const V a = _mm_add_ps(_mm_unpacklo_ps(v[0], v[1]), _mm_unpackhi_ps(v[0], v[1]));
+    const V b = _mm_add_ps(_mm_unpacklo_ps(v[2], v[3]), _mm_unpackhi_ps(v[2], v[3]));
+    return _mm_add_ps(_mm_movelh_ps(a, b), _mm_movehl_ps(b, a));
+  }
+#endif
+
+  static V load_some(const float* p, uint32_t n) {
+    float all[4] = {};
+    memcpy(all, p, 4 * n);
+    return load(all);
+  }
+  static void store_some(float* p, V v, uint32_t n) {
+    float all[4];
+    store(all, v);
+    memcpy(p, all, 4 * n);
+  }
+  static V load_some_halves(const uint16_t* p, uint32_t n) {
+    uint16_t all[4] = {};
+    memcpy(all, p, 2 * n);
+    return load_halves(all);
+  }
+  static void store_some_halves(uint16_t* p, V v, uint32_t n) {
+    uint16_t all[4];
+    store_halves(all, v);
+    memcpy(p, all, 2 * n);
+  }
+
+ private:
+#if defined(__aarch64__)
+  static V power(int32x4_t n) { return vreinterpretq_f32_s32(vshlq_n_s32(vaddq_s32(n, vdupq_n_s32(127)), 23)); }
+#else
+  static V power(__m128i n) { return _mm_castsi128_ps(_mm_slli_epi32(_mm_add_epi32(n, _mm_set1_epi32(127)), 23)); }
+#endif
+};
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,87 @@
+// Operators that vectors would not make faster: angles of rotary embeddings, made once a step, and copies.
+#include <cmath>
+
+#include "../rows.h"
+#include "../transformer/norm.h"
+#include "floats.h"
+
+namespace lowbit {
+namespace {
+
+struct AnglesArgs {
+  const int64_t* position;
+  const float* frequencies;
+  float* angles;
+  uint32_t tokens, half, tokens_per_tile;
+  float scale;
+};
+
+// The angle is rounded to a float first, as PyTorch does.
+void rope_angles_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const AnglesArgs& args = step.as<AnglesArgs>();
+  const uint32_t last = std::min(args.tokens, (tile + 1) * args.tokens_per_tile);
+  for (uint32_t t = tile * args.tokens_per_tile; t < last; t++) {
+    const double position = static_cast<double>(*args.position) + t;
+    float* cosines = args.angles + static_cast<size_t>(t) * 2 * args.half;
+    for (uint32_t i = 0; i < args.half; i++) {
+      const float angle = static_cast<float>(position * args.frequencies[i]);
+      cosines[i] = cosf(angle) * args.scale;
+      cosines[args.half + i] = sinf(angle) * args.scale;
+    }
+  }
+}
+
+// scalars: tokens, half, scale; buffers: position, inverse frequencies, angles.
+void rope_angles_prepare(Step& step, const Call& call) {
+  AnglesArgs& args = step.init<AnglesArgs>();
+  args.tokens = static_cast<uint32_t>(call.scalars[0]);
+  args.half = static_cast<uint32_t>(call.scalars[1]);
+  args.scale = static_cast<float>(call.scalars[2]);
+  args.position = static_cast<const int64_t*>(call.buffers[0]);
+  args.frequencies = static_cast<const float*>(call.buffers[1]);
+  args.angles = static_cast<float*>(call.buffers[2]);
+  args.tokens_per_tile = items_per_tile<FloatsBaseline>(args.tokens, 256 / std::max(1u, args.half), call.threads);
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.tokens, args.tokens_per_tile);
+  step.run = rope_angles_run;
+}
+
+struct SelectArgs {
+  const uint8_t* x;
+  uint8_t* y;
+  size_t outer, stride, block, per_tile;
+};
+
+void select_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const SelectArgs& args = step.as<SelectArgs>();
+  const size_t last = std::min(args.outer, (tile + 1) * args.per_tile);
+  for (size_t i = tile * args.per_tile; i < last; i++)
+    memcpy(args.y + i * args.block, args.x + i * args.stride, args.block);
+}
+
+// scalars: outer, stride, offset, bytes of a block; buffers: x, y.
+void select_prepare(Step& step, const Call& call) {
+  SelectArgs& args = step.init<SelectArgs>();
+  args.outer = static_cast<size_t>(call.scalars[0]);
+  args.stride = static_cast<size_t>(call.scalars[1]);
+  args.block = static_cast<size_t>(call.scalars[3]);
+  args.x = static_cast<const uint8_t*>(call.buffers[0]) + static_cast<size_t>(call.scalars[2]);
+  args.y = static_cast<uint8_t*>(call.buffers[1]);
+  args.per_tile =
+      items_per_tile<FloatsBaseline>(args.outer, 4 * kTileValues / std::max<size_t>(1, args.block), call.threads);
+  step.phases = 1;
+  step.tiles[0] = static_cast<uint32_t>((args.outer + args.per_tile - 1) / args.per_tile);
+  step.run = select_run;
+}
+
+constexpr KernelRow kRows[] = {
+    {"rope_angles_f32_1x1x1_" LOWBIT_FLOATS_TARGET, "rope_angles", nullptr, 0, kBaselineNeeds, 1, 1, nullptr,
+     rope_angles_prepare},
+    {"select_any_1x1x1_" LOWBIT_FLOATS_TARGET, "select", nullptr, 0, kBaselineNeeds, 1, 1, nullptr, select_prepare},
+};
+
+}  // namespace
+
+KernelRows scalar_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit

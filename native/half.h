@@ -1,0 +1,45 @@
+// Conversions of single 16-bit floats for CPUs and places without instructions for them: src/half.ts in C++.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace lowbit {
+
+static inline float float_of_bits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
+static inline uint32_t bits_of_float(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  return bits;
+}
+
+// Exponents are moved by a product: 2^112 is the ratio of the two formats' biases, and subnormals become normal.
+static inline float half_to_float(uint16_t half) {
+  const uint32_t sign = static_cast<uint32_t>(half & 0x8000) << 16;
+  const uint32_t magnitude = half & 0x7fff;
+  if (magnitude >= 0x7c00) return float_of_bits(sign | 0x7f800000 | (magnitude & 0x3ff) << 13);
+  return float_of_bits(sign | bits_of_float(float_of_bits(magnitude << 13) * 0x1p112f));
+}
+
+// Nearest, ties to even; overflow gives infinity.
+static inline uint16_t float_to_half(float value) {
+  const uint32_t bits = bits_of_float(value);
+  const uint32_t sign = (bits >> 16) & 0x8000;
+  const uint32_t magnitude = bits & 0x7fffffff;
+  if (magnitude > 0x7f800000) return static_cast<uint16_t>(sign | 0x7e00);
+  if (magnitude >= 0x477ff000) return static_cast<uint16_t>(sign | 0x7c00);
+  if (magnitude < 0x38800000) {
+    // Adding 0.5 places the unit of the last f16 bit (2^-24) in the last f32 bit, rounded to even.
+    return static_cast<uint16_t>(sign | (bits_of_float(float_of_bits(magnitude) + 0.5f) - 0x3f000000));
+  }
+  return static_cast<uint16_t>(sign | (magnitude - 0x38000000 + 0xfff + ((magnitude >> 13) & 1)) >> 13);
+}
+
+static inline float bf16_to_float(uint16_t value) { return float_of_bits(static_cast<uint32_t>(value) << 16); }
+
+}  // namespace lowbit

@@ -1,0 +1,309 @@
+// Causal grouped-query attention over a KV cache, in two ways to split it among threads: few queries over many keys are
+// split by keys and merged at the end, so that the cache is read once and in order; many queries are split by head and
+// token. A position outside of the cache gives NaN and writes nothing: a kernel cannot raise errors; operators check.
+#pragma once
+
+#include "../kernel.h"
+#include "attention_block.h"
+#include "embedding.h"
+
+namespace lowbit {
+
+struct AttentionArgs {
+  const float* q;
+  const float* k;
+  const float* v;
+  void* key_cache;
+  void* value_cache;
+  const int64_t* position;
+  float* y;
+  float* scratch;
+  uint32_t tokens, heads, kv_heads, head_dim, capacity, window;
+  ScoreRule rule;
+  bool halves;
+  uint32_t threads;
+  // Parts of the keys with results of their own; 0 when tiles are heads and tokens.
+  uint32_t splits;
+  uint32_t tokens_per_tile, stored_per_tile;
+  // Floats of one thread's scratch, and of one split's results.
+  size_t thread_floats, split_floats;
+
+  uint32_t group() const { return heads / kv_heads; }
+  size_t stride() const { return static_cast<size_t>(kv_heads) * head_dim; }
+  bool fits() const { return *position >= 0 && *position + tokens <= capacity; }
+  // First key that a query at `token` sees, and the one after the last.
+  uint32_t first_key(uint32_t token) const {
+    const int64_t end = last_key(token);
+    return window > 0 && end > window ? static_cast<uint32_t>(end - window) : 0;
+  }
+  uint32_t last_key(uint32_t token) const { return static_cast<uint32_t>(*position) + token + 1; }
+};
+static_assert(sizeof(AttentionArgs) <= kArgsMax);
+
+// Queries of a tile: tokens first .. last of some heads, with sums [token][head][dim] and softmax [token][head].
+struct QueryTile {
+  uint32_t first, last, kv_first, kv_last;
+  float* sums;
+  float* largest;
+  float* totals;
+};
+
+// Results of one split: largest and total [tokens][heads], then sums [tokens][heads][dim].
+struct SplitResults {
+  float* largest;
+  float* totals;
+  float* sums;
+};
+
+template <class Isa>
+SplitResults results_of(const AttentionArgs& args, uint32_t split) {
+  float* at = args.scratch + args.threads * args.thread_floats + split * args.split_floats;
+  const size_t rows = static_cast<size_t>(args.tokens) * args.heads;
+  return {at, at + rows, at + 2 * rows};
+}
+
+// New keys and values into the cache.
+template <class Isa, class Element>
+void store_tokens(const AttentionArgs& args, uint32_t first, uint32_t last) {
+  const size_t stride = args.stride();
+  const size_t target = (static_cast<size_t>(*args.position) + first) * stride, source = first * stride;
+  Element* keys = static_cast<Element*>(args.key_cache) + target;
+  Element* values = static_cast<Element*>(args.value_cache) + target;
+  each_vector<Isa>((last - first) * stride, [&](size_t i, auto vector) {
+    vector.store(keys + i, vector.load(args.k + source + i));
+    vector.store(values + i, vector.load(args.v + source + i));
+  });
+}
+
+// The rows of one head of keys and values, over a block that starts at key `start`.
+template <class Isa, class Element>
+void attend_head(const AttentionArgs& args, const QueryTile& tile, uint32_t kv, const KeyBlock<Element>& block,
+                 uint32_t start, uint32_t count, float* scores) {
+  const uint32_t group = args.group();
+  const uint32_t rows = (tile.last - tile.first) * group;
+  auto row_at = [&](uint32_t index) {
+    const uint32_t token = tile.first + index / group, head = kv * group + index % group;
+    const size_t state = static_cast<size_t>(token - tile.first) * args.heads + head;
+    const uint32_t first = args.first_key(token), last = args.last_key(token);
+    QueryRow row;
+    row.q = args.q + (static_cast<size_t>(token) * args.heads + head) * args.head_dim;
+    row.sum = tile.sums + state * args.head_dim;
+    row.largest = tile.largest + state;
+    row.total = tile.totals + state;
+    row.first = first > start ? std::min(first - start, count) : 0;
+    row.last = last > start ? std::min(last - start, count) : 0;
+    return row;
+  };
+  uint32_t index = 0;
+  for (; index + 4 <= rows; index += 4) {
+    const QueryRow four[] = {row_at(index), row_at(index + 1), row_at(index + 2), row_at(index + 3)};
+    attend_rows<Isa, Element, 4>(four, block, args.rule, scores);
+  }
+  if (rows - index >= 2) {
+    const QueryRow two[] = {row_at(index), row_at(index + 1)};
+    attend_rows<Isa, Element, 2>(two, block, args.rule, scores);
+    index += 2;
+  }
+  if (index < rows) {
+    const QueryRow one[] = {row_at(index)};
+    attend_rows<Isa, Element, 1>(one, block, args.rule, scores);
+  }
+}
+
+// Keys and values of one head as contiguous floats: strided rows would share few sets of the first cache.
+template <class Isa, class Element>
+KeyBlock<float> copy_block(const KeyBlock<Element>& block, uint32_t count, float* target) {
+  float* values = target + kBlockKeys * block.dim;
+  for (uint32_t key = 0; key < count; key++) {
+    each_vector<Isa>(block.dim, [&](size_t d, auto vector) {
+      vector.store(target + key * block.dim + d, vector.load(block.keys + key * block.stride + d));
+      vector.store(values + key * block.dim + d, vector.load(block.values + key * block.stride + d));
+    });
+  }
+  return {target, values, block.dim, block.dim, 0};
+}
+
+// Keys begin .. end for a tile, block by block; all heads of a block before the next, which is fetched meanwhile.
+template <class Isa, class Element>
+void attend_keys(const AttentionArgs& args, const QueryTile& tile, uint32_t begin, uint32_t end, float* scratch) {
+  const size_t rows = static_cast<size_t>(tile.last - tile.first) * args.heads;
+  for (size_t i = 0; i < rows; i++) {
+    tile.largest[i] = -INFINITY;
+    tile.totals[i] = 0;
+  }
+  float* scores = scratch;
+  float* copy = scratch + kRowsMax * kScoreStride;
+  const bool many_rows = (tile.last - tile.first) * args.group() >= 12;
+  for (uint32_t start = begin; start < end; start += kBlockKeys) {
+    const uint32_t count = std::min(kBlockKeys, end - start);
+    for (uint32_t kv = tile.kv_first; kv < tile.kv_last; kv++) {
+      const size_t at = start * args.stride() + static_cast<size_t>(kv) * args.head_dim;
+      const KeyBlock<Element> block = {static_cast<const Element*>(args.key_cache) + at,
+                                       static_cast<const Element*>(args.value_cache) + at, args.stride(),
+                                       args.head_dim, many_rows ? 0 : kBlockKeys * args.stride()};
+      if (many_rows) attend_head<Isa>(args, tile, kv, copy_block<Isa>(block, count, copy), start, count, scores);
+      else attend_head<Isa>(args, tile, kv, block, start, count, scores);
+    }
+  }
+}
+
+// A tile of queries over all keys that they see.
+template <class Isa, class Element>
+void attend_queries(const AttentionArgs& args, uint32_t tile, float* scratch) {
+  const uint32_t kv = tile % args.kv_heads, group = args.group();
+  // The last tokens see most keys: they go first.
+  const uint32_t part = ceil_div(args.tokens, args.tokens_per_tile) - 1 - tile / args.kv_heads;
+  const uint32_t first = part * args.tokens_per_tile, last = std::min(args.tokens, first + args.tokens_per_tile);
+  const size_t states = static_cast<size_t>(args.tokens_per_tile) * args.heads;
+  float* y = args.y + static_cast<size_t>(first) * args.heads * args.head_dim;
+  const QueryTile queries = {first, last, kv, kv + 1, y, scratch, scratch + states};
+  for (uint32_t token = 0; token < last - first; token++) {
+    const size_t row = (static_cast<size_t>(token) * args.heads + kv * group) * args.head_dim;
+    memset(y + row, 0, 4 * static_cast<size_t>(group) * args.head_dim);
+  }
+  attend_keys<Isa, Element>(args, queries, args.first_key(first), args.last_key(last - 1), scratch + 2 * states);
+  for (uint32_t token = 0; token < last - first; token++) {
+    for (uint32_t head = kv * group; head < (kv + 1) * group; head++) {
+      const size_t state = static_cast<size_t>(token) * args.heads + head;
+      const auto inverse = Isa::set(1 / queries.totals[state]);
+      float* sum = y + state * args.head_dim;
+      each_vector<Isa>(args.head_dim, [&](size_t d, auto vector) { vector.store(sum + d, vector.load(sum + d) * inverse); });
+    }
+  }
+}
+
+// Keys of a split: equal parts of all keys, in steps that suit the vectors.
+struct KeyRange {
+  uint32_t begin, end;
+};
+
+template <class Isa>
+KeyRange split_keys(const AttentionArgs& args, uint32_t split) {
+  constexpr uint32_t kLeast = 32, kStep = 16;
+  const uint32_t first = args.first_key(0), last = args.last_key(args.tokens - 1);
+  const uint32_t share = std::max(kLeast, ceil_div(ceil_div(last - first, args.splits), kStep) * kStep);
+  const uint32_t begin = std::min(last, first + split * share);
+  return {begin, std::min(last, begin + share)};
+}
+
+// All queries over one part of the keys.
+template <class Isa, class Element>
+void attend_split(const AttentionArgs& args, uint32_t split, float* scratch) {
+  const KeyRange keys = split_keys<Isa>(args, split);
+  if (keys.begin == keys.end) return;
+  const SplitResults results = results_of<Isa>(args, split);
+  memset(results.sums, 0, 4 * static_cast<size_t>(args.tokens) * args.heads * args.head_dim);
+  const QueryTile queries = {0, args.tokens, 0, args.kv_heads, results.sums, results.largest, results.totals};
+  attend_keys<Isa, Element>(args, queries, keys.begin, keys.end, scratch);
+}
+
+// One row of y from the results of all splits that have keys.
+template <class Isa>
+void merge_row(const AttentionArgs& args, uint32_t splits, size_t row) {
+  float largest = -INFINITY;
+  for (uint32_t s = 0; s < splits; s++) largest = std::max(largest, results_of<Isa>(args, s).largest[row]);
+  float* y = args.y + row * args.head_dim;
+  memset(y, 0, 4 * static_cast<size_t>(args.head_dim));
+  float total = 0;
+  for (uint32_t s = 0; s < splits; s++) {
+    const SplitResults results = results_of<Isa>(args, s);
+    const float factor = Isa::first_lane(exp_of<Isa>(Isa::set(results.largest[row] - largest)));
+    const float* sum = results.sums + row * args.head_dim;
+    total += factor * results.totals[row];
+    each_vector<Isa>(args.head_dim, [&](size_t d, auto vector) {
+      vector.store(y + d, Isa::multiply_add(vector.load(sum + d), Isa::set(factor), vector.load(y + d)));
+    });
+  }
+  const auto inverse = Isa::set(1 / total);
+  each_vector<Isa>(args.head_dim, [&](size_t d, auto vector) { vector.store(y + d, vector.load(y + d) * inverse); });
+}
+
+// A part of the rows of y for each tile.
+template <class Isa>
+void merge_splits(const AttentionArgs& args, uint32_t tile, uint32_t tiles) {
+  uint32_t splits = 0;
+  while (splits < args.splits && split_keys<Isa>(args, splits).begin < split_keys<Isa>(args, splits).end) splits++;
+  const size_t rows = static_cast<size_t>(args.tokens) * args.heads;
+  for (size_t row = rows * tile / tiles; row < rows * (tile + 1) / tiles; row++) merge_row<Isa>(args, splits, row);
+}
+
+// Phases: store, attend, and with splits merge.
+template <class Isa, class Element>
+void attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const AttentionArgs& args = step.as<AttentionArgs>();
+  if (!args.fits()) {
+    if (phase == 0 && tile == 0) fill_nan(args.y, static_cast<size_t>(args.tokens) * args.heads * args.head_dim);
+    return;
+  }
+  float* scratch = args.scratch + thread * args.thread_floats;
+  if (phase == 0) {
+    const uint32_t first = tile * args.stored_per_tile;
+    store_tokens<Isa, Element>(args, first, std::min(args.tokens, first + args.stored_per_tile));
+  } else if (phase == 2) {
+    merge_splits<Isa>(args, tile, step.tiles[2]);
+  } else if (args.splits > 0) {
+    attend_split<Isa, Element>(args, tile, scratch);
+  } else {
+    attend_queries<Isa, Element>(args, tile, scratch);
+  }
+}
+
+// Tiles of about 64 rows that share their keys, smaller when there are threads to feed.
+template <class Isa>
+uint32_t tokens_of_tile(const AttentionArgs& args) {
+  const uint32_t tiles_wanted = ceil_div(4 * args.threads, args.kv_heads);
+  const uint32_t by_rows = std::max(1u, 64 / args.group());
+  return std::max(1u, std::min(by_rows, args.tokens / tiles_wanted));
+}
+
+template <class Isa>
+AttentionArgs attention_args(const Call& call) {
+  AttentionArgs args{};
+  args.tokens = static_cast<uint32_t>(call.scalars[0]);
+  args.heads = static_cast<uint32_t>(call.scalars[1]);
+  args.kv_heads = static_cast<uint32_t>(call.scalars[2]);
+  args.head_dim = static_cast<uint32_t>(call.scalars[3]);
+  args.capacity = static_cast<uint32_t>(call.scalars[4]);
+  args.rule = {static_cast<float>(call.scalars[5]), static_cast<float>(call.scalars[7])};
+  args.window = static_cast<uint32_t>(call.scalars[6]);
+  args.halves = call.scalars[8] != 0;
+  args.threads = call.threads;
+  const size_t rows = static_cast<size_t>(args.tokens) * args.heads;
+  const bool few_queries = args.tokens <= 4;
+  args.splits = few_queries ? 2 * args.threads : 0;
+  args.tokens_per_tile = few_queries ? args.tokens : tokens_of_tile<Isa>(args);
+  args.stored_per_tile = items_per_tile<Isa>(args.tokens, kTileValues / std::max<size_t>(1, args.stride()), args.threads);
+  args.split_floats = round_up(rows * (args.head_dim + 2), 16);
+  const size_t states = static_cast<size_t>(args.tokens_per_tile) * args.heads;
+  args.thread_floats = round_up(2 * states + kRowsMax * kScoreStride + 2 * kBlockKeys * args.head_dim, 16);
+  return args;
+}
+
+template <class Isa>
+size_t attention_scratch(const Call& call) {
+  const AttentionArgs args = attention_args<Isa>(call);
+  return 4 * (args.threads * args.thread_floats + args.splits * args.split_floats);
+}
+
+// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, halves (caches of 16-bit floats);
+// buffers: q, k, v, key cache, value cache, position, y, scratch.
+template <class Isa>
+void attention_prepare(Step& step, const Call& call) {
+  AttentionArgs& args = step.init<AttentionArgs>();
+  args = attention_args<Isa>(call);
+  args.q = static_cast<const float*>(call.buffers[0]);
+  args.k = static_cast<const float*>(call.buffers[1]);
+  args.v = static_cast<const float*>(call.buffers[2]);
+  args.key_cache = call.buffers[3];
+  args.value_cache = call.buffers[4];
+  args.position = static_cast<const int64_t*>(call.buffers[5]);
+  args.y = static_cast<float*>(call.buffers[6]);
+  args.scratch = static_cast<float*>(call.buffers[7]);
+  step.phases = args.splits > 0 ? 3 : 2;
+  step.tiles[0] = ceil_div(args.tokens, args.stored_per_tile);
+  step.tiles[1] = args.splits > 0 ? args.splits : args.kv_heads * ceil_div(args.tokens, args.tokens_per_tile);
+  step.tiles[2] = std::min(args.threads, ceil_div(args.tokens * args.heads * args.head_dim, 1024));
+  step.run = args.halves ? attention_run<Isa, uint16_t> : attention_run<Isa, float>;
+}
+
+}  // namespace lowbit

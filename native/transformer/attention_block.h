@@ -1,0 +1,165 @@
+// Attention of some query rows over one block of keys: scores, online softmax, weighted sum of values
+// (Milakov & Gimelshein 2018; Dao et al. 2022). Rows share the keys and values that are loaded.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#include "vectors.h"
+
+namespace lowbit {
+
+// Keys of a block, and the distance between the scores of two rows: a vector may be written past the end.
+constexpr uint32_t kBlockKeys = 64;
+constexpr uint32_t kScoreStride = kBlockKeys + 16;
+// Rows that go through a block together.
+constexpr int kRowsMax = 4;
+
+struct ScoreRule {
+  float scale, softcap;
+};
+
+// Keys and values of one head: rows `stride` elements apart. Element is float, or uint16_t for halves.
+template <class Element>
+struct KeyBlock {
+  const Element* keys;
+  const Element* values;
+  size_t stride;
+  uint32_t dim;
+  // Elements from a key to the one that is fetched meanwhile; 0 for none.
+  size_t ahead;
+};
+
+// One query row: where it is, what it sees of the block, and its running softmax.
+struct QueryRow {
+  const float* q;
+  float* sum;
+  float* largest;
+  float* total;
+  uint32_t first, last;
+};
+
+template <class Element>
+inline __attribute__((always_inline)) void prefetch_row(const KeyBlock<Element>& block, const Element* row) {
+  if (block.ahead == 0) return;
+  for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element)) __builtin_prefetch(row + block.ahead + d, 0, 2);
+}
+
+// scores[r][key] = q[r] . key for keys first .. last - 1. Some keys times some rows fill the lanes of one vector.
+template <class Isa, class Element, int Rows>
+inline void score_keys(const QueryRow* rows, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
+                       float* scores) {
+  using V = typename Isa::V;
+  constexpr uint32_t kKeys = Isa::kLanes / Rows;
+  for (uint32_t key = first; key < last; key += kKeys) {
+    const Element* k[kKeys];
+    for (uint32_t j = 0; j < kKeys; j++) {
+      k[j] = block.keys + (key + j < last ? key + j : last - 1) * block.stride;
+      prefetch_row(block, k[j]);
+    }
+    V sums[Isa::kLanes];
+    for (uint32_t i = 0; i < Isa::kLanes; i++) sums[i] = Isa::set(0);
+    each_vector<Isa>(block.dim, [&](size_t d, auto vector) {
+      V keys[kKeys];
+      for (uint32_t j = 0; j < kKeys; j++) keys[j] = vector.load(k[j] + d);
+      for (int r = 0; r < Rows; r++) {
+        const V q = vector.load(rows[r].q + d);
+        for (uint32_t j = 0; j < kKeys; j++) sums[r * kKeys + j] = Isa::multiply_add(q, keys[j], sums[r * kKeys + j]);
+      }
+    });
+    float lanes[Isa::kLanes];
+    Isa::store(lanes, Isa::sums(sums));
+    for (int r = 0; r < Rows; r++) memcpy(scores + r * kScoreStride + key, lanes + r * kKeys, 4 * kKeys);
+  }
+}
+
+// Scores of one row to weights exp(score - largest), in place; 0 for keys that the row does not see.
+// Returns the factor by which earlier sums of the row shrink.
+template <class Isa>
+inline float softmax_block(const QueryRow& row, const ScoreRule& rule, uint32_t first, uint32_t last, float* scores) {
+  using V = typename Isa::V;
+  const uint32_t end = last + (Isa::kLanes - (last - first) % Isa::kLanes) % Isa::kLanes;
+  const V scale = Isa::set(rule.scale);
+  if (row.first >= row.last) {
+    for (uint32_t i = first; i < end; i++) scores[i] = 0;
+    return 1;
+  }
+  for (uint32_t i = first; i < end; i += Isa::kLanes) {
+    V score = Isa::load(scores + i) * scale;
+    if (rule.softcap > 0) score = Isa::set(rule.softcap) * tanh_of<Isa>(score / Isa::set(rule.softcap));
+    Isa::store(scores + i, score);
+  }
+  for (uint32_t i = first; i < row.first; i++) scores[i] = -INFINITY;
+  for (uint32_t i = row.last; i < end; i++) scores[i] = -INFINITY;
+  V largest = Isa::set(*row.largest);
+  for (uint32_t i = first; i < end; i += Isa::kLanes) largest = Isa::max(Isa::load(scores + i), largest);
+  const V before = Isa::set(*row.largest);
+  *row.largest = Isa::largest(largest);
+  largest = Isa::set(*row.largest);
+  V total = Isa::set(0);
+  for (uint32_t i = first; i < end; i += Isa::kLanes) {
+    const V weight = exp_of<Isa>(Isa::load(scores + i) - largest);
+    Isa::store(scores + i, weight);
+    total = total + weight;
+  }
+  const float shrink = Isa::first_lane(exp_of<Isa>(before - largest));
+  *row.total = *row.total * shrink + Isa::sum(total);
+  return shrink;
+}
+
+// sum[r] = sum[r] * shrink[r] + weights[r] . values, for `Columns` vectors from column d.
+template <class Isa, class Element, int Rows, int Columns, class Vector>
+inline __attribute__((always_inline)) void add_columns(const QueryRow* rows, const KeyBlock<Element>& block,
+                                                       uint32_t first, uint32_t last, const float* weights,
+                                                       const float* shrink, size_t d, Vector vector) {
+  using V = typename Isa::V;
+  V sums[Rows][Columns];
+  for (int r = 0; r < Rows; r++)
+    for (int c = 0; c < Columns; c++)
+      sums[r][c] = vector.load(rows[r].sum + d + c * Isa::kLanes) * Isa::set(shrink[r]);
+  for (uint32_t key = first; key < last; key++) {
+    const Element* value = block.values + key * block.stride + d;
+    V values[Columns];
+    for (int c = 0; c < Columns; c++) values[c] = vector.load(value + c * Isa::kLanes);
+    for (int r = 0; r < Rows; r++) {
+      const V weight = Isa::set(weights[r * kScoreStride + key]);
+      for (int c = 0; c < Columns; c++) sums[r][c] = Isa::multiply_add(weight, values[c], sums[r][c]);
+    }
+  }
+  for (int r = 0; r < Rows; r++)
+    for (int c = 0; c < Columns; c++) vector.store(rows[r].sum + d + c * Isa::kLanes, sums[r][c]);
+}
+
+template <class Isa, class Element, int Rows>
+inline void add_values(const QueryRow* rows, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
+                       const float* weights, const float* shrink) {
+  constexpr int kColumns = Rows == kRowsMax ? Isa::kColumns : 4;
+  if (block.ahead > 0)
+    for (uint32_t key = first; key < last; key++) prefetch_row(block, block.values + key * block.stride);
+  uint32_t d = 0;
+  for (; d + kColumns * Isa::kLanes <= block.dim; d += kColumns * Isa::kLanes)
+    add_columns<Isa, Element, Rows, kColumns>(rows, block, first, last, weights, shrink, d, WholeVector<Isa>{});
+  for (; d + Isa::kLanes <= block.dim; d += Isa::kLanes)
+    add_columns<Isa, Element, Rows, 1>(rows, block, first, last, weights, shrink, d, WholeVector<Isa>{});
+  if (d < block.dim)
+    add_columns<Isa, Element, Rows, 1>(rows, block, first, last, weights, shrink, d,
+                                       PartialVector<Isa>{block.dim - d});
+}
+
+// `Rows` rows over the keys that any of them sees. `scores` has room for kRowsMax * kScoreStride.
+template <class Isa, class Element, int Rows>
+void attend_rows(const QueryRow* rows, const KeyBlock<Element>& block, const ScoreRule& rule, float* scores) {
+  uint32_t first = kBlockKeys, last = 0;
+  for (int r = 0; r < Rows; r++) {
+    if (rows[r].first >= rows[r].last) continue;
+    first = std::min(first, rows[r].first);
+    last = std::max(last, rows[r].last);
+  }
+  if (first >= last) return;
+  score_keys<Isa, Element, Rows>(rows, block, first, last, scores);
+  float shrink[Rows];
+  for (int r = 0; r < Rows; r++) shrink[r] = softmax_block<Isa>(rows[r], rule, first, last, scores + r * kScoreStride);
+  add_values<Isa, Element, Rows>(rows, block, first, last, scores, shrink);
+}
+
+}  // namespace lowbit

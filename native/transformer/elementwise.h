@@ -1,0 +1,110 @@
+// Rotary embedding, SwiGLU and sums: operators that work value by value.
+#pragma once
+
+#include "../kernel.h"
+#include "norm.h"
+#include "vectors.h"
+
+namespace lowbit {
+
+struct BinaryArgs {
+  const float* a;
+  const float* b;
+  float* y;
+  size_t count;
+  uint32_t per_tile;
+  float alpha;
+};
+
+struct AddOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V alpha) {
+    return Isa::multiply_add(alpha, b, a);
+  }
+};
+
+// silu(a) * b
+struct SwigluOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
+    return a / (Isa::set(1.0f) + exp_of<Isa>(Isa::set(0.0f) - a)) * b;
+  }
+};
+
+template <class Isa, class Operation>
+void binary_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const BinaryArgs& args = step.as<BinaryArgs>();
+  const size_t start = static_cast<size_t>(tile) * args.per_tile;
+  const float* a = args.a + start;
+  const float* b = args.b + start;
+  float* y = args.y + start;
+  const auto alpha = Isa::set(args.alpha);
+  each_vector<Isa>(std::min<size_t>(args.per_tile, args.count - start), [&](size_t i, auto vector) {
+    vector.store(y + i, Operation::template apply<Isa>(vector.load(a + i), vector.load(b + i), alpha));
+  });
+}
+
+// scalars: count, alpha; buffers: a, b, y.
+template <class Isa, class Operation>
+void binary_prepare(Step& step, const Call& call) {
+  BinaryArgs& args = step.init<BinaryArgs>();
+  args.count = static_cast<size_t>(call.scalars[0]);
+  args.alpha = static_cast<float>(call.scalars[1]);
+  args.a = static_cast<const float*>(call.buffers[0]);
+  args.b = static_cast<const float*>(call.buffers[1]);
+  args.y = static_cast<float*>(call.buffers[2]);
+  // Whole cache lines, so that threads do not share one.
+  args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.count, kTileValues, call.threads), 16));
+  step.phases = 1;
+  step.tiles[0] = static_cast<uint32_t>((args.count + args.per_tile - 1) / args.per_tile);
+  step.run = binary_run<Isa, Operation>;
+}
+
+struct RopeArgs {
+  const float* x;
+  const float* angles;
+  float* y;
+  uint32_t tokens, heads, head_dim, half, tokens_per_tile;
+};
+
+template <class Isa>
+void rope_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const RopeArgs& args = step.as<RopeArgs>();
+  const uint32_t last = std::min(args.tokens, (tile + 1) * args.tokens_per_tile);
+  for (uint32_t t = tile * args.tokens_per_tile; t < last; t++) {
+    const float* cosines = args.angles + static_cast<size_t>(t) * 2 * args.half;
+    const float* sines = cosines + args.half;
+    for (uint32_t h = 0; h < args.heads; h++) {
+      const size_t start = (static_cast<size_t>(t) * args.heads + h) * args.head_dim;
+      const float* x = args.x + start;
+      float* y = args.y + start;
+      each_vector<Isa>(args.half, [&](size_t i, auto vector) {
+        const auto a = vector.load(x + i), b = vector.load(x + args.half + i);
+        const auto c = vector.load(cosines + i), s = vector.load(sines + i);
+        vector.store(y + i, Isa::multiply_add(a, c, Isa::set(0.0f) - b * s));
+        vector.store(y + args.half + i, Isa::multiply_add(b, c, a * s));
+      });
+      for (uint32_t i = 2 * args.half; i < args.head_dim; i++) y[i] = x[i];
+    }
+  }
+}
+
+// scalars: tokens, heads, head_dim, half; buffers: x, angles, y.
+template <class Isa>
+void rope_prepare(Step& step, const Call& call) {
+  RopeArgs& args = step.init<RopeArgs>();
+  args.tokens = static_cast<uint32_t>(call.scalars[0]);
+  args.heads = static_cast<uint32_t>(call.scalars[1]);
+  args.head_dim = static_cast<uint32_t>(call.scalars[2]);
+  args.half = static_cast<uint32_t>(call.scalars[3]);
+  args.x = static_cast<const float*>(call.buffers[0]);
+  args.angles = static_cast<const float*>(call.buffers[1]);
+  args.y = static_cast<float*>(call.buffers[2]);
+  const uint32_t values = std::max(1u, args.heads * args.head_dim);
+  args.tokens_per_tile = items_per_tile<Isa>(args.tokens, kTileValues / values, call.threads);
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.tokens, args.tokens_per_tile);
+  step.run = rope_run<Isa>;
+}
+
+}  // namespace lowbit

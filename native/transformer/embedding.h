@@ -1,0 +1,81 @@
+// Rows of float tables. Ids out of range give rows of NaN: a kernel cannot raise errors; operators check inputs before.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#include "../half.h"
+#include "../kernel.h"
+#include "norm.h"
+
+namespace lowbit {
+
+struct Indices {
+  const void* data;
+  uint32_t count;
+  bool wide;
+
+  int64_t at(uint32_t i) const {
+    return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+  }
+};
+
+static inline void fill_nan(float* y, size_t count) {
+  for (size_t i = 0; i < count; i++) y[i] = NAN;
+}
+
+enum class FloatType : uint32_t { kF32, kF16, kBf16 };
+
+struct FloatEmbeddingArgs {
+  const void* weights;
+  float* y;
+  Indices indices;
+  uint32_t rows, dim, per_tile;
+  FloatType type;
+};
+
+template <class Isa>
+void read_float_row(const FloatEmbeddingArgs& args, size_t start, float* y) {
+  const uint16_t* words = static_cast<const uint16_t*>(args.weights) + start;
+  switch (args.type) {
+    case FloatType::kF32:
+      memcpy(y, static_cast<const float*>(args.weights) + start, 4 * static_cast<size_t>(args.dim));
+      return;
+    case FloatType::kF16:
+      each_vector<Isa>(args.dim, [&](size_t i, auto vector) { vector.store(y + i, vector.load(words + i)); });
+      return;
+    case FloatType::kBf16:
+      for (uint32_t i = 0; i < args.dim; i++) y[i] = bf16_to_float(words[i]);
+      return;
+  }
+}
+
+template <class Isa>
+void embedding_float_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const FloatEmbeddingArgs& args = step.as<FloatEmbeddingArgs>();
+  const uint32_t last = std::min(args.indices.count, (tile + 1) * args.per_tile);
+  for (uint32_t i = tile * args.per_tile; i < last; i++) {
+    const int64_t row = args.indices.at(i);
+    float* y = args.y + static_cast<size_t>(i) * args.dim;
+    if (row < 0 || row >= args.rows) fill_nan(y, args.dim);
+    else read_float_row<Isa>(args, static_cast<size_t>(row) * args.dim, y);
+  }
+}
+
+// scalars: rows, dim, type (0 f32, 1 f16, 2 bf16), count, bytes of an index; buffers: weights, indices, y.
+template <class Isa>
+void embedding_float_prepare(Step& step, const Call& call) {
+  FloatEmbeddingArgs& args = step.init<FloatEmbeddingArgs>();
+  args.rows = static_cast<uint32_t>(call.scalars[0]);
+  args.dim = static_cast<uint32_t>(call.scalars[1]);
+  args.type = static_cast<FloatType>(static_cast<uint32_t>(call.scalars[2]));
+  args.indices = {call.buffers[1], static_cast<uint32_t>(call.scalars[3]), call.scalars[4] == 8};
+  args.weights = call.buffers[0];
+  args.y = static_cast<float*>(call.buffers[2]);
+  args.per_tile = items_per_tile<Isa>(args.indices.count, kTileValues / std::max(1u, args.dim), call.threads);
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.indices.count, args.per_tile);
+  step.run = embedding_float_run<Isa>;
+}
+
+}  // namespace lowbit

@@ -1,0 +1,149 @@
+// RMSNorm, softmax and argmax: operators over rows of values.
+#pragma once
+
+#include <cmath>
+
+#include "../kernel.h"
+#include "vectors.h"
+
+namespace lowbit {
+
+// Values below which a tile does not pay for handing it to another thread.
+constexpr uint32_t kTileValues = 8192;
+
+struct RowsArgs {
+  const float* x;
+  const float* weight;
+  void* y;
+  uint32_t rows, dim, rows_per_tile;
+  double eps;
+};
+
+template <class Isa>
+RowsArgs& split_rows(Step& step, const Call& call) {
+  RowsArgs& args = step.init<RowsArgs>();
+  args.rows = static_cast<uint32_t>(call.scalars[0]);
+  args.dim = static_cast<uint32_t>(call.scalars[1]);
+  args.x = static_cast<const float*>(call.buffers[0]);
+  args.rows_per_tile = items_per_tile<Isa>(args.rows, kTileValues / std::max(1u, args.dim), call.threads);
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.rows, args.rows_per_tile);
+  return args;
+}
+
+// In double precision, so that squares of large values do not overflow.
+template <class Isa>
+double sum_of_squares(const float* x, uint32_t count) {
+  constexpr uint32_t kSums = 16;
+  double sums[kSums] = {};
+  uint32_t i = 0;
+  for (; i + kSums <= count; i += kSums)
+    for (uint32_t j = 0; j < kSums; j++) sums[j] += static_cast<double>(x[i + j]) * static_cast<double>(x[i + j]);
+  double total = 0;
+  for (; i < count; i++) total += static_cast<double>(x[i]) * static_cast<double>(x[i]);
+  for (double sum : sums) total += sum;
+  return total;
+}
+
+template <class Isa>
+void rms_norm_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const RowsArgs& args = step.as<RowsArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* x = args.x + static_cast<size_t>(row) * args.dim;
+    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
+    const double mean = sum_of_squares<Isa>(x, args.dim) / args.dim;
+    const auto inverse = Isa::set(static_cast<float>(1 / std::sqrt(mean + args.eps)));
+    each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
+      vector.store(y + i, vector.load(x + i) * inverse * vector.load(args.weight + i));
+    });
+  }
+}
+
+// scalars: rows, dim, eps; buffers: x, weight, y.
+template <class Isa>
+void rms_norm_prepare(Step& step, const Call& call) {
+  RowsArgs& args = split_rows<Isa>(step, call);
+  args.eps = call.scalars[2];
+  args.weight = static_cast<const float*>(call.buffers[1]);
+  args.y = call.buffers[2];
+  step.run = rms_norm_run<Isa>;
+}
+
+template <class Isa>
+float largest_of(const float* x, uint32_t count) {
+  if (count < Isa::kLanes) {
+    float largest = x[0];
+    for (uint32_t i = 1; i < count; i++) largest = x[i] > largest ? x[i] : largest;
+    return largest;
+  }
+  auto largest = Isa::load(x);
+  for (uint32_t i = Isa::kLanes; i + Isa::kLanes <= count; i += Isa::kLanes)
+    largest = Isa::max(Isa::load(x + i), largest);
+  // The last vector may see values again.
+  return Isa::largest(Isa::max(Isa::load(x + count - Isa::kLanes), largest));
+}
+
+template <class Isa>
+void softmax_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const RowsArgs& args = step.as<RowsArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* x = args.x + static_cast<size_t>(row) * args.dim;
+    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
+    const auto largest = Isa::set(largest_of<Isa>(x, args.dim));
+    auto total = Isa::set(0);
+    float rest = 0;
+    each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
+      const auto e = exp_of<Isa>(vector.load(x + i) - largest);
+      vector.store(y + i, e);
+      if (i + Isa::kLanes <= args.dim) total = total + e;
+    });
+    for (uint32_t i = args.dim - args.dim % Isa::kLanes; i < args.dim; i++) rest += y[i];
+    const auto inverse = Isa::set(1 / (Isa::sum(total) + rest));
+    each_vector<Isa>(args.dim, [&](size_t i, auto vector) { vector.store(y + i, vector.load(y + i) * inverse); });
+  }
+}
+
+// scalars: rows, dim; buffers: x, y.
+template <class Isa>
+void softmax_prepare(Step& step, const Call& call) {
+  split_rows<Isa>(step, call).y = call.buffers[1];
+  step.run = softmax_run<Isa>;
+}
+
+// Index of the first largest value. As in the reference, NaN wins only in the first place.
+template <class Isa>
+uint32_t argmax_of(const float* x, uint32_t count) {
+  constexpr uint32_t kBlock = 1024;
+  uint32_t best = 0;
+  float largest = x[0];
+  for (uint32_t start = 0; start < count; start += kBlock) {
+    const uint32_t end = std::min(count, start + kBlock);
+    // No float is larger than a NaN largest.
+    auto vector = Isa::set(largest);
+    uint32_t i = start;
+    for (; i + Isa::kLanes <= end; i += Isa::kLanes) vector = Isa::max(Isa::load(x + i), vector);
+    if (i == end && !(Isa::largest(vector) > largest)) continue;
+    for (uint32_t j = start; j < end; j++)
+      if (x[j] > largest) largest = x[best = j];
+  }
+  return best;
+}
+
+template <class Isa>
+void argmax_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const RowsArgs& args = step.as<RowsArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++)
+    static_cast<int64_t*>(args.y)[row] = argmax_of<Isa>(args.x + static_cast<size_t>(row) * args.dim, args.dim);
+}
+
+// scalars: rows, dim; buffers: x, y.
+template <class Isa>
+void argmax_prepare(Step& step, const Call& call) {
+  split_rows<Isa>(step, call).y = call.buffers[1];
+  step.run = argmax_run<Isa>;
+}
+
+}  // namespace lowbit

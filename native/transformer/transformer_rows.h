@@ -1,0 +1,25 @@
+// The rows that every instruction set has. `Isa` is its vectors, `target` its name and `lanes` their width as strings.
+#pragma once
+
+#include "attention.h"
+#include "elementwise.h"
+#include "embedding.h"
+#include "norm.h"
+
+#define LOWBIT_TRANSFORMER_ROWS(Isa, target, lanes, needs)                                                             \
+  {"attention_f32_1x1x" lanes "_" target, "attention", nullptr, 0, needs, 1, 1, attention_scratch<Isa>,      \
+   attention_prepare<Isa>},                                                                                            \
+      {"rms_norm_f32_1x1x" lanes "_" target, "rms_norm", nullptr, 0, needs, 1, 1, nullptr,                   \
+       rms_norm_prepare<Isa>},                                                                                         \
+      {"rope_f32_1x1x" lanes "_" target, "rope", nullptr, 0, needs, 1, 1, nullptr, rope_prepare<Isa>},       \
+      {"swiglu_f32_1x1x" lanes "_" target, "swiglu", nullptr, 0, needs, 1, 1, nullptr,                       \
+       binary_prepare<Isa, SwigluOperation>},                                                                          \
+      {"add_f32_1x1x" lanes "_" target, "add", nullptr, 0, needs, 1, 1, nullptr,                             \
+       binary_prepare<Isa, AddOperation>},                                                                             \
+      {"softmax_f32_1x1x" lanes "_" target, "softmax", nullptr, 0, needs, 1, 1, nullptr,                     \
+       softmax_prepare<Isa>},                                                                                          \
+      {"argmax_f32_1x1x" lanes "_" target, "argmax", nullptr, 0, needs, 1, 1, nullptr, argmax_prepare<Isa>}, \
+  {                                                                                                                    \
+    "embedding_f32_1x1x" lanes "_" target, "embedding_float", nullptr, 0, needs, 1, 1, nullptr,              \
+        embedding_float_prepare<Isa>                                                                                   \
+  }

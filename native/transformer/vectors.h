@@ -1,0 +1,88 @@
+// Loops over arrays of floats in vectors, and functions of vectors. An `Isa` supplies vectors and a handful of
+// operations: x86/floats_avx512.h, x86/floats_avx2.h, generic/floats.h.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lowbit {
+
+// Vectors of which all lanes are used.
+template <class Isa>
+struct WholeVector {
+  using V = typename Isa::V;
+  V load(const float* p) const { return Isa::load(p); }
+  V load(const uint16_t* halves) const { return Isa::load_halves(halves); }
+  void store(float* p, V v) const { Isa::store(p, v); }
+  void store(uint16_t* halves, V v) const { Isa::store_halves(halves, v); }
+};
+
+// Vectors of which only the first lanes are used; the others read as 0.
+template <class Isa>
+struct PartialVector {
+  using V = typename Isa::V;
+  uint32_t lanes;
+  V load(const float* p) const { return Isa::load_some(p, lanes); }
+  V load(const uint16_t* halves) const { return Isa::load_some_halves(halves, lanes); }
+  void store(float* p, V v) const { Isa::store_some(p, v, lanes); }
+  void store(uint16_t* halves, V v) const { Isa::store_some_halves(halves, v, lanes); }
+};
+
+// Calls body(index, vector) for `count` values; the last vector may be partial.
+template <class Isa, class Body>
+inline __attribute__((always_inline)) void each_vector(size_t count, Body&& body) {
+  size_t i = 0;
+  for (; i + Isa::kLanes <= count; i += Isa::kLanes) body(i, WholeVector<Isa>{});
+  if (i < count) body(i, PartialVector<Isa>{static_cast<uint32_t>(count - i)});
+}
+
+// exp(x) = 2^n * (1 + r + r^2 q(r)) with x = n ln2 + r, |r| <= ln2 / 2. `rest` is r + r^2 q(r), relative error 1e-8
+// before rounding (q interpolates at Chebyshev points). NaN stays NaN.
+template <class Isa>
+struct ExpParts {
+  using V = typename Isa::V;
+  V power, rest;
+
+  explicit ExpParts(V x) {
+    // Adding and taking away 1.5 * 2^23 rounds to whole numbers.
+    const V rounder = Isa::set(12582912.0f);
+    power = Isa::multiply_add(x, Isa::set(1.44269504f), rounder) - rounder;
+    // ln2 in two parts, the first of so few bits that its product is exact.
+    V r = Isa::multiply_add(power, Isa::set(-0.693359375f), x);
+    r = Isa::multiply_add(power, Isa::set(2.12194440e-4f), r);
+    V q = Isa::set(1.39262504e-3f);
+    q = Isa::multiply_add(q, r, Isa::set(8.36323295e-3f));
+    q = Isa::multiply_add(q, r, Isa::set(4.16665524e-2f));
+    q = Isa::multiply_add(q, r, Isa::set(1.66665763e-1f));
+    q = Isa::multiply_add(q, r, Isa::set(0.5f));
+    rest = Isa::multiply_add(q * r, r, r);
+  }
+};
+
+// Relative error 2e-7; under -104 it is 0, over 88.8 infinity.
+template <class Isa>
+inline __attribute__((always_inline)) typename Isa::V exp_of(typename Isa::V x) {
+  x = Isa::min(Isa::set(89.0f), Isa::max(Isa::set(-104.0f), x));
+  const ExpParts<Isa> parts(x);
+  return Isa::scale_by_power(parts.rest + Isa::set(1.0f), parts.power);
+}
+
+// (e - 1) / (e + 1) for e = exp(2x), where e - 1 is made without cancellation: exact to rounding near 0 too.
+template <class Isa>
+inline __attribute__((always_inline)) typename Isa::V tanh_of(typename Isa::V x) {
+  x = Isa::min(Isa::set(20.0f), Isa::max(Isa::set(-20.0f), x + x));
+  const ExpParts<Isa> parts(x);
+  const auto one = Isa::set(1.0f);
+  const auto power = Isa::scale_by_power(one, parts.power);
+  const auto e_minus_one = Isa::multiply_add(power, parts.rest, power - one);
+  return e_minus_one / (e_minus_one + one + one);
+}
+
+// Items of one tile: some four tiles a thread, of at least `least` items each.
+template <class Isa>
+uint32_t items_per_tile(size_t items, size_t least, uint32_t threads) {
+  const size_t share = threads > 1 ? (items + 4 * threads - 1) / (4 * threads) : items;
+  return static_cast<uint32_t>(std::max<size_t>(std::max<size_t>(1, least), share));
+}
+
+}  // namespace lowbit

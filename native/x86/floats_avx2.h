@@ -1,0 +1,75 @@
+// Vectors of floats on AVX2 with FMA and F16C. Flags: see scripts/build-native.js.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+#include <cstring>
+
+namespace lowbit {
+namespace {
+
+struct FloatsAvx2 {
+  using V = __m256;
+  static constexpr uint32_t kLanes = 8;
+  // Vectors of a row that attention keeps in registers for four rows at once.
+  static constexpr int kColumns = 2;
+
+  static __m256i first(uint32_t n) {
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  }
+  static V set(float v) { return _mm256_set1_ps(v); }
+  static V load(const float* p) { return _mm256_loadu_ps(p); }
+  static V load_some(const float* p, uint32_t n) { return _mm256_maskload_ps(p, first(n)); }
+  static void store(float* p, V v) { _mm256_storeu_ps(p, v); }
+  static void store_some(float* p, V v, uint32_t n) { _mm256_maskstore_ps(p, first(n), v); }
+  static V load_halves(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static V load_some_halves(const uint16_t* p, uint32_t n) {
+    uint16_t all[8] = {};
+    memcpy(all, p, 2 * n);
+    return load_halves(all);
+  }
+  static void store_halves(uint16_t* p, V v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static void store_some_halves(uint16_t* p, V v, uint32_t n) {
+    uint16_t all[8];
+    store_halves(all, v);
+    memcpy(p, all, 2 * n);
+  }
+  static V multiply_add(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
+  // b where either is NaN.
+  static V max(V a, V b) { return _mm256_max_ps(a, b); }
+  static V min(V a, V b) { return _mm256_min_ps(a, b); }
+  // x * 2^n for whole n in -150 .. 128, in two factors that are normal numbers.
+  static V scale_by_power(V x, V n) {
+    const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
+    return _mm256_mul_ps(_mm256_mul_ps(x, power(half)), power(_mm256_sub_epi32(whole, half)));
+  }
+  static float sum(V v) {
+    const __m128 s = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 t = _mm_add_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_shuffle_ps(t, t, 1)));
+  }
+  static float largest(V v) {
+    const __m128 s = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps(v, 1));
+    const __m128 t = _mm_max_ps(s, _mm_movehl_ps(s, s));
+    return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
+  }
+  static float first_lane(V v) { return _mm256_cvtss_f32(v); }
+
+  // Lane i is the sum of v[i].
+  static V sums(const V* v) {
+    const V low = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
+    const V high = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
+    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+  }
+
+ private:
+  static V power(__m256i n) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));
+  }
+};
+
+}  // namespace
+}  // namespace lowbit

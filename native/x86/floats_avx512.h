@@ -1,0 +1,66 @@
+// Vectors of floats on AVX-512. Flags: see scripts/build-native.js.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace lowbit {
+namespace {
+
+struct FloatsAvx512 {
+  using V = __m512;
+  static constexpr uint32_t kLanes = 16;
+  // Vectors of a row that attention keeps in registers for four rows at once.
+  static constexpr int kColumns = 4;
+
+  static __mmask16 first(uint32_t n) { return static_cast<__mmask16>((1u << n) - 1); }
+  static V set(float v) { return _mm512_set1_ps(v); }
+  static V load(const float* p) { return _mm512_loadu_ps(p); }
+  static V load_some(const float* p, uint32_t n) { return _mm512_maskz_loadu_ps(first(n), p); }
+  static void store(float* p, V v) { _mm512_storeu_ps(p, v); }
+  static void store_some(float* p, V v, uint32_t n) { _mm512_mask_storeu_ps(p, first(n), v); }
+  static V load_halves(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static V load_some_halves(const uint16_t* p, uint32_t n) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
+  }
+  static void store_halves(uint16_t* p, V v) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static void store_some_halves(uint16_t* p, V v, uint32_t n) {
+    _mm256_mask_storeu_epi16(p, first(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
+  }
+  static V multiply_add(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
+  // b where either is NaN.
+  static V max(V a, V b) { return _mm512_max_ps(a, b); }
+  static V min(V a, V b) { return _mm512_min_ps(a, b); }
+  // x * 2^n for whole n.
+  static V scale_by_power(V x, V n) { return _mm512_scalef_ps(x, n); }
+  static float sum(V v) { return _mm512_reduce_add_ps(v); }
+  static float largest(V v) { return _mm512_reduce_max_ps(v); }
+  static float first_lane(V v) { return _mm512_cvtss_f32(v); }
+
+  // Lane i is the sum of v[i].
+  static V sums(const V* v) {
+    V four[4];
+    for (int i = 0; i < 4; i++) {
+      const V a = _mm512_add_ps(_mm512_unpacklo_ps(v[4 * i], v[4 * i + 1]), _mm512_unpackhi_ps(v[4 * i], v[4 * i + 1]));
+      const V b = _mm512_add_ps(_mm512_unpacklo_ps(v[4 * i + 2], v[4 * i + 3]),
+                                _mm512_unpackhi_ps(v[4 * i + 2], v[4 * i + 3]));
+      four[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
+    }
+    const V a = fold_quarters(four[0], four[1]), b = fold_quarters(four[2], four[3]);
+    return fold_quarters(a, b);
+  }
+
+ private:
+  // Quarters 0 + 1 and 2 + 3 of a, then of b.
+  static V fold_quarters(V a, V b) {
+    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+  }
+};
+
+}  // namespace
+}  // namespace lowbit

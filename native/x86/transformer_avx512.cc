@@ -1,0 +1,15 @@
+// Operators of a transformer block on AVX-512.
+#include "../rows.h"
+#include "../transformer/transformer_rows.h"
+#include "floats_avx512.h"
+
+namespace lowbit {
+namespace {
+
+constexpr KernelRow kRows[] = {LOWBIT_TRANSFORMER_ROWS(FloatsAvx512, "avx512", "16", kAvx2 | kAvx512)};
+
+}  // namespace
+
+KernelRows transformer_avx512_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit
