@@ -11,9 +11,8 @@ import { createRandom } from "../dist/text/random.js";
  * @typedef {object} Engine What a process offers once its model is loaded.
  * @property {number} vocabulary
  * @property {(ids: number[]) => Promise<void>} prefill Ids into an empty context, up to the logits of the last one.
- * @property {(ids: number[]) => Promise<void>} append The same after what the context holds.
  * @property {(count: number) => Promise<void>} decode So many tokens greedily, one by one, after the last.
- * @property {(request: object) => unknown} [other] Requests that only this engine knows.
+ * @property {Record<string, (request: any) => unknown>} [others] Answers to requests that only this engine knows.
  */
 
 /** Random ids, the same for the same count. @param {number} count @param {number} vocabulary */
@@ -34,9 +33,12 @@ const answers = {
     const ids = randomIds(tokens, engine.vocabulary);
     return seconds(() => engine.prefill(ids));
   },
-  async decode(engine, { tokens, context = 0 }) {
+  /** Times of `runs` stretches of tokens, one after the other. */
+  async decode(engine, { tokens, context = 0, runs = 1 }) {
     await engine.prefill(randomIds(Math.max(1, context), engine.vocabulary));
-    return seconds(() => engine.decode(tokens));
+    const times = [];
+    for (let run = 0; run < runs; run++) times.push(await seconds(() => engine.decode(tokens)));
+    return times;
   },
   peak: () => peakBytes(),
 };
@@ -56,8 +58,8 @@ export async function serveEngine(/** @type {(options: any) => Promise<Engine>} 
   const first = performance.now();
   process.on("message", async (/** @type {any} */ request) => {
     try {
-      const answer = answers[request.what] ?? engine.other;
-      process.send({ value: await answer(engine, request) });
+      const answer = answers[request.what];
+      process.send({ value: await (answer ? answer(engine, request) : engine.others[request.what](request)) });
     } catch (error) {
       process.send({ error: String(error.stack) });
     }
@@ -84,6 +86,10 @@ export class EngineProcess {
     const child = fork(script, [JSON.stringify(options)], { stdio: ["ignore", "ignore", "inherit", "ipc"] });
     const times = await nextMessage(child);
     return new EngineProcess(child, { ...times, fromProcessStart: (performance.now() - start) / 1000 });
+  }
+
+  get pid() {
+    return this.#child.pid;
   }
 
   /** @param {object} request */

@@ -5,8 +5,8 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { f32ToBf16 } from "../dist/half.js";
 import { writeSafetensors } from "../dist/formats/safetensors-writer.js";
+import { f32ToBf16 } from "../dist/half.js";
 import { createRandom } from "../dist/text/random.js";
 import { GGML_F32, GGML_Q4_0, writeGguf } from "./gguf-writer.js";
 import { CONTEXT_LENGTH, shapeNamed, tensorsOf } from "./shapes.js";
@@ -62,9 +62,7 @@ export async function checkpointOf(name) {
     const at = start;
     start += elements(size) + 1;
     const data = async () =>
-      size.length === 1
-        ? new Uint16Array(size[0]).fill(f32ToBf16(1))
-        : repeated(block, at, elements(size));
+      size.length === 1 ? new Uint16Array(size[0]).fill(f32ToBf16(1)) : repeated(block, at, elements(size));
     return { name, dtype: "bf16", shape: size, data };
   });
   await writeSafetensors(weights, entries);

@@ -2,67 +2,65 @@
 import { nativeAddon } from "../dist/kernels/native/addon.js";
 
 /** Enough for clock speeds to settle, short enough for a shared machine. */
-const MACS_PER_TILE = 2e9;
+const MACS_PER_TILE = 1e9;
+const RUNS = 3;
 /** Distances that memory is asked for ahead of its use; the best one counts. */
 const PREFETCH_DISTANCES = [0, 512, 2048, 8192];
-const LARGE_BUFFER_BYTES = 1 << 29;
 
-function requireAddon() {
+/** The addon, which everything here is about. */
+export function requireAddon() {
   const addon = nativeAddon();
-  if (!addon) throw new Error("the native addon is not built: npm run build:native");
+  if (!addon) throw new Error("the native addon is not built; run node scripts/build-native.js");
   return addon;
 }
 
-/** Best rows of this CPU, by family. @param {string} family */
-function rowOf(family) {
+/** Indexes of the rows of a family that this CPU can run. @param {string} family */
+function kernelsOf(family) {
   const addon = requireAddon();
   const features = addon.cpuFeatures();
-  const rows = addon.kernels().map((row, kernel) => ({ ...row, kernel }));
-  return rows.filter((row) => row.family === family && (row.needs & ~features) === 0);
+  return addon.kernels().flatMap((row, i) => (row.family === family && (row.needs & ~features) === 0 ? [i] : []));
 }
 
-/** Seconds of one run of a call. */
-function secondsOf(call, threads) {
+/** Seconds of one run of calls without their scratch. @param {{ kernel: number, scalars: number[], buffers: any[] }[]} calls */
+function secondsOf(calls, threads) {
   const addon = requireAddon();
-  const scratch = new Uint8Array(addon.scratchBytes({ ...call, buffers: [...call.buffers, new Uint8Array(0)] }, threads));
-  const plan = addon.createPlan([{ ...call, buffers: [...call.buffers, scratch] }], threads);
+  const withScratch = calls.map((call) => {
+    const bytes = addon.scratchBytes({ ...call, buffers: [...call.buffers, new Uint8Array(0)] }, threads);
+    return { ...call, buffers: [...call.buffers, new Uint8Array(bytes)] };
+  });
+  const plan = addon.createPlan(withScratch, threads);
   const start = performance.now();
   addon.runPlan(plan, threads);
   return (performance.now() - start) / 1000;
 }
 
 /**
- * Bytes a second that `threads` threads read from memory, the best of several ways.
- * @param {Uint8Array} memory Larger than the caches. @param {number} threads @param {number} [runs]
+ * Bytes a second that `threads` threads read, the best of several ways and runs.
+ * @param {readonly Uint8Array[]} memories Together larger than the caches. @param {number} threads
  */
-export function readBandwidth(memory, threads, runs = 3) {
-  const [{ kernel }] = rowOf("measure_read");
-  const rounds = Math.max(1, Math.round(5e8 / memory.length));
-  let best = 0;
-  for (let run = 0; run < runs; run++)
-    for (const ahead of PREFETCH_DISTANCES) {
-      const seconds = secondsOf({ kernel, scalars: [memory.length, rounds, ahead], buffers: [memory] }, threads);
-      best = Math.max(best, (rounds * memory.length) / seconds);
-    }
-  return best;
-}
-
-/** Ordinary memory to read from, larger than caches, every page touched. */
-export function largeBuffer() {
-  return new Uint8Array(LARGE_BUFFER_BYTES).fill(1);
+export function readBandwidth(memories, threads) {
+  const [kernel] = kernelsOf("measure_read");
+  const bytes = memories.reduce((sum, { length }) => sum + length, 0);
+  const seconds = Array.from({ length: RUNS }, () => PREFETCH_DISTANCES)
+    .flat()
+    .map((ahead) => {
+      const calls = memories.map((memory) => ({ kernel, scalars: [memory.length, 1, ahead], buffers: [memory] }));
+      return secondsOf(calls, threads);
+    });
+  return bytes / Math.min(...seconds);
 }
 
 /**
- * Multiply-adds a second on `threads` threads, the best of this CPU's ways.
- * @param {"i8" | "bf16" | "f32"} type @returns {number | null} null where there is no loop for this CPU.
+ * Multiply-adds a second on `threads` threads, the best of this CPU's ways; null where there is no loop for it.
+ * @param {"i8" | "bf16" | "f32"} type @param {number} threads
  */
 export function multiplyAdds(type, threads) {
-  let best = null;
-  for (const { kernel } of rowOf(`measure_macs_${type}`))
-    for (let run = 0; run < 3; run++) {
-      const tiles = 4 * threads;
-      const seconds = secondsOf({ kernel, scalars: [MACS_PER_TILE, tiles], buffers: [] }, threads);
-      best = Math.max(best ?? 0, (MACS_PER_TILE * tiles) / seconds);
-    }
-  return best;
+  const tiles = 4 * threads;
+  const rates = kernelsOf(`measure_macs_${type}`).flatMap((kernel) =>
+    Array.from({ length: RUNS }, () => {
+      const seconds = secondsOf([{ kernel, scalars: [MACS_PER_TILE, tiles], buffers: [] }], threads);
+      return (MACS_PER_TILE * tiles) / seconds;
+    }),
+  );
+  return rates.length > 0 ? Math.max(...rates) : null;
 }

@@ -12,19 +12,14 @@ await serveEngine(async ({ path, threads }) => {
   const settings = { temperature: 0, yieldEogToken: true };
   /** Tokens after those that are in the context; the next one is computed when it is asked for. */
   let tokens;
-  const start = async (ids) => {
-    await tokens?.return();
-    tokens = sequence.evaluate(ids, settings);
-    await tokens.next();
-  };
   return {
     vocabulary: model.fileInfo.metadata.llama.vocab_size,
     async prefill(ids) {
       await tokens?.return();
       await sequence.clearHistory();
-      await start(ids);
+      tokens = sequence.evaluate(ids, settings);
+      await tokens.next();
     },
-    append: start,
     async decode(count) {
       for (let i = 0; i < count; i++) await tokens.next();
     },

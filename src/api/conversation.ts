@@ -3,6 +3,7 @@ import { UnsupportedError } from "../errors.ts";
 import type { Message } from "../text/chat-template.ts";
 import { encodeChat } from "../text/encode-chat.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
+import { withDefaults } from "./generation-facts.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { SessionDecoder } from "./session-decoder.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
@@ -44,7 +45,7 @@ export class Conversation {
     const kept = Math.min(commonLength(this.#ids, ids), this.#decoder.position, ids.length - 1);
     this.#decoder.rewind(kept);
     this.#ids = ids;
-    const settings = { ...samplingDefaults, eosIds, stop: stopStrings, ...options };
+    const settings = withDefaults<GenerateOptions>({ ...samplingDefaults, eosIds, stop: stopStrings }, options);
     const tokens = generate(this.#decoder, tokenizer, ids.slice(kept), settings);
     try {
       for (let next = await tokens.next(); ; next = await tokens.next()) {

@@ -42,3 +42,9 @@ export function stopStrings(generationConfig: JsonObject): string[] {
     .flat()
     .filter((item): item is string => typeof item === "string" && item !== "");
 }
+
+/** The fields of `options` over those of `defaults`; a field that is undefined counts as not given. */
+export function withDefaults<T extends object>(defaults: T, options: T): T {
+  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
+  return { ...defaults, ...given };
+}

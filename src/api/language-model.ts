@@ -10,7 +10,7 @@ import { type GenerateOptions, generate } from "../text/generate.ts";
 import type { SamplerOptions } from "../text/sampler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Conversation } from "./conversation.ts";
-import { samplingDefaults, stopStrings } from "./generation-facts.ts";
+import { samplingDefaults, stopStrings, withDefaults } from "./generation-facts.ts";
 import { SessionDecoder } from "./session-decoder.ts";
 import { type ModelTexts, parse, programTexts, readTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
@@ -64,7 +64,7 @@ export class LanguageModel {
    */
   generate(prompt: string | readonly number[], options: GenerateOptions = {}): Generation {
     const ids = typeof prompt === "string" ? this.tokenizer.encode(prompt) : prompt;
-    const settings = { ...this.samplingDefaults, eosIds: this.eosIds, ...options };
+    const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
     return new TokenStream(generate(this.createDecoder(), this.tokenizer, ids, settings));
   }
 

@@ -42,7 +42,7 @@ async function kernels({ cpu, json }: KernelsOptions, terminal: Terminal): Promi
     `${row.mStep}x${row.nStep}`,
     row.refusal ?? "yes",
   ]);
-  await terminal.writeLine(`CPU ${table.cpu}${table.features.length > 0 ? ` (${table.features.join(", ")})` : ""}\n`);
+  await terminal.writeLine(`CPU ${table.features.join(", ") || table.cpu}\n`);
   await terminal.writeLine(
     formatTable([["operator", "kernel", "layouts", "bits", "needs", "tile", "available"], ...rows]),
   );

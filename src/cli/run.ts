@@ -29,7 +29,7 @@ export function addRun(program: Command, terminal: Terminal): void {
 Examples:
   $ lowbit run llama.pte -p "Once upon a time" -n 64
   $ lowbit run llama.pte "The answer is" --temperature 0.7 --top-p 0.9 --seed 1
-  $ cat prompt.txt | lowbit run llama.pte - --stop "\\n\\n" --json
+  $ cat prompt.txt | lowbit run llama.pte - --stop "END" --json
   $ lowbit run ./checkpoint --qmode 8da4w -p "Once"`,
     )
     .action((model: string, prompt: string | undefined, options: RunOptions) => run(model, prompt, options, terminal));

@@ -1,7 +1,8 @@
-/** A checkpoint folder of a few kilobytes: a tied Llama decoder of random weights with the byte-level test tokenizer. */
+/** A checkpoint folder of some kilobytes: a Llama decoder of random weights with the byte-level test tokenizer. */
 import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { writeSafetensors } from "../../src/formats/safetensors-writer.ts";
+import { f32ToBf16, f32ToF16 } from "../../src/half.ts";
 import { Random } from "./random.ts";
 
 const HIDDEN = 32;
@@ -38,42 +39,67 @@ const template =
   "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}" +
   "{% if add_generation_prompt %}<|assistant|>{% endif %}";
 
+/** Fields of config.json to replace; those that size tensors size them here too. */
+export type TinyConfig = Partial<typeof tinyConfig> & {
+  readonly attention_bias?: boolean;
+  readonly mlp_bias?: boolean;
+};
+
+type Shapes = Map<string, readonly number[]>;
+
 /** Shapes by tensor name, as transformers stores them. */
-export function tinyShapes(): Map<string, readonly number[]> {
-  const shapes = new Map<string, readonly number[]>([
-    ["model.embed_tokens.weight", [VOCABULARY, HIDDEN]],
-    ["model.norm.weight", [HIDDEN]],
+export function tinyShapes(changes: TinyConfig = {}): Shapes {
+  const config = { ...tinyConfig, ...changes };
+  const { hidden_size: hidden, intermediate_size: intermediate, head_dim: headDim } = config;
+  const q = config.num_attention_heads * headDim;
+  const kv = config.num_key_value_heads * headDim;
+  const shapes: Shapes = new Map([
+    ["model.embed_tokens.weight", [config.vocab_size, hidden]],
+    ["model.norm.weight", [hidden]],
   ]);
-  for (let i = 0; i < LAYERS; i++) {
+  const linear = (name: string, n: number, k: number, bias: boolean | undefined) => {
+    shapes.set(`${name}.weight`, [n, k]);
+    if (bias) shapes.set(`${name}.bias`, [n]);
+  };
+  for (let i = 0; i < config.num_hidden_layers; i++) {
     const layer = `model.layers.${i}`;
-    shapes.set(`${layer}.input_layernorm.weight`, [HIDDEN]);
-    shapes.set(`${layer}.post_attention_layernorm.weight`, [HIDDEN]);
-    shapes.set(`${layer}.self_attn.q_proj.weight`, [HEADS * HEAD_DIM, HIDDEN]);
-    shapes.set(`${layer}.self_attn.k_proj.weight`, [KV_HEADS * HEAD_DIM, HIDDEN]);
-    shapes.set(`${layer}.self_attn.v_proj.weight`, [KV_HEADS * HEAD_DIM, HIDDEN]);
-    shapes.set(`${layer}.self_attn.o_proj.weight`, [HIDDEN, HEADS * HEAD_DIM]);
-    shapes.set(`${layer}.mlp.gate_proj.weight`, [INTERMEDIATE, HIDDEN]);
-    shapes.set(`${layer}.mlp.up_proj.weight`, [INTERMEDIATE, HIDDEN]);
-    shapes.set(`${layer}.mlp.down_proj.weight`, [HIDDEN, INTERMEDIATE]);
+    shapes.set(`${layer}.input_layernorm.weight`, [hidden]);
+    shapes.set(`${layer}.post_attention_layernorm.weight`, [hidden]);
+    linear(`${layer}.self_attn.q_proj`, q, hidden, changes.attention_bias);
+    linear(`${layer}.self_attn.k_proj`, kv, hidden, changes.attention_bias);
+    linear(`${layer}.self_attn.v_proj`, kv, hidden, changes.attention_bias);
+    linear(`${layer}.self_attn.o_proj`, hidden, q, changes.attention_bias);
+    linear(`${layer}.mlp.gate_proj`, intermediate, hidden, changes.mlp_bias);
+    linear(`${layer}.mlp.up_proj`, intermediate, hidden, changes.mlp_bias);
+    linear(`${layer}.mlp.down_proj`, hidden, intermediate, changes.mlp_bias);
   }
+  if (!config.tie_word_embeddings) shapes.set("lm_head.weight", [config.vocab_size, hidden]);
   return shapes;
 }
 
-/** Writes the folder; `config` replaces fields of config.json, `shapes` the tensors. */
-export async function writeTinyCheckpoint(
-  folder: string,
-  { config = {}, shapes = tinyShapes() }: { config?: object; shapes?: Map<string, readonly number[]> } = {},
-): Promise<void> {
+export interface TinyOptions {
+  readonly config?: TinyConfig & { readonly [field: string]: unknown };
+  /** Tensors to write, by default those of `config`. */
+  readonly shapes?: Shapes;
+  readonly dtype?: "f32" | "f16" | "bf16";
+}
+
+/** Writes the folder. */
+export async function writeTinyCheckpoint(folder: string, options: TinyOptions = {}): Promise<void> {
+  const { config = {}, shapes = tinyShapes(config), dtype = "f32" } = options;
   await mkdir(folder, { recursive: true });
   const random = new Random(1);
   const entries = [...shapes].map(([name, shape]) => ({
     name,
-    dtype: "f32" as const,
+    dtype,
     shape,
     data: async () =>
-      random.floats(
-        shape.reduce((a, b) => a * b, 1),
-        shape.length === 1 ? 1 : 0.4,
+      encode(
+        random.floats(
+          shape.reduce((a, b) => a * b, 1),
+          shape.length === 1 ? 1 : 0.4,
+        ),
+        dtype,
       ),
   }));
   await writeSafetensors(`${folder}/model.safetensors`, entries);
@@ -83,4 +109,9 @@ export async function writeTinyCheckpoint(
   const tokens = { bos_token: "<|bos|>", eos_token: "<|end|>", chat_template: template };
   await writeFile(`${folder}/tokenizer_config.json`, JSON.stringify(tokens));
   await writeFile(`${folder}/generation_config.json`, JSON.stringify({ do_sample: false }));
+}
+
+function encode(values: Float32Array, dtype: "f32" | "f16" | "bf16"): Float32Array | Uint16Array {
+  if (dtype === "f32") return values;
+  return Uint16Array.from(values, dtype === "f16" ? f32ToF16 : f32ToBf16);
 }

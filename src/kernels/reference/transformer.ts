@@ -1,5 +1,6 @@
 /** Norm, rotary embedding and attention as plain loops; sums in double precision, results rounded to float32. */
 import { InvalidArgumentError } from "../../errors.ts";
+import { f16Table, f32ToF16 } from "../../half.ts";
 import type { AttentionArgs, RmsNormArgs, RopeAnglesArgs, RopeArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 
@@ -75,12 +76,26 @@ export const attentionReference: Kernel<AttentionArgs> = {
         throw new InvalidArgumentError(
           `attention: expected positions in 0..${args.capacity - 1} but found ${first} to ${first + tokens - 1}`,
         );
-      keyCache.set(k, first * kvHeads * headDim);
-      valueCache.set(v, first * kvHeads * headDim);
+      store(keyCache, k, first * kvHeads * headDim);
+      store(valueCache, v, first * kvHeads * headDim);
       for (let t = 0; t < tokens; t++) for (let h = 0; h < heads; h++) attend(args, first + t, t, h, scores, sums);
     };
   },
 };
+
+type Cache = Float32Array | Uint16Array;
+
+function store(cache: Cache, values: Float32Array, at: number): void {
+  if (cache instanceof Float32Array) cache.set(values, at);
+  else for (let i = 0; i < values.length; i++) cache[at + i] = f32ToF16(values[i]!);
+}
+
+/** Reads a cache of f32, or of f16 bit patterns. */
+function reader(cache: Cache): (index: number) => number {
+  if (cache instanceof Float32Array) return (index) => cache[index]!;
+  const halves = f16Table();
+  return (index) => halves[cache[index]!]!;
+}
 
 /** One query of one head: softmax(q . k * scale) . v over the positions it sees. */
 function attend(
@@ -91,7 +106,9 @@ function attend(
   scores: Float64Array,
   sums: Float64Array,
 ): void {
-  const { heads, kvHeads, headDim, q, keyCache, valueCache, scale, window, softcap, y } = args;
+  const { heads, kvHeads, headDim, q, scale, window, softcap, y } = args;
+  const key = reader(args.keyCache);
+  const value = reader(args.valueCache);
   const query = (t * heads + h) * headDim;
   const stride = kvHeads * headDim;
   const head = Math.floor((h * kvHeads) / heads) * headDim;
@@ -99,7 +116,7 @@ function attend(
   let max = Number.NEGATIVE_INFINITY;
   for (let p = first; p <= last; p++) {
     let dot = 0;
-    for (let d = 0; d < headDim; d++) dot += q[query + d]! * keyCache[p * stride + head + d]!;
+    for (let d = 0; d < headDim; d++) dot += q[query + d]! * key(p * stride + head + d);
     const score = softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale;
     scores[p] = score;
     if (score > max) max = score;
@@ -109,7 +126,7 @@ function attend(
   for (let p = first; p <= last; p++) {
     const weight = Math.exp(scores[p]! - max);
     total += weight;
-    for (let d = 0; d < headDim; d++) sums[d]! += weight * valueCache[p * stride + head + d]!;
+    for (let d = 0; d < headDim; d++) sums[d]! += weight * value(p * stride + head + d);
   }
   for (let d = 0; d < headDim; d++) y[query + d] = sums[d]! / total;
 }

@@ -1,0 +1,53 @@
+/**
+ * What the rest of the machine does meanwhile. Figures from a shared machine count only as far as it was calm, and
+ * engines whose threads wait for each other by spinning suffer many times over from a busy core.
+ */
+import { readFileSync } from "node:fs";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const TICKS_PER_SECOND = 100;
+/** Cores that others may use in a calm moment. */
+export const CALM_CORES_MAX = 0.15;
+const LOOK_MS = 200;
+
+/** CPU seconds of the whole machine and of some processes so far; null where the system does not tell. */
+function cpuSeconds(pids) {
+  try {
+    const [user, nice, system, , , irq, softirq, steal] = readFileSync("/proc/stat", "utf8")
+      .split("\n", 1)[0]
+      .split(/\s+/)
+      .slice(1)
+      .map(Number);
+    const own = pids.map((pid) => {
+      const fields = readFileSync(`/proc/${pid}/stat`, "utf8").split(") ").at(-1).split(" ");
+      return Number(fields[11]) + Number(fields[12]);
+    });
+    const all = user + nice + system + irq + softirq + steal;
+    return (all - own.reduce((sum, ticks) => sum + ticks, 0)) / TICKS_PER_SECOND;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * Runs `work` and tells how many cores others kept busy meanwhile (0 where the system does not tell).
+ * @template R @param {readonly number[]} pids Processes of our own. @param {() => Promise<R>} work
+ */
+export async function watched(pids, work) {
+  const before = cpuSeconds(pids);
+  const start = performance.now();
+  const result = await work();
+  const seconds = (performance.now() - start) / 1000;
+  const after = cpuSeconds(pids);
+  const others = before === null || after === null ? 0 : Math.max(0, after - before) / seconds;
+  return { result, others };
+}
+
+/** Waits until the machine is calm, at most so long. @param {number} seconds */
+export async function calm(seconds) {
+  const end = performance.now() + 1000 * seconds;
+  while (performance.now() < end) {
+    const { others } = await watched([process.pid], () => sleep(LOOK_MS));
+    if (others < CALM_CORES_MAX) return;
+  }
+}

@@ -1,0 +1,51 @@
+/** Tables of results, on the screen and as files of bench/results/ that say where and when they were made. */
+import { spawnSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { availableParallelism, cpus, totalmem } from "node:os";
+import { fileURLToPath } from "node:url";
+import { hostCpu } from "../dist/index.js";
+
+/** A Markdown table with columns padded alike. @param {readonly string[]} head @param {readonly (readonly string[])[]} rows */
+export function table(head, rows) {
+  const lines = [head, head.map(() => "-"), ...rows];
+  const widths = head.map((_, i) => Math.max(...lines.map((line) => line[i].length)));
+  const cell = (text, i, line) => (line === lines[1] ? "-".repeat(widths[i]) : text.padEnd(widths[i]));
+  return lines.map((line) => `| ${line.map((text, i) => cell(text, i, line)).join(" | ")} |`).join("\n");
+}
+
+function commit() {
+  const { stdout } = spawnSync("git", ["describe", "--always", "--dirty", "--abbrev=10"], { encoding: "utf8" });
+  return stdout?.trim() || "unknown";
+}
+
+/** What a reader needs to judge figures: machine, commit, day, command. @param {string} command */
+function origin(command) {
+  return [
+    `- CPU: ${cpus()[0].model.trim()}, ${availableParallelism()} cores, ${Math.round(totalmem() / 2 ** 30)} GiB; ${hostCpu().name}`,
+    `- Commit ${commit()}, ${new Date().toISOString().slice(0, 10)}, Node ${process.versions.node}, ${process.platform} ${process.arch}`,
+    `- Made by \`${command}\``,
+  ].join("\n");
+}
+
+/** Prints a report and writes it to bench/results/<name>.md. */
+export function writeReport(name, { title, command, sections }) {
+  const text = [`# ${title}`, origin(command), ...sections].join("\n\n");
+  const folder = new URL("./results/", import.meta.url);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(new URL(`${name}.md`, folder), `${text}\n`);
+  console.log(`\n${text}\n\nwritten to ${fileURLToPath(new URL(`${name}.md`, folder))}`);
+}
+
+/** @param {readonly number[]} values */
+export function median(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle] : (sorted[middle - 1] + sorted[middle]) / 2;
+}
+
+/** Three significant digits, no exponent. @param {number} value */
+export function digits(value) {
+  if (value === 0 || !Number.isFinite(value)) return String(value);
+  const decimals = Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value))));
+  return value.toFixed(Math.min(decimals, 6));
+}
