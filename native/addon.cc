@@ -9,6 +9,7 @@
 
 #include "kernel.h"
 #include "mapped_file.h"
+#include "memory.h"
 #include "thread_pool.h"
 
 namespace lowbit {
@@ -230,6 +231,23 @@ napi_value map_file(napi_env env, napi_callback_info info) {
   return result;
 }
 
+// allocate(bytes): zeroed ArrayBuffer that begins at a page; null when it cannot be had.
+napi_value allocate(napi_env env, napi_callback_info info) {
+  napi_value args[1], result;
+  size_t count = 1;
+  double bytes = 0;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  napi_get_value_double(env, args[0], &bytes);
+  napi_get_null(env, &result);
+  const size_t size = static_cast<size_t>(bytes);
+  void* data = size > 0 ? allocate_pages(size) : nullptr;
+  if (!data) return result;
+  auto release = [](napi_env, void* memory, void* hint) { free_pages(memory, reinterpret_cast<size_t>(hint)); };
+  if (napi_create_external_arraybuffer(env, data, size, release, reinterpret_cast<void*>(size), &result) != napi_ok)
+    free_pages(data, size);
+  return result;
+}
+
 napi_value init(napi_env env, napi_value exports) {
   struct {
     const char* name;
@@ -237,7 +255,7 @@ napi_value init(napi_env env, napi_value exports) {
   } functions[] = {
       {"kernels", kernels},       {"cpuFeatures", cpu_features_js}, {"defaultThreads", default_threads_js},
       {"createPlan", create_plan}, {"scratchBytes", scratch_bytes},  {"runPlan", run_plan_js},
-      {"runPlanAsync", run_plan_async}, {"mapFile", map_file},
+      {"runPlanAsync", run_plan_async}, {"mapFile", map_file}, {"allocate", allocate},
   };
   for (auto& entry : functions) {
     napi_value function;

@@ -81,7 +81,8 @@ size_t kernel_table_count();
 // Features of this CPU that the operating system lets programs use.
 uint32_t cpu_features();
 
-inline uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
-inline size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
+// Functions in headers are static: of shared copies the linker might keep one compiled for AVX-512.
+static inline uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
+static inline size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
 }  // namespace lowbit

@@ -1,4 +1,5 @@
-// Geometry of packed weights in the panel16 layout; the layout itself is described in src/kernels/layout/panel16.ts.
+// Geometry of packed weights in the panel layouts, which src/kernels/layout/panels.ts describes; and of activations
+// quantized for panel16.
 #pragma once
 
 #include <cstring>
@@ -7,10 +8,12 @@
 
 namespace lowbit {
 
-struct Panel16 {
+struct Panels {
   const uint8_t* panels;
   uint32_t bits, n, k, group_size;
   bool f16_scales, has_zeros, has_bias, has_levels;
+  // No scale is negative.
+  bool positive_scales;
   int8_t levels[16];
   // Weights of a group as stored, a multiple of 32, and groups along k.
   uint32_t group_length, groups;
@@ -24,18 +27,19 @@ struct Panel16 {
   const uint8_t* panel(uint32_t index) const { return panels + index * panel_bytes; }
 };
 
-// Reads a buffer whose header TypeScript has checked.
-inline Panel16 read_panel16(const void* buffer) {
+// Reads a buffer whose header TypeScript has checked, with panels of so many rows.
+static inline Panels read_panels(const void* buffer, uint32_t rows) {
   const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
   auto u16 = [&](int at) { uint16_t v; memcpy(&v, bytes + at, 2); return v; };
   auto u32 = [&](int at) { uint32_t v; memcpy(&v, bytes + at, 4); return v; };
-  Panel16 w{};
+  Panels w{};
   w.panels = bytes + 64;
   w.bits = bytes[8];
   w.f16_scales = bytes[9] == 1;
   w.has_zeros = u16(10) & 1;
   w.has_bias = u16(10) & 2;
   w.has_levels = u16(10) & 4;
+  w.positive_scales = bytes[15] == 1;
   w.n = u32(16);
   w.k = u32(20);
   w.group_size = u32(24);
@@ -43,15 +47,18 @@ inline Panel16 read_panel16(const void* buffer) {
   uint32_t group = w.group_size < w.k ? w.group_size : w.k;
   w.groups = ceil_div(w.k, w.group_size);
   w.group_length = static_cast<uint32_t>(round_up(group, 32));
-  w.zeros_offset = 16 * (w.f16_scales ? 2 : 4);
-  w.vectors_offset = w.zeros_offset + (w.has_zeros ? 16 : 0);
-  w.group_bytes = w.vectors_offset + 16 * w.group_length * w.bits / 8;
+  w.zeros_offset = rows * (w.f16_scales ? 2 : 4);
+  w.vectors_offset = w.zeros_offset + (w.has_zeros ? rows : 0);
+  w.group_bytes = w.vectors_offset + rows * w.group_length * w.bits / 8;
   w.correction_offset = w.groups * w.group_bytes;
-  w.bias_offset = w.correction_offset + 64;
-  w.panel_bytes = round_up(w.bias_offset + (w.has_bias ? 64 : 0), 64);
-  w.panel_count = ceil_div(w.n, 16);
+  w.bias_offset = w.correction_offset + 4 * rows;
+  w.panel_bytes = round_up(w.bias_offset + (w.has_bias ? 4 * rows : 0), 64);
+  w.panel_count = ceil_div(w.n, rows);
   return w;
 }
+
+using Panel16 = Panels;
+static inline Panel16 read_panel16(const void* buffer) { return read_panels(buffer, 16); }
 
 // Activations quantized to int8 for panel16 weights: rows of `padded_k` values (groups padded with zeros), then for each
 // row its scale, zero point and the sum of each group's values.
@@ -62,12 +69,12 @@ struct QuantizedRows {
   int32_t* zeros;
 };
 
-inline size_t quantized_bytes(uint32_t m, const Panel16& w) {
+static inline size_t quantized_bytes(uint32_t m, const Panel16& w) {
   return round_up(static_cast<size_t>(m) * w.padded_k(), 64) + round_up(4 * static_cast<size_t>(m) * w.groups, 64) +
          2 * round_up(4 * static_cast<size_t>(m), 64);
 }
 
-inline QuantizedRows quantized_rows(void* scratch, uint32_t m, const Panel16& w) {
+static inline QuantizedRows quantized_rows(void* scratch, uint32_t m, const Panel16& w) {
   uint8_t* at = static_cast<uint8_t*>(scratch);
   QuantizedRows rows;
   rows.values = reinterpret_cast<int8_t*>(at);

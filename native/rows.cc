@@ -14,6 +14,7 @@ KernelRows (*const kTables[])() = {
     measure_avx512_rows,
     measure_amx_rows,
 #elif defined(__aarch64__)
+    linear_i8mm_rows,
     linear_dotprod_rows,
     linear_neon_rows,
 #endif

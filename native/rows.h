@@ -6,6 +6,7 @@
 namespace lowbit {
 
 #if defined(__x86_64__) || defined(_M_X64)
+KernelRows linear_amx_rows();
 KernelRows linear_avx512_rows();
 KernelRows linear_avxvnni_rows();
 KernelRows linear_avx2_rows();
@@ -14,6 +15,7 @@ KernelRows transformer_avx2_rows();
 KernelRows measure_avx512_rows();
 KernelRows measure_amx_rows();
 #elif defined(__aarch64__)
+KernelRows linear_i8mm_rows();
 KernelRows linear_dotprod_rows();
 KernelRows linear_neon_rows();
 #endif

@@ -45,6 +45,7 @@ export { knownQmodes, parseEmbedding, parseGroupSize, parseQmode } from "./quant
 export { makeRecipe, parseRecipe, type Recipe } from "./quantize/recipe.ts";
 export { algorithms, mappingTypes, scaleDTypes } from "./quantize/scheme.ts";
 export type { QuantizedWeights, WeightSpec } from "./quantized.ts";
+export { Profile, type ProfileEntry } from "./runtime/profile.ts";
 export type { Tensor } from "./tensor.ts";
 export type { Message } from "./text/chat-template.ts";
 export type { GenerateOptions, GenerationResult } from "./text/generate.ts";

@@ -215,7 +215,7 @@ describe.each(["llama", "llama3.2-tied"])("transformers", (name) => {
 const shakespeare = fileURLToPath(new URL("../models/shakespeare/", import.meta.url));
 
 /** The reference kernels take a tenth of a second a token. */
-const greedyCount = hostCpu().features.size > 0 ? 60 : 10;
+const greedyCount = hostCpu().features.size > 0 ? 30 : 10;
 
 describe("the demo model, models/shakespeare", () => {
   const { prompts } = readJson<{ prompts: (TextPrompt & { greedy_ids: number[]; greedy_text: string })[] }>(

@@ -26,7 +26,7 @@ struct PackedLinear {
 static_assert(sizeof(PackedLinear) <= kArgsMax);
 
 // scalars: m; buffers: x, packed weights, y, scratch.
-inline size_t packed_linear_scratch(const Call& call) {
+static inline size_t packed_linear_scratch(const Call& call) {
   return quantized_bytes(static_cast<uint32_t>(call.scalars[0]), read_panel16(call.buffers[1]));
 }
 
@@ -177,7 +177,7 @@ void choose_run(Step& step, bool levels) {
 }
 
 // Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights.
-inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t threads, uint32_t panel_step) {
+static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t threads, uint32_t panel_step) {
   const Panel16& w = args.weights;
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * threads));
   const uint32_t by_size = std::max<size_t>(1, (128u << 10) / w.panel_bytes);

@@ -19,6 +19,8 @@ struct AttentionArgs {
   float* y;
   float* scratch;
   uint32_t tokens, heads, kv_heads, head_dim, capacity, window;
+  // Query heads of one head of keys and values.
+  uint32_t group;
   ScoreRule rule;
   bool halves;
   uint32_t threads;
@@ -28,7 +30,6 @@ struct AttentionArgs {
   // Floats of one thread's scratch, and of one split's results.
   size_t thread_floats, split_floats;
 
-  uint32_t group() const { return heads / kv_heads; }
   size_t stride() const { return static_cast<size_t>(kv_heads) * head_dim; }
   bool fits() const { return *position >= 0 && *position + tokens <= capacity; }
   // First key that a query at `token` sees, and the one after the last.
@@ -79,10 +80,10 @@ void store_tokens(const AttentionArgs& args, uint32_t first, uint32_t last) {
 template <class Isa, class Element>
 void attend_head(const AttentionArgs& args, const QueryTile& tile, uint32_t kv, const KeyBlock<Element>& block,
                  uint32_t start, uint32_t count, float* scores) {
-  const uint32_t group = args.group();
-  const uint32_t rows = (tile.last - tile.first) * group;
-  auto row_at = [&](uint32_t index) {
-    const uint32_t token = tile.first + index / group, head = kv * group + index % group;
+  const uint32_t group = args.group;
+  uint32_t token = tile.first, member = 0;
+  auto next_row = [&] {
+    const uint32_t head = kv * group + member;
     const size_t state = static_cast<size_t>(token - tile.first) * args.heads + head;
     const uint32_t first = args.first_key(token), last = args.last_key(token);
     QueryRow row;
@@ -92,20 +93,24 @@ void attend_head(const AttentionArgs& args, const QueryTile& tile, uint32_t kv, 
     row.total = tile.totals + state;
     row.first = first > start ? std::min(first - start, count) : 0;
     row.last = last > start ? std::min(last - start, count) : 0;
+    if (++member == group) {
+      member = 0;
+      token++;
+    }
     return row;
   };
-  uint32_t index = 0;
-  for (; index + 4 <= rows; index += 4) {
-    const QueryRow four[] = {row_at(index), row_at(index + 1), row_at(index + 2), row_at(index + 3)};
+  uint32_t rows = (tile.last - tile.first) * group;
+  for (; rows >= 4; rows -= 4) {
+    const QueryRow four[] = {next_row(), next_row(), next_row(), next_row()};
     attend_rows<Isa, Element, 4>(four, block, args.rule, scores);
   }
-  if (rows - index >= 2) {
-    const QueryRow two[] = {row_at(index), row_at(index + 1)};
+  if (rows >= 2) {
+    const QueryRow two[] = {next_row(), next_row()};
     attend_rows<Isa, Element, 2>(two, block, args.rule, scores);
-    index += 2;
+    rows -= 2;
   }
-  if (index < rows) {
-    const QueryRow one[] = {row_at(index)};
+  if (rows == 1) {
+    const QueryRow one[] = {next_row()};
     attend_rows<Isa, Element, 1>(one, block, args.rule, scores);
   }
 }
@@ -133,7 +138,7 @@ void attend_keys(const AttentionArgs& args, const QueryTile& tile, uint32_t begi
   }
   float* scores = scratch;
   float* copy = scratch + kRowsMax * kScoreStride;
-  const bool many_rows = (tile.last - tile.first) * args.group() >= 12;
+  const bool many_rows = (tile.last - tile.first) * args.group >= 12;
   for (uint32_t start = begin; start < end; start += kBlockKeys) {
     const uint32_t count = std::min(kBlockKeys, end - start);
     for (uint32_t kv = tile.kv_first; kv < tile.kv_last; kv++) {
@@ -150,7 +155,7 @@ void attend_keys(const AttentionArgs& args, const QueryTile& tile, uint32_t begi
 // A tile of queries over all keys that they see.
 template <class Isa, class Element>
 void attend_queries(const AttentionArgs& args, uint32_t tile, float* scratch) {
-  const uint32_t kv = tile % args.kv_heads, group = args.group();
+  const uint32_t kv = tile % args.kv_heads, group = args.group;
   // The last tokens see most keys: they go first.
   const uint32_t part = ceil_div(args.tokens, args.tokens_per_tile) - 1 - tile / args.kv_heads;
   const uint32_t first = part * args.tokens_per_tile, last = std::min(args.tokens, first + args.tokens_per_tile);
@@ -252,7 +257,7 @@ void attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
 template <class Isa>
 uint32_t tokens_of_tile(const AttentionArgs& args) {
   const uint32_t tiles_wanted = ceil_div(4 * args.threads, args.kv_heads);
-  const uint32_t by_rows = std::max(1u, 64 / args.group());
+  const uint32_t by_rows = std::max(1u, 64 / args.group);
   return std::max(1u, std::min(by_rows, args.tokens / tiles_wanted));
 }
 
@@ -266,6 +271,7 @@ AttentionArgs attention_args(const Call& call) {
   args.capacity = static_cast<uint32_t>(call.scalars[4]);
   args.rule = {static_cast<float>(call.scalars[5]), static_cast<float>(call.scalars[7])};
   args.window = static_cast<uint32_t>(call.scalars[6]);
+  args.group = args.heads / args.kv_heads;
   args.halves = call.scalars[8] != 0;
   args.threads = call.threads;
   const size_t rows = static_cast<size_t>(args.tokens) * args.heads;

@@ -7,6 +7,9 @@
 
 #include "vectors.h"
 
+// Loops that are to have all registers for themselves.
+#define LOWBIT_APART __attribute__((noinline))
+
 namespace lowbit {
 
 // Keys of a block, and the distance between the scores of two rows: a vector may be written past the end.
@@ -39,23 +42,29 @@ struct QueryRow {
   uint32_t first, last;
 };
 
+// Fetches key and value `row` of a later block, a few lines at a time so that they do not queue up.
 template <class Element>
-inline __attribute__((always_inline)) void prefetch_row(const KeyBlock<Element>& block, const Element* row) {
+inline __attribute__((always_inline)) void prefetch_row(const KeyBlock<Element>& block, size_t row) {
   if (block.ahead == 0) return;
-  for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element)) __builtin_prefetch(row + block.ahead + d, 0, 2);
+  const size_t start = row * block.stride + block.ahead;
+  for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element)) {
+    __builtin_prefetch(block.keys + start + d, 0, 2);
+    __builtin_prefetch(block.values + start + d, 0, 2);
+  }
 }
 
 // scores[r][key] = q[r] . key for keys first .. last - 1. Some keys times some rows fill the lanes of one vector.
 template <class Isa, class Element, int Rows>
-inline void score_keys(const QueryRow* rows, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
+LOWBIT_APART void score_keys(const QueryRow* rows, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
                        float* scores) {
   using V = typename Isa::V;
   constexpr uint32_t kKeys = Isa::kLanes / Rows;
   for (uint32_t key = first; key < last; key += kKeys) {
     const Element* k[kKeys];
     for (uint32_t j = 0; j < kKeys; j++) {
-      k[j] = block.keys + (key + j < last ? key + j : last - 1) * block.stride;
-      prefetch_row(block, k[j]);
+      const uint32_t row = key + j < last ? key + j : last - 1;
+      k[j] = block.keys + row * block.stride;
+      prefetch_row(block, row);
     }
     V sums[Isa::kLanes];
     for (uint32_t i = 0; i < Isa::kLanes; i++) sums[i] = Isa::set(0);
@@ -73,45 +82,63 @@ inline void score_keys(const QueryRow* rows, const KeyBlock<Element>& block, uin
   }
 }
 
-// Scores of one row to weights exp(score - largest), in place; 0 for keys that the row does not see.
-// Returns the factor by which earlier sums of the row shrink.
+// Scores of one row as the rule wants them, -infinity for keys that the row does not see; returns the largest.
 template <class Isa>
-inline float softmax_block(const QueryRow& row, const ScoreRule& rule, uint32_t first, uint32_t last, float* scores) {
+inline typename Isa::V rule_scores(const QueryRow& row, const ScoreRule& rule, uint32_t first, uint32_t end,
+                                   float* scores) {
   using V = typename Isa::V;
-  const uint32_t end = last + (Isa::kLanes - (last - first) % Isa::kLanes) % Isa::kLanes;
   const V scale = Isa::set(rule.scale);
-  if (row.first >= row.last) {
-    for (uint32_t i = first; i < end; i++) scores[i] = 0;
-    return 1;
-  }
+  const V none = Isa::set(-INFINITY);
+  V largest = none;
+  const bool sees_all = row.first <= first && row.last >= end;
   for (uint32_t i = first; i < end; i += Isa::kLanes) {
     V score = Isa::load(scores + i) * scale;
     if (rule.softcap > 0) score = Isa::set(rule.softcap) * tanh_of<Isa>(score / Isa::set(rule.softcap));
     Isa::store(scores + i, score);
+    if (sees_all) largest = Isa::max(score, largest);
   }
+  if (sees_all) return largest;
   for (uint32_t i = first; i < row.first; i++) scores[i] = -INFINITY;
   for (uint32_t i = row.last; i < end; i++) scores[i] = -INFINITY;
-  V largest = Isa::set(*row.largest);
   for (uint32_t i = first; i < end; i += Isa::kLanes) largest = Isa::max(Isa::load(scores + i), largest);
-  const V before = Isa::set(*row.largest);
-  *row.largest = Isa::largest(largest);
-  largest = Isa::set(*row.largest);
-  V total = Isa::set(0);
-  for (uint32_t i = first; i < end; i += Isa::kLanes) {
-    const V weight = exp_of<Isa>(Isa::load(scores + i) - largest);
-    Isa::store(scores + i, weight);
-    total = total + weight;
+  return largest;
+}
+
+// Scores to weights exp(score - largest), in place; 0 for keys that a row does not see. `shrink` gets the factors by
+// which earlier sums of the rows shrink.
+template <class Isa, int Rows>
+LOWBIT_APART void softmax_block(const QueryRow* rows, const ScoreRule& rule, uint32_t first, uint32_t last,
+                                float* all_scores, float* shrink) {
+  using V = typename Isa::V;
+  const uint32_t end = last + (Isa::kLanes - (last - first) % Isa::kLanes) % Isa::kLanes;
+  for (int r = 0; r < Rows; r++) {
+    const QueryRow& row = rows[r];
+    float* scores = all_scores + r * kScoreStride;
+    shrink[r] = 1;
+    if (row.first >= row.last) {
+      for (uint32_t i = first; i < end; i++) scores[i] = 0;
+      continue;
+    }
+    const float before = *row.largest;
+    const float found = Isa::largest(rule_scores<Isa>(row, rule, first, end, scores));
+    const float now = found > before ? found : before;
+    const V largest = Isa::set(now);
+    V total = Isa::set(0);
+    for (uint32_t i = first; i < end; i += Isa::kLanes) {
+      const V weight = exp_of<Isa>(Isa::load(scores + i) - largest);
+      Isa::store(scores + i, weight);
+      total = total + weight;
+    }
+    if (now > before) shrink[r] = Isa::first_lane(exp_of<Isa>(Isa::set(before - now)));
+    *row.largest = now;
+    *row.total = *row.total * shrink[r] + Isa::sum(total);
   }
-  const float shrink = Isa::first_lane(exp_of<Isa>(before - largest));
-  *row.total = *row.total * shrink + Isa::sum(total);
-  return shrink;
 }
 
 // sum[r] = sum[r] * shrink[r] + weights[r] . values, for `Columns` vectors from column d.
 template <class Isa, class Element, int Rows, int Columns, class Vector>
-inline __attribute__((always_inline)) void add_columns(const QueryRow* rows, const KeyBlock<Element>& block,
-                                                       uint32_t first, uint32_t last, const float* weights,
-                                                       const float* shrink, size_t d, Vector vector) {
+LOWBIT_APART void add_columns(const QueryRow* rows, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
+                              const float* weights, const float* shrink, size_t d, Vector vector) {
   using V = typename Isa::V;
   V sums[Rows][Columns];
   for (int r = 0; r < Rows; r++)
@@ -134,8 +161,6 @@ template <class Isa, class Element, int Rows>
 inline void add_values(const QueryRow* rows, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
                        const float* weights, const float* shrink) {
   constexpr int kColumns = Rows == kRowsMax ? Isa::kColumns : 4;
-  if (block.ahead > 0)
-    for (uint32_t key = first; key < last; key++) prefetch_row(block, block.values + key * block.stride);
   uint32_t d = 0;
   for (; d + kColumns * Isa::kLanes <= block.dim; d += kColumns * Isa::kLanes)
     add_columns<Isa, Element, Rows, kColumns>(rows, block, first, last, weights, shrink, d, WholeVector<Isa>{});
@@ -158,7 +183,7 @@ void attend_rows(const QueryRow* rows, const KeyBlock<Element>& block, const Sco
   if (first >= last) return;
   score_keys<Isa, Element, Rows>(rows, block, first, last, scores);
   float shrink[Rows];
-  for (int r = 0; r < Rows; r++) shrink[r] = softmax_block<Isa>(rows[r], rule, first, last, scores + r * kScoreStride);
+  softmax_block<Isa, Rows>(rows, rule, first, last, scores, shrink);
   add_values<Isa, Element, Rows>(rows, block, first, last, scores, shrink);
 }
 

@@ -41,7 +41,9 @@ struct FloatsAvx2 {
   // b where either is NaN.
   static V max(V a, V b) { return _mm256_max_ps(a, b); }
   static V min(V a, V b) { return _mm256_min_ps(a, b); }
-  // x * 2^n for whole n in -150 .. 128, in two factors that are normal numbers.
+  // v, but 0 where a < b.
+  static V zero_if_less(V a, V b, V v) { return _mm256_andnot_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), v); }
+  // x * 2^n for whole n in -126 .. 128, in two factors that are normal numbers.
   static V scale_by_power(V x, V n) {
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);
     return _mm256_mul_ps(_mm256_mul_ps(x, power(half)), power(_mm256_sub_epi32(whole, half)));

@@ -4,6 +4,7 @@ import { compile } from "../compile/compile.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import type { ForwardOptions } from "../model/decoder.ts";
 import { EagerBuilder } from "../ops/eager.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
@@ -23,6 +24,8 @@ export interface CompileModelOptions extends ModelHooks {
   readonly maxContextLen?: number | undefined;
   /** Logits [1, V] of the last token (default), or [1, T, V] of all. */
   readonly logits?: "last" | "all";
+  /** What keys and values are kept in. Default f32; f16 halves their memory and what each token reads of it. */
+  readonly kvCache?: "f32" | "f16" | undefined;
 }
 
 const CONTEXT_DEFAULT_MAX = 2048;
@@ -47,6 +50,10 @@ function check(name: string, value: number, max: number): void {
     throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${max} but found ${value}`);
 }
 
+function forwardOptions(options: CompileModelOptions, capacity: number): ForwardOptions {
+  return { capacity, logits: options.logits ?? "last", kvCache: options.kvCache ?? "f32" };
+}
+
 /** forward(tokens int64 [1, T], input_pos int64 [1]) → float logits; T up to maxSeqLen. */
 function forwardSource(
   model: Model,
@@ -64,7 +71,7 @@ function forwardSource(
         new Ops(builder),
         (name) => model.weight(name, options),
         { tokens: tokens!, position: position! },
-        { capacity: maxContextLen, logits: options.logits ?? "last" },
+        forwardOptions(options, maxContextLen),
       ),
     ],
   };
@@ -154,7 +161,7 @@ export class EagerModel {
       new Ops(this.#builder),
       (name) => this.#model.weight(name),
       { tokens, position: start },
-      { capacity: this.maxContextLen, logits: this.#options.logits ?? "last" },
+      forwardOptions(this.#options, this.maxContextLen),
     );
   }
 }

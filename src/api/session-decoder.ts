@@ -1,5 +1,5 @@
 /** A session of a loaded program as the decoder that the generate loop drives: prompts in chunks, tokens one by one. */
-import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import { ContextLengthError, InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
@@ -23,7 +23,9 @@ export class SessionDecoder implements Decoder {
     this.vocabularySize = program.number("get_vocab_size");
     const { values, outputs } = program.method("forward");
     const output = values[outputs[0] ?? -1];
-    this.logits = output?.kind === "tensor" && output.sizes.length === 3 ? "all" : "last";
+    if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)
+      throw new InvalidFileError("program", `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
+    this.logits = output.sizes.length === 3 ? "all" : "last";
     this.#session = program.createSession();
   }
 
@@ -43,17 +45,21 @@ export class SessionDecoder implements Decoder {
     for (let start = 0; start < ids.length; start += this.chunkLength)
       logits = await this.#append(ids.slice(start, start + this.chunkLength), options);
     if (!logits) throw new InvalidArgumentError("prefill: expected at least one token");
-    return logits;
+    return this.#lastRow(logits);
   }
 
-  step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
+  async step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
     (this.#single.data as BigInt64Array)[0] = this.#checked(id);
-    return this.#run(this.#single, options);
+    return this.#lastRow(await this.#run(this.#single, options));
   }
 
   /** Logits of every token of `ids`, [T, V], from a program compiled with logits "all". */
   async allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#append(ids, options);
+  }
+
+  #lastRow(logits: Float32Array): Float32Array {
+    return this.logits === "all" ? logits.subarray(-this.vocabularySize) : logits;
   }
 
   #append(ids: readonly number[], options: ComputeOptions): Promise<Float32Array> {

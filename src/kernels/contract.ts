@@ -92,6 +92,8 @@ export interface PackedWeights {
 export interface PackedLayout {
   readonly id: number;
   readonly name: string;
+  /** Features of the CPUs that it is made for; absent when it is for all. */
+  readonly suits?: readonly CpuFeature[];
   /** Interleaving: rows of a panel, consecutive k of a row in a vector, segments of kr. */
   readonly nr: number;
   readonly kr: number;

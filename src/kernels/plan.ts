@@ -24,3 +24,12 @@ export function planCalls(calls: readonly NativeCall[], threads: number): CallPl
 export function defaultThreads(): number {
   return nativeAddon()?.defaultThreads() ?? 1;
 }
+
+/** More than any program of use asks for, and less than what engines refuse outright. */
+const NATIVE_BYTES_MAX = 2 ** 32;
+
+/** Zeroed bytes; with native code they begin at a page, so that vectors do not cross cache lines. May throw RangeError. */
+export function zeroedBytes(length: number): Uint8Array {
+  const buffer = length > 0 && length <= NATIVE_BYTES_MAX ? (nativeAddon()?.allocate(length) ?? null) : null;
+  return buffer ? new Uint8Array(buffer) : new Uint8Array(length);
+}

@@ -116,9 +116,14 @@ describe("the layout to pack in", () => {
     scaleDType: "f16",
   };
 
-  it.each(["scalar", "avx2", "neon,dotprod,i8mm"])("is the first that can store the weights, on %s", (features) => {
-    expect(selectLayout(spec, cpuWith(features)).name).toBe("panel16");
-    expect(selectLayout({ ...spec, scaleDType: "f32" }, cpuWith(features)).name).toBe("panel16");
+  it.each([
+    ["scalar", "panel16"],
+    ["avx2,avx512", "panel16"],
+    ["neon", "panel32"],
+    ["neon,dotprod,i8mm", "panel32"],
+  ])("is the first made for the CPU that can store the weights: on %s %s", (features, name) => {
+    expect(selectLayout(spec, cpuWith(features)).name).toBe(name);
+    expect(selectLayout({ ...spec, scaleDType: "f32" }, cpuWith(features)).name).toBe(name);
   });
 
   it("none: UnsupportedError says why for each", () => {

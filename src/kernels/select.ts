@@ -37,10 +37,11 @@ function describeQuery({ layout, bits, m }: KernelQuery): string {
   return `${layout ?? "no"} layout, ${bits ?? "no"} bits, m = ${m}`;
 }
 
-/** The layout to pack weights in for a CPU: the first that can store them. UnsupportedError says why none can. */
-export function selectLayout(spec: WeightSpec, _cpu: Cpu): PackedLayout {
-  const layout = layouts.find((candidate) => candidate.refusal(spec) === null);
+/** The layout to pack weights in for a CPU: the first made for it that can store them. UnsupportedError says why none can. */
+export function selectLayout(spec: WeightSpec, cpu: Cpu): PackedLayout {
+  const suitable = layouts.filter(({ suits = [] }) => suits.every((feature) => cpu.features.has(feature)));
+  const layout = suitable.find((candidate) => candidate.refusal(spec) === null);
   if (layout) return layout;
-  const reasons = layouts.map((candidate) => `${candidate.name}: ${candidate.refusal(spec)}`).join("; ");
+  const reasons = suitable.map((candidate) => `${candidate.name}: ${candidate.refusal(spec)}`).join("; ");
   throw new UnsupportedError(`no layout for ${spec.bits}-bit weights [${spec.n}, ${spec.k}]: ${reasons}`);
 }

@@ -28,6 +28,8 @@ export interface ForwardOptions {
   readonly capacity: number;
   /** Logits of the last token only, or of all. */
   readonly logits: "last" | "all";
+  /** What keys and values are kept in. */
+  readonly kvCache: "f32" | "f16";
 }
 
 /** An architecture applied to one config. */

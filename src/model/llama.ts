@@ -84,14 +84,14 @@ function forward<T>(
   config: LlamaConfig,
   weights: WeightLookup,
   { tokens, position }: ForwardInputs<T>,
-  { capacity, logits }: ForwardOptions,
+  { capacity, logits, kvCache }: ForwardOptions,
 ): T {
   const { eps, headDim, rope } = config;
   const linear = (x: T, module: string, bias: boolean) =>
     ops.linear(x, weights(`${module}.weight`), bias ? weights(`${module}.bias`) : null);
   const frequencies = ops.literal("rope.inverse_frequencies", rope.inverseFrequencies);
   const angles = ops.ropeAngles(tokens, position, frequencies, rope.scale);
-  const cache = { dtype: "f32", shape: [1, capacity, config.kvHeads, headDim] } as const;
+  const cache = { dtype: kvCache, shape: [1, capacity, config.kvHeads, headDim] } as const;
 
   const attention = (x: T, layer: string): T => {
     const q = ops.rope(linear(x, `${layer}.q_proj`, config.attentionBias), angles, headDim);

@@ -4,7 +4,14 @@ import type { Cpu } from "../kernels/contract.ts";
 import { defaultThreads } from "../kernels/plan.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import type { Builder, LazyConstant } from "./builder.ts";
-import { type Argument, Arguments, completeArguments, type OperatorRegistry, type TensorSpec } from "./operator.ts";
+import {
+  type Argument,
+  Arguments,
+  checkIndices,
+  completeArguments,
+  type OperatorRegistry,
+  type TensorSpec,
+} from "./operator.ts";
 
 /** Executes calls on tensors. State lives as long as the builder; constants must be loaded before. */
 export class EagerBuilder implements Builder<Tensor> {
@@ -31,6 +38,7 @@ export class EagerBuilder implements Builder<Tensor> {
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
     const out = zeroTensor(spec.dtype, spec.shape);
     const bound = operator.resolve(new Arguments(operator.schema, [...args, out]), this.cpu);
+    if (bound.indexCheck) checkIndices(bound.indexCheck);
     bound.bind(new Uint8Array(bound.scratchBytes(this.#threads)), this.#threads)();
     return out;
   }

@@ -13,6 +13,7 @@ export const embeddingFloatOperator = defineOperator({
   schema:
     "aten::embedding.out(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: embeddingFloat,
+  indices: { argument: "indices", limit: (args) => args.tensor("weight").shape[0]! },
   shape(args) {
     const { shape } = args.tensor("weight", "f32", "f16", "bf16");
     if (shape.length !== 2) args.fail("weight", `expected shape [rows, dim] but found [${shape}]`);
@@ -35,6 +36,7 @@ const packedEmbedding = (bits: number): Operator =>
   defineOperator({
     schema: `torchao::_embedding_${bits}bit.out(Tensor packed_weight_qvals, int num_embeddings, int embedding_dim, Tensor weight_scales, Tensor weight_zeros, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: embeddingPacked,
+    indices: { argument: "indices", limit: (args) => args.number("num_embeddings") },
     shape(args) {
       const scales = args.tensor("weight_scales", "f32");
       const zeros = args.tensor("weight_zeros", "i8");
@@ -72,6 +74,7 @@ const sharedEmbedding = (bits: number): Operator =>
   defineOperator({
     schema: `torchao::_shared_embedding_${bits}bit.out(Tensor packed_weights, int group_size, int n, int k, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: embeddingShared,
+    indices: { argument: "indices", limit: (args) => args.number("n") },
     shape(args) {
       args.tensor("packed_weights", "u8", "i8");
       return rowsShape(args, packedShape(args).k);

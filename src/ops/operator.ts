@@ -39,7 +39,7 @@ export class Arguments<T extends TensorSpec> {
     const value = this.#values.get(name);
     if (value === null || value === undefined) return null;
     if (typeof value !== "object" || !("shape" in value))
-      throw new ShapeError(`${this.#where(name)}: expected a tensor but found ${JSON.stringify(value)}`);
+      throw new ShapeError(`${this.#where(name)}: expected a tensor but found ${describe(value)}`);
     if (dtypes.length > 0 && !dtypes.includes(value.dtype))
       throw new ShapeError(`${this.#where(name)}: expected dtype ${dtypes.join(" or ")} but found ${value.dtype}`);
     return value;
@@ -57,7 +57,7 @@ export class Arguments<T extends TensorSpec> {
   number(name: string): number {
     const value = this.#values.get(name);
     if (typeof value !== "number")
-      throw new ShapeError(`${this.#where(name)}: expected a number but found ${JSON.stringify(value)}`);
+      throw new ShapeError(`${this.#where(name)}: expected a number but found ${describe(value)}`);
     return value;
   }
 
@@ -89,6 +89,19 @@ export class Arguments<T extends TensorSpec> {
   }
 }
 
+/** An argument for messages: literals as they are, tensors by their spec. */
+function describe(value: Argument<TensorSpec> | undefined): string {
+  if (typeof value !== "object" || value === null) return String(value);
+  if ("shape" in value) return `a ${value.dtype} tensor [${value.shape}]`;
+  return `a list of ${value.length}`;
+}
+
+/** An argument whose values choose among 0 .. limit - 1. */
+export interface IndexRule {
+  readonly argument: string;
+  limit(args: Arguments<Tensor>): number;
+}
+
 /** What `registerOperator` takes. `A` is the argument type of the kernels. */
 export interface OperatorDefinition<A> {
   /** In PyTorch's notation, an out-variant. */
@@ -97,16 +110,34 @@ export interface OperatorDefinition<A> {
   shape(args: Arguments<TensorSpec>): TensorSpec;
   /** Best first; the last must serve every call on every CPU. */
   readonly kernels: readonly Kernel<A>[];
+  /** Checked before a run when the values are known then; native kernels cannot raise errors. */
+  readonly indices?: IndexRule;
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
   query?(args: Arguments<Tensor>): KernelQuery;
   /** Kernel arguments: typed views of the tensors. */
   prepare(args: Arguments<Tensor>): A;
 }
 
+/** Values that must be 0 .. limit - 1 when a call runs. */
+export interface IndexCheck {
+  readonly tensor: Tensor;
+  readonly limit: number;
+  /** For messages. */
+  readonly where: string;
+}
+
+/** InvalidArgumentError for a value out of range. */
+export function checkIndices({ tensor, limit, where }: IndexCheck): void {
+  for (const value of tensor.data)
+    if (value < 0 || value >= limit)
+      throw new InvalidArgumentError(`${where}: expected 0..${limit - 1} but found ${value}`);
+}
+
 /** A call with its kernel chosen and arguments fixed, ready to run any number of times. */
 export interface BoundCall {
   readonly operator: string;
   readonly kernel: Kernel<never>;
+  readonly indexCheck: IndexCheck | null;
   /** Of the first tensor and of the out tensor. */
   readonly shapes: readonly (readonly number[])[];
   scratchBytes(threads: number): number;
@@ -126,6 +157,11 @@ export interface Operator {
 
 const anyCall: KernelQuery = { layout: null, bits: null, m: 1 };
 
+function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): IndexCheck {
+  const where = `${qualifiedName(args.schema)}, argument ${argument}`;
+  return { tensor: args.tensor(argument), limit: limit(args), where };
+}
+
 /** An operator from its definition. */
 export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
   const schema = parseSchema(definition.schema);
@@ -141,6 +177,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       return {
         operator: name,
         kernel,
+        indexCheck: definition.indices ? indexCheck(args, definition.indices) : null,
         shapes: [args.firstTensor(), args.tensor(schema.args.at(-1)!.name)].map(({ shape }) => shape),
         scratchBytes: (threads) => kernel.scratchBytes?.(prepared, threads) ?? 0,
         bind: (scratch, threads) => kernel.bind(prepared, scratch, threads),

@@ -87,7 +87,7 @@ export const ropeOperator = defineOperator({
 
 /**
  * Causal grouped-query attention. q [1, T, heads * D]; k, v [1, T, kvHeads * D] are first written to the caches
- * [1, capacity, kvHeads, D] at input_pos. window: last positions seen, 0 for all. softcap: 0 for none (Gemma 2).
+ * [1, capacity, kvHeads, D], f32 or f16, at input_pos. window: last positions seen, 0 for all. softcap: 0 for none (Gemma 2).
  */
 export const attentionOperator = defineOperator({
   schema:
@@ -126,8 +126,8 @@ export const attentionOperator = defineOperator({
       q: q.data as Float32Array,
       k: args.tensor("k").data as Float32Array,
       v: args.tensor("v").data as Float32Array,
-      keyCache: args.tensor("key_cache").data as Float32Array,
-      valueCache: args.tensor("value_cache").data as Float32Array,
+      keyCache: args.tensor("key_cache").data as Float32Array | Uint16Array,
+      valueCache: args.tensor("value_cache").data as Float32Array | Uint16Array,
       position: args.tensor("input_pos").data as BigInt64Array,
       scale: args.number("scale"),
       window: args.number("window"),

@@ -5,8 +5,15 @@
 import { byteSize, viewOf } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
-import type { OperatorRegistry } from "../ops/operator.ts";
-import { type Argument, Arguments, type BoundCall, type Operator, type TensorSpec } from "../ops/operator.ts";
+import {
+  type Argument,
+  Arguments,
+  type BoundCall,
+  type IndexCheck,
+  type Operator,
+  type OperatorRegistry,
+  type TensorSpec,
+} from "../ops/operator.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue, type Value } from "../program/program.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
@@ -24,6 +31,8 @@ export interface ReadyMethod {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly Tensor[];
   readonly calls: readonly BoundCall[];
+  /** What the values of inputs must fulfil before a run. */
+  readonly checks: readonly IndexCheck[];
 }
 
 /** UnsupportedError listing everything in a method that this runtime cannot execute. */
@@ -75,7 +84,16 @@ export function readyMethod(
       throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
     calls.push(operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu));
   }
-  return { inputs, outputs: method.outputs.map((index) => tensorAt(index)), calls };
+  return { inputs, outputs: method.outputs.map((index) => tensorAt(index)), calls, checks: inputChecks(inputs, calls) };
+}
+
+/** The strictest check of each input. Indices that the method computes itself are the kernels' business. */
+function inputChecks(inputs: readonly Tensor[], calls: readonly BoundCall[]): IndexCheck[] {
+  const checks = new Map<Tensor, IndexCheck>();
+  for (const { indexCheck: check } of calls)
+    if (check && inputs.includes(check.tensor) && check.limit < (checks.get(check.tensor)?.limit ?? Infinity))
+      checks.set(check.tensor, check);
+  return [...checks.values()];
 }
 
 /**

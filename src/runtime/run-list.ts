@@ -6,10 +6,13 @@ import { nextMacrotask } from "../event-loop.ts";
 import type { NativeCall } from "../kernels/contract.ts";
 import { type CallPlan, planCalls } from "../kernels/plan.ts";
 import type { BoundCall } from "../ops/operator.ts";
+import { allocate } from "./memory.ts";
 import type { Profile, RunTimes } from "./profile.ts";
 
 /** How long kernels may run before the event loop gets a turn, so that timers and abort signals are seen. */
 const TURN_MS = 20;
+/** When it last had one: of all runs, since one run may be shorter than a turn and followed by the next at once. */
+let turnStart = 0;
 /** A trip to the native threads and back costs about as much as some small kernels. */
 const PLAN_MIN_CALLS = 2;
 
@@ -26,7 +29,7 @@ export class RunList {
   constructor(calls: readonly BoundCall[], threads: number, profile?: Profile) {
     this.#times = profile?.track(calls);
     const scratchBytes = calls.map((call) => call.scratchBytes(threads));
-    const scratch = new Uint8Array(Math.max(0, ...scratchBytes));
+    const scratch = allocate("scratch of kernels", Math.max(0, ...scratchBytes));
     const parts: Part[] = [];
     let first = 0;
     for (const stretch of stretches(calls, scratch)) {
@@ -66,15 +69,14 @@ async function runSteps(
   signal: AbortSignal | undefined,
   times: Float64Array | undefined,
 ): Promise<void> {
-  let turnStart = performance.now();
   for (let i = 0; i < steps.length; i++) {
     const start = times ? performance.now() : 0;
     steps[i]!();
     if (times) times[i]! += 1e6 * (performance.now() - start);
     if (performance.now() - turnStart < TURN_MS) continue;
     await nextMacrotask();
-    signal?.throwIfAborted();
     turnStart = performance.now();
+    signal?.throwIfAborted();
   }
 }
 

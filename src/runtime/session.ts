@@ -1,5 +1,6 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
 import { InvalidArgumentError } from "../errors.ts";
+import { checkIndices } from "../ops/operator.ts";
 import type { Method } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { allocate } from "./memory.ts";
@@ -40,6 +41,7 @@ export class Session {
     return this.#program.exclusive(async () => {
       const run = this.#readyFor(this.#program.method(name), inputs);
       for (const [i, target] of run.ready.inputs.entries()) copyInput(name, i, inputs[i]!, target);
+      run.ready.checks.forEach(checkIndices);
       await run.calls.run(signal);
       for (const [i, output] of run.ready.outputs.entries())
         (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);

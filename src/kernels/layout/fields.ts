@@ -1,5 +1,5 @@
 /**
- * How b-bit fields share bytes in the `panel16` layout: `vectors` bytes hold `fields` weights, and every field is
+ * How b-bit fields share bytes in the panel layouts: `vectors` bytes hold `fields` weights, and every field is
  * one or more bit ranges of those bytes, so that whole vectors are unpacked with shifts and masks.
  * Odd widths keep most fields whole and build the rest from the spare high bits, which needs fewer
  * operations than separate bit planes.

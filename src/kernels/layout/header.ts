@@ -3,7 +3,7 @@
  *
  *     0 u32 magic "LBW1"    4 u16 version    6 u16 layout id
  *     8 u8 bits    9 u8 scale type (0 f32, 1 f16)    10 u16 flags (1 zeros, 2 bias, 4 levels)
- *    12 u8 nr  13 u8 kr  14 u8 sr  15 u8 0
+ *    12 u8 nr  13 u8 kr  14 u8 sr  15 u8 mark (panel layouts: 1 when no scale is negative)
  *    16 u32 n    20 u32 k    24 u32 group size    28 u32 checksum of the payload
  *    32 u64 byte length, header included    40 i8[16] levels    56 u32 0    60 u32 checksum of bytes 0..59
  */
@@ -51,9 +51,9 @@ export function checksum(bytes: Uint8Array): number {
 export function writeHeader(
   target: Uint8Array,
   layout: PackedLayout,
-  content: { spec: WeightSpec; hasBias: boolean; levels: Int8Array | null },
+  content: { spec: WeightSpec; hasBias: boolean; levels: Int8Array | null; mark: number },
 ): void {
-  const { spec, hasBias, levels } = content;
+  const { spec, hasBias, levels, mark } = content;
   const view = new DataView(target.buffer, target.byteOffset, HEADER_BYTES);
   view.setUint32(0, MAGIC, true);
   view.setUint16(4, VERSION, true);
@@ -65,6 +65,7 @@ export function writeHeader(
   view.setUint8(12, layout.nr);
   view.setUint8(13, layout.kr);
   view.setUint8(14, layout.sr);
+  view.setUint8(15, mark);
   view.setUint32(16, spec.n, true);
   view.setUint32(20, spec.k, true);
   view.setUint32(24, spec.groupSize, true);

@@ -7,6 +7,7 @@ import type { PackedLayout } from "../contract.ts";
 import { checksum, HEADER_BYTES } from "./header.ts";
 import { layoutNamed, layouts, openPacked, packWeights, unpackWeights, verifyPacked } from "./packed.ts";
 import { panel16 } from "./panel16.ts";
+import { panel32 } from "./panel32.ts";
 
 const allBits = [1, 2, 3, 4, 5, 6, 7, 8];
 
@@ -81,7 +82,7 @@ describe.each(layouts.map((layout) => [layout.name, layout] as const))("layout %
 
 it("an unknown layout name lists the known ones", () => {
   expect(() => layoutNamed("best")).toThrow(
-    new ShapeError('layout "best": expected one of panel16, torchao_universal'),
+    new ShapeError('layout "best": expected one of panel32, panel16, torchao_universal'),
   );
 });
 
@@ -167,6 +168,32 @@ describe("bytes of panel16, by hand", () => {
     expect(view.getFloat32(corrections, true)).toBe(-8 + 7 - 32 * 3);
     expect(view.getFloat32(corrections + 4, true)).toBe(2 * (1 + 32));
     expect([view.getFloat32(corrections + 64, true), view.getFloat32(corrections + 68, true)]).toEqual([0.5, -0.5]);
+  });
+});
+
+describe("bytes of panel32, by hand", () => {
+  it("places fields of a byte in rows four apart, highest bit flipped", () => {
+    const qvals = new Int8Array(10 * 32);
+    qvals[1 * 32 + 5] = 7; // row 1, k = 5: step 1, vector 0, low nibble, lane 1, byte 1
+    qvals[5 * 32 + 5] = -8; // row 5: the high nibble of the same byte
+    qvals[8 * 32 + 31] = 1; // row 8, k = 31: step 7, vector 1, low nibble, lane 0, byte 3
+    const spec = { n: 10, k: 32, bits: 4, groupSize: 32, hasZeros: false, hasLevels: false };
+    const scales = new Float32Array(10).fill(2);
+    const weights = { ...spec, scaleDType: "f16" as const, qvals, scales, zeros: null, levels: null };
+    const bytes = packWeights(weights, null, panel32);
+    expect(bytes.length).toBe(64 + 704); // 64 scales + 512 vectors + 128 corrections
+    expect(bytes[15]).toBe(1);
+    const vectors = 64 + 64;
+    expect(bytes[vectors]).toBe(0x88 ^ 0x80);
+    expect(bytes[vectors + 64 + 4 + 1]).toBe(0x0f ^ 0x80);
+    expect(bytes[vectors + 7 * 64 + 16 + 3]).toBe(0x09 ^ 0x80);
+    expect(bytes[vectors + 48]).toBe(0x80); // rows 24..31 do not exist
+  });
+
+  it("says whether a scale is negative", () => {
+    const weights = randomWeights(new Random(2), { n: 3, k: 32, bits: 2, groupSize: 32 });
+    weights.scales[1] = -0.5;
+    expect(packWeights(weights, null, panel32)[15]).toBe(0);
   });
 });
 

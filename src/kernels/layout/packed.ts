@@ -4,10 +4,11 @@ import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quanti
 import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
 import { checksum, HEADER_BYTES, MAGIC, readHeader } from "./header.ts";
 import { panel16 } from "./panel16.ts";
+import { panel32 } from "./panel32.ts";
 import { readTorchaoHeader, TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversal } from "./torchao-linear.ts";
 
 /** All layouts of quantized linear weights, best first. */
-export const layouts: readonly PackedLayout[] = [panel16, torchaoUniversal];
+export const layouts: readonly PackedLayout[] = [panel32, panel16, torchaoUniversal];
 
 /** The layout of that name; ShapeError lists the known ones. */
 export function layoutNamed(name: string): PackedLayout {

@@ -35,6 +35,8 @@ export interface NativeAddon {
   runPlanAsync(plan: NativePlan, threads: number, abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
   /** The file's bytes, mapped read-only; null when it cannot be mapped. */
   mapFile(path: string): ArrayBuffer | null;
+  /** Zeroed memory that begins at a page, on huge pages where there is much of it; null when it cannot be had. */
+  allocate(bytes: number): ArrayBuffer | null;
 }
 
 let loaded: NativeAddon | null | undefined;

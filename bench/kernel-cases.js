@@ -1,0 +1,230 @@
+/**
+ * What kernels are measured on: arguments of each family, in the dimensions of Llama-3.2-1B. A case counts the bytes
+ * that must be read or written and the multiply-adds that must be done, whatever a kernel does besides.
+ */
+import { layouts, openPacked, packWeights } from "../dist/kernels/layout/packed.js";
+import { embeddingByteLength, packEmbedding } from "../dist/kernels/layout/torchao-embedding.js";
+import { createRandom } from "../dist/text/random.js";
+
+const HIDDEN = 2048;
+const INTERMEDIATE = 8192;
+const HEADS = 32;
+const KV_HEADS = 8;
+const HEAD_DIM = 64;
+const VOCABULARY = 32000;
+/** Rows of the weights of linear layers; fewer for reference kernels, which have no speed to speak of. */
+const N = 4096;
+const N_REFERENCE = 128;
+/** Positions in the cache before the call. */
+const CONTEXT = 1024;
+
+/**
+ * @typedef {object} Case
+ * @property {string} what Sizes, for people.
+ * @property {number} bytes
+ * @property {number} macs 0 where other things than multiply-adds take the time.
+ * @property {"i8" | "f32"} type Of the multiply-adds.
+ * @property {(copy: number) => any} args Arguments on memory of their own for each copy.
+ */
+
+const random = createRandom(7);
+const noise = Float32Array.from({ length: 65521 }, () => 2 * random.uniform() - 1);
+
+function floats(length) {
+  const values = new Float32Array(length);
+  for (let at = 0; at < length; at += noise.length) values.set(noise.subarray(0, length - at), at);
+  return values;
+}
+
+function integers(length, bits) {
+  const block = Int8Array.from(
+    noise.subarray(0, 65520),
+    (v) => Math.floor(((v + 1) / 2) * 2 ** bits) - 2 ** (bits - 1),
+  );
+  const values = new Int8Array(length);
+  for (let at = 0; at < length; at += block.length) values.set(block.subarray(0, length - at), at);
+  return values;
+}
+
+/** Packed weights of each (layout, bits, group size), made once. @type {Map<string, Uint8Array>} */
+const packedWeights = new Map();
+
+function packed(layoutName, spec) {
+  const key = `${layoutName} ${JSON.stringify(spec)}`;
+  if (!packedWeights.has(key)) {
+    const layout = layouts.find(({ name }) => name === layoutName);
+    const scales = new Float32Array((spec.n * spec.k) / spec.groupSize).fill(2 ** -7);
+    const weights = { ...spec, qvals: integers(spec.n * spec.k, spec.bits), scales, zeros: null, levels: null };
+    // One at a time is in use.
+    packedWeights.clear();
+    packedWeights.set(key, packWeights(weights, null, layout));
+  }
+  return packedWeights.get(key);
+}
+
+/** @returns {Case} */
+function packedLinear({ m, n, bits, groupSize, layout }) {
+  const scaleDType = layout === "torchao_universal" ? "f32" : "f16";
+  const spec = { n, k: HIDDEN, bits, groupSize, hasZeros: false, hasLevels: false, scaleDType };
+  const bytes = packed(layout, spec);
+  return {
+    what: `m ${m}, ${bits} bits, group ${groupSize}, [${n}, ${HIDDEN}] in ${layout}`,
+    bytes: bytes.length + 4 * m * (HIDDEN + n),
+    macs: m * n * HIDDEN,
+    type: "i8",
+    args: () => ({ m, x: floats(m * HIDDEN), weights: openPacked(bytes.slice(), spec), y: new Float32Array(m * n) }),
+  };
+}
+
+/** @returns {Case} */
+function floatLinear({ m, n, dtype }) {
+  const width = dtype === "f32" ? 4 : 2;
+  const data = () => (dtype === "f32" ? floats(n * HIDDEN) : new Uint16Array(n * HIDDEN).fill(0x3c00));
+  return {
+    what: `m ${m}, ${dtype}, [${n}, ${HIDDEN}]`,
+    bytes: width * n * HIDDEN + 4 * m * (HIDDEN + n),
+    macs: m * n * HIDDEN,
+    type: "f32",
+    args: () => ({
+      ...{ m, n, k: HIDDEN, bias: null },
+      ...{ x: floats(m * HIDDEN), weights: { dtype, data: data() }, y: new Float32Array(m * n) },
+    }),
+  };
+}
+
+const ids = (count, rows) => BigInt64Array.from({ length: count }, (_, i) => BigInt((i * 7919) % rows));
+
+/** @returns {Case} */
+function sharedEmbedding({ m, n, bits, groupSize, layout }) {
+  const { args, what } = packedLinear({ m: 1, n, bits, groupSize, layout });
+  return {
+    what: what.replace("m 1,", `${m} rows,`),
+    bytes: m * HIDDEN * (bits / 8 + 4),
+    ...{ macs: 0, type: "f32" },
+    args: () => ({ weights: args().weights, indices: ids(m, n), y: floats(m * HIDDEN) }),
+  };
+}
+
+/** @returns {Case} */
+function packedEmbedding({ m, bits }) {
+  const shape = { bits, rows: N, dim: HIDDEN };
+  const groups = HIDDEN / 32;
+  const table = packEmbedding(integers(N * HIDDEN, bits), shape);
+  return {
+    what: `${m} rows, ${bits} bits, [${N}, ${HIDDEN}] of ${embeddingByteLength(shape)} bytes`,
+    bytes: m * HIDDEN * (bits / 8 + 4),
+    ...{ macs: 0, type: "f32" },
+    args: () => ({
+      ...{ ...shape, packed: table, scales: floats(N * groups), zeros: new Int8Array(N * groups) },
+      ...{ indices: ids(m, N), y: new Float32Array(m * HIDDEN) },
+    }),
+  };
+}
+
+/** @returns {Case} */
+function attention({ m }) {
+  const capacity = CONTEXT + m;
+  const kv = KV_HEADS * HEAD_DIM;
+  const pairs = HEADS * m * (CONTEXT + (m + 1) / 2);
+  return {
+    what: `${m} tokens after ${CONTEXT}, ${HEADS}/${KV_HEADS} heads of ${HEAD_DIM}`,
+    bytes: 4 * (2 * capacity * kv + 2 * m * HEADS * HEAD_DIM),
+    macs: 2 * pairs * HEAD_DIM,
+    type: "f32",
+    args: () => ({
+      ...{ tokens: m, heads: HEADS, kvHeads: KV_HEADS, headDim: HEAD_DIM, capacity, window: 0, softcap: 0 },
+      ...{ q: floats(m * HEADS * HEAD_DIM), k: floats(m * kv), v: floats(m * kv), scale: HEAD_DIM ** -0.5 },
+      ...{ keyCache: floats(capacity * kv), valueCache: floats(capacity * kv) },
+      ...{ position: BigInt64Array.of(BigInt(CONTEXT)), y: new Float32Array(m * HEADS * HEAD_DIM) },
+    }),
+  };
+}
+
+/** Families that do little with each value: `arrays` of `length` values go by. */
+function elementwise(what, length, arrays, args) {
+  return { what, bytes: 4 * length * arrays, macs: 0, type: "f32", args };
+}
+
+const binary = ({ m }) => {
+  const length = m * INTERMEDIATE;
+  const args = () => ({ a: floats(length), b: floats(length), alpha: 1, y: new Float32Array(length) });
+  return elementwise(`${m} x ${INTERMEDIATE}`, length, 3, args);
+};
+
+const rows = ({ m }) => {
+  const length = m * VOCABULARY;
+  const args = () => ({ dim: VOCABULARY, x: floats(length), y: new Float32Array(length) });
+  return elementwise(`${m} x ${VOCABULARY}`, length, 2, args);
+};
+
+const argmax = ({ m }) => {
+  const args = () => ({ dim: VOCABULARY, x: floats(m * VOCABULARY), y: new BigInt64Array(m) });
+  return elementwise(`${m} x ${VOCABULARY}`, m * VOCABULARY, 1, args);
+};
+
+const rmsNorm = ({ m }) => {
+  const length = m * HIDDEN;
+  const args = () => ({
+    dim: HIDDEN,
+    x: floats(length),
+    weight: floats(HIDDEN),
+    eps: 1e-5,
+    y: new Float32Array(length),
+  });
+  return elementwise(`${m} x ${HIDDEN}`, length, 2, args);
+};
+
+const rope = ({ m }) => {
+  const length = m * HIDDEN;
+  const half = HEAD_DIM / 2;
+  const args = () => ({
+    ...{ tokens: m, heads: HEADS, headDim: HEAD_DIM, half },
+    ...{ x: floats(length), angles: floats(m * 2 * half), y: new Float32Array(length) },
+  });
+  return elementwise(`${m} x ${HEADS} heads of ${HEAD_DIM}`, length, 2, args);
+};
+
+const embeddingFloat = ({ m, dtype }) => ({
+  ...elementwise(`${m} rows, ${dtype}`, m * HIDDEN, 2, () => ({
+    ...{ rows: N, dim: HIDDEN, indices: ids(m, N), y: new Float32Array(m * HIDDEN) },
+    weights: { dtype, data: dtype === "f32" ? floats(N * HIDDEN) : new Uint16Array(N * HIDDEN) },
+  })),
+});
+
+/** By export of src/kernels/table.ts; the options beside m that a family is measured with. */
+export const families = {
+  linearA8: { make: packedLinear, packed: true },
+  linearWeightOnly: { make: packedLinear, packed: true },
+  linearFloat: { make: floatLinear, dtypes: ["f32", "bf16"] },
+  embeddingFloat: { make: embeddingFloat, dtypes: ["f32", "bf16"] },
+  embeddingPacked: { make: packedEmbedding, bits: true },
+  embeddingShared: { make: sharedEmbedding, packed: true },
+  attention: { make: attention },
+  rmsNorm: { make: rmsNorm },
+  rope: { make: rope },
+  add: { make: binary },
+  swiglu: { make: binary },
+  softmax: { make: rows },
+  argmax: { make: argmax },
+};
+
+/** Options of all cases that a kernel is measured on. @returns {object[]} */
+export function variantsOf(family, kernel, { rowCounts, groupSizes, bits: wanted }) {
+  const bits = (kernel.bits ?? [1, 2, 3, 4, 5, 6, 7, 8]).filter((b) => wanted.includes(b));
+  const { packed: isPacked, dtypes, bits: hasBits } = families[family];
+  let variants = [{ n: kernel.target === "reference" ? N_REFERENCE : N }];
+  const cross = (name, values) => {
+    variants = variants.flatMap((variant) => values.map((value) => ({ ...variant, [name]: value })));
+  };
+  if (isPacked) {
+    cross("layout", kernel.layouts ?? layouts.map(({ name }) => name));
+    cross("groupSize", groupSizes);
+  }
+  if (isPacked || hasBits) cross("bits", bits);
+  if (dtypes) cross("dtype", dtypes);
+  cross(
+    "m",
+    rowCounts.filter((m) => m >= kernel.mStep),
+  );
+  return variants;
+}

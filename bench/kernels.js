@@ -1,0 +1,136 @@
+/**
+ * Every kernel row that runs here, on every bit width and number of rows: time, bytes and operations a second, and how
+ * much of the measured peaks that is. Writes bench/results/kernels.md.
+ * `node bench/kernels.js [--family linearA8] [--kernel avx512] [--bits 2,4] [--m 1,512] [--group 32] [--threads 2]`
+ */
+import { parseArgs } from "node:util";
+import { hostCpu } from "../dist/index.js";
+import * as kernelTable from "../dist/kernels/table.js";
+import { families, variantsOf } from "./kernel-cases.js";
+import { multiplyAdds, readBandwidth, requireAddon } from "./peak.js";
+import { digits, table, writeReport } from "./report.js";
+
+/** Weights come from memory, not from caches: copies of at least so many bytes take turns. */
+const COLD_BYTES = 256e6;
+/** Rows up to which memory may be what limits. */
+const COLD_ROWS_MAX = 16;
+const MIN_SECONDS = 0.04;
+const RUNS_MIN = 3;
+/** Calls that would need longer are left out. */
+const PATIENCE_SECONDS = 0.5;
+
+const list = (text) => text.split(",").map(Number);
+const { values: options } = parseArgs({
+  options: {
+    family: { type: "string" },
+    kernel: { type: "string" },
+    bits: { type: "string", default: "1,2,3,4,5,6,7,8" },
+    m: { type: "string", default: "1,4,16,64,512" },
+    group: { type: "string", default: "32" },
+    threads: { type: "string", default: String(requireAddon().defaultThreads()) },
+  },
+});
+const threads = Number(options.threads);
+const wanted = { bits: list(options.bits), rowCounts: list(options.m), groupSizes: list(options.group) };
+
+/** A function that runs a kernel once on each copy of its arguments, in one plan where it is native. */
+function runner(kernel, copies) {
+  const bytes = Math.max(...copies.map((args) => kernel.scratchBytes?.(args, threads) ?? 0));
+  const scratch = new Uint8Array(bytes);
+  if (!kernel.encode) {
+    const runs = copies.map((args) => kernel.bind(args, scratch, threads));
+    return () => {
+      for (const run of runs) run();
+    };
+  }
+  const addon = requireAddon();
+  const plan = addon.createPlan(
+    copies.map((args) => kernel.encode(args, scratch)),
+    threads,
+  );
+  return () => addon.runPlan(plan, threads);
+}
+
+function secondsOf(run) {
+  const start = performance.now();
+  run();
+  return (performance.now() - start) / 1000;
+}
+
+/** Best time of one call, seconds. */
+function measure(kernel, { args, bytes }, m) {
+  const first = [args(0)];
+  const single = secondsOf(runner(kernel, first));
+  if (single > PATIENCE_SECONDS) return single;
+  const wantedCopies = m <= COLD_ROWS_MAX ? Math.ceil(COLD_BYTES / bytes) : 1;
+  const copies = Math.max(1, Math.min(wantedCopies, Math.floor(PATIENCE_SECONDS / single), 400));
+  const run = runner(kernel, [...first, ...Array.from({ length: copies - 1 }, (_, i) => args(i + 1))]);
+  let best = Number.POSITIVE_INFINITY;
+  let total = 0;
+  for (let runs = 0; runs < RUNS_MIN || total < MIN_SECONDS; runs++) {
+    const seconds = secondsOf(run);
+    total += seconds;
+    best = Math.min(best, seconds / copies);
+  }
+  return best;
+}
+
+const percent = (part, whole) => (part && whole ? `${((100 * part) / whole).toFixed(0)} %` : "");
+
+/** A line of the report. */
+function reportRow(kernel, { bytes, macs, type, what }, seconds, peaks) {
+  return [
+    kernel.name,
+    what,
+    digits(1e6 * seconds),
+    digits(bytes / seconds / 1e9),
+    percent(bytes / seconds, peaks.bandwidth),
+    macs ? digits((2 * macs) / seconds / 1e9) : "",
+    percent(macs / seconds, peaks[type]),
+  ];
+}
+
+/** Lines for one kernel. Cases differ in m fastest, and what one took tells what the next will take. */
+function kernelRows(family, kernel, peaks) {
+  const rows = [];
+  let last = { m: Number.POSITIVE_INFINITY, seconds: 0 };
+  for (const variant of variantsOf(family, kernel, wanted)) {
+    const grows = variant.m > last.m;
+    if (grows && (last.seconds * variant.m) / last.m > PATIENCE_SECONDS) continue;
+    const example = families[family].make(variant);
+    const seconds = measure(kernel, example, variant.m);
+    last = { m: variant.m, seconds };
+    rows.push(reportRow(kernel, example, seconds, peaks));
+    console.error(rows.at(-1).join("  "));
+  }
+  return rows;
+}
+
+const cpu = hostCpu();
+const memory = new Uint8Array(512e6).fill(1);
+const peaks = {
+  bandwidth: readBandwidth([memory], threads),
+  i8: multiplyAdds("i8", threads),
+  f32: multiplyAdds("f32", threads),
+};
+const sections = [
+  `On ${threads} threads. Peaks measured in the same run: read ${digits(peaks.bandwidth / 1e9)} GB/s, int8 ${digits((2 * peaks.i8) / 1e9)} GOPS, float32 ${digits((2 * peaks.f32) / 1e9)} GOPS (an operation is half a multiply-add). Best of several runs; up to ${COLD_ROWS_MAX} rows the weights come from memory.`,
+];
+const left = [];
+for (const [family, kernels] of Object.entries(kernelTable)) {
+  if (!families[family]) left.push(family);
+  if (!families[family] || (options.family && options.family !== family)) continue;
+  const runnable = kernels.filter(({ name, needs }) => {
+    return needs.every((feature) => cpu.features.has(feature)) && name.includes(options.kernel ?? "");
+  });
+  const rows = runnable.flatMap((kernel) => kernelRows(family, kernel, peaks));
+  const head = ["kernel", "call", "µs", "GB/s", "of read peak", "GOPS", "of peak"];
+  if (rows.length > 0) sections.push(`## ${family}\n\n${table(head, rows)}`);
+}
+if (left.length > 0) sections.push(`Not measured: ${left.join(", ")}.`);
+const narrowed = process.argv.slice(2).join(" ");
+writeReport(narrowed ? "kernels-part" : "kernels", {
+  title: "Kernels",
+  command: narrowed ? `npm run bench:kernels -- ${narrowed}` : "npm run bench:kernels",
+  sections,
+});

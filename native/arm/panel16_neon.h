@@ -1,0 +1,61 @@
+// panel16 linear layers on 16-byte NEON vectors: 4 of a panel's 16 rows. The dot product is left to each file.
+#pragma once
+
+#include <arm_neon.h>
+
+#include "../linear/panel16_linear.h"
+
+namespace lowbit {
+namespace {
+
+struct NeonVectors : ScalarQuantizer {
+  using Bytes = uint8x16_t;
+  using Ints = int32x4_t;
+  using Floats = float32x4_t;
+  static constexpr int kRows = 4;
+  static constexpr int kPanels = 1;
+  static constexpr int32_t kLevelOffset = 0;
+
+  // Wider weights would not be non-negative int8: 8-bit ones are multiplied as the signed integers themselves.
+  template <int Bits>
+  static constexpr int32_t offset() { return Bits == 8 ? 0 : 1 << (Bits - 1); }
+  template <int Bits>
+  static Bytes weight(Bytes u) { return Bits == 8 ? veorq_u8(u, vdupq_n_u8(0x80)) : u; }
+  static Bytes load_bytes(const uint8_t* p) { return vld1q_u8(p); }
+  static void prefetch(const uint8_t*, uint32_t) {}
+  template <int Shift, int Mask>
+  static Bytes shift_and(Bytes v) {
+    if constexpr (Shift > 0) v = vshrq_n_u8(v, Shift);
+    if constexpr (Shift < 0) v = vshlq_n_u8(v, -Shift);
+    return Mask == 255 ? v : vandq_u8(v, vdupq_n_u8(Mask));
+  }
+  static Bytes or_bytes(Bytes a, Bytes b) { return vorrq_u8(a, b); }
+  static Bytes load_levels(const int8_t* levels, int count) {
+    uint8_t table[16] = {};
+    memcpy(table, levels, count);
+    return vld1q_u8(table);
+  }
+  static Bytes lookup(Bytes table, Bytes u) { return vqtbl1q_u8(table, u); }
+  static Ints broadcast_int(int32_t v) { return vdupq_n_s32(v); }
+  static Ints scaled_zeros(const uint8_t* zeros, int32_t offset, int32_t factor) {
+    uint32_t four;
+    memcpy(&four, zeros, 4);
+    const int32x4_t z = vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four)))));
+    return vmulq_n_s32(vaddq_s32(z, vdupq_n_s32(offset)), factor);
+  }
+  static Floats zero_floats() { return vdupq_n_f32(0); }
+  static Floats broadcast(float v) { return vdupq_n_f32(v); }
+  static Floats to_floats(Ints v) { return vcvtq_f32_s32(v); }
+  static Floats load_floats(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
+  static Floats load_halves(const uint8_t* p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
+  static Floats multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
+  static void store_floats(float* y, Floats v) { vst1q_f32(y, v); }
+  static void store_some_floats(float* y, Floats v, uint32_t count) {
+    float all[4];
+    vst1q_f32(all, v);
+    for (uint32_t i = 0; i < count; i++) y[i] = all[i];
+  }
+};
+
+}  // namespace
+}  // namespace lowbit

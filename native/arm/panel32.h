@@ -1,0 +1,255 @@
+// What all kernels for panel32 weights share: the bound call, its scratch, and the quantization of activations.
+//
+// Groups are worked on in chunks of at most 128 k: sums of a chunk stay below 2^22, so that they can be kept as the low
+// bits of a float of known exponent (kMagic), and conversion is one subtraction.
+#pragma once
+
+#include <arm_neon.h>
+
+#include <algorithm>
+
+#include "../kernel.h"
+#include "../panel16.h"
+
+namespace lowbit {
+namespace {
+
+constexpr uint32_t kPanelRows = 32;
+constexpr uint32_t kQuads = kPanelRows / 4;
+constexpr uint32_t kChunkMax = 128;
+
+// 1.5 * 2^23 as bits: added to an integer of magnitude under 2^22 it gives the bits of that float plus the integer.
+constexpr int32_t kMagicBits = 0x4b400000;
+constexpr float kMagic = 12582912.0f;
+
+// Quantized rows. Values are int8, groups padded with zeros to a multiple of 32, rows interleaved as the kernel wants.
+struct Activations {
+  int8_t* values;
+  // Sums of the values of each chunk: [chunk][row_stride].
+  float* sums;
+  // What the accumulators of a chunk start with: [row][chunk][starts][4].
+  int32_t* starts;
+  // [row]
+  float* scales;
+  float* zeros;
+  uint32_t row_stride, start_count;
+};
+
+struct Linear32 {
+  Panels weights;
+  Activations rows;
+  const float* x;
+  float* y;
+  // One unpacked panel for each thread.
+  uint8_t* unpacked;
+  uint32_t m, panels_per_tile, rows_per_tile;
+};
+static_assert(sizeof(Linear32) <= kArgsMax);
+
+inline uint32_t chunk_length(const Panels& w) { return std::min(w.group_length, kChunkMax); }
+inline uint32_t chunks_of_group(const Panels& w) { return ceil_div(w.group_length, kChunkMax); }
+inline uint32_t chunk_count(const Panels& w) { return w.groups * chunks_of_group(w); }
+
+// Parts of a scratch buffer, one after the other at multiples of 64; only counts when `base` is null.
+struct Carver {
+  uint8_t* base;
+  size_t size = 0;
+
+  template <class T>
+  T* take(size_t count) {
+    uint8_t* at = base + size;
+    size += round_up(count * sizeof(T), 64);
+    return reinterpret_cast<T*>(at);
+  }
+};
+
+// Rows are padded to `row_step`, with rows of zeros.
+inline Activations carve_activations(Carver& carver, const Panels& w, uint32_t m, uint32_t row_step, uint32_t starts) {
+  Activations rows;
+  rows.row_stride = static_cast<uint32_t>(round_up(m, row_step));
+  rows.start_count = starts;
+  const size_t padded = rows.row_stride;
+  rows.values = carver.take<int8_t>(padded * w.padded_k());
+  rows.sums = carver.take<float>(padded * chunk_count(w));
+  rows.starts = carver.take<int32_t>(padded * chunk_count(w) * starts * 4);
+  rows.scales = carver.take<float>(padded);
+  rows.zeros = carver.take<float>(padded);
+  return rows;
+}
+
+// Where 16 values of a row go: rows alone, in fours with 4 k each (dot product by element), or in twos with 8 k each
+// (matrix product).
+template <int RowStep>
+inline void store_values(const Linear32& args, uint32_t row, uint32_t k, int8x16_t q) {
+  const size_t padded_k = args.weights.padded_k();
+  int8_t* base = args.rows.values + static_cast<size_t>(row / RowStep) * RowStep * padded_k + RowStep * k;
+  if constexpr (RowStep == 1) {
+    vst1q_s8(base, q);
+  } else if constexpr (RowStep == 2) {
+    int64_t* out = reinterpret_cast<int64_t*>(base) + row % 2;
+    vst1q_lane_s64(out, vreinterpretq_s64_s8(q), 0);
+    vst1q_lane_s64(out + 2, vreinterpretq_s64_s8(q), 1);
+  } else {
+    static_assert(RowStep == 4);
+    int32_t* out = reinterpret_cast<int32_t*>(base) + row % 4;
+    vst1q_lane_s32(out, vreinterpretq_s32_s8(q), 0);
+    vst1q_lane_s32(out + 4, vreinterpretq_s32_s8(q), 1);
+    vst1q_lane_s32(out + 8, vreinterpretq_s32_s8(q), 2);
+    vst1q_lane_s32(out + 12, vreinterpretq_s32_s8(q), 3);
+  }
+}
+
+struct RowRange {
+  float scale, inverse;
+  int32_t zero;
+};
+
+// Scale and zero point of a row: src/kernels/reference/activations.ts, operation by operation.
+inline RowRange row_range(const float* x, uint32_t k) {
+  float32x4_t lows = vdupq_n_f32(0), highs = lows;
+  uint32_t c = 0;
+  for (; c + 4 <= k; c += 4) {
+    const float32x4_t v = vld1q_f32(x + c);
+    lows = vminnmq_f32(lows, v);
+    highs = vmaxnmq_f32(highs, v);
+  }
+  float low = vminnmvq_f32(lows), high = vmaxnmvq_f32(highs);
+  for (; c < k; c++) {
+    low = x[c] < low ? x[c] : low;
+    high = x[c] > high ? x[c] : high;
+  }
+  RowRange range;
+  range.scale = std::max((high - low) / 255.0f, 0x1p-126f);
+  range.inverse = 1.0f / range.scale;
+  const float rounded = (low / range.scale + kMagic) - kMagic;
+  range.zero = static_cast<int32_t>(std::min(127.0f, std::max(-128.0f, -128.0f - rounded)));
+  return range;
+}
+
+// 16 floats in 8 bits: rounded half to even, shifted, clamped.
+inline int8x16_t quantize16(const float* x, const RowRange& range) {
+  int32x4_t q[4];
+  for (int i = 0; i < 4; i++) {
+    const float32x4_t scaled = vmulq_n_f32(vld1q_f32(x + 4 * i), range.inverse);
+    q[i] = vaddq_s32(vcvtnq_s32_f32(scaled), vdupq_n_s32(range.zero));
+  }
+  const int16x8_t low = vqmovn_high_s32(vqmovn_s32(q[0]), q[1]), high = vqmovn_high_s32(vqmovn_s32(q[2]), q[3]);
+  return vqmovn_high_s16(vqmovn_s16(low), high);
+}
+
+// The same for the last `count` < 16 values of a group; the others are 0.
+inline int8x16_t quantize_some(const float* x, uint32_t count, const RowRange& range) {
+  float values[16] = {};
+  int8_t q[16];
+  memcpy(values, x, 4 * count);
+  vst1q_s8(q, quantize16(values, range));
+  memset(q + count, 0, 16 - count);
+  return vld1q_s8(q);
+}
+
+// Quantizes the chunk of a row that starts at `k` of the padded row, `count` values from `x` and zeros up to `length`.
+// Returns the sum.
+template <int RowStep>
+inline int32_t quantize_chunk(const Linear32& args, uint32_t row, uint32_t k, uint32_t length, const float* x,
+                              uint32_t count, const RowRange& range) {
+  int32x4_t sum = vdupq_n_s32(0);
+  for (uint32_t c = 0; c < length; c += 16) {
+    int8x16_t q = vdupq_n_s8(0);
+    if (c + 16 <= count) q = quantize16(x + c, range);
+    else if (c < count) q = quantize_some(x + c, count - c, range);
+    sum = vpadalq_s16(sum, vpaddlq_s8(q));
+    store_values<RowStep>(args, row, k + c, q);
+  }
+  return vaddvq_s32(sum);
+}
+
+// Quantizes a row; `factors` times the sum of a chunk, plus kMagicBits, is what its accumulators start with.
+template <int RowStep>
+inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* factors) {
+  const Panels& w = args.weights;
+  const Activations& rows = args.rows;
+  const float* x = args.x + static_cast<size_t>(row) * w.k;
+  const RowRange range = row_range(x, w.k);
+  rows.scales[row] = range.scale;
+  rows.zeros[row] = static_cast<float>(range.zero);
+  int32_t* starts = rows.starts + static_cast<size_t>(row) * chunk_count(w) * rows.start_count * 4;
+  uint32_t chunk = 0;
+  for (uint32_t g = 0; g < w.groups; g++) {
+    const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
+    for (uint32_t c = 0; c < w.group_length; c += kChunkMax, chunk++) {
+      const uint32_t length = std::min(kChunkMax, w.group_length - c), left = count > c ? count - c : 0;
+      const int32_t sum = quantize_chunk<RowStep>(args, row, g * w.group_length + c, length,
+                                                  x + static_cast<size_t>(g) * w.group_size + c, left, range);
+      rows.sums[static_cast<size_t>(chunk) * rows.row_stride + row] = static_cast<float>(sum);
+      for (uint32_t i = 0; i < rows.start_count; i++, starts += 4) vst1q_s32(starts, vdupq_n_s32(factors[i] * sum + kMagicBits));
+    }
+  }
+}
+
+// Rows `first` .. `last`; the tile with the last row adds the padding rows.
+template <int RowStep>
+inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* factors) {
+  const uint32_t first = tile * args.rows_per_tile, last = std::min(args.m, first + args.rows_per_tile);
+  for (uint32_t row = first; row < last; row++) quantize_row<RowStep>(args, row, factors);
+  if (last < args.m) return;
+  for (uint32_t row = last; row < args.rows.row_stride; row++) {
+    for (uint32_t k = 0; k < args.weights.padded_k(); k += 16) store_values<RowStep>(args, row, k, vdupq_n_s8(0));
+    for (uint32_t chunk = 0; chunk < chunk_count(args.weights); chunk++)
+      args.rows.sums[static_cast<size_t>(chunk) * args.rows.row_stride + row] = 0;
+    args.rows.scales[row] = args.rows.zeros[row] = 0;
+  }
+}
+
+// A load that the compiler does not replace by a copy of a register: copies cost the units that multiply.
+inline int32x4_t load_fresh(const int32_t* p) {
+  int32x4_t v;
+  asm volatile("ldr %q0, [%1]" : "=w"(v) : "r"(p), "m"(*reinterpret_cast<const int32_t(*)[4]>(p)));
+  return v;
+}
+
+inline float32x4_t load4(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
+
+// Scales of four rows of a panel's group.
+inline float32x4_t quad_scales(const Panels& w, const uint8_t* group, uint32_t quad) {
+  if (!w.f16_scales) return load4(group + 16 * quad);
+  return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(group + 8 * quad)));
+}
+
+// Zero points of four rows.
+inline float32x4_t quad_zeros(const Panels& w, const uint8_t* group, uint32_t quad) {
+  uint32_t four;
+  memcpy(&four, group + w.zeros_offset + 4 * quad, 4);
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
+}
+
+// y = (total - zero * correction) * scale + bias for four columns of a row.
+inline void finish_quad(const Linear32& args, uint32_t panel, uint32_t quad, uint32_t row, float32x4_t total) {
+  const Panels& w = args.weights;
+  const uint32_t column = kPanelRows * panel + 4 * quad;
+  if (column >= w.n || row >= args.m) return;
+  const uint8_t* at = w.panel(panel);
+  const float32x4_t bias = w.has_bias ? load4(at + w.bias_offset + 16 * quad) : vdupq_n_f32(0);
+  total = vfmsq_n_f32(total, load4(at + w.correction_offset + 16 * quad), args.rows.zeros[row]);
+  total = vfmaq_n_f32(bias, total, args.rows.scales[row]);
+  float* y = args.y + static_cast<size_t>(row) * w.n + column;
+  if (column + 4 <= w.n) {
+    vst1q_f32(y, total);
+  } else {
+    float all[4];
+    vst1q_f32(all, total);
+    memcpy(y, all, 4 * (w.n - column));
+  }
+}
+
+template <int... I, class F>
+inline __attribute__((always_inline)) void repeat(std::integer_sequence<int, I...>, F&& body) {
+  (body(std::integral_constant<int, I>{}), ...);
+}
+// Calls the body with 0 .. N - 1 as compile-time constants.
+template <int N, class F>
+inline __attribute__((always_inline)) void repeat(F&& body) {
+  repeat(std::make_integer_sequence<int, N>{}, body);
+}
+
+}  // namespace
+}  // namespace lowbit

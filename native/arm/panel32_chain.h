@@ -1,0 +1,216 @@
+// One row of activations times panel32 weights, with the dot product instructions.
+//
+// The fields of a byte are multiplied as a chain: one dot product with the whole byte, one with all but its highest
+// field, and so on down to the lowest. What a field adds is the difference of two neighbours, so that unpacking costs one
+// mask per product and no shift. For 4 bits: x = 16 high + low, and high . q = (x . q - low . q) / 16.
+#pragma once
+
+#include <utility>
+
+#include "../linear/fields.h"
+#include "panel32.h"
+
+namespace lowbit {
+namespace {
+
+// A dot product: byte `vector` under `mask` (all bits when `whole`).
+struct Link {
+  uint8_t vector, shift, field, at, start;
+  uint8_t mask;
+  bool whole, lowest;
+};
+
+template <int Bits>
+struct Chain {
+  static constexpr int kFieldsOfUnit = Fields<Bits>::kFields, kVectors = Fields<Bits>::kVectors;
+  // Units of vectors that cover a panel at 4 k.
+  static constexpr int kUnits = kQuads / kFieldsOfUnit;
+  Link links[14];
+  int count;
+  // Distinct factors of a chunk's sum in the accumulators' starts.
+  int32_t factors[8];
+  int factor_count;
+};
+
+constexpr int factor_index(int32_t* factors, int& count, int32_t factor) {
+  for (int i = 0; i < count; i++)
+    if (factors[i] == factor) return i;
+  factors[count] = factor;
+  return count++;
+}
+
+// Links in the order of vectors and shifts. The piece with the highest bit of a weight takes away its offset, and a whole
+// byte is 128 less than its fields since its highest bit is flipped.
+template <int Bits>
+constexpr Chain<Bits> make_chain() {
+  Chain<Bits> chain{};
+  for (int vector = 0; vector < Chain<Bits>::kVectors; vector++) {
+    int32_t offset = 0;
+    for (int shift = 0; shift < 8; shift++) {
+      for (int f = 0; f < Chain<Bits>::kFieldsOfUnit; f++) {
+        const Field field = Fields<Bits>::field(f);
+        for (int p = 0; p < field.pieces; p++) {
+          const FieldPiece piece = field.piece[p];
+          if (piece.vector != vector || piece.shift != shift) continue;
+          const int end = shift + piece.width;
+          if (piece.at + piece.width == Bits) offset += 1 << (end - 1);
+          const int32_t factor = (end == 8 ? 128 : 0) - offset;
+          const int start = factor_index(chain.factors, chain.factor_count, factor);
+          chain.links[chain.count++] = {piece.vector,
+                                        piece.shift,
+                                        static_cast<uint8_t>(f),
+                                        piece.at,
+                                        static_cast<uint8_t>(start),
+                                        static_cast<uint8_t>((1 << end) - 1),
+                                        end == 8,
+                                        shift == 0};
+        }
+      }
+    }
+  }
+  return chain;
+}
+
+template <int Bits>
+constexpr Chain<Bits> kChain = make_chain<Bits>();
+
+constexpr float power_of_two(int exponent) { return exponent < 0 ? 1.0f / (1u << -exponent) : 1.0f * (1u << exponent); }
+
+// First link of a field.
+template <int Bits>
+constexpr Link first_link(int field) {
+  for (int i = 0; i < kChain<Bits>.count; i++)
+    if (kChain<Bits>.links[i].field == field) return kChain<Bits>.links[i];
+  return {};
+}
+
+// Sums of a chunk in the order of units and links.
+template <int Bits>
+struct ChainSums {
+  int32x4_t of[Chain<Bits>::kUnits][kChain<Bits>.count];
+};
+
+// 4 k of all rows of a panel times one lane of activations.
+template <int Bits, int Lane>
+inline __attribute__((always_inline)) void chain_step(ChainSums<Bits>& sums, const uint8_t* at, int8x16_t x) {
+  repeat<Chain<Bits>::kUnits>([&](auto unit) {
+    uint8x16_t bytes[Chain<Bits>::kVectors];
+    for (int v = 0; v < Chain<Bits>::kVectors; v++) bytes[v] = vld1q_u8(at + 16 * (unit * Chain<Bits>::kVectors + v));
+    repeat<kChain<Bits>.count>([&](auto i) {
+      constexpr Link link = kChain<Bits>.links[i];
+      const uint8x16_t byte = bytes[link.vector];
+      const uint8x16_t part = link.whole ? byte : vandq_u8(byte, vdupq_n_u8(link.mask));
+      sums.of[unit][i] = vdotq_laneq_s32(sums.of[unit][i], vreinterpretq_s8_u8(part), x, Lane);
+    });
+  });
+}
+
+// What a field's weights add up to, times 2^(shift - at) of its first link.
+template <int Bits, int FieldIndex>
+inline __attribute__((always_inline)) float32x4_t field_sum(const int32x4_t* sums) {
+  constexpr Link first = first_link<Bits>(FieldIndex);
+  float32x4_t result{};
+  bool started = false;
+  repeat<kChain<Bits>.count>([&](auto i) {
+    constexpr Link link = kChain<Bits>.links[i];
+    if constexpr (link.field == FieldIndex) {
+      const float32x4_t below = link.lowest ? vdupq_n_f32(kMagic) : vreinterpretq_f32_s32(sums[i - (link.lowest ? 0 : 1)]);
+      const float32x4_t part = vsubq_f32(vreinterpretq_f32_s32(sums[i]), below);
+      constexpr float kFactor = power_of_two(link.at - link.shift - first.at + first.shift);
+      result = !started ? part : kFactor == 1 ? vaddq_f32(result, part) : vfmaq_n_f32(result, part, kFactor);
+      started = true;
+    }
+  });
+  return result;
+}
+
+// How the scales of a group become floats. f16 bits moved to the place of f32 bits are the number times 2^-112; the
+// totals are multiplied by 2^112 at the end.
+enum class Scales { kFloats, kHalves, kPositiveHalves };
+constexpr float kHalfFactor = 0x1p112f;
+
+template <Scales Kind>
+inline __attribute__((always_inline)) void load_scale_pair(const uint8_t* group, int pair, float32x4_t* scales) {
+  if constexpr (Kind == Scales::kFloats) {
+    scales[0] = load4(group + 32 * pair);
+    scales[1] = load4(group + 32 * pair + 16);
+  } else if constexpr (Kind == Scales::kPositiveHalves) {
+    const uint16x8_t halves = vreinterpretq_u16_u8(vld1q_u8(group + 16 * pair));
+    scales[0] = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(halves), 13));
+    scales[1] = vreinterpretq_f32_u32(vshll_high_n_u16(halves, 13));
+  } else {
+    const int16x8_t halves = vreinterpretq_s16_u8(vld1q_u8(group + 16 * pair));
+    const int32x4_t kept = vdupq_n_s32(static_cast<int32_t>(0x8fffffff));
+    scales[0] = vreinterpretq_f32_s32(vandq_s32(vshll_n_s16(vget_low_s16(halves), 13), kept));
+    scales[1] = vreinterpretq_f32_s32(vandq_s32(vshll_high_n_s16(halves, 13), kept));
+  }
+}
+
+// Adds a chunk to the totals.
+template <int Bits, Scales Kind>
+inline __attribute__((always_inline)) void add_chunk(const Panels& w, const uint8_t* group, float chunk_sum,
+                                                     const ChainSums<Bits>& sums, float32x4_t* totals) {
+  constexpr int kFields = Chain<Bits>::kFieldsOfUnit;
+  repeat<kQuads / 2>([&](auto pair) {
+    float32x4_t scales[2];
+    load_scale_pair<Kind>(group, pair, scales);
+    repeat<2>([&](auto i) {
+      constexpr int kQuad = 2 * pair + i, kField = kQuad % kFields;
+      constexpr Link first = first_link<Bits>(kField);
+      float32x4_t sum = field_sum<Bits, kField>(sums.of[kQuad / kFields]);
+      if (w.has_zeros)
+        sum = vfmsq_n_f32(sum, quad_zeros(w, group, kQuad), chunk_sum * power_of_two(first.shift - first.at));
+      totals[kQuad] = vfmaq_f32(totals[kQuad], sum, scales[i]);
+    });
+  });
+}
+
+template <int Bits, Scales Kind>
+void chain_panel(const Linear32& args, uint32_t panel) {
+  const Panels& w = args.weights;
+  const uint8_t* group = w.panel(panel);
+  const int8_t* x = args.rows.values;
+  const int32_t* starts = args.rows.starts;
+  const float* chunk_sums = args.rows.sums;
+  float32x4_t totals[kQuads];
+  for (float32x4_t& total : totals) total = vdupq_n_f32(0);
+  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
+    const uint8_t* at = group + w.vectors_offset;
+    for (uint32_t left = w.group_length; left > 0;) {
+      const uint32_t length = std::min(left, kChunkMax);
+      ChainSums<Bits> sums;
+      for (auto& unit : sums.of)
+        for (int i = 0; i < kChain<Bits>.count; i++) unit[i] = load_fresh(starts + 4 * kChain<Bits>.links[i].start);
+      for (const int8_t* end = x + length; x < end; x += 32, at += 128 * Bits) {
+        const int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
+        repeat<4>([&](auto s) { chain_step<Bits, s>(sums, at + 16 * Bits * s, low); });
+        repeat<4>([&](auto s) { chain_step<Bits, s>(sums, at + 16 * Bits * (s + 4), high); });
+      }
+      add_chunk<Bits, Kind>(w, group, *chunk_sums, sums, totals);
+      starts += 4 * kChain<Bits>.factor_count;
+      chunk_sums += args.rows.row_stride;
+      left -= length;
+    }
+  }
+  repeat<kQuads>([&](auto quad) {
+    constexpr Link first = first_link<Bits>(quad % Chain<Bits>::kFieldsOfUnit);
+    const float factor = power_of_two(first.at - first.shift) * (Kind == Scales::kFloats ? 1.0f : kHalfFactor);
+    finish_quad(args, panel, quad, 0, vmulq_n_f32(totals[quad], factor));
+  });
+}
+
+template <int Bits>
+void chain_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
+  const Linear32& args = step.as<Linear32>();
+  if (phase == 0) return quantize_rows<1>(args, tile, kChain<Bits>.factors);
+  const Panels& w = args.weights;
+  const uint32_t first = tile * args.panels_per_tile, last = std::min(w.panel_count, first + args.panels_per_tile);
+  for (uint32_t panel = first; panel < last; panel++) {
+    if (!w.f16_scales) chain_panel<Bits, Scales::kFloats>(args, panel);
+    else if (w.positive_scales) chain_panel<Bits, Scales::kPositiveHalves>(args, panel);
+    else chain_panel<Bits, Scales::kHalves>(args, panel);
+  }
+}
+
+}  // namespace
+}  // namespace lowbit

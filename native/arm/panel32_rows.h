@@ -1,0 +1,70 @@
+// Up to 8 rows of activations times a panel32 panel: each chunk is unpacked to a buffer that all rows then read. `Dot`
+// supplies sums<Bits>(chunk, x, length, sums), the products of a row with a chunk.
+#pragma once
+
+#include "panel32_unpack.h"
+
+namespace lowbit {
+namespace {
+
+constexpr uint32_t kRowsAtOnce = 8;
+
+// `length` k of a panel as [k / 4][quad][16] signed bytes.
+template <int Bits, bool Levels>
+inline void unpack_chunk(const Panels& w, const uint8_t* at, uint32_t length, int8_t* chunk) {
+  const uint8x16_t levels = load_levels(w);
+  for (uint32_t k = 0; k < length; k += 4, at += 16 * Bits, chunk += 16 * kQuads) {
+    int8x16_t quads[kQuads];
+    unpack_step<Bits, Levels>(at, levels, quads);
+    for (uint32_t quad = 0; quad < kQuads; quad++) vst1q_s8(chunk + 16 * quad, quads[quad]);
+  }
+}
+
+template <class Dot, int Bits, bool Levels>
+void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t count) {
+  const Panels& w = args.weights;
+  const uint8_t* group = w.panel(panel);
+  const uint32_t padded_k = w.padded_k();
+  const float* chunk_sums = args.rows.sums + first;
+  int8_t chunk[kChunkMax * kPanelRows];
+  float32x4_t totals[kRowsAtOnce][kQuads];
+  for (uint32_t row = 0; row < count; row++)
+    for (float32x4_t& total : totals[row]) total = vdupq_n_f32(0);
+  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
+    for (uint32_t c = 0; c < w.group_length; c += kChunkMax, chunk_sums += args.rows.row_stride) {
+      const uint32_t length = std::min(kChunkMax, w.group_length - c);
+      unpack_chunk<Bits, Levels>(w, group + w.vectors_offset + 4 * Bits * c, length, chunk);
+      float32x4_t scales[kQuads], zeros[kQuads];
+      for (uint32_t quad = 0; quad < kQuads; quad++) {
+        scales[quad] = quad_scales(w, group, quad);
+        zeros[quad] = w.has_zeros ? quad_zeros(w, group, quad) : vdupq_n_f32(0);
+      }
+      const int8_t* x = args.rows.values + static_cast<size_t>(first) * padded_k + g * w.group_length + c;
+      for (uint32_t row = 0; row < count; row++, x += padded_k) {
+        int32x4_t sums[kQuads];
+        Dot::template sums<Levels ? 8 : Bits>(chunk, x, length, sums);
+        for (uint32_t quad = 0; quad < kQuads; quad++) {
+          float32x4_t sum = vcvtq_f32_s32(sums[quad]);
+          if (w.has_zeros) sum = vfmsq_n_f32(sum, zeros[quad], chunk_sums[row]);
+          totals[row][quad] = vfmaq_f32(totals[row][quad], sum, scales[quad]);
+        }
+      }
+    }
+  }
+  for (uint32_t row = 0; row < count; row++)
+    for (uint32_t quad = 0; quad < kQuads; quad++) finish_quad(args, panel, quad, first + row, totals[row][quad]);
+}
+
+template <class Dot, int Bits, bool Levels>
+void rows_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
+  const Linear32& args = step.as<Linear32>();
+  if (phase == 0) return quantize_rows<1>(args, tile, nullptr);
+  const uint32_t begin = tile * args.panels_per_tile;
+  const uint32_t end = std::min(args.weights.panel_count, begin + args.panels_per_tile);
+  for (uint32_t row = 0; row < args.m; row += kRowsAtOnce)
+    for (uint32_t panel = begin; panel < end; panel++)
+      rows_panel<Dot, Bits, Levels>(args, panel, row, std::min(kRowsAtOnce, args.m - row));
+}
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,67 @@
+// Operations of panel16 linear layers on AVX-512 VNNI: a 64-byte vector is 16 rows of 4 weights.
+// Flags: see scripts/build-native.js.
+#pragma once
+
+#include <immintrin.h>
+
+#include "../linear/panel16_linear.h"
+#include "quantize_avx512.h"
+
+namespace lowbit {
+namespace {
+
+struct Avx512Vnni : QuantizerAvx512 {
+  using Bytes = __m512i;
+  using Ints = __m512i;
+  using Floats = __m512;
+  static constexpr int kRows = 16;
+  // Panels read side by side: as many streams for the memory to serve.
+  static constexpr int kPanels = 4;
+  // vpdpbusd takes the weights unsigned: levels are kept with 128 added.
+  static constexpr int32_t kLevelOffset = 128;
+
+  template <int Bits>
+  static constexpr int32_t offset() { return 1 << (Bits - 1); }
+  static Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  static void prefetch(const uint8_t* p, uint32_t bytes) {
+    constexpr uint32_t kAhead = 4096;
+    for (uint32_t at = 0; at < bytes; at += 64) _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + at), _MM_HINT_T1);
+  }
+  template <int Shift, int Mask>
+  static Bytes shift_and(Bytes v) {
+    if constexpr (Shift > 0) v = _mm512_srli_epi16(v, Shift);
+    if constexpr (Shift < 0) v = _mm512_slli_epi16(v, -Shift);
+    return Mask == 255 ? v : _mm512_and_si512(v, _mm512_set1_epi8(static_cast<char>(Mask)));
+  }
+  static Bytes or_bytes(Bytes a, Bytes b) { return _mm512_or_si512(a, b); }
+  template <int Bits>
+  static Bytes weight(Bytes u) { return u; }
+  static Bytes load_levels(const int8_t* levels, int count) {
+    uint8_t table[16] = {};
+    for (int i = 0; i < count; i++) table[i] = static_cast<uint8_t>(levels[i] + 128);
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  }
+  static Bytes lookup(Bytes table, Bytes u) { return _mm512_shuffle_epi8(table, u); }
+  static Ints broadcast_int(int32_t v) { return _mm512_set1_epi32(v); }
+  static Ints scaled_zeros(const uint8_t* zeros, int32_t offset, int32_t factor) {
+    __m512i z = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros)));
+    return _mm512_mullo_epi32(_mm512_add_epi32(z, _mm512_set1_epi32(offset)), _mm512_set1_epi32(factor));
+  }
+  template <bool Wide>
+  static Ints dot(Ints sum, Bytes u, int32_t four) { return _mm512_dpbusd_epi32(sum, u, _mm512_set1_epi32(four)); }
+  static Floats zero_floats() { return _mm512_setzero_ps(); }
+  static Floats broadcast(float v) { return _mm512_set1_ps(v); }
+  static Floats to_floats(Ints v) { return _mm512_cvtepi32_ps(v); }
+  static Floats load_floats(const uint8_t* p) { return _mm512_loadu_ps(p); }
+  static Floats load_halves(const uint8_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  }
+  static Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
+  static void store_floats(float* y, Floats v) { _mm512_storeu_ps(y, v); }
+  static void store_some_floats(float* y, Floats v, uint32_t count) {
+    _mm512_mask_storeu_ps(y, static_cast<__mmask16>((1u << count) - 1), v);
+  }
+};
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,137 @@
+// Dynamic 8-bit quantization of activations on AVX-512, bit-identical to src/kernels/reference/activations.ts.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "../panel16.h"
+
+namespace lowbit {
+namespace {
+
+inline __mmask16 first_lanes(int count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
+}
+
+struct RowScale {
+  float scale;
+  int32_t zero;
+};
+
+inline RowScale row_scale(const float* x, uint32_t k) {
+  constexpr int kChains = 4;
+  __m512 low[kChains], high[kChains];
+  for (int i = 0; i < kChains; i++) low[i] = high[i] = _mm512_setzero_ps();
+  uint32_t c = 0;
+  for (; c + 16 * kChains <= k; c += 16 * kChains)
+    for (int i = 0; i < kChains; i++) {
+      const __m512 v = _mm512_loadu_ps(x + c + 16 * i);
+      low[i] = _mm512_min_ps(v, low[i]);
+      high[i] = _mm512_max_ps(v, high[i]);
+    }
+  for (; c < k; c += 16) {
+    const __m512 v = _mm512_maskz_loadu_ps(first_lanes(static_cast<int>(k - c)), x + c);
+    low[0] = _mm512_min_ps(v, low[0]);
+    high[0] = _mm512_max_ps(v, high[0]);
+  }
+  const float least = _mm512_reduce_min_ps(
+      _mm512_min_ps(_mm512_min_ps(low[0], low[1]), _mm512_min_ps(low[2], low[3])));
+  const float most = _mm512_reduce_max_ps(
+      _mm512_max_ps(_mm512_max_ps(high[0], high[1]), _mm512_max_ps(high[2], high[3])));
+  const float scale = std::max((most - least) / 255.0f, 0x1p-126f);
+  const float rounder = 12582912.0f;  // 1.5 * 2^23: adding and taking it away rounds half to even
+  const float rounded = (least / scale + rounder) - rounder;
+  return {scale, static_cast<int32_t>(std::min(127.0f, std::max(-128.0f, -128.0f - rounded)))};
+}
+
+inline int32_t sum_lanes(__m256i v) {
+  __m128i s = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+  s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+  return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
+struct RowQuantizer {
+  explicit RowQuantizer(const RowScale& row)
+      : inverse(_mm512_set1_ps(1.0f / row.scale)), zero(_mm512_set1_epi32(row.zero)) {}
+
+  __m512i integers(__m512 v) const {
+    return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)), zero);
+  }
+  // 32 values, of which all but the first `count` are 0.
+  __m256i some(const float* x, int count) const {
+    const __mmask16 a = first_lanes(count), b = first_lanes(count - 16);
+    return _mm256_set_m128i(_mm512_maskz_cvtsepi32_epi8(b, integers(_mm512_maskz_loadu_ps(b, x + 16))),
+                            _mm512_maskz_cvtsepi32_epi8(a, integers(_mm512_maskz_loadu_ps(a, x))));
+  }
+  __m256i all(const float* x) const {
+    const __m512i words = _mm512_packs_epi32(integers(_mm512_loadu_ps(x)), integers(_mm512_loadu_ps(x + 16)));
+    const __m512i order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    return _mm512_cvtsepi16_epi8(_mm512_permutexvar_epi64(order, words));
+  }
+
+  __m512 inverse;
+  __m512i zero;
+};
+
+// `length` places for the first `count` values of x, the rest filled with zeros; returns the sum of the integers.
+template <bool Sums, class Target>
+inline int32_t quantize_run(const RowQuantizer& quantizer, const float* x, int count, uint32_t length, Target& target) {
+  __m256i sum = _mm256_setzero_si256();
+  auto put = [&](__m256i q) __attribute__((always_inline)) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(target.next()), q);
+    if (Sums) sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8(1), q);
+  };
+  int c = 0;
+  for (; c + 64 <= count; c += 64) {
+    put(quantizer.all(x + c));
+    put(quantizer.all(x + c + 32));
+  }
+  for (; c + 32 <= count; c += 32) put(quantizer.all(x + c));
+  for (; c < static_cast<int>(length); c += 32) put(quantizer.some(x + c, count - c));
+  return Sums ? sum_lanes(sum) : 0;
+}
+
+// One row. `target.next()` gives the place of the next 32 integers; groups are padded with zeros. `sums` of each group's
+// integers may be null.
+template <class Target>
+inline RowScale quantize_row(const float* x, const Panel16& w, Target target, int32_t* sums) {
+  const RowScale row = row_scale(x, w.k);
+  const RowQuantizer quantizer(row);
+  if (!sums && w.group_length == w.group_size) {
+    quantize_run<false>(quantizer, x, static_cast<int>(w.k), w.padded_k(), target);
+    return row;
+  }
+  for (uint32_t g = 0; g < w.groups; g++) {
+    const float* in = x + static_cast<size_t>(g) * w.group_size;
+    const int count = static_cast<int>(std::min(w.group_size, w.k - g * w.group_size));
+    if (sums) sums[g] = quantize_run<true>(quantizer, in, count, w.group_length, target);
+    else quantize_run<false>(quantizer, in, count, w.group_length, target);
+  }
+  return row;
+}
+
+// Integers one after the other.
+struct FlatTarget {
+  int8_t* at;
+  int8_t* next() {
+    at += 32;
+    return at - 32;
+  }
+};
+
+struct QuantizerAvx512 {
+  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first, uint32_t last) {
+    for (uint32_t row = first; row < last; row++) {
+      const FlatTarget target = {rows.values + static_cast<size_t>(row) * w.padded_k()};
+      int32_t* sums = rows.sums + static_cast<size_t>(row) * w.groups;
+      const RowScale scale = quantize_row(x + static_cast<size_t>(row) * w.k, w, target, sums);
+      rows.scales[row] = scale.scale;
+      rows.zeros[row] = scale.zero;
+    }
+  }
+};
+
+}  // namespace
+}  // namespace lowbit

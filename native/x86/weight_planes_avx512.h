@@ -1,0 +1,164 @@
+// Low-bit weights as 16-bit integers in two planes of bytes, for matrix units that multiply bytes.
+//
+// Weight = step * (256 * high + low), with one power of two `step` for each of the 16 rows of a panel, such that the
+// row's largest possible magnitude takes 15 bits and a sign. So scales of groups need no attention between groups, the
+// rounding error of a weight is at most 2^-15 of that magnitude, and weights with few significant bits are exact.
+#pragma once
+
+#include "isa_avx512.h"
+
+namespace lowbit {
+namespace {
+
+// Words 4f, 4f + 2 and 4f + 1, 4f + 3 of each row: weights of field f as signed numbers in the highest `Bits` bits.
+struct FieldWords {
+  __m512i even, odd;
+};
+
+template <int Bits, bool Levels, int Index>
+inline __attribute__((always_inline)) FieldWords field_words(const __m512i* chunk, __m512i levels) {
+  constexpr Field field = Fields<Bits>::field(Index);
+  constexpr int kTernaryAndXor = 0x6a;  // (a & b) ^ c
+  const __m512i sign = _mm512_set1_epi16(static_cast<short>(0x8000));
+  const __m512i top = _mm512_set1_epi16(static_cast<short>(0xffff << (16 - Bits)));
+  if constexpr (Levels) {
+    const __m512i level = _mm512_shuffle_epi8(levels, unpack_field<Avx512Vnni, Bits, Index>(chunk));
+    return {_mm512_slli_epi16(level, 8), _mm512_and_si512(level, _mm512_set1_epi16(static_cast<short>(0xff00)))};
+  } else if constexpr (field.pieces == 1) {
+    constexpr int kShift = field.piece[0].shift;
+    const __m512i v = chunk[field.piece[0].vector];
+    const __m512i even = _mm512_slli_epi16(v, 16 - Bits - kShift), odd = _mm512_slli_epi16(v, 8 - Bits - kShift);
+    return {kShift == 0 ? _mm512_xor_si512(even, sign) : _mm512_ternarylogic_epi32(even, top, sign, kTernaryAndXor),
+            _mm512_ternarylogic_epi32(odd, top, sign, kTernaryAndXor)};
+  } else {
+    const __m512i u = unpack_field<Avx512Vnni, Bits, Index>(chunk);
+    return {_mm512_xor_si512(_mm512_slli_epi16(u, 16 - Bits), sign),
+            _mm512_ternarylogic_epi32(_mm512_slli_epi16(u, 8 - Bits), top, sign, kTernaryAndXor)};
+  }
+}
+
+// Splits the weights of one panel, 32 columns at a time.
+template <int Bits, bool Levels>
+class PanelSplitter {
+ public:
+  PanelSplitter(const Panel16& w, uint32_t panel) : w_(w), panel_(w.panel(panel)) {
+    if (Levels) load_levels();
+    choose_steps();
+    seek(0);
+  }
+
+  __m512 steps() const { return step_; }
+
+  // The next column to split is 32 * half.
+  void seek(uint32_t half) {
+    const uint32_t halves = w_.group_length / 32;
+    left_ = halves - half % halves;
+    group_ = panel_ + static_cast<size_t>(half / halves) * w_.group_bytes;
+    vectors_ = group_ + w_.vectors_offset + static_cast<size_t>(halves - left_) * kHalfBytes;
+    load_group();
+  }
+
+  // Eight vectors of each plane. There must be columns left.
+  inline __attribute__((always_inline)) void next(uint8_t* high, uint8_t* low) {
+    if (left_ == 0) {
+      group_ += w_.group_bytes;
+      vectors_ = group_ + w_.vectors_offset;
+      left_ = w_.group_length / 32;
+      load_group();
+    }
+    left_--;
+    if (w_.has_zeros) split<true>(high, low);
+    else split<false>(high, low);
+    vectors_ += kHalfBytes;
+  }
+
+ private:
+  static constexpr uint32_t kHalfBytes = 64 * Bits;
+  static constexpr uint32_t kPrefetchAhead = 4096;
+
+  template <bool Zeros>
+  inline __attribute__((always_inline)) void split(uint8_t* high, uint8_t* low) {
+    constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+    constexpr int kSelect = 0xca;  // a ? b : c
+    const __m512i upper = _mm512_set1_epi16(static_cast<short>(0xff00));
+    for (uint32_t at = 0; at < kHalfBytes; at += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(vectors_ + kPrefetchAhead + at), _MM_HINT_T1);
+    for (int c = 0; c < 8 / kFields; c++) {
+      __m512i chunk[kVectors];
+      for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (c * kVectors + v));
+      unroll<kFields>([&](auto f) __attribute__((always_inline)) {
+        const FieldWords words = field_words<Bits, Levels, f>(chunk, levels_);
+        __m512i even = _mm512_mulhrs_epi16(words.even, multiplier_), odd = _mm512_mulhrs_epi16(words.odd, multiplier_);
+        if (Zeros) {
+          even = _mm512_subs_epi16(even, zero_);
+          odd = _mm512_subs_epi16(odd, zero_);
+        }
+        const int at = 64 * (c * kFields + f);
+        _mm512_store_si512(high + at, _mm512_ternarylogic_epi32(upper, odd, _mm512_srli_epi16(even, 8), kSelect));
+        _mm512_store_si512(low + at, _mm512_ternarylogic_epi32(upper, _mm512_slli_epi16(odd, 8), even, kSelect));
+      });
+    }
+  }
+
+  // Levels shifted up as far as the largest allows: more bits of the products are kept.
+  void load_levels() {
+    const int count = 1 << (Bits < 4 ? Bits : 4);
+    int shift = 7;
+    for (int i = 0; i < count; i++)
+      while (w_.levels[i] * (1 << shift) > 127 || w_.levels[i] * (1 << shift) < -128) shift--;
+    int8_t table[16] = {};
+    for (int i = 0; i < count; i++) table[i] = static_cast<int8_t>(w_.levels[i] * (1 << shift));
+    levels_ = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+    range_ = static_cast<float>(128 >> shift);
+  }
+
+  inline __attribute__((always_inline)) __m512 scales(const uint8_t* group) const {
+    return w_.f16_scales ? Avx512Vnni::load_halves(group) : Avx512Vnni::load_floats(group);
+  }
+
+  __m512 zeros(const uint8_t* group) const {
+    const void* at = group + w_.zeros_offset;
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
+  }
+
+  void choose_steps() {
+    const __m512 range = _mm512_set1_ps(range_);
+    __m512 largest = _mm512_set1_ps(0x1p-100f);
+    const uint8_t* group = panel_;
+    for (uint32_t g = 0; g < w_.groups; g++, group += w_.group_bytes) {
+      const __m512 magnitude = w_.has_zeros ? _mm512_add_ps(range, _mm512_abs_ps(zeros(group))) : range;
+      largest = _mm512_max_ps(largest, _mm512_mul_ps(_mm512_abs_ps(scales(group)), magnitude));
+    }
+    // 2^15 steps are the power of two above the largest magnitude.
+    const __m512 exponent = _mm512_sub_ps(_mm512_getexp_ps(largest), _mm512_set1_ps(14));
+    step_ = _mm512_scalef_ps(_mm512_set1_ps(1), exponent);
+    inverse_ = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_sub_ps(_mm512_setzero_ps(), exponent));
+  }
+
+  static inline __attribute__((always_inline)) __m512i words(__m512 v) {
+    const __m512i limit = _mm512_set1_epi32(32767);
+    __m512i word = _mm512_cvtps_epi32(v);
+    word = _mm512_max_epi32(_mm512_min_epi32(word, limit), _mm512_sub_epi32(_mm512_setzero_si512(), limit));
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, word, _mm512_slli_epi32(word, 16));
+  }
+
+  inline __attribute__((always_inline)) void load_group() {
+    const __m512 scale = _mm512_mul_ps(scales(group_), inverse_);
+    multiplier_ = words(_mm512_mul_ps(scale, _mm512_set1_ps(range_)));
+    if (w_.has_zeros) zero_ = words(_mm512_mul_ps(scale, zeros(group_)));
+  }
+
+  const Panel16& w_;
+  const uint8_t* panel_;
+  const uint8_t* group_;
+  const uint8_t* vectors_;
+  // Halves of 64 columns left in the group.
+  uint32_t left_;
+  // What the highest bit of a word from field_words stands for.
+  float range_ = 1 << (Bits - 1);
+  __m512 step_, inverse_;
+  __m512i multiplier_, zero_, levels_ = _mm512_setzero_si512();
+};
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,80 @@
+/**
+ * The C++ files of the native addon and their compiler flags, for scripts/build-native.js (this machine's compiler) and
+ * scripts/release.js (zig). A file's name says its instruction set; files without one are compiled for the baseline.
+ */
+import { existsSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+
+export const root = fileURLToPath(new URL("..", import.meta.url));
+export const nativeFolder = join(root, "native");
+
+const avx2 = ["avx2", "fma", "f16c"];
+const avx512 = [...avx2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"];
+const dotprod = ["dotprod", "fp16"];
+
+/** Features beyond the baseline, by the end of the file name. */
+const featuresOfSuffix = {
+  x64: {
+    _avx2: avx2,
+    _avxvnni: [...avx2, "avxvnni"],
+    _avx512: avx512,
+    _amx: [...avx512, "avx512bf16", "avx512vbmi", "amx-tile", "amx-int8", "amx-bf16"],
+  },
+  arm64: {
+    _dotprod: dotprod,
+    _i8mm: [...dotprod, "i8mm", "bf16"],
+  },
+};
+
+const folders = { x64: ["", "generic", "x86"], arm64: ["", "generic", "arm"] };
+
+/**
+ * The files of an architecture, as paths within native/, and the CPU features that each may use. None for an
+ * architecture without kernels.
+ * @param {string} arch as process.arch says it
+ * @returns {{ file: string, features: string[] }[]}
+ */
+export function nativeSources(arch) {
+  const suffixes = Object.entries(featuresOfSuffix[arch] ?? {});
+  return (folders[arch] ?? [])
+    .flatMap((folder) => readdirSync(join(nativeFolder, folder)).map((name) => join(folder, name)))
+    .filter((file) => file.endsWith(".cc"))
+    .map((file) => ({ file, features: suffixes.find(([suffix]) => file.endsWith(`${suffix}.cc`))?.[1] ?? [] }));
+}
+
+/**
+ * Flags for these CPU features as gcc and clang want them; zig's clang has Arm features under LLVM's names only.
+ * @param {string} arch
+ * @param {string[]} features
+ * @param {"cc" | "zig"} compiler
+ */
+export function featureFlags(arch, features, compiler) {
+  if (features.length === 0) return [];
+  if (arch === "x64") return features.map((feature) => `-m${feature}`);
+  const list = features.map((feature) => `+${feature}`).join("");
+  return [compiler === "zig" ? `-mcpu=generic${list.replace("+fp16", "+fullfp16")}` : `-march=armv8.2-a${list}`];
+}
+
+/** Flags of every file. */
+export function baseFlags() {
+  const include = join(root, "node_modules", "node-api-headers", "include");
+  if (!existsSync(include)) throw new Error("node-api-headers is not installed (npm install)");
+  return [
+    "-std=c++17",
+    "-O3",
+    "-fPIC",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-fvisibility=hidden",
+    "-ffp-contract=off",
+    "-Wall",
+    "-DNAPI_VERSION=8",
+    `-I${include}`,
+  ];
+}
+
+/** The name of a source file's object file. @param {string} file */
+export function objectName(file) {
+  return `${file.replaceAll(/[\\/]/g, "_")}.o`;
+}

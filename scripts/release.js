@@ -1,0 +1,58 @@
+/**
+ * `npm run release -- --out build/release [--only linux-x64-gnu,darwin-arm64]`: builds the packages that are published,
+ * as tarballs: the main one, and one per platform with its native addon, cross-compiled from here with zig (scripts/zig.js).
+ * Publish the platform packages first. Needs Python 3, PyPI and npm; the first run builds zig's libraries for minutes.
+ */
+import { execFileSync } from "node:child_process";
+import { copyFileSync, mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { parseArgs } from "node:util";
+import { root } from "./native-sources.js";
+import { mainManifest, platformManifest, platforms } from "./release-packages.js";
+import { buildAddon, installZig } from "./zig.js";
+
+const { values } = parseArgs({
+  options: { out: { type: "string", default: "build/release" }, only: { type: "string" } },
+});
+const out = resolve(root, values.out);
+const stage = join(out, "stage");
+const only = values.only?.split(",");
+for (const name of only ?? [])
+  if (!platforms.some((platform) => platform.name === name)) {
+    console.error(`--only ${name}: expected some of ${platforms.map((platform) => platform.name).join(", ")}`);
+    process.exit(2);
+  }
+
+/** Writes a package's manifest and packs its folder. @param {string} folder @param {object} manifest @param {string[]} texts */
+function pack(folder, manifest, texts) {
+  writeFileSync(join(folder, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+  for (const name of texts) copyFileSync(join(root, name), join(folder, name));
+  const report = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", out], {
+    cwd: folder,
+    encoding: "utf8",
+    stdio: ["ignore", "pipe", "inherit"],
+    shell: process.platform === "win32",
+  });
+  const [{ filename, size, unpackedSize, entryCount }] = JSON.parse(report);
+  const [packed, unpacked] = [size, unpackedSize].map((bytes) => `${(bytes / 1e6).toFixed(2)} MB`);
+  console.log(`${filename}: ${packed}, unpacked ${unpacked}, ${entryCount} files`);
+}
+
+rmSync(stage, { recursive: true, force: true });
+const main = join(stage, "main");
+mkdirSync(main, { recursive: true });
+const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
+const output = ["--outDir", join(main, "dist"), "--tsBuildInfoFile", join(stage, "tsbuildinfo")];
+execFileSync(process.execPath, [compiler, "-p", join(root, "tsconfig.build.json"), ...output], { stdio: "inherit" });
+pack(main, mainManifest(), ["LICENSE", "README.md"]);
+
+await installZig();
+for (const platform of platforms.filter(({ name }) => only?.includes(name) ?? true)) {
+  const folder = join(stage, platform.name);
+  mkdirSync(folder, { recursive: true });
+  const start = performance.now();
+  await buildAddon(platform, join(folder, "lowbit.node"));
+  const seconds = ((performance.now() - start) / 1000).toFixed(0);
+  console.log(`${platform.name}: ${(statSync(join(folder, "lowbit.node")).size / 1e6).toFixed(2)} MB in ${seconds} s`);
+  pack(folder, platformManifest(platform), ["LICENSE"]);
+}

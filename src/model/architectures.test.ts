@@ -1,0 +1,142 @@
+import { describe, expect, it } from "vitest";
+import { InvalidFileError, LowbitError, UnsupportedError } from "../errors.ts";
+import { buildDecoder } from "./architectures.ts";
+import { ConfigReader, type JsonObject } from "./config-reader.ts";
+import { ropeConfig } from "./rope.ts";
+
+const config: JsonObject = {
+  architectures: ["LlamaForCausalLM"],
+  hidden_size: 64,
+  intermediate_size: 96,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  num_key_value_heads: 2,
+  vocab_size: 100,
+};
+
+const build = (changes: JsonObject = {}) => buildDecoder("config.json", { ...config, ...changes });
+const shapes = (changes: JsonObject = {}) =>
+  Object.fromEntries(build(changes).slots.map(({ name, shape }) => [name, shape.join("x")]));
+
+describe("a llama config", () => {
+  it("asks for the weights of transformers' checkpoints, in their shapes", () => {
+    const found = shapes();
+    expect(Object.keys(found)).toHaveLength(1 + 2 * 9 + 1 + 1);
+    expect(found).toMatchObject({
+      "model.embed_tokens.weight": "100x64",
+      "model.layers.0.input_layernorm.weight": "64",
+      "model.layers.0.self_attn.q_proj.weight": "64x64",
+      "model.layers.1.self_attn.k_proj.weight": "32x64",
+      "model.layers.1.self_attn.v_proj.weight": "32x64",
+      "model.layers.1.self_attn.o_proj.weight": "64x64",
+      "model.layers.1.mlp.gate_proj.weight": "96x64",
+      "model.layers.1.mlp.down_proj.weight": "64x96",
+      "model.norm.weight": "64",
+      "lm_head.weight": "100x64",
+    });
+  });
+
+  it("may have heads of another size than hidden / heads, biases and a tied head", () => {
+    const changes = { head_dim: 32, attention_bias: true, mlp_bias: true, tie_word_embeddings: true };
+    expect(shapes(changes)).toMatchObject({
+      "model.layers.0.self_attn.q_proj.weight": "128x64",
+      "model.layers.0.self_attn.q_proj.bias": "128",
+      "model.layers.0.self_attn.o_proj.weight": "64x128",
+      "model.layers.0.mlp.down_proj.bias": "64",
+    });
+    const head = build(changes).slots.at(-1)!;
+    expect([head.name, head.tiedTo]).toEqual(["lm_head.weight", "model.embed_tokens.weight"]);
+    expect(build().slots.at(-1)!.tiedTo).toBeNull();
+  });
+
+  it("has defaults for what configs leave out", () => {
+    const decoder = build({ num_key_value_heads: null });
+    expect(decoder).toMatchObject({ vocabularySize: 100, contextLength: 2048, layers: 2 });
+    expect(shapes({ num_key_value_heads: null })["model.layers.0.self_attn.k_proj.weight"]).toBe("64x64");
+  });
+
+  it.each<[string, JsonObject, RegExp]>([
+    [
+      "an unknown architecture",
+      { architectures: ["GPT2LMHeadModel"] },
+      /architecture GPT2LMHeadModel is not supported, only LlamaForCausalLM/,
+    ],
+    ["no architecture", { architectures: undefined }, /architectures: expected a list of names but found undefined/],
+    ["an empty list of architectures", { architectures: [] }, /architectures: expected a list of names/],
+    ["a missing size", { hidden_size: undefined }, /hidden_size: expected a number but found undefined/],
+    ["a text for a size", { vocab_size: "100" }, /vocab_size: expected a number but found "100"/],
+    ["a size of 0", { num_hidden_layers: 0 }, /num_hidden_layers: expected a positive integer but found 0/],
+    ["a fraction", { intermediate_size: 1.5 }, /intermediate_size: expected a positive integer but found 1.5/],
+    ["a size beyond any model", { vocab_size: 2 ** 40 }, /vocab_size: expected a positive integer/],
+    [
+      "heads that do not divide the hidden size",
+      { num_attention_heads: 6, num_key_value_heads: 6 },
+      /head_dim: expected a positive integer/,
+    ],
+    [
+      "heads not divisible by those of keys",
+      { num_key_value_heads: 3 },
+      /divisible by num_key_value_heads .* found 4, 3 and 16/,
+    ],
+    ["an odd head_dim", { head_dim: 15 }, /an even head_dim/],
+    ["another activation", { hidden_act: "gelu" }, /hidden_act "gelu" is not supported, only silu/],
+    ["a number for a flag", { attention_bias: 1 }, /attention_bias: expected true or false but found 1/],
+    ["a list for an object", { rope_scaling: [] }, /rope_scaling: expected an object but found \[\]/],
+    [
+      "an unknown rope type",
+      { rope_scaling: { rope_type: "yarn" } },
+      /rope_type "yarn" is not supported, only default, linear, llama3/,
+    ],
+    [
+      "a llama3 rope without its factor",
+      { rope_scaling: { rope_type: "llama3" } },
+      /config.json, rope_scaling: factor: expected a number/,
+    ],
+  ])("with %s is refused", (_, changes, message) => {
+    expect(() => build(changes)).toThrow(message);
+    expect(() => build(changes)).toThrow(LowbitError);
+  });
+
+  it("names file errors and unsupported wishes apart", () => {
+    expect(() => build({ hidden_size: -1 })).toThrow(InvalidFileError);
+    expect(() => build({ architectures: ["Other"] })).toThrow(UnsupportedError);
+  });
+});
+
+describe("rope frequencies", () => {
+  const frequencies = (fields: JsonObject, headDim = 8) => {
+    const { inverseFrequencies, scale } = ropeConfig(new ConfigReader("config.json", fields), headDim);
+    expect(scale).toBe(1);
+    return [...inverseFrequencies];
+  };
+  const float32 = (values: number[]) => values.map(Math.fround);
+
+  it("are theta^(-2i / head_dim), with theta in either place", () => {
+    const expected = float32([1, 0.1, 0.01, 0.001]);
+    expect(frequencies({})).toEqual(expected);
+    expect(frequencies({ rope_parameters: { rope_type: "default", rope_theta: 10000 } })).toEqual(expected);
+    expect(frequencies({ rope_theta: 10 ** 8 })).toEqual(float32([1, 0.01, 0.0001, 0.000001]));
+    expect(frequencies({ rope_theta: 7, rope_parameters: { rope_theta: 10 ** 8 } })[1]).toBe(Math.fround(0.01));
+  });
+
+  it("linear: divided by the factor", () => {
+    expect(frequencies({ rope_scaling: { type: "linear", factor: 4 } })).toEqual(
+      float32([0.25, 0.025, 0.0025, 0.00025]),
+    );
+  });
+
+  it("llama3: short wavelengths stay, long ones are divided, the passage is smooth", () => {
+    const fields = { rope_type: "llama3", factor: 8, low_freq_factor: 1, high_freq_factor: 4 };
+    const found = frequencies({
+      rope_theta: 10000,
+      rope_scaling: { ...fields, original_max_position_embeddings: 1000 },
+    });
+    // Wavelengths 6.28, 62.8, 628 and 6283 against 1000 / 4 = 250 and 1000 / 1.
+    expect(found[0]).toBe(1);
+    expect(found[1]).toBe(Math.fround(0.1));
+    const wavelength = (2 * Math.PI) / 0.01;
+    const smooth = (1000 / wavelength - 1) / 3;
+    expect(found[2]).toBeCloseTo((1 - smooth) * (0.01 / 8) + smooth * 0.01, 8);
+    expect(found[3]).toBe(Math.fround(Math.fround(0.001) / 8));
+  });
+});
