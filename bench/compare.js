@@ -236,19 +236,28 @@ const fileBytes = {
   [BASE]: statSync(await programOf(options.shape, BASE)).size,
 };
 for (const scheme of extraSchemes) await programOf(options.shape, scheme);
+/** Written anew after each part, so that a run cut short leaves what it found. */
+function report(results, others) {
+  const sections = [
+    `Shape ${options.shape}, random weights; ours at 8-bit dynamic activations with a 4-bit (tied) embedding, llama.cpp with every matrix in Q4_0. Engines are asked in turn, ${rounds} rounds; medians of the calmer half.`,
+    joined(results.map(({ threads, found }) => speedTable(threads, found))),
+    limitsTable(results),
+  ];
+  if (extraSchemes.length > 0)
+    sections.push(joined(results.map(({ threads, bySchemes }) => speedTable(threads, bySchemes))));
+  const command = `npm run bench:peers -- ${process.argv.slice(2).join(" ")}`.replace(/ -- $/, "");
+  writeReport(options.shape === "1b" ? "peers" : `peers-${options.shape}`, {
+    title: "Speed beside node-llama-cpp",
+    command,
+    sections: [...sections, ...others],
+  });
+}
+
+const others = [startTable(await starts(), fileBytes)];
 const results = [];
-for (const threads of threadCounts) results.push(await speeds(threads));
-const sections = [
-  `Shape ${options.shape}, random weights; ours at 8-bit dynamic activations with a 4-bit (tied) embedding, llama.cpp with every matrix in Q4_0. Engines are asked in turn, ${rounds} rounds; medians of the calmer half.`,
-  joined(results.map(({ threads, found }) => speedTable(threads, found))),
-  limitsTable(results),
-];
-if (extraSchemes.length > 0)
-  sections.push(joined(results.map(({ threads, bySchemes }) => speedTable(threads, bySchemes))));
-sections.push(startTable(await starts(), fileBytes));
-sections.push(busyTable(await busyCore()));
-writeReport(options.shape === "1b" ? "peers" : `peers-${options.shape}`, {
-  title: "Speed beside node-llama-cpp",
-  command: `npm run bench:peers -- ${process.argv.slice(2).join(" ")}`.replace(/ -- $/, ""),
-  sections,
-});
+for (const threads of threadCounts) {
+  results.push(await speeds(threads));
+  report(results, others);
+}
+others.push(busyTable(await busyCore()));
+report(results, others);

@@ -40,8 +40,8 @@ export async function programOf(shape, scheme) {
   const model = await loadCheckpoint(await checkpointOf(shape));
   const rows = shapeNamed(shape).tied ? sharedEmbedding : embedding;
   quantize(model, [
-    int8DynamicActivationIntxWeight({ bits, groupSize }),
-    rows({ bits, groupSize, mappingType: "symmetric" }),
+    int8DynamicActivationIntxWeight({ bits, groupSize, scaleDType: "f16" }),
+    rows({ bits, groupSize, mappingType: "symmetric", scaleDType: "f16" }),
   ]);
   const start = performance.now();
   await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH, maxContextLen: CONTEXT_LENGTH });

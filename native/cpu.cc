@@ -108,9 +108,13 @@ uint32_t detect() {
   return features;
 }
 #elif defined(_WIN32)
+// Numbers of PF_ARM_V82_DP_, PF_ARM_V82_I8MM_ and PF_ARM_V86_BF16_INSTRUCTIONS_AVAILABLE, which older headers lack.
 uint32_t detect() {
-  constexpr DWORD kDotProductAvailable = 43;
-  return kNeon | (IsProcessorFeaturePresent(kDotProductAvailable) ? kDotprod : 0);
+  uint32_t features = kNeon;
+  if (IsProcessorFeaturePresent(43)) features |= kDotprod;
+  if (IsProcessorFeaturePresent(66)) features |= kI8mm;
+  if (IsProcessorFeaturePresent(68)) features |= kBf16;
+  return features;
 }
 #else
 uint32_t detect() { return kNeon; }

@@ -9,6 +9,7 @@ KernelRows (*const kTables[])() = {
     linear_avx512_rows,
     linear_avxvnni_rows,
     linear_avx2_rows,
+    attention_amx_rows,
     transformer_avx512_rows,
     transformer_avx2_rows,
     measure_avx512_rows,

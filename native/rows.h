@@ -10,6 +10,7 @@ KernelRows linear_amx_rows();
 KernelRows linear_avx512_rows();
 KernelRows linear_avxvnni_rows();
 KernelRows linear_avx2_rows();
+KernelRows attention_amx_rows();
 KernelRows transformer_avx512_rows();
 KernelRows transformer_avx2_rows();
 KernelRows measure_avx512_rows();

@@ -6,13 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <thread>
-
-#if defined(__linux__)
-#include <sched.h>
-#include <cstdio>
-#include <set>
 #include <utility>
-#endif
 
 namespace lowbit {
 namespace {
@@ -21,8 +15,9 @@ using Clock = std::chrono::steady_clock;
 
 // Between two tokens the caller needs some tens of microseconds; parked threads need as long to wake.
 constexpr auto kIdleSpin = std::chrono::microseconds(300);
-// Waiting for tiles of another thread: after this many pauses the core is offered to others.
-constexpr int kPausesBeforeYield = 4000;
+// Waiting for tiles of another thread, in pauses, before sleeping. A core that sleeps, rather than yields, is one that
+// the system moves the other thread to when that one waits for a busy core.
+constexpr int kPausesBeforeSleep = 4000;
 
 inline void pause() {
 #if defined(__x86_64__) || defined(_M_X64)
@@ -53,6 +48,9 @@ struct Job {
   std::atomic<uint32_t> joined{0};
   alignas(64) std::atomic<uint64_t> ticket{0};
   alignas(64) std::atomic<uint32_t> finished_tiles{0};
+  std::atomic<uint32_t> sleepers{0};
+  std::mutex sleep_mutex;
+  std::condition_variable phase_ended;
 
   void finish_phase(uint64_t phase) {
     finished_tiles.store(0, std::memory_order_relaxed);
@@ -62,15 +60,26 @@ struct Job {
       phase_start = now;
     }
     uint64_t next = options.abort && *options.abort ? phases.size() : phase + 1;
-    ticket.store(next << 32, std::memory_order_release);
+    // In one order with the count of sleepers: who goes to sleep sees the new phase, or is seen here.
+    ticket.store(next << 32, std::memory_order_seq_cst);
+    if (sleepers.load(std::memory_order_seq_cst) > 0) {
+      std::lock_guard<std::mutex> lock(sleep_mutex);
+      phase_ended.notify_all();
+    }
     if (next == phases.size()) completion.done(completion.context);
   }
 
-  void wait_for_phase_after(uint64_t phase) const {
-    for (int pauses = 0; ticket.load(std::memory_order_acquire) >> 32 == phase;) {
-      if (++pauses < kPausesBeforeYield) pause();
-      else std::this_thread::yield();
+  bool is_in(uint64_t phase) const { return ticket.load(std::memory_order_seq_cst) >> 32 == phase; }
+
+  void wait_for_phase_after(uint64_t phase) {
+    for (int pauses = 0; pauses < kPausesBeforeSleep; pauses++) {
+      if (!is_in(phase)) return;
+      pause();
     }
+    std::unique_lock<std::mutex> lock(sleep_mutex);
+    sleepers.fetch_add(1, std::memory_order_seq_cst);
+    phase_ended.wait(lock, [&] { return !is_in(phase); });
+    sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
 
   void work(uint32_t thread) {
@@ -191,49 +200,5 @@ void run_plan_and_wait(const Plan& plan, uint32_t threads) {
   std::unique_lock<std::mutex> lock(waiter.mutex);
   waiter.changed.wait(lock, [&] { return waiter.done; });
 }
-
-#if defined(__linux__)
-namespace {
-
-long read_number(const char* format, int cpu) {
-  char path[128];
-  snprintf(path, sizeof path, format, cpu);
-  long value = -1;
-  if (FILE* file = fopen(path, "r")) {
-    if (fscanf(file, "%ld", &value) != 1) value = -1;
-    fclose(file);
-  }
-  return value;
-}
-
-}  // namespace
-
-uint32_t default_threads() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  // Cores whose capacity is well under the largest are efficiency cores.
-  long largest = 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-    if (CPU_ISSET(cpu, &allowed)) {
-      long capacity = read_number("/sys/devices/system/cpu/cpu%d/cpu_capacity", cpu);
-      if (capacity > largest) largest = capacity;
-    }
-  std::set<std::pair<long, long>> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    if (largest > 0 && 2 * read_number("/sys/devices/system/cpu/cpu%d/cpu_capacity", cpu) < largest) continue;
-    long core = read_number("/sys/devices/system/cpu/cpu%d/topology/core_id", cpu);
-    long package = read_number("/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
-    cores.insert({package, core < 0 ? cpu : core});
-  }
-  return cores.empty() ? 1 : static_cast<uint32_t>(cores.size());
-}
-#else
-uint32_t default_threads() {
-  uint32_t logical = std::thread::hardware_concurrency();
-  return logical > 0 ? logical : 1;
-}
-#endif
 
 }  // namespace lowbit

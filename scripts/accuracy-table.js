@@ -36,22 +36,22 @@ const rows = [
   ...[1, 2, 3, 4, 5, 6, 7, 8].map((bits) => ({
     name: `8da${bits}w, group 32`,
     configs: () => [
-      int8DynamicActivationIntxWeight({ bits, groupSize: 32 }),
-      sharedEmbedding({ bits: 8, groupSize: 32 }),
+      int8DynamicActivationIntxWeight({ bits, groupSize: 32, scaleDType: "f16" }),
+      sharedEmbedding({ bits: 8, groupSize: 32, scaleDType: "f16" }),
     ],
   })),
   {
     name: "tied 4-bit: 8da4w, group 32, embedding and head at 4 bits",
     configs: () => [
-      int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 }),
-      sharedEmbedding({ bits: 4, groupSize: 32 }),
+      int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32, scaleDType: "f16" }),
+      sharedEmbedding({ bits: 4, groupSize: 32, scaleDType: "f16" }),
     ],
   },
   {
     name: "per-channel 4-bit: 8da4w, one scale a row, embedding and head at 4 bits",
     configs: () => [
-      int8DynamicActivationIntxWeight({ bits: 4, groupSize: "axis" }),
-      sharedEmbedding({ bits: 4, groupSize: "axis" }),
+      int8DynamicActivationIntxWeight({ bits: 4, groupSize: "axis", scaleDType: "f16" }),
+      sharedEmbedding({ bits: 4, groupSize: "axis", scaleDType: "f16" }),
     ],
   },
 ];

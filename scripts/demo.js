@@ -23,7 +23,10 @@ const inputs = [...readdirSync(folder).map((name) => `${folder}/${name}`), path(
 if (modified(program) <= Math.max(...inputs.map(modified))) {
   mkdirSync(path("build"), { recursive: true });
   const model = await loadCheckpoint(folder);
-  quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 }), sharedEmbedding({ bits: 4 })]);
+  quantize(model, [
+    int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32, scaleDType: "f16" }),
+    sharedEmbedding({ bits: 4, scaleDType: "f16" }),
+  ]);
   await exportProgram(model, program);
   await model.close();
   const megabytes = (statSync(program).size / 1e6).toFixed(1);

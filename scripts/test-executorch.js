@@ -31,7 +31,7 @@ const exports = {
   "8da4w": ["--qmode", "8da4w"],
   "tied-4bit": ["--qmode", "8da4w", "--shared-embedding"],
   "embedding-4bit": ["--qmode", "8da2w", "--embedding", "4,32"],
-  universal: ["--qmode", "8da3w", "--layout", "torchao_universal", "--scale-dtype", "f32"],
+  universal: ["--qmode", "8da3w", "--layout", "torchao_universal"],
 };
 const files = Object.entries(exports).map(([name, options]) => {
   const file = join(folder, `${name}.pte`);

@@ -1,6 +1,6 @@
 /** zig as the C++ compiler of every platform, from PyPI into a throw-away environment in build/zig. */
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { baseFlags, featureFlags, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
@@ -48,12 +48,7 @@ export async function installZig() {
  * @param {string} cpu @param {string} objects
  */
 async function nodeLibrary(cpu, objects) {
-  const headers = join(root, "node_modules", "node-api-headers", "def");
-  const symbols = ["js_native_api.def", "node_api.def"]
-    .flatMap((name) => readFileSync(join(headers, name), "utf8").split("\n"))
-    .filter((line) => !/^(NAME|EXPORTS|LIBRARY)/.test(line));
-  const definition = join(objects, "node.def");
-  writeFileSync(definition, ["NAME NODE.EXE", "EXPORTS", ...symbols].join("\n"));
+  const definition = join(root, "node_modules", "node-api-headers", "def", "node_api.def");
   const library = join(objects, "libnode.a");
   await zig(["dlltool", "-d", definition, "-m", cpu === "x64" ? "i386:x86-64" : "arm64", "-l", library]);
   return library;

@@ -44,6 +44,7 @@ const allBits = [1, 2, 3, 4, 5, 6, 7, 8];
 
 interface Scheme {
   readonly name: string;
+  readonly kvCache?: "f16";
   readonly checkpoint: string;
   apply(model: Model): void;
 }
@@ -82,6 +83,7 @@ const schemes: readonly Scheme[] = [
     checkpoint: tied,
     apply: (model: Model) => quantize(model, [linear(4), sharedEmbedding({ bits, groupSize: 64 })]),
   })),
+  { name: "KV cache of f16", kvCache: "f16", checkpoint: tied, apply: (model: Model) => quantize(model, [linear(4)]) },
   { name: "recipe", checkpoint: untied, apply: (model: Model) => quantizeByRecipe(model, recipe) },
   {
     name: "groups that do not divide k",
@@ -98,11 +100,11 @@ const schemes: readonly Scheme[] = [
   },
 ];
 
-describe.each(schemes)("$name", ({ name, checkpoint, apply }) => {
+describe.each(schemes)("$name", ({ name, checkpoint, kvCache, apply }) => {
   it("gives the same logits eager, compiled and exported", async () => {
     const model = await loadCheckpoint(checkpoint);
     apply(model);
-    const options = { maxContextLen: 64, maxSeqLen: 16 };
+    const options = { maxContextLen: 64, maxSeqLen: 16, kvCache };
     const eager = await EagerModel.load(model, options);
     const path = join(folder, `${name.replaceAll(/\W/g, "-")}.pte`);
     await exportProgram(model, path, options);

@@ -73,7 +73,8 @@ struct DotprodTile {
 
   template <int Rows, int Index>
   static float32x4_t subtract_zeros(float32x4_t sum, const float* zeros, const float* chunk_sums) {
-    return vfmsq_n_f32(sum, vld1q_f32(zeros + 4 * scale_of<Rows, Index>()), chunk_sums[Index / kTileQuads]);
+    const float* lanes = zeros + 4 * scale_of<Rows, Index>();
+    return vfmsq_n_f32(sum, vld1q_f32(lanes), chunk_sums[Index / kTileQuads]);
   }
 
   template <int Rows>
@@ -99,14 +100,14 @@ struct RowsCode {
 
 uint32_t chain_starts(const Panels& w) {
   constexpr uint32_t kCounts[] = {0,
-                                  kChain<1>.factor_count,
-                                  kChain<2>.factor_count,
-                                  kChain<3>.factor_count,
-                                  kChain<4>.factor_count,
-                                  kChain<5>.factor_count,
-                                  kChain<6>.factor_count,
-                                  kChain<7>.factor_count,
-                                  kChain<8>.factor_count};
+                                  kChain<1>.count,
+                                  kChain<2>.count,
+                                  kChain<3>.count,
+                                  kChain<4>.count,
+                                  kChain<5>.count,
+                                  kChain<6>.count,
+                                  kChain<7>.count,
+                                  kChain<8>.count};
   return w.has_levels ? 0 : kCounts[w.bits];
 }
 

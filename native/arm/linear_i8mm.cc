@@ -54,7 +54,8 @@ struct MatrixTile {
   static float32x4_t subtract_zeros(float32x4_t sum, const float* zeros, const float* chunk_sums) {
     constexpr int kPair = Index / (2 * kTileQuads);
     const float32x4_t rows = vcombine_f32(vdup_n_f32(chunk_sums[2 * kPair]), vdup_n_f32(chunk_sums[2 * kPair + 1]));
-    return vfmsq_f32(sum, vld1q_f32(zeros + 4 * scale_of<Rows, Index>()), rows);
+    const float* lanes = zeros + 4 * scale_of<Rows, Index>();
+    return vfmsq_f32(sum, vld1q_f32(lanes), rows);
   }
 
   template <int Rows>

@@ -200,11 +200,21 @@ inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* fa
   }
 }
 
-// A load that the compiler does not replace by a copy of a register: copies cost the units that multiply.
-inline int32x4_t load_fresh(const int32_t* p) {
-  int32x4_t v;
-  asm volatile("ldr %q0, [%1]" : "=w"(v) : "r"(p), "m"(*reinterpret_cast<const int32_t(*)[4]>(p)));
-  return v;
+template <int... I, class F>
+inline __attribute__((always_inline)) void repeat(std::integer_sequence<int, I...>, F&& body) {
+  (body(std::integral_constant<int, I>{}), ...);
+}
+// Calls the body with 0 .. N - 1 as compile-time constants.
+template <int N, class F>
+inline __attribute__((always_inline)) void repeat(F&& body) {
+  repeat(std::make_integer_sequence<int, N>{}, body);
+}
+
+// Two vectors, by a load that the compiler does not replace by copies of registers: copies cost the units that multiply.
+// The memory is constant while kernels run, so that the load need not be ordered.
+template <int Offset>
+inline __attribute__((always_inline)) void load_fresh(const int32_t* p, int32x4_t& first, int32x4_t& second) {
+  asm volatile("ldp %q0, %q1, [%2, %3]" : "=w"(first), "=w"(second) : "r"(p), "i"(4 * Offset));
 }
 
 inline float32x4_t load4(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
@@ -223,14 +233,19 @@ inline float32x4_t quad_zeros(const Panels& w, const uint8_t* group, uint32_t qu
 }
 
 // y = (total - zero * correction) * scale + bias for four columns of a row.
+inline float32x4_t finished(const Linear32& args, const uint8_t* panel, uint32_t quad, uint32_t row, float32x4_t total) {
+  const Panels& w = args.weights;
+  const float32x4_t bias = w.has_bias ? load4(panel + w.bias_offset + 16 * quad) : vdupq_n_f32(0);
+  total = vfmsq_n_f32(total, load4(panel + w.correction_offset + 16 * quad), args.rows.zeros[row]);
+  return vfmaq_n_f32(bias, total, args.rows.scales[row]);
+}
+
+// Stores four columns of a row, as far as they exist.
 inline void finish_quad(const Linear32& args, uint32_t panel, uint32_t quad, uint32_t row, float32x4_t total) {
   const Panels& w = args.weights;
   const uint32_t column = kPanelRows * panel + 4 * quad;
   if (column >= w.n || row >= args.m) return;
-  const uint8_t* at = w.panel(panel);
-  const float32x4_t bias = w.has_bias ? load4(at + w.bias_offset + 16 * quad) : vdupq_n_f32(0);
-  total = vfmsq_n_f32(total, load4(at + w.correction_offset + 16 * quad), args.rows.zeros[row]);
-  total = vfmaq_n_f32(bias, total, args.rows.scales[row]);
+  total = finished(args, w.panel(panel), quad, row, total);
   float* y = args.y + static_cast<size_t>(row) * w.n + column;
   if (column + 4 <= w.n) {
     vst1q_f32(y, total);
@@ -241,14 +256,16 @@ inline void finish_quad(const Linear32& args, uint32_t panel, uint32_t quad, uin
   }
 }
 
-template <int... I, class F>
-inline __attribute__((always_inline)) void repeat(std::integer_sequence<int, I...>, F&& body) {
-  (body(std::integral_constant<int, I>{}), ...);
-}
-// Calls the body with 0 .. N - 1 as compile-time constants.
-template <int N, class F>
-inline __attribute__((always_inline)) void repeat(F&& body) {
-  repeat(std::make_integer_sequence<int, N>{}, body);
+// Stores all columns of a row.
+inline void finish_row(const Linear32& args, uint32_t panel, uint32_t row, const float32x4_t* totals) {
+  const Panels& w = args.weights;
+  if (kPanelRows * (panel + 1) > w.n) {
+    for (uint32_t quad = 0; quad < kQuads; quad++) finish_quad(args, panel, quad, row, totals[quad]);
+    return;
+  }
+  const uint8_t* at = w.panel(panel);
+  float* y = args.y + static_cast<size_t>(row) * w.n + kPanelRows * panel;
+  for (uint32_t quad = 0; quad < kQuads; quad++) vst1q_f32(y + 4 * quad, finished(args, at, quad, row, totals[quad]));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 // A dot product: byte `vector` under `mask` (all bits when `whole`).
 struct Link {
-  uint8_t vector, shift, field, at, start;
+  uint8_t vector, shift, field, at;
   uint8_t mask;
   bool whole, lowest;
 };
@@ -26,18 +26,10 @@ struct Chain {
   // Units of vectors that cover a panel at 4 k.
   static constexpr int kUnits = kQuads / kFieldsOfUnit;
   Link links[14];
+  // What a link's accumulators start with: this times the sum of the chunk's activations.
+  int32_t factors[14];
   int count;
-  // Distinct factors of a chunk's sum in the accumulators' starts.
-  int32_t factors[8];
-  int factor_count;
 };
-
-constexpr int factor_index(int32_t* factors, int& count, int32_t factor) {
-  for (int i = 0; i < count; i++)
-    if (factors[i] == factor) return i;
-  factors[count] = factor;
-  return count++;
-}
 
 // Links in the order of vectors and shifts. The piece with the highest bit of a weight takes away its offset, and a whole
 // byte is 128 less than its fields since its highest bit is flipped.
@@ -54,16 +46,10 @@ constexpr Chain<Bits> make_chain() {
           if (piece.vector != vector || piece.shift != shift) continue;
           const int end = shift + piece.width;
           if (piece.at + piece.width == Bits) offset += 1 << (end - 1);
-          const int32_t factor = (end == 8 ? 128 : 0) - offset;
-          const int start = factor_index(chain.factors, chain.factor_count, factor);
-          chain.links[chain.count++] = {piece.vector,
-                                        piece.shift,
-                                        static_cast<uint8_t>(f),
-                                        piece.at,
-                                        static_cast<uint8_t>(start),
-                                        static_cast<uint8_t>((1 << end) - 1),
-                                        end == 8,
-                                        shift == 0};
+          chain.factors[chain.count] = (end == 8 ? 128 : 0) - offset;
+          chain.links[chain.count++] = {piece.vector, piece.shift,
+                                        static_cast<uint8_t>(f), piece.at,
+                                        static_cast<uint8_t>((1 << end) - 1), end == 8, shift == 0};
         }
       }
     }
@@ -89,6 +75,16 @@ template <int Bits>
 struct ChainSums {
   int32x4_t of[Chain<Bits>::kUnits][kChain<Bits>.count];
 };
+
+template <int Bits>
+inline __attribute__((always_inline)) void load_starts(const int32_t* starts, ChainSums<Bits>& sums) {
+  if constexpr (kChain<Bits>.count == 1) {
+    for (auto& unit : sums.of) unit[0] = vld1q_s32(starts);
+  } else {
+    for (auto& unit : sums.of)
+      repeat<kChain<Bits>.count / 2>([&](auto i) { load_fresh<8 * i>(starts, unit[2 * i], unit[2 * i + 1]); });
+  }
+}
 
 // 4 k of all rows of a panel times one lane of activations.
 template <int Bits, int Lane>
@@ -146,8 +142,8 @@ inline __attribute__((always_inline)) void load_scale_pair(const uint8_t* group,
   }
 }
 
-// Adds a chunk to the totals.
-template <int Bits, Scales Kind>
+// Adds a chunk to the totals; `chunk_sum` is the sum of its activations.
+template <int Bits, Scales Kind, bool Zeros>
 inline __attribute__((always_inline)) void add_chunk(const Panels& w, const uint8_t* group, float chunk_sum,
                                                      const ChainSums<Bits>& sums, float32x4_t* totals) {
   constexpr int kFields = Chain<Bits>::kFieldsOfUnit;
@@ -158,16 +154,17 @@ inline __attribute__((always_inline)) void add_chunk(const Panels& w, const uint
       constexpr int kQuad = 2 * pair + i, kField = kQuad % kFields;
       constexpr Link first = first_link<Bits>(kField);
       float32x4_t sum = field_sum<Bits, kField>(sums.of[kQuad / kFields]);
-      if (w.has_zeros)
+      if constexpr (Zeros)
         sum = vfmsq_n_f32(sum, quad_zeros(w, group, kQuad), chunk_sum * power_of_two(first.shift - first.at));
       totals[kQuad] = vfmaq_f32(totals[kQuad], sum, scales[i]);
     });
   });
 }
 
-template <int Bits, Scales Kind>
+template <int Bits, Scales Kind, bool Zeros>
 void chain_panel(const Linear32& args, uint32_t panel) {
-  const Panels& w = args.weights;
+  const Panels w = args.weights;
+  const uint32_t chunk_stride = args.rows.row_stride;
   const uint8_t* group = w.panel(panel);
   const int8_t* x = args.rows.values;
   const int32_t* starts = args.rows.starts;
@@ -176,27 +173,39 @@ void chain_panel(const Linear32& args, uint32_t panel) {
   for (float32x4_t& total : totals) total = vdupq_n_f32(0);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
     const uint8_t* at = group + w.vectors_offset;
-    for (uint32_t left = w.group_length; left > 0;) {
-      const uint32_t length = std::min(left, kChunkMax);
+    const int8_t* group_end = x + w.group_length;
+    do {
+      const int8_t* end = group_end - x > kChunkMax ? x + kChunkMax : group_end;
       ChainSums<Bits> sums;
-      for (auto& unit : sums.of)
-        for (int i = 0; i < kChain<Bits>.count; i++) unit[i] = load_fresh(starts + 4 * kChain<Bits>.links[i].start);
-      for (const int8_t* end = x + length; x < end; x += 32, at += 128 * Bits) {
+      load_starts(starts, sums);
+      do {
         const int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
         repeat<4>([&](auto s) { chain_step<Bits, s>(sums, at + 16 * Bits * s, low); });
         repeat<4>([&](auto s) { chain_step<Bits, s>(sums, at + 16 * Bits * (s + 4), high); });
-      }
-      add_chunk<Bits, Kind>(w, group, *chunk_sums, sums, totals);
-      starts += 4 * kChain<Bits>.factor_count;
-      chunk_sums += args.rows.row_stride;
-      left -= length;
-    }
+        x += 32;
+        at += 128 * Bits;
+      } while (x < end);
+      add_chunk<Bits, Kind, Zeros>(w, group, *chunk_sums, sums, totals);
+      starts += 4 * kChain<Bits>.count;
+      chunk_sums += chunk_stride;
+    } while (x < group_end);
   }
+  // A copy, since an array whose address is taken would live in memory all along.
+  float32x4_t results[kQuads];
   repeat<kQuads>([&](auto quad) {
     constexpr Link first = first_link<Bits>(quad % Chain<Bits>::kFieldsOfUnit);
-    const float factor = power_of_two(first.at - first.shift) * (Kind == Scales::kFloats ? 1.0f : kHalfFactor);
-    finish_quad(args, panel, quad, 0, vmulq_n_f32(totals[quad], factor));
+    constexpr float kFactor = power_of_two(first.at - first.shift) * (Kind == Scales::kFloats ? 1.0f : kHalfFactor);
+    results[quad] = vmulq_n_f32(totals[quad], kFactor);
   });
+  finish_row(args, panel, 0, results);
+}
+
+template <int Bits, Scales Kind>
+void chain_panels(const Linear32& args, uint32_t first, uint32_t last) {
+  for (uint32_t panel = first; panel < last; panel++) {
+    if (args.weights.has_zeros) chain_panel<Bits, Kind, true>(args, panel);
+    else chain_panel<Bits, Kind, false>(args, panel);
+  }
 }
 
 template <int Bits>
@@ -205,11 +214,9 @@ void chain_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
   if (phase == 0) return quantize_rows<1>(args, tile, kChain<Bits>.factors);
   const Panels& w = args.weights;
   const uint32_t first = tile * args.panels_per_tile, last = std::min(w.panel_count, first + args.panels_per_tile);
-  for (uint32_t panel = first; panel < last; panel++) {
-    if (!w.f16_scales) chain_panel<Bits, Scales::kFloats>(args, panel);
-    else if (w.positive_scales) chain_panel<Bits, Scales::kPositiveHalves>(args, panel);
-    else chain_panel<Bits, Scales::kHalves>(args, panel);
-  }
+  if (!w.f16_scales) chain_panels<Bits, Scales::kFloats>(args, first, last);
+  else if (w.positive_scales) chain_panels<Bits, Scales::kPositiveHalves>(args, first, last);
+  else chain_panels<Bits, Scales::kHalves>(args, first, last);
 }
 
 }  // namespace

@@ -74,7 +74,8 @@ inline __attribute__((always_inline)) void tile_of(const Linear32& args, const U
   const int8_t* x[Rows / Isa::kRowStep];
   for (int block = 0; block < Rows / Isa::kRowStep; block++)
     x[block] = args.rows.values + (row + static_cast<size_t>(block) * Isa::kRowStep) * padded_k;
-  alignas(16) const int32_t start[4] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits};
+  alignas(16) static constexpr int32_t kStarts[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
+                                                     kMagicBits, kMagicBits, kMagicBits, kMagicBits};
   float32x4_t totals[kSums];
   for (float32x4_t& total : totals) total = vdupq_n_f32(0);
   for (uint32_t g = 0; g < w.groups; g++, scales += kScaleFloats<Isa>, zeros += kScaleFloats<Isa>) {
@@ -82,12 +83,14 @@ inline __attribute__((always_inline)) void tile_of(const Linear32& args, const U
       const uint32_t length = std::min(left, kChunkMax);
       left -= length;
       int32x4_t sums[kSums];
-      for (int32x4_t& sum : sums) sum = load_fresh(start);
+      for (int i = 0; i < kSums; i += 2) load_fresh<0>(kStarts, sums[i], sums[i + 1]);
       for (uint32_t k = 0; k < length; k += Isa::kTileStep) Isa::template step<Rows>(weights, x, sums);
       repeat<kSums>([&](auto i) {
         float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), vdupq_n_f32(kMagic));
         if constexpr (Zeros) sum = Isa::template subtract_zeros<Rows, i>(sum, zeros, chunk_sums);
-        totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(scales + 4 * Isa::template scale_of<Rows, i>()));
+        // Apart, for clang: vld1q_f32 is a macro there.
+        const float* lanes = scales + 4 * Isa::template scale_of<Rows, i>();
+        totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(lanes));
       });
     }
   }

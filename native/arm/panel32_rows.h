@@ -51,8 +51,7 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
       }
     }
   }
-  for (uint32_t row = 0; row < count; row++)
-    for (uint32_t quad = 0; quad < kQuads; quad++) finish_quad(args, panel, quad, first + row, totals[row][quad]);
+  for (uint32_t row = 0; row < count; row++) finish_row(args, panel, first + row, totals[row]);
 }
 
 template <class Dot, int Bits, bool Levels>

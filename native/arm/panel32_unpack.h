@@ -18,7 +18,7 @@ inline __attribute__((always_inline)) uint8x16_t unsigned_field(const uint8x16_t
     uint8x16_t part = bytes[piece.vector];
     if constexpr (kShift > 0) part = vshrq_n_u8(part, kShift);
     if constexpr (kShift < 0) part = vshlq_n_u8(part, -kShift);
-    if constexpr (piece.shift + piece.width < 8 || kShift < 0) part = vandq_u8(part, vdupq_n_u8(kMask));
+    if constexpr (piece.at > 0 || piece.shift + piece.width < 8) part = vandq_u8(part, vdupq_n_u8(kMask));
     value = p == 0 ? part : vorrq_u8(value, part);
   });
   return value;

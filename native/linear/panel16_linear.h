@@ -13,6 +13,8 @@
 #include "fields.h"
 
 namespace lowbit {
+// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+namespace {
 
 struct PackedLinear {
   Panel16 weights;
@@ -246,4 +248,5 @@ struct ScalarQuantizer {
   }
 };
 
+}  // namespace
 }  // namespace lowbit

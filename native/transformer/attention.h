@@ -291,12 +291,10 @@ size_t attention_scratch(const Call& call) {
   return 4 * (args.threads * args.thread_floats + args.splits * args.split_floats);
 }
 
-// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, halves (caches of 16-bit floats);
-// buffers: q, k, v, key cache, value cache, position, y, scratch.
-template <class Isa>
-void attention_prepare(Step& step, const Call& call) {
+// Buffers of the call and the tiles of each phase.
+static inline void bind_attention(Step& step, const AttentionArgs& sizes, const Call& call) {
   AttentionArgs& args = step.init<AttentionArgs>();
-  args = attention_args<Isa>(call);
+  args = sizes;
   args.q = static_cast<const float*>(call.buffers[0]);
   args.k = static_cast<const float*>(call.buffers[1]);
   args.v = static_cast<const float*>(call.buffers[2]);
@@ -309,7 +307,14 @@ void attention_prepare(Step& step, const Call& call) {
   step.tiles[0] = ceil_div(args.tokens, args.stored_per_tile);
   step.tiles[1] = args.splits > 0 ? args.splits : args.kv_heads * ceil_div(args.tokens, args.tokens_per_tile);
   step.tiles[2] = std::min(args.threads, ceil_div(args.tokens * args.heads * args.head_dim, 1024));
-  step.run = args.halves ? attention_run<Isa, uint16_t> : attention_run<Isa, float>;
+}
+
+// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, halves (caches of 16-bit floats);
+// buffers: q, k, v, key cache, value cache, position, y, scratch.
+template <class Isa>
+void attention_prepare(Step& step, const Call& call) {
+  bind_attention(step, attention_args<Isa>(call), call);
+  step.run = step.as<AttentionArgs>().halves ? attention_run<Isa, uint16_t> : attention_run<Isa, float>;
 }
 
 }  // namespace lowbit

@@ -53,29 +53,43 @@ inline __attribute__((always_inline)) void prefetch_row(const KeyBlock<Element>&
   }
 }
 
+// sums[r][j] += q[r] . keys[j] at columns d of a vector.
+template <class Isa, class Element, int Rows, class Vector>
+inline __attribute__((always_inline)) void add_products(const QueryRow* rows, const Element* const* keys, size_t d,
+                                                        Vector vector, typename Isa::V* sums) {
+  constexpr uint32_t kKeys = Isa::kLanes / Rows;
+  typename Isa::V key[kKeys];
+  for (uint32_t j = 0; j < kKeys; j++) key[j] = vector.load(keys[j] + d);
+  for (int r = 0; r < Rows; r++) {
+    const auto q = vector.load(rows[r].q + d);
+    for (uint32_t j = 0; j < kKeys; j++) sums[r * kKeys + j] = Isa::multiply_add(q, key[j], sums[r * kKeys + j]);
+  }
+}
+
 // scores[r][key] = q[r] . key for keys first .. last - 1. Some keys times some rows fill the lanes of one vector.
-template <class Isa, class Element, int Rows>
+// Columns is the dimension of heads when it is known: loops without counters.
+template <class Isa, class Element, int Rows, uint32_t Columns>
 LOWBIT_APART void score_keys(const QueryRow* rows, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
-                       float* scores) {
+                             float* scores) {
   using V = typename Isa::V;
   constexpr uint32_t kKeys = Isa::kLanes / Rows;
   for (uint32_t key = first; key < last; key += kKeys) {
-    const Element* k[kKeys];
+    const Element* keys[kKeys];
     for (uint32_t j = 0; j < kKeys; j++) {
       const uint32_t row = key + j < last ? key + j : last - 1;
-      k[j] = block.keys + row * block.stride;
+      keys[j] = block.keys + row * block.stride;
       prefetch_row(block, row);
     }
     V sums[Isa::kLanes];
     for (uint32_t i = 0; i < Isa::kLanes; i++) sums[i] = Isa::set(0);
-    each_vector<Isa>(block.dim, [&](size_t d, auto vector) {
-      V keys[kKeys];
-      for (uint32_t j = 0; j < kKeys; j++) keys[j] = vector.load(k[j] + d);
-      for (int r = 0; r < Rows; r++) {
-        const V q = vector.load(rows[r].q + d);
-        for (uint32_t j = 0; j < kKeys; j++) sums[r * kKeys + j] = Isa::multiply_add(q, keys[j], sums[r * kKeys + j]);
-      }
-    });
+    if constexpr (Columns > 0) {
+      for (uint32_t d = 0; d < Columns; d += Isa::kLanes)
+        add_products<Isa, Element, Rows>(rows, keys, d, WholeVector<Isa>{}, sums);
+    } else {
+      each_vector<Isa>(block.dim, [&](size_t d, auto vector) {
+        add_products<Isa, Element, Rows>(rows, keys, d, vector, sums);
+      });
+    }
     float lanes[Isa::kLanes];
     Isa::store(lanes, Isa::sums(sums));
     for (int r = 0; r < Rows; r++) memcpy(scores + r * kScoreStride + key, lanes + r * kKeys, 4 * kKeys);
@@ -181,7 +195,8 @@ void attend_rows(const QueryRow* rows, const KeyBlock<Element>& block, const Sco
     last = std::max(last, rows[r].last);
   }
   if (first >= last) return;
-  score_keys<Isa, Element, Rows>(rows, block, first, last, scores);
+  if (block.dim == 64) score_keys<Isa, Element, Rows, 64>(rows, block, first, last, scores);
+  else score_keys<Isa, Element, Rows, 0>(rows, block, first, last, scores);
   float shrink[Rows];
   softmax_block<Isa, Rows>(rows, rule, first, last, scores, shrink);
   add_values<Isa, Element, Rows>(rows, block, first, last, scores, shrink);

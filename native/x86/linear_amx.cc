@@ -14,14 +14,33 @@ constexpr uint32_t kRows = 16, kPairRows = 32;
 constexpr uint32_t kStep = 64;
 // Rows that share split weights; more are worked on one after the other.
 constexpr uint32_t kRowsMax = 512;
+// Panels of one tile of work.
+constexpr uint32_t kPanelsMax = 8;
 // Activations of a chunk of k stay in the second-level cache.
-constexpr size_t kChunkBytes = 1u << 20;
+constexpr size_t kChunkBytes = 1u << 19;
 // Steps of split weights that stay in the first-level cache.
 constexpr uint32_t kRingSteps = 4;
 // Results of this size do not fit caches: they are written past them.
 constexpr size_t kStreamBytes = 1u << 20;
 // Both planes of a step; four accumulators.
 constexpr size_t kPlaneStepBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes;
+
+uint32_t row_blocks(uint32_t m) { return ceil_div(m, kRows); }
+
+// What finished sums of a panel's 16 columns are multiplied with, and what is added.
+struct alignas(64) PanelFactors {
+  float high[16], low[16], correction[16], bias[16];
+};
+
+inline PanelFactors panel_factors(const Panel16& w, uint32_t panel, __m512 exponents) {
+  PanelFactors f;
+  const uint8_t* bytes = w.panel(panel);
+  _mm512_store_ps(f.high, _mm512_scalef_ps(_mm512_set1_ps(256), exponents));
+  _mm512_store_ps(f.low, _mm512_scalef_ps(_mm512_set1_ps(1), exponents));
+  _mm512_store_ps(f.correction, _mm512_loadu_ps(bytes + w.correction_offset));
+  _mm512_store_ps(f.bias, w.has_bias ? _mm512_loadu_ps(bytes + w.bias_offset) : _mm512_setzero_ps());
+  return f;
+}
 
 struct AmxLinear {
   Panel16 weights;
@@ -30,16 +49,25 @@ struct AmxLinear {
   // [chunks][rows / 16][chunk_steps][16][64]: what is worked on at once lies together.
   int8_t* tiles;
   float* scales;
-  int32_t* zeros;
+  float* zeros;
   uint8_t* scratch;
+  // Of one thread: split weights, sums, factors of panels.
   size_t scratch_bytes;
   uint32_t m, steps, chunk_steps;
   uint16_t panels_per_tile, rows_per_tile;
   bool stream;
+
+  size_t block_bytes() const { return static_cast<size_t>(chunk_steps) * kTileBytes; }
+  size_t chunk_bytes() const { return row_blocks(m) * block_bytes(); }
+  size_t tiles_bytes() const { return ceil_div(steps, chunk_steps) * chunk_bytes(); }
+  size_t row_bytes() const { return round_up(4 * static_cast<size_t>(m), 64); }
+  size_t planes_bytes() const { return std::max(chunk_steps, kRingSteps) * kPlaneStepBytes; }
+  int32_t* sums(uint8_t* scratch) const { return reinterpret_cast<int32_t*>(scratch + planes_bytes()); }
+  PanelFactors* factors(uint8_t* scratch) const {
+    return reinterpret_cast<PanelFactors*>(scratch + scratch_bytes) - panels_per_tile;
+  }
 };
 static_assert(sizeof(AmxLinear) <= kArgsMax);
-
-uint32_t row_blocks(uint32_t m) { return ceil_div(m, kRows); }
 
 // Fills in all sizes; pointers stay null without memory.
 AmxLinear plan_call(const Call& call) {
@@ -52,21 +80,16 @@ AmxLinear plan_call(const Call& call) {
   a.chunk_steps = ceil_div(a.steps, chunks);
   // Sums that wait for the next chunk take as much cache as the activations at most; short tiles balance threads.
   const uint32_t share = std::max(1u, a.weights.panel_count / (8 * call.threads));
-  a.panels_per_tile = static_cast<uint16_t>(std::min(share, 8u));
+  a.panels_per_tile = static_cast<uint16_t>(std::min(share, kPanelsMax));
   a.rows_per_tile = static_cast<uint16_t>(std::min(ceil_div(a.m, 4 * call.threads), 65535u));
-  const size_t pairs = chunks > 1 ? a.panels_per_tile * ((rows + kRows) / kPairRows) : 1;
-  a.scratch_bytes = std::max(a.chunk_steps, kRingSteps) * kPlaneStepBytes + pairs * kSumBytes;
+  const size_t pairs = a.chunk_steps < a.steps ? a.panels_per_tile * ((rows + kRows) / kPairRows) : 2;
+  a.scratch_bytes = a.planes_bytes() + pairs * kSumBytes + sizeof(PanelFactors) * a.panels_per_tile;
   return a;
 }
 
-size_t block_bytes(const AmxLinear& a) { return static_cast<size_t>(a.chunk_steps) * kTileBytes; }
-size_t chunk_bytes(const AmxLinear& a) { return row_blocks(a.m) * block_bytes(a); }
-size_t tiles_bytes(const AmxLinear& a) { return ceil_div(a.steps, a.chunk_steps) * chunk_bytes(a); }
-size_t row_bytes(const AmxLinear& a) { return round_up(4 * static_cast<size_t>(a.m), 64); }
-
 size_t amx_linear_scratch(const Call& call) {
   const AmxLinear a = plan_call(call);
-  return 64 + tiles_bytes(a) + 2 * row_bytes(a) + call.threads * a.scratch_bytes;
+  return 64 + a.tiles_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
 }
 
 // Places of a row's integers among the tiles of its 16 rows.
@@ -90,14 +113,14 @@ void quantize_tiles(const AmxLinear& a, uint32_t tile) {
   const uint32_t first = tile * a.rows_per_tile, last = std::min(a.m, first + a.rows_per_tile);
   const Panel16& w = a.weights;
   for (uint32_t row = first; row < last; row++) {
-    int8_t* start = a.tiles + row / kRows * block_bytes(a) + row % kRows * kStep;
-    const TileTarget target = {start, chunk_bytes(a) - block_bytes(a), 2 * a.chunk_steps, 0};
+    int8_t* start = a.tiles + row / kRows * a.block_bytes() + row % kRows * kStep;
+    const TileTarget target = {start, a.chunk_bytes() - a.block_bytes(), 2 * a.chunk_steps, 0};
     const RowScale scale = quantize_row(a.x + static_cast<size_t>(row) * w.k, w, target, nullptr);
     a.scales[row] = scale.scale;
-    a.zeros[row] = scale.zero;
+    a.zeros[row] = static_cast<float>(scale.zero);
     if (w.padded_k() % kStep != 0) {
       const uint32_t end = a.steps - 1;
-      int8_t* step = start + end / a.chunk_steps * chunk_bytes(a) + end % a.chunk_steps * kTileBytes;
+      int8_t* step = start + end / a.chunk_steps * a.chunk_bytes() + end % a.chunk_steps * kTileBytes;
       memset(step + kStep / 2, 0, kStep / 2);
     }
   }
@@ -119,151 +142,247 @@ struct Operands {
 
 // Products of the first 16 rows and of the second. Activations pass by once for each panel: `stream` keeps them from
 // pushing the weights out of the first-level cache.
-inline __attribute__((always_inline)) void multiply_first(const int8_t* activations, const uint8_t* planes) {
+ALWAYS_INLINE void multiply_first(const int8_t* activations, const uint8_t* planes) {
   _tile_loadd(6, planes, 64);
   _tile_stream_loadd(4, activations, 64);
   _tile_dpbssd(0, 4, 6);
   _tile_loadd(7, planes + kTileBytes, 64);
   _tile_dpbsud(1, 4, 7);
+  tile_fence();
 }
-inline __attribute__((always_inline)) void multiply_second(const int8_t* activations) {
+ALWAYS_INLINE void multiply_second(const int8_t* activations) {
   _tile_stream_loadd(5, activations, 64);
   _tile_dpbssd(2, 5, 6);
   _tile_dpbsud(3, 5, 7);
+  tile_fence();
 }
 
-inline void load_sums(const int32_t* sums) {
+// In memory, sums of the high bytes of 32 rows come first, then those of the low bytes.
+ALWAYS_INLINE void load_sums(const int32_t* sums) {
   _tile_loadd(0, sums, 64);
-  _tile_loadd(1, sums + 256, 64);
-  _tile_loadd(2, sums + 512, 64);
+  _tile_loadd(1, sums + 512, 64);
+  _tile_loadd(2, sums + 256, 64);
   _tile_loadd(3, sums + 768, 64);
 }
 
-inline void clear_sums() {
+ALWAYS_INLINE void clear_sums() {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
 }
 
-inline void store_sums(int32_t* sums) {
+ALWAYS_INLINE void store_sums(int32_t* sums) {
   _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + 256, 64);
-  _tile_stored(2, sums + 512, 64);
+  _tile_stored(1, sums + 512, 64);
+  _tile_stored(2, sums + 256, 64);
   _tile_stored(3, sums + 768, 64);
   tile_fence();
 }
 
-// The panel's part of the result for up to 32 rows, of finished sums.
-void finish_rows(const AmxLinear& a, uint32_t panel, const int32_t* sums, __m512 steps, uint32_t first, uint32_t last) {
-  const Panel16& w = a.weights;
-  const uint8_t* bytes = w.panel(panel);
-  const uint32_t column = 16 * panel;
-  const __mmask16 columns = first_lanes(static_cast<int>(w.n - column));
-  const __m512 correction = _mm512_loadu_ps(bytes + w.correction_offset);
-  const __m512 bias = w.has_bias ? _mm512_loadu_ps(bytes + w.bias_offset) : _mm512_setzero_ps();
-  const __m512 shift = _mm512_set1_ps(256);
-  for (uint32_t row = first; row < last; row++) {
-    const int32_t* high = sums + (row - first) / kRows * 512 + (row - first) % kRows * 16;
-    const __m512 low = _mm512_cvtepi32_ps(_mm512_load_si512(high + 256));
-    __m512 value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(high)), shift, low);
-    value = _mm512_fmadd_ps(value, steps, _mm512_mul_ps(correction, _mm512_set1_ps(static_cast<float>(-a.zeros[row]))));
-    value = _mm512_fmadd_ps(value, _mm512_set1_ps(a.scales[row]), bias);
-    float* y = a.y + static_cast<size_t>(row) * w.n + column;
-    if (a.stream) _mm512_stream_ps(y, value);
-    else _mm512_mask_storeu_ps(y, columns, value);
-  }
-}
+// Finished sums of up to 32 rows that are yet to become results; done row by row while tiles multiply.
+struct Finisher {
+  const int32_t* sums;
+  const PanelFactors* factors;
+  const float* scales;
+  const float* zeros;
+  float* y;
+  size_t stride;
+  uint32_t rows;
+  __mmask16 columns;
+  bool stream;
 
-// One panel and one chunk of k for rows `first` .. `last` (512 at most).
-struct PanelChunk {
-  uint32_t panel, step, steps, first, last;
-  uint8_t* planes;
-  // Steps that `planes` has room for: all of them, or a few that go around when no other rows use them.
-  uint32_t planes_steps;
-  // [pairs] when there are more chunks, else one pair that is used again and again.
-  int32_t* sums;
+  ALWAYS_INLINE void one() {
+    if (rows == 0) return;
+    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), _mm512_load_ps(factors->high));
+    value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums + 512)), _mm512_load_ps(factors->low), value);
+    value = _mm512_fnmadd_ps(_mm512_load_ps(factors->correction), _mm512_set1_ps(*zeros), value);
+    value = _mm512_fmadd_ps(value, _mm512_set1_ps(*scales), _mm512_load_ps(factors->bias));
+    if (stream) _mm512_stream_ps(y, value);
+    else _mm512_mask_storeu_ps(y, columns, value);
+    sums += 16;
+    scales++;
+    zeros++;
+    y += stride;
+    rows--;
+  }
+  ALWAYS_INLINE void rest() {
+    while (rows > 0) one();
+  }
 };
 
-// Multiplies the first rows and splits the weights of the next step meanwhile; the two take turns, so that both units
-// have work. Nothing here may be a call: functions that use vectors end with vzeroupper, which waits for the tiles.
-template <int Bits, bool Levels, int Blocks>
-__attribute__((noinline)) void multiply_and_split(const AmxLinear& a, const PanelChunk& c,
-                                                  PanelSplitter<Bits, Levels> splitter, Operands at) {
-  const uint32_t halves = a.weights.padded_k() / (kStep / 2);
-  uint8_t* planes = c.planes;
-  splitter.seek(2 * c.step);
-  splitter.next(planes, planes + kTileBytes);
-  if (2 * c.step + 1 < halves) splitter.next(planes + 512, planes + kTileBytes + 512);
-  for (uint32_t s = 0; s < c.steps; s++, at.advance()) {
-    const uint8_t* ready = planes;
-    planes = c.planes + (s + 1) % c.planes_steps * kPlaneStepBytes;
-    const bool more = s + 1 < c.steps;
-    tile_fence();
-    multiply_first(at.a0, ready);
-    tile_fence();
-    if (more) splitter.next(planes, planes + kTileBytes);
-    tile_fence();
-    if (Blocks == 2) multiply_second(at.a1);
-    tile_fence();
-    if (more && 2 * (c.step + s) + 3 < halves) splitter.next(planes + 512, planes + kTileBytes + 512);
-  }
-}
-
-template <int Blocks>
-void multiply(uint32_t steps, Operands at) {
-  for (uint32_t s = 0; s < steps; s++, at.advance()) {
-    multiply_first(at.a0, at.planes);
-    if (Blocks == 2) multiply_second(at.a1);
-  }
-}
-
+// Splits a chunk of a panel, 32 columns at a time.
 template <int Bits, bool Levels>
-void panel_chunk(const AmxLinear& a, const PanelChunk& c, PanelSplitter<Bits, Levels>& splitter) {
-  const bool alone = a.chunk_steps == a.steps, ends = c.step + c.steps == a.steps;
-  const int8_t* chunk = a.tiles + c.step / a.chunk_steps * chunk_bytes(a);
-  for (uint32_t row = c.first; row < c.last; row += kPairRows) {
-    const uint32_t pair = (row - c.first) / kPairRows;
-    int32_t* sums = c.sums + (alone ? 0 : pair * (kSumBytes / 4));
-    if (c.step == 0) clear_sums();
-    else load_sums(sums);
-    const bool two = row + kRows < c.last;
-    // Back and forth: the planes that were used last are still in the first-level cache.
-    const ptrdiff_t direction = pair % 2 == 0 ? 1 : -1;
-    const uint32_t start = direction > 0 ? 0 : c.steps - 1;
-    const int8_t* a0 = chunk + row / kRows * block_bytes(a) + start * kTileBytes;
-    const Operands at = {a0, a0 + block_bytes(a), c.planes + start * kPlaneStepBytes, direction};
-    if (pair == 0 && two) multiply_and_split<Bits, Levels, 2>(a, c, splitter, at);
-    else if (pair == 0) multiply_and_split<Bits, Levels, 1>(a, c, splitter, at);
-    else if (two) multiply<2>(c.steps, at);
-    else multiply<1>(c.steps, at);
-    store_sums(sums);
-    if (ends) finish_rows(a, c.panel, sums, splitter.steps(), row, std::min(row + kPairRows, c.last));
+struct ChunkSplitter {
+  PanelSplitter<Bits, Levels> splitter;
+  // Runs of 32 columns that are left.
+  uint32_t runs;
+
+  ALWAYS_INLINE void one(uint8_t* planes) {
+    if (runs == 0) return;
+    splitter.next(planes, planes + kTileBytes);
+    runs--;
   }
-}
+  ALWAYS_INLINE void first_half(uint8_t* planes) { one(planes); }
+  ALWAYS_INLINE void second_half(uint8_t* planes) { one(planes + kTileBytes / 2); }
+};
+
+// Chunks of k of a few panels with rows first .. last (512 at most).
+template <int Bits, bool Levels>
+class ChunkMultiplier {
+ public:
+  ChunkMultiplier(const AmxLinear& a, uint8_t* scratch, uint32_t begin, uint32_t end)
+      : a_(a), levels_(a.weights), planes_(scratch), sums_(a.sums(scratch)), factors_(a.factors(scratch)),
+        begin_(begin), end_(end) {
+    for (uint32_t p = begin; p < end; p++) {
+      const __m512 exponents = step_exponents(a_.weights, p, levels_.top);
+      _mm512_store_ps(exponents_[p - begin], exponents);
+      factors_[p - begin] = panel_factors(a_.weights, p, exponents);
+    }
+    finisher_.rows = 0;
+  }
+
+  // All panels for the chunk that starts at `step`.
+  ALWAYS_INLINE void chunk(uint32_t step, uint32_t first, uint32_t last) {
+    step_ = step;
+    steps_ = std::min(a_.chunk_steps, a_.steps - step);
+    last_ = last;
+    const uint32_t pairs = ceil_div(last - first, kPairRows);
+    if (pairs > 1) split_first_panel();
+    for (uint32_t p = begin_; p < end_; p++) {
+      // The next panel takes the places of this one as the last rows leave them.
+      Splitter splitter = splitter_for(pairs > 1 ? p + 1 : p);
+      for (uint32_t pair = 0; pair < pairs; pair++) {
+        int32_t* sums = begin_pair(p, pair, pairs);
+        const uint32_t row = first + kPairRows * pair;
+        // Back and forth: the planes that were used last are still in the first-level cache.
+        const Operands at = operands(row, (pairs - 1 - pair) % 2 == 0 ? 1 : -1);
+        const bool two = row + kRows < last;
+        if (pairs == 1 && two) split_and_multiply<2>(at, splitter);
+        else if (pairs == 1) split_and_multiply<1>(at, splitter);
+        else if (pair + 1 < pairs) multiply(at);
+        else if (two) multiply_and_split<2>(at, splitter);
+        else multiply_and_split<1>(at, splitter);
+        end_pair(p, row, sums);
+      }
+    }
+  }
+
+  ALWAYS_INLINE void finish() { finisher_.rest(); }
+
+ private:
+  using Splitter = ChunkSplitter<Bits, Levels>;
+
+  // Nothing to split after the last panel.
+  ALWAYS_INLINE Splitter splitter_for(uint32_t panel) const {
+    const uint32_t known = std::min(panel, end_ - 1);
+    const PanelSplitter<Bits, Levels> splitter(a_.weights, levels_, known, exponents_[known - begin_], 2 * step_);
+    const uint32_t runs = std::min(2 * steps_, a_.weights.padded_k() / 32 - 2 * step_);
+    return {splitter, panel < end_ ? runs : 0};
+  }
+
+  ALWAYS_INLINE void split_first_panel() {
+    Splitter splitter = splitter_for(begin_);
+    for (uint32_t s = 0; s < steps_; s++) {
+      splitter.first_half(planes_ + s * kPlaneStepBytes);
+      splitter.second_half(planes_ + s * kPlaneStepBytes);
+    }
+    tile_fence();
+  }
+
+  ALWAYS_INLINE Operands operands(uint32_t row, ptrdiff_t direction) const {
+    const int8_t* chunk = a_.tiles + step_ / a_.chunk_steps * a_.chunk_bytes();
+    const uint32_t start = direction > 0 ? 0 : steps_ - 1;
+    const int8_t* a0 = chunk + row / kRows * a_.block_bytes() + start * kTileBytes;
+    return {a0, a0 + a_.block_bytes(), planes_ + start * kPlaneStepBytes, direction};
+  }
+
+  // Sums stay in scratch memory between chunks; else two pairs take turns, since the last one is being finished.
+  ALWAYS_INLINE int32_t* begin_pair(uint32_t panel, uint32_t pair, uint32_t pairs) {
+    const bool alone = a_.chunk_steps == a_.steps;
+    int32_t* sums = sums_ + (alone ? turn_++ % 2 : (panel - begin_) * pairs + pair) * (kSumBytes / 4);
+    if (step_ == 0) clear_sums();
+    else load_sums(sums);
+    return sums;
+  }
+
+  ALWAYS_INLINE void end_pair(uint32_t panel, uint32_t row, int32_t* sums) {
+    store_sums(sums);
+    if (step_ + steps_ < a_.steps) return;
+    finisher_.rest();
+    const uint32_t n = a_.weights.n;
+    finisher_ = {sums, factors_ + (panel - begin_), a_.scales + row, a_.zeros + row,
+                 a_.y + static_cast<size_t>(row) * n + 16 * panel, n, std::min(kPairRows, last_ - row),
+                 first_lanes(static_cast<int>(n - 16 * panel)), a_.stream};
+  }
+
+  // Tiles multiply while vectors finish the rows before. Nothing in these loops may be a call: functions that use
+  // vectors end with vzeroupper, which waits for the tiles.
+  ALWAYS_INLINE void multiply(Operands at) {
+    Finisher finisher = finisher_;
+    const uint32_t rows_each = ceil_div(kPairRows, steps_);
+    for (uint32_t s = 0; s < steps_; s++, at.advance()) {
+      multiply_first(at.a0, at.planes);
+      multiply_second(at.a1);
+      for (uint32_t i = 0; i < rows_each; i++) finisher.one();
+    }
+    finisher_ = finisher;
+  }
+
+  // The last rows: behind them, the weights of the next panel are split.
+  template <int Blocks>
+  ALWAYS_INLINE void multiply_and_split(Operands at, Splitter splitter) {
+    uint8_t* planes = planes_;
+    for (uint32_t s = 0; s < steps_; s++, at.advance(), planes += kPlaneStepBytes) {
+      multiply_first(at.a0, planes);
+      if (Blocks == 2) multiply_second(at.a1);
+      splitter.first_half(planes);
+      splitter.second_half(planes);
+      tile_fence();
+    }
+  }
+
+  // With at most 32 rows, split weights are used once: a few steps of them go around in the first-level cache.
+  template <int Blocks>
+  ALWAYS_INLINE void split_and_multiply(Operands at, Splitter splitter) {
+    Finisher finisher = finisher_;
+    const uint32_t rows_each = ceil_div(kPairRows, steps_);
+    uint8_t* planes = planes_;
+    splitter.first_half(planes);
+    splitter.second_half(planes);
+    for (uint32_t s = 0; s < steps_; s++, at.advance()) {
+      const uint8_t* ready = planes;
+      planes = planes_ + (s + 1) % kRingSteps * kPlaneStepBytes;
+      tile_fence();
+      multiply_first(at.a0, ready);
+      splitter.first_half(planes);
+      if (Blocks == 2) multiply_second(at.a1);
+      splitter.second_half(planes);
+      for (uint32_t i = 0; i < rows_each; i++) finisher.one();
+    }
+    finisher_ = finisher;
+  }
+
+  const AmxLinear& a_;
+  const LevelRange<Bits, Levels> levels_;
+  uint8_t* planes_;
+  int32_t* sums_;
+  PanelFactors* factors_;
+  Finisher finisher_;
+  alignas(64) float exponents_[kPanelsMax][16];
+  uint32_t begin_, end_, step_ = 0, steps_ = 0, last_ = 0, turn_ = 0;
+};
 
 template <int Bits, bool Levels>
 void amx_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const AmxLinear& a = step.as<AmxLinear>();
   if (phase == 0) return quantize_tiles(a, tile);
-  TileScope scope;
-  uint8_t* planes = a.scratch + thread * a.scratch_bytes;
-  int32_t* sums = reinterpret_cast<int32_t*>(planes + std::max(a.chunk_steps, kRingSteps) * kPlaneStepBytes);
   const uint32_t begin = tile * a.panels_per_tile, end = std::min(a.weights.panel_count, begin + a.panels_per_tile);
-  for (uint32_t row = 0; row < a.m; row += kRowsMax) {
-    const uint32_t last = std::min(a.m, row + kRowsMax), pairs = ceil_div(last - row, kPairRows);
-    const uint32_t planes_steps = pairs == 1 ? kRingSteps : a.chunk_steps;
-    for (uint32_t s = 0; s < a.steps; s += a.chunk_steps) {
-      int32_t* panel_sums = sums;
-      for (uint32_t p = begin; p < end; p++) {
-        PanelSplitter<Bits, Levels> splitter(a.weights, p);
-        const PanelChunk chunk = {p,      s,           std::min(a.chunk_steps, a.steps - s), row, last,
-                                  planes, planes_steps, panel_sums};
-        panel_chunk<Bits, Levels>(a, chunk, splitter);
-        if (a.chunk_steps < a.steps) panel_sums += pairs * (kSumBytes / 4);
-      }
-    }
-  }
+  ChunkMultiplier<Bits, Levels> multiplier(a, a.scratch + thread * a.scratch_bytes, begin, end);
+  TileScope scope;
+  for (uint32_t row = 0; row < a.m; row += kRowsMax)
+    for (uint32_t s = 0; s < a.steps; s += a.chunk_steps) multiplier.chunk(s, row, std::min(a.m, row + kRowsMax));
+  multiplier.finish();
   if (a.stream) _mm_sfence();
 }
 
@@ -287,11 +406,11 @@ void amx_linear_prepare(Step& step, const Call& call) {
   a.stream = aligned && 4 * static_cast<size_t>(a.m) * a.weights.n > kStreamBytes;
   uint8_t* at = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<size_t>(call.buffers[3]), 64));
   a.tiles = reinterpret_cast<int8_t*>(at);
-  at += tiles_bytes(a);
+  at += a.tiles_bytes();
   a.scales = reinterpret_cast<float*>(at);
-  at += row_bytes(a);
-  a.zeros = reinterpret_cast<int32_t*>(at);
-  a.scratch = at + row_bytes(a);
+  at += a.row_bytes();
+  a.zeros = reinterpret_cast<float*>(at);
+  a.scratch = at + a.row_bytes();
   step.phases = 2;
   step.tiles[0] = ceil_div(a.m, a.rows_per_tile);
   step.tiles[1] = ceil_div(a.weights.panel_count, a.panels_per_tile);

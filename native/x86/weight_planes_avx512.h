@@ -10,13 +10,16 @@
 namespace lowbit {
 namespace {
 
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define ALWAYS_INLINE_LAMBDA __attribute__((always_inline))
+
 // Words 4f, 4f + 2 and 4f + 1, 4f + 3 of each row: weights of field f as signed numbers in the highest `Bits` bits.
 struct FieldWords {
   __m512i even, odd;
 };
 
 template <int Bits, bool Levels, int Index>
-inline __attribute__((always_inline)) FieldWords field_words(const __m512i* chunk, __m512i levels) {
+ALWAYS_INLINE FieldWords field_words(const __m512i* chunk, __m512i levels) {
   constexpr Field field = Fields<Bits>::field(Index);
   constexpr int kTernaryAndXor = 0x6a;  // (a & b) ^ c
   const __m512i sign = _mm512_set1_epi16(static_cast<short>(0x8000));
@@ -37,56 +40,92 @@ inline __attribute__((always_inline)) FieldWords field_words(const __m512i* chun
   }
 }
 
+// What the largest level of a codebook or of `Bits` bits is shifted by to fill a signed byte, or word from field_words.
+template <int Bits, bool Levels>
+struct LevelRange {
+  explicit LevelRange(const Panel16& w) {
+    if (!Levels) return;
+    const int count = 1 << (Bits < 4 ? Bits : 4);
+    int shift = 7;
+    for (int i = 0; i < count; i++)
+      while (w.levels[i] * (1 << shift) > 127 || w.levels[i] * (1 << shift) < -128) shift--;
+    int8_t bytes[16] = {};
+    for (int i = 0; i < count; i++) bytes[i] = static_cast<int8_t>(w.levels[i] * (1 << shift));
+    table = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+    top = static_cast<float>(128 >> shift);
+  }
+
+  // Value of the highest bit of a word; shifted levels.
+  float top = 1 << (Bits - 1);
+  __m512i table = _mm512_setzero_si512();
+};
+
+ALWAYS_INLINE __m512 load_scales(const Panel16& w, const uint8_t* group) {
+  return w.f16_scales ? Avx512Vnni::load_halves(group) : Avx512Vnni::load_floats(group);
+}
+
+ALWAYS_INLINE __m512 load_zeros(const Panel16& w, const uint8_t* group) {
+  const void* at = group + w.zeros_offset;
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
+}
+
+// Exponents of the steps of a panel's rows: 2^15 steps are the power of two above the largest magnitude.
+inline __m512 step_exponents(const Panel16& w, uint32_t panel, float top) {
+  const __m512 range = _mm512_set1_ps(top);
+  __m512 largest = _mm512_set1_ps(0x1p-100f);
+  const uint8_t* group = w.panel(panel);
+  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
+    const __m512 magnitude = w.has_zeros ? _mm512_add_ps(range, _mm512_abs_ps(load_zeros(w, group))) : range;
+    largest = _mm512_max_ps(largest, _mm512_mul_ps(_mm512_abs_ps(load_scales(w, group)), magnitude));
+  }
+  return _mm512_sub_ps(_mm512_getexp_ps(largest), _mm512_set1_ps(14));
+}
+
 // Splits the weights of one panel, 32 columns at a time.
 template <int Bits, bool Levels>
 class PanelSplitter {
  public:
-  PanelSplitter(const Panel16& w, uint32_t panel) : w_(w), panel_(w.panel(panel)) {
-    if (Levels) load_levels();
-    choose_steps();
-    seek(0);
-  }
-
-  __m512 steps() const { return step_; }
-
-  // The next column to split is 32 * half.
-  void seek(uint32_t half) {
-    const uint32_t halves = w_.group_length / 32;
-    left_ = halves - half % halves;
-    group_ = panel_ + static_cast<size_t>(half / halves) * w_.group_bytes;
-    vectors_ = group_ + w_.vectors_offset + static_cast<size_t>(halves - left_) * kHalfBytes;
+  // The next column to split is 32 * run; `exponents` as from step_exponents.
+  ALWAYS_INLINE PanelSplitter(const Panel16& w, const LevelRange<Bits, Levels>& levels, uint32_t panel,
+                              const float* exponents, uint32_t run)
+      : w_(&w), top_(levels.top), levels_(levels.table) {
+    inverse_ = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_sub_ps(_mm512_setzero_ps(), _mm512_load_ps(exponents)));
+    const uint32_t runs = w.group_length / 32;
+    left_ = runs - run % runs;
+    group_ = w.panel(panel) + static_cast<size_t>(run / runs) * w.group_bytes;
+    vectors_ = group_ + w.vectors_offset + static_cast<size_t>(runs - left_) * kRunBytes;
     load_group();
   }
 
   // Eight vectors of each plane. There must be columns left.
-  inline __attribute__((always_inline)) void next(uint8_t* high, uint8_t* low) {
+  ALWAYS_INLINE void next(uint8_t* high, uint8_t* low) {
     if (left_ == 0) {
-      group_ += w_.group_bytes;
-      vectors_ = group_ + w_.vectors_offset;
-      left_ = w_.group_length / 32;
+      group_ += w_->group_bytes;
+      vectors_ = group_ + w_->vectors_offset;
+      left_ = w_->group_length / 32;
       load_group();
     }
     left_--;
-    if (w_.has_zeros) split<true>(high, low);
+    if (w_->has_zeros) split<true>(high, low);
     else split<false>(high, low);
-    vectors_ += kHalfBytes;
+    vectors_ += kRunBytes;
   }
 
  private:
-  static constexpr uint32_t kHalfBytes = 64 * Bits;
-  static constexpr uint32_t kPrefetchAhead = 4096;
+  static constexpr uint32_t kRunBytes = 64 * Bits;
 
   template <bool Zeros>
-  inline __attribute__((always_inline)) void split(uint8_t* high, uint8_t* low) {
+  ALWAYS_INLINE void split(uint8_t* high, uint8_t* low) {
     constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
     constexpr int kSelect = 0xca;  // a ? b : c
     const __m512i upper = _mm512_set1_epi16(static_cast<short>(0xff00));
-    for (uint32_t at = 0; at < kHalfBytes; at += 64)
-      _mm_prefetch(reinterpret_cast<const char*>(vectors_ + kPrefetchAhead + at), _MM_HINT_T1);
+    // The same place of the next panel.
+    for (uint32_t at = 0; at < kRunBytes; at += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(vectors_ + w_->panel_bytes + at), _MM_HINT_T1);
     for (int c = 0; c < 8 / kFields; c++) {
       __m512i chunk[kVectors];
       for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (c * kVectors + v));
-      unroll<kFields>([&](auto f) __attribute__((always_inline)) {
+      unroll<kFields>([&](auto f) ALWAYS_INLINE_LAMBDA {
         const FieldWords words = field_words<Bits, Levels, f>(chunk, levels_);
         __m512i even = _mm512_mulhrs_epi16(words.even, multiplier_), odd = _mm512_mulhrs_epi16(words.odd, multiplier_);
         if (Zeros) {
@@ -100,64 +139,27 @@ class PanelSplitter {
     }
   }
 
-  // Levels shifted up as far as the largest allows: more bits of the products are kept.
-  void load_levels() {
-    const int count = 1 << (Bits < 4 ? Bits : 4);
-    int shift = 7;
-    for (int i = 0; i < count; i++)
-      while (w_.levels[i] * (1 << shift) > 127 || w_.levels[i] * (1 << shift) < -128) shift--;
-    int8_t table[16] = {};
-    for (int i = 0; i < count; i++) table[i] = static_cast<int8_t>(w_.levels[i] * (1 << shift));
-    levels_ = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
-    range_ = static_cast<float>(128 >> shift);
-  }
-
-  inline __attribute__((always_inline)) __m512 scales(const uint8_t* group) const {
-    return w_.f16_scales ? Avx512Vnni::load_halves(group) : Avx512Vnni::load_floats(group);
-  }
-
-  __m512 zeros(const uint8_t* group) const {
-    const void* at = group + w_.zeros_offset;
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
-  }
-
-  void choose_steps() {
-    const __m512 range = _mm512_set1_ps(range_);
-    __m512 largest = _mm512_set1_ps(0x1p-100f);
-    const uint8_t* group = panel_;
-    for (uint32_t g = 0; g < w_.groups; g++, group += w_.group_bytes) {
-      const __m512 magnitude = w_.has_zeros ? _mm512_add_ps(range, _mm512_abs_ps(zeros(group))) : range;
-      largest = _mm512_max_ps(largest, _mm512_mul_ps(_mm512_abs_ps(scales(group)), magnitude));
-    }
-    // 2^15 steps are the power of two above the largest magnitude.
-    const __m512 exponent = _mm512_sub_ps(_mm512_getexp_ps(largest), _mm512_set1_ps(14));
-    step_ = _mm512_scalef_ps(_mm512_set1_ps(1), exponent);
-    inverse_ = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_sub_ps(_mm512_setzero_ps(), exponent));
-  }
-
-  static inline __attribute__((always_inline)) __m512i words(__m512 v) {
+  static ALWAYS_INLINE __m512i words(__m512 v) {
     const __m512i limit = _mm512_set1_epi32(32767);
     __m512i word = _mm512_cvtps_epi32(v);
     word = _mm512_max_epi32(_mm512_min_epi32(word, limit), _mm512_sub_epi32(_mm512_setzero_si512(), limit));
     return _mm512_mask_blend_epi16(0xaaaaaaaa, word, _mm512_slli_epi32(word, 16));
   }
 
-  inline __attribute__((always_inline)) void load_group() {
-    const __m512 scale = _mm512_mul_ps(scales(group_), inverse_);
-    multiplier_ = words(_mm512_mul_ps(scale, _mm512_set1_ps(range_)));
-    if (w_.has_zeros) zero_ = words(_mm512_mul_ps(scale, zeros(group_)));
+  ALWAYS_INLINE void load_group() {
+    const __m512 scale = _mm512_mul_ps(load_scales(*w_, group_), inverse_);
+    multiplier_ = words(_mm512_mul_ps(scale, _mm512_set1_ps(top_)));
+    if (w_->has_zeros) zero_ = words(_mm512_mul_ps(scale, load_zeros(*w_, group_)));
   }
 
-  const Panel16& w_;
-  const uint8_t* panel_;
+  const Panel16* w_;
   const uint8_t* group_;
   const uint8_t* vectors_;
-  // Halves of 64 columns left in the group.
+  // Runs of 32 columns left in the group.
   uint32_t left_;
-  // What the highest bit of a word from field_words stands for.
-  float range_ = 1 << (Bits - 1);
-  __m512 step_, inverse_;
-  __m512i multiplier_, zero_, levels_ = _mm512_setzero_si512();
+  float top_;
+  __m512 inverse_;
+  __m512i multiplier_, zero_, levels_;
 };
 
 }  // namespace

@@ -69,7 +69,7 @@ describe("inspectProgram", () => {
       bits: 2,
       shape: [282, 32],
       groupSize: 32,
-      scaleType: "f16",
+      scaleType: "f32",
       hasZeros: true,
       intact: true,
       operators: ["torchao::_shared_embedding_2bit.out", "torchao::_linear_8bit_act_2bit_weight.out"],

@@ -111,12 +111,12 @@ describe("lowbit quantize", () => {
   const plain = "null 32 null null false";
   test.each([
     ["", [null, plain, plain]],
-    ["--qmode 8da3w --group-size 16", ["panel16 3 16 f16 false", "panel16 3 16 f16 false", plain]],
-    ["--qmode 8da3w --no-quantize-head", [null, "panel16 3 32 f16 false", plain]],
+    ["--qmode 8da3w --group-size 16", ["panel16 3 16 f32 false", "panel16 3 16 f32 false", plain]],
+    ["--qmode 8da3w --no-quantize-head", [null, "panel16 3 32 f32 false", plain]],
     ["--qmode wo5w --mapping-type asymmetric", ["panel16 5 32 f32 true", "panel16 5 32 f32 true", plain]],
-    ["--qmode 8da4w --shared-embedding", [null, "panel16 4 32 f16 false", "panel16 4 32 f16 true"]],
-    ["--qmode 8da4w --shared-embedding 8,axis,symmetric", [null, "panel16 4 32 f16 false", "panel16 8 32 f16 false"]],
-    ["--shared-embedding 2,32", [null, plain, "panel16 2 32 f16 true"]],
+    ["--qmode 8da4w --shared-embedding", [null, "panel16 4 32 f32 false", "panel16 4 32 f32 true"]],
+    ["--qmode 8da4w --shared-embedding 8,axis,symmetric", [null, "panel16 4 32 f32 false", "panel16 8 32 f32 false"]],
+    ["--shared-embedding 2,32", [null, plain, "panel16 2 32 f32 true"]],
     ["--embedding 6,32", [null, plain, "torchao_embedding 6 32 f32 true"]],
     [
       "--qmode 8da4w --layout torchao_universal",
@@ -134,7 +134,7 @@ describe("lowbit quantize", () => {
     const recipe = join(root, "recipe.json");
     const down = { kind: "int8DynamicActivationIntxWeight", bits: 3 };
     writeFileSync(recipe, JSON.stringify({ "re:.*down_proj": down, _default: null }));
-    expect(await formats("--recipe", recipe)).toEqual([null, "panel16 3 32 f16 false", plain]);
+    expect(await formats("--recipe", recipe)).toEqual([null, "panel16 3 32 f32 false", plain]);
   });
 
   test("limits the lengths of the program", async () => {
@@ -182,11 +182,11 @@ describe("lowbit run", () => {
   });
 
   test("obeys stop tokens, biases and penalties", async () => {
-    const biased = await json("run", program, "a", "-n", "3", "--logit-bias", "5=1000", "--logit-bias", "6=999");
+    const biased = await json("run", program, "a", "-n", "3", "--logit-bias", "5=1000", "--logit-bias", "6=995");
     expect(biased.text).toBe((await loadProgram(program)).tokenizer.decode([5, 5, 5]));
     const argv = ["run", program, "a", "-n", "3", "--logit-bias", "5=1000", "--stop-token", "5"];
     expect(await json(...argv)).toMatchObject({ text: "", finish_reason: "stop" });
-    const penalized = await json("run", program, "a", "-n", "2", "--logit-bias", "5=1000", "--logit-bias", "6=999", "--presence-penalty", "9"); // biome-ignore format: one line reads better
+    const penalized = await json("run", program, "a", "-n", "2", "--logit-bias", "5=1000", "--logit-bias", "6=995", "--presence-penalty", "9"); // biome-ignore format: one line reads better
     expect(penalized.text).toBe((await loadProgram(program)).tokenizer.decode([5, 6]));
     const letter = (await loadProgram(program)).tokenizer.decode([5]);
     expect(await json("run", program, "a", "--logit-bias", "5=1000", "--stop", letter + letter)).toMatchObject({
@@ -344,7 +344,7 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     const { code, stdout } = await lowbit(["inspect", program, "--verify"]);
     expect(code).toBe(0);
     expect(stdout).toContain("method forward(i64 [1, 64] at most, i64 [1]) → f32 [1, 282]");
-    expect(stdout).toMatch(/model\.embed_tokens\.weight +panel16 +4 +\[282, 32\] +axis +f16 \+ zeros .* intact/);
+    expect(stdout).toMatch(/model\.embed_tokens\.weight +panel16 +4 +\[282, 32\] +axis +f32 \+ zeros .* intact/);
     expect(stdout).toMatch(new RegExp(`total +${statSync(program).size}\n`));
   });
 

@@ -38,9 +38,6 @@ export interface QuantizationOptions {
 /** Options that a recipe says itself. */
 const inRecipe = ["qmode", "groupSize", "mappingType", "algorithm", "scaleDtype", "embedding", "sharedEmbedding"];
 
-/** TorchAO's layout has no place for f16 scales. */
-const FLOAT_SCALES_LAYOUT = "torchao_universal";
-
 export function addQuantizationOptions(command: Command): Command {
   return command
     .optionsGroup("Quantization of a checkpoint (float without these):")
@@ -55,7 +52,7 @@ export function addQuantizationOptions(command: Command): Command {
     )
     .addOption(new Option("--algorithm <name>", "choice of scales (default: affine)").choices(algorithms))
     .addOption(
-      new Option("--scale-dtype <type>", "stored scales (default: f16, for weight-only modes f32)").choices(
+      new Option("--scale-dtype <type>", "stored scales; f16 makes smaller, faster programs (default: f32)").choices(
         scaleDTypes,
       ),
     )
@@ -93,7 +90,7 @@ async function readRecipe(path: string): Promise<ReturnType<typeof parseRecipe>>
 /** The configurations that the options ask for. */
 export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const { qmode, groupSize, mappingType, algorithm } = options;
-  const scaleDType = options.scaleDtype ?? (options.layout === FLOAT_SCALES_LAYOUT ? "f32" : undefined);
+  const scaleDType = options.scaleDtype;
   const linear = qmode === undefined ? null : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType });
   if (!linear)
     for (const [flag, value] of Object.entries({

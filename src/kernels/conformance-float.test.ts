@@ -1,12 +1,13 @@
 /**
  * Every row of the kernel table without weights in bits: attention, rotary embedding, norms, elementwise operators,
  * against plain loops in double precision. Bounds are a few roundings of the largest magnitude: kernels may sum in
- * float32 and approximate exp.
+ * float32, approximate exp, and multiply with 16 bits of each factor.
  */
 import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, run } from "../../test/support/conformance.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
+import { f16Table, f32ToF16 } from "../half.ts";
 import type { AttentionArgs } from "./arguments.ts";
 import { hostCpu } from "./cpu.ts";
 import { add, argmax, attention, rmsNorm, rope, ropeAngles, select, softmax, swiglu } from "./table.ts";
@@ -27,6 +28,7 @@ function expectNear(
 const position = (value: number) => BigInt64Array.of(BigInt(value));
 
 interface AttentionCase {
+  readonly cache: "f32" | "f16";
   readonly tokens: number;
   readonly heads: number;
   readonly kvHeads: number;
@@ -37,6 +39,17 @@ interface AttentionCase {
 }
 
 const CAPACITY = 48;
+
+type Cache = Float32Array | Uint16Array;
+
+/** A cache of values in f32 or f16. */
+function cacheOf(values: Float32Array, dtype: AttentionCase["cache"]): Cache {
+  return dtype === "f32" ? values : Uint16Array.from(values, f32ToF16);
+}
+
+function valuesOf(cache: Cache): Float32Array {
+  return cache instanceof Float32Array ? cache : Float32Array.from(cache, (bits) => f16Table()[bits]!);
+}
 
 function attentionArgs(item: AttentionCase, random: Random): AttentionArgs {
   const { tokens, heads, kvHeads, headDim, first, window, softcap } = item;
@@ -49,8 +62,8 @@ function attentionArgs(item: AttentionCase, random: Random): AttentionArgs {
     q: random.floats(tokens * heads * headDim, 2),
     k: random.floats(tokens * kvHeads * headDim, 2),
     v: random.floats(tokens * kvHeads * headDim, 3),
-    keyCache: random.floats(CAPACITY * kvHeads * headDim, 2),
-    valueCache: random.floats(CAPACITY * kvHeads * headDim, 3),
+    keyCache: cacheOf(random.floats(CAPACITY * kvHeads * headDim, 2), item.cache),
+    valueCache: cacheOf(random.floats(CAPACITY * kvHeads * headDim, 3), item.cache),
     position: position(first),
     scale: headDim ** -0.5,
     window,
@@ -59,75 +72,99 @@ function attentionArgs(item: AttentionCase, random: Random): AttentionArgs {
   };
 }
 
-/** softmax(q . k * scale) . v for one query, over caches that hold the new keys and values already. */
-function attend(args: AttentionArgs, first: number, t: number, h: number): number[] {
-  const { heads, kvHeads, headDim, q, keyCache, valueCache, scale, window, softcap } = args;
-  const kvHead = Math.floor(h / (heads / kvHeads));
-  const seen: number[] = [];
-  for (let p = 0; p <= first + t; p++) if (window === 0 || p > first + t - window) seen.push(p);
-  const scores = seen.map((p) => {
-    let dot = 0;
-    for (let d = 0; d < headDim; d++)
-      dot += q[(t * heads + h) * headDim + d]! * keyCache[(p * kvHeads + kvHead) * headDim + d]!;
-    return softcap > 0 ? softcap * Math.tanh((dot * scale) / softcap) : dot * scale;
-  });
-  const total = scores.reduce((sum, score) => sum + Math.exp(score), 0);
-  return Array.from({ length: headDim }, (_, d) =>
-    seen.reduce(
-      (sum, p, i) => sum + (Math.exp(scores[i]!) / total) * valueCache[(p * kvHeads + kvHead) * headDim + d]!,
-      0,
-    ),
-  );
+/** softmax(q . k * scale) . v of every query, over keys and values that hold the new ones already. */
+function attend(args: AttentionArgs, first: number, keys: Float32Array, values: Float32Array): Float32Array {
+  const { tokens, heads, kvHeads, headDim, q, scale, window, softcap } = args;
+  const result = new Float32Array(tokens * heads * headDim);
+  for (let t = 0; t < tokens; t++)
+    for (let h = 0; h < heads; h++) {
+      const head = Math.floor(h / (heads / kvHeads)) * headDim;
+      const query = (t * heads + h) * headDim;
+      const mixed = new Float64Array(headDim);
+      let total = 0;
+      for (let p = 0; p <= first + t; p++) {
+        if (window > 0 && p <= first + t - window) continue;
+        const at = p * kvHeads * headDim + head;
+        let score = 0;
+        for (let d = 0; d < headDim; d++) score += q[query + d]! * keys[at + d]! * scale;
+        const weight = Math.exp(softcap > 0 ? softcap * Math.tanh(score / softcap) : score);
+        total += weight;
+        for (let d = 0; d < headDim; d++) mixed[d]! += weight * values[at + d]!;
+      }
+      result.set(
+        mixed.map((sum) => sum / total),
+        query,
+      );
+    }
+  return result;
 }
 
-const attentionCases: AttentionCase[] = [];
-for (const [heads, kvHeads, headDim] of [
-  [4, 4, 8],
-  [8, 2, 16],
-  [3, 1, 6],
-  [2, 1, 64],
-] as const)
-  for (const tokens of [1, 2, 7, 16])
-    for (const first of [0, 5, CAPACITY - tokens])
-      for (const [window, softcap] of [
-        [0, 0],
-        [4, 0],
-        [0, 5],
-        [100, 30],
-      ] as const)
-        attentionCases.push({ tokens, heads, kvHeads, headDim, first, window, softcap });
+interface SolvedAttention {
+  readonly name: string;
+  readonly args: AttentionArgs;
+  /** The caches afterwards. */
+  readonly keyCache: Cache;
+  readonly valueCache: Cache;
+  readonly expected: Float32Array;
+}
+
+function solve(item: AttentionCase, random: Random): SolvedAttention {
+  const args = attentionArgs(item, random);
+  const start = item.first * item.kvHeads * item.headDim;
+  const keyCache = args.keyCache.slice();
+  const valueCache = args.valueCache.slice();
+  keyCache.set(cacheOf(args.k, item.cache), start);
+  valueCache.set(cacheOf(args.v, item.cache), start);
+  const expected = attend(args, item.first, valuesOf(keyCache), valuesOf(valueCache));
+  return { name: JSON.stringify(item), args, keyCache, valueCache, expected };
+}
+
+/** Made once for all rows. */
+const solved: SolvedAttention[] = [];
+
+function attentionCases(): SolvedAttention[] {
+  if (solved.length > 0) return solved;
+  const random = new Random(1);
+  const heads = [
+    { heads: 4, kvHeads: 4, headDim: 8 },
+    { heads: 8, kvHeads: 2, headDim: 16 },
+    { heads: 3, kvHeads: 1, headDim: 6 },
+    { heads: 2, kvHeads: 1, headDim: 64 },
+  ];
+  const limits = [
+    { window: 0, softcap: 0 },
+    { window: 4, softcap: 0 },
+    { window: 0, softcap: 5 },
+    { window: 100, softcap: 30 },
+  ];
+  for (const sizes of heads)
+    for (const tokens of [1, 3, 16])
+      for (const first of [0, 5, CAPACITY - tokens])
+        for (const limit of limits)
+          for (const cache of ["f32", "f16"] as const)
+            solved.push(solve({ cache, tokens, first, ...sizes, ...limit }, random));
+  return solved;
+}
 
 describeRows(attention, cpu, (kernel) => {
   it("is softmax(q k) v over what each query sees: groups of heads, windows, caps, later positions", () => {
-    const random = new Random(1);
-    for (const item of attentionCases) {
-      const args = attentionArgs(item, random);
-      const { tokens, heads, kvHeads, headDim, first } = item;
-      const keys = args.keyCache.slice();
-      const values = args.valueCache.slice();
-      keys.set(args.k, first * kvHeads * headDim);
-      values.set(args.v, first * kvHeads * headDim);
-      run(kernel, args, bench);
-      const name = JSON.stringify(item);
-      expectSame(args.keyCache, keys, name);
-      expectSame(args.valueCache, values, name);
-      for (let t = 0; t < tokens; t++)
-        for (let h = 0; h < heads; h++) {
-          const expected = attend(args, first, t, h);
-          const found = args.y.subarray((t * heads + h) * headDim, (t * heads + h + 1) * headDim);
-          expectNear(
-            found,
-            (d) => expected[d]!,
-            () => 3e-5,
-            name,
-          );
-        }
+    for (const { name, args, keyCache, valueCache, expected } of attentionCases()) {
+      const own = { ...args, keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
+      run(kernel, { ...own, y: args.y.fill(0) }, bench);
+      expectSame(own.keyCache, keyCache, name);
+      expectSame(own.valueCache, valueCache, name);
+      expectNear(
+        args.y,
+        (i) => expected[i]!,
+        () => 6e-5,
+        name,
+      );
     }
   });
 
   it("takes scores whose exp overflows", () => {
     const args = attentionArgs(
-      { tokens: 1, heads: 1, kvHeads: 1, headDim: 8, first: 3, window: 0, softcap: 0 },
+      { cache: "f32", tokens: 1, heads: 1, kvHeads: 1, headDim: 8, first: 3, window: 0, softcap: 0 },
       new Random(2),
     );
     args.q.fill(1000);
@@ -138,13 +175,13 @@ describeRows(attention, cpu, (kernel) => {
     expectNear(
       args.y,
       (d) => args.valueCache[8 + d]!,
-      () => 1e-5,
+      () => 3e-5,
     );
   });
 
   it("gives the same whether tokens come at once or one by one", () => {
     const whole = attentionArgs(
-      { tokens: 5, heads: 4, kvHeads: 2, headDim: 8, first: 2, window: 3, softcap: 0 },
+      { cache: "f32", tokens: 5, heads: 4, kvHeads: 2, headDim: 8, first: 2, window: 3, softcap: 0 },
       new Random(3),
     );
     const caches = { keyCache: whole.keyCache.slice(), valueCache: whole.valueCache.slice() };

@@ -240,6 +240,11 @@ describe("shape errors name the operator and the argument", () => {
       () => attention([3, of("f32", 8, 2, 4)]),
       /argument key_cache: expected shape \[1, capacity, heads, D\]/,
     ],
+    [
+      "attention: dtype of value cache",
+      () => attention([4, of("f16", 1, 8, 2, 4)]),
+      /argument value_cache: expected dtype f32 but found f16/,
+    ],
     ["attention: value cache", () => attention([4, of("f32", 1, 9, 2, 4)]), /argument value_cache/],
     [
       "attention: k",
@@ -293,7 +298,7 @@ describe("values out of range are errors when the call runs", () => {
     [
       "an id that is too large",
       () => call("aten::embedding.out", of("f32", 3, 2), i64(3)),
-      /embedding: expected an id in 0..2 but found 3/,
+      /aten::embedding.out, argument indices: expected 0\.\.2 but found 3/,
     ],
     ["a negative id", () => call("aten::embedding.out", of("f32", 3, 2), i64(-1)), /found -1/],
     [
@@ -303,14 +308,10 @@ describe("values out of range are errors when the call runs", () => {
           ...i64(0),
           data: BigInt64Array.of(2n ** 62n),
         }),
-      /expected an id in 0..5/,
+      /argument indices: expected 0\.\.5 but found 4611686018427387904/,
     ],
-    [
-      "a position beyond the cache",
-      () => attention([5, i64(7)]),
-      /attention: expected positions in 0..7 but found 7 to 8/,
-    ],
-    ["a negative position", () => attention([5, i64(-1)]), /attention: expected positions/],
+    ["a position beyond the cache", () => attention([5, i64(7)]), /argument input_pos: expected 0\.\.6 but found 7/],
+    ["a negative position", () => attention([5, i64(-1)]), /argument input_pos: expected 0\.\.6 but found -1/],
   ])("%s", (_, run, message) => {
     expect(run).toThrow(message);
     expect(run).toThrow(LowbitError);

@@ -93,14 +93,18 @@ export const attentionOperator = defineOperator({
   schema:
     "lowbit::attention.out(Tensor q, Tensor k, Tensor v, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor input_pos, float scale, int window=0, float softcap=0, *, Tensor(c!) out) -> Tensor(c!)",
   kernels: attention,
+  indices: {
+    argument: "input_pos",
+    limit: (args) => args.tensor("key_cache").shape[1]! - rowCount(args.tensor("q").shape) + 1,
+  },
   shape(args) {
     const q = args.tensor("q", "f32");
-    const cache = args.tensor("key_cache", "f32").shape;
+    const { dtype, shape: cache } = args.tensor("key_cache", "f32", "f16");
     checkPosition(args);
     const [batch, capacity, kvHeads, headDim] = cache as [number, number, number, number];
     if (cache.length !== 4 || batch !== 1 || kvHeads * headDim === 0)
       args.fail("key_cache", `expected shape [1, capacity, heads, D] but found [${cache}]`);
-    if (args.tensor("value_cache", "f32").shape.join() !== cache.join())
+    if (args.tensor("value_cache", dtype).shape.join() !== cache.join())
       args.fail("value_cache", `expected the shape of key_cache [${cache}]`);
     const width = kvHeads * headDim;
     const tokens = rowCount(q.shape);
@@ -114,6 +118,7 @@ export const attentionOperator = defineOperator({
     args.integer("window", 0);
     return { dtype: "f32", shape: q.shape };
   },
+  query: (args) => ({ layout: null, bits: null, m: rowCount(args.tensor("q").shape) }),
   prepare(args) {
     const q = args.tensor("q");
     const [, capacity, kvHeads, headDim] = args.tensor("key_cache").shape;

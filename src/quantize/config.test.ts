@@ -16,7 +16,7 @@ describe("configurations", () => {
       kind: "int8DynamicActivationIntxWeight",
       bits: 8,
       groupSize: 32,
-      scaleDType: "f16",
+      scaleDType: "f32",
       ...rest,
     });
     expect(intxWeightOnly()).toEqual({

@@ -7,6 +7,7 @@ export function allocate(what: string, byteLength: number): Uint8Array {
   try {
     return zeroedBytes(byteLength);
   } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
     throw new UnsupportedError(
       `${what}: the program asks for ${byteLength} bytes, which cannot be had here; export it for a shorter context`,
       { cause },

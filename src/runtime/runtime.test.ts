@@ -214,9 +214,9 @@ describe("wrong inputs", () => {
       "a position beyond the cache",
       "forward",
       [x, inputs(7, 1)[1]!],
-      /attention: expected positions in 0..7 but found 7 to 8/,
+      /argument input_pos: expected 0\.\.6 but found 7/,
     ],
-    ["a negative position", "forward", [x, inputs(-1, 1)[1]!], /attention: expected positions/],
+    ["a negative position", "forward", [x, inputs(-1, 1)[1]!], /argument input_pos: expected 0\.\.6 but found -1/],
   ])("%s", async (_, method, given, message) => {
     const session = (await load()).createSession();
     await expect(session.run(method, given)).rejects.toThrow(message);

@@ -2,6 +2,7 @@
 
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
+import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { logInfo } from "../../log.ts";
 import type { NativeCall } from "../contract.ts";
@@ -53,25 +54,34 @@ function load(): NativeAddon | null {
   const require = createRequire(import.meta.url);
   const libc = process.platform === "linux" ? `-${isMusl() ? "musl" : "gnu"}` : "";
   const built = fileURLToPath(new URL("../../../build/lowbit.node", import.meta.url));
-  const candidates = [
-    process.env.LOWBIT_NATIVE_PATH,
-    existsSync(built) ? built : undefined,
-    `@lowbit/${process.platform}-${process.arch}${libc}`,
-  ];
+  const packageName = `@lowbit/${process.platform}-${process.arch}${libc}`;
+  const given = process.env.LOWBIT_NATIVE_PATH;
+  const candidates = [given && resolve(given), existsSync(built) ? built : undefined, packageName];
   const reasons: string[] = [];
   for (const candidate of candidates) {
     if (!candidate) continue;
     try {
       return require(candidate);
     } catch (error) {
-      reasons.push(`${candidate}: ${(error as Error).message.split("\n")[0]}`);
+      const missing = candidate === packageName && (error as NodeJS.ErrnoException).code === "MODULE_NOT_FOUND";
+      reasons.push(missing ? `${candidate} is not installed` : (error as Error).message.split("\n")[0]!);
     }
   }
-  logInfo(() => `no native addon for ${process.platform} ${process.arch} (${reasons.join("; ")})`);
+  logInfo(
+    () =>
+      `no native addon, the slower kernels in JavaScript serve: ${reasons.join("; ")}` +
+      " (in a checkout, node scripts/build-native.js builds one and says what is missing)",
+  );
   return null;
 }
 
 function isMusl(): boolean {
-  const report = process.report?.getReport() as { header?: { glibcVersionRuntime?: string } } | undefined;
-  return report?.header?.glibcVersionRuntime === undefined;
+  const { report } = process as { report?: { excludeNetwork?: boolean; getReport(): unknown } };
+  if (!report) return false;
+  const { excludeNetwork } = report;
+  // With sockets open, a full report looks up the names of their ends, which can take seconds.
+  report.excludeNetwork = true;
+  const { header } = report.getReport() as { header?: { glibcVersionRuntime?: string } };
+  report.excludeNetwork = excludeNetwork ?? false;
+  return header?.glibcVersionRuntime === undefined;
 }

@@ -1,0 +1,418 @@
+// Attention of many queries on AMX: scores and weighted sums as products of bf16 tiles, floats split in two, see
+// split_bf16.h; results are as exact as 16 bits of the largest terms. Scores are made transposed, [keys][queries]: each
+// query is a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
+#include "../rows.h"
+#include "../transformer/attention.h"
+#include "floats_avx512.h"
+#include "split_bf16.h"
+#include "tiles_amx.h"
+
+namespace lowbit {
+namespace {
+
+// Queries that are multiplied at once: two tiles.
+constexpr uint32_t kPair = 32;
+// Queries of a tile of work: converting keys and values costs as much as some 40 of them.
+constexpr uint32_t kQueriesMax = 256;
+constexpr uint32_t kTileFloats = kTileBytes / 4;
+// Score of a key that is not seen; largest score before any was.
+constexpr float kNone = -INFINITY, kNoneYet = -1e30f;
+constexpr float kLog2e = 1.44269504f;
+
+// Parts of one thread's scratch. A tile is 16 rows of 64 bytes; `steps` of 32 columns make a row of the head.
+struct Workspace {
+  // [steps][high, low][tile]
+  uint8_t* keys;    // of 4 x 16 keys: [keys / 16] in front
+  uint8_t* values;  // transposed: [columns / 16][keys / 32][high, low]
+  float* scores;    // [2][64 keys][16 queries]
+  uint8_t* weights; // [2][keys / 32][high, low], pairs of keys
+  // Of each 16 queries.
+  uint8_t* queries;  // [steps][high, low], pairs of columns
+  float* sums;       // [columns][16 queries]
+  float* largest;
+  float* totals;
+  int32_t* first;
+  int32_t* last;
+};
+
+struct Sizes {
+  uint32_t steps, columns, query_tiles;
+  size_t keys, values, scores, weights, queries, sums;
+
+  Sizes(uint32_t dim, uint32_t rows) {
+    steps = ceil_div(dim, 32);
+    columns = 32 * steps;
+    query_tiles = 2 * ceil_div(rows, kPair);
+    keys = values = 8 * static_cast<size_t>(steps) * kTileBytes;
+    scores = 2 * 4 * kTileBytes;
+    weights = 2 * 2 * 2 * kTileBytes;
+    queries = 2 * static_cast<size_t>(steps) * kTileBytes;
+    sums = 2 * static_cast<size_t>(steps) * kTileBytes;
+  }
+  size_t bytes() const { return 64 + keys + values + scores + weights + query_tiles * (queries + sums + 4 * 64); }
+};
+
+Workspace workspace_at(uint8_t* at, const Sizes& sizes) {
+  at += -reinterpret_cast<uintptr_t>(at) & 63;
+  auto take = [&](size_t bytes) {
+    uint8_t* start = at;
+    at += bytes;
+    return start;
+  };
+  Workspace w;
+  w.keys = take(sizes.keys);
+  w.values = take(sizes.values);
+  w.scores = reinterpret_cast<float*>(take(sizes.scores));
+  w.weights = take(sizes.weights);
+  w.queries = take(sizes.query_tiles * sizes.queries);
+  w.sums = reinterpret_cast<float*>(take(sizes.query_tiles * sizes.sums));
+  w.largest = reinterpret_cast<float*>(take(sizes.query_tiles * 64));
+  w.totals = reinterpret_cast<float*>(take(sizes.query_tiles * 64));
+  w.first = reinterpret_cast<int32_t*>(take(sizes.query_tiles * 64));
+  w.last = reinterpret_cast<int32_t*>(take(sizes.query_tiles * 64));
+  return w;
+}
+
+inline __m512 load_lanes(const float* p, uint32_t lanes) { return FloatsAvx512::load_some(p, lanes); }
+inline __m512 load_lanes(const uint16_t* p, uint32_t lanes) { return FloatsAvx512::load_some_halves(p, lanes); }
+
+// Sixteen values of a row from column d on, 0 beyond its end.
+template <class Element>
+inline __m512 load_columns(const Element* row, uint32_t d, uint32_t dim) {
+  return d < dim ? load_lanes(row + d, std::min(16u, dim - d)) : _mm512_setzero_ps();
+}
+
+// Sixteen queries, scaled, to tiles of pairs of columns.
+void convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, float scale, uint8_t* target) {
+  const __m512 factor = _mm512_set1_ps(scale);
+  for (uint32_t step = 0; step < steps; step++, target += 2 * kTileBytes) {
+    __m512i high[16], low[16];
+    for (int r = 0; r < 16; r++) {
+      __m512 a = _mm512_setzero_ps(), b = a;
+      if (rows[r]) {
+        a = _mm512_mul_ps(load_columns(rows[r], 32 * step, dim), factor);
+        b = _mm512_mul_ps(load_columns(rows[r], 32 * step + 16, dim), factor);
+      }
+      const SplitVector split = split_row(a, b);
+      high[r] = split.high;
+      low[r] = split.low;
+    }
+    transpose16(high);
+    transpose16(low);
+    for (int r = 0; r < 16; r++) {
+      _mm512_store_si512(target + 64 * r, high[r]);
+      _mm512_store_si512(target + kTileBytes + 64 * r, low[r]);
+    }
+  }
+}
+
+// Up to 64 keys to tiles of 16 keys by 32 columns; rows beyond `count` are zeros.
+template <class Element>
+void convert_keys(const KeyBlock<Element>& block, uint32_t count, uint32_t steps, uint8_t* target) {
+  for (uint32_t key = 0; key < round_up(count, 32); key++) {
+    uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
+    const Element* row = block.keys + key * block.stride;
+    if (key < count) prefetch_row(block, key);
+    for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
+      SplitVector split{};
+      if (key < count)
+        split = split_row(load_columns(row, 32 * step, block.dim), load_columns(row, 32 * step + 16, block.dim));
+      _mm512_store_si512(tile, split.high);
+      _mm512_store_si512(tile + kTileBytes, split.low);
+    }
+  }
+}
+
+// Up to 64 values to tiles of 16 columns by 32 keys.
+template <class Element>
+void convert_values(const KeyBlock<Element>& block, uint32_t count, uint32_t steps, uint8_t* target) {
+  for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
+    for (uint32_t half = 0; half < ceil_div(count, 32); half++) {
+      auto value = [&](uint32_t key) {
+        return key < count ? load_columns(block.values + key * block.stride, d, block.dim) : _mm512_setzero_ps();
+      };
+      __m512i high[16], low[16];
+      for (uint32_t r = 0; r < 16; r++) {
+        const SplitVector split = split_pairs(value(32 * half + 2 * r), value(32 * half + 2 * r + 1));
+        high[r] = split.high;
+        low[r] = split.low;
+      }
+      transpose16(high);
+      transpose16(low);
+      uint8_t* tile = target + half * 2 * kTileBytes;
+      for (uint32_t r = 0; r < 16; r++) {
+        _mm512_store_si512(tile + 64 * r, high[r]);
+        _mm512_store_si512(tile + kTileBytes + 64 * r, low[r]);
+      }
+    }
+  }
+}
+
+// Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. The low
+// part of a tile follows its high part.
+inline __attribute__((always_inline)) void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
+                                                          const uint8_t* b1) {
+  _tile_loadd(4, a0, 64);
+  _tile_loadd(5, a1, 64);
+  _tile_loadd(6, b0 + kTileBytes, 64);
+  _tile_loadd(7, b1 + kTileBytes, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+  _tile_loadd(6, b0, 64);
+  _tile_loadd(7, b1, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+  _tile_loadd(4, a0 + kTileBytes, 64);
+  _tile_loadd(5, a1 + kTileBytes, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+// scores[2][64][16] of a pair of query tiles over 32 * halves keys.
+void score_pair(const Workspace& w, const Sizes& sizes, uint32_t pair, uint32_t halves) {
+  const size_t row_of_tiles = 2 * static_cast<size_t>(sizes.steps) * kTileBytes;
+  const uint8_t* queries = w.queries + 2 * pair * sizes.queries;
+  for (uint32_t half = 0; half < halves; half++) {
+    const uint8_t* keys = w.keys + 2 * half * row_of_tiles;
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    for (uint32_t step = 0; step < sizes.steps; step++) {
+      const size_t at = 2 * static_cast<size_t>(step) * kTileBytes;
+      multiply_tiles(keys + at, keys + row_of_tiles + at, queries + at, queries + sizes.queries + at);
+    }
+    float* scores = w.scores + 2 * half * kTileFloats;
+    _tile_stored(0, scores, 64);
+    _tile_stored(1, scores + 4 * kTileFloats, 64);
+    _tile_stored(2, scores + kTileFloats, 64);
+    _tile_stored(3, scores + 5 * kTileFloats, 64);
+  }
+  tile_fence();
+}
+
+// sums += values . weights, for a pair of query tiles.
+void add_pair(const Workspace& w, const Sizes& sizes, uint32_t pair, uint32_t halves) {
+  tile_fence();
+  float* sums = w.sums + 2 * pair * sizes.sums / 4;
+  float* next = sums + sizes.sums / 4;
+  for (uint32_t d = 0; d < 2 * sizes.steps; d += 2) {
+    const uint8_t* values = w.values + 4 * d * kTileBytes;
+    _tile_loadd(0, sums + d * kTileFloats, 64);
+    _tile_loadd(1, next + d * kTileFloats, 64);
+    _tile_loadd(2, sums + (d + 1) * kTileFloats, 64);
+    _tile_loadd(3, next + (d + 1) * kTileFloats, 64);
+    for (uint32_t half = 0; half < halves; half++) {
+      const size_t at = 2 * half * kTileBytes;
+      multiply_tiles(values + at, values + 4 * kTileBytes + at, w.weights + at, w.weights + 4 * kTileBytes + at);
+    }
+    _tile_stored(0, sums + d * kTileFloats, 64);
+    _tile_stored(1, next + d * kTileFloats, 64);
+    _tile_stored(2, sums + (d + 1) * kTileFloats, 64);
+    _tile_stored(3, next + (d + 1) * kTileFloats, 64);
+  }
+  tile_fence();
+}
+
+// 2^x for x <= 0, relative error 2e-7: 2^n * (1 + f q(f)), |f| <= 1/2. No less than the smallest normal number.
+inline __m512 exp2_of(__m512 x) {
+  x = _mm512_max_ps(_mm512_set1_ps(-126.0f), x);
+  const __m512 n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 f = _mm512_sub_ps(x, n);
+  __m512 q = _mm512_set1_ps(1.33813499e-3f);
+  q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(9.66641679e-3f));
+  q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(5.5503808e-2f));
+  q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(2.40223482e-1f));
+  q = _mm512_fmadd_ps(q, f, _mm512_set1_ps(6.93147182e-1f));
+  return _mm512_scalef_ps(_mm512_fmadd_ps(q, f, _mm512_set1_ps(1.0f)), n);
+}
+
+// Scores of 16 queries and `count` keys from `start` as softmax wants them, in powers of two.
+void rule_scores(float* scores, float softcap, uint32_t start, uint32_t count, __m512i first, __m512i last) {
+  const __m512 cap = _mm512_set1_ps(softcap * kLog2e), none = _mm512_set1_ps(kNone);
+  for (uint32_t key = 0; key < count; key++) {
+    __m512 score = _mm512_load_ps(scores + 16 * key);
+    if (softcap > 0) score = _mm512_mul_ps(cap, tanh_of<FloatsAvx512>(score));
+    const __m512i index = _mm512_set1_epi32(static_cast<int>(start + key));
+    const __mmask16 seen = _mm512_cmplt_epi32_mask(index, last) & _mm512_cmpge_epi32_mask(index, first);
+    _mm512_store_ps(scores + 16 * key, _mm512_mask_mov_ps(none, seen, score));
+  }
+}
+
+// Online softmax of 16 queries over 32 * halves keys: weights in pairs of keys, sums and totals shrunk.
+void softmax_tile(const Workspace& w, const Sizes& sizes, uint32_t tile, uint32_t halves) {
+  const uint32_t count = 32 * halves;
+  const float* scores = w.scores + (tile & 1) * 4 * kTileFloats;
+  uint8_t* weights = w.weights + (tile & 1) * 4 * kTileBytes;
+  __m512 top[4];
+  for (auto& t : top) t = _mm512_set1_ps(kNoneYet);
+  for (uint32_t key = 0; key < count; key += 4)
+    for (int i = 0; i < 4; i++) top[i] = _mm512_max_ps(_mm512_load_ps(scores + 16 * (key + i)), top[i]);
+  const __m512 before = _mm512_load_ps(w.largest + 16 * tile);
+  const __m512 found = _mm512_max_ps(_mm512_max_ps(top[0], top[1]), _mm512_max_ps(top[2], top[3]));
+  const __m512 largest = _mm512_max_ps(found, before);
+  __m512 total = _mm512_load_ps(w.totals + 16 * tile);
+  if (_mm512_cmp_ps_mask(found, before, _CMP_GT_OQ)) {
+    const __m512 shrink = exp2_of(_mm512_sub_ps(before, largest));
+    float* sums = w.sums + tile * sizes.sums / 4;
+    for (uint32_t d = 0; d < sizes.columns; d++)
+      _mm512_store_ps(sums + 16 * d, _mm512_mul_ps(_mm512_load_ps(sums + 16 * d), shrink));
+    total = _mm512_mul_ps(total, shrink);
+    _mm512_store_ps(w.largest + 16 * tile, largest);
+  }
+  for (uint32_t key = 0; key < count; key += 2) {
+    const __m512 a = exp2_of(_mm512_sub_ps(_mm512_load_ps(scores + 16 * key), largest));
+    const __m512 b = exp2_of(_mm512_sub_ps(_mm512_load_ps(scores + 16 * key + 16), largest));
+    total = _mm512_add_ps(total, _mm512_add_ps(a, b));
+    const SplitVector split = split_pairs(a, b);
+    uint8_t* row = weights + (key / 32) * 2 * kTileBytes + (key % 32) * 32;
+    _mm512_store_si512(row, split.high);
+    _mm512_store_si512(row + kTileBytes, split.low);
+  }
+  _mm512_store_ps(w.totals + 16 * tile, total);
+}
+
+// A tile of work: queries of some tokens and of the heads that share keys and values.
+struct Queries {
+  uint32_t first_token, kv, rows;
+};
+
+// Tokens and heads of the queries in order: all heads of a token, then the next.
+const float* query_row(const AttentionArgs& args, const Queries& queries, uint32_t row, uint32_t* token) {
+  *token = queries.first_token + row / args.group;
+  const size_t head = queries.kv * args.group + row % args.group;
+  return args.q + (static_cast<size_t>(*token) * args.heads + head) * args.head_dim;
+}
+
+void begin_queries(const AttentionArgs& args, const Queries& queries, const Sizes& sizes, const Workspace& w) {
+  const ScoreRule& rule = args.rule;
+  const float scale = rule.softcap > 0 ? rule.scale / rule.softcap : rule.scale * kLog2e;
+  for (uint32_t tile = 0; tile < sizes.query_tiles; tile++) {
+    const float* rows[16] = {};
+    for (uint32_t i = 0; i < 16; i++) {
+      const uint32_t row = 16 * tile + i;
+      uint32_t token = 0;
+      if (row < queries.rows) rows[i] = query_row(args, queries, row, &token);
+      // Queries that do not exist see nothing.
+      w.first[row] = rows[i] ? static_cast<int32_t>(args.first_key(token)) : INT32_MAX;
+      w.last[row] = rows[i] ? static_cast<int32_t>(args.last_key(token)) : 0;
+      w.largest[row] = kNoneYet;
+      w.totals[row] = 0;
+    }
+    convert_queries(rows, args.head_dim, sizes.steps, scale, w.queries + tile * sizes.queries);
+  }
+  memset(w.sums, 0, sizes.query_tiles * sizes.sums);
+}
+
+// All queries over a block of keys whose tiles are ready.
+void attend_block(const AttentionArgs& args, const Queries& queries, const Sizes& sizes, const Workspace& w,
+                  uint32_t start, uint32_t count) {
+  for (uint32_t pair = 0; pair < sizes.query_tiles / 2; pair++) {
+    // Rows are in the order of tokens: the first one sees from the earliest key, the last one to the latest.
+    const uint32_t last_row = std::min(queries.rows, kPair * (pair + 1)) - 1;
+    const uint32_t from = static_cast<uint32_t>(w.first[kPair * pair]), to = static_cast<uint32_t>(w.last[last_row]);
+    if (to <= start || from >= start + count) continue;
+    const uint32_t halves = ceil_div(std::min(to - start, count), 32);
+    score_pair(w, sizes, pair, halves);
+    for (uint32_t tile = 2 * pair; tile < 2 * pair + 2; tile++) {
+      const __m512i first_key = _mm512_load_si512(w.first + 16 * tile), last_key = _mm512_load_si512(w.last + 16 * tile);
+      const __m512i block = _mm512_set1_epi32(static_cast<int>(start));
+      const __m512i block_end = _mm512_set1_epi32(static_cast<int>(start + 32 * halves));
+      const bool some_unseen =
+          _mm512_cmplt_epi32_mask(last_key, block_end) | _mm512_cmpgt_epi32_mask(first_key, block);
+      if (some_unseen || args.rule.softcap > 0)
+        rule_scores(w.scores + (tile & 1) * 4 * kTileFloats, args.rule.softcap, start, 32 * halves, first_key, last_key);
+      softmax_tile(w, sizes, tile, halves);
+    }
+    add_pair(w, sizes, pair, halves);
+  }
+}
+
+// Sums [columns][queries] divided by the totals to rows of y.
+void end_queries(const AttentionArgs& args, const Queries& queries, const Sizes& sizes, const Workspace& w) {
+  for (uint32_t tile = 0; 16 * tile < queries.rows; tile++) {
+    const __m512 inverse = _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_load_ps(w.totals + 16 * tile));
+    for (uint32_t d = 0; d < args.head_dim; d += 16) {
+      const float* sums = w.sums + tile * sizes.sums / 4 + 16 * d;
+      __m512i rows[16];
+      for (int i = 0; i < 16; i++)
+        rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(sums + 16 * i), inverse));
+      transpose16(rows);
+      for (uint32_t i = 0; i < std::min(16u, queries.rows - 16 * tile); i++) {
+        uint32_t token;
+        float* y = args.y + (query_row(args, queries, 16 * tile + i, &token) - args.q);
+        FloatsAvx512::store_some(y + d, _mm512_castsi512_ps(rows[i]), std::min(16u, args.head_dim - d));
+      }
+    }
+  }
+}
+
+template <class Element>
+void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
+  // The last tokens see most keys: they go first.
+  const uint32_t part = ceil_div(args.tokens, args.tokens_per_tile) - 1 - tile / args.kv_heads;
+  const uint32_t first = part * args.tokens_per_tile, tokens = std::min(args.tokens_per_tile, args.tokens - first);
+  const Queries queries = {first, tile % args.kv_heads, tokens * args.group};
+  const Sizes sizes(args.head_dim, queries.rows);
+  const Workspace w = workspace_at(scratch, sizes);
+  begin_queries(args, queries, sizes, w);
+  const uint32_t end = args.last_key(first + tokens - 1);
+  const TileScope tiles;
+  for (uint32_t start = args.first_key(first); start < end; start += kBlockKeys) {
+    const uint32_t count = std::min(kBlockKeys, end - start);
+    const size_t at = start * args.stride() + static_cast<size_t>(queries.kv) * args.head_dim;
+    const KeyBlock<Element> block = {static_cast<const Element*>(args.key_cache) + at,
+                                     static_cast<const Element*>(args.value_cache) + at, args.stride(), args.head_dim,
+                                     kBlockKeys * args.stride()};
+    convert_keys(block, count, sizes.steps, w.keys);
+    convert_values(block, count, sizes.steps, w.values);
+    attend_block(args, queries, sizes, w, start, count);
+  }
+  end_queries(args, queries, sizes, w);
+}
+
+template <class Element>
+void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const AttentionArgs& args = step.as<AttentionArgs>();
+  if (phase == 0 || !args.fits()) return attention_run<FloatsAvx512, Element>(step, phase, tile, thread);
+  attend_tile<Element>(args, tile, reinterpret_cast<uint8_t*>(args.scratch + thread * args.thread_floats));
+}
+
+// As attention_args, with tiles of many queries.
+AttentionArgs amx_args(const Call& call) {
+  AttentionArgs args = attention_args<FloatsAvx512>(call);
+  const uint32_t wanted = std::max(1u, args.tokens * args.kv_heads / (4 * args.threads));
+  args.splits = 0;
+  args.tokens_per_tile = std::max(1u, std::min(std::min(args.tokens, wanted), kQueriesMax / args.group));
+  const Sizes sizes(args.head_dim, args.tokens_per_tile * args.group);
+  args.thread_floats = round_up(sizes.bytes(), 64) / 4;
+  return args;
+}
+
+size_t amx_scratch(const Call& call) {
+  const AttentionArgs args = amx_args(call);
+  return 4 * args.threads * args.thread_floats;
+}
+
+void amx_prepare(Step& step, const Call& call) {
+  bind_attention(step, amx_args(call), call);
+  step.run = step.as<AttentionArgs>().halves ? amx_run<uint16_t> : amx_run<float>;
+}
+
+// From 128 queries on, where it pays best: shorter calls stay on the float rows, which are exact to float32.
+constexpr KernelRow kRows[] = {
+    {"attention_f32_128x1x32_amx", "attention", nullptr, 0, kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16, 128, 1,
+     amx_scratch, amx_prepare},
+};
+
+}  // namespace
+
+KernelRows attention_amx_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit

@@ -1,0 +1,71 @@
+// Floats as sums of two bf16: products of the high parts, and of high with low parts, are as exact as 16 bits of each
+// factor; products of low parts are left out. Flags: see scripts/build-native.js.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+namespace lowbit {
+namespace {
+
+// The nearest float that bf16 can hold. What is left of the value is exact.
+inline __m512 high_part(__m512 v) {
+  const __m512i rounded = _mm512_add_epi32(_mm512_castps_si512(v), _mm512_set1_epi32(0x8000));
+  return _mm512_castsi512_ps(_mm512_and_si512(rounded, _mm512_set1_epi32(static_cast<int>(0xffff0000))));
+}
+
+// High and low parts of 32 values, as 32 bf16 each.
+struct SplitVector {
+  __m512i high, low;
+};
+
+// Values of a, then of b.
+inline SplitVector split_row(__m512 a, __m512 b) {
+  const __m512 high_a = high_part(a), high_b = high_part(b);
+  return {reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(high_b, high_a)),
+          reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(_mm512_sub_ps(b, high_b), _mm512_sub_ps(a, high_a)))};
+}
+
+// Each lane a pair: the value of a in the low half, of b in the high half.
+inline SplitVector split_pairs(__m512 a, __m512 b) {
+  const __m512i half_step = _mm512_set1_epi32(0x8000), upper = _mm512_set1_epi32(static_cast<int>(0xffff0000));
+  constexpr int kAAndBOrC = 0xea;
+  auto pair = [&](__m512i low, __m512i high) {
+    return _mm512_ternarylogic_epi32(high, upper, _mm512_srli_epi32(low, 16), kAAndBOrC);
+  };
+  const __m512 high_a = high_part(a), high_b = high_part(b);
+  const __m512i low_a = _mm512_castps_si512(_mm512_sub_ps(a, high_a));
+  const __m512i low_b = _mm512_castps_si512(_mm512_sub_ps(b, high_b));
+  return {pair(_mm512_castps_si512(high_a), _mm512_castps_si512(high_b)),
+          pair(_mm512_add_epi32(low_a, half_step), _mm512_add_epi32(low_b, half_step))};
+}
+
+// Rows of 16 words to columns, in place.
+inline void transpose16(__m512i* r) {
+  __m512i t[16];
+  for (int i = 0; i < 16; i += 2) {
+    t[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    t[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(t[i], t[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(t[i], t[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(t[i + 1], t[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(t[i + 1], t[i + 3]);
+  }
+  // Word c of quarter q of r[4 i + c] is now column 4 q + c of rows 4 i .. 4 i + 3.
+  for (int c = 0; c < 4; c++) {
+    const __m512i low = _mm512_shuffle_i32x4(r[c], r[4 + c], 0x88), high = _mm512_shuffle_i32x4(r[c], r[4 + c], 0xdd);
+    const __m512i low2 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0x88);
+    const __m512i high2 = _mm512_shuffle_i32x4(r[8 + c], r[12 + c], 0xdd);
+    t[c] = _mm512_shuffle_i32x4(low, low2, 0x88);
+    t[8 + c] = _mm512_shuffle_i32x4(low, low2, 0xdd);
+    t[4 + c] = _mm512_shuffle_i32x4(high, high2, 0x88);
+    t[12 + c] = _mm512_shuffle_i32x4(high, high2, 0xdd);
+  }
+  for (int i = 0; i < 16; i++) r[i] = t[i];
+}
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,385 @@
+/**
+ * Native rows of a transformer block against the reference rows: odd sizes, several threads, memory that begins
+ * anywhere, contexts longer than a block of keys, caches of halves, and indices out of range.
+ */
+import { describe, expect, it } from "vitest";
+import { type Bench, describeRows, heap, run } from "../../../test/support/conformance.ts";
+import { Random, randomWeights } from "../../../test/support/random.ts";
+import { expectSame } from "../../../test/support/same.ts";
+import { f32ToBf16, f32ToF16 } from "../../half.ts";
+import type { AttentionArgs } from "../arguments.ts";
+import type { Kernel } from "../contract.ts";
+import { hostCpu } from "../cpu.ts";
+import { openPacked, packWeights } from "../layout/packed.ts";
+import { panel16 } from "../layout/panel16.ts";
+import { packEmbedding } from "../layout/torchao-embedding.ts";
+import * as table from "../table.ts";
+
+/** Scratch and threads of a run; tensors are made by `floats`, which begin at odd places. */
+const benches: readonly Bench[] = [
+  { memory: heap, threads: 1 },
+  { memory: heap, threads: 3 },
+];
+
+/** Floats that begin four bytes after a cache line. */
+function floats(random: Random, length: number, size = 1): Float32Array {
+  const values = new Float32Array(new ArrayBuffer(4 * length + 4), 4, length);
+  values.set(random.floats(length, size));
+  return values;
+}
+
+function describeNative<A>(rows: readonly Kernel<A>[], tests: (kernel: Kernel<A>, reference: Kernel<A>) => void): void {
+  const native = rows.filter(({ target }) => target === "native");
+  describeRows(native, hostCpu(), (kernel) => tests(kernel, rows.at(-1)!));
+}
+
+/** Distance over length. */
+function expectClose(found: Float32Array, expected: Float32Array, message: string, bound = 1e-5): void {
+  let distance = 0;
+  let length = 0;
+  for (let i = 0; i < expected.length; i++) {
+    distance += (found[i]! - expected[i]!) ** 2;
+    length += expected[i]! ** 2;
+  }
+  const error = Math.sqrt(distance / Math.max(length, 1e-30));
+  if (!(error <= bound)) expect(error, message).toBeLessThanOrEqual(bound);
+}
+
+/** Runs a row and the reference row on the same arguments, each with its own `y`. */
+function compare<A extends { y: Float32Array }>(kernel: Kernel<A>, reference: Kernel<A>, args: A, name: string): void {
+  const expected = { ...args, y: new Float32Array(args.y.length) };
+  run(reference, expected, benches[0]!);
+  for (const bench of benches) {
+    args.y.fill(-77);
+    run(kernel, args, bench);
+    expectClose(args.y, expected.y, `${name}, ${bench.threads} threads`);
+  }
+}
+
+const dims = [1, 2, 3, 5, 7, 8, 9, 15, 17, 31, 33, 63, 65, 97, 100, 257];
+const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 33];
+
+describeNative(table.rmsNorm, (kernel, reference) => {
+  it("norms rows of any length, also of large and small values", () => {
+    const random = new Random(1);
+    for (const dim of dims)
+      for (const rows of rowCounts)
+        for (const size of [1, 1e-6, 1e25]) {
+          const y = floats(random, rows * dim);
+          const args = { dim, x: floats(random, rows * dim, size), weight: floats(random, dim, 2), eps: 1e-6, y };
+          compare(kernel, reference, args, `dim ${dim}, rows ${rows}, size ${size}`);
+        }
+  });
+
+  it("may write over its argument", () => {
+    const x = floats(new Random(2), 300);
+    const args = { dim: 100, x, weight: floats(new Random(3), 100), eps: 1e-5 };
+    const expected = new Float32Array(300);
+    run(reference, { ...args, y: expected }, benches[0]!);
+    run(kernel, { ...args, y: x }, benches[1]!);
+    expectClose(x, expected, "in place");
+  });
+});
+
+describeNative(table.rope, (kernel, reference) => {
+  it("turns heads of any size", () => {
+    const random = new Random(1);
+    for (const tokens of rowCounts)
+      for (const [heads, headDim, half] of [
+        [1, 2, 1],
+        [3, 10, 5],
+        [2, 33, 7],
+        [4, 64, 32],
+        [5, 100, 50],
+      ] as const) {
+        const x = floats(random, tokens * heads * headDim, 3);
+        const angles = floats(random, tokens * 2 * half);
+        const y = floats(random, x.length);
+        compare(kernel, reference, { tokens, heads, headDim, half, x, angles, y }, `${tokens}, ${headDim}, ${half}`);
+      }
+  });
+});
+
+describeNative(table.ropeAngles, (kernel, reference) => {
+  it("is exact to rounding up to position 131072", () => {
+    const inverseFrequencies = Float32Array.from({ length: 33 }, (_, i) => 500000 ** (-i / 33));
+    for (const [first, tokens] of [
+      [0, 9],
+      [4095, 33],
+      [131039, 33],
+    ] as const) {
+      const position = BigInt64Array.of(BigInt(first));
+      const make = () => ({ tokens, position, inverseFrequencies, scale: 1, angles: new Float32Array(tokens * 66) });
+      const [expected, found] = [make(), make()];
+      run(reference, expected, benches[0]!);
+      run(kernel, found, benches[1]!);
+      for (let i = 0; i < found.angles.length; i++)
+        expect(Math.abs(found.angles[i]! - expected.angles[i]!)).toBeLessThanOrEqual(1.2e-7);
+    }
+  });
+});
+
+describeNative(table.swiglu, (kernel, reference) => {
+  it("holds from -1000 to 1000 and near 0", () => {
+    const random = new Random(1);
+    for (const length of [...dims, 10_000])
+      for (const size of [1000, 100, 10, 1e-3, 1e-20]) {
+        const [a, b, y] = [floats(random, length, size), floats(random, length, 3), floats(random, length)];
+        compare(kernel, reference, { a, b, alpha: 1, y }, `length ${length}, size ${size}`);
+      }
+  });
+});
+
+describeNative(table.add, (kernel, reference) => {
+  it("adds any number of values", () => {
+    const random = new Random(1);
+    for (const length of [...dims, 100_003]) {
+      const [a, b, y] = [floats(random, length, 5), floats(random, length, 5), floats(random, length)];
+      compare(kernel, reference, { a, b, alpha: -0.5, y }, `length ${length}`);
+    }
+  });
+});
+
+describeNative(table.softmax, (kernel, reference) => {
+  it("gives probabilities of rows of any length", () => {
+    const random = new Random(1);
+    for (const dim of [...dims, 5000])
+      for (const rows of [1, 3, 33])
+        for (const size of [1, 50]) {
+          const y = floats(random, rows * dim);
+          compare(kernel, reference, { dim, x: floats(random, rows * dim, size), y }, `dim ${dim}, size ${size}`);
+        }
+  });
+
+  it("gives exactly 0 to -infinity, and NaN where a value is NaN", () => {
+    const x = floats(new Random(1), 120, 3);
+    x.fill(Number.NEGATIVE_INFINITY, 3, 50);
+    x[70] = Number.NaN;
+    const y = new Float32Array(120);
+    run(kernel, { dim: 60, x, y }, benches[0]!);
+    expectSame(y.slice(3, 50), new Float32Array(47));
+    expect(y.subarray(0, 60).reduce((sum, value) => sum + value, 0)).toBeCloseTo(1, 5);
+    expect(y.subarray(60).every(Number.isNaN)).toBe(true);
+  });
+});
+
+describeNative(table.argmax, (kernel, reference) => {
+  it("finds the first largest value", () => {
+    const random = new Random(1);
+    for (const dim of [...dims, 1023, 1024, 1025, 5000]) {
+      const x = Float32Array.from({ length: 9 * dim }, () => random.integer(-20, 20));
+      if (dim > 2) x.fill(Number.NaN, 0, 1).fill(Number.NaN, dim + 1, dim + 2);
+      const [found, expected] = [new BigInt64Array(9), new BigInt64Array(9)];
+      run(reference, { dim, x, y: expected }, benches[0]!);
+      run(kernel, { dim, x, y: found }, benches[1]!);
+      expectSame(found, expected, `dim ${dim}`);
+    }
+  });
+});
+
+interface Shape {
+  readonly tokens: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly first: number;
+  readonly window?: number;
+  readonly softcap?: number;
+  readonly halves?: boolean;
+}
+
+function attentionArgs(random: Random, shape: Shape): AttentionArgs {
+  const { tokens, heads, kvHeads, headDim, first, window = 0, softcap = 0, halves = false } = shape;
+  const capacity = first + tokens + 2;
+  const cache = () => {
+    const values = floats(random, capacity * kvHeads * headDim, 2);
+    return halves ? Uint16Array.from(values, f32ToF16) : values;
+  };
+  return {
+    ...{ tokens, heads, kvHeads, headDim, capacity, window, softcap, scale: headDim ** -0.5 },
+    q: floats(random, tokens * heads * headDim, 2),
+    k: floats(random, tokens * kvHeads * headDim, 2),
+    v: floats(random, tokens * kvHeads * headDim, 3),
+    keyCache: cache(),
+    valueCache: cache(),
+    position: BigInt64Array.of(BigInt(first)),
+    y: floats(random, tokens * heads * headDim),
+  };
+}
+
+/** Sizes, each with contexts within and beyond blocks of 64 keys. */
+function* attentionShapes(): Generator<Shape> {
+  const heads = [
+    { heads: 1, kvHeads: 1 },
+    { heads: 4, kvHeads: 2 },
+    { heads: 3, kvHeads: 3 },
+    { heads: 7, kvHeads: 1 },
+  ];
+  for (const [i, tokens] of [...rowCounts, 70].entries())
+    for (const [j, headDim] of [1, 3, 16, 17, 31, 64, 100].entries())
+      for (const first of [0, 63, 150]) yield { ...heads[(i + j) % 4]!, tokens, headDim, first };
+  for (const tokens of [1, 5, 33, 70])
+    for (const first of [0, 70, 200]) {
+      const shape = { heads: 4, kvHeads: 2, headDim: 24, tokens, first };
+      for (const window of [1, 2, 30, 64, 100]) yield { ...shape, window };
+      for (const softcap of [1, 30]) yield { ...shape, softcap };
+      yield { ...shape, halves: true };
+      yield { ...shape, halves: true, headDim: 33, window: 65, softcap: 10 };
+    }
+}
+
+/** Arguments of each shape before a run, and after one by the reference. */
+function attentionCases(): { name: string; args: AttentionArgs; expected: AttentionArgs }[] {
+  const random = new Random(1);
+  const reference = table.attention.at(-1)!;
+  return Array.from(attentionShapes(), (shape) => {
+    const args = attentionArgs(random, shape);
+    const expected = withOwnResults(args);
+    run(reference, expected, benches[0]!);
+    return { name: JSON.stringify(shape), args, expected };
+  });
+}
+
+function withOwnResults(args: AttentionArgs): AttentionArgs {
+  const { keyCache, valueCache, y } = args;
+  return { ...args, keyCache: keyCache.slice(), valueCache: valueCache.slice(), y: y.slice() };
+}
+
+const cases = table.attention.length > 1 ? attentionCases() : [];
+
+describeNative(table.attention, (kernel) => {
+  // Products of floats split into two bf16 have 16 bits; where values cancel out, that shows.
+  const bound = kernel.needs.includes("amx_bf16") ? 1e-4 : 1e-5;
+
+  it("is the reference's, and stores the same keys and values", () => {
+    for (const { name, args, expected } of cases)
+      for (const bench of benches) {
+        const found = withOwnResults(args);
+        run(kernel, found, bench);
+        expectClose(found.y, expected.y, `${name}, ${bench.threads} threads`, bound);
+        expectSame(found.keyCache, expected.keyCache, name);
+        expectSame(found.valueCache, expected.valueCache, name);
+      }
+  });
+
+  it("writes nothing and gives NaN for a position outside of the cache", () => {
+    for (const first of [-1n, 10n, 2n ** 40n]) {
+      const args = attentionArgs(new Random(1), { tokens: 2, heads: 4, kvHeads: 2, headDim: 8, first: 7 });
+      const position = BigInt64Array.of(first);
+      const keys = args.keyCache.slice();
+      run(kernel, { ...args, position }, benches[1]!);
+      expect(args.y.every(Number.isNaN)).toBe(true);
+      expectSame(args.keyCache, keys);
+    }
+  });
+});
+
+const ids = [4, 0, 36, 36, 17];
+const wrongIds = [37, -1, 3];
+
+/** Rows of NaN, and a right one. */
+function expectNanRows(y: Float32Array, dim: number): void {
+  const rows = wrongIds.map((_, i) => y.subarray(i * dim, (i + 1) * dim));
+  expect(rows.map((row) => row.every(Number.isNaN))).toEqual([true, true, false]);
+}
+
+describeNative(table.embeddingFloat, (kernel, reference) => {
+  it.each(["f32", "f16", "bf16"] as const)("reads rows of %s; ids out of range give NaN", (dtype) => {
+    const random = new Random(1);
+    for (const dim of dims) {
+      const values = floats(random, 37 * dim, 9);
+      const narrow = dtype === "f16" ? f32ToF16 : f32ToBf16;
+      const weights = { dtype, data: dtype === "f32" ? values : Uint16Array.from(values, narrow) };
+      const args = { rows: 37, dim, weights, indices: Int32Array.from(ids), y: new Float32Array(ids.length * dim) };
+      const expected = new Float32Array(args.y.length);
+      run(reference, { ...args, y: expected }, benches[0]!);
+      run(kernel, args, benches[1]!);
+      expectSame(args.y, expected, `dim ${dim}`);
+      const y = new Float32Array(wrongIds.length * dim);
+      run(kernel, { ...args, indices: BigInt64Array.from(wrongIds, BigInt), y }, benches[0]!);
+      expectNanRows(y, dim);
+    }
+  });
+
+  it("reads subnormal and infinite halves", () => {
+    const data = Uint16Array.of(0x0001, 0x03ff, 0x0400, 0x7bff, 0x7c00, 0xfc00, 0x8000, 0x8001);
+    const args = { rows: 1, dim: 8, weights: { dtype: "f16" as const, data }, indices: Int32Array.of(0) };
+    const [found, expected] = [new Float32Array(8), new Float32Array(8)];
+    run(reference, { ...args, y: expected }, benches[0]!);
+    run(kernel, { ...args, y: found }, benches[0]!);
+    expectSame(found, expected);
+  });
+});
+
+describe.each([1, 2, 3, 4, 5, 6, 7, 8])("embeddings of %i bits", (bits) => {
+  describeNative(table.embeddingPacked, (kernel, reference) => {
+    it("reads rows of all chunk and group sizes; ids out of range give NaN", () => {
+      const random = new Random(bits);
+      for (const [dim, groupSize] of [
+        [32, 32],
+        [64, 32],
+        [96, 96],
+        [160, 32],
+        [224, 224],
+        [384, 128],
+      ] as const) {
+        const weights = randomWeights(random, { n: 37, k: dim, bits, groupSize, zeros: true });
+        const packed = packEmbedding(weights.qvals, { bits, rows: 37, dim });
+        const table = { bits, rows: 37, dim, packed, scales: weights.scales, zeros: weights.zeros! };
+        const args = { ...table, indices: BigInt64Array.from(ids, BigInt), y: new Float32Array(ids.length * dim) };
+        const expected = new Float32Array(args.y.length);
+        run(reference, { ...args, y: expected }, benches[0]!);
+        run(kernel, args, benches[1]!);
+        expectSame(args.y, expected, `dim ${dim}, group ${groupSize}`);
+        const y = new Float32Array(wrongIds.length * dim);
+        run(kernel, { ...table, indices: Int32Array.from(wrongIds), y }, benches[0]!);
+        expectNanRows(y, dim);
+      }
+    });
+  });
+
+  describeNative(table.embeddingShared, (kernel, reference) => {
+    it("reads rows of packed panels of all groups; ids out of range give NaN", () => {
+      const random = new Random(bits);
+      for (const [k, groupSize] of [
+        [32, 32],
+        [65, 32],
+        [96, 7],
+        [100, 64],
+        [128, 128],
+        [48, 1000],
+      ] as const)
+        for (const variant of [{}, { zeros: true }, { levels: true }, { scaleDType: "f16" as const }]) {
+          const weights = randomWeights(random, { n: 37, k, bits, groupSize, ...variant });
+          if (panel16.refusal(weights) !== null) continue;
+          const packed = openPacked(packWeights(weights, null, panel16), weights);
+          const args = { weights: packed, indices: Int32Array.from(ids), y: new Float32Array(ids.length * k) };
+          const expected = new Float32Array(args.y.length);
+          run(reference, { ...args, y: expected }, benches[0]!);
+          run(kernel, args, benches[1]!);
+          expectSame(args.y, expected, `k ${k}, group ${groupSize}, ${JSON.stringify(variant)}`);
+          const y = new Float32Array(wrongIds.length * k);
+          run(kernel, { ...args, indices: BigInt64Array.from(wrongIds, BigInt), y }, benches[0]!);
+          expectNanRows(y, k);
+        }
+    });
+  });
+});
+
+describeNative(table.select, (kernel, reference) => {
+  it("copies blocks of any size", () => {
+    const x = Uint8Array.from({ length: 60_000 }, (_, i) => i % 251);
+    for (const [outer, stride, offset, blockBytes] of [
+      [1, 60_000, 59_999, 1],
+      [1, 60_000, 100, 50_000],
+      [7, 8000, 13, 4001],
+      [1000, 60, 0, 60],
+    ] as const) {
+      const args = { outer, stride, offset, blockBytes, x, y: new Uint8Array(outer * blockBytes) };
+      const expected = new Uint8Array(args.y.length);
+      run(reference, { ...args, y: expected }, benches[0]!);
+      run(kernel, args, benches[1]!);
+      expectSame(args.y, expected);
+    }
+  });
+});
