@@ -6,6 +6,8 @@
 #if defined(__linux__)
 #include <sys/syscall.h>
 #include <unistd.h>
+#elif defined(_WIN32)
+#include <windows.h>
 #endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
@@ -39,14 +41,20 @@ uint64_t enabled_state() {
   return (static_cast<uint64_t>(high) << 32) | low;
 }
 
-// Linux hands out the large AMX state only on request.
+// Systems hand out the large AMX state only on request: bit 18 is that of the tiles.
 bool request_amx() {
 #if defined(__linux__)
   constexpr int kArchReqXcompPerm = 0x1023;
-  constexpr int kTileData = 18;
-  return syscall(SYS_arch_prctl, kArchReqXcompPerm, kTileData) == 0;
+  return syscall(SYS_arch_prctl, kArchReqXcompPerm, 18) == 0;
+#elif defined(_WIN32)
+  // Not in the kernel32.dll of every Windows that runs Node.
+  const HMODULE kernel32 = GetModuleHandleW(L"kernel32.dll");
+  using Enable = BOOL(WINAPI*)(DWORD64);
+  const Enable enable = reinterpret_cast<Enable>(
+      reinterpret_cast<void*>(GetProcAddress(kernel32, "EnableProcessOptionalXStateFeatures")));
+  return enable && enable(DWORD64{1} << 18);
 #else
-  return true;
+  return false;
 #endif
 }
 

@@ -1,6 +1,7 @@
-// Linear layers over panel32 weights on NEON with the 8-bit matrix product: prompts, 8 rows at a time.
+// Linear layers over panel32 weights on NEON with the 8-bit matrix products of Armv8.6: prompts, 8 rows at a time, and
+// single rows of odd widths.
+#include "panel32_dotprod.h"
 #include "panel32_gemm.h"
-#include "panel32_prepare.h"
 
 #include "../rows.h"
 
@@ -8,24 +9,17 @@ namespace lowbit {
 namespace {
 
 // A product takes 2 rows of activations and 2 of weights, 8 k each, to a vector of 2 x 2 sums.
-struct MatrixTile {
-  static constexpr int kRowStep = 2, kTileQuads = 1, kTileStep = 16;
+struct MatrixIsa {
+  static constexpr int kRowStep = 2;
+  static constexpr uint32_t kWideChunk = 64;
   // Scales are kept in the order of sums: rows 0 1 0 1 and 2 3 2 3 of a quad.
   static constexpr size_t kScaleCopies = 2;
 
-  template <int Rows>
-  static constexpr int sum_count() { return Rows / 2 * kTileQuads * 2; }
-  template <int Rows, int Index>
-  static constexpr int scale_of() { return Index % (2 * kTileQuads); }
-
   // Two vectors of 4 rows and 4 k become two of 2 rows and 8 k.
-  static void store_weights(int8_t* vectors, size_t padded_k, uint32_t k, const int8x16_t* low, const int8x16_t* high) {
-    for (uint32_t quad = 0; quad < kQuads; quad++) {
-      int8_t* at = vectors + 4 * (quad - quad % kTileQuads) * padded_k + 4 * kTileQuads * k + 32 * (quad % kTileQuads);
-      const int32x4_t a = vreinterpretq_s32_s8(low[quad]), b = vreinterpretq_s32_s8(high[quad]);
-      vst1q_s8(at, vreinterpretq_s8_s32(vzip1q_s32(a, b)));
-      vst1q_s8(at + 16, vreinterpretq_s8_s32(vzip2q_s32(a, b)));
-    }
+  static void store_weights(int8_t* at, int8x16_t low, int8x16_t high) {
+    const int32x4_t a = vreinterpretq_s32_s8(low), b = vreinterpretq_s32_s8(high);
+    vst1q_s8(at, vreinterpretq_s8_s32(vzip1q_s32(a, b)));
+    vst1q_s8(at + 16, vreinterpretq_s8_s32(vzip2q_s32(a, b)));
   }
   static void store_scales(float* at, float32x4_t scales) {
     const float64x2_t pairs = vreinterpretq_f64_f32(scales);
@@ -33,46 +27,49 @@ struct MatrixTile {
     vst1q_f32(at + 4, vreinterpretq_f32_f64(vdupq_laneq_f64(pairs, 1)));
   }
 
-  template <int Rows>
-  static inline __attribute__((always_inline)) void step(const int8_t*& weights, const int8_t** x, int32x4_t* sums) {
-    repeat<kTileStep / 8>([&](auto s) {
-      int8x16_t w[2 * kTileQuads];
-      for (int i = 0; i < 2 * kTileQuads; i++) w[i] = vld1q_s8(weights + 16 * (2 * kTileQuads * s + i));
-      repeat<Rows / 2>([&](auto pair) {
-        const int8x16_t rows = vld1q_s8(x[pair] + 16 * s);
-        for (int i = 0; i < 2 * kTileQuads; i++) {
-          int32x4_t& sum = sums[2 * kTileQuads * pair + i];
-          sum = vmmlaq_s32(sum, rows, w[i]);
-        }
+  // Sums: [pair of activation rows][quad][pair of weight rows].
+  template <int Rows, int Quads>
+  struct Tile {
+    static constexpr int kSums = Rows / 2 * Quads * 2;
+    static constexpr int scale_of(int sum) { return sum % (2 * Quads); }
+
+    static inline __attribute__((always_inline)) void multiply32(const int8_t** weights, const int8_t** x,
+                                                                 int32x4_t* sums) {
+      repeat<4>([&](auto s) {
+        int8x16_t w[2 * Quads];
+        for (int i = 0; i < 2 * Quads; i++) w[i] = vld1q_s8(weights[i / 2] + 32 * s + 16 * (i % 2));
+        repeat<Rows / 2>([&](auto pair) {
+          const int8x16_t rows = vld1q_s8(x[pair] + 16 * s);
+          for (int i = 0; i < 2 * Quads; i++) sums[2 * Quads * pair + i] = vmmlaq_s32(sums[2 * Quads * pair + i], rows, w[i]);
+        });
       });
-    });
-    weights += 4 * kTileQuads * kTileStep;
-    for (int pair = 0; pair < Rows / 2; pair++) x[pair] += 2 * kTileStep;
-  }
+    }
 
-  template <int Rows, int Index>
-  static float32x4_t subtract_zeros(float32x4_t sum, const float* zeros, const float* chunk_sums) {
-    constexpr int kPair = Index / (2 * kTileQuads);
-    const float32x4_t rows = vcombine_f32(vdup_n_f32(chunk_sums[2 * kPair]), vdup_n_f32(chunk_sums[2 * kPair + 1]));
-    const float* lanes = zeros + 4 * scale_of<Rows, Index>();
-    return vfmsq_f32(sum, vld1q_f32(lanes), rows);
-  }
+    template <int Index>
+    static float32x4_t subtract_zeros(float32x4_t sum, const float* zeros, const float* chunk_sums) {
+      constexpr int kPair = Index / (2 * Quads);
+      const float32x4_t rows = vcombine_f32(vdup_n_f32(chunk_sums[2 * kPair]), vdup_n_f32(chunk_sums[2 * kPair + 1]));
+      return vfmsq_f32(sum, vld1q_f32(zeros + 4 * scale_of(Index)), rows);
+    }
 
-  template <int Rows>
-  static void finish(const Linear32& args, uint32_t index, uint32_t quad, uint32_t row, const float32x4_t* totals) {
-    for (uint32_t pair = 0; pair < Rows / 2; pair++) {
-      for (uint32_t q = 0; q < kTileQuads; q++, totals += 2) {
-        finish_quad(args, index, quad + q, row + 2 * pair, vcombine_f32(vget_low_f32(totals[0]), vget_low_f32(totals[1])));
-        finish_quad(args, index, quad + q, row + 2 * pair + 1,
-                    vcombine_f32(vget_high_f32(totals[0]), vget_high_f32(totals[1])));
+    static void finish(const Linear32& args, uint32_t index, uint32_t quad, uint32_t row, const float32x4_t* totals) {
+      for (uint32_t q = 0; q < Quads; q++, totals += 2) {
+        const QuadFinish columns(args, index, quad + q);
+        for (uint32_t pair = 0; pair < Rows / 2; pair++) {
+          const float32x4_t first = totals[2 * Quads * pair], second = totals[2 * Quads * pair + 1];
+          columns.store(row + 2 * pair, vcombine_f32(vget_low_f32(first), vget_low_f32(second)));
+          columns.store(row + 2 * pair + 1, vcombine_f32(vget_high_f32(first), vget_high_f32(second)));
+        }
       }
     }
-  }
+  };
 };
 
 constexpr KernelRow kRows[] = {
+    {"linear_a8_wx_1x32x4_neon_i8mm", "linear_a8", "panel32", 0xaa, kNeon | kDotprod | kI8mm, 1, 32,
+     dotprod_scratch<true>, prepare_dotprod<true>},
     {"linear_a8_wx_8x32x8_neon_i8mm", "linear_a8", "panel32", 0x1fe, kNeon | kDotprod | kI8mm, 8, 32,
-     gemm_scratch<MatrixTile>, prepare_gemm<MatrixTile>},
+     gemm_scratch<MatrixIsa>, prepare_gemm<MatrixIsa>},
 };
 
 }  // namespace

@@ -1,7 +1,7 @@
 // What all kernels for panel32 weights share: the bound call, its scratch, and the quantization of activations.
 //
-// Groups are worked on in chunks of at most 128 k: sums of a chunk stay below 2^22, so that they can be kept as the low
-// bits of a float of known exponent (kMagic), and conversion is one subtraction.
+// Groups are worked on in chunks whose sums stay below 2^22, so that they can be kept as the low bits of a float of known
+// exponent (kMagic), and conversion is one subtraction.
 #pragma once
 
 #include <arm_neon.h>
@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint32_t kPanelRows = 32;
 constexpr uint32_t kQuads = kPanelRows / 4;
+// Longest chunk of any weights in 8 bits, multiplied by any activations.
 constexpr uint32_t kChunkMax = 128;
 
 // 1.5 * 2^23 as bits: added to an integer of magnitude under 2^22 it gives the bits of that float plus the integer.
@@ -43,12 +44,12 @@ struct Linear32 {
   // One unpacked panel for each thread.
   uint8_t* unpacked;
   uint32_t m, panels_per_tile, rows_per_tile;
+  // Longest chunk.
+  uint32_t chunk;
+
+  uint32_t chunk_count() const { return weights.groups * ceil_div(weights.group_length, chunk); }
 };
 static_assert(sizeof(Linear32) <= kArgsMax);
-
-inline uint32_t chunk_length(const Panels& w) { return std::min(w.group_length, kChunkMax); }
-inline uint32_t chunks_of_group(const Panels& w) { return ceil_div(w.group_length, kChunkMax); }
-inline uint32_t chunk_count(const Panels& w) { return w.groups * chunks_of_group(w); }
 
 // Parts of a scratch buffer, one after the other at multiples of 64; only counts when `base` is null.
 struct Carver {
@@ -64,17 +65,16 @@ struct Carver {
 };
 
 // Rows are padded to `row_step`, with rows of zeros.
-inline Activations carve_activations(Carver& carver, const Panels& w, uint32_t m, uint32_t row_step, uint32_t starts) {
-  Activations rows;
-  rows.row_stride = static_cast<uint32_t>(round_up(m, row_step));
+inline void carve_activations(Carver& carver, Linear32& args, uint32_t row_step, uint32_t starts) {
+  Activations& rows = args.rows;
+  rows.row_stride = static_cast<uint32_t>(round_up(args.m, row_step));
   rows.start_count = starts;
   const size_t padded = rows.row_stride;
-  rows.values = carver.take<int8_t>(padded * w.padded_k());
-  rows.sums = carver.take<float>(padded * chunk_count(w));
-  rows.starts = carver.take<int32_t>(padded * chunk_count(w) * starts * 4);
+  rows.values = carver.take<int8_t>(padded * args.weights.padded_k());
+  rows.sums = carver.take<float>(padded * args.chunk_count());
+  rows.starts = carver.take<int32_t>(padded * args.chunk_count() * starts * 4);
   rows.scales = carver.take<float>(padded);
   rows.zeros = carver.take<float>(padded);
-  return rows;
 }
 
 // Where 16 values of a row go: rows alone, in fours with 4 k each (dot product by element), or in twos with 8 k each
@@ -172,12 +172,12 @@ inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* fact
   const RowRange range = row_range(x, w.k);
   rows.scales[row] = range.scale;
   rows.zeros[row] = static_cast<float>(range.zero);
-  int32_t* starts = rows.starts + static_cast<size_t>(row) * chunk_count(w) * rows.start_count * 4;
+  int32_t* starts = rows.starts + static_cast<size_t>(row) * args.chunk_count() * rows.start_count * 4;
   uint32_t chunk = 0;
   for (uint32_t g = 0; g < w.groups; g++) {
     const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-    for (uint32_t c = 0; c < w.group_length; c += kChunkMax, chunk++) {
-      const uint32_t length = std::min(kChunkMax, w.group_length - c), left = count > c ? count - c : 0;
+    for (uint32_t c = 0; c < w.group_length; c += args.chunk, chunk++) {
+      const uint32_t length = std::min(args.chunk, w.group_length - c), left = count > c ? count - c : 0;
       const int32_t sum = quantize_chunk<RowStep>(args, row, g * w.group_length + c, length,
                                                   x + static_cast<size_t>(g) * w.group_size + c, left, range);
       rows.sums[static_cast<size_t>(chunk) * rows.row_stride + row] = static_cast<float>(sum);
@@ -194,7 +194,7 @@ inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* fa
   if (last < args.m) return;
   for (uint32_t row = last; row < args.rows.row_stride; row++) {
     for (uint32_t k = 0; k < args.weights.padded_k(); k += 16) store_values<RowStep>(args, row, k, vdupq_n_s8(0));
-    for (uint32_t chunk = 0; chunk < chunk_count(args.weights); chunk++)
+    for (uint32_t chunk = 0; chunk < args.chunk_count(); chunk++)
       args.rows.sums[static_cast<size_t>(chunk) * args.rows.row_stride + row] = 0;
     args.rows.scales[row] = args.rows.zeros[row] = 0;
   }
@@ -217,6 +217,14 @@ inline __attribute__((always_inline)) void load_fresh(const int32_t* p, int32x4_
   asm volatile("ldp %q0, %q1, [%2, %3]" : "=w"(first), "=w"(second) : "r"(p), "i"(4 * Offset));
 }
 
+// Constants in registers or, when there are none left, in memory: the compiler must not make them anew where it needs
+// them, which costs the units that multiply.
+template <class Vector>
+inline Vector kept(Vector v) {
+  asm volatile("" : "+w"(v));
+  return v;
+}
+
 inline float32x4_t load4(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
 
 // Scales of four rows of a panel's group.
@@ -232,40 +240,53 @@ inline float32x4_t quad_zeros(const Panels& w, const uint8_t* group, uint32_t qu
   return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
 }
 
-// y = (total - zero * correction) * scale + bias for four columns of a row.
-inline float32x4_t finished(const Linear32& args, const uint8_t* panel, uint32_t quad, uint32_t row, float32x4_t total) {
-  const Panels& w = args.weights;
-  const float32x4_t bias = w.has_bias ? load4(panel + w.bias_offset + 16 * quad) : vdupq_n_f32(0);
-  total = vfmsq_n_f32(total, load4(panel + w.correction_offset + 16 * quad), args.rows.zeros[row]);
-  return vfmaq_n_f32(bias, total, args.rows.scales[row]);
-}
+// Four columns of y = (total - zero * correction) * scale + bias, as far as they exist.
+struct QuadFinish {
+  const Activations* rows;
+  float32x4_t correction, bias;
+  float* y;
+  size_t stride;
+  uint32_t m, columns;
 
-// Stores four columns of a row, as far as they exist.
-inline void finish_quad(const Linear32& args, uint32_t panel, uint32_t quad, uint32_t row, float32x4_t total) {
-  const Panels& w = args.weights;
-  const uint32_t column = kPanelRows * panel + 4 * quad;
-  if (column >= w.n || row >= args.m) return;
-  total = finished(args, w.panel(panel), quad, row, total);
-  float* y = args.y + static_cast<size_t>(row) * w.n + column;
-  if (column + 4 <= w.n) {
-    vst1q_f32(y, total);
-  } else {
-    float all[4];
-    vst1q_f32(all, total);
-    memcpy(y, all, 4 * (w.n - column));
+  QuadFinish(const Linear32& args, uint32_t panel, uint32_t quad) {
+    const Panels& w = args.weights;
+    const uint8_t* at = w.panel(panel);
+    const uint32_t column = kPanelRows * panel + 4 * quad;
+    rows = &args.rows;
+    correction = load4(at + w.correction_offset + 16 * quad);
+    bias = w.has_bias ? load4(at + w.bias_offset + 16 * quad) : vdupq_n_f32(0);
+    y = args.y + column;
+    stride = w.n;
+    m = args.m;
+    columns = column < w.n ? std::min(4u, w.n - column) : 0;
   }
-}
 
-// Stores all columns of a row.
+  float32x4_t finished(uint32_t row, float32x4_t total) const {
+    return vfmaq_n_f32(bias, vfmsq_n_f32(total, correction, rows->zeros[row]), rows->scales[row]);
+  }
+
+  void store(uint32_t row, float32x4_t total) const {
+    if (row >= m) return;
+    total = finished(row, total);
+    float* to = y + row * stride;
+    if (columns == 4) {
+      vst1q_f32(to, total);
+    } else {
+      float all[4];
+      vst1q_f32(all, total);
+      memcpy(to, all, 4 * columns);
+    }
+  }
+};
+
+// All columns of a row.
 inline void finish_row(const Linear32& args, uint32_t panel, uint32_t row, const float32x4_t* totals) {
-  const Panels& w = args.weights;
-  if (kPanelRows * (panel + 1) > w.n) {
-    for (uint32_t quad = 0; quad < kQuads; quad++) finish_quad(args, panel, quad, row, totals[quad]);
-    return;
+  const bool whole = kPanelRows * (panel + 1) <= args.weights.n;
+  for (uint32_t quad = 0; quad < kQuads; quad++) {
+    const QuadFinish columns(args, panel, quad);
+    if (whole) vst1q_f32(columns.y + row * columns.stride, columns.finished(row, totals[quad]));
+    else columns.store(row, totals[quad]);
   }
-  const uint8_t* at = w.panel(panel);
-  float* y = args.y + static_cast<size_t>(row) * w.n + kPanelRows * panel;
-  for (uint32_t quad = 0; quad < kQuads; quad++) vst1q_f32(y + 4 * quad, finished(args, at, quad, row, totals[quad]));
 }
 
 }  // namespace

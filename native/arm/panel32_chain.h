@@ -3,6 +3,9 @@
 // The fields of a byte are multiplied as a chain: one dot product with the whole byte, one with all but its highest
 // field, and so on down to the lowest. What a field adds is the difference of two neighbours, so that unpacking costs one
 // mask per product and no shift. For 4 bits: x = 16 high + low, and high . q = (x . q - low . q) / 16.
+//
+// Where a product of unsigned by signed bytes exists (`Mixed`), the lower 7 bits of a byte need no mask: the byte's value
+// as a signed and as an unsigned number have them as their mean.
 #pragma once
 
 #include <utility>
@@ -13,14 +16,14 @@
 namespace lowbit {
 namespace {
 
-// A dot product: byte `vector` under `mask` (all bits when `whole`).
+// A dot product with the lowest `end` bits of byte `vector`.
 struct Link {
-  uint8_t vector, shift, field, at;
-  uint8_t mask;
-  bool whole, lowest;
+  uint8_t vector, shift, end, field, at;
+  // The product is that of the whole byte as an unsigned number.
+  bool mixed;
 };
 
-template <int Bits>
+template <int Bits, bool Mixed>
 struct Chain {
   static constexpr int kFieldsOfUnit = Fields<Bits>::kFields, kVectors = Fields<Bits>::kVectors;
   // Units of vectors that cover a panel at 4 k.
@@ -31,15 +34,25 @@ struct Chain {
   int count;
 };
 
+// After the links of a vector: if the last two are the lower 7 bits and the whole byte, the sum of the former becomes that
+// of the unsigned byte, twice the mean less the signed byte.
+template <int Bits, bool Mixed>
+constexpr void mix_highest(Chain<Bits, Mixed>& chain) {
+  const int last = chain.count - 1;
+  if (last < 1 || chain.links[last].shift != 7) return;
+  chain.links[last - 1].mixed = true;
+  chain.factors[last - 1] = 2 * chain.factors[last - 1] - chain.factors[last];
+}
+
 // Links in the order of vectors and shifts. The piece with the highest bit of a weight takes away its offset, and a whole
 // byte is 128 less than its fields since its highest bit is flipped.
-template <int Bits>
-constexpr Chain<Bits> make_chain() {
-  Chain<Bits> chain{};
-  for (int vector = 0; vector < Chain<Bits>::kVectors; vector++) {
+template <int Bits, bool Mixed>
+constexpr Chain<Bits, Mixed> make_chain() {
+  Chain<Bits, Mixed> chain{};
+  for (int vector = 0; vector < Chain<Bits, Mixed>::kVectors; vector++) {
     int32_t offset = 0;
     for (int shift = 0; shift < 8; shift++) {
-      for (int f = 0; f < Chain<Bits>::kFieldsOfUnit; f++) {
+      for (int f = 0; f < Chain<Bits, Mixed>::kFieldsOfUnit; f++) {
         const Field field = Fields<Bits>::field(f);
         for (int p = 0; p < field.pieces; p++) {
           const FieldPiece piece = field.piece[p];
@@ -47,73 +60,122 @@ constexpr Chain<Bits> make_chain() {
           const int end = shift + piece.width;
           if (piece.at + piece.width == Bits) offset += 1 << (end - 1);
           chain.factors[chain.count] = (end == 8 ? 128 : 0) - offset;
-          chain.links[chain.count++] = {piece.vector, piece.shift,
-                                        static_cast<uint8_t>(f), piece.at,
-                                        static_cast<uint8_t>((1 << end) - 1), end == 8, shift == 0};
+          chain.links[chain.count++] = {piece.vector, piece.shift, static_cast<uint8_t>(end), static_cast<uint8_t>(f),
+                                        piece.at, false};
         }
       }
     }
+    if (Mixed) mix_highest(chain);
   }
   return chain;
 }
 
-template <int Bits>
-constexpr Chain<Bits> kChain = make_chain<Bits>();
+template <int Bits, bool Mixed>
+constexpr Chain<Bits, Mixed> kChain = make_chain<Bits, Mixed>();
 
 constexpr float power_of_two(int exponent) { return exponent < 0 ? 1.0f / (1u << -exponent) : 1.0f * (1u << exponent); }
 
+template <int Bits, bool Mixed>
+constexpr bool has_mask(int end) {
+  for (int i = 0; i < kChain<Bits, Mixed>.count; i++)
+    if (kChain<Bits, Mixed>.links[i].end == end && !kChain<Bits, Mixed>.links[i].mixed) return true;
+  return false;
+}
+
 // First link of a field.
-template <int Bits>
+template <int Bits, bool Mixed>
 constexpr Link first_link(int field) {
-  for (int i = 0; i < kChain<Bits>.count; i++)
-    if (kChain<Bits>.links[i].field == field) return kChain<Bits>.links[i];
+  for (int i = 0; i < kChain<Bits, Mixed>.count; i++)
+    if (kChain<Bits, Mixed>.links[i].field == field) return kChain<Bits, Mixed>.links[i];
   return {};
 }
 
-// Sums of a chunk in the order of units and links.
-template <int Bits>
-struct ChainSums {
-  int32x4_t of[Chain<Bits>::kUnits][kChain<Bits>.count];
+struct ChainConstants {
+  // [bits kept]
+  uint8x16_t masks[8];
+  float32x4_t magic, powers;
 };
 
-template <int Bits>
-inline __attribute__((always_inline)) void load_starts(const int32_t* starts, ChainSums<Bits>& sums) {
-  if constexpr (kChain<Bits>.count == 1) {
+template <int Bits, bool Mixed>
+inline __attribute__((always_inline)) ChainConstants chain_constants() {
+  ChainConstants constants;
+  constants.magic = kept(vdupq_n_f32(kMagic));
+  const float powers[4] = {2, 4, 8, 16};
+  constants.powers = kept(vld1q_f32(powers));
+  repeat<kChain<Bits, Mixed>.count>([&](auto i) {
+    constexpr int kEnd = kChain<Bits, Mixed>.links[i].end;
+    if constexpr (kEnd < 8 && has_mask<Bits, Mixed>(kEnd)) constants.masks[kEnd] = vdupq_n_u8((1 << kEnd) - 1);
+  });
+  repeat<8>([&](auto end) {
+    if constexpr (end < 8 && has_mask<Bits, Mixed>(end)) constants.masks[end] = kept(constants.masks[end]);
+  });
+  return constants;
+}
+
+// Sums of a chunk in the order of units and links.
+template <int Bits, bool Mixed>
+struct ChainSums {
+  int32x4_t of[Chain<Bits, Mixed>::kUnits][kChain<Bits, Mixed>.count];
+};
+
+template <int Bits, bool Mixed>
+inline __attribute__((always_inline)) void load_starts(const int32_t* starts, ChainSums<Bits, Mixed>& sums) {
+  if constexpr (kChain<Bits, Mixed>.count == 1) {
     for (auto& unit : sums.of) unit[0] = vld1q_s32(starts);
   } else {
     for (auto& unit : sums.of)
-      repeat<kChain<Bits>.count / 2>([&](auto i) { load_fresh<8 * i>(starts, unit[2 * i], unit[2 * i + 1]); });
+      repeat<kChain<Bits, Mixed>.count / 2>([&](auto i) { load_fresh<8 * i>(starts, unit[2 * i], unit[2 * i + 1]); });
   }
 }
 
 // 4 k of all rows of a panel times one lane of activations.
-template <int Bits, int Lane>
-inline __attribute__((always_inline)) void chain_step(ChainSums<Bits>& sums, const uint8_t* at, int8x16_t x) {
-  repeat<Chain<Bits>::kUnits>([&](auto unit) {
-    uint8x16_t bytes[Chain<Bits>::kVectors];
-    for (int v = 0; v < Chain<Bits>::kVectors; v++) bytes[v] = vld1q_u8(at + 16 * (unit * Chain<Bits>::kVectors + v));
-    repeat<kChain<Bits>.count>([&](auto i) {
-      constexpr Link link = kChain<Bits>.links[i];
+template <int Bits, bool Mixed, int Lane>
+inline __attribute__((always_inline)) void chain_step(ChainSums<Bits, Mixed>& sums, const ChainConstants& constants,
+                                                      const uint8_t* at, int8x16_t x) {
+  repeat<Chain<Bits, Mixed>::kUnits>([&](auto unit) {
+    uint8x16_t bytes[Chain<Bits, Mixed>::kVectors];
+    for (int v = 0; v < Chain<Bits, Mixed>::kVectors; v++) bytes[v] = vld1q_u8(at + 16 * (unit * Chain<Bits, Mixed>::kVectors + v));
+    repeat<kChain<Bits, Mixed>.count>([&](auto i) {
+      constexpr Link link = kChain<Bits, Mixed>.links[i];
       const uint8x16_t byte = bytes[link.vector];
-      const uint8x16_t part = link.whole ? byte : vandq_u8(byte, vdupq_n_u8(link.mask));
-      sums.of[unit][i] = vdotq_laneq_s32(sums.of[unit][i], vreinterpretq_s8_u8(part), x, Lane);
+      int32x4_t& sum = sums.of[unit][i];
+      if constexpr (link.mixed) {
+#ifdef __ARM_FEATURE_MATMUL_INT8
+        sum = vusdotq_laneq_s32(sum, byte, x, Lane);
+#endif
+      } else {
+        const uint8x16_t part = link.end == 8 ? byte : vandq_u8(byte, constants.masks[link.end % 8]);
+        sum = vdotq_laneq_s32(sum, vreinterpretq_s8_u8(part), x, Lane);
+      }
     });
   });
 }
 
+// The sum of a link's fields as a float, with kMagic added.
+template <int Bits, bool Mixed, int Index>
+inline __attribute__((always_inline)) float32x4_t link_sum(const int32x4_t* sums) {
+  const float32x4_t sum = vreinterpretq_f32_s32(sums[Index]);
+  if constexpr (!kChain<Bits, Mixed>.links[Index].mixed) return sum;
+  else return vmulq_n_f32(vaddq_f32(sum, vreinterpretq_f32_s32(sums[Index + 1])), 0.5f);
+}
+
 // What a field's weights add up to, times 2^(shift - at) of its first link.
-template <int Bits, int FieldIndex>
-inline __attribute__((always_inline)) float32x4_t field_sum(const int32x4_t* sums) {
-  constexpr Link first = first_link<Bits>(FieldIndex);
+template <int Bits, bool Mixed, int FieldIndex>
+inline __attribute__((always_inline)) float32x4_t field_sum(const ChainConstants& constants, const int32x4_t* sums) {
+  constexpr Link first = first_link<Bits, Mixed>(FieldIndex);
   float32x4_t result{};
   bool started = false;
-  repeat<kChain<Bits>.count>([&](auto i) {
-    constexpr Link link = kChain<Bits>.links[i];
+  repeat<kChain<Bits, Mixed>.count>([&](auto i) {
+    constexpr Link link = kChain<Bits, Mixed>.links[i];
     if constexpr (link.field == FieldIndex) {
-      const float32x4_t below = link.lowest ? vdupq_n_f32(kMagic) : vreinterpretq_f32_s32(sums[i - (link.lowest ? 0 : 1)]);
-      const float32x4_t part = vsubq_f32(vreinterpretq_f32_s32(sums[i]), below);
-      constexpr float kFactor = power_of_two(link.at - link.shift - first.at + first.shift);
-      result = !started ? part : kFactor == 1 ? vaddq_f32(result, part) : vfmaq_n_f32(result, part, kFactor);
+      float32x4_t below = constants.magic;
+      if constexpr (link.shift > 0) below = link_sum<Bits, Mixed, i - 1>(sums);
+      const float32x4_t part = vsubq_f32(link_sum<Bits, Mixed, i>(sums), below);
+      constexpr int kPower = link.at - link.shift - first.at + first.shift;
+      if (!started) result = part;
+      else if constexpr (kPower == 0) result = vaddq_f32(result, part);
+      else if constexpr (kPower <= 4) result = vfmaq_laneq_f32(result, part, constants.powers, kPower - 1);
+      else result = vfmaq_n_f32(result, part, power_of_two(kPower));
       started = true;
     }
   });
@@ -143,17 +205,18 @@ inline __attribute__((always_inline)) void load_scale_pair(const uint8_t* group,
 }
 
 // Adds a chunk to the totals; `chunk_sum` is the sum of its activations.
-template <int Bits, Scales Kind, bool Zeros>
-inline __attribute__((always_inline)) void add_chunk(const Panels& w, const uint8_t* group, float chunk_sum,
-                                                     const ChainSums<Bits>& sums, float32x4_t* totals) {
-  constexpr int kFields = Chain<Bits>::kFieldsOfUnit;
+template <int Bits, bool Mixed, Scales Kind, bool Zeros>
+inline __attribute__((always_inline)) void add_chunk(const Panels& w, const ChainConstants& constants,
+                                                     const uint8_t* group, float chunk_sum, const ChainSums<Bits, Mixed>& sums,
+                                                     float32x4_t* totals) {
+  constexpr int kFields = Chain<Bits, Mixed>::kFieldsOfUnit;
   repeat<kQuads / 2>([&](auto pair) {
     float32x4_t scales[2];
     load_scale_pair<Kind>(group, pair, scales);
     repeat<2>([&](auto i) {
       constexpr int kQuad = 2 * pair + i, kField = kQuad % kFields;
-      constexpr Link first = first_link<Bits>(kField);
-      float32x4_t sum = field_sum<Bits, kField>(sums.of[kQuad / kFields]);
+      constexpr Link first = first_link<Bits, Mixed>(kField);
+      float32x4_t sum = field_sum<Bits, Mixed, kField>(constants, sums.of[kQuad / kFields]);
       if constexpr (Zeros)
         sum = vfmsq_n_f32(sum, quad_zeros(w, group, kQuad), chunk_sum * power_of_two(first.shift - first.at));
       totals[kQuad] = vfmaq_f32(totals[kQuad], sum, scales[i]);
@@ -161,7 +224,7 @@ inline __attribute__((always_inline)) void add_chunk(const Panels& w, const uint
   });
 }
 
-template <int Bits, Scales Kind, bool Zeros>
+template <int Bits, bool Mixed, Scales Kind, bool Zeros>
 void chain_panel(const Linear32& args, uint32_t panel) {
   const Panels w = args.weights;
   const uint32_t chunk_stride = args.rows.row_stride;
@@ -169,6 +232,7 @@ void chain_panel(const Linear32& args, uint32_t panel) {
   const int8_t* x = args.rows.values;
   const int32_t* starts = args.rows.starts;
   const float* chunk_sums = args.rows.sums;
+  const ChainConstants constants = chain_constants<Bits, Mixed>();
   float32x4_t totals[kQuads];
   for (float32x4_t& total : totals) total = vdupq_n_f32(0);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
@@ -176,47 +240,62 @@ void chain_panel(const Linear32& args, uint32_t panel) {
     const int8_t* group_end = x + w.group_length;
     do {
       const int8_t* end = group_end - x > kChunkMax ? x + kChunkMax : group_end;
-      ChainSums<Bits> sums;
+      ChainSums<Bits, Mixed> sums;
       load_starts(starts, sums);
       do {
         const int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
-        repeat<4>([&](auto s) { chain_step<Bits, s>(sums, at + 16 * Bits * s, low); });
-        repeat<4>([&](auto s) { chain_step<Bits, s>(sums, at + 16 * Bits * (s + 4), high); });
+        repeat<4>([&](auto s) { chain_step<Bits, Mixed, s>(sums, constants, at + 16 * Bits * s, low); });
+        repeat<4>([&](auto s) { chain_step<Bits, Mixed, s>(sums, constants, at + 16 * Bits * (s + 4), high); });
         x += 32;
         at += 128 * Bits;
       } while (x < end);
-      add_chunk<Bits, Kind, Zeros>(w, group, *chunk_sums, sums, totals);
-      starts += 4 * kChain<Bits>.count;
+      add_chunk<Bits, Mixed, Kind, Zeros>(w, constants, group, *chunk_sums, sums, totals);
+      starts += 4 * kChain<Bits, Mixed>.count;
       chunk_sums += chunk_stride;
     } while (x < group_end);
   }
   // A copy, since an array whose address is taken would live in memory all along.
   float32x4_t results[kQuads];
   repeat<kQuads>([&](auto quad) {
-    constexpr Link first = first_link<Bits>(quad % Chain<Bits>::kFieldsOfUnit);
+    constexpr Link first = first_link<Bits, Mixed>(quad % Chain<Bits, Mixed>::kFieldsOfUnit);
     constexpr float kFactor = power_of_two(first.at - first.shift) * (Kind == Scales::kFloats ? 1.0f : kHalfFactor);
     results[quad] = vmulq_n_f32(totals[quad], kFactor);
   });
   finish_row(args, panel, 0, results);
 }
 
-template <int Bits, Scales Kind>
+template <int Bits, bool Mixed, Scales Kind>
 void chain_panels(const Linear32& args, uint32_t first, uint32_t last) {
   for (uint32_t panel = first; panel < last; panel++) {
-    if (args.weights.has_zeros) chain_panel<Bits, Kind, true>(args, panel);
-    else chain_panel<Bits, Kind, false>(args, panel);
+    if (args.weights.has_zeros) chain_panel<Bits, Mixed, Kind, true>(args, panel);
+    else chain_panel<Bits, Mixed, Kind, false>(args, panel);
   }
 }
 
-template <int Bits>
+template <int Bits, bool Mixed>
 void chain_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
   const Linear32& args = step.as<Linear32>();
-  if (phase == 0) return quantize_rows<1>(args, tile, kChain<Bits>.factors);
+  if (phase == 0) return quantize_rows<1>(args, tile, kChain<Bits, Mixed>.factors);
   const Panels& w = args.weights;
   const uint32_t first = tile * args.panels_per_tile, last = std::min(w.panel_count, first + args.panels_per_tile);
-  if (!w.f16_scales) chain_panels<Bits, Scales::kFloats>(args, first, last);
-  else if (w.positive_scales) chain_panels<Bits, Scales::kPositiveHalves>(args, first, last);
-  else chain_panels<Bits, Scales::kHalves>(args, first, last);
+  if (!w.f16_scales) chain_panels<Bits, Mixed, Scales::kFloats>(args, first, last);
+  else if (w.positive_scales) chain_panels<Bits, Mixed, Scales::kPositiveHalves>(args, first, last);
+  else chain_panels<Bits, Mixed, Scales::kHalves>(args, first, last);
+}
+
+// Accumulators' starts of a chunk.
+template <bool Mixed>
+inline uint32_t chain_starts(const Panels& w) {
+  constexpr uint32_t kCounts[] = {0,
+                                  kChain<1, Mixed>.count,
+                                  kChain<2, Mixed>.count,
+                                  kChain<3, Mixed>.count,
+                                  kChain<4, Mixed>.count,
+                                  kChain<5, Mixed>.count,
+                                  kChain<6, Mixed>.count,
+                                  kChain<7, Mixed>.count,
+                                  kChain<8, Mixed>.count};
+  return kCounts[w.bits];
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 // Many rows of activations times panel32 weights: a panel is unpacked once into the thread's scratch and serves all rows,
 // in tiles of 8, 4 or 2 rows. `Isa` supplies the order of unpacked vectors and the tile's arithmetic.
 //
-// Unpacked panel: vectors of signed bytes, then for each group the tile's scales and, if there are any, zero points.
+// Unpacked panel: vectors of signed bytes, quad by quad, then for each group the scales and, if there are any, zero points.
 #pragma once
 
+#include "panel32_prepare.h"
 #include "panel32_unpack.h"
 
 namespace lowbit {
@@ -43,6 +44,7 @@ inline UnpackedPanel unpacked_panel(const Linear32& args, uint32_t thread) {
 template <class Isa, int Bits, bool Levels>
 void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
   const uint8x16_t levels = load_levels(w);
+  const size_t padded_k = w.padded_k();
   const uint8_t* group = w.panel(index);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
     const uint8_t* at = group + w.vectors_offset;
@@ -50,7 +52,8 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
       int8x16_t low[kQuads], high[kQuads];
       unpack_step<Bits, Levels>(at, levels, low);
       unpack_step<Bits, Levels>(at + 16 * Bits, levels, high);
-      Isa::store_weights(panel.vectors, w.padded_k(), g * w.group_length + k, low, high);
+      int8_t* to = panel.vectors + 4 * (g * w.group_length + k);
+      for (uint32_t quad = 0; quad < kQuads; quad++) Isa::store_weights(to + 4 * quad * padded_k, low[quad], high[quad]);
     }
     for (uint32_t quad = 0; quad < kQuads; quad++) {
       const size_t place = kScaleFloats<Isa> * g + 4 * Isa::kScaleCopies * quad;
@@ -60,46 +63,60 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
   }
 }
 
-// Rows `row` .. `row + Rows` times the columns of `Isa::kTileQuads` quads.
-template <class Isa, int Rows, bool Zeros>
+// Rows `row` .. `row + Rows` times the columns of `Quads` quads.
+template <class Isa, int Rows, int Quads, bool Zeros>
 inline __attribute__((always_inline)) void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
                                                    uint32_t quad, uint32_t row) {
-  constexpr int kSums = Isa::template sum_count<Rows>();
-  const Panels& w = args.weights;
-  const size_t padded_k = w.padded_k();
-  const int8_t* weights = panel.vectors + 4 * quad * padded_k;
+  using Tile = typename Isa::template Tile<Rows, Quads>;
+  const uint32_t group_count = args.weights.groups, group_length = args.weights.group_length;
+  const uint32_t chunk_stride = args.rows.row_stride, chunk = 4 * args.chunk;
+  const size_t padded_k = args.weights.padded_k();
   const float* scales = panel.scales + 4 * Isa::kScaleCopies * quad;
   const float* zeros = panel.zeros + 4 * Isa::kScaleCopies * quad;
   const float* chunk_sums = args.rows.sums + row;
+  const int8_t* weights[Quads];
+  for (int q = 0; q < Quads; q++) weights[q] = panel.vectors + 4 * (quad + q) * padded_k;
   const int8_t* x[Rows / Isa::kRowStep];
   for (int block = 0; block < Rows / Isa::kRowStep; block++)
     x[block] = args.rows.values + (row + static_cast<size_t>(block) * Isa::kRowStep) * padded_k;
   alignas(16) static constexpr int32_t kStarts[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
                                                      kMagicBits, kMagicBits, kMagicBits, kMagicBits};
-  float32x4_t totals[kSums];
+  const float32x4_t magic = kept(vdupq_n_f32(kMagic));
+  float32x4_t totals[Tile::kSums];
   for (float32x4_t& total : totals) total = vdupq_n_f32(0);
-  for (uint32_t g = 0; g < w.groups; g++, scales += kScaleFloats<Isa>, zeros += kScaleFloats<Isa>) {
-    for (uint32_t left = w.group_length; left > 0; chunk_sums += args.rows.row_stride) {
-      const uint32_t length = std::min(left, kChunkMax);
-      left -= length;
-      int32x4_t sums[kSums];
-      for (int i = 0; i < kSums; i += 2) load_fresh<0>(kStarts, sums[i], sums[i + 1]);
-      for (uint32_t k = 0; k < length; k += Isa::kTileStep) Isa::template step<Rows>(weights, x, sums);
-      repeat<kSums>([&](auto i) {
-        float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), vdupq_n_f32(kMagic));
-        if constexpr (Zeros) sum = Isa::template subtract_zeros<Rows, i>(sum, zeros, chunk_sums);
-        // Apart, for clang: vld1q_f32 is a macro there.
-        const float* lanes = scales + 4 * Isa::template scale_of<Rows, i>();
-        totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(lanes));
+  for (uint32_t g = 0; g < group_count; g++, scales += kScaleFloats<Isa>, zeros += kScaleFloats<Isa>) {
+    const int8_t* group_end = weights[0] + 4 * static_cast<size_t>(group_length);
+    do {
+      const int8_t* end = group_end - weights[0] > chunk ? weights[0] + chunk : group_end;
+      int32x4_t sums[Tile::kSums];
+      for (int i = 0; i < Tile::kSums; i += 2) load_fresh<0>(kStarts, sums[i], sums[i + 1]);
+      do {
+        Tile::multiply32(weights, x, sums);
+        for (int q = 0; q < Quads; q++) weights[q] += 4 * 32;
+        for (int block = 0; block < Rows / Isa::kRowStep; block++) x[block] += Isa::kRowStep * 32;
+      } while (weights[0] < end);
+      repeat<Tile::kSums>([&](auto i) {
+        float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), magic);
+        if constexpr (Zeros) sum = Tile::template subtract_zeros<i>(sum, zeros, chunk_sums);
+        totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(scales + 4 * Tile::scale_of(i)));
       });
-    }
+      chunk_sums += chunk_stride;
+    } while (weights[0] < group_end);
   }
-  Isa::template finish<Rows>(args, index, quad, row, totals);
+  // A copy, since an array whose address is taken would live in memory all along.
+  float32x4_t results[Tile::kSums];
+  for (int i = 0; i < Tile::kSums; i++) results[i] = totals[i];
+  Tile::finish(args, index, quad, row, results);
 }
 
+// Two quads at once read less for each product, but their totals only fit in registers beside the sums of long chunks.
 template <class Isa, int Rows, bool Zeros>
 void row_tile(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row) {
-  for (uint32_t quad = 0; quad < kQuads; quad += Isa::kTileQuads) tile_of<Isa, Rows, Zeros>(args, panel, index, quad, row);
+  if (std::min(args.weights.group_length, args.chunk) < Isa::kWideChunk) {
+    for (uint32_t quad = 0; quad < kQuads; quad++) tile_of<Isa, Rows, 1, Zeros>(args, panel, index, quad, row);
+  } else {
+    for (uint32_t quad = 0; quad < kQuads; quad += 2) tile_of<Isa, Rows, 2, Zeros>(args, panel, index, quad, row);
+  }
 }
 
 template <class Isa, bool Zeros>
@@ -129,6 +146,43 @@ void gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) 
   unpack_panel<Isa, Bits, Levels>(w, index, panel);
   if (w.has_zeros) row_tiles<Isa, true>(args, panel, index, first, end);
   else row_tiles<Isa, false>(args, panel, index, first, end);
+}
+
+template <class Isa>
+struct GemmCode {
+  template <int Bits, bool Levels>
+  static constexpr Run run() { return gemm_run<Isa, Bits, Levels>; }
+};
+
+// Activations and the unpacked panel of each thread.
+template <class Isa>
+size_t carve_gemm(Linear32& args, uint8_t* base, uint32_t threads) {
+  Carver carver{base};
+  // Narrow weights may be summed for longer before a sum reaches 2^22.
+  if (!args.weights.has_levels) args.chunk = kChunkMax << (8 - args.weights.bits);
+  carve_activations(carver, args, Isa::kRowStep, 0);
+  args.unpacked = carver.take<uint8_t>(threads * unpacked_bytes<Isa>(args.weights));
+  return carver.size;
+}
+
+template <class Isa>
+size_t gemm_scratch(const Call& call) {
+  Linear32 args;
+  read_call(args, call);
+  return carve_gemm<Isa>(args, nullptr, call.threads);
+}
+
+template <class Isa>
+void prepare_gemm(Step& step, const Call& call) {
+  Linear32& args = step.init<Linear32>();
+  read_call(args, call);
+  carve_gemm<Isa>(args, static_cast<uint8_t*>(call.buffers[3]), call.threads);
+  args.rows_per_tile = static_cast<uint32_t>(round_up(ceil_div(args.m, 4 * call.threads), Isa::kRowStep));
+  args.panels_per_tile = 1;
+  step.phases = 2;
+  step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
+  step.tiles[1] = args.weights.panel_count * ceil_div(args.rows.row_stride, rows_of_pass(args.weights));
+  step.run = choose_run<GemmCode<Isa>>(args.weights);
 }
 
 }  // namespace

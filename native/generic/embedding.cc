@@ -1,5 +1,5 @@
-// Rows of panel16 weights, one row read and not its panel, and rows of TorchAO's embedding layout, whose chunks are
-// described in src/kernels/layout/torchao-bits.ts. Ids out of range give rows of NaN: see transformer/embedding.h.
+// Rows of weights in the panel layouts, one row read and not its panel, and rows of TorchAO's embedding layout, whose
+// chunks are described in src/kernels/layout/torchao-bits.ts. Ids out of range give rows of NaN: see transformer/embedding.h.
 #include "../half.h"
 #include "../linear/fields.h"
 #include "../panel16.h"
@@ -18,14 +18,36 @@ void split_indices(Step& step, Args& args, uint32_t dim, uint32_t threads) {
 }
 
 struct SharedArgs {
-  Panel16 weights;
+  Panels weights;
   float* y;
   Indices indices;
   uint32_t per_tile;
 };
 static_assert(sizeof(SharedArgs) <= kArgsMax);
 
-// Four weights of a row, one in each byte: field `index` of a chunk whose vectors' lanes are `words`.
+// Where weights 4 step .. 4 step + 3 of row `lane` of a panel are: src/kernels/layout/panel16.ts and panel32.ts.
+struct Panel16Places {
+  static constexpr uint32_t kRows = 16, kVectorBytes = 64, kFlip = 0;
+  template <int Bits>
+  static uint32_t byte(uint32_t lane, uint32_t step) {
+    return step / Fields<Bits>::kFields * Fields<Bits>::kVectors * kVectorBytes + 4 * lane;
+  }
+  template <int Bits>
+  static int field(uint32_t, uint32_t step) { return step % Fields<Bits>::kFields; }
+};
+
+struct Panel32Places {
+  static constexpr uint32_t kRows = 32, kVectorBytes = 16, kFlip = 0x80808080;
+  template <int Bits>
+  static uint32_t byte(uint32_t lane, uint32_t step) {
+    const uint32_t unit = lane / 4 / Fields<Bits>::kFields, units = 8 / Fields<Bits>::kFields;
+    return (step * units + unit) * Fields<Bits>::kVectors * kVectorBytes + 4 * (lane & 3);
+  }
+  template <int Bits>
+  static int field(uint32_t lane, uint32_t) { return lane / 4 % Fields<Bits>::kFields; }
+};
+
+// Four weights of a row, one in each byte, from the lanes of the vectors that have them.
 template <int Bits>
 inline uint32_t field_of(const uint32_t* words, int index) {
   const Field field = Fields<Bits>::field(index);
@@ -38,44 +60,44 @@ inline uint32_t field_of(const uint32_t* words, int index) {
   return value;
 }
 
-// Weights of one group and row; `lane` is the row's place in the group's first vector.
-template <int Bits>
-void read_group(const Panel16& w, const uint8_t* lane, int32_t zero, float scale, uint32_t count, float* y) {
-  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
-  constexpr int32_t kOffset = 1 << (Bits - 1);
-  for (uint32_t start = 0; start < count; start += 4 * kFields, lane += 64 * kVectors) {
+// `count` weights of one group and row.
+template <class Places, int Bits>
+void read_group(const Panels& w, const uint8_t* vectors, uint32_t lane, int32_t zero, float scale, uint32_t count,
+                float* y) {
+  constexpr int kVectors = Fields<Bits>::kVectors;
+  for (uint32_t start = 0; start < count; start += 4) {
+    const uint8_t* at = vectors + Places::template byte<Bits>(lane, start / 4);
     uint32_t words[kVectors];
-    for (int v = 0; v < kVectors; v++) memcpy(&words[v], lane + 64 * v, 4);
-    for (int f = 0; f < kFields; f++) {
-      const uint32_t four = field_of<Bits>(words, f);
-      const uint32_t at = start + 4 * f;
-      for (uint32_t j = 0; j < 4 && at + j < count; j++) {
-        const int32_t stored = (four >> (8 * j)) & 255;
-        const int32_t level = w.has_levels ? w.levels[stored & 15] : stored - kOffset;
-        y[at + j] = static_cast<float>(level - zero) * scale;
-      }
+    for (int v = 0; v < kVectors; v++) {
+      memcpy(&words[v], at + Places::kVectorBytes * v, 4);
+      words[v] ^= Places::kFlip;
+    }
+    const uint32_t four = field_of<Bits>(words, Places::template field<Bits>(lane, start / 4));
+    for (uint32_t j = 0; j < 4 && start + j < count; j++) {
+      const int32_t stored = (four >> (8 * j)) & 255;
+      const int32_t level = w.has_levels ? w.levels[stored & 15] : stored - (1 << (Bits - 1));
+      y[start + j] = static_cast<float>(level - zero) * scale;
     }
   }
 }
 
-template <int Bits>
-void read_row(const Panel16& w, uint32_t row, float* y) {
-  const uint8_t* panel = w.panel(row / 16);
-  const uint32_t r = row % 16;
-  for (uint32_t g = 0; g < w.groups; g++) {
-    const uint8_t* group = panel + static_cast<size_t>(g) * w.group_bytes;
+template <class Places, int Bits>
+void read_row(const Panels& w, uint32_t row, float* y) {
+  const uint8_t* group = w.panel(row / Places::kRows);
+  const uint32_t lane = row % Places::kRows;
+  for (uint32_t start = 0; start < w.k; start += w.group_size, group += w.group_bytes) {
     uint16_t half;
     float scale;
-    memcpy(&half, group + 2 * r, 2);
-    memcpy(&scale, group + 4 * r, 4);
+    memcpy(&half, group + 2 * lane, 2);
+    memcpy(&scale, group + 4 * lane, 4);
     if (w.f16_scales) scale = half_to_float(half);
-    const int32_t zero = w.has_zeros ? static_cast<int8_t>(group[w.zeros_offset + r]) : 0;
-    const uint32_t start = g * w.group_size;
-    read_group<Bits>(w, group + w.vectors_offset + 4 * r, zero, scale, std::min(w.group_size, w.k - start), y + start);
+    const int32_t zero = w.has_zeros ? static_cast<int8_t>(group[w.zeros_offset + lane]) : 0;
+    const uint32_t count = std::min(w.group_size, w.k - start);
+    read_group<Places, Bits>(w, group + w.vectors_offset, lane, zero, scale, count, y + start);
   }
 }
 
-template <int Bits>
+template <class Places, int Bits>
 void shared_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const SharedArgs& args = step.as<SharedArgs>();
   const uint32_t last = std::min(args.indices.count, (tile + 1) * args.per_tile);
@@ -83,18 +105,19 @@ void shared_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
     const int64_t row = args.indices.at(i);
     float* y = args.y + static_cast<size_t>(i) * args.weights.k;
     if (row < 0 || row >= args.weights.n) fill_nan(y, args.weights.k);
-    else read_row<Bits>(args.weights, static_cast<uint32_t>(row), y);
+    else read_row<Places, Bits>(args.weights, static_cast<uint32_t>(row), y);
   }
 }
 
 using Run = void (*)(const Step&, uint32_t, uint32_t, uint32_t);
 
 // scalars: count, bytes of an index; buffers: packed weights, indices, y.
+template <class Places>
 void shared_prepare(Step& step, const Call& call) {
-  constexpr Run kRuns[] = {shared_run<1>, shared_run<2>, shared_run<3>, shared_run<4>,
-                           shared_run<5>, shared_run<6>, shared_run<7>, shared_run<8>};
+  constexpr Run kRuns[] = {shared_run<Places, 1>, shared_run<Places, 2>, shared_run<Places, 3>, shared_run<Places, 4>,
+                           shared_run<Places, 5>, shared_run<Places, 6>, shared_run<Places, 7>, shared_run<Places, 8>};
   SharedArgs& args = step.init<SharedArgs>();
-  args.weights = read_panel16(call.buffers[0]);
+  args.weights = read_panels(call.buffers[0], Places::kRows);
   args.indices = {call.buffers[1], static_cast<uint32_t>(call.scalars[0]), call.scalars[1] == 8};
   args.y = static_cast<float*>(call.buffers[2]);
   split_indices(step, args, args.weights.k, call.threads);
@@ -253,8 +276,10 @@ void packed_prepare(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"shared_embedding_wx_1x1x4_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel16", 0x1fe, kBaselineNeeds, 1, 1, nullptr,
-     shared_prepare},
+    {"shared_embedding_wx_1x1x16_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel16", 0x1fe, kBaselineNeeds, 1, 1,
+     nullptr, shared_prepare<Panel16Places>},
+    {"shared_embedding_wx_1x1x32_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel32", 0x1fe, kBaselineNeeds, 1, 1,
+     nullptr, shared_prepare<Panel32Places>},
     {"embedding_wx_1x1x1_" LOWBIT_FLOATS_TARGET, "embedding_packed", "torchao_embedding", 0x1fe, kBaselineNeeds, 1, 1, nullptr,
      packed_prepare},
 };

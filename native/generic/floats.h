@@ -35,10 +35,8 @@ struct FloatsBaseline {
   // NaN where b is.
   static V max(V a, V b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
   static V min(V a, V b) { return vbslq_f32(vcltq_f32(a, b), a, b); }
-  // v, but 0 where a < b.
-  static V zero_if_less(V a, V b, V v) {
-    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(v), vcltq_f32(a, b)));
-  }
+  // a < b ? x : y
+  static V choose_less(V a, V b, V x, V y) { return vbslq_f32(vcltq_f32(a, b), x, y); }
   // x * 2^n for whole n in -126 .. 128, in two factors that are normal numbers.
   static V scale_by_power(V x, V n) {
     const int32x4_t whole = vcvtnq_s32_f32(n), half = vshrq_n_s32(whole, 1);
@@ -76,8 +74,11 @@ struct FloatsBaseline {
   // b where either is NaN.
   static V max(V a, V b) { return _mm_max_ps(a, b); }
   static V min(V a, V b) { return _mm_min_ps(a, b); }
-  // v, but 0 where a < b.
-  static V zero_if_less(V a, V b, V v) { return _mm_andnot_ps(_mm_cmplt_ps(a, b), v); }
+  // a < b ? x : y
+  static V choose_less(V a, V b, V x, V y) {
+    const V less = _mm_cmplt_ps(a, b);
+    return _mm_or_ps(_mm_and_ps(less, x), _mm_andnot_ps(less, y));
+  }
   // x * 2^n for whole n in -126 .. 128, in two factors that are normal numbers.
   static V scale_by_power(V x, V n) {
     const __m128i whole = _mm_cvtps_epi32(n), half = _mm_srai_epi32(whole, 1);

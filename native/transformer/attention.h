@@ -27,6 +27,8 @@ struct AttentionArgs {
   // Parts of the keys with results of their own; 0 when tiles are heads and tokens.
   uint32_t splits;
   uint32_t tokens_per_tile, stored_per_tile;
+  // Most vectors of queries of a tile.
+  uint32_t vectors;
   // Floats of one thread's scratch, and of one split's results.
   size_t thread_floats, split_floats;
 
@@ -40,14 +42,6 @@ struct AttentionArgs {
   uint32_t last_key(uint32_t token) const { return static_cast<uint32_t>(*position) + token + 1; }
 };
 static_assert(sizeof(AttentionArgs) <= kArgsMax);
-
-// Queries of a tile: tokens first .. last of some heads, with sums [token][head][dim] and softmax [token][head].
-struct QueryTile {
-  uint32_t first, last, kv_first, kv_last;
-  float* sums;
-  float* largest;
-  float* totals;
-};
 
 // Results of one split: largest and total [tokens][heads], then sums [tokens][heads][dim].
 struct SplitResults {
@@ -76,105 +70,147 @@ void store_tokens(const AttentionArgs& args, uint32_t first, uint32_t last) {
   });
 }
 
-// The rows of one head of keys and values, over a block that starts at key `start`.
-template <class Isa, class Element>
-void attend_head(const AttentionArgs& args, const QueryTile& tile, uint32_t kv, const KeyBlock<Element>& block,
-                 uint32_t start, uint32_t count, float* scores) {
-  const uint32_t group = args.group;
-  uint32_t token = tile.first, member = 0;
-  auto next_row = [&] {
-    const uint32_t head = kv * group + member;
-    const size_t state = static_cast<size_t>(token - tile.first) * args.heads + head;
+// Queries of a tile: tokens first .. last of the heads that share keys and values kv_first .. kv_last. Sums have rows
+// [token - first][head][dim].
+struct QueryTile {
+  uint32_t first, last, kv_first, kv_last;
+  float* sums;
+};
+
+// How a tile's queries fill vectors: many queries of one head of keys and values, or all queries of several.
+template <class Isa>
+struct LaneShape {
+  uint32_t rows, lane_rows, heads, vectors;
+
+  LaneShape(uint32_t queries_per_kv, uint32_t kv_heads) : rows(queries_per_kv), lane_rows(1) {
+    while (lane_rows < rows && lane_rows < Isa::kLanes) lane_rows *= 2;
+    heads = Isa::kLanes / lane_rows;
+    vectors = heads > 1 ? ceil_div(kv_heads, heads) : kv_heads * ceil_div(rows, lane_rows);
+  }
+};
+
+// Where the parts of one thread's scratch begin, in floats.
+template <class Isa>
+struct ThreadScratch {
+  size_t queries, q, scores, copy, floats;
+
+  ThreadScratch(uint32_t vectors, uint32_t dim) {
+    const size_t q_floats = Isa::kLanes * round_up(dim, Isa::kLanes);
+    queries = 0;
+    q = round_up(vectors * sizeof(QueryVector<Isa>), 64) / 4;
+    scores = q + vectors * q_floats;
+    copy = scores + kBlockKeys * Isa::kLanes;
+    floats = round_up(copy + 2 * kBlockKeys * static_cast<size_t>(dim), 16);
+  }
+};
+
+// Fills one vector with rows row .. of heads kv .. of a tile.
+template <class Isa>
+void begin_vector(const AttentionArgs& args, const QueryTile& tile, const LaneShape<Isa>& shape, uint32_t kv,
+                  uint32_t row, QueryVector<Isa>& v) {
+  v.kv = kv;
+  v.lane_rows = shape.lane_rows;
+  v.heads = std::min(shape.heads, tile.kv_last - kv);
+  v.rows = std::min(shape.rows - row, shape.lane_rows);
+  v.earliest = UINT32_MAX;
+  v.latest = 0;
+  for (uint32_t lane = 0; lane < Isa::kLanes; lane++) {
+    const uint32_t p = std::min(lane / v.lane_rows, v.heads - 1), r = row + std::min(lane % v.lane_rows, v.rows - 1);
+    const uint32_t token = tile.first + r / args.group, head = (kv + p) * args.group + r % args.group;
+    const float* q = args.q + (static_cast<size_t>(token) * args.heads + head) * args.head_dim;
+    v.sums[lane] = tile.sums + (static_cast<size_t>(token - tile.first) * args.heads + head) * args.head_dim;
     const uint32_t first = args.first_key(token), last = args.last_key(token);
-    QueryRow row;
-    row.q = args.q + (static_cast<size_t>(token) * args.heads + head) * args.head_dim;
-    row.sum = tile.sums + state * args.head_dim;
-    row.largest = tile.largest + state;
-    row.total = tile.totals + state;
-    row.first = first > start ? std::min(first - start, count) : 0;
-    row.last = last > start ? std::min(last - start, count) : 0;
-    if (++member == group) {
-      member = 0;
-      token++;
+    v.earliest = std::min(v.earliest, first);
+    v.latest = std::max(v.latest, last);
+    v.first[lane] = static_cast<float>(first);
+    v.last[lane] = static_cast<float>(last);
+    v.largest[lane] = kNoneYet;
+    v.totals[lane] = 0;
+    const auto scale = Isa::set(args.rule.scale);
+    each_vector<Isa>(args.head_dim, [&](size_t d, auto vector) {
+      Isa::store(v.q + (d + lane) * Isa::kLanes, vector.load(q + d) * scale);
+      vector.store(v.sums[lane] + d, Isa::set(0));
+    });
+  }
+}
+
+// All vectors of a tile; returns how many.
+template <class Isa>
+uint32_t begin_vectors(const AttentionArgs& args, const QueryTile& tile, float* scratch, QueryVector<Isa>* vectors) {
+  const LaneShape<Isa> shape((tile.last - tile.first) * args.group, tile.kv_last - tile.kv_first);
+  const ThreadScratch<Isa> parts(args.vectors, args.head_dim);
+  const size_t q_floats = Isa::kLanes * round_up(args.head_dim, Isa::kLanes);
+  uint32_t count = 0;
+  for (uint32_t kv = tile.kv_first; kv < tile.kv_last; kv += shape.heads)
+    for (uint32_t row = 0; row < shape.rows; row += shape.lane_rows, count++) {
+      vectors[count].q = scratch + parts.q + count * q_floats;
+      begin_vector<Isa>(args, tile, shape, kv, row, vectors[count]);
     }
-    return row;
-  };
-  uint32_t rows = (tile.last - tile.first) * group;
-  for (; rows >= 4; rows -= 4) {
-    const QueryRow four[] = {next_row(), next_row(), next_row(), next_row()};
-    attend_rows<Isa, Element, 4>(four, block, args.rule, scores);
-  }
-  if (rows >= 2) {
-    const QueryRow two[] = {next_row(), next_row()};
-    attend_rows<Isa, Element, 2>(two, block, args.rule, scores);
-    rows -= 2;
-  }
-  if (rows == 1) {
-    const QueryRow one[] = {next_row()};
-    attend_rows<Isa, Element, 1>(one, block, args.rule, scores);
-  }
+  return count;
 }
 
 // Keys and values of one head as contiguous floats: strided rows would share few sets of the first cache.
 template <class Isa, class Element>
-KeyBlock<float> copy_block(const KeyBlock<Element>& block, uint32_t count, float* target) {
+KeyBlock<float> copy_block(const KeyBlock<Element>& block, float* target) {
   float* values = target + kBlockKeys * block.dim;
-  for (uint32_t key = 0; key < count; key++) {
+  for (uint32_t key = 0; key < block.count; key++) {
+    prefetch_row(block, key, 1);
     each_vector<Isa>(block.dim, [&](size_t d, auto vector) {
       vector.store(target + key * block.dim + d, vector.load(block.keys + key * block.stride + d));
       vector.store(values + key * block.dim + d, vector.load(block.values + key * block.stride + d));
     });
   }
-  return {target, values, block.dim, block.dim, 0};
+  return {target, values, block.dim, block.dim, block.start, block.count, 0};
 }
 
-// Keys begin .. end for a tile, block by block; all heads of a block before the next, which is fetched meanwhile.
+// Keys begin .. end for some vectors of queries, block by block: all heads of a block before the next, which is fetched
+// meanwhile.
 template <class Isa, class Element>
-void attend_keys(const AttentionArgs& args, const QueryTile& tile, uint32_t begin, uint32_t end, float* scratch) {
-  const size_t rows = static_cast<size_t>(tile.last - tile.first) * args.heads;
-  for (size_t i = 0; i < rows; i++) {
-    tile.largest[i] = -INFINITY;
-    tile.totals[i] = 0;
-  }
-  float* scores = scratch;
-  float* copy = scratch + kRowsMax * kScoreStride;
-  const bool many_rows = (tile.last - tile.first) * args.group >= 12;
+void attend_keys(const AttentionArgs& args, QueryVector<Isa>* vectors, uint32_t count, uint32_t begin, uint32_t end,
+                 float* scratch) {
+  const ThreadScratch<Isa> parts(args.vectors, args.head_dim);
+  // Vectors of one head that follow each other share its copy.
+  const bool copy = count > 1 && vectors[0].kv == vectors[1].kv;
   for (uint32_t start = begin; start < end; start += kBlockKeys) {
-    const uint32_t count = std::min(kBlockKeys, end - start);
-    for (uint32_t kv = tile.kv_first; kv < tile.kv_last; kv++) {
-      const size_t at = start * args.stride() + static_cast<size_t>(kv) * args.head_dim;
+    KeyBlock<float> copied{};
+    for (uint32_t i = 0; i < count; i++) {
+      QueryVector<Isa>& queries = vectors[i];
+      const size_t at = start * args.stride() + static_cast<size_t>(queries.kv) * args.head_dim;
       const KeyBlock<Element> block = {static_cast<const Element*>(args.key_cache) + at,
-                                       static_cast<const Element*>(args.value_cache) + at, args.stride(),
-                                       args.head_dim, many_rows ? 0 : kBlockKeys * args.stride()};
-      if (many_rows) attend_head<Isa>(args, tile, kv, copy_block<Isa>(block, count, copy), start, count, scores);
-      else attend_head<Isa>(args, tile, kv, block, start, count, scores);
+                                       static_cast<const Element*>(args.value_cache) + at, args.stride(), args.head_dim,
+                                       start, std::min(kBlockKeys, end - start), kBlockKeys * args.stride()};
+      if (copy && (i == 0 || queries.kv != vectors[i - 1].kv)) copied = copy_block<Isa>(block, scratch + parts.copy);
+      if (copy) attend_block<Isa>(queries, copied, args.rule, scratch + parts.scores);
+      else attend_block<Isa>(queries, block, args.rule, scratch + parts.scores);
     }
   }
+}
+
+// Calls body(vector, lane) for every query.
+template <class Isa, class Body>
+void each_query(const QueryVector<Isa>* vectors, uint32_t count, Body&& body) {
+  for (uint32_t i = 0; i < count; i++)
+    for (uint32_t p = 0; p < vectors[i].heads; p++)
+      for (uint32_t r = 0; r < vectors[i].rows; r++) body(vectors[i], p * vectors[i].lane_rows + r);
 }
 
 // A tile of queries over all keys that they see.
 template <class Isa, class Element>
 void attend_queries(const AttentionArgs& args, uint32_t tile, float* scratch) {
-  const uint32_t kv = tile % args.kv_heads, group = args.group;
+  const uint32_t kv = tile % args.kv_heads;
   // The last tokens see most keys: they go first.
   const uint32_t part = ceil_div(args.tokens, args.tokens_per_tile) - 1 - tile / args.kv_heads;
   const uint32_t first = part * args.tokens_per_tile, last = std::min(args.tokens, first + args.tokens_per_tile);
-  const size_t states = static_cast<size_t>(args.tokens_per_tile) * args.heads;
   float* y = args.y + static_cast<size_t>(first) * args.heads * args.head_dim;
-  const QueryTile queries = {first, last, kv, kv + 1, y, scratch, scratch + states};
-  for (uint32_t token = 0; token < last - first; token++) {
-    const size_t row = (static_cast<size_t>(token) * args.heads + kv * group) * args.head_dim;
-    memset(y + row, 0, 4 * static_cast<size_t>(group) * args.head_dim);
-  }
-  attend_keys<Isa, Element>(args, queries, args.first_key(first), args.last_key(last - 1), scratch + 2 * states);
-  for (uint32_t token = 0; token < last - first; token++) {
-    for (uint32_t head = kv * group; head < (kv + 1) * group; head++) {
-      const size_t state = static_cast<size_t>(token) * args.heads + head;
-      const auto inverse = Isa::set(1 / queries.totals[state]);
-      float* sum = y + state * args.head_dim;
-      each_vector<Isa>(args.head_dim, [&](size_t d, auto vector) { vector.store(sum + d, vector.load(sum + d) * inverse); });
-    }
-  }
+  auto* vectors = reinterpret_cast<QueryVector<Isa>*>(scratch);
+  const uint32_t count = begin_vectors<Isa>(args, {first, last, kv, kv + 1, y}, scratch, vectors);
+  attend_keys<Isa, Element>(args, vectors, count, args.first_key(first), args.last_key(last - 1), scratch);
+  each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t lane) {
+    const auto inverse = Isa::set(1 / queries.totals[lane]);
+    float* sums = queries.sums[lane];
+    each_vector<Isa>(args.head_dim,
+                     [&](size_t d, auto vector) { vector.store(sums + d, vector.load(sums + d) * inverse); });
+  });
 }
 
 // Keys of a split: equal parts of all keys, in steps that suit the vectors.
@@ -197,9 +233,15 @@ void attend_split(const AttentionArgs& args, uint32_t split, float* scratch) {
   const KeyRange keys = split_keys<Isa>(args, split);
   if (keys.begin == keys.end) return;
   const SplitResults results = results_of<Isa>(args, split);
-  memset(results.sums, 0, 4 * static_cast<size_t>(args.tokens) * args.heads * args.head_dim);
-  const QueryTile queries = {0, args.tokens, 0, args.kv_heads, results.sums, results.largest, results.totals};
-  attend_keys<Isa, Element>(args, queries, keys.begin, keys.end, scratch);
+  auto* vectors = reinterpret_cast<QueryVector<Isa>*>(scratch);
+  const QueryTile tile = {0, args.tokens, 0, args.kv_heads, results.sums};
+  const uint32_t count = begin_vectors<Isa>(args, tile, scratch, vectors);
+  attend_keys<Isa, Element>(args, vectors, count, keys.begin, keys.end, scratch);
+  each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t lane) {
+    const size_t row = static_cast<size_t>(queries.sums[lane] - results.sums) / args.head_dim;
+    results.largest[row] = queries.largest[lane];
+    results.totals[row] = queries.totals[lane];
+  });
 }
 
 // One row of y from the results of all splits that have keys.
@@ -280,8 +322,8 @@ AttentionArgs attention_args(const Call& call) {
   args.tokens_per_tile = few_queries ? args.tokens : tokens_of_tile<Isa>(args);
   args.stored_per_tile = items_per_tile<Isa>(args.tokens, kTileValues / std::max<size_t>(1, args.stride()), args.threads);
   args.split_floats = round_up(rows * (args.head_dim + 2), 16);
-  const size_t states = static_cast<size_t>(args.tokens_per_tile) * args.heads;
-  args.thread_floats = round_up(2 * states + kRowsMax * kScoreStride + 2 * kBlockKeys * args.head_dim, 16);
+  args.vectors = LaneShape<Isa>(args.tokens_per_tile * args.group, few_queries ? args.kv_heads : 1).vectors;
+  args.thread_floats = ThreadScratch<Isa>(args.vectors, args.head_dim).floats;
   return args;
 }
 

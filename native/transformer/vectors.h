@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 namespace lowbit {
 
@@ -36,6 +37,17 @@ inline __attribute__((always_inline)) void each_vector(size_t count, Body&& body
   if (i < count) body(i, PartialVector<Isa>{static_cast<uint32_t>(count - i)});
 }
 
+template <class Body, int... I>
+inline __attribute__((always_inline)) void each_index(std::integer_sequence<int, I...>, Body&& body) {
+  (body(std::integral_constant<int, I>{}), ...);
+}
+
+// Calls body(0) .. body(N - 1) with constants, for loops that must not stay loops: arrays they index are registers.
+template <int N, class Body>
+inline __attribute__((always_inline)) void each_index(Body&& body) {
+  each_index(std::make_integer_sequence<int, N>{}, body);
+}
+
 // exp(x) = 2^n * (1 + r + r^2 q(r)) with x = n ln2 + r, |r| <= ln2 / 2. `rest` is r + r^2 q(r), relative error 1e-8
 // before rounding (q interpolates at Chebyshev points). NaN stays NaN.
 template <class Isa>
@@ -64,7 +76,8 @@ template <class Isa>
 inline __attribute__((always_inline)) typename Isa::V exp_of(typename Isa::V x) {
   const auto lowest = Isa::set(-87.0f);
   const ExpParts<Isa> parts(Isa::min(Isa::set(89.0f), Isa::max(lowest, x)));
-  return Isa::zero_if_less(x, lowest, Isa::scale_by_power(parts.rest + Isa::set(1.0f), parts.power));
+  const auto power = Isa::scale_by_power(parts.rest + Isa::set(1.0f), parts.power);
+  return Isa::choose_less(x, lowest, Isa::set(0.0f), power);
 }
 
 // (e - 1) / (e + 1) for e = exp(2x), where e - 1 is made without cancellation: exact to rounding near 0 too.

@@ -15,8 +15,8 @@ constexpr uint32_t kPair = 32;
 // Queries of a tile of work: converting keys and values costs as much as some 40 of them.
 constexpr uint32_t kQueriesMax = 256;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
-// Score of a key that is not seen; largest score before any was.
-constexpr float kNone = -INFINITY, kNoneYet = -1e30f;
+// Score of a key that is not seen.
+constexpr float kNone = -INFINITY;
 constexpr float kLog2e = 1.44269504f;
 
 // Parts of one thread's scratch. A tile is 16 rows of 64 bytes; `steps` of 32 columns make a row of the head.
@@ -108,14 +108,14 @@ void convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, flo
 
 // Up to 64 keys to tiles of 16 keys by 32 columns; rows beyond `count` are zeros.
 template <class Element>
-void convert_keys(const KeyBlock<Element>& block, uint32_t count, uint32_t steps, uint8_t* target) {
-  for (uint32_t key = 0; key < round_up(count, 32); key++) {
+void convert_keys(const KeyBlock<Element>& block, uint32_t steps, uint8_t* target) {
+  for (uint32_t key = 0; key < round_up(block.count, 32); key++) {
     uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
     const Element* row = block.keys + key * block.stride;
-    if (key < count) prefetch_row(block, key);
+    if (key < block.count) prefetch_row(block, key, 1);
     for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
       SplitVector split{};
-      if (key < count)
+      if (key < block.count)
         split = split_row(load_columns(row, 32 * step, block.dim), load_columns(row, 32 * step + 16, block.dim));
       _mm512_store_si512(tile, split.high);
       _mm512_store_si512(tile + kTileBytes, split.low);
@@ -125,11 +125,11 @@ void convert_keys(const KeyBlock<Element>& block, uint32_t count, uint32_t steps
 
 // Up to 64 values to tiles of 16 columns by 32 keys.
 template <class Element>
-void convert_values(const KeyBlock<Element>& block, uint32_t count, uint32_t steps, uint8_t* target) {
+void convert_values(const KeyBlock<Element>& block, uint32_t steps, uint8_t* target) {
   for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
-    for (uint32_t half = 0; half < ceil_div(count, 32); half++) {
+    for (uint32_t half = 0; half < ceil_div(block.count, 32); half++) {
       auto value = [&](uint32_t key) {
-        return key < count ? load_columns(block.values + key * block.stride, d, block.dim) : _mm512_setzero_ps();
+        return key < block.count ? load_columns(block.values + key * block.stride, d, block.dim) : _mm512_setzero_ps();
       };
       __m512i high[16], low[16];
       for (uint32_t r = 0; r < 16; r++) {
@@ -234,7 +234,7 @@ inline __m512 exp2_of(__m512 x) {
 }
 
 // Scores of 16 queries and `count` keys from `start` as softmax wants them, in powers of two.
-void rule_scores(float* scores, float softcap, uint32_t start, uint32_t count, __m512i first, __m512i last) {
+void hide_scores(float* scores, float softcap, uint32_t start, uint32_t count, __m512i first, __m512i last) {
   const __m512 cap = _mm512_set1_ps(softcap * kLog2e), none = _mm512_set1_ps(kNone);
   for (uint32_t key = 0; key < count; key++) {
     __m512 score = _mm512_load_ps(scores + 16 * key);
@@ -311,7 +311,7 @@ void begin_queries(const AttentionArgs& args, const Queries& queries, const Size
 }
 
 // All queries over a block of keys whose tiles are ready.
-void attend_block(const AttentionArgs& args, const Queries& queries, const Sizes& sizes, const Workspace& w,
+void attend_tiles(const AttentionArgs& args, const Queries& queries, const Sizes& sizes, const Workspace& w,
                   uint32_t start, uint32_t count) {
   for (uint32_t pair = 0; pair < sizes.query_tiles / 2; pair++) {
     // Rows are in the order of tokens: the first one sees from the earliest key, the last one to the latest.
@@ -327,7 +327,7 @@ void attend_block(const AttentionArgs& args, const Queries& queries, const Sizes
       const bool some_unseen =
           _mm512_cmplt_epi32_mask(last_key, block_end) | _mm512_cmpgt_epi32_mask(first_key, block);
       if (some_unseen || args.rule.softcap > 0)
-        rule_scores(w.scores + (tile & 1) * 4 * kTileFloats, args.rule.softcap, start, 32 * halves, first_key, last_key);
+        hide_scores(w.scores + (tile & 1) * 4 * kTileFloats, args.rule.softcap, start, 32 * halves, first_key, last_key);
       softmax_tile(w, sizes, tile, halves);
     }
     add_pair(w, sizes, pair, halves);
@@ -369,10 +369,10 @@ void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
     const size_t at = start * args.stride() + static_cast<size_t>(queries.kv) * args.head_dim;
     const KeyBlock<Element> block = {static_cast<const Element*>(args.key_cache) + at,
                                      static_cast<const Element*>(args.value_cache) + at, args.stride(), args.head_dim,
-                                     kBlockKeys * args.stride()};
-    convert_keys(block, count, sizes.steps, w.keys);
-    convert_values(block, count, sizes.steps, w.values);
-    attend_block(args, queries, sizes, w, start, count);
+                                     start, count, kBlockKeys * args.stride()};
+    convert_keys(block, sizes.steps, w.keys);
+    convert_values(block, sizes.steps, w.values);
+    attend_tiles(args, queries, sizes, w, start, count);
   }
   end_queries(args, queries, sizes, w);
 }

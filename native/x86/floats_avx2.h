@@ -41,8 +41,8 @@ struct FloatsAvx2 {
   // b where either is NaN.
   static V max(V a, V b) { return _mm256_max_ps(a, b); }
   static V min(V a, V b) { return _mm256_min_ps(a, b); }
-  // v, but 0 where a < b.
-  static V zero_if_less(V a, V b, V v) { return _mm256_andnot_ps(_mm256_cmp_ps(a, b, _CMP_LT_OQ), v); }
+  // a < b ? x : y
+  static V choose_less(V a, V b, V x, V y) { return _mm256_blendv_ps(y, x, _mm256_cmp_ps(a, b, _CMP_LT_OQ)); }
   // x * 2^n for whole n in -126 .. 128, in two factors that are normal numbers.
   static V scale_by_power(V x, V n) {
     const __m256i whole = _mm256_cvtps_epi32(n), half = _mm256_srai_epi32(whole, 1);

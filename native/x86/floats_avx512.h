@@ -36,8 +36,8 @@ struct FloatsAvx512 {
   // b where either is NaN.
   static V max(V a, V b) { return _mm512_max_ps(a, b); }
   static V min(V a, V b) { return _mm512_min_ps(a, b); }
-  // v, but 0 where a < b.
-  static V zero_if_less(V a, V b, V v) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(a, b, _CMP_NLT_UQ), v); }
+  // a < b ? x : y
+  static V choose_less(V a, V b, V x, V y) { return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), x); }
   // x * 2^n for whole n.
   static V scale_by_power(V x, V n) { return _mm512_scalef_ps(x, n); }
   static float sum(V v) { return _mm512_reduce_add_ps(v); }

@@ -10,8 +10,7 @@ import { f32ToBf16, f32ToF16 } from "../../half.ts";
 import type { AttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { hostCpu } from "../cpu.ts";
-import { openPacked, packWeights } from "../layout/packed.ts";
-import { panel16 } from "../layout/panel16.ts";
+import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
 import { packEmbedding } from "../layout/torchao-embedding.ts";
 import * as table from "../table.ts";
 
@@ -340,6 +339,7 @@ describe.each([1, 2, 3, 4, 5, 6, 7, 8])("embeddings of %i bits", (bits) => {
 
   describeNative(table.embeddingShared, (kernel, reference) => {
     it("reads rows of packed panels of all groups; ids out of range give NaN", () => {
+      const layout = layoutNamed(kernel.layouts![0]!);
       const random = new Random(bits);
       for (const [k, groupSize] of [
         [32, 32],
@@ -351,8 +351,8 @@ describe.each([1, 2, 3, 4, 5, 6, 7, 8])("embeddings of %i bits", (bits) => {
       ] as const)
         for (const variant of [{}, { zeros: true }, { levels: true }, { scaleDType: "f16" as const }]) {
           const weights = randomWeights(random, { n: 37, k, bits, groupSize, ...variant });
-          if (panel16.refusal(weights) !== null) continue;
-          const packed = openPacked(packWeights(weights, null, panel16), weights);
+          if (layout.refusal(weights) !== null) continue;
+          const packed = openPacked(packWeights(weights, null, layout), weights);
           const args = { weights: packed, indices: Int32Array.from(ids), y: new Float32Array(ids.length * k) };
           const expected = new Float32Array(args.y.length);
           run(reference, { ...args, y: expected }, benches[0]!);

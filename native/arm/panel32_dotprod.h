@@ -1,0 +1,78 @@
+// Few rows of activations times panel32 weights with the dot product instructions: one row by chains, up to 7 by unpacked
+// chunks. `Mixed` says that products of unsigned by signed bytes exist; it serves the widths that gain from them.
+#pragma once
+
+#include "panel32_chain.h"
+#include "panel32_prepare.h"
+#include "panel32_rows.h"
+
+namespace lowbit {
+namespace {
+
+// A row of activations by an unpacked chunk of panel32.
+struct DotprodSums {
+  template <int>
+  static void sums(const int8_t* chunk, const int8_t* x, uint32_t length, int32x4_t* result) {
+    int32x4_t sum[kQuads];
+    for (int32x4_t& each : sum) each = vdupq_n_s32(0);
+    for (const int8_t* end = x + length; x < end; x += 16) {
+      const int8x16_t row = vld1q_s8(x);
+      repeat<4>([&](auto s) {
+        for (uint32_t quad = 0; quad < kQuads; quad++, chunk += 16)
+          sum[quad] = vdotq_laneq_s32(sum[quad], vld1q_s8(chunk), row, s);
+      });
+    }
+    for (uint32_t quad = 0; quad < kQuads; quad++) result[quad] = sum[quad];
+  }
+};
+
+// Widths whose bytes have a field of one bit on top.
+template <bool Mixed, int Bits>
+constexpr bool kServed = !Mixed || Bits % 2 == 1;
+
+template <bool Mixed>
+struct ChainCode {
+  // Weights of a codebook are looked up, which a chain cannot do.
+  template <int Bits, bool Levels>
+  static constexpr Run run() {
+    if constexpr (!kServed<Mixed, Bits>) return nullptr;
+    else if constexpr (Levels) return rows_run<DotprodSums, Bits, true>;
+    else return chain_run<Bits, Mixed>;
+  }
+};
+
+template <bool Mixed>
+struct RowsCode {
+  template <int Bits, bool Levels>
+  static constexpr Run run() {
+    if constexpr (!kServed<Mixed, Bits>) return nullptr;
+    else return rows_run<DotprodSums, Bits, Levels>;
+  }
+};
+
+template <bool Mixed>
+size_t carve_rows(Linear32& args, uint8_t* base) {
+  Carver carver{base};
+  const bool chained = args.m == 1 && !args.weights.has_levels;
+  carve_activations(carver, args, 1, chained ? chain_starts<Mixed>(args.weights) : 0);
+  return carver.size;
+}
+
+template <bool Mixed>
+size_t dotprod_scratch(const Call& call) {
+  Linear32 args;
+  read_call(args, call);
+  return carve_rows<Mixed>(args, nullptr);
+}
+
+template <bool Mixed>
+void prepare_dotprod(Step& step, const Call& call) {
+  Linear32& args = step.init<Linear32>();
+  read_call(args, call);
+  carve_rows<Mixed>(args, static_cast<uint8_t*>(call.buffers[3]));
+  split_panels(step, args, call.threads);
+  step.run = args.m == 1 ? choose_run<ChainCode<Mixed>>(args.weights) : choose_run<RowsCode<Mixed>>(args.weights);
+}
+
+}  // namespace
+}  // namespace lowbit
