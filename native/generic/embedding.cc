@@ -1,5 +1,6 @@
 // Rows of weights in the panel layouts, one row read and not its panel, and rows of TorchAO's embedding layout, whose
-// chunks are described in src/kernels/layout/torchao-bits.ts. Ids out of range give rows of NaN: see transformer/embedding.h.
+// chunks are described in src/kernels/layout/torchao-bits.ts. Ids out of range give rows of NaN: see
+// transformer/embedding.h.
 #include "../half.h"
 #include "../linear/fields.h"
 #include "../panel16.h"
@@ -280,8 +281,8 @@ constexpr KernelRow kRows[] = {
      nullptr, shared_prepare<Panel16Places>},
     {"shared_embedding_wx_1x1x32_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel32", 0x1fe, kBaselineNeeds, 1, 1,
      nullptr, shared_prepare<Panel32Places>},
-    {"embedding_wx_1x1x1_" LOWBIT_FLOATS_TARGET, "embedding_packed", "torchao_embedding", 0x1fe, kBaselineNeeds, 1, 1, nullptr,
-     packed_prepare},
+    {"embedding_wx_1x1x1_" LOWBIT_FLOATS_TARGET, "embedding_packed", "torchao_embedding", 0x1fe, kBaselineNeeds, 1, 1,
+     nullptr, packed_prepare},
 };
 
 }  // namespace

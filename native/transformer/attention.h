@@ -320,7 +320,8 @@ AttentionArgs attention_args(const Call& call) {
   const bool few_queries = args.tokens <= 4;
   args.splits = few_queries ? 2 * args.threads : 0;
   args.tokens_per_tile = few_queries ? args.tokens : tokens_of_tile<Isa>(args);
-  args.stored_per_tile = items_per_tile<Isa>(args.tokens, kTileValues / std::max<size_t>(1, args.stride()), args.threads);
+  const size_t stored_least = kTileValues / std::max<size_t>(1, args.stride());
+  args.stored_per_tile = items_per_tile<Isa>(args.tokens, stored_least, args.threads);
   args.split_floats = round_up(rows * (args.head_dim + 2), 16);
   args.vectors = LaneShape<Isa>(args.tokens_per_tile * args.group, few_queries ? args.kv_heads : 1).vectors;
   args.thread_floats = ThreadScratch<Isa>(args.vectors, args.head_dim).floats;

@@ -21,11 +21,10 @@ constexpr float kLog2e = 1.44269504f;
 
 // Parts of one thread's scratch. A tile is 16 rows of 64 bytes; `steps` of 32 columns make a row of the head.
 struct Workspace {
-  // [steps][high, low][tile]
-  uint8_t* keys;    // of 4 x 16 keys: [keys / 16] in front
-  uint8_t* values;  // transposed: [columns / 16][keys / 32][high, low]
-  float* scores;    // [2][64 keys][16 queries]
-  uint8_t* weights; // [2][keys / 32][high, low], pairs of keys
+  uint8_t* keys;     // [keys / 16][steps][high, low]
+  uint8_t* values;   // transposed: [columns / 16][keys / 32][high, low]
+  float* scores;     // [2][64 keys][16 queries]
+  uint8_t* weights;  // [2][keys / 32][high, low], pairs of keys
   // Of each 16 queries.
   uint8_t* queries;  // [steps][high, low], pairs of columns
   float* sums;       // [columns][16 queries]
@@ -321,13 +320,12 @@ void attend_tiles(const AttentionArgs& args, const Queries& queries, const Sizes
     const uint32_t halves = ceil_div(std::min(to - start, count), 32);
     score_pair(w, sizes, pair, halves);
     for (uint32_t tile = 2 * pair; tile < 2 * pair + 2; tile++) {
-      const __m512i first_key = _mm512_load_si512(w.first + 16 * tile), last_key = _mm512_load_si512(w.last + 16 * tile);
-      const __m512i block = _mm512_set1_epi32(static_cast<int>(start));
-      const __m512i block_end = _mm512_set1_epi32(static_cast<int>(start + 32 * halves));
-      const bool some_unseen =
-          _mm512_cmplt_epi32_mask(last_key, block_end) | _mm512_cmpgt_epi32_mask(first_key, block);
+      const __m512i first = _mm512_load_si512(w.first + 16 * tile), last = _mm512_load_si512(w.last + 16 * tile);
+      const __m512i begin = _mm512_set1_epi32(static_cast<int>(start));
+      const __m512i end = _mm512_set1_epi32(static_cast<int>(start + 32 * halves));
+      const bool some_unseen = _mm512_cmplt_epi32_mask(last, end) | _mm512_cmpgt_epi32_mask(first, begin);
       if (some_unseen || args.rule.softcap > 0)
-        hide_scores(w.scores + (tile & 1) * 4 * kTileFloats, args.rule.softcap, start, 32 * halves, first_key, last_key);
+        hide_scores(w.scores + (tile & 1) * 4 * kTileFloats, args.rule.softcap, start, 32 * halves, first, last);
       softmax_tile(w, sizes, tile, halves);
     }
     add_pair(w, sizes, pair, halves);

@@ -23,7 +23,9 @@ struct FloatsAvx2 {
   static V load_some(const float* p, uint32_t n) { return _mm256_maskload_ps(p, first(n)); }
   static void store(float* p, V v) { _mm256_storeu_ps(p, v); }
   static void store_some(float* p, V v, uint32_t n) { _mm256_maskstore_ps(p, first(n), v); }
-  static V load_halves(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))); }
+  static V load_halves(const uint16_t* p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
   static V load_some_halves(const uint16_t* p, uint32_t n) {
     uint16_t all[8] = {};
     memcpy(all, p, 2 * n);
