@@ -24,9 +24,9 @@ function run(command, args) {
       output += data;
     });
     child.on("error", reject);
-    child.on("close", (code) => {
+    child.on("close", (code, signal) => {
       if (code === 0) resolve(undefined);
-      else reject(new Error(`${command} ${args.join(" ")}\n${output.slice(0, 4000)}`));
+      else reject(new Error(`${command} ${args.join(" ")}\nended with ${signal ?? code}\n${output.slice(0, 4000)}`));
     });
   });
 }
@@ -56,7 +56,7 @@ async function nodeLibrary(cpu, objects) {
 
 /** What the linker needs to know on each system. @param {string} os @param {string} cpu @param {string} objects */
 async function systemFlags(os, cpu, objects) {
-  if (os === "darwin") return ["-Wl,-undefined,dynamic_lookup"];
+  if (os === "darwin") return ["-Wl,-undefined,dynamic_lookup", "-Wl,-install_name,@rpath/lowbit.node"];
   if (os === "win32") return [await nodeLibrary(cpu, objects)];
   // Else the allocator of the C++ library inside would be exported, and mix with that of Node.
   const exports = join(objects, "exports.map");

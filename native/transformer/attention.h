@@ -197,9 +197,9 @@ void each_query(const QueryVector<Isa>* vectors, uint32_t count, Body&& body) {
 // A tile of queries over all keys that they see.
 template <class Isa, class Element>
 void attend_queries(const AttentionArgs& args, uint32_t tile, float* scratch) {
-  const uint32_t kv = tile % args.kv_heads;
-  // The last tokens see most keys: they go first.
-  const uint32_t part = ceil_div(args.tokens, args.tokens_per_tile) - 1 - tile / args.kv_heads;
+  // One head after the other, so that its keys stay in the cache; last tokens first, as they see most keys.
+  const uint32_t parts = ceil_div(args.tokens, args.tokens_per_tile);
+  const uint32_t kv = tile / parts, part = parts - 1 - tile % parts;
   const uint32_t first = part * args.tokens_per_tile, last = std::min(args.tokens, first + args.tokens_per_tile);
   float* y = args.y + static_cast<size_t>(first) * args.heads * args.head_dim;
   auto* vectors = reinterpret_cast<QueryVector<Isa>*>(scratch);

@@ -353,10 +353,10 @@ void end_queries(const AttentionArgs& args, const Queries& queries, const Sizes&
 
 template <class Element>
 void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
-  // The last tokens see most keys: they go first.
-  const uint32_t part = ceil_div(args.tokens, args.tokens_per_tile) - 1 - tile / args.kv_heads;
+  // One head after the other, so that its keys stay in the cache; last tokens first, as they see most keys.
+  const uint32_t parts = ceil_div(args.tokens, args.tokens_per_tile), part = parts - 1 - tile % parts;
   const uint32_t first = part * args.tokens_per_tile, tokens = std::min(args.tokens_per_tile, args.tokens - first);
-  const Queries queries = {first, tile % args.kv_heads, tokens * args.group};
+  const Queries queries = {first, tile / parts, tokens * args.group};
   const Sizes sizes(args.head_dim, queries.rows);
   const Workspace w = workspace_at(scratch, sizes);
   begin_queries(args, queries, sizes, w);
