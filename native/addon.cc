@@ -262,6 +262,8 @@ napi_value init(napi_env env, napi_value exports) {
     napi_create_function(env, entry.name, NAPI_AUTO_LENGTH, entry.function, nullptr, &function);
     set(env, exports, entry.name, function);
   }
+  // The contract with the TypeScript side, which refuses an addon of another: src/kernels/native/abi.ts.
+  set(env, exports, "abi", text(env, LOWBIT_ABI));
   return exports;
 }
 

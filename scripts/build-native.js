@@ -2,18 +2,20 @@
  * Builds the native addon (build/lowbit.node) with this machine's C++ compiler. Without one, or where the build fails,
  * it says so and succeeds: the package works without the addon, only slower. `--strict` makes that an error.
  * `--target=linux-arm64` builds build/lowbit-linux-arm64.node with a cross compiler instead: CXX ("python3 -m ziglang c++
- * -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++.
+ * -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--out=file` writes the addon there.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { baseFlags, featureFlags, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
+import { abiFile, baseFlags, featureFlags, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
 
-const cross = process.argv.find((argument) => argument.startsWith("--target="))?.slice("--target=".length);
+/** @param {string} name */
+const option = (name) => process.argv.find((argument) => argument.startsWith(name))?.slice(name.length);
+const cross = option("--target=");
 const [platform, arch] = cross?.split("-") ?? [process.platform, process.arch];
 const objects = join(root, "build", cross ? `native-${cross}` : "native");
-const target = join(root, "build", cross ? `lowbit-${cross}.node` : "lowbit.node");
+const target = option("--out=") ?? join(root, "build", cross ? `lowbit-${cross}.node` : "lowbit.node");
 const strict = process.argv.includes("--strict");
 const sources = nativeSources(arch);
 
@@ -62,7 +64,7 @@ async function build(cxx) {
 }
 
 const scripts = ["build-native.js", "native-sources.js"].map((name) => join(root, "scripts", name));
-const changed = Math.max(newest(nativeFolder), ...scripts.map((path) => statSync(path).mtimeMs));
+const changed = Math.max(newest(nativeFolder), ...[...scripts, abiFile].map((path) => statSync(path).mtimeMs));
 if (existsSync(target) && statSync(target).mtimeMs > changed) process.exit(0);
 rmSync(target, { force: true });
 try {
@@ -72,6 +74,6 @@ try {
   await build(cxx);
   console.log(`lowbit: native addon built`);
 } catch (error) {
-  console.log(`lowbit: the native addon was not built and the reference kernels will serve: ${error.message}`);
+  console.log(`lowbit: the native addon was not built and slower kernels will serve: ${error.message}`);
   if (strict) process.exit(1);
 }

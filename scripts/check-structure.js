@@ -1,9 +1,10 @@
 /**
  * Checks what ARCHITECTURE.md promises: imports go only where its table allows, there are no import rings among files,
- * files stay small, names say something, and the project mentions no machine.
+ * files stay small, names say something, the native contract's fingerprint is true, and the project mentions no machine.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
+import { contractFingerprint, nativeAbi } from "./native-sources.js";
 
 const LINES_MAX = 500;
 const problems = [];
@@ -84,6 +85,12 @@ for (const file of roots.flatMap(filesUnder)) {
   if (/^\s*throw new Error\(/m.test(text) && file.startsWith("src/") && !file.endsWith(".test.ts"))
     problems.push(`${file}: throws a bare Error; use a class of src/errors.ts`);
 }
+
+if (nativeAbi() !== contractFingerprint())
+  problems.push(
+    "src/kernels/native/abi.ts: interface.ts or families.ts changed, so that older addons no longer fit: " +
+      `write export const NATIVE_ABI = "${contractFingerprint()}";`,
+  );
 
 for (const problem of problems) console.error(problem);
 console.log(`structure: ${sources.length} files of src checked, ${problems.length} problems`);

@@ -2,7 +2,8 @@
  * The C++ files of the native addon and their compiler flags, for scripts/build-native.js (this machine's compiler) and
  * scripts/release.js (zig). A file's name says its instruction set; files without one are compiled for the baseline.
  */
-import { existsSync, readdirSync } from "node:fs";
+import { createHash } from "node:crypto";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -56,6 +57,22 @@ export function featureFlags(arch, features, compiler) {
   return [compiler === "zig" ? `-mcpu=generic${list.replace("+fp16", "+fullfp16")}` : `-march=armv8.2-a${list}`];
 }
 
+/** Where the addon and the TypeScript side find the fingerprint of what they share. */
+export const abiFile = join(root, "src", "kernels", "native", "abi.ts");
+
+/** The fingerprint as the sources are now: differs when what the addon must know of the TypeScript side differs. */
+export function contractFingerprint() {
+  const hash = createHash("sha256");
+  for (const name of ["interface.ts", "families.ts"])
+    hash.update(readFileSync(join(root, "src", "kernels", "native", name), "utf8").replaceAll("\r\n", "\n"));
+  return hash.digest("hex").slice(0, 8);
+}
+
+/** The fingerprint that the TypeScript side asks of an addon. */
+export function nativeAbi() {
+  return /NATIVE_ABI = "(\w+)"/.exec(readFileSync(abiFile, "utf8"))?.[1] ?? "";
+}
+
 /** Flags of every file. */
 export function baseFlags() {
   const include = join(root, "node_modules", "node-api-headers", "include");
@@ -70,6 +87,7 @@ export function baseFlags() {
     "-ffp-contract=off",
     "-Wall",
     "-DNAPI_VERSION=8",
+    `-DLOWBIT_ABI="${nativeAbi()}"`,
     `-I${include}`,
   ];
 }

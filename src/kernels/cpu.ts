@@ -1,6 +1,7 @@
-/** CPUs as sets of features: invented ones, and the one of this machine. */
+/** CPUs as sets of features: invented ones, known ones, and the one of this machine. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, CpuFeature } from "./contract.ts";
+import { knownCpus } from "./known-cpus.ts";
 import { nativeFeatures } from "./native/rows.ts";
 
 const features: readonly CpuFeature[] = [
@@ -23,20 +24,46 @@ const features: readonly CpuFeature[] = [
 /** A CPU without any feature: what the reference kernels need. */
 export const scalarCpu: Cpu = { name: "scalar", features: new Set() };
 
-/** A CPU from a comma-separated list of features ("neon,dotprod"); InvalidArgumentError names the known ones. */
+/**
+ * A CPU by name ("neoverse-v2"), from a list of features ("neon,dotprod"), or from both; InvalidArgumentError lists the
+ * known ones.
+ */
 export function cpuWith(list: string): Cpu {
-  const names = list.split(",").filter((name) => name !== "" && name !== "scalar");
-  for (const name of names)
-    if (!features.includes(name as CpuFeature))
-      throw new InvalidArgumentError(`CPU feature "${name}": expected some of ${features.join(", ")} or scalar`);
-  return { name: list || "scalar", features: new Set(names as CpuFeature[]) };
+  const found = new Set<CpuFeature>();
+  for (const name of list.split(",").map((item) => item.trim())) {
+    if (name === "" || name === scalarCpu.name) continue;
+    const known = featuresOf(name);
+    if (!known)
+      throw new InvalidArgumentError(
+        `CPU "${name}": expected features (${features.join(", ")}), the name of a CPU ` +
+          `(${Object.keys(knownCpus).join(", ")}) or ${scalarCpu.name}`,
+      );
+    for (const feature of known) found.add(feature);
+  }
+  return { name: list || scalarCpu.name, features: found };
 }
 
-/** This machine, as far as there is code for it here; LOWBIT_CPU ("avx2", "scalar", …) leaves only some features. */
+function featuresOf(name: string): readonly CpuFeature[] | undefined {
+  if (features.includes(name as CpuFeature)) return [name as CpuFeature];
+  return Object.hasOwn(knownCpus, name) ? knownCpus[name] : undefined;
+}
+
+/**
+ * This machine, as far as there is code for it here; LOWBIT_CPU ("avx2", "skylake-x", "scalar", …) leaves only some
+ * features. InvalidArgumentError where that is no CPU.
+ */
 export function hostCpu(): Cpu {
   const found = new Set(nativeFeatures());
   const only = globalThis.process?.env.LOWBIT_CPU;
-  if (only === undefined) return { name: [...found].join(",") || "scalar", features: found };
-  const { name, features: allowed } = cpuWith(only);
+  if (only === undefined) return { name: [...found].join(",") || scalarCpu.name, features: found };
+  const { name, features: allowed } = cpuOfEnvironment(only);
   return { name, features: new Set([...found].filter((feature) => allowed.has(feature))) };
+}
+
+function cpuOfEnvironment(list: string): Cpu {
+  try {
+    return cpuWith(list);
+  } catch (error) {
+    throw new InvalidArgumentError(`environment variable LOWBIT_CPU: ${(error as Error).message}`);
+  }
 }

@@ -1,6 +1,6 @@
 /** Selection is a pure function: invented rows on invented CPUs. */
 import { describe, expect, it } from "vitest";
-import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { UnsupportedError } from "../errors.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { Cpu, CpuFeature, Kernel, KernelQuery } from "./contract.ts";
 import { cpuWith, scalarCpu } from "./cpu.ts";
@@ -131,18 +131,5 @@ describe("the layout to pack in", () => {
     expect(() => selectLayout({ ...spec, bits: 8, hasLevels: true }, scalarCpu)).toThrow(
       /8-bit weights \[8, 64\]: panel16: codebooks of more than 4 bits .*; torchao_universal: codebooks are not stored/,
     );
-  });
-});
-
-describe("CPUs by name", () => {
-  it("a list of features", () => {
-    expect([...cpuWith("neon,dotprod").features]).toEqual(["neon", "dotprod"]);
-    expect(cpuWith("neon,dotprod").name).toBe("neon,dotprod");
-    expect(cpuWith("scalar").features.size).toBe(0);
-  });
-
-  it("an unknown feature lists the known ones", () => {
-    expect(() => cpuWith("neon,mmx")).toThrow(InvalidArgumentError);
-    expect(() => cpuWith("neon,mmx")).toThrow(/CPU feature "mmx": expected some of simd128, .*bf16 or scalar/);
   });
 });

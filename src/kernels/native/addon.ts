@@ -1,78 +1,70 @@
-/** The native addon, typed: found once at first use, or null where there is none. */
+/** The native addon: found once at first use, or null where there is none that fits this code. */
 
 import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
 import { resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { logInfo } from "../../log.ts";
-import type { NativeCall } from "../contract.ts";
-
-/** Plan of native calls; opaque. */
-export interface NativePlan {
-  readonly nativePlan: unique symbol;
-}
-
-/** A row as native/kernel.h declares it: `bits` and `needs` are bit sets. */
-export interface NativeRow {
-  readonly name: string;
-  readonly family: string;
-  readonly layout: string | null;
-  readonly bits: number;
-  readonly needs: number;
-  readonly mStep: number;
-  readonly nStep: number;
-}
-
-export interface NativeAddon {
-  kernels(): NativeRow[];
-  /** Bit set of the features of this CPU. */
-  cpuFeatures(): number;
-  /** Physical performance cores. */
-  defaultThreads(): number;
-  scratchBytes(call: NativeCall, threads: number): number;
-  createPlan(calls: readonly NativeCall[], threads: number): NativePlan;
-  runPlan(plan: NativePlan, threads: number): void;
-  /** `abort[0]` not 0 ends the plan early. Adds what each call took to `nanoseconds`, one element a call. */
-  runPlanAsync(plan: NativePlan, threads: number, abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
-  /** The file's bytes, mapped read-only; null when it cannot be mapped. */
-  mapFile(path: string): ArrayBuffer | null;
-  /** Zeroed memory that begins at a page, on huge pages where there is much of it; null when it cannot be had. */
-  allocate(bytes: number): ArrayBuffer | null;
-}
+import { NATIVE_ABI } from "./abi.ts";
+import type { NativeAddon } from "./interface.ts";
 
 let loaded: NativeAddon | null | undefined;
 
-/** The addon of this platform; null, said once at info level, when there is none or LOWBIT_BACKEND names another. */
+/**
+ * The addon of this platform; null when there is none or LOWBIT_BACKEND names another backend. What keeps an addon from
+ * serving is said once at info level.
+ */
 export function nativeAddon(): NativeAddon | null {
   if (loaded === undefined) loaded = load();
   return loaded;
+}
+
+/** A place where an addon may be, and what to do about one there that does not fit. */
+interface Candidate {
+  readonly path: string;
+  readonly remedy: string;
 }
 
 function load(): NativeAddon | null {
   const wanted = process.env.LOWBIT_BACKEND;
   if (wanted !== undefined && wanted !== "native") return null;
   const require = createRequire(import.meta.url);
-  const libc = process.platform === "linux" ? `-${isMusl() ? "musl" : "gnu"}` : "";
-  const built = fileURLToPath(new URL("../../../build/lowbit.node", import.meta.url));
-  const packageName = `@lowbit/${process.platform}-${process.arch}${libc}`;
-  const given = process.env.LOWBIT_NATIVE_PATH;
-  const candidates = [given && resolve(given), existsSync(built) ? built : undefined, packageName];
   const reasons: string[] = [];
-  for (const candidate of candidates) {
-    if (!candidate) continue;
+  for (const candidate of candidates()) {
+    const { path, remedy } = candidate;
     try {
-      return require(candidate);
+      const addon: Partial<NativeAddon> = require(path);
+      if (addon.abi === NATIVE_ABI) {
+        if (reasons.length > 0) logInfo(() => `native addon ${path} serves: ${reasons.join("; ")}`);
+        return addon as NativeAddon;
+      }
+      reasons.push(`${path} is of another version (interface ${addon.abi ?? "unknown"}, not ${NATIVE_ABI}): ${remedy}`);
     } catch (error) {
-      const missing = candidate === packageName && (error as NodeJS.ErrnoException).code === "MODULE_NOT_FOUND";
-      reasons.push(missing ? `${candidate} is not installed` : (error as Error).message.split("\n")[0]!);
+      reasons.push(reasonOf(error, candidate));
     }
   }
-  logInfo(
-    () =>
-      `no native addon, the slower kernels in JavaScript serve: ${reasons.join("; ")}` +
-      " (in a checkout, node scripts/build-native.js builds one and says what is missing)",
-  );
+  logInfo(() => `no native addon, slower kernels serve: ${reasons.join("; ")}`);
   return null;
+}
+
+/** LOWBIT_NATIVE_PATH, the addon built in a checkout, the package of this platform. */
+function candidates(): Candidate[] {
+  const found: Candidate[] = [];
+  const build = "node scripts/build-native.js builds it again";
+  const given = process.env.LOWBIT_NATIVE_PATH;
+  if (given) found.push({ path: resolve(given), remedy: build });
+  const built = fileURLToPath(new URL("../../../build/lowbit.node", import.meta.url));
+  if (existsSync(built)) found.push({ path: built, remedy: build });
+  const libc = process.platform === "linux" ? `-${isMusl() ? "musl" : "gnu"}` : "";
+  const path = `@lowbit/${process.platform}-${process.arch}${libc}`;
+  return [...found, { path, remedy: `install lowbit and ${path} of the same version` }];
+}
+
+function reasonOf(error: unknown, { path }: Candidate): string {
+  const { code, message } = error as NodeJS.ErrnoException;
+  const missing = code === "MODULE_NOT_FOUND" && path.startsWith("@");
+  if (!missing) return message.split("\n")[0]!;
+  return `${path} is not installed (in a checkout, node scripts/build-native.js builds an addon or says what is missing)`;
 }
 
 function isMusl(): boolean {

@@ -1,23 +1,8 @@
 /** Rows of the native addon as kernels. A native kernel is declared once, in C++; this only wraps what the addon lists. */
 import type { CpuFeature, Kernel, NativeCall } from "../contract.ts";
-import { type NativeAddon, nativeAddon } from "./addon.ts";
+import { nativeAddon } from "./addon.ts";
 import type { NativeArguments } from "./families.ts";
-
-/** Features in the order of their bits in native/kernel.h. */
-const featureBits: readonly CpuFeature[] = [
-  "avx2",
-  "avx_vnni",
-  "avx512",
-  "avx512_vnni",
-  "avx512_vbmi",
-  "avx512_bf16",
-  "amx_int8",
-  "amx_bf16",
-  "neon",
-  "dotprod",
-  "i8mm",
-  "bf16",
-];
+import { featureBits, type NativeAddon } from "./interface.ts";
 
 function featuresOf(bits: number): CpuFeature[] {
   return featureBits.filter((_, i) => (bits >> i) & 1);

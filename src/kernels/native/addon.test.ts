@@ -1,0 +1,88 @@
+/** Which addon serves: what does not fit or is missing is passed over, with a word at info level on what to do. */
+import * as fs from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { NATIVE_ABI } from "./abi.ts";
+import type { NativeAddon } from "./interface.ts";
+
+let folder: string;
+let lines: string[];
+
+beforeEach(() => {
+  folder = fs.mkdtempSync(join(tmpdir(), "lowbit-addon-"));
+  lines = [];
+  vi.spyOn(console, "error").mockImplementation((line) => void lines.push(String(line)));
+  vi.stubEnv("LOWBIT_LOG", "info");
+  vi.stubEnv("LOWBIT_BACKEND", undefined);
+});
+
+afterEach(() => {
+  fs.rmSync(folder, { recursive: true });
+  vi.restoreAllMocks();
+  vi.unstubAllEnvs();
+  vi.doUnmock("node:fs");
+});
+
+/** The loader, run anew; `built`: whether the checkout's own addon is there to be found. */
+async function load({ given = "", built = true }): Promise<{ addon: NativeAddon | null; kernels: number }> {
+  vi.stubEnv("LOWBIT_NATIVE_PATH", given);
+  vi.resetModules();
+  if (!built) vi.doMock("node:fs", () => ({ ...fs, existsSync: () => false }));
+  const { nativeAddon } = await import("./addon.ts");
+  const addon = nativeAddon();
+  expect(nativeAddon()).toBe(addon);
+  const { linearA8 } = await import("../table.ts");
+  return { addon, kernels: linearA8.length };
+}
+
+/** A module in place of an addon. */
+function moduleWith(text: string): string {
+  const path = join(folder, "addon.cjs");
+  fs.writeFileSync(path, text);
+  return path;
+}
+
+describe("the native addon", () => {
+  it("serves where its interface is this code's", async () => {
+    const given = moduleWith(`module.exports = { abi: "${NATIVE_ABI}", kernels: () => [], cpuFeatures: () => 0 };`);
+    expect((await load({ given })).addon?.abi).toBe(NATIVE_ABI);
+    expect(lines).toEqual([]);
+  });
+
+  it.each([
+    ["built before there was a fingerprint", "module.exports = { kernels: () => [] };", "unknown"],
+    ["of another version", 'module.exports = { abi: "old", kernels: () => [] };', "old"],
+  ])("%s is refused and the next one is asked", async (_, text, abi) => {
+    const given = moduleWith(text);
+    const { addon } = await load({ given });
+    expect(addon?.abi ?? NATIVE_ABI).toBe(NATIVE_ABI);
+    const reason = `${given} is of another version (interface ${abi}, not ${NATIVE_ABI}): `;
+    expect(lines.length).toBe(1);
+    expect(lines[0]).toContain(`${reason}node scripts/build-native.js builds it again`);
+  });
+
+  it("that is no addon at all is refused with what the system says", async () => {
+    const given = moduleWith("").replace(".cjs", ".node");
+    fs.writeFileSync(given, "not a shared library");
+    await load({ given });
+    expect(lines).toEqual([expect.stringContaining(given)]);
+  });
+
+  it("is missed nowhere: other kernels serve, and how to get one is said", async () => {
+    const { addon, kernels } = await load({ built: false });
+    expect(addon).toBe(null);
+    expect(kernels).toBeGreaterThan(0);
+    expect(lines).toEqual([
+      expect.stringMatching(
+        /^lowbit: no native addon, slower kernels serve: @lowbit\/\S+ is not installed .*build-native/,
+      ),
+    ]);
+  });
+
+  it("is not looked for where another backend is asked for", async () => {
+    vi.stubEnv("LOWBIT_BACKEND", "reference");
+    expect((await load({})).addon).toBe(null);
+    expect(lines).toEqual([]);
+  });
+});

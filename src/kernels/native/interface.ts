@@ -1,0 +1,56 @@
+/**
+ * What the native addon offers, as native/addon.cc implements it. With families.ts this is the contract that an addon
+ * and this code must share: abi.ts holds its fingerprint.
+ */
+import type { CpuFeature, NativeCall } from "../contract.ts";
+
+/** Features in the order of their bits in native/kernel.h. */
+export const featureBits: readonly CpuFeature[] = [
+  "avx2",
+  "avx_vnni",
+  "avx512",
+  "avx512_vnni",
+  "avx512_vbmi",
+  "avx512_bf16",
+  "amx_int8",
+  "amx_bf16",
+  "neon",
+  "dotprod",
+  "i8mm",
+  "bf16",
+];
+
+/** Plan of native calls; opaque. */
+export interface NativePlan {
+  readonly nativePlan: unique symbol;
+}
+
+/** A row as native/kernel.h declares it: `bits` and `needs` are bit sets. */
+export interface NativeRow {
+  readonly name: string;
+  readonly family: string;
+  readonly layout: string | null;
+  readonly bits: number;
+  readonly needs: number;
+  readonly mStep: number;
+  readonly nStep: number;
+}
+
+export interface NativeAddon {
+  /** NATIVE_ABI of the sources that it was built from. */
+  readonly abi: string;
+  kernels(): NativeRow[];
+  /** Bit set of the features of this CPU. */
+  cpuFeatures(): number;
+  /** Physical performance cores. */
+  defaultThreads(): number;
+  scratchBytes(call: NativeCall, threads: number): number;
+  createPlan(calls: readonly NativeCall[], threads: number): NativePlan;
+  runPlan(plan: NativePlan, threads: number): void;
+  /** `abort[0]` not 0 ends the plan early. Adds what each call took to `nanoseconds`, one element a call. */
+  runPlanAsync(plan: NativePlan, threads: number, abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
+  /** The file's bytes, mapped read-only; null when it cannot be mapped. */
+  mapFile(path: string): ArrayBuffer | null;
+  /** Zeroed memory that begins at a page, on huge pages where there is much of it; null when it cannot be had. */
+  allocate(bytes: number): ArrayBuffer | null;
+}
