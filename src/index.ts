@@ -1,4 +1,5 @@
 /** lowbit's public API. */
+
 export { type Benchmark, type BenchmarkOptions, benchmark } from "./api/benchmark.ts";
 export type { CompileModelOptions, ExportOptions } from "./api/compile-model.ts";
 export { compileModel, EagerModel, exportProgram } from "./api/compile-model.ts";
@@ -14,26 +15,17 @@ export {
 export { type KernelChoice, type KernelRow, type KernelTable, kernelTable } from "./api/kernel-table.ts";
 export { LanguageModel, loadProgram, loadProgramObject } from "./api/language-model.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
-export { loadCheckpoint, Model } from "./api/model.ts";
+export { loadCheckpoint } from "./api/model.ts";
 export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize.ts";
 export { SessionDecoder } from "./api/session-decoder.ts";
 export type { Generation } from "./api/token-stream.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list.ts";
-export type { DType } from "./dtype.ts";
-export {
-  ContextLengthError,
-  InvalidArgumentError,
-  InvalidFileError,
-  LowbitError,
-  ShapeError,
-  UnsupportedError,
-} from "./errors.ts";
-export type { Cpu, CpuFeature, Kernel, KernelQuery } from "./kernels/contract.ts";
+export * from "./aqlm/index.ts";
+export { ContextLengthError } from "./errors.ts";
+export * from "./extension/index.ts";
 export { cpuWith, hostCpu } from "./kernels/cpu.ts";
 export { layouts } from "./kernels/layout/packed.ts";
-export type { Arguments, Operator, OperatorDefinition, TensorSpec } from "./ops/operator.ts";
 export { Ops } from "./ops/ops.ts";
-export { operators, registerOperator } from "./ops/registry.ts";
 export {
   embedding,
   int8DynamicActivationIntxWeight,
@@ -46,6 +38,5 @@ export { makeRecipe, parseRecipe, type Recipe } from "./quantize/recipe.ts";
 export { algorithms, mappingTypes, scaleDTypes } from "./quantize/scheme.ts";
 export type { QuantizedWeights, WeightSpec } from "./quantized.ts";
 export { Profile, type ProfileEntry } from "./runtime/profile.ts";
-export type { Tensor } from "./tensor.ts";
 export type { Message } from "./text/chat-template.ts";
 export type { GenerateOptions, GenerationResult } from "./text/generate.ts";

@@ -1,7 +1,7 @@
 /** What a `.pte` file holds: methods, operators, memory, weights, sizes by part. Of weights only the headers are read. */
 import type { ByteSource } from "../byte-source.ts";
 import { byteSize } from "../dtype.ts";
-import { InvalidFileError, ShapeError } from "../errors.ts";
+import { InvalidFileError, LowbitError, ShapeError } from "../errors.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
 import { describePacked, openPacked, verifyPacked } from "../kernels/layout/packed.ts";
 import { openFile } from "../node-file.ts";
@@ -104,7 +104,7 @@ async function inspectSource(source: ByteSource, options: InspectOptions): Promi
   const { registry = operators } = options;
   const program = await readProgram(source);
   const metadata = readMetadata(program);
-  const listed = listWeights(program, registry);
+  const listed = listedOf(source.name, program, registry);
   return {
     file: source.name,
     parts: await programLayout(source),
@@ -114,6 +114,15 @@ async function inspectSource(source: ByteSource, options: InspectOptions): Promi
     bitsPerWeight: bitsPerWeight(listed),
     namedData: [...namedDataOf(program)],
   };
+}
+
+function listedOf(file: string, program: Program, registry: OperatorRegistry): readonly ListedWeight[] {
+  try {
+    return listWeights(program, registry);
+  } catch (cause) {
+    if (!(cause instanceof LowbitError)) throw cause;
+    throw new InvalidFileError(file, cause.message, { cause });
+  }
 }
 
 function* namedDataOf({ namedData }: Program): Generator<{ key: string; byteLength: number }> {
@@ -192,6 +201,18 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
   const { name, operators: users, shape, dtype, byteLength, groupSize } = weight;
   const base = { name, operators: users, shape, dtype, byteLength, bitsPerWeight: bitsPerWeight([weight]) };
   const isEmbedding = weight.kind === "embedding";
+  const { matrix } = weight;
+  if (matrix)
+    return {
+      ...base,
+      layout: matrix.layout,
+      bits: matrix.bits,
+      groupSize,
+      scaleType: matrix.scaleType,
+      hasZeros: false,
+      hasBias: false,
+      intact: verify ? (matrix.intact?.(await weight.data.read()) ?? null) : null,
+    };
   if (weight.kind !== "packed")
     return {
       ...base,

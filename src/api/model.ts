@@ -11,6 +11,7 @@ import type { QuantizationConfig } from "../quantize/config.ts";
 import { weightSpec } from "../quantize/scheme.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import { quantizeRows } from "./quantize-rows.ts";
+import { findStoredWeight } from "./weight-storage.ts";
 
 const floatTypes = ["f32", "f16", "bf16"] as const;
 
@@ -26,13 +27,19 @@ export class Model {
   readonly configs = new Map<string, QuantizationConfig>();
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;
+  /** Weights in formats of their own, by slot name: as the checkpoint stores them, or as `replaceWeight` set them. */
+  readonly #replaced = new Map<string, Weight>();
   /** The last quantized weight: some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
   constructor(checkpoint: Checkpoint) {
     this.checkpoint = checkpoint;
     this.decoder = buildDecoder(join(checkpoint.folder, "config.json"), checkpoint.config);
-    for (const slot of this.decoder.slots) if (!slot.tiedTo) checkSlot(checkpoint, slot);
+    for (const slot of this.decoder.slots) {
+      const stored = slot.tiedTo ? null : findStoredWeight(checkpoint, slot);
+      if (stored) this.replaceWeight(slot.name, stored);
+      else if (!slot.tiedTo) checkSlot(checkpoint, slot);
+    }
   }
 
   /** Folder name of the checkpoint. */
@@ -40,10 +47,28 @@ export class Model {
     return basename(this.checkpoint.folder);
   }
 
+  /** Gives a slot a weight of any registered format, which is not quantized further. */
+  replaceWeight(name: string, weight: Weight): void {
+    if (!this.decoder.slots.some((slot) => slot.name === name)) this.#unknown(name);
+    this.configs.delete(name);
+    this.#replaced.set(name, weight);
+  }
+
+  /** Format of a slot's weight when it has one of its own, "aqlm"; null for a plain float tensor. */
+  storedFormat(name: string): string | null {
+    return this.#replaced.get(name)?.format.kind ?? null;
+  }
+
+  #unknown(name: string): never {
+    throw new InvalidArgumentError(`weight ${name}: ${this.decoder.architecture} has none of that name`);
+  }
+
   /** The weight of a slot in the format it runs in. A tied slot of the same format is its source's very buffer. */
   weight(name: string, hooks: ModelHooks = {}): Weight {
     const slot = this.decoder.slots.find((candidate) => candidate.name === name);
-    if (!slot) throw new InvalidArgumentError(`weight ${name}: ${this.decoder.architecture} has none of that name`);
+    if (!slot) return this.#unknown(name);
+    const replaced = this.#replaced.get(name);
+    if (replaced) return replaced;
     const config = this.configs.get(name);
     const sharesBuffer = slot.tiedTo && (!config || config.kind === "sharedEmbedding");
     const handle = sharesBuffer ? slot.tiedTo! : name;

@@ -8,6 +8,8 @@ import type { Model } from "./model.ts";
 export interface QuantizeOptions {
   /** Whether the lm_head is quantized with the other linear layers. Default true. */
   readonly quantizeHead?: boolean;
+  /** Configuration of the lm_head, instead of that of the other linear layers. */
+  readonly head?: QuantizationConfig | null;
 }
 
 /**
@@ -16,15 +18,20 @@ export interface QuantizeOptions {
  * InvalidArgumentError when two configurations claim the same weights or one fits none.
  */
 export function quantize(model: Model, configs: readonly QuantizationConfig[], options: QuantizeOptions = {}): Model {
-  const { quantizeHead = true } = options;
+  const { quantizeHead = true, head = null } = options;
   const isLinear = ({ kind }: QuantizationConfig) =>
     kind === "int8DynamicActivationIntxWeight" || kind === "intxWeightOnly";
   const linear = only(configs, "linear", isLinear);
   const rows = only(configs, "embedding", (config) => !isLinear(config));
+  if (head && !isLinear(head))
+    throw new InvalidArgumentError(`quantize: expected a linear configuration for the head but found ${head.kind}`);
+  if (head && rows?.kind === "sharedEmbedding")
+    throw new InvalidArgumentError("quantize: sharedEmbedding is the head's configuration too; give one of the two");
   for (const slot of model.decoder.slots) {
     if (slot.role === "vector") continue;
     const isHead = slot.name === headName(model);
-    if (rows?.kind === "sharedEmbedding" && (isHead || slot.role === "embedding")) setConfig(model, slot, rows);
+    if (isHead && head) setConfig(model, slot, head);
+    else if (rows?.kind === "sharedEmbedding" && (isHead || slot.role === "embedding")) setConfig(model, slot, rows);
     else if (slot.role === "embedding") setConfig(model, slot, rows);
     else if (!isHead || quantizeHead) setConfig(model, slot, linear);
   }
@@ -52,7 +59,12 @@ function fitRole(slot: WeightSlot, config: QuantizationConfig | null): Quantizat
 }
 
 function setConfig(model: Model, slot: WeightSlot, config: QuantizationConfig | null): void {
+  const format = model.storedFormat(slot.name);
   if (!config) model.configs.delete(slot.name);
+  else if (format !== null)
+    throw new InvalidArgumentError(
+      `${slot.name}: is stored as ${format} and is not quantized again; give configurations for other layers only (embedding, head)`,
+    );
   else if (config.kind === "sharedEmbedding" && !model.decoder.slots.some(({ tiedTo }) => tiedTo !== null))
     throw new InvalidArgumentError(
       `sharedEmbedding: the lm_head of ${model.name} has weights of its own; use embedding() and a linear configuration`,

@@ -1,15 +1,24 @@
 /** The weights of a program, found from the operator calls that use them; nothing is read. */
 import { byteSize } from "../dtype.ts";
 import type { PackedShape } from "../kernels/layout/packed.ts";
-import type { OperatorRegistry } from "../ops/operator.ts";
+import {
+  type Argument,
+  Arguments,
+  type OperatorRegistry,
+  type StoredMatrix,
+  type TensorSpec,
+} from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Instruction, Method, Program, TensorValue, Value } from "../program/program.ts";
 import { elementCount } from "../tensor.ts";
 
-/** A weight as far as operator calls tell: packed for linear layers, packed embedding rows, or a plain tensor. */
+/**
+ * A weight as far as operator calls tell: packed for linear layers, packed embedding rows, a matrix of several tensors
+ * that its operator describes, or a plain tensor.
+ */
 export interface ListedWeight {
-  readonly kind: "packed" | "embedding" | "plain";
+  readonly kind: "packed" | "embedding" | "matrix" | "plain";
   readonly name: string;
   /** Full names of the operators that use it; two for tied embeddings. */
   readonly operators: readonly string[];
@@ -23,6 +32,8 @@ export interface ListedWeight {
   readonly byteLength: number;
   /** The values. */
   readonly data: DataSource;
+  /** Of kind "matrix" only. */
+  readonly matrix: StoredMatrix | null;
 }
 
 /** Arguments of a call by the names of its schema; those of unknown operators have none. */
@@ -46,9 +57,13 @@ export function listWeights(program: Program, registry: OperatorRegistry = opera
         if (known && !known.operators.includes(operator))
           weights.set(data, { ...known, operators: [...known.operators, operator] });
         if (known || parts.has(data)) continue;
-        weights.set(data, { ...describe(program, value, operator, named), data });
-        if (value === named.get("packed_weight_qvals"))
-          for (const part of embeddingParts(program, named)) parts.add(part);
+        const call = { operator, named, matrix: matrixOf(registry, operator, named) };
+        const weight = describe(program, value, call);
+        weights.set(data, { ...weight, data });
+        for (const part of partsOf(program, value, call)) {
+          parts.add(part);
+          weights.delete(part);
+        }
       }
     }
   return [...weights.values()];
@@ -72,14 +87,46 @@ function namedArguments(
   return new Map(schema.args.flatMap(({ name }, i) => (i < args.length ? [[name, method.values[args[i]!]!]] : [])));
 }
 
+/** One operator call as it tells of its weights. */
+interface WeightCall {
+  readonly operator: string;
+  readonly named: NamedArguments;
+  readonly matrix: StoredMatrix | null;
+}
+
+function matrixOf(registry: OperatorRegistry, operator: string, named: NamedArguments): StoredMatrix | null {
+  if (!registry.has(operator)) return null;
+  const { schema, storedMatrix } = registry.get(operator);
+  const values = schema.args.map(({ name }) => specArgument(named.get(name)));
+  return storedMatrix(new Arguments<TensorSpec>(schema, values));
+}
+
+function specArgument(value: Value | undefined): Argument<TensorSpec> {
+  switch (value?.kind) {
+    case "tensor":
+      return { dtype: value.dtype, shape: value.sizes };
+    case "int":
+    case "double":
+    case "bool":
+    case "string":
+      return value.value;
+    default:
+      return null;
+  }
+}
+
 function describe(
   program: Program,
   value: TensorValue,
-  operator: string,
-  named: NamedArguments,
+  { operator, named, matrix }: WeightCall,
 ): Omit<ListedWeight, "data"> {
   const { byteLength } = program.constants[value.constant!]!.data;
-  const base = { name: baseName(value), operators: [operator], dtype: value.dtype, byteLength };
+  const base = { name: baseName(value), operators: [operator], dtype: value.dtype, byteLength, matrix: null };
+  if (matrix && value === named.get(matrix.argument)) {
+    const { shape, bits, groupSize, parts } = matrix;
+    const all = constantsOf(program, named, parts).reduce((sum, part) => sum + part.byteLength, byteLength);
+    return { ...base, kind: "matrix", shape, bits, groupSize, byteLength: all, matrix };
+  }
   const packed = value === named.get("packed_weights") ? packedShape(named) : null;
   if (packed) return { ...base, kind: "packed", shape: [packed.n, packed.k], bits: null, groupSize: packed.groupSize };
   const rows = intOf(named.get("num_embeddings"));
@@ -95,10 +142,20 @@ function describe(
 
 /** Scales and zero points of an embedding, which are tensors of their own. */
 function embeddingParts(program: Program, named: NamedArguments): DataSource[] {
-  const values = [named.get("weight_scales"), named.get("weight_zeros")];
-  return values.flatMap((value) =>
-    value?.kind === "tensor" && value.constant !== null ? [program.constants[value.constant]!.data] : [],
-  );
+  return constantsOf(program, named, ["weight_scales", "weight_zeros"]);
+}
+
+/** Constants that belong to the weight in `value` and are not listed by themselves. */
+function partsOf(program: Program, value: TensorValue, { named, matrix }: WeightCall): DataSource[] {
+  if (value === named.get("packed_weight_qvals")) return embeddingParts(program, named);
+  return matrix && value === named.get(matrix.argument) ? constantsOf(program, named, matrix.parts) : [];
+}
+
+function constantsOf(program: Program, named: NamedArguments, names: readonly string[]): DataSource[] {
+  return names.flatMap((name) => {
+    const value = named.get(name);
+    return value?.kind === "tensor" && value.constant !== null ? [program.constants[value.constant]!.data] : [];
+  });
 }
 
 /** Constants are named after the weight and its form, "lm_head.weight:panel16". */

@@ -3,12 +3,15 @@ import { readFile } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
+  type AqlmMode,
   algorithms,
   embedding,
+  hasAqlmWeights,
   knownQmodes,
   layouts,
   type Model,
   mappingTypes,
+  parseAqlmMode,
   parseEmbedding,
   parseGroupSize,
   parseQmode,
@@ -31,17 +34,27 @@ export interface QuantizationOptions {
   /** True when given without a value. */
   readonly sharedEmbedding?: string | true;
   readonly quantizeHead: boolean;
+  readonly head?: string;
   readonly recipe?: string;
   readonly layout?: string;
 }
 
 /** Options that a recipe says itself. */
-const inRecipe = ["qmode", "groupSize", "mappingType", "algorithm", "scaleDtype", "embedding", "sharedEmbedding"];
+const inRecipe = [
+  "qmode",
+  "groupSize",
+  "mappingType",
+  "algorithm",
+  "scaleDtype",
+  "embedding",
+  "sharedEmbedding",
+  "head",
+];
 
 export function addQuantizationOptions(command: Command): Command {
   return command
     .optionsGroup("Quantization of a checkpoint (float without these):")
-    .option("--qmode <mode>", `mode of the linear layers: ${knownQmodes.join(", ")}`)
+    .option("--qmode <mode>", `mode of the linear layers: ${knownQmodes.join(", ")}, aqlm-2x8`)
     .addOption(
       new Option("--group-size <n|axis>", "weights that share a scale; axis: one scale a row (default: 32)").argParser(
         parseGroupSize,
@@ -61,6 +74,7 @@ export function addQuantizationOptions(command: Command): Command {
       "--shared-embedding [bits,group[,mapping]]",
       "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
     )
+    .option("--head <mode>", "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...")
     .option("--no-quantize-head", "leave the lm_head float")
     .addOption(new Option("--recipe <file.json>", "configurations by module name").conflicts(inRecipe))
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)));
@@ -77,7 +91,25 @@ export function wantsQuantization(options: QuantizationOptions): boolean {
 export async function applyQuantization(model: Model, options: QuantizationOptions): Promise<void> {
   model.layout = options.layout ?? null;
   if (options.recipe !== undefined) quantizeByRecipe(model, await readRecipe(options.recipe));
-  else quantize(model, configsOf(options), { quantizeHead: options.quantizeHead });
+  else {
+    const mode = aqlmMode(options);
+    if (mode && !hasAqlmWeights(model, mode))
+      throw new UsageError(`--qmode ${options.qmode} needs a checkpoint with AQLM weights`);
+    quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
+  }
+}
+
+/** The mode when it is one of AQLM's, whose options are not those of the other modes. */
+function aqlmMode({ qmode, mappingType, algorithm }: QuantizationOptions): AqlmMode | null {
+  const mode = qmode === undefined ? null : parseAqlmMode(qmode);
+  if (mode)
+    for (const [flag, value] of Object.entries({ "--mapping-type": mappingType, "--algorithm": algorithm }))
+      if (value !== undefined) throw new UsageError(`${flag} does not go with --qmode ${qmode}`);
+  return mode;
+}
+
+function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): QuantizationConfig | null {
+  return head === undefined ? null : parseQmode(head, { groupSize, scaleDType: scaleDtype });
 }
 
 async function readRecipe(path: string): Promise<ReturnType<typeof parseRecipe>> {
@@ -91,10 +123,12 @@ async function readRecipe(path: string): Promise<ReturnType<typeof parseRecipe>>
 export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const { qmode, groupSize, mappingType, algorithm } = options;
   const scaleDType = options.scaleDtype;
-  const linear = qmode === undefined ? null : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType });
-  if (!linear)
+  const isAqlm = aqlmMode(options) !== null;
+  const linear =
+    qmode === undefined || isAqlm ? null : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType });
+  if (!linear && !isAqlm)
     for (const [flag, value] of Object.entries({
-      "--group-size": groupSize,
+      "--group-size": options.head === undefined ? groupSize : undefined,
       "--mapping-type": mappingType,
       "--algorithm": algorithm,
       "--no-quantize-head": options.quantizeHead ? undefined : false,
@@ -110,7 +144,11 @@ export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
     configs.push(sharedEmbedding({ bits: linear!.bits, groupSize: linear!.groupSize, scaleDType }));
   else if (options.sharedEmbedding !== undefined)
     configs.push(sharedEmbedding({ ...parseEmbedding(options.sharedEmbedding), scaleDType }));
-  if (configs.length === 0 && (options.layout !== undefined || options.scaleDtype !== undefined))
-    throw new UsageError("--layout and --scale-dtype need --qmode, --embedding or --shared-embedding");
+  if (
+    configs.length === 0 &&
+    options.head === undefined &&
+    (options.layout !== undefined || options.scaleDtype !== undefined)
+  )
+    throw new UsageError("--layout and --scale-dtype need --qmode, --head, --embedding or --shared-embedding");
   return configs;
 }

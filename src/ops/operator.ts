@@ -102,6 +102,22 @@ export interface IndexRule {
   limit(args: Arguments<Tensor>): number;
 }
 
+/** A matrix of weights that several arguments of a call make up, for listings of a program. */
+export interface StoredMatrix {
+  /** The argument that holds most of it; `parts` names the others. */
+  readonly argument: string;
+  readonly parts: readonly string[];
+  /** [n, k] */
+  readonly shape: readonly number[];
+  /** Bits of a stored value. */
+  readonly bits: number;
+  readonly groupSize: number | null;
+  readonly layout: string;
+  readonly scaleType: "f32" | "f16" | null;
+  /** Whether the bytes of `argument` are what they were when they were packed; absent when nothing tells. */
+  intact?(bytes: Uint8Array): boolean;
+}
+
 /** What `registerOperator` takes. `A` is the argument type of the kernels. */
 export interface OperatorDefinition<A> {
   /** In PyTorch's notation, an out-variant. */
@@ -116,6 +132,8 @@ export interface OperatorDefinition<A> {
   query?(args: Arguments<Tensor>): KernelQuery;
   /** Kernel arguments: typed views of the tensors. */
   prepare(args: Arguments<Tensor>): A;
+  /** The weights of a call, where they are more than a plain tensor. */
+  storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
 }
 
 /** Values that must be 0 .. limit - 1 when a call runs. */
@@ -153,6 +171,8 @@ export interface Operator {
   shape(args: Arguments<TensorSpec>): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
+  /** Null where weights are plain tensors, or listed by the names of their arguments. */
+  storedMatrix(args: Arguments<TensorSpec>): StoredMatrix | null;
 }
 
 const anyCall: KernelQuery = { layout: null, bits: null, m: 1 };
@@ -171,6 +191,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     name,
     kernels: definition.kernels,
     shape: (args) => definition.shape(args),
+    storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
       const kernel = selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
       const prepared = definition.prepare(args);

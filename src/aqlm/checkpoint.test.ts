@@ -1,0 +1,180 @@
+/** AQLM checkpoints: what is read, and what is refused with the name of the tensor. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { type TinyAqlm, writeAqlmCheckpoint } from "../../test/support/aqlm-checkpoint.ts";
+import { lowbit } from "../../test/support/command-line.ts";
+import { temporaryFolder } from "../../test/support/folders.ts";
+import type { TensorEntry } from "../formats/safetensors-writer.ts";
+import {
+  type AqlmWeights,
+  cpuWith,
+  dequantizeAqlm,
+  int8DynamicActivationIntxWeight,
+  loadCheckpoint,
+  loadCompiled,
+  quantize,
+} from "../index.ts";
+
+const folder = await temporaryFolder();
+let count = 0;
+
+async function checkpoint(options: Partial<TinyAqlm> = {}): Promise<string> {
+  const path = join(folder, String(count++));
+  await writeAqlmCheckpoint(path, { codebooks: 2, bits: 8, inGroup: 8, outGroup: 1, ...options });
+  return path;
+}
+
+const q = "model.layers.0.self_attn.q_proj";
+
+/** Replaces one tensor. */
+const changed = (name: string, change: Partial<TensorEntry>) => (entries: TensorEntry[]) =>
+  entries.map((entry) => (entry.name === name ? { ...entry, ...change } : entry));
+
+async function logits(path: string): Promise<Float32Array> {
+  const model = await loadCheckpoint(path);
+  const llm = await loadCompiled(model, { cpu: cpuWith("scalar") }).finally(() => model.close());
+  return llm.createDecoder().prefill([1, 2, 3]);
+}
+
+describe("AQLM checkpoints", () => {
+  it("decode as a loop over the stored integers does", async () => {
+    for (const [codebooks, bits, inGroup, outGroup] of [
+      [2, 8, 8, 1],
+      [1, 12, 8, 2],
+      [3, 5, 16, 4],
+    ] as const) {
+      const path = await checkpoint({ codebooks, bits, inGroup, outGroup });
+      const model = await loadCheckpoint(path);
+      const found = dequantizeAqlm((await model.weight(`${q}.weight`).load()) as AqlmWeights);
+      const values = async (part: string) => (await model.checkpoint.tensors.read(`${q}.${part}`)).data;
+      const [codes, vectors, scales] = [await values("codes"), await values("codebooks"), await values("scales")];
+      const half = (h: number) => {
+        const exponent = (h >> 10) & 31;
+        const size = exponent === 0 ? (h & 1023) * 2 ** -24 : (1024 + (h & 1023)) * 2 ** (exponent - 25);
+        return h & 0x8000 ? -size : size;
+      };
+      for (let row = 0; row < 32; row++)
+        for (let column = 0; column < 32; column++) {
+          const [output, group] = [Math.floor(row / outGroup), Math.floor(column / inGroup)];
+          let sum = 0;
+          for (let c = 0; c < codebooks; c++) {
+            const stored = Number(codes[(output * (32 / inGroup) + group) * codebooks + c]);
+            const code = stored < 0 ? stored + 2 ** bits : stored;
+            const at = ((c * 2 ** bits + code) * outGroup + (row % outGroup)) * inGroup + (column % inGroup);
+            sum += half(Number(vectors[at]));
+          }
+          expect(found[row * 32 + column]).toBeCloseTo(sum * half(Number(scales[output])), 6);
+        }
+      await model.close();
+    }
+  });
+
+  it("may leave layers float, have tied heads and biases, or the config of the first releases", async () => {
+    const mixed = await checkpoint({ plain: [q, "model.layers.1.mlp.down_proj"] });
+    expect((await logits(mixed)).every(Number.isFinite)).toBe(true);
+    const untied = await checkpoint({ config: { tie_word_embeddings: false, attention_bias: true } });
+    expect((await logits(untied)).every(Number.isFinite)).toBe(true);
+    expect(await logits(await checkpoint({ field: "aqlm" }))).toEqual(await logits(await checkpoint()));
+  });
+
+  it("are quantized to a program from the command line, and inspected", async () => {
+    const path = await checkpoint();
+    const out = join(folder, "out.pte");
+    const result = await lowbit([
+      "quantize",
+      path,
+      "--qmode",
+      "aqlm-2x8",
+      "--embedding",
+      "4,32",
+      "--head",
+      "8da4w",
+      "-o",
+      out,
+    ]);
+    expect(result).toMatchObject({ code: 0 });
+    const report = JSON.parse((await lowbit(["inspect", out, "--json", "--verify"])).stdout);
+    const weight = report.weights.find(({ name }: { name: string }) => name === `${q}.weight`);
+    expect(weight).toMatchObject({
+      operators: ["aqlm::code2x8_lut_matmat.out"],
+      layout: "aqlm_tiles8",
+      shape: [32, 32],
+      bits: 8,
+      groupSize: 8,
+      intact: true,
+    });
+    // Codes of 32 outputs padded to 64, codebooks, scales.
+    expect(weight.byteLength).toBe(64 + 64 * 4 * 2 + 2 * 256 * 8 * 2 + 32 * 2);
+    const run = await lowbit(["logits", out, "--ids", "1,2,3", "--json"]);
+    const direct = await lowbit([
+      ...["logits", path, "--ids", "1,2,3", "--json", "--qmode", "aqlm-2x8", "--embedding", "4,32", "--head", "8da4w"],
+    ]);
+    expect(run.stdout).toBe(direct.stdout);
+  });
+
+  it("of another form than the mode are refused", async () => {
+    const result = await lowbit(["quantize", await checkpoint(), "--qmode", "aqlm-1x16", "-o", join(folder, "no.pte")]);
+    expect(result.stderr).toContain("is stored as aqlm-2x8, not as aqlm-1x16");
+    const model = await loadCheckpoint(await checkpoint());
+    expect(() => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4 })])).toThrow(
+      /q_proj.weight: is stored as aqlm and is not quantized again/,
+    );
+    await model.close();
+  });
+});
+
+describe("bad AQLM checkpoints", () => {
+  const refuse = async (options: Partial<TinyAqlm>, message: RegExp | string) =>
+    expect(loadCheckpoint(await checkpoint(options))).rejects.toThrow(message);
+
+  it("lack a tensor", async () => {
+    for (const part of ["codes", "codebooks", "scales"])
+      await refuse(
+        { edit: (entries) => entries.filter(({ name }) => name !== `${q}.${part}`) },
+        `expected tensor ${q}.${part}`,
+      );
+  });
+
+  it("have tensors of other sizes or types", async () => {
+    const cases: [string, Partial<TensorEntry>, string][] = [
+      ["codes", { shape: [32, 2, 4] }, "codes: expected shape [32,4,2] but found [32,2,4]"],
+      ["codes", { shape: [4, 32, 2] }, "the order that the aqlm package leaves them in"],
+      [
+        "codes",
+        { dtype: "u8", data: async () => new Uint8Array(256) },
+        "codes: expected dtype i8 or i16 or i32 for 8 bits but found u8",
+      ],
+      ["codebooks", { shape: [1, 512, 1, 8] }, "codebooks: expected shape [2,256,1,8] from config.json"],
+      ["scales", { shape: [16, 2, 1, 1] }, "scales: expected shape [32, 1, 1, 1] but found [16,2,1,1]"],
+      [
+        "scales",
+        { dtype: "i16", data: async () => new Int16Array(32) },
+        "scales: expected dtype f16, bf16 or f32 but found i16",
+      ],
+    ];
+    for (const [part, change, message] of cases) await refuse({ edit: changed(`${q}.${part}`, change) }, message);
+  });
+
+  it("have codes out of range", async () => {
+    const data = async () => new Int8Array(32 * 4 * 2).fill(16, 5, 6);
+    const path = await checkpoint({ bits: 5, edit: changed(`${q}.codes`, { data }) });
+    await expect(logits(path)).rejects.toThrow(`tensor ${q}.codes: expected 5-bit codes, -16..15, but found 16 at 5`);
+  });
+
+  it("are of a variant that is not known", async () => {
+    await refuse({ codebooks: 17, bits: 2 }, /num_codebooks of 1..16 but found 17/);
+    await refuse({ codebooks: 1, inGroup: 4 }, /in_group_size divisible by 8 but found 4/);
+  });
+
+  it("are named by file and tensor", async () => {
+    const path = await checkpoint({ edit: changed(`${q}.codes`, { shape: [32, 2, 4] }) });
+    const { code, stderr } = await lowbit(["inspect", path]);
+    expect(code).not.toBe(0);
+    expect(readFileSync(join(path, "config.json"), "utf8")).toContain("aqlm");
+    expect((await lowbit(["quantize", path, "-o", join(folder, "x.pte")])).stderr).toContain(
+      `${path}, tensor ${q}.codes`,
+    );
+    expect(stderr).not.toBe("");
+  });
+});

@@ -1,0 +1,159 @@
+/**
+ * AQLM weights in Hugging Face checkpoints: `P.codes`, `P.codebooks` and `P.scales` instead of `P.weight`.
+ * A layer is AQLM when it has codes, whatever the config lists; the config's numbers must agree with the tensors.
+ */
+import {
+  type Checkpoint,
+  type DType,
+  InvalidFileError,
+  ShapeError,
+  type Tensor,
+  type TensorInfo,
+  toFloat32,
+  type WeightSlot,
+  type WeightStorage,
+} from "../extension/index.ts";
+import { type AqlmForm, type AqlmWeights, checkForm, codeArray, type Floats, formCounts } from "./form.ts";
+import { type AqlmWeight, aqlmWeight } from "./weight.ts";
+
+/** One AQLM layer of a checkpoint: where its tensors are, and how to complain about them. */
+interface Layer {
+  readonly checkpoint: Checkpoint;
+  readonly module: string;
+}
+
+const parts = ["codes", "codebooks", "scales"] as const;
+type Part = (typeof parts)[number];
+
+export const aqlmStorage: WeightStorage = {
+  name: "AQLM",
+  find(checkpoint, slot) {
+    const module = slot.name.replace(/\.weight$/, "");
+    const { tensors } = checkpoint;
+    const present = parts.filter((part) => tensors.has(`${module}.${part}`));
+    if (present.length === 0 || (tensors.has(slot.name) && !present.includes("codes"))) return null;
+    return openLayer({ checkpoint, module }, slot);
+  },
+};
+
+function fail(layer: Layer, part: Part, problem: string): never {
+  throw new ShapeError(`${layer.checkpoint.folder}, tensor ${layer.module}.${part}: ${problem}`);
+}
+
+function infoOf({ checkpoint, module }: Layer, part: Part): TensorInfo {
+  const name = `${module}.${part}`;
+  if (!checkpoint.tensors.has(name))
+    throw new InvalidFileError(checkpoint.folder, `expected tensor ${name}, which AQLM layers have beside their codes`);
+  return checkpoint.tensors.info(name);
+}
+
+function openLayer(layer: Layer, slot: WeightSlot): AqlmWeight {
+  const [codes, vectors, scales] = parts.map((part) => infoOf(layer, part)) as [TensorInfo, TensorInfo, TensorInfo];
+  const form = formOf(layer, slot, vectors);
+  checkSizes(layer, form, codes, scales);
+  const floats = { vectors: floatType(layer, "codebooks", vectors), scales: floatType(layer, "scales", scales) };
+  return aqlmWeight(
+    slot.name,
+    form,
+    floats,
+    lastKept(() => read(layer, form)),
+  );
+}
+
+/** Sizes from the codebooks, which must be those that config.json says. */
+function formOf(layer: Layer, slot: WeightSlot, { shape }: TensorInfo): AqlmForm {
+  const [n, k] = slot.shape as [number, number];
+  const [codebooks, entries, outGroup, inGroup] = shape;
+  const bits = Math.log2(entries ?? 0);
+  if (shape.length !== 4 || !Number.isInteger(bits) || bits < 1)
+    fail(layer, "codebooks", `expected shape [codebooks, 2^bits, out group, in group] but found [${shape}]`);
+  const form = { n, k, codebooks: codebooks!, bits, inGroup: inGroup!, outGroup: outGroup! };
+  const wanted = configForm(layer.checkpoint.config);
+  if (wanted) {
+    const expected = [wanted.codebooks, 2 ** wanted.bits, wanted.outGroup, wanted.inGroup];
+    if (expected.join() !== shape.join())
+      fail(layer, "codebooks", `expected shape [${expected}] from config.json but found [${shape}]`);
+  }
+  checkForm(`${layer.checkpoint.folder}, tensor ${layer.module}.codebooks`, form);
+  return form;
+}
+
+/** The numbers of `quantization_config`, or of `aqlm` in checkpoints from before it; null when there is neither. */
+function configForm(
+  config: Checkpoint["config"],
+): Pick<AqlmForm, "codebooks" | "bits" | "inGroup" | "outGroup"> | null {
+  const found = config.quantization_config ?? config.aqlm;
+  if (typeof found !== "object" || found === null) return null;
+  const fields = found as Readonly<Record<string, unknown>>;
+  const number = (name: string, fallback: number) => Number(fields[name] ?? fallback);
+  return {
+    codebooks: number("num_codebooks", 1),
+    bits: number("nbits_per_codebook", 16),
+    inGroup: number("in_group_size", 8),
+    outGroup: number("out_group_size", 1),
+  };
+}
+
+function checkSizes(layer: Layer, form: AqlmForm, codes: TensorInfo, scales: TensorInfo): void {
+  const { outputs, inputs } = formCounts(form);
+  const sizes = [outputs, inputs, form.codebooks].join();
+  const [first, second, ...rest] = codes.shape;
+  const isPermuted = [second, first, ...rest].join() === sizes;
+  const hint = isPermuted
+    ? ", the order that the aqlm package leaves them in after running; convert the model again"
+    : "";
+  if (codes.shape.join() !== sizes) fail(layer, "codes", `expected shape [${sizes}] but found [${codes.shape}]${hint}`);
+  const types: readonly DType[] = form.bits <= 8 ? ["i8", "i16", "i32"] : ["i16", "i32"];
+  if (!types.includes(codes.dtype))
+    fail(layer, "codes", `expected dtype ${types.join(" or ")} for ${form.bits} bits but found ${codes.dtype}`);
+  const count = scales.shape.reduce((product, size) => product * size, 1);
+  if (scales.shape[0] !== outputs || count !== outputs)
+    fail(layer, "scales", `expected shape [${outputs}, 1, 1, 1] but found [${scales.shape}]`);
+}
+
+/** f16 stays what it is; other float types become f32. */
+function floatType(layer: Layer, part: Part, { dtype }: TensorInfo): "f16" | "f32" {
+  if (dtype === "f16") return "f16";
+  if (dtype === "f32" || dtype === "bf16") return "f32";
+  return fail(layer, part, `expected dtype f16, bf16 or f32 but found ${dtype}`);
+}
+
+async function read(layer: Layer, form: AqlmForm): Promise<AqlmWeights> {
+  const { tensors } = layer.checkpoint;
+  const [codes, vectors, scales] = await Promise.all(parts.map((part) => tensors.read(`${layer.module}.${part}`)));
+  return { ...form, codes: unsignedCodes(layer, form, codes!), vectors: floats(vectors!), scales: floats(scales!) };
+}
+
+function floats(tensor: Tensor): Floats {
+  return tensor.dtype === "f16" ? (tensor.data as Uint16Array) : toFloat32(tensor);
+}
+
+/** Codes are stored as two's complement of `bits` bits; ShapeError for one that is not. */
+function unsignedCodes(layer: Layer, { bits }: AqlmForm, { data }: Tensor): Uint8Array | Uint16Array {
+  const codes = codeArray(bits, data.length);
+  const stored = data as Int8Array | Int16Array | Int32Array;
+  if (8 * stored.BYTES_PER_ELEMENT === bits) {
+    codes.set(stored);
+    return codes;
+  }
+  const half = 2 ** (bits - 1);
+  for (let i = 0; i < stored.length; i++) {
+    const code = stored[i]!;
+    if (code < -half || code >= half)
+      fail(layer, "codes", `expected ${bits}-bit codes, ${-half}..${half - 1}, but found ${code} at ${i}`);
+    codes[i] = code & (2 * half - 1);
+  }
+  return codes;
+}
+
+/** The three constants of a layer are read one after the other: what was read for the first serves all. */
+function lastKept(load: () => Promise<AqlmWeights>): () => Promise<AqlmWeights> {
+  let uses = 0;
+  let data: Promise<AqlmWeights> | null = null;
+  return () => {
+    data ??= load();
+    const result = data;
+    if (++uses % parts.length === 0) data = null;
+    return result;
+  };
+}

@@ -1,0 +1,26 @@
+/** What packages that add operators and weight formats import; re-exports only. AQLM is built on nothing else. */
+export { Model, type ModelHooks } from "../api/model.ts";
+export { registerWeightStorage, type WeightStorage } from "../api/weight-storage.ts";
+export type { DType, TypedArray } from "../dtype.ts";
+export { InvalidArgumentError, InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
+export type { Checkpoint } from "../formats/checkpoint.ts";
+export type { TensorInfo, TensorSource } from "../formats/tensor-source.ts";
+export { f16Table, f32ToF16 } from "../half.ts";
+export type { Cpu, CpuFeature, Kernel, KernelQuery, NativeCall } from "../kernels/contract.ts";
+export { checksum } from "../kernels/layout/header.ts";
+export type { NativeArguments } from "../kernels/native/families.ts";
+export { nativeKernels } from "../kernels/native/rows.ts";
+export type { WeightSlot } from "../model/decoder.ts";
+export type { Builder, LazyConstant } from "../ops/builder.ts";
+export { vectorConstant } from "../ops/lowering.ts";
+export type {
+  Argument,
+  Arguments,
+  Operator,
+  OperatorDefinition,
+  StoredMatrix,
+  TensorSpec,
+} from "../ops/operator.ts";
+export { operators, registerOperator } from "../ops/registry.ts";
+export { registerWeightFormat, type Weight, type WeightFormat, type WeightLowering } from "../ops/weight.ts";
+export { type Tensor, toFloat32 } from "../tensor.ts";
