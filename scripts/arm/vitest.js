@@ -11,17 +11,14 @@ chai.use(JestChaiExpect);
 chai.use(JestAsymmetricMatchers);
 
 const tests = [];
-const omitted = new Set();
+const skipped = new Set();
 let path = [];
-let omit = /^$/;
+let omitted = /^$/;
 
 export const expect = (value, message) => chai.expect(value, message);
 
 export function describe(name, body) {
-  if (omit.test(name)) {
-    omitted.add(name);
-    return;
-  }
+  if (omitted.test(name)) return;
   path.push(name);
   body();
   path.pop();
@@ -31,7 +28,7 @@ export function it(name, body) {
   tests.push({ name: [...path, name].join(" > "), body });
 }
 
-const leaveOut = (name) => omitted.add(name);
+const skip = (name) => skipped.add(name);
 
 /** Names with the items of a row in place of printf codes, as far as it matters to tell them apart. */
 function each(register) {
@@ -45,15 +42,15 @@ function each(register) {
 
 describe.each = each(describe);
 it.each = each(it);
-describe.skipIf = (condition) => (condition ? leaveOut : describe);
-it.skipIf = (condition) => (condition ? leaveOut : it);
+describe.skipIf = (condition) => (condition ? skip : describe);
+it.skipIf = (condition) => (condition ? skip : it);
 
 /**
- * Imports test files, then runs their tests, but not groups whose names match `leftOut`. Prints failures and what was
- * left out; returns the number of failures.
+ * Imports test files, then runs their tests, but not groups whose names match `leftOut`. Prints failures and what the
+ * tests skip; returns the number of failures.
  */
 export async function runFiles(urls, leftOut) {
-  omit = leftOut;
+  omitted = leftOut;
   for (const url of urls) {
     path = [url.split("/").at(-1)];
     await import(url);
@@ -67,7 +64,7 @@ export async function runFiles(urls, leftOut) {
       console.log(`FAILED ${name}\n${error.stack}`);
     }
   }
-  for (const name of omitted) console.log(`not run: ${name}`);
+  for (const name of skipped) console.log(name);
   console.log(`${tests.length - failures} of ${tests.length} tests passed`);
   return failures;
 }

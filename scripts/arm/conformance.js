@@ -1,12 +1,12 @@
 /**
- * Runs compiled conformance tests of the native kernels in this process: what scripts/test-arm.js starts on each emulated
+ * Runs compiled conformance tests of the native kernels in this process: what scripts/arm/test.js starts on each emulated
  * CPU. Reference kernels do not depend on the CPU and are left out.
  *
- *     node scripts/arm-conformance.js build/arm-tests/src/kernels/conformance.test.js …
+ *     node scripts/arm/conformance.js build/arm-tests/src/kernels/conformance.test.js …
  */
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { runFiles } from "./arm-vitest.js";
+import { runFiles } from "./vitest.js";
 
 const urls = process.argv.slice(2).map((file) => pathToFileURL(resolve(file)).href);
 const failures = await runFiles(urls, /_reference$/);

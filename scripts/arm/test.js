@@ -1,0 +1,81 @@
+/**
+ * Conformance of the native Arm kernels on emulated CPUs, from plain NEON to i8mm: cross-builds the addon, compiles the
+ * tests and runs them under qemu in an arm64 Node. Installs what is missing.
+ *
+ *     node scripts/arm/test.js [CPU …]
+ */
+import { execFileSync, spawn, spawnSync } from "node:child_process";
+import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
+import { join } from "node:path";
+import { root } from "../native-sources.js";
+import { emulated, installNode, installPackages } from "./toolchain.js";
+
+const compiled = join(root, "build", "arm-tests");
+const addon = join(root, "build", "lowbit-linux-arm64.node");
+
+/** pauth-impdef is a cheaper pointer authentication: emulating the architecture's own takes half of the time. */
+const allCpus = ["cortex-a53", "neoverse-n1", "max,sve=off,pauth-impdef=on", "max,pauth-impdef=on"];
+const cpus = process.argv.length > 2 ? process.argv.slice(2) : allCpus;
+
+/** The tests that go through the rows of native kernels. */
+const testFiles = [
+  "src/kernels/conformance.test.js",
+  "src/kernels/conformance-float.test.js",
+  "src/kernels/native/transformer.test.js",
+];
+
+/** A CPU that takes longer hangs. */
+const PATIENCE_MS = 15 * 60_000;
+
+/** Types are checked elsewhere: a compiler that complains still writes its output. */
+function compileTests() {
+  rmSync(compiled, { recursive: true, force: true });
+  const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
+  spawnSync(process.execPath, [tsc, "-p", "tsconfig.json", "--noEmit", "false", "--outDir", compiled, "--noCheck"], {
+    cwd: root,
+    stdio: "inherit",
+  });
+  const replacement = join(compiled, "node_modules", "vitest");
+  mkdirSync(replacement, { recursive: true });
+  writeFileSync(join(replacement, "package.json"), '{ "type": "module", "main": "index.js" }');
+  writeFileSync(join(replacement, "index.js"), 'export * from "../../../../scripts/arm/vitest.js";\n');
+}
+
+/** Runs the tests on one CPU; resolves with its exit code, or the signal that ended it, and output. */
+function testOn(cpu, node) {
+  return new Promise((resolve) => {
+    const files = testFiles.map((file) => join(compiled, file));
+    const args = ["-cpu", cpu, node, join(root, "scripts", "arm", "conformance.js"), ...files];
+    const env = { ...emulated, LOWBIT_NATIVE_PATH: addon };
+    const child = spawn("qemu-aarch64-static", args, { cwd: root, env, timeout: PATIENCE_MS });
+    let output = "";
+    child.stdout.on("data", (data) => {
+      output += data;
+    });
+    child.stderr.on("data", (data) => {
+      output += data;
+    });
+    child.on("close", (code, signal) => resolve({ end: code ?? signal, output }));
+  });
+}
+
+installPackages({ "qemu-aarch64-static": "qemu-user-static", "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu" });
+const node = installNode();
+const build = [join(root, "scripts", "build-native.js"), "--target=linux-arm64", "--strict"];
+execFileSync(process.execPath, build, { cwd: root, stdio: "inherit" });
+compileTests();
+
+let failed = 0;
+const queue = [...cpus];
+async function worker() {
+  for (let cpu = queue.shift(); cpu; cpu = queue.shift()) {
+    const start = performance.now();
+    const { end, output } = await testOn(cpu, node);
+    if (end !== 0) failed++;
+    const seconds = Math.round((performance.now() - start) / 1000);
+    console.log(`${cpu}: ${end === 0 ? "passed" : `FAILED, ended with ${end},`} in ${seconds} s\n${output}`);
+  }
+}
+await Promise.all(Array.from({ length: availableParallelism() }, worker));
+process.exit(failed > 0 ? 1 : 0);
