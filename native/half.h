@@ -1,10 +1,14 @@
-// Conversions of single 16-bit floats for CPUs and places without instructions for them: src/half.ts in C++.
+// Types that floats are stored in, and conversions of single 16-bit floats for CPUs and places without instructions for
+// them: src/half.ts in C++.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
 namespace lowbit {
+
+// As numbered in src/kernels/native/families.ts.
+enum class FloatType : uint32_t { kF32, kF16, kBf16 };
 
 static inline float float_of_bits(uint32_t bits) {
   float value;

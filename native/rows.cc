@@ -9,6 +9,8 @@ KernelRows (*const kTables[])() = {
     linear_avx512_rows,
     linear_avxvnni_rows,
     linear_avx2_rows,
+    linear_float_avx512_rows,
+    linear_float_avx2_rows,
     attention_amx_rows,
     transformer_avx512_rows,
     transformer_avx2_rows,
@@ -19,6 +21,8 @@ KernelRows (*const kTables[])() = {
     linear_dotprod_rows,
     linear_neon_rows,
 #endif
+    linear_float_baseline_rows,
+    linear_packed_rows,
     transformer_baseline_rows,
     embedding_rows,
     scalar_rows,

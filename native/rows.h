@@ -11,6 +11,8 @@ KernelRows linear_avx512_rows();
 KernelRows linear_avxvnni_rows();
 KernelRows linear_avx2_rows();
 KernelRows attention_amx_rows();
+KernelRows linear_float_avx512_rows();
+KernelRows linear_float_avx2_rows();
 KernelRows transformer_avx512_rows();
 KernelRows transformer_avx2_rows();
 KernelRows measure_avx512_rows();
@@ -20,6 +22,8 @@ KernelRows linear_i8mm_rows();
 KernelRows linear_dotprod_rows();
 KernelRows linear_neon_rows();
 #endif
+KernelRows linear_float_baseline_rows();
+KernelRows linear_packed_rows();
 KernelRows transformer_baseline_rows();
 KernelRows embedding_rows();
 KernelRows scalar_rows();

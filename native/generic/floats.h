@@ -25,11 +25,14 @@ struct FloatsBaseline {
   static constexpr uint32_t kLanes = 4;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 4;
+  // Rows of activations that linear layers multiply at once.
+  static constexpr int kDotRows = 4;
 
   static V set(float v) { return vdupq_n_f32(v); }
   static V load(const float* p) { return vld1q_f32(p); }
   static void store(float* p, V v) { vst1q_f32(p, v); }
   static V load_halves(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
+  static V load_bf16(const uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
   static void store_halves(uint16_t* p, V v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
   static V multiply_add(V a, V b, V c) { return vfmaq_f32(c, a, b); }
   // NaN where b is.
@@ -58,12 +61,18 @@ struct FloatsBaseline {
   static constexpr uint32_t kLanes = 4;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 2;
+  // Rows of activations that linear layers multiply at once.
+  static constexpr int kDotRows = 2;
 
   static V set(float v) { return _mm_set1_ps(v); }
   static V load(const float* p) { return _mm_loadu_ps(p); }
   static void store(float* p, V v) { _mm_storeu_ps(p, v); }
   static V load_halves(const uint16_t* p) {
     return _mm_setr_ps(half_to_float(p[0]), half_to_float(p[1]), half_to_float(p[2]), half_to_float(p[3]));
+  }
+  static V load_bf16(const uint16_t* p) {
+    const __m128i words = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(p));
+    return _mm_castsi128_ps(_mm_unpacklo_epi16(_mm_setzero_si128(), words));
   }
   static void store_halves(uint16_t* p, V v) {
     float all[4];

@@ -24,8 +24,6 @@ static inline void fill_nan(float* y, size_t count) {
   for (size_t i = 0; i < count; i++) y[i] = NAN;
 }
 
-enum class FloatType : uint32_t { kF32, kF16, kBf16 };
-
 struct FloatEmbeddingArgs {
   const void* weights;
   float* y;

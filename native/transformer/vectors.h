@@ -37,6 +37,9 @@ inline __attribute__((always_inline)) void each_vector(size_t count, Body&& body
   if (i < count) body(i, PartialVector<Isa>{static_cast<uint32_t>(count - i)});
 }
 
+// For bodies of each_index that are too large for compilers to inline by themselves: [&](auto i) LOWBIT_INLINE { … }
+#define LOWBIT_INLINE __attribute__((always_inline))
+
 template <class Body, int... I>
 inline __attribute__((always_inline)) void each_index(std::integer_sequence<int, I...>, Body&& body) {
   (body(std::integral_constant<int, I>{}), ...);

@@ -14,6 +14,8 @@ struct FloatsAvx2 {
   static constexpr uint32_t kLanes = 8;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 2;
+  // Rows of activations that linear layers multiply at once.
+  static constexpr int kDotRows = 2;
 
   static __m256i first(uint32_t n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -30,6 +32,10 @@ struct FloatsAvx2 {
     uint16_t all[8] = {};
     memcpy(all, p, 2 * n);
     return load_halves(all);
+  }
+  static V load_bf16(const uint16_t* p) {
+    const __m256i words = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(words, 16));
   }
   static void store_halves(uint16_t* p, V v) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));

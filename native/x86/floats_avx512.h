@@ -13,6 +13,8 @@ struct FloatsAvx512 {
   static constexpr uint32_t kLanes = 16;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 4;
+  // Rows of activations that linear layers multiply at once.
+  static constexpr int kDotRows = 4;
 
   static __mmask16 first(uint32_t n) { return static_cast<__mmask16>((1u << n) - 1); }
   static V set(float v) { return _mm512_set1_ps(v); }
@@ -25,6 +27,10 @@ struct FloatsAvx512 {
   }
   static V load_some_halves(const uint16_t* p, uint32_t n) {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first(n), p));
+  }
+  static V load_bf16(const uint16_t* p) {
+    const __m512i words = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
   }
   static void store_halves(uint16_t* p, V v) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));

@@ -14,8 +14,11 @@ import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } fr
 import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), linearA8Reference];
-export const linearWeightOnly = [linearWeightOnlyReference];
-export const linearFloat = [linearFloatReference];
+export const linearWeightOnly = [
+  ...nativeKernels("linear_weight_only", native.packedLinear),
+  linearWeightOnlyReference,
+];
+export const linearFloat = [...nativeKernels("linear_float", native.floatLinear), linearFloatReference];
 export const embeddingFloat = [...nativeKernels("embedding_float", native.embeddingFloat), embeddingFloatReference];
 export const embeddingPacked = [...nativeKernels("embedding_packed", native.embeddingPacked), embeddingPackedReference];
 export const embeddingShared = [...nativeKernels("shared_embedding", native.embeddingShared), embeddingSharedReference];

@@ -7,6 +7,8 @@ import type {
   AttentionArgs,
   BinaryArgs,
   FloatEmbeddingArgs,
+  FloatLinearArgs,
+  FloatWeights,
   PackedEmbeddingArgs,
   PackedLinearArgs,
   RmsNormArgs,
@@ -22,9 +24,22 @@ export interface NativeArguments {
   readonly buffers: readonly ArrayBufferView[];
 }
 
-/** scalars: m; buffers: x, packed weights, y. */
+/** scalars: m, n, k, group size (TorchAO's headers lack them); buffers: x, packed weights, y. */
 export function packedLinear({ m, x, weights, y }: PackedLinearArgs): NativeArguments {
-  return { scalars: [m], buffers: [x, weights.bytes, y] };
+  const { n, k, groupSize } = weights.spec;
+  return { scalars: [m, n, k, groupSize], buffers: [x, weights.bytes, y] };
+}
+
+/** How float weights are stored, as native/half.h numbers it. */
+function floatType({ dtype }: FloatWeights): number {
+  return ["f32", "f16", "bf16"].indexOf(dtype);
+}
+
+const none = new Float32Array(0);
+
+/** scalars: m, n, k, type, 1 with a bias; buffers: x, weights, bias, y. */
+export function floatLinear({ m, n, k, x, weights, bias, y }: FloatLinearArgs): NativeArguments {
+  return { scalars: [m, n, k, floatType(weights), bias ? 1 : 0], buffers: [x, weights.data, bias ?? none, y] };
 }
 
 /** scalars: rows, dim, eps; buffers: x, weight, y. */
@@ -74,9 +89,8 @@ export function select({ outer, stride, offset, blockBytes, x, y }: SelectArgs):
 
 /** scalars: rows, dim, type (0 f32, 1 f16, 2 bf16), count, bytes of an index; buffers: weights, indices, y. */
 export function embeddingFloat({ rows, dim, weights, indices, y }: FloatEmbeddingArgs): NativeArguments {
-  const type = ["f32", "f16", "bf16"].indexOf(weights.dtype);
   return {
-    scalars: [rows, dim, type, indices.length, indices.BYTES_PER_ELEMENT],
+    scalars: [rows, dim, floatType(weights), indices.length, indices.BYTES_PER_ELEMENT],
     buffers: [weights.data, indices, y],
   };
 }
@@ -90,7 +104,11 @@ export function embeddingPacked(args: PackedEmbeddingArgs): NativeArguments {
   };
 }
 
-/** scalars: count, bytes of an index; buffers: packed weights, indices, y. */
+/** scalars: count, n, k, group size, bytes of an index; buffers: packed weights, indices, y. */
 export function embeddingShared({ weights, indices, y }: SharedEmbeddingArgs): NativeArguments {
-  return { scalars: [indices.length, indices.BYTES_PER_ELEMENT], buffers: [weights.bytes, indices, y] };
+  const { n, k, groupSize } = weights.spec;
+  return {
+    scalars: [indices.length, n, k, groupSize, indices.BYTES_PER_ELEMENT],
+    buffers: [weights.bytes, indices, y],
+  };
 }

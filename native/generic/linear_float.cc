@@ -1,0 +1,18 @@
+// Linear layers over float weights on vectors that every CPU of the architecture has.
+#include "../linear/float_linear.h"
+#include "../rows.h"
+#include "floats.h"
+
+namespace lowbit {
+namespace {
+
+constexpr KernelRow kRows[] = {
+    {"linear_f32_f32_1x4x4_" LOWBIT_FLOATS_TARGET, "linear_float", nullptr, 0, kBaselineNeeds, 1, 4,
+     float_linear_scratch, float_linear_prepare<FloatsBaseline>},
+};
+
+}  // namespace
+
+KernelRows linear_float_baseline_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit

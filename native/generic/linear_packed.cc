@@ -1,0 +1,181 @@
+// Linear layers over packed weights of any layout for CPUs without better rows: weights of a panel are decoded, then
+// multiplied by plain loops (int8 activations) or vectors of the baseline (float activations).
+#include "../linear/float_rows.h"
+#include "../linear/packed_rows.h"
+#include "../linear/panel16_linear.h"
+#include "../rows.h"
+#include "floats.h"
+
+namespace lowbit {
+namespace {
+
+using Run = void (*)(const Step&, uint32_t, uint32_t, uint32_t);
+
+struct DecodedLinear {
+  Panels weights;
+  QuantizedRows rows;
+  const float* x;
+  float* y;
+  // For each thread, values and scales of a panel.
+  uint8_t* decoded;
+  uint32_t m, rows_per_tile;
+};
+static_assert(sizeof(DecodedLinear) <= kArgsMax);
+
+// Bytes of a decoded panel, of values of type T.
+template <class Layout, class T>
+size_t decoded_bytes(const Panels& w) {
+  return round_up(Layout::kRows * (sizeof(T) * w.padded_k() + sizeof(float) * w.groups), 64);
+}
+
+template <class Layout, class T, int Bits>
+void decode_panel(const Panels& w, uint32_t panel, size_t group_stride, void* memory, DecodedRow<T>* rows) {
+  float* scales = static_cast<float*>(memory);
+  T* values = reinterpret_cast<T*>(scales + Layout::kRows * w.groups);
+  for (uint32_t i = 0; i < Layout::kRows; i++)
+    rows[i] = {values + size_t{i} * w.padded_k(), scales + size_t{i} * w.groups, group_stride};
+  Layout::template read<Bits>(w, panel, 0, Layout::kRows, rows);
+}
+
+// Sums of |weight| <= 255 times |activation| <= 128 stay within 32 bits for this many terms.
+constexpr uint32_t kExactTerms = 32768;
+
+// One element of y, as src/kernels/reference/linear.ts defines it.
+inline float dot_quantized(const DecodedLinear& args, uint32_t row, const DecodedRow<int16_t>& weights) {
+  const Panels& w = args.weights;
+  const int8_t* x = args.rows.values + size_t{row} * w.padded_k();
+  double total = 0;
+  for (uint32_t g = 0; g < w.groups; g++) {
+    const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
+    const int16_t* values = weights.values + size_t{g} * w.group_length;
+    const int8_t* q = x + size_t{g} * w.group_length;
+    int64_t exact = 0;
+    for (uint32_t start = 0; start < count; start += kExactTerms) {
+      const uint32_t end = std::min(count, start + kExactTerms);
+      int32_t dot = 0, sum = 0;
+      for (uint32_t c = start; c < end; c++) {
+        dot += values[c] * q[c];
+        sum += values[c];
+      }
+      exact += dot - static_cast<int64_t>(args.rows.zeros[row]) * sum;
+    }
+    total += static_cast<double>(weights.scales[g]) * static_cast<double>(exact);
+  }
+  return static_cast<float>(total * args.rows.scales[row]);
+}
+
+template <class Layout, int Bits>
+void quantized_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const DecodedLinear& args = step.as<DecodedLinear>();
+  const Panels& w = args.weights;
+  if (phase == 0) {
+    const uint32_t first = tile * args.rows_per_tile;
+    ScalarQuantizer::quantize_rows(args.x, w, args.rows, first, std::min(args.m, first + args.rows_per_tile));
+    return;
+  }
+  DecodedRow<int16_t> rows[Layout::kRows];
+  void* memory = args.decoded + thread * decoded_bytes<Layout, int16_t>(w);
+  decode_panel<Layout, int16_t, Bits>(w, tile, w.group_length, memory, rows);
+  for (uint32_t i = 0, column = tile * Layout::kRows; i < Layout::kRows && column < w.n; i++, column++) {
+    const float bias = Layout::bias(w, column);
+    for (uint32_t row = 0; row < args.m; row++)
+      args.y[size_t{row} * w.n + column] = dot_quantized(args, row, rows[i]) + bias;
+  }
+}
+
+template <class Layout, int Bits>
+void weight_only_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
+  const DecodedLinear& args = step.as<DecodedLinear>();
+  const Panels& w = args.weights;
+  DecodedRow<float> rows[Layout::kRows];
+  void* memory = args.decoded + thread * decoded_bytes<Layout, float>(w);
+  decode_panel<Layout, float, Bits>(w, tile, w.group_size, memory, rows);
+  float bias[Layout::kRows] = {};
+  const uint32_t first = tile * Layout::kRows, count = std::min(Layout::kRows, w.n - first);
+  for (uint32_t i = 0; i < count; i++) {
+    bias[i] = Layout::bias(w, first + i);
+    for (uint32_t c = 0; c < w.k; c++) rows[i].values[c] *= rows[i].scales[c / w.group_size];
+  }
+  dot_many_rows<FloatsBaseline>(
+      {args.x, rows[0].values, args.y + first, bias, w.k, w.padded_k(), w.n, args.m, count, w.k, false});
+}
+
+// scalars: m, n, k, group size; buffers: x, packed weights, y, scratch.
+template <class Layout>
+DecodedLinear read_decoded_linear(const Call& call) {
+  DecodedLinear args{};
+  args.weights = Layout::open(call.buffers[1], call.scalars);
+  args.m = static_cast<uint32_t>(call.scalars[0]);
+  args.x = static_cast<const float*>(call.buffers[0]);
+  args.y = static_cast<float*>(call.buffers[2]);
+  return args;
+}
+
+template <class Layout>
+size_t quantized_scratch(const Call& call) {
+  const DecodedLinear args = read_decoded_linear<Layout>(call);
+  return quantized_bytes(args.m, args.weights) + call.threads * decoded_bytes<Layout, int16_t>(args.weights);
+}
+
+template <class Layout>
+size_t weight_only_scratch(const Call& call) {
+  return call.threads * decoded_bytes<Layout, float>(Layout::open(call.buffers[1], call.scalars));
+}
+
+template <class Layout>
+struct Runs {
+  template <int Bits>
+  static constexpr Run kQuantized = quantized_run<Layout, Bits>;
+  template <int Bits>
+  static constexpr Run kWeightOnly = weight_only_run<Layout, Bits>;
+};
+
+template <class Layout>
+void quantized_prepare(Step& step, const Call& call) {
+  constexpr Run kRuns[] = LOWBIT_BY_BITS(Runs<Layout>::template kQuantized);
+  DecodedLinear& args = step.init<DecodedLinear>();
+  args = read_decoded_linear<Layout>(call);
+  uint8_t* scratch = static_cast<uint8_t*>(call.buffers[3]);
+  args.rows = quantized_rows(scratch, args.m, args.weights);
+  args.decoded = scratch + quantized_bytes(args.m, args.weights);
+  args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * call.threads));
+  step.phases = 2;
+  step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
+  step.tiles[1] = args.weights.panel_count;
+  step.run = kRuns[args.weights.bits - 1];
+}
+
+template <class Layout>
+void weight_only_prepare(Step& step, const Call& call) {
+  constexpr Run kRuns[] = LOWBIT_BY_BITS(Runs<Layout>::template kWeightOnly);
+  DecodedLinear& args = step.init<DecodedLinear>();
+  args = read_decoded_linear<Layout>(call);
+  args.decoded = static_cast<uint8_t*>(call.buffers[3]);
+  step.phases = 1;
+  step.tiles[0] = args.weights.panel_count;
+  step.run = kRuns[args.weights.bits - 1];
+}
+
+using Panel16Rows = PanelRows<Panel16Places>;
+using Panel32Rows = PanelRows<Panel32Places>;
+
+constexpr KernelRow kRows[] = {
+    {"linear_a8_wx_1x16x1_scalar", "linear_a8", "panel16", 0x1fe, 0, 1, 16, quantized_scratch<Panel16Rows>,
+     quantized_prepare<Panel16Rows>},
+    {"linear_a8_wx_1x32x1_scalar", "linear_a8", "panel32", 0x1fe, 0, 1, 32, quantized_scratch<Panel32Rows>,
+     quantized_prepare<Panel32Rows>},
+    {"linear_a8_wx_1x8x1_scalar", "linear_a8", "torchao_universal", 0x1fe, 0, 1, 8, quantized_scratch<TorchaoRows>,
+     quantized_prepare<TorchaoRows>},
+    {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", 0x1fe, kBaselineNeeds, 1, 16,
+     weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},
+    {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", 0x1fe, kBaselineNeeds, 1, 32,
+     weight_only_scratch<Panel32Rows>, weight_only_prepare<Panel32Rows>},
+    {"linear_f32_wx_1x8x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "torchao_universal", 0x1fe, kBaselineNeeds, 1,
+     8, weight_only_scratch<TorchaoRows>, weight_only_prepare<TorchaoRows>},
+};
+
+}  // namespace
+
+KernelRows linear_packed_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit

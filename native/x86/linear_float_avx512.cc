@@ -1,0 +1,53 @@
+// Linear layers with float activations on AVX-512: float weights, and panel16 weights.
+#include "../linear/float_linear.h"
+#include "../linear/weight_only.h"
+#include "../rows.h"
+#include "floats_avx512.h"
+
+namespace lowbit {
+namespace {
+
+struct WordsAvx512 : FloatsAvx512 {
+  using Words = __m512i;
+  // Rows of activations that a panel's weights are made floats for at once.
+  static constexpr int kPanelRows = 16;
+
+  static Words load_words(const uint8_t* p) { return _mm512_loadu_si512(p); }
+  template <int Shift, uint32_t Mask>
+  static Words shift_and(Words v) {
+    if constexpr (Shift > 0) v = _mm512_srli_epi32(v, Shift);
+    if constexpr (Shift < 0) v = _mm512_slli_epi32(v, -Shift);
+    return _mm512_and_si512(v, _mm512_set1_epi32(static_cast<int>(Mask)));
+  }
+  static Words or_words(Words a, Words b) { return _mm512_or_si512(a, b); }
+  static Words load_levels(const int8_t* levels, int count) {
+    uint8_t table[16] = {};
+    for (int i = 0; i < count; i++) table[i] = static_cast<uint8_t>(levels[i] + 128);
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
+  }
+  static Words lookup(Words table, Words v) { return _mm512_shuffle_epi8(table, v); }
+  template <int Byte>
+  static V byte_floats(Words v) {
+    if constexpr (Byte > 0) v = _mm512_srli_epi32(v, 8 * Byte);
+    if constexpr (Byte < 3) v = _mm512_and_si512(v, _mm512_set1_epi32(255));
+    return _mm512_cvtepi32_ps(v);
+  }
+  static V load_bytes(const int8_t* p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+};
+
+constexpr uint32_t kNeeds = kAvx2 | kAvx512;
+
+constexpr KernelRow kRows[] = {
+    {"linear_f32_f32_1x4x16_avx512", "linear_float", nullptr, 0, kNeeds, 1, 4, float_linear_scratch,
+     float_linear_prepare<FloatsAvx512>},
+    {"linear_f32_wx_1x16x1_avx512", "linear_weight_only", "panel16", 0x1fe, kNeeds, 1, 16,
+     weight_only_panel16_scratch, weight_only_prepare<WordsAvx512>},
+};
+
+}  // namespace
+
+KernelRows linear_float_avx512_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit
