@@ -22,7 +22,8 @@ struct NeonVectors : ScalarQuantizer {
   template <int Bits>
   static Bytes weight(Bytes u) { return Bits == 8 ? veorq_u8(u, vdupq_n_u8(0x80)) : u; }
   static Bytes load_bytes(const uint8_t* p) { return vld1q_u8(p); }
-  static void prefetch(const uint8_t*, uint32_t) {}
+  template <int Bits>
+  static void prefetch(const uint8_t*) {}
   template <int Shift, int Mask>
   static Bytes shift_and(Bytes v) {
     if constexpr (Shift > 0) v = vshrq_n_u8(v, Shift);

@@ -41,6 +41,10 @@ inline __attribute__((always_inline)) void unroll(F&& body) {
   unroll(std::make_integer_sequence<int, N>{}, body);
 }
 
+// What is added to weights to make them unsigned, or as the instruction set wants them.
+template <class Isa, int Bits, bool Levels>
+constexpr int32_t weight_offset() { return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>(); }
+
 // A field of a chunk as a vector of unsigned bytes.
 template <class Isa, int Bits, int Index>
 inline __attribute__((always_inline)) typename Isa::Bytes unpack_field(const typename Isa::Bytes* chunk) {
@@ -55,9 +59,31 @@ inline __attribute__((always_inline)) typename Isa::Bytes unpack_field(const typ
   return value;
 }
 
-// Panels `first` .. `first + Panels`, activation rows `row` .. `row + Rows`.
+// Results of finished sums over the groups for part of a panel's columns.
+template <class Isa, int Rows>
+inline __attribute__((always_inline)) void store_part(const PackedLinear& args, uint32_t panel, int part, uint32_t row,
+                                                      const typename Isa::Floats* total) {
+  using Floats = typename Isa::Floats;
+  const Panel16& w = args.weights;
+  const uint32_t column = 16 * panel + Isa::kRows * part;
+  if (column >= w.n) return;
+  const uint8_t* bytes = w.panel(panel);
+  const Floats correction = Isa::load_floats(bytes + w.correction_offset + 4 * Isa::kRows * part);
+  const Floats bias = w.has_bias ? Isa::load_floats(bytes + w.bias_offset + 4 * Isa::kRows * part) : Isa::zero_floats();
+  for (int m = 0; m < Rows; m++) {
+    const float zero = static_cast<float>(args.rows.zeros[row + m]);
+    Floats value = Isa::multiply_add(correction, Isa::broadcast(-zero), total[m]);
+    value = Isa::multiply_add(value, Isa::broadcast(args.rows.scales[row + m]), bias);
+    float* y = args.y + static_cast<size_t>(row + m) * w.n + column;
+    if (column + Isa::kRows <= w.n) Isa::store_floats(y, value);
+    else Isa::store_some_floats(y, value, w.n - column);
+  }
+}
+
+// Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows `row` ..
+// `row + Rows`.
 template <class Isa, int Bits, bool Levels, int Panels, int Rows>
-inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t row) {
+inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   using Bytes = typename Isa::Bytes;
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
@@ -65,7 +91,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t row) 
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   const Panel16& w = args.weights;
   const uint32_t padded_k = w.padded_k();
-  const int32_t offset = Levels ? Isa::kLevelOffset : Isa::template offset<Bits>();
+  const int32_t offset = weight_offset<Isa, Bits, Levels>();
   const int8_t* x[Rows];
   const int32_t* sums[Rows];
   for (int m = 0; m < Rows; m++) {
@@ -74,39 +100,46 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t row) 
   }
   const auto levels = Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
   const uint8_t* group[Panels];
-  for (int p = 0; p < Panels; p++) group[p] = w.panel(first + p);
+  for (int p = 0; p < Panels; p++) group[p] = w.panel(std::min(first + p, last));
   Floats total[Panels][kParts][Rows];
   for (int p = 0; p < Panels; p++)
     for (int part = 0; part < kParts; part++)
       for (int m = 0; m < Rows; m++) total[p][part][m] = Isa::zero_floats();
 
   for (uint32_t g = 0; g < w.groups; g++) {
-    for (int p = 0; p < Panels; p++) Isa::prefetch(group[p], w.group_bytes);
     for (int part = 0; part < kParts; part++) {
       Ints sum[Panels][Rows];
-      for (int p = 0; p < Panels; p++) {
+      if (w.has_zeros) {
+        for (int p = 0; p < Panels; p++)
+          for (int m = 0; m < Rows; m++)
+            sum[p][m] = Isa::scaled_zeros(group[p] + w.zeros_offset + part * Isa::kRows, offset, -sums[m][g]);
+      } else {
         for (int m = 0; m < Rows; m++) {
-          sum[p][m] = w.has_zeros ? Isa::scaled_zeros(group[p] + w.zeros_offset + part * Isa::kRows, offset, -sums[m][g])
-                                  : Isa::broadcast_int(-offset * sums[m][g]);
+          const Ints start = Isa::broadcast_int(sums[m][g]);
+          for (int p = 0; p < Panels; p++) sum[p][m] = start;
         }
       }
-      const uint32_t start = g * w.group_length;
-      for (uint32_t c = 0, at = w.vectors_offset; c < w.group_length; c += 4 * kFields, at += 64 * kVectors) {
-        for (int p = 0; p < Panels; p++) {
-          Bytes chunk[kVectors];
-          for (int v = 0; v < kVectors; v++)
-            chunk[v] = Isa::load_bytes(group[p] + at + 64 * v + 4 * Isa::kRows * part);
-          unroll<kFields>([&](auto f) {
-            Bytes u = unpack_field<Isa, Bits, f>(chunk);
-            if constexpr (Levels) u = Isa::lookup(levels, u);
-            else u = Isa::template weight<Bits>(u);
-            for (int m = 0; m < Rows; m++) {
-              int32_t four;
-              memcpy(&four, x[m] + start + c + 4 * f, 4);
-              sum[p][m] = Isa::template dot<(Bits == 8 || Levels)>(sum[p][m], u, four);
-            }
-          });
-        }
+      uint32_t at = w.vectors_offset;
+      for (uint32_t c = g * w.group_length, end = c + w.group_length; c < end; c += 32, at += 64 * Bits) {
+        if (part == 0)
+          for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + at);
+        unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
+          for (int p = 0; p < Panels; p++) {
+            Bytes chunk[kVectors];
+            for (int v = 0; v < kVectors; v++)
+              chunk[v] = Isa::load_bytes(group[p] + at + 64 * (i * kVectors + v) + 4 * Isa::kRows * part);
+            unroll<kFields>([&](auto f) __attribute__((always_inline)) {
+              Bytes u = unpack_field<Isa, Bits, f>(chunk);
+              if constexpr (Levels) u = Isa::lookup(levels, u);
+              else u = Isa::template weight<Bits>(u);
+              for (int m = 0; m < Rows; m++) {
+                int32_t four;
+                memcpy(&four, x[m] + c + 4 * (i * kFields + f), 4);
+                sum[p][m] = Isa::template dot<(Bits == 8 || Levels)>(sum[p][m], u, four);
+              }
+            });
+          }
+        });
       }
       for (int p = 0; p < Panels; p++) {
         Floats scale = w.f16_scales ? Isa::load_halves(group[p] + 2 * Isa::kRows * part)
@@ -118,64 +151,91 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t row) 
     for (int p = 0; p < Panels; p++) group[p] += w.group_bytes;
   }
 
-  for (int p = 0; p < Panels; p++) {
-    const uint8_t* panel = w.panel(first + p);
-    for (int part = 0; part < kParts; part++) {
-      const uint32_t column = 16 * (first + p) + Isa::kRows * part;
-      if (column >= w.n) break;
-      const Floats correction = Isa::load_floats(panel + w.correction_offset + 4 * Isa::kRows * part);
-      const Floats bias =
-          w.has_bias ? Isa::load_floats(panel + w.bias_offset + 4 * Isa::kRows * part) : Isa::zero_floats();
-      for (int m = 0; m < Rows; m++) {
-        const float zero = static_cast<float>(args.rows.zeros[row + m]);
-        Floats value = Isa::multiply_add(correction, Isa::broadcast(-zero), total[p][part][m]);
-        value = Isa::multiply_add(value, Isa::broadcast(args.rows.scales[row + m]), bias);
-        float* y = args.y + static_cast<size_t>(row + m) * w.n + column;
-        if (column + Isa::kRows <= w.n) Isa::store_floats(y, value);
-        else Isa::store_some_floats(y, value, w.n - column);
-      }
-    }
+  for (int p = 0; p < Panels; p++)
+    for (int part = 0; part < kParts; part++)
+      store_part<Isa, Rows>(args, std::min(first + p, last), part, row, total[p][part]);
+}
+
+// Panels that are read side by side: streams for the memory to serve, or sums for the units to be busy with.
+template <class Isa, int Rows>
+constexpr int panels_at_once() {
+  if (Rows == 1) return Isa::kPanels;
+  return Isa::kRows < 16 ? 1 : Rows < 4 ? 4 : 2;
+}
+
+template <class Isa, int Bits, bool Levels, int Rows>
+inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
+  constexpr int kStep = panels_at_once<Isa, Rows>();
+  for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
+}
+
+// Parts of `count` that are as even as can be, none larger than `largest`: part(start, size) for each.
+template <class Part>
+inline void even_parts(uint32_t count, uint32_t largest, Part part) {
+  const uint32_t parts = ceil_div(count, largest);
+  for (uint32_t i = 0, start = 0; i < parts; i++) {
+    const uint32_t end = static_cast<uint32_t>(static_cast<uint64_t>(count) * (i + 1) / parts);
+    part(start, end - start);
+    start = end;
   }
 }
 
-// All rows of m for a range of panels, so that weights read once serve every row.
+// All rows of m for a range of panels: seven rows at once, so that up to seven read the weights once.
 template <class Isa, int Bits, bool Levels>
 inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
-  constexpr int kStep = Isa::kPanels;
-  uint32_t row = 0;
-  for (; row + 8 <= args.m; row += 8)
-    for (uint32_t p = first; p < last; p++) panel_block<Isa, Bits, Levels, 1, 8>(args, p, row);
-  for (; row + 4 <= args.m; row += 4)
-    for (uint32_t p = first; p < last; p++) panel_block<Isa, Bits, Levels, 1, 4>(args, p, row);
-  for (; row + 2 <= args.m; row += 2)
-    for (uint32_t p = first; p < last; p++) panel_block<Isa, Bits, Levels, 1, 2>(args, p, row);
-  if (row == args.m) return;
-  uint32_t p = first;
-  for (; p + kStep <= last; p += kStep) panel_block<Isa, Bits, Levels, kStep, 1>(args, p, row);
-  for (; p < last; p++) panel_block<Isa, Bits, Levels, 1, 1>(args, p, row);
+  even_parts(args.m, 7, [&](uint32_t row, uint32_t rows) {
+    switch (rows) {
+      case 1: return panel_rows<Isa, Bits, Levels, 1>(args, first, last, row);
+      case 2: return panel_rows<Isa, Bits, Levels, 2>(args, first, last, row);
+      case 3: return panel_rows<Isa, Bits, Levels, 3>(args, first, last, row);
+      case 4: return panel_rows<Isa, Bits, Levels, 4>(args, first, last, row);
+      case 5: return panel_rows<Isa, Bits, Levels, 5>(args, first, last, row);
+      case 6: return panel_rows<Isa, Bits, Levels, 6>(args, first, last, row);
+      default: return panel_rows<Isa, Bits, Levels, 7>(args, first, last, row);
+    }
+  });
+}
+
+// Without zero points, what sums of products begin with is the same for all columns: sums are kept times -offset.
+template <class Isa>
+inline void quantize_tile(const PackedLinear& args, uint32_t tile, int32_t offset) {
+  const uint32_t first = tile * args.rows_per_tile, last = std::min(args.m, first + args.rows_per_tile);
+  Isa::quantize_rows(args.x, args.weights, args.rows, first, last);
+  if (args.weights.has_zeros) return;
+  const size_t groups = args.weights.groups;
+  for (int32_t* sum = args.rows.sums + first * groups; sum < args.rows.sums + last * groups; sum++) *sum *= -offset;
 }
 
 template <class Isa, int Bits, bool Levels>
 void packed_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
   const PackedLinear& args = step.as<PackedLinear>();
-  if (phase == 0) {
-    const uint32_t first = tile * args.rows_per_tile;
-    Isa::quantize_rows(args.x, args.weights, args.rows, first, std::min(args.m, first + args.rows_per_tile));
-    return;
-  }
+  if (phase == 0) return quantize_tile<Isa>(args, tile, weight_offset<Isa, Bits, Levels>());
   const uint32_t first = tile * args.panels_per_tile;
   panel_range<Isa, Bits, Levels>(args, first, std::min(args.weights.panel_count, first + args.panels_per_tile));
 }
 
-template <class Isa, int Bits>
-void choose_run(Step& step, bool levels) {
-  if constexpr (Bits <= 4) {
-    if (levels) {
-      step.run = packed_linear_run<Isa, Bits, true>;
-      return;
-    }
+template <class Isa>
+struct LinearCode {
+  template <int Bits, bool Levels>
+  static constexpr auto run() { return packed_linear_run<Isa, Bits, Levels>; }
+};
+
+using RunFunction = void (*)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
+
+// Code::run for the bits of these weights and for codebooks or none.
+template <class Code>
+RunFunction run_for_bits(const Panel16& w) {
+  const bool levels = w.has_levels;
+  switch (w.bits) {
+    case 1: return levels ? Code::template run<1, true>() : Code::template run<1, false>();
+    case 2: return levels ? Code::template run<2, true>() : Code::template run<2, false>();
+    case 3: return levels ? Code::template run<3, true>() : Code::template run<3, false>();
+    case 4: return levels ? Code::template run<4, true>() : Code::template run<4, false>();
+    case 5: return Code::template run<5, false>();
+    case 6: return Code::template run<6, false>();
+    case 7: return Code::template run<7, false>();
+    default: return Code::template run<8, false>();
   }
-  step.run = packed_linear_run<Isa, Bits, false>;
 }
 
 // Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights.
@@ -190,59 +250,63 @@ static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t 
   step.tiles[1] = ceil_div(w.panel_count, args.panels_per_tile);
 }
 
-template <class Isa>
-void packed_linear_prepare(Step& step, const Call& call) {
-  PackedLinear& args = step.init<PackedLinear>();
+static inline void bind_packed_linear(PackedLinear& args, const Call& call) {
   args.m = static_cast<uint32_t>(call.scalars[0]);
   args.x = static_cast<const float*>(call.buffers[0]);
   args.weights = read_panel16(call.buffers[1]);
   args.y = static_cast<float*>(call.buffers[2]);
   args.rows = quantized_rows(call.buffers[3], args.m, args.weights);
-  split_packed_linear(step, args, call.threads, Isa::kPanels);
-  const bool levels = args.weights.has_levels;
-  switch (args.weights.bits) {
-    case 1: return choose_run<Isa, 1>(step, levels);
-    case 2: return choose_run<Isa, 2>(step, levels);
-    case 3: return choose_run<Isa, 3>(step, levels);
-    case 4: return choose_run<Isa, 4>(step, levels);
-    case 5: return choose_run<Isa, 5>(step, levels);
-    case 6: return choose_run<Isa, 6>(step, levels);
-    case 7: return choose_run<Isa, 7>(step, levels);
-    default: return choose_run<Isa, 8>(step, levels);
-  }
 }
 
-// Dynamic quantization of rows in scalar code that every compiler vectorises: src/kernels/reference/activations.ts.
+template <class Isa>
+void packed_linear_prepare(Step& step, const Call& call) {
+  PackedLinear& args = step.init<PackedLinear>();
+  bind_packed_linear(args, call);
+  split_packed_linear(step, args, call.threads, Isa::kPanels);
+  step.run = run_for_bits<LinearCode<Isa>>(args.weights);
+}
+
+// How a row of activations becomes integers: src/kernels/reference/activations.ts.
+struct ActivationScale {
+  float scale, inverse;
+  int32_t zero;
+
+  // For magnitudes under 2^22: adding and taking away 1.5 * 2^23 rounds half to even.
+  static float round(float value) { return (value + 12582912.0f) - 12582912.0f; }
+  int8_t integer(float value) const {
+    const int32_t q = static_cast<int32_t>(round(value * inverse)) + zero;
+    return static_cast<int8_t>(q < -128 ? -128 : q > 127 ? 127 : q);
+  }
+};
+
+// From the least and the largest of a row's values and 0.
+static inline ActivationScale activation_scale(float low, float high) {
+  const float scale = std::max((high - low) / 255.0f, 0x1p-126f);
+  const float zero = std::min(127.0f, std::max(-128.0f, -128.0f - ActivationScale::round(low / scale)));
+  return {scale, 1.0f / scale, static_cast<int32_t>(zero)};
+}
+
+// Dynamic quantization of rows in scalar code.
 struct ScalarQuantizer {
   static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first, uint32_t last) {
     for (uint32_t row = first; row < last; row++) {
-      const float* values = x + static_cast<size_t>(row) * w.k;
+      const float* in = x + static_cast<size_t>(row) * w.k;
       float low = 0, high = 0;
       for (uint32_t c = 0; c < w.k; c++) {
-        low = values[c] < low ? values[c] : low;
-        high = values[c] > high ? values[c] : high;
+        low = in[c] < low ? in[c] : low;
+        high = in[c] > high ? in[c] : high;
       }
-      const float scale = std::max((high - low) / 255.0f, 0x1p-126f);
-      const float inverse = 1.0f / scale;
-      const float rounder = 12582912.0f;  // 1.5 * 2^23: adding and taking it away rounds half to even
-      const float rounded = (low / scale + rounder) - rounder;
-      const int32_t zero = static_cast<int32_t>(std::min(127.0f, std::max(-128.0f, -128.0f - rounded)));
-      rows.scales[row] = scale;
-      rows.zeros[row] = zero;
+      const ActivationScale scale = activation_scale(low, high);
+      rows.scales[row] = scale.scale;
+      rows.zeros[row] = scale.zero;
       int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();
-      for (uint32_t g = 0; g < w.groups; g++) {
+      for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
         const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-        const float* in = values + static_cast<size_t>(g) * w.group_size;
         int32_t sum = 0;
-        for (uint32_t c = 0; c < count; c++) {
-          const int32_t q = static_cast<int32_t>((in[c] * inverse + rounder) - rounder) + zero;
-          const int32_t clamped = q < -128 ? -128 : q > 127 ? 127 : q;
-          out[c] = static_cast<int8_t>(clamped);
-          sum += clamped;
-        }
+        for (uint32_t c = 0; c < count; c++) sum += out[c] = scale.integer(in[c]);
         memset(out + count, 0, w.group_length - count);
         rows.sums[static_cast<size_t>(row) * w.groups + g] = sum;
-        out += w.group_length;
+        in += count;
       }
     }
   }

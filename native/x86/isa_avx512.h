@@ -22,10 +22,16 @@ struct Avx512Vnni : QuantizerAvx512 {
 
   template <int Bits>
   static constexpr int32_t offset() { return 1 << (Bits - 1); }
+  // Rows of a block of many rows by 32 columns: sums, totals, weights and activations fill the registers.
+  static constexpr int kGemmRows = 7;
+  static void store_bytes(uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
   static Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
-  static void prefetch(const uint8_t* p, uint32_t bytes) {
+  // As far ahead of p as pays, the memory of 32 columns of weights and a line for what is between.
+  template <int Bits>
+  static void prefetch(const uint8_t* p) {
     constexpr uint32_t kAhead = 4096;
-    for (uint32_t at = 0; at < bytes; at += 64) _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + at), _MM_HINT_T1);
+    for (uint32_t line = 0; line <= Bits; line++)
+      _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T1);
   }
   template <int Shift, int Mask>
   static Bytes shift_and(Bytes v) {

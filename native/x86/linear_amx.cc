@@ -1,430 +1,324 @@
-// panel16 linear layers on AMX: 8-bit activations in tiles times weights in two planes of bytes.
-//
-// All of k is summed in 32-bit integers, so neither group size nor zero points cost anything in the inner loop: two
-// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h.
+// panel16 linear layers on AMX: 8-bit activations times weights as signed bytes. The 32-bit sums of each group are exact;
+// vectors scale and add those of some groups while tiles multiply the next ones.
+#include "../linear/panel16_gemm.h"
 #include "../rows.h"
+#include "isa_avx512.h"
 #include "tiles_amx.h"
-#include "weight_planes_avx512.h"
 
 namespace lowbit {
 namespace {
 
-constexpr uint32_t kRows = 16, kPairRows = 32;
-// Columns of k in one tile.
-constexpr uint32_t kStep = 64;
-// Rows that share split weights; more are worked on one after the other.
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+constexpr uint32_t kRows = 16;
+// Rows that share unpacked weights; more are worked on one after the other.
 constexpr uint32_t kRowsMax = 512;
-// Panels of one tile of work.
+// Segments that are summed side by side, in an accumulator each; steps of a segment that one accumulator takes.
+constexpr uint32_t kChains = 4, kSegmentSteps = 4;
+// Columns of k that are unpacked at once: 16 KiB of weights stay in the first-level cache.
+constexpr uint32_t kChunkColumns = 1024;
+// Panels of one tile of work at most: the activations of a chunk come from the second-level cache for all but the first.
 constexpr uint32_t kPanelsMax = 8;
-// Activations of a chunk of k stay in the second-level cache.
-constexpr size_t kChunkBytes = 1u << 19;
-// Steps of split weights that stay in the first-level cache.
-constexpr uint32_t kRingSteps = 4;
 // Results of this size do not fit caches: they are written past them.
 constexpr size_t kStreamBytes = 1u << 20;
-// Both planes of a step; four accumulators.
-constexpr size_t kPlaneStepBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes;
 
-uint32_t row_blocks(uint32_t m) { return ceil_div(m, kRows); }
-
-// What finished sums of a panel's 16 columns are multiplied with, and what is added.
-struct alignas(64) PanelFactors {
-  float high[16], low[16], correction[16], bias[16];
+// Weights as signed bytes.
+struct SignedAvx512 : Avx512Vnni {
+  template <int Bits>
+  static Bytes weight(Bytes u) { return _mm512_sub_epi8(u, _mm512_set1_epi8(static_cast<char>(1 << (Bits - 1)))); }
+  static Bytes load_levels(const int8_t* levels, int) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(levels)));
+  }
 };
-
-inline PanelFactors panel_factors(const Panel16& w, uint32_t panel, __m512 exponents) {
-  PanelFactors f;
-  const uint8_t* bytes = w.panel(panel);
-  _mm512_store_ps(f.high, _mm512_scalef_ps(_mm512_set1_ps(256), exponents));
-  _mm512_store_ps(f.low, _mm512_scalef_ps(_mm512_set1_ps(1), exponents));
-  _mm512_store_ps(f.correction, _mm512_loadu_ps(bytes + w.correction_offset));
-  _mm512_store_ps(f.bias, w.has_bias ? _mm512_loadu_ps(bytes + w.bias_offset) : _mm512_setzero_ps());
-  return f;
-}
 
 struct AmxLinear {
   Panel16 weights;
   const float* x;
   float* y;
-  // [chunks][rows / 16][chunk_steps][16][64]: what is worked on at once lies together.
+  // [rows / 16][segments][steps of a segment][16][width]: a tile lies together.
   int8_t* tiles;
+  // [rows / 16][segments][16]: pairs that multiply_zeros takes; only for weights with zero points.
+  int32_t* sums;
   float* scales;
   float* zeros;
   uint8_t* scratch;
-  // Of one thread: split weights, sums, factors of panels.
+  // Of one thread.
   size_t scratch_bytes;
-  uint32_t m, steps, chunk_steps;
-  uint16_t panels_per_tile, rows_per_tile;
-  bool stream;
+  uint32_t m;
+  // Segments are runs of steps within a group; of `segments`, those past the last group count nothing.
+  uint16_t width, steps, panels_per_tile, rows_per_tile;
+  uint32_t segments, chunk_segments;
 
-  size_t block_bytes() const { return static_cast<size_t>(chunk_steps) * kTileBytes; }
-  size_t chunk_bytes() const { return row_blocks(m) * block_bytes(); }
-  size_t tiles_bytes() const { return ceil_div(steps, chunk_steps) * chunk_bytes(); }
+  uint32_t row_blocks() const { return ceil_div(m, kRows); }
+  uint32_t segment_columns() const { return steps * width; }
+  size_t segment_bytes() const { return kRows * segment_columns(); }
+  size_t tiles_bytes() const { return row_blocks() * segments * segment_bytes(); }
+  size_t sums_bytes() const { return weights.has_zeros ? 4 * static_cast<size_t>(kRows) * row_blocks() * segments : 0; }
   size_t row_bytes() const { return round_up(4 * static_cast<size_t>(m), 64); }
-  size_t planes_bytes() const { return std::max(chunk_steps, kRingSteps) * kPlaneStepBytes; }
-  int32_t* sums(uint8_t* scratch) const { return reinterpret_cast<int32_t*>(scratch + planes_bytes()); }
-  PanelFactors* factors(uint8_t* scratch) const {
-    return reinterpret_cast<PanelFactors*>(scratch + scratch_bytes) - panels_per_tile;
-  }
 };
 static_assert(sizeof(AmxLinear) <= kArgsMax);
+
+// Scratch memory of one thread.
+struct Workspace {
+  // Of a chunk of one panel: weights [k / 4][16][4]; scales and zero points of segments, [16] each.
+  int8_t* weights;
+  float* scales;
+  int32_t* zeros;
+  // Two sets of finished accumulators.
+  int32_t* sums;
+  // Totals between chunks: [panels][rows / 16][16][16].
+  float* totals;
+  size_t bytes;
+
+  Workspace(const AmxLinear& a, uint8_t* start) {
+    uint8_t* at = start;
+    auto take = [&](size_t size) { return (at += size) - size; };
+    weights = reinterpret_cast<int8_t*>(take(a.chunk_segments * a.segment_bytes()));
+    scales = reinterpret_cast<float*>(take(64 * a.chunk_segments));
+    zeros = reinterpret_cast<int32_t*>(take(64 * a.chunk_segments));
+    sums = reinterpret_cast<int32_t*>(take(2 * kChains * kTileBytes));
+    const uint32_t blocks = ceil_div(std::min(a.m, kRowsMax), kRows);
+    totals = reinterpret_cast<float*>(take(a.chunk_segments < a.segments ? a.panels_per_tile * blocks * kTileBytes : 0));
+    bytes = static_cast<size_t>(at - start);
+  }
+};
 
 // Fills in all sizes; pointers stay null without memory.
 AmxLinear plan_call(const Call& call) {
   AmxLinear a{};
   a.m = static_cast<uint32_t>(call.scalars[0]);
   a.weights = read_panel16(call.buffers[1]);
-  a.steps = ceil_div(a.weights.padded_k(), kStep);
-  const size_t rows = kRows * row_blocks(std::min(a.m, kRowsMax));
-  const uint32_t chunks = static_cast<uint32_t>((rows * kStep * a.steps + kChunkBytes - 1) / kChunkBytes);
-  a.chunk_steps = ceil_div(a.steps, chunks);
-  // Sums that wait for the next chunk take as much cache as the activations at most; short tiles balance threads.
-  const uint32_t share = std::max(1u, a.weights.panel_count / (8 * call.threads));
+  const Panel16& w = a.weights;
+  a.width = w.group_length % 64 == 0 ? 64 : 32;
+  const uint32_t group_steps = w.group_length / a.width;
+  a.steps = std::min(group_steps, kSegmentSteps);
+  while (group_steps % a.steps != 0) a.steps--;
+  a.segments = static_cast<uint32_t>(round_up(w.groups * (group_steps / a.steps), kChains));
+  a.chunk_segments = std::min<uint32_t>(a.segments, round_up(kChunkColumns / a.segment_columns(), kChains));
+  const uint32_t share = std::max(1u, w.panel_count / (8 * call.threads));
   a.panels_per_tile = static_cast<uint16_t>(std::min(share, kPanelsMax));
   a.rows_per_tile = static_cast<uint16_t>(std::min(ceil_div(a.m, 4 * call.threads), 65535u));
-  const size_t pairs = a.chunk_steps < a.steps ? a.panels_per_tile * ((rows + kRows) / kPairRows) : 2;
-  a.scratch_bytes = a.planes_bytes() + pairs * kSumBytes + sizeof(PanelFactors) * a.panels_per_tile;
+  a.scratch_bytes = Workspace(a, nullptr).bytes;
   return a;
 }
 
 size_t amx_linear_scratch(const Call& call) {
   const AmxLinear a = plan_call(call);
-  return 64 + a.tiles_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
+  return 64 + a.tiles_bytes() + a.sums_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
 }
 
 // Places of a row's integers among the tiles of its 16 rows.
 struct TileTarget {
   int8_t* at;
-  size_t chunk_jump;
-  uint32_t chunk_halves, half;
+  uint32_t width, half;
 
   int8_t* next() {
     int8_t* here = at;
-    at += half % 2 == 0 ? kStep / 2 : kTileBytes - kStep / 2;
-    if (++half == chunk_halves) {
-      half = 0;
-      at += chunk_jump;
-    }
+    at += width == 64 && half++ % 2 == 0 ? 32 : kRows * width - (width - 32);
     return here;
   }
 };
 
+// A number as two 16-bit ones, n = low + 256 * high: see multiply_zeros. Of a row's magnitudes of 128 each, groups of up to
+// 2^16 sum up to 2^23.
+inline int32_t split_sum(int32_t n) {
+  const int32_t low = static_cast<int8_t>(n), high = (n - low) / 256;
+  return static_cast<int32_t>(static_cast<uint32_t>(high) << 16 | static_cast<uint16_t>(low));
+}
+
 void quantize_tiles(const AmxLinear& a, uint32_t tile) {
   const uint32_t first = tile * a.rows_per_tile, last = std::min(a.m, first + a.rows_per_tile);
   const Panel16& w = a.weights;
+  const uint32_t group_segments = w.group_length / a.segment_columns();
   for (uint32_t row = first; row < last; row++) {
-    int8_t* start = a.tiles + row / kRows * a.block_bytes() + row % kRows * kStep;
-    const TileTarget target = {start, a.chunk_bytes() - a.block_bytes(), 2 * a.chunk_steps, 0};
-    const RowScale scale = quantize_row(a.x + static_cast<size_t>(row) * w.k, w, target, nullptr);
+    const float* x = a.x + static_cast<size_t>(row) * w.k;
+    const size_t block = static_cast<size_t>(row / kRows) * a.segments;
+    const TileTarget target = {a.tiles + block * a.segment_bytes() + row % kRows * a.width, a.width, 0};
+    int32_t* sums = a.sums + block * kRows + row % kRows;
+    auto keep_sum = [&](uint32_t group, int32_t sum) {
+      for (uint32_t i = 0; i < group_segments; i++) sums[(group * group_segments + i) * kRows] = split_sum(-sum);
+    };
+    const ActivationScale scale =
+        w.has_zeros ? quantize_row(x, w, target, keep_sum) : quantize_row(x, w, target, nullptr);
     a.scales[row] = scale.scale;
     a.zeros[row] = static_cast<float>(scale.zero);
-    if (w.padded_k() % kStep != 0) {
-      const uint32_t end = a.steps - 1;
-      int8_t* step = start + end / a.chunk_steps * a.chunk_bytes() + end % a.chunk_steps * kTileBytes;
-      memset(step + kStep / 2, 0, kStep / 2);
-    }
   }
 }
 
-// Activations and split weights at a step, and how far the next one is.
-struct Operands {
-  const int8_t* a0;
-  const int8_t* a1;
-  const uint8_t* planes;
-  ptrdiff_t direction;
-
-  void advance() {
-    a0 += direction * kTileBytes;
-    a1 += direction * kTileBytes;
-    planes += direction * static_cast<ptrdiff_t>(kPlaneStepBytes);
+// Scales of the segments from `first` on, 0 for those past the last group; zero points for the first of each group.
+void load_factors(const AmxLinear& a, uint32_t panel, uint32_t first, uint32_t last, const Workspace& to) {
+  const Panel16& w = a.weights;
+  const uint32_t group_segments = w.group_length / a.segment_columns();
+  for (uint32_t s = first; s < last; s++) {
+    const uint32_t group = s / group_segments;
+    const uint8_t* bytes = w.panel(panel) + static_cast<size_t>(group) * w.group_bytes;
+    const bool exists = group < w.groups;
+    __m512 scale = _mm512_setzero_ps();
+    if (exists) scale = w.f16_scales ? Avx512Vnni::load_halves(bytes) : Avx512Vnni::load_floats(bytes);
+    _mm512_store_ps(to.scales + kRows * (s - first), scale);
+    if (!w.has_zeros) continue;
+    __m512i zero = _mm512_setzero_si512();
+    if (exists && s % group_segments == 0)
+      zero = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + w.zeros_offset)));
+    // Twice in a lane, once times 256.
+    const __m512i low = _mm512_and_si512(zero, _mm512_set1_epi32(0xffff));
+    _mm512_store_si512(to.zeros + kRows * (s - first), _mm512_or_si512(low, _mm512_slli_epi32(zero, 24)));
   }
+}
+
+// Tiles of a chunk of 16 rows and a panel.
+struct Block {
+  const int8_t* activations;
+  const int8_t* weights;
+  const int32_t* sums;
+  const float* scales;
+  const int32_t* zeros;
+  uint32_t segments, steps, width;
 };
 
-// Products of the first 16 rows and of the second. Activations pass by once for each panel: `stream` keeps them from
-// pushing the weights out of the first-level cache.
-ALWAYS_INLINE void multiply_first(const int8_t* activations, const uint8_t* planes) {
-  _tile_loadd(6, planes, 64);
-  _tile_stream_loadd(4, activations, 64);
-  _tile_dpbssd(0, 4, 6);
-  _tile_loadd(7, planes + kTileBytes, 64);
-  _tile_dpbsud(1, 4, 7);
-  tile_fence();
-}
-ALWAYS_INLINE void multiply_second(const int8_t* activations) {
-  _tile_stream_loadd(5, activations, 64);
-  _tile_dpbssd(2, 5, 6);
-  _tile_dpbsud(3, 5, 7);
-  tile_fence();
-}
+#define MULTIPLY(chain, at_a, at_b)             \
+  _tile_loadd(at_a, a + chain * stride, width); \
+  _tile_loadd(at_b, b + chain * stride, 64);    \
+  _tile_dpbssd(chain, at_a, at_b)
 
-// In memory, sums of the high bytes of 32 rows come first, then those of the low bytes.
-ALWAYS_INLINE void load_sums(const int32_t* sums) {
-  _tile_loadd(0, sums, 64);
-  _tile_loadd(1, sums + 512, 64);
-  _tile_loadd(2, sums + 256, 64);
-  _tile_loadd(3, sums + 768, 64);
-}
-
-ALWAYS_INLINE void clear_sums() {
+// Sums of four segments, in four accumulators.
+ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps, uint32_t width) {
+  const size_t step = kRows * width, stride = steps * step;
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
+  for (uint32_t s = 0; s < steps; s++, a += step, b += step) {
+    MULTIPLY(0, 4, 6);
+    MULTIPLY(1, 5, 7);
+    MULTIPLY(2, 4, 6);
+    MULTIPLY(3, 5, 7);
+  }
 }
 
-ALWAYS_INLINE void store_sums(int32_t* sums) {
+ALWAYS_INLINE void store_segments(int32_t* sums) {
   _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + 512, 64);
-  _tile_stored(2, sums + 256, 64);
+  _tile_stored(1, sums + 256, 64);
+  _tile_stored(2, sums + 512, 64);
   _tile_stored(3, sums + 768, 64);
   tile_fence();
 }
 
-// Finished sums of up to 32 rows that are yet to become results; done row by row while tiles multiply.
-struct Finisher {
-  const int32_t* sums;
-  const PanelFactors* factors;
-  const float* scales;
-  const float* zeros;
-  float* y;
-  size_t stride;
-  uint32_t rows;
-  __mmask16 columns;
-  bool stream;
+template <bool Zeros>
+ALWAYS_INLINE void add_segments(const Block& block, uint32_t segment, const int32_t* sums, __m512* total) {
+  for (uint32_t c = segment; c < segment + kChains; c++, sums += 256) {
+    const __m512 scale = _mm512_load_ps(block.scales + kRows * c);
+    for (uint32_t r = 0; r < kRows; r++) {
+      __m512i sum = _mm512_load_si512(sums + 16 * r);
+      if (Zeros) {
+        const __m512i row = _mm512_set1_epi32(block.sums[kRows * c + r]);
+        sum = _mm512_dpwssd_epi32(sum, _mm512_load_si512(block.zeros + kRows * c), row);
+      }
+      total[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, total[r]);
+    }
+  }
+}
 
-  ALWAYS_INLINE void one() {
-    if (rows == 0) return;
-    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), _mm512_load_ps(factors->high));
-    value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums + 512)), _mm512_load_ps(factors->low), value);
-    value = _mm512_fnmadd_ps(_mm512_load_ps(factors->correction), _mm512_set1_ps(*zeros), value);
-    value = _mm512_fmadd_ps(value, _mm512_set1_ps(*scales), _mm512_load_ps(factors->bias));
+// Adds a chunk of k to the totals of a block.
+template <bool Zeros>
+ALWAYS_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
+  const size_t stride = static_cast<size_t>(kChains) * block.steps * block.width * kRows;
+  const int8_t* a = block.activations;
+  const int8_t* b = block.weights;
+  multiply_segments(a, b, block.steps, block.width);
+  store_segments(sums);
+  for (uint32_t s = kChains; s < block.segments; s += kChains) {
+    a += stride;
+    b += stride;
+    const uint32_t odd = s / kChains % 2;
+    multiply_segments(a, b, block.steps, block.width);
+    add_segments<Zeros>(block, s - kChains, sums + (1 - odd) * 1024, total);
+    store_segments(sums + odd * 1024);
+  }
+  add_segments<Zeros>(block, block.segments - kChains, sums + (block.segments / kChains - 1) % 2 * 1024, total);
+}
+
+// Results of 16 rows of a panel from their totals.
+ALWAYS_INLINE void store_rows(const AmxLinear& a, uint32_t panel, uint32_t row, const __m512* total, bool stream) {
+  const Panel16& w = a.weights;
+  const uint8_t* bytes = w.panel(panel);
+  const __m512 correction = _mm512_loadu_ps(bytes + w.correction_offset);
+  const __m512 bias = w.has_bias ? _mm512_loadu_ps(bytes + w.bias_offset) : _mm512_setzero_ps();
+  const __mmask16 columns = first_lanes(static_cast<int>(w.n - 16 * panel));
+  float* y = a.y + static_cast<size_t>(row) * w.n + 16 * panel;
+  for (uint32_t r = 0; r < kRows; r++, y += w.n) {
+    if (row + r >= a.m) return;
+    __m512 value = _mm512_fnmadd_ps(correction, _mm512_set1_ps(a.zeros[row + r]), total[r]);
+    value = _mm512_fmadd_ps(value, _mm512_set1_ps(a.scales[row + r]), bias);
     if (stream) _mm512_stream_ps(y, value);
     else _mm512_mask_storeu_ps(y, columns, value);
-    sums += 16;
-    scales++;
-    zeros++;
-    y += stride;
-    rows--;
   }
-  ALWAYS_INLINE void rest() {
-    while (rows > 0) one();
+}
+
+// One chunk of k, from `segment` on, of a panel with rows first .. last. `totals` [rows / 16][16][16] lie between chunks.
+template <bool Zeros>
+void multiply_panel(const AmxLinear& a, const Workspace& work, uint32_t panel, uint32_t segment, uint32_t first,
+                    uint32_t last, float* totals, bool stream) {
+  const uint32_t end = std::min(a.segments, segment + a.chunk_segments);
+  for (uint32_t row = first; row < last; row += kRows, totals += 256) {
+    const size_t at = static_cast<size_t>(row / kRows) * a.segments + segment;
+    const Block block = {a.tiles + at * a.segment_bytes(), work.weights, a.sums + at * kRows, work.scales, work.zeros,
+                         end - segment, a.steps, a.width};
+    __m512 total[kRows];
+    for (uint32_t r = 0; r < kRows; r++) total[r] = segment == 0 ? _mm512_setzero_ps() : _mm512_load_ps(totals + 16 * r);
+    add_chunk<Zeros>(block, work.sums, total);
+    if (end == a.segments) store_rows(a, panel, row, total, stream);
+    else
+      for (uint32_t r = 0; r < kRows; r++) _mm512_store_ps(totals + 16 * r, total[r]);
   }
-};
-
-// Splits a chunk of a panel, 32 columns at a time.
-template <int Bits, bool Levels>
-struct ChunkSplitter {
-  PanelSplitter<Bits, Levels> splitter;
-  // Runs of 32 columns that are left.
-  uint32_t runs;
-
-  ALWAYS_INLINE void one(uint8_t* planes) {
-    if (runs == 0) return;
-    splitter.next(planes, planes + kTileBytes);
-    runs--;
-  }
-  ALWAYS_INLINE void first_half(uint8_t* planes) { one(planes); }
-  ALWAYS_INLINE void second_half(uint8_t* planes) { one(planes + kTileBytes / 2); }
-};
-
-// Chunks of k of a few panels with rows first .. last (512 at most).
-template <int Bits, bool Levels>
-class ChunkMultiplier {
- public:
-  ChunkMultiplier(const AmxLinear& a, uint8_t* scratch, uint32_t begin, uint32_t end)
-      : a_(a), levels_(a.weights), planes_(scratch), sums_(a.sums(scratch)), factors_(a.factors(scratch)),
-        begin_(begin), end_(end) {
-    for (uint32_t p = begin; p < end; p++) {
-      const __m512 exponents = step_exponents(a_.weights, p, levels_.top);
-      _mm512_store_ps(exponents_[p - begin], exponents);
-      factors_[p - begin] = panel_factors(a_.weights, p, exponents);
-    }
-    finisher_.rows = 0;
-  }
-
-  // All panels for the chunk that starts at `step`.
-  ALWAYS_INLINE void chunk(uint32_t step, uint32_t first, uint32_t last) {
-    step_ = step;
-    steps_ = std::min(a_.chunk_steps, a_.steps - step);
-    last_ = last;
-    const uint32_t pairs = ceil_div(last - first, kPairRows);
-    if (pairs > 1) split_first_panel();
-    for (uint32_t p = begin_; p < end_; p++) {
-      // The next panel takes the places of this one as the last rows leave them.
-      Splitter splitter = splitter_for(pairs > 1 ? p + 1 : p);
-      for (uint32_t pair = 0; pair < pairs; pair++) {
-        int32_t* sums = begin_pair(p, pair, pairs);
-        const uint32_t row = first + kPairRows * pair;
-        // Back and forth: the planes that were used last are still in the first-level cache.
-        const Operands at = operands(row, (pairs - 1 - pair) % 2 == 0 ? 1 : -1);
-        const bool two = row + kRows < last;
-        if (pairs == 1 && two) split_and_multiply<2>(at, splitter);
-        else if (pairs == 1) split_and_multiply<1>(at, splitter);
-        else if (pair + 1 < pairs) multiply(at);
-        else if (two) multiply_and_split<2>(at, splitter);
-        else multiply_and_split<1>(at, splitter);
-        end_pair(p, row, sums);
-      }
-    }
-  }
-
-  ALWAYS_INLINE void finish() { finisher_.rest(); }
-
- private:
-  using Splitter = ChunkSplitter<Bits, Levels>;
-
-  // Nothing to split after the last panel.
-  ALWAYS_INLINE Splitter splitter_for(uint32_t panel) const {
-    const uint32_t known = std::min(panel, end_ - 1);
-    const PanelSplitter<Bits, Levels> splitter(a_.weights, levels_, known, exponents_[known - begin_], 2 * step_);
-    const uint32_t runs = std::min(2 * steps_, a_.weights.padded_k() / 32 - 2 * step_);
-    return {splitter, panel < end_ ? runs : 0};
-  }
-
-  ALWAYS_INLINE void split_first_panel() {
-    Splitter splitter = splitter_for(begin_);
-    for (uint32_t s = 0; s < steps_; s++) {
-      splitter.first_half(planes_ + s * kPlaneStepBytes);
-      splitter.second_half(planes_ + s * kPlaneStepBytes);
-    }
-    tile_fence();
-  }
-
-  ALWAYS_INLINE Operands operands(uint32_t row, ptrdiff_t direction) const {
-    const int8_t* chunk = a_.tiles + step_ / a_.chunk_steps * a_.chunk_bytes();
-    const uint32_t start = direction > 0 ? 0 : steps_ - 1;
-    const int8_t* a0 = chunk + row / kRows * a_.block_bytes() + start * kTileBytes;
-    return {a0, a0 + a_.block_bytes(), planes_ + start * kPlaneStepBytes, direction};
-  }
-
-  // Sums stay in scratch memory between chunks; else two pairs take turns, since the last one is being finished.
-  ALWAYS_INLINE int32_t* begin_pair(uint32_t panel, uint32_t pair, uint32_t pairs) {
-    const bool alone = a_.chunk_steps == a_.steps;
-    int32_t* sums = sums_ + (alone ? turn_++ % 2 : (panel - begin_) * pairs + pair) * (kSumBytes / 4);
-    if (step_ == 0) clear_sums();
-    else load_sums(sums);
-    return sums;
-  }
-
-  ALWAYS_INLINE void end_pair(uint32_t panel, uint32_t row, int32_t* sums) {
-    store_sums(sums);
-    if (step_ + steps_ < a_.steps) return;
-    finisher_.rest();
-    const uint32_t n = a_.weights.n;
-    finisher_ = {sums, factors_ + (panel - begin_), a_.scales + row, a_.zeros + row,
-                 a_.y + static_cast<size_t>(row) * n + 16 * panel, n, std::min(kPairRows, last_ - row),
-                 first_lanes(static_cast<int>(n - 16 * panel)), a_.stream};
-  }
-
-  // Tiles multiply while vectors finish the rows before. Nothing in these loops may be a call: functions that use
-  // vectors end with vzeroupper, which waits for the tiles.
-  ALWAYS_INLINE void multiply(Operands at) {
-    Finisher finisher = finisher_;
-    const uint32_t rows_each = ceil_div(kPairRows, steps_);
-    for (uint32_t s = 0; s < steps_; s++, at.advance()) {
-      multiply_first(at.a0, at.planes);
-      multiply_second(at.a1);
-      for (uint32_t i = 0; i < rows_each; i++) finisher.one();
-    }
-    finisher_ = finisher;
-  }
-
-  // The last rows: behind them, the weights of the next panel are split.
-  template <int Blocks>
-  ALWAYS_INLINE void multiply_and_split(Operands at, Splitter splitter) {
-    uint8_t* planes = planes_;
-    for (uint32_t s = 0; s < steps_; s++, at.advance(), planes += kPlaneStepBytes) {
-      multiply_first(at.a0, planes);
-      if (Blocks == 2) multiply_second(at.a1);
-      splitter.first_half(planes);
-      splitter.second_half(planes);
-      tile_fence();
-    }
-  }
-
-  // With at most 32 rows, split weights are used once: a few steps of them go around in the first-level cache.
-  template <int Blocks>
-  ALWAYS_INLINE void split_and_multiply(Operands at, Splitter splitter) {
-    Finisher finisher = finisher_;
-    const uint32_t rows_each = ceil_div(kPairRows, steps_);
-    uint8_t* planes = planes_;
-    splitter.first_half(planes);
-    splitter.second_half(planes);
-    for (uint32_t s = 0; s < steps_; s++, at.advance()) {
-      const uint8_t* ready = planes;
-      planes = planes_ + (s + 1) % kRingSteps * kPlaneStepBytes;
-      tile_fence();
-      multiply_first(at.a0, ready);
-      splitter.first_half(planes);
-      if (Blocks == 2) multiply_second(at.a1);
-      splitter.second_half(planes);
-      for (uint32_t i = 0; i < rows_each; i++) finisher.one();
-    }
-    finisher_ = finisher;
-  }
-
-  const AmxLinear& a_;
-  const LevelRange<Bits, Levels> levels_;
-  uint8_t* planes_;
-  int32_t* sums_;
-  PanelFactors* factors_;
-  Finisher finisher_;
-  alignas(64) float exponents_[kPanelsMax][16];
-  uint32_t begin_, end_, step_ = 0, steps_ = 0, last_ = 0, turn_ = 0;
-};
+}
 
 template <int Bits, bool Levels>
 void amx_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const AmxLinear& a = step.as<AmxLinear>();
   if (phase == 0) return quantize_tiles(a, tile);
-  const uint32_t begin = tile * a.panels_per_tile, end = std::min(a.weights.panel_count, begin + a.panels_per_tile);
-  ChunkMultiplier<Bits, Levels> multiplier(a, a.scratch + thread * a.scratch_bytes, begin, end);
-  TileScope scope;
+  const Panel16& w = a.weights;
+  const bool aligned = reinterpret_cast<size_t>(a.y) % 64 == 0 && w.n % 16 == 0;
+  const bool stream = aligned && 4 * static_cast<size_t>(a.m) * w.n > kStreamBytes;
+  const Workspace work(a, a.scratch + thread * a.scratch_bytes);
+  const uint32_t begin = tile * a.panels_per_tile, end = std::min(w.panel_count, begin + a.panels_per_tile);
+  const TileScope scope(a.width);
   for (uint32_t row = 0; row < a.m; row += kRowsMax)
-    for (uint32_t s = 0; s < a.steps; s += a.chunk_steps) multiplier.chunk(s, row, std::min(a.m, row + kRowsMax));
-  multiplier.finish();
-  if (a.stream) _mm_sfence();
+    for (uint32_t s = 0; s < a.segments; s += a.chunk_segments)
+      for (uint32_t p = begin; p < end; p++) {
+        const uint32_t last = std::min(a.m, row + kRowsMax), last_segment = std::min(a.segments, s + a.chunk_segments);
+        const uint32_t runs = a.segment_columns() / 32, padded_runs = w.padded_k() / 32;
+        unpack_panel<SignedAvx512, Bits, Levels>(w, p, runs * s, std::min(padded_runs, runs * last_segment),
+                                                 reinterpret_cast<uint8_t*>(work.weights));
+        load_factors(a, p, s, last_segment, work);
+        tile_fence();
+        float* totals = work.totals + (p - begin) * ceil_div(std::min(a.m, kRowsMax), kRows) * 256;
+        (w.has_zeros ? multiply_panel<true> : multiply_panel<false>)(a, work, p, s, row, last, totals, stream);
+      }
+  if (stream) _mm_sfence();
 }
 
-template <int Bits>
-void choose_amx_run(Step& step, bool levels) {
-  if constexpr (Bits <= 4) {
-    if (levels) {
-      step.run = amx_linear_run<Bits, true>;
-      return;
-    }
-  }
-  step.run = amx_linear_run<Bits, false>;
-}
+struct AmxCode {
+  template <int Bits, bool Levels>
+  static constexpr RunFunction run() { return amx_linear_run<Bits, Levels>; }
+};
 
 void amx_linear_prepare(Step& step, const Call& call) {
   AmxLinear& a = step.init<AmxLinear>();
   a = plan_call(call);
   a.x = static_cast<const float*>(call.buffers[0]);
   a.y = static_cast<float*>(call.buffers[2]);
-  const bool aligned = reinterpret_cast<size_t>(a.y) % 64 == 0 && a.weights.n % 16 == 0;
-  a.stream = aligned && 4 * static_cast<size_t>(a.m) * a.weights.n > kStreamBytes;
   uint8_t* at = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<size_t>(call.buffers[3]), 64));
-  a.tiles = reinterpret_cast<int8_t*>(at);
-  at += a.tiles_bytes();
-  a.scales = reinterpret_cast<float*>(at);
-  at += a.row_bytes();
-  a.zeros = reinterpret_cast<float*>(at);
-  a.scratch = at + a.row_bytes();
+  auto take = [&](size_t size) { return (at += size) - size; };
+  a.tiles = reinterpret_cast<int8_t*>(take(a.tiles_bytes()));
+  a.sums = reinterpret_cast<int32_t*>(take(a.sums_bytes()));
+  a.scales = reinterpret_cast<float*>(take(a.row_bytes()));
+  a.zeros = reinterpret_cast<float*>(take(a.row_bytes()));
+  a.scratch = at;
   step.phases = 2;
   step.tiles[0] = ceil_div(a.m, a.rows_per_tile);
   step.tiles[1] = ceil_div(a.weights.panel_count, a.panels_per_tile);
-  const bool levels = a.weights.has_levels;
-  switch (a.weights.bits) {
-    case 1: return choose_amx_run<1>(step, levels);
-    case 2: return choose_amx_run<2>(step, levels);
-    case 3: return choose_amx_run<3>(step, levels);
-    case 4: return choose_amx_run<4>(step, levels);
-    case 5: return choose_amx_run<5>(step, levels);
-    case 6: return choose_amx_run<6>(step, levels);
-    case 7: return choose_amx_run<7>(step, levels);
-    default: return choose_amx_run<8>(step, levels);
-  }
+  step.run = run_for_bits<AmxCode>(a.weights);
 }
 
 constexpr KernelRow kTable[] = {

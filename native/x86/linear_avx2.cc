@@ -1,9 +1,8 @@
 // panel16 linear layers on AVX2: products of unsigned weights and signed activations by vpmaddubsw, whose 16-bit sums
 // are exact for weights under 128; wider ones are multiplied as 16-bit numbers.
-#include <immintrin.h>
-
-#include "../linear/panel16_linear.h"
+#include "../linear/panel16_gemm.h"
 #include "../rows.h"
+#include "quantize_avx2.h"
 
 namespace lowbit {
 namespace {
@@ -19,11 +18,14 @@ inline __m256i dot_wide(__m256i sum, __m256i u, __m256i x) {
   return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
 }
 
+#define ISA_GEMM_ROWS 4
 #define ISA_NAME Avx2
 #define ISA_DOT(wide, sum, u, x) ((wide) ? dot_wide(sum, u, x) : dot_narrow(sum, u, x))
 #include "linear_avx2.inc"
 
 constexpr KernelRow kRows[] = {
+    {"linear_a8_wx_16x16x4_avx2", "linear_a8", "panel16", 0x1fe, kAvx2, 16, 16, packed_gemm_scratch<Avx2>,
+     packed_gemm_prepare<Avx2>},
     {"linear_a8_wx_1x64x4_avx2", "linear_a8", "panel16", 0x1fe, kAvx2, 1, 64, packed_linear_scratch,
      packed_linear_prepare<Avx2>},
 };

@@ -1,17 +1,19 @@
 // panel16 linear layers on AVX-VNNI: AVX2 with vpdpbusd on 32-byte vectors.
-#include <immintrin.h>
-
-#include "../linear/panel16_linear.h"
+#include "../linear/panel16_gemm.h"
 #include "../rows.h"
+#include "quantize_avx2.h"
 
 namespace lowbit {
 namespace {
 
+#define ISA_GEMM_ROWS 6
 #define ISA_NAME AvxVnni
 #define ISA_DOT(wide, sum, u, x) _mm256_dpbusd_avx_epi32(sum, u, x)
 #include "linear_avx2.inc"
 
 constexpr KernelRow kRows[] = {
+    {"linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvxVnni, 16, 16, packed_gemm_scratch<AvxVnni>,
+     packed_gemm_prepare<AvxVnni>},
     {"linear_a8_wx_1x64x4_avx_vnni", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvxVnni, 1, 64, packed_linear_scratch,
      packed_linear_prepare<AvxVnni>},
 };

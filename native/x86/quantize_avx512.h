@@ -4,9 +4,11 @@
 #include <immintrin.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
-#include "../panel16.h"
+#include "../linear/panel16_linear.h"
 
 namespace lowbit {
 namespace {
@@ -15,13 +17,8 @@ inline __mmask16 first_lanes(int count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
 }
 
-struct RowScale {
-  float scale;
-  int32_t zero;
-};
-
 // Fetches the row after x, too: memory is waited for once, not in both passes over a row.
-inline RowScale row_scale(const float* x, uint32_t k) {
+inline ActivationScale row_activation_scale(const float* x, uint32_t k) {
   constexpr int kChains = 4;
   __m512 low[kChains], high[kChains];
   for (int i = 0; i < kChains; i++) low[i] = high[i] = _mm512_setzero_ps();
@@ -42,10 +39,7 @@ inline RowScale row_scale(const float* x, uint32_t k) {
       _mm512_min_ps(_mm512_min_ps(low[0], low[1]), _mm512_min_ps(low[2], low[3])));
   const float most = _mm512_reduce_max_ps(
       _mm512_max_ps(_mm512_max_ps(high[0], high[1]), _mm512_max_ps(high[2], high[3])));
-  const float scale = std::max((most - least) / 255.0f, 0x1p-126f);
-  const float rounder = 12582912.0f;  // 1.5 * 2^23: adding and taking it away rounds half to even
-  const float rounded = (least / scale + rounder) - rounder;
-  return {scale, static_cast<int32_t>(std::min(127.0f, std::max(-128.0f, -128.0f - rounded)))};
+  return activation_scale(least, most);
 }
 
 inline int32_t sum_lanes(__m256i v) {
@@ -55,8 +49,8 @@ inline int32_t sum_lanes(__m256i v) {
 }
 
 struct RowQuantizer {
-  explicit RowQuantizer(const RowScale& row)
-      : inverse(_mm512_set1_ps(1.0f / row.scale)), zero(_mm512_set1_epi32(row.zero)) {}
+  explicit RowQuantizer(const ActivationScale& row)
+      : inverse(_mm512_set1_ps(row.inverse)), zero(_mm512_set1_epi32(row.zero)) {}
 
   __m512i integers(__m512 v) const {
     return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)), zero);
@@ -95,21 +89,22 @@ inline int32_t quantize_run(const RowQuantizer& quantizer, const float* x, int c
   return Sums ? sum_lanes(sum) : 0;
 }
 
-// One row. `target.next()` gives the place of the next 32 integers; groups are padded with zeros. `sums` of each group's
-// integers may be null.
-template <class Target>
-inline RowScale quantize_row(const float* x, const Panel16& w, Target target, int32_t* sums) {
-  const RowScale row = row_scale(x, w.k);
+// One row. `target.next()` gives the place of the next 32 integers; groups are padded with zeros. `sums`, unless null, is
+// told the sum of each group's integers.
+template <class Target, class Sums>
+inline ActivationScale quantize_row(const float* x, const Panel16& w, Target target, Sums sums) {
+  constexpr bool kSums = !std::is_same_v<Sums, std::nullptr_t>;
+  const ActivationScale row = row_activation_scale(x, w.k);
   const RowQuantizer quantizer(row);
-  if (!sums && w.group_length == w.group_size) {
+  if (!kSums && w.group_length == w.group_size) {
     quantize_run<false>(quantizer, x, static_cast<int>(w.k), w.padded_k(), target);
     return row;
   }
   for (uint32_t g = 0; g < w.groups; g++) {
     const float* in = x + static_cast<size_t>(g) * w.group_size;
     const int count = static_cast<int>(std::min(w.group_size, w.k - g * w.group_size));
-    if (sums) sums[g] = quantize_run<true>(quantizer, in, count, w.group_length, target);
-    else quantize_run<false>(quantizer, in, count, w.group_length, target);
+    const int32_t sum = quantize_run<kSums>(quantizer, in, count, w.group_length, target);
+    if constexpr (kSums) sums(g, sum);
   }
   return row;
 }
@@ -128,7 +123,8 @@ struct QuantizerAvx512 {
     for (uint32_t row = first; row < last; row++) {
       const FlatTarget target = {rows.values + static_cast<size_t>(row) * w.padded_k()};
       int32_t* sums = rows.sums + static_cast<size_t>(row) * w.groups;
-      const RowScale scale = quantize_row(x + static_cast<size_t>(row) * w.k, w, target, sums);
+      const ActivationScale scale = quantize_row(x + static_cast<size_t>(row) * w.k, w, target,
+                                                 [&](uint32_t g, int32_t sum) { sums[g] = sum; });
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
     }

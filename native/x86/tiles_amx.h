@@ -1,4 +1,4 @@
-// AMX tiles as the linear layers use them: four accumulators of 16 x 16, two tiles of activations, two of weights.
+// AMX tiles as linear layers and attention use them: accumulators 0 to 3, left factors in 4 and 5, right ones in 6 and 7.
 // Flags: see scripts/build-native.js.
 #pragma once
 
@@ -12,24 +12,28 @@ namespace {
 // Memory that tile instructions read or write: compilers do not know what these access.
 inline void tile_fence() { __asm__ volatile("" ::: "memory"); }
 
-// Configures the tiles of this thread, each 16 rows of 64 bytes, for its lifetime.
+struct alignas(64) TileShapes {
+  uint8_t palette, start_row, reserved[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
+};
+
+// For products of 16 rows of `width` bytes with 16 columns. Constants: _tile_loadconfig tells the compiler of a read of
+// eight bytes only, so that writes just before it get lost.
+template <int Width>
+constexpr TileShapes kTileShapes = {
+    1, 0, {}, {64, 64, 64, 64, Width, Width, 64, 64}, {16, 16, 16, 16, 16, 16, Width / 4, Width / 4}};
+
+// Configures the tiles of this thread for its lifetime. `width` is 32 or 64.
 class TileScope {
  public:
-  TileScope() {
-    struct alignas(64) {
-      uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    } config;
-    tile_fence();
-    _tile_loadconfig(&config);
-    tile_fence();
-  }
+  explicit TileScope(uint32_t width = 64) { _tile_loadconfig(width == 32 ? &kTileShapes<32> : &kTileShapes<64>); }
   ~TileScope() { _tile_release(); }
   TileScope(const TileScope&) = delete;
   TileScope& operator=(const TileScope&) = delete;
 };
 
+// Of a tile of 16 rows of 64 bytes.
 constexpr uint32_t kTileBytes = 1024;
 
 }  // namespace

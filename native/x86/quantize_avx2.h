@@ -1,0 +1,84 @@
+// Dynamic 8-bit quantization of activations on AVX2, bit-identical to src/kernels/reference/activations.ts.
+#pragma once
+
+#include <immintrin.h>
+
+#include <algorithm>
+
+#include "../linear/panel16_linear.h"
+
+namespace lowbit {
+namespace {
+
+struct QuantizerAvx2 {
+  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first, uint32_t last) {
+    for (uint32_t row = first; row < last; row++) {
+      const float* in = x + static_cast<size_t>(row) * w.k;
+      int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();
+      float low, high;
+      range(in, w.k, &low, &high);
+      const ActivationScale scale = activation_scale(low, high);
+      rows.scales[row] = scale.scale;
+      rows.zeros[row] = scale.zero;
+      for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
+        const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
+        rows.sums[static_cast<size_t>(row) * w.groups + g] = group(in, count, scale, out);
+        memset(out + count, 0, w.group_length - count);
+        in += count;
+      }
+    }
+  }
+
+ private:
+  static void range(const float* x, uint32_t k, float* low, float* high) {
+    __m256 lows[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, highs[2] = {lows[0], lows[0]};
+    uint32_t c = 0;
+    for (; c + 16 <= k; c += 16)
+      for (int i = 0; i < 2; i++) {
+        const __m256 v = _mm256_loadu_ps(x + c + 8 * i);
+        lows[i] = _mm256_min_ps(v, lows[i]);
+        highs[i] = _mm256_max_ps(v, highs[i]);
+      }
+    float least[8], most[8];
+    _mm256_storeu_ps(least, _mm256_min_ps(lows[0], lows[1]));
+    _mm256_storeu_ps(most, _mm256_max_ps(highs[0], highs[1]));
+    *low = *high = 0;
+    for (int i = 0; i < 8; i++) widen(least[i], most[i], low, high);
+    for (; c < k; c++) widen(x[c], x[c], low, high);
+  }
+
+  static void widen(float least, float most, float* low, float* high) {
+    *low = least < *low ? least : *low;
+    *high = most > *high ? most : *high;
+  }
+
+  // Integers of a group and their sum.
+  static int32_t group(const float* x, uint32_t count, const ActivationScale& scale, int8_t* out) {
+    const __m256 inverse = _mm256_set1_ps(scale.inverse);
+    const __m256i zero = _mm256_set1_epi32(scale.zero);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    __m256i sums = _mm256_setzero_si256();
+    uint32_t c = 0;
+    for (; c + 32 <= count; c += 32) {
+      __m256i q[4];
+      for (int i = 0; i < 4; i++)
+        q[i] = _mm256_add_epi32(_mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + c + 8 * i), inverse)), zero);
+      const __m256i words = _mm256_packs_epi16(_mm256_packs_epi32(q[0], q[1]), _mm256_packs_epi32(q[2], q[3]));
+      const __m256i bytes = _mm256_permutevar8x32_epi32(words, order);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + c), bytes);
+      const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+      sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    int32_t lanes[8], sum = 0;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), sums);
+    for (int32_t lane : lanes) sum += lane;
+    for (; c < count; c++) {
+      out[c] = scale.integer(x[c]);
+      sum += out[c];
+    }
+    return sum;
+  }
+};
+
+}  // namespace
+}  // namespace lowbit
