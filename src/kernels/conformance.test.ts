@@ -204,8 +204,7 @@ function forCounts(
 ): void {
   const all = rowCounts.filter((m) => m >= kernel.mStep);
   const few = [all[0]!, all.find((m) => m > 16)!];
-  for (const m of item.isThorough ? all : few)
-    check(packedCall(kernel, single, item, m), m, `${item.name}, m ${m}`);
+  for (const m of item.isThorough ? all : few) check(packedCall(kernel, single, item, m), m, `${item.name}, m ${m}`);
   if (kernel.target === "reference" || !item.isThorough) return;
   for (const m of [all[0]!, all.at(-1)!])
     check(packedCall(kernel, threaded, item, m), m, `${item.name}, m ${m}, ${threaded.threads} threads`);
