@@ -139,7 +139,21 @@ function settingOf(key: string) {
   return { kind: kind as "8da" | "wo", ...options, options };
 }
 
-describe.each(["llama", "llama3.2-tied"])("transformers", (name) => {
+const transformersGoldens = [
+  "llama",
+  "llama3.2-tied",
+  "mistral-sliding",
+  "qwen2",
+  "qwen3",
+  "gemma",
+  "gemma2",
+  "gemma3",
+  "phi3",
+  "phi4-mini",
+  "smollm3",
+];
+
+describe.each(transformersGoldens)("transformers", (name) => {
   const path = `golden/transformers/${name}`;
   describe.skipIf(absence(path) !== "")(`${name}${absence(path)}`, () => {
     const folder = join(shared, path);
@@ -205,7 +219,7 @@ describe.each(["llama", "llama3.2-tied"])("transformers", (name) => {
       expect(correlation).toBeGreaterThan(settingOf(key).kind === "wo" ? 0.99999 : 0.9995);
     });
 
-    it(`nearly all of the ${usable.length} settings agree to 1e-5`, () => {
+    it.skipIf(usable.length === 0)(`nearly all of the ${usable.length} settings agree to 1e-5`, () => {
       // One activation rounded the other way moves the logits by up to a percent; few such flips are expected.
       expect(close.length).toBeGreaterThanOrEqual(usable.length - 4);
     });

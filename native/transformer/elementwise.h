@@ -1,4 +1,4 @@
-// Rotary embedding, SwiGLU and sums: operators that work value by value.
+// Rotary embedding, gated activations, sums, factors and caps: operators that work value by value.
 #pragma once
 
 #include "../kernel.h"
@@ -31,6 +31,18 @@ struct SwigluOperation {
   }
 };
 
+// gelu(a) * b with the approximation a / (1 + exp(-2z)), z = sqrt(2 / pi) * (a + 0.044715 a^3): 1 + tanh(z) over 2 is
+// that sigmoid, without its cancellation.
+struct GegluOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
+    const auto one = Isa::set(1.0f);
+    const auto bend = Isa::multiply_add(a * a, Isa::set(0.044715f), one);
+    const auto exponent = a * Isa::set(-1.5957691216f) * bend;
+    return a / (one + exp_of<Isa>(exponent)) * b;
+  }
+};
+
 template <class Isa, class Operation>
 void binary_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const BinaryArgs& args = step.as<BinaryArgs>();
@@ -58,6 +70,53 @@ void binary_prepare(Step& step, const Call& call) {
   step.phases = 1;
   step.tiles[0] = static_cast<uint32_t>((args.count + args.per_tile - 1) / args.per_tile);
   step.run = binary_run<Isa, Operation>;
+}
+
+struct UnaryArgs {
+  const float* x;
+  float* y;
+  size_t count;
+  uint32_t per_tile;
+  float value;
+};
+
+struct ScaleOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V x, typename Isa::V factor) {
+    return x * factor;
+  }
+};
+
+// cap * tanh(x / cap)
+struct SoftcapOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V x, typename Isa::V cap) {
+    return cap * tanh_of<Isa>(x / cap);
+  }
+};
+
+template <class Isa, class Operation>
+void unary_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const UnaryArgs& args = step.as<UnaryArgs>();
+  const size_t start = static_cast<size_t>(tile) * args.per_tile;
+  const auto value = Isa::set(args.value);
+  each_vector<Isa>(std::min<size_t>(args.per_tile, args.count - start), [&](size_t i, auto vector) {
+    vector.store(args.y + start + i, Operation::template apply<Isa>(vector.load(args.x + start + i), value));
+  });
+}
+
+// scalars: count, value; buffers: x, y.
+template <class Isa, class Operation>
+void unary_prepare(Step& step, const Call& call) {
+  UnaryArgs& args = step.init<UnaryArgs>();
+  args.count = static_cast<size_t>(call.scalars[0]);
+  args.value = static_cast<float>(call.scalars[1]);
+  args.x = static_cast<const float*>(call.buffers[0]);
+  args.y = static_cast<float*>(call.buffers[1]);
+  args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.count, kTileValues, call.threads), 16));
+  step.phases = 1;
+  step.tiles[0] = static_cast<uint32_t>((args.count + args.per_tile - 1) / args.per_tile);
+  step.run = unary_run<Isa, Operation>;
 }
 
 struct RopeArgs {

@@ -16,6 +16,12 @@
        binary_prepare<Isa, SwigluOperation>},                                                                          \
       {"add_f32_1x1x" lanes "_" target, "add", nullptr, 0, needs, 1, 1, nullptr,                             \
        binary_prepare<Isa, AddOperation>},                                                                             \
+      {"geglu_f32_1x1x" lanes "_" target, "geglu", nullptr, 0, needs, 1, 1, nullptr,                         \
+       binary_prepare<Isa, GegluOperation>},                                                                           \
+      {"scale_f32_1x1x" lanes "_" target, "scale", nullptr, 0, needs, 1, 1, nullptr,                         \
+       unary_prepare<Isa, ScaleOperation>},                                                                            \
+      {"softcap_f32_1x1x" lanes "_" target, "softcap", nullptr, 0, needs, 1, 1, nullptr,                     \
+       unary_prepare<Isa, SoftcapOperation>},                                                                          \
       {"softmax_f32_1x1x" lanes "_" target, "softmax", nullptr, 0, needs, 1, 1, nullptr,                     \
        softmax_prepare<Isa>},                                                                                          \
       {"argmax_f32_1x1x" lanes "_" target, "argmax", nullptr, 0, needs, 1, 1, nullptr, argmax_prepare<Isa>}, \

@@ -13,6 +13,7 @@ import { saveProgram } from "../program/save.ts";
 import type { Tensor } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
 import type { Model, ModelHooks } from "./model.ts";
+import { LONG_METHOD } from "./session-decoder.ts";
 import { encodeTexts, textsOf } from "./texts.ts";
 
 export interface CompileModelOptions extends ModelHooks {
@@ -50,8 +51,8 @@ function check(name: string, value: number, max: number): void {
     throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${max} but found ${value}`);
 }
 
-function forwardOptions(options: CompileModelOptions, capacity: number): ForwardOptions {
-  return { capacity, logits: options.logits ?? "last", kvCache: options.kvCache ?? "f32" };
+function forwardOptions(options: CompileModelOptions, capacity: number, longContext: boolean): ForwardOptions {
+  return { capacity, logits: options.logits ?? "last", kvCache: options.kvCache ?? "f32", longContext };
 }
 
 /** forward(tokens int64 [1, T], input_pos int64 [1]) → float logits; T up to maxSeqLen. */
@@ -59,9 +60,10 @@ function forwardSource(
   model: Model,
   options: CompileModelOptions,
   { maxSeqLen, maxContextLen }: Lengths,
+  longContext = false,
 ): MethodSource {
   return {
-    name: "forward",
+    name: longContext ? LONG_METHOD : "forward",
     inputs: [
       { name: "tokens", spec: { dtype: "i64", shape: [1, maxSeqLen] }, smallest: [1, 1] },
       { name: "input_pos", spec: { dtype: "i64", shape: [1] }, smallest: [1] },
@@ -71,16 +73,23 @@ function forwardSource(
         new Ops(builder),
         (name) => model.weight(name, options),
         { tokens: tokens!, position: position! },
-        forwardOptions(options, maxContextLen),
+        forwardOptions(options, maxContextLen, longContext),
       ),
     ],
   };
+}
+
+/** Length up to which `forward` serves a sequence, when the program holds longer ones that it does not serve. */
+function longContextFrom({ decoder }: Model, { maxContextLen }: Lengths): number | null {
+  const from = decoder.longContextFrom;
+  return from !== null && from < maxContextLen ? from : null;
 }
 
 /** Compiles a model to a program whose weights are packed when they are read. */
 export function compileModel(model: Model, options: CompileModelOptions = {}): Program {
   const sizes = lengths(model, options);
   const facts = generationFacts(model.checkpoint);
+  const longFrom = longContextFrom(model, sizes);
   const metadata = new Map<string, number | boolean | readonly number[]>([
     ["get_max_seq_len", sizes.maxSeqLen],
     ["get_max_context_len", sizes.maxContextLen],
@@ -88,10 +97,12 @@ export function compileModel(model: Model, options: CompileModelOptions = {}): P
     ["get_n_layers", model.decoder.layers],
     ["use_kv_cache", true],
     ["enable_dynamic_shape", true],
+    ...(longFrom === null ? [] : ([["get_long_context_from", longFrom]] as const)),
     ...(facts.bosId === null ? [] : ([["get_bos_id", facts.bosId]] as const)),
     ...(facts.eosIds.length === 0 ? [] : ([["get_eos_ids", facts.eosIds]] as const)),
   ]);
-  return compile([forwardSource(model, options, sizes)], {
+  const long = longFrom === null ? [] : [forwardSource(model, options, sizes, true)];
+  return compile([forwardSource(model, options, sizes), ...long], {
     registry: operators,
     cpu: options.cpu ?? hostCpu(),
     metadata,
@@ -126,12 +137,16 @@ export class EagerModel {
   readonly #model: Model;
   readonly #options: CompileModelOptions;
   readonly #builder: EagerBuilder;
+  readonly #longFrom: number;
+  /** Ids whose keys and values the builder's state holds. */
+  #ids: number[] = [];
 
-  private constructor(model: Model, options: CompileModelOptions, builder: EagerBuilder, maxContextLen: number) {
+  private constructor(model: Model, options: CompileModelOptions, builder: EagerBuilder, sizes: Lengths) {
     this.#model = model;
     this.#options = options;
     this.#builder = builder;
-    this.maxContextLen = maxContextLen;
+    this.#longFrom = longContextFrom(model, sizes) ?? sizes.maxContextLen;
+    this.maxContextLen = sizes.maxContextLen;
   }
 
   /** Reads (and quantizes and packs) all weights. */
@@ -139,14 +154,14 @@ export class EagerModel {
     const sizes = lengths(model, options);
     const cpu = options.cpu ?? hostCpu();
     const builder = new EagerBuilder(operators, cpu);
-    const graph = capture(forwardSource(model, options, sizes), operators, cpu);
-    const values = graph.nodes.flatMap(({ args }) => args);
+    const graphs = [false, true].map((long) => capture(forwardSource(model, options, sizes, long), operators, cpu));
+    const values = graphs.flatMap(({ nodes }) => nodes.flatMap(({ args }) => args));
     for (const value of values) {
       options.signal?.throwIfAborted();
       if (typeof value === "object" && value && "constant" in value && value.constant)
         await builder.load(value.constant);
     }
-    return new EagerModel(model, options, builder, sizes.maxContextLen);
+    return new EagerModel(model, options, builder, sizes);
   }
 
   /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
@@ -155,13 +170,23 @@ export class EagerModel {
       throw new ContextLengthError(
         `expected 1 to ${this.maxContextLen - position} tokens at position ${position} but found ${ids.length}`,
       );
+    this.#ids = [...this.#ids.slice(0, position), ...ids];
+    const crosses = position > 0 && position <= this.#longFrom && this.#ids.length > this.#longFrom;
+    if (!crosses) return this.#run(ids, position);
+    const logits = this.#run(this.#ids, 0);
+    if (logits.shape.length < 3) return logits;
+    const data = (logits.data as Float32Array).subarray(-ids.length * logits.shape[2]!);
+    return { ...logits, shape: [1, ids.length, logits.shape[2]!], data };
+  }
+
+  #run(ids: readonly number[], position: number): Tensor {
     const tokens: Tensor = { dtype: "i64", shape: [1, ids.length], data: BigInt64Array.from(ids, BigInt) };
     const start: Tensor = { dtype: "i64", shape: [1], data: BigInt64Array.of(BigInt(position)) };
     return this.#model.decoder.forward(
       new Ops(this.#builder),
       (name) => this.#model.weight(name),
       { tokens, position: start },
-      forwardOptions(this.#options, this.maxContextLen),
+      forwardOptions(this.#options, this.maxContextLen, position + ids.length > this.#longFrom),
     );
   }
 }

@@ -5,6 +5,9 @@ import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
 import type { ComputeOptions, Decoder } from "../text/generate.ts";
 
+/** Method that serves sequences longer than metadata `get_long_context_from`, in programs that have that. */
+export const LONG_METHOD = "forward_long";
+
 export class SessionDecoder implements Decoder {
   readonly contextLength: number;
   readonly vocabularySize: number;
@@ -15,7 +18,12 @@ export class SessionDecoder implements Decoder {
   readonly #session: Session;
   readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
   readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
+  /** Sequences of more tokens are computed by `LONG_METHOD`, from their first token on. */
+  readonly #longFrom: number;
   #used = 0;
+  /** Ids whose keys and values the session holds, and whether those are of `LONG_METHOD`. */
+  #ids: number[] = [];
+  #long = false;
 
   constructor(program: LoadedProgram) {
     this.chunkLength = program.number("get_max_seq_len");
@@ -26,6 +34,7 @@ export class SessionDecoder implements Decoder {
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)
       throw new InvalidFileError("program", `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
     this.logits = output.sizes.length === 3 ? "all" : "last";
+    this.#longFrom = program.number("get_long_context_from", Number.POSITIVE_INFINITY);
     this.#session = program.createSession();
   }
 
@@ -41,6 +50,7 @@ export class SessionDecoder implements Decoder {
   }
 
   async prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
+    await this.#chooseMethod(ids.length, options);
     let logits: Float32Array | undefined;
     for (let start = 0; start < ids.length; start += this.chunkLength)
       logits = await this.#append(ids.slice(start, start + this.chunkLength), options);
@@ -50,16 +60,29 @@ export class SessionDecoder implements Decoder {
 
   async step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
     (this.#single.data as BigInt64Array)[0] = this.#checked(id);
+    await this.#chooseMethod(1, options);
     return this.#lastRow(await this.#run(this.#single, options));
   }
 
   /** Logits of every token of `ids`, [T, V], from a program compiled with logits "all". */
   async allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
+    await this.#chooseMethod(ids.length, options);
     return this.#append(ids, options);
   }
 
   #lastRow(logits: Float32Array): Float32Array {
     return this.logits === "all" ? logits.subarray(-this.vocabularySize) : logits;
+  }
+
+  /** For `count` more tokens; what the session holds is computed again when it is of the other method. */
+  async #chooseMethod(count: number, options: ComputeOptions): Promise<void> {
+    const long = this.#used + count > this.#longFrom;
+    if (long === this.#long) return;
+    const ids = this.#ids.slice(0, this.#used);
+    this.#used = 0;
+    this.#long = long;
+    for (let start = 0; start < ids.length; start += this.chunkLength)
+      await this.#append(ids.slice(start, start + this.chunkLength), options);
   }
 
   #append(ids: readonly number[], options: ComputeOptions): Promise<Float32Array> {
@@ -74,7 +97,10 @@ export class SessionDecoder implements Decoder {
         `expected at most ${this.contextLength} tokens but found ${this.#used + count}; export the program for a longer context`,
       );
     (this.#position.data as BigInt64Array)[0] = BigInt(this.#used);
-    const [logits] = await this.#session.run("forward", [tokens, this.#position], signal);
+    const method = this.#long ? LONG_METHOD : "forward";
+    const [logits] = await this.#session.run(method, [tokens, this.#position], signal);
+    this.#ids.length = this.#used;
+    for (const id of tokens.data) this.#ids.push(Number(id));
     this.#used += count;
     return logits!.data as Float32Array;
   }

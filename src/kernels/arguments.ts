@@ -126,6 +126,13 @@ export interface BinaryArgs {
   readonly y: Float32Array;
 }
 
+/** Elementwise: y = f(x) with one number, a factor or a cap. */
+export interface UnaryArgs {
+  readonly x: Float32Array;
+  readonly value: number;
+  readonly y: Float32Array;
+}
+
 /** Rows of `dim` values to rows of probabilities. */
 export interface SoftmaxArgs {
   readonly dim: number;

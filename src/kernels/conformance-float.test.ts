@@ -10,7 +10,20 @@ import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
 import type { AttentionArgs } from "./arguments.ts";
 import { hostCpu } from "./cpu.ts";
-import { add, argmax, attention, rmsNorm, rope, ropeAngles, select, softmax, swiglu } from "./table.ts";
+import {
+  add,
+  argmax,
+  attention,
+  geglu,
+  rmsNorm,
+  rope,
+  ropeAngles,
+  scale,
+  select,
+  softcap,
+  softmax,
+  swiglu,
+} from "./table.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 const cpu = hostCpu();
@@ -317,6 +330,50 @@ describeRows(swiglu, cpu, (kernel) => {
       const value = (i: number) => (a[i]! / (1 + Math.exp(-a[i]!))) * b[i]!;
       expectNear(y, value, (i) => 1e-5 * Math.abs(value(i)) + 1e-30);
     }
+  });
+});
+
+describeRows(geglu, cpu, (kernel) => {
+  it("gelu(a) * b by the approximation with tanh, also where exp overflows", () => {
+    const random = new Random(1);
+    for (const length of [1, 15, 16, 17, 1000])
+      for (const size of [5, 0.01]) {
+        const a = random.floats(length, size);
+        a[0] = -1000;
+        a[length - 1] = length > 1 ? 1000 : -1000;
+        const b = random.floats(length, 10);
+        const y = new Float32Array(length);
+        run(kernel, { a, b, alpha: 1, y }, bench);
+        const inner = (x: number) => Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3);
+        const value = (i: number) => 0.5 * a[i]! * (1 + Math.tanh(inner(a[i]!))) * b[i]!;
+        expectNear(y, value, (i) => 1e-5 * Math.abs(value(i)) + 1e-6);
+      }
+  });
+});
+
+describeRows(scale, cpu, (kernel) => {
+  it("x times a number", () => {
+    const random = new Random(1);
+    for (const length of [1, 15, 16, 17, 1000]) {
+      const x = random.floats(length, 10);
+      const y = new Float32Array(length);
+      run(kernel, { x, value: -2.5, y }, bench);
+      expect(y).toEqual(x.map((item) => -2.5 * item));
+    }
+  });
+});
+
+describeRows(softcap, cpu, (kernel) => {
+  it("cap * tanh(x / cap), from the linear part to the ends", () => {
+    const random = new Random(1);
+    for (const length of [1, 15, 16, 17, 1000])
+      for (const size of [1e-3, 30, 1e4]) {
+        const x = random.floats(length, size);
+        const y = new Float32Array(length);
+        run(kernel, { x, value: 30, y }, bench);
+        const value = (i: number) => 30 * Math.tanh(x[i]! / 30);
+        expectNear(y, value, (i) => 1e-6 * Math.abs(value(i)));
+      }
   });
 });
 

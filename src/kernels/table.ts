@@ -4,7 +4,10 @@ import { nativeKernels } from "./native/rows.ts";
 import {
   addReference,
   argmaxReference,
+  gegluReference,
+  scaleReference,
   selectReference,
+  softcapReference,
   softmaxReference,
   swigluReference,
 } from "./reference/elementwise.ts";
@@ -28,6 +31,9 @@ export const rope = [...nativeKernels("rope", native.rope), ropeReference];
 export const attention = [...nativeKernels("attention", native.attention), attentionReference];
 export const add = [...nativeKernels("add", native.binary), addReference];
 export const swiglu = [...nativeKernels("swiglu", native.binary), swigluReference];
+export const geglu = [...nativeKernels("geglu", native.binary), gegluReference];
+export const scale = [...nativeKernels("scale", native.unary), scaleReference];
+export const softcap = [...nativeKernels("softcap", native.unary), softcapReference];
 export const softmax = [...nativeKernels("softmax", native.rows), softmaxReference];
 export const argmax = [...nativeKernels("argmax", native.rows), argmaxReference];
 export const select = [...nativeKernels("select", native.select), selectReference];

@@ -69,8 +69,8 @@ describe("a llama config", () => {
     ["a fraction", { intermediate_size: 1.5 }, /intermediate_size: expected a positive integer but found 1.5/],
     ["a size beyond any model", { vocab_size: 2 ** 40 }, /vocab_size: expected a positive integer/],
     [
-      "heads that do not divide the hidden size",
-      { num_attention_heads: 6, num_key_value_heads: 6 },
+      "more heads than hidden values",
+      { num_attention_heads: 65, num_key_value_heads: 65 },
       /head_dim: expected a positive integer/,
     ],
     [
@@ -84,8 +84,8 @@ describe("a llama config", () => {
     ["a list for an object", { rope_scaling: [] }, /rope_scaling: expected an object but found \[\]/],
     [
       "an unknown rope type",
-      { rope_scaling: { rope_type: "yarn" } },
-      /rope_type "yarn" is not supported, only default, linear, llama3/,
+      { rope_scaling: { rope_type: "su" } },
+      /rope_type "su" is not supported, only default, linear, dynamic, llama3, yarn, longrope, proportional/,
     ],
     [
       "a llama3 rope without its factor",
@@ -103,9 +103,46 @@ describe("a llama config", () => {
   });
 });
 
+describe("other configs", () => {
+  const base = { ...config, architectures: undefined };
+  const other = (name: string, changes: JsonObject = {}) =>
+    buildDecoder("config.json", { ...base, architectures: [name], ...changes });
+
+  it("have tied heads and head sizes that transformers assumes", () => {
+    const shapesOf = (name: string) => new Map(other(name).slots.map((slot) => [slot.name, slot.shape.join("x")]));
+    expect(shapesOf("GemmaForCausalLM").get("model.layers.0.self_attn.q_proj.weight")).toBe("1024x64");
+    expect(shapesOf("Qwen3ForCausalLM").get("model.layers.0.self_attn.q_norm.weight")).toBe("128");
+    expect(other("Gemma2ForCausalLM").slots.at(-1)!.tiedTo).toBe("model.embed_tokens.weight");
+    expect(other("SmolLM3ForCausalLM").slots.at(-1)!.tiedTo).toBe("model.embed_tokens.weight");
+    expect(other("MistralForCausalLM", { num_key_value_heads: 2 }).contextLength).toBe(131072);
+    expect(shapesOf("Phi3ForCausalLM").get("model.layers.1.self_attn.qkv_proj.weight")).toBe("128x64");
+    expect(shapesOf("Phi3ForCausalLM").get("model.layers.1.mlp.gate_up_proj.weight")).toBe("192x64");
+    expect(shapesOf("Olmo2ForCausalLM").has("model.layers.0.input_layernorm.weight")).toBe(false);
+    expect(shapesOf("Olmo2ForCausalLM").get("model.layers.0.self_attn.k_norm.weight")).toBe("32");
+  });
+
+  it.each<[string, string, JsonObject, RegExp]>([
+    ["an activation", "MistralForCausalLM", { hidden_act: "relu" }, /hidden_act "relu" is not supported, only silu/],
+    ["a sort of layer", "Qwen2ForCausalLM", { layer_types: ["linear_attention", "x"] }, /layer_types with "linear_att/],
+    ["too few sorts of layers", "Gemma2ForCausalLM", { layer_types: ["full_attention"] }, /a list of at least 2/],
+    ["a window without size", "Gemma2ForCausalLM", { sliding_window: null }, /expected a number for sliding_window/],
+    ["a long factor of another length", "Phi3ForCausalLM", longrope(3), /short_factor: expected a list of 8 numbers/],
+    ["both directions", "Gemma3ForCausalLM", { use_bidirectional_attention: true }, /only causal attention/],
+    ["images", "Gemma3ForCausalLM", { text_config: {} }, /only text models/],
+    ["a part of no head", "Phi3ForCausalLM", { partial_rotary_factor: 1.5 }, /partial_rotary_factor: expected a part/],
+  ])("with %s that is not supported are refused", (_, name, changes, message) => {
+    expect(() => other(name, changes)).toThrow(message);
+  });
+});
+
+function longrope(length: number): JsonObject {
+  const factors = Array.from({ length }, () => 1);
+  return { rope_scaling: { type: "longrope", short_factor: factors, long_factor: factors } };
+}
+
 describe("rope frequencies", () => {
   const frequencies = (fields: JsonObject, headDim = 8) => {
-    const { inverseFrequencies, scale } = ropeConfig(new ConfigReader("config.json", fields), headDim);
+    const { inverseFrequencies, scale } = ropeConfig(new ConfigReader("config.json", fields), { headDim });
     expect(scale).toBe(1);
     return [...inverseFrequencies];
   };

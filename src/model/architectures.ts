@@ -2,9 +2,28 @@
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { ConfigReader, type JsonObject } from "./config-reader.ts";
 import type { Architecture, Decoder } from "./decoder.ts";
+import { gemma, gemma2, gemma3 } from "./gemma.ts";
+import { granite } from "./granite.ts";
 import { llama } from "./llama.ts";
+import { mistral } from "./mistral.ts";
+import { olmo2 } from "./olmo2.ts";
+import { phi3 } from "./phi3.ts";
+import { qwen2, qwen3 } from "./qwen.ts";
+import { smollm3 } from "./smollm3.ts";
 
-export const architectures: readonly Architecture[] = [llama];
+export const architectures: readonly Architecture[] = [
+  llama,
+  mistral,
+  qwen2,
+  qwen3,
+  gemma,
+  gemma2,
+  gemma3,
+  phi3,
+  smollm3,
+  olmo2,
+  granite,
+];
 
 /** The decoder that a config.json describes. UnsupportedError names what is supported. */
 export function buildDecoder(file: string, config: JsonObject): Decoder {

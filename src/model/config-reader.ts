@@ -8,15 +8,28 @@ const SIZE_MAX = 1 << 30;
 
 export class ConfigReader {
   readonly file: string;
-  readonly #fields: JsonObject;
+  readonly fields: JsonObject;
 
   constructor(file: string, fields: JsonObject) {
     this.file = file;
-    this.#fields = fields;
+    this.fields = fields;
+  }
+
+  /** The config with some fields replaced. */
+  with(fields: JsonObject): ConfigReader {
+    return new ConfigReader(this.file, { ...this.fields, ...fields });
+  }
+
+  /** The config as if it said nothing of some fields. */
+  without(...names: string[]): ConfigReader {
+    return new ConfigReader(
+      this.file,
+      Object.fromEntries(Object.entries(this.fields).filter(([n]) => !names.includes(n))),
+    );
   }
 
   has(name: string): boolean {
-    return this.#fields[name] !== undefined && this.#fields[name] !== null;
+    return this.fields[name] !== undefined && this.fields[name] !== null;
   }
 
   /** A positive integer. */
@@ -28,26 +41,59 @@ export class ConfigReader {
 
   /** A finite number. */
   number(name: string, fallback?: number): number {
-    const value = this.#fields[name] ?? fallback;
+    const value = this.fields[name] ?? fallback;
     if (typeof value !== "number" || !Number.isFinite(value)) this.#fail(name, "a number", value);
     return value;
   }
 
+  /** A size, or null where the config says null; `fallback` where it says nothing. */
+  sizeOrNull(name: string, fallback: number | null): number | null {
+    const value = this.fields[name] === undefined ? fallback : this.fields[name];
+    return value === null ? null : this.size(name, fallback ?? undefined);
+  }
+
+  /** A number, or null where the config says null; `fallback` where it says nothing. */
+  numberOrNull(name: string, fallback: number | null): number | null {
+    const value = this.fields[name] === undefined ? fallback : this.fields[name];
+    return value === null ? null : this.number(name, fallback ?? undefined);
+  }
+
+  /** A list of `length` numbers. */
+  numbers(name: string, length: number): readonly number[] {
+    const values = this.#list(name);
+    if (values.length !== length || !values.every((value) => Number.isFinite(value)))
+      this.#fail(name, `a list of ${length} numbers`, values);
+    return values as number[];
+  }
+
+  /** The first `length` items of a list, each one of `allowed`; null when there is no list. */
+  choices<C extends string | number>(name: string, length: number, allowed: readonly C[]): readonly C[] | null {
+    if (!this.has(name)) return null;
+    const values = this.#list(name).slice(0, length);
+    if (values.length < length) this.#fail(name, `a list of at least ${length}`, values);
+    const other = values.find((value) => !allowed.includes(value as C));
+    if (other !== undefined)
+      throw new UnsupportedError(
+        `${this.file}: ${name} with ${JSON.stringify(other)} is not supported, only ${allowed.join(", ")}`,
+      );
+    return values as C[];
+  }
+
   boolean(name: string, fallback: boolean): boolean {
-    const value = this.#fields[name] ?? fallback;
+    const value = this.fields[name] ?? fallback;
     if (typeof value !== "boolean") this.#fail(name, "true or false", value);
     return value;
   }
 
   string(name: string, fallback?: string): string {
-    const value = this.#fields[name] ?? fallback;
+    const value = this.fields[name] ?? fallback;
     if (typeof value !== "string") this.#fail(name, "a string", value);
     return value;
   }
 
   /** The object of that name; one without fields when it is absent. */
   object(name: string): ConfigReader {
-    const value = this.#fields[name] ?? {};
+    const value = this.fields[name] ?? {};
     if (typeof value !== "object" || Array.isArray(value)) this.#fail(name, "an object", value);
     return new ConfigReader(`${this.file}, ${name}`, value as JsonObject);
   }
@@ -57,6 +103,12 @@ export class ConfigReader {
     const value = this.string(name, fallback);
     if (!allowed.includes(value))
       throw new UnsupportedError(`${this.file}: ${name} "${value}" is not supported, only ${allowed.join(", ")}`);
+    return value;
+  }
+
+  #list(name: string): readonly unknown[] {
+    const value = this.fields[name];
+    if (!Array.isArray(value)) this.#fail(name, "a list", value);
     return value;
   }
 

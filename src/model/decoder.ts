@@ -30,6 +30,8 @@ export interface ForwardOptions {
   readonly logits: "last" | "all";
   /** What keys and values are kept in. */
   readonly kvCache: "f32" | "f16";
+  /** Whether the sequence is longer than the decoder's `longContextFrom`. */
+  readonly longContext: boolean;
 }
 
 /** An architecture applied to one config. */
@@ -38,6 +40,8 @@ export interface Decoder {
   readonly vocabularySize: number;
   /** Longest sequence that the model was made for. */
   readonly contextLength: number;
+  /** Longer sequences are rotated by other frequencies, from their first token on (LongRoPE); null: all are alike. */
+  readonly longContextFrom: number | null;
   readonly layers: number;
   readonly slots: readonly WeightSlot[];
   /** Logits [1, V] of the last token, or [1, T, V] of all. */

@@ -1,36 +1,157 @@
 /** Inverse frequencies of rotary position embeddings, from a config in the style of transformers 4 or 5. */
+import { InvalidFileError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 
 export interface RopeConfig {
-  /** [headDim / 2] angle per position. */
+  /** [rotated values of a head / 2] angle per position. */
   readonly inverseFrequencies: Float32Array;
   /** Factor on cos and sin. */
   readonly scale: number;
+  /** What replaces the frequencies in sequences of more than `from` tokens; null: nothing does. */
+  readonly long: { readonly inverseFrequencies: Float32Array; readonly from: number } | null;
 }
 
-/** Reads `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (4). Types: default, linear, llama3. */
-export function ropeConfig(config: ConfigReader, headDim: number): RopeConfig {
-  const parameters = config.object(config.has("rope_parameters") ? "rope_parameters" : "rope_scaling");
-  const typeField = parameters.has("rope_type") ? "rope_type" : "type";
-  const type = parameters.oneOf(typeField, ["default", "linear", "llama3"], "default");
-  const theta = parameters.has("rope_theta") ? parameters.number("rope_theta") : config.number("rope_theta", 10000);
-  const frequencies = Float32Array.from({ length: headDim / 2 }, (_, i) => 1 / theta ** ((2 * i) / headDim));
-  if (type === "default") return { inverseFrequencies: frequencies, scale: 1 };
-  const factor = parameters.number("factor");
-  const scaled = type === "linear" ? (f: number) => f / factor : llama3Scaling(parameters, factor);
-  return { inverseFrequencies: frequencies.map(scaled), scale: 1 };
+export interface RopeOptions {
+  readonly headDim: number;
+  /** Base of the frequencies where the config says nothing. Default 10000. */
+  readonly theta?: number;
+  /** Whether `partial_rotary_factor` counts: the architecture rotates the first part of a head only. */
+  readonly partial?: boolean;
 }
+
+/** Everything that a kind of scaling needs. */
+interface Scaling {
+  readonly parameters: ConfigReader;
+  readonly headDim: number;
+  /** Values of a head that are rotated (and one more, when it is odd). */
+  readonly dim: number;
+  readonly theta: number;
+  /** Longest sequence now, and the longest before the frequencies were scaled. */
+  readonly contextLength: number;
+  readonly originalLength: number;
+}
+
+type RopeKind = (scaling: Scaling) => RopeConfig;
+
+/**
+ * Reads `rope_scaling` (transformers 4), else `rope_parameters` (5); `rope_theta`, `partial_rotary_factor` and
+ * `original_max_position_embeddings` stand there or beside them. UnsupportedError for an unknown type.
+ */
+export function ropeConfig(config: ConfigReader, options: RopeOptions): RopeConfig {
+  return ropeOf(config, config.object(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters"), options);
+}
+
+/** The same from `parameters`, which may be those of one type of layer. */
+export function ropeOf(config: ConfigReader, parameters: ConfigReader, options: RopeOptions): RopeConfig {
+  const { headDim, theta = 10000, partial = false } = options;
+  const type = parameters.oneOf(parameters.has("rope_type") ? "rope_type" : "type", Object.keys(kinds), "default");
+  const either = (name: string) => (parameters.has(name) ? parameters : config);
+  const factor = partial ? either("partial_rotary_factor").number("partial_rotary_factor", 1) : 1;
+  const dim = Math.floor(headDim * factor);
+  const contextLength = config.size("max_position_embeddings", 2048);
+  const original = "original_max_position_embeddings";
+  if (dim < 1 || 2 * Math.ceil(dim / 2) > headDim)
+    throw new InvalidFileError(config.file, `partial_rotary_factor: expected a part of ${headDim} but found ${dim}`);
+  return kinds[type]!({
+    parameters,
+    headDim,
+    dim,
+    theta: either("rope_theta").number("rope_theta", theta),
+    contextLength,
+    originalLength: config.has(original) ? config.size(original) : parameters.size(original, contextLength),
+  });
+}
+
+/** 1 / theta^(2i / dim), each times or divided by something. */
+function frequencies({ dim, theta }: Scaling, scaled: (frequency: number, i: number) => number): Float32Array {
+  return Float32Array.from({ length: Math.ceil(dim / 2) }, (_, i) => scaled(Math.fround(theta ** ((-2 * i) / dim)), i));
+}
+
+const unscaled: RopeKind = (scaling) => ({
+  inverseFrequencies: frequencies(scaling, (frequency) => frequency),
+  scale: 1,
+  long: null,
+});
+
+const linear: RopeKind = (scaling) => {
+  const factor = scaling.parameters.number("factor");
+  return { ...unscaled(scaling), inverseFrequencies: frequencies(scaling, (frequency) => frequency / factor) };
+};
 
 /** Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, with a smooth passage between. */
-function llama3Scaling(parameters: ConfigReader, factor: number): (frequency: number) => number {
+const llama3: RopeKind = (scaling) => {
+  const { parameters, originalLength } = scaling;
+  const factor = parameters.number("factor");
   const low = parameters.number("low_freq_factor");
   const high = parameters.number("high_freq_factor");
-  const context = parameters.size("original_max_position_embeddings");
-  return (frequency) => {
+  const scaled = (frequency: number) => {
     const wavelength = (2 * Math.PI) / frequency;
-    if (wavelength < context / high) return frequency;
-    if (wavelength > context / low) return frequency / factor;
-    const smooth = (context / wavelength - low) / (high - low);
+    if (wavelength < originalLength / high) return frequency;
+    if (wavelength > originalLength / low) return frequency / factor;
+    const smooth = (originalLength / wavelength - low) / (high - low);
     return (1 - smooth) * (frequency / factor) + smooth * frequency;
   };
+  return { ...unscaled(scaling), inverseFrequencies: frequencies(scaling, scaled) };
+};
+
+/** YaRN (Peng et al. 2023): a ramp over the dimensions from kept to stretched frequencies. */
+const yarn: RopeKind = (scaling) => {
+  const { parameters, dim, theta, contextLength, originalLength } = scaling;
+  const factor = parameters.number("factor", contextLength / originalLength);
+  const dimensionOf = (rotations: number) =>
+    (dim * Math.log(originalLength / (rotations * 2 * Math.PI))) / (2 * Math.log(theta));
+  const first = dimensionOf(parameters.number("beta_fast", 32));
+  const last = dimensionOf(parameters.number("beta_slow", 1));
+  const whole = parameters.boolean("truncate", true);
+  const low = Math.max(whole ? Math.floor(first) : first, 0);
+  const high = Math.min(whole ? Math.ceil(last) : last, dim - 1);
+  const width = high === low ? 0.001 : high - low;
+  const scaled = (frequency: number, i: number) => {
+    const stretched = Math.min(1, Math.max(0, (i - low) / width));
+    return (frequency / factor) * stretched + frequency * (1 - stretched);
+  };
+  return { inverseFrequencies: frequencies(scaling, scaled), scale: yarnScale(parameters, factor), long: null };
+};
+
+function yarnScale(parameters: ConfigReader, factor: number): number {
+  const scaleOf = (m: number) => (factor <= 1 ? 1 : 0.1 * m * Math.log(factor) + 1);
+  const m = parameters.number("mscale", 0);
+  const all = parameters.number("mscale_all_dim", 0);
+  return parameters.number("attention_factor", m && all ? scaleOf(m) / scaleOf(all) : scaleOf(1));
 }
+
+/** LongRoPE (Ding et al. 2024): a divisor for each frequency, one set for short sequences and one for long ones. */
+const longrope: RopeKind = (scaling) => {
+  const { parameters, dim, contextLength, originalLength } = scaling;
+  const dividedBy = (name: string) => {
+    const divisors = parameters.numbers(name, Math.ceil(dim / 2));
+    return frequencies(scaling, (frequency, i) => frequency / divisors[i]!);
+  };
+  const factor = parameters.number("factor", contextLength / originalLength);
+  const scale = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalLength));
+  return {
+    inverseFrequencies: dividedBy("short_factor"),
+    scale: parameters.number("attention_factor", scale),
+    long: { inverseFrequencies: dividedBy("long_factor"), from: originalLength },
+  };
+};
+
+/** Rotates the first pairs of the whole head, as if the others had a frequency of 0. */
+const proportional: RopeKind = (scaling) => {
+  const { parameters, headDim } = scaling;
+  const pairs = Math.floor((parameters.number("partial_rotary_factor", 1) * headDim) / 2);
+  const factor = parameters.number("factor", 1);
+  const all = { ...scaling, dim: headDim };
+  return { ...unscaled(all), inverseFrequencies: frequencies(all, (f, i) => (i < pairs ? f / factor : 0)) };
+};
+
+/** `dynamic` changes nothing up to max_position_embeddings, which is as far as sequences go here. */
+const kinds: Readonly<Record<string, RopeKind>> = {
+  default: unscaled,
+  linear,
+  dynamic: unscaled,
+  llama3,
+  yarn,
+  longrope,
+  proportional,
+};

@@ -1,7 +1,7 @@
-/** aten operators that decoders need around their blocks: add, select, softmax, argmax. */
+/** Operators that decoders need around their blocks: add, scale, softcap, select, slice, softmax, argmax. */
 
 import { byteSize } from "../dtype.ts";
-import { add, argmax, select, softmax } from "../kernels/table.ts";
+import { add, argmax, scale, select, softcap, softmax } from "../kernels/table.ts";
 import { bytesOf, elementCount } from "../tensor.ts";
 import { type Arguments, defineOperator, type TensorSpec } from "./operator.ts";
 
@@ -20,6 +20,33 @@ export const addOperator = defineOperator({
     a: args.tensor("self").data as Float32Array,
     b: args.tensor("other").data as Float32Array,
     alpha: args.number("alpha"),
+    y: args.tensor("out").data as Float32Array,
+  }),
+});
+
+/** self * other for a number. */
+export const scaleOperator = defineOperator({
+  schema: "aten::mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: scale,
+  shape: (args) => ({ dtype: "f32", shape: args.tensor("self", "f32").shape }),
+  prepare: (args) => ({
+    x: args.tensor("self").data as Float32Array,
+    value: args.number("other"),
+    y: args.tensor("out").data as Float32Array,
+  }),
+});
+
+/** y = cap * tanh(x / cap): x bounded smoothly (Gemma 2). */
+export const softcapOperator = defineOperator({
+  schema: "lowbit::softcap.out(Tensor x, float cap, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: softcap,
+  shape(args) {
+    if (!(args.number("cap") > 0)) args.fail("cap", `expected a positive number but found ${args.number("cap")}`);
+    return { dtype: "f32", shape: args.tensor("x", "f32").shape };
+  },
+  prepare: (args) => ({
+    x: args.tensor("x").data as Float32Array,
+    value: args.number("cap"),
     y: args.tensor("out").data as Float32Array,
   }),
 });
@@ -53,6 +80,45 @@ export const selectOperator = defineOperator({
       stride: shape[dim]! * blockBytes,
       offset: (index < 0 ? index + shape[dim]! : index) * blockBytes,
       blockBytes,
+      x: bytesOf(data),
+      y: bytesOf(args.tensor("out").data),
+    };
+  },
+});
+
+/** Indices of a dimension from `start` to before `end`, which may be counted from the end and are cut to the dimension. */
+function sliceBounds(args: Arguments<TensorSpec>): { dim: number; start: number; length: number } {
+  const { shape } = args.tensor("self");
+  const dim = dimension(args, args.integer("dim"), shape.length);
+  const size = shape[dim]!;
+  if (args.integer("step") !== 1) args.fail("step", `only 1 is supported, found ${args.integer("step")}`);
+  const bound = (name: string, fallback: number) => {
+    const index = args.optionalNumber(name) === null ? fallback : args.integer(name);
+    return Math.min(size, Math.max(0, index < 0 ? index + size : index));
+  };
+  const start = bound("start", 0);
+  return { dim, start, length: Math.max(0, bound("end", size) - start) };
+}
+
+/** A range of one dimension of self, as a copy. */
+export const sliceOperator = defineOperator({
+  schema:
+    "aten::slice_copy.Tensor_out(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: select,
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const { dim, length } = sliceBounds(args);
+    return { dtype, shape: shape.with(dim, length) };
+  },
+  prepare(args) {
+    const { shape, dtype, data } = args.tensor("self");
+    const { dim, start, length } = sliceBounds(args);
+    const itemBytes = elementCount(shape.slice(dim + 1)) * byteSize(dtype);
+    return {
+      outer: elementCount(shape.slice(0, dim)),
+      stride: shape[dim]! * itemBytes,
+      offset: start * itemBytes,
+      blockBytes: length * itemBytes,
       x: bytesOf(data),
       y: bytesOf(args.tensor("out").data),
     };

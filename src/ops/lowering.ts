@@ -35,14 +35,17 @@ function floatConstant<T>(builder: Builder<T>, weight: FloatWeight): T {
   });
 }
 
-/** A vector as f32, whatever it is stored in. */
-export function vectorConstant<T>(builder: Builder<T>, weight: Weight): T {
+/** A vector as f32, whatever it is stored in, with `offset` added to every value. */
+export function vectorConstant<T>(builder: Builder<T>, weight: Weight, offset = 0): T {
   const vector = floatWeight(weight);
   return builder.constant({
-    key: `${weight.name}:f32`,
+    key: `${weight.name}:f32${offset === 0 ? "" : `+${offset}`}`,
     dtype: "f32",
     shape: weight.shape,
-    read: async () => toFloat32(await vector.load()),
+    async read() {
+      const values = toFloat32(await vector.load());
+      return offset === 0 ? values : values.map((value) => value + offset);
+    },
   });
 }
 

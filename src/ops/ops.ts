@@ -55,8 +55,9 @@ export class Ops<T> {
     return loweringOf(weight).linear(this.#builder, x, weight, bias);
   }
 
-  rmsNorm(x: T, weight: Weight, eps: number): T {
-    return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight), eps);
+  /** `offset` is added to the weights. */
+  rmsNorm(x: T, weight: Weight, eps: number, offset = 0): T {
+    return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
   }
 
   /** cos and sin [T, 2, half] at the positions of `tokens`. */
@@ -77,8 +78,28 @@ export class Ops<T> {
     return this.call("lowbit::swiglu.out", gate, up);
   }
 
-  add(a: T, b: T): T {
-    return this.call("aten::add.out", a, b);
+  /** GELU by its approximation with tanh. */
+  geglu(gate: T, up: T): T {
+    return this.call("lowbit::geglu.out", gate, up);
+  }
+
+  /** a + alpha * b */
+  add(a: T, b: T, alpha = 1): T {
+    return this.call("aten::add.out", a, b, alpha);
+  }
+
+  scale(x: T, factor: number): T {
+    return this.call("aten::mul.Scalar_out", x, factor);
+  }
+
+  /** cap * tanh(x / cap) */
+  softcap(x: T, cap: number): T {
+    return this.call("lowbit::softcap.out", x, cap);
+  }
+
+  /** Columns first .. last - 1 of the last dimension. */
+  columns(x: T, first: number, last: number): T {
+    return this.call("aten::slice_copy.Tensor_out", x, -1, first, last);
   }
 
   /** The last row of [1, T, dim] → [1, dim]. */

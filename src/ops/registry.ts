@@ -1,10 +1,25 @@
 /** The operators of this package, and the registry that programs look them up in. */
-import { addOperator, argmaxOperator, selectOperator, softmaxOperator } from "./elementwise.ts";
+import {
+  addOperator,
+  argmaxOperator,
+  scaleOperator,
+  selectOperator,
+  sliceOperator,
+  softcapOperator,
+  softmaxOperator,
+} from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
 import { int4Operators } from "./int4.ts";
 import { linearA8Operators, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
 import { defineOperator, type Operator, type OperatorDefinition, OperatorRegistry } from "./operator.ts";
-import { attentionOperator, rmsNormOperator, ropeAnglesOperator, ropeOperator, swigluOperator } from "./transformer.ts";
+import {
+  attentionOperator,
+  gegluOperator,
+  rmsNormOperator,
+  ropeAnglesOperator,
+  ropeOperator,
+  swigluOperator,
+} from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
 export const operators = new OperatorRegistry([
@@ -20,8 +35,12 @@ export const operators = new OperatorRegistry([
   ropeOperator,
   attentionOperator,
   swigluOperator,
+  gegluOperator,
   addOperator,
+  scaleOperator,
+  softcapOperator,
   selectOperator,
+  sliceOperator,
   softmaxOperator,
   argmaxOperator,
 ]);

@@ -1,7 +1,10 @@
-/** Operators of a transformer block: RMSNorm, rotary embedding, attention over a KV cache, SwiGLU. */
-import { attention, rmsNorm, rope, ropeAngles, swiglu } from "../kernels/table.ts";
+/** Operators of a transformer block: RMSNorm, rotary embedding, attention over a KV cache, gated activations. */
+
+import type { BinaryArgs } from "../kernels/arguments.ts";
+import type { Kernel } from "../kernels/contract.ts";
+import { attention, geglu, rmsNorm, rope, ropeAngles, swiglu } from "../kernels/table.ts";
 import { rowCount } from "./linear.ts";
-import { type Arguments, defineOperator, type TensorSpec } from "./operator.ts";
+import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
 
 function checkPosition(args: Arguments<TensorSpec>): void {
   const { shape } = args.tensor("input_pos", "i64");
@@ -142,21 +145,28 @@ export const attentionOperator = defineOperator({
   },
 });
 
+function gatedOperator(name: string, kernels: readonly Kernel<BinaryArgs>[]): Operator {
+  return defineOperator({
+    schema: `${name}.out(Tensor gate, Tensor up, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels,
+    shape(args) {
+      const gate = args.tensor("gate", "f32");
+      const up = args.tensor("up", "f32");
+      if (gate.shape.join() !== up.shape.join())
+        args.fail("up", `expected the shape of gate [${gate.shape}] but found [${up.shape}]`);
+      return { dtype: "f32", shape: gate.shape };
+    },
+    prepare: (args) => ({
+      a: args.tensor("gate").data as Float32Array,
+      b: args.tensor("up").data as Float32Array,
+      alpha: 1,
+      y: args.tensor("out").data as Float32Array,
+    }),
+  });
+}
+
 /** y = silu(gate) * up (Shazeer 2020). */
-export const swigluOperator = defineOperator({
-  schema: "lowbit::swiglu.out(Tensor gate, Tensor up, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: swiglu,
-  shape(args) {
-    const gate = args.tensor("gate", "f32");
-    const up = args.tensor("up", "f32");
-    if (gate.shape.join() !== up.shape.join())
-      args.fail("up", `expected the shape of gate [${gate.shape}] but found [${up.shape}]`);
-    return { dtype: "f32", shape: gate.shape };
-  },
-  prepare: (args) => ({
-    a: args.tensor("gate").data as Float32Array,
-    b: args.tensor("up").data as Float32Array,
-    alpha: 1,
-    y: args.tensor("out").data as Float32Array,
-  }),
-});
+export const swigluOperator = gatedOperator("lowbit::swiglu", swiglu);
+
+/** y = gelu(gate) * up with GELU's approximation by tanh (Hendrycks & Gimpel 2016; Shazeer 2020). */
+export const gegluOperator = gatedOperator("lowbit::geglu", geglu);

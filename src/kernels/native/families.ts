@@ -17,6 +17,7 @@ import type {
   SelectArgs,
   SharedEmbeddingArgs,
   SoftmaxArgs,
+  UnaryArgs,
 } from "../arguments.ts";
 
 export interface NativeArguments {
@@ -75,6 +76,11 @@ export function attention(args: AttentionArgs): NativeArguments {
 /** scalars: count, alpha; buffers: a, b, y. */
 export function binary({ a, b, alpha, y }: BinaryArgs): NativeArguments {
   return { scalars: [y.length, alpha], buffers: [a, b, y] };
+}
+
+/** scalars: count, value; buffers: x, y. */
+export function unary({ x, value, y }: UnaryArgs): NativeArguments {
+  return { scalars: [y.length, value], buffers: [x, y] };
 }
 
 /** scalars: rows, dim; buffers: x, y. */

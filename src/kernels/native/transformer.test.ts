@@ -129,6 +129,28 @@ describeNative(table.swiglu, (kernel, reference) => {
   });
 });
 
+describeNative(table.geglu, (kernel, reference) => {
+  it("holds from -5 to 5 and near 0", () => {
+    const random = new Random(1);
+    for (const length of [...dims, 10_000])
+      for (const size of [5, 1, 1e-3, 1e-20]) {
+        const [a, b, y] = [floats(random, length, size), floats(random, length, 3), floats(random, length)];
+        compare(kernel, reference, { a, b, alpha: 1, y }, `length ${length}, size ${size}`);
+      }
+  });
+});
+
+describeNative(table.softcap, (kernel, reference) => {
+  it("holds for any number of values of any size", () => {
+    const random = new Random(1);
+    for (const length of [...dims, 10_000])
+      for (const size of [1e4, 30, 1e-3]) {
+        const [x, y] = [floats(random, length, size), floats(random, length)];
+        compare(kernel, reference, { x, value: 30, y }, `length ${length}, size ${size}`);
+      }
+  });
+});
+
 describeNative(table.add, (kernel, reference) => {
   it("adds any number of values", () => {
     const random = new Random(1);

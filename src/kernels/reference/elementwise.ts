@@ -1,5 +1,5 @@
-/** Elementwise and row operators as plain loops: add, SwiGLU, softmax, argmax, select. */
-import type { ArgmaxArgs, BinaryArgs, SelectArgs, SoftmaxArgs } from "../arguments.ts";
+/** Elementwise and row operators as plain loops: add, SwiGLU, GEGLU, scale, softcap, softmax, argmax, select. */
+import type { ArgmaxArgs, BinaryArgs, SelectArgs, SoftmaxArgs, UnaryArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
@@ -22,6 +22,41 @@ export const swigluReference: Kernel<BinaryArgs> = {
     ({ a, b, y }) =>
     () => {
       for (let i = 0; i < y.length; i++) y[i] = (a[i]! / (1 + Math.exp(-a[i]!))) * b[i]!;
+    },
+};
+
+/** y = gelu(a) * b, gelu(a) = a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))). */
+export const gegluReference: Kernel<BinaryArgs> = {
+  ...anyShape,
+  name: "geglu_f32_1x1x1_reference",
+  bind:
+    ({ a, b, y }) =>
+    () => {
+      for (let i = 0; i < y.length; i++) {
+        const x = a[i]!;
+        y[i] = 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))) * b[i]!;
+      }
+    },
+};
+
+export const scaleReference: Kernel<UnaryArgs> = {
+  ...anyShape,
+  name: "scale_f32_1x1x1_reference",
+  bind:
+    ({ x, value, y }) =>
+    () => {
+      for (let i = 0; i < y.length; i++) y[i] = x[i]! * value;
+    },
+};
+
+/** y = cap * tanh(x / cap). */
+export const softcapReference: Kernel<UnaryArgs> = {
+  ...anyShape,
+  name: "softcap_f32_1x1x1_reference",
+  bind:
+    ({ x, value: cap, y }) =>
+    () => {
+      for (let i = 0; i < y.length; i++) y[i] = cap * Math.tanh(x[i]! / cap);
     },
 };
 

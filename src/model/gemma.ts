@@ -1,0 +1,107 @@
+/**
+ * Gemma (2024): GELU, scaled embeddings, norms stored less 1. Gemma 2: norms after attention and MLP too, caps on scores
+ * and logits, a sliding window in every other layer. Gemma 3 (text, 2025): norms of queries and keys instead of caps on
+ * scores, five windowed layers to a full one, and a rope for each sort.
+ */
+import { UnsupportedError } from "../errors.ts";
+import type { ConfigReader } from "./config-reader.ts";
+import type { Architecture } from "./decoder.ts";
+import { type RopeConfig, ropeOf } from "./rope.ts";
+import { transformer } from "./transformer.ts";
+import {
+  activationOf,
+  attentionBias,
+  layerWindows,
+  type NormConfig,
+  readTransformer,
+  type TransformerConfig,
+} from "./transformer-config.ts";
+
+const GELU = "gelu_pytorch_tanh";
+
+function readGemma(config: ConfigReader, contextLength: number): TransformerConfig {
+  const base = readTransformer(config.without("hidden_act"), { tied: true, headDim: 256, contextLength });
+  return {
+    ...base,
+    norms: { ...base.norms, offset: 1 },
+    biases: { ...attentionBias(config), mlp: false },
+    scales: { ...base.scales, embedding: base.hidden ** 0.5 },
+  };
+}
+
+export const gemma: Architecture = {
+  name: "GemmaForCausalLM",
+  build(config) {
+    // The first configs say "gelu" and mean the approximation.
+    const says = config.has("hidden_act") && config.string("hidden_act") !== "gelu";
+    const activation = says ? activationOf(config, "hidden_act", GELU) : "gelu";
+    return transformer(this.name, { ...readGemma(config, 8192), activation });
+  },
+};
+
+const normsAround: Omit<NormConfig, "queryKey" | "offset"> = {
+  beforeAttention: "input_layernorm",
+  afterAttention: "post_attention_layernorm",
+  beforeMlp: "pre_feedforward_layernorm",
+  afterMlp: "post_feedforward_layernorm",
+};
+
+/** What Gemma 2 and 3 share. */
+function readSecond(config: ConfigReader, contextLength: number): TransformerConfig {
+  const base = readGemma(config, contextLength);
+  return {
+    ...base,
+    norms: { ...base.norms, ...normsAround },
+    activation: activationOf(config, "hidden_activation", GELU),
+    scales: { ...base.scales, attention: config.number("query_pre_attn_scalar", 256) ** -0.5 },
+  };
+}
+
+export const gemma2: Architecture = {
+  name: "Gemma2ForCausalLM",
+  build(config) {
+    const base = readSecond(config, 8192);
+    const window = config.sizeOrNull("sliding_window", 4096);
+    const windows = layerWindows(config, base.layers.length, window, (i) => i % 2 === 0);
+    return transformer(this.name, {
+      ...base,
+      layers: base.layers.map((layer, i) => ({ ...layer, window: windows[i]! })),
+      softcaps: {
+        attention: config.numberOrNull("attn_logit_softcapping", 50) ?? 0,
+        logits: config.numberOrNull("final_logit_softcapping", 30) ?? 0,
+      },
+    });
+  },
+};
+
+/** The ropes of windowed and full layers, in the style of transformers 5, else 4. */
+function ropesOf(config: ConfigReader, headDim: number): Record<"sliding_attention" | "full_attention", RopeConfig> {
+  const parameters = config.object("rope_parameters");
+  const old = config.has("rope_scaling") ? config.object("rope_scaling") : null;
+  const full = old ?? parameters.object("full_attention");
+  const local = config.number("rope_local_base_freq", 10000);
+  const sliding = parameters.object("sliding_attention");
+  return {
+    full_attention: ropeOf(config, full, { headDim, theta: 1e6 }),
+    sliding_attention: ropeOf(config.without("rope_theta"), sliding, { headDim, theta: local }),
+  };
+}
+
+export const gemma3: Architecture = {
+  name: "Gemma3ForCausalLM",
+  build(config) {
+    if (config.has("text_config"))
+      throw new UnsupportedError(`${config.file}: models of images and text are not supported, only text models`);
+    const base = readSecond(config.without("rope_parameters", "rope_scaling"), 131072);
+    const window = config.sizeOrNull("sliding_window", 4096);
+    const pattern = config.size("sliding_window_pattern", config.size("_sliding_window_pattern", 6));
+    const windows = layerWindows(config, base.layers.length, window, (i) => (i + 1) % pattern !== 0);
+    return transformer(this.name, {
+      ...base,
+      layers: windows.map((size) => ({ window: size, rope: size > 0 ? "sliding_attention" : "full_attention" })),
+      ropes: ropesOf(config, base.headDim),
+      norms: { ...base.norms, queryKey: "head" },
+      softcaps: { attention: 0, logits: config.numberOrNull("final_logit_softcapping", null) ?? 0 },
+    });
+  },
+};

@@ -1,0 +1,28 @@
+/** Phi-3 (Abdin et al. 2024) and Phi-4-mini (2025): fused projections, LongRoPE, and in Phi-4 heads rotated in part. */
+import type { ConfigReader } from "./config-reader.ts";
+import type { Architecture } from "./decoder.ts";
+import { transformer } from "./transformer.ts";
+import { readTransformer } from "./transformer-config.ts";
+
+/** Early configs call LongRoPE "su" or "yarn", and leave out the length that they were trained with. */
+function modernized(config: ConfigReader): ConfigReader {
+  const length = { original_max_position_embeddings: config.size("original_max_position_embeddings", 4096) };
+  const name = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  const rope = config.object(name);
+  const field = rope.has("rope_type") ? "rope_type" : "type";
+  if (!["su", "yarn"].includes(rope.string(field, "default"))) return config.with(length);
+  return config.with({ ...length, [name]: rope.with({ rope_type: "longrope" }).fields });
+}
+
+export const phi3: Architecture = {
+  name: "Phi3ForCausalLM",
+  build(config) {
+    const base = readTransformer(modernized(config), { contextLength: 4096, eps: 1e-5, partialRotary: true });
+    const window = config.sizeOrNull("sliding_window", null) ?? 0;
+    return transformer(this.name, {
+      ...base,
+      fused: true,
+      layers: base.layers.map((layer) => ({ ...layer, window })),
+    });
+  },
+};

@@ -1,0 +1,144 @@
+/** What tells the decoders of this package apart, and how the fields that all of them have are read from a config. */
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import type { ConfigReader } from "./config-reader.ts";
+import { type RopeConfig, ropeConfig } from "./rope.ts";
+
+export interface LayerConfig {
+  /** Last positions that a query sees; 0 for all. */
+  readonly window: number;
+  /** Which of the config's ropes turns queries and keys; null for none. */
+  readonly rope: string | null;
+}
+
+export interface NormConfig {
+  /** Norms before and after attention and MLP, by their names in the checkpoint; null where there is none. */
+  readonly beforeAttention: string | null;
+  readonly afterAttention: string | null;
+  readonly beforeMlp: string | null;
+  readonly afterMlp: string | null;
+  /** Norms of queries and keys: of each head, of all heads together, or none. */
+  readonly queryKey: "head" | "all" | null;
+  /** Added to the stored weights of norms (Gemma stores them less 1). */
+  readonly offset: number;
+}
+
+export interface TransformerConfig {
+  readonly vocabulary: number;
+  readonly contextLength: number;
+  readonly hidden: number;
+  readonly intermediate: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  /** Under the square root of norms. */
+  readonly eps: number;
+  readonly tied: boolean;
+  readonly layers: readonly LayerConfig[];
+  readonly ropes: Readonly<Record<string, RopeConfig>>;
+  readonly norms: NormConfig;
+  /** Which linear layers have a bias. */
+  readonly biases: { readonly qkv: boolean; readonly output: boolean; readonly mlp: boolean };
+  /** Whether queries, keys and values are one matrix, and gate and up another. */
+  readonly fused: boolean;
+  readonly activation: "silu" | "gelu";
+  /** Factors: on embeddings, on what a block adds to the residual stream, on attention scores, on logits. */
+  readonly scales: {
+    readonly embedding: number;
+    readonly residual: number;
+    readonly attention: number;
+    readonly logits: number;
+  };
+  /** Bounds cap * tanh(x / cap) of attention scores and logits; 0 for none. */
+  readonly softcaps: { readonly attention: number; readonly logits: number };
+}
+
+/** What configs of an architecture may leave out. */
+export interface Defaults {
+  readonly kvHeads?: number;
+  readonly headDim?: number;
+  readonly contextLength?: number;
+  readonly eps?: number;
+  readonly theta?: number;
+  readonly tied?: boolean;
+  readonly partialRotary?: boolean;
+}
+
+/** Functions of a gated MLP, by their names in configs. */
+const activations: Readonly<Record<string, TransformerConfig["activation"]>> = {
+  silu: "silu",
+  swish: "silu",
+  gelu_pytorch_tanh: "gelu",
+  gelu_new: "gelu",
+};
+
+/** Reads the activation at `field`; UnsupportedError for one that is not here. */
+export function activationOf(config: ConfigReader, field: string, fallback: string): TransformerConfig["activation"] {
+  return activations[config.oneOf(field, Object.keys(activations), fallback)]!;
+}
+
+/** Heads of the sizes that the config gives. */
+function readHeads(config: ConfigReader, defaults: Defaults): Pick<TransformerConfig, "heads" | "kvHeads" | "headDim"> {
+  const heads = config.size("num_attention_heads");
+  const headDim = config.size("head_dim", defaults.headDim ?? Math.floor(config.size("hidden_size") / heads));
+  const kvHeads = config.size("num_key_value_heads", defaults.kvHeads ?? heads);
+  if (heads % kvHeads !== 0 || headDim % 2 !== 0)
+    throw new InvalidFileError(
+      config.file,
+      `expected num_attention_heads divisible by num_key_value_heads and an even head_dim but found ${heads}, ${kvHeads} and ${headDim}`,
+    );
+  return { heads, kvHeads, headDim };
+}
+
+/** A decoder as Llama's: norms before attention and MLP, one rope for all layers, no windows, no scales. */
+export function readTransformer(config: ConfigReader, defaults: Defaults = {}): TransformerConfig {
+  const { contextLength = 2048, eps = 1e-6, theta = 10000, tied = false, partialRotary = false } = defaults;
+  const sizes = readHeads(config, defaults);
+  if (config.boolean("use_bidirectional_attention", false))
+    throw new UnsupportedError(`${config.file}: use_bidirectional_attention is not supported, only causal attention`);
+  return {
+    ...sizes,
+    vocabulary: config.size("vocab_size"),
+    contextLength: config.size("max_position_embeddings", contextLength),
+    hidden: config.size("hidden_size"),
+    intermediate: config.size("intermediate_size"),
+    eps: config.number("rms_norm_eps", eps),
+    tied: config.boolean("tie_word_embeddings", tied),
+    layers: Array.from({ length: config.size("num_hidden_layers") }, () => ({ window: 0, rope: "rope" })),
+    ropes: { rope: ropeConfig(config, { headDim: sizes.headDim, theta, partial: partialRotary }) },
+    norms: {
+      beforeAttention: "input_layernorm",
+      afterAttention: null,
+      beforeMlp: "post_attention_layernorm",
+      afterMlp: null,
+      queryKey: null,
+      offset: 0,
+    },
+    biases: { qkv: false, output: false, mlp: false },
+    fused: false,
+    activation: activationOf(config, "hidden_act", "silu"),
+    scales: { embedding: 1, residual: 1, attention: sizes.headDim ** -0.5, logits: 1 },
+    softcaps: { attention: 0, logits: 0 },
+  };
+}
+
+/** The same bias in all projections of attention, as most configs say it. */
+export function attentionBias(config: ConfigReader): { readonly qkv: boolean; readonly output: boolean } {
+  const bias = config.boolean("attention_bias", false);
+  return { qkv: bias, output: bias };
+}
+
+/** Windows of `count` layers by `layer_types`, else by `isSliding`. */
+export function layerWindows(
+  config: ConfigReader,
+  count: number,
+  window: number | null,
+  isSliding: (layer: number) => boolean,
+): number[] {
+  const types = config.choices("layer_types", count, ["full_attention", "sliding_attention"]);
+  return Array.from({ length: count }, (_, i) => {
+    if (!(types ? types[i] === "sliding_attention" : isSliding(i))) return 0;
+    if (window === null)
+      throw new InvalidFileError(config.file, "expected a number for sliding_window, which some layers have");
+    return window;
+  });
+}

@@ -1,0 +1,115 @@
+/**
+ * Every architecture in several configurations against transformers in float32: logits, greedy tokens, and a prompt that
+ * is longer than windows and original contexts. The weights are made from their names, here as in
+ * scripts/architecture-goldens.py, which wrote the expected values. Rows of the kernel table and the reference alone.
+ */
+import { readFileSync } from "node:fs";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import { writeSafetensors } from "../src/formats/safetensors-writer.ts";
+import { compileModel, EagerModel, loadCheckpoint, loadProgramObject, type Model } from "../src/index.ts";
+import { scalarCpu } from "../src/kernels/cpu.ts";
+import { buildDecoder } from "../src/model/architectures.ts";
+import { temporaryFolder } from "./support/folders.ts";
+import { Random } from "./support/random.ts";
+import { expectSame } from "./support/same.ts";
+
+interface Golden {
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly ids: readonly number[];
+  readonly logits: readonly (readonly number[])[];
+  readonly greedy: readonly number[];
+  readonly long_last_logits: readonly number[];
+}
+
+const goldens = JSON.parse(
+  readFileSync(fileURLToPath(new URL("architectures.json.golden", import.meta.url)), "utf8"),
+) as { readonly prompt: number; readonly rows: readonly number[]; readonly models: Readonly<Record<string, Golden>> };
+
+/** FNV-1a. */
+function seedOf(name: string): number {
+  let seed = 0x811c9dc5;
+  for (const byte of Buffer.from(name)) seed = Math.imul(seed ^ byte, 0x01000193) >>> 0;
+  return seed;
+}
+
+/** Matrices spread over -0.4 .. 0.4, vectors over 0.5 .. 1.5. */
+function valuesOf(name: string, shape: readonly number[]): Float32Array {
+  const random = new Random(seedOf(name));
+  const length = shape.reduce((a, b) => a * b, 1);
+  return Float32Array.from({ length }, () =>
+    shape.length === 1 ? 0.5 + random.next() : 0.4 * (2 * random.next() - 1),
+  );
+}
+
+async function writeModel(folder: string, config: Golden["config"]): Promise<void> {
+  await mkdir(folder);
+  await writeFile(join(folder, "config.json"), JSON.stringify(config));
+  const slots = buildDecoder("config.json", config).slots.filter(({ tiedTo }) => tiedTo === null);
+  const entries = slots.map(({ name, shape }) => ({
+    name,
+    dtype: "f32" as const,
+    shape,
+    data: async () => valuesOf(name, shape),
+  }));
+  await writeSafetensors(join(folder, "model.safetensors"), entries);
+}
+
+function expectClose(found: ArrayLike<number>, expected: readonly number[]): void {
+  expect(found.length).toBe(expected.length);
+  for (let i = 0; i < found.length; i++)
+    if (!(Math.abs(found[i]! - expected[i]!) < 1e-4)) expect(found[i], `logit ${i}`).toBe(expected[i]);
+}
+
+function argmax(logits: ArrayLike<number>): number {
+  let best = 0;
+  for (let i = 1; i < logits.length; i++) if (logits[i]! > logits[best]!) best = i;
+  return best;
+}
+
+const folder = await temporaryFolder();
+
+describe.each(Object.entries(goldens.models))("%s", (name, golden) => {
+  const prompt = golden.ids.slice(0, goldens.prompt);
+  const opened = (async (): Promise<Model> => {
+    await writeModel(join(folder, name), golden.config);
+    return loadCheckpoint(join(folder, name));
+  })();
+  const load = async (options: Parameters<typeof compileModel>[1], cpu?: typeof scalarCpu) =>
+    loadProgramObject(compileModel(await opened, { ...options, ...(cpu ? { cpu } : {}) }), name, cpu ? { cpu } : {});
+
+  it.each([
+    ["the kernels of this CPU", undefined],
+    ["the kernels of any CPU", scalarCpu],
+  ])("logits on %s", async (_, cpu) => {
+    const decoder = (await load({ logits: "all" }, cpu)).createDecoder();
+    const logits = await decoder.allLogits(prompt);
+    const width = decoder.vocabularySize;
+    for (const [i, row] of goldens.rows.entries())
+      expectClose(logits.subarray(row * width, (row + 1) * width), golden.logits[i]!);
+    const last = (await load({}, cpu)).createDecoder();
+    expectClose(await last.prefill(golden.ids), golden.long_last_logits);
+  });
+
+  it("greedy tokens, eager and compiled bit by bit the same", async () => {
+    const decoder = (await load({})).createDecoder();
+    const eager = await EagerModel.load(await opened);
+    let next = await decoder.prefill(prompt);
+    expectSame(next, eager.forward(prompt, 0).data as Float32Array);
+    for (const [i, id] of golden.greedy.entries()) {
+      expect(argmax(next)).toBe(id);
+      next = await decoder.step(id);
+      expectSame(next, eager.forward([id], prompt.length + i).data as Float32Array);
+    }
+  });
+
+  it("prompts in chunks give the same", async () => {
+    const decoder = (await load({ maxSeqLen: 7 })).createDecoder();
+    expectClose(await decoder.prefill(golden.ids), golden.long_last_logits);
+    decoder.rewind(5);
+    const again = await decoder.prefill(golden.ids.slice(5, goldens.prompt));
+    expectClose(again, golden.logits.at(-1)!);
+  });
+});
