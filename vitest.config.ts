@@ -1,5 +1,5 @@
 import { defineConfig } from "vitest/config";
 
 export default defineConfig({
-  test: { include: ["{src,test,scripts}/**/*.test.ts"], testTimeout: 60_000 },
+  test: { include: ["{src,test,scripts}/**/*.test.{ts,js}"], testTimeout: 60_000 },
 });

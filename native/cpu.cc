@@ -60,11 +60,11 @@ bool request_amx() {
 
 uint32_t detect() {
   Leaf basic = cpuid(1, 0);
-  if (cpuid(0, 0).a < 7 || !has(basic.c, 27)) return 0;
+  if (cpuid(0, 0).a < 7 || !has(basic.c, 27)) return kSse2;
   uint64_t state = enabled_state();
   Leaf seven = cpuid(7, 0);
   Leaf seven1 = seven.a >= 1 ? cpuid(7, 1) : Leaf{};
-  uint32_t features = 0;
+  uint32_t features = kSse2;
   bool avx_state = (state & 0x6) == 0x6;
   bool avx512_state = (state & 0xe6) == 0xe6;
   bool fma = has(basic.c, 12), f16c = has(basic.c, 29);

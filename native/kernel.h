@@ -22,6 +22,8 @@ enum Feature : uint32_t {
   kDotprod = 1u << 9,
   kI8mm = 1u << 10,
   kBf16 = 1u << 11,
+  // What every x86-64 CPU has: tells its baseline rows from those of other architectures.
+  kSse2 = 1u << 12,
 };
 
 // Arguments of one call: numbers and buffers in the order that the family documents in src/kernels/native/families.ts.

@@ -12,7 +12,13 @@ export {
   type ProgramReport,
   type WeightReport,
 } from "./api/inspect.ts";
-export { type KernelChoice, type KernelRow, type KernelTable, kernelTable } from "./api/kernel-table.ts";
+export {
+  type KernelChoice,
+  type KernelRow,
+  type KernelTable,
+  kernelTable,
+  type ServingKernel,
+} from "./api/kernel-table.ts";
 export { LanguageModel, loadProgram, loadProgramObject } from "./api/language-model.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
 export { loadCheckpoint } from "./api/model.ts";
@@ -24,6 +30,7 @@ export * from "./aqlm/index.ts";
 export { ContextLengthError } from "./errors.ts";
 export * from "./extension/index.ts";
 export { cpuWith, hostCpu } from "./kernels/cpu.ts";
+export { knownCpus } from "./kernels/known-cpus.ts";
 export { layouts } from "./kernels/layout/packed.ts";
 export { Ops } from "./ops/ops.ts";
 export {

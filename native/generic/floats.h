@@ -54,7 +54,7 @@ struct FloatsBaseline {
 
 #else
 #define LOWBIT_FLOATS_TARGET "sse2"
-constexpr uint32_t kBaselineNeeds = 0;
+constexpr uint32_t kBaselineNeeds = kSse2;
 
 struct FloatsBaseline {
   using V = __m128;

@@ -4,7 +4,7 @@ import type { CpuFeature, Kernel } from "../kernels/contract.ts";
 import { cpuWith } from "../kernels/cpu.ts";
 import { defineOperator, OperatorRegistry } from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
-import { kernelTable } from "./kernel-table.ts";
+import { type KernelChoice, kernelTable } from "./kernel-table.ts";
 
 function kernel(name: string, bits: readonly number[], needs: readonly CpuFeature[], mStep: number): Kernel<object> {
   return { name, target: "reference", layouts: ["panel16"], bits, needs, mStep, nStep: 1, bind: () => () => {} };
@@ -42,20 +42,41 @@ describe("kernelTable", () => {
 
   test("tells which kernel serves which call, with bits that are served alike together", () => {
     const { choices } = kernelTable(cpuWith("neon"), registry);
-    const all = (name: string) => ({ 1: name, 4: name, 32: name });
+    const groupSizes: KernelChoice["groupSizes"] = [];
+    const layout = "panel16";
     expect(choices).toEqual([
-      { operator, layout: "panel16", bits: [1], byRows: all("plain") },
-      { operator, layout: "panel16", bits: [2, 3], byRows: all("narrow") },
-      { operator, layout: "panel16", bits: [4], byRows: { 1: "narrow", 4: "wide", 32: "wide" } },
-    ]);
-    expect(kernelTable(cpuWith("scalar"), registry).choices).toEqual([
-      { operator, layout: "panel16", bits: [1, 2, 3, 4], byRows: all("plain") },
+      { operator, layout, bits: [1], groupSizes, serving: [{ m: 1, kernel: "plain" }] },
+      { operator, layout, bits: [2, 3], groupSizes, serving: [{ m: 1, kernel: "narrow" }] },
+      {
+        ...{ operator, layout, bits: [4], groupSizes },
+        serving: [
+          { m: 1, kernel: "narrow" },
+          { m: 4, kernel: "wide" },
+        ],
+      },
     ]);
   });
 
+  test("tells which group sizes are packed in a layout for a CPU", () => {
+    const groupSizes = [32, 64, 128, 256, "axis"];
+    expect(kernelTable(cpuWith("scalar"), registry).choices).toEqual([
+      { operator, layout: "panel16", bits: [1, 2, 3, 4], groupSizes, serving: [{ m: 1, kernel: "plain" }] },
+    ]);
+  });
+
+  test("lists native kernels of the CPU's architecture only", () => {
+    const namesOf = (cpu: string) => {
+      const { rows } = kernelTable(cpuWith(cpu), operators);
+      return new Set(rows.filter(({ target }) => target === "native").map(({ needs }) => needs.includes("neon")));
+    };
+    expect(namesOf("scalar")).toEqual(new Set());
+    expect(namesOf("neoverse-v2")).toEqual(new Set([true]));
+    expect(namesOf("zen4")).toEqual(new Set([false]));
+  });
+
   test("every operator of this package has a kernel for every call on any CPU", () => {
-    const names = kernelTable(cpuWith("scalar"), operators).choices.flatMap(({ byRows }) => Object.values(byRows));
-    expect(names.length).toBeGreaterThan(10);
-    expect(names).not.toContain(null);
+    const first = kernelTable(cpuWith("scalar"), operators).choices.map(({ serving }) => serving[0]!.m);
+    expect(first.length).toBeGreaterThan(10);
+    expect(new Set(first)).toEqual(new Set([1]));
   });
 });

@@ -1,7 +1,8 @@
 /** The kernel rows of all operators as data for people: what there is, what serves which call on a CPU, and why. */
 import type { Cpu, Kernel, KernelQuery, KernelTarget } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
-import { kernelRefusal, selectKernel } from "../kernels/select.ts";
+import { layouts } from "../kernels/layout/packed.ts";
+import { kernelRefusal, selectKernel, selectLayout } from "../kernels/select.ts";
 import type { OperatorRegistry } from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
 
@@ -19,24 +20,38 @@ export interface KernelRow {
   readonly refusal: string | null;
 }
 
-/** The kernel that serves a call with m rows; a range of bits that are served alike is one entry. */
+/** What serves calls with at least so many rows of activations. */
+export interface ServingKernel {
+  readonly m: number;
+  readonly kernel: string;
+}
+
+/** The kernels that serve an operator's calls; bits and group sizes that are served alike are one entry. */
 export interface KernelChoice {
   readonly operator: string;
+  /** Layout of the packed weights, null for operators without. */
   readonly layout: string | null;
   readonly bits: readonly number[] | null;
-  /** Kernel names by rows of activations, null where none serves. */
-  readonly byRows: Readonly<Record<number, string | null>>;
+  /**
+   * Those of GROUP_SIZES that are packed in this layout for this CPU, "axis" for one scale a row; empty when the layout
+   * is only read, null where there is no choice of layouts.
+   */
+  readonly groupSizes: readonly (number | "axis")[] | null;
+  /** By rows of activations, rising; the first from 1 row on. */
+  readonly serving: readonly ServingKernel[];
 }
 
 export interface KernelTable {
   readonly cpu: string;
   readonly features: readonly string[];
+  /** Kernels of this package for the architecture of the CPU. */
   readonly rows: readonly KernelRow[];
   readonly choices: readonly KernelChoice[];
 }
 
-/** Rows of activations that choices are listed for: decoding, a few sequences, a prompt. */
-const ROW_COUNTS = [1, 4, 32] as const;
+const GROUP_SIZES = [32, 64, 128, 256, "axis"] as const;
+/** Of the weights whose layout is asked for; no kernel's choice depends on them. */
+const [ROWS, COLUMNS] = [4096, 4096];
 
 /** Operators that share one list of kernels and, but for their bits, a name. */
 interface Family {
@@ -50,7 +65,9 @@ export function kernelTable(cpu: Cpu = hostCpu(), registry: OperatorRegistry = o
   return {
     cpu: cpu.name,
     features: [...cpu.features],
-    rows: families.flatMap((family) => family.kernels.map((kernel) => kernelRow(family, kernel, cpu))),
+    rows: families.flatMap((family) =>
+      family.kernels.filter((kernel) => isFor(kernel, cpu)).map((kernel) => kernelRow(family, kernel, cpu)),
+    ),
     choices: families.flatMap((family) => choicesOf(family, cpu)),
   };
 }
@@ -80,25 +97,50 @@ function kernelRow(family: Family, kernel: Kernel<never>, cpu: Cpu): KernelRow {
   return { operator: family.name, kernel: name, target, layouts, bits, needs, mStep, nStep, refusal };
 }
 
+/** Whether a kernel is compiled for the CPU's architecture; all but the native ones are for all. */
+function isFor({ target, needs }: Kernel<never>, { features }: Cpu): boolean {
+  return target !== "native" || features.has(needs.includes("neon") ? "neon" : "sse2");
+}
+
 function choicesOf({ name, kernels }: Family, cpu: Cpu): KernelChoice[] {
-  const layouts = unique(kernels.flatMap((kernel): readonly (string | null)[] => kernel.layouts ?? [null]));
+  const names = unique(kernels.flatMap((kernel): readonly (string | null)[] => kernel.layouts ?? [null]));
   const allBits = unique(kernels.flatMap((kernel): readonly (number | null)[] => kernel.bits ?? [null]));
   allBits.sort((a, b) => (a ?? 0) - (b ?? 0));
   const choices: KernelChoice[] = [];
-  for (const layout of layouts)
+  for (const layout of names)
     for (const bits of allBits) {
-      const byRows = Object.fromEntries(ROW_COUNTS.map((m) => [m, kernelName(kernels, { layout, bits, m }, cpu)]));
+      const groupSizes = groupSizesIn(layout, bits, cpu);
+      const serving = servingKernels(kernels, { layout, bits }, cpu);
       const last = choices.at(-1);
-      const alike = last && last.layout === layout && JSON.stringify(last.byRows) === JSON.stringify(byRows);
-      if (alike && last.bits && bits !== null) choices.splice(-1, 1, { ...last, bits: [...last.bits, bits] });
-      else choices.push({ operator: name, layout, bits: bits === null ? null : [bits], byRows });
+      const what = JSON.stringify([layout, groupSizes, serving]);
+      const alike = last?.bits && what === JSON.stringify([last.layout, last.groupSizes, last.serving]);
+      if (alike && bits !== null) choices.splice(-1, 1, { ...last, bits: [...last.bits, bits] });
+      else choices.push({ operator: name, layout, bits: bits === null ? null : [bits], groupSizes, serving });
     }
   return choices;
 }
 
-function kernelName(kernels: Family["kernels"], query: KernelQuery, cpu: Cpu): string | null {
-  const serves = kernels.some((kernel) => kernelRefusal(kernel, query, cpu) === null);
-  return serves ? selectKernel(kernels, query, cpu).name : null;
+/** Group sizes of weights that are packed in a layout for a CPU; null where there is only one layout. */
+function groupSizesIn(layout: string | null, bits: number | null, cpu: Cpu): KernelChoice["groupSizes"] {
+  if (bits === null || !layouts.some(({ name }) => name === layout)) return null;
+  const weights = { bits, n: ROWS, k: COLUMNS, hasZeros: false, hasLevels: false, scaleDType: "f16" } as const;
+  const sizeOf = (size: number | "axis") => (size === "axis" ? COLUMNS : size);
+  return GROUP_SIZES.filter((size) => selectLayout({ ...weights, groupSize: sizeOf(size) }, cpu).name === layout);
+}
+
+/** Kernels by the fewest rows of activations that each serves: the choice changes only at some kernel's mStep. */
+function servingKernels(
+  kernels: Family["kernels"],
+  weights: Omit<KernelQuery, "m">,
+  cpu: Cpu,
+): readonly ServingKernel[] {
+  const steps = unique([1, ...kernels.map(({ mStep }) => mStep)]).sort((a, b) => a - b);
+  const serving: ServingKernel[] = [];
+  for (const m of steps) {
+    const kernel = selectKernel(kernels, { ...weights, m }, cpu).name;
+    if (serving.at(-1)?.kernel !== kernel) serving.push({ m, kernel });
+  }
+  return serving;
 }
 
 function unique<V>(values: readonly V[]): V[] {

@@ -14,13 +14,17 @@ export function addKernels(program: Command, terminal: Terminal): void {
     .command("kernels")
     .summary("list the kernels and which of them run here")
     .description("Lists all kernels, why some cannot run on a CPU, and which of them serves which call.")
-    .option("--cpu <features>", 'a CPU with these features instead of this one, for example "neon,dotprod" or "scalar"')
+    .option(
+      "--cpu <cpu>",
+      'another CPU than this one: a name, or features, for example "neoverse-v2" or "neon,dotprod"',
+    )
     .option("--json", "print the table as JSON")
     .addHelpText(
       "after",
       `
 Examples:
   $ lowbit kernels
+  $ lowbit kernels --cpu neoverse-v2
   $ lowbit kernels --cpu avx2,avx_vnni
   $ lowbit kernels --json`,
     )
@@ -50,14 +54,15 @@ async function kernels({ cpu, json }: KernelsOptions, terminal: Terminal): Promi
   await terminal.writeLine(choiceTable(table.choices));
 }
 
-/** Which kernel serves calls with m rows of activations. */
+/** Which kernel serves calls with m rows of activations, and which weights are packed in its layout. */
 function choiceTable(choices: readonly KernelChoice[]): string {
-  const counts = Object.keys(choices[0]?.byRows ?? {}).map(Number);
-  const rows = choices.map(({ operator, layout, bits, byRows }) => [
-    operator,
-    layout ?? "",
-    bits ? formatRanges(bits) : "",
-    ...counts.map((m) => byRows[m] ?? "none"),
-  ]);
-  return formatTable([["call", "layout", "bits", ...counts.map((m) => `m = ${m}`)], ...rows]);
+  const rows = choices.flatMap(({ operator, layout, bits, groupSizes, serving }) => {
+    const groups = groupSizes?.length === 0 ? "read, not packed" : (groupSizes?.join(", ") ?? "");
+    const call = [operator, layout ?? "", bits ? formatRanges(bits) : "", groups];
+    return serving.map(({ m, kernel }, i) => {
+      const next = serving[i + 1]?.m;
+      return [...call, next === undefined ? `${m}+` : `${m}${next - m > 1 ? `-${next - 1}` : ""}`, kernel];
+    });
+  });
+  return formatTable([["call", "layout", "bits", "packed here in groups of", "m", "kernel"], ...rows]);
 }

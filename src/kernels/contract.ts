@@ -5,6 +5,7 @@ import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 export type CpuFeature =
   | "simd128"
   | "relaxed_dot"
+  | "sse2"
   | "avx2"
   | "avx_vnni"
   | "avx512"

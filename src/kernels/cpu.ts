@@ -7,6 +7,7 @@ import { nativeFeatures } from "./native/rows.ts";
 const features: readonly CpuFeature[] = [
   "simd128",
   "relaxed_dot",
+  "sse2",
   "avx2",
   "avx_vnni",
   "avx512",
@@ -43,9 +44,11 @@ export function cpuWith(list: string): Cpu {
   return { name: list || scalarCpu.name, features: found };
 }
 
+/** Of a CPU or a feature, undefined where neither has that name; x86 features come with what every such CPU has. */
 function featuresOf(name: string): readonly CpuFeature[] | undefined {
-  if (features.includes(name as CpuFeature)) return [name as CpuFeature];
-  return Object.hasOwn(knownCpus, name) ? knownCpus[name] : undefined;
+  const list = Object.hasOwn(knownCpus, name) ? knownCpus[name]! : features.filter((feature) => feature === name);
+  if (list.length === 0) return undefined;
+  return list.some((feature) => /^(avx|amx)/.test(feature)) ? ["sse2", ...list] : list;
 }
 
 /**

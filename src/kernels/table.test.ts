@@ -1,6 +1,6 @@
 /** Rules for every row of the kernel table. */
 import { describe, expect, it } from "vitest";
-import type { Kernel } from "./contract.ts";
+import type { CpuFeature, Kernel } from "./contract.ts";
 import { scalarCpu } from "./cpu.ts";
 import { layouts } from "./layout/packed.ts";
 import * as table from "./table.ts";
@@ -12,12 +12,39 @@ const rows = families.flatMap(([, kernels]) => kernels);
 const NAME =
   /^(?<operator>[a-z][a-z0-9]*(?:_[a-z][a-z0-9]*)*?)_(?<types>(?:a8|any|f32|f16|bf16|wx|w[1-8])(?:_(?:f32|f16|bf16|wx|w[1-8]))*)_(?<m>\d+)x(?<n>\d+)x(?<k>\d+)_(?<target>[a-z0-9]+(?:_[a-z0-9]+)*)$/;
 
+/** The last part of native kernels' names, and features that such a kernel needs. */
+const NATIVE_TARGETS: Readonly<Record<string, readonly CpuFeature[]>> = {
+  sse2: ["sse2"],
+  avx2: ["avx2"],
+  avx_vnni: ["avx2", "avx_vnni"],
+  avx512: ["avx2", "avx512"],
+  avx512_vnni: ["avx2", "avx512", "avx512_vnni"],
+  avx512_bf16: ["avx2", "avx512", "avx512_bf16"],
+  amx: ["avx2", "avx512"],
+  amx_int8: ["avx2", "avx512", "amx_int8"],
+  amx_bf16: ["avx2", "avx512", "amx_bf16"],
+  neon: ["neon"],
+  neon_dotprod: ["neon", "dotprod"],
+  neon_i8mm: ["neon", "dotprod", "i8mm"],
+  neon_bf16: ["neon", "bf16"],
+};
+
 describe.each(rows.map((kernel) => [kernel.name, kernel] as const))("%s", (name, kernel) => {
   it("is named by the grammar, with its true tile", () => {
     const parts = NAME.exec(name)?.groups;
     expect(parts, "<operator>_<types>_<m>x<n>x<k>_<target>").toBeDefined();
     expect([Number(parts!.m), Number(parts!.n)]).toEqual([kernel.mStep, kernel.nStep]);
     expect(kernel.target === "reference").toBe(parts!.target === "reference");
+  });
+
+  it("is named for the bits that it takes and for features that it needs", () => {
+    const { types, target } = NAME.exec(name)!.groups!;
+    const bits = /(?<=_|^)w([1-8])$/.exec(types!);
+    if (bits) expect(kernel.bits ?? [Number(bits[1])]).toEqual([Number(bits[1])]);
+    if (kernel.target !== "native") return;
+    const features = NATIVE_TARGETS[target!];
+    expect(features, `target ${target}: expected one of ${Object.keys(NATIVE_TARGETS).join(", ")}`).toBeDefined();
+    for (const feature of features!) expect(kernel.needs).toContain(feature);
   });
 
   it("claims layouts and bits that exist", () => {

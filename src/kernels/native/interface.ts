@@ -18,6 +18,7 @@ export const featureBits: readonly CpuFeature[] = [
   "dotprod",
   "i8mm",
   "bf16",
+  "sse2",
 ];
 
 /** Plan of native calls; opaque. */

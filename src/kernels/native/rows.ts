@@ -1,8 +1,13 @@
-/** Rows of the native addon as kernels. A native kernel is declared once, in C++; this only wraps what the addon lists. */
+/**
+ * Native rows as kernels. A native kernel is declared once, in C++: rows of this machine come from the addon, which can
+ * run them; those of other architectures from known-rows.ts, so that selection can answer for machines that are not here.
+ */
+import { UnsupportedError } from "../../errors.ts";
 import type { CpuFeature, Kernel, NativeCall } from "../contract.ts";
 import { nativeAddon } from "./addon.ts";
 import type { NativeArguments } from "./families.ts";
-import { featureBits, type NativeAddon } from "./interface.ts";
+import { featureBits, type NativeAddon, type NativeRow } from "./interface.ts";
+import { knownRows } from "./known-rows.ts";
 
 function featuresOf(bits: number): CpuFeature[] {
   return featureBits.filter((_, i) => (bits >> i) & 1);
@@ -13,31 +18,57 @@ export function nativeFeatures(): CpuFeature[] {
   return featuresOf(nativeAddon()?.cpuFeatures() ?? 0);
 }
 
-/** Kernels of one family that the addon lists, best first; none without the addon. */
+/** Kernels of one family, best first in each architecture; those that no addon here has can be chosen, but not run. */
 export function nativeKernels<A>(family: string, argumentsOf: (args: A) => NativeArguments): Kernel<A>[] {
   const addon = nativeAddon();
-  if (!addon) return [];
-  return addon.kernels().flatMap((row, index): Kernel<A>[] => {
-    if (row.family !== family) return [];
-    const encode = (args: A, scratch: Uint8Array): NativeCall => {
-      const { scalars, buffers } = argumentsOf(args);
-      return { kernel: index, scalars, buffers: [...buffers, scratch] };
-    };
-    return [
-      {
-        name: row.name,
-        target: "native",
-        layouts: row.layout === null ? null : [row.layout],
-        bits: row.bits === 0 ? null : [1, 2, 3, 4, 5, 6, 7, 8].filter((b) => (row.bits >> b) & 1),
-        needs: featuresOf(row.needs),
-        mStep: row.mStep,
-        nStep: row.nStep,
-        scratchBytes: (args, threads) => addon.scratchBytes(encode(args, new Uint8Array(0)), threads),
-        bind: (args, scratch, threads) => bindAlone(addon, encode(args, scratch), threads),
-        encode,
-      },
-    ];
-  });
+  const kernels =
+    addon?.kernels().map((row, index) => ({ row, kernel: runnable(addon, row, index, argumentsOf) })) ?? [];
+  for (const [architecture, rows] of Object.entries(knownRows)) {
+    if (addon && architecture === process.arch) continue;
+    for (const row of rows) kernels.push({ row, kernel: absent(row) });
+  }
+  return kernels.filter(({ row }) => row.family === family).map(({ kernel }) => kernel);
+}
+
+type Description = Omit<Kernel<never>, "bind">;
+
+function describe(row: NativeRow): Description {
+  return {
+    name: row.name,
+    target: "native",
+    layouts: row.layout === null ? null : [row.layout],
+    bits: row.bits === 0 ? null : [1, 2, 3, 4, 5, 6, 7, 8].filter((b) => (row.bits >> b) & 1),
+    needs: featuresOf(row.needs),
+    mStep: row.mStep,
+    nStep: row.nStep,
+  };
+}
+
+function absent(row: NativeRow): Kernel<never> {
+  const bind = () => {
+    throw new UnsupportedError(
+      `kernel ${row.name} is not in the native addon of this machine: choose kernels for hostCpu() to run them here`,
+    );
+  };
+  return { ...describe(row), bind };
+}
+
+function runnable<A>(
+  addon: NativeAddon,
+  row: NativeRow,
+  index: number,
+  argumentsOf: (args: A) => NativeArguments,
+): Kernel<A> {
+  const encode = (args: A, scratch: Uint8Array): NativeCall => {
+    const { scalars, buffers } = argumentsOf(args);
+    return { kernel: index, scalars, buffers: [...buffers, scratch] };
+  };
+  return {
+    ...describe(row),
+    scratchBytes: (args, threads) => addon.scratchBytes(encode(args, new Uint8Array(0)), threads),
+    bind: (args, scratch, threads) => bindAlone(addon, encode(args, scratch), threads),
+    encode,
+  };
 }
 
 function bindAlone(addon: NativeAddon, call: NativeCall, threads: number): () => void {

@@ -1,0 +1,87 @@
+/** docs/kernels.md: its tables of kernel rows, made from the rows themselves. scripts/kernel-rows.js writes it. */
+import { join } from "node:path";
+import { root } from "./native-sources.js";
+
+/** @typedef {import("../src/index.ts").KernelChoice} KernelChoice */
+/** @typedef {import("../src/index.ts").KernelRow} KernelRow */
+/** @typedef {Pick<typeof import("../src/index.ts"), "kernelTable" | "cpuWith" | "knownCpus">} Library */
+
+export const docsFile = join(root, "docs", "kernels.md");
+
+/** CPUs of each architecture that have all its features together: every row runs on one of them. */
+const architectures = { "x86-64": "sapphire-rapids", arm64: "neoverse-v2" };
+
+/** @param {readonly string[]} heading @param {readonly (readonly string[])[]} rows */
+function markdown(heading, rows) {
+  const rule = heading.map(() => "---");
+  return [heading, rule, ...rows].map((cells) => `| ${cells.join(" | ")} |`).join("\n");
+}
+
+/** Neighbours as ranges. @param {readonly number[]} numbers */
+function ranges(numbers) {
+  const whole = numbers.length > 1 && numbers.at(-1) - numbers[0] === numbers.length - 1;
+  return whole ? `${numbers[0]}–${numbers.at(-1)}` : numbers.join(", ");
+}
+
+/** @param {readonly KernelRow[]} rows */
+function rowTable(rows) {
+  const unique = [...new Map(rows.map((row) => [row.kernel, row])).values()];
+  const cells = unique.map(({ kernel, needs, layouts, bits, mStep }) => [
+    `\`${kernel}\``,
+    needs.join(", ") || "nothing",
+    layouts?.join(", ") ?? "",
+    bits ? ranges(bits) : "",
+    String(mStep),
+  ]);
+  return markdown(["kernel", "needs", "layouts", "bits", "from m"], cells);
+}
+
+/** Linear layers of 4 bits and groups of 32, of each known CPU; CPUs that are served alike share a row. @param {Library} library */
+function linearTable({ kernelTable, cpuWith, knownCpus }) {
+  /** @type {Map<string, string[]>} */
+  const cpus = new Map();
+  for (const name of ["scalar", ...Object.keys(knownCpus)]) {
+    const choice = kernelTable(cpuWith(name)).choices.find(
+      ({ operator, bits, groupSizes }) =>
+        operator.startsWith("torchao::_linear_8bit_act_") && bits?.includes(4) && groupSizes?.includes(32),
+    );
+    if (!choice) throw new Error(`no kernel serves 4-bit linear layers on ${name}`);
+    const serving = choice.serving.map(({ m, kernel }) => `\`${kernel}\`${m > 1 ? ` from m = ${m}` : ""}`).join(", ");
+    const key = `${choice.layout} | ${serving}`;
+    cpus.set(key, [...(cpus.get(key) ?? []), name]);
+  }
+  return markdown(
+    ["CPU", "layout", "kernels"],
+    [...cpus].map(([key, names]) => [names.join(", "), key]),
+  );
+}
+
+/** @param {Library} library */
+export function renderDocs(library) {
+  const { kernelTable, cpuWith } = library;
+  const isNative = (/** @type {KernelRow} */ { target }) => target === "native";
+  const portable = kernelTable(cpuWith("scalar")).rows;
+  const native = Object.entries(architectures).map(([name, cpu]) => {
+    return `## Native, ${name}\n\n${rowTable(kernelTable(cpuWith(cpu)).rows.filter(isNative))}`;
+  });
+  return `# Kernels
+
+Every kernel of this package, best first for each operator, by the name of its row:
+\`<operator>_<types>_<m>x<n>x<k>_<target>\`, where the types are activations and weights (\`a8\`: floats quantized to 8 bits
+as they come; \`wx\`: weights of 1 to 8 bits) and m x n x k is the tile. For a call with m rows of activations, selection
+takes the kernel with the largest tile height (from m) that is at most m, among those whose features the CPU has.
+\`lowbit kernels\` shows the choice on this machine, \`lowbit kernels --cpu neoverse-v2\` on another one.
+
+This file is written by \`npm run rows\`; a test checks that it is up to date.
+
+## 4-bit linear layers with dynamic 8-bit activations, groups of 32
+
+${linearTable(library)}
+
+${native.join("\n\n")}
+
+## Portable
+
+${rowTable(portable)}
+`;
+}

@@ -1,0 +1,112 @@
+/** What selection chooses, from the rows of all architectures, on CPUs that need not be here. */
+import { describe, expect, it } from "vitest";
+import type { WeightSpec } from "../quantized.ts";
+import type { Kernel } from "./contract.ts";
+import { cpuWith, hostCpu } from "./cpu.ts";
+import { nativeAddon } from "./native/addon.ts";
+import { featureBits } from "./native/interface.ts";
+import { knownRows } from "./native/known-rows.ts";
+import { selectKernel, selectLayout } from "./select.ts";
+import * as table from "./table.ts";
+
+const families = Object.values(table) as unknown as (readonly Kernel<never>[])[];
+
+/** The last part of a kernel's name: what it is compiled for. */
+function targetOf(kernels: readonly Kernel<never>[], cpuName: string, m: number, bits: number | null = null): string {
+  const cpu = cpuWith(cpuName);
+  const layout = bits === null ? null : selectLayout({ ...weights, bits }, cpu).name;
+  return /\d+x\d+x\d+_(\w+)$/.exec(selectKernel(kernels, { layout, bits, m }, cpu).name)![1]!;
+}
+
+const weights: Omit<WeightSpec, "bits"> = {
+  ...{ n: 512, k: 512, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16" },
+};
+
+describe("4-bit linear layers of groups of 32", () => {
+  it.each([
+    ["scalar", "panel16", "reference", "reference", "reference"],
+    ["haswell", "panel16", "avx2", "avx2", "avx2"],
+    ["skylake", "panel16", "avx2", "avx2", "avx2"],
+    ["zen3", "panel16", "avx2", "avx2", "avx2"],
+    ["alder-lake", "panel16", "avx_vnni", "avx_vnni", "avx_vnni"],
+    ["zen4", "panel16", "avx512_vnni", "avx512_vnni", "avx512_vnni"],
+    ["cascade-lake", "panel16", "avx512_vnni", "avx512_vnni", "avx512_vnni"],
+    ["sapphire-rapids", "panel16", "avx512_vnni", "avx512_vnni", null],
+    ["cortex-a53", "panel32", "neon", "neon", "neon"],
+    ["cortex-a76", "panel32", "neon_dotprod", "neon_dotprod", "neon_dotprod"],
+    ["neoverse-n1", "panel32", "neon_dotprod", "neon_dotprod", "neon_dotprod"],
+    ["apple-m1", "panel32", "neon_dotprod", "neon_dotprod", "neon_dotprod"],
+    ["neoverse-n2", "panel32", "neon_dotprod", null, "neon_i8mm"],
+    ["neoverse-v1", "panel32", "neon_dotprod", null, "neon_i8mm"],
+    ["neoverse-v2", "panel32", "neon_dotprod", null, "neon_i8mm"],
+    ["apple-m4", "panel32", "neon_dotprod", null, "neon_i8mm"],
+  ])("%s: %s; m = 1: %s, m = 4: %s, m = 512: %s", (cpu, layout, ...targets) => {
+    expect(selectLayout({ ...weights, bits: 4 }, cpuWith(cpu)).name).toBe(layout);
+    for (const [i, m] of [1, 4, 512].entries())
+      if (targets[i] !== null) expect([m, targetOf(table.linearA8, cpu, m, 4)]).toEqual([m, targets[i]]);
+  });
+
+  it("of a machine with AVX-512 but no VNNI need no VNNI", () => {
+    for (const m of [1, 8, 512]) expect(targetOf(table.linearA8, "skylake-x", m, 4)).toMatch(/^avx(2|512)$/);
+  });
+});
+
+const { attention, rmsNorm, rope, swiglu, add, softmax, argmax } = table;
+
+describe.each(Object.entries({ attention, rmsNorm, rope, swiglu, add, softmax, argmax }))("%s", (_, kernels) => {
+  it.each([
+    ["scalar", "reference"],
+    ["sse2", "sse2"],
+    ["haswell", "avx2"],
+    ["alder-lake", "avx2"],
+    ["skylake-x", "avx512"],
+    ["zen4", "avx512"],
+    ["sapphire-rapids", "avx512"],
+    ["cortex-a53", "neon"],
+    ["neoverse-v2", "neon"],
+  ])("of one token on %s: %s", (cpu, target) => {
+    expect(targetOf(kernels as unknown as readonly Kernel<never>[], cpu, 1)).toBe(target);
+  });
+});
+
+describe("rows of machines that are not here", () => {
+  const own = new Set(
+    nativeAddon()
+      ?.kernels()
+      .map(({ name }) => name),
+  );
+  const absent = families.flat().filter(({ name, target }) => target === "native" && !own.has(name));
+
+  it("are never chosen for this one", () => {
+    for (const kernel of absent) {
+      const missing = kernel.needs.filter((feature) => !hostCpu().features.has(feature));
+      expect(missing, kernel.name).not.toEqual([]);
+    }
+  });
+
+  it("say so when they are run", () => {
+    expect(absent.length).toBeGreaterThan(0);
+    expect(() => absent[0]!.bind(undefined as never, new Uint8Array(0), 1)).toThrow(/not in the native addon of this/);
+  });
+});
+
+describe("the known rows", () => {
+  it.skipIf(nativeAddon() === null)("are those of this machine's addon (npm run rows writes them)", () => {
+    const rows = nativeAddon()!
+      .kernels()
+      .filter(({ family }) => !family.startsWith("measure_"));
+    expect(knownRows[process.arch]).toEqual(rows);
+  });
+
+  it.each([
+    ["x64", /^(sse2|avx|amx)/],
+    ["arm64", /^(neon|dotprod|i8mm|bf16)/],
+  ])("of %s need features of that architecture, and at least one", (architecture, names) => {
+    for (const { name, needs } of knownRows[architecture]!) {
+      const features = featureBits.filter((_, bit) => (needs >> bit) & 1);
+      expect(features.length > 0 && features.every((feature) => names.test(feature)), `${name}: ${features}`).toBe(
+        true,
+      );
+    }
+  });
+});
