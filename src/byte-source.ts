@@ -7,6 +7,8 @@ export interface ByteSource {
   readonly size: number;
   /** `length` bytes at `offset`, not to be written to; InvalidFileError when they reach past the end. */
   read(offset: number, length: number): Promise<Uint8Array>;
+  /** Fills `target`, which may be shared memory, with the bytes at `offset`; the same error. Absent: by way of `read`. */
+  readInto?(offset: number, target: Uint8Array): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -24,6 +26,10 @@ export function memorySource(name: string, bytes: Uint8Array): ByteSource {
     async read(offset, length) {
       checkRange(name, bytes.length, offset, length);
       return new Uint8Array(bytes.subarray(offset, offset + length)); // not slice: of a Buffer, that is a view
+    },
+    async readInto(offset, target) {
+      checkRange(name, bytes.length, offset, target.length);
+      target.set(bytes.subarray(offset, offset + target.length));
     },
     async close() {},
   };

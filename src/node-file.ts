@@ -20,17 +20,23 @@ export async function openFile(path: string): Promise<ByteSource> {
     await handle.close();
     throw new InvalidFileError(path, `expected a file but found ${status.isDirectory() ? "a directory" : "no file"}`);
   }
+  const readInto = async (offset: number, target: Uint8Array) => {
+    const { length } = target;
+    checkRange(path, status.size, offset, length);
+    for (let done = 0; done < length; ) {
+      const { bytesRead } = await handle.read(target, done, Math.min(length - done, READ_MAX_BYTES), offset + done);
+      if (bytesRead === 0) throw new InvalidFileError(path, `file ends at ${offset + done}; it was cut while read`);
+      done += bytesRead;
+    }
+  };
   return {
     name: path,
     size: status.size,
+    readInto,
     async read(offset, length) {
       checkRange(path, status.size, offset, length);
       const bytes = new Uint8Array(length);
-      for (let done = 0; done < length; ) {
-        const { bytesRead } = await handle.read(bytes, done, Math.min(length - done, READ_MAX_BYTES), offset + done);
-        if (bytesRead === 0) throw new InvalidFileError(path, `file ends at ${offset + done}; it was cut while read`);
-        done += bytesRead;
-      }
+      await readInto(offset, bytes);
       return bytes;
     },
     close: () => handle.close(),

@@ -65,7 +65,13 @@ export class LanguageModel {
   generate(prompt: string | readonly number[], options: GenerateOptions = {}): Generation {
     const ids = typeof prompt === "string" ? this.tokenizer.encode(prompt) : prompt;
     const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
-    return new TokenStream(generate(this.createDecoder(), this.tokenizer, ids, settings));
+    const decoder = this.createDecoder();
+    return new TokenStream(generate(decoder, this.tokenizer, ids, settings), () => void decoder.dispose());
+  }
+
+  /** Frees memory and threads; generations that run end with an error, and nothing of the model may be used any more. */
+  dispose(): void {
+    this.program.dispose();
   }
 
   /** A conversation in the model's chat template; turns are remembered with their keys and values. */

@@ -38,6 +38,11 @@ export class SessionDecoder implements Decoder {
     this.#session = program.createSession();
   }
 
+  /** Frees the session's state; the decoder must not be used any more. */
+  dispose(): Promise<void> {
+    return this.#session.dispose();
+  }
+
   get position(): number {
     return this.#used;
   }

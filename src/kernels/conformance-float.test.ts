@@ -4,12 +4,11 @@
  * float32, approximate exp, and multiply with 16 bits of each factor.
  */
 import { expect, it } from "vitest";
-import { type Bench, describeRows, heap, run } from "../../test/support/conformance.ts";
+import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
 import type { AttentionArgs } from "./arguments.ts";
-import { hostCpu } from "./cpu.ts";
 import {
   add,
   argmax,
@@ -26,7 +25,7 @@ import {
 } from "./table.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
-const cpu = hostCpu();
+const cpu = machine();
 
 function expectNear(
   found: Float32Array,

@@ -4,14 +4,13 @@
  * results have a bound of rounding errors: `terms` roundings of the sum of the magnitudes, 2^-23 each.
  */
 import { describe, expect, it } from "vitest";
-import { type Bench, describeRows, floats, heap, place, run } from "../../test/support/conformance.ts";
+import { type Bench, describeRows, floats, heap, machine, place, run } from "../../test/support/conformance.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToBf16, f32ToF16 } from "../half.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "./arguments.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
-import { hostCpu } from "./cpu.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
 import { packEmbedding } from "./layout/torchao-embedding.ts";
 import { embeddingFloat, embeddingPacked, embeddingShared, linearA8, linearFloat, linearWeightOnly } from "./table.ts";
@@ -284,7 +283,7 @@ const floatExtremes = linearCases(
   { scaleDType: "f32" },
 );
 
-describeRows(linearA8, hostCpu(), (kernel) => {
+describeRows(linearA8, machine(), (kernel) => {
   describeLayouts(kernel, (layout, bits) => {
     it("integer sums are exact, on any number of threads", () => {
       for (const item of exactCases(layout, bits)) {
@@ -309,7 +308,7 @@ describeRows(linearA8, hostCpu(), (kernel) => {
   });
 });
 
-describeRows(linearWeightOnly, hostCpu(), (kernel) => {
+describeRows(linearWeightOnly, machine(), (kernel) => {
   describeLayouts(kernel, (layout, bits) => {
     it("sums within rounding, on any number of threads", () => {
       for (const item of floatCases(layout, bits))
@@ -336,7 +335,7 @@ function floatWeights(random: Random, length: number): { stored: FloatWeights; v
   ];
 }
 
-describeRows(linearFloat, hostCpu(), (kernel) => {
+describeRows(linearFloat, machine(), (kernel) => {
   it("sums within rounding", () => {
     const random = new Random(5);
     for (const [n, k] of [
@@ -376,7 +375,7 @@ function pickRows(matrix: (row: number, c: number) => number, dim: number): Floa
   return Float32Array.from(ids.flatMap((row) => Array.from({ length: dim }, (_, c) => matrix(row, c))));
 }
 
-describeRows(embeddingFloat, hostCpu(), (kernel) => {
+describeRows(embeddingFloat, machine(), (kernel) => {
   it.each([1, 31, 64])("copies rows of %i", (dim) => {
     for (const { stored, values } of floatWeights(new Random(dim), ROWS * dim)) {
       const expected = pickRows((row, c) => values[row * dim + c]!, dim);
@@ -389,7 +388,7 @@ describeRows(embeddingFloat, hostCpu(), (kernel) => {
   });
 });
 
-describeRows(embeddingPacked, hostCpu(), (kernel) => {
+describeRows(embeddingPacked, machine(), (kernel) => {
   it.each(kernel.bits!)("reads rows of %i bits", (bits) => {
     const random = new Random(bits);
     for (const [dim, groupSize] of [
@@ -414,7 +413,7 @@ describeRows(embeddingPacked, hostCpu(), (kernel) => {
   });
 });
 
-describeRows(embeddingShared, hostCpu(), (kernel) => {
+describeRows(embeddingShared, machine(), (kernel) => {
   for (const name of kernel.layouts!)
     it.each(kernel.bits!)(`reads rows of ${name}, %i bits`, (bits) => {
       const layout = layoutNamed(name);

@@ -1,10 +1,15 @@
 /** Types only: what a CPU, a packed layout and a kernel are. Dispatch, tests, benchmarks and docs iterate over rows of these. */
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
+import type { Placement, WasmStep } from "./wasm/kernel-code.ts";
 
-/** Instruction-set features that kernels may need; `relaxed_dot` is WebAssembly's, probed to be right on this engine. */
+/**
+ * Instruction-set features that kernels may need; `relaxed_dot` and `relaxed_dot16` are WebAssembly's, probed to be right
+ * on this engine.
+ */
 export type CpuFeature =
   | "simd128"
   | "relaxed_dot"
+  | "relaxed_dot16"
   | "sse2"
   | "avx2"
   | "avx_vnni"
@@ -48,17 +53,25 @@ export interface Kernel<A> {
   scratchBytes?(args: A, threads: number): number;
   /** The call with its arguments fixed. All views are made here: running it allocates nothing. */
   bind(args: A, scratch: Uint8Array, threads: number): () => void;
-  /** The call as data for a native plan, when the native side can run it among others without coming back. */
-  encode?(args: A, scratch: Uint8Array): NativeCall;
+  /** The call as data for a plan, when its target can run it among others without coming back. */
+  encode?(args: A, scratch: Uint8Array): NativeCall | WasmCall;
 }
 
 /** A call of a native kernel: numbers and memory in the order that the kernel's family documents. */
 export interface NativeCall {
+  readonly target: "native";
   /** Index of the kernel in the addon's table. */
   readonly kernel: number;
   readonly scalars: readonly number[];
   /** The scratch is the last one. */
   readonly buffers: readonly ArrayBufferView[];
+}
+
+/** A call of a WebAssembly kernel, whose code and arguments are made when its memory is known. */
+export interface WasmCall {
+  readonly target: "wasm";
+  readonly scratch: Uint8Array;
+  prepare(place: Placement): WasmStep;
 }
 
 /** What selection knows of a call. */

@@ -2,11 +2,13 @@
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, CpuFeature } from "./contract.ts";
 import { knownCpus } from "./known-cpus.ts";
-import { nativeFeatures } from "./native/rows.ts";
+import { hasNative, nativeFeatures } from "./native/rows.ts";
+import { wasmFeatures } from "./wasm/features.ts";
 
 const features: readonly CpuFeature[] = [
   "simd128",
   "relaxed_dot",
+  "relaxed_dot16",
   "sse2",
   "avx2",
   "avx_vnni",
@@ -51,12 +53,17 @@ function featuresOf(name: string): readonly CpuFeature[] | undefined {
   return list.some((feature) => /^(avx|amx)/.test(feature)) ? ["sse2", ...list] : list;
 }
 
+/** WebAssembly serves where there is no native code, unless LOWBIT_BACKEND asks for the reference. */
+function chosenWasmFeatures(): readonly CpuFeature[] {
+  return globalThis.process?.env.LOWBIT_BACKEND === "reference" ? [] : wasmFeatures();
+}
+
 /**
  * This machine, as far as there is code for it here; LOWBIT_CPU ("avx2", "skylake-x", "scalar", …) leaves only some
  * features. InvalidArgumentError where that is no CPU.
  */
 export function hostCpu(): Cpu {
-  const found = new Set(nativeFeatures());
+  const found = new Set(hasNative() ? nativeFeatures() : chosenWasmFeatures());
   const only = globalThis.process?.env.LOWBIT_CPU;
   if (only === undefined) return { name: [...found].join(",") || scalarCpu.name, features: found };
   const { name, features: allowed } = cpuOfEnvironment(only);

@@ -15,8 +15,9 @@ import { embeddingFloatReference, embeddingPackedReference, embeddingSharedRefer
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
+import { linearA8Wasm } from "./wasm/linear.ts";
 
-export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), linearA8Reference];
+export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
 export const linearWeightOnly = [
   ...nativeKernels("linear_weight_only", native.packedLinear),
   linearWeightOnlyReference,

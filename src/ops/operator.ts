@@ -4,7 +4,8 @@
  */
 import type { DType } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
-import type { Cpu, Kernel, KernelQuery, NativeCall } from "../kernels/contract.ts";
+import type { Cpu, Kernel, KernelQuery } from "../kernels/contract.ts";
+import type { EncodedCall } from "../kernels/memory.ts";
 import { selectKernel } from "../kernels/select.ts";
 import type { Tensor } from "../tensor.ts";
 import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
@@ -160,8 +161,8 @@ export interface BoundCall {
   readonly shapes: readonly (readonly number[])[];
   scratchBytes(threads: number): number;
   bind(scratch: Uint8Array, threads: number): () => void;
-  /** The call for a native plan; null when the kernel is no native one. */
-  encode(scratch: Uint8Array): NativeCall | null;
+  /** The call for a plan of the kernel's target; null when it must run here. */
+  encode(scratch: Uint8Array): EncodedCall | null;
 }
 
 export interface Operator {

@@ -39,6 +39,11 @@ export async function readProgram(source: ByteSource): Promise<Program> {
   const dataAt = (offset: number, byteLength: number): DataSource => ({
     byteLength,
     read: () => source.read(header.segmentBase + offset, byteLength),
+    async readInto(target) {
+      const start = header.segmentBase + offset;
+      if (source.readInto) await source.readInto(start, target);
+      else target.set(await source.read(start, byteLength));
+    },
     readRange: async (start, length) => {
       checkRange(`${source.name}, data at ${offset}`, byteLength, start, length);
       return source.read(header.segmentBase + offset + start, length);

@@ -1,5 +1,6 @@
 import { expect, it } from "vitest";
 import type { Kernel } from "../kernels/contract.ts";
+import { processMemory } from "../kernels/memory.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import { Profile } from "./profile.ts";
 import { RunList } from "./run-list.ts";
@@ -18,7 +19,7 @@ it("adds up the calls of all runs by operator, kernel and shapes", async () => {
     done++;
   };
   const calls = [call("mul", 4, count), call("add", 4, count), call("mul", 4, count), call("mul", 8, count)];
-  const list = new RunList(calls, 1, profile);
+  const list = new RunList(calls, processMemory(), 1, profile);
   for (let run = 0; run < 3; run++) await list.run(undefined);
   const entries = profile.entries();
   expect(entries.map(({ operator, shapes, calls }) => `${operator} ${shapes}: ${calls}`).sort()).toEqual([
@@ -32,7 +33,7 @@ it("adds up the calls of all runs by operator, kernel and shapes", async () => {
 
 it("forgets on reset, and lists nothing of lists that did not run", async () => {
   const profile = new Profile();
-  const list = new RunList([call("add", 1, () => {})], 1, profile);
+  const list = new RunList([call("add", 1, () => {})], processMemory(), 1, profile);
   expect(profile.entries()).toEqual([]);
   await list.run(undefined);
   profile.reset();

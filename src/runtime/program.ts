@@ -2,12 +2,13 @@
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import { type KernelMemory, programMemory } from "../kernels/memory.ts";
 import { defaultThreads } from "../kernels/plan.ts";
 import { logInfo } from "../log.ts";
 import type { BoundCall, OperatorRegistry } from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
-import { type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
-import { allocate } from "./memory.ts";
+import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
 import type { Profile } from "./profile.ts";
 import { Session } from "./session.ts";
@@ -36,6 +37,8 @@ export interface MemoryUse {
 export class LoadedProgram {
   readonly cpu: Cpu;
   readonly threads: number;
+  /** Where constants, scratch and state are, where that matters to the kernels. */
+  readonly memory: KernelMemory;
   readonly profile: Profile | undefined;
   readonly registry: OperatorRegistry;
   readonly metadata: ReadonlyMap<string, Metadata>;
@@ -47,34 +50,42 @@ export class LoadedProgram {
 
   private constructor(
     program: Program,
+    memory: KernelMemory,
     constants: readonly Uint8Array[],
     options: Required<Pick<LoadOptions, "registry" | "cpu">> & { threads: number; profile: Profile | undefined },
   ) {
     this.cpu = options.cpu;
     this.threads = options.threads;
+    this.memory = memory;
     this.profile = options.profile;
     this.registry = options.registry;
     this.constants = constants;
     this.metadata = readMetadata(program);
+    const holdings = new Holdings();
+    holdings.add(() => memory.dispose());
+    freeWith(this, holdings);
     const callable = program.methods.filter((method) => !this.metadata.has(method.name));
     this.#methods = new Map(callable.map((method) => [method.name, method]));
   }
 
   /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
-    const { registry = operators, cpu = hostCpu(), profile, onProgress, signal } = options;
+    const { registry = operators, cpu = hostCpu(), profile } = options;
     const threads = options.threads ?? defaultThreads();
     for (const method of program.methods) checkMethod(method, registry);
-    const totalBytes = program.constants.reduce((sum, { data }) => sum + data.byteLength, 0);
-    const constants: Uint8Array[] = [];
-    let doneBytes = 0;
-    for (const { data } of program.constants) {
-      signal?.throwIfAborted();
-      constants.push(aligned(await data.read()));
-      doneBytes += data.byteLength;
-      onProgress?.(doneBytes, totalBytes);
+    const memory = programMemory(cpu, bytesNeeded(program), threads);
+    try {
+      const constants = await readConstants(program, memory, options);
+      return new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile });
+    } catch (error) {
+      memory.dispose();
+      throw error;
     }
-    return new LoadedProgram(program, constants, { registry, cpu, threads, profile });
+  }
+
+  /** Frees what the program holds: threads and memory of WebAssembly. Its sessions must not be used any more. */
+  dispose(): void {
+    this.memory.dispose();
   }
 
   /** A session with zeroed state of its own. */
@@ -114,7 +125,7 @@ export class LoadedProgram {
   scratchOf(method: Method): Uint8Array {
     let scratch = this.#scratch.get(method.name);
     if (!scratch) {
-      scratch = allocate("scratch", method.memorySizes[SCRATCH_MEMORY] ?? 0);
+      scratch = allocate(this.memory, "scratch", method.memorySizes[SCRATCH_MEMORY] ?? 0);
       this.#scratch.set(method.name, scratch);
     }
     return scratch;
@@ -148,6 +159,46 @@ export class LoadedProgram {
   get activeKernels(): ReadonlyMap<string, ReadonlySet<string>> {
     return this.#kernels;
   }
+}
+
+/** Room for what is allocated later: scratch of kernels, plans. */
+const KERNEL_BYTES = 1 << 25;
+/** Of the state: that of two sessions, such as a conversation and something beside it. */
+const SESSIONS = 2;
+
+/** What a program will have in memory, as far as it is known. */
+function bytesNeeded({ constants, methods }: Program): number {
+  const size = (memory: number) => Math.max(0, ...methods.map(({ memorySizes }) => memorySizes[memory] ?? 0));
+  const distinct = new Set(constants.map(({ data }) => data));
+  const constantBytes = [...distinct].reduce((sum, { byteLength }) => sum + byteLength + 64, 0);
+  const scratch = methods.reduce((sum, { memorySizes }) => sum + (memorySizes[SCRATCH_MEMORY] ?? 0), 0);
+  return constantBytes + scratch + SESSIONS * size(STATE_MEMORY) + KERNEL_BYTES;
+}
+
+/** The bytes of all constants, read straight into the memory where it must have them. */
+async function readConstants(program: Program, memory: KernelMemory, options: LoadOptions): Promise<Uint8Array[]> {
+  const { onProgress, signal } = options;
+  const totalBytes = program.constants.reduce((sum, { data }) => sum + data.byteLength, 0);
+  const known = new Map<DataSource, Uint8Array>();
+  const constants: Uint8Array[] = [];
+  let doneBytes = 0;
+  for (const { data } of program.constants) {
+    signal?.throwIfAborted();
+    const bytes = known.get(data) ?? (await readConstant(data, memory));
+    known.set(data, bytes);
+    constants.push(bytes);
+    doneBytes += data.byteLength;
+    onProgress?.(doneBytes, totalBytes);
+  }
+  return constants;
+}
+
+async function readConstant(data: DataSource, memory: KernelMemory): Promise<Uint8Array> {
+  if (!memory.holdsConstants) return aligned(await data.read());
+  const target = allocate(memory, "constants", data.byteLength);
+  if (data.readInto) await data.readInto(target);
+  else target.set(await data.read());
+  return target;
 }
 
 function newTurn(): { promise: Promise<void>; resolve: () => void } {

@@ -1,10 +1,9 @@
 /**
- * Bound calls as a list to run: stretches of native calls become plans that run off the JavaScript thread, the rest
- * runs here, call by call, with turns for the event loop.
+ * Bound calls as a list to run: stretches of native or WebAssembly calls become plans that run off the JavaScript
+ * thread, the rest runs here, call by call, with turns for the event loop.
  */
 import { nextMacrotask } from "../event-loop.ts";
-import type { NativeCall } from "../kernels/contract.ts";
-import { type CallPlan, planCalls } from "../kernels/plan.ts";
+import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/memory.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import { allocate } from "./memory.ts";
 import type { Profile, RunTimes } from "./profile.ts";
@@ -13,8 +12,11 @@ import type { Profile, RunTimes } from "./profile.ts";
 const TURN_MS = 20;
 /** When it last had one: of all runs, since one run may be shorter than a turn and followed by the next at once. */
 let turnStart = 0;
-/** A trip to the native threads and back costs about as much as some small kernels. */
-const PLAN_MIN_CALLS = 2;
+/**
+ * A trip to the native threads and back costs about as much as some small kernels. WebAssembly always goes: a call
+ * alone would take its arguments to another memory.
+ */
+const PLAN_MIN_CALLS = { native: 2, wasm: 1 } as const;
 
 /** `times`: the part's place in the run times, when they are kept. */
 type Part = ({ readonly steps: readonly (() => void)[] } | { readonly plan: CallPlan }) & {
@@ -23,23 +25,36 @@ type Part = ({ readonly steps: readonly (() => void)[] } | { readonly plan: Call
 
 export class RunList {
   readonly #parts: readonly Part[];
-  readonly #abort = new Int32Array(1);
+  readonly #abort: Int32Array;
   readonly #times: RunTimes | undefined;
 
-  constructor(calls: readonly BoundCall[], threads: number, profile?: Profile) {
+  readonly #release: () => void;
+
+  constructor(calls: readonly BoundCall[], memory: KernelMemory, threads: number, profile?: Profile) {
+    this.#abort = memory.abort;
     this.#times = profile?.track(calls);
     const scratchBytes = calls.map((call) => call.scratchBytes(threads));
-    const scratch = allocate("scratch of kernels", Math.max(0, ...scratchBytes));
+    const scratch = allocate(memory, "scratch of kernels", Math.max(0, ...scratchBytes));
     const parts: Part[] = [];
     let first = 0;
     for (const stretch of stretches(calls, scratch)) {
       const times = this.#times?.nanoseconds.subarray(first, first + stretch.calls.length);
       first += stretch.calls.length;
-      const encoded = stretch.encoded.length >= PLAN_MIN_CALLS ? stretch.encoded : null;
-      if (encoded) parts.push({ plan: planCalls(encoded, threads), times });
+      const { encoded } = stretch;
+      if (encoded.length > 0 && encoded.length >= PLAN_MIN_CALLS[encoded[0]!.target])
+        parts.push({ plan: memory.planCalls(encoded, threads), times });
       else parts.push({ steps: stretch.calls.map((call) => call.bind(scratch, threads)), times });
     }
     this.#parts = parts;
+    this.#release = () => {
+      for (const part of parts) if ("plan" in part) part.plan.dispose();
+      memory.free(scratch);
+    };
+  }
+
+  /** What frees its memory; refers to the list's parts, not to the list. */
+  get release(): () => void {
+    return this.#release;
   }
 
   /** Runs all calls in order. An abort is seen between kernels and throws the signal's reason. */
@@ -83,7 +98,7 @@ async function runSteps(
 interface Stretch {
   readonly calls: BoundCall[];
   /** Empty for calls that run on the JavaScript thread. */
-  readonly encoded: NativeCall[];
+  readonly encoded: EncodedCall[];
 }
 
 /** Neighbouring calls of one sort. */
@@ -92,7 +107,7 @@ function stretches(calls: readonly BoundCall[], scratch: Uint8Array): Stretch[] 
   for (const call of calls) {
     const encoded = call.encode(scratch);
     let last = found.at(-1);
-    if (!last || last.encoded.length > 0 !== (encoded !== null)) {
+    if (!last || last.encoded[0]?.target !== encoded?.target) {
       last = { calls: [], encoded: [] };
       found.push(last);
     }

@@ -3,7 +3,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import { checkIndices } from "../ops/operator.ts";
 import type { Method } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
-import { allocate } from "./memory.ts";
+import { allocate, freeWith, Holdings } from "./memory.ts";
 import { type ReadyMethod, readyMethod } from "./method.ts";
 import type { LoadedProgram } from "./program.ts";
 import { RunList } from "./run-list.ts";
@@ -16,16 +16,27 @@ interface ReadyRun {
   readonly calls: RunList;
   /** The session's own copies: scratch is overwritten by the next call. */
   readonly outputs: readonly Tensor[];
+  readonly free: () => void;
 }
 
 export class Session {
   readonly #program: LoadedProgram;
   readonly #state: Uint8Array;
   readonly #ready = new Map<string, ReadyRun>();
+  readonly #holdings = new Holdings();
 
   constructor(program: LoadedProgram) {
+    const { memory } = program;
+    const state = allocate(memory, "state", program.stateBytes);
     this.#program = program;
-    this.#state = allocate("state", program.stateBytes);
+    this.#state = state;
+    this.#holdings.add(() => memory.free(state));
+    freeWith(this, this.#holdings);
+  }
+
+  /** Frees the state when the runs so far have ended; the session must not be used any more. */
+  async dispose(): Promise<void> {
+    await this.#program.exclusive(async () => this.#holdings.releaseAll());
   }
 
   /** Zeroes the state. */
@@ -66,7 +77,9 @@ export class Session {
   /** The first kept sizes are those of decoding and full chunks; later ones give way. */
   #forgetOldest(): void {
     const oldest = [...this.#ready.keys()][2];
-    if (oldest !== undefined) this.#ready.delete(oldest);
+    if (oldest === undefined) return;
+    this.#ready.get(oldest)!.free();
+    this.#ready.delete(oldest);
   }
 
   #makeReady(method: Method, inputs: readonly Tensor[]): ReadyRun {
@@ -79,8 +92,9 @@ export class Session {
       program,
     );
     program.noteKernels(ready.calls);
-    const calls = new RunList(ready.calls, program.threads, program.profile);
-    return { ready, calls, outputs: ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape)) };
+    const calls = new RunList(ready.calls, program.memory, program.threads, program.profile);
+    const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
+    return { ready, calls, outputs, free: this.#holdings.add(calls.release) };
   }
 }
 

@@ -2,6 +2,8 @@
 import { describe } from "vitest";
 import { type TypedArray, viewOf } from "../../src/dtype.ts";
 import type { Cpu, Kernel } from "../../src/kernels/contract.ts";
+import { hostCpu } from "../../src/kernels/cpu.ts";
+import { wasmFeatures } from "../../src/kernels/wasm/features.ts";
 import { bytesOf } from "../../src/tensor.ts";
 
 /** Gives zeroed bytes that begin at a multiple of 64. */
@@ -16,6 +18,12 @@ export const heap: Memory = (length) => {
 export interface Bench {
   readonly memory: Memory;
   readonly threads: number;
+}
+
+/** This machine with all that its kernels may use, those that selection passes over included. */
+export function machine(): Cpu {
+  const { name, features } = hostCpu();
+  return { name, features: new Set([...features, ...wasmFeatures()]) };
 }
 
 /** A copy of an array in a bench's memory. */

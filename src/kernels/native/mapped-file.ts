@@ -16,6 +16,10 @@ export function mapFile(path: string): ByteSource | null {
       checkRange(path, buffer.byteLength, offset, length);
       return new Uint8Array(buffer, offset, length);
     },
+    async readInto(offset, target) {
+      checkRange(path, buffer.byteLength, offset, target.length);
+      target.set(new Uint8Array(buffer, offset, target.length));
+    },
     async close() {},
   };
 }

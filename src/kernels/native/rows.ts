@@ -13,6 +13,11 @@ function featuresOf(bits: number): CpuFeature[] {
   return featureBits.filter((_, i) => (bits >> i) & 1);
 }
 
+/** Whether there is native code here. */
+export function hasNative(): boolean {
+  return nativeAddon() !== null;
+}
+
 /** Features of this CPU that native kernels may use; none without the addon. */
 export function nativeFeatures(): CpuFeature[] {
   return featuresOf(nativeAddon()?.cpuFeatures() ?? 0);
@@ -61,7 +66,7 @@ function runnable<A>(
 ): Kernel<A> {
   const encode = (args: A, scratch: Uint8Array): NativeCall => {
     const { scalars, buffers } = argumentsOf(args);
-    return { kernel: index, scalars, buffers: [...buffers, scratch] };
+    return { target: "native", kernel: index, scalars, buffers: [...buffers, scratch] };
   };
   return {
     ...describe(row),

@@ -1,0 +1,262 @@
+/**
+ * Dynamic 8-bit quantization of activation rows, as src/kernels/reference/activations.ts defines it: int8 values (groups
+ * padded with zeros), and for each group what its sums start from. A tile is a row.
+ */
+import { type Body, type Expr, type Local, shuffle, when, whileDo } from "./assembler/expression.ts";
+import { f32, f32x4, float, i8x16, i16x8, i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
+import type { Scope } from "./assembler/module.ts";
+import { activationBytes, type DotMode } from "./dot-sums.ts";
+import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "./kernel-code.ts";
+import { advance, elementAt, forRange } from "./loops.ts";
+import type { PanelShape } from "./packed-panels.ts";
+
+const block = new ArgumentBlock({
+  x: "ptr",
+  values: "ptr",
+  pairs: "ptr",
+  seeds: "ptr",
+  sums: "ptr",
+  scales: "ptr",
+  zeros: "ptr",
+  k: "i32",
+  groups: "i32",
+});
+type Fields = FieldsOf<typeof block>;
+
+/** Quantized rows in memory: addresses of the parts, and what one row takes of each. */
+export interface QuantizedPlaces {
+  /** int8 [m, padded k] */
+  readonly values: number;
+  /** The same as int16 for the plain dot product, in each four the order 0, 2, 1, 3. */
+  readonly pairs: number;
+  /** int32 [m, groups]: what integer sums start from, so that unsigned weights count as signed. */
+  readonly seeds: number;
+  /** int32 [m, groups]: sums of the values. */
+  readonly sums: number;
+  /** float32 [m] each. */
+  readonly scales: number;
+  readonly zeros: number;
+  readonly byteLength: number;
+}
+
+/** Places the parts from an address on. */
+export function quantizedPlaces(start: number, m: number, groups: number, shape: PanelShape): QuantizedPlaces {
+  let end = start;
+  const take = (bytes: number) => {
+    const at = end;
+    end += Math.ceil(bytes / 64) * 64;
+    return at;
+  };
+  const padded = groups * shape.groupLength;
+  return {
+    values: take(m * padded),
+    pairs: take(2 * m * padded),
+    seeds: take(4 * m * groups),
+    sums: take(4 * m * groups),
+    scales: take(4 * m),
+    zeros: take(4 * m),
+    get byteLength() {
+      return end - start;
+    },
+  };
+}
+
+export interface QuantizeCall {
+  readonly x: number;
+  readonly places: QuantizedPlaces;
+  readonly k: number;
+  readonly groups: number;
+}
+
+export function quantizeArgs({ x, places, k, groups }: QuantizeCall): Uint8Array {
+  const { values, pairs, seeds, sums, scales, zeros } = places;
+  return block.encode({ x, values, pairs, seeds, sums, scales, zeros, k, groups });
+}
+
+/** The kernel for a shape of weights and a way to multiply. */
+export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
+  const { groupLength, groupSize, bits, hasLevels } = shape;
+  const isPaired = activationBytes(mode) === 2;
+  const offset = hasLevels ? 0 : 2 ** (bits - 1);
+  const key = `quantize_g${groupSize}of${groupLength}_o${offset}${isPaired ? "_pairs" : ""}`;
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, block, (fields, { tile: row }, scope) => {
+        const x = scope.local("ptr", "x_row");
+        const inverse = scope.local("v128", "inverse");
+        const zero = scope.local("v128", "zero");
+        return [
+          x.set(elementAt(fields.x, i32.mul(row, fields.k), 4)),
+          rowScale(fields, row, scope, { x, inverse, zero }),
+          quantizeGroups(fields, row, scope, { x, inverse, zero, groupLength, groupSize, offset }),
+          isPaired ? pairValues(fields, row, scope, groupLength) : [],
+        ];
+      }),
+    ],
+  };
+}
+
+interface RowScale {
+  readonly x: Local<"ptr">;
+  /** 1 / scale, in all lanes. */
+  readonly inverse: Local<"v128">;
+  /** The zero point, in all lanes. */
+  readonly zero: Local<"v128">;
+}
+
+/** Finds the range of a row and from it scale and zero point. */
+function rowScale(fields: Fields, row: Local<"i32">, scope: Scope, { x, inverse, zero }: RowScale): Body {
+  const lows = scope.local("v128", "lows");
+  const highs = scope.local("v128", "highs");
+  const value = scope.local("v128", "value");
+  const single = scope.local("f32", "single");
+  const low = scope.local("f32", "low");
+  const high = scope.local("f32", "high");
+  const scale = scope.local("f32", "scale");
+  const point = scope.local("f32", "point");
+  const at = scope.local("ptr", "at");
+  const i = scope.local("i32", "i");
+  const fold = (result: Local<"f32">, lanes: Local<"v128">, choose: (a: Expr<"f32">, b: Expr<"f32">) => Expr<"f32">) =>
+    [0, 1, 2, 3].map((lane) => result.set(choose(result, f32x4.extract_lane(lanes, lane))));
+  return [
+    at.set(x),
+    forRange(
+      i,
+      int(4),
+      i32.add(fields.k, int(1)),
+      [
+        value.set(v128.load(at)),
+        lows.set(f32x4.pmin(lows, value)),
+        highs.set(f32x4.pmax(highs, value)),
+        advance(at, 16),
+      ],
+      4,
+    ),
+    fold(low, lows, f32.min),
+    fold(high, highs, f32.max),
+    forRange(i, i32.sub(i, int(4)), fields.k, [
+      single.set(f32.load(at)),
+      when(f32.lt(single, low), [low.set(single)]),
+      when(f32.gt(single, high), [high.set(single)]),
+      advance(at, 4),
+    ]),
+    scale.set(f32.max(f32.div(f32.sub(high, low), float(255)), float(2 ** -126))),
+    point.set(f32.sub(float(-128), f32.nearest(f32.div(low, scale)))),
+    point.set(f32.min(float(127), f32.max(float(-128), point))),
+    inverse.set(f32x4.splat(f32.div(float(1), scale))),
+    zero.set(i32x4.splat(i32.trunc_f32_s(point))),
+    f32.store(elementAt(fields.scales, row, 4), scale),
+    f32.store(elementAt(fields.zeros, row, 4), point),
+  ];
+}
+
+interface GroupFacts extends RowScale {
+  readonly groupLength: number;
+  readonly groupSize: number;
+  readonly offset: number;
+}
+
+function quantizeGroups(fields: Fields, row: Local<"i32">, scope: Scope, facts: GroupFacts): Body {
+  const { x, groupLength, groupSize, offset } = facts;
+  const at = scope.local("ptr", "x_at");
+  const q = scope.local("ptr", "q");
+  const seed = scope.local("ptr", "seed");
+  const sum = scope.local("ptr", "sum_at");
+  const group = scope.local("i32", "group");
+  const left = scope.local("i32", "left");
+  const count = scope.local("i32", "count");
+  const total = scope.local("i32", "total");
+  const index = i32.mul(row, fields.groups);
+  return [
+    at.set(x),
+    left.set(fields.k),
+    q.set(elementAt(fields.values, index, groupLength)),
+    seed.set(elementAt(fields.seeds, index, 4)),
+    sum.set(elementAt(fields.sums, index, 4)),
+    forRange(group, int(0), fields.groups, [
+      count.set(int(groupSize)),
+      when(i32.lt_u(left, count), [count.set(left)]),
+      left.set(i32.sub(left, count)),
+      quantizeGroup(scope, facts, { at, q, count, total }),
+      i32.store(seed, i32.mul(total, int(-offset))),
+      i32.store(sum, total),
+      advance(seed, 4),
+      advance(sum, 4),
+    ]),
+  ];
+}
+
+interface GroupPlaces {
+  readonly at: Local<"ptr">;
+  readonly q: Local<"ptr">;
+  readonly count: Local<"i32">;
+  readonly total: Local<"i32">;
+}
+
+/** `count` values in 16s, then one by one, then zeros up to the stored length. */
+function quantizeGroup(scope: Scope, facts: GroupFacts, { at, q, count, total }: GroupPlaces): Body {
+  const { inverse, zero, groupLength } = facts;
+  const four = (i: number): Expr<"v128"> =>
+    i32x4.add(i32x4.trunc_sat_f32x4_s(f32x4.nearest(f32x4.mul(v128.load(at, 16 * i), inverse))), zero);
+  const eight = (i: number) => i16x8.narrow_i32x4_s(four(i), four(i + 1));
+  const packed = scope.local("v128", "packed");
+  const totals = scope.local("v128", "totals");
+  const i = scope.local("i32", "j");
+  const value = scope.local("i32", "value");
+  const single = f32x4.nearest(f32x4.mul(v128.load32_zero(at), inverse));
+  return [
+    totals.set(i32x4.splat(int(0))),
+    forRange(
+      i,
+      int(16),
+      i32.add(count, int(1)),
+      [
+        packed.set(i8x16.narrow_i16x8_s(eight(0), eight(2))),
+        v128.store(q, packed),
+        totals.set(i32x4.add(totals, i32x4.extadd_pairwise_i16x8_s(i16x8.extadd_pairwise_i8x16_s(packed)))),
+        advance(at, 64),
+        advance(q, 16),
+      ],
+      16,
+    ),
+    total.set(
+      [0, 1, 2, 3].map((lane): Expr<"i32"> => i32x4.extract_lane(totals, lane)).reduce((a, b) => i32.add(a, b)),
+    ),
+    forRange(i, i32.sub(i, int(16)), count, [
+      packed.set(i32x4.add(i32x4.trunc_sat_f32x4_s(single), zero)),
+      packed.set(i32x4.min_s(i32x4.max_s(packed, i32x4.splat(int(-128))), i32x4.splat(int(127)))),
+      value.set(i32x4.extract_lane(packed, 0)),
+      i32.store8(q, value),
+      total.set(i32.add(total, value)),
+      advance(at, 4),
+      advance(q, 1),
+    ]),
+    whileDo(i32.lt_u(i, int(groupLength)), [i32.store8(q, int(0)), advance(q, 1), i.set(i32.add(i, int(1)))]),
+  ];
+}
+
+/** Widens a row to 16 bits, even k before odd k in each four. */
+function pairValues(fields: Fields, row: Local<"i32">, scope: Scope, groupLength: number): Body {
+  const from = scope.local("ptr", "from");
+  const to = scope.local("ptr", "to");
+  const end = scope.local("ptr", "end");
+  const bytes = scope.local("v128", "bytes");
+  const ordered = (half: Expr<"v128">, again: Expr<"v128">) =>
+    shuffle(half, again, [0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
+  const low = () => i16x8.extend_low_i8x16_s(bytes);
+  const high = () => i16x8.extend_high_i8x16_s(bytes);
+  const index = i32.mul(row, fields.groups);
+  return [
+    from.set(elementAt(fields.values, index, groupLength)),
+    to.set(elementAt(fields.pairs, index, 2 * groupLength)),
+    end.set(elementAt(from, fields.groups, groupLength)),
+    whileDo(ptr.lt_u(from, end), [
+      bytes.set(v128.load(from)),
+      v128.store(to, ordered(low(), low())),
+      v128.store(to, ordered(high(), high()), 16),
+      from.set(ptr.add(from, size(16))),
+      to.set(ptr.add(to, size(32))),
+    ]),
+  ];
+}

@@ -1,0 +1,211 @@
+/**
+ * Typed expressions and statements: trees that the encoder and the printer walk. An operand of the wrong type does not
+ * compile. An expression used twice is computed twice; a local keeps a value.
+ */
+import {
+  type Immediate,
+  type NameWith,
+  type OperandsOf,
+  type OpName,
+  opcodes,
+  type ResultOf,
+  type SignatureOf,
+  type ValueType,
+} from "./opcodes.ts";
+
+/** One instruction with its operands. */
+export type Node =
+  | {
+      readonly kind: "op";
+      readonly name: OpName;
+      readonly operands: readonly Node[];
+      readonly immediates: readonly number[];
+    }
+  | { readonly kind: "const"; readonly type: Exclude<ValueType, "v128">; readonly value: number | bigint }
+  | { readonly kind: "vector"; readonly bytes: readonly number[] }
+  | { readonly kind: "shuffle"; readonly lanes: readonly number[]; readonly operands: readonly Node[] }
+  | { readonly kind: "get"; readonly local: Local<ValueType> }
+  | { readonly kind: "set" | "tee"; readonly local: Local<ValueType>; readonly value: Node }
+  | { readonly kind: "widen"; readonly value: Node }
+  | { readonly kind: "select"; readonly type: ValueType; readonly operands: readonly Node[] }
+  | { readonly kind: "drop"; readonly value: Node }
+  | { readonly kind: "call"; readonly target: Callable; readonly operands: readonly Node[] }
+  | { readonly kind: "callIndirect"; readonly type: FunctionType; readonly operands: readonly Node[] }
+  | { readonly kind: "if"; readonly condition: Node; readonly then: Body; readonly otherwise: Body | null }
+  | { readonly kind: "doWhile"; readonly body: Body; readonly condition: Node }
+  | { readonly kind: "whileDo"; readonly condition: Node; readonly body: Body };
+
+/** A value of a type. */
+export interface Expr<T extends ValueType> {
+  readonly type: T;
+  readonly node: Node;
+}
+
+/** Something done for its effect. */
+export interface Statement {
+  readonly node: Node;
+  /** Values are no statements: drop them. */
+  readonly type?: never;
+}
+
+/** Statements in order, nested as generators like. */
+export type Body = readonly (Statement | Body)[];
+
+export interface FunctionType {
+  readonly params: readonly ValueType[];
+  readonly result: ValueType | null;
+}
+
+/** A function that calls may name: one of the module or an import. */
+export interface Callable extends FunctionType {
+  readonly name: string;
+}
+
+/** A variable of a function. */
+export class Local<T extends ValueType> implements Expr<T> {
+  readonly type: T;
+  readonly name: string;
+  readonly index: number;
+
+  constructor(type: T, name: string, index: number) {
+    this.type = type;
+    this.name = name;
+    this.index = index;
+  }
+
+  get node(): Node {
+    return { kind: "get", local: this };
+  }
+
+  set(value: Expr<T>): Statement {
+    return { node: { kind: "set", local: this, value: value.node } };
+  }
+
+  /** Sets the variable and gives the value. */
+  tee(value: Expr<T>): Expr<T> {
+    return { type: this.type, node: { kind: "tee", local: this, value: value.node } };
+  }
+}
+
+type Operands<T> = { [K in keyof T]: T[K] extends ValueType ? Expr<T[K]> : never };
+type Immediates = {
+  none: [];
+  memory: [offset?: number];
+  lane: [lane: number];
+  memoryLane: [lane: number, offset?: number];
+  memoryPair: [];
+};
+type Outcome<R> = R extends ValueType ? Expr<R> : Statement;
+
+type ImmediateOf<N extends OpName> = { [I in Immediate]: N extends NameWith<I> ? I : never }[Immediate];
+type Instruction<N extends OpName> = (
+  ...args: [...Extract<Operands<OperandsOf<SignatureOf<N>>>, readonly unknown[]>, ...Immediates[ImmediateOf<N>]]
+) => Outcome<ResultOf<SignatureOf<N>>>;
+
+/** `atomic.rmw.add` as `atomic_rmw_add`. */
+type Flat<S extends string> = S extends `${infer First}.${infer Rest}` ? `${First}_${Flat<Rest>}` : S;
+
+/** The instructions `prefix.name` as functions `name`. */
+export type Namespace<P extends string> = {
+  readonly [N in OpName as N extends `${P}.${infer Rest}` ? Flat<Rest> : never]: Instruction<N>;
+};
+
+/** Makes the functions of a prefix: operands first, then the lane, then the offset. */
+export function namespace<P extends string>(prefix: P): Namespace<P> {
+  const functions: Record<string, (...args: (Expr<ValueType> | number)[]) => Expr<ValueType> | Statement> = {};
+  for (const [name, { result }] of opcodes) {
+    if (!name.startsWith(`${prefix}.`)) continue;
+    functions[name.slice(prefix.length + 1).replaceAll(".", "_")] = (...args) => {
+      const operands = args.filter((arg) => typeof arg !== "number").map(({ node }) => node);
+      const immediates = args.filter((arg) => typeof arg === "number");
+      const node: Node = { kind: "op", name: name as OpName, operands, immediates };
+      return result === null ? { node } : { type: result, node };
+    };
+  }
+  return functions as unknown as Namespace<P>;
+}
+
+/** A constant. */
+export function constant<T extends Exclude<ValueType, "v128" | "i64">>(type: T, value: number): Expr<T> {
+  return { type, node: { kind: "const", type, value } };
+}
+
+/** A 64-bit constant. */
+export function constant64(value: bigint): Expr<"i64"> {
+  return { type: "i64", node: { kind: "const", type: "i64", value } };
+}
+
+/** A vector constant from 16 bytes. */
+export function vector(bytes: readonly number[]): Expr<"v128"> {
+  return { type: "v128", node: { kind: "vector", bytes } };
+}
+
+/** A vector of one byte. */
+export const bytes16 = (byte: number): Expr<"v128"> => vector(new Array(16).fill(byte & 255));
+
+/** A vector of one 32-bit pattern. */
+export const words4 = (word: number): Expr<"v128"> =>
+  vector(Array.from({ length: 16 }, (_, i) => (word >>> (8 * (i % 4))) & 255));
+
+/** A vector of one float. */
+export const floats4 = (value: number): Expr<"v128"> => words4(new Uint32Array(Float32Array.of(value).buffer)[0]!);
+
+/** Lanes of bytes of two vectors, 0..15 of the first and 16..31 of the second. */
+export function shuffle(a: Expr<"v128">, b: Expr<"v128">, lanes: readonly number[]): Expr<"v128"> {
+  return { type: "v128", node: { kind: "shuffle", lanes, operands: [a.node, b.node] } };
+}
+
+/** 32-bit lanes of two vectors, 0..3 of the first and 4..7 of the second. */
+export function shuffle4(a: Expr<"v128">, b: Expr<"v128">, lanes: readonly number[]): Expr<"v128"> {
+  return shuffle(
+    a,
+    b,
+    lanes.flatMap((lane) => [0, 1, 2, 3].map((byte) => 4 * lane + byte)),
+  );
+}
+
+/** An unsigned number as an address or a size of one. */
+export function widen(value: Expr<"i32">): Expr<"ptr"> {
+  return { type: "ptr", node: { kind: "widen", value: value.node } };
+}
+
+/** `yes` where the condition is not 0, else `no`; both are computed. */
+export function select<T extends ValueType>(condition: Expr<"i32">, yes: Expr<T>, no: Expr<T>): Expr<T> {
+  return { type: yes.type, node: { kind: "select", type: yes.type, operands: [yes.node, no.node, condition.node] } };
+}
+
+export function drop(value: Expr<ValueType>): Statement {
+  return { node: { kind: "drop", value: value.node } };
+}
+
+/** Ends the function. */
+export const leave: Statement = { node: { kind: "op", name: "return", operands: [], immediates: [] } };
+
+export function when(condition: Expr<"i32">, then: Body, otherwise: Body | null = null): Statement {
+  return { node: { kind: "if", condition: condition.node, then, otherwise } };
+}
+
+/** Runs the body, and again while the condition is not 0. */
+export function doWhile(body: Body, condition: Expr<"i32">): Statement {
+  return { node: { kind: "doWhile", body, condition: condition.node } };
+}
+
+/** Runs the body while the condition is not 0. */
+export function whileDo(condition: Expr<"i32">, body: Body): Statement {
+  return { node: { kind: "whileDo", condition: condition.node, body } };
+}
+
+/** A call without a result. */
+export function call(target: Callable, ...operands: Expr<ValueType>[]): Statement {
+  return { node: { kind: "call", target, operands: operands.map(({ node }) => node) } };
+}
+
+/** A call with a result. */
+export function callFor<T extends ValueType>(type: T, target: Callable, ...operands: Expr<ValueType>[]): Expr<T> {
+  return { type, node: { kind: "call", target, operands: operands.map(({ node }) => node) } };
+}
+
+/** A call of the function at an index of the table. */
+export function callIndirect(type: FunctionType, index: Expr<"i32">, ...operands: Expr<ValueType>[]): Statement {
+  return { node: { kind: "callIndirect", type, operands: [...operands.map(({ node }) => node), index.node] } };
+}

@@ -1,0 +1,103 @@
+/**
+ * What WebAssembly can do here: features by validation, and the relaxed dot products by results too. Some engines compute
+ * them wrong, so each is run once on numbers at the ends of its ranges.
+ */
+import type { CpuFeature } from "../contract.ts";
+import { type Expr, type Local, shuffle4 } from "./assembler/expression.ts";
+import { i16x8, i32x4, size, v128 } from "./assembler/instructions.ts";
+import { defineFunction, type FunctionCode, Module } from "./assembler/module.ts";
+import { moduleMemory } from "./engine-memory.ts";
+import { nodeBuiltin, webAssembly } from "./web-assembly.ts";
+
+let found: readonly CpuFeature[] | undefined;
+
+/** Features of this engine, in the order of the table. */
+export function wasmFeatures(): readonly CpuFeature[] {
+  found ??= detect();
+  return found;
+}
+
+function detect(): CpuFeature[] {
+  if (!webAssembly || !runs(plainProbe())) return [];
+  const features: CpuFeature[] = ["simd128"];
+  allowRelaxed();
+  if (relaxedProbes().every(runs)) features.push("relaxed_dot");
+  if (runs(relaxed16Probe())) features.push("relaxed_dot16");
+  return features;
+}
+
+/** Node 20 has relaxed SIMD behind a flag, which may be set while the process runs. */
+function allowRelaxed(): void {
+  const v8 = nodeBuiltin<{ setFlagsFromString(flag: string): void }>("node:v8");
+  if (v8 && !webAssembly!.validate(encode(relaxed16Probe().code)))
+    v8.setFlagsFromString("--experimental-wasm-relaxed-simd");
+}
+
+interface Probe {
+  readonly code: FunctionCode;
+  /** The four int32 it must leave at address 48, from what is at 0, 16 and 32. */
+  readonly expected: readonly number[];
+}
+
+/** Activations with both ends of int8, weights with both ends of 7 bits, sums with signs. */
+const activations = Int8Array.of(-128, -128, -128, -128, 127, 127, 127, 127, -128, 127, -1, 1, 0, -77, 64, -3);
+const weights = Uint8Array.of(127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 5, 99, 0, 126);
+const seeds = Int32Array.of(-100_000, 7, 1 << 20, -1);
+
+function dots(): number[] {
+  return Array.from(seeds, (seed, lane) => {
+    const products = [0, 1, 2, 3].map((j) => activations[4 * lane + j]! * weights[4 * lane + j]!);
+    return products.reduce((sum, product) => sum + product, seed);
+  });
+}
+
+/** A function that loads the three inputs and stores a result. */
+function probe(compute: (a: Expr<"v128">, w: Expr<"v128">, seed: Local<"v128">) => Expr<"v128">): Probe {
+  const code = defineFunction("probe", {}, (_, scope) => {
+    const sum = scope.local("v128", "sum");
+    const at = (address: number) => v128.load(size(address));
+    return [sum.set(at(32)), sum.set(compute(at(0), at(16), sum)), v128.store(size(48), sum)];
+  });
+  return { code, expected: dots() };
+}
+
+function plainProbe(): Probe {
+  return probe((a, w, seed) => {
+    const low = i32x4.dot_i16x8_s(i16x8.extend_low_i8x16_s(a), i16x8.extend_low_i8x16_s(w));
+    const high = i32x4.dot_i16x8_s(i16x8.extend_high_i8x16_s(a), i16x8.extend_high_i8x16_s(w));
+    return i32x4.add(seed, pairSums(low, high));
+  });
+}
+
+/** Sums of neighbours: lanes 0 + 1 and 2 + 3 of both vectors. */
+function pairSums(low: Expr<"v128">, high: Expr<"v128">): Expr<"v128"> {
+  return i32x4.add(shuffle4(low, high, [0, 2, 4, 6]), shuffle4(low, high, [1, 3, 5, 7]));
+}
+
+/** A sum that lives on in a variable, and one that ends in the instruction: compilers treat their registers apart. */
+function relaxedProbes(): Probe[] {
+  const dot = i32x4.relaxed_dot_i8x16_i7x16_add_s;
+  return [probe((a, w, seed) => dot(a, w, seed)), probe((a, w) => dot(a, w, v128.load(size(32))))];
+}
+
+function relaxed16Probe(): Probe {
+  return probe((a, w, seed) => i32x4.add(seed, i32x4.extadd_pairwise_i16x8_s(i16x8.relaxed_dot_i8x16_i7x16_s(a, w))));
+}
+
+function encode(code: FunctionCode): Uint8Array {
+  const memory = moduleMemory({ isWide: false, isShared: false });
+  return new Module({ isWide: false, memory, imports: [], hasTable: false }, [code]).encode();
+}
+
+function runs({ code, expected }: Probe): boolean {
+  const bytes = encode(code);
+  if (!webAssembly!.validate(bytes)) return false;
+  const memory = new webAssembly!.Memory({ initial: 1, maximum: 1, shared: false });
+  const instance = new webAssembly!.Instance(new webAssembly!.Module(bytes), { env: { memory } });
+  const all = new Uint8Array(memory.buffer);
+  all.set(new Uint8Array(activations.buffer), 0);
+  all.set(weights, 16);
+  all.set(new Uint8Array(seeds.buffer), 32);
+  instance.exports.probe!();
+  return new Int32Array(memory.buffer, 48, 4).join() === expected.join();
+}

@@ -1,0 +1,107 @@
+/**
+ * What a WASM kernel is made of: functions of one signature, specialised by their generator, and a block of arguments in
+ * memory that they read. A call runs phases one after the other; the tiles of a phase run on any thread, in any order.
+ */
+import type { Body, Expr, Local } from "./assembler/expression.ts";
+import { f32, f64, i32, ptr } from "./assembler/instructions.ts";
+import { defineFunction, type FunctionCode, type Scope } from "./assembler/module.ts";
+
+/** Every kernel function: its arguments' address, the tile, and the thread that runs it. */
+export const kernelParams = { args: "ptr", tile: "i32", thread: "i32" } as const;
+
+/** A generated function. Codes of one key are the same code. */
+export interface KernelCode {
+  readonly key: string;
+  /** The kernel function, and others that it calls. */
+  build(): readonly FunctionCode[];
+}
+
+export interface WasmPhase {
+  readonly code: KernelCode;
+  readonly tiles: number;
+  /** The bytes of its arguments. */
+  readonly args: Uint8Array;
+}
+
+/** Gives kernels the addresses of what they read and write, and what they may use besides. */
+export interface Placement {
+  /** The address of an array that the kernel reads. */
+  read(view: ArrayBufferView): number;
+  /** The address of an array that the kernel writes, and may read. */
+  write(view: ArrayBufferView): number;
+  /** Address of the call's scratch, at a multiple of 64. */
+  readonly scratch: number;
+  readonly threads: number;
+}
+
+/** A call ready to run. */
+export interface WasmStep {
+  readonly phases: readonly WasmPhase[];
+}
+
+type FieldType = "ptr" | "i32" | "f32" | "f64";
+const SLOT_BYTES = 8;
+
+/** Arguments of kernel functions as they lie in memory: eight bytes each. */
+export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
+  readonly fields: F;
+
+  constructor(fields: F) {
+    this.fields = fields;
+  }
+
+  /** The bytes for values, at the width of the engine's addresses or wider: addresses are below 2^53. */
+  encode(values: { readonly [N in keyof F]: number }): Uint8Array {
+    const names = Object.keys(this.fields);
+    const view = new DataView(new ArrayBuffer(SLOT_BYTES * names.length));
+    names.forEach((name, i) => {
+      const type = this.fields[name]!;
+      const at = SLOT_BYTES * i;
+      if (type === "ptr") view.setBigUint64(at, BigInt(values[name]!), true);
+      else if (type === "i32") view.setInt32(at, values[name]!, true);
+      else if (type === "f32") view.setFloat32(at, values[name]!, true);
+      else view.setFloat64(at, values[name]!, true);
+    });
+    return new Uint8Array(view.buffer);
+  }
+
+  /** Variables for all fields, and the statements that read them. */
+  load(scope: Scope, args: Expr<"ptr">): { fields: { readonly [N in keyof F]: Local<F[N]> }; statements: Body } {
+    const entries = Object.entries(this.fields).map(([name, type], i) => {
+      const offset = SLOT_BYTES * i;
+      const local = scope.local(type, name);
+      return { name, local, statement: assign(local, args, offset) };
+    });
+    return {
+      fields: Object.fromEntries(entries.map(({ name, local }) => [name, local])) as never,
+      statements: entries.map(({ statement }) => statement),
+    };
+  }
+}
+
+function assign(local: Local<FieldType>, args: Expr<"ptr">, offset: number): Body[number] {
+  const loads = { ptr: ptr.load, i32: i32.load, f32: f32.load, f64: f64.load };
+  return local.set(loads[local.type](args, offset) as Expr<FieldType>);
+}
+
+/** Variables of a kernel function's arguments. */
+export type FieldsOf<B> = B extends ArgumentBlock<infer F> ? { readonly [N in keyof F]: Local<F[N]> } : never;
+
+/** The parameters of a kernel function. */
+export interface KernelParams {
+  readonly args: Local<"ptr">;
+  readonly tile: Local<"i32">;
+  readonly thread: Local<"i32">;
+}
+
+/** A kernel function over an argument block. */
+export function kernelFunction<F extends Readonly<Record<string, FieldType>>>(
+  name: string,
+  block: ArgumentBlock<F>,
+  build: (fields: FieldsOf<ArgumentBlock<F>>, params: KernelParams, scope: Scope) => Body,
+): FunctionCode {
+  return defineFunction(name, kernelParams, (params, scope) => {
+    const { fields, statements } = block.load(scope, params.args);
+    return [statements, build(fields as FieldsOf<ArgumentBlock<F>>, params, scope)];
+  });
+}

@@ -1,0 +1,284 @@
+/**
+ * Integer linear layers for many rows of activations: a panel is taken apart once, then multiplied with four rows of
+ * activations and eight rows of weights at a time. A tile is a range of panels.
+ */
+
+import { fieldTables } from "../layout/fields.ts";
+import { type Body, call, type Expr, type Local, when } from "./assembler/expression.ts";
+import { f32x4, i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
+import { defineFunction, type FunctionCode, type Scope } from "./assembler/module.ts";
+import { activationBytes, activationOffset, type DotMode, DotSums, planeCount, planesOf } from "./dot-sums.ts";
+import { type KernelCode, kernelFunction } from "./kernel-code.ts";
+import { type LinearFields, linearBlock, storePanel } from "./linear-panel.ts";
+import { advance, elementAt, forRange, repeat } from "./loops.ts";
+import { type PanelShape, QUADS, shapeKey } from "./packed-panels.ts";
+import { fieldOf, loadChunk, loadScales, loadZeros, VectorConstants } from "./weight-fields.ts";
+
+/** Rows of activations multiplied at once. */
+export const GEMM_ROWS = 4;
+/** Quads of weight rows multiplied at once: what fits in registers. */
+const WIDE_QUADS = 2;
+/** Steps of four k that one turn of the innermost loop takes. */
+const UNIT_STEPS = 8;
+/** Before a panel taken apart, thread scratch has the end of rows that `storePanel` needs. */
+const PANEL_START = 64;
+
+/** Bytes of a group taken apart: scales, zero points, planes. */
+function unpackedGroup(shape: PanelShape, mode: DotMode): { zeros: number; vectors: number; bytes: number } {
+  const zeros = 64;
+  const vectors = zeros + (shape.hasZeros ? 64 : 0);
+  return { zeros, vectors, bytes: vectors + 16 * shape.groupLength * planeCount(mode, shape.bits) };
+}
+
+/** Thread scratch that the kernel needs for so many groups. */
+export function gemmThreadBytes(shape: PanelShape, mode: DotMode, groups: number): number {
+  return PANEL_START + groups * unpackedGroup(shape, mode).bytes;
+}
+
+/** 8-bit weights are multiplied in the plain way, whose sums take half the registers. */
+export function gemmMode(mode: DotMode, shape: PanelShape): DotMode {
+  return shape.bits === 8 ? "plain" : mode;
+}
+
+export function gemmCode(shape: PanelShape, mode: DotMode): KernelCode {
+  const key = `gemm_${mode}_${shapeKey(shape)}`;
+  const unpack = unpackCode(`${key}_unpack`, shape, mode);
+  const rows = Array.from({ length: GEMM_ROWS }, (_, i) => rowsCode(`${key}_m${i + 1}`, shape, mode, i + 1));
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, linearBlock, (fields, { args, tile, thread }, scope) => {
+        const { perTile, panelCount, panels, panelBytes, m, groups, threadScratch, threadBytes } = fields;
+        const panel = scope.local("i32", "panel");
+        const last = scope.local("i32", "last");
+        const row = scope.local("i32", "row");
+        const weights = scope.local("ptr", "weights");
+        const unpacked = scope.local("ptr", "unpacked");
+        const left = i32.sub(m, row);
+        const run = (count: number) => call(rows[count - 1]!, args, panel, thread, row);
+        return [
+          panel.set(i32.mul(tile, perTile)),
+          last.set(i32.add(panel, perTile)),
+          when(i32.lt_u(panelCount, last), [last.set(panelCount)]),
+          unpacked.set(ptr.add(elementAt(threadScratch, thread, threadBytes), size(PANEL_START))),
+          forRange(panel, panel, last, [
+            weights.set(elementAt(panels, panel, panelBytes)),
+            call(unpack, weights, unpacked, groups, fields.levels),
+            row.set(int(0)),
+            forRange(row, row, i32.sub(m, i32.rem_u(m, int(GEMM_ROWS))), [run(GEMM_ROWS)], GEMM_ROWS),
+            [1, 2, 3].map((count) => when(i32.eq(left, int(count)), [run(count), row.set(m)])),
+          ]),
+        ];
+      }),
+      unpack,
+      ...rows,
+    ],
+  };
+}
+
+/** Takes a panel apart: float32 scales, 32-bit zero points, and weights as the planes that are multiplied. */
+function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCode {
+  return defineFunction(name, { weights: "ptr", to: "ptr", groups: "i32", levels: "ptr" }, (params, scope) => {
+    const { weights, to, groups, levels } = params;
+    const constants = new VectorConstants(scope);
+    const table = scope.local("v128", "level_table");
+    const group = scope.local("i32", "group");
+    const at = scope.local("ptr", "at");
+    const out = scope.local("ptr", "out");
+    const chunk = scope.local("i32", "chunk");
+    const { vectors, fields } = fieldTables[shape.bits]!;
+    const places = unpackedGroup(shape, mode);
+    const planes = planeCount(mode, shape.bits);
+    const chunks = shape.groupLength / (4 * fields.length);
+    const quads = Array.from({ length: QUADS }, (_, r) => r);
+    const head = quads.map((r) => [
+      v128.store(to, loadScales(shape, weights, r, constants), 16 * r),
+      shape.hasZeros ? v128.store(to, loadZeros(shape, weights, r), places.zeros + 16 * r) : [],
+    ]);
+    return [
+      shape.hasLevels ? table.set(v128.load(levels)) : [],
+      constants.prepare,
+      repeat(group, groups, [
+        head,
+        at.set(weights),
+        out.set(to),
+        repeat(chunk, int(chunks), [
+          unpackChunk({ shape, mode, scope, constants, table }, at, out, places.vectors),
+          advance(at, 64 * vectors),
+          advance(out, 64 * fields.length * planes),
+        ]),
+        advance(weights, shape.groupBytes),
+        advance(to, places.bytes),
+      ]),
+    ];
+  });
+}
+
+interface Unpacking {
+  readonly shape: PanelShape;
+  readonly mode: DotMode;
+  readonly scope: Scope;
+  readonly constants: VectorConstants;
+  readonly table: Local<"v128">;
+}
+
+function unpackChunk(context: Unpacking, at: Local<"ptr">, out: Local<"ptr">, vectorsAt: number): Body {
+  const { shape, mode, scope, constants, table } = context;
+  const { vectors, fields } = fieldTables[shape.bits]!;
+  const planes = planeCount(mode, shape.bits);
+  const locals = scope.localArray("v128", "vector", vectors);
+  const field = scope.local("v128", "field");
+  return Array.from({ length: QUADS }, (_, r) => [
+    loadChunk(locals, at, shape.vectorsOffset, r),
+    fields.map((_, f) => [
+      field.set(fieldOf(shape.bits, f, locals, constants)),
+      planesOf(mode, shape, field, constants, table).map((plane, p) =>
+        v128.store(out, plane, vectorsAt + 64 * (f * planes + p) + 16 * r),
+      ),
+    ]),
+  ]);
+}
+
+/** Multiplies some rows of activations with a panel taken apart, eight rows of weights at a time. */
+function rowsCode(name: string, shape: PanelShape, mode: DotMode, count: number): FunctionCode {
+  const params = { args: "ptr", panel: "i32", thread: "i32", row: "i32" } as const;
+  return defineFunction(name, params, ({ args, panel, thread, row }, scope) => {
+    const { fields, statements } = linearBlock.load(scope, args);
+    const constants = new VectorConstants(scope);
+    const generator = new RowsGenerator({ shape, mode, fields, scope, constants, count });
+    const results = Array.from({ length: count }, (_, t) => scope.localArray("v128", `result${t}_`, QUADS));
+    const tail = scope.local("ptr", "tail");
+    const halves = Array.from({ length: QUADS / WIDE_QUADS }, (_, half) =>
+      generator.half(half * WIDE_QUADS, thread, row, results),
+    );
+    const ends = results.map((quads, t) =>
+      storePanel({ shape, fields, scope, constants, thread, row: i32.add(row, int(t)), panel, tail, results: quads }),
+    );
+    return [
+      statements,
+      constants.prepare,
+      tail.set(ptr.add(elementAt(fields.panels, panel, fields.panelBytes), fields.correctionOffset)),
+      halves,
+      ends,
+    ];
+  });
+}
+
+interface RowsContext {
+  readonly shape: PanelShape;
+  readonly mode: DotMode;
+  readonly fields: LinearFields;
+  readonly scope: Scope;
+  readonly constants: VectorConstants;
+  readonly count: number;
+}
+
+class RowsGenerator {
+  readonly #context: RowsContext;
+  readonly #sums: DotSums;
+  readonly #weights: Local<"ptr">;
+  readonly #x: readonly Local<"ptr">[];
+  readonly #seeds: readonly Local<"ptr">[];
+  readonly #totals: readonly Local<"ptr">[];
+  readonly #planes: readonly Local<"v128">[];
+  readonly #splat: Local<"v128">;
+
+  constructor(context: RowsContext) {
+    const { scope, mode, shape, constants, count } = context;
+    this.#context = context;
+    this.#sums = new DotSums(scope, mode, shape, count * WIDE_QUADS, constants);
+    this.#weights = scope.local("ptr", "weights");
+    this.#x = scope.localArray("ptr", "x", count);
+    this.#seeds = scope.localArray("ptr", "seed", count);
+    this.#totals = scope.localArray("ptr", "total", shape.hasZeros ? count : 0);
+    this.#planes = scope.localArray("v128", "plane", WIDE_QUADS);
+    this.#splat = scope.local("v128", "splat");
+  }
+
+  /** The quads from `first` on, over all groups. */
+  half(first: number, thread: Local<"i32">, row: Local<"i32">, results: readonly (readonly Local<"v128">[])[]): Body {
+    const { shape, mode, fields, scope, constants } = this.#context;
+    const group = scope.local("i32", "group");
+    const start = elementAt(fields.threadScratch, thread, fields.threadBytes);
+    const index = (t: number) => i32.mul(i32.add(row, int(t)), fields.groups);
+    const scale = scope.localArray("v128", "scale", WIDE_QUADS);
+    const scaled = results.flatMap((quads, t) =>
+      scale.map((quadScale, q) => {
+        const result = quads[first + q]!;
+        const total = f32x4.convert_i32x4_s(this.#sums.total(t * WIDE_QUADS + q));
+        return result.set(f32x4.add(result, f32x4.mul(total, quadScale)));
+      }),
+    );
+    const places = unpackedGroup(shape, mode);
+    return [
+      results.map((quads) => quads.slice(first, first + WIDE_QUADS).map((result) => result.set(constants.words(0)))),
+      this.#weights.set(ptr.add(start, size(PANEL_START))),
+      this.#x.map((x, t) => x.set(elementAt(fields.values, index(t), fields.groupBytes))),
+      this.#seeds.map((seed, t) => seed.set(elementAt(fields.seeds, index(t), 4))),
+      this.#totals.map((total, t) => total.set(elementAt(fields.sums, index(t), 4))),
+      repeat(group, fields.groups, [
+        this.#begin(first),
+        scale.map((quadScale, q) => quadScale.set(v128.load(this.#weights, 16 * (first + q)))),
+        this.#steps(first),
+        scaled,
+        [...this.#seeds, ...this.#totals].map((pointer) => advance(pointer, 4)),
+        this.#x.map((x) => advance(x, shape.groupLength * activationBytes(mode))),
+        advance(this.#weights, places.bytes),
+      ]),
+    ];
+  }
+
+  #begin(first: number): Body {
+    const { shape, mode } = this.#context;
+    const { zeros } = unpackedGroup(shape, mode);
+    return this.#seeds.flatMap((seed, t) =>
+      Array.from({ length: WIDE_QUADS }, (_, q) => {
+        const splat = v128.load32_splat(seed);
+        const start = shape.hasZeros ? this.#lessZeros(splat, t, zeros + 16 * (first + q)) : splat;
+        return this.#sums.begin(t * WIDE_QUADS + q, start);
+      }),
+    );
+  }
+
+  #lessZeros(seed: Expr<"v128">, t: number, offset: number): Expr<"v128"> {
+    const product = i32x4.mul(v128.load(this.#weights, offset), v128.load32_splat(this.#totals[t]!));
+    return i32x4.sub(seed, product);
+  }
+
+  /** The integer sums of a group: eight steps of four k at a time. */
+  #steps(first: number): Body {
+    const { shape, mode, scope } = this.#context;
+    const units = shape.groupLength / 4 / UNIT_STEPS;
+    const { vectors } = unpackedGroup(shape, mode);
+    if (units === 1) return this.#unit(first, this.#weights, this.#x, vectors);
+    const unit = scope.local("i32", "unit");
+    const weights = scope.local("ptr", "weights_at");
+    const planes = planeCount(mode, shape.bits);
+    const unitBytes = 4 * UNIT_STEPS * activationBytes(mode);
+    return [
+      weights.set(this.#weights),
+      repeat(unit, int(units), [
+        this.#unit(first, weights, this.#x, vectors),
+        advance(weights, 64 * planes * UNIT_STEPS),
+        this.#x.map((x) => advance(x, unitBytes)),
+      ]),
+      this.#x.map((x) => advance(x, -units * unitBytes)),
+    ];
+  }
+
+  #unit(first: number, weights: Local<"ptr">, x: readonly Local<"ptr">[], vectorsAt: number): Body {
+    const { shape, mode } = this.#context;
+    const planes = planeCount(mode, shape.bits);
+    const steps = Array.from({ length: UNIT_STEPS * planes }, (_, i) => {
+      const offset = activationOffset(mode, Math.floor(i / planes), i % planes);
+      return [
+        this.#planes.map((plane, q) => plane.set(v128.load(weights, vectorsAt + 64 * i + 16 * (first + q)))),
+        x.map((pointer, t) => [
+          this.#splat.set(v128.load32_splat(pointer, offset)),
+          this.#planes.map((plane, q) => this.#sums.add(t * WIDE_QUADS + q, i % planes, plane, this.#splat)),
+        ]),
+      ];
+    });
+    return [steps, this.#sums.settle()];
+  }
+}

@@ -1,0 +1,130 @@
+/** Rows of integer linear layers: 8-bit dynamic activations times panel16 weights, by the ways to multiply. */
+import type { PackedLinearArgs } from "../arguments.ts";
+import type { CpuFeature, Kernel } from "../contract.ts";
+import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
+import { activationBytes, type DotMode } from "./dot-sums.ts";
+import { wasmKernel } from "./kernel.ts";
+import type { KernelCode, Placement, WasmStep } from "./kernel-code.ts";
+import { GEMM_ROWS, gemmCode, gemmMode, gemmThreadBytes } from "./linear-gemm.ts";
+import { gemvCode, STREAMS } from "./linear-gemv.ts";
+import { linearBlock } from "./linear-panel.ts";
+import { LEVELS_OFFSET, PANEL_ROWS, PANELS_OFFSET, type PanelShape, panelShape, panelSizes } from "./packed-panels.ts";
+
+/** How a row multiplies: its code, and the scratch that a thread needs for it. */
+interface Multiply {
+  mode(shape: PanelShape): DotMode;
+  code(shape: PanelShape, mode: DotMode): KernelCode;
+  threadBytes(shape: PanelShape, mode: DotMode, groups: number): number;
+  panelsPerTile(panels: number, threads: number): number;
+}
+
+/** Bytes of a thread for the last rows of a matrix. */
+const TAIL_BYTES = 64;
+/** Tiles for each thread, so that none waits long for another. */
+const TILES_PER_THREAD = 8;
+const GEMV_PANELS_MAX = 32;
+const GEMM_PANELS_MAX = 8;
+
+/** Tiles of whole streams, unless there are too few panels for that. */
+function gemvPanels(panels: number, threads: number): number {
+  const share = Math.ceil(panels / threads);
+  if (share < STREAMS) return share;
+  const wanted = Math.min(GEMV_PANELS_MAX, Math.ceil(panels / (TILES_PER_THREAD * threads)));
+  return Math.ceil(wanted / STREAMS) * STREAMS;
+}
+
+/** Codebooks are multiplied in the plain way. */
+const plainForLevels = (mode: DotMode, { hasLevels }: PanelShape): DotMode => (hasLevels ? "plain" : mode);
+
+const gemv = (mode: DotMode): Multiply => ({
+  mode: (shape) => plainForLevels(mode, shape),
+  code: gemvCode,
+  threadBytes: () => TAIL_BYTES,
+  panelsPerTile: gemvPanels,
+});
+
+const gemm = (mode: DotMode): Multiply => ({
+  mode: (shape) => plainForLevels(gemmMode(mode, shape), shape),
+  code: gemmCode,
+  threadBytes: gemmThreadBytes,
+  panelsPerTile: (panels, threads) =>
+    Math.max(1, Math.min(GEMM_PANELS_MAX, Math.ceil(panels / (TILES_PER_THREAD * threads)))),
+});
+
+/** Bytes of a thread's scratch, in whole cache lines. */
+function threadBytes({ weights }: PackedLinearArgs, multiply: Multiply): number {
+  const shape = panelShape(weights);
+  const { groups } = panelSizes(weights, shape);
+  return Math.ceil(multiply.threadBytes(shape, multiply.mode(shape), groups) / 64) * 64;
+}
+
+function scratchBytes(args: PackedLinearArgs, threads: number, multiply: Multiply): number {
+  const shape = panelShape(args.weights);
+  const { groups } = panelSizes(args.weights, shape);
+  return quantizedPlaces(0, args.m, groups, shape).byteLength + threads * threadBytes(args, multiply);
+}
+
+function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply): WasmStep {
+  const { m, x, weights, y } = args;
+  const shape = panelShape(weights);
+  const mode = multiply.mode(shape);
+  const { n, k, groups, panels, panelBytes, correctionOffset } = panelSizes(weights, shape);
+  const places = quantizedPlaces(place.scratch, m, groups, shape);
+  const packed = place.read(weights.bytes);
+  const perTile = multiply.panelsPerTile(panels, place.threads);
+  const linear = linearBlock.encode({
+    panels: packed + PANELS_OFFSET,
+    panelBytes,
+    correctionOffset,
+    levels: packed + LEVELS_OFFSET,
+    values: activationBytes(mode) === 2 ? places.pairs : places.values,
+    seeds: places.seeds,
+    sums: places.sums,
+    scales: places.scales,
+    zeros: places.zeros,
+    y: place.write(y),
+    threadScratch: place.scratch + places.byteLength,
+    threadBytes: threadBytes(args, multiply),
+    groupBytes: shape.groupLength * activationBytes(mode),
+    m,
+    n,
+    groups,
+    panelCount: panels,
+    perTile,
+  });
+  const quantize = quantizeArgs({ x: place.read(x), places, k, groups });
+  return {
+    phases: [
+      { code: quantizeCode(shape, mode), tiles: m, args: quantize },
+      { code: multiply.code(shape, mode), tiles: Math.ceil(panels / perTile), args: linear },
+    ],
+  };
+}
+
+function linearRow(
+  name: string,
+  mStep: number,
+  needs: readonly CpuFeature[],
+  multiply: Multiply,
+): Kernel<PackedLinearArgs> {
+  return wasmKernel({
+    name,
+    layouts: ["panel16"],
+    bits: [1, 2, 3, 4, 5, 6, 7, 8],
+    needs,
+    mStep,
+    nStep: PANEL_ROWS,
+    scratchBytes: (args, threads) => scratchBytes(args, threads, multiply),
+    step: (args, place) => linearStep(args, place, multiply),
+  });
+}
+
+/** Best first. */
+export const linearA8Wasm: readonly Kernel<PackedLinearArgs>[] = [
+  linearRow("linear_a8_wx_4x16x32_wasm_relaxed", GEMM_ROWS, ["relaxed_dot"], gemm("relaxed")),
+  linearRow("linear_a8_wx_1x16x32_wasm_relaxed", 1, ["relaxed_dot"], gemv("relaxed")),
+  linearRow("linear_a8_wx_4x16x32_wasm_relaxed16", GEMM_ROWS, ["relaxed_dot16"], gemm("relaxed16")),
+  linearRow("linear_a8_wx_1x16x32_wasm_relaxed16", 1, ["relaxed_dot16"], gemv("relaxed16")),
+  linearRow("linear_a8_wx_4x16x32_wasm_simd", GEMM_ROWS, ["simd128"], gemm("plain")),
+  linearRow("linear_a8_wx_1x16x32_wasm_simd", 1, ["simd128"], gemv("plain")),
+];

@@ -1,0 +1,121 @@
+/**
+ * The plan loop: every thread walks the same phases, takes tiles until there are none, and meets the others at a barrier.
+ * Waiting threads spin briefly, then sleep. It runs in WebAssembly from the first phase to the last.
+ */
+import {
+  type Callable,
+  call,
+  callFor,
+  callIndirect,
+  drop,
+  leave,
+  when,
+  whileDo,
+  widen,
+} from "./assembler/expression.ts";
+import { f64, i32, int, long, memory, ptr, size } from "./assembler/instructions.ts";
+import { defineFunction, type FunctionCode } from "./assembler/module.ts";
+import { kernelParams } from "./kernel-code.ts";
+import { repeat } from "./loops.ts";
+
+/** Addresses of the words that threads share; each has a cache line. The first bytes of memory belong to nobody. */
+export const words = {
+  arrivals: 64,
+  generation: 128,
+  sleepers: 192,
+  /** 1 when an abort was seen: all threads leave. */
+  stop: 256,
+  /** Set from outside to end a run early. */
+  abort: 320,
+  /** A new command has a new number. */
+  command: 384,
+  /** What the command is: see worker-program.ts. */
+  commandKind: 448,
+  /** Words of worker states, 4 bytes each. */
+  states: 512,
+} as const;
+export const THREADS_MAX = 64;
+/** Where allocations may begin. */
+export const HEAP_START = 1024;
+
+/** A phase in a plan: the function's table index, tiles, the step for times, arguments; and the next tile to take. */
+export const record = { code: 0, tiles: 4, step: 8, args: 16, nextTile: 64, bytes: 128 } as const;
+
+/** Turns of the waiting loop before a thread sleeps: some 200 microseconds. */
+const SPINS = 200_000;
+
+/** Import of the runner: milliseconds. */
+export const nowImport: Callable = { name: "now", params: [], result: "f64" };
+
+/** The functions of the runner's module; `run` is the entry. */
+export function runnerFunctions(): FunctionCode[] {
+  const arrive = arriveCode();
+  const run = defineFunction(
+    "run",
+    { plan: "ptr", count: "i32", thread: "i32", threads: "i32", times: "ptr" },
+    ({ plan, count, thread, threads, times }, scope) => {
+      const turns = scope.local("i32", "turns");
+      const tile = scope.local("i32", "tile");
+      const tiles = scope.local("i32", "tiles");
+      const code = scope.local("i32", "code");
+      const args = scope.local("ptr", "args");
+      const isTimed = scope.local("i32", "is_timed");
+      const slot = scope.local("ptr", "slot");
+      const before = scope.local("f64", "before");
+      const now = scope.local("f64", "now_ms");
+      const take = tile.set(i32.atomic_rmw_add(plan, int(1), record.nextTile));
+      const type = { params: Object.values(kernelParams), result: null };
+      return [
+        isTimed.set(i32.and(i32.eqz(thread), ptr.lt_u(size(0), times))),
+        when(isTimed, [before.set(callFor("f64", nowImport))]),
+        repeat(turns, count, [
+          code.set(i32.load(plan, record.code)),
+          tiles.set(i32.load(plan, record.tiles)),
+          args.set(ptr.load(plan, record.args)),
+          take,
+          whileDo(i32.lt_u(tile, tiles), [callIndirect(type, code, args, tile, thread), take]),
+          call(arrive, plan, threads),
+          when(isTimed, [
+            now.set(callFor("f64", nowImport)),
+            slot.set(ptr.add(times, widen(i32.mul(i32.load(plan, record.step), int(8))))),
+            f64.store(slot, f64.add(f64.load(slot), f64.sub(now, before))),
+            before.set(now),
+          ]),
+          when(i32.load(size(words.stop)), [leave]),
+          plan.set(ptr.add(plan, size(record.bytes))),
+        ]),
+      ];
+    },
+  );
+  return [run, arrive];
+}
+
+/** The barrier after a phase. The last to arrive makes the phase ready for the next run and looks for an abort. */
+function arriveCode(): FunctionCode {
+  return defineFunction("arrive", { phase: "ptr", threads: "i32" }, ({ phase, threads }, scope) => {
+    const generation = scope.local("i32", "seen");
+    const spins = scope.local("i32", "spins");
+    const at = (address: number) => size(address);
+    const isSame = () => i32.eq(i32.atomic_load(at(words.generation)), generation);
+    const release = [
+      i32.atomic_store(at(words.arrivals), int(0)),
+      i32.atomic_store(phase, int(0), record.nextTile),
+      when(i32.atomic_load(at(words.abort)), [i32.store(at(words.stop), int(1))]),
+      drop(i32.atomic_rmw_add(at(words.generation), int(1))),
+      when(i32.atomic_load(at(words.sleepers)), [drop(memory.atomic_notify(at(words.generation), int(-1)))]),
+    ];
+    const wait = [
+      spins.set(int(SPINS)),
+      whileDo(i32.and(isSame(), i32.ne(spins, int(0))), [spins.set(i32.sub(spins, int(1)))]),
+      when(isSame(), [
+        drop(i32.atomic_rmw_add(at(words.sleepers), int(1))),
+        whileDo(isSame(), [drop(memory.atomic_wait32(at(words.generation), generation, long(-1n)))]),
+        drop(i32.atomic_rmw_sub(at(words.sleepers), int(1))),
+      ]),
+    ];
+    return [
+      generation.set(i32.atomic_load(at(words.generation))),
+      when(i32.eq(i32.add(i32.atomic_rmw_add(at(words.arrivals), int(1)), int(1)), threads), release, wait),
+    ];
+  });
+}

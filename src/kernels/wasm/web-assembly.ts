@@ -1,0 +1,46 @@
+/** WebAssembly's JavaScript interface, as far as engines use it: Node and browsers share it, their type libraries do not. */
+
+export interface WasmMemory {
+  readonly buffer: ArrayBuffer | SharedArrayBuffer;
+  /** Pages of 64 KiB; bigint where addresses have 64 bits. RangeError when they cannot be had. */
+  grow(pages: number | bigint): number | bigint;
+}
+
+export interface WasmTable {
+  readonly length: number;
+  grow(count: number): number;
+  set(index: number, value: unknown): void;
+}
+
+/** Compiled code; can be posted to workers. */
+export type WasmModule = object;
+
+export interface WasmInstance {
+  readonly exports: Readonly<Record<string, (...args: (number | bigint)[]) => number>>;
+}
+
+export interface MemoryDescriptor {
+  readonly initial: number | bigint;
+  readonly maximum: number | bigint;
+  readonly shared: boolean;
+  readonly address?: "i64";
+}
+
+interface WebAssemblyApi {
+  validate(bytes: Uint8Array): boolean;
+  readonly Module: new (bytes: Uint8Array) => WasmModule;
+  readonly Instance: new (module: WasmModule, imports: Record<string, Record<string, unknown>>) => WasmInstance;
+  readonly Memory: new (descriptor: MemoryDescriptor) => WasmMemory;
+  readonly Table: new (descriptor: { element: "anyfunc"; initial: number }) => WasmTable;
+}
+
+/** Undefined in engines without WebAssembly. */
+export const webAssembly: WebAssemblyApi | undefined = (globalThis as { WebAssembly?: WebAssemblyApi }).WebAssembly;
+
+export const PAGE_BYTES = 65536;
+
+/** Node's built-in modules without an import, which bundlers for pages would stumble over; undefined elsewhere. */
+export function nodeBuiltin<M>(name: string): M | undefined {
+  const process = globalThis.process as { getBuiltinModule?(name: string): M } | undefined;
+  return process?.getBuiltinModule?.(name);
+}
