@@ -1,6 +1,8 @@
 // All rows of this binary, best first: the order in which selection prefers them.
 #include "rows.h"
 
+#include "aqlm/rows.h"
+
 namespace lowbit {
 namespace {
 
@@ -15,13 +17,17 @@ KernelRows (*const kTables[])() = {
     attention_amx_rows,
     transformer_avx512_rows,
     transformer_avx2_rows,
+    aqlm_avx512vbmi_rows,
+    aqlm_avx2_rows,
     measure_avx512_rows,
     measure_amx_rows,
 #elif defined(__aarch64__)
     linear_i8mm_rows,
     linear_dotprod_rows,
     linear_neon_rows,
+    aqlm_neon_rows,
 #endif
+    aqlm_scalar_rows,
     linear_float_baseline_rows,
     linear_packed_rows,
     transformer_baseline_rows,

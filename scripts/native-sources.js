@@ -20,6 +20,7 @@ const featuresOfSuffix = {
     _avx2: avx2,
     _avxvnni: [...avx2, "avxvnni"],
     _avx512: avx512,
+    _avx512vbmi: [...avx512, "avx512vbmi"],
     _amx: [...avx512, "avx512bf16", "avx512vbmi", "amx-tile", "amx-int8", "amx-bf16"],
   },
   arm64: {
@@ -28,7 +29,10 @@ const featuresOfSuffix = {
   },
 };
 
-const folders = { x64: ["", "generic", "x86"], arm64: ["", "generic", "arm"] };
+const folders = {
+  x64: ["", "generic", "x86", "aqlm", "aqlm/x86"],
+  arm64: ["", "generic", "arm", "aqlm", "aqlm/arm"],
+};
 
 /**
  * The files of an architecture, as paths within native/, and the CPU features that each may use. None for an

@@ -7,9 +7,10 @@
  *       16 u32 n   20 u32 k   24 u32 0   28 u32 checksum of the codes
  *       32 u64 byte length, header included   40 .. 59 zeros   60 u32 checksum of bytes 0..59
  *     for each block of 16 input groups (the last may be shorter), for each tile of 64 outputs, padded with code 0:
- *       for each group of the block, for each codebook: 64 codes
+ *       for each group of the block, for each codebook: 64 codes, of outputs 0, 32, 1, 33, …, 31, 63
  *
  * One thread reads a block of inputs with a table of its own from one end to the other, so codes are one stream.
+ * Kernels that look up bytes sum odd and even ones apart, which in this order leaves outputs side by side.
  */
 import { checksum, ShapeError } from "../extension/index.ts";
 import { type AqlmForm, type AqlmWeights, checkForm, codeArray, formCounts } from "./form.ts";
@@ -53,8 +54,9 @@ export function codeIndex(form: AqlmForm, output: number, group: number): number
   const first = group - (group % BLOCK);
   const length = Math.min(BLOCK, inputs - first);
   const tiles = Math.ceil(outputs / TILE);
-  const lane = output % TILE;
-  const row = first * tiles + ((output - lane) / TILE) * length + (group - first);
+  const place = output % TILE;
+  const lane = place < TILE / 2 ? 2 * place : 2 * place + 1 - TILE;
+  const row = first * tiles + ((output - place) / TILE) * length + (group - first);
   return row * form.codebooks * TILE + lane;
 }
 

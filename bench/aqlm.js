@@ -1,0 +1,154 @@
+/**
+ * AQLM kernels beside our own 4-bit group-32 ones, on one layer: weights come from memory (copies larger than the
+ * caches take turns), table building included, the rivals ask in turn, medians. Writes bench/results/aqlm.md.
+ * `node bench/aqlm.js [--shapes 4096x4096,14336x4096] [--forms 2x8,1x16] [--m 1,128] [--threads 1,2] [--rounds 9]`
+ */
+import { parseArgs } from "node:util";
+import { aqlmKernels } from "../dist/aqlm/kernels.js";
+import { openCodes, packCodes } from "../dist/aqlm/layout.js";
+import { hostCpu } from "../dist/index.js";
+import { openPacked, packWeights } from "../dist/kernels/layout/packed.js";
+import { zeroedBytes } from "../dist/kernels/plan.js";
+import { selectKernel, selectLayout } from "../dist/kernels/select.js";
+import { linearA8 } from "../dist/kernels/table.js";
+import { createRandom } from "../dist/text/random.js";
+import { requireAddon } from "./peak.js";
+import { digits, table, writeReport } from "./report.js";
+
+/** More than the caches hold. */
+const POOL_BYTES = 400e6;
+/** One call of everything in a round takes at most so long; fewer copies do. */
+const ROUND_SECONDS = 0.25;
+
+const list = (text) => text.split(",");
+const { values: options } = parseArgs({
+  options: {
+    shapes: { type: "string", default: "4096x4096,14336x4096,4096x14336" },
+    forms: { type: "string", default: "2x8" },
+    m: { type: "string", default: "1" },
+    threads: { type: "string", default: "1,2" },
+    rounds: { type: "string", default: "9" },
+    kernel: { type: "string" },
+  },
+});
+
+const random = createRandom(5);
+const noise = Float32Array.from({ length: 65521 }, () => 2 * random.uniform() - 1);
+const bytes = Uint8Array.from({ length: 1 << 20 }, () => 256 * random.uniform());
+const cpu = hostCpu();
+const addon = requireAddon();
+
+function filled(target, source) {
+  for (let at = 0; at < target.length; at += source.length) target.set(source.subarray(0, target.length - at), at);
+  return target;
+}
+
+/** Bytes on memory of their own, as programs have them. */
+function copyOf(data) {
+  const target = zeroedBytes(data.byteLength);
+  target.set(new Uint8Array(data.buffer, data.byteOffset, data.byteLength));
+  return target;
+}
+
+const floats = (length) => {
+  const target = zeroedBytes(4 * length);
+  return filled(new Float32Array(target.buffer, target.byteOffset, length), noise);
+};
+
+/** Bytes of one copy of a rival's weights, and arguments on the copy of that index. */
+function fourBit({ n, k, m }) {
+  const spec = { n, k, bits: 4, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16" };
+  const qvals = filled(
+    new Int8Array(n * k),
+    Int8Array.from(bytes, (b) => (b & 15) - 8),
+  );
+  const scales = new Float32Array((n * k) / 32).fill(2 ** -7);
+  const layout = selectLayout(spec, cpu);
+  const packed = packWeights({ ...spec, qvals, scales, zeros: null, levels: null }, null, layout);
+  const kernel = selectKernel(linearA8, { layout: layout.name, bits: 4, m }, cpu);
+  const args = () => ({ m, x: floats(m * k), weights: openPacked(copyOf(packed), spec), y: floats(m * n) });
+  return { name: kernel.name, kernel, byteLength: packed.length, args };
+}
+
+function aqlm({ n, k, m }, form, kernel) {
+  const [codebooks, bits] = form.split("x").map(Number);
+  const sizes = { n, k, codebooks, bits, inGroup: 8, outGroup: 1 };
+  const count = (n * k * codebooks) / 8;
+  const codes =
+    bits === 8 ? filled(new Uint8Array(count), bytes) : filled(new Uint16Array(count), new Uint16Array(bytes.buffer));
+  const packed = packCodes({ ...sizes, codes, vectors: new Uint16Array(0), scales: new Uint16Array(0) });
+  const halves = (length) => {
+    const target = zeroedBytes(2 * length);
+    const source = Uint16Array.from(noise, (v) => (v < 0 ? 0x8000 : 0) | (0x2800 + Math.floor(Math.abs(v) * 0x400)));
+    return filled(new Uint16Array(target.buffer, target.byteOffset, length), source);
+  };
+  const args = () => ({
+    ...{ m, x: floats(m * k), codes: openCodes(copyOf(packed)), bias: null, y: floats(m * n) },
+    ...{ vectors: halves(codebooks * 2 ** bits * 8), scales: halves(n) },
+  });
+  return { name: kernel.name, kernel, byteLength: packed.length + 16 * codebooks * 2 ** bits + 2 * n, args };
+}
+
+/** Seconds of one call, from a plan of one call on each copy. */
+function runner({ kernel, byteLength, args }, threads) {
+  const first = args();
+  const scratch = zeroedBytes(kernel.scratchBytes(first, threads));
+  const planOf = (copies) =>
+    addon.createPlan(
+      copies.map((copy) => kernel.encode(copy, scratch)),
+      threads,
+    );
+  const time = (plan, calls) => {
+    const start = performance.now();
+    addon.runPlan(plan, threads);
+    return (performance.now() - start) / 1000 / calls;
+  };
+  const single = time(planOf([first]), 1);
+  const wanted = Math.min(Math.ceil(POOL_BYTES / byteLength), Math.max(1, Math.floor(ROUND_SECONDS / single)));
+  const copies = [first, ...Array.from({ length: wanted - 1 }, args)];
+  const plan = planOf(copies);
+  return { time: () => time(plan, wanted), copies };
+}
+
+function median(values) {
+  return [...values].sort((a, b) => a - b)[values.length >> 1];
+}
+
+function compare(shape, threads) {
+  const query = (layout) => ({ layout, bits: null, m: shape.m });
+  const rivals = [fourBit(shape)];
+  for (const form of list(options.forms)) {
+    const layout = form.endsWith("x8") ? "aqlm_tiles8" : "aqlm_tiles";
+    const candidates = options.kernel
+      ? aqlmKernels.filter(
+          ({ name, layouts }) => list(options.kernel).some((part) => name.includes(part)) && layouts.includes(layout),
+        )
+      : [selectKernel(aqlmKernels, query(layout), cpu)];
+    rivals.push(...candidates.map((kernel) => ({ ...aqlm(shape, form, kernel), form })));
+  }
+  const runners = rivals.map((rival) => runner(rival, threads));
+  const times = rivals.map(() => []);
+  for (let round = 0; round < Number(options.rounds); round++)
+    for (const [i, { time }] of runners.entries()) times[i].push(time());
+  const [base] = times.map(median);
+  return rivals.map(({ name, byteLength, form = "4-bit g32" }, i) => {
+    const seconds = median(times[i]);
+    const what = `${form}, [${shape.n}, ${shape.k}], m ${shape.m}, ${threads} threads`;
+    return [what, name, digits(1e6 * seconds), digits(byteLength / seconds / 1e9), (base / seconds).toFixed(2)];
+  });
+}
+
+const rows = [];
+for (const shape of list(options.shapes))
+  for (const m of list(options.m))
+    for (const threads of list(options.threads)) {
+      const [n, k] = shape.split("x").map(Number);
+      rows.push(...compare({ n, k, m: Number(m) }, Number(threads)));
+      for (const row of rows.slice(-2)) console.error(row.join("  "));
+    }
+const narrowed = process.argv.slice(2).join(" ");
+writeReport(narrowed ? "aqlm-part" : "aqlm", {
+  title: "AQLM beside 4-bit weights",
+  command: `node bench/aqlm.js${narrowed ? ` ${narrowed}` : ""}`,
+  sections: [table(["call", "kernel", "µs", "GB/s", "speed, 4-bit = 1"], rows)],
+});

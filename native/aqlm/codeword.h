@@ -1,0 +1,108 @@
+// Products that read whole vectors of the codebooks: exact in float32, for every form. An `Isa` supplies eight floats.
+#pragma once
+
+#include "codes.h"
+
+namespace lowbit {
+namespace aqlm {
+namespace {
+
+// Rows of x that one decoding of the weights serves.
+constexpr uint32_t kRowsAtOnce = 8;
+
+template <class Isa, uint32_t Rows, class Code, class Vector>
+inline void codeword_rows(const Product& p, const Item& item, uint32_t row) {
+  using F8 = typename Isa::F8;
+  const Codes& w = p.codes;
+  const Vector* vectors = static_cast<const Vector*>(p.table);
+  const uint32_t vector_length = w.out_group * w.in_group;
+  const size_t codebook_length = static_cast<size_t>(w.entries()) * vector_length;
+  for (uint32_t tile = item.first_tile; tile < item.last_tile; tile++) {
+    for (uint32_t place = 0; place < kTile; place++) {
+      const uint32_t output = tile * kTile + place;
+      if (output * w.out_group >= w.n) break;
+      const uint32_t lane = lane_of(place);
+      for (uint32_t r = 0; r < w.out_group; r++) {
+        F8 sums[Rows];
+        for (uint32_t i = 0; i < Rows; i++) sums[i] = Isa::zero();
+        for (uint32_t block = item.first_block; block < item.last_block; block++) {
+          const Code* codes = reinterpret_cast<const Code*>(w.tile(block, tile)) + lane;
+          const float* x = p.x + static_cast<size_t>(row) * w.k + static_cast<size_t>(block) * kBlock * w.in_group;
+          for (uint32_t g = w.block_groups(block); g > 0; g--, x += w.in_group, codes += w.codebooks * kTile) {
+            for (uint32_t j = 0; j < w.in_group; j += 8) {
+              F8 value = Isa::zero();
+              for (uint32_t c = 0; c < w.codebooks; c++) {
+                const uint32_t code = codes[c * kTile] & w.mask;
+                value = Isa::add(value, Isa::load(vectors + c * codebook_length + code * vector_length + r * w.in_group + j));
+              }
+              for (uint32_t i = 0; i < Rows; i++)
+                sums[i] = Isa::multiply_add(value, Isa::load(x + static_cast<size_t>(i) * w.k + j), sums[i]);
+            }
+          }
+        }
+        for (uint32_t i = 0; i < Rows; i++)
+          p.slice_sums(item.slice, row + i)[output * w.out_group + r] = Isa::sum(sums[i]);
+      }
+    }
+  }
+}
+
+template <class Isa, class Code, class Vector>
+void codeword_item(const Product& p, const Item& item) {
+  uint32_t row = 0;
+  for (; row + kRowsAtOnce <= p.m; row += kRowsAtOnce) codeword_rows<Isa, kRowsAtOnce, Code, Vector>(p, item, row);
+  for (; row + 4 <= p.m; row += 4) codeword_rows<Isa, 4, Code, Vector>(p, item, row);
+  for (; row < p.m; row++) codeword_rows<Isa, 1, Code, Vector>(p, item, row);
+}
+
+constexpr size_t kConvertAtOnce = 1 << 16;
+
+static inline size_t vector_values(const Codes& w) {
+  return static_cast<size_t>(w.codebooks) * w.entries() * w.out_group * w.in_group;
+}
+
+// Codebooks as f32, where the instruction set has no conversion to do it on the way.
+static inline void convert_vectors(const Product& p, uint32_t tile) {
+  const size_t first = tile * kConvertAtOnce, last = std::min(vector_values(p.codes), first + kConvertAtOnce);
+  float* target = reinterpret_cast<float*>(p.prepared);
+  for (size_t i = first; i < last; i++) target[i] = float_at(p.vectors, true, i);
+}
+
+template <class Isa, class Code, class Vector>
+void codeword_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
+  const Product& p = step.as<Product>();
+  if (phase == 0) convert_vectors(p, tile);
+  else if (phase == 1) codeword_item<Isa, Code, Vector>(p, item_at(p, tile));
+  else add_slices(p, tile, step.tiles[2]);
+}
+
+template <class Isa>
+bool converts_first(const Call& call) { return !Isa::kConverts && call.scalars[1] == 1; }
+
+template <class Isa>
+Memory codeword_memory(const Call& call) {
+  return {converts_first<Isa>(call) ? 4 * vector_values(read_codes(call.buffers[1])) : 0, 0};
+}
+
+template <class Isa>
+size_t codeword_scratch(const Call& call) {
+  return product_bytes(read_codes(call.buffers[1]), static_cast<uint32_t>(call.scalars[0]), call.threads,
+                       codeword_memory<Isa>(call));
+}
+
+template <class Isa>
+void codeword_prepare(Step& step, const Call& call) {
+  Product& p = init_product(step, call, codeword_memory<Isa>(call));
+  split_product(step, p, call.threads, 1);
+  const bool first = converts_first<Isa>(call);
+  step.tiles[0] = first ? static_cast<uint32_t>((vector_values(p.codes) + kConvertAtOnce - 1) / kConvertAtOnce) : 0;
+  if (first) p.table = p.prepared;
+  const bool halves = p.half_vectors && !first;
+  if (p.codes.code_bytes == 1)
+    step.run = halves ? codeword_run<Isa, uint8_t, uint16_t> : codeword_run<Isa, uint8_t, float>;
+  else step.run = halves ? codeword_run<Isa, uint16_t, uint16_t> : codeword_run<Isa, uint16_t, float>;
+}
+
+}  // namespace
+}  // namespace aqlm
+}  // namespace lowbit

@@ -1,0 +1,47 @@
+// AQLM in plain C++, for every CPU.
+#include "codeword.h"
+#include "rows.h"
+#include "table.h"
+
+namespace lowbit {
+namespace aqlm {
+namespace {
+
+struct Scalar {
+  static constexpr bool kConverts = false;
+  struct F8 {
+    float v[8];
+  };
+  static F8 zero() { return {}; }
+  static F8 load(const float* p) {
+    F8 r;
+    memcpy(r.v, p, sizeof r.v);
+    return r;
+  }
+  // Never read: halves are converted before.
+  static F8 load(const uint16_t*) { return {}; }
+  static F8 add(F8 a, F8 b) {
+    for (int i = 0; i < 8; i++) a.v[i] += b.v[i];
+    return a;
+  }
+  static F8 multiply_add(F8 a, F8 b, F8 c) {
+    for (int i = 0; i < 8; i++) c.v[i] += a.v[i] * b.v[i];
+    return c;
+  }
+  static float sum(F8 a) { return ((a.v[0] + a.v[1]) + (a.v[2] + a.v[3])) + ((a.v[4] + a.v[5]) + (a.v[6] + a.v[7])); }
+};
+
+constexpr KernelRow kRows[] = {
+    {"aqlm_f32_c8_1x64x128_scalar", "aqlm", "aqlm_tiles8", 0, 0, 1, 64, table_scratch, table_prepare},
+    {"aqlm_f32_cx_1x64x128_scalar", "aqlm", "aqlm_tiles", 0, 0, 1, 64, codeword_scratch<Scalar>,
+     codeword_prepare<Scalar>},
+    {"aqlm_f32_c8_8x64x128_scalar", "aqlm", "aqlm_tiles8", 0, 0, 4, 64, codeword_scratch<Scalar>,
+     codeword_prepare<Scalar>},
+};
+
+}  // namespace
+}  // namespace aqlm
+
+KernelRows aqlm_scalar_rows() { return {aqlm::kRows, sizeof aqlm::kRows / sizeof *aqlm::kRows}; }
+
+}  // namespace lowbit

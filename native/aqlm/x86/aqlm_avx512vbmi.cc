@@ -1,0 +1,248 @@
+// AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 16-bit sums lie in registers, a plane of low and one of high
+// bytes, and vpermi2b looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
+//
+// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum;
+// 2^15 is added so that bytes are unsigned. Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
+#include <immintrin.h>
+
+#include "../codes.h"
+#include "../rows.h"
+
+namespace lowbit {
+namespace aqlm {
+namespace {
+
+constexpr uint32_t kEntries = 256, kPlane = 256, kTable = 2 * kPlane;
+// Tiles that one loading of a table serves.
+constexpr uint32_t kTilesAtOnce = 4;
+// Half of a 32-bit sum's range, to make it unsigned, and half of its upper half's unit, to round.
+constexpr uint32_t kSumStart = 0x80008000;
+// The largest sum is below 2^31: |x| summed over a group stays below this, times vectors up to 32767.
+constexpr float kGroupMax = 65000, kVectorMax = 32767, kValueMax = 32767;
+
+// Codebooks of 16-bit integers: the step of all, then [codebooks][in_group / 2][256] pairs.
+struct PreparedVectors {
+  float* step;
+  int32_t* pairs;
+};
+
+static inline PreparedVectors prepared_vectors(const Product& p) {
+  return {reinterpret_cast<float*>(p.prepared), reinterpret_cast<int32_t*>(p.prepared + 64)};
+}
+
+static inline __m512 load16(const Product& p, size_t at) {
+  if (!p.half_vectors) return _mm512_loadu_ps(static_cast<const float*>(p.vectors) + at);
+  const uint16_t* halves = static_cast<const uint16_t*>(p.vectors) + at;
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves)));
+}
+
+// One work item for all codebooks, which share a step; each is some kilobytes.
+static inline void prepare_vectors(const Product& p) {
+  const PreparedVectors prepared = prepared_vectors(p);
+  const uint32_t length = p.codes.in_group;
+  const size_t count = static_cast<size_t>(p.codes.codebooks) * kEntries * length;
+  __m512 largest = _mm512_setzero_ps();
+  for (size_t i = 0; i < count; i += 16) largest = _mm512_max_ps(largest, _mm512_abs_ps(load16(p, i)));
+  const float step = std::max(_mm512_reduce_max_ps(largest) / kVectorMax, 0x1p-100f);
+  *prepared.step = step;
+  const __m512 inverse = _mm512_set1_ps(1 / step);
+  // Eight pairs are 16 values: pair q of them goes to place q % (length / 2) of its vector.
+  const uint32_t pairs = length / 2;
+  for (size_t i = 0; i < count; i += 16) {
+    const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(load16(p, i), inverse));
+    alignas(32) int32_t eight[8];
+    _mm256_store_si256(reinterpret_cast<__m256i*>(eight), _mm512_cvtepi32_epi16(rounded));
+    for (uint32_t q = 0; q < 8; q++) {
+      const size_t pair = i / 2 + q, vector = pair / pairs, codebook = vector / kEntries;
+      prepared.pairs[(codebook * pairs + pair % pairs) * kEntries + vector % kEntries] = eight[q];
+    }
+  }
+}
+
+// x of a block as pairs of 16-bit integers.
+struct BlockInputs {
+  alignas(64) int16_t values[kBlock * 64];
+  float step;
+};
+
+static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t length, BlockInputs* inputs) {
+  float largest = 0, largest_group = 0;
+  for (uint32_t g = 0; g < groups; g++) {
+    __m256 sum = _mm256_setzero_ps(), peak = sum;
+    for (uint32_t j = 0; j < length; j += 8) {
+      const __m256 v = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_loadu_ps(x + g * length + j));
+      sum = _mm256_add_ps(sum, v);
+      peak = _mm256_max_ps(peak, v);
+    }
+    largest = std::max(largest, _mm512_reduce_max_ps(_mm512_zextps256_ps512(peak)));
+    largest_group = std::max(largest_group, _mm512_reduce_add_ps(_mm512_zextps256_ps512(sum)));
+  }
+  inputs->step = std::max(std::max(largest / kValueMax, largest_group / kGroupMax), 0x1p-100f);
+  const __m256 inverse = _mm256_set1_ps(1 / inputs->step);
+  for (uint32_t i = 0; i < groups * length; i += 8) {
+    const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), inverse));
+    _mm_store_si128(reinterpret_cast<__m128i*>(inputs->values + i), _mm256_cvtepi32_epi16(rounded));
+  }
+}
+
+// 64 entries of a table: their low and their high bytes. `pairs` points to the first entry's first pair.
+static inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count, uint8_t* table) {
+  __m512i sums[4];
+  for (auto& sum : sums) sum = _mm512_set1_epi32(static_cast<int32_t>(kSumStart));
+  for (uint32_t q = 0; q < count; q++) {
+    int32_t two;
+    memcpy(&two, x + 2 * q, 4);
+    const __m512i both = _mm512_set1_epi32(two);
+    for (uint32_t v = 0; v < 4; v++)
+      sums[v] = _mm512_dpwssd_epi32(sums[v], both, _mm512_load_si512(pairs + q * kEntries + 16 * v));
+  }
+  // Bytes 2 and then bytes 3 of the 32 words of two vectors.
+  alignas(64) static constexpr uint8_t kBytes[64] = {
+      2,  6,  10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 62, 66, 70, 74,  78,  82,  86,  90,  94,  98,  102,
+      106, 110, 114, 118, 122, 126, 3,  7,  11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51,  55,  59,  63,  67,  71,  75,  79,
+      83, 87, 91, 95, 99, 103, 107, 111, 115, 119, 123, 127};
+  const __m512i index = _mm512_load_si512(kBytes);
+  const __m512i first = _mm512_permutex2var_epi8(sums[0], index, sums[1]);
+  const __m512i second = _mm512_permutex2var_epi8(sums[2], index, sums[3]);
+  _mm512_store_si512(table, _mm512_shuffle_i64x2(first, second, 0x44));
+  _mm512_store_si512(table + kPlane, _mm512_shuffle_i64x2(first, second, 0xee));
+}
+
+// Tables of a block: [groups][codebooks] of two planes.
+static inline void build_tables(const Product& p, uint32_t groups, const BlockInputs& inputs, uint8_t* tables) {
+  const uint32_t pairs = p.codes.in_group / 2;
+  const int32_t* vectors = prepared_vectors(p).pairs;
+  for (uint32_t g = 0; g < groups; g++)
+    for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kTable)
+      for (uint32_t e = 0; e < kEntries; e += 64)
+        build_entries(vectors + c * pairs * kEntries + e, inputs.values + g * p.codes.in_group, pairs, tables + e);
+}
+
+// Sums of looked up bytes of 64 outputs: of all bytes as 16-bit lanes, where the even ones' sums are spoilt by the odd
+// ones, and of the odd ones.
+struct ByteSums {
+  __m512i both, odd;
+  void add(__m512i bytes) {
+    both = _mm512_add_epi16(both, bytes);
+    odd = _mm512_add_epi16(odd, _mm512_srli_epi16(bytes, 8));
+  }
+  __m512i even() const { return _mm512_sub_epi16(both, _mm512_slli_epi16(odd, 8)); }
+};
+
+struct Planes {
+  __m512i low[4], high[4];
+};
+
+static inline Planes load_planes(const uint8_t* table) {
+  Planes planes;
+  for (int i = 0; i < 4; i++) {
+    planes.low[i] = _mm512_load_si512(table + 64 * i);
+    planes.high[i] = _mm512_load_si512(table + kPlane + 64 * i);
+  }
+  return planes;
+}
+
+static inline __m512i look_up(const __m512i* plane, __m512i codes, __mmask64 upper) {
+  const __m512i low = _mm512_permutex2var_epi8(plane[0], codes, plane[1]);
+  return _mm512_mask_blend_epi8(upper, low, _mm512_permutex2var_epi8(plane[2], codes, plane[3]));
+}
+
+// 16 sums as floats: high * 256 + low - offset, times the step.
+static inline __m512 to_floats(__m256i low, __m256i high, __m512i offset, __m512 step) {
+  const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 8), _mm512_cvtepu16_epi32(low));
+  return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(whole, offset)), step);
+}
+
+struct BlockStep {
+  uint32_t rows;
+  float step;
+  // Whether the sums are the first of their slice.
+  bool first;
+};
+
+static inline void store_sums(__m512i low, __m512i high, const BlockStep& block, float* y) {
+  const __m512i offset = _mm512_set1_epi32(static_cast<int32_t>(block.rows << 15));
+  const __m512 step = _mm512_set1_ps(block.step);
+  const __m512 a = to_floats(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high), offset, step);
+  const __m512 b = to_floats(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1), offset, step);
+  _mm512_storeu_ps(y, block.first ? a : _mm512_add_ps(a, _mm512_loadu_ps(y)));
+  _mm512_storeu_ps(y + 16, block.first ? b : _mm512_add_ps(b, _mm512_loadu_ps(y + 16)));
+}
+
+// `Tiles` tiles of a block: `codes` of the first, `stride` bytes to the next.
+template <uint32_t Tiles>
+inline void tile_sums(const uint8_t* codes, size_t stride, const uint8_t* tables, const BlockStep& block, float* y) {
+  ByteSums low[Tiles], high[Tiles];
+  for (uint32_t t = 0; t < Tiles; t++) low[t] = high[t] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+  for (uint32_t row = 0; row < block.rows; row++, codes += kTile, tables += kTable) {
+    const Planes planes = load_planes(tables);
+    for (uint32_t t = 0; t < Tiles; t++) {
+      const uint8_t* from = codes + t * stride;
+      _mm_prefetch(reinterpret_cast<const char*>(from + Tiles * stride), _MM_HINT_T0);
+      const __m512i index = _mm512_loadu_si512(from);
+      const __mmask64 upper = _mm512_movepi8_mask(index);
+      low[t].add(look_up(planes.low, index, upper));
+      high[t].add(look_up(planes.high, index, upper));
+    }
+  }
+  for (uint32_t t = 0; t < Tiles; t++) {
+    store_sums(low[t].even(), high[t].even(), block, y + t * kTile);
+    store_sums(low[t].odd, high[t].odd, block, y + t * kTile + kTile / 2);
+  }
+}
+
+static inline void lut16_block(const Product& p, const Item& item, uint32_t block, uint32_t row, uint8_t* tables) {
+  const uint32_t groups = p.codes.block_groups(block), length = p.codes.in_group;
+  BlockInputs inputs;
+  quantize_inputs(p.x + static_cast<size_t>(row) * p.codes.k + static_cast<size_t>(block) * kBlock * length, groups,
+                  length, &inputs);
+  build_tables(p, groups, inputs, tables);
+  const BlockStep step = {groups * p.codes.codebooks, inputs.step * *prepared_vectors(p).step * 65536.0f,
+                          block == item.first_block};
+  const size_t stride = static_cast<size_t>(step.rows) * kTile;
+  float* y = p.slice_sums(item.slice, row);
+  uint32_t tile = item.first_tile;
+  for (; tile + kTilesAtOnce <= item.last_tile; tile += kTilesAtOnce)
+    tile_sums<kTilesAtOnce>(p.codes.tile(block, tile), stride, tables, step, y + tile * kTile);
+  for (; tile < item.last_tile; tile++)
+    tile_sums<1>(p.codes.tile(block, tile), stride, tables, step, y + tile * kTile);
+}
+
+void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const Product& p = step.as<Product>();
+  if (phase == 0) return prepare_vectors(p);
+  if (phase == 2) return add_slices(p, tile, step.tiles[2]);
+  const Item item = item_at(p, tile);
+  // Rows inside blocks: the codes of a block are read from memory once.
+  for (uint32_t block = item.first_block; block < item.last_block; block++)
+    for (uint32_t row = 0; row < p.m; row++) lut16_block(p, item, block, row, p.own + thread * p.own_bytes);
+}
+
+Memory lut16_memory(const Codes& codes) {
+  return {64 + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries,
+          static_cast<size_t>(kBlock) * codes.codebooks * kTable};
+}
+
+size_t lut16_scratch(const Call& call) {
+  const Codes codes = read_codes(call.buffers[1]);
+  return product_bytes(codes, static_cast<uint32_t>(call.scalars[0]), call.threads, lut16_memory(codes));
+}
+
+void lut16_prepare(Step& step, const Call& call) {
+  Product& p = init_product(step, call, lut16_memory(read_codes(call.buffers[1])));
+  split_product(step, p, call.threads, kTilesAtOnce);
+  step.tiles[0] = 1;
+  step.run = lut16_run;
+}
+
+constexpr KernelRow kRows[] = {
+    {"aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 1,
+     256, lut16_scratch, lut16_prepare},
+};
+
+}  // namespace
+}  // namespace aqlm
+
+KernelRows aqlm_avx512vbmi_rows() { return {aqlm::kRows, sizeof aqlm::kRows / sizeof *aqlm::kRows}; }
+
+}  // namespace lowbit
