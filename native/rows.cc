@@ -19,6 +19,7 @@ KernelRows (*const kTables[])() = {
     transformer_avx2_rows,
     aqlm_avx512vbmi_rows,
     aqlm_avx2_rows,
+    aqlm_sse2_rows,
     measure_avx512_rows,
     measure_amx_rows,
 #elif defined(__aarch64__)
@@ -27,7 +28,6 @@ KernelRows (*const kTables[])() = {
     linear_neon_rows,
     aqlm_neon_rows,
 #endif
-    aqlm_scalar_rows,
     linear_float_baseline_rows,
     linear_packed_rows,
     transformer_baseline_rows,

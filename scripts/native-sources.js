@@ -30,8 +30,8 @@ const featuresOfSuffix = {
 };
 
 const folders = {
-  x64: ["", "generic", "x86", "aqlm", "aqlm/x86"],
-  arm64: ["", "generic", "arm", "aqlm", "aqlm/arm"],
+  x64: ["", "generic", "x86", "aqlm/x86"],
+  arm64: ["", "generic", "arm", "aqlm/arm"],
 };
 
 /**

@@ -19,6 +19,16 @@ static inline void transpose_vectors(const Product& p, uint32_t codebook) {
       target[j * kEntries + e] = float_at(p.vectors, p.half_vectors, (codebook * kEntries + e) * length + j);
 }
 
+// Entries whose sums stay in registers.
+constexpr uint32_t kEntriesAtOnce = 32;
+
+static inline void build_entries(const float* vectors, const float* x, uint32_t length, float* __restrict table) {
+  float sums[kEntriesAtOnce] = {};
+  for (uint32_t j = 0; j < length; j++)
+    for (uint32_t e = 0; e < kEntriesAtOnce; e++) sums[e] += x[j] * vectors[j * kEntries + e];
+  memcpy(table, sums, sizeof sums);
+}
+
 // Tables [groups][codebooks][256] of a block.
 static inline void build_tables(const Product& p, uint32_t block, const float* x, float* tables) {
   const uint32_t length = p.codes.in_group;
@@ -26,9 +36,7 @@ static inline void build_tables(const Product& p, uint32_t block, const float* x
   for (uint32_t g = 0; g < p.codes.block_groups(block); g++, x += length) {
     for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kEntries) {
       const float* from = vectors + static_cast<size_t>(c) * length * kEntries;
-      for (uint32_t e = 0; e < kEntries; e++) tables[e] = x[0] * from[e];
-      for (uint32_t j = 1; j < length; j++)
-        for (uint32_t e = 0; e < kEntries; e++) tables[e] += x[j] * from[j * kEntries + e];
+      for (uint32_t e = 0; e < kEntries; e += kEntriesAtOnce) build_entries(from + e, x, length, tables + e);
     }
   }
 }

@@ -1,13 +1,13 @@
-// AQLM in plain C++, for every CPU.
-#include "codeword.h"
-#include "rows.h"
-#include "table.h"
+// AQLM in plain C++, for every x86-64 CPU.
+#include "../codeword.h"
+#include "../rows.h"
+#include "../table.h"
 
 namespace lowbit {
 namespace aqlm {
 namespace {
 
-struct Scalar {
+struct Floats {
   static constexpr bool kConverts = false;
   struct F8 {
     float v[8];
@@ -32,16 +32,16 @@ struct Scalar {
 };
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_f32_c8_1x64x128_scalar", "aqlm", "aqlm_tiles8", 0, 0, 1, 64, table_scratch, table_prepare},
-    {"aqlm_f32_cx_1x64x128_scalar", "aqlm", "aqlm_tiles", 0, 0, 1, 64, codeword_scratch<Scalar>,
-     codeword_prepare<Scalar>},
-    {"aqlm_f32_c8_8x64x128_scalar", "aqlm", "aqlm_tiles8", 0, 0, 4, 64, codeword_scratch<Scalar>,
-     codeword_prepare<Scalar>},
+    {"aqlm_f32_c8_1x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 1, 64, table_scratch, table_prepare},
+    {"aqlm_f32_cx_1x64x128_sse2", "aqlm", "aqlm_tiles", 0, kSse2, 1, 64, codeword_scratch<Floats>,
+     codeword_prepare<Floats>},
+    {"aqlm_f32_c8_8x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 4, 64, codeword_scratch<Floats>,
+     codeword_prepare<Floats>},
 };
 
 }  // namespace
 }  // namespace aqlm
 
-KernelRows aqlm_scalar_rows() { return {aqlm::kRows, sizeof aqlm::kRows / sizeof *aqlm::kRows}; }
+KernelRows aqlm_sse2_rows() { return {aqlm::kRows, sizeof aqlm::kRows / sizeof *aqlm::kRows}; }
 
 }  // namespace lowbit
