@@ -3,7 +3,7 @@ import type { Cpu, Kernel, KernelQuery, KernelTarget } from "../kernels/contract
 import { hostCpu } from "../kernels/cpu.ts";
 import { layouts } from "../kernels/layout/packed.ts";
 import { kernelRefusal, selectKernel, selectLayout } from "../kernels/select.ts";
-import type { OperatorRegistry } from "../ops/operator.ts";
+import type { Operator, OperatorRegistry } from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
 
 export interface KernelRow {
@@ -57,6 +57,8 @@ const [ROWS, COLUMNS] = [4096, 4096];
 interface Family {
   readonly name: string;
   readonly kernels: readonly Kernel<never>[];
+  /** Widths of weights that the operators take; null for all that the kernels take. */
+  readonly bits: ReadonlySet<number> | null;
 }
 
 /** All kernels of a registry, and the choice among them, for this CPU or another. */
@@ -65,20 +67,29 @@ export function kernelTable(cpu: Cpu = hostCpu(), registry: OperatorRegistry = o
   return {
     cpu: cpu.name,
     features: [...cpu.features],
-    rows: families.flatMap((family) =>
-      family.kernels.filter((kernel) => isFor(kernel, cpu)).map((kernel) => kernelRow(family, kernel, cpu)),
-    ),
+    rows: families.flatMap((family) => rowsOf(family, cpu)),
     choices: families.flatMap((family) => choicesOf(family, cpu)),
   };
 }
 
 function familiesOf(registry: OperatorRegistry): Family[] {
-  const namesOf = new Map<Family["kernels"], string[]>();
-  for (const { name, kernels } of registry) namesOf.set(kernels, [...(namesOf.get(kernels) ?? []), name]);
-  return [...namesOf].flatMap(([kernels, names]) => familyNames(names).map((name) => ({ name, kernels })));
+  const sharing = new Map<Family["kernels"], Operator[]>();
+  for (const operator of registry) sharing.set(operator.kernels, [...(sharing.get(operator.kernels) ?? []), operator]);
+  return [...sharing].flatMap(([kernels, members]) => {
+    const names = familyNames(members.map(({ name }) => name));
+    return unique(names).map((name) => ({
+      ...{ name, kernels },
+      bits: bitsOf(members.filter((_, i) => names[i] === name)),
+    }));
+  });
 }
 
-/** Names that differ in one digit, their bits, become one name with `{b}`; others stay. */
+/** Widths that some of the operators take; null when one takes any. */
+function bitsOf(members: readonly Operator[]): Family["bits"] {
+  return members.some(({ bits }) => bits === null) ? null : new Set(members.flatMap(({ bits }) => bits ?? []));
+}
+
+/** Names that differ in one digit, their bits, become one name with `{b}`, each in its place; others stay. */
 function familyNames(names: readonly string[]): string[] {
   const patterns = new Map<string, Set<string>>();
   for (const name of names)
@@ -88,13 +99,18 @@ function familyNames(names: readonly string[]): string[] {
     }
   const shared = [...patterns].filter(([, members]) => members.size > 1);
   const nameOf = (name: string) => shared.find(([, members]) => members.has(name))?.[0] ?? name;
-  return unique(names.map(nameOf));
+  return names.map(nameOf);
 }
 
-function kernelRow(family: Family, kernel: Kernel<never>, cpu: Cpu): KernelRow {
-  const { name, target, layouts, bits, needs, mStep, nStep } = kernel;
-  const refusal = kernelRefusal(kernel, { layout: null, bits: null, m: mStep }, cpu);
-  return { operator: family.name, kernel: name, target, layouts, bits, needs, mStep, nStep, refusal };
+/** Rows that serve some of the family's widths. */
+function rowsOf({ name: operator, kernels, bits: taken }: Family, cpu: Cpu): KernelRow[] {
+  return kernels.flatMap((kernel): KernelRow[] => {
+    const { name, target, layouts, needs, mStep, nStep } = kernel;
+    const bits = kernel.bits?.filter((width) => taken?.has(width) ?? true) ?? null;
+    if (bits?.length === 0 || !isFor(kernel, cpu)) return [];
+    const refusal = kernelRefusal(kernel, { layout: null, bits: null, m: mStep }, cpu);
+    return [{ operator, kernel: name, target, layouts, bits, needs, mStep, nStep, refusal }];
+  });
 }
 
 /** Whether a kernel is compiled for the CPU's architecture; all but the native ones are for all. */
@@ -102,9 +118,11 @@ function isFor({ target, needs }: Kernel<never>, { features }: Cpu): boolean {
   return target !== "native" || features.has(needs.includes("neon") ? "neon" : "sse2");
 }
 
-function choicesOf({ name, kernels }: Family, cpu: Cpu): KernelChoice[] {
+function choicesOf({ name, kernels, bits: taken }: Family, cpu: Cpu): KernelChoice[] {
   const names = unique(kernels.flatMap((kernel): readonly (string | null)[] => kernel.layouts ?? [null]));
-  const allBits = unique(kernels.flatMap((kernel): readonly (number | null)[] => kernel.bits ?? [null]));
+  const allBits = unique(kernels.flatMap((kernel): readonly (number | null)[] => kernel.bits ?? [null])).filter(
+    (width) => width === null || (taken?.has(width) ?? true),
+  );
   allBits.sort((a, b) => (a ?? 0) - (b ?? 0));
   const choices: KernelChoice[] = [];
   for (const layout of names)

@@ -36,6 +36,7 @@ const packedEmbedding = (bits: number): Operator =>
   defineOperator({
     schema: `torchao::_embedding_${bits}bit.out(Tensor packed_weight_qvals, int num_embeddings, int embedding_dim, Tensor weight_scales, Tensor weight_zeros, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: embeddingPacked,
+    bits: [bits],
     indices: { argument: "indices", limit: (args) => args.number("num_embeddings") },
     shape(args) {
       const scales = args.tensor("weight_scales", "f32");
@@ -74,6 +75,7 @@ const sharedEmbedding = (bits: number): Operator =>
   defineOperator({
     schema: `torchao::_shared_embedding_${bits}bit.out(Tensor packed_weights, int group_size, int n, int k, Tensor indices, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: embeddingShared,
+    bits: [bits],
     indices: { argument: "indices", limit: (args) => args.number("n") },
     shape(args) {
       args.tensor("packed_weights", "u8", "i8");

@@ -73,6 +73,7 @@ function matmulOperator(schema: string, names: ShapeNames, inputs: { x: string; 
   return defineOperator<PackedLinearArgs>({
     schema,
     kernels: linearA8,
+    bits: [4],
     shape(args) {
       const { n, k } = specOf(args, names);
       const { shape } = args.tensor(inputs.x, "f32");

@@ -34,6 +34,7 @@ function packedLinear(name: string, kernels: readonly Kernel<PackedLinearArgs>[]
   return defineOperator<PackedLinearArgs>({
     schema: packedSchema(name),
     kernels,
+    ...(bits !== null && { bits: [bits] }),
     shape(args): TensorSpec {
       const { shape } = args.tensor("activations", "f32");
       const { n, k } = packedShape(args);

@@ -127,6 +127,8 @@ export interface OperatorDefinition<A> {
   shape(args: Arguments<TensorSpec>): TensorSpec;
   /** Best first; the last must serve every call on every CPU. */
   readonly kernels: readonly Kernel<A>[];
+  /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
+  readonly bits?: readonly number[];
   /** Checked before a run when the values are known then; native kernels cannot raise errors. */
   readonly indices?: IndexRule;
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
@@ -169,6 +171,8 @@ export interface Operator {
   readonly schema: Schema;
   readonly name: string;
   readonly kernels: readonly Kernel<never>[];
+  /** Widths of packed weights that calls may have; null when it takes all that its kernels take. */
+  readonly bits: readonly number[] | null;
   shape(args: Arguments<TensorSpec>): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
@@ -191,6 +195,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     schema,
     name,
     kernels: definition.kernels,
+    bits: definition.bits ?? null,
     shape: (args) => definition.shape(args),
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {

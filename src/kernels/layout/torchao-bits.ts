@@ -122,6 +122,76 @@ export function packChunk(
   }
 }
 
+/** The inverse of `packChunk`, as the rules say it. */
+function unpackByRule(bits: number, size: ChunkSize, bytes: Uint8Array): Uint8Array {
+  const values = new Uint8Array(size);
+  const { combination, lanes } = rule(bits, size);
+  const { fields } = combination;
+  const block = fields * lanes;
+  const byteCount = (fields * bits) / 8;
+  for (let base = 0; base < size; base += block) {
+    for (let j = 0; j < lanes; j++) {
+      const from = (base * bits) / 8 + j;
+      const v = combination.unpack(Array.from({ length: byteCount }, (_, t) => bytes[from + t * lanes]!));
+      for (let i = 0; i < fields; i++) values[base + i * lanes + j] = v[i]!;
+    }
+  }
+  return values;
+}
+
+/** Bits `[at, at + width)` of a value are bits `[shift, shift + width)` of byte `byte` of its chunk. */
+interface ChunkPiece {
+  readonly byte: number;
+  readonly shift: number;
+  readonly mask: number;
+  readonly at: number;
+}
+
+type ChunkPieces = readonly (readonly ChunkPiece[])[];
+
+/** Of each value its pieces, found by unpacking chunks with one bit set: reading is then a few shifts a value. */
+function findPieces(bits: number, size: ChunkSize): ChunkPieces {
+  const pieces = Array.from({ length: size }, (): { -readonly [K in keyof ChunkPiece]: number }[] => []);
+  const bytes = new Uint8Array((size * bits) / 8);
+  for (let byte = 0; byte < bytes.length; byte++)
+    for (let shift = 0; shift < 8; shift++) {
+      bytes[byte] = 1 << shift;
+      const values = unpackByRule(bits, size, bytes);
+      const index = values.findIndex((value) => value > 0);
+      const at = Math.log2(values[index]!);
+      const last = pieces[index]!.at(-1);
+      const width = last ? Math.log2(last.mask + 1) : 0;
+      if (last && last.byte === byte && last.shift + width === shift && last.at + width === at)
+        last.mask = 2 * last.mask + 1;
+      else pieces[index]!.push({ byte, shift, mask: 1, at });
+      bytes[byte] = 0;
+    }
+  return pieces;
+}
+
+const knownPieces = new Map<string, ChunkPieces>();
+
+function piecesOf(bits: number, size: ChunkSize): ChunkPieces {
+  const key = `${bits} ${size}`;
+  const pieces = knownPieces.get(key) ?? findPieces(bits, size);
+  knownPieces.set(key, pieces);
+  return pieces;
+}
+
+/** Reads value `index` of the chunk of `size` values that starts at `bytes[from]`. */
+export function chunkReader(bits: number, size: ChunkSize): (bytes: Uint8Array, from: number, index: number) => number {
+  const all = piecesOf(bits, size);
+  return (bytes, from, index) => {
+    const pieces = all[index]!;
+    let value = 0;
+    for (let p = 0; p < pieces.length; p++) {
+      const { byte, shift, mask, at } = pieces[p]!;
+      value |= ((bytes[from + byte]! >> shift) & mask) << at;
+    }
+    return value;
+  };
+}
+
 /** The inverse of `packChunk`. */
 export function unpackChunk(
   bits: number,
@@ -130,16 +200,6 @@ export function unpackChunk(
   target: Uint8Array,
   at: number,
 ): void {
-  const { combination, lanes } = rule(bits, size);
-  const { fields } = combination;
-  const block = fields * lanes;
-  const byteCount = (fields * bits) / 8;
-  for (let base = 0; base < size; base += block) {
-    for (let j = 0; j < lanes; j++) {
-      const from = source.from + (base * bits) / 8 + j;
-      const b = Array.from({ length: byteCount }, (_, t) => source.bytes[from + t * lanes]!);
-      const v = combination.unpack(b);
-      for (let i = 0; i < fields; i++) target[at + base + i * lanes + j] = v[i]!;
-    }
-  }
+  const read = chunkReader(bits, size);
+  for (let i = 0; i < size; i++) target[at + i] = read(source.bytes, source.from, i);
 }

@@ -6,7 +6,7 @@
 import { ShapeError } from "../../errors.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
-import { packChunk, unpackChunk } from "./torchao-bits.ts";
+import { chunkReader, packChunk } from "./torchao-bits.ts";
 
 export const TORCHAO_MAGIC = 6712;
 export const TORCHAO_HEADER_BYTES = 64;
@@ -168,10 +168,10 @@ function readGroupRow(
   const { bits, k } = packed.spec;
   const groupSize = Math.min(packed.spec.groupSize, k);
   const offset = bits < 8 ? 1 << (bits - 1) : 0;
-  const values = new Uint8Array(CHUNK);
+  const read = chunkReader(bits, CHUNK);
   for (let start = 0; start < groupSize; start += K_STEP) {
-    unpackChunk(bits, CHUNK, { bytes: packed.bytes, from: where.start + (start * ROWS * bits) / 8 }, values, 0);
+    const from = where.start + (start * ROWS * bits) / 8;
     for (let i = 0; i < K_STEP; i++)
-      target.qvals[where.group * groupSize + start + i] = values[chunkIndex(where.lane, i)]! - offset;
+      target.qvals[where.group * groupSize + start + i] = read(packed.bytes, from, chunkIndex(where.lane, i)) - offset;
   }
 }
