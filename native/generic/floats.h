@@ -27,6 +27,8 @@ struct FloatsBaseline {
   static constexpr int kColumns = 4;
   // Rows of activations that linear layers multiply at once.
   static constexpr int kDotRows = 4;
+  // Rows of activations that linear layers multiply at once with two vectors of columns.
+  static constexpr int kOuterRows = 10;
 
   static V set(float v) { return vdupq_n_f32(v); }
   static V load(const float* p) { return vld1q_f32(p); }
@@ -49,6 +51,10 @@ struct FloatsBaseline {
   static float largest(V v) { return vmaxvq_f32(v); }
   static float first_lane(V v) { return vgetq_lane_f32(v, 0); }
 
+  // Lanes of a and b in turn, of their first and of their second half.
+  static V zip_low(V a, V b) { return vzip1q_f32(a, b); }
+  static V zip_high(V a, V b) { return vzip2q_f32(a, b); }
+
   // Lane i is the sum of v[i].
   static V sums(const V* v) { return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3])); }
 
@@ -63,6 +69,8 @@ struct FloatsBaseline {
   static constexpr int kColumns = 2;
   // Rows of activations that linear layers multiply at once.
   static constexpr int kDotRows = 2;
+  // Rows of activations that linear layers multiply at once with two vectors of columns.
+  static constexpr int kOuterRows = 6;
 
   static V set(float v) { return _mm_set1_ps(v); }
   static V load(const float* p) { return _mm_loadu_ps(p); }
@@ -102,6 +110,10 @@ struct FloatsBaseline {
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
   }
   static float first_lane(V v) { return _mm_cvtss_f32(v); }
+
+  // Lanes of a and b in turn, of their first and of their second half.
+  static V zip_low(V a, V b) { return _mm_unpacklo_ps(a, b); }
+  static V zip_high(V a, V b) { return _mm_unpackhi_ps(a, b); }
 
   // Lane i is the sum of v[i].
   static V sums(const V* v) {

@@ -8,7 +8,7 @@ namespace {
 
 constexpr KernelRow kRows[] = {
     {"linear_f32_f32_1x4x4_" LOWBIT_FLOATS_TARGET, "linear_float", nullptr, 0, kBaselineNeeds, 1, 4,
-     float_linear_scratch, float_linear_prepare<FloatsBaseline>},
+     float_linear_scratch<FloatsBaseline>, float_linear_prepare<FloatsBaseline>},
 };
 
 }  // namespace

@@ -1,9 +1,10 @@
 // Linear layers over float weights [n, k] as they are stored, in f32, f16 or bf16: nothing is packed. Few rows of x are
-// multiplied with the weights on their way from memory; for many, a tile of 16-bit weights is first copied to f32.
+// multiplied with the weights on their way from memory; for many, panels of weights are first copied to f32.
 //
-// Sums are in f32: the error is at most (k / lanes + lanes) * 2^-24 * sum |x| |w|.
+// Sums are in f32: the error is at most (k + 2 lanes) * 2^-24 * sum |x| |w|, and that of a random walk as a rule.
 #pragma once
 
+#include "float_panels.h"
 #include "float_rows.h"
 
 namespace lowbit {
@@ -14,18 +15,21 @@ struct FloatLinear {
   const float* bias;
   const float* x;
   float* y;
-  // For each thread, a tile of weights in f32.
-  float* copies;
-  uint32_t m, n, k, columns_per_tile;
+  // Rows of x apart by a stride that is no power of two, which would give all of them the same places in a cache; and
+  // a panel for each thread.
+  float* spaced;
+  float* panels;
+  size_t stride;
+  uint32_t m, n, k, columns_per_tile, rows_per_tile;
   FloatType type;
-
-  bool copies_weights() const { return m >= kManyRows && type != FloatType::kF32; }
 };
 static_assert(sizeof(FloatLinear) <= kArgsMax);
 
+// Rows of x from which weights are worth a copy.
+constexpr uint32_t kManyRows = 8;
+
 // scalars: m, n, k, type, 1 with a bias; buffers: x, weights, bias, y, scratch.
 static inline FloatLinear read_float_linear(const Call& call) {
-  constexpr uint32_t kTileBytes = 128u << 10;
   FloatLinear args{};
   args.m = static_cast<uint32_t>(call.scalars[0]);
   args.n = static_cast<uint32_t>(call.scalars[1]);
@@ -35,57 +39,72 @@ static inline FloatLinear read_float_linear(const Call& call) {
   args.weights = call.buffers[1];
   args.bias = call.scalars[4] != 0 ? static_cast<const float*>(call.buffers[2]) : nullptr;
   args.y = static_cast<float*>(call.buffers[3]);
-  args.copies = static_cast<float*>(call.buffers[4]);
-  const uint32_t by_size = kTileBytes / (4 * args.k) + 1, by_share = args.n / (8 * call.threads) + 1;
-  args.columns_per_tile = static_cast<uint32_t>(round_up(std::min(by_size, by_share), kDotColumns));
+  args.spaced = static_cast<float*>(call.buffers[4]);
+  args.stride = size_t{args.k} + 16;
+  args.panels = args.spaced + args.m * args.stride;
   return args;
 }
 
-static inline size_t float_linear_scratch(const Call& call) {
-  const FloatLinear args = read_float_linear(call);
-  return args.copies_weights() ? size_t{4} * args.columns_per_tile * args.k * call.threads : 0;
+template <class Isa>
+size_t float_linear_scratch(const Call& call) {
+  const uint32_t m = static_cast<uint32_t>(call.scalars[0]), k = static_cast<uint32_t>(call.scalars[2]);
+  return m < kManyRows ? 0 : size_t{4} * (m * (size_t{k} + 16) + size_t{call.threads} * kPanelColumns<Isa> * k);
 }
 
 template <class Isa, FloatType Type>
-void copy_weights(const typename FloatWeight<Type>::Element* w, size_t count, float* copy) {
-  size_t i = 0;
-  for (; i + Isa::kLanes <= count; i += Isa::kLanes) Isa::store(copy + i, load_weights<Isa, Type>(w + i));
-  const uint32_t rest = static_cast<uint32_t>(count - i);
-  if (rest > 0) Isa::store_some(copy + i, load_some_weights<Isa, Type>(w + i, rest), rest);
-}
-
-template <class Isa, FloatType Type>
-void float_linear_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
+void few_rows_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const FloatLinear& args = step.as<FloatLinear>();
   const uint32_t first = tile * args.columns_per_tile;
   const uint32_t count = std::min(args.columns_per_tile, args.n - first);
   const auto* w = static_cast<const typename FloatWeight<Type>::Element*>(args.weights) + size_t{first} * args.k;
   const float* bias = args.bias ? args.bias + first : nullptr;
-  if (args.m < kManyRows) {
-    dot_rows<Isa, Type, true>({args.x, w, args.y + first, bias, args.k, args.k, args.n, args.m, count, args.k, false});
+  dot_rows<Isa, Type, true>({args.x, w, args.y + first, bias, args.k, args.k, args.n, args.m, count, args.k, false});
+}
+
+template <class Isa, FloatType Type>
+void many_rows_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const FloatLinear& args = step.as<FloatLinear>();
+  if (phase == 0) {
+    const uint32_t last = std::min(args.m, (tile + 1) * args.rows_per_tile);
+    for (uint32_t row = tile * args.rows_per_tile; row < last; row++)
+      memcpy(args.spaced + row * args.stride, args.x + size_t{row} * args.k, size_t{4} * args.k);
     return;
   }
-  const float* values;
-  if constexpr (Type == FloatType::kF32) {
-    values = w;
-  } else {
-    float* copy = args.copies + size_t{thread} * args.columns_per_tile * args.k;
-    copy_weights<Isa, Type>(w, size_t{count} * args.k, copy);
-    values = copy;
+  const uint32_t first = tile * kPanelColumns<Isa>;
+  const uint32_t count = std::min(kPanelColumns<Isa>, args.n - first);
+  const auto* w = static_cast<const typename FloatWeight<Type>::Element*>(args.weights) + size_t{first} * args.k;
+  float* panel = args.panels + size_t{thread} * kPanelColumns<Isa> * args.k;
+  copy_panel<Isa, Type>(w, count, args.k, panel);
+  const float* bias = args.bias ? args.bias + first : nullptr;
+  multiply_panel<Isa>({args.spaced, args.stride, panel, bias, args.y + first, args.n, args.m, args.k, count});
+}
+
+template <class Isa, FloatType Type>
+void split_float_linear(Step& step, FloatLinear& args, uint32_t threads) {
+  if (args.m >= kManyRows) {
+    args.rows_per_tile = ceil_div(args.m, 4 * threads);
+    step.phases = 2;
+    step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
+    step.tiles[1] = ceil_div(args.n, kPanelColumns<Isa>);
+    step.run = many_rows_run<Isa, Type>;
+    return;
   }
-  dot_many_rows<Isa>({args.x, values, args.y + first, bias, args.k, args.k, args.n, args.m, count, args.k, false});
+  constexpr uint32_t kTileBytes = 128u << 10;
+  const uint32_t by_size = kTileBytes / (4 * args.k) + 1, by_share = args.n / (8 * threads) + 1;
+  args.columns_per_tile = static_cast<uint32_t>(round_up(std::min(by_size, by_share), kDotColumns));
+  step.phases = 1;
+  step.tiles[0] = ceil_div(args.n, args.columns_per_tile);
+  step.run = few_rows_run<Isa, Type>;
 }
 
 template <class Isa>
 void float_linear_prepare(Step& step, const Call& call) {
   FloatLinear& args = step.init<FloatLinear>();
   args = read_float_linear(call);
-  step.phases = 1;
-  step.tiles[0] = ceil_div(args.n, args.columns_per_tile);
   switch (args.type) {
-    case FloatType::kF32: step.run = float_linear_run<Isa, FloatType::kF32>; return;
-    case FloatType::kF16: step.run = float_linear_run<Isa, FloatType::kF16>; return;
-    case FloatType::kBf16: step.run = float_linear_run<Isa, FloatType::kBf16>; return;
+    case FloatType::kF32: return split_float_linear<Isa, FloatType::kF32>(step, args, call.threads);
+    case FloatType::kF16: return split_float_linear<Isa, FloatType::kF16>(step, args, call.threads);
+    case FloatType::kBf16: return split_float_linear<Isa, FloatType::kBf16>(step, args, call.threads);
   }
 }
 

@@ -122,10 +122,8 @@ void dot_rows(const DotRows<Type>& args) {
 
 // Values of k that are multiplied before the next: so much of a few rows stays in the nearest cache.
 constexpr uint32_t kDotDepth = 1024;
-// Rows of x from which weights are worth a copy in f32, and k is cut.
-constexpr uint32_t kManyRows = 8;
 
-// The same for many rows and f32 weights that are in a near cache.
+// The same for f32 weights that are in a near cache.
 template <class Isa>
 void dot_many_rows(DotRows<FloatType::kF32> args) {
   const uint32_t k = args.k;

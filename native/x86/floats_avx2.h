@@ -16,6 +16,8 @@ struct FloatsAvx2 {
   static constexpr int kColumns = 2;
   // Rows of activations that linear layers multiply at once.
   static constexpr int kDotRows = 2;
+  // Rows of activations that linear layers multiply at once with two vectors of columns.
+  static constexpr int kOuterRows = 6;
 
   static __m256i first(uint32_t n) {
     return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -67,6 +69,14 @@ struct FloatsAvx2 {
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
   }
   static float first_lane(V v) { return _mm256_cvtss_f32(v); }
+
+  // Lanes of a and b in turn, of their first and of their second half.
+  static V zip_low(V a, V b) {
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x20);
+  }
+  static V zip_high(V a, V b) {
+    return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x31);
+  }
 
   // Lane i is the sum of v[i].
   static V sums(const V* v) {

@@ -15,6 +15,8 @@ struct FloatsAvx512 {
   static constexpr int kColumns = 4;
   // Rows of activations that linear layers multiply at once.
   static constexpr int kDotRows = 4;
+  // Rows of activations that linear layers multiply at once with two vectors of columns.
+  static constexpr int kOuterRows = 12;
 
   static __mmask16 first(uint32_t n) { return static_cast<__mmask16>((1u << n) - 1); }
   static V set(float v) { return _mm512_set1_ps(v); }
@@ -49,6 +51,16 @@ struct FloatsAvx512 {
   static float sum(V v) { return _mm512_reduce_add_ps(v); }
   static float largest(V v) { return _mm512_reduce_max_ps(v); }
   static float first_lane(V v) { return _mm512_cvtss_f32(v); }
+
+  // Lanes of a and b in turn, of their first and of their second half.
+  static V zip_low(V a, V b) {
+    const __m512i order = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+    return _mm512_permutex2var_ps(a, order, b);
+  }
+  static V zip_high(V a, V b) {
+    const __m512i order = _mm512_setr_epi32(8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31);
+    return _mm512_permutex2var_ps(a, order, b);
+  }
 
   // Lane i is the sum of v[i].
   static V sums(const V* v) {
