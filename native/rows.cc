@@ -12,6 +12,7 @@ KernelRows (*const kTables[])() = {
     linear_avx512_rows,
     linear_avxvnni_rows,
     linear_avx2_rows,
+    linear_float_amx_rows,
     linear_float_avx512_rows,
     linear_float_avx2_rows,
     attention_amx_rows,

@@ -1,5 +1,5 @@
-// Rows of weights packed for linear layers, one row read and not its panel, and rows of TorchAO's embedding layout. Ids out of range give rows of NaN: see
-// transformer/embedding.h.
+// Rows of weights packed for linear layers, one row read and not its panel, and rows of TorchAO's embedding layout. Ids
+// out of range give rows of NaN: see transformer/embedding.h.
 #include "../linear/packed_rows.h"
 #include "../rows.h"
 #include "../transformer/embedding.h"

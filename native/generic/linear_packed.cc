@@ -160,12 +160,12 @@ using Panel16Rows = PanelRows<Panel16Places>;
 using Panel32Rows = PanelRows<Panel32Places>;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x16x1_scalar", "linear_a8", "panel16", 0x1fe, 0, 1, 16, quantized_scratch<Panel16Rows>,
-     quantized_prepare<Panel16Rows>},
-    {"linear_a8_wx_1x32x1_scalar", "linear_a8", "panel32", 0x1fe, 0, 1, 32, quantized_scratch<Panel32Rows>,
-     quantized_prepare<Panel32Rows>},
-    {"linear_a8_wx_1x8x1_scalar", "linear_a8", "torchao_universal", 0x1fe, 0, 1, 8, quantized_scratch<TorchaoRows>,
-     quantized_prepare<TorchaoRows>},
+    {"linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16", 0x1fe, kBaselineNeeds, 1, 16,
+     quantized_scratch<Panel16Rows>, quantized_prepare<Panel16Rows>},
+    {"linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32", 0x1fe, kBaselineNeeds, 1, 32,
+     quantized_scratch<Panel32Rows>, quantized_prepare<Panel32Rows>},
+    {"linear_a8_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "torchao_universal", 0x1fe, kBaselineNeeds, 1, 8,
+     quantized_scratch<TorchaoRows>, quantized_prepare<TorchaoRows>},
     {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", 0x1fe, kBaselineNeeds, 1, 16,
      weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},
     {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", 0x1fe, kBaselineNeeds, 1, 32,

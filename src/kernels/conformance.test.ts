@@ -335,35 +335,75 @@ function floatWeights(random: Random, length: number): { stored: FloatWeights; v
   ];
 }
 
+/** y [m, n] of one call against sums in double precision. */
+function expectFloatLinear(kernel: Kernel<FloatLinearArgs>, bench: Bench, args: FloatLinearArgs, values: Float32Array) {
+  const { m, n, k, x, weights, bias } = args;
+  run(kernel, args, bench);
+  // Rows that serve many rows only may multiply with 16 bits of each factor, and take the smallest floats for 0.
+  const isRough = kernel.mStep >= 128;
+  const relative = (k + 4) * 2 ** -23 + (isRough ? 3 * 2 ** -16 : 0);
+  const absolute = (k + 4) * (isRough ? 2 ** -126 : SMALLEST);
+  const expected = Array.from(args.y, (_, i): Expected => {
+    const row = i % n;
+    const start = Math.floor(i / n) * k;
+    let sum = bias ? bias[row]! : 0;
+    let magnitude = Math.abs(sum);
+    for (let c = 0; c < k; c++) {
+      const product = x[start + c]! * values[row * k + c]!;
+      sum += product;
+      magnitude += Math.abs(product);
+    }
+    return { value: sum, bound: relative * magnitude + absolute };
+  });
+  expectClose(args.y, expected, `${weights.dtype}, n ${n}, k ${k}, m ${m}, ${bench.threads} threads`);
+}
+
 describeRows(linearFloat, machine(), (kernel) => {
-  it("sums within rounding", () => {
-    const random = new Random(5);
-    for (const [n, k] of [
-      [1, 1],
-      [16, 64],
-      [17, 33],
-      [31, 127],
-      [64, 100],
-    ] as const)
-      for (const { stored, values } of floatWeights(random, n * k))
-        for (const bias of [null, random.floats(n)])
-          for (const m of rowCounts.filter((count) => count >= kernel.mStep)) {
-            const x = random.floats(m * k, 3);
-            const args: FloatLinearArgs = { m, n, k, x, weights: stored, bias, y: new Float32Array(m * n) };
-            run(kernel, args, single);
-            const expected = Array.from(args.y, (_, i): Expected => {
-              const row = i % n;
-              let sum = bias ? bias[row]! : 0;
-              let magnitude = Math.abs(sum);
-              for (let c = 0; c < k; c++) {
-                const product = x[Math.floor(i / n) * k + c]! * values[row * k + c]!;
-                sum += product;
-                magnitude += Math.abs(product);
-              }
-              return { value: sum, bound: (k + 4) * 2 ** -23 * magnitude };
-            });
-            expectClose(args.y, expected, `${stored.dtype}, n ${n}, k ${k}, m ${m}`);
-          }
+  const random = new Random(5);
+  const call = (
+    m: number,
+    n: number,
+    k: number,
+    x: Float32Array,
+    weights: FloatWeights,
+    bias: Float32Array | null,
+  ) => ({
+    ...{ m, n, k, x, weights, bias },
+    y: new Float32Array(m * n),
+  });
+  const counts = [...rowCounts, 131].filter((m) => m >= kernel.mStep);
+
+  it.each([
+    [1, 1],
+    [16, 64],
+    [17, 33],
+    [31, 127],
+    [64, 100],
+  ])("sums within rounding: n %i, k %i", (n, k) => {
+    for (const { stored, values } of floatWeights(random, n * k))
+      for (const bias of [null, random.floats(n)])
+        for (const m of counts) {
+          const args = call(m, n, k, random.floats(m * k, 3), stored, bias);
+          expectFloatLinear(kernel, single, args, values);
+        }
+  });
+
+  it("sums within rounding: long rows, many columns, threads", () => {
+    const [n, k] = [133, 1123];
+    for (const { stored, values } of floatWeights(random, n * k))
+      for (const m of kernel.mStep >= 128 ? [128, 530] : [1, 13])
+        expectFloatLinear(kernel, threaded, call(m, n, k, random.floats(m * k), stored, random.floats(n)), values);
+  });
+
+  it(`takes ${extremeNames}`, () => {
+    const [n, k] = [19, 70];
+    const times = Math.ceil(kernel.mStep / extremeRows.length);
+    const rows = extremes(random, k);
+    const x = new Float32Array(times * rows.length);
+    for (let i = 0; i < times; i++) x.set(rows, i * rows.length);
+    for (const { stored, values } of floatWeights(random, n * k))
+      for (const m of new Set([kernel.mStep, times * extremeRows.length]))
+        expectFloatLinear(kernel, single, call(m, n, k, x.slice(0, m * k), stored, null), values);
   });
 });
 

@@ -1,0 +1,221 @@
+// Linear layers over float weights on AMX for many rows of x. Factors are sums of two bf16 (see split_bf16.h), of which
+// bf16 weights need only one. Besides that of sums in f32, the error is at most 2^-16 * sum |x| |w| with bf16 weights,
+// 3 * 2^-16 with others; over a thousand values of k errors mostly cancel, to some 2^-21.
+#include <algorithm>
+
+#include "../half.h"
+#include "../rows.h"
+#include "split_bf16.h"
+#include "tiles_amx.h"
+
+namespace lowbit {
+namespace {
+
+// Rows of x and columns of y of a tile of work, and values of k that are multiplied before the next: weights, x and
+// sums of a tile stay in the second cache.
+constexpr uint32_t kTileRows = 512, kTileColumns = 128, kDepth = 1024;
+// Values of k of one product of tiles.
+constexpr uint32_t kStep = 32;
+
+struct AmxFloatLinear {
+  const void* weights;
+  const float* bias;
+  const float* x;
+  float* y;
+  // x as tiles [blocks of 16 rows][steps of k][high, low].
+  uint8_t* rows;
+  // For each thread: weights as tiles [16 columns][steps of kDepth][high, low], then sums [16 rows][16 columns].
+  uint8_t* local;
+  uint32_t m, n, k, steps, row_tiles;
+  FloatType type;
+
+  uint32_t row_blocks() const { return 2 * ceil_div(m, 32); }
+  size_t rows_bytes() const { return size_t{row_blocks()} * steps * 2 * kTileBytes; }
+};
+static_assert(sizeof(AmxFloatLinear) <= kArgsMax);
+
+constexpr size_t kWeightBytes = kTileColumns / 16 * (kDepth / kStep) * 2 * kTileBytes;
+constexpr size_t kSumBytes = kTileRows / 16 * (kTileColumns / 16) * kTileBytes;
+
+inline __m512 load_first(const float* p, uint32_t count) {
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>(count >= 16 ? 0xffff : (1u << count) - 1), p);
+}
+
+// Up to 32 values; those from `count` on are 0.
+inline SplitVector split_floats(const float* p, uint32_t count) {
+  return split_row(load_first(p, count), count > 16 ? load_first(p + 16, count - 16) : _mm512_setzero_ps());
+}
+
+inline SplitVector split_halves(const uint16_t* p, uint32_t count) {
+  const __m512i all = _mm512_maskz_loadu_epi16(count >= 32 ? 0xffffffffu : (1u << count) - 1, p);
+  return split_row(_mm512_cvtph_ps(_mm512_castsi512_si256(all)), _mm512_cvtph_ps(_mm512_extracti64x4_epi64(all, 1)));
+}
+
+// A block of 16 rows of x.
+void split_rows(const AmxFloatLinear& args, uint32_t block) {
+  uint8_t* tile = args.rows + size_t{block} * args.steps * 2 * kTileBytes;
+  for (uint32_t step = 0; step < args.steps; step++, tile += 2 * kTileBytes) {
+    const uint32_t c = step * kStep;
+    for (uint32_t i = 0; i < 16; i++) {
+      const uint32_t row = 16 * block + i;
+      SplitVector split{_mm512_setzero_si512(), _mm512_setzero_si512()};
+      if (row < args.m) split = split_floats(args.x + size_t{row} * args.k + c, args.k - c);
+      _mm512_store_si512(tile + 64 * i, split.high);
+      _mm512_store_si512(tile + kTileBytes + 64 * i, split.low);
+    }
+  }
+}
+
+// 16 columns of y from `column`, `steps` of k from value `start` on. Pairs of k lie side by side, as products need it.
+void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, uint32_t steps, uint8_t* tile) {
+  for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
+    const uint32_t c = start + step * kStep, count = args.k - c;
+    __m512i high[16], low[16];
+    for (uint32_t i = 0; i < 16; i++) {
+      high[i] = low[i] = _mm512_setzero_si512();
+      if (column + i >= args.n) continue;
+      const size_t at = size_t{column + i} * args.k + c;
+      const uint16_t* words = static_cast<const uint16_t*>(args.weights) + at;
+      if (args.type == FloatType::kBf16) {
+        high[i] = _mm512_maskz_loadu_epi16(count >= 32 ? 0xffffffffu : (1u << count) - 1, words);
+        continue;
+      }
+      const SplitVector split = args.type == FloatType::kF16
+                                    ? split_halves(words, count)
+                                    : split_floats(static_cast<const float*>(args.weights) + at, count);
+      high[i] = split.high;
+      low[i] = split.low;
+    }
+    transpose16(high);
+    for (int i = 0; i < 16; i++) _mm512_store_si512(tile + 64 * i, high[i]);
+    if (args.type == FloatType::kBf16) continue;
+    transpose16(low);
+    for (int i = 0; i < 16; i++) _mm512_store_si512(tile + kTileBytes + 64 * i, low[i]);
+  }
+}
+
+// The four products of two tiles of rows with two of columns.
+inline __attribute__((always_inline)) void multiply_pairs(const uint8_t* a0, const uint8_t* a1) {
+  _tile_loadd(4, a0, 64);
+  _tile_loadd(5, a1, 64);
+  _tile_dpbf16ps(0, 4, 6);
+  _tile_dpbf16ps(1, 4, 7);
+  _tile_dpbf16ps(2, 5, 6);
+  _tile_dpbf16ps(3, 5, 7);
+}
+
+// Adds `steps` of k to four tiles of sums, of 32 rows and 32 columns.
+template <bool Split>
+void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t b_stride, uint32_t steps, uint8_t* sums,
+                    bool first) {
+  constexpr size_t kNextRows = kTileColumns / 16 * kTileBytes;
+  tile_fence();
+  if (first) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, 64);
+    _tile_loadd(1, sums + kTileBytes, 64);
+    _tile_loadd(2, sums + kNextRows, 64);
+    _tile_loadd(3, sums + kNextRows + kTileBytes, 64);
+  }
+  for (uint32_t step = 0; step < steps; step++, a += 2 * kTileBytes, b += 2 * kTileBytes) {
+    if constexpr (Split) {
+      _tile_loadd(6, b + kTileBytes, 64);
+      _tile_loadd(7, b + b_stride + kTileBytes, 64);
+      multiply_pairs(a, a + a_stride);
+    }
+    _tile_loadd(6, b, 64);
+    _tile_loadd(7, b + b_stride, 64);
+    multiply_pairs(a + kTileBytes, a + a_stride + kTileBytes);
+    multiply_pairs(a, a + a_stride);
+  }
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + kTileBytes, 64);
+  _tile_stored(2, sums + kNextRows, 64);
+  _tile_stored(3, sums + kNextRows + kTileBytes, 64);
+  tile_fence();
+}
+
+void write_sums(const AmxFloatLinear& args, uint32_t row, uint32_t column, const uint8_t* sums) {
+  for (uint32_t i = row; i < std::min(args.m, row + kTileRows); i++) {
+    const uint32_t block = (i - row) / 16 * (kTileColumns / 16);
+    for (uint32_t j = column; j < std::min(args.n, column + kTileColumns); j += 16) {
+      const __mmask16 mask = static_cast<__mmask16>(args.n - j >= 16 ? 0xffff : (1u << (args.n - j)) - 1);
+      __m512 v = _mm512_load_ps(sums + (block + (j - column) / 16) * kTileBytes + (i - row) % 16 * 64);
+      if (args.bias) v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(mask, args.bias + j));
+      _mm512_mask_storeu_ps(args.y + size_t{i} * args.n + j, mask, v);
+    }
+  }
+}
+
+void amx_float_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const AmxFloatLinear& args = step.as<AmxFloatLinear>();
+  if (phase == 0) return split_rows(args, tile);
+  const TileScope scope;
+  uint8_t* weights = args.local + thread * (kWeightBytes + kSumBytes);
+  uint8_t* sums = weights + kWeightBytes;
+  const uint32_t row = tile % args.row_tiles * kTileRows, column = tile / args.row_tiles * kTileColumns;
+  const uint32_t blocks = std::min(kTileRows / 16, args.row_blocks() - row / 16);
+  const uint32_t groups = 2 * ceil_div(std::min(kTileColumns, args.n - column), 32);
+  const size_t row_stride = size_t{args.steps} * 2 * kTileBytes, column_stride = kDepth / kStep * 2 * kTileBytes;
+  for (uint32_t start = 0; start < args.steps; start += kDepth / kStep) {
+    const uint32_t steps = std::min(kDepth / kStep, args.steps - start);
+    for (uint32_t g = 0; g < groups; g++)
+      pack_columns(args, column + 16 * g, start * kStep, steps, weights + g * column_stride);
+    for (uint32_t b = 0; b < blocks; b += 2) {
+      const uint8_t* x = args.rows + (row / 16 + b) * row_stride + size_t{start} * 2 * kTileBytes;
+      for (uint32_t g = 0; g < groups; g += 2) {
+        const auto multiply = args.type == FloatType::kBf16 ? multiply_block<false> : multiply_block<true>;
+        uint8_t* at = sums + (b * (kTileColumns / 16) + g) * kTileBytes;
+        multiply(x, row_stride, weights + g * column_stride, column_stride, steps, at, start == 0);
+      }
+    }
+  }
+  write_sums(args, row, column, sums);
+}
+
+// scalars: m, n, k, type, 1 with a bias; buffers: x, weights, bias, y, scratch.
+AmxFloatLinear read_amx_float(const Call& call) {
+  AmxFloatLinear args{};
+  args.m = static_cast<uint32_t>(call.scalars[0]);
+  args.n = static_cast<uint32_t>(call.scalars[1]);
+  args.k = static_cast<uint32_t>(call.scalars[2]);
+  args.type = static_cast<FloatType>(static_cast<uint32_t>(call.scalars[3]));
+  args.x = static_cast<const float*>(call.buffers[0]);
+  args.weights = call.buffers[1];
+  args.bias = call.scalars[4] != 0 ? static_cast<const float*>(call.buffers[2]) : nullptr;
+  args.y = static_cast<float*>(call.buffers[3]);
+  args.steps = ceil_div(args.k, kStep);
+  args.row_tiles = ceil_div(args.m, kTileRows);
+  const uintptr_t scratch = reinterpret_cast<uintptr_t>(call.buffers[4]);
+  args.rows = reinterpret_cast<uint8_t*>(round_up(scratch, 64));
+  args.local = args.rows + args.rows_bytes();
+  return args;
+}
+
+size_t amx_float_scratch(const Call& call) {
+  return 64 + read_amx_float(call).rows_bytes() + call.threads * (kWeightBytes + kSumBytes);
+}
+
+void amx_float_prepare(Step& step, const Call& call) {
+  AmxFloatLinear& args = step.init<AmxFloatLinear>();
+  args = read_amx_float(call);
+  step.phases = 2;
+  step.tiles[0] = args.row_blocks();
+  step.tiles[1] = args.row_tiles * ceil_div(args.n, kTileColumns);
+  step.run = amx_float_run;
+}
+
+constexpr KernelRow kRows[] = {
+    {"linear_f32_f32_128x32x32_amx_bf16", "linear_float", nullptr, 0, kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16, 128, 32,
+     amx_float_scratch, amx_float_prepare},
+};
+
+}  // namespace
+
+KernelRows linear_float_amx_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit
