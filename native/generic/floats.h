@@ -36,6 +36,17 @@ struct FloatsBaseline {
   static V load_halves(const uint16_t* p) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p))); }
   static V load_bf16(const uint16_t* p) { return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16)); }
   static void store_halves(uint16_t* p, V v) { vst1_u16(p, vreinterpret_u16_f16(vcvt_f16_f32(v))); }
+  static V load_integers(const int8_t* p) {
+    int32_t bytes;
+    memcpy(&bytes, p, 4);
+    const int16x8_t words = vmovl_s8(vreinterpret_s8_s32(vdup_n_s32(bytes)));
+    return vcvtq_f32_s32(vmovl_s16(vget_low_s16(words)));
+  }
+  static void store_integers(int8_t* p, V v) {
+    const int16x4_t words = vqmovn_s32(vcvtnq_s32_f32(v));
+    const int32_t bytes = vget_lane_s32(vreinterpret_s32_s8(vqmovn_s16(vcombine_s16(words, words))), 0);
+    memcpy(p, &bytes, 4);
+  }
   static V multiply_add(V a, V b, V c) { return vfmaq_f32(c, a, b); }
   // NaN where b is.
   static V max(V a, V b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
@@ -86,6 +97,18 @@ struct FloatsBaseline {
     float all[4];
     store(all, v);
     for (int i = 0; i < 4; i++) p[i] = float_to_half(all[i]);
+  }
+  static V load_integers(const int8_t* p) {
+    int32_t bytes;
+    memcpy(&bytes, p, 4);
+    __m128i all = _mm_cvtsi32_si128(bytes);
+    all = _mm_unpacklo_epi8(all, all);
+    return _mm_cvtepi32_ps(_mm_srai_epi32(_mm_unpacklo_epi16(all, all), 24));
+  }
+  static void store_integers(int8_t* p, V v) {
+    const __m128i words = _mm_packs_epi32(_mm_cvtps_epi32(v), _mm_setzero_si128());
+    const int32_t bytes = _mm_cvtsi128_si32(_mm_packs_epi16(words, words));
+    memcpy(p, &bytes, 4);
   }
   static V multiply_add(V a, V b, V c) { return _mm_add_ps(_mm_mul_ps(a, b), c); }
   // b where either is NaN.

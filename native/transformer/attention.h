@@ -15,6 +15,9 @@ struct AttentionArgs {
   const float* v;
   void* key_cache;
   void* value_cache;
+  // [capacity][kv_heads], of caches of integers.
+  float* key_scales;
+  float* value_scales;
   const int64_t* position;
   float* y;
   float* scratch;
@@ -22,7 +25,6 @@ struct AttentionArgs {
   // Query heads of one head of keys and values.
   uint32_t group;
   ScoreRule rule;
-  bool halves;
   uint32_t threads;
   // Parts of the keys with results of their own; 0 when tiles are heads and tokens.
   uint32_t splits;
@@ -57,17 +59,62 @@ SplitResults results_of(const AttentionArgs& args, uint32_t split) {
   return {at, at + rows, at + 2 * rows};
 }
 
+// Integers and scale of one row of a head: largest / 127; rows of next to nothing become zeros.
+template <class Isa>
+float store_integers(const float* x, uint32_t dim, int8_t* target) {
+  constexpr float kLeast = 1e-30f;
+  auto most = Isa::set(0);
+  each_vector<Isa>(dim, [&](size_t d, auto vector) {
+    const auto value = vector.load(x + d);
+    most = Isa::max(Isa::max(value, Isa::set(0) - value), most);
+  });
+  const float largest = Isa::largest(most);
+  const auto inverse = Isa::set(largest < kLeast ? 0.0f : 127.0f / largest);
+  each_vector<Isa>(dim, [&](size_t d, auto vector) { vector.store(target + d, vector.load(x + d) * inverse); });
+  return largest < kLeast ? 0.0f : largest / 127.0f;
+}
+
 // New keys and values into the cache.
 template <class Isa, class Element>
 void store_tokens(const AttentionArgs& args, uint32_t first, uint32_t last) {
   const size_t stride = args.stride();
-  const size_t target = (static_cast<size_t>(*args.position) + first) * stride, source = first * stride;
+  const size_t position = static_cast<size_t>(*args.position) + first;
+  const size_t target = position * stride, source = first * stride;
   Element* keys = static_cast<Element*>(args.key_cache) + target;
   Element* values = static_cast<Element*>(args.value_cache) + target;
-  each_vector<Isa>((last - first) * stride, [&](size_t i, auto vector) {
-    vector.store(keys + i, vector.load(args.k + source + i));
-    vector.store(values + i, vector.load(args.v + source + i));
-  });
+  if constexpr (std::is_same_v<Element, int8_t>) {
+    float* key_scales = args.key_scales + position * args.kv_heads;
+    float* value_scales = args.value_scales + position * args.kv_heads;
+    for (size_t head = 0; head < static_cast<size_t>(last - first) * args.kv_heads; head++) {
+      const size_t at = head * args.head_dim;
+      key_scales[head] = store_integers<Isa>(args.k + source + at, args.head_dim, keys + at);
+      value_scales[head] = store_integers<Isa>(args.v + source + at, args.head_dim, values + at);
+    }
+  } else {
+    each_vector<Isa>((last - first) * stride, [&](size_t i, auto vector) {
+      vector.store(keys + i, vector.load(args.k + source + i));
+      vector.store(values + i, vector.load(args.v + source + i));
+    });
+  }
+}
+
+// Keys start .. start + count of the cache, from head `kv` on.
+template <class Element>
+KeyBlock<Element> key_block(const AttentionArgs& args, uint32_t kv, uint32_t start, uint32_t count) {
+  const size_t at = start * args.stride() + static_cast<size_t>(kv) * args.head_dim;
+  KeyBlock<Element> block{};
+  block.keys = static_cast<const Element*>(args.key_cache) + at;
+  block.values = static_cast<const Element*>(args.value_cache) + at;
+  block.stride = args.stride();
+  block.dim = args.head_dim;
+  block.start = start;
+  block.count = count;
+  if constexpr (std::is_same_v<Element, int8_t>) {
+    block.key_scales = args.key_scales + static_cast<size_t>(start) * args.kv_heads + kv;
+    block.value_scales = args.value_scales + static_cast<size_t>(start) * args.kv_heads + kv;
+    block.scale_stride = args.kv_heads;
+  }
+  return block;
 }
 
 // Queries of a tile: tokens first .. last of the heads that share keys and values kv_first .. kv_last. Sums have rows
@@ -99,7 +146,7 @@ struct ThreadScratch {
     queries = 0;
     q = round_up(vectors * sizeof(QueryVector<Isa>), 64) / 4;
     scores = q + vectors * q_floats;
-    copy = scores + kBlockKeys * Isa::kLanes;
+    copy = scores + std::max(kBlockKeys, vectors * kSplitBlockKeys) * Isa::kLanes;
     floats = round_up(copy + 2 * kBlockKeys * static_cast<size_t>(dim), 16);
   }
 };
@@ -155,34 +202,66 @@ KeyBlock<float> copy_block(const KeyBlock<Element>& block, float* target) {
   float* values = target + kBlockKeys * block.dim;
   for (uint32_t key = 0; key < block.count; key++) {
     prefetch_row(block, key, 1);
+    auto key_scale = Isa::set(1), value_scale = key_scale;
+    if constexpr (std::is_same_v<Element, int8_t>) {
+      key_scale = Isa::set(block.key_scales[key * block.scale_stride]);
+      value_scale = Isa::set(block.value_scales[key * block.scale_stride]);
+    }
     each_vector<Isa>(block.dim, [&](size_t d, auto vector) {
-      vector.store(target + key * block.dim + d, vector.load(block.keys + key * block.stride + d));
-      vector.store(values + key * block.dim + d, vector.load(block.values + key * block.stride + d));
+      vector.store(target + key * block.dim + d, vector.load(block.keys + key * block.stride + d) * key_scale);
+      vector.store(values + key * block.dim + d, vector.load(block.values + key * block.stride + d) * value_scale);
     });
   }
-  return {target, values, block.dim, block.dim, block.start, block.count, 0};
+  KeyBlock<float> copy{};
+  copy.keys = target;
+  copy.values = values;
+  copy.stride = copy.dim = block.dim;
+  copy.start = block.start;
+  copy.count = block.count;
+  return copy;
 }
 
-// Keys begin .. end for some vectors of queries, block by block: all heads of a block before the next, which is fetched
-// meanwhile.
+// Keys begin .. end for some vectors of queries of one head of keys and values, block by block; the next block is
+// fetched meanwhile.
 template <class Isa, class Element>
 void attend_keys(const AttentionArgs& args, QueryVector<Isa>* vectors, uint32_t count, uint32_t begin, uint32_t end,
                  float* scratch) {
   const ThreadScratch<Isa> parts(args.vectors, args.head_dim);
-  // Vectors of one head that follow each other share its copy.
-  const bool copy = count > 1 && vectors[0].kv == vectors[1].kv;
   for (uint32_t start = begin; start < end; start += kBlockKeys) {
-    KeyBlock<float> copied{};
-    for (uint32_t i = 0; i < count; i++) {
-      QueryVector<Isa>& queries = vectors[i];
-      const size_t at = start * args.stride() + static_cast<size_t>(queries.kv) * args.head_dim;
-      const KeyBlock<Element> block = {static_cast<const Element*>(args.key_cache) + at,
-                                       static_cast<const Element*>(args.value_cache) + at, args.stride(), args.head_dim,
-                                       start, std::min(kBlockKeys, end - start), kBlockKeys * args.stride()};
-      if (copy && (i == 0 || queries.kv != vectors[i - 1].kv)) copied = copy_block<Isa>(block, scratch + parts.copy);
-      if (copy) attend_block<Isa>(queries, copied, args.rule, scratch + parts.scores);
-      else attend_block<Isa>(queries, block, args.rule, scratch + parts.scores);
+    KeyBlock<Element> block = key_block<Element>(args, vectors[0].kv, start, std::min(kBlockKeys, end - start));
+    block.ahead = kBlockKeys * args.stride();
+    if (count == 1) {
+      attend_block<Isa>(vectors[0], block, args.rule, scratch + parts.scores);
+      continue;
     }
+    const KeyBlock<float> copied = copy_block<Isa>(block, scratch + parts.copy);
+    for (uint32_t i = 0; i < count; i++) attend_block<Isa>(vectors[i], copied, args.rule, scratch + parts.scores);
+  }
+}
+
+// Keys begin .. end, all of which some query sees, for vectors of queries of all heads: a block of keys for all heads,
+// then the next. Keys come from several places of the cache side by side.
+template <class Isa, class Element>
+void attend_places(const AttentionArgs& args, QueryVector<Isa>* vectors, uint32_t count, uint32_t begin, uint32_t end,
+                   uint32_t places_log2, float* scratch) {
+  const uint32_t places = 1u << places_log2, rows = (end - begin) / places;
+  const uint32_t rows_per_block = kSplitBlockKeys / places;
+  float* scores = scratch + ThreadScratch<Isa>(args.vectors, args.head_dim).scores;
+  for (uint32_t row = 0; row < rows; row += rows_per_block) {
+    const uint32_t keys = std::min(rows_per_block, rows - row) * places;
+    auto block_of = [&](uint32_t kv) {
+      KeyBlock<Element> block = key_block<Element>(args, kv, begin + row, keys);
+      block.places_log2 = places_log2;
+      block.apart = rows;
+      return block;
+    };
+    for (uint32_t key = 0; key < keys; key += places)
+      for (uint32_t i = 0; i < count; i++)
+        score_block(vectors[i], block_of(vectors[i].kv), key, key + places,
+                    scores + (i * kSplitBlockKeys + key) * Isa::kLanes);
+    for (uint32_t i = 0; i < count; i++)
+      add_block(vectors[i], block_of(vectors[i].kv), 0, keys, args.rule.softcap,
+                scores + i * kSplitBlockKeys * Isa::kLanes);
   }
 }
 
@@ -227,6 +306,12 @@ KeyRange split_keys(const AttentionArgs& args, uint32_t split) {
   return {begin, std::min(last, begin + share)};
 }
 
+// A part of the keys is read at so many places side by side: a core gets some 40 % more from memory so.
+#ifndef PL
+#define PL 2
+#endif
+constexpr uint32_t kPlacesLog2 = PL;
+
 // All queries over one part of the keys.
 template <class Isa, class Element>
 void attend_split(const AttentionArgs& args, uint32_t split, float* scratch) {
@@ -236,7 +321,9 @@ void attend_split(const AttentionArgs& args, uint32_t split, float* scratch) {
   auto* vectors = reinterpret_cast<QueryVector<Isa>*>(scratch);
   const QueryTile tile = {0, args.tokens, 0, args.kv_heads, results.sums};
   const uint32_t count = begin_vectors<Isa>(args, tile, scratch, vectors);
-  attend_keys<Isa, Element>(args, vectors, count, keys.begin, keys.end, scratch);
+  const uint32_t rest = keys.begin + ((keys.end - keys.begin) >> kPlacesLog2 << kPlacesLog2);
+  attend_places<Isa, Element>(args, vectors, count, keys.begin, rest, kPlacesLog2, scratch);
+  attend_places<Isa, Element>(args, vectors, count, rest, keys.end, 0, scratch);
   each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t lane) {
     const size_t row = static_cast<size_t>(queries.sums[lane] - results.sums) / args.head_dim;
     results.largest[row] = queries.largest[lane];
@@ -314,7 +401,6 @@ AttentionArgs attention_args(const Call& call) {
   args.rule = {static_cast<float>(call.scalars[5]), static_cast<float>(call.scalars[7])};
   args.window = static_cast<uint32_t>(call.scalars[6]);
   args.group = args.heads / args.kv_heads;
-  args.halves = call.scalars[8] != 0;
   args.threads = call.threads;
   const size_t rows = static_cast<size_t>(args.tokens) * args.heads;
   const bool few_queries = args.tokens <= 4;
@@ -343,21 +429,32 @@ static inline void bind_attention(Step& step, const AttentionArgs& sizes, const 
   args.v = static_cast<const float*>(call.buffers[2]);
   args.key_cache = call.buffers[3];
   args.value_cache = call.buffers[4];
-  args.position = static_cast<const int64_t*>(call.buffers[5]);
-  args.y = static_cast<float*>(call.buffers[6]);
-  args.scratch = static_cast<float*>(call.buffers[7]);
+  args.key_scales = static_cast<float*>(call.buffers[5]);
+  args.value_scales = static_cast<float*>(call.buffers[6]);
+  args.position = static_cast<const int64_t*>(call.buffers[7]);
+  args.y = static_cast<float*>(call.buffers[8]);
+  args.scratch = static_cast<float*>(call.buffers[9]);
   step.phases = args.splits > 0 ? 3 : 2;
   step.tiles[0] = ceil_div(args.tokens, args.stored_per_tile);
   step.tiles[1] = args.splits > 0 ? args.splits : args.kv_heads * ceil_div(args.tokens, args.tokens_per_tile);
   step.tiles[2] = std::min(args.threads, ceil_div(args.tokens * args.heads * args.head_dim, 1024));
 }
 
-// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, halves (caches of 16-bit floats);
-// buffers: q, k, v, key cache, value cache, position, y, scratch.
+// What a cache holds: the last scalar of a call.
+enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
+
+static inline CacheType cache_type(const Call& call) { return static_cast<CacheType>(call.scalars[8]); }
+
+// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, cache type; buffers: q, k, v, key cache,
+// value cache, key scales, value scales (null but for integers), position, y, scratch.
 template <class Isa>
 void attention_prepare(Step& step, const Call& call) {
   bind_attention(step, attention_args<Isa>(call), call);
-  step.run = step.as<AttentionArgs>().halves ? attention_run<Isa, uint16_t> : attention_run<Isa, float>;
+  switch (cache_type(call)) {
+    case CacheType::kFloats: step.run = attention_run<Isa, float>; break;
+    case CacheType::kHalves: step.run = attention_run<Isa, uint16_t>; break;
+    case CacheType::kIntegers: step.run = attention_run<Isa, int8_t>; break;
+  }
 }
 
 }  // namespace lowbit

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 namespace lowbit {
@@ -14,8 +16,11 @@ struct WholeVector {
   using V = typename Isa::V;
   V load(const float* p) const { return Isa::load(p); }
   V load(const uint16_t* halves) const { return Isa::load_halves(halves); }
+  V load(const int8_t* integers) const { return Isa::load_integers(integers); }
   void store(float* p, V v) const { Isa::store(p, v); }
   void store(uint16_t* halves, V v) const { Isa::store_halves(halves, v); }
+  // Rounds to even; values are within -128 .. 127.
+  void store(int8_t* integers, V v) const { Isa::store_integers(integers, v); }
 };
 
 // Vectors of which only the first lanes are used; the others read as 0.
@@ -25,8 +30,18 @@ struct PartialVector {
   uint32_t lanes;
   V load(const float* p) const { return Isa::load_some(p, lanes); }
   V load(const uint16_t* halves) const { return Isa::load_some_halves(halves, lanes); }
+  V load(const int8_t* integers) const {
+    int8_t all[Isa::kLanes] = {};
+    memcpy(all, integers, lanes);
+    return Isa::load_integers(all);
+  }
   void store(float* p, V v) const { Isa::store_some(p, v, lanes); }
   void store(uint16_t* halves, V v) const { Isa::store_some_halves(halves, v, lanes); }
+  void store(int8_t* integers, V v) const {
+    int8_t all[Isa::kLanes];
+    Isa::store_integers(all, v);
+    memcpy(integers, all, lanes);
+  }
 };
 
 // Calls body(index, vector) for `count` values; the last vector may be partial.

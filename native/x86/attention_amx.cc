@@ -75,6 +75,11 @@ Workspace workspace_at(uint8_t* at, const Sizes& sizes) {
 inline __m512 load_lanes(const float* p, uint32_t lanes) { return FloatsAvx512::load_some(p, lanes); }
 inline __m512 load_lanes(const uint16_t* p, uint32_t lanes) { return FloatsAvx512::load_some_halves(p, lanes); }
 
+inline __m512 load_lanes(const int8_t* p, uint32_t lanes) {
+  const __mmask16 mask = FloatsAvx512::first(lanes);
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, p)));
+}
+
 // Sixteen values of a row from column d on, 0 beyond its end.
 template <class Element>
 inline __m512 load_columns(const Element* row, uint32_t d, uint32_t dim) {
@@ -105,17 +110,25 @@ void convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, flo
   }
 }
 
+// The same of row `row` of keys or values; `scales` are theirs where they are integers.
+template <class Element>
+inline __m512 load_scaled(const KeyBlock<Element>& block, const Element* data, const float* scales, uint32_t row,
+                          uint32_t d) {
+  const __m512 values = load_columns(data + row * block.stride, d, block.dim);
+  if constexpr (!std::is_same_v<Element, int8_t>) return values;
+  return _mm512_mul_ps(values, _mm512_set1_ps(scales[row * block.scale_stride]));
+}
+
 // Up to 64 keys to tiles of 16 keys by 32 columns; rows beyond `count` are zeros.
 template <class Element>
 void convert_keys(const KeyBlock<Element>& block, uint32_t steps, uint8_t* target) {
   for (uint32_t key = 0; key < round_up(block.count, 32); key++) {
     uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
-    const Element* row = block.keys + key * block.stride;
+    auto keys = [&](uint32_t d) { return load_scaled(block, block.keys, block.key_scales, key, d); };
     if (key < block.count) prefetch_row(block, key, 1);
     for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
       SplitVector split{};
-      if (key < block.count)
-        split = split_row(load_columns(row, 32 * step, block.dim), load_columns(row, 32 * step + 16, block.dim));
+      if (key < block.count) split = split_row(keys(32 * step), keys(32 * step + 16));
       _mm512_store_si512(tile, split.high);
       _mm512_store_si512(tile + kTileBytes, split.low);
     }
@@ -128,7 +141,7 @@ void convert_values(const KeyBlock<Element>& block, uint32_t steps, uint8_t* tar
   for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
     for (uint32_t half = 0; half < ceil_div(block.count, 32); half++) {
       auto value = [&](uint32_t key) {
-        return key < block.count ? load_columns(block.values + key * block.stride, d, block.dim) : _mm512_setzero_ps();
+        return key < block.count ? load_scaled(block, block.values, block.value_scales, key, d) : _mm512_setzero_ps();
       };
       __m512i high[16], low[16];
       for (uint32_t r = 0; r < 16; r++) {
@@ -364,10 +377,8 @@ void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
   const TileScope tiles;
   for (uint32_t start = args.first_key(first); start < end; start += kBlockKeys) {
     const uint32_t count = std::min(kBlockKeys, end - start);
-    const size_t at = start * args.stride() + static_cast<size_t>(queries.kv) * args.head_dim;
-    const KeyBlock<Element> block = {static_cast<const Element*>(args.key_cache) + at,
-                                     static_cast<const Element*>(args.value_cache) + at, args.stride(), args.head_dim,
-                                     start, count, kBlockKeys * args.stride()};
+    KeyBlock<Element> block = key_block<Element>(args, queries.kv, start, count);
+    block.ahead = kBlockKeys * args.stride();
     convert_keys(block, sizes.steps, w.keys);
     convert_values(block, sizes.steps, w.values);
     attend_tiles(args, queries, sizes, w, start, count);
@@ -400,7 +411,11 @@ size_t amx_scratch(const Call& call) {
 
 void amx_prepare(Step& step, const Call& call) {
   bind_attention(step, amx_args(call), call);
-  step.run = step.as<AttentionArgs>().halves ? amx_run<uint16_t> : amx_run<float>;
+  switch (cache_type(call)) {
+    case CacheType::kFloats: step.run = amx_run<float>; break;
+    case CacheType::kHalves: step.run = amx_run<uint16_t>; break;
+    case CacheType::kIntegers: step.run = amx_run<int8_t>; break;
+  }
 }
 
 // From 128 queries on, where it pays best: shorter calls stay on the float rows, which are exact to float32.

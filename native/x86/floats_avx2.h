@@ -47,6 +47,14 @@ struct FloatsAvx2 {
     store_halves(all, v);
     memcpy(p, all, 2 * n);
   }
+  static V load_integers(const int8_t* p) {
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
+  }
+  static void store_integers(int8_t* p, V v) {
+    const __m256i whole = _mm256_cvtps_epi32(v);
+    const __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(whole), _mm256_extracti128_si256(whole, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(p), _mm_packs_epi16(words, words));
+  }
   static V multiply_add(V a, V b, V c) { return _mm256_fmadd_ps(a, b, c); }
   // b where either is NaN.
   static V max(V a, V b) { return _mm256_max_ps(a, b); }

@@ -40,6 +40,12 @@ struct FloatsAvx512 {
   static void store_some_halves(uint16_t* p, V v, uint32_t n) {
     _mm256_mask_storeu_epi16(p, first(n), _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT));
   }
+  static V load_integers(const int8_t* p) {
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+  }
+  static void store_integers(int8_t* p, V v) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(v)));
+  }
   static V multiply_add(V a, V b, V c) { return _mm512_fmadd_ps(a, b, c); }
   // b where either is NaN.
   static V max(V a, V b) { return _mm512_max_ps(a, b); }

@@ -3,6 +3,7 @@ import { beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { ContextLengthError, UnsupportedError } from "../errors.ts";
+import type { GenerateOptions } from "../text/generate.ts";
 import { compileModel } from "./compile-model.ts";
 import type { Conversation } from "./conversation.ts";
 import { type LanguageModel, loadProgramObject } from "./language-model.ts";
@@ -25,8 +26,8 @@ beforeAll(async () => {
 const options = { temperature: 0, maxTokens: 8, ignoreEos: true };
 
 /** Sends a message; the answer, and how many tokens had to be computed for it. */
-async function send(conversation: Conversation, content: string) {
-  const stream = conversation.send(content, options);
+async function send(conversation: Conversation, content: string, settings: GenerateOptions = options) {
+  const stream = conversation.send(content, settings);
   let text = "";
   for await (const piece of stream) text += piece;
   return { text, promptTokens: stream.result!.promptTokens };
@@ -75,6 +76,30 @@ describe("a conversation", () => {
   it("that outgrows the context is a ContextLengthError", async () => {
     const conversation = llm.createConversation();
     await expect(send(conversation, "word ".repeat(300))).rejects.toThrow(ContextLengthError);
+  });
+
+  it("forgets a message whose answer failed before any of it was read", async () => {
+    const conversation = llm.createConversation();
+    await send(conversation, "Hello");
+    const before = [...conversation.messages];
+    await expect(send(conversation, "word ".repeat(300))).rejects.toThrow(ContextLengthError);
+    const aborted = conversation.send("Hello?", { ...options, signal: AbortSignal.abort(new Error("no")) });
+    await expect(aborted[Symbol.asyncIterator]().next()).rejects.toThrow("no");
+    expect(conversation.messages).toEqual(before);
+    const fresh = llm.createConversation();
+    fresh.messages.push(...before);
+    expect((await send(conversation, "Go on")).text).toBe((await send(fresh, "Go on")).text);
+  });
+
+  it("penalizes tokens of earlier turns as if all were computed at once", async () => {
+    const conversation = llm.createConversation();
+    const penalties = { ...options, repetitionPenalty: 5, penaltyWindow: Number.POSITIVE_INFINITY };
+    await send(conversation, "Hello", penalties);
+    const fresh = llm.createConversation();
+    fresh.messages.push(...conversation.messages);
+    const [found, expected] = [await send(conversation, "Go on", penalties), await send(fresh, "Go on", penalties)];
+    expect(found.promptTokens).toBeLessThan(expected.promptTokens);
+    expect(found.text).toBe(expected.text);
   });
 
   it("needs a chat template, and a tokenizer", async () => {

@@ -20,11 +20,16 @@ export class Conversation {
     this.#decoder = model.createDecoder();
   }
 
-  /** Adds a user message and streams the answer, which becomes a message when the iteration has ended. */
+  /**
+   * Adds a user message and streams the answer, of which what was read becomes a message when the iteration has ended.
+   * An error before any of it was read takes the user message back.
+   */
   send(content: string, options: GenerateOptions = {}): Generation {
-    this.messages.push({ role: "user", content });
-    return new TokenStream(this.#generate(options), (text) => {
-      this.messages.push({ role: "assistant", content: text });
+    const message: Message = { role: "user", content };
+    this.messages.push(message);
+    return new TokenStream(this.#generate(options), ({ text, failed }) => {
+      if (!failed || text !== "") this.messages.push({ role: "assistant", content: text });
+      else if (this.messages.includes(message)) this.messages.splice(this.messages.indexOf(message), 1);
     });
   }
 
@@ -46,7 +51,7 @@ export class Conversation {
     this.#decoder.rewind(kept);
     this.#ids = ids;
     const settings = withDefaults<GenerateOptions>({ ...samplingDefaults, eosIds, stop: stopStrings }, options);
-    const tokens = generate(this.#decoder, tokenizer, ids.slice(kept), settings);
+    const tokens = generate(this.#decoder, tokenizer, ids.slice(kept), { ...settings, contextIds: ids.slice(0, kept) });
     try {
       for (let next = await tokens.next(); ; next = await tokens.next()) {
         if (next.done) return next.value;

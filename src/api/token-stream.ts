@@ -6,32 +6,42 @@ export interface Generation extends AsyncIterable<string> {
   readonly result: GenerationResult | null;
 }
 
-/** Tokens to their texts. `onEnd` receives the whole text when the iteration ends, also early. */
+/** How an iteration ended: the whole text that was read, and whether an error ended it. */
+export interface StreamEnd {
+  readonly text: string;
+  readonly failed: boolean;
+}
+
+/** Tokens to their texts. `onEnd` is told when the iteration ends, also early. */
 export class TokenStream implements Generation {
   result: GenerationResult | null = null;
   readonly #tokens: ReturnType<typeof generate>;
-  readonly #onEnd: (text: string) => void;
+  readonly #onEnd: (end: StreamEnd) => void;
 
-  constructor(tokens: ReturnType<typeof generate>, onEnd: (text: string) => void = () => {}) {
+  constructor(tokens: ReturnType<typeof generate>, onEnd: (end: StreamEnd) => void = () => {}) {
     this.#tokens = tokens;
     this.#onEnd = onEnd;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string> {
     const tokens = this.#tokens;
-    let whole = "";
+    let text = "";
+    let failed = false;
     try {
       for (let next = await tokens.next(); ; next = await tokens.next()) {
         if (next.done) {
           this.result = next.value;
           return;
         }
-        whole += next.value.text;
+        text += next.value.text;
         if (next.value.text !== "") yield next.value.text;
       }
+    } catch (error) {
+      failed = true;
+      throw error;
     } finally {
       await tokens.return(undefined as never);
-      this.#onEnd(whole);
+      this.#onEnd({ text, failed });
     }
   }
 }

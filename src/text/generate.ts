@@ -33,6 +33,8 @@ export interface GenerateOptions extends SamplerOptions {
   readonly eosIds?: readonly number[] | undefined;
   /** Go on after an end token. Default false. */
   readonly ignoreEos?: boolean | undefined;
+  /** Ids that the decoder's context holds already, before the prompt: penalties see them. Default none. */
+  readonly contextIds?: readonly number[] | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -73,8 +75,9 @@ export async function* generate(
   const maxTokens = checkMaxTokens(options.maxTokens);
   checkPrompt(decoder, promptIds);
   const sampler = createSampler(options);
-  const writer = new Writer(tokenizer, promptIds, options);
-  const history = [...promptIds];
+  const history = [...(options.contextIds ?? []), ...promptIds];
+  const start = history.length;
+  const writer = new Writer(tokenizer, history, options);
   const clock = new Clock();
   signal?.throwIfAborted();
   let logits = await decoder.prefill(promptIds, { signal });
@@ -87,7 +90,7 @@ export async function* generate(
     clock.start();
     const id = sampler.sample(logits, history);
     history.push(id);
-    const isLast = history.length - promptIds.length >= maxTokens || decoder.position >= decoder.contextLength;
+    const isLast = history.length - start >= maxTokens || decoder.position >= decoder.contextLength;
     const { text, stopped } = writer.write(id, isLast);
     clock.sampled();
     finishReason = stopped ? "stop" : isLast ? "length" : null;
@@ -102,7 +105,7 @@ export async function* generate(
     finishReason,
     stopString: writer.stopString,
     promptTokens: promptIds.length,
-    generatedTokens: history.length - promptIds.length,
+    generatedTokens: history.length - start,
     ...clock.seconds,
   };
 }
@@ -114,10 +117,10 @@ class Writer {
   readonly #stops: StopMatcher;
   readonly #endIds: ReadonlySet<number>;
 
-  constructor(tokenizer: Tokenizer, promptIds: readonly number[], options: GenerateOptions) {
+  constructor(tokenizer: Tokenizer, idsBefore: readonly number[], options: GenerateOptions) {
     const eosIds = options.eosIds ?? (tokenizer.eos ? [tokenizer.eos.id] : []);
     this.#endIds = new Set([...(options.stopTokens ?? []), ...(options.ignoreEos ? [] : eosIds)]);
-    this.#detokenizer = new Detokenizer(tokenizer, { after: promptIds });
+    this.#detokenizer = new Detokenizer(tokenizer, { after: idsBefore });
     this.#stops = new StopMatcher(options.stop ?? []);
   }
 
