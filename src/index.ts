@@ -32,6 +32,7 @@ export * from "./extension/index.ts";
 export { cpuWith, hostCpu } from "./kernels/cpu.ts";
 export { knownCpus } from "./kernels/known-cpus.ts";
 export { layouts } from "./kernels/layout/packed.ts";
+export { type KvCacheType, kvCacheTypes } from "./ops/kv-cache.ts";
 export { Ops } from "./ops/ops.ts";
 export {
   embedding,

@@ -9,6 +9,7 @@ import {
   exportProgram,
   int8DynamicActivationIntxWeight,
   intxWeightOnly,
+  type KvCacheType,
   loadCheckpoint,
   loadProgram,
   loadProgramObject,
@@ -44,7 +45,7 @@ const allBits = [1, 2, 3, 4, 5, 6, 7, 8];
 
 interface Scheme {
   readonly name: string;
-  readonly kvCache?: "f16";
+  readonly kvCache?: KvCacheType;
   readonly checkpoint: string;
   apply(model: Model): void;
 }
@@ -83,7 +84,12 @@ const schemes: readonly Scheme[] = [
     checkpoint: tied,
     apply: (model: Model) => quantize(model, [linear(4), sharedEmbedding({ bits, groupSize: 64 })]),
   })),
-  { name: "KV cache of f16", kvCache: "f16", checkpoint: tied, apply: (model: Model) => quantize(model, [linear(4)]) },
+  ...(["f16", "int8"] as const).map((kvCache) => ({
+    name: `KV cache of ${kvCache}`,
+    kvCache,
+    checkpoint: tied,
+    apply: (model: Model) => quantize(model, [linear(4)]),
+  })),
   { name: "recipe", checkpoint: untied, apply: (model: Model) => quantizeByRecipe(model, recipe) },
   {
     name: "groups that do not divide k",

@@ -307,10 +307,7 @@ KeyRange split_keys(const AttentionArgs& args, uint32_t split) {
 }
 
 // A part of the keys is read at so many places side by side: a core gets some 40 % more from memory so.
-#ifndef PL
-#define PL 2
-#endif
-constexpr uint32_t kPlacesLog2 = PL;
+constexpr uint32_t kPlacesLog2 = 2;
 
 // All queries over one part of the keys.
 template <class Isa, class Element>

@@ -1,16 +1,19 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { capture, type MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
+import { argumentValues, type Graph } from "../compile/graph.ts";
+import { byteSize } from "../dtype.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { ForwardOptions } from "../model/decoder.ts";
 import { EagerBuilder } from "../ops/eager.ts";
+import type { KvCacheType } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { saveProgram } from "../program/save.ts";
-import type { Tensor } from "../tensor.ts";
+import { elementCount, type Tensor } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
 import type { Model, ModelHooks } from "./model.ts";
 import { LONG_METHOD } from "./session-decoder.ts";
@@ -25,9 +28,14 @@ export interface CompileModelOptions extends ModelHooks {
   readonly maxContextLen?: number | undefined;
   /** Logits [1, V] of the last token (default), or [1, T, V] of all. */
   readonly logits?: "last" | "all";
-  /** What keys and values are kept in. Default f32; f16 halves their memory and what each token reads of it. */
-  readonly kvCache?: "f32" | "f16" | undefined;
+  /**
+   * What keys and values are kept in: each token reads all of them, and f16 halves, int8 quarters what f32 takes.
+   * Default: f32 while the whole cache is at most 32 MiB in f32, which stays in processor caches; else f16.
+   */
+  readonly kvCache?: KvCacheType | undefined;
 }
+
+const F32_CACHE_BYTES_MAX = 32 * 2 ** 20;
 
 const CONTEXT_DEFAULT_MAX = 2048;
 const CHUNK_DEFAULT_MAX = 512;
@@ -49,6 +57,19 @@ function lengths(model: Model, options: CompileModelOptions): Lengths {
 function check(name: string, value: number, max: number): void {
   if (!Number.isInteger(value) || value < 1 || value > max)
     throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${max} but found ${value}`);
+}
+
+/** The options with the type of the KV cache filled in. */
+function withCacheType(model: Model, options: CompileModelOptions, sizes: Lengths): CompileModelOptions {
+  if (options.kvCache) return options;
+  const graph = capture(forwardSource(model, options, sizes), operators, options.cpu ?? hostCpu());
+  return { ...options, kvCache: stateBytes(graph) <= F32_CACHE_BYTES_MAX ? "f32" : "f16" };
+}
+
+/** Bytes of all states that a graph uses. */
+function stateBytes(graph: Graph): number {
+  const states = new Set(graph.nodes.flatMap(argumentValues).filter(({ kind }) => kind === "state"));
+  return [...states].reduce((sum, { spec }) => sum + elementCount(spec.shape) * byteSize(spec.dtype), 0);
 }
 
 function forwardOptions(options: CompileModelOptions, capacity: number, longContext: boolean): ForwardOptions {
@@ -86,8 +107,9 @@ function longContextFrom({ decoder }: Model, { maxContextLen }: Lengths): number
 }
 
 /** Compiles a model to a program whose weights are packed when they are read. */
-export function compileModel(model: Model, options: CompileModelOptions = {}): Program {
-  const sizes = lengths(model, options);
+export function compileModel(model: Model, given: CompileModelOptions = {}): Program {
+  const sizes = lengths(model, given);
+  const options = withCacheType(model, given, sizes);
   const facts = generationFacts(model.checkpoint);
   const longFrom = longContextFrom(model, sizes);
   const metadata = new Map<string, number | boolean | readonly number[]>([
@@ -150,8 +172,9 @@ export class EagerModel {
   }
 
   /** Reads (and quantizes and packs) all weights. */
-  static async load(model: Model, options: CompileModelOptions = {}): Promise<EagerModel> {
-    const sizes = lengths(model, options);
+  static async load(model: Model, given: CompileModelOptions = {}): Promise<EagerModel> {
+    const sizes = lengths(model, given);
+    const options = withCacheType(model, given, sizes);
     const cpu = options.cpu ?? hostCpu();
     const builder = new EagerBuilder(operators, cpu);
     const graphs = [false, true].map((long) => capture(forwardSource(model, options, sizes, long), operators, cpu));

@@ -93,7 +93,7 @@ describe("a conversation", () => {
 
   it("penalizes tokens of earlier turns as if all were computed at once", async () => {
     const conversation = llm.createConversation();
-    const penalties = { ...options, repetitionPenalty: 5, penaltyWindow: Number.POSITIVE_INFINITY };
+    const penalties = { ...options, presencePenalty: 50, penaltyWindow: Number.POSITIVE_INFINITY };
     await send(conversation, "Hello", penalties);
     const fresh = llm.createConversation();
     fresh.messages.push(...conversation.messages);

@@ -9,7 +9,7 @@ import { memorySource } from "../byte-source.ts";
 import { readProgram } from "../program/read.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { embedding, int8DynamicActivationIntxWeight, intxWeightOnly, sharedEmbedding } from "../quantize/config.ts";
-import { exportProgram } from "./compile-model.ts";
+import { type ExportOptions, exportProgram } from "./compile-model.ts";
 import { inspectProgram } from "./inspect.ts";
 import { loadCheckpoint } from "./model.ts";
 import { quantize } from "./quantize.ts";
@@ -20,12 +20,16 @@ const folder = join(root, "tiny");
 beforeAll(() => writeTinyCheckpoint(folder));
 afterAll(() => rmSync(root, { recursive: true }));
 
-async function exported(name: string, configs: QuantizationConfig[], layout: string | null = null): Promise<string> {
+async function exported(
+  name: string,
+  configs: QuantizationConfig[],
+  { layout = null, ...options }: ExportOptions & { layout?: string | null } = {},
+): Promise<string> {
   const path = join(root, name);
   const model = await loadCheckpoint(folder);
   model.layout = layout;
   quantize(model, configs);
-  await exportProgram(model, path);
+  await exportProgram(model, path, options);
   await model.close();
   return path;
 }
@@ -53,11 +57,22 @@ describe("inspectProgram", () => {
     expect(forward!.operators.every(({ known }) => known)).toBe(true);
     // 2 layers of keys and values, 64 positions of 2 heads of 8 floats.
     expect(forward!.stateBytes).toBe(2 * 2 * 64 * 2 * 8 * 4);
+    expect(forward!.stateTypes).toEqual({ f32: forward!.stateBytes });
     const states = forward!.largest.filter(({ memory }) => memory === "state");
     expect(states.map(({ byteLength }) => byteLength)).toEqual([4096, 4096, 4096]);
     expect(forward!.largest[0]!.byteLength).toBe(64 * 64 * 4);
     expect(metadata).toMatchObject({ get_max_context_len: 64, get_vocab_size: 282, get_eos_ids: [277] });
     expect(namedData.map(({ key }) => key)).toContain("tokenizer.json");
+  });
+
+  test("tells the types of the KV cache", async () => {
+    const path = await exported("int8-cache.pte", [linear], { kvCache: "int8" });
+    const [forward] = (await inspectProgram(path)).methods;
+    const rows = 2 * 2 * 64 * 2;
+    expect(forward!.stateTypes).toEqual({ i8: 8 * rows, f32: 4 * rows });
+    expect(
+      new Map(forward!.operators.map(({ name, calls }) => [name, calls])).get("lowbit::attention_int8_cache.out"),
+    ).toBe(2);
   });
 
   test("tells layout, bits and size of weights; tied ones are one", async () => {
@@ -100,7 +115,9 @@ describe("inspectProgram", () => {
 
   test("reads TorchAO's headers, and float programs", async () => {
     const wide = intxWeightOnly({ bits: 5, groupSize: 16 });
-    const torchao = await inspectProgram(await exported("torchao.pte", [wide], "torchao_universal"), { verify: true });
+    const torchao = await inspectProgram(await exported("torchao.pte", [wide], { layout: "torchao_universal" }), {
+      verify: true,
+    });
     const gate = torchao.weights.find(({ name }) => name === "model.layers.0.mlp.gate_proj.weight");
     expect(gate).toMatchObject({ layout: "torchao_universal", bits: 5, groupSize: 16, scaleType: "f32", intact: null });
     const float = await inspectProgram(await exported("float.pte", []));

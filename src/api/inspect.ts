@@ -45,6 +45,8 @@ export interface MethodReport {
   readonly delegates: readonly string[];
   readonly scratchBytes: number;
   readonly stateBytes: number;
+  /** Bytes of the states (keys, values, and scales of integers) by dtype. */
+  readonly stateTypes: Readonly<Record<string, number>>;
   /** The largest planned tensors of scratch, then of state; each largest first. */
   readonly largest: readonly PlannedTensorReport[];
 }
@@ -146,6 +148,7 @@ function methodReport(method: Method, registry: OperatorRegistry): MethodReport 
     delegates: method.delegates,
     scratchBytes: method.memorySizes[SCRATCH_MEMORY] ?? 0,
     stateBytes: method.memorySizes[STATE_MEMORY] ?? 0,
+    stateTypes: stateTypes(method),
     largest: largestTensors(method),
   };
 }
@@ -153,6 +156,14 @@ function methodReport(method: Method, registry: OperatorRegistry): MethodReport 
 function valueReport(value: Value): ValueReport {
   if (value.kind !== "tensor") return { kind: value.kind, dtype: null, sizes: null, dynamic: false };
   return { kind: "tensor", dtype: value.dtype, sizes: value.sizes, dynamic: value.dynamism !== "static" };
+}
+
+function stateTypes(method: Method): Record<string, number> {
+  const types: Record<string, number> = {};
+  for (const value of method.values)
+    if (value.kind === "tensor" && value.allocation?.memoryId === STATE_MEMORY)
+      types[value.dtype] = (types[value.dtype] ?? 0) + elementCount(value.sizes) * byteSize(value.dtype);
+  return types;
 }
 
 function largestTensors(method: Method): PlannedTensorReport[] {

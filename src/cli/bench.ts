@@ -2,13 +2,19 @@
 import { stat } from "node:fs/promises";
 import type { Command } from "commander";
 import { type Benchmark, benchmark, bitsPerWeight, compileModel, inspectProgram, listWeights } from "../index.ts";
-import { isCheckpoint, MODEL_HELP, openModel, withCheckpoint } from "./model-source.ts";
-import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import {
+  addModelOptions,
+  isCheckpoint,
+  MODEL_HELP,
+  type ModelOptions,
+  openModel,
+  withCheckpoint,
+} from "./model-source.ts";
 import { formatBytes, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { wholeNumber } from "./values.ts";
 
-interface BenchOptions extends QuantizationOptions {
+interface BenchOptions extends ModelOptions {
   readonly promptTokens: number;
   readonly decodeTokens: number;
   readonly runs: number;
@@ -37,7 +43,7 @@ export function addBench(program: Command, terminal: Terminal): void {
     .option("--runs <n>", "repetitions, of which the median counts", wholeNumber, 3)
     .option("--seed <n>", "of the random tokens", wholeNumber, 0)
     .option("--json", "print the result as JSON");
-  addQuantizationOptions(command)
+  addModelOptions(command)
     .addHelpText(
       "after",
       `
@@ -71,10 +77,7 @@ async function bench(path: string, options: BenchOptions, terminal: Terminal): P
   else await terminal.writeLine(describe(report));
 }
 
-async function sizeOf(
-  path: string,
-  options: QuantizationOptions,
-): Promise<Pick<BenchReport, "fileBytes" | "bitsPerWeight">> {
+async function sizeOf(path: string, options: ModelOptions): Promise<Pick<BenchReport, "fileBytes" | "bitsPerWeight">> {
   if (await isCheckpoint(path)) {
     const weights = await withCheckpoint(path, options, async (model) => listWeights(compileModel(model)));
     return { fileBytes: null, bitsPerWeight: bitsPerWeight(weights) };

@@ -3,13 +3,12 @@ import { createInterface, type Interface } from "node:readline";
 import type { Command } from "commander";
 import { LowbitError } from "../errors.ts";
 import type { Conversation } from "../index.ts";
-import { MODEL_HELP, openModel } from "./model-source.ts";
-import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { describeSpeed } from "./run.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
 import { Interrupted, SIGINT_EXIT_CODE, type Terminal } from "./terminal.ts";
 
-interface ChatOptions extends QuantizationOptions, SamplingOptions {
+interface ChatOptions extends ModelOptions, SamplingOptions {
   readonly system?: string;
   readonly stats?: boolean;
 }
@@ -27,7 +26,7 @@ export function addChat(program: Command, terminal: Terminal): void {
     .argument("<model>", MODEL_HELP)
     .option("--system <text>", "system message at the start")
     .option("--stats", "print the speed of each answer on stderr");
-  addQuantizationOptions(addSamplingOptions(command))
+  addModelOptions(addSamplingOptions(command))
     .addHelpText(
       "after",
       `

@@ -53,6 +53,7 @@ describe("lowbit", () => {
     [["run", "x.pte", "a", "-p", "b"], "not both"],
     [["logits", "x.pte", "--ids", "1,a"], 'Expected a whole number but found "a"'],
     [["quantize", "x", "-o", "y", "--qmode", "8da4w", "--recipe", "r.json"], "cannot be used with option '--qmode"],
+    [["quantize", "x", "-o", "y", "--kv-cache", "int4"], "Allowed choices are f32, f16, int8"],
     [["quantize", "x", "-o", "y", "--layout", "panel17"], "Allowed choices are panel32, panel16, torchao_universal"],
   ])("wrong usage has exit code 2: %j", async (argv, message) => {
     const { code, stdout, stderr } = await lowbit(argv);

@@ -3,12 +3,11 @@ import { readFile } from "node:fs/promises";
 import type { Command } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import { evaluatePerplexity, type LanguageModel, type Perplexity } from "../index.ts";
-import { isCheckpoint, MODEL_HELP, openModel } from "./model-source.ts";
-import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import { addModelOptions, isCheckpoint, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import type { Terminal } from "./terminal.ts";
 import { wholeNumber } from "./values.ts";
 
-interface EvalOptions extends QuantizationOptions {
+interface EvalOptions extends ModelOptions {
   readonly text: string;
   readonly context?: number;
   readonly stride?: number;
@@ -33,7 +32,7 @@ export function addEval(program: Command, terminal: Terminal): void {
     .option("--stride <n>", "tokens from window to window (default: half of the context)", wholeNumber)
     .option("--max-tokens <n>", "use only the first tokens of the text", wholeNumber)
     .option("--json", "print the result as JSON");
-  addQuantizationOptions(command)
+  addModelOptions(command)
     .addHelpText(
       "after",
       `

@@ -76,7 +76,9 @@ function methodSections(method: MethodReport): string[] {
       return `${dtype} [${sizes.join(", ")}]${dynamic ? " at most" : ""}`;
     });
   const signature = `method ${name}(${show(inputs).join(", ")}) → ${show(outputs).join(", ")}`;
-  const memory = `memory: scratch ${formatBytes(method.scratchBytes)}, state ${formatBytes(method.stateBytes)} a session`;
+  const types = Object.entries(method.stateTypes).map(([dtype, bytes]) => `${formatBytes(bytes)} of ${dtype}`);
+  const state = `state ${formatBytes(method.stateBytes)} a session${types.length > 0 ? ` (${types.join(", ")})` : ""}`;
+  const memory = `memory: scratch ${formatBytes(method.scratchBytes)}, ${state}`;
   const calls = operators.map(({ name, calls, known }) => [name, calls, known ? "" : "unknown here"]);
   const planned = largest.map((tensor) => [
     tensor.name,

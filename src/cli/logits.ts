@@ -1,14 +1,21 @@
 /** `lowbit logits`: token ids → logits of the last position. */
 import type { Command } from "commander";
 import { EagerModel, type LanguageModel } from "../index.ts";
-import { checkProgramOptions, isCheckpoint, MODEL_HELP, openModel, withCheckpoint } from "./model-source.ts";
-import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import {
+  addModelOptions,
+  checkProgramOptions,
+  isCheckpoint,
+  MODEL_HELP,
+  type ModelOptions,
+  openModel,
+  withCheckpoint,
+} from "./model-source.ts";
 import { formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 import { tokenIds, wholeNumber } from "./values.ts";
 
-interface LogitsOptions extends QuantizationOptions {
+interface LogitsOptions extends ModelOptions {
   readonly ids: readonly number[];
   readonly top: number;
   readonly eager?: boolean;
@@ -25,7 +32,7 @@ export function addLogits(program: Command, terminal: Terminal): void {
     .option("--top <count>", "how many of the largest to print without --json", wholeNumber, 10)
     .option("--eager", "run a checkpoint operator by operator, without compiling it")
     .option("--json", 'print all logits: {"logits": [...]}');
-  addQuantizationOptions(command)
+  addModelOptions(command)
     .addHelpText(
       "after",
       `

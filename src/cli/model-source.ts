@@ -1,5 +1,6 @@
 /** The model argument of a command: a .pte program as it is, or a checkpoint folder that is compiled in memory. */
 import { stat } from "node:fs/promises";
+import type { Command } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
   type CompileModelOptions,
@@ -9,9 +10,25 @@ import {
   loadProgram,
   type Model,
 } from "../index.ts";
-import { applyQuantization, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
+import {
+  addQuantizationOptions,
+  applyQuantization,
+  type QuantizationOptions,
+  wantsQuantization,
+} from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
+import { wholeNumber } from "./values.ts";
+
+/** Options of every command that runs a model. */
+export interface ModelOptions extends QuantizationOptions {
+  readonly threads?: number;
+}
+
+export function addModelOptions(command: Command): Command {
+  const withThreads = command.option("--threads <n>", "threads of native kernels (default: fast cores)", wholeNumber);
+  return addQuantizationOptions(withThreads);
+}
 
 export const MODEL_HELP = "a .pte program, or a checkpoint folder, which is compiled in memory";
 
@@ -42,15 +59,16 @@ export async function withCheckpoint<R>(
 /** Loads a model to run. UsageError for quantization options with a program, which is quantized already. */
 export async function openModel(
   path: string,
-  options: QuantizationOptions,
+  options: ModelOptions,
   terminal: Terminal,
   compile: Omit<CompileModelOptions, "signal"> = {},
 ): Promise<LanguageModel> {
   const progress = terminal.progress("loading");
-  const hooks = { signal: terminal.signal, onProgress: progress.update };
+  const { threads, kvCache } = options;
+  const hooks = { threads, signal: terminal.signal, onProgress: progress.update };
   try {
     if (await isCheckpoint(path))
-      return await withCheckpoint(path, options, (model) => loadCompiled(model, { ...compile, ...hooks }));
+      return await withCheckpoint(path, options, (model) => loadCompiled(model, { kvCache, ...compile, ...hooks }));
     checkProgramOptions(path, options);
     return await loadProgram(path, hooks);
   } finally {

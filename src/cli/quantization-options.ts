@@ -7,7 +7,9 @@ import {
   algorithms,
   embedding,
   hasAqlmWeights,
+  type KvCacheType,
   knownQmodes,
+  kvCacheTypes,
   layouts,
   type Model,
   mappingTypes,
@@ -37,6 +39,7 @@ export interface QuantizationOptions {
   readonly head?: string;
   readonly recipe?: string;
   readonly layout?: string;
+  readonly kvCache?: KvCacheType;
 }
 
 /** Options that a recipe says itself. */
@@ -77,14 +80,20 @@ export function addQuantizationOptions(command: Command): Command {
     .option("--head <mode>", "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...")
     .option("--no-quantize-head", "leave the lm_head float")
     .addOption(new Option("--recipe <file.json>", "configurations by module name").conflicts(inRecipe))
-    .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)));
+    .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
+    .addOption(
+      new Option(
+        "--kv-cache <type>",
+        "what keys and values are kept in (default: f32 while that takes at most 32 MiB, else f16)",
+      ).choices(kvCacheTypes),
+    );
 }
 
 /** Whether any of the options was given. */
 export function wantsQuantization(options: QuantizationOptions): boolean {
-  const { quantizeHead, recipe, layout } = options;
+  const { quantizeHead, recipe, layout, kvCache } = options;
   const given = inRecipe.some((name) => options[name as keyof QuantizationOptions] !== undefined);
-  return given || !quantizeHead || recipe !== undefined || layout !== undefined;
+  return given || !quantizeHead || recipe !== undefined || layout !== undefined || kvCache !== undefined;
 }
 
 /** Sets the configurations of a model. InvalidArgumentError or UsageError for options that do not fit. */

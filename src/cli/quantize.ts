@@ -41,13 +41,13 @@ Examples:
 }
 
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
-  const { output, maxSeqLen, maxContextLen, json } = options;
+  const { output, maxSeqLen, maxContextLen, kvCache, json } = options;
   const { signal } = terminal;
   const start = performance.now();
   const progress = terminal.progress("quantizing");
   await withCheckpoint(path, options, async (model) => {
     try {
-      await exportProgram(model, output, { maxSeqLen, maxContextLen, signal, onProgress: progress.update });
+      await exportProgram(model, output, { maxSeqLen, maxContextLen, kvCache, signal, onProgress: progress.update });
     } finally {
       progress.stop();
     }

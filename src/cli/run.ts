@@ -2,13 +2,12 @@
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
 import type { GenerationResult } from "../index.ts";
-import { MODEL_HELP, openModel } from "./model-source.ts";
-import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
-interface RunOptions extends QuantizationOptions, SamplingOptions {
+interface RunOptions extends ModelOptions, SamplingOptions {
   readonly prompt?: string;
   readonly json?: boolean;
 }
@@ -22,7 +21,7 @@ export function addRun(program: Command, terminal: Terminal): void {
     .argument("[prompt]", "text to continue; - reads it from stdin, less one newline at its end")
     .option("-p, --prompt <text>", "the same as the argument")
     .option("--json", "print one JSON object with text and statistics at the end");
-  addQuantizationOptions(addSamplingOptions(command))
+  addModelOptions(addSamplingOptions(command))
     .addHelpText(
       "after",
       `

@@ -103,9 +103,12 @@ export interface AttentionArgs {
   /** [tokens, kvHeads, headDim] */
   readonly k: Float32Array;
   readonly v: Float32Array;
-  /** [capacity, kvHeads, headDim]: f32, or f16 bit patterns. */
-  readonly keyCache: Float32Array | Uint16Array;
-  readonly valueCache: Float32Array | Uint16Array;
+  /** [capacity, kvHeads, headDim]: f32, f16 bit patterns, or integers times a scale of each row of a head. */
+  readonly keyCache: Float32Array | Uint16Array | Int8Array;
+  readonly valueCache: Float32Array | Uint16Array | Int8Array;
+  /** [capacity, kvHeads], for integers only. */
+  readonly keyScales: Float32Array | null;
+  readonly valueScales: Float32Array | null;
   /** [1]: position of the first new token. */
   readonly position: BigInt64Array;
   readonly scale: number;

@@ -40,7 +40,7 @@ function expectNear(
 const position = (value: number) => BigInt64Array.of(BigInt(value));
 
 interface AttentionCase {
-  readonly cache: "f32" | "f16";
+  readonly cache: "f32" | "f16" | "int8";
   readonly tokens: number;
   readonly heads: number;
   readonly kvHeads: number;
@@ -52,19 +52,42 @@ interface AttentionCase {
 
 const CAPACITY = 48;
 
-type Cache = Float32Array | Uint16Array;
-
-/** A cache of values in f32 or f16. */
-function cacheOf(values: Float32Array, dtype: AttentionCase["cache"]): Cache {
-  return dtype === "f32" ? values : Uint16Array.from(values, f32ToF16);
+/** Values as a cache keeps them; scales of rows of `width` for integers. */
+interface Cache {
+  readonly cache: AttentionArgs["keyCache"];
+  readonly scales: Float32Array | null;
 }
 
-function valuesOf(cache: Cache): Float32Array {
-  return cache instanceof Float32Array ? cache : Float32Array.from(cache, (bits) => f16Table()[bits]!);
+function cacheOf(values: Float32Array, type: AttentionCase["cache"], width: number): Cache {
+  if (type === "f32") return { cache: values, scales: null };
+  if (type === "f16") return { cache: Uint16Array.from(values, f32ToF16), scales: null };
+  const tops = Float32Array.from({ length: values.length / width }, (_, row) =>
+    Math.max(...values.subarray(row * width, (row + 1) * width).map(Math.abs)),
+  );
+  const inverses = tops.map((top) => 127 / top);
+  const rounded = (value: number) => Math.round(Math.abs(value)) * Math.sign(value);
+  const cache = Int8Array.from(values, (value, i) => rounded(Math.fround(value * inverses[Math.floor(i / width)]!)));
+  return { cache, scales: tops.map((top) => top / 127) };
+}
+
+function valuesOf({ cache, scales }: Cache, width: number): Float32Array {
+  if (cache instanceof Float32Array) return cache;
+  if (cache instanceof Uint16Array) return Float32Array.from(cache, (bits) => f16Table()[bits]!);
+  return Float32Array.from(cache, (integer, i) => integer * scales![Math.floor(i / width)]!);
+}
+
+/** `cache` with the rows of `other` from row `row` on. */
+function withRows({ cache, scales }: Cache, other: Cache, row: number, width: number): Cache {
+  const result = { cache: cache.slice(), scales: scales && scales.slice() };
+  result.cache.set(other.cache, row * width);
+  result.scales?.set(other.scales!, row);
+  return result;
 }
 
 function attentionArgs(item: AttentionCase, random: Random): AttentionArgs {
   const { tokens, heads, kvHeads, headDim, first, window, softcap } = item;
+  const keys = cacheOf(random.floats(CAPACITY * kvHeads * headDim, 2), item.cache, headDim);
+  const values = cacheOf(random.floats(CAPACITY * kvHeads * headDim, 3), item.cache, headDim);
   return {
     tokens,
     heads,
@@ -74,8 +97,10 @@ function attentionArgs(item: AttentionCase, random: Random): AttentionArgs {
     q: random.floats(tokens * heads * headDim, 2),
     k: random.floats(tokens * kvHeads * headDim, 2),
     v: random.floats(tokens * kvHeads * headDim, 3),
-    keyCache: cacheOf(random.floats(CAPACITY * kvHeads * headDim, 2), item.cache),
-    valueCache: cacheOf(random.floats(CAPACITY * kvHeads * headDim, 3), item.cache),
+    keyCache: keys.cache,
+    valueCache: values.cache,
+    keyScales: keys.scales,
+    valueScales: values.scales,
     position: position(first),
     scale: headDim ** -0.5,
     window,
@@ -115,20 +140,22 @@ interface SolvedAttention {
   readonly name: string;
   readonly args: AttentionArgs;
   /** The caches afterwards. */
-  readonly keyCache: Cache;
-  readonly valueCache: Cache;
+  readonly keys: Cache;
+  readonly values: Cache;
   readonly expected: Float32Array;
 }
 
 function solve(item: AttentionCase, random: Random): SolvedAttention {
   const args = attentionArgs(item, random);
-  const start = item.first * item.kvHeads * item.headDim;
-  const keyCache = args.keyCache.slice();
-  const valueCache = args.valueCache.slice();
-  keyCache.set(cacheOf(args.k, item.cache), start);
-  valueCache.set(cacheOf(args.v, item.cache), start);
-  const expected = attend(args, item.first, valuesOf(keyCache), valuesOf(valueCache));
-  return { name: JSON.stringify(item), args, keyCache, valueCache, expected };
+  const { cache: type, first, kvHeads, headDim } = item;
+  const before = {
+    keys: { cache: args.keyCache, scales: args.keyScales },
+    values: { cache: args.valueCache, scales: args.valueScales },
+  };
+  const keys = withRows(before.keys, cacheOf(args.k, type, headDim), first * kvHeads, headDim);
+  const values = withRows(before.values, cacheOf(args.v, type, headDim), first * kvHeads, headDim);
+  const expected = attend(args, first, valuesOf(keys, headDim), valuesOf(values, headDim));
+  return { name: JSON.stringify(item), args, keys, values, expected };
 }
 
 /** Made once for all rows. */
@@ -153,18 +180,24 @@ function attentionCases(): SolvedAttention[] {
     for (const tokens of [1, 3, 16])
       for (const first of [0, 5, CAPACITY - tokens])
         for (const limit of limits)
-          for (const cache of ["f32", "f16"] as const)
+          for (const cache of ["f32", "f16", "int8"] as const)
             solved.push(solve({ cache, tokens, first, ...sizes, ...limit }, random));
   return solved;
 }
 
 describeRows(attention, cpu, (kernel) => {
   it("is softmax(q k) v over what each query sees: groups of heads, windows, caps, later positions", () => {
-    for (const { name, args, keyCache, valueCache, expected } of attentionCases()) {
-      const own = { ...args, keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
+    for (const { name, args, keys, values, expected } of attentionCases()) {
+      const scales = {
+        keyScales: args.keyScales && args.keyScales.slice(),
+        valueScales: args.valueScales && args.valueScales.slice(),
+      };
+      const own = { ...args, ...scales, keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
       run(kernel, { ...own, y: args.y.fill(0) }, bench);
-      expectSame(own.keyCache, keyCache, name);
-      expectSame(own.valueCache, valueCache, name);
+      expectSame(own.keyCache, keys.cache, name);
+      expectSame(own.valueCache, values.cache, name);
+      if (keys.scales) expectSame(own.keyScales!, keys.scales, name);
+      if (values.scales) expectSame(own.valueScales!, values.scales, name);
       expectNear(
         args.y,
         (i) => expected[i]!,

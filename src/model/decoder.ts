@@ -1,4 +1,5 @@
 /** What an architecture gives: the weights a config asks for, and the forward pass over the operator interface. */
+import type { KvCacheType } from "../ops/kv-cache.ts";
 import type { Ops } from "../ops/ops.ts";
 import type { Weight } from "../ops/weight.ts";
 import type { ConfigReader } from "./config-reader.ts";
@@ -29,7 +30,7 @@ export interface ForwardOptions {
   /** Logits of the last token only, or of all. */
   readonly logits: "last" | "all";
   /** What keys and values are kept in. */
-  readonly kvCache: "f32" | "f16";
+  readonly kvCache: KvCacheType;
   /** Whether the sequence is longer than the decoder's `longContextFrom`. */
   readonly longContext: boolean;
 }

@@ -110,10 +110,8 @@ class Pass<T> {
       const normed = norms.queryKey === null ? value : this.#norm(value, `${module}.${name}`);
       return rope === null ? normed : this.#ops.rope(normed, this.#anglesOf(rope), headDim);
     };
-    const cache = { dtype: kvCache, shape: [1, capacity, kvHeads, headDim] } as const;
     const mixed = this.#ops.attention(turn(q, "q_norm"), turn(k, "k_norm"), v, {
-      keyCache: this.#ops.state(`${module}.key_cache`, cache),
-      valueCache: this.#ops.state(`${module}.value_cache`, cache),
+      ...this.#ops.kvCache(module, { type: kvCache, capacity, kvHeads, headDim }),
       position: this.#inputs.position,
       scale: scales.attention,
       window,

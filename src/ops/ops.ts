@@ -3,13 +3,12 @@
  * Each method is one line of a paper; the weights' formats decide which operator serves it.
  */
 import type { Builder } from "./builder.ts";
+import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
 import { literalConstant, vectorConstant } from "./lowering.ts";
 import type { Argument, TensorSpec } from "./operator.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
-export interface AttentionOptions<T> {
-  readonly keyCache: T;
-  readonly valueCache: T;
+export interface AttentionOptions<T> extends KvCache<T> {
   readonly position: T;
   readonly scale: number;
   /** Last positions seen; 0 for all. */
@@ -69,9 +68,27 @@ export class Ops<T> {
     return this.call("lowbit::rope.out", x, angles, headDim);
   }
 
+  /** The states of one attention layer. */
+  kvCache(name: string, shape: KvCacheShape): KvCache<T> {
+    return kvCacheStates(this.#builder, name, shape);
+  }
+
   attention(q: T, k: T, v: T, options: AttentionOptions<T>): T {
-    const { keyCache, valueCache, position, scale, window = 0, softcap = 0 } = options;
-    return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, position, scale, window, softcap);
+    const { keyCache, valueCache, keyScales, valueScales, position, scale, window = 0, softcap = 0 } = options;
+    const rest = [position, scale, window, softcap];
+    if (keyScales === undefined || valueScales === undefined)
+      return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, ...rest);
+    return this.call(
+      "lowbit::attention_int8_cache.out",
+      q,
+      k,
+      v,
+      keyCache,
+      valueCache,
+      keyScales,
+      valueScales,
+      ...rest,
+    );
   }
 
   swiglu(gate: T, up: T): T {

@@ -1,4 +1,5 @@
 /** The operators of this package, and the registry that programs look them up in. */
+import { attentionInt8Operator, attentionOperator } from "./attention.ts";
 import {
   addOperator,
   argmaxOperator,
@@ -12,14 +13,7 @@ import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperat
 import { int4Operators } from "./int4.ts";
 import { linearA8Operators, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
 import { defineOperator, type Operator, type OperatorDefinition, OperatorRegistry } from "./operator.ts";
-import {
-  attentionOperator,
-  gegluOperator,
-  rmsNormOperator,
-  ropeAnglesOperator,
-  ropeOperator,
-  swigluOperator,
-} from "./transformer.ts";
+import { gegluOperator, rmsNormOperator, ropeAnglesOperator, ropeOperator, swigluOperator } from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
 export const operators = new OperatorRegistry([
@@ -34,6 +28,7 @@ export const operators = new OperatorRegistry([
   ropeAnglesOperator,
   ropeOperator,
   attentionOperator,
+  attentionInt8Operator,
   swigluOperator,
   gegluOperator,
   addOperator,

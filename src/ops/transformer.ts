@@ -1,15 +1,11 @@
-/** Operators of a transformer block: RMSNorm, rotary embedding, attention over a KV cache, gated activations. */
+/** Operators of a transformer block: RMSNorm, rotary embedding, gated activations. Attention: attention.ts. */
 
 import type { BinaryArgs } from "../kernels/arguments.ts";
 import type { Kernel } from "../kernels/contract.ts";
-import { attention, geglu, rmsNorm, rope, ropeAngles, swiglu } from "../kernels/table.ts";
+import { geglu, rmsNorm, rope, ropeAngles, swiglu } from "../kernels/table.ts";
+import { checkPosition } from "./attention.ts";
 import { rowCount } from "./linear.ts";
-import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
-
-function checkPosition(args: Arguments<TensorSpec>): void {
-  const { shape } = args.tensor("input_pos", "i64");
-  if (shape.join() !== "1") args.fail("input_pos", `expected shape [1] but found [${shape}]`);
-}
+import { defineOperator, type Operator } from "./operator.ts";
 
 /** y = x / sqrt(mean(x^2) + eps) * weight over the last dimension (Zhang & Sennrich 2019). */
 export const rmsNormOperator = defineOperator({
@@ -83,63 +79,6 @@ export const ropeOperator = defineOperator({
       half: args.tensor("angles").shape[2]!,
       x: x.data as Float32Array,
       angles: args.tensor("angles").data as Float32Array,
-      y: args.tensor("out").data as Float32Array,
-    };
-  },
-});
-
-/**
- * Causal grouped-query attention. q [1, T, heads * D]; k, v [1, T, kvHeads * D] are first written to the caches
- * [1, capacity, kvHeads, D], f32 or f16, at input_pos. window: last positions seen, 0 for all. softcap: 0 for none (Gemma 2).
- */
-export const attentionOperator = defineOperator({
-  schema:
-    "lowbit::attention.out(Tensor q, Tensor k, Tensor v, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor input_pos, float scale, int window=0, float softcap=0, *, Tensor(c!) out) -> Tensor(c!)",
-  kernels: attention,
-  indices: {
-    argument: "input_pos",
-    limit: (args) => args.tensor("key_cache").shape[1]! - rowCount(args.tensor("q").shape) + 1,
-  },
-  shape(args) {
-    const q = args.tensor("q", "f32");
-    const { dtype, shape: cache } = args.tensor("key_cache", "f32", "f16");
-    checkPosition(args);
-    const [batch, capacity, kvHeads, headDim] = cache as [number, number, number, number];
-    if (cache.length !== 4 || batch !== 1 || kvHeads * headDim === 0)
-      args.fail("key_cache", `expected shape [1, capacity, heads, D] but found [${cache}]`);
-    if (args.tensor("value_cache", dtype).shape.join() !== cache.join())
-      args.fail("value_cache", `expected the shape of key_cache [${cache}]`);
-    const width = kvHeads * headDim;
-    const tokens = rowCount(q.shape);
-    if (q.shape.length === 0 || q.shape.at(-1)! % width !== 0 || tokens > capacity)
-      args.fail("q", `expected shape [1, at most ${capacity}, a multiple of ${width}] but found [${q.shape}]`);
-    for (const name of ["k", "v"]) {
-      const { shape } = args.tensor(name, "f32");
-      if (shape.at(-1) !== width || rowCount(shape) !== tokens)
-        args.fail(name, `expected shape [1, ${tokens}, ${width}] but found [${shape}]`);
-    }
-    args.integer("window", 0);
-    return { dtype: "f32", shape: q.shape };
-  },
-  query: (args) => ({ layout: null, bits: null, m: rowCount(args.tensor("q").shape) }),
-  prepare(args) {
-    const q = args.tensor("q");
-    const [, capacity, kvHeads, headDim] = args.tensor("key_cache").shape;
-    return {
-      tokens: rowCount(q.shape),
-      heads: q.shape.at(-1)! / headDim!,
-      kvHeads: kvHeads!,
-      headDim: headDim!,
-      capacity: capacity!,
-      q: q.data as Float32Array,
-      k: args.tensor("k").data as Float32Array,
-      v: args.tensor("v").data as Float32Array,
-      keyCache: args.tensor("key_cache").data as Float32Array | Uint16Array,
-      valueCache: args.tensor("value_cache").data as Float32Array | Uint16Array,
-      position: args.tensor("input_pos").data as BigInt64Array,
-      scale: args.number("scale"),
-      window: args.number("window"),
-      softcap: args.number("softcap"),
       y: args.tensor("out").data as Float32Array,
     };
   },

@@ -71,7 +71,7 @@ export class LoadedProgram {
   /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
     const { registry = operators, cpu = hostCpu(), profile } = options;
-    const threads = options.threads ?? defaultThreads();
+    const threads = checkThreads(options.threads ?? defaultThreads());
     for (const method of program.methods) checkMethod(method, registry);
     const memory = programMemory(cpu, bytesNeeded(program), threads);
     try {
@@ -199,6 +199,15 @@ async function readConstant(data: DataSource, memory: KernelMemory): Promise<Uin
   if (data.readInto) await data.readInto(target);
   else target.set(await data.read());
   return target;
+}
+
+/** More than any machine of use has; each thread has scratch of its own. */
+const THREADS_MAX = 1024;
+
+function checkThreads(threads: number): number {
+  if (!Number.isInteger(threads) || threads < 1 || threads > THREADS_MAX)
+    throw new InvalidArgumentError(`threads: expected a whole number from 1 to ${THREADS_MAX} but found ${threads}`);
+  return threads;
 }
 
 function newTurn(): { promise: Promise<void>; resolve: () => void } {

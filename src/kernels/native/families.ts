@@ -59,17 +59,19 @@ export function rope({ tokens, heads, headDim, half, x, angles, y }: RopeArgs): 
   return { scalars: [tokens, heads, headDim, half], buffers: [x, angles, y] };
 }
 
+const cacheArrays = [Float32Array, Uint16Array, Int8Array] as const;
+
 /**
- * scalars: tokens, heads, kvHeads, head dimension, capacity, scale, window, softcap, 1 for caches of halves;
- * buffers: q, k, v, key cache, value cache, position, y.
+ * scalars: tokens, heads, kvHeads, head dimension, capacity, scale, window, softcap, type of the caches (0 f32, 1 f16,
+ * 2 int8); buffers: q, k, v, key cache, value cache, key scales, value scales, position, y. Scales are empty but for int8.
  */
 export function attention(args: AttentionArgs): NativeArguments {
   const { tokens, heads, kvHeads, headDim, capacity, scale, window, softcap } = args;
-  const { q, k, v, keyCache, valueCache, position, y } = args;
-  const halves = keyCache instanceof Uint16Array ? 1 : 0;
+  const { q, k, v, keyCache, valueCache, keyScales, valueScales, position, y } = args;
+  const cacheType = cacheArrays.findIndex((array) => keyCache instanceof array);
   return {
-    scalars: [tokens, heads, kvHeads, headDim, capacity, scale, window, softcap, halves],
-    buffers: [q, k, v, keyCache, valueCache, position, y],
+    scalars: [tokens, heads, kvHeads, headDim, capacity, scale, window, softcap, cacheType],
+    buffers: [q, k, v, keyCache, valueCache, keyScales ?? none, valueScales ?? none, position, y],
   };
 }
 

@@ -206,16 +206,18 @@ interface Shape {
   readonly first: number;
   readonly window?: number;
   readonly softcap?: number;
-  readonly halves?: boolean;
+  readonly cache?: "f16" | "int8";
 }
 
 function attentionArgs(random: Random, shape: Shape): AttentionArgs {
-  const { tokens, heads, kvHeads, headDim, first, window = 0, softcap = 0, halves = false } = shape;
+  const { tokens, heads, kvHeads, headDim, first, window = 0, softcap = 0 } = shape;
   const capacity = first + tokens + 2;
   const cache = () => {
     const values = floats(random, capacity * kvHeads * headDim, 2);
-    return halves ? Uint16Array.from(values, f32ToF16) : values;
+    if (shape.cache === "int8") return Int8Array.from(values, (value) => 60 * value);
+    return shape.cache === "f16" ? Uint16Array.from(values, f32ToF16) : values;
   };
+  const scales = () => (shape.cache === "int8" ? floats(random, capacity * kvHeads, 0.02) : null);
   return {
     ...{ tokens, heads, kvHeads, headDim, capacity, window, softcap, scale: headDim ** -0.5 },
     q: floats(random, tokens * heads * headDim, 2),
@@ -223,6 +225,8 @@ function attentionArgs(random: Random, shape: Shape): AttentionArgs {
     v: floats(random, tokens * kvHeads * headDim, 3),
     keyCache: cache(),
     valueCache: cache(),
+    keyScales: scales(),
+    valueScales: scales(),
     position: BigInt64Array.of(BigInt(first)),
     y: floats(random, tokens * heads * headDim),
   };
@@ -244,8 +248,12 @@ function* attentionShapes(): Generator<Shape> {
       const shape = { heads: 4, kvHeads: 2, headDim: 24, tokens, first };
       for (const window of [1, 2, 30, 64, 100]) yield { ...shape, window };
       for (const softcap of [1, 30]) yield { ...shape, softcap };
-      yield { ...shape, halves: true };
-      yield { ...shape, halves: true, headDim: 33, window: 65, softcap: 10 };
+      for (const cache of ["f16", "int8"] as const) {
+        yield { ...shape, cache };
+        yield { ...shape, cache, headDim: 33, window: 65, softcap: 10 };
+        yield { ...shape, cache, heads: 6, kvHeads: 6, headDim: 20 };
+        yield { ...shape, cache, heads: 8, kvHeads: 1, headDim: 64 };
+      }
     }
 }
 
@@ -262,8 +270,15 @@ function attentionCases(): { name: string; args: AttentionArgs; expected: Attent
 }
 
 function withOwnResults(args: AttentionArgs): AttentionArgs {
-  const { keyCache, valueCache, y } = args;
-  return { ...args, keyCache: keyCache.slice(), valueCache: valueCache.slice(), y: y.slice() };
+  const { keyCache, valueCache, keyScales, valueScales, y } = args;
+  return {
+    ...args,
+    keyCache: keyCache.slice(),
+    valueCache: valueCache.slice(),
+    keyScales: keyScales && keyScales.slice(),
+    valueScales: valueScales && valueScales.slice(),
+    y: y.slice(),
+  };
 }
 
 const cases = table.attention.length > 1 ? attentionCases() : [];
@@ -280,6 +295,8 @@ describeNative(table.attention, (kernel) => {
         expectClose(found.y, expected.y, `${name}, ${bench.threads} threads`, bound);
         expectSame(found.keyCache, expected.keyCache, name);
         expectSame(found.valueCache, expected.valueCache, name);
+        if (found.keyScales) expectSame(found.keyScales, expected.keyScales!, name);
+        if (found.valueScales) expectSame(found.valueScales, expected.valueScales!, name);
       }
   });
 

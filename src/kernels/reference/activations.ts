@@ -11,7 +11,7 @@ const QMAX = 127;
 /** Adding and taking away 1.5 * 2^23 in float32 rounds half to even, for magnitudes under 2^22. */
 const ROUNDER = 12582912;
 
-function roundHalfEven(value: number): number {
+export function roundHalfEven(value: number): number {
   return Math.fround(Math.fround(value + ROUNDER) - ROUNDER);
 }
 

@@ -3,6 +3,7 @@ import { InvalidArgumentError } from "../../errors.ts";
 import { f16Table, f32ToF16 } from "../../half.ts";
 import type { AttentionArgs, RmsNormArgs, RopeAnglesArgs, RopeArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
+import { roundHalfEven } from "./activations.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 
@@ -69,30 +70,54 @@ export const attentionReference: Kernel<AttentionArgs> = {
   bind(args, scratch) {
     const scores = new Float64Array(scratch.buffer, scratch.byteOffset, args.capacity);
     const sums = new Float64Array(scratch.buffer, scratch.byteOffset + 8 * args.capacity, args.headDim);
-    const { tokens, heads, kvHeads, headDim, k, v, keyCache, valueCache, position } = args;
+    const { tokens, heads, kvHeads, headDim, position } = args;
     return () => {
       const first = Number(position[0]!);
       if (first < 0 || first + tokens > args.capacity)
         throw new InvalidArgumentError(
           `attention: expected positions in 0..${args.capacity - 1} but found ${first} to ${first + tokens - 1}`,
         );
-      store(keyCache, k, first * kvHeads * headDim);
-      store(valueCache, v, first * kvHeads * headDim);
+      store({ cache: args.keyCache, scales: args.keyScales, headDim }, args.k, first * kvHeads);
+      store({ cache: args.valueCache, scales: args.valueScales, headDim }, args.v, first * kvHeads);
       for (let t = 0; t < tokens; t++) for (let h = 0; h < heads; h++) attend(args, first + t, t, h, scores, sums);
     };
   },
 };
 
-type Cache = Float32Array | Uint16Array;
-
-function store(cache: Cache, values: Float32Array, at: number): void {
-  if (cache instanceof Float32Array) cache.set(values, at);
-  else for (let i = 0; i < values.length; i++) cache[at + i] = f32ToF16(values[i]!);
+/** Rows of `headDim` values, and their scales when they are integers. */
+interface Cache {
+  readonly cache: Float32Array | Uint16Array | Int8Array;
+  readonly scales: Float32Array | null;
+  readonly headDim: number;
 }
 
-/** Reads a cache of f32, or of f16 bit patterns. */
-function reader(cache: Cache): (index: number) => number {
+/** Writes values as rows from `row` on. */
+function store({ cache, scales, headDim }: Cache, values: Float32Array, row: number): void {
+  if (cache instanceof Float32Array) cache.set(values, row * headDim);
+  else if (cache instanceof Uint16Array)
+    for (let i = 0; i < values.length; i++) cache[row * headDim + i] = f32ToF16(values[i]!);
+  else
+    for (let start = 0; start < values.length; start += headDim, row++)
+      scales![row] = quantizeRow(values.subarray(start, start + headDim), cache, row * headDim);
+}
+
+/** Rows smaller than this become zeros: their inverse scale would not be finite. */
+const LARGEST_LEAST = Math.fround(1e-30);
+
+/** Integers of a row, the largest value ±127; gives the scale. In float32, so that every kernel stores the same. */
+function quantizeRow(values: Float32Array, target: Int8Array, at: number): number {
+  let largest = 0;
+  for (const value of values) largest = Math.max(largest, Math.abs(value));
+  const isZero = largest < LARGEST_LEAST;
+  const inverse = isZero ? 0 : Math.fround(127 / largest);
+  for (let i = 0; i < values.length; i++) target[at + i] = roundHalfEven(Math.fround(values[i]! * inverse));
+  return isZero ? 0 : Math.fround(largest / 127);
+}
+
+/** Reads values by their index in the cache. */
+function reader({ cache, scales, headDim }: Cache): (index: number) => number {
   if (cache instanceof Float32Array) return (index) => cache[index]!;
+  if (cache instanceof Int8Array) return (index) => cache[index]! * scales![Math.floor(index / headDim)]!;
   const halves = f16Table();
   return (index) => halves[cache[index]!]!;
 }
@@ -107,8 +132,8 @@ function attend(
   sums: Float64Array,
 ): void {
   const { heads, kvHeads, headDim, q, scale, window, softcap, y } = args;
-  const key = reader(args.keyCache);
-  const value = reader(args.valueCache);
+  const key = reader({ cache: args.keyCache, scales: args.keyScales, headDim });
+  const value = reader({ cache: args.valueCache, scales: args.valueScales, headDim });
   const query = (t * heads + h) * headDim;
   const stride = kvHeads * headDim;
   const head = Math.floor((h * kvHeads) / heads) * headDim;
