@@ -78,7 +78,7 @@ function valuesOf({ cache, scales }: Cache, width: number): Float32Array {
 
 /** `cache` with the rows of `other` from row `row` on. */
 function withRows({ cache, scales }: Cache, other: Cache, row: number, width: number): Cache {
-  const result = { cache: cache.slice(), scales: scales && scales.slice() };
+  const result = { cache: cache.slice(), scales: scales?.slice() ?? null };
   result.cache.set(other.cache, row * width);
   result.scales?.set(other.scales!, row);
   return result;
@@ -189,8 +189,8 @@ describeRows(attention, cpu, (kernel) => {
   it("is softmax(q k) v over what each query sees: groups of heads, windows, caps, later positions", () => {
     for (const { name, args, keys, values, expected } of attentionCases()) {
       const scales = {
-        keyScales: args.keyScales && args.keyScales.slice(),
-        valueScales: args.valueScales && args.valueScales.slice(),
+        keyScales: args.keyScales?.slice() ?? null,
+        valueScales: args.valueScales?.slice() ?? null,
       };
       const own = { ...args, ...scales, keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
       run(kernel, { ...own, y: args.y.fill(0) }, bench);

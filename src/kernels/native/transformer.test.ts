@@ -275,8 +275,8 @@ function withOwnResults(args: AttentionArgs): AttentionArgs {
     ...args,
     keyCache: keyCache.slice(),
     valueCache: valueCache.slice(),
-    keyScales: keyScales && keyScales.slice(),
-    valueScales: valueScales && valueScales.slice(),
+    keyScales: keyScales?.slice() ?? null,
+    valueScales: valueScales?.slice() ?? null,
     y: y.slice(),
   };
 }
