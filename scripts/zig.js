@@ -31,8 +31,8 @@ function run(command, args) {
   });
 }
 
-/** @param {string[]} args */
-const zig = (args) => run(python, ["-m", "ziglang", ...args]);
+/** Runs zig; installZig comes first. @param {string[]} args */
+export const zig = (args) => run(python, ["-m", "ziglang", ...args]);
 
 /** Installs zig where it is not there yet. Needs Python 3 and PyPI. */
 export async function installZig() {

@@ -33,18 +33,17 @@ struct DotprodIsa {
     static constexpr int kSums = Rows * Quads;
     static constexpr int scale_of(int sum) { return sum % Quads; }
 
-    static inline __attribute__((always_inline)) void multiply32(const int8_t** weights, const int8_t** x,
-                                                                 int32x4_t* sums) {
-      repeat<8>([&](auto s) {
+    static inline ALWAYS_INLINE void multiply32(const int8_t** weights, const int8_t** x, int32x4_t* sums) {
+      repeat<8>([&](auto s) ALWAYS_INLINE {
         int8x16_t w[Quads];
-        for (int quad = 0; quad < Quads; quad++) w[quad] = vld1q_s8(weights[quad] + 16 * s);
-        repeat<Rows / 4>([&](auto block) {
+        repeat<Quads>([&](auto quad) ALWAYS_INLINE { w[quad] = vld1q_s8(weights[quad] + 16 * s); });
+        repeat<Rows / 4>([&](auto block) ALWAYS_INLINE {
           const int8x16_t rows = vld1q_s8(x[block] + 16 * s);
-          repeat<4>([&](auto r) {
-            for (int quad = 0; quad < Quads; quad++) {
+          repeat<4>([&](auto r) ALWAYS_INLINE {
+            repeat<Quads>([&](auto quad) ALWAYS_INLINE {
               int32x4_t& sum = sums[Quads * (4 * block + r) + quad];
               sum = vdotq_laneq_s32(sum, w[quad], rows, r);
-            }
+            });
           });
         });
       });

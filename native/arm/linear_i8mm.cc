@@ -33,14 +33,16 @@ struct MatrixIsa {
     static constexpr int kSums = Rows / 2 * Quads * 2;
     static constexpr int scale_of(int sum) { return sum % (2 * Quads); }
 
-    static inline __attribute__((always_inline)) void multiply32(const int8_t** weights, const int8_t** x,
-                                                                 int32x4_t* sums) {
-      repeat<4>([&](auto s) {
+    static inline ALWAYS_INLINE void multiply32(const int8_t** weights, const int8_t** x, int32x4_t* sums) {
+      repeat<4>([&](auto s) ALWAYS_INLINE {
         int8x16_t w[2 * Quads];
-        for (int i = 0; i < 2 * Quads; i++) w[i] = vld1q_s8(weights[i / 2] + 32 * s + 16 * (i % 2));
-        repeat<Rows / 2>([&](auto pair) {
+        repeat<2 * Quads>([&](auto i) ALWAYS_INLINE { w[i] = vld1q_s8(weights[i / 2] + 32 * s + 16 * (i % 2)); });
+        repeat<Rows / 2>([&](auto pair) ALWAYS_INLINE {
           const int8x16_t rows = vld1q_s8(x[pair] + 16 * s);
-          for (int i = 0; i < 2 * Quads; i++) sums[2 * Quads * pair + i] = vmmlaq_s32(sums[2 * Quads * pair + i], rows, w[i]);
+          repeat<2 * Quads>([&](auto i) ALWAYS_INLINE {
+            int32x4_t& sum = sums[2 * Quads * pair + i];
+            sum = vmmlaq_s32(sum, rows, w[i]);
+          });
         });
       });
     }

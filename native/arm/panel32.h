@@ -1,7 +1,7 @@
 // What all kernels for panel32 weights share: the bound call, its scratch, and the quantization of activations.
 //
-// Groups are worked on in chunks whose sums stay below 2^22, so that they can be kept as the low bits of a float of known
-// exponent (kMagic), and conversion is one subtraction.
+// Groups are worked on in chunks whose sums stay below 2^22, so that they can be kept as the low bits of a float of
+// known exponent (kMagic), and conversion is one subtraction.
 #pragma once
 
 #include <arm_neon.h>
@@ -10,6 +10,9 @@
 
 #include "../kernel.h"
 #include "../panel16.h"
+
+// On functions and lambdas that take arrays of vectors: kept in registers only where they are inlined.
+#define ALWAYS_INLINE __attribute__((always_inline))
 
 namespace lowbit {
 namespace {
@@ -181,7 +184,8 @@ inline void quantize_row(const Linear32& args, uint32_t row, const int32_t* fact
       const int32_t sum = quantize_chunk<RowStep>(args, row, g * w.group_length + c, length,
                                                   x + static_cast<size_t>(g) * w.group_size + c, left, range);
       rows.sums[static_cast<size_t>(chunk) * rows.row_stride + row] = static_cast<float>(sum);
-      for (uint32_t i = 0; i < rows.start_count; i++, starts += 4) vst1q_s32(starts, vdupq_n_s32(factors[i] * sum + kMagicBits));
+      for (uint32_t i = 0; i < rows.start_count; i++, starts += 4)
+        vst1q_s32(starts, vdupq_n_s32(factors[i] * sum + kMagicBits));
     }
   }
 }
@@ -201,19 +205,19 @@ inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* fa
 }
 
 template <int... I, class F>
-inline __attribute__((always_inline)) void repeat(std::integer_sequence<int, I...>, F&& body) {
+inline ALWAYS_INLINE void repeat(std::integer_sequence<int, I...>, F&& body) {
   (body(std::integral_constant<int, I>{}), ...);
 }
 // Calls the body with 0 .. N - 1 as compile-time constants.
 template <int N, class F>
-inline __attribute__((always_inline)) void repeat(F&& body) {
+inline ALWAYS_INLINE void repeat(F&& body) {
   repeat(std::make_integer_sequence<int, N>{}, body);
 }
 
-// Two vectors, by a load that the compiler does not replace by copies of registers: copies cost the units that multiply.
-// The memory is constant while kernels run, so that the load need not be ordered.
+// Two vectors, by a load that the compiler does not replace by copies of registers: copies cost the units that
+// multiply. The memory is constant while kernels run, so that the load need not be ordered.
 template <int Offset>
-inline __attribute__((always_inline)) void load_fresh(const int32_t* p, int32x4_t& first, int32x4_t& second) {
+inline ALWAYS_INLINE void load_fresh(const int32_t* p, int32x4_t& first, int32x4_t& second) {
   asm volatile("ldp %q0, %q1, [%2, %3]" : "=w"(first), "=w"(second) : "r"(p), "i"(4 * Offset));
 }
 
@@ -224,6 +228,10 @@ inline Vector kept(Vector v) {
   asm volatile("" : "+w"(v));
   return v;
 }
+
+// What was loaded from a pointer is loaded again: of vectors for which there are no registers, the compiler would
+// otherwise keep copies in memory.
+inline void forget(const uint8_t*& p) { asm volatile("" : "+r"(p)); }
 
 inline float32x4_t load4(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
 

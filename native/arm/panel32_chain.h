@@ -1,11 +1,12 @@
-// One row of activations times panel32 weights, with the dot product instructions.
+// Few rows of activations times panel32 weights, with the dot product instructions, row by row for each panel, which is
+// in a cache from the second row on: unpacking it for all rows would take more instructions.
 //
 // The fields of a byte are multiplied as a chain: one dot product with the whole byte, one with all but its highest
-// field, and so on down to the lowest. What a field adds is the difference of two neighbours, so that unpacking costs one
-// mask per product and no shift. For 4 bits: x = 16 high + low, and high . q = (x . q - low . q) / 16.
+// field, and so on down to the lowest. What a field adds is the difference of two neighbours, so that unpacking costs
+// one mask per product and no shift. For 4 bits: x = 16 high + low, and high . q = (x . q - low . q) / 16.
 //
-// Where a product of unsigned by signed bytes exists (`Mixed`), the lower 7 bits of a byte need no mask: the byte's value
-// as a signed and as an unsigned number have them as their mean.
+// Where a product of unsigned by signed bytes exists (`Mixed`), the lower 7 bits of a byte need no mask: the byte's
+// value as a signed and as an unsigned number have them as their mean.
 #pragma once
 
 #include <utility>
@@ -34,8 +35,8 @@ struct Chain {
   int count;
 };
 
-// After the links of a vector: if the last two are the lower 7 bits and the whole byte, the sum of the former becomes that
-// of the unsigned byte, twice the mean less the signed byte.
+// After the links of a vector: if the last two are the lower 7 bits and the whole byte, the sum of the former becomes
+// that of the unsigned byte, twice the mean less the signed byte.
 template <int Bits, bool Mixed>
 constexpr void mix_highest(Chain<Bits, Mixed>& chain) {
   const int last = chain.count - 1;
@@ -44,8 +45,8 @@ constexpr void mix_highest(Chain<Bits, Mixed>& chain) {
   chain.factors[last - 1] = 2 * chain.factors[last - 1] - chain.factors[last];
 }
 
-// Links in the order of vectors and shifts. The piece with the highest bit of a weight takes away its offset, and a whole
-// byte is 128 less than its fields since its highest bit is flipped.
+// Links in the order of vectors and shifts. The piece with the highest bit of a weight takes away its offset, and a
+// whole byte is 128 less than its fields since its highest bit is flipped.
 template <int Bits, bool Mixed>
 constexpr Chain<Bits, Mixed> make_chain() {
   Chain<Bits, Mixed> chain{};
@@ -97,16 +98,16 @@ struct ChainConstants {
 };
 
 template <int Bits, bool Mixed>
-inline __attribute__((always_inline)) ChainConstants chain_constants() {
+inline ALWAYS_INLINE ChainConstants chain_constants() {
   ChainConstants constants;
   constants.magic = kept(vdupq_n_f32(kMagic));
   const float powers[4] = {2, 4, 8, 16};
   constants.powers = kept(vld1q_f32(powers));
-  repeat<kChain<Bits, Mixed>.count>([&](auto i) {
+  repeat<kChain<Bits, Mixed>.count>([&](auto i) ALWAYS_INLINE {
     constexpr int kEnd = kChain<Bits, Mixed>.links[i].end;
     if constexpr (kEnd < 8 && has_mask<Bits, Mixed>(kEnd)) constants.masks[kEnd] = vdupq_n_u8((1 << kEnd) - 1);
   });
-  repeat<8>([&](auto end) {
+  repeat<8>([&](auto end) ALWAYS_INLINE {
     if constexpr (end < 8 && has_mask<Bits, Mixed>(end)) constants.masks[end] = kept(constants.masks[end]);
   });
   return constants;
@@ -119,23 +120,26 @@ struct ChainSums {
 };
 
 template <int Bits, bool Mixed>
-inline __attribute__((always_inline)) void load_starts(const int32_t* starts, ChainSums<Bits, Mixed>& sums) {
-  if constexpr (kChain<Bits, Mixed>.count == 1) {
-    for (auto& unit : sums.of) unit[0] = vld1q_s32(starts);
-  } else {
-    for (auto& unit : sums.of)
-      repeat<kChain<Bits, Mixed>.count / 2>([&](auto i) { load_fresh<8 * i>(starts, unit[2 * i], unit[2 * i + 1]); });
-  }
+inline ALWAYS_INLINE void load_starts(const int32_t* starts, ChainSums<Bits, Mixed>& sums) {
+  repeat<Chain<Bits, Mixed>::kUnits>([&](auto unit) ALWAYS_INLINE {
+    int32x4_t* of = sums.of[unit];
+    if constexpr (kChain<Bits, Mixed>.count == 1) of[0] = vld1q_s32(starts);
+    repeat<kChain<Bits, Mixed>.count / 2>([&](auto i) ALWAYS_INLINE {
+      load_fresh<8 * i>(starts, of[2 * i], of[2 * i + 1]);
+    });
+  });
 }
 
 // 4 k of all rows of a panel times one lane of activations.
 template <int Bits, bool Mixed, int Lane>
-inline __attribute__((always_inline)) void chain_step(ChainSums<Bits, Mixed>& sums, const ChainConstants& constants,
-                                                      const uint8_t* at, int8x16_t x) {
-  repeat<Chain<Bits, Mixed>::kUnits>([&](auto unit) {
+inline ALWAYS_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainConstants& constants,
+                                     const uint8_t* at, int8x16_t x) {
+  repeat<Chain<Bits, Mixed>::kUnits>([&](auto unit) ALWAYS_INLINE {
     uint8x16_t bytes[Chain<Bits, Mixed>::kVectors];
-    for (int v = 0; v < Chain<Bits, Mixed>::kVectors; v++) bytes[v] = vld1q_u8(at + 16 * (unit * Chain<Bits, Mixed>::kVectors + v));
-    repeat<kChain<Bits, Mixed>.count>([&](auto i) {
+    repeat<Chain<Bits, Mixed>::kVectors>([&](auto v) ALWAYS_INLINE {
+      bytes[v] = vld1q_u8(at + 16 * (unit * Chain<Bits, Mixed>::kVectors + v));
+    });
+    repeat<kChain<Bits, Mixed>.count>([&](auto i) ALWAYS_INLINE {
       constexpr Link link = kChain<Bits, Mixed>.links[i];
       const uint8x16_t byte = bytes[link.vector];
       int32x4_t& sum = sums.of[unit][i];
@@ -153,7 +157,7 @@ inline __attribute__((always_inline)) void chain_step(ChainSums<Bits, Mixed>& su
 
 // The sum of a link's fields as a float, with kMagic added.
 template <int Bits, bool Mixed, int Index>
-inline __attribute__((always_inline)) float32x4_t link_sum(const int32x4_t* sums) {
+inline ALWAYS_INLINE float32x4_t link_sum(const int32x4_t* sums) {
   const float32x4_t sum = vreinterpretq_f32_s32(sums[Index]);
   if constexpr (!kChain<Bits, Mixed>.links[Index].mixed) return sum;
   else return vmulq_n_f32(vaddq_f32(sum, vreinterpretq_f32_s32(sums[Index + 1])), 0.5f);
@@ -161,11 +165,11 @@ inline __attribute__((always_inline)) float32x4_t link_sum(const int32x4_t* sums
 
 // What a field's weights add up to, times 2^(shift - at) of its first link.
 template <int Bits, bool Mixed, int FieldIndex>
-inline __attribute__((always_inline)) float32x4_t field_sum(const ChainConstants& constants, const int32x4_t* sums) {
+inline ALWAYS_INLINE float32x4_t field_sum(const ChainConstants& constants, const int32x4_t* sums) {
   constexpr Link first = first_link<Bits, Mixed>(FieldIndex);
   float32x4_t result{};
   bool started = false;
-  repeat<kChain<Bits, Mixed>.count>([&](auto i) {
+  repeat<kChain<Bits, Mixed>.count>([&](auto i) ALWAYS_INLINE {
     constexpr Link link = kChain<Bits, Mixed>.links[i];
     if constexpr (link.field == FieldIndex) {
       float32x4_t below = constants.magic;
@@ -188,7 +192,7 @@ enum class Scales { kFloats, kHalves, kPositiveHalves };
 constexpr float kHalfFactor = 0x1p112f;
 
 template <Scales Kind>
-inline __attribute__((always_inline)) void load_scale_pair(const uint8_t* group, int pair, float32x4_t* scales) {
+inline ALWAYS_INLINE void load_scale_pair(const uint8_t* group, int pair, float32x4_t* scales) {
   if constexpr (Kind == Scales::kFloats) {
     scales[0] = load4(group + 32 * pair);
     scales[1] = load4(group + 32 * pair + 16);
@@ -206,14 +210,13 @@ inline __attribute__((always_inline)) void load_scale_pair(const uint8_t* group,
 
 // Adds a chunk to the totals; `chunk_sum` is the sum of its activations.
 template <int Bits, bool Mixed, Scales Kind, bool Zeros>
-inline __attribute__((always_inline)) void add_chunk(const Panels& w, const ChainConstants& constants,
-                                                     const uint8_t* group, float chunk_sum, const ChainSums<Bits, Mixed>& sums,
-                                                     float32x4_t* totals) {
+inline ALWAYS_INLINE void add_chunk(const Panels& w, const ChainConstants& constants, const uint8_t* group,
+                                    float chunk_sum, const ChainSums<Bits, Mixed>& sums, float32x4_t* totals) {
   constexpr int kFields = Chain<Bits, Mixed>::kFieldsOfUnit;
-  repeat<kQuads / 2>([&](auto pair) {
+  repeat<kQuads / 2>([&](auto pair) ALWAYS_INLINE {
     float32x4_t scales[2];
     load_scale_pair<Kind>(group, pair, scales);
-    repeat<2>([&](auto i) {
+    repeat<2>([&](auto i) ALWAYS_INLINE {
       constexpr int kQuad = 2 * pair + i, kField = kQuad % kFields;
       constexpr Link first = first_link<Bits, Mixed>(kField);
       float32x4_t sum = field_sum<Bits, Mixed, kField>(constants, sums.of[kQuad / kFields]);
@@ -225,17 +228,18 @@ inline __attribute__((always_inline)) void add_chunk(const Panels& w, const Chai
 }
 
 template <int Bits, bool Mixed, Scales Kind, bool Zeros>
-void chain_panel(const Linear32& args, uint32_t panel) {
+void chain_panel(const Linear32& args, uint32_t panel, uint32_t row) {
   const Panels w = args.weights;
   const uint32_t chunk_stride = args.rows.row_stride;
   const uint8_t* group = w.panel(panel);
-  const int8_t* x = args.rows.values;
-  const int32_t* starts = args.rows.starts;
-  const float* chunk_sums = args.rows.sums;
+  const int8_t* x = args.rows.values + static_cast<size_t>(row) * w.padded_k();
+  const int32_t* starts =
+      args.rows.starts + static_cast<size_t>(row) * args.chunk_count() * 4 * kChain<Bits, Mixed>.count;
+  const float* chunk_sums = args.rows.sums + row;
   const ChainConstants constants = chain_constants<Bits, Mixed>();
   float32x4_t totals[kQuads];
-  for (float32x4_t& total : totals) total = vdupq_n_f32(0);
-  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
+  repeat<kQuads>([&](auto quad) ALWAYS_INLINE { totals[quad] = vdupq_n_f32(0); });
+  for (const uint8_t* last = group + w.correction_offset; group < last; group += w.group_bytes) {
     const uint8_t* at = group + w.vectors_offset;
     const int8_t* group_end = x + w.group_length;
     do {
@@ -244,11 +248,16 @@ void chain_panel(const Linear32& args, uint32_t panel) {
       load_starts(starts, sums);
       do {
         const int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
-        repeat<4>([&](auto s) { chain_step<Bits, Mixed, s>(sums, constants, at + 16 * Bits * s, low); });
-        repeat<4>([&](auto s) { chain_step<Bits, Mixed, s>(sums, constants, at + 16 * Bits * (s + 4), high); });
+        repeat<4>([&](auto s) ALWAYS_INLINE {
+          chain_step<Bits, Mixed, s>(sums, constants, at + 16 * Bits * s, low);
+        });
+        repeat<4>([&](auto s) ALWAYS_INLINE {
+          chain_step<Bits, Mixed, s>(sums, constants, at + 16 * Bits * (s + 4), high);
+        });
         x += 32;
         at += 128 * Bits;
       } while (x < end);
+      forget(group);
       add_chunk<Bits, Mixed, Kind, Zeros>(w, constants, group, *chunk_sums, sums, totals);
       starts += 4 * kChain<Bits, Mixed>.count;
       chunk_sums += chunk_stride;
@@ -256,19 +265,21 @@ void chain_panel(const Linear32& args, uint32_t panel) {
   }
   // A copy, since an array whose address is taken would live in memory all along.
   float32x4_t results[kQuads];
-  repeat<kQuads>([&](auto quad) {
+  repeat<kQuads>([&](auto quad) ALWAYS_INLINE {
     constexpr Link first = first_link<Bits, Mixed>(quad % Chain<Bits, Mixed>::kFieldsOfUnit);
     constexpr float kFactor = power_of_two(first.at - first.shift) * (Kind == Scales::kFloats ? 1.0f : kHalfFactor);
     results[quad] = vmulq_n_f32(totals[quad], kFactor);
   });
-  finish_row(args, panel, 0, results);
+  finish_row(args, panel, row, results);
 }
 
 template <int Bits, bool Mixed, Scales Kind>
 void chain_panels(const Linear32& args, uint32_t first, uint32_t last) {
   for (uint32_t panel = first; panel < last; panel++) {
-    if (args.weights.has_zeros) chain_panel<Bits, Mixed, Kind, true>(args, panel);
-    else chain_panel<Bits, Mixed, Kind, false>(args, panel);
+    for (uint32_t row = 0; row < args.m; row++) {
+      if (args.weights.has_zeros) chain_panel<Bits, Mixed, Kind, true>(args, panel, row);
+      else chain_panel<Bits, Mixed, Kind, false>(args, panel, row);
+    }
   }
 }
 

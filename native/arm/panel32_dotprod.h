@@ -1,5 +1,6 @@
-// Few rows of activations times panel32 weights with the dot product instructions: one row by chains, up to 7 by unpacked
-// chunks. `Mixed` says that products of unsigned by signed bytes exist; it serves the widths that gain from them.
+// Few rows of activations times panel32 weights with the dot product instructions: by chains, or by unpacked chunks
+// where weights are levels of a codebook. `Mixed` says that products of unsigned by signed bytes exist; it serves the
+// widths that gain from them.
 #pragma once
 
 #include "panel32_chain.h"
@@ -17,7 +18,7 @@ struct DotprodSums {
     for (int32x4_t& each : sum) each = vdupq_n_s32(0);
     for (const int8_t* end = x + length; x < end; x += 16) {
       const int8x16_t row = vld1q_s8(x);
-      repeat<4>([&](auto s) {
+      repeat<4>([&](auto s) ALWAYS_INLINE {
         for (uint32_t quad = 0; quad < kQuads; quad++, chunk += 16)
           sum[quad] = vdotq_laneq_s32(sum[quad], vld1q_s8(chunk), row, s);
       });
@@ -42,19 +43,9 @@ struct ChainCode {
 };
 
 template <bool Mixed>
-struct RowsCode {
-  template <int Bits, bool Levels>
-  static constexpr Run run() {
-    if constexpr (!kServed<Mixed, Bits>) return nullptr;
-    else return rows_run<DotprodSums, Bits, Levels>;
-  }
-};
-
-template <bool Mixed>
 size_t carve_rows(Linear32& args, uint8_t* base) {
   Carver carver{base};
-  const bool chained = args.m == 1 && !args.weights.has_levels;
-  carve_activations(carver, args, 1, chained ? chain_starts<Mixed>(args.weights) : 0);
+  carve_activations(carver, args, 1, args.weights.has_levels ? 0 : chain_starts<Mixed>(args.weights));
   return carver.size;
 }
 
@@ -71,7 +62,7 @@ void prepare_dotprod(Step& step, const Call& call) {
   read_call(args, call);
   carve_rows<Mixed>(args, static_cast<uint8_t*>(call.buffers[3]));
   split_panels(step, args, call.threads);
-  step.run = args.m == 1 ? choose_run<ChainCode<Mixed>>(args.weights) : choose_run<RowsCode<Mixed>>(args.weights);
+  step.run = choose_run<ChainCode<Mixed>>(args.weights);
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// Many rows of activations times panel32 weights: a panel is unpacked once into the thread's scratch and serves all rows,
-// in tiles of 8, 4 or 2 rows. `Isa` supplies the order of unpacked vectors and the tile's arithmetic.
+// Many rows of activations times panel32 weights: a panel is unpacked once into the thread's scratch and serves all
+// rows, in tiles of 8, 4 or 2 rows. `Isa` supplies the order of unpacked vectors and the tile's arithmetic.
 //
-// Unpacked panel: vectors of signed bytes, quad by quad, then for each group the scales and, if there are any, zero points.
+// Unpacked panel: vectors of signed bytes, quad by quad, then for each group the scales and, if there are any, zero
+// points.
 #pragma once
 
 #include "panel32_prepare.h"
@@ -19,6 +20,10 @@ struct UnpackedPanel {
   float* scales;
   float* zeros;
 };
+
+// What two accumulators of a chunk start with.
+alignas(16) constexpr int32_t kStarts[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
+                                            kMagicBits, kMagicBits, kMagicBits, kMagicBits};
 
 // Floats that an Isa keeps of each group.
 template <class Isa>
@@ -53,7 +58,8 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
       unpack_step<Bits, Levels>(at, levels, low);
       unpack_step<Bits, Levels>(at + 16 * Bits, levels, high);
       int8_t* to = panel.vectors + 4 * (g * w.group_length + k);
-      for (uint32_t quad = 0; quad < kQuads; quad++) Isa::store_weights(to + 4 * quad * padded_k, low[quad], high[quad]);
+      for (uint32_t quad = 0; quad < kQuads; quad++)
+        Isa::store_weights(to + 4 * quad * padded_k, low[quad], high[quad]);
     }
     for (uint32_t quad = 0; quad < kQuads; quad++) {
       const size_t place = kScaleFloats<Isa> * g + 4 * Isa::kScaleCopies * quad;
@@ -65,8 +71,8 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
 
 // Rows `row` .. `row + Rows` times the columns of `Quads` quads.
 template <class Isa, int Rows, int Quads, bool Zeros>
-inline __attribute__((always_inline)) void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
-                                                   uint32_t quad, uint32_t row) {
+inline ALWAYS_INLINE void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
+                                  uint32_t quad, uint32_t row) {
   using Tile = typename Isa::template Tile<Rows, Quads>;
   const uint32_t group_count = args.weights.groups, group_length = args.weights.group_length;
   const uint32_t chunk_stride = args.rows.row_stride, chunk = 4 * args.chunk;
@@ -79,23 +85,21 @@ inline __attribute__((always_inline)) void tile_of(const Linear32& args, const U
   const int8_t* x[Rows / Isa::kRowStep];
   for (int block = 0; block < Rows / Isa::kRowStep; block++)
     x[block] = args.rows.values + (row + static_cast<size_t>(block) * Isa::kRowStep) * padded_k;
-  alignas(16) static constexpr int32_t kStarts[8] = {kMagicBits, kMagicBits, kMagicBits, kMagicBits,
-                                                     kMagicBits, kMagicBits, kMagicBits, kMagicBits};
   const float32x4_t magic = kept(vdupq_n_f32(kMagic));
   float32x4_t totals[Tile::kSums];
-  for (float32x4_t& total : totals) total = vdupq_n_f32(0);
+  repeat<Tile::kSums>([&](auto i) ALWAYS_INLINE { totals[i] = vdupq_n_f32(0); });
   for (uint32_t g = 0; g < group_count; g++, scales += kScaleFloats<Isa>, zeros += kScaleFloats<Isa>) {
     const int8_t* group_end = weights[0] + 4 * static_cast<size_t>(group_length);
     do {
       const int8_t* end = group_end - weights[0] > chunk ? weights[0] + chunk : group_end;
       int32x4_t sums[Tile::kSums];
-      for (int i = 0; i < Tile::kSums; i += 2) load_fresh<0>(kStarts, sums[i], sums[i + 1]);
+      repeat<Tile::kSums / 2>([&](auto i) ALWAYS_INLINE { load_fresh<0>(kStarts, sums[2 * i], sums[2 * i + 1]); });
       do {
         Tile::multiply32(weights, x, sums);
         for (int q = 0; q < Quads; q++) weights[q] += 4 * 32;
         for (int block = 0; block < Rows / Isa::kRowStep; block++) x[block] += Isa::kRowStep * 32;
       } while (weights[0] < end);
-      repeat<Tile::kSums>([&](auto i) {
+      repeat<Tile::kSums>([&](auto i) ALWAYS_INLINE {
         float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), magic);
         if constexpr (Zeros) sum = Tile::template subtract_zeros<i>(sum, zeros, chunk_sums);
         totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(scales + 4 * Tile::scale_of(i)));
@@ -105,7 +109,7 @@ inline __attribute__((always_inline)) void tile_of(const Linear32& args, const U
   }
   // A copy, since an array whose address is taken would live in memory all along.
   float32x4_t results[Tile::kSums];
-  for (int i = 0; i < Tile::kSums; i++) results[i] = totals[i];
+  repeat<Tile::kSums>([&](auto i) ALWAYS_INLINE { results[i] = totals[i]; });
   Tile::finish(args, index, quad, row, results);
 }
 

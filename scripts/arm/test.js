@@ -47,7 +47,7 @@ function testOn(cpu, node) {
   return new Promise((resolve) => {
     const files = testFiles.map((file) => join(compiled, file));
     const args = ["-cpu", cpu, node, join(root, "scripts", "arm", "conformance.js"), ...files];
-    const env = { ...emulated, LOWBIT_NATIVE_PATH: addon };
+    const env = { ...emulated, LOWBIT_NATIVE_PATH: addon, LOWBIT_EMULATED: "1" };
     const child = spawn("qemu-aarch64-static", args, { cwd: root, env, timeout: PATIENCE_MS });
     let output = "";
     child.stdout.on("data", (data) => {

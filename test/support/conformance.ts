@@ -6,6 +6,9 @@ import { hostCpu } from "../../src/kernels/cpu.ts";
 import { wasmFeatures } from "../../src/kernels/wasm/features.ts";
 import { bytesOf } from "../../src/tensor.ts";
 
+/** Whether this runs on an emulated CPU, where tests take fewer sizes (scripts/arm/test.js says so). */
+export const isEmulated = process.env.LOWBIT_EMULATED === "1";
+
 /** Gives zeroed bytes that begin at a multiple of 64. */
 export type Memory = (length: number) => Uint8Array;
 

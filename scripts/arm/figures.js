@@ -1,0 +1,130 @@
+/**
+ * Writes docs/arm-kernels.md: instructions that the Arm kernels execute for 1000 multiply-adds, counted under qemu, and
+ * multiply-adds in a cycle by llvm-mca's models, beside other projects' kernels. Installs what is missing.
+ *
+ *     node scripts/arm/figures.js [part of a case's title]
+ */
+import { spawnSync } from "node:child_process";
+import { mkdirSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../native-sources.js";
+import { installZig } from "../zig.js";
+import { cores, cyclesOf, steadyLoop } from "./cycles.js";
+import { buildEmulated, countInstructions } from "./emulator.js";
+import { peers } from "./peers.js";
+import { installPackages } from "./toolchain.js";
+
+const N = 256;
+const K = 1024;
+const M = 64;
+const only = process.argv[2];
+
+const matrix = "linear_a8_wx_8x32x8_neon_i8mm";
+const dot = "linear_a8_wx_8x32x4_neon_dotprod";
+const row = "linear_a8_wx_1x32x4_neon_dotprod";
+const mixedRow = "linear_a8_wx_1x32x4_neon_i8mm";
+
+const groups = [
+  ["group 32", 32],
+  ["group 128", 128],
+  ["per channel", K],
+];
+
+/** Cases of some rows for a bit width and all group sizes, under the titles that scripts/arm/peers.js has. */
+const sized = (title, bits, m, names) =>
+  groups.map(([name, group]) => ({
+    title: `${title} ${bits}-bit, ${name}`,
+    cases: names.map((kernel) => ({ row: kernel, m, n: N, k: K, bits, group })),
+  }));
+
+const sections = [
+  {
+    title: "One row of activations",
+    tables: [1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) => sized("1 row,", bits, 1, bits % 2 ? [row, mixedRow] : [row])),
+  },
+  { title: "64 rows, i8mm", tables: [2, 4, 8].flatMap((bits) => sized("i8mm,", bits, M, [matrix])) },
+  { title: "64 rows, dotprod", tables: [2, 4, 8].flatMap((bits) => sized("dotprod,", bits, M, [dot])) },
+];
+
+/**
+ * How often the steady loop of a kernel runs. Groups are worked on in chunks, whose loop is the steady one; where a group
+ * is a single chunk of more than 128 k, steps of 32 k are.
+ */
+function turnsOf({ m, n, k, bits, group }) {
+  const chunk = m === 1 ? 128 : 128 << (8 - bits);
+  const step = group <= 128 ? group : chunk < group ? chunk : 32;
+  if (m === 1) return (n / 32) * (k / step);
+  const columns = Math.min(group, chunk) < 64 ? 4 : 8;
+  return (m / 8) * (n / columns) * (k / step);
+}
+
+/** Cores that have the instructions of a row. */
+const runsOn = (name, core) => !name.includes("i8mm") || !["A55", "N1"].includes(core);
+
+/** @param {import("./emulator.js").RowCase} item */
+function measure(item, llvm) {
+  const counts = countInstructions(item);
+  const macs = item.m * item.n * item.k;
+  const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
+  const { instructions, turns } = steadyLoop(counts, turnsOf(item), llvm);
+  const file = join(root, "build", "arm-figures", "loop.s");
+  const perCycle = Object.entries(cores)
+    .filter(([core]) => runsOn(item.row, core))
+    .map(([core, model]) => [core, macs / turns / cyclesOf(instructions, model, llvm, file)]);
+  const name = `**\`${item.row.replace("linear_a8_wx_", "")}\`**`;
+  return { name, instructions: (1000 * total) / macs, perCycle: Object.fromEntries(perCycle) };
+}
+
+function line({ name, instructions, perCycle }) {
+  const cells = Object.keys(cores).map((core) => perCycle[core]?.toFixed(1) ?? "–");
+  return `| ${name} | ${instructions.toFixed(1)} | ${cells.join(" | ")} |`;
+}
+
+function table({ title, cases }, llvm) {
+  const names = Object.keys(cores);
+  const head = `| ${title} | instructions | ${names.join(" | ")} |\n|---|${"---|".repeat(names.length + 1)}`;
+  const lines = [...cases.map((item) => measure(item, llvm)), ...(peers[title] ?? [])].map(line);
+  console.log([head, ...lines, ""].join("\n"));
+  return [head, ...lines].join("\n");
+}
+
+function documentText(llvm) {
+  const text = sections.map(({ title, tables }) => {
+    const wanted = tables.filter((each) => !only || each.title.includes(only));
+    return `## ${title}\n\n${wanted.map((each) => table(each, llvm)).join("\n\n")}`;
+  });
+  return `# Arm kernels
+
+Made by \`npm run arm:figures\`, without Arm hardware. n = ${N}, k = ${K}, scales in f16.
+
+- *instructions*: executed for 1000 multiply-adds, counted under qemu; everything that a call executes but the quantization
+  of activations. TorchAO's are those of its loop.
+- The other columns: multiply-adds in a cycle of one core by llvm-mca ${llvm}'s models, for the steady loop and with front
+  ends as wide as the cores': no caches, no memory, no wrong branches. A dot product has 16 multiply-adds and a matrix
+  product 32, so that N1 and N2 end at 32 and 64, V1 and V2 at 64 and 128. LLVM sees the A510 too well.
+- **Bold**: lowbit's rows. KleidiAI's and TorchAO's kernels were compiled and measured by us with the same shapes and
+  models (KleidiAI 495f6524, of August 2026).
+
+${text.join("\n\n")}
+`;
+}
+
+/** The newest llvm-mca that is installed, or installs. */
+function installLlvm() {
+  const isThere = (version) => !spawnSync(`llvm-mca-${version}`, ["--version"]).error;
+  const found = [22, 19].find(isThere);
+  if (found) return found;
+  const version = spawnSync("apt-cache", ["show", "llvm-22"]).status === 0 ? 22 : 19;
+  installPackages({ [`llvm-mca-${version}`]: `llvm-${version}` });
+  return version;
+}
+
+installPackages({ "qemu-aarch64": "qemu-user" });
+const llvm = installLlvm();
+await installZig();
+await buildEmulated();
+const text = documentText(llvm);
+if (!only) {
+  mkdirSync(join(root, "docs"), { recursive: true });
+  writeFileSync(join(root, "docs", "arm-kernels.md"), text);
+}
