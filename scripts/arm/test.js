@@ -23,6 +23,7 @@ const testFiles = [
   "src/kernels/conformance.test.js",
   "src/kernels/conformance-float.test.js",
   "src/kernels/native/transformer.test.js",
+  "src/aqlm/operators.test.js",
 ];
 
 /** A CPU that takes longer hangs. */
