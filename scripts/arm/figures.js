@@ -101,9 +101,14 @@ Made by \`npm run arm:figures\`, without Arm hardware. n = ${N}, k = ${K}, scale
   of activations. TorchAO's are those of its loop.
 - The other columns: multiply-adds in a cycle of one core by llvm-mca ${llvm}'s models, for the steady loop and with front
   ends as wide as the cores': no caches, no memory, no wrong branches. A dot product has 16 multiply-adds and a matrix
-  product 32, so that N1 and N2 end at 32 and 64, V1 and V2 at 64 and 128. LLVM sees the A510 too well.
+  product 32, so that N1 and N2 end at 32 and 64, V1 and V2 at 64 and 128. The model of the A510 is too fast.
 - **Bold**: lowbit's rows. KleidiAI's and TorchAO's kernels were compiled and measured by us with the same shapes and
   models (KleidiAI 495f6524, of August 2026).
+
+What limits one row are the units for vectors, two on N1 and N2, four on V1 and V2. 128 weights take eight
+dot products and four masks with 4 bits, eight and six with 2, ten and seven with 3 (six with i8mm), before the scales
+of groups are applied: at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 end just
+below KleidiAI's fastest kernel for 4 bits on N1, and above it on cores with i8mm.
 
 ${text.join("\n\n")}
 `;

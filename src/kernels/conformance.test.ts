@@ -4,7 +4,16 @@
  * results have a bound of rounding errors: `terms` roundings of the sum of the magnitudes, 2^-23 each.
  */
 import { describe, expect, it } from "vitest";
-import { type Bench, describeRows, floats, heap, isEmulated, machine, place, run } from "../../test/support/conformance.ts";
+import {
+  type Bench,
+  describeRows,
+  floats,
+  heap,
+  isEmulated,
+  machine,
+  place,
+  run,
+} from "../../test/support/conformance.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToBf16, f32ToF16 } from "../half.ts";
