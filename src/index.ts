@@ -26,6 +26,7 @@ export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize
 export { SessionDecoder } from "./api/session-decoder.ts";
 export type { Generation } from "./api/token-stream.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list.ts";
+export { describeOrigins, type WeightOrigin, weightOrigins } from "./api/weight-origins.ts";
 export * from "./aqlm/index.ts";
 export { ContextLengthError } from "./errors.ts";
 export * from "./extension/index.ts";

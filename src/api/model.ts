@@ -1,8 +1,8 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
-import { basename, join } from "node:path";
+import { basename } from "node:path";
 import { InvalidArgumentError, InvalidFileError, ShapeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
-import type { TensorSource } from "../formats/tensor-source.ts";
+import type { LowBitTensor, TensorSource } from "../formats/tensor-source.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import type { Decoder, WeightSlot } from "../model/decoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
@@ -34,7 +34,7 @@ export class Model {
 
   constructor(checkpoint: Checkpoint) {
     this.checkpoint = checkpoint;
-    this.decoder = buildDecoder(join(checkpoint.folder, "config.json"), checkpoint.config);
+    this.decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
     for (const slot of this.decoder.slots) {
       const stored = slot.tiedTo ? null : findStoredWeight(checkpoint, slot);
       if (stored) this.replaceWeight(slot.name, stored);
@@ -69,6 +69,8 @@ export class Model {
     if (!slot) return this.#unknown(name);
     const replaced = this.#replaced.get(name);
     if (replaced) return replaced;
+    const carried = this.carriedOver(name);
+    if (carried) return this.#carriedWeight(slot.tiedTo ?? name, carried, this.configs.get(name));
     const config = this.configs.get(name);
     const sharesBuffer = slot.tiedTo && (!config || config.kind === "sharedEmbedding");
     const handle = sharesBuffer ? slot.tiedTo! : name;
@@ -77,9 +79,31 @@ export class Model {
     return this.#quantizedWeight({ handle, stored, config, hooks }, slot);
   }
 
+  /**
+   * The low-bit weights that the checkpoint stores for a slot when they are kept as they are: no configuration is set,
+   * or one of as many bits. Null for weights that are float or quantized anew.
+   */
+  carriedOver(name: string): LowBitTensor | null {
+    const slot = this.decoder.slots.find((candidate) => candidate.name === name);
+    if (!slot || slot.role === "vector" || this.#replaced.has(name)) return null;
+    const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
+    const config = this.configs.get(name);
+    return stored && (!config || config.bits === stored.spec.bits) ? stored : null;
+  }
+
   /** Closes the weight files. */
   close(): Promise<void> {
     return this.checkpoint.close();
+  }
+
+  #carriedWeight(name: string, { spec, read }: LowBitTensor, config: QuantizationConfig | undefined): Weight {
+    const format: AffineFormat = {
+      kind: "affine",
+      spec,
+      activations: !config || config.kind === "intxWeightOnly" ? "float" : "int8",
+      layout: this.layout,
+    };
+    return { name, shape: [spec.n, spec.k], format, load: read };
   }
 
   #floatWeight(name: string, stored: string, shape: readonly number[]): Weight {
@@ -129,7 +153,7 @@ function requireTensor(tensors: TensorSource, folder: string, name: string): Ret
   return tensors.info(name);
 }
 
-/** Opens a Hugging Face checkpoint folder (or a .safetensors file in one) and checks its tensors against its config. */
+/** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, and checks its tensors against its config. */
 export async function loadCheckpoint(path: string): Promise<Model> {
   const checkpoint = await openCheckpoint(path);
   try {

@@ -30,15 +30,18 @@ export function addModelOptions(command: Command): Command {
   return addQuantizationOptions(withThreads);
 }
 
-export const MODEL_HELP = "a .pte program, or a checkpoint folder, which is compiled in memory";
+export const CHECKPOINT_HELP = "folder with config.json and model.safetensors (or its shards), or a .gguf file";
+export const MODEL_HELP = "a .pte program, or a checkpoint folder or .gguf file, which is compiled in memory";
 
-/** Whether a path names a checkpoint (a folder or a .safetensors file) rather than a program. */
+const checkpointEndings = [".safetensors", ".gguf"];
+
+/** Whether a path names a checkpoint (a folder, a .safetensors or a .gguf file) rather than a program. */
 export async function isCheckpoint(path: string): Promise<boolean> {
   const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
     const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
     throw new InvalidFileError(path, problem, { cause });
   });
-  return status.isDirectory() || path.endsWith(".safetensors");
+  return status.isDirectory() || checkpointEndings.some((ending) => path.endsWith(ending));
 }
 
 /** Opens a checkpoint, sets its quantization, and closes it when `work` has ended. */

@@ -1,7 +1,7 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
 import type { Command } from "commander";
-import { exportProgram, inspectProgram } from "../index.ts";
-import { withCheckpoint } from "./model-source.ts";
+import { describeOrigins, exportProgram, inspectProgram, type WeightOrigin, weightOrigins } from "../index.ts";
+import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
 import { formatBytes } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
@@ -22,7 +22,7 @@ export function addQuantize(program: Command, terminal: Terminal): void {
       "Quantizes a Hugging Face checkpoint folder and writes it as a .pte program with its tokenizer and chat template.\n" +
         "Without --qmode, --embedding, --shared-embedding or --recipe, the weights stay as they are stored.",
     )
-    .argument("<checkpoint>", "folder with config.json and model.safetensors (or its shards)")
+    .argument("<checkpoint>", CHECKPOINT_HELP)
     .requiredOption("-o, --output <file.pte>", "program to write")
     .option("--max-seq-len <n>", "most tokens of one call (default: 512)", wholeNumber)
     .option("--max-context-len <n>", "positions of the KV cache (default: the model's, at most 2048)", wholeNumber)
@@ -35,7 +35,8 @@ Examples:
   $ lowbit quantize ./Llama-3.2-1B-Instruct --qmode 8da4w --group-size 32 --shared-embedding -o llama.pte
   $ lowbit quantize ./model --qmode 8da2w --embedding 4,32 -o model.pte
   $ lowbit quantize ./model --recipe recipe.json -o model.pte
-  $ lowbit quantize ./model -o model-float.pte`,
+  $ lowbit quantize ./model -o model-float.pte
+  $ lowbit quantize model-Q4_0.gguf --qmode 8da4w -o model.pte`,
     )
     .action((checkpoint: string, options: QuantizeCommandOptions) => quantizeCheckpoint(checkpoint, options, terminal));
 }
@@ -45,7 +46,9 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const { signal } = terminal;
   const start = performance.now();
   const progress = terminal.progress("quantizing");
+  let origins: readonly WeightOrigin[] = [];
   await withCheckpoint(path, options, async (model) => {
+    origins = weightOrigins(model);
     try {
       await exportProgram(model, output, { maxSeqLen, maxContextLen, kvCache, signal, onProgress: progress.update });
     } finally {
@@ -54,9 +57,12 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   });
   const seconds = (performance.now() - start) / 1000;
   const { parts, bitsPerWeight } = await inspectProgram(output);
-  if (json) await terminal.writeJson({ file: output, bytes: parts.total, bitsPerWeight, seconds });
-  else
+  if (json) {
+    await terminal.writeJson({ file: output, bytes: parts.total, bitsPerWeight, seconds, weights: origins });
+  } else {
+    await terminal.writeLine(`weights ${describeOrigins(origins)}`);
     await terminal.writeLine(
       `wrote ${output}: ${formatBytes(parts.total)}, ${bitsPerWeight.toFixed(2)} bits per weight, in ${seconds.toFixed(1)} s`,
     );
+  }
 }

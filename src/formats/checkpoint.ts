@@ -6,6 +6,7 @@ import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
+import { openGguf } from "./gguf/checkpoint.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
 import { openShards, openTensorFile } from "./shards.ts";
 import type { OpenTensors, TensorSource } from "./tensor-source.ts";
@@ -17,8 +18,11 @@ const TEXT_MAX_BYTES = 1 << 28;
 const weightEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
 
 export interface Checkpoint {
+  /** Folder, or file where one holds it all. */
   readonly folder: string;
-  /** config.json. */
+  /** What holds the config, for messages. */
+  readonly configFile: string;
+  /** config.json, or what it would be. */
   readonly config: JsonObject;
   readonly tensors: TensorSource;
   /** tokenizer.json, null when absent. */
@@ -41,12 +45,16 @@ interface Listing {
 }
 
 /**
- * Opens a checkpoint folder, or the folder of the .safetensors file at `path` with that file as all its weights.
+ * Opens a checkpoint folder, or the folder of the .safetensors file at `path` with that file as all its weights, or a
+ * .gguf file (which may also be the only one of a folder without config.json).
  * Weights come from model.safetensors, else from the shards of model.safetensors.index.json, as in transformers.
  * InvalidFileError when something needed is missing or malformed.
  */
 export async function openCheckpoint(path: string): Promise<Checkpoint> {
+  if (path.endsWith(".gguf")) return openGguf(path);
   const listing = await list(path);
+  const single = [...listing.names].filter((name) => name.endsWith(".gguf"));
+  if (!listing.names.has("config.json") && single.length === 1) return openGguf(join(listing.folder, single[0]!));
   const config = await readJson(listing, "config.json");
   if (!config) throw new InvalidFileError(listing.folder, `expected config.json but found ${found(listing)}`);
   const tokenizerJson = await readJson(listing, "tokenizer.json");
@@ -55,6 +63,7 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
   const jinja = await readText(listing, "chat_template.jinja");
   const checkpoint = {
     folder: listing.folder,
+    configFile: join(listing.folder, "config.json"),
     config: config.value,
     tokenizerJson,
     tokenizerConfig,

@@ -1,11 +1,21 @@
 /** What every reader of checkpoint weights offers, whatever the file format: named tensors, whole or by rows. */
 import type { DType } from "../dtype.ts";
+import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { Tensor } from "../tensor.ts";
 
 export interface TensorInfo {
   readonly dtype: DType;
   /** Sizes, outermost first; empty for a scalar. */
   readonly shape: readonly number[];
+}
+
+/** A matrix that the file stores in few bits, in a form that is exactly one of lowbit's. */
+export interface LowBitTensor {
+  /** The file's name of the form: "Q4_0". */
+  readonly stored: string;
+  readonly spec: WeightSpec;
+  /** The same integers, scales and zero points; no value is rounded. */
+  read(): Promise<QuantizedWeights>;
 }
 
 /**
@@ -23,6 +33,10 @@ export interface TensorSource {
    * others. InvalidArgumentError for rows outside the tensor and for scalars.
    */
   readRows(name: string, firstRow: number, rowCount: number): Promise<Tensor>;
+  /** What the file stores in few bits, of which `read` gives the float values; null for other tensors. */
+  lowBit?(name: string): LowBitTensor | null;
+  /** How the file stores a tensor, by the file's own name; absent where `info` says it all. */
+  storedType?(name: string): string;
 }
 
 /** A source that holds files open until `close`. */

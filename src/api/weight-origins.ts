@@ -1,0 +1,40 @@
+/** What becomes of the weights of a checkpoint: which are kept as they are stored, which are quantized anew. */
+import type { Model } from "./model.ts";
+
+export interface WeightOrigin {
+  readonly name: string;
+  /** The checkpoint's name for how it stores the weight: "Q4_0", "bf16". */
+  readonly stored: string;
+  /** Carried over bit for bit, quantized (or quantized again), or kept as floats. */
+  readonly treatment: "carried over" | "quantized" | "float";
+}
+
+/** One entry a tensor, in the model's order. A tied slot is its source's tensor and is not listed. */
+export function weightOrigins(model: Model): readonly WeightOrigin[] {
+  const { tensors } = model.checkpoint;
+  return model.decoder.slots.flatMap(({ name, tiedTo }): WeightOrigin[] => {
+    if (tiedTo !== null) return [];
+    const own = model.storedFormat(name);
+    if (own) return [{ name, stored: own, treatment: "carried over" }];
+    const stored = tensors.storedType?.(name) ?? tensors.info(name).dtype;
+    const treatment = model.carriedOver(name) ? "carried over" : model.configs.has(name) ? "quantized" : "float";
+    return [{ name, stored, treatment }];
+  });
+}
+
+/** A line for people: "carried over bit for bit: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */
+export function describeOrigins(origins: readonly WeightOrigin[]): string {
+  const treatments = [
+    ["carried over", "carried over bit for bit"],
+    ["quantized", "quantized"],
+    ["float", "float"],
+  ] as const;
+  const parts = treatments.flatMap(([treatment, title]) => {
+    const counts = new Map<string, number>();
+    for (const origin of origins)
+      if (origin.treatment === treatment) counts.set(origin.stored, (counts.get(origin.stored) ?? 0) + 1);
+    const shown = [...counts].map(([stored, count]) => `${count} ${stored}`).join(", ");
+    return shown === "" ? [] : [`${title}: ${shown}`];
+  });
+  return parts.join("; ");
+}

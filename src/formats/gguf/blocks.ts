@@ -1,0 +1,279 @@
+/**
+ * The block formats of ggml: each block of `size` weights is integers, with a scale and (in some) a minimum a group.
+ * A weight is scale * level + minimum in float32, where the level is the integer itself or an entry of a codebook.
+ */
+import { f16Table } from "../../half.ts";
+
+/** One block, decoded. */
+export interface Block {
+  /** Integers: signed in formats without minima, from 0 in those with, places in the codebook less 8 with codebook. */
+  readonly q: Int8Array;
+  /** One a group. */
+  readonly scales: Float32Array;
+  readonly minima: Float32Array;
+}
+
+export interface BlockFormat {
+  readonly name: string;
+  /** In GGUF's tensor list. */
+  readonly id: number;
+  /** Weights of a block, and its bytes. */
+  readonly size: number;
+  readonly bytes: number;
+  readonly bits: number;
+  readonly groupSize: number;
+  readonly hasMinima: boolean;
+  /** Whether every scale is a binary16 number. */
+  readonly halfScales: boolean;
+  readonly levels: Int8Array | null;
+  /** Decodes the block whose bytes begin at `at`. */
+  decode(data: Uint8Array, at: number, block: Block): void;
+}
+
+const SUPER = 256;
+const HIGH_BITS = [0, 2, 4, 6] as const;
+
+/** Codebook of the nonlinear 4-bit formats. */
+const nonlinear = Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
+
+function half(data: Uint8Array, at: number): number {
+  return f16Table()[data[at]! | (data[at + 1]! << 8)]!;
+}
+
+/** 16 bytes to 32 integers: low nibbles, then high ones. */
+function nibbles(data: Uint8Array, at: number, q: Int8Array, first: number, offset: number): void {
+  for (let i = 0; i < 16; i++) {
+    q[first + i] = (data[at + i]! & 15) - offset;
+    q[first + 16 + i] = (data[at + i]! >> 4) - offset;
+  }
+}
+
+/** The fifth bits of 32 integers. */
+function addFifthBits(data: Uint8Array, at: number, q: Int8Array): void {
+  for (let i = 0; i < 32; i++) q[i]! += ((data[at + (i >> 3)]! >> (i & 7)) & 1) << 4;
+}
+
+/** Scale and minimum j of the eight pairs of 6 bits in 12 bytes (Q4_K, Q5_K). */
+function sixBitPair(data: Uint8Array, at: number, j: number): readonly [number, number] {
+  const byte = (i: number) => data[at + i]!;
+  if (j < 4) return [byte(j) & 63, byte(j + 4) & 63];
+  return [(byte(j + 4) & 15) | ((byte(j - 4) >> 6) << 4), (byte(j + 4) >> 4) | ((byte(j) >> 6) << 4)];
+}
+
+/** Two factors d and m in binary16 at `at`, and eight pairs of 6 bits after them. */
+function pairedScales(data: Uint8Array, at: number, { scales, minima }: Block): void {
+  const [d, m] = [half(data, at), half(data, at + 2)];
+  for (let j = 0; j < 8; j++) {
+    const [scale, minimum] = sixBitPair(data, at + 4, j);
+    scales[j] = d * scale;
+    minima[j] = -(m * minimum);
+  }
+}
+
+type Fields = Pick<BlockFormat, "name" | "id" | "bytes" | "bits" | "decode"> & Partial<BlockFormat>;
+
+/** Blocks of 32 weights with one scale in binary16. */
+const simple = (fields: Fields): BlockFormat => ({
+  size: 32,
+  groupSize: 32,
+  hasMinima: false,
+  halfScales: true,
+  levels: null,
+  ...fields,
+});
+
+/** Blocks of 256 weights with two levels of scales. */
+const nested = (fields: Fields): BlockFormat => simple({ size: SUPER, halfScales: false, ...fields });
+
+export const blockFormats: readonly BlockFormat[] = [
+  simple({
+    name: "Q4_0",
+    id: 2,
+    bytes: 18,
+    bits: 4,
+    decode(data, at, { q, scales }) {
+      scales[0] = half(data, at);
+      nibbles(data, at + 2, q, 0, 8);
+    },
+  }),
+  simple({
+    name: "Q4_1",
+    id: 3,
+    bytes: 20,
+    bits: 4,
+    hasMinima: true,
+    decode(data, at, { q, scales, minima }) {
+      scales[0] = half(data, at);
+      minima[0] = half(data, at + 2);
+      nibbles(data, at + 4, q, 0, 0);
+    },
+  }),
+  simple({
+    name: "Q5_0",
+    id: 6,
+    bytes: 22,
+    bits: 5,
+    decode(data, at, { q, scales }) {
+      scales[0] = half(data, at);
+      nibbles(data, at + 6, q, 0, 16);
+      addFifthBits(data, at + 2, q);
+    },
+  }),
+  simple({
+    name: "Q5_1",
+    id: 7,
+    bytes: 24,
+    bits: 5,
+    hasMinima: true,
+    decode(data, at, { q, scales, minima }) {
+      scales[0] = half(data, at);
+      minima[0] = half(data, at + 2);
+      nibbles(data, at + 8, q, 0, 0);
+      addFifthBits(data, at + 4, q);
+    },
+  }),
+  simple({
+    name: "Q8_0",
+    id: 8,
+    bytes: 34,
+    bits: 8,
+    decode(data, at, { q, scales }) {
+      scales[0] = half(data, at);
+      for (let i = 0; i < 32; i++) q[i] = data[at + 2 + i]!;
+    },
+  }),
+  nested({
+    name: "Q2_K",
+    id: 10,
+    bytes: 84,
+    bits: 2,
+    groupSize: 16,
+    hasMinima: true,
+    decode(data, at, { q, scales, minima }) {
+      const [d, m] = [half(data, at + 80), half(data, at + 82)];
+      for (let j = 0; j < 16; j++) {
+        scales[j] = d * (data[at + j]! & 15);
+        minima[j] = -(m * (data[at + j]! >> 4));
+      }
+      twoBits(data, at + 16, q);
+    },
+  }),
+  nested({
+    name: "Q3_K",
+    id: 11,
+    bytes: 110,
+    bits: 3,
+    groupSize: 16,
+    decode(data, at, { q, scales }) {
+      const d = half(data, at + 108);
+      for (let j = 0; j < 16; j++) {
+        const low = j < 8 ? data[at + 96 + j]! & 15 : data[at + 88 + j]! >> 4;
+        const high = (data[at + 104 + (j & 3)]! >> (2 * (j >> 2))) & 3;
+        scales[j] = d * ((low | (high << 4)) - 32);
+      }
+      twoBits(data, at + 32, q);
+      for (let i = 0; i < SUPER; i++) q[i]! += (((data[at + (i & 31)]! >> (i >> 5)) & 1) << 2) - 4;
+    },
+  }),
+  nested({
+    name: "Q4_K",
+    id: 12,
+    bytes: 144,
+    bits: 4,
+    hasMinima: true,
+    decode(data, at, block) {
+      pairedScales(data, at, block);
+      fourBits(data, at + 16, block.q);
+    },
+  }),
+  nested({
+    name: "Q5_K",
+    id: 13,
+    bytes: 176,
+    bits: 5,
+    hasMinima: true,
+    decode(data, at, block) {
+      const { q } = block;
+      pairedScales(data, at, block);
+      fourBits(data, at + 48, q);
+      for (let i = 0; i < SUPER; i++) q[i]! += ((data[at + 16 + (i & 31)]! >> (i >> 5)) & 1) << 4;
+    },
+  }),
+  nested({
+    name: "Q6_K",
+    id: 14,
+    bytes: 210,
+    bits: 6,
+    groupSize: 16,
+    decode(data, at, { q, scales }) {
+      const d = half(data, at + 208);
+      for (let j = 0; j < 16; j++) scales[j] = d * ((data[at + 192 + j]! << 24) >> 24);
+      for (let i = 0; i < SUPER; i++) {
+        const [part, quarter, column] = [i >> 7, (i >> 5) & 3, i & 31];
+        const low = data[at + 64 * part + 32 * (quarter & 1) + column]! >> (quarter < 2 ? 0 : 4);
+        const high = data[at + 128 + 32 * part + column]! >> HIGH_BITS[quarter]!;
+        q[i] = ((low & 15) | ((high & 3) << 4)) - 32;
+      }
+    },
+  }),
+  simple({
+    name: "IQ4_NL",
+    id: 20,
+    bytes: 18,
+    bits: 4,
+    levels: nonlinear,
+    decode(data, at, { q, scales }) {
+      scales[0] = half(data, at);
+      nibbles(data, at + 2, q, 0, 8);
+    },
+  }),
+  nested({
+    name: "IQ4_XS",
+    id: 23,
+    bytes: 136,
+    bits: 4,
+    levels: nonlinear,
+    decode(data, at, { q, scales }) {
+      const d = half(data, at);
+      const high = data[at + 2]! | (data[at + 3]! << 8);
+      for (let j = 0; j < 8; j++) {
+        const low = (data[at + 4 + (j >> 1)]! >> (4 * (j & 1))) & 15;
+        scales[j] = d * ((low | (((high >> (2 * j)) & 3) << 4)) - 32);
+        nibbles(data, at + 8 + 16 * j, q, 32 * j, 8);
+      }
+    },
+  }),
+];
+
+/** 64 bytes to 256 integers of 2 bits: each half has its 32 bytes, by rising bits. */
+function twoBits(data: Uint8Array, at: number, q: Int8Array): void {
+  for (let i = 0; i < SUPER; i++) q[i] = (data[at + 32 * (i >> 7) + (i & 31)]! >> HIGH_BITS[(i >> 5) & 3]!) & 3;
+}
+
+/** 128 bytes to 256 integers of 4 bits: each 64 have their 32 bytes, low nibbles first. */
+function fourBits(data: Uint8Array, at: number, q: Int8Array): void {
+  for (let i = 0; i < SUPER; i++) q[i] = (data[at + 32 * (i >> 6) + (i & 31)]! >> (i & 32 ? 4 : 0)) & 15;
+}
+
+/** A block to decode into. */
+export function emptyBlock({ size, groupSize }: BlockFormat): Block {
+  const groups = size / groupSize;
+  return { q: new Int8Array(size), scales: new Float32Array(groups), minima: new Float32Array(groups) };
+}
+
+/** Float32 weights of whole blocks; each step is rounded to float32, as the numpy code of ggml's gguf does. */
+export function dequantizeBlocks(format: BlockFormat, data: Uint8Array, target: Float32Array): void {
+  const { size, bytes, groupSize, levels, hasMinima } = format;
+  const block = emptyBlock(format);
+  const { q, scales, minima } = block;
+  for (let at = 0, to = 0; at < data.length; at += bytes, to += size) {
+    format.decode(data, at, block);
+    for (let group = 0; group < scales.length; group++) {
+      const [scale, minimum] = [scales[group]!, minima[group]!];
+      for (let i = group * groupSize; i < (group + 1) * groupSize; i++) {
+        const level = levels ? levels[q[i]! + 8]! : q[i]!;
+        target[to + i] = hasMinima ? Math.fround(scale * level) + minimum : scale * level;
+      }
+    }
+  }
+}

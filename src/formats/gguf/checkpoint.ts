@@ -1,0 +1,38 @@
+/** A GGUF file as a checkpoint: config, tensors, tokenizer and chat template, all from the one file. */
+import { openFile } from "../../node-file.ts";
+import type { Checkpoint } from "../checkpoint.ts";
+import { type JsonFile, jsonFile } from "../json.ts";
+import { ggufConfig } from "./config.ts";
+import { readGgufHeader } from "./header.ts";
+import { GgufMetadata } from "./metadata.ts";
+import { modelTensors } from "./model-tensors.ts";
+import { ggufTensors } from "./tensors.ts";
+import { ggufTokenizer } from "./tokenizer.ts";
+
+/** Opens the file at `path`; InvalidFileError when it is malformed, UnsupportedError for a model that is not supported. */
+export async function openGguf(path: string): Promise<Checkpoint> {
+  const source = await openFile(path);
+  try {
+    const header = await readGgufHeader(source);
+    const metadata = new GgufMetadata(path, header.metadata);
+    const tensors = ggufTensors(source, header);
+    const config = await ggufConfig(metadata, tensors);
+    const tokenizer = ggufTokenizer(metadata);
+    const json = (name: string, value: object | undefined): JsonFile | null =>
+      value === undefined ? null : jsonFile(`${path}, ${name}`, JSON.stringify(value));
+    return {
+      folder: path,
+      configFile: path,
+      config: { ...config, bos_token_id: tokenizer?.bosId, eos_token_id: tokenizer?.eosIds },
+      tensors: modelTensors(metadata, tensors, config.head_dim as number),
+      tokenizerJson: json("tokenizer", tokenizer?.tokenizer),
+      tokenizerConfig: json("tokenizer", tokenizer?.config),
+      generationConfig: null,
+      chatTemplate: metadata.string("tokenizer.chat_template"),
+      close: () => source.close(),
+    };
+  } catch (error) {
+    await source.close();
+    throw error;
+  }
+}

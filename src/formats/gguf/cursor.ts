@@ -1,0 +1,91 @@
+/** Reads the fields of a GGUF header in order, from the part of the file that is in memory. */
+import { InvalidFileError } from "../../errors.ts";
+
+/** The part in memory ends before the header does: more of the file is needed. */
+export class OutOfBytes extends Error {}
+
+export class GgufCursor {
+  readonly file: string;
+  /** Elements of arrays so far, for the reader to bound. */
+  elements = 0;
+  readonly #bytes: Uint8Array;
+  readonly #view: DataView;
+  /** What a header can reach at most. */
+  readonly #limit: number;
+  readonly #utf8 = new TextDecoder();
+  #position = 0;
+
+  constructor(file: string, bytes: Uint8Array, limit: number) {
+    this.file = file;
+    this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    this.#limit = limit;
+  }
+
+  get position(): number {
+    return this.#position;
+  }
+
+  /** A number of things of at least `leastBytes` each, which must fit the rest of the file. */
+  count(what: string, leastBytes: number): number {
+    const count = this.#view64();
+    const rest = this.#limit - this.#position;
+    if (count > BigInt(Math.floor(rest / leastBytes)))
+      throw new InvalidFileError(this.file, `${what} ${count} does not fit the ${rest} bytes after it`);
+    return Number(count);
+  }
+
+  u8(): number {
+    return this.#view.getUint8(this.#take(1));
+  }
+
+  u16(): number {
+    return this.#view.getUint16(this.#take(2), true);
+  }
+
+  u32(): number {
+    return this.#view.getUint32(this.#take(4), true);
+  }
+
+  f32(): number {
+    return this.#view.getFloat32(this.#take(4), true);
+  }
+
+  f64(): number {
+    return this.#view.getFloat64(this.#take(8), true);
+  }
+
+  /** InvalidFileError beyond 2^53, where numbers are no longer exact. */
+  u64(): number {
+    return this.#exact(this.#view64());
+  }
+
+  i64(): number {
+    return this.#exact(this.#view.getBigInt64(this.#take(8), true));
+  }
+
+  /** Text; bytes that are no UTF-8 become U+FFFD, as some vocabularies have pieces of characters. */
+  string(): string {
+    const length = this.count("string length", 1);
+    const start = this.#take(length);
+    return this.#utf8.decode(this.#bytes.subarray(start, start + length));
+  }
+
+  #view64(): bigint {
+    return this.#view.getBigUint64(this.#take(8), true);
+  }
+
+  #exact(value: bigint): number {
+    const number = Number(value);
+    if (!Number.isSafeInteger(number)) throw new InvalidFileError(this.file, `integer ${value} is beyond 2^53`);
+    return number;
+  }
+
+  /** Where the next `length` bytes begin. */
+  #take(length: number): number {
+    const start = this.#position;
+    if (start + length > this.#bytes.length) throw new OutOfBytes(`${this.file}: needs ${start + length} bytes`);
+    this.#position += length;
+    return start;
+  }
+}

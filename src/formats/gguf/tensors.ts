@@ -1,0 +1,151 @@
+/** The tensors of a GGUF file as a source: floats as they are, block formats dequantized, and low-bit where they fit. */
+import type { ByteSource } from "../../byte-source.ts";
+import { byteSize, type DType, viewOf } from "../../dtype.ts";
+import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../../errors.ts";
+import type { QuantizedWeights } from "../../quantized.ts";
+import { elementCount, type Tensor } from "../../tensor.ts";
+import { quote } from "../json.ts";
+import type { LowBitTensor, OpenTensors } from "../tensor-source.ts";
+import { type BlockFormat, blockFormats, dequantizeBlocks, emptyBlock } from "./blocks.ts";
+import type { GgufHeader, GgufTensor } from "./header.ts";
+
+/** Storage types that are floats. */
+const floatTypes = new Map<number, { readonly name: string; readonly dtype: DType }>([
+  [0, { name: "F32", dtype: "f32" }],
+  [1, { name: "F16", dtype: "f16" }],
+  [30, { name: "BF16", dtype: "bf16" }],
+]);
+
+/** Names of types that are not read, for messages. */
+const otherTypes: Readonly<Record<number, string>> = {
+  9: "Q8_1",
+  15: "Q8_K",
+  16: "IQ2_XXS",
+  17: "IQ2_XS",
+  18: "IQ3_XXS",
+  19: "IQ1_S",
+  21: "IQ3_S",
+  22: "IQ2_S",
+  24: "I8",
+  25: "I16",
+  26: "I32",
+  27: "I64",
+  28: "F64",
+  29: "IQ1_M",
+  34: "TQ1_0",
+  35: "TQ2_0",
+  39: "MXFP4",
+};
+
+/** How one tensor lies in the file. */
+interface Stored {
+  readonly tensor: GgufTensor;
+  readonly start: number;
+  /** Of a row of the leading dimension; of the whole for vectors. */
+  readonly rowBytes: number;
+  readonly dtype: DType;
+  readonly format: BlockFormat | null;
+}
+
+export interface GgufTensors extends OpenTensors {
+  /** Name of the storage type: "Q4_K". */
+  storedType(name: string): string;
+  /** Null when the tensor's format has no exact counterpart. */
+  lowBit(name: string): LowBitTensor | null;
+}
+
+/** Tensors by their names in the file. Types that cannot be read are errors when a tensor of them is asked for. */
+export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors {
+  const { name: file, size } = source;
+  const tensors = new Map(header.tensors.map((tensor) => [tensor.name, tensor]));
+
+  const stored = (name: string): Stored => {
+    const tensor = tensors.get(name);
+    if (!tensor) throw new InvalidFileError(file, `has no tensor ${quote(name)} among its ${tensors.size}`);
+    const format = blockFormats.find(({ id }) => id === tensor.type) ?? null;
+    const float = floatTypes.get(tensor.type);
+    if (!format && !float) throw unsupported(file, tensor);
+    const columns = tensor.shape.at(-1) ?? 1;
+    if (format && columns % format.size !== 0)
+      throw new InvalidFileError(file, `tensor ${quote(name)}: ${columns} columns are no blocks of ${format.size}`);
+    const columnBytes = format ? (columns / format.size) * format.bytes : columns * byteSize(float!.dtype);
+    const rowBytes = columnBytes * elementCount(tensor.shape.slice(1, -1));
+    const start = header.dataStart + tensor.offset;
+    const bytes = tensor.shape.length > 1 ? rowBytes * tensor.shape[0]! : columnBytes;
+    if (start + bytes > size)
+      throw new InvalidFileError(
+        file,
+        `tensor ${quote(name)} ends at ${start + bytes}, after the file's ${size} bytes`,
+      );
+    return { tensor, start, rowBytes, format, dtype: float?.dtype ?? "f32" };
+  };
+  const load = async (item: Stored, shape: readonly number[], at: number, length: number): Promise<Tensor> => {
+    const bytes = await source.read(item.start + at, length);
+    const count = elementCount(shape);
+    if (!item.format) {
+      const whole = bytes.byteOffset % 8 === 0 ? bytes : new Uint8Array(bytes);
+      return { dtype: item.dtype, shape, data: viewOf(item.dtype, whole.buffer, whole.byteOffset, count) };
+    }
+    const data = new Float32Array(count);
+    dequantizeBlocks(item.format, bytes, data);
+    return { dtype: "f32", shape, data };
+  };
+  return {
+    names: [...tensors.keys()],
+    has: (name) => tensors.has(name),
+    info(name) {
+      const { dtype, tensor } = stored(name);
+      return { dtype, shape: tensor.shape };
+    },
+    storedType: (name) => stored(name).format?.name ?? floatTypes.get(tensors.get(name)!.type)!.name,
+    async read(name) {
+      const item = stored(name);
+      const { shape } = item.tensor;
+      return load(item, shape, 0, shape.length > 1 ? item.rowBytes * shape[0]! : item.rowBytes);
+    },
+    async readRows(name, firstRow, rowCount) {
+      const item = stored(name);
+      const [rows, ...rest] = item.tensor.shape;
+      const whole = Number.isSafeInteger(firstRow) && Number.isSafeInteger(rowCount) && firstRow >= 0 && rowCount >= 0;
+      if (rows === undefined || rest.length === 0 || !whole || firstRow + rowCount > rows)
+        throw new InvalidArgumentError(
+          `readRows: tensor ${quote(name)} [${item.tensor.shape}] has no rows ${firstRow} to ${firstRow + rowCount}`,
+        );
+      return load(item, [rowCount, ...rest], firstRow * item.rowBytes, rowCount * item.rowBytes);
+    },
+    lowBit(name) {
+      const { tensor, format, start } = stored(name);
+      if (!format || format.hasMinima || tensor.shape.length !== 2) return null;
+      const spec = specOf(format, tensor.shape as [number, number]);
+      const bytes = (spec.n * spec.k * format.bytes) / format.size;
+      return { stored: format.name, spec, read: async () => integers(format, spec, await source.read(start, bytes)) };
+    },
+    close: () => source.close(),
+  };
+}
+
+function unsupported(file: string, { name, type }: GgufTensor): UnsupportedError {
+  const known = [...floatTypes.values(), ...blockFormats].map((format) => format.name).join(", ");
+  return new UnsupportedError(
+    `${file}: tensor ${quote(name)} is stored as ${otherTypes[type] ?? `type ${type}`}, which is not supported, only ${known}`,
+  );
+}
+
+function specOf({ bits, groupSize, levels, halfScales }: BlockFormat, [n, k]: readonly [number, number]) {
+  const scaleDType = halfScales ? ("f16" as const) : ("f32" as const);
+  return { bits, n, k, groupSize, hasZeros: false, hasLevels: levels !== null, scaleDType };
+}
+
+/** The same integers and scales as in the blocks. */
+function integers(format: BlockFormat, spec: LowBitTensor["spec"], data: Uint8Array): QuantizedWeights {
+  const block = emptyBlock(format);
+  const groups = block.scales.length;
+  const qvals = new Int8Array(spec.n * spec.k);
+  const scales = new Float32Array(qvals.length / format.groupSize);
+  for (let i = 0; i * format.size < qvals.length; i++) {
+    format.decode(data, i * format.bytes, block);
+    qvals.set(block.q, i * format.size);
+    scales.set(block.scales, i * groups);
+  }
+  return { ...spec, qvals, scales, zeros: null, levels: format.levels };
+}

@@ -1,0 +1,182 @@
+/**
+ * The tokenizer of a GGUF file as tokenizer.json and tokenizer_config.json: SentencePiece's BPE (pieces with scores)
+ * and byte-level BPE (pieces with merges).
+ */
+import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+import type { JsonObject } from "../json.ts";
+import type { GgufMetadata } from "./metadata.ts";
+import { pretokenizers } from "./pretokenizers.ts";
+
+/** Types of pieces. */
+const UNKNOWN = 2;
+const CONTROL = 3;
+const USER_DEFINED = 4;
+
+/** Texts of control tokens that end a turn. */
+const turnEnds = ["<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<|eom_id|>"];
+
+export interface GgufTokenizer {
+  readonly tokenizer: JsonObject;
+  readonly config: JsonObject;
+  readonly eosIds: readonly number[];
+  readonly bosId: number | null;
+}
+
+interface Vocabulary {
+  readonly file: string;
+  readonly pieces: readonly string[];
+  readonly types: readonly number[];
+  readonly scores: readonly number[] | null;
+}
+
+/** Null when the file has no tokenizer; UnsupportedError for one of another kind. */
+export function ggufTokenizer(metadata: GgufMetadata): GgufTokenizer | null {
+  const kind = metadata.string("tokenizer.ggml.model");
+  const pieces = metadata.strings("tokenizer.ggml.tokens");
+  if (kind === null || kind === "none" || kind === "no_vocab" || pieces === null) return null;
+  const types = metadata.numbers("tokenizer.ggml.token_type") ?? pieces.map(() => 1);
+  const scores = metadata.numbers("tokenizer.ggml.scores");
+  for (const [name, list] of [["token_type", types] as const, ["scores", scores] as const])
+    if (list && list.length !== pieces.length)
+      throw new InvalidFileError(
+        metadata.file,
+        `tokenizer.ggml.${name} has ${list.length} entries but tokens has ${pieces.length}`,
+      );
+  const vocabulary = { file: metadata.file, pieces, types, scores };
+  if (kind === "llama") return withSpecials(metadata, vocabulary, sentencePiece(metadata, vocabulary), true);
+  if (kind === "gpt2") return withSpecials(metadata, vocabulary, byteLevel(metadata, vocabulary), false);
+  throw new UnsupportedError(`${metadata.file}: tokenizer "${kind}" is not supported, only llama and gpt2`);
+}
+
+/** Ids by piece; of a piece that is there twice, the first. */
+function idsOf(pieces: readonly string[]): Map<string, number> {
+  const ids = new Map<string, number>();
+  for (const [id, piece] of pieces.entries()) if (!ids.has(piece)) ids.set(piece, id);
+  return ids;
+}
+
+/** Every way to make a piece of two others, pieces of high scores first: what SentencePiece joins first. */
+function mergesOfScores({ pieces, scores, types }: Vocabulary): [string, string][] {
+  const ids = idsOf(pieces);
+  const merges: { readonly pair: [string, string]; readonly score: number }[] = [];
+  for (const [id, piece] of pieces.entries()) {
+    if (types[id] !== 1 && types[id] !== USER_DEFINED) continue;
+    const characters = [...piece];
+    for (let cut = 1; cut < characters.length; cut++) {
+      const pair: [string, string] = [characters.slice(0, cut).join(""), characters.slice(cut).join("")];
+      if (ids.has(pair[0]) && ids.has(pair[1])) merges.push({ pair, score: scores?.[id] ?? 0 });
+    }
+  }
+  return merges.sort((a, b) => b.score - a.score).map(({ pair }) => pair);
+}
+
+function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary): JsonObject {
+  const prefix = metadata.boolean("tokenizer.ggml.add_space_prefix") ?? true;
+  const unknown = metadata.number("tokenizer.ggml.unknown_token_id") ?? vocabulary.types.indexOf(UNKNOWN);
+  const replace = { type: "Replace", pattern: { String: " " }, content: "▁" };
+  const restore = [
+    { type: "Replace", pattern: { String: "▁" }, content: " " },
+    { type: "ByteFallback" },
+    { type: "Fuse" },
+    ...(prefix ? [{ type: "Strip", content: " ", start: 1, stop: 0 }] : []),
+  ];
+  return {
+    normalizer: { type: "Sequence", normalizers: prefix ? [{ type: "Prepend", prepend: "▁" }, replace] : [replace] },
+    pre_tokenizer: null,
+    decoder: { type: "Sequence", decoders: restore },
+    model: {
+      type: "BPE",
+      vocab: Object.fromEntries(idsOf(vocabulary.pieces)),
+      merges: mergesOfScores(vocabulary),
+      unk_token: vocabulary.pieces[unknown] ?? null,
+      fuse_unk: true,
+      byte_fallback: true,
+    },
+  };
+}
+
+function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary): JsonObject {
+  const { file } = metadata;
+  const merges = metadata.strings("tokenizer.ggml.merges");
+  if (!merges) throw new InvalidFileError(file, "expected metadata tokenizer.ggml.merges");
+  const name = metadata.string("tokenizer.ggml.pre") ?? "gpt-2";
+  const patterns = Object.hasOwn(pretokenizers, name) ? pretokenizers[name] : undefined;
+  if (!patterns)
+    throw new UnsupportedError(
+      `${file}: tokenizer.ggml.pre "${name}" is not supported, only ${Object.keys(pretokenizers).join(", ")}`,
+    );
+  const splits = patterns.map((pattern) => ({
+    type: "Split",
+    pattern: { Regex: pattern },
+    behavior: "Isolated",
+    invert: false,
+  }));
+  const bytes = { type: "ByteLevel", add_prefix_space: false, trim_offsets: false, use_regex: false };
+  return {
+    normalizer: null,
+    pre_tokenizer: { type: "Sequence", pretokenizers: [...splits, bytes] },
+    decoder: bytes,
+    model: {
+      type: "BPE",
+      vocab: Object.fromEntries(idsOf(vocabulary.pieces)),
+      merges: merges.map((merge) => {
+        const cut = merge.indexOf(" ", 1);
+        if (cut < 0) throw new InvalidFileError(file, "tokenizer.ggml.merges has an entry that is no pair");
+        return [merge.slice(0, cut), merge.slice(cut + 1)];
+      }),
+      // Pieces that are words of the vocabulary are taken whole, as Llama 3's tokenizer does.
+      ignore_merges: name === "llama-bpe" || name === "llama3",
+    },
+  };
+}
+
+/** Adds control tokens, what stands around a text, and the template. */
+function withSpecials(
+  metadata: GgufMetadata,
+  { file, pieces, types }: Vocabulary,
+  parts: JsonObject,
+  bosDefault: boolean,
+): GgufTokenizer {
+  const idOf = (name: string): number | null => {
+    const id = metadata.number(`tokenizer.ggml.${name}_token_id`);
+    if (id !== null && pieces[id] === undefined)
+      throw new InvalidFileError(file, `tokenizer.ggml.${name}_token_id ${id} is none of the ${pieces.length} tokens`);
+    return id;
+  };
+  const added = pieces.flatMap((content, id) => {
+    const special = types[id] === CONTROL || types[id] === UNKNOWN;
+    if (!special && types[id] !== USER_DEFINED) return [];
+    return [{ id, content, special, single_word: false, lstrip: false, rstrip: false, normalized: false }];
+  });
+  const [bos, eos] = [idOf("bos"), idOf("eos")];
+  const around = {
+    before: bos !== null && (metadata.boolean("tokenizer.ggml.add_bos_token") ?? bosDefault) ? bos : null,
+    after: eos !== null && (metadata.boolean("tokenizer.ggml.add_eos_token") ?? false) ? eos : null,
+  };
+  const turnIds = turnEnds.map((text) => pieces.indexOf(text)).filter((id) => types[id] === CONTROL);
+  const eosIds = [...new Set([eos, idOf("eot"), ...turnIds])].filter((id): id is number => id !== null);
+  const named = { bos_token: bos, eos_token: eos, unk_token: idOf("unknown"), pad_token: idOf("padding") };
+  const texts = Object.entries(named).flatMap(([name, id]) => (id === null ? [] : [[name, pieces[id]!] as const]));
+  return {
+    tokenizer: { version: "1.0", added_tokens: added, post_processor: surrounding(around, pieces), ...parts },
+    config: Object.fromEntries(texts),
+    eosIds,
+    bosId: bos,
+  };
+}
+
+function surrounding(
+  { before, after }: { before: number | null; after: number | null },
+  pieces: readonly string[],
+): JsonObject | null {
+  const ids = [before, after].filter((id) => id !== null);
+  if (ids.length === 0) return null;
+  const token = (id: number | null) => (id === null ? [] : [{ SpecialToken: { id: pieces[id]!, type_id: 0 } }]);
+  const entries = ids.map((id) => [pieces[id]!, { id: pieces[id]!, ids: [id], tokens: [pieces[id]!] }]);
+  return {
+    type: "TemplateProcessing",
+    single: [...token(before), { Sequence: { id: "A", type_id: 0 } }, ...token(after)],
+    pair: [...token(before), { Sequence: { id: "A", type_id: 0 } }, { Sequence: { id: "B", type_id: 1 } }],
+    special_tokens: Object.fromEntries(entries),
+  };
+}
