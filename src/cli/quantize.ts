@@ -60,9 +60,11 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   if (json) {
     await terminal.writeJson({ file: output, bytes: parts.total, bitsPerWeight, seconds, weights: origins });
   } else {
-    await terminal.writeLine(`weights ${describeOrigins(origins)}`);
     await terminal.writeLine(
       `wrote ${output}: ${formatBytes(parts.total)}, ${bitsPerWeight.toFixed(2)} bits per weight, in ${seconds.toFixed(1)} s`,
     );
+    // Of checkpoints that are quantized already.
+    if (origins.some(({ treatment, stored }) => treatment === "carried over" || /^I?Q\d/.test(stored)))
+      await terminal.writeLine(`weights ${describeOrigins(origins)}`);
   }
 }

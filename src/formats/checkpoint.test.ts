@@ -221,13 +221,15 @@ describe("refuses", () => {
   });
 
   test("a file of another kind", async () => {
-    const path = join(folderOf({ "model.gguf": "GGUF" }), "model.gguf");
-    expect(await problemOf(path)).toContain("model.gguf: expected a checkpoint folder or a .safetensors file");
+    const path = join(folderOf({ "model.onnx": "ONNX" }), "model.onnx");
+    expect(await problemOf(path)).toContain("model.onnx: expected a checkpoint folder, a .safetensors or a .gguf file");
   });
 
   test("a folder without config.json, and says what is there", async () => {
-    const folder = folderOf({ "model.gguf": "GGUF" });
-    expect(await problemOf(folder)).toBe(`${folder}: expected config.json but found model.gguf`);
+    const folder = folderOf({ "model.bin": "" });
+    expect(await problemOf(folder)).toBe(`${folder}: expected config.json but found model.bin`);
+    const alone = folderOf({ "model.gguf": "GGUF" });
+    expect(await problemOf(alone)).toContain("model.gguf: header is cut off after 4 bytes");
     expect(await problemOf(folderOf({}))).toContain("expected config.json but found no weights among its 0 files");
   });
 

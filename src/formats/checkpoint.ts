@@ -81,7 +81,7 @@ async function list(path: string): Promise<Listing> {
   });
   const isFile = !status.isDirectory();
   if (isFile && !path.endsWith(".safetensors"))
-    throw new InvalidFileError(path, "expected a checkpoint folder or a .safetensors file but found another file");
+    throw new InvalidFileError(path, "expected a checkpoint folder, a .safetensors or a .gguf file but found another file");
   const folder = isFile ? dirname(path) : path;
   const names = await readdir(folder).catch((cause: Error) => {
     throw new InvalidFileError(folder, `cannot be listed: ${cause.message}`, { cause });
