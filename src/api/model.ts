@@ -96,11 +96,15 @@ export class Model {
     return this.checkpoint.close();
   }
 
-  #carriedWeight(name: string, { spec, read }: LowBitTensor, config: QuantizationConfig | undefined): Weight {
+  #carriedWeight(
+    name: string,
+    { spec, activations = "float", read }: LowBitTensor,
+    config: QuantizationConfig | undefined,
+  ): Weight {
     const format: AffineFormat = {
       kind: "affine",
       spec,
-      activations: !config || config.kind === "intxWeightOnly" ? "float" : "int8",
+      activations: !config ? activations : config.kind === "intxWeightOnly" ? "float" : "int8",
       layout: this.layout,
     };
     return { name, shape: [spec.n, spec.k], format, load: read };

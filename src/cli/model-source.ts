@@ -33,7 +33,7 @@ export function addModelOptions(command: Command): Command {
 export const CHECKPOINT_HELP = "folder with config.json and model.safetensors (or its shards), or a .gguf file";
 export const MODEL_HELP = "a .pte program, or a checkpoint folder or .gguf file, which is compiled in memory";
 
-const checkpointEndings = [".safetensors", ".gguf"];
+const checkpointEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
 
 /** Whether a path names a checkpoint (a folder, a .safetensors or a .gguf file) rather than a program. */
 export async function isCheckpoint(path: string): Promise<boolean> {

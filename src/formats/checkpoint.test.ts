@@ -222,21 +222,23 @@ describe("refuses", () => {
 
   test("a file of another kind", async () => {
     const path = join(folderOf({ "model.onnx": "ONNX" }), "model.onnx");
-    expect(await problemOf(path)).toContain("model.onnx: expected a checkpoint folder, a .safetensors or a .gguf file");
+    expect(await problemOf(path)).toContain(
+      "model.onnx: expected a checkpoint folder, or a file that ends in .gguf, .safetensors,",
+    );
   });
 
   test("a folder without config.json, and says what is there", async () => {
-    const folder = folderOf({ "model.bin": "" });
-    expect(await problemOf(folder)).toBe(`${folder}: expected config.json but found model.bin`);
+    const folder = folderOf({ "model.pt": "" });
+    expect(await problemOf(folder)).toBe(`${folder}: expected config.json but found model.pt`);
     const alone = folderOf({ "model.gguf": "GGUF" });
     expect(await problemOf(alone)).toContain("model.gguf: header is cut off after 4 bytes");
     expect(await problemOf(folderOf({}))).toContain("expected config.json but found no weights among its 0 files");
   });
 
   test("a folder without weights, and says what was looked for", async () => {
-    const folder = folderOf({ "config.json": CONFIG, "pytorch_model.bin": "" });
+    const folder = folderOf({ "config.json": CONFIG, "model.pt": "" });
     expect(await problemOf(folder)).toBe(
-      `${folder}: expected weights in model.safetensors or ${INDEX} but found pytorch_model.bin`,
+      `${folder}: expected weights in model.safetensors or ${INDEX} but found model.pt`,
     );
   });
 

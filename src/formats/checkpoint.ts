@@ -1,6 +1,6 @@
 /**
- * A Hugging Face checkpoint folder: config, weights in one or many safetensors files, and the texts that describe
- * tokenizer, chat template and generation. Knows file names, not architectures.
+ * A checkpoint folder: config, weights, and the texts that describe tokenizer, chat template and generation. Knows file
+ * names, not architectures.
  */
 import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -8,14 +8,13 @@ import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
 import { openGguf } from "./gguf/checkpoint.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
-import { openShards, openTensorFile } from "./shards.ts";
-import type { OpenTensors, TensorSource } from "./tensor-source.ts";
+import type { TensorSource } from "./tensor-source.ts";
+import { openWeights } from "./weight-files.ts";
 
-const SINGLE_FILE = "model.safetensors";
-const INDEX_FILE = "model.safetensors.index.json";
 /** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
 const TEXT_MAX_BYTES = 1 << 28;
-const weightEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
+/** Files of weights that may be named instead of their folder. */
+const fileEndings = [".safetensors", ".bin", ".pth", ".pt"];
 
 export interface Checkpoint {
   /** Folder, or file where one holds it all. */
@@ -45,9 +44,8 @@ interface Listing {
 }
 
 /**
- * Opens a checkpoint folder, or the folder of the .safetensors file at `path` with that file as all its weights, or a
+ * Opens a checkpoint folder, or the folder of the file of weights at `path` with that file as all its weights, or a
  * .gguf file (which may also be the only one of a folder without config.json).
- * Weights come from model.safetensors, else from the shards of model.safetensors.index.json, as in transformers.
  * InvalidFileError when something needed is missing or malformed.
  */
 export async function openCheckpoint(path: string): Promise<Checkpoint> {
@@ -55,23 +53,21 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
   const listing = await list(path);
   const single = [...listing.names].filter((name) => name.endsWith(".gguf"));
   if (!listing.names.has("config.json") && single.length === 1) return openGguf(join(listing.folder, single[0]!));
-  const config = await readJson(listing, "config.json");
-  if (!config) throw new InvalidFileError(listing.folder, `expected config.json but found ${found(listing)}`);
   const tokenizerJson = await readJson(listing, "tokenizer.json");
   const tokenizerConfig = await readJson(listing, "tokenizer_config.json");
   const generationConfig = await readJson(listing, "generation_config.json");
   const jinja = await readText(listing, "chat_template.jinja");
-  const checkpoint = {
-    folder: listing.folder,
-    configFile: join(listing.folder, "config.json"),
-    config: config.value,
+  const texts = {
     tokenizerJson,
     tokenizerConfig,
     generationConfig,
     chatTemplate: jinja ?? templateOf(join(listing.folder, "tokenizer_config.json"), tokenizerConfig),
   };
-  const tensors = await openWeights(listing);
-  return { ...checkpoint, tensors, close: () => tensors.close() };
+  const { tensors, config, configFile } = await openWeights({
+    ...listing,
+    readJson: (name) => readJson(listing, name),
+  });
+  return { ...texts, folder: listing.folder, configFile, config, tensors, close: () => tensors.close() };
 }
 
 async function list(path: string): Promise<Listing> {
@@ -80,30 +76,16 @@ async function list(path: string): Promise<Listing> {
     throw new InvalidFileError(path, `${problem}; expected a checkpoint folder or a .safetensors file`, { cause });
   });
   const isFile = !status.isDirectory();
-  if (isFile && !path.endsWith(".safetensors"))
-    throw new InvalidFileError(path, "expected a checkpoint folder, a .safetensors or a .gguf file but found another file");
+  if (isFile && !fileEndings.some((ending) => path.endsWith(ending)))
+    throw new InvalidFileError(
+      path,
+      `expected a checkpoint folder, or a file that ends in .gguf, ${fileEndings.join(", ")}, but found another file`,
+    );
   const folder = isFile ? dirname(path) : path;
   const names = await readdir(folder).catch((cause: Error) => {
     throw new InvalidFileError(folder, `cannot be listed: ${cause.message}`, { cause });
   });
   return { folder, names: new Set(names), weights: isFile ? basename(path) : null };
-}
-
-async function openWeights(listing: Listing): Promise<OpenTensors> {
-  const { folder, names } = listing;
-  const single = listing.weights ?? SINGLE_FILE;
-  if (names.has(single)) return openTensorFile(join(folder, single));
-  const index = await readJson(listing, INDEX_FILE);
-  if (index) return openShards(join(folder, INDEX_FILE), folder, index.value);
-  throw new InvalidFileError(folder, `expected weights in ${SINGLE_FILE} or ${INDEX_FILE} but found ${found(listing)}`);
-}
-
-/** What weight files a folder has, for messages. */
-function found({ names }: Listing): string {
-  const weights = [...names].filter((name) => weightEndings.some((ending) => name.endsWith(ending)));
-  const shown = weights.sort().slice(0, 5).join(", ");
-  if (weights.length === 0) return `no weights among its ${names.size} files`;
-  return weights.length > 5 ? `${shown} and ${weights.length - 5} more` : shown;
 }
 
 async function readJson(listing: Listing, name: string): Promise<JsonFile | null> {

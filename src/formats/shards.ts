@@ -1,4 +1,4 @@
-/** Weights spread over several safetensors files by a `model.safetensors.index.json`, read as one source. */
+/** Weights spread over several files by an index such as `model.safetensors.index.json`, read as one source. */
 import { join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
@@ -21,14 +21,19 @@ export async function openTensorFile(path: string): Promise<TensorFile> {
  * Opens every shard that `index`, the parsed file at `indexPath`, names, each once. InvalidFileError when the index is
  * malformed, names a file outside its folder, or promises a tensor that its shard has not.
  */
-export async function openShards(indexPath: string, folder: string, index: JsonObject): Promise<OpenTensors> {
+export async function openShards(
+  indexPath: string,
+  folder: string,
+  index: JsonObject,
+  open: (path: string) => Promise<OpenTensors> = openTensorFile,
+): Promise<OpenTensors> {
   const shardOf = parseWeightMap(indexPath, index);
-  const files = new Map<string, TensorFile>();
+  const files = new Map<string, OpenTensors>();
   const close = async () => {
     for (const file of files.values()) await file.close();
   };
   try {
-    for (const shard of new Set(shardOf.values())) files.set(shard, await openTensorFile(join(folder, shard)));
+    for (const shard of new Set(shardOf.values())) files.set(shard, await open(join(folder, shard)));
     for (const [name, shard] of shardOf)
       if (!files.get(shard)!.has(name))
         throw new InvalidFileError(
@@ -39,7 +44,7 @@ export async function openShards(indexPath: string, folder: string, index: JsonO
     await close();
     throw error;
   }
-  const fileOf = (name: string): TensorFile => {
+  const fileOf = (name: string): OpenTensors => {
     const shard = shardOf.get(name);
     if (shard === undefined)
       throw new InvalidFileError(indexPath, `has no tensor ${quote(name)} among its ${shardOf.size}`);
@@ -47,6 +52,7 @@ export async function openShards(indexPath: string, folder: string, index: JsonO
   };
   return {
     names: [...shardOf.keys()],
+    metadata: new Map([...files.values()].flatMap((file) => [...(file.metadata ?? [])])),
     has: (name) => shardOf.has(name),
     info: (name) => fileOf(name).info(name),
     read: async (name) => fileOf(name).read(name),

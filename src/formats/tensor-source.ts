@@ -14,6 +14,8 @@ export interface LowBitTensor {
   /** The file's name of the form: "Q4_0". */
   readonly stored: string;
   readonly spec: WeightSpec;
+  /** How activations are multiplied with it where the file says so. Default: as floats. */
+  readonly activations?: "int8" | "float";
   /** The same integers, scales and zero points; no value is rounded. */
   read(): Promise<QuantizedWeights>;
 }
@@ -41,5 +43,7 @@ export interface TensorSource {
 
 /** A source that holds files open until `close`. */
 export interface OpenTensors extends TensorSource {
+  /** Strings that the files carry beside their tensors. */
+  readonly metadata?: ReadonlyMap<string, string>;
   close(): Promise<void>;
 }

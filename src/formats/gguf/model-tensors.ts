@@ -1,8 +1,8 @@
 /** The tensors of a GGUF file under the names and in the order of rows that Hugging Face checkpoints have. */
 import { InvalidFileError } from "../../errors.ts";
-import { groupCount, type QuantizedWeights } from "../../quantized.ts";
-import { elementCount, type Tensor, toFloat32 } from "../../tensor.ts";
-import type { LowBitTensor, OpenTensors } from "../tensor-source.ts";
+import { toFloat32 } from "../../tensor.ts";
+import { withTurnedHeads } from "../head-rows.ts";
+import type { OpenTensors } from "../tensor-source.ts";
 import { architectureOf } from "./config.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import type { GgufTensors } from "./tensors.ts";
@@ -37,13 +37,6 @@ function modelName(name: string, other: Readonly<Record<string, string>>): strin
   return module ? `model.layers.${layer}.${module}.${ending}` : null;
 }
 
-/** Where row `row` of a matrix whose heads are halves is among rows that pair neighbours, for heads of `headDim` rows. */
-function storedRow(row: number, headDim: number): number {
-  const half = headDim / 2;
-  const within = row % headDim;
-  return row - within + 2 * (within % half) + Math.floor(within / half);
-}
-
 /** Renamed, with norms less what was added to them, and with queries and keys turned back to halves. */
 export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headDim: number): OpenTensors {
   const { names, interleaved, normOffset } = architectureOf(metadata);
@@ -57,14 +50,8 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     if (found === undefined) throw new InvalidFileError(metadata.file, `has no tensor for ${name}`);
     return found;
   };
-  const isTurned = (name: string) => interleaved && /\.[qk]_proj\./.test(name);
   const isShifted = (name: string) => normOffset !== 0 && /norm\.weight$/.test(name);
-  const finish = (name: string, tensor: Tensor): Tensor => {
-    const turned = isTurned(name) ? turnRows(tensor, headDim) : tensor;
-    if (!isShifted(name)) return turned;
-    return { ...turned, dtype: "f32", data: toFloat32(turned).map((value) => value - normOffset) };
-  };
-  return {
+  const renamed: OpenTensors = {
     names: [...stored.keys()],
     has: (name) => stored.has(name),
     info(name) {
@@ -72,51 +59,14 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
       return isShifted(name) ? { ...info, dtype: "f32" } : info;
     },
     storedType: (name) => tensors.storedType(nameOf(name)),
-    read: async (name) => finish(name, await tensors.read(nameOf(name))),
-    async readRows(name, firstRow, rowCount) {
-      if (!isTurned(name)) return finish(name, await tensors.readRows(nameOf(name), firstRow, rowCount));
-      // Whole heads hold the rows, in another order.
-      const first = Math.floor(firstRow / headDim) * headDim;
-      const last = Math.ceil((firstRow + rowCount) / headDim) * headDim;
-      const heads = turnRows(await tensors.readRows(nameOf(name), first, last - first), headDim);
-      const columns = elementCount(heads.shape.slice(1));
-      const data = heads.data.slice((firstRow - first) * columns, (firstRow - first + rowCount) * columns);
-      return { ...heads, shape: [rowCount, ...heads.shape.slice(1)], data };
+    async read(name) {
+      const tensor = await tensors.read(nameOf(name));
+      if (!isShifted(name)) return tensor;
+      return { ...tensor, dtype: "f32", data: toFloat32(tensor).map((value) => value - normOffset) };
     },
-    lowBit(name) {
-      const found = tensors.lowBit(nameOf(name));
-      return found && isTurned(name) ? turnedLowBit(found, headDim) : found;
-    },
+    readRows: async (name, firstRow, rowCount) => tensors.readRows(nameOf(name), firstRow, rowCount),
+    lowBit: (name) => tensors.lowBit(nameOf(name)),
     close: () => tensors.close(),
   };
-}
-
-function turnRows(tensor: Tensor, headDim: number): Tensor {
-  const rows = tensor.shape[0]!;
-  const columns = elementCount(tensor.shape.slice(1));
-  return { ...tensor, data: turned(tensor.data as Float32Array, rows, columns, headDim) };
-}
-
-function turned<A extends Float32Array | Int8Array>(values: A, rows: number, columns: number, headDim: number): A {
-  const result = values.slice() as A;
-  for (let row = 0; row < rows; row++) {
-    const from = storedRow(row, headDim) * columns;
-    result.set(values.subarray(from, from + columns), row * columns);
-  }
-  return result;
-}
-
-function turnedLowBit(tensor: LowBitTensor, headDim: number): LowBitTensor {
-  const { n, k } = tensor.spec;
-  return {
-    ...tensor,
-    async read(): Promise<QuantizedWeights> {
-      const weights = await tensor.read();
-      return {
-        ...weights,
-        qvals: turned(weights.qvals, n, k, headDim),
-        scales: turned(weights.scales, n, groupCount(weights), headDim),
-      };
-    },
-  };
+  return interleaved ? withTurnedHeads(renamed, (name) => /\.[qk]_proj\./.test(name), headDim) : renamed;
 }

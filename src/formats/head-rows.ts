@@ -1,0 +1,71 @@
+/**
+ * Rows of query and key matrices in the order that Hugging Face has them. Files made for rotation of neighbours pair
+ * rows 2i and 2i + 1 of a head; Hugging Face pairs i and i + half.
+ */
+import { elementCount, type Tensor } from "../tensor.ts";
+import type { OpenTensors } from "./tensor-source.ts";
+
+/** Where row `row` of a matrix whose heads are halves is among rows that pair neighbours, for heads of `headDim` rows. */
+function storedRow(row: number, headDim: number): number {
+  const half = headDim / 2;
+  const within = row % headDim;
+  return row - within + 2 * (within % half) + Math.floor(within / half);
+}
+
+/** Rows of values [rows, columns] turned from pairs to halves; whole heads of `headDim` rows. */
+export function turnRows<A extends Float32Array | Int8Array>(values: A, columns: number, headDim: number): A {
+  const result = values.slice() as A;
+  for (let row = 0; row < values.length / columns; row++) {
+    const from = storedRow(row, headDim) * columns;
+    result.set(values.subarray(from, from + columns), row * columns);
+  }
+  return result;
+}
+
+function turnTensor(tensor: Tensor, headDim: number): Tensor {
+  const columns = elementCount(tensor.shape.slice(1));
+  return { ...tensor, data: turnRows(tensor.data as Float32Array, columns, headDim) };
+}
+
+/** `tensors` in which the matrices (and biases) that `isTurned` names are turned from pairs to halves. */
+export function withTurnedHeads(
+  tensors: OpenTensors,
+  isTurned: (name: string) => boolean,
+  headDim: number,
+): OpenTensors {
+  return {
+    ...tensors,
+    async read(name) {
+      const tensor = await tensors.read(name);
+      return isTurned(name) ? turnTensor(tensor, headDim) : tensor;
+    },
+    async readRows(name, firstRow, rowCount) {
+      if (!isTurned(name)) return tensors.readRows(name, firstRow, rowCount);
+      // Whole heads hold the rows, in another order.
+      const first = Math.floor(firstRow / headDim) * headDim;
+      const last = Math.ceil((firstRow + rowCount) / headDim) * headDim;
+      const heads = turnTensor(await tensors.readRows(name, first, last - first), headDim);
+      const rest = heads.shape.slice(1);
+      const columns = elementCount(rest);
+      const data = heads.data.slice((firstRow - first) * columns, (firstRow - first + rowCount) * columns);
+      return { ...heads, shape: [rowCount, ...rest], data };
+    },
+    lowBit(name) {
+      const found = tensors.lowBit?.(name) ?? null;
+      if (!found || !isTurned(name)) return found;
+      return {
+        ...found,
+        async read() {
+          const weights = await found.read();
+          const groups = weights.scales.length / weights.n;
+          return {
+            ...weights,
+            qvals: turnRows(weights.qvals, weights.k, headDim),
+            scales: turnRows(weights.scales, groups, headDim),
+            zeros: weights.zeros && turnRows(weights.zeros, groups, headDim),
+          };
+        },
+      };
+    },
+  };
+}

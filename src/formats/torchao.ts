@@ -1,0 +1,98 @@
+/**
+ * TorchAO's quantized tensors in safetensors (torchao.prototype.safetensors): integers, scales and zero points of
+ * `IntxUnpackedToInt8Tensor` are tensors of their own, and the file's metadata says what they are.
+ */
+import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
+import { dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { toFloat32 } from "../tensor.ts";
+import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
+import { isObject, type JsonObject, parseObject } from "./json.ts";
+import type { OpenTensors } from "./tensor-source.ts";
+
+const INTX = "IntxUnpackedToInt8Tensor";
+
+/** `tensors` with the quantized matrices that `metadata` describes as matrices. */
+export function withTorchao(
+  file: string,
+  tensors: OpenTensors,
+  metadata: ReadonlyMap<string, string> | undefined,
+): OpenTensors {
+  const matrices: ComputedMatrix[] = [];
+  for (const [name, text] of metadata ?? []) {
+    if (!text.startsWith("{") || tensors.has(name)) continue;
+    const fields = parseObject(file, `metadata of ${name}`, text);
+    if (fields._type === "Tensor") continue;
+    if (fields._type !== INTX)
+      throw new UnsupportedError(`${file}: tensor ${name} is a ${String(fields._type)}, only ${INTX} is supported`);
+    matrices.push(intxMatrix(file, name, tensors, isObject(fields._data) ? fields._data : {}));
+  }
+  return withComputed(tensors, matrices);
+}
+
+/** "int4" → 4 */
+function bitsOf(file: string, name: string, { target_dtype: type }: JsonObject): number {
+  const text = isObject(type) ? type._data : type;
+  const bits = /^(?:torch\.)?int([1-8])$/.exec(String(text))?.[1];
+  if (!bits) throw new InvalidFileError(file, `metadata of ${name}: expected target_dtype int1 to int8`);
+  return Number(bits);
+}
+
+function intxMatrix(file: string, name: string, tensors: OpenTensors, data: JsonObject): ComputedMatrix {
+  const [, module, parameter] = /^(?:(.*)\.)?([^.]+)$/.exec(name)!;
+  const part = (field: string) => `${module === undefined ? "" : `${module}.`}_${parameter}_${field}`;
+  const [qdata, scale, zero] = [part("qdata"), part("scale"), part("zero_point")];
+  const [n = 0, k = 0] = tensors.info(qdata).shape;
+  const scaleInfo = tensors.info(scale);
+  const bits = bitsOf(file, name, data);
+  const block = Array.isArray(data.block_size) ? data.block_size : [];
+  const groupSize = Number(block[1]);
+  if (tensors.info(qdata).shape.length !== 2 || block.length !== 2 || block[0] !== 1 || !(k % groupSize === 0))
+    throw new UnsupportedError(
+      `${file}: tensor ${name}: only matrices with blocks [1, a divisor of ${k}] are supported`,
+    );
+  const spec: WeightSpec = {
+    bits,
+    n,
+    k,
+    groupSize,
+    hasZeros: true,
+    hasLevels: false,
+    scaleDType: scaleInfo.dtype === "f16" ? "f16" : "f32",
+  };
+  const groups = groupCount(spec);
+  for (const field of [scale, zero])
+    if (tensors.info(field).shape.join() !== `${n},${groups}`)
+      throw new ShapeError(
+        `${file}, tensor ${field}: expected [${n},${groups}] but found [${tensors.info(field).shape}]`,
+      );
+  const read = async (first: number, count: number): Promise<QuantizedWeights> => {
+    const qvals = await tensors.readRows(qdata, first, count);
+    const scales = toFloat32(await tensors.readRows(scale, first, count));
+    const zeros = await tensors.readRows(zero, first, count);
+    if (qvals.dtype !== "i8" || zeros.dtype !== "i8")
+      throw new ShapeError(`${file}, tensor ${name}: expected int8 integers and zero points`);
+    checkRange(file, name, qvals.data as Int8Array, bits);
+    return { ...spec, n: count, qvals: qvals.data as Int8Array, scales, zeros: zeros.data as Int8Array, levels: null };
+  };
+  return {
+    name,
+    shape: [n, k],
+    stored: `${INTX} int${bits}`,
+    parts: [qdata, scale, zero],
+    lowBit: {
+      stored: `${INTX} int${bits}`,
+      spec,
+      activations: data.activation_quantization ? "int8" : "float",
+      read: () => read(0, n),
+    },
+    rows: async (first, count) => dequantize(await read(first, count)),
+  };
+}
+
+/** Integers beyond their bits would be cut when they are packed. */
+function checkRange(file: string, name: string, values: Int8Array, bits: number): void {
+  const limit = 2 ** (bits - 1);
+  for (const value of values)
+    if (value < -limit || value >= limit)
+      throw new InvalidFileError(file, `tensor ${name} holds ${value}, which is no integer of ${bits} bits`);
+}

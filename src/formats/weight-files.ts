@@ -1,0 +1,119 @@
+/** Which files of a folder hold the weights, and the config where config.json does not: knows file names and formats. */
+import { join } from "node:path";
+import { InvalidFileError } from "../errors.ts";
+import { openFile } from "../node-file.ts";
+import type { JsonFile, JsonObject } from "./json.ts";
+import { openLlama2c } from "./llama2c.ts";
+import { metaConfig, metaTensors } from "./meta.ts";
+import { withMlx } from "./mlx.ts";
+import { openShards, openTensorFile } from "./shards.ts";
+import type { OpenTensors } from "./tensor-source.ts";
+import { openTorchFile } from "./torch/torch-file.ts";
+import { withTorchao } from "./torchao.ts";
+
+const SAFETENSORS = "model.safetensors";
+const TORCH = "pytorch_model.bin";
+const PARAMS = "params.json";
+const CONFIG = "config.json";
+const weightEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
+
+/** A folder, the names in it, the weight file that was asked for, if one was, and how to read a JSON file of it. */
+export interface WeightFolder {
+  readonly folder: string;
+  readonly names: ReadonlySet<string>;
+  readonly weights: string | null;
+  readJson(name: string): Promise<JsonFile | null>;
+}
+
+export interface OpenedWeights {
+  /** What holds the config. */
+  readonly configFile: string;
+  readonly config: JsonObject;
+  readonly tensors: OpenTensors;
+}
+
+/**
+ * Weights from the file asked for, else model.safetensors, its shards, pytorch_model.bin, its shards, as in transformers;
+ * without config.json, from Meta's consolidated.*.pth and params.json, or from a .bin of llama2.c. InvalidFileError
+ * says what a folder has instead.
+ */
+export async function openWeights(listing: WeightFolder): Promise<OpenedWeights> {
+  const { folder } = listing;
+  const config = await listing.readJson(CONFIG);
+  if (config) {
+    const { value } = config;
+    const weights = await openByConfig(listing);
+    const tensors = await orClose([weights], () =>
+      withMlx(folder, withTorchao(folder, weights, weights.metadata), value),
+    );
+    return { configFile: join(folder, CONFIG), config: value, tensors };
+  }
+  const params = await listing.readJson(PARAMS);
+  if (params) return openMeta(listing, params.value);
+  const bin = listing.weights ?? onlyBin(listing);
+  if (bin?.endsWith(".bin"))
+    return { configFile: join(folder, bin), ...(await openSource(join(folder, bin), openLlama2c)) };
+  throw new InvalidFileError(folder, `expected config.json but found ${found(listing)}`);
+}
+
+async function openByConfig(listing: WeightFolder): Promise<OpenTensors> {
+  const { folder, names, weights } = listing;
+  if (weights !== null) return openFileOf(join(folder, weights));
+  for (const single of [SAFETENSORS, TORCH]) {
+    if (names.has(single)) return openFileOf(join(folder, single));
+    const index = await listing.readJson(`${single}.index.json`);
+    if (index) return openShards(join(folder, `${single}.index.json`), folder, index.value, openFileOf);
+  }
+  const expected = `${SAFETENSORS} or ${SAFETENSORS}.index.json`;
+  throw new InvalidFileError(folder, `expected weights in ${expected} but found ${found(listing)}`);
+}
+
+/** Opens a file of tensors by its ending. */
+async function openFileOf(path: string): Promise<OpenTensors> {
+  return path.endsWith(".safetensors") ? openTensorFile(path) : openSource(path, openTorchFile);
+}
+
+/** Opens a file and reads it by `open`; it is closed when that throws. */
+async function openSource<R>(
+  path: string,
+  open: (source: Awaited<ReturnType<typeof openFile>>) => Promise<R>,
+): Promise<R> {
+  const source = await openFile(path);
+  return orClose([source], () => open(source));
+}
+
+async function orClose<R>(files: readonly { close(): Promise<void> }[], work: () => R | Promise<R>): Promise<R> {
+  try {
+    return await work();
+  } catch (error) {
+    for (const file of files) await file.close();
+    throw error;
+  }
+}
+
+async function openMeta(listing: WeightFolder, params: JsonObject): Promise<OpenedWeights> {
+  const { folder, names } = listing;
+  const files = [...names].filter((name) => /^consolidated\.\d+\.pth$/.test(name)).sort();
+  if (files.length === 0)
+    throw new InvalidFileError(folder, `expected consolidated.00.pth but found ${found(listing)}`);
+  const configFile = join(folder, PARAMS);
+  const parts: OpenTensors[] = [];
+  return orClose(parts, async () => {
+    for (const name of files) parts.push(await openFileOf(join(folder, name)));
+    const tensors = metaTensors(configFile, parts, params);
+    return { configFile, config: metaConfig(params, tensors), tensors };
+  });
+}
+
+function onlyBin({ names }: WeightFolder): string | null {
+  const bins = [...names].filter((name) => name.endsWith(".bin"));
+  return bins.length === 1 ? bins[0]! : null;
+}
+
+/** What weight files a folder has, for messages. */
+function found({ names }: WeightFolder): string {
+  const weights = [...names].filter((name) => weightEndings.some((ending) => name.endsWith(ending)));
+  const shown = weights.sort().slice(0, 5).join(", ");
+  if (weights.length === 0) return `no weights among its ${names.size} files`;
+  return weights.length > 5 ? `${shown} and ${weights.length - 5} more` : shown;
+}
