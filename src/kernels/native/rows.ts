@@ -30,7 +30,8 @@ export function nativeKernels<A>(family: string, argumentsOf: (args: A) => Nativ
     addon?.kernels().map((row, index) => ({ row, kernel: runnable(addon, row, index, argumentsOf) })) ?? [];
   for (const [architecture, rows] of Object.entries(knownRows)) {
     if (addon && architecture === process.arch) continue;
-    for (const row of rows) kernels.push({ row, kernel: absent(row) });
+    // Rows that need no feature would be chosen for this machine too, which cannot run them.
+    for (const row of rows) if (row.needs !== 0) kernels.push({ row, kernel: absent(row) });
   }
   return kernels.filter(({ row }) => row.family === family).map(({ kernel }) => kernel);
 }
