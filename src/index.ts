@@ -21,7 +21,7 @@ export {
 } from "./api/kernel-table.ts";
 export { LanguageModel, loadProgram, loadProgramObject } from "./api/language-model.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
-export { loadCheckpoint } from "./api/model.ts";
+export { isHubName, loadCheckpoint } from "./api/model.ts";
 export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize.ts";
 export { SessionDecoder } from "./api/session-decoder.ts";
 export type { Generation } from "./api/token-stream.ts";
@@ -30,6 +30,9 @@ export { describeOrigins, type WeightOrigin, weightOrigins } from "./api/weight-
 export * from "./aqlm/index.ts";
 export { ContextLengthError } from "./errors.ts";
 export * from "./extension/index.ts";
+export { HubError } from "./hub/request.ts";
+export { type HubSettings, hubSettings } from "./hub/settings.ts";
+export { type PullOptions, pullModel } from "./hub/snapshot.ts";
 export { cpuWith, hostCpu } from "./kernels/cpu.ts";
 export { knownCpus } from "./kernels/known-cpus.ts";
 export { layouts } from "./kernels/layout/packed.ts";

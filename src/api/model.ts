@@ -3,6 +3,7 @@ import { basename } from "node:path";
 import { InvalidArgumentError, InvalidFileError, ShapeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import type { LowBitTensor, TensorSource } from "../formats/tensor-source.ts";
+import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import type { Decoder, WeightSlot } from "../model/decoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
@@ -157,9 +158,14 @@ function requireTensor(tensors: TensorSource, folder: string, name: string): Ret
   return tensors.info(name);
 }
 
-/** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, and checks its tensors against its config. */
-export async function loadCheckpoint(path: string): Promise<Model> {
-  const checkpoint = await openCheckpoint(path);
+/** Whether a path names a model on the hub: "hf:org/name". */
+export function isHubName(path: string): boolean {
+  return path.startsWith("hf:");
+}
+
+/** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, or downloads "hf:org/name[@revision]", and checks its tensors against its config. */
+export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
+  const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
     return new Model(checkpoint);
   } catch (error) {

@@ -8,12 +8,14 @@ import { addEval } from "./eval.ts";
 import { addInspect } from "./inspect.ts";
 import { addKernels } from "./kernels.ts";
 import { addLogits } from "./logits.ts";
+import { addPull } from "./pull.ts";
 import { addQuantize } from "./quantize.ts";
 import { addRun } from "./run.ts";
 import { Interrupted, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
 const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
+  addPull,
   addQuantize,
   addRun,
   addChat,

@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
   type CompileModelOptions,
+  isHubName,
   type LanguageModel,
   loadCheckpoint,
   loadCompiled,
@@ -30,13 +31,16 @@ export function addModelOptions(command: Command): Command {
   return addQuantizationOptions(withThreads);
 }
 
-export const CHECKPOINT_HELP = "folder with config.json and model.safetensors (or its shards), or a .gguf file";
-export const MODEL_HELP = "a .pte program, or a checkpoint folder or .gguf file, which is compiled in memory";
+export const CHECKPOINT_HELP =
+  "folder with config.json and model.safetensors (or its shards), a .gguf file, or hf:org/name";
+export const MODEL_HELP =
+  "a .pte program, or a checkpoint folder, .gguf file or hf:org/name, which is compiled in memory";
 
 const checkpointEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
 
 /** Whether a path names a checkpoint (a folder, a .safetensors or a .gguf file) rather than a program. */
 export async function isCheckpoint(path: string): Promise<boolean> {
+  if (isHubName(path)) return true;
   const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
     const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
     throw new InvalidFileError(path, problem, { cause });
@@ -49,8 +53,9 @@ export async function withCheckpoint<R>(
   path: string,
   options: QuantizationOptions,
   work: (model: Model) => Promise<R>,
+  signal?: AbortSignal,
 ): Promise<R> {
-  const model = await loadCheckpoint(path);
+  const model = await loadCheckpoint(path, { signal });
   try {
     await applyQuantization(model, options);
     return await work(model);
@@ -71,7 +76,12 @@ export async function openModel(
   const hooks = { threads, signal: terminal.signal, onProgress: progress.update };
   try {
     if (await isCheckpoint(path))
-      return await withCheckpoint(path, options, (model) => loadCompiled(model, { kvCache, ...compile, ...hooks }));
+      return await withCheckpoint(
+        path,
+        options,
+        (model) => loadCompiled(model, { kvCache, ...compile, ...hooks }),
+        hooks.signal,
+      );
     checkProgramOptions(path, options);
     return await loadProgram(path, hooks);
   } finally {

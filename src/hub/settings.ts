@@ -1,0 +1,51 @@
+/** Where the hub and its cache are, from the same environment variables as Python's huggingface_hub. */
+import { readFile } from "node:fs/promises";
+import { homedir } from "node:os";
+import { join } from "node:path";
+import { InvalidArgumentError } from "../errors.ts";
+
+export interface HubSettings {
+  /** Without a slash at the end. */
+  readonly endpoint: string;
+  readonly cache: string;
+  readonly token: string | null;
+  /** Nothing is downloaded; only what the cache has is used. */
+  readonly offline: boolean;
+}
+
+type Environment = Readonly<Record<string, string | undefined>>;
+
+const DEFAULT_ENDPOINT = "https://huggingface.co";
+const isOn = (value: string | undefined) => /^(1|on|yes|true)$/i.test(value ?? "");
+
+/** HF_ENDPOINT, HF_HOME, HF_HUB_CACHE, HF_TOKEN, HF_HUB_OFFLINE and their older names. */
+export async function hubSettings(environment: Environment = process.env): Promise<HubSettings> {
+  const { XDG_CACHE_HOME, HF_HOME, HF_HUB_CACHE, HUGGINGFACE_HUB_CACHE, HF_ENDPOINT, HF_HUB_OFFLINE } = environment;
+  const home = HF_HOME || join(XDG_CACHE_HOME || join(homedir(), ".cache"), "huggingface");
+  const endpoint = (HF_ENDPOINT || DEFAULT_ENDPOINT).replace(/\/+$/, "");
+  if (!URL.canParse(endpoint)) throw new InvalidArgumentError(`HF_ENDPOINT: expected a URL but found "${endpoint}"`);
+  const given = environment.HF_TOKEN || environment.HUGGING_FACE_HUB_TOKEN;
+  const path = environment.HF_TOKEN_PATH || join(home, "token");
+  const token = given || (await readFile(path, "utf8").catch(() => ""));
+  return {
+    endpoint,
+    cache: HF_HUB_CACHE || HUGGINGFACE_HUB_CACHE || join(home, "hub"),
+    token: token.trim() || null,
+    offline: isOn(HF_HUB_OFFLINE) || isOn(environment.TRANSFORMERS_OFFLINE),
+  };
+}
+
+/** A repository and revision: "org/name", "org/name@v1". */
+export interface RepositoryName {
+  readonly repository: string;
+  readonly revision: string;
+}
+
+/** Reads "org/name[@revision]", with or without "hf:" before it; InvalidArgumentError for anything else. */
+export function parseRepository(text: string): RepositoryName {
+  const match = /^(?:hf:)?((?:[\w.-]+\/)?[\w.-]+)(?:@([\w./-]+))?$/.exec(text);
+  const parts = [...(match?.[1]?.split("/") ?? []), ...(match?.[2]?.split("/") ?? [])];
+  if (!match || parts.some((part) => /^\.*$/.test(part)))
+    throw new InvalidArgumentError(`repository "${text}": expected org/name or org/name@revision`);
+  return { repository: match[1]!, revision: match[2] ?? "main" };
+}

@@ -1,0 +1,163 @@
+/**
+ * A revision of a model in the cache, laid out as Python's huggingface_hub does, so that both share their files:
+ * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit.
+ */
+import { access, copyFile, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { dirname, join, relative } from "node:path";
+import { type BlobOptions, type BlobSource, downloadBlob } from "./blob.ts";
+import { HubError, request, retried, StallWatch } from "./request.ts";
+import { type HubSettings, hubSettings, parseRepository, type RepositoryName } from "./settings.ts";
+
+export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
+  /** Default: from the environment. */
+  readonly settings?: HubSettings | undefined;
+  /** Which files of the repository are wanted. Default: config, tokenizer and one format of weights. */
+  readonly wanted?: ((names: readonly string[]) => readonly string[]) | undefined;
+  onProgress?(doneBytes: number, totalBytes: number): void;
+}
+
+/** Redirects from one name to another. */
+const MOVES_MAX = 5;
+
+const exists = (path: string) =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+/**
+ * The folder of a model's files in the cache, after downloading what it lacks. `name` is "org/name[@revision]", with or
+ * without "hf:". HubError when the hub does not have it; offline, when the cache does not.
+ */
+export async function pullModel(name: string, options: PullOptions = {}): Promise<string> {
+  const parsed = parseRepository(name);
+  const settings = options.settings ?? (await hubSettings());
+  const folder = join(settings.cache, `models--${parsed.repository.replaceAll("/", "--")}`);
+  if (settings.offline) return cachedSnapshot(folder, parsed);
+  const blobOptions = { ...options, token: settings.token };
+  const { commit, names } = await revisionInfo(settings, parsed, blobOptions);
+  const wanted = (options.wanted ?? wantedFiles)(names);
+  const snapshot = join(folder, "snapshots", commit);
+  const missing: { readonly name: string; readonly source: BlobSource }[] = [];
+  for (const file of wanted)
+    if (!(await exists(join(snapshot, file)))) {
+      const url = `${settings.endpoint}/${parsed.repository}/resolve/${commit}/${file.split("/").map(encodeURIComponent).join("/")}`;
+      missing.push({ name: file, source: await fileInfo(url, blobOptions) });
+    }
+  const totalBytes = missing.reduce((sum, { source }) => sum + source.size, 0);
+  let doneBytes = 0;
+  for (const { name: file, source } of missing) {
+    const blob = join(folder, "blobs", source.etag);
+    const onBytes = (count: number) => {
+      doneBytes += count;
+      options.onProgress?.(doneBytes, totalBytes);
+    };
+    if (await exists(blob)) onBytes(source.size);
+    else await downloadBlob(source, blob, { ...blobOptions, onBytes });
+    await link(blob, join(snapshot, file));
+  }
+  await mkdir(dirname(join(folder, "refs", parsed.revision)), { recursive: true });
+  await writeFile(join(folder, "refs", parsed.revision), commit);
+  return snapshot;
+}
+
+async function cachedSnapshot(folder: string, { repository, revision }: RepositoryName): Promise<string> {
+  const commit = await readFile(join(folder, "refs", revision), "utf8").catch(() => revision);
+  const snapshot = join(folder, "snapshots", commit.trim());
+  if (await exists(snapshot)) return snapshot;
+  throw new HubError(
+    `${repository}@${revision}: is not in the cache ${folder}, and HF_HUB_OFFLINE forbids to download it`,
+  );
+}
+
+/** A link relative to the cache, as Python makes them; a copy where links cannot be made. */
+async function link(blob: string, target: string): Promise<void> {
+  await mkdir(dirname(target), { recursive: true });
+  await rm(target, { force: true });
+  await symlink(relative(dirname(target), blob), target).catch(() => copyFile(blob, target));
+}
+
+interface Revision {
+  readonly commit: string;
+  readonly names: readonly string[];
+}
+
+async function revisionInfo(
+  { endpoint }: HubSettings,
+  { repository, revision }: RepositoryName,
+  options: BlobOptions,
+): Promise<Revision> {
+  const url = `${endpoint}/api/models/${repository}/revision/${encodeURIComponent(revision)}`;
+  return retried(options, async () => {
+    const watch = new StallWatch(options);
+    try {
+      const response = await request(url, {}, options, watch);
+      const info = (await response.json().catch((cause: unknown) => {
+        throw new HubError(`${url}: expected JSON`, true, { cause });
+      })) as { sha?: unknown; siblings?: unknown };
+      const files = Array.isArray(info.siblings) ? info.siblings : [];
+      const names = files.map((file: { rfilename?: unknown }) => file?.rfilename);
+      if (typeof info.sha !== "string" || !/^[0-9a-f]{4,64}$/.test(info.sha) || !names.every(isSafeName))
+        throw new HubError(`${url}: expected a commit and a list of files`);
+      return { commit: info.sha, names };
+    } finally {
+      watch.stop();
+    }
+  });
+}
+
+/** A path inside of the repository: no way out of the folder. */
+function isSafeName(name: unknown): name is string {
+  return typeof name === "string" && name.split("/").every((part) => part !== "" && !/^\.+$|[\\:\0]/.test(part));
+}
+
+/** Size and content hash of a file, from the headers of the hub, not of the store that it may send us to. */
+async function fileInfo(url: string, options: BlobOptions): Promise<BlobSource> {
+  return retried(options, async () => {
+    const watch = new StallWatch(options);
+    try {
+      const { headers: found } = await head(url, options, watch);
+      const etag = (found.get("x-linked-etag") ?? found.get("etag") ?? "").replace(/^W\//, "").replaceAll('"', "");
+      const size = Number(found.get("x-linked-size") ?? found.get("content-length") ?? Number.NaN);
+      if (!/^[\w-]+$/.test(etag) || !Number.isSafeInteger(size) || size < 0)
+        throw new HubError(`${url}: expected an ETag and a size but found "${etag}" and ${size}`);
+      return { url, etag, size };
+    } finally {
+      watch.stop();
+    }
+  });
+}
+
+/** Headers of a file. Moved repositories are followed, but not to the store that holds large files. */
+async function head(url: string, options: BlobOptions, watch: StallWatch): Promise<Response> {
+  let at = url;
+  for (let step = 0; step < MOVES_MAX; step++) {
+    const headers = { "accept-encoding": "identity" };
+    const response = await request(at, { method: "HEAD", redirect: "manual", headers }, options, watch);
+    const location = response.headers.get("location");
+    if (response.status < 300 || !location || response.headers.has("x-linked-etag")) return response;
+    const next = new URL(location, at);
+    if (next.origin !== new URL(at).origin) return response;
+    at = next.href;
+  }
+  throw new HubError(`${url}: moved more than ${MOVES_MAX} times`);
+}
+
+const texts = /^(config|generation_config|tokenizer|tokenizer_config|params)\.json$|^chat_template\.jinja$/;
+/** Formats of weights, the best first: the first that a repository has is taken. */
+const weights = [
+  /^model(-\d+-of-\d+)?\.safetensors$|^model\.safetensors\.index\.json$/,
+  /^pytorch_model(-\d+-of-\d+)?\.bin$|^pytorch_model\.bin\.index\.json$/,
+  /^consolidated\.\d+\.pth$/,
+];
+
+/** Config, tokenizer and template, and the weights in one format; HubError when there are no weights that can be read. */
+export function wantedFiles(names: readonly string[]): string[] {
+  const format = weights.find((pattern) => names.some((name) => pattern.test(name)));
+  const ggufs = names.filter((name) => name.endsWith(".gguf"));
+  if (!format && ggufs.length !== 1)
+    throw new HubError(
+      `expected safetensors, pytorch_model.bin, consolidated.*.pth or one .gguf among: ${names.join(", ")}`,
+    );
+  return names.filter((name) => texts.test(name) || (format ? format.test(name) : name === ggufs[0]));
+}
