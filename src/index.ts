@@ -28,6 +28,9 @@ export type { Generation } from "./api/token-stream.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list.ts";
 export { describeOrigins, type WeightOrigin, weightOrigins } from "./api/weight-origins.ts";
 export * from "./aqlm/index.ts";
+export { capture, type InputSpec, type MethodSource } from "./compile/capture.ts";
+export { type CompileOptions, compile } from "./compile/compile.ts";
+export { formatGraph, type Graph } from "./compile/graph.ts";
 export { ContextLengthError } from "./errors.ts";
 export * from "./extension/index.ts";
 export { HubError } from "./hub/request.ts";
@@ -37,7 +40,13 @@ export { cpuWith, hostCpu } from "./kernels/cpu.ts";
 export { knownCpus } from "./kernels/known-cpus.ts";
 export { layouts } from "./kernels/layout/packed.ts";
 export { type KvCacheType, kvCacheTypes } from "./ops/kv-cache.ts";
+export { openFile } from "./node-file.ts";
+export { EagerBuilder } from "./ops/eager.ts";
+export { OperatorRegistry } from "./ops/operator.ts";
 export { Ops } from "./ops/ops.ts";
+export type { Program } from "./program/program.ts";
+export { readProgram } from "./program/read.ts";
+export { saveProgram } from "./program/save.ts";
 export {
   embedding,
   int8DynamicActivationIntxWeight,
@@ -50,5 +59,7 @@ export { makeRecipe, parseRecipe, type Recipe } from "./quantize/recipe.ts";
 export { algorithms, mappingTypes, scaleDTypes } from "./quantize/scheme.ts";
 export type { QuantizedWeights, WeightSpec } from "./quantized.ts";
 export { Profile, type ProfileEntry } from "./runtime/profile.ts";
+export { LoadedProgram, type LoadOptions } from "./runtime/program.ts";
+export type { Session } from "./runtime/session.ts";
 export type { Message } from "./text/chat-template.ts";
 export type { GenerateOptions, GenerationResult } from "./text/generate.ts";

@@ -1,28 +1,28 @@
 /** An operator that a user wrote in TypeScript: eager, captured, exported, loaded and run like those of the package. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import type { MethodSource } from "../src/compile/capture.ts";
-import { capture } from "../src/compile/capture.ts";
-import { compile } from "../src/compile/compile.ts";
-import { formatGraph } from "../src/compile/graph.ts";
 import {
+  capture,
+  compile,
+  EagerBuilder,
+  formatGraph,
   hostCpu,
   InvalidArgumentError,
   type Kernel,
+  LoadedProgram,
+  type MethodSource,
   type OperatorDefinition,
+  OperatorRegistry,
   Ops,
+  openFile,
   operators,
+  readProgram,
   registerOperator,
   ShapeError,
+  saveProgram,
   type Tensor,
   UnsupportedError,
 } from "../src/index.ts";
-import { openFile } from "../src/node-file.ts";
-import { EagerBuilder } from "../src/ops/eager.ts";
-import { OperatorRegistry } from "../src/ops/operator.ts";
-import { readProgram } from "../src/program/read.ts";
-import { saveProgram } from "../src/program/save.ts";
-import { LoadedProgram } from "../src/runtime/program.ts";
 import { temporaryFolder } from "./support/folders.ts";
 
 interface ClampArgs {

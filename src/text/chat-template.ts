@@ -57,16 +57,3 @@ export class ChatTemplate {
     }
   }
 }
-
-/**
- * The template of a parsed tokenizer_config.json, null when it has none. Of several named ones it takes `tool_use` when
- * `withTools` and there is one, otherwise `default`.
- */
-export function chatTemplateOf(config: unknown, withTools = false): ChatTemplate | null {
-  const entry = (config as { chat_template?: unknown } | null)?.chat_template;
-  if (typeof entry === "string") return new ChatTemplate(entry, "chat_template in tokenizer_config.json");
-  if (!Array.isArray(entry)) return null;
-  const named = (name: string) => entry.find((item) => item?.name === name)?.template;
-  const source = (withTools ? named("tool_use") : undefined) ?? named("default");
-  return typeof source === "string" ? new ChatTemplate(source, "chat_template in tokenizer_config.json") : null;
-}

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
-import { ChatTemplate, chatTemplateOf, type Message, type RenderOptions } from "./chat-template.ts";
+import { ChatTemplate, type Message, type RenderOptions } from "./chat-template.ts";
 import { encodeChat } from "./encode-chat.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
@@ -59,18 +59,6 @@ describe("ChatTemplate", () => {
     expect(() => template.render([assistant("first")])).toThrow("roles must alternate");
     expect(() => new ChatTemplate("{% if %}", "chat_template.jinja")).toThrow(InvalidFileError);
     expect(() => new ChatTemplate("{% if %}", "chat_template.jinja")).toThrow("chat_template.jinja");
-  });
-
-  it("is found in tokenizer_config.json, alone or among named ones", () => {
-    expect(chatTemplateOf({ chat_template: "a" })?.render([])).toBe("a");
-    const named = [
-      { name: "default", template: "d" },
-      { name: "tool_use", template: "t" },
-    ];
-    expect(chatTemplateOf({ chat_template: named })?.render([])).toBe("d");
-    expect(chatTemplateOf({ chat_template: named }, true)?.render([])).toBe("t");
-    for (const none of [null, {}, { chat_template: 3 }, { chat_template: [null] }])
-      expect(chatTemplateOf(none)).toBeNull();
   });
 });
 
