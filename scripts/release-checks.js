@@ -16,8 +16,8 @@ const systemLibraries = {
 
 const entries = ["napi_register_module_v1", "node_api_module_get_api_version_v1"];
 
-/** The functions that replace C++'s allocation, which stay visible on macOS. */
-const ALLOCATION = /^_Z(n|d)[wal]/;
+/** What stays visible on macOS: the functions of C++ allocation, and the symbols of the linker. */
+const MACOS_SYMBOLS = /^(_Z[nd][wal]|_mh_dylib_header$|__dso_handle$)/;
 
 /** @param {string} version of a symbol: GLIBC_2.17 */
 function isTooNew(version) {
@@ -37,7 +37,7 @@ export function addonFaults({ os, libc }, bytes) {
   const faults = [];
   if (bytes.length > ADDON_BYTES_MAX) faults.push(`${bytes.length} bytes, at most ${ADDON_BYTES_MAX}`);
   for (const name of entries) if (!found.exports.includes(name)) faults.push(`does not export ${name}`);
-  const strays = found.exports.filter((name) => !entries.includes(name) && !(os === "darwin" && ALLOCATION.test(name)));
+  const strays = found.exports.filter((name) => !entries.includes(name) && !(os === "darwin" && MACOS_SYMBOLS.test(name)));
   if (strays.length > 0) faults.push(`exports ${strays.join(", ")}`);
   const ofNode = (/** @type {string} */ library) => os === "win32" && /^node\.exe$/i.test(library);
   const allowed = systemLibraries[libc ?? os];

@@ -74,7 +74,7 @@ export const linearFloatOperator = defineOperator({
     const [n, k] = weight.shape;
     if (weight.shape.length !== 2 || input.shape.at(-1) !== k)
       args.fail("weight", `expected shape [n, ${input.shape.at(-1)}] but found [${weight.shape}]`);
-    if (bias && bias.shape[0] !== n) args.fail("bias", `expected shape [${n}] but found [${bias.shape}]`);
+    if (bias && bias.shape.join() !== String(n)) args.fail("bias", `expected shape [${n}] but found [${bias.shape}]`);
     return { dtype: "f32", shape: [...input.shape.slice(0, -1), n!] };
   },
   query: (args) => ({ layout: null, bits: null, m: rowCount(args.tensor("input").shape) }),

@@ -169,6 +169,11 @@ describe("shape errors name the operator and the argument", () => {
       /argument bias: expected shape \[2\] but found \[3\]/,
     ],
     [
+      "float linear: a bias without values",
+      () => call("aten::linear.out", of("f32", 1, 3), of("f32", 2, 3), of("f32", 2, 0)),
+      /argument bias: expected shape \[2\] but found \[2,0\]/,
+    ],
+    [
       "embedding: rank",
       () => call("aten::embedding.out", of("f32", 3), i64(0)),
       /argument weight: expected shape \[rows, dim\]/,

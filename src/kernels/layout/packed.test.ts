@@ -245,6 +245,17 @@ describe("a damaged buffer", () => {
     expect(() => openPacked(forged(change), weights)).toThrow(ShapeError);
   });
 
+  it("with panels so large that native sizes would overflow says so", () => {
+    for (const [k, groupSize] of [
+      [2 ** 29, 2 ** 29],
+      [2 ** 26, 1],
+      [2 ** 32 - 1, 2 ** 32 - 1],
+    ] as const) {
+      const bytes = forged((view) => [view.setUint32(20, k, true), view.setUint32(24, groupSize, true)]);
+      expect(() => openPacked(bytes, { n: 20, k, groupSize })).toThrow(/16 rows may take \d+ bytes, not \d+/);
+    }
+  });
+
   it("cut short at any length is a ShapeError", () => {
     for (const length of [0, 1, 3, 4, 40, 63, 64, 65, good.length - 1])
       expect(() => openPacked(good.slice(0, length), weights), `${length} bytes`).toThrow(ShapeError);

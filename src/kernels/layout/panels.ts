@@ -19,6 +19,8 @@ import { HEADER_BYTES, writeHeader } from "./header.ts";
 
 /** Four consecutive k of a row are four bytes of a vector. */
 const KR = 4;
+/** Native kernels count the bits of a panel's weights in 32 bits. */
+const PANEL_BYTES_MAX = 2 ** 28;
 /** All field tables divide 32 consecutive k. */
 const K_STEP = 32;
 
@@ -80,6 +82,8 @@ export function panelLayout(options: PanelOptions): PackedLayout {
 
     refusal(spec) {
       if (spec.hasLevels && spec.bits > 4) return `codebooks of more than 4 bits are not stored, found ${spec.bits}`;
+      const { panelBytes } = panelGeometry(rows, spec, true);
+      if (panelBytes > PANEL_BYTES_MAX) return `${rows} rows may take ${PANEL_BYTES_MAX} bytes, not ${panelBytes}`;
       return null;
     },
 
