@@ -37,7 +37,9 @@ export function addonFaults({ os, libc }, bytes) {
   const faults = [];
   if (bytes.length > ADDON_BYTES_MAX) faults.push(`${bytes.length} bytes, at most ${ADDON_BYTES_MAX}`);
   for (const name of entries) if (!found.exports.includes(name)) faults.push(`does not export ${name}`);
-  const strays = found.exports.filter((name) => !entries.includes(name) && !(os === "darwin" && MACOS_SYMBOLS.test(name)));
+  const strays = found.exports.filter(
+    (name) => !entries.includes(name) && !(os === "darwin" && MACOS_SYMBOLS.test(name)),
+  );
   if (strays.length > 0) faults.push(`exports ${strays.join(", ")}`);
   const ofNode = (/** @type {string} */ library) => os === "win32" && /^node\.exe$/i.test(library);
   const allowed = systemLibraries[libc ?? os];
