@@ -23,6 +23,7 @@ export { LanguageModel, loadProgram, loadProgramObject } from "./api/language-mo
 export { loadCompiled } from "./api/load-compiled.ts";
 export { isHubName, loadCheckpoint } from "./api/model.ts";
 export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize.ts";
+export { saveTorchao } from "./api/save-torchao.ts";
 export { SessionDecoder } from "./api/session-decoder.ts";
 export type { Generation } from "./api/token-stream.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list.ts";

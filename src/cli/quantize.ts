@@ -1,6 +1,13 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
-import type { Command } from "commander";
-import { describeOrigins, exportProgram, inspectProgram, type WeightOrigin, weightOrigins } from "../index.ts";
+import { type Command, Option } from "commander";
+import {
+  describeOrigins,
+  exportProgram,
+  inspectProgram,
+  saveTorchao,
+  type WeightOrigin,
+  weightOrigins,
+} from "../index.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
 import { formatBytes } from "./table.ts";
@@ -9,6 +16,7 @@ import { wholeNumber } from "./values.ts";
 
 interface QuantizeCommandOptions extends QuantizationOptions {
   readonly output: string;
+  readonly format: "pte" | "torchao";
   readonly maxSeqLen?: number;
   readonly maxContextLen?: number;
   readonly json?: boolean;
@@ -26,6 +34,11 @@ export function addQuantize(program: Command, terminal: Terminal): void {
     .requiredOption("-o, --output <file.pte>", "program to write")
     .option("--max-seq-len <n>", "most tokens of one call (default: 512)", wholeNumber)
     .option("--max-context-len <n>", "positions of the KV cache (default: the model's, at most 2048)", wholeNumber)
+    .addOption(
+      new Option("--format <name>", "what to write: a program, or a folder for transformers with torchao")
+        .choices(["pte", "torchao"])
+        .default("pte"),
+    )
     .option("--json", "print the result as JSON");
   addQuantizationOptions(command)
     .addHelpText(
@@ -41,7 +54,28 @@ Examples:
     .action((checkpoint: string, options: QuantizeCommandOptions) => quantizeCheckpoint(checkpoint, options, terminal));
 }
 
+/** A folder that transformers with torchao loads. */
+async function writeFolder(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
+  const { output, json } = options;
+  const { signal } = terminal;
+  const start = performance.now();
+  let origins: readonly WeightOrigin[] = [];
+  await withCheckpoint(
+    path,
+    options,
+    async (model) => {
+      origins = weightOrigins(model);
+      await saveTorchao(model, output, { signal });
+    },
+    signal,
+  );
+  const seconds = (performance.now() - start) / 1000;
+  if (json) await terminal.writeJson({ folder: output, seconds, weights: origins });
+  else await terminal.writeLine(`wrote ${output}: weights ${describeOrigins(origins)}, in ${seconds.toFixed(1)} s`);
+}
+
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
+  if (options.format === "torchao") return writeFolder(path, options, terminal);
   const { output, maxSeqLen, maxContextLen, kvCache, json } = options;
   const { signal } = terminal;
   const start = performance.now();

@@ -7,6 +7,7 @@ import { dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "
 import { toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
 import { isObject, type JsonObject, parseObject } from "./json.ts";
+import type { TensorEntry } from "./safetensors-writer.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
 const INTX = "IntxUnpackedToInt8Tensor";
@@ -38,9 +39,7 @@ function bitsOf(file: string, name: string, { target_dtype: type }: JsonObject):
 }
 
 function intxMatrix(file: string, name: string, tensors: OpenTensors, data: JsonObject): ComputedMatrix {
-  const [, module, parameter] = /^(?:(.*)\.)?([^.]+)$/.exec(name)!;
-  const part = (field: string) => `${module === undefined ? "" : `${module}.`}_${parameter}_${field}`;
-  const [qdata, scale, zero] = [part("qdata"), part("scale"), part("zero_point")];
+  const [qdata, scale, zero] = partNames(name);
   const [n = 0, k = 0] = tensors.info(qdata).shape;
   const scaleInfo = tensors.info(scale);
   const bits = bitsOf(file, name, data);
@@ -95,4 +94,43 @@ function checkRange(file: string, name: string, values: Int8Array, bits: number)
   for (const value of values)
     if (value < -limit || value >= limit)
       throw new InvalidFileError(file, `tensor ${name} holds ${value}, which is no integer of ${bits} bits`);
+}
+
+/** Names of the parts of a quantized parameter: "a.weight" → "a._weight_qdata". */
+function partNames(name: string): readonly [string, string, string] {
+  const [, module, parameter] = /^(?:(.*)\.)?([^.]+)$/.exec(name)!;
+  const part = (field: string) => `${module === undefined ? "" : `${module}.`}_${parameter}_${field}`;
+  return [part("qdata"), part("scale"), part("zero_point")];
+}
+
+/** The three tensors of a matrix. Each is read anew: files have all scales before all integers. */
+export function intxEntries(name: string, spec: WeightSpec, load: () => Promise<QuantizedWeights>): TensorEntry[] {
+  const [qdata, scale, zero] = partNames(name);
+  const groups = groupCount(spec);
+  const { n, k } = spec;
+  return [
+    { name: qdata, dtype: "i8", shape: [n, k], data: async () => (await load()).qvals },
+    { name: scale, dtype: "f32", shape: [n, groups], data: async () => (await load()).scales },
+    {
+      name: zero,
+      dtype: "i8",
+      shape: [n, groups],
+      data: async () => (await load()).zeros ?? new Int8Array(n * groups),
+    },
+  ];
+}
+
+/** What the file's metadata says of a matrix. */
+export function intxMetadata({ bits, groupSize, k }: WeightSpec, activations: "int8" | "float"): string {
+  const type = (data: string) => ({ _type: "torch.dtype", _data: data });
+  return JSON.stringify({
+    _type: INTX,
+    _data: {
+      target_dtype: type(`int${bits}`),
+      block_size: [1, Math.min(groupSize, k)],
+      dtype: type("float32"),
+      activation_quantization: activations === "int8" ? "int8_asym_per_token" : null,
+    },
+    _tensor_data_names: ["qdata", "scale", "zero_point"],
+  });
 }

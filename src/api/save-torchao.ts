@@ -1,0 +1,114 @@
+/** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { UnsupportedError } from "../errors.ts";
+import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
+import { intxEntries, intxMetadata } from "../formats/torchao.ts";
+import type { WeightSlot } from "../model/decoder.ts";
+import type { AffineFormat } from "../ops/lowering.ts";
+import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
+import type { QuantizedWeights } from "../quantized.ts";
+import type { Model, ModelHooks } from "./model.ts";
+import { encodeTexts, textsOf } from "./texts.ts";
+
+/** One tensor of the model, or the three of a quantized matrix, with what the file's metadata says of it. */
+interface Written {
+  readonly slot: WeightSlot;
+  readonly entries: readonly TensorEntry[];
+  readonly metadata: string;
+  /** Null for floats. */
+  readonly format: AffineFormat | null;
+}
+
+/**
+ * Writes `folder`: model.safetensors with integers of a byte each (IntxUnpackedToInt8Tensor), config.json that names the
+ * quantization, tokenizer and template. Matrices are quantized and written one by one. UnsupportedError for weights that
+ * TorchAO's type cannot hold: codebooks, and formats of their own.
+ */
+export async function saveTorchao(model: Model, folder: string, hooks: ModelHooks = {}): Promise<void> {
+  const written = model.decoder.slots.filter(({ tiedTo }) => tiedTo === null).map((slot) => write(model, slot, hooks));
+  const metadata = Object.fromEntries(written.map(({ slot, metadata: text }) => [slot.name, text]));
+  const names = JSON.stringify(written.map(({ slot }) => slot.name));
+  await mkdir(folder, { recursive: true });
+  await writeSafetensors(
+    join(folder, "model.safetensors"),
+    written.flatMap(({ entries }) => entries),
+    { ...metadata, tensor_names: names, format: "pt" },
+  );
+  const config = {
+    ...model.checkpoint.config,
+    quantization: undefined,
+    quantization_config: quantizationConfig(written),
+  };
+  await writeFile(join(folder, "config.json"), `${JSON.stringify(config, null, 2)}\n`);
+  for (const [name, bytes] of encodeTexts(textsOf(model.checkpoint))) await writeFile(join(folder, name), bytes);
+}
+
+function write(model: Model, slot: WeightSlot, hooks: ModelHooks): Written {
+  const weight = model.weight(slot.name, hooks);
+  const { kind } = weight.format;
+  if (kind === "float") return { slot, ...floatEntry(floatWeight(weight)), format: null };
+  const config = model.configs.get(slot.name);
+  const spec = "spec" in weight.format ? (weight.format as AffineFormat).spec : null;
+  if (!spec || spec.hasLevels || spec.k % spec.groupSize !== 0)
+    throw new UnsupportedError(
+      `${slot.name}: TorchAO's integers cannot hold ${spec ? "codebooks or groups that do not divide a row" : `format ${kind}`}`,
+    );
+  const dynamic = config ? config.kind !== "intxWeightOnly" && config.kind !== "embedding" : false;
+  const activations =
+    kind === "affine" && !config ? (weight.format as AffineFormat).activations : dynamic ? "int8" : "float";
+  return {
+    slot,
+    entries: intxEntries(slot.name, spec, () => (weight as Weight<AffineFormat, QuantizedWeights>).load()),
+    metadata: intxMetadata(spec, activations),
+    format: { kind: "affine", spec, activations, layout: null },
+  };
+}
+
+function floatEntry({ name, shape, format, load }: FloatWeight): Pick<Written, "entries" | "metadata"> {
+  const entry = { name, dtype: format.dtype, shape, data: async () => (await load()).data };
+  return { entries: [entry], metadata: JSON.stringify({ _type: "Tensor" }) };
+}
+
+/** What transformers needs to know; each tensor's own metadata says the rest. */
+function quantizationConfig(written: readonly Written[]): object | undefined {
+  const matrices = written.filter(({ format }) => format !== null);
+  const [first] = matrices;
+  if (!first) return undefined;
+  const { spec, activations } = first.format!;
+  const named = (type: string, data: unknown) => ({ _type: type, _data: data });
+  const granularity =
+    spec.groupSize >= spec.k
+      ? { _type: "PerAxis", _version: 1, _data: { axis: 0 } }
+      : { _type: "PerGroup", _version: 1, _data: { group_size: spec.groupSize } };
+  const common = {
+    weight_dtype: named("torch.dtype", `int${spec.bits}`),
+    intx_packing_format: named("IntxPackingFormat", "UNPACKED_TO_INT8"),
+    intx_choose_qparams_algorithm: named("IntxChooseQParamsAlgorithm", "AFFINE"),
+  };
+  const mapping = named("MappingType", spec.hasZeros ? "ASYMMETRIC" : "SYMMETRIC");
+  const config =
+    activations === "int8"
+      ? {
+          _type: "Int8DynamicActivationIntxWeightConfig",
+          _data: {
+            ...common,
+            weight_granularity: granularity,
+            weight_mapping_type: mapping,
+            weight_scale_dtype: null,
+            act_mapping_type: named("MappingType", "ASYMMETRIC"),
+          },
+        }
+      : {
+          _type: "IntxWeightOnlyConfig",
+          _data: { ...common, granularity, mapping_type: mapping, scale_dtype: null },
+        };
+  const outer = matrices.some(({ slot }) => slot.role === "embedding" || slot.name === "lm_head.weight");
+  return {
+    quant_method: "torchao",
+    quant_type: { default: { ...config, _version: 2 } },
+    modules_to_not_convert: null,
+    include_input_output_embeddings: outer,
+    untie_embedding_weights: false,
+  };
+}
