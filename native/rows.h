@@ -7,6 +7,7 @@ namespace lowbit {
 
 #if defined(__x86_64__) || defined(_M_X64)
 KernelRows linear_amx_rows();
+KernelRows linear_planes_amx_rows();
 KernelRows linear_avx512_rows();
 KernelRows linear_avxvnni_rows();
 KernelRows linear_avx2_rows();

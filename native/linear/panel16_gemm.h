@@ -1,6 +1,6 @@
-// panel16 linear layers for many rows: weights are unpacked to bytes once for all rows of activations, then multiplied in
-// blocks of a few rows by 16 or 32 columns. For the instruction sets of panel16_linear.h; an `Isa` says in kGemmRows how
-// many rows its registers have room for.
+// panel16 linear layers for many rows: weights are unpacked to bytes once for all rows of activations, then multiplied
+// in blocks of a few rows by 16 or 32 columns. For the instruction sets of panel16_linear.h; an `Isa` says in kGemmRows
+// how many rows its registers have room for.
 #pragma once
 
 #include "panel16_linear.h"
@@ -84,7 +84,8 @@ inline void gemm_block(const PackedLinear& args, const ColumnPair<Isa>& pair, in
           sum[v][m] = Isa::scaled_zeros(group[v] + w.zeros_offset + pair.part[v] * Isa::kRows, offset,
                                         -sums[static_cast<size_t>(m) * w.groups]);
     } else {
-      for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(sums[static_cast<size_t>(m) * w.groups]);
+      for (int m = 0; m < Rows; m++)
+        sum[0][m] = sum[1][m] = Isa::broadcast_int(sums[static_cast<size_t>(m) * w.groups]);
     }
     // 32 columns at once: compilers move every sum to another register and back in each turn of a loop.
     for (const int8_t* end = x + w.group_length; x < end; x += 32, unpacked[0] += 512, unpacked[1] += 512) {
@@ -140,14 +141,16 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
     for (uint32_t i = 0; i < kStep && p + i < last; i++) 
       unpack_panel<Isa, Bits, Levels>(w, p + i, 0, w.padded_k() / 32, unpacked + i * bytes);
     const uint8_t* other = kStep == 1 ? unpacked + 4 * Isa::kRows : unpacked + (second - p) * bytes;
-    const ColumnPair<Isa> pair = {{unpacked, other}, {w.panel(p), w.panel(second)}, {p, second}, {0, kStep == 1 ? 1 : 0}};
+    const ColumnPair<Isa> pair = {
+        {unpacked, other}, {w.panel(p), w.panel(second)}, {p, second}, {0, kStep == 1 ? 1 : 0}};
     gemm_rows<Isa, (Bits == 8 || Levels)>(args, pair, kOffset);
   }
 }
 
 template <class Isa>
 size_t packed_gemm_scratch(const Call& call) {
-  return packed_linear_scratch(call) + call.threads * gemm_panels<Isa>() * unpacked_bytes(read_panel16(call.buffers[1]));
+  const size_t unpacked = unpacked_bytes(read_panel16(call.buffers[1]));
+  return packed_linear_scratch(call) + call.threads * gemm_panels<Isa>() * unpacked;
 }
 
 template <class Isa>

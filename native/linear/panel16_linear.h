@@ -80,8 +80,8 @@ inline __attribute__((always_inline)) void store_part(const PackedLinear& args, 
   }
 }
 
-// Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows `row` ..
-// `row + Rows`.
+// Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
+// `row` .. `row + Rows`.
 template <class Isa, int Bits, bool Levels, int Panels, int Rows>
 inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   using Bytes = typename Isa::Bytes;
@@ -288,7 +288,8 @@ static inline ActivationScale activation_scale(float low, float high) {
 
 // Dynamic quantization of rows in scalar code.
 struct ScalarQuantizer {
-  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first, uint32_t last) {
+  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
+                            uint32_t last) {
     for (uint32_t row = first; row < last; row++) {
       const float* in = x + static_cast<size_t>(row) * w.k;
       float low = 0, high = 0;

@@ -1,5 +1,5 @@
-// panel16 linear layers on AMX: 8-bit activations times weights as signed bytes. The 32-bit sums of each group are exact;
-// vectors scale and add those of some groups while tiles multiply the next ones.
+// panel16 linear layers on AMX: 8-bit activations times weights as signed bytes. The 32-bit sums of each group are
+// exact; vectors scale and add those of some groups while tiles multiply the next ones.
 #include "../linear/panel16_gemm.h"
 #include "../rows.h"
 #include "isa_avx512.h"
@@ -14,10 +14,12 @@ constexpr uint32_t kRows = 16;
 // Rows that share unpacked weights; more are worked on one after the other.
 constexpr uint32_t kRowsMax = 512;
 // Segments that are summed side by side, in an accumulator each; steps of a segment that one accumulator takes.
-constexpr uint32_t kChains = 4, kSegmentSteps = 4;
+constexpr uint32_t kChains = 2, kSegmentSteps = 4;
+// Finished accumulators wait in memory for some turns: a core cannot forward what tiles store to loads of vectors.
+constexpr uint32_t kTurns = 4;
 // Columns of k that are unpacked at once: 16 KiB of weights stay in the first-level cache.
 constexpr uint32_t kChunkColumns = 1024;
-// Panels of one tile of work at most: the activations of a chunk come from the second-level cache for all but the first.
+// Panels of one tile of work at most: all but the first find the activations of a chunk in the second-level cache.
 constexpr uint32_t kPanelsMax = 8;
 // Results of this size do not fit caches: they are written past them.
 constexpr size_t kStreamBytes = 1u << 20;
@@ -37,7 +39,7 @@ struct AmxLinear {
   float* y;
   // [rows / 16][segments][steps of a segment][16][width]: a tile lies together.
   int8_t* tiles;
-  // [rows / 16][segments][16]: pairs that multiply_zeros takes; only for weights with zero points.
+  // [rows / 16][segments][16]: -sums of groups, as from split_sum; only for weights with zero points.
   int32_t* sums;
   float* scales;
   float* zeros;
@@ -49,6 +51,7 @@ struct AmxLinear {
   uint16_t width, steps, panels_per_tile, rows_per_tile;
   uint32_t segments, chunk_segments;
 
+  bool one_chunk() const { return chunk_segments == segments; }
   uint32_t row_blocks() const { return ceil_div(m, kRows); }
   uint32_t segment_columns() const { return steps * width; }
   size_t segment_bytes() const { return kRows * segment_columns(); }
@@ -64,7 +67,7 @@ struct Workspace {
   int8_t* weights;
   float* scales;
   int32_t* zeros;
-  // Two sets of finished accumulators.
+  // Finished accumulators of the last turns.
   int32_t* sums;
   // Totals between chunks: [panels][rows / 16][16][16].
   float* totals;
@@ -76,9 +79,9 @@ struct Workspace {
     weights = reinterpret_cast<int8_t*>(take(a.chunk_segments * a.segment_bytes()));
     scales = reinterpret_cast<float*>(take(64 * a.chunk_segments));
     zeros = reinterpret_cast<int32_t*>(take(64 * a.chunk_segments));
-    sums = reinterpret_cast<int32_t*>(take(2 * kChains * kTileBytes));
+    sums = reinterpret_cast<int32_t*>(take(kTurns * kChains * kTileBytes));
     const uint32_t blocks = ceil_div(std::min(a.m, kRowsMax), kRows);
-    totals = reinterpret_cast<float*>(take(a.chunk_segments < a.segments ? a.panels_per_tile * blocks * kTileBytes : 0));
+    totals = reinterpret_cast<float*>(take((a.one_chunk() ? 1 : a.panels_per_tile * blocks) * kTileBytes));
     bytes = static_cast<size_t>(at - start);
   }
 };
@@ -119,8 +122,8 @@ struct TileTarget {
   }
 };
 
-// A number as two 16-bit ones, n = low + 256 * high: see multiply_zeros. Of a row's magnitudes of 128 each, groups of up to
-// 2^16 sum up to 2^23.
+// A number under 2^23, such as sums of 2^16 activations have, as two of 16 bits: n = low + 256 * high. Zero points are
+// stored as pairs z, 256 * z, so that one product of pairs multiplies a zero point with a sum.
 inline int32_t split_sum(int32_t n) {
   const int32_t low = static_cast<int8_t>(n), high = (n - low) / 256;
   return static_cast<int32_t>(static_cast<uint32_t>(high) << 16 | static_cast<uint16_t>(low));
@@ -160,7 +163,6 @@ void load_factors(const AmxLinear& a, uint32_t panel, uint32_t first, uint32_t l
     __m512i zero = _mm512_setzero_si512();
     if (exists && s % group_segments == 0)
       zero = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + w.zeros_offset)));
-    // Twice in a lane, once times 256.
     const __m512i low = _mm512_and_si512(zero, _mm512_set1_epi32(0xffff));
     _mm512_store_si512(to.zeros + kRows * (s - first), _mm512_or_si512(low, _mm512_slli_epi32(zero, 24)));
   }
@@ -176,46 +178,37 @@ struct Block {
   uint32_t segments, steps, width;
 };
 
-#define MULTIPLY(chain, at_a, at_b)             \
-  _tile_loadd(at_a, a + chain * stride, width); \
-  _tile_loadd(at_b, b + chain * stride, 64);    \
-  _tile_dpbssd(chain, at_a, at_b)
-
-// Sums of four segments, in four accumulators.
-ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps, uint32_t width) {
+// Sums of two segments, in two accumulators, stored one after the other.
+ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps, uint32_t width, int32_t* sums) {
   const size_t step = kRows * width, stride = steps * step;
   _tile_zero(0);
   _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
   for (uint32_t s = 0; s < steps; s++, a += step, b += step) {
-    MULTIPLY(0, 4, 6);
-    MULTIPLY(1, 5, 7);
-    MULTIPLY(2, 4, 6);
-    MULTIPLY(3, 5, 7);
+    _tile_loadd(4, a, width);
+    _tile_loadd(6, b, 64);
+    _tile_dpbssd(0, 4, 6);
+    _tile_loadd(5, a + stride, width);
+    _tile_loadd(7, b + stride, 64);
+    _tile_dpbssd(1, 5, 7);
   }
-}
-
-ALWAYS_INLINE void store_segments(int32_t* sums) {
   _tile_stored(0, sums, 64);
   _tile_stored(1, sums + 256, 64);
-  _tile_stored(2, sums + 512, 64);
-  _tile_stored(3, sums + 768, 64);
   tile_fence();
 }
 
+// Adds finished sums, of two segments from `segment` on, to the totals.
 template <bool Zeros>
 ALWAYS_INLINE void add_segments(const Block& block, uint32_t segment, const int32_t* sums, __m512* total) {
   for (uint32_t c = segment; c < segment + kChains; c++, sums += 256) {
     const __m512 scale = _mm512_load_ps(block.scales + kRows * c);
-    for (uint32_t r = 0; r < kRows; r++) {
+    unroll<kRows>([&](auto r) __attribute__((always_inline)) {
       __m512i sum = _mm512_load_si512(sums + 16 * r);
       if (Zeros) {
         const __m512i row = _mm512_set1_epi32(block.sums[kRows * c + r]);
         sum = _mm512_dpwssd_epi32(sum, _mm512_load_si512(block.zeros + kRows * c), row);
       }
       total[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, total[r]);
-    }
+    });
   }
 }
 
@@ -225,51 +218,54 @@ ALWAYS_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
   const size_t stride = static_cast<size_t>(kChains) * block.steps * block.width * kRows;
   const int8_t* a = block.activations;
   const int8_t* b = block.weights;
-  multiply_segments(a, b, block.steps, block.width);
-  store_segments(sums);
-  for (uint32_t s = kChains; s < block.segments; s += kChains) {
-    a += stride;
-    b += stride;
-    const uint32_t odd = s / kChains % 2;
-    multiply_segments(a, b, block.steps, block.width);
-    add_segments<Zeros>(block, s - kChains, sums + (1 - odd) * 1024, total);
-    store_segments(sums + odd * 1024);
+  auto turn = [&](uint32_t segment) __attribute__((always_inline)) {
+    return sums + segment / kChains % kTurns * (kChains * 256);
+  };
+  constexpr uint32_t kBehind = kChains * (kTurns - 1);
+  uint32_t added = 0;
+  for (uint32_t s = 0; s < block.segments; s += kChains, a += stride, b += stride) {
+    multiply_segments(a, b, block.steps, block.width, turn(s));
+    if (s < kBehind) continue;
+    add_segments<Zeros>(block, added, turn(added), total);
+    added += kChains;
   }
-  add_segments<Zeros>(block, block.segments - kChains, sums + (block.segments / kChains - 1) % 2 * 1024, total);
+  for (; added < block.segments; added += kChains) add_segments<Zeros>(block, added, turn(added), total);
 }
 
 // Results of 16 rows of a panel from their totals.
-ALWAYS_INLINE void store_rows(const AmxLinear& a, uint32_t panel, uint32_t row, const __m512* total, bool stream) {
+ALWAYS_INLINE void store_rows(const AmxLinear& a, uint32_t panel, uint32_t row, const float* totals, bool stream) {
   const Panel16& w = a.weights;
   const uint8_t* bytes = w.panel(panel);
   const __m512 correction = _mm512_loadu_ps(bytes + w.correction_offset);
   const __m512 bias = w.has_bias ? _mm512_loadu_ps(bytes + w.bias_offset) : _mm512_setzero_ps();
   const __mmask16 columns = first_lanes(static_cast<int>(w.n - 16 * panel));
   float* y = a.y + static_cast<size_t>(row) * w.n + 16 * panel;
-  for (uint32_t r = 0; r < kRows; r++, y += w.n) {
-    if (row + r >= a.m) return;
-    __m512 value = _mm512_fnmadd_ps(correction, _mm512_set1_ps(a.zeros[row + r]), total[r]);
-    value = _mm512_fmadd_ps(value, _mm512_set1_ps(a.scales[row + r]), bias);
+  for (uint32_t r = row; r < std::min(a.m, row + kRows); r++, y += w.n, totals += 16) {
+    __m512 value = _mm512_fnmadd_ps(correction, _mm512_set1_ps(a.zeros[r]), _mm512_load_ps(totals));
+    value = _mm512_fmadd_ps(value, _mm512_set1_ps(a.scales[r]), bias);
     if (stream) _mm512_stream_ps(y, value);
     else _mm512_mask_storeu_ps(y, columns, value);
   }
 }
 
-// One chunk of k, from `segment` on, of a panel with rows first .. last. `totals` [rows / 16][16][16] lie between chunks.
+// One chunk of k, from `segment` on, of a panel with rows first .. last. Between chunks, `totals` [rows / 16][16][16]
+// keep what was summed.
 template <bool Zeros>
 void multiply_panel(const AmxLinear& a, const Workspace& work, uint32_t panel, uint32_t segment, uint32_t first,
                     uint32_t last, float* totals, bool stream) {
   const uint32_t end = std::min(a.segments, segment + a.chunk_segments);
-  for (uint32_t row = first; row < last; row += kRows, totals += 256) {
+  for (uint32_t row = first; row < last; row += kRows, totals += a.one_chunk() ? 0 : 256) {
     const size_t at = static_cast<size_t>(row / kRows) * a.segments + segment;
     const Block block = {a.tiles + at * a.segment_bytes(), work.weights, a.sums + at * kRows, work.scales, work.zeros,
                          end - segment, a.steps, a.width};
     __m512 total[kRows];
-    for (uint32_t r = 0; r < kRows; r++) total[r] = segment == 0 ? _mm512_setzero_ps() : _mm512_load_ps(totals + 16 * r);
+    const bool starts = segment == 0;
+    unroll<kRows>([&](auto r) __attribute__((always_inline)) {
+      total[r] = starts ? _mm512_setzero_ps() : _mm512_load_ps(totals + 16 * r);
+    });
     add_chunk<Zeros>(block, work.sums, total);
-    if (end == a.segments) store_rows(a, panel, row, total, stream);
-    else
-      for (uint32_t r = 0; r < kRows; r++) _mm512_store_ps(totals + 16 * r, total[r]);
+    unroll<kRows>([&](auto r) __attribute__((always_inline)) { _mm512_store_ps(totals + 16 * r, total[r]); });
+    if (end == a.segments) store_rows(a, panel, row, totals, stream);
   }
 }
 
@@ -292,7 +288,8 @@ void amx_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
                                                  reinterpret_cast<uint8_t*>(work.weights));
         load_factors(a, p, s, last_segment, work);
         tile_fence();
-        float* totals = work.totals + (p - begin) * ceil_div(std::min(a.m, kRowsMax), kRows) * 256;
+        const uint32_t blocks = a.one_chunk() ? 0 : ceil_div(std::min(a.m, kRowsMax), kRows);
+        float* totals = work.totals + static_cast<size_t>(p - begin) * blocks * 256;
         (w.has_zeros ? multiply_panel<true> : multiply_panel<false>)(a, work, p, s, row, last, totals, stream);
       }
   if (stream) _mm_sfence();

@@ -11,7 +11,8 @@ namespace lowbit {
 namespace {
 
 struct QuantizerAvx2 {
-  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first, uint32_t last) {
+  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
+                            uint32_t last) {
     for (uint32_t row = first; row < last; row++) {
       const float* in = x + static_cast<size_t>(row) * w.k;
       int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();

@@ -89,8 +89,8 @@ inline int32_t quantize_run(const RowQuantizer& quantizer, const float* x, int c
   return Sums ? sum_lanes(sum) : 0;
 }
 
-// One row. `target.next()` gives the place of the next 32 integers; groups are padded with zeros. `sums`, unless null, is
-// told the sum of each group's integers.
+// One row. `target.next()` gives the place of the next 32 integers; groups are padded with zeros. `sums`, unless null,
+// is told the sum of each group's integers.
 template <class Target, class Sums>
 inline ActivationScale quantize_row(const float* x, const Panel16& w, Target target, Sums sums) {
   constexpr bool kSums = !std::is_same_v<Sums, std::nullptr_t>;
@@ -119,7 +119,8 @@ struct FlatTarget {
 };
 
 struct QuantizerAvx512 {
-  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first, uint32_t last) {
+  static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
+                            uint32_t last) {
     for (uint32_t row = first; row < last; row++) {
       const FlatTarget target = {rows.values + static_cast<size_t>(row) * w.padded_k()};
       int32_t* sums = rows.sums + static_cast<size_t>(row) * w.groups;

@@ -1,0 +1,338 @@
+// panel16 linear layers on AMX: 8-bit activations in tiles times weights in two planes of bytes.
+//
+// All of k is summed in 32-bit integers, so neither group size nor zero points cost anything in the inner loop: two
+// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h.
+#include "../rows.h"
+#include "planes_call_amx.h"
+
+namespace lowbit {
+namespace {
+
+// Activations and split weights at a step, and how far the next one is.
+struct Operands {
+  const int8_t* a0;
+  const int8_t* a1;
+  const uint8_t* planes;
+  ptrdiff_t direction;
+
+  void advance() {
+    a0 += direction * kTileBytes;
+    a1 += direction * kTileBytes;
+    planes += direction * static_cast<ptrdiff_t>(kPlaneStepBytes);
+  }
+};
+
+// Products of the first 16 rows and of the second. Activations pass by once for each panel: `stream` keeps them from
+// pushing the weights out of the first-level cache.
+ALWAYS_INLINE void multiply_first(const int8_t* activations, const uint8_t* planes) {
+  _tile_loadd(6, planes, 64);
+  _tile_stream_loadd(4, activations, 64);
+  _tile_dpbssd(0, 4, 6);
+  _tile_loadd(7, planes + kTileBytes, 64);
+  _tile_dpbsud(1, 4, 7);
+  tile_fence();
+}
+ALWAYS_INLINE void multiply_second(const int8_t* activations) {
+  _tile_stream_loadd(5, activations, 64);
+  _tile_dpbssd(2, 5, 6);
+  _tile_dpbsud(3, 5, 7);
+  tile_fence();
+}
+
+// In memory, sums of the high bytes of 32 rows come first, then those of the low bytes.
+ALWAYS_INLINE void load_sums(const int32_t* sums) {
+  _tile_loadd(0, sums, 64);
+  _tile_loadd(1, sums + 512, 64);
+  _tile_loadd(2, sums + 256, 64);
+  _tile_loadd(3, sums + 768, 64);
+}
+
+ALWAYS_INLINE void clear_sums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+ALWAYS_INLINE void store_sums(int32_t* sums) {
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + 512, 64);
+  _tile_stored(2, sums + 256, 64);
+  _tile_stored(3, sums + 768, 64);
+  tile_fence();
+}
+
+// Finished sums of up to 32 rows that are yet to become results; done row by row while tiles multiply.
+struct Finisher {
+  const int32_t* sums;
+  const PanelFactors* factors;
+  const float* scales;
+  const float* zeros;
+  float* y;
+  size_t stride;
+  uint32_t rows;
+  __mmask16 columns;
+  bool stream;
+
+  ALWAYS_INLINE void one() {
+    if (rows == 0) return;
+    __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), _mm512_load_ps(factors->high));
+    value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums + 512)), _mm512_load_ps(factors->low), value);
+    value = _mm512_fnmadd_ps(_mm512_load_ps(factors->correction), _mm512_set1_ps(*zeros), value);
+    value = _mm512_fmadd_ps(value, _mm512_set1_ps(*scales), _mm512_load_ps(factors->bias));
+    if (stream) _mm512_stream_ps(y, value);
+    else _mm512_mask_storeu_ps(y, columns, value);
+    sums += 16;
+    scales++;
+    zeros++;
+    y += stride;
+    rows--;
+  }
+  ALWAYS_INLINE void rest() {
+    while (rows > 0) one();
+  }
+};
+
+// Splits a chunk of a panel, 32 columns at a time.
+template <int Bits, bool Levels>
+struct ChunkSplitter {
+  PanelSplitter<Bits, Levels> splitter;
+  // Runs of 32 columns that are left.
+  uint32_t runs;
+
+  ALWAYS_INLINE void one(uint8_t* planes) {
+    if (runs == 0) return;
+    splitter.next(planes, planes + kTileBytes);
+    runs--;
+  }
+  ALWAYS_INLINE void first_half(uint8_t* planes) { one(planes); }
+  ALWAYS_INLINE void second_half(uint8_t* planes) { one(planes + kTileBytes / 2); }
+};
+
+// Chunks of k of a few panels with rows first .. last (512 at most).
+template <int Bits, bool Levels>
+class ChunkMultiplier {
+ public:
+  ChunkMultiplier(const PlanesLinear& a, uint8_t* scratch, uint32_t begin, uint32_t end)
+      : a_(a), levels_(a.weights), planes_(scratch), sums_(a.sums(scratch)), factors_(a.factors(scratch)),
+        begin_(begin), end_(end) {
+    for (uint32_t p = begin; p < end; p++) {
+      const __m512 exponents = step_exponents(a_.weights, p, levels_.top);
+      _mm512_store_ps(exponents_[p - begin], exponents);
+      factors_[p - begin] = panel_factors(a_.weights, p, exponents);
+    }
+    finisher_.rows = 0;
+  }
+
+  // All panels for the chunk that starts at `step`.
+  ALWAYS_INLINE void chunk(uint32_t step, uint32_t first, uint32_t last) {
+    if (step == 0) finisher_.rest();
+    step_ = step;
+    steps_ = std::min(a_.chunk_steps, a_.steps - step);
+    last_ = last;
+    const uint32_t pairs = ceil_div(last - first, kPairRows);
+    fetch_next_chunk(first, pairs * (end_ - begin_) * steps_);
+    if (pairs > 1) split_first_panel();
+    for (uint32_t p = begin_; p < end_; p++) {
+      // The next panel takes the places of this one as the last rows leave them.
+      Splitter splitter = splitter_for(pairs > 1 ? p + 1 : p);
+      for (uint32_t pair = 0; pair < pairs; pair++) {
+        int32_t* sums = begin_pair(p, pair, pairs);
+        const uint32_t row = first + kPairRows * pair;
+        // Back and forth: the planes that were used last are still in the first-level cache.
+        const Operands at = operands(row, (pairs - 1 - pair) % 2 == 0 ? 1 : -1);
+        const bool two = row + kRows < last;
+        if (pairs == 1 && two) splitter = split_and_multiply<2>(at, splitter);
+        else if (pairs == 1) splitter = split_and_multiply<1>(at, splitter);
+        else if (pair + 1 < pairs) multiply(at);
+        else if (two) splitter = multiply_and_split<2>(at, splitter);
+        else splitter = multiply_and_split<1>(at, splitter);
+        if (pair + 1 == pairs) keep_sums(pairs > 1 ? p + 1 : p, splitter);
+        end_pair(p, row, sums);
+      }
+    }
+  }
+
+  ALWAYS_INLINE void finish() { finisher_.rest(); }
+
+ private:
+  using Splitter = ChunkSplitter<Bits, Levels>;
+
+  // Nothing to split after the last panel.
+  ALWAYS_INLINE Splitter splitter_for(uint32_t panel) const {
+    const uint32_t known = std::min(panel, end_ - 1);
+    const PanelSplitter<Bits, Levels> splitter(a_.weights, levels_, known, exponents_[known - begin_], 2 * step_);
+    const uint32_t runs = std::min(2 * steps_, a_.weights.padded_k() / 32 - 2 * step_);
+    return {splitter, panel < end_ ? runs : 0};
+  }
+
+  // Activations of the next chunk come from far; they are asked for a few lines at each of this chunk's steps.
+  ALWAYS_INLINE void fetch_next_chunk(uint32_t first, uint32_t all_steps) {
+    if (a_.chunk_steps == a_.steps) return;
+    const uint32_t next = step_ + steps_ < a_.steps ? step_ / a_.chunk_steps + 1 : 0;
+    const uint32_t lines = ceil_div(last_ - first, kRows) * static_cast<uint32_t>(a_.block_bytes() / 64);
+    fetch_ = a_.tiles + next * a_.chunk_bytes() + first / kRows * a_.block_bytes();
+    fetch_each_ = ceil_div(lines, all_steps);
+  }
+
+  ALWAYS_INLINE void fetch() {
+    for (uint32_t i = 0; i < fetch_each_; i++, fetch_ += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(fetch_), _MM_HINT_T1);
+  }
+
+  ALWAYS_INLINE void split_first_panel() {
+    Splitter splitter = splitter_for(begin_);
+    for (uint32_t s = 0; s < steps_; s++) {
+      splitter.first_half(planes_ + s * kPlaneStepBytes);
+      splitter.second_half(planes_ + s * kPlaneStepBytes);
+    }
+    keep_sums(begin_, splitter);
+    tile_fence();
+  }
+
+  // Adds the sums of a chunk's weights to the panel's correction.
+  ALWAYS_INLINE void keep_sums(uint32_t panel, const Splitter& splitter) {
+    if (panel == end_) return;
+    PanelFactors& f = factors_[panel - begin_];
+    __m512 sum = step_ == 0 ? _mm512_setzero_ps() : _mm512_load_ps(f.correction);
+    sum = _mm512_fmadd_ps(splitter.splitter.high_sum(), _mm512_load_ps(f.high), sum);
+    _mm512_store_ps(f.correction, _mm512_fmadd_ps(splitter.splitter.low_sum(), _mm512_load_ps(f.low), sum));
+  }
+
+  ALWAYS_INLINE Operands operands(uint32_t row, ptrdiff_t direction) const {
+    const int8_t* chunk = a_.tiles + step_ / a_.chunk_steps * a_.chunk_bytes();
+    const uint32_t start = direction > 0 ? 0 : steps_ - 1;
+    const int8_t* a0 = chunk + row / kRows * a_.block_bytes() + start * kTileBytes;
+    return {a0, a0 + a_.block_bytes(), planes_ + start * kPlaneStepBytes, direction};
+  }
+
+  // Sums stay in scratch memory between chunks; else two pairs take turns, since the last one is being finished.
+  ALWAYS_INLINE int32_t* begin_pair(uint32_t panel, uint32_t pair, uint32_t pairs) {
+    const bool alone = a_.chunk_steps == a_.steps;
+    int32_t* sums = sums_ + (alone ? turn_++ % 2 : (panel - begin_) * pairs + pair) * (kSumBytes / 4);
+    if (step_ == 0) clear_sums();
+    else load_sums(sums);
+    return sums;
+  }
+
+  ALWAYS_INLINE void end_pair(uint32_t panel, uint32_t row, int32_t* sums) {
+    store_sums(sums);
+    if (step_ + steps_ < a_.steps) return;
+    finisher_.rest();
+    const uint32_t n = a_.weights.n;
+    finisher_ = {sums, factors_ + (panel - begin_), a_.scales + row, a_.zeros + row,
+                 a_.y + static_cast<size_t>(row) * n + 16 * panel, n, std::min(kPairRows, last_ - row),
+                 first_lanes(static_cast<int>(n - 16 * panel)), a_.stream};
+  }
+
+  // Tiles multiply while vectors finish the rows before. Nothing in these loops may be a call: functions that use
+  // vectors end with vzeroupper, which waits for the tiles.
+  ALWAYS_INLINE void multiply(Operands at) {
+    Finisher finisher = finisher_;
+    const uint32_t rows_each = ceil_div(kPairRows, steps_);
+    for (uint32_t s = 0; s < steps_; s++, at.advance()) {
+      multiply_first(at.a0, at.planes);
+      multiply_second(at.a1);
+      for (uint32_t i = 0; i < rows_each; i++) finisher.one();
+      fetch();
+    }
+    finisher_ = finisher;
+  }
+
+  // The last rows: behind them, the weights of the next panel are split.
+  template <int Blocks>
+  ALWAYS_INLINE Splitter multiply_and_split(Operands at, Splitter splitter) {
+    uint8_t* planes = planes_;
+    for (uint32_t s = 0; s < steps_; s++, at.advance(), planes += kPlaneStepBytes) {
+      multiply_first(at.a0, planes);
+      if (Blocks == 2) multiply_second(at.a1);
+      splitter.first_half(planes);
+      splitter.second_half(planes);
+      tile_fence();
+      fetch();
+    }
+    return splitter;
+  }
+
+  // With at most 32 rows, split weights are used once: a few steps of them go around in the first-level cache.
+  template <int Blocks>
+  ALWAYS_INLINE Splitter split_and_multiply(Operands at, Splitter splitter) {
+    Finisher finisher = finisher_;
+    const uint32_t rows_each = ceil_div(kPairRows, steps_);
+    uint8_t* planes = planes_;
+    splitter.first_half(planes);
+    splitter.second_half(planes);
+    for (uint32_t s = 0; s < steps_; s++, at.advance()) {
+      const uint8_t* ready = planes;
+      planes = planes_ + (s + 1) % kRingSteps * kPlaneStepBytes;
+      tile_fence();
+      multiply_first(at.a0, ready);
+      splitter.first_half(planes);
+      if (Blocks == 2) multiply_second(at.a1);
+      splitter.second_half(planes);
+      for (uint32_t i = 0; i < rows_each; i++) finisher.one();
+    }
+    finisher_ = finisher;
+    return splitter;
+  }
+
+  const PlanesLinear& a_;
+  const LevelRange<Bits, Levels> levels_;
+  uint8_t* planes_;
+  int32_t* sums_;
+  PanelFactors* factors_;
+  Finisher finisher_;
+  alignas(64) float exponents_[kPanelsMax][16];
+  const int8_t* fetch_ = nullptr;
+  uint32_t fetch_each_ = 0;
+  uint32_t begin_, end_, step_ = 0, steps_ = 0, last_ = 0, turn_ = 0;
+};
+
+template <int Bits, bool Levels>
+void planes_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const PlanesLinear& a = step.as<PlanesLinear>();
+  if (phase == 0) return quantize_tiles(a, tile);
+  const uint32_t begin = tile * a.panels_per_tile, end = std::min(a.weights.panel_count, begin + a.panels_per_tile);
+  ChunkMultiplier<Bits, Levels> multiplier(a, a.scratch + thread * a.scratch_bytes, begin, end);
+  TileScope scope;
+  for (uint32_t row = 0; row < a.m; row += kRowsMax)
+    for (uint32_t s = 0; s < a.steps; s += a.chunk_steps) multiplier.chunk(s, row, std::min(a.m, row + kRowsMax));
+  multiplier.finish();
+  if (a.stream) _mm_sfence();
+}
+
+struct PlanesCode {
+  template <int Bits, bool Levels>
+  static constexpr RunFunction run() { return planes_linear_run<Bits, Levels>; }
+};
+
+void planes_linear_prepare(Step& step, const Call& call) {
+  PlanesLinear& a = step.init<PlanesLinear>();
+  a = plan_call(call);
+  a.x = static_cast<const float*>(call.buffers[0]);
+  a.y = static_cast<float*>(call.buffers[2]);
+  const bool aligned = reinterpret_cast<size_t>(a.y) % 64 == 0 && a.weights.n % 16 == 0;
+  a.stream = aligned && 4 * static_cast<size_t>(a.m) * a.weights.n > kStreamBytes;
+  uint8_t* at = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<size_t>(call.buffers[3]), 64));
+  a.tiles = reinterpret_cast<int8_t*>(at);
+  at += a.tiles_bytes();
+  a.scales = reinterpret_cast<float*>(at);
+  at += a.row_bytes();
+  a.zeros = reinterpret_cast<float*>(at);
+  a.scratch = at + a.row_bytes();
+  step.phases = 2;
+  step.tiles[0] = ceil_div(a.m, a.rows_per_tile);
+  step.tiles[1] = ceil_div(a.weights.panel_count, a.panels_per_tile);
+  step.run = run_for_bits<PlanesCode>(a.weights);
+}
+
+constexpr KernelRow kTable[] = {
+    {"linear_a8_wx_128x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 128, 16, planes_linear_scratch, planes_linear_prepare},
+};
+
+}  // namespace
+
+KernelRows linear_planes_amx_rows() { return {kTable, sizeof kTable / sizeof *kTable}; }
+
+}  // namespace lowbit

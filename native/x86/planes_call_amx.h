@@ -1,0 +1,133 @@
+// A linear layer on AMX with weights in two planes of bytes: its sizes, its memory, and activations as tiles.
+// Flags: see scripts/build-native.js.
+#pragma once
+
+#include "../linear/panel16_linear.h"
+#include "tiles_amx.h"
+#include "weight_planes_avx512.h"
+
+namespace lowbit {
+namespace {
+
+constexpr uint32_t kRows = 16, kPairRows = 32;
+// Columns of k in one tile.
+constexpr uint32_t kStep = 64;
+// Rows that share split weights; more are worked on one after the other.
+constexpr uint32_t kRowsMax = 512;
+// Panels of one tile of work.
+constexpr uint32_t kPanelsMax = 8;
+// Activations that stay in the second-level cache; where they do not, chunks of k, with room for sums and the next
+// chunk.
+constexpr size_t kResidentBytes = 1u << 20, kChunkBytes = 1u << 19;
+// Steps of split weights that stay in the first-level cache.
+constexpr uint32_t kRingSteps = 4;
+// Results of this size do not fit caches: they are written past them.
+constexpr size_t kStreamBytes = 1u << 17;
+// Both planes of a step; four accumulators.
+constexpr size_t kPlaneStepBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes;
+
+inline uint32_t row_blocks(uint32_t m) { return ceil_div(m, kRows); }
+
+// What finished sums of a panel's 16 columns are multiplied with, and what is added: `correction` is the sum of the
+// rounded weights, for the zero points of activations.
+struct alignas(64) PanelFactors {
+  float high[16], low[16], correction[16], bias[16];
+};
+
+inline PanelFactors panel_factors(const Panel16& w, uint32_t panel, __m512 exponents) {
+  PanelFactors f;
+  const uint8_t* bytes = w.panel(panel);
+  _mm512_store_ps(f.high, _mm512_scalef_ps(_mm512_set1_ps(256), exponents));
+  _mm512_store_ps(f.low, _mm512_scalef_ps(_mm512_set1_ps(1), exponents));
+  _mm512_store_ps(f.correction, _mm512_setzero_ps());
+  _mm512_store_ps(f.bias, w.has_bias ? _mm512_loadu_ps(bytes + w.bias_offset) : _mm512_setzero_ps());
+  return f;
+}
+
+struct PlanesLinear {
+  Panel16 weights;
+  const float* x;
+  float* y;
+  // [chunks][rows / 16][chunk_steps][16][64]: what is worked on at once lies together.
+  int8_t* tiles;
+  float* scales;
+  float* zeros;
+  uint8_t* scratch;
+  // Of one thread: split weights, sums, factors of panels.
+  size_t scratch_bytes;
+  uint32_t m, steps, chunk_steps;
+  uint16_t panels_per_tile, rows_per_tile;
+  bool stream;
+
+  size_t block_bytes() const { return static_cast<size_t>(chunk_steps) * kTileBytes; }
+  size_t chunk_bytes() const { return row_blocks(m) * block_bytes(); }
+  size_t tiles_bytes() const { return ceil_div(steps, chunk_steps) * chunk_bytes(); }
+  size_t row_bytes() const { return round_up(4 * static_cast<size_t>(m), 64); }
+  size_t planes_bytes() const { return std::max(chunk_steps, kRingSteps) * kPlaneStepBytes; }
+  int32_t* sums(uint8_t* scratch) const { return reinterpret_cast<int32_t*>(scratch + planes_bytes()); }
+  PanelFactors* factors(uint8_t* scratch) const {
+    return reinterpret_cast<PanelFactors*>(scratch + scratch_bytes) - panels_per_tile;
+  }
+};
+static_assert(sizeof(PlanesLinear) <= kArgsMax);
+
+// Fills in all sizes; pointers stay null without memory.
+inline PlanesLinear plan_call(const Call& call) {
+  PlanesLinear a{};
+  a.m = static_cast<uint32_t>(call.scalars[0]);
+  a.weights = read_panel16(call.buffers[1]);
+  a.steps = ceil_div(a.weights.padded_k(), kStep);
+  const size_t rows = kRows * row_blocks(std::min(a.m, kRowsMax));
+  const size_t bytes = rows * kStep * a.steps;
+  const uint32_t chunks = bytes <= kResidentBytes ? 1 : static_cast<uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
+  a.chunk_steps = ceil_div(a.steps, chunks);
+  // Sums that wait for the next chunk take as much cache as the activations at most; short tiles balance threads.
+  const uint32_t share = std::max(1u, a.weights.panel_count / (8 * call.threads));
+  a.panels_per_tile = static_cast<uint16_t>(std::min(share, kPanelsMax));
+  a.rows_per_tile = static_cast<uint16_t>(std::min(ceil_div(a.m, 4 * call.threads), 65535u));
+  const size_t pairs = a.chunk_steps < a.steps ? a.panels_per_tile * ((rows + kRows) / kPairRows) : 2;
+  a.scratch_bytes = a.planes_bytes() + pairs * kSumBytes + sizeof(PanelFactors) * a.panels_per_tile;
+  return a;
+}
+
+inline size_t planes_linear_scratch(const Call& call) {
+  const PlanesLinear a = plan_call(call);
+  return 64 + a.tiles_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
+}
+
+// Places of a row's integers among the tiles of its 16 rows.
+struct TileTarget {
+  int8_t* at;
+  size_t chunk_jump;
+  uint32_t chunk_halves, half;
+
+  int8_t* next() {
+    int8_t* here = at;
+    at += half % 2 == 0 ? kStep / 2 : kTileBytes - kStep / 2;
+    if (++half == chunk_halves) {
+      half = 0;
+      at += chunk_jump;
+    }
+    return here;
+  }
+};
+
+inline void quantize_tiles(const PlanesLinear& a, uint32_t tile) {
+  const uint32_t first = tile * a.rows_per_tile, last = std::min(a.m, first + a.rows_per_tile);
+  const Panel16& w = a.weights;
+  for (uint32_t row = first; row < last; row++) {
+    int8_t* start = a.tiles + row / kRows * a.block_bytes() + row % kRows * kStep;
+    const TileTarget target = {start, a.chunk_bytes() - a.block_bytes(), 2 * a.chunk_steps, 0};
+    const ActivationScale scale = quantize_row(a.x + static_cast<size_t>(row) * w.k, w, target, nullptr);
+    a.scales[row] = scale.scale;
+    a.zeros[row] = static_cast<float>(scale.zero);
+    if (w.padded_k() % kStep != 0) {
+      const uint32_t end = a.steps - 1;
+      int8_t* step = start + end / a.chunk_steps * a.chunk_bytes() + end % a.chunk_steps * kTileBytes;
+      memset(step + kStep / 2, 0, kStep / 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,194 @@
+// Low-bit weights as 16-bit integers in two planes of bytes, for matrix units that multiply bytes.
+//
+// Weight = step * (256 * high + low), with one power of two `step` for each of the 16 rows of a panel, such that the
+// row's largest possible magnitude takes 15 bits and a sign. So scales of groups need no attention between groups, a
+// weight is off by at most 2^-13 of that magnitude, and weights with few significant bits are exact.
+#pragma once
+
+#include "isa_avx512.h"
+
+namespace lowbit {
+namespace {
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+#define ALWAYS_INLINE_LAMBDA __attribute__((always_inline))
+
+// Words 4f, 4f + 2 and 4f + 1, 4f + 3 of each row: weights of field f as signed numbers in the highest `Bits` bits.
+struct FieldWords {
+  __m512i even, odd;
+};
+
+template <int Bits, bool Levels, int Index>
+ALWAYS_INLINE FieldWords field_words(const __m512i* chunk, __m512i levels) {
+  constexpr Field field = Fields<Bits>::field(Index);
+  constexpr int kTernaryAndXor = 0x6a;  // (a & b) ^ c
+  const __m512i sign = _mm512_set1_epi16(static_cast<short>(0x8000));
+  const __m512i top = _mm512_set1_epi16(static_cast<short>(0xffff << (16 - Bits)));
+  if constexpr (Levels) {
+    const __m512i level = _mm512_shuffle_epi8(levels, unpack_field<Avx512Vnni, Bits, Index>(chunk));
+    return {_mm512_slli_epi16(level, 8), _mm512_and_si512(level, _mm512_set1_epi16(static_cast<short>(0xff00)))};
+  } else if constexpr (field.pieces == 1) {
+    constexpr int kShift = field.piece[0].shift;
+    const __m512i v = chunk[field.piece[0].vector];
+    const __m512i even = _mm512_slli_epi16(v, 16 - Bits - kShift), odd = _mm512_slli_epi16(v, 8 - Bits - kShift);
+    return {kShift == 0 ? _mm512_xor_si512(even, sign) : _mm512_ternarylogic_epi32(even, top, sign, kTernaryAndXor),
+            _mm512_ternarylogic_epi32(odd, top, sign, kTernaryAndXor)};
+  } else {
+    const __m512i u = unpack_field<Avx512Vnni, Bits, Index>(chunk);
+    return {_mm512_xor_si512(_mm512_slli_epi16(u, 16 - Bits), sign),
+            _mm512_ternarylogic_epi32(_mm512_slli_epi16(u, 8 - Bits), top, sign, kTernaryAndXor)};
+  }
+}
+
+// What the largest level of a codebook or of `Bits` bits is shifted by to fill a signed byte, or word from field_words.
+template <int Bits, bool Levels>
+struct LevelRange {
+  explicit LevelRange(const Panel16& w) {
+    if (!Levels) return;
+    const int count = 1 << (Bits < 4 ? Bits : 4);
+    int shift = 7;
+    for (int i = 0; i < count; i++)
+      while (w.levels[i] * (1 << shift) > 127 || w.levels[i] * (1 << shift) < -128) shift--;
+    int8_t bytes[16] = {};
+    for (int i = 0; i < count; i++) bytes[i] = static_cast<int8_t>(w.levels[i] * (1 << shift));
+    table = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
+    top = static_cast<float>(128 >> shift);
+  }
+
+  // Value of the highest bit of a word; shifted levels.
+  float top = 1 << (Bits - 1);
+  __m512i table = _mm512_setzero_si512();
+};
+
+ALWAYS_INLINE __m512 load_scales(const Panel16& w, const uint8_t* group) {
+  return w.f16_scales ? Avx512Vnni::load_halves(group) : Avx512Vnni::load_floats(group);
+}
+
+ALWAYS_INLINE __m512 load_zeros(const Panel16& w, const uint8_t* group) {
+  const void* at = group + w.zeros_offset;
+  return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
+}
+
+// Exponents of the steps of a panel's rows: 2^15 steps are the power of two above the largest magnitude.
+inline __m512 step_exponents(const Panel16& w, uint32_t panel, float top) {
+  const __m512 range = _mm512_set1_ps(top);
+  __m512 largest = _mm512_set1_ps(0x1p-100f);
+  const uint8_t* group = w.panel(panel);
+  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
+    const __m512 magnitude = w.has_zeros ? _mm512_add_ps(range, _mm512_abs_ps(load_zeros(w, group))) : range;
+    largest = _mm512_max_ps(largest, _mm512_mul_ps(_mm512_abs_ps(load_scales(w, group)), magnitude));
+  }
+  return _mm512_sub_ps(_mm512_getexp_ps(largest), _mm512_set1_ps(14));
+}
+
+// From kOnes.bytes + 32 - n on, n ones followed by zeros: which columns of a run there are, and which only fill it up.
+struct Ones {
+  uint8_t bytes[64];
+};
+constexpr Ones make_ones() {
+  Ones ones{};
+  for (int i = 0; i < 32; i++) ones.bytes[i] = 1;
+  return ones;
+}
+constexpr Ones kOnes = make_ones();
+
+// Splits the weights of one panel, 32 columns at a time.
+template <int Bits, bool Levels>
+class PanelSplitter {
+ public:
+  // The next column to split is 32 * run; `exponents` as from step_exponents.
+  ALWAYS_INLINE PanelSplitter(const Panel16& w, const LevelRange<Bits, Levels>& levels, uint32_t panel,
+                              const float* exponents, uint32_t run)
+      : w_(&w), top_(levels.top), levels_(levels.table) {
+    inverse_ = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_sub_ps(_mm512_setzero_ps(), _mm512_load_ps(exponents)));
+    const uint32_t runs = w.group_length / 32, index = run / runs;
+    left_ = runs - run % runs;
+    group_ = w.panel(panel) + static_cast<size_t>(index) * w.group_bytes;
+    vectors_ = group_ + w.vectors_offset + static_cast<size_t>(runs - left_) * kRunBytes;
+    columns_ = static_cast<int32_t>(w.k - index * w.group_size);
+    load_group();
+  }
+
+  // Eight vectors of each plane. There must be columns left.
+  ALWAYS_INLINE void next(uint8_t* high, uint8_t* low) {
+    if (left_ == 0) {
+      group_ += w_->group_bytes;
+      vectors_ = group_ + w_->vectors_offset;
+      left_ = w_->group_length / 32;
+      columns_ -= static_cast<int32_t>(w_->group_size);
+      load_group();
+    }
+    left_--;
+    if (w_->has_zeros) split<true>(high, low);
+    else split<false>(high, low);
+    vectors_ += kRunBytes;
+  }
+
+  // Sums over the columns that were split, of each row.
+  ALWAYS_INLINE __m512 high_sum() const { return _mm512_cvtepi32_ps(high_sum_); }
+  ALWAYS_INLINE __m512 low_sum() const { return _mm512_cvtepi32_ps(low_sum_); }
+
+ private:
+  static constexpr uint32_t kRunBytes = 64 * Bits;
+
+  template <bool Zeros>
+  ALWAYS_INLINE void split(uint8_t* high, uint8_t* low) {
+    constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+    constexpr int kSelect = 0xca;  // a ? b : c
+    const __m512i upper = _mm512_set1_epi16(static_cast<short>(0xff00));
+    const int32_t start = static_cast<int32_t>(w_->group_length - 32 * (left_ + 1));
+    const int32_t filled = std::min(columns_, static_cast<int32_t>(w_->group_size)) - start;
+    const uint8_t* ones = kOnes.bytes + 32 - std::max(0, std::min(32, filled));
+    // The same place of the next panel.
+    for (uint32_t at = 0; at < kRunBytes; at += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(vectors_ + w_->panel_bytes + at), _MM_HINT_T1);
+    for (int c = 0; c < 8 / kFields; c++) {
+      __m512i chunk[kVectors];
+      for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (c * kVectors + v));
+      unroll<kFields>([&](auto f) ALWAYS_INLINE_LAMBDA {
+        const FieldWords words = field_words<Bits, Levels, f>(chunk, levels_);
+        __m512i even = _mm512_mulhrs_epi16(words.even, multiplier_), odd = _mm512_mulhrs_epi16(words.odd, multiplier_);
+        if (Zeros) {
+          even = _mm512_subs_epi16(even, zero_);
+          odd = _mm512_subs_epi16(odd, zero_);
+        }
+        const int at = 64 * (c * kFields + f);
+        const __m512i highs = _mm512_ternarylogic_epi32(upper, odd, _mm512_srli_epi16(even, 8), kSelect);
+        const __m512i lows = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi16(odd, 8), even, kSelect);
+        _mm512_store_si512(high + at, highs);
+        _mm512_store_si512(low + at, lows);
+        int32_t four;
+        memcpy(&four, ones + at / 16, 4);
+        high_sum_ = _mm512_dpbusd_epi32(high_sum_, _mm512_set1_epi32(four), highs);
+        low_sum_ = _mm512_dpbusd_epi32(low_sum_, lows, _mm512_set1_epi32(four));
+      });
+    }
+  }
+
+  static ALWAYS_INLINE __m512i words(__m512 v) {
+    const __m512i limit = _mm512_set1_epi32(32767);
+    __m512i word = _mm512_cvtps_epi32(v);
+    word = _mm512_max_epi32(_mm512_min_epi32(word, limit), _mm512_sub_epi32(_mm512_setzero_si512(), limit));
+    return _mm512_mask_blend_epi16(0xaaaaaaaa, word, _mm512_slli_epi32(word, 16));
+  }
+
+  ALWAYS_INLINE void load_group() {
+    const __m512 scale = _mm512_mul_ps(load_scales(*w_, group_), inverse_);
+    multiplier_ = words(_mm512_mul_ps(scale, _mm512_set1_ps(top_)));
+    if (w_->has_zeros) zero_ = words(_mm512_mul_ps(scale, load_zeros(*w_, group_)));
+  }
+
+  const Panel16* w_;
+  const uint8_t* group_;
+  const uint8_t* vectors_;
+  // Runs of 32 columns left in the group; columns of k from the group's start on.
+  uint32_t left_;
+  int32_t columns_;
+  float top_;
+  __m512 inverse_;
+  __m512i multiplier_, zero_, levels_;
+  __m512i high_sum_ = _mm512_setzero_si512(), low_sum_ = _mm512_setzero_si512();
+};
+
+}  // namespace
+}  // namespace lowbit
