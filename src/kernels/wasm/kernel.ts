@@ -12,6 +12,9 @@ export interface WasmRow<A> extends Omit<Kernel<A>, "target" | "bind" | "encode"
   step(args: A, place: Placement): WasmStep;
 }
 
+/** What rows without packed weights have in common. */
+export const plainRow = { layouts: null, bits: null, needs: ["simd128"], mStep: 1, nStep: 1 } as const;
+
 export function wasmKernel<A>({ step, ...row }: WasmRow<A>): Kernel<A> {
   return {
     ...row,
