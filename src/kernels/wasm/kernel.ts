@@ -30,7 +30,7 @@ const LONE_BYTES = 1 << 20;
 /** An engine on the caller's thread, for calls that come alone. */
 function loneEngine(byteLength: number): WasmEngine {
   if (lone && lone.byteLength >= byteLength) return lone;
-  lone?.dispose();
+  void lone?.dispose();
   lone = new WasmEngine({ bytes: Math.max(LONE_BYTES, 2 * byteLength), threads: 1, isShared: false });
   return lone;
 }
