@@ -187,8 +187,10 @@ class BlockGenerator {
     const at = i32x4.splat(position);
     const hidden = v128.or(i32x4.gt_s(at, this.#lasts), i32x4.lt_s(at, this.#firsts));
     const offset = p * this.#scoreBytes;
+    const row = i32.add(i32.mul(position, fields.kvHeads), this.#head);
     return [
       value.set(f32x4.mul(sum, f32x4.splat(fields.scale))),
+      shape.cache === "int8" ? value.set(f32x4.mul(value, v128.load32_splat(elementAt(fields.keyScales, row, 4)))) : [],
       shape.hasSoftcap
         ? [this.#math.tanh(f32x4.div(value, softcap), capped), value.set(f32x4.mul(capped, softcap))]
         : [],
@@ -270,7 +272,7 @@ class BlockGenerator {
 
   /** Some vectors of the results, over all positions. */
   #mix(value: Local<"ptr">, stride: Local<"ptr">, vectors: number, lanes: Lanes): Body {
-    const { scope, shape } = this.#context;
+    const { scope, shape, fields } = this.#context;
     const sums = this.#y.map((_, j) => scope.localArray("v128", `mix${j}_`, vectors));
     const at = scope.local("ptr", "at");
     const score = scope.local("ptr", "weight_at");
@@ -278,6 +280,11 @@ class BlockGenerator {
     const parts = scope.localArray("v128", "part", vectors);
     const weight = scope.local("v128", "weight");
     const step = 4 * storedBytes[shape.cache];
+    const scale = scope.local("ptr", "scale_at");
+    const isScaled = shape.cache === "int8";
+    const row = i32.add(i32.mul(this.#from, fields.kvHeads), this.#head);
+    const load = (j: number) => v128.load32_splat(score, 4 * j);
+    const weightOf = (j: number) => (isScaled ? f32x4.mul(load(j), v128.load32_splat(scale)) : load(j));
     const store = (pointer: Local<"ptr">, j: number, v: number) => {
       const lane = shape.queries === 4 ? shuffle4(this.#inverse, this.#inverse, [j, j, j, j]) : this.#inverse;
       const result = f32x4.mul(sums[j]![v]!, lane);
@@ -287,15 +294,17 @@ class BlockGenerator {
       sums.flat().map((sum) => sum.set(this.#constants.words(0))),
       at.set(value),
       score.set(this.#scores),
+      isScaled ? scale.set(elementAt(fields.valueScales, row, 4)) : [],
       position.set(this.#from),
       whileDo(i32.lt_u(position, this.#to), [
         parts.map((part, v) => part.set(lanes.load(at, shape.cache, v * step))),
         sums.map((locals, j) => [
-          weight.set(v128.load32_splat(score, 4 * j)),
+          weight.set(weightOf(j)),
           locals.map((sum, v) => sum.set(f32x4.add(sum, f32x4.mul(parts[v]!, weight)))),
         ]),
         advance(at, stride),
         advance(score, this.#scoreBytes),
+        isScaled ? scale.set(elementAt(scale, fields.kvHeads, 4)) : [],
         position.set(i32.add(position, int(1))),
       ]),
       this.#y.map((pointer, j) => parts.map((_, v) => store(pointer, j, v))),

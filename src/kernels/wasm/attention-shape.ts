@@ -4,7 +4,7 @@ import { ArgumentBlock, type FieldsOf } from "./kernel-code.ts";
 export interface AttentionShape {
   /** Queries of a block. */
   readonly queries: 1 | 4;
-  readonly cache: "f32" | "f16";
+  readonly cache: "f32" | "f16" | "int8";
   readonly hasWindow: boolean;
   readonly hasSoftcap: boolean;
 }
@@ -15,6 +15,9 @@ export const attentionBlock = new ArgumentBlock({
   v: "ptr",
   keyCache: "ptr",
   valueCache: "ptr",
+  /** Of caches of integers. */
+  keyScales: "ptr",
+  valueScales: "ptr",
   position: "ptr",
   y: "ptr",
   scores: "ptr",

@@ -5,14 +5,14 @@
 import type { AttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { type Body, type Expr, type Local, leave, select, when } from "./assembler/expression.ts";
-import { i32, int } from "./assembler/instructions.ts";
+import { f32, f32x4, float, i32, int } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import { attendBlock } from "./attention-block.ts";
 import { type AttentionFields, type AttentionShape, attentionBlock, attentionKey } from "./attention-shape.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { forLanes, halvesOfFloats, storedBytes } from "./lanes.ts";
-import { elementAt } from "./loops.ts";
+import { forLanes, halvesOfFloats, largestLane, storedBytes } from "./lanes.ts";
+import { advance, elementAt, forRange } from "./loops.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
 /** Leaves when the new tokens do not fit the cache. */
@@ -40,8 +40,12 @@ function storeCode(shape: AttentionShape): KernelCode {
         return [
           constants.prepare,
           checkPosition(fields, first),
-          copy(fields.k, fields.keyCache),
-          copy(fields.v, fields.valueCache),
+          shape.cache === "int8"
+            ? [
+                quantizeToCache(scope, constants, fields, { first, tile }, "key"),
+                quantizeToCache(scope, constants, fields, { first, tile }, "value"),
+              ]
+            : [copy(fields.k, fields.keyCache), copy(fields.v, fields.valueCache)],
         ];
       }),
     ],
@@ -63,6 +67,48 @@ function copyToCache({ scope, constants, shape, count }: CopyContext, from: Loca
     value.set(lanes.load(from)),
     shape.cache === "f16" ? [body, lanes.store(to, halves, "f16")] : lanes.store(to, value),
   ]);
+}
+
+/** Rows smaller than this become zeros: their inverse scale would not be finite. */
+const LARGEST_LEAST = Math.fround(1e-30);
+
+/** Writes the rows of a token as integers, the largest value of each ±127, with their scales. */
+function quantizeToCache(
+  scope: Scope,
+  constants: VectorConstants,
+  fields: AttentionFields,
+  { first, tile }: { readonly first: Local<"i32">; readonly tile: Local<"i32"> },
+  kind: "key" | "value",
+): Body {
+  const from = kind === "key" ? fields.k : fields.v;
+  const to = kind === "key" ? fields.keyCache : fields.valueCache;
+  const scales = kind === "key" ? fields.keyScales : fields.valueScales;
+  const at = scope.local("ptr", "at");
+  const row = scope.local("i32", "row");
+  const largest = scope.local("v128", "largest");
+  const inverse = scope.local("v128", "inverse");
+  const top = scope.local("f32", "top");
+  const isZero = f32.lt(top, float(LARGEST_LEAST));
+  const { kvHeads, headDim } = fields;
+  const lanes = { scope, constants, count: headDim };
+  return [
+    row.set(i32.mul(i32.add(first, tile), kvHeads)),
+    from.set(elementAt(from, i32.mul(i32.mul(tile, kvHeads), headDim), 4)),
+    to.set(elementAt(to, i32.mul(row, headDim), 1)),
+    scales.set(elementAt(scales, row, 4)),
+    forRange(scope.local("i32", "head"), int(0), kvHeads, [
+      largest.set(constants.words(0)),
+      at.set(from),
+      forLanes({ ...lanes, pointers: [[at]] }, ({ load }) => [largest.set(f32x4.max(largest, f32x4.abs(load(at))))]),
+      top.set(largestLane(largest)),
+      inverse.set(f32x4.splat(select(isZero, float(0), f32.div(float(127), top)))),
+      f32.store(scales, select(isZero, float(0), f32.div(top, float(127)))),
+      forLanes({ ...lanes, pointers: [[from], [to, "int8"]] }, ({ load, store }) => [
+        store(to, f32x4.mul(load(from), inverse), "int8"),
+      ]),
+      advance(scales, 4),
+    ]),
+  ];
 }
 
 function attendCode(shape: AttentionShape): KernelCode {
@@ -92,7 +138,7 @@ export const attentionWasm: Kernel<AttentionArgs> = wasmKernel<AttentionArgs>({
     const queries = queriesOf(args);
     const shape: AttentionShape = {
       queries,
-      cache: args.keyCache instanceof Uint16Array ? "f16" : "f32",
+      cache: cacheType(args),
       hasWindow: window > 0,
       hasSoftcap: softcap > 0,
     };
@@ -103,6 +149,8 @@ export const attentionWasm: Kernel<AttentionArgs> = wasmKernel<AttentionArgs>({
       v: place.read(args.v),
       keyCache: place.write(args.keyCache),
       valueCache: place.write(args.valueCache),
+      keyScales: args.keyScales ? place.write(args.keyScales) : 0,
+      valueScales: args.valueScales ? place.write(args.valueScales) : 0,
       position: place.read(args.position),
       y: place.write(args.y),
       scores: place.scratch,
@@ -125,6 +173,11 @@ export const attentionWasm: Kernel<AttentionArgs> = wasmKernel<AttentionArgs>({
     };
   },
 });
+
+function cacheType({ keyCache }: AttentionArgs): AttentionShape["cache"] {
+  if (keyCache instanceof Int8Array) return "int8";
+  return keyCache instanceof Uint16Array ? "f16" : "f32";
+}
 
 /** A block's scores: a vector for each position. */
 function threadBytes({ capacity }: AttentionArgs): number {

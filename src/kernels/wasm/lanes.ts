@@ -1,13 +1,14 @@
 /** Loops over arrays of floats four at a time, the last ones singly; and numbers as they are stored: f32, f16, bf16. */
 import { type Body, type Expr, type Local, type Statement, shuffle, whileDo } from "./assembler/expression.ts";
-import { f32, f32x4, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
+import { f32, f32x4, i8x16, i16x8, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import { advance } from "./loops.ts";
 import { HALF_SCALE, type VectorConstants } from "./weight-fields.ts";
 
-export type StoredType = "f32" | "f16" | "bf16";
+/** Integers are read as the floats that they are. */
+export type StoredType = "f32" | "f16" | "bf16" | "int8";
 
-export const storedBytes: Readonly<Record<StoredType, number>> = { f32: 4, f16: 2, bf16: 2 };
+export const storedBytes: Readonly<Record<StoredType, number>> = { f32: 4, f16: 2, bf16: 2, int8: 1 };
 
 /** Four elements or one: how they are loaded and stored. The lanes of one element that are not used are 0. */
 export interface Lanes {
@@ -21,6 +22,7 @@ export function lanesOf(count: 1 | 4, constants: VectorConstants): Lanes {
   return {
     count,
     load: (address, type = "f32", offset = 0) => {
+      if (type === "int8") return loadBytes(count, address, offset, constants);
       if (type === "f32") return count === 4 ? v128.load(address, offset) : v128.load32_zero(address, offset);
       const words =
         count === 4
@@ -29,12 +31,29 @@ export function lanesOf(count: 1 | 4, constants: VectorConstants): Lanes {
       return type === "bf16" ? i32x4.shl(words, int(16)) : floatsOfHalves(words, constants);
     },
     store: (address, value, type = "f32") => {
+      if (type === "int8") return storeBytes(count, address, value);
       if (type === "f32") return count === 4 ? v128.store(address, value) : v128.store32_lane(address, value, 0);
       if (count === 1) return i32.store16(address, i32x4.extract_lane(value, 0));
       const low = [0, 1, 4, 5, 8, 9, 12, 13];
       return v128.store64_lane(address, shuffle(value, constants.words(0), [...low, ...low]), 0);
     },
   };
+}
+
+function loadBytes(count: 1 | 4, address: Expr<"ptr">, offset: number, constants: VectorConstants): Expr<"v128"> {
+  const words =
+    count === 4
+      ? i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(v128.load32_zero(address, offset)))
+      : i32x4.replace_lane(constants.words(0), i32.load8_s(address, offset), 0);
+  return f32x4.convert_i32x4_s(words);
+}
+
+/** Rounds half to even. */
+function storeBytes(count: 1 | 4, address: Expr<"ptr">, value: Expr<"v128">): Statement {
+  const words = i32x4.trunc_sat_f32x4_s(f32x4.nearest(value));
+  if (count === 1) return i32.store8(address, i32x4.extract_lane(words, 0));
+  const shorts = i16x8.narrow_i32x4_s(words, words);
+  return v128.store32_lane(address, i8x16.narrow_i16x8_s(shorts, shorts), 0);
 }
 
 /** Float32 of f16 bit patterns in 32-bit lanes, subnormal ones included. */
