@@ -89,6 +89,65 @@ function hfConfig(shape) {
   };
 }
 
+/** Linear layers but the head, which AQLM never encodes. */
+const encoded = /_proj\.weight$/;
+/** Codebook entries lie in -2^-5 .. 2^-5: sums of two, like weights of other models. */
+const VECTOR_BITS = 0x2800;
+
+function randomHalves() {
+  const random = createRandom(3);
+  return Uint16Array.from({ length: 65521 }, () => {
+    const sign = random.uniform() < 0.5 ? 0x8000 : 0;
+    return sign | (VECTOR_BITS - Math.floor(2048 * random.uniform()));
+  });
+}
+
+function randomCodes() {
+  const random = createRandom(4);
+  return Uint8Array.from({ length: BLOCK_ELEMENTS }, () => 256 * random.uniform());
+}
+
+/** The same with linear layers as AQLM weights of two codebooks of 8 bits. @param {string} name */
+export async function aqlmCheckpointOf(name) {
+  const target = join(folder, `${name}-aqlm-2x8`);
+  const weights = join(target, "model.safetensors");
+  if (existsSync(weights)) return target;
+  mkdirSync(target, { recursive: true });
+  const numbers = { num_codebooks: 2, nbits_per_codebook: 8, in_group_size: 8, out_group_size: 1 };
+  const plain = tensorsOf(shapeNamed(name)).map((tensor) => tensor.name.replace(/\.weight$/, ""));
+  const notEncoded = plain.filter((module) => !encoded.test(`${module}.weight`));
+  const config = {
+    ...hfConfig(shapeNamed(name)),
+    quantization_config: {
+      quant_method: "aqlm",
+      ...numbers,
+      // Readers compare with parameters or with modules.
+      linear_weights_not_to_quantize: notEncoded.flatMap((module) => [`${module}.weight`, module]),
+    },
+  };
+  writeFileSync(join(target, "config.json"), JSON.stringify(config, null, 2));
+  const [floats, halves, codes] = [randomBf16(), randomHalves(), randomCodes()];
+  let start = 0;
+  const entries = tensorsOf(shapeNamed(name)).flatMap(({ name, size }) => {
+    start += elements(size) + 1;
+    const at = start;
+    const entry = (suffix, dtype, shape, data) => ({ name: name.replace(/\.weight$/, suffix), dtype, shape, data });
+    if (!encoded.test(name)) {
+      const ones = async () => new Uint16Array(size[0]).fill(f32ToBf16(1));
+      const random = async () => repeated(floats, at, elements(size));
+      return [entry(".weight", "bf16", size, size.length === 1 ? ones : random)];
+    }
+    const [n, k] = size;
+    return [
+      entry(".codes", "i8", [n, k / 8, 2], async () => new Int8Array(repeated(codes, at, (n * k) / 4).buffer)),
+      entry(".codebooks", "f16", [2, 256, 1, 8], async () => repeated(halves, at, 4096)),
+      entry(".scales", "f16", [n, 1, 1, 1], async () => new Uint16Array(n).fill(0x3c00)),
+    ];
+  });
+  await writeSafetensors(weights, entries);
+  return target;
+}
+
 /** The GGUF file of a shape, written when it is not there. @param {string} name */
 export async function ggufOf(name) {
   const path = join(folder, `${name}-q4_0.gguf`);

@@ -10,7 +10,7 @@ import {
   quantize,
   sharedEmbedding,
 } from "../dist/index.js";
-import { checkpointOf, folder } from "./make-model.js";
+import { aqlmCheckpointOf, checkpointOf, folder } from "./make-model.js";
 import { CONTEXT_LENGTH, shapeNamed } from "./shapes.js";
 
 /** Bits and group size of all matrices, a tied embedding among them. */
@@ -22,6 +22,9 @@ export const schemes = {
   "8-bit g32": { bits: 8, groupSize: 32 },
 };
 
+/** AQLM weights; embedding and head in 4 bits. */
+export const AQLM = "aqlm 2x8";
+
 /** Most tokens of one call. */
 export const CHUNK_LENGTH = 512;
 
@@ -32,8 +35,9 @@ function schemeNamed(scheme) {
   return found;
 }
 
-/** Path of the program, exported when it is not there. @param {string} shape @param {keyof typeof schemes} scheme */
+/** Path of the program, exported when it is not there. @param {string} shape @param {keyof typeof schemes | typeof AQLM} scheme */
 export async function programOf(shape, scheme) {
+  if (scheme === AQLM) return aqlmProgramOf(shape);
   const { bits, groupSize } = schemeNamed(scheme);
   const path = join(folder, `${shape}-${bits}bit-g${groupSize}.pte`);
   if (existsSync(path)) return path;
@@ -47,6 +51,19 @@ export async function programOf(shape, scheme) {
   await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH, maxContextLen: CONTEXT_LENGTH });
   await model.close();
   console.error(`${path}: quantized and written in ${((performance.now() - start) / 1000).toFixed(1)} s`);
+  return path;
+}
+
+/** @param {string} shape */
+async function aqlmProgramOf(shape) {
+  const path = join(folder, `${shape}-aqlm-2x8.pte`);
+  if (existsSync(path)) return path;
+  const model = await loadCheckpoint(await aqlmCheckpointOf(shape));
+  const four = { bits: 4, groupSize: 32, scaleDType: "f16" };
+  if (shapeNamed(shape).tied) quantize(model, [sharedEmbedding({ ...four, mappingType: "symmetric" })]);
+  else quantize(model, [embedding(four)], { head: int8DynamicActivationIntxWeight(four) });
+  await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH, maxContextLen: CONTEXT_LENGTH });
+  await model.close();
   return path;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kernel.h"
+#include "kernel_library.h"
 #include "mapped_file.h"
 #include "memory.h"
 #include "thread_pool.h"
@@ -231,6 +232,17 @@ napi_value map_file(napi_env env, napi_callback_info info) {
   return result;
 }
 
+// loadKernels(path): null, or what is wrong with the library.
+napi_value load_kernels(napi_env env, napi_callback_info info) {
+  napi_value args[1];
+  size_t count = 1, length = 0;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  napi_get_value_string_utf8(env, args[0], nullptr, 0, &length);
+  std::vector<char> path(length + 1);
+  napi_get_value_string_utf8(env, args[0], path.data(), path.size(), &length);
+  return text(env, load_kernel_library(path.data()));
+}
+
 // allocate(bytes): zeroed ArrayBuffer that begins at a page; null when it cannot be had.
 napi_value allocate(napi_env env, napi_callback_info info) {
   napi_value args[1], result;
@@ -255,7 +267,7 @@ napi_value init(napi_env env, napi_value exports) {
   } functions[] = {
       {"kernels", kernels},       {"cpuFeatures", cpu_features_js}, {"defaultThreads", default_threads_js},
       {"createPlan", create_plan}, {"scratchBytes", scratch_bytes},  {"runPlan", run_plan_js},
-      {"runPlanAsync", run_plan_async}, {"mapFile", map_file}, {"allocate", allocate},
+      {"runPlanAsync", run_plan_async}, {"mapFile", map_file}, {"allocate", allocate}, {"loadKernels", load_kernels},
   };
   for (auto& entry : functions) {
     napi_value function;

@@ -76,9 +76,19 @@ struct KernelRows {
   size_t count;
 };
 
+// What a shared library of kernels exports, as a C function `lowbit_kernel_library`, to add its rows to those of the
+// addon. `contract` is the kContract that it was compiled with: any other is refused.
+constexpr uint32_t kContract = 1;
+struct KernelLibrary {
+  uint32_t contract;
+  KernelRows rows;
+};
+
 // All rows of this binary, best first. Rows of other CPUs are listed too; `needs` tells them apart.
 KernelRows kernel_rows(size_t index);
 size_t kernel_table_count();
+// Adds the rows of a library, which stay for as long as the process lives; false when there is no room for more.
+bool add_kernel_rows(KernelRows rows);
 
 // Features of this CPU that the operating system lets programs use.
 uint32_t cpu_features();

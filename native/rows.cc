@@ -38,10 +38,25 @@ KernelRows (*const kTables[])() = {
     measure_read_rows,
 };
 
+constexpr size_t kOwnTables = sizeof kTables / sizeof *kTables;
+
+// Tables of libraries, behind those of this binary.
+constexpr size_t kLibrariesMax = 64;
+KernelRows added_tables[kLibrariesMax];
+size_t added_count = 0;
+
 }  // namespace
 
-size_t kernel_table_count() { return sizeof kTables / sizeof *kTables; }
+size_t kernel_table_count() { return kOwnTables + added_count; }
 
-KernelRows kernel_rows(size_t index) { return kTables[index](); }
+KernelRows kernel_rows(size_t index) {
+  return index < kOwnTables ? kTables[index]() : added_tables[index - kOwnTables];
+}
+
+bool add_kernel_rows(KernelRows rows) {
+  if (added_count == kLibrariesMax) return false;
+  added_tables[added_count++] = rows;
+  return true;
+}
 
 }  // namespace lowbit

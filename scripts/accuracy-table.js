@@ -7,6 +7,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import {
+  encodeAqlm,
   evaluatePerplexity,
   exportProgram,
   inspectProgram,
@@ -26,20 +27,31 @@ const BEGIN = "<!-- accuracy:begin -->";
 const END = "<!-- accuracy:end -->";
 
 /** @typedef {import("../dist/index.js").QuantizationConfig} Config */
+/** @typedef {import("../dist/index.js").Model} Model */
 /** @typedef {{ bytes: number, bits: number, perplexity: number, tokens: number, windows: number }} Measured */
 
 const path = (/** @type {string} */ name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
 
-/** @type {{ name: string, configs: () => Config[] }[]} */
+/** @param {number} bits */
+const affineRow = (bits) => ({
+  name: `8da${bits}w, group 32`,
+  configs: () => [
+    int8DynamicActivationIntxWeight({ bits, groupSize: 32, scaleDType: "f16" }),
+    sharedEmbedding({ bits: 8, groupSize: 32, scaleDType: "f16" }),
+  ],
+});
+
+/** `encode` runs first. @type {{ name: string, configs: () => Config[], encode?: (model: Model) => Promise<void> }[]} */
 const rows = [
   { name: "float, bf16 as stored", configs: () => [] },
-  ...[1, 2, 3, 4, 5, 6, 7, 8].map((bits) => ({
-    name: `8da${bits}w, group 32`,
-    configs: () => [
-      int8DynamicActivationIntxWeight({ bits, groupSize: 32, scaleDType: "f16" }),
-      sharedEmbedding({ bits: 8, groupSize: 32, scaleDType: "f16" }),
-    ],
-  })),
+  affineRow(1),
+  affineRow(2),
+  {
+    name: "aqlm-2x8, encoded without a text",
+    configs: () => [sharedEmbedding({ bits: 8, groupSize: 32, scaleDType: "f16" })],
+    encode: (model) => encodeAqlm(model, { codebooks: 2, bits: 8 }),
+  },
+  ...[3, 4, 5, 6, 7, 8].map(affineRow),
   {
     name: "tied 4-bit: 8da4w, group 32, embedding and head at 4 bits",
     configs: () => [
@@ -60,6 +72,7 @@ const rows = [
 async function measure(/** @type {number} */ index, /** @type {number} */ maxTokens) {
   const program = path(`build/accuracy-${index}.pte`);
   const model = await loadCheckpoint(path("models/shakespeare"));
+  await rows[index].encode?.(model);
   quantize(model, rows[index].configs());
   await exportProgram(model, program);
   const { parts, bitsPerWeight } = await inspectProgram(program);

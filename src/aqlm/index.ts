@@ -11,6 +11,7 @@ for (const operator of aqlmOperators) registerOperator(operator);
 registerWeightFormat(aqlmLowering);
 registerWeightStorage(aqlmStorage);
 
+export { type EncodeOptions, encodeAqlm } from "./encode/model.ts";
 export { type AqlmForm, type AqlmWeights, aqlmBitsPerWeight } from "./form.ts";
 export { packCodes, unpackCodes } from "./layout.ts";
 export { type AqlmMode, hasAqlmWeights, parseAqlmMode } from "./mode.ts";

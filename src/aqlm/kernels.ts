@@ -1,7 +1,8 @@
-/** AQLM's kernels, best first: those of the native addon, then the definition. */
+/** AQLM's kernels, best first: native, WebAssembly, then the definition. */
 import { type Kernel, type NativeArguments, nativeKernels } from "../extension/index.ts";
 import type { AqlmArgs } from "./arguments.ts";
 import { aqlmReference } from "./reference.ts";
+import { aqlmWasm } from "./wasm.ts";
 
 /** scalars: m, 1 for f16 vectors, 1 for f16 scales; buffers: x, packed codes, vectors, scales, bias or null, y. */
 function nativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): NativeArguments {
@@ -10,4 +11,8 @@ function nativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): N
   return { scalars: [m, isHalf(vectors), isHalf(scales), bias ? 1 : 0], buffers };
 }
 
-export const aqlmKernels: readonly Kernel<AqlmArgs>[] = [...nativeKernels("aqlm", nativeArguments), aqlmReference];
+export const aqlmKernels: readonly Kernel<AqlmArgs>[] = [
+  ...nativeKernels("aqlm", nativeArguments),
+  aqlmWasm,
+  aqlmReference,
+];

@@ -14,6 +14,7 @@ import {
 import {
   addQuantizationOptions,
   applyQuantization,
+  type EncodeHooks,
   type QuantizationOptions,
   wantsQuantization,
 } from "./quantization-options.ts";
@@ -53,11 +54,11 @@ export async function withCheckpoint<R>(
   path: string,
   options: QuantizationOptions,
   work: (model: Model) => Promise<R>,
-  signal?: AbortSignal,
+  hooks: EncodeHooks = {},
 ): Promise<R> {
-  const model = await loadCheckpoint(path, { signal });
+  const model = await loadCheckpoint(path, { signal: hooks.signal });
   try {
-    await applyQuantization(model, options);
+    await applyQuantization(model, options, hooks);
     return await work(model);
   } finally {
     await model.close();
@@ -80,7 +81,7 @@ export async function openModel(
         path,
         options,
         (model) => loadCompiled(model, { kvCache, ...compile, ...hooks }),
-        hooks.signal,
+        hooks,
       );
     checkProgramOptions(path, options);
     return await loadProgram(path, hooks);

@@ -5,7 +5,9 @@ import { InvalidFileError } from "../errors.ts";
 import {
   type AqlmMode,
   algorithms,
+  type EncodeOptions,
   embedding,
+  encodeAqlm,
   hasAqlmWeights,
   type KvCacheType,
   knownQmodes,
@@ -37,6 +39,7 @@ export interface QuantizationOptions {
   readonly sharedEmbedding?: string | true;
   readonly quantizeHead: boolean;
   readonly head?: string;
+  readonly calibrate?: string;
   readonly recipe?: string;
   readonly layout?: string;
   readonly kvCache?: KvCacheType;
@@ -78,6 +81,7 @@ export function addQuantizationOptions(command: Command): Command {
       "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
     )
     .option("--head <mode>", "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...")
+    .option("--calibrate <text file>", "weigh the errors of --qmode aqlm-2x8 by the activations of a text")
     .option("--no-quantize-head", "leave the lm_head float")
     .addOption(new Option("--recipe <file.json>", "configurations by module name").conflicts(inRecipe))
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
@@ -96,14 +100,23 @@ export function wantsQuantization(options: QuantizationOptions): boolean {
   return given || !quantizeHead || recipe !== undefined || layout !== undefined || kvCache !== undefined;
 }
 
+/** What encoding weights may report and obey, and where it keeps what it has finished. */
+export type EncodeHooks = Pick<EncodeOptions, "folder" | "onProgress" | "signal">;
+
 /** Sets the configurations of a model. InvalidArgumentError or UsageError for options that do not fit. */
-export async function applyQuantization(model: Model, options: QuantizationOptions): Promise<void> {
+export async function applyQuantization(
+  model: Model,
+  options: QuantizationOptions,
+  hooks: EncodeHooks = {},
+): Promise<void> {
   model.layout = options.layout ?? null;
   if (options.recipe !== undefined) quantizeByRecipe(model, await readRecipe(options.recipe));
   else {
     const mode = aqlmMode(options);
+    if (options.calibrate !== undefined && !mode)
+      throw new UsageError("--calibrate needs --qmode aqlm-2x8, the one mode that looks at activations");
     if (mode && !hasAqlmWeights(model, mode))
-      throw new UsageError(`--qmode ${options.qmode} needs a checkpoint with AQLM weights`);
+      await encodeAqlm(model, { ...mode, ...hooks, calibrationText: await readCalibration(options.calibrate) });
     quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
   }
 }
@@ -119,6 +132,13 @@ function aqlmMode({ qmode, mappingType, algorithm }: QuantizationOptions): AqlmM
 
 function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): QuantizationConfig | null {
   return head === undefined ? null : parseQmode(head, { groupSize, scaleDType: scaleDtype });
+}
+
+async function readCalibration(path: string | undefined): Promise<string | undefined> {
+  if (path === undefined) return undefined;
+  return readFile(path, "utf8").catch((cause: Error) => {
+    throw new InvalidFileError(path, `the text cannot be read: ${cause.message}`, { cause });
+  });
 }
 
 async function readRecipe(path: string): Promise<ReturnType<typeof parseRecipe>> {

@@ -1,9 +1,12 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
+import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import {
   describeOrigins,
   exportProgram,
   inspectProgram,
+  type Model,
+  parseAqlmMode,
   saveTorchao,
   type WeightOrigin,
   weightOrigins,
@@ -47,6 +50,7 @@ export function addQuantize(program: Command, terminal: Terminal): void {
 Examples:
   $ lowbit quantize ./Llama-3.2-1B-Instruct --qmode 8da4w --group-size 32 --shared-embedding -o llama.pte
   $ lowbit quantize ./model --qmode 8da2w --embedding 4,32 -o model.pte
+  $ lowbit quantize ./model --qmode aqlm-2x8 --calibrate text.txt --head 8da4w --embedding 4,32 -o model.pte
   $ lowbit quantize ./model --recipe recipe.json -o model.pte
   $ lowbit quantize ./model -o model-float.pte
   $ lowbit quantize model-Q4_0.gguf --qmode 8da4w -o model.pte`,
@@ -67,7 +71,7 @@ async function writeFolder(path: string, options: QuantizeCommandOptions, termin
       origins = weightOrigins(model);
       await saveTorchao(model, output, { signal });
     },
-    signal,
+    { signal },
   );
   const seconds = (performance.now() - start) / 1000;
   if (json) await terminal.writeJson({ folder: output, seconds, weights: origins });
@@ -79,16 +83,23 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const { output, maxSeqLen, maxContextLen, kvCache, json } = options;
   const { signal } = terminal;
   const start = performance.now();
+  const encoding = terminal.progress("encoding");
   const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];
-  await withCheckpoint(path, options, async (model) => {
+  const work = async (model: Model) => {
+    encoding.stop();
     origins = weightOrigins(model);
-    try {
-      await exportProgram(model, output, { maxSeqLen, maxContextLen, kvCache, signal, onProgress: progress.update });
-    } finally {
-      progress.stop();
-    }
-  });
+    await exportProgram(model, output, { maxSeqLen, maxContextLen, kvCache, signal, onProgress: progress.update });
+  };
+  // Encoded layers are kept here until the program is written, so that an interrupted run goes on where it was.
+  const folder = `${output}.parts`;
+  try {
+    await withCheckpoint(path, options, work, { folder, signal, onProgress: encoding.update });
+  } finally {
+    encoding.stop();
+    progress.stop();
+  }
+  if (options.qmode !== undefined && parseAqlmMode(options.qmode)) await rm(folder, { recursive: true, force: true });
   const seconds = (performance.now() - start) / 1000;
   const { parts, bitsPerWeight } = await inspectProgram(output);
   if (json) {

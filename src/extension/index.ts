@@ -1,17 +1,23 @@
 /** What packages that add operators and weight formats import; re-exports only. AQLM is built on nothing else. */
 export { Model, type ModelHooks } from "../api/model.ts";
+export { type InputObserver, type ObserveOptions, observeInputs } from "../api/observe.ts";
 export { registerWeightStorage, type WeightStorage } from "../api/weight-storage.ts";
 export type { DType, TypedArray } from "../dtype.ts";
 export { InvalidArgumentError, InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
+export { nextMacrotask } from "../event-loop.ts";
 export type { Checkpoint } from "../formats/checkpoint.ts";
+export { writeSafetensors } from "../formats/safetensors-writer.ts";
+export { openTensorFile } from "../formats/shards.ts";
 export type { TensorInfo, TensorSource } from "../formats/tensor-source.ts";
 export { f16Table, f32ToF16 } from "../half.ts";
 export type { Cpu, CpuFeature, Kernel, KernelQuery, NativeCall } from "../kernels/contract.ts";
+export { cpuWith, hostCpu } from "../kernels/cpu.ts";
 export { checksum } from "../kernels/layout/header.ts";
 export type { NativeArguments } from "../kernels/native/families.ts";
-export { nativeKernels } from "../kernels/native/rows.ts";
+export { loadNativeKernels, nativeKernels } from "../kernels/native/rows.ts";
 export type { WeightSlot } from "../model/decoder.ts";
 export type { Builder, LazyConstant } from "../ops/builder.ts";
+export { EagerBuilder } from "../ops/eager.ts";
 export { vectorConstant } from "../ops/lowering.ts";
 export type {
   Argument,

@@ -29,7 +29,7 @@ constexpr KernelRow kRows[] = {
     {"aqlm_f32_c8_1x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 1, 64, table_scratch, table_prepare},
     {"aqlm_f32_cx_1x64x128_neon", "aqlm", "aqlm_tiles", 0, kNeon, 1, 64, codeword_scratch<Neon>,
      codeword_prepare<Neon>},
-    {"aqlm_f32_c8_8x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 2, 64, codeword_scratch<Neon>,
+    {"aqlm_f32_c8_4x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 4, 64, codeword_scratch<Neon>,
      codeword_prepare<Neon>},
 };
 

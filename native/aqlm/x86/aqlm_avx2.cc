@@ -28,7 +28,7 @@ constexpr KernelRow kRows[] = {
     {"aqlm_f32_c8_1x64x128_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 1, 64, table_scratch, table_prepare},
     {"aqlm_f32_cx_1x64x128_avx2", "aqlm", "aqlm_tiles", 0, kAvx2, 1, 64, codeword_scratch<Avx2>,
      codeword_prepare<Avx2>},
-    {"aqlm_f32_c8_4x64x128_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 2, 64, codeword_scratch<Avx2>,
+    {"aqlm_f32_c8_4x64x128_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 4, 64, codeword_scratch<Avx2>,
      codeword_prepare<Avx2>},
 };
 

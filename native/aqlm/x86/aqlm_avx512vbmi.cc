@@ -238,6 +238,9 @@ void lut16_prepare(Step& step, const Call& call) {
 constexpr KernelRow kRows[] = {
     {"aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 1,
      256, lut16_scratch, lut16_prepare},
+    // Several rows share the reading of codes: the same code, ahead of rows for several rows of other files.
+    {"aqlm_lut16_c8_4x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 4,
+     256, lut16_scratch, lut16_prepare},
 };
 
 }  // namespace

@@ -35,7 +35,7 @@ constexpr KernelRow kRows[] = {
     {"aqlm_f32_c8_1x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 1, 64, table_scratch, table_prepare},
     {"aqlm_f32_cx_1x64x128_sse2", "aqlm", "aqlm_tiles", 0, kSse2, 1, 64, codeword_scratch<Floats>,
      codeword_prepare<Floats>},
-    {"aqlm_f32_c8_8x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 4, 64, codeword_scratch<Floats>,
+    {"aqlm_f32_c8_4x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 4, 64, codeword_scratch<Floats>,
      codeword_prepare<Floats>},
 };
 

@@ -54,4 +54,6 @@ export interface NativeAddon {
   mapFile(path: string): ArrayBuffer | null;
   /** Zeroed memory that begins at a page, on huge pages where there is much of it; null when it cannot be had. */
   allocate(bytes: number): ArrayBuffer | null;
+  /** Adds the rows of a shared library, behind all others; null, or what is wrong with it. */
+  loadKernels(path: string): string | null;
 }

@@ -2,7 +2,8 @@
  * Native rows as kernels. A native kernel is declared once, in C++: rows of this machine come from the addon, which can
  * run them; those of other architectures from known-rows.ts, so that selection can answer for machines that are not here.
  */
-import { UnsupportedError } from "../../errors.ts";
+import { resolve } from "node:path";
+import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { CpuFeature, Kernel, NativeCall } from "../contract.ts";
 import { nativeAddon } from "./addon.ts";
 import type { NativeArguments } from "./families.ts";
@@ -34,6 +35,17 @@ export function nativeKernels<A>(family: string, argumentsOf: (args: A) => Nativ
     for (const row of rows) if (row.needs !== 0) kernels.push({ row, kernel: absent(row) });
   }
   return kernels.filter(({ row }) => row.family === family).map(({ kernel }) => kernel);
+}
+
+/**
+ * Adds the kernels of a shared library of the user's own, written against native/kernel.h; `nativeKernels` lists them
+ * from then on. UnsupportedError without a native addon, InvalidFileError for a file that is no such library.
+ */
+export function loadNativeKernels(path: string): void {
+  const addon = nativeAddon();
+  if (!addon) throw new UnsupportedError(`${path}: kernels in C++ need the native addon, which is not here`);
+  const problem = addon.loadKernels(resolve(path));
+  if (problem !== null) throw new InvalidFileError(path, `is no library of kernels: ${problem}`);
 }
 
 type Description = Omit<Kernel<never>, "bind">;

@@ -1,0 +1,120 @@
+/** The encoder: how near it comes, that activations weigh errors, and that it goes on where it was interrupted. */
+import { existsSync, readdirSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { lowbit } from "../../../test/support/command-line.ts";
+import { temporaryFolder } from "../../../test/support/folders.ts";
+import { Random } from "../../../test/support/random.ts";
+import { writeTinyCheckpoint } from "../../../test/support/tiny-checkpoint.ts";
+import { type AqlmWeights, dequantizeAqlm, encodeAqlm, loadCheckpoint } from "../../index.ts";
+import { encodeLayer } from "./layer.ts";
+import { cholesky, matrix, solveCholesky } from "./matrix.ts";
+
+const folder = await temporaryFolder();
+const form = { n: 96, k: 128, codebooks: 2, bits: 6, inGroup: 8, outGroup: 1 };
+
+/** Numbers of a normal distribution, nearly: sums of twelve even ones. */
+function normal(random: Random, length: number): Float32Array {
+  return Float32Array.from(
+    { length },
+    () => Array.from({ length: 12 }, () => random.next()).reduce((a, b) => a + b) - 6,
+  );
+}
+
+/** tr(E H E^T) / tr(W H W^T), with H = identity when there is none. */
+function loss(weights: Float32Array, found: Float32Array, k: number, hessian: Float32Array | null): number {
+  const size = (values: Float32Array) => {
+    let total = 0;
+    for (let row = 0; row < values.length; row += k)
+      for (let i = 0; i < k; i++) {
+        if (!hessian) total += values[row + i]! ** 2;
+        else for (let j = 0; j < k; j++) total += values[row + i]! * hessian[i * k + j]! * values[row + j]!;
+      }
+    return total;
+  };
+  return size(weights.map((value, i) => value - found[i]!)) / size(weights);
+}
+
+describe("a layer", () => {
+  const random = new Random(6);
+  const { n, k } = form;
+  const weights = normal(random, n * k).map((value, i) => value * (1 + (i % 7)) * 0.02);
+  // Inputs that go together: each is a mixture of few.
+  const mixing = normal(random, 12 * k);
+  const hessian = new Float32Array(k * k);
+  for (let i = 0; i < k; i++)
+    for (let j = 0; j < k; j++) {
+      for (let s = 0; s < 12; s++) hessian[i * k + j]! += mixing[s * k + i]! * mixing[s * k + j]!;
+      if (i === j) hessian[i * k + j]! += 0.3;
+    }
+
+  it("comes nearer than rounding to as many bits, and nearer where activations are", async () => {
+    const plain = dequantizeAqlm(await encodeLayer(form, matrix(n, k, weights), null));
+    // Lloyd's best quantizer of 1.5 bits loses 0.19; the codebooks of a layer as small as this one fit it better.
+    expect(loss(weights, plain, k, null)).toBeLessThan(0.19);
+    const weighed = dequantizeAqlm(await encodeLayer(form, matrix(n, k, weights), matrix(k, k, hessian)));
+    expect(loss(weights, weighed, k, hessian)).toBeLessThan(0.5 * loss(weights, plain, k, hessian));
+  });
+
+  it("solves its equations", () => {
+    const size = 9;
+    const a = Float64Array.from({ length: size * size }, (_, i) => hessian[Math.floor(i / size) * k + (i % size)]!);
+    const x = Float64Array.from({ length: size }, (_, i) => i - 3);
+    const b = x.map((_, r) => x.reduce((sum, value, c) => sum + a[r * size + c]! * value, 0));
+    solveCholesky(cholesky(a, size), size, b, 1);
+    for (const [i, value] of b.entries()) expect(value).toBeCloseTo(x[i]!, 6);
+  });
+});
+
+describe("a model", () => {
+  const checkpoint = join(folder, "float");
+  const q = "model.layers.0.self_attn.q_proj.weight";
+  const mode = { codebooks: 2, bits: 4 };
+
+  it("is encoded but for the head, and goes on where it was interrupted", async () => {
+    await writeTinyCheckpoint(checkpoint);
+    const whole = await loadCheckpoint(checkpoint);
+    const text = "The quick brown fox jumps over the lazy dog.";
+    await encodeAqlm(whole, { ...mode, calibrationText: text });
+    expect(whole.storedFormat(q)).toBe("aqlm");
+    expect(whole.storedFormat("lm_head.weight")).toBe(null);
+
+    const parts = join(folder, "parts");
+    const controller = new AbortController();
+    const interrupted = await loadCheckpoint(checkpoint);
+    const onProgress = (done: number, total: number) => {
+      if (done > total / 2) controller.abort(new Error("enough"));
+    };
+    const options = { ...mode, calibrationText: text, folder: parts };
+    await expect(encodeAqlm(interrupted, { ...options, onProgress, signal: controller.signal })).rejects.toThrow(
+      "enough",
+    );
+    await interrupted.close();
+    const finished = readdirSync(parts).length;
+    expect(finished).toBeGreaterThan(5);
+    expect(finished).toBeLessThan(14);
+    const resumed = await loadCheckpoint(checkpoint);
+    await encodeAqlm(resumed, options);
+    expect(readdirSync(parts).length).toBe(14);
+    const load = async (model: typeof whole) => (await model.weight(q).load()) as AqlmWeights;
+    expect(await load(resumed)).toEqual(await load(whole));
+    await whole.close();
+    await resumed.close();
+  });
+
+  it("is encoded from the command line", async () => {
+    await writeTinyCheckpoint(checkpoint);
+    const out = join(folder, "encoded.pte");
+    const text = join(folder, "text.txt");
+    await writeFile(text, "To be, or not to be, that is the question.");
+    const options = ["--qmode", "aqlm-2x4", "--calibrate", text, "--head", "8da8w", "--embedding", "8,32"];
+    expect(await lowbit(["quantize", checkpoint, ...options, "-o", out])).toMatchObject({ code: 0 });
+    expect(existsSync(`${out}.parts`)).toBe(false);
+    expect(await lowbit(["logits", out, "--ids", "1,2,3"])).toMatchObject({ code: 0 });
+    const wide = await lowbit(["quantize", checkpoint, "--qmode", "aqlm-1x16", "-o", out]);
+    expect(wide.stderr).toContain("aqlm-1x16: layers are encoded with at most 8 bits a code");
+    const alone = await lowbit(["quantize", checkpoint, "--qmode", "8da4w", "--calibrate", text, "-o", out]);
+    expect(alone.stderr).toContain("--calibrate needs --qmode aqlm-2x8");
+  });
+});

@@ -1,0 +1,14 @@
+/** The assembler and the row maker for kernels in WebAssembly; re-exports only. */
+export * from "../kernels/wasm/assembler/expression.ts";
+export * from "../kernels/wasm/assembler/instructions.ts";
+export { defineFunction, type FunctionCode, Scope } from "../kernels/wasm/assembler/module.ts";
+export { type WasmRow, wasmKernel } from "../kernels/wasm/kernel.ts";
+export {
+  ArgumentBlock,
+  type KernelCode,
+  kernelFunction,
+  type Placement,
+  type WasmPhase,
+  type WasmStep,
+} from "../kernels/wasm/kernel-code.ts";
+export * from "../kernels/wasm/loops.ts";

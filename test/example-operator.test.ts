@@ -1,0 +1,66 @@
+/** The example operator of examples/squared-relu: exported, loaded again and run, with each of its kernels. */
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { beforeAll, describe, expect, it } from "vitest";
+import { registerSquaredRelu } from "../examples/squared-relu/operator.ts";
+import {
+  cpuWith,
+  exportMethods,
+  hostCpu,
+  InvalidFileError,
+  loadMethods,
+  loadNativeKernels,
+  type MethodSource,
+  Ops,
+} from "../src/index.ts";
+import { nativeAddon } from "../src/kernels/native/addon.ts";
+import { temporaryFolder } from "./support/folders.ts";
+
+const path = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
+const folder = await temporaryFolder();
+const library = join(folder, "squared-relu.so");
+const source = path("examples/squared-relu/squared-relu.cc");
+const compiler = process.env.CXX ?? "c++";
+const flags = ["-O3", "-std=c++17", "-shared", "-fPIC", "-I", path("native"), source, "-o", library];
+const isBuilt = nativeAddon() !== null && spawnSync(compiler, flags).status === 0;
+const reason = isBuilt ? "" : " (skipped: no native addon, or no C++ compiler)";
+
+/** squared_relu(x + x) */
+const forward: MethodSource = {
+  name: "forward",
+  inputs: [{ name: "x", spec: { dtype: "f32", shape: [1, 10000] }, smallest: [1, 1] }],
+  build(builder, [x]) {
+    const ops = new Ops(builder);
+    return [ops.call("example::squared_relu.out", ops.add(x!, x!))];
+  },
+};
+const program = join(folder, "squared-relu.pte");
+
+beforeAll(async () => {
+  registerSquaredRelu(isBuilt ? library : undefined);
+  await exportMethods([forward], program);
+});
+
+async function kernelsAfterRun(features: string | null): Promise<string[]> {
+  const loaded = await loadMethods(program, { cpu: features === null ? hostCpu() : cpuWith(features) });
+  const data = Float32Array.from({ length: 10000 }, (_, i) => (i - 5000) / 1000);
+  const [y] = await loaded.createSession().run("forward", [{ dtype: "f32", shape: [1, 10000], data }]);
+  for (const [i, value] of data.entries()) expect(y!.data[i]).toBeCloseTo(value > 0 ? 4 * value * value : 0, 4);
+  return [...loaded.activeKernels.get("example::squared_relu.out")!];
+}
+
+describe("an operator outside the package", () => {
+  it.skipIf(!isBuilt)(`runs in C++${reason}`, async () => {
+    expect(await kernelsAfterRun(null)).toEqual(["squared_relu_f32_1x1x1_cpp"]);
+  });
+
+  it.skipIf(isBuilt)("runs in TypeScript or WebAssembly where there is no library", async () => {
+    expect(await kernelsAfterRun("scalar")).toEqual(["squared_relu_f32_1x1x1_reference"]);
+  });
+
+  it.skipIf(!isBuilt)(`refuses a file that is no library${reason}`, () => {
+    expect(() => loadNativeKernels(source)).toThrow(InvalidFileError);
+    expect(() => loadNativeKernels(join(folder, "none.so"))).toThrow(/none.so: is no library of kernels/);
+  });
+});
