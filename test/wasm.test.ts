@@ -1,0 +1,72 @@
+/** Whole programs on WebAssembly against the reference kernels: the same text, from kernels of WebAssembly alone. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { describe, expect, it } from "vitest";
+import {
+  exportProgram,
+  int8DynamicActivationIntxWeight,
+  type LanguageModel,
+  loadCheckpoint,
+  loadCompiled,
+  loadProgram,
+  quantize,
+  sharedEmbedding,
+} from "../src/index.ts";
+import type { Cpu } from "../src/kernels/contract.ts";
+import { scalarCpu } from "../src/kernels/cpu.ts";
+import { wasmFeatures } from "../src/kernels/wasm/features.ts";
+import { temporaryFolder } from "./support/folders.ts";
+
+const wasmCpu: Cpu = { name: "WebAssembly", features: new Set(wasmFeatures()) };
+const stories = fileURLToPath(new URL("../../shared/models/stories260K", import.meta.url));
+const demo = fileURLToPath(new URL("../models/shakespeare", import.meta.url));
+
+async function load(folder: string, bits: number, cpu: Cpu, threads: number): Promise<LanguageModel> {
+  const model = await loadCheckpoint(folder);
+  const scheme = int8DynamicActivationIntxWeight({ bits, groupSize: 32 });
+  quantize(model, [scheme, sharedEmbedding({ bits, groupSize: 32 })]);
+  return loadCompiled(model, { cpu, threads });
+}
+
+async function textOf(model: LanguageModel, prompt: string): Promise<string> {
+  let text = "";
+  for await (const piece of model.generate(prompt, { maxTokens: 16, temperature: 0, ignoreEos: true })) text += piece;
+  return text;
+}
+
+describe.each([
+  ["the demo model", demo, "To be, or not to be"],
+  ["stories260K", stories, "Once upon a time, there was a little girl"],
+])("%s", (_, folder, prompt) => {
+  const isHere = existsSync(join(folder, "config.json"));
+  it.skipIf(!isHere).each([8, 4])(
+    `writes the same at temperature 0, %i bits${isHere ? "" : " (skipped: ../shared is not here)"}`,
+    async (bits) => {
+      const reference = await load(folder, bits, scalarCpu, 1);
+      const expected = await textOf(reference, prompt);
+      for (const threads of [1, 3]) {
+        const model = await load(folder, bits, wasmCpu, threads);
+        expect(await textOf(model, prompt)).toBe(expected);
+        for (const [operator, kernels] of model.program.activeKernels)
+          for (const kernel of kernels) expect(kernel, operator).toContain("_wasm_");
+        await model.dispose();
+      }
+    },
+  );
+});
+
+it("a program loaded and disposed of fifty times leaves memory flat", async () => {
+  const path = join(await temporaryFolder(), "demo.pte");
+  const checkpoint = await loadCheckpoint(demo);
+  quantize(checkpoint, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
+  await exportProgram(checkpoint, path);
+  let before = 0;
+  for (let i = 0; i < 50; i++) {
+    const model = await loadProgram(path, { cpu: wasmCpu, threads: 2 });
+    await model.createDecoder().prefill([1, 2, 3]);
+    await model.dispose();
+    if (i === 9) before = process.memoryUsage().rss;
+  }
+  expect(process.memoryUsage().rss - before).toBeLessThan(200e6);
+});
