@@ -31,7 +31,7 @@ export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list
 export { describeOrigins, type WeightOrigin, weightOrigins } from "./api/weight-origins.ts";
 export * from "./aqlm/index.ts";
 export { capture, type InputSpec, type MethodSource } from "./compile/capture.ts";
-export { type CompileOptions, compile } from "./compile/compile.ts";
+export { type CompileOptions, compile, type Target, targets } from "./compile/compile.ts";
 export { formatGraph, type Graph } from "./compile/graph.ts";
 export { ContextLengthError } from "./errors.ts";
 export * from "./extension/index.ts";

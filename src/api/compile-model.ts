@@ -1,6 +1,7 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { capture, type MethodSource } from "../compile/capture.ts";
-import { compile } from "../compile/compile.ts";
+import { compile, type Target } from "../compile/compile.ts";
+import { EXECUTORCH_LAYOUT } from "../compile/executorch.ts";
 import { argumentValues, type Graph } from "../compile/graph.ts";
 import { byteSize } from "../dtype.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
@@ -28,9 +29,11 @@ export interface CompileModelOptions extends ModelHooks {
   readonly maxContextLen?: number | undefined;
   /** Logits [1, V] of the last token (default), or [1, T, V] of all. */
   readonly logits?: "last" | "all";
+  /** Who runs the program. For ExecuTorch, fused operators become those that it has, and weights its layout. */
+  readonly target?: Target | undefined;
   /**
    * What keys and values are kept in: each token reads all of them, and f16 halves, int8 quarters what f32 takes.
-   * Default: f32 while the whole cache is at most 32 MiB in f32, which stays in processor caches; else f16.
+   * Default: f32 while the whole cache is at most 32 MiB in f32, which stays in processor caches; else f16. ExecuTorch's is f32.
    */
   readonly kvCache?: KvCacheType | undefined;
 }
@@ -62,6 +65,7 @@ function check(name: string, value: number, max: number): void {
 /** The options with the type of the KV cache filled in. */
 function withCacheType(model: Model, options: CompileModelOptions, sizes: Lengths): CompileModelOptions {
   if (options.kvCache) return options;
+  if (options.target === "executorch") return { ...options, kvCache: "f32" };
   const graph = capture(forwardSource(model, options, sizes), operators, options.cpu ?? hostCpu());
   return { ...options, kvCache: stateBytes(graph) <= F32_CACHE_BYTES_MAX ? "f32" : "f16" };
 }
@@ -83,6 +87,7 @@ function forwardSource(
   { maxSeqLen, maxContextLen }: Lengths,
   longContext = false,
 ): MethodSource {
+  const hooks = { signal: options.signal, layout: layoutFor(model, options.target) };
   return {
     name: longContext ? LONG_METHOD : "forward",
     inputs: [
@@ -92,12 +97,20 @@ function forwardSource(
     build: (builder, [tokens, position]) => [
       model.decoder.forward(
         new Ops(builder),
-        (name) => model.weight(name, options),
+        (name) => model.weight(name, hooks),
         { tokens: tokens!, position: position! },
         forwardOptions(options, maxContextLen, longContext),
       ),
     ],
   };
+}
+
+/** The packed layout that a target asks for, if it does. */
+function layoutFor({ layout }: Model, target: Target | undefined): string | undefined {
+  if (target !== "executorch") return undefined;
+  if (layout !== null && layout !== EXECUTORCH_LAYOUT)
+    throw new InvalidArgumentError(`target executorch: expected layout ${EXECUTORCH_LAYOUT} but found ${layout}`);
+  return EXECUTORCH_LAYOUT;
 }
 
 /** Length up to which `forward` serves a sequence, when the program holds longer ones that it does not serve. */
@@ -118,6 +131,7 @@ export function compileModel(model: Model, given: CompileModelOptions = {}): Pro
     ["get_vocab_size", model.decoder.vocabularySize],
     ["get_n_layers", model.decoder.layers],
     ["use_kv_cache", true],
+    ...(options.target === "executorch" ? ([["use_sdpa_with_kv_cache", true]] as const) : []),
     ["enable_dynamic_shape", true],
     ...(longFrom === null ? [] : ([["get_long_context_from", longFrom]] as const)),
     ...(facts.bosId === null ? [] : ([["get_bos_id", facts.bosId]] as const)),
@@ -127,6 +141,7 @@ export function compileModel(model: Model, given: CompileModelOptions = {}): Pro
   return compile([forwardSource(model, options, sizes), ...long], {
     registry: operators,
     cpu: options.cpu ?? hostCpu(),
+    target: options.target ?? "lowbit",
     metadata,
     namedData: namedData(model),
   });

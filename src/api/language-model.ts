@@ -14,7 +14,6 @@ import { samplingDefaults, stopStrings, withDefaults } from "./generation-facts.
 import { SessionDecoder } from "./session-decoder.ts";
 import { type ModelTexts, parse, programTexts, readTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
-import { warmDecoder } from "./warm-up.ts";
 
 export class LanguageModel {
   readonly name: string;
@@ -25,15 +24,12 @@ export class LanguageModel {
   /** Texts that end an answer in a conversation. */
   readonly stopStrings: readonly string[];
   readonly #tokenizer: Tokenizer | null;
-  /** A decoder that was used to warm up; the first that is asked for. */
-  #warm: SessionDecoder | null;
 
-  constructor(name: string, program: LoadedProgram, texts: ModelTexts, warm: SessionDecoder | null = null) {
+  constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
     const { tokenizer, template } = readTexts(texts, name);
     const settings = texts.generationConfig ? parse(texts.generationConfig, `${name}, generation_config.json`) : {};
     this.name = name;
     this.program = program;
-    this.#warm = warm;
     this.template = template;
     this.#tokenizer = tokenizer;
     this.samplingDefaults = samplingDefaults(settings);
@@ -59,9 +55,7 @@ export class LanguageModel {
 
   /** A decoder with a session of its own, for token ids. */
   createDecoder(): SessionDecoder {
-    const warm = this.#warm;
-    this.#warm = null;
-    return warm ?? new SessionDecoder(this.program);
+    return new SessionDecoder(this.program);
   }
 
   /**
@@ -76,8 +70,8 @@ export class LanguageModel {
   }
 
   /** Frees memory and threads; generations that run end with an error, and nothing of the model may be used any more. */
-  async dispose(): Promise<void> {
-    await this.program.dispose();
+  dispose(): void {
+    this.program.dispose();
   }
 
   /** A conversation in the model's chat template; turns are remembered with their keys and values. */
@@ -103,6 +97,5 @@ export async function loadProgramObject(
   options: LoadOptions & { texts?: ModelTexts } = {},
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program, options);
-  const texts = options.texts ?? (await programTexts(program, name));
-  return new LanguageModel(name, loaded, texts, await warmDecoder(loaded, options.signal));
+  return new LanguageModel(name, loaded, options.texts ?? (await programTexts(program, name)));
 }

@@ -21,6 +21,12 @@ export interface ModelHooks {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** How one use of a model wants its weights. */
+export interface WeightUse extends ModelHooks {
+  /** Packed layout, in place of the model's. */
+  readonly layout?: string | undefined;
+}
+
 export class Model {
   readonly decoder: Decoder;
   readonly checkpoint: Checkpoint;
@@ -65,7 +71,7 @@ export class Model {
   }
 
   /** The weight of a slot in the format it runs in. A tied slot of the same format is its source's very buffer. */
-  weight(name: string, hooks: ModelHooks = {}): Weight {
+  weight(name: string, hooks: WeightUse = {}): Weight {
     const slot = this.decoder.slots.find((candidate) => candidate.name === name);
     if (!slot) return this.#unknown(name);
     const replaced = this.#replaced.get(name);
@@ -118,7 +124,7 @@ export class Model {
   }
 
   #quantizedWeight(
-    source: { handle: string; stored: string; config: QuantizationConfig; hooks: ModelHooks },
+    source: { handle: string; stored: string; config: QuantizationConfig; hooks: WeightUse },
     slot: WeightSlot,
   ): Weight {
     const { handle, stored, config, hooks } = source;
@@ -128,7 +134,7 @@ export class Model {
       kind: "affine",
       spec,
       activations: config.kind === "intxWeightOnly" ? "float" : "int8",
-      layout: this.layout,
+      layout: hooks.layout ?? this.layout,
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
     const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;

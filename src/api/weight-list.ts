@@ -83,7 +83,7 @@ function namedArguments(
   registry: OperatorRegistry,
 ): NamedArguments {
   if (!registry.has(operator)) return new Map();
-  const { schema } = registry.get(operator);
+  const schema = registry.schema(operator);
   return new Map(schema.args.flatMap(({ name }, i) => (i < args.length ? [[name, method.values[args[i]!]!]] : [])));
 }
 
@@ -95,8 +95,9 @@ interface WeightCall {
 }
 
 function matrixOf(registry: OperatorRegistry, operator: string, named: NamedArguments): StoredMatrix | null {
-  if (!registry.has(operator)) return null;
-  const { schema, storedMatrix } = registry.get(operator);
+  const found = registry.find(operator);
+  if (!found) return null;
+  const { schema, storedMatrix } = found;
   const values = schema.args.map(({ name }) => specArgument(named.get(name)));
   return storedMatrix(new Arguments<TensorSpec>(schema, values));
 }

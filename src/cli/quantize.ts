@@ -8,6 +8,8 @@ import {
   type Model,
   parseAqlmMode,
   saveTorchao,
+  type Target,
+  targets,
   type WeightOrigin,
   weightOrigins,
 } from "../index.ts";
@@ -22,6 +24,7 @@ interface QuantizeCommandOptions extends QuantizationOptions {
   readonly format: "pte" | "torchao";
   readonly maxSeqLen?: number;
   readonly maxContextLen?: number;
+  readonly target: Target;
   readonly json?: boolean;
 }
 
@@ -41,6 +44,11 @@ export function addQuantize(program: Command, terminal: Terminal): void {
       new Option("--format <name>", "what to write: a program, or a folder for transformers with torchao")
         .choices(["pte", "torchao"])
         .default("pte"),
+    )
+    .addOption(
+      new Option("--target <runtime>", "who runs the program: operators and layout of ExecuTorch, or our own")
+        .choices(targets)
+        .default("lowbit"),
     )
     .option("--json", "print the result as JSON");
   addQuantizationOptions(command)
@@ -80,7 +88,7 @@ async function writeFolder(path: string, options: QuantizeCommandOptions, termin
 
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   if (options.format === "torchao") return writeFolder(path, options, terminal);
-  const { output, maxSeqLen, maxContextLen, kvCache, json } = options;
+  const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const { signal } = terminal;
   const start = performance.now();
   const encoding = terminal.progress("encoding");
@@ -89,7 +97,14 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const work = async (model: Model) => {
     encoding.stop();
     origins = weightOrigins(model);
-    await exportProgram(model, output, { maxSeqLen, maxContextLen, kvCache, signal, onProgress: progress.update });
+    await exportProgram(model, output, {
+      maxSeqLen,
+      maxContextLen,
+      kvCache,
+      target,
+      signal,
+      onProgress: progress.update,
+    });
   };
   // Encoded layers are kept here until the program is written, so that an interrupted run goes on where it was.
   const folder = `${output}.parts`;

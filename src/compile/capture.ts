@@ -24,7 +24,8 @@ export interface MethodSource {
   build<T>(builder: Builder<T>, inputs: readonly T[]): readonly T[];
 }
 
-class CaptureBuilder implements Builder<GraphValue> {
+/** Records calls; also what passes make new calls with. */
+export class GraphBuilder implements Builder<GraphValue> {
   readonly cpu: Cpu;
   readonly nodes: GraphNode[] = [];
   readonly #registry: OperatorRegistry;
@@ -37,12 +38,26 @@ class CaptureBuilder implements Builder<GraphValue> {
   }
 
   call(name: string, ...given: Argument<GraphValue>[]): GraphValue {
+    const args = completeArguments(this.#registry.schema(name), given);
+    return this.#registry.number(name) ? this.#number(name, args) : this.#computed(name, args);
+  }
+
+  #number(operator: string, args: readonly Argument<GraphValue>[]): GraphValue {
+    const spec: TensorSpec = { dtype: "i64", shape: [] };
+    const out: GraphValue = { kind: "number", name: null, spec, smallest: [], constant: null };
+    this.nodes.push({ operator, args, out });
+    return out;
+  }
+
+  #computed(name: string, args: readonly Argument<GraphValue>[]): GraphValue {
     const operator = this.#registry.get(name);
-    const args = completeArguments(operator.schema, given);
-    const shapeWith = (specOf: (value: GraphValue) => TensorSpec) => {
-      const specs = args.map((arg) => (isGraphValue(arg) ? specOf(arg) : (arg as Argument<TensorSpec>)));
-      return operator.shape(new Arguments(operator.schema, specs));
-    };
+    const shapeWith = (specOf: (value: GraphValue) => TensorSpec) =>
+      operator.shape(
+        new Arguments(
+          operator.schema,
+          args.map((arg) => withSpecs(arg, specOf)),
+        ),
+      );
     const spec = shapeWith((value) => value.spec);
     const { shape } = shapeWith((value) => ({ dtype: value.spec.dtype, shape: value.smallest }));
     const out: GraphValue = { kind: "computed", name: null, spec, smallest: shape, constant: null };
@@ -72,9 +87,16 @@ class CaptureBuilder implements Builder<GraphValue> {
   }
 }
 
+/** An argument as shape rules see it. Numbers that only the run knows are 0: no size depends on them. */
+function withSpecs(argument: Argument<GraphValue>, specOf: (value: GraphValue) => TensorSpec): Argument<TensorSpec> {
+  if (isGraphValue(argument)) return argument.kind === "number" ? 0 : specOf(argument);
+  if (Array.isArray(argument)) return argument.map((item) => withSpecs(item, specOf)) as Argument<TensorSpec>;
+  return argument as Argument<TensorSpec>;
+}
+
 /** Captures one method. Shape errors are raised here, for the smallest and the largest inputs. */
 export function capture(source: MethodSource, registry: OperatorRegistry, cpu: Cpu): Graph {
-  const builder = new CaptureBuilder(registry, cpu);
+  const builder = new GraphBuilder(registry, cpu);
   const inputs = source.inputs.map(
     ({ name, spec, smallest }): GraphValue => ({ kind: "input", name, spec, smallest, constant: null }),
   );

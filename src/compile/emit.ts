@@ -46,6 +46,9 @@ export interface EmitContext {
   readonly state: Plan<string>;
 }
 
+/** A number that is computed when the method runs. */
+const UNKNOWN: Value = { kind: "int", value: 0 };
+
 /** Values of a method, each written once: literals by value, tensors by identity. */
 class ValueTable {
   readonly values: Value[] = [];
@@ -60,7 +63,7 @@ class ValueTable {
   tensor(value: GraphValue): number {
     const known = this.#tensors.get(value);
     if (known !== undefined) return known;
-    const index = this.values.push(this.#tensorValue(value)) - 1;
+    const index = this.values.push(value.kind === "number" ? UNKNOWN : this.#tensorValue(value)) - 1;
     this.#tensors.set(value, index);
     return index;
   }
@@ -122,7 +125,7 @@ export function emitMethod(graph: Graph, context: EmitContext): Method {
   const operators: OperatorName[] = [];
   const operatorIndices = new Map<string, number>();
   const instructions = graph.nodes.map((node): Instruction => {
-    const { schema } = context.registry.get(node.operator);
+    const schema = context.registry.schema(node.operator);
     let operator = operatorIndices.get(node.operator);
     if (operator === undefined) {
       operator = operators.push({ name: schema.name, overload: schema.overload }) - 1;
@@ -132,8 +135,8 @@ export function emitMethod(graph: Graph, context: EmitContext): Method {
       isGraphValue(arg) ? table.tensor(arg) : table.literal(arg, schema.args[i]!.type.startsWith("float")),
     );
     const out = table.tensor(node.out);
-    // The out argument, and the value that an out-variant returns: the same.
-    return { kind: "kernel", operator, args: [...args, out, out] };
+    // The out argument, and the value that an out-variant returns: the same. A number is only returned.
+    return { kind: "kernel", operator, args: schema.returns === "number" ? [...args, out] : [...args, out, out] };
   });
   return {
     name: graph.name,

@@ -3,7 +3,8 @@ import type { LazyConstant } from "../ops/builder.ts";
 import type { Argument, TensorSpec } from "../ops/operator.ts";
 
 export interface GraphValue {
-  readonly kind: "input" | "constant" | "state" | "computed";
+  /** `number`: what an operator that gives no tensor gives; its spec is that of a scalar. */
+  readonly kind: "input" | "constant" | "state" | "computed" | "number";
   /** Name of an input, key of a constant, name of a state. */
   readonly name: string | null;
   /** Dtype and sizes for the largest inputs: what memory is planned for. */
@@ -34,7 +35,9 @@ export function isGraphValue(argument: Argument<GraphValue>): argument is GraphV
 
 /** The values among the arguments of a node. */
 export function argumentValues(node: GraphNode): GraphValue[] {
-  return node.args.filter(isGraphValue);
+  return node.args
+    .flatMap((arg) => (Array.isArray(arg) ? (arg as Argument<GraphValue>[]) : [arg]))
+    .filter(isGraphValue);
 }
 
 export function isDynamic({ spec, smallest }: GraphValue): boolean {
@@ -50,8 +53,10 @@ export function formatGraph(graph: Graph): string {
     names.set(value, name);
     return name;
   };
-  const show = (argument: Argument<GraphValue>) =>
-    isGraphValue(argument) ? nameOf(argument) : JSON.stringify(argument);
+  const show = (argument: Argument<GraphValue>): string => {
+    if (Array.isArray(argument)) return `[${argument.map(show).join(", ")}]`;
+    return isGraphValue(argument) ? nameOf(argument) : JSON.stringify(argument);
+  };
   const typed = (value: GraphValue) => {
     const sizes = value.spec.shape.map((size, i) => (size === value.smallest[i] ? size : `<=${size}`));
     return `${nameOf(value)}: ${value.spec.dtype}[${sizes.join(", ")}]`;

@@ -26,8 +26,7 @@ export interface KernelMemory {
   free(bytes: Uint8Array): void;
   /** A plan of calls that can be run one after the other, all of the same target. */
   planCalls(calls: readonly EncodedCall[], threads: number): CallPlan;
-  /** Resolves when everything is freed. */
-  dispose(): Promise<void>;
+  dispose(): void;
 }
 
 /** Memory for kernels on a CPU: `bytes` is what the program needs at least. UnsupportedError when there is not so much. */
@@ -43,6 +42,6 @@ export function processMemory(): KernelMemory {
     allocate: zeroedBytes,
     free() {},
     planCalls: (calls, threads) => planNativeCalls(calls as readonly NativeCall[], threads),
-    async dispose() {},
+    dispose() {},
   };
 }

@@ -8,7 +8,7 @@ import type { Cpu, Kernel, KernelQuery } from "../kernels/contract.ts";
 import type { EncodedCall } from "../kernels/memory.ts";
 import { selectKernel } from "../kernels/select.ts";
 import type { Tensor } from "../tensor.ts";
-import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
+import { parseAnySchema, parseSchema, qualifiedName, type Schema } from "./schema.ts";
 
 /** Dtype and sizes of a tensor whose values are not known, or not looked at. */
 export interface TensorSpec {
@@ -76,6 +76,33 @@ export class Arguments<T extends TensorSpec> {
     return this.#values.get(name) === null ? null : this.number(name);
   }
 
+  numbers(name: string): readonly number[] {
+    const value = this.#values.get(name);
+    if (!Array.isArray(value) || value.some((item) => typeof item !== "number"))
+      throw new ShapeError(`${this.#where(name)}: expected a list of numbers but found ${describe(value)}`);
+    return value as readonly number[];
+  }
+
+  optionalNumbers(name: string): readonly number[] | null {
+    return this.#values.get(name) === null ? null : this.numbers(name);
+  }
+
+  /** A list of tensors, null where an optional one is missing. */
+  tensors(name: string): readonly (T | null)[] {
+    const value = this.#values.get(name);
+    const isTensor = (item: unknown) => item === null || (typeof item === "object" && "shape" in item);
+    if (!Array.isArray(value) || !value.every(isTensor))
+      throw new ShapeError(`${this.#where(name)}: expected a list of tensors but found ${describe(value)}`);
+    return value as readonly (T | null)[];
+  }
+
+  string(name: string): string {
+    const value = this.#values.get(name);
+    if (typeof value !== "string")
+      throw new ShapeError(`${this.#where(name)}: expected a string but found ${describe(value)}`);
+    return value;
+  }
+
   boolean(name: string): boolean {
     return this.#values.get(name) === true;
   }
@@ -123,8 +150,11 @@ export interface StoredMatrix {
 export interface OperatorDefinition<A> {
   /** In PyTorch's notation, an out-variant. */
   readonly schema: string;
-  /** Dtype and sizes of the out tensor. Also checks the arguments: errors are raised here, before any kernel runs. */
-  shape(args: Arguments<TensorSpec>): TensorSpec;
+  /**
+   * Dtype and sizes of the out tensor. Also checks the arguments: errors are raised here, before any kernel runs.
+   * planned: the dtype of the out tensor where a program has one already; for operators that convert to it.
+   */
+  shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Best first; the last must serve every call on every CPU. */
   readonly kernels: readonly Kernel<A>[];
   /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
@@ -173,7 +203,7 @@ export interface Operator {
   readonly kernels: readonly Kernel<never>[];
   /** Widths of packed weights that calls may have; null when it takes all that its kernels take. */
   readonly bits: readonly number[] | null;
-  shape(args: Arguments<TensorSpec>): TensorSpec;
+  shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
   /** Null where weights are plain tensors, or listed by the names of their arguments. */
@@ -196,7 +226,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     name,
     kernels: definition.kernels,
     bits: definition.bits ?? null,
-    shape: (args) => definition.shape(args),
+    shape: (args, planned) => definition.shape(args, planned),
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
       const kernel = selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
@@ -214,27 +244,99 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
   };
 }
 
+/** One operator out of several of one schema: a call is served by the first that `fits`, else by the last. */
+export function overload(
+  general: Operator,
+  special: { readonly operator: Operator; fits(args: Arguments<TensorSpec>): boolean },
+): Operator {
+  const choose = (args: Arguments<TensorSpec>) => (special.fits(args) ? special.operator : general);
+  return {
+    ...general,
+    kernels: [...special.operator.kernels, ...general.kernels],
+    shape: (args, planned) => choose(args).shape(args, planned),
+    resolve: (args, cpu) => choose(args).resolve(args, cpu),
+  };
+}
+
+/** An operator that gives a number, which later calls take as an argument. */
+export interface NumberOperator {
+  readonly schema: Schema;
+  readonly name: string;
+  evaluate(args: Arguments<Tensor>): number | boolean;
+}
+
+/** A number operator from its schema and its rule. */
+export function numberOperator(schema: string, evaluate: NumberOperator["evaluate"]): NumberOperator {
+  const parsed = parseAnySchema(schema);
+  return { schema: parsed, name: qualifiedName(parsed), evaluate };
+}
+
+/** An operator with several results, or none of its own: written in place, or a view. Compiled programs call none. */
+export interface Routine {
+  readonly schema: Schema;
+  readonly name: string;
+  /** Specs of the out arguments, from the arguments and the dtypes that the program planned. */
+  outs(args: Arguments<TensorSpec>, planned: readonly DType[]): readonly TensorSpec[];
+  /** Null for a view: its result is its first tensor's data in the out's shape. */
+  readonly run: ((args: Arguments<Tensor>) => void) | null;
+}
+
+/** A routine from its schema. */
+export function routine(schema: string, outs: Routine["outs"], run: Routine["run"]): Routine {
+  const parsed = parseAnySchema(schema);
+  return { schema: parsed, name: qualifiedName(parsed), outs, run };
+}
+
+/** Operators that are not called by models of this package, but by programs of other exporters. */
+export interface OtherOperators {
+  readonly numbers?: Iterable<NumberOperator>;
+  readonly routines?: Iterable<Routine>;
+}
+
 /** The operators that a program may call. */
 export class OperatorRegistry {
   readonly #operators = new Map<string, Operator>();
+  readonly #numbers: ReadonlyMap<string, NumberOperator>;
+  readonly #routines: ReadonlyMap<string, Routine>;
 
-  constructor(operators: Iterable<Operator> = []) {
+  constructor(operators: Iterable<Operator> = [], { numbers = [], routines = [] }: OtherOperators = {}) {
+    this.#numbers = new Map([...numbers].map((operator) => [operator.name, operator]));
+    this.#routines = new Map([...routines].map((operator) => [operator.name, operator]));
     for (const operator of operators) this.register(operator);
   }
 
   /** InvalidArgumentError when the name is taken: an operator means one thing. */
   register(operator: Operator): void {
-    if (this.#operators.has(operator.name))
-      throw new InvalidArgumentError(`operator ${operator.name} is registered already`);
+    if (this.has(operator.name)) throw new InvalidArgumentError(`operator ${operator.name} is registered already`);
     this.#operators.set(operator.name, operator);
   }
 
   has(name: string): boolean {
-    return this.#operators.has(name);
+    return this.#operators.has(name) || this.#numbers.has(name) || this.#routines.has(name);
+  }
+
+  /** The operator of a name when it gives a number. */
+  number(name: string): NumberOperator | undefined {
+    return this.#numbers.get(name);
+  }
+
+  /** The operator of a name when it is a routine. */
+  routine(name: string): Routine | undefined {
+    return this.#routines.get(name);
+  }
+
+  /** The schema of any operator; UnsupportedError when there is none of that name. */
+  schema(name: string): Schema {
+    return (this.#numbers.get(name) ?? this.#routines.get(name) ?? this.get(name)).schema;
+  }
+
+  /** The operator of a name that writes one tensor, if there is one. */
+  find(name: string): Operator | undefined {
+    return this.#operators.get(name);
   }
 
   get(name: string): Operator {
-    const operator = this.#operators.get(name);
+    const operator = this.find(name);
     if (!operator) throw new UnsupportedError(`operator ${name} is not registered; register it with registerOperator`);
     return operator;
   }

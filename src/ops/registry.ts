@@ -1,44 +1,51 @@
 /** The operators of this package, and the registry that programs look them up in. */
+
+import { creationOperators } from "./aten/creation.ts";
+import { indexingOperators } from "./aten/indexing.ts";
+import { movementOperators, movementRoutines } from "./aten/movement.ts";
+import { pointwiseOperators } from "./aten/pointwise.ts";
+import { reductionOperators } from "./aten/reduction.ts";
 import { attentionInt8Operator, attentionOperator } from "./attention.ts";
-import {
-  addOperator,
-  argmaxOperator,
-  scaleOperator,
-  selectOperator,
-  sliceOperator,
-  softcapOperator,
-  softmaxOperator,
-} from "./elementwise.ts";
+import { argmaxOperator, selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
 import { int4Operators } from "./int4.ts";
 import { linearA8Operators, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
+import { llamaOperators } from "./llama.ts";
+import { numberOperators } from "./number.ts";
 import { defineOperator, type Operator, type OperatorDefinition, OperatorRegistry } from "./operator.ts";
+import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./quantized-decomposed.ts";
 import { gegluOperator, rmsNormOperator, ropeAnglesOperator, ropeOperator, swigluOperator } from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
-export const operators = new OperatorRegistry([
-  ...linearA8Operators,
-  linearWeightOnlyOperator,
-  linearFloatOperator,
-  ...int4Operators,
-  ...embeddingPackedOperators,
-  ...embeddingSharedOperators,
-  embeddingFloatOperator,
-  rmsNormOperator,
-  ropeAnglesOperator,
-  ropeOperator,
-  attentionOperator,
-  attentionInt8Operator,
-  swigluOperator,
-  gegluOperator,
-  addOperator,
-  scaleOperator,
-  softcapOperator,
-  selectOperator,
-  sliceOperator,
-  softmaxOperator,
-  argmaxOperator,
-]);
+export const operators = new OperatorRegistry(
+  [
+    ...linearA8Operators,
+    linearWeightOnlyOperator,
+    linearFloatOperator,
+    ...int4Operators,
+    ...embeddingPackedOperators,
+    ...embeddingSharedOperators,
+    embeddingFloatOperator,
+    rmsNormOperator,
+    ropeAnglesOperator,
+    ropeOperator,
+    attentionOperator,
+    attentionInt8Operator,
+    swigluOperator,
+    gegluOperator,
+    softcapOperator,
+    selectOperator,
+    argmaxOperator,
+    ...pointwiseOperators,
+    ...movementOperators,
+    ...indexingOperators,
+    ...creationOperators,
+    ...reductionOperators,
+    ...llamaOperators,
+    ...quantizedDecomposedOperators,
+  ],
+  { numbers: numberOperators, routines: [...movementRoutines, ...quantizedDecomposedRoutines] },
+);
 
 /** Adds an operator of the user's own, for eager calls, capture, export and loaded programs alike. */
 export function registerOperator<A>(definition: OperatorDefinition<A>): Operator {

@@ -1,4 +1,7 @@
-/** Operator schemas in PyTorch's notation: "ns::name.overload(Tensor x, int n, *, Tensor(a!) out) -> Tensor(a!)". */
+/**
+ * Operator schemas in PyTorch's notation: "ns::name.overload(Tensor x, int n, *, Tensor(a!) out) -> Tensor(a!)", or
+ * "ns::name(Tensor x, int dim) -> SymInt" for operators that give a number.
+ */
 import { InvalidArgumentError } from "../errors.ts";
 
 export type ArgumentType =
@@ -10,9 +13,12 @@ export type ArgumentType =
   | "float?"
   | "bool"
   | "Scalar"
+  | "Scalar?"
   | "str"
   | "int[]"
-  | "Tensor[]";
+  | "int[]?"
+  | "Tensor[]"
+  | "Tensor?[]";
 
 export interface SchemaArgument {
   readonly name: string;
@@ -29,9 +35,14 @@ export interface Schema {
   readonly name: string;
   /** "out" */
   readonly overload: string;
-  /** All arguments, the out argument last. */
+  /** All arguments, out arguments last. */
   readonly args: readonly SchemaArgument[];
+  /** One tensor, written to the only out argument; a number; or else: several out arguments, or an input written in place. */
+  readonly returns: "tensor" | "number" | "other";
 }
+
+/** Return types of operators that give a number or a truth value. */
+const numberTypes = ["int", "SymInt", "float", "bool", "Scalar"];
 
 const types: readonly ArgumentType[] = [
   "Tensor",
@@ -42,9 +53,12 @@ const types: readonly ArgumentType[] = [
   "float?",
   "bool",
   "Scalar",
+  "Scalar?",
   "str",
   "int[]",
+  "int[]?",
   "Tensor[]",
+  "Tensor?[]",
 ];
 
 /** ExecuTorch keeps operator names in a buffer of this size. */
@@ -55,22 +69,30 @@ export function qualifiedName({ name, overload }: { name: string; overload: stri
   return overload ? `${name}.${overload}` : name;
 }
 
-/** Parses a schema of an out-variant; InvalidArgumentError says what is wrong with it. */
+/** Parses a schema of an out-variant with one out argument; InvalidArgumentError says what is wrong with it. */
 export function parseSchema(text: string): Schema {
+  const schema = parseAnySchema(text);
+  if (schema.returns !== "tensor")
+    throw new InvalidArgumentError(`schema "${text}": expected exactly one out argument after "*", the last of all`);
+  return schema;
+}
+
+/** Parses a schema of any operator. */
+export function parseAnySchema(text: string): Schema {
   const match = /^([\w:]+)(?:\.(\w+))?\((.*)\)\s*->\s*(.+)$/s.exec(text.trim());
   if (!match) throw new InvalidArgumentError(`schema "${text}": expected "ns::name.out(Tensor x, …) -> Tensor(a!)"`);
-  const [, name, overload = "", list] = match;
+  const [, name, overload = "", list, result] = match;
   if (!/^\w+::\w+$/.test(name!)) throw new InvalidArgumentError(`schema "${text}": expected a name such as ns::name`);
   if (name!.length + overload.length + 1 > NAME_MAX)
     throw new InvalidArgumentError(`schema "${text}": the name must have at most ${NAME_MAX} characters`);
   const parts = splitArguments(list!);
   const star = parts.indexOf("*");
   const args = parts.filter((part) => part !== "*").map((part, i) => parseArgument(text, part, star >= 0 && i >= star));
-  if (args.filter((arg) => arg.isOut).length !== 1 || !args.at(-1)!.isOut)
-    throw new InvalidArgumentError(`schema "${text}": expected exactly one out argument after "*", the last of all`);
+  const outs = args.filter((arg) => arg.isOut).length;
+  const returns = outs === 1 && args.at(-1)!.isOut ? "tensor" : numberTypes.includes(result!) ? "number" : "other";
   const twice = args.find((arg, i) => args.findIndex((other) => other.name === arg.name) < i);
   if (twice) throw new InvalidArgumentError(`schema "${text}": there are two arguments named ${twice.name}`);
-  return { name: name!, overload, args };
+  return { name: name!, overload, args, returns };
 }
 
 /** Splits at commas outside of brackets. */
@@ -82,7 +104,7 @@ function splitArguments(list: string): string[] {
 }
 
 function parseArgument(schema: string, part: string, afterStar: boolean): SchemaArgument {
-  const match = /^(\w+)(\(\w+!?\))?(\?|\[\d*\])?\s+(\w+)(?:\s*=\s*(\S+))?$/.exec(part);
+  const match = /^(\w+)(\(\w+!?\))?((?:\?|\[\d*\])*)\s+(\w+)(?:\s*=\s*(\S+))?$/.exec(part);
   if (!match) throw new InvalidArgumentError(`schema "${schema}": cannot read argument "${part}"`);
   const [, base, alias, suffix = "", name, value] = match;
   const type = `${base === "SymInt" ? "int" : base}${suffix.replace(/\[\d+\]/, "[]")}` as ArgumentType;

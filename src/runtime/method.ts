@@ -46,7 +46,7 @@ export function checkMethod(method: Method, registry: OperatorRegistry): void {
     throw new UnsupportedError(
       `method ${method.name}: calls delegates ${method.delegates.join(", ")}; export without a backend delegate`,
     );
-  const other = method.instructions.find((instruction) => instruction.kind !== "kernel");
+  const other = method.instructions.find(({ kind }) => kind === "delegate");
   if (other) throw new UnsupportedError(`method ${method.name}: instruction ${other.kind} is not supported`);
 }
 
@@ -100,7 +100,7 @@ function inputChecks(inputs: readonly Tensor[], calls: readonly BoundCall[]): In
  * Arguments of a call by what they are for. Files list the out value twice: as argument and as what is returned.
  * What a kernel writes must be memory of the program, never a constant, which may be mapped from the file.
  */
-function splitArguments(
+export function splitArguments(
   method: Method,
   { name, schema }: Operator,
   indices: readonly number[],
@@ -119,7 +119,7 @@ function splitArguments(
   return { given: indices.slice(0, count - 1), outIndex };
 }
 
-function argumentOf(method: Method, index: number, tensorAt: (index: number) => Tensor): Argument<Tensor> {
+export function argumentOf(method: Method, index: number, tensorAt: (index: number) => Tensor): Argument<Tensor> {
   const value = method.values[index]!;
   switch (value.kind) {
     case "tensor":
@@ -146,7 +146,7 @@ function argumentOf(method: Method, index: number, tensorAt: (index: number) => 
   }
 }
 
-function viewValue(value: TensorValue, sizes: readonly number[], memory: MethodMemory): Tensor {
+export function viewValue(value: TensorValue, sizes: readonly number[], memory: MethodMemory): Tensor {
   const length = elementCount(sizes);
   const bytes = placeOf(value, memory);
   const needed = length * byteSize(value.dtype);
@@ -166,7 +166,7 @@ function placeOf(value: TensorValue, memory: MethodMemory): Uint8Array {
   throw new UnsupportedError(`memory ${memoryId} is not supported, only 1 (scratch) and 2 (state)`);
 }
 
-function checkInput(method: Method, i: number, sizes: readonly number[]): void {
+export function checkInput(method: Method, i: number, sizes: readonly number[]): void {
   const value = method.values[method.inputs[i]!]!;
   if (value.kind !== "tensor" || value.constant !== null)
     throw new UnsupportedError(`method ${method.name}: input ${i} is no tensor with memory of its own`);
@@ -182,7 +182,7 @@ function checkInput(method: Method, i: number, sizes: readonly number[]): void {
 }
 
 /** The sizes that the operator computes must fit what the file planned for. */
-function checkOut(operator: Operator, value: Value, spec: TensorSpec): void {
+export function checkOut(operator: Operator, value: Value, spec: TensorSpec): void {
   if (value.kind !== "tensor" || value.dtype !== spec.dtype || elementCount(spec.shape) > elementCount(value.sizes))
     throw new ShapeError(
       `${operator.name}: gives ${spec.dtype} [${spec.shape}], which does not fit the value planned for it`,

@@ -260,11 +260,6 @@ describe("a program that this runtime cannot run is refused when it is loaded", 
       /method forward: unknown operators my::a.out, my::b; register them/,
     ],
     ["delegates", changed(() => ({ delegates: ["XnnpackBackend"] })), /calls delegates XnnpackBackend; export without/],
-    [
-      "jumps",
-      changed(() => ({ instructions: [{ kind: "jumpFalse", condition: 0, destination: 0 }] })),
-      /instruction jumpFalse is not supported/,
-    ],
   ])("%s", async (_, program, message) => {
     await expect(load(program)).rejects.toThrow(message);
     await expect(load(program)).rejects.toThrow(UnsupportedError);

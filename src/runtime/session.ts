@@ -1,8 +1,9 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
 import { InvalidArgumentError } from "../errors.ts";
 import { checkIndices } from "../ops/operator.ts";
-import type { Method } from "../program/program.ts";
+import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
+import { Interpreter, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { type ReadyMethod, readyMethod } from "./method.ts";
 import type { LoadedProgram } from "./program.ts";
@@ -23,6 +24,7 @@ export class Session {
   readonly #program: LoadedProgram;
   readonly #state: Uint8Array;
   readonly #ready = new Map<string, ReadyRun>();
+  readonly #interpreters = new Map<string, Interpreter>();
   readonly #holdings = new Holdings();
 
   constructor(program: LoadedProgram) {
@@ -42,6 +44,7 @@ export class Session {
   /** Zeroes the state. */
   reset(): void {
     this.#state.fill(0);
+    for (const interpreter of this.#interpreters.values()) interpreter.reset();
   }
 
   /**
@@ -50,6 +53,8 @@ export class Session {
    */
   run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     return this.#program.exclusive(async () => {
+      const interpreter = this.#interpreterOf(name);
+      if (interpreter) return interpreter.run(inputs, signal);
       const run = this.#readyFor(this.#program.method(name), inputs);
       for (const [i, target] of run.ready.inputs.entries()) copyInput(name, i, inputs[i]!, target);
       run.ready.checks.forEach(checkIndices);
@@ -58,6 +63,20 @@ export class Session {
         (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
       return run.outputs;
     });
+  }
+
+  /** For a method that cannot be made ready once and for all; it has scratch of its own, where it may keep state. */
+  #interpreterOf(name: string): Interpreter | undefined {
+    const program = this.#program;
+    const known = this.#interpreters.get(name);
+    const method = program.method(name);
+    if (known || !isInterpreted(method, program.registry)) return known;
+    const scratch = allocate(program.memory, "scratch", method.memorySizes[SCRATCH_MEMORY] ?? 0);
+    this.#holdings.add(() => program.memory.free(scratch));
+    const memory = { scratch, state: this.#state, constants: program.constants };
+    const interpreter = new Interpreter(method, memory, program);
+    this.#interpreters.set(name, interpreter);
+    return interpreter;
   }
 
   #readyFor(method: Method, inputs: readonly Tensor[]): ReadyRun {

@@ -14,6 +14,6 @@ export function removeDeadCode(graph: Graph, registry: OperatorRegistry): Graph 
 }
 
 function writesState(node: GraphNode, registry: OperatorRegistry): boolean {
-  const { schema } = registry.get(node.operator);
+  const schema = registry.schema(node.operator);
   return schema.args.some((arg, i) => arg.mutable && !arg.isOut && isGraphValue(node.args[i] ?? null));
 }

@@ -35,6 +35,12 @@ export interface PlacedPlan {
   readonly times: number;
 }
 
+/** What runs plans: workers, or the caller's thread. */
+export interface PlanRunner {
+  run(plan: PlacedPlan): Promise<void>;
+  dispose(): Promise<void>;
+}
+
 /** Turns for the event loop in a long plan on the caller's thread. */
 const TURN_MS = 20;
 
@@ -104,11 +110,11 @@ export class WasmEngine implements KernelMemory {
   }
 
   /** Ends the threads and gives the memory back: arrays of it must not be used any more. */
-  async dispose(): Promise<void> {
+  dispose(): void {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
-    await this.#team?.dispose();
-    releaseMemory(this.#memory);
+    const runner = this.#team ?? this.#local!;
+    void runner.dispose().then(() => releaseMemory(this.#memory));
   }
 
   #release(address: number): void {

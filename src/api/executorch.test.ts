@@ -1,0 +1,76 @@
+/** Programs for ExecuTorch: operators that it has, and the same logits as our own form of the model. */
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { temporaryFolder } from "../../test/support/folders.ts";
+import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import {
+  compileModel,
+  embedding,
+  int8DynamicActivationIntxWeight,
+  intxWeightOnly,
+  loadCheckpoint,
+  loadProgramObject,
+  type Model,
+  quantize,
+  sharedEmbedding,
+} from "../index.ts";
+
+const folder = await temporaryFolder();
+const tied = join(folder, "tied");
+const untied = join(folder, "untied");
+const sizes = { hidden_size: 64, intermediate_size: 96, head_dim: 16 };
+await writeTinyCheckpoint(tied, { config: sizes });
+await writeTinyCheckpoint(untied, {
+  config: { ...sizes, tie_word_embeddings: false, attention_bias: true, mlp_bias: true },
+  dtype: "bf16",
+});
+
+const ids = [72, 101, 108, 108, 111, 44, 32, 119];
+
+async function logits(model: Model, target: "lowbit" | "executorch"): Promise<Float32Array> {
+  const program = await loadProgramObject(compileModel(model, { target, kvCache: "f32" }), "program");
+  const decoder = program.createDecoder();
+  const values = Float32Array.from(await decoder.prefill(ids));
+  program.dispose();
+  return values;
+}
+
+const schemes: readonly (readonly [string, string, (model: Model) => void])[] = [
+  ["float, tied", tied, () => {}],
+  ["bf16 with biases", untied, () => {}],
+  ["8da4w", untied, (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })])],
+  ["shared", tied, (model) => quantize(model, [sharedEmbedding({ bits: 4, groupSize: 32 })])],
+  ...[2, 3, 4, 8].map(
+    (bits) =>
+      [
+        `embedding of ${bits} bits`,
+        untied,
+        (model: Model) => quantize(model, [embedding({ bits, groupSize: 32 })]),
+      ] as const,
+  ),
+];
+
+describe("target executorch", () => {
+  it.each(schemes)("%s: logits of the fused form", async (_, path, apply) => {
+    const model = await loadCheckpoint(path);
+    apply(model);
+    const program = compileModel(model, { target: "executorch" });
+    const names = program.methods.flatMap(({ operators }) => operators.map(({ name }) => name));
+    expect(names.filter((name) => !/^(aten|llama|quantized_decomposed|torchao)::/.test(name))).toEqual([]);
+    const [ours, theirs] = [await logits(model, "lowbit"), await logits(model, "executorch")];
+    expect(ours.length).toBeGreaterThan(0);
+    for (const [i, value] of ours.entries()) expect(Math.abs(theirs[i]! - value)).toBeLessThan(2e-5);
+    await model.close();
+  });
+
+  it("says what cannot be exported", async () => {
+    const model = await loadCheckpoint(untied);
+    expect(() => compileModel(model, { target: "executorch", kvCache: "f16" })).toThrow(UnsupportedError);
+    quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
+    expect(() => compileModel(model, { target: "executorch" })).toThrow(/linear_weight_only.*8da/);
+    model.layout = "panel16";
+    expect(() => compileModel(model, { target: "executorch" })).toThrow(InvalidArgumentError);
+    await model.close();
+  });
+});

@@ -1,0 +1,39 @@
+/** Makes equal calls one: the same operator on the same values, where nothing reads or writes state. */
+import type { Argument, OperatorRegistry } from "../../ops/operator.ts";
+import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue } from "../graph.ts";
+
+export function mergeCommonCalls(graph: Graph, registry: OperatorRegistry): Graph {
+  const ids = new Map<GraphValue, number>();
+  const idOf = (value: GraphValue) => {
+    if (!ids.has(value)) ids.set(value, ids.size);
+    return ids.get(value)!;
+  };
+  const replaced = new Map<GraphValue, GraphValue>();
+  const current = (arg: Argument<GraphValue>): Argument<GraphValue> => {
+    if (Array.isArray(arg)) return arg.map(current) as Argument<GraphValue>;
+    return isGraphValue(arg) ? (replaced.get(arg) ?? arg) : arg;
+  };
+  const keyOf = (arg: Argument<GraphValue>): string => {
+    if (Array.isArray(arg)) return `[${arg.map(keyOf).join()}]`;
+    return isGraphValue(arg) ? `%${idOf(arg)}` : JSON.stringify(arg);
+  };
+  const known = new Map<string, GraphValue>();
+  const nodes: GraphNode[] = [];
+  for (const node of graph.nodes) {
+    const renewed = { ...node, args: node.args.map(current) };
+    const key = `${node.operator}(${renewed.args.map(keyOf).join()})`;
+    const earlier = isPure(renewed, registry) ? known.get(key) : undefined;
+    if (earlier) {
+      replaced.set(node.out, earlier);
+      continue;
+    }
+    known.set(key, node.out);
+    nodes.push(renewed);
+  }
+  return { ...graph, nodes, outputs: graph.outputs.map((value) => replaced.get(value) ?? value) };
+}
+
+function isPure(node: GraphNode, registry: OperatorRegistry): boolean {
+  const writes = registry.schema(node.operator).args.some((arg) => arg.mutable && !arg.isOut);
+  return !writes && argumentValues(node).every(({ kind }) => kind !== "state");
+}

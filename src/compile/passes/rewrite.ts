@@ -1,0 +1,59 @@
+/** Replaces calls of some operators by other calls: the way fused operators become those that another runtime has. */
+import type { Cpu } from "../../kernels/contract.ts";
+import type { Argument, OperatorRegistry } from "../../ops/operator.ts";
+import type { Schema } from "../../ops/schema.ts";
+import { GraphBuilder } from "../capture.ts";
+import { type Graph, type GraphNode, type GraphValue, isGraphValue } from "../graph.ts";
+
+/** Arguments of a call by name. */
+export class CallArguments {
+  readonly #schema: Schema;
+  readonly #args: readonly Argument<GraphValue>[];
+
+  constructor(schema: Schema, args: readonly Argument<GraphValue>[]) {
+    this.#schema = schema;
+    this.#args = args;
+  }
+
+  argument(name: string): Argument<GraphValue> {
+    return this.#args[this.#schema.args.findIndex((arg) => arg.name === name)] ?? null;
+  }
+
+  tensor(name: string): GraphValue {
+    const value = this.argument(name);
+    if (!isGraphValue(value)) throw new TypeError(`${this.#schema.name}: ${name} is no tensor`);
+    return value;
+  }
+
+  number(name: string): number {
+    return Number(this.argument(name));
+  }
+}
+
+/** Makes the calls that stand for one call, and gives the value that stands for its result. */
+export type Rewriting = (builder: GraphBuilder, args: CallArguments) => GraphValue;
+
+export interface RewriteContext {
+  readonly registry: OperatorRegistry;
+  readonly cpu: Cpu;
+}
+
+/** The graph with every call of an operator in `rules` rewritten. */
+export function rewrite(graph: Graph, rules: ReadonlyMap<string, Rewriting>, context: RewriteContext): Graph {
+  const { registry, cpu } = context;
+  const builder = new GraphBuilder(registry, cpu);
+  const replaced = new Map<GraphValue, GraphValue>();
+  const current = (value: GraphValue) => replaced.get(value) ?? value;
+  const renewed = (arg: Argument<GraphValue>): Argument<GraphValue> => {
+    if (Array.isArray(arg)) return arg.map(renewed) as Argument<GraphValue>;
+    return isGraphValue(arg) ? current(arg) : arg;
+  };
+  const rewriteNode = (node: GraphNode) => {
+    const args = node.args.map(renewed);
+    const rule = rules.get(node.operator);
+    if (rule) replaced.set(node.out, rule(builder, new CallArguments(registry.schema(node.operator), args)));
+    else builder.nodes.push({ ...node, args });
+  };
+  graph.nodes.forEach(rewriteNode);
+  return { ...graph, nodes: builder.nodes, outputs: graph.outputs.map(current) };
+}

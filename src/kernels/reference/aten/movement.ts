@@ -1,0 +1,110 @@
+/** Copies of tensors in another order, shape or selection: strided places of the input, in the order of the result. */
+import { InvalidArgumentError } from "../../../errors.ts";
+import type { Tensor } from "../../../tensor.ts";
+import { denseKernel, eachPlace, numbersOf, storeInto } from "./dense.ts";
+
+export interface StridedArgs {
+  readonly x: Tensor;
+  /** Place of the first element, and steps of the dimensions of the result, in elements of x. */
+  readonly start: number;
+  readonly strides: readonly number[];
+  readonly out: Tensor;
+}
+
+/** y[i, j, ...] = x[start + i * strides[0] + j * strides[1] + ...], converted where the element types differ. */
+export const stridedReference = denseKernel<StridedArgs>("strided", ({ x, start, strides, out }) => {
+  const convert = x.dtype !== out.dtype;
+  const values = convert ? numbersOf(x) : x.data;
+  const target = out.data as Float32Array;
+  const store = convert
+    ? storeInto(out)
+    : (index: number, value: number) => {
+        target[index] = value;
+      };
+  eachPlace(out.shape, strides, (index, offset) => store(index, (values as Float32Array)[offset]!), start);
+});
+
+export interface CatArgs {
+  readonly parts: readonly Tensor[];
+  /** Elements of each part that are together: those of the dimension that grows, and of those after it. */
+  readonly blocks: readonly number[];
+  readonly out: Tensor;
+}
+
+/** Blocks of the parts in turn. */
+export const catReference = denseKernel<CatArgs>("cat", ({ parts, blocks, out }) => {
+  const target = out.data as Float32Array;
+  const perRow = blocks.reduce((sum, size) => sum + size, 0);
+  let start = 0;
+  for (const [i, part] of parts.entries()) {
+    const block = blocks[i]!;
+    for (let from = 0, to = start; from < part.data.length; from += block, to += perRow)
+      target.set((part.data as Float32Array).subarray(from, from + block), to);
+    start += block;
+  }
+});
+
+export interface IndexArgs {
+  /** Read at the places, or, with `values`, copied to `out` and then written there. */
+  readonly x: Tensor;
+  /** Dimensions before the indexed ones, the indexed ones, and those after, as sizes. */
+  readonly before: number;
+  readonly sizes: readonly number[];
+  readonly after: number;
+  /** For each indexed dimension the indices, already broadcast to one length. */
+  readonly indices: readonly ArrayLike<number>[];
+  readonly values: Tensor | null;
+  readonly accumulate: boolean;
+  readonly out: Tensor;
+}
+
+/** Calls `visit(place in x, place among the picked)` for each block of `after` elements. */
+function eachPicked(
+  { before, sizes, after, indices }: IndexArgs,
+  visit: (place: number, picked: number) => void,
+): void {
+  const count = indices[0]!.length;
+  const block = sizes.reduce((product, size) => product * size, 1);
+  for (let row = 0; row < before; row++)
+    for (let i = 0; i < count; i++) {
+      let place = 0;
+      for (const [dim, size] of sizes.entries()) {
+        const index = indices[dim]![i]!;
+        const wrapped = index < 0 ? index + size : index;
+        if (!(wrapped >= 0 && wrapped < size))
+          throw new InvalidArgumentError(`index ${index} is out of range of a dimension of size ${size}`);
+        place = place * size + wrapped;
+      }
+      visit((row * block + place) * after, (row * count + i) * after);
+    }
+}
+
+/** x[..., indices, ...] */
+export const indexReference = denseKernel<IndexArgs>("index", (args) => {
+  const { x, after, out } = args;
+  const source = x.data as Float32Array;
+  const target = out.data as Float32Array;
+  eachPicked(args, (place, picked) => target.set(source.subarray(place, place + after), picked));
+});
+
+/** x with values written, or added, at [..., indices, ...]; values have the picked shape or one element. */
+export const indexPutReference = denseKernel<IndexArgs>("index_put", (args) => {
+  const { x, after, values, accumulate, out } = args;
+  if (out.data !== x.data) (out.data as Float32Array).set(x.data as Float32Array);
+  const target = out.data as Float32Array;
+  const source = values!.data as Float32Array;
+  eachPicked(args, (place, picked) => {
+    for (let i = 0; i < after; i++) {
+      const value = source[source.length === 1 ? 0 : picked + i]!;
+      target[place + i] = accumulate ? target[place + i]! + value : value;
+    }
+  });
+});
+
+export interface RowsCopyArgs {
+  readonly source: Uint8Array;
+  readonly target: Uint8Array;
+}
+
+/** Bytes to the start of a place. */
+export const rowsCopyReference = denseKernel<RowsCopyArgs>("rows_copy", ({ source, target }) => target.set(source));

@@ -1,0 +1,69 @@
+/** General operators against PyTorch's results: golden/cases.json.golden, made by golden/make.py. */
+import { readFileSync } from "node:fs";
+import { describe, expect, it } from "vitest";
+import { byteSize, type DType, zeros } from "../../dtype.ts";
+import { hostCpu } from "../../kernels/cpu.ts";
+import { type Tensor, zeroTensor } from "../../tensor.ts";
+import { type Argument, Arguments, type TensorSpec } from "../operator.ts";
+import { operators } from "../registry.ts";
+
+interface Stored {
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly data: readonly (number | string)[];
+}
+
+interface Case {
+  readonly operator: string;
+  readonly arguments: readonly unknown[];
+  readonly result: Stored | readonly Stored[];
+}
+
+const file = new URL("./golden/cases.json.golden", import.meta.url);
+const cases = JSON.parse(readFileSync(file, "utf8")) as readonly Case[];
+
+function tensorOf({ dtype, shape, data }: Stored): Tensor {
+  const values = zeros(dtype, data.length);
+  for (const [i, value] of data.entries())
+    (values as Float64Array)[i] = (values instanceof BigInt64Array ? BigInt(value) : Number(value)) as number;
+  return { dtype, shape, data: values };
+}
+
+function argumentOf(value: unknown): Argument<Tensor> {
+  if (Array.isArray(value)) return value.map(argumentOf) as Argument<Tensor>;
+  return typeof value === "object" && value ? tensorOf(value as Stored) : (value as Argument<Tensor>);
+}
+
+function results(name: string, args: readonly Argument<Tensor>[], planned: readonly DType[]): readonly Tensor[] {
+  const schema = operators.schema(name);
+  const routine = operators.routine(name);
+  if (routine?.run) {
+    const specs = routine.outs(new Arguments<TensorSpec>(schema, args), planned);
+    const outs = specs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
+    routine.run(new Arguments(schema, [...args, ...outs]));
+    return outs;
+  }
+  const operator = operators.get(name);
+  const spec = operator.shape(new Arguments<TensorSpec>(schema, args), planned[0]);
+  const out = zeroTensor(spec.dtype, spec.shape);
+  const call = operator.resolve(new Arguments(schema, [...args, out]), hostCpu());
+  call.bind(new Uint8Array(call.scratchBytes(1)), 1)();
+  return [out];
+}
+
+describe("operators of other exporters", () => {
+  it.each(cases.map((entry, i) => [i, entry.operator, entry] as const))("%i: %s", (_, name, entry) => {
+    const expected = [entry.result].flat() as readonly Stored[];
+    const planned = expected.map(({ dtype }) => dtype);
+    const found = results(name, entry.arguments.map(argumentOf), planned);
+    for (const [i, { dtype, shape, data }] of expected.entries()) {
+      expect([found[i]!.dtype, found[i]!.shape]).toEqual([dtype, shape]);
+      const tolerance = byteSize(dtype) >= 4 && dtype.startsWith("f") ? 2e-6 : 0;
+      for (const [at, value] of data.entries()) {
+        const close =
+          Math.abs(Number(found[i]!.data[at]) - Number(value)) <= tolerance * Math.max(1, Math.abs(Number(value)));
+        expect(close, `element ${at}: expected ${value} but found ${found[i]!.data[at]}`).toBe(true);
+      }
+    }
+  });
+});

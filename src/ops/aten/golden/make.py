@@ -1,0 +1,148 @@
+#!/usr/bin/env python3
+"""Writes cases.json.golden: calls of aten and quantized_decomposed operators with PyTorch's results.
+
+Needs: pip install torch executorch (made with torch 2.13.0 and executorch 1.5.1)
+"""
+
+import json
+from pathlib import Path
+
+import executorch.exir.passes._quant_patterns_and_replacements  # noqa: F401  registers embedding_2bit, embedding_4bit
+import executorch.kernels.quantized  # noqa: F401  registers quantized_decomposed
+import torch
+
+torch.manual_seed(1)
+DTYPES = {
+    torch.float32: "f32",
+    torch.float64: "f64",
+    torch.int64: "i64",
+    torch.int32: "i32",
+    torch.int8: "i8",
+    torch.uint8: "u8",
+    torch.bool: "bool",
+}
+
+
+def show(value):
+    if isinstance(value, torch.Tensor):
+        flat = value.flatten().tolist()
+        numbers = [str(v) if isinstance(v, float) and (v != v or v in (float("inf"), -float("inf"))) else v for v in flat]
+        numbers = [int(v) if isinstance(v, bool) else v for v in numbers]
+        return {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data": numbers}
+    if isinstance(value, (list, tuple)):
+        return [show(item) for item in value]
+    return value
+
+
+def randn(*shape):
+    return torch.round(torch.randn(*shape) * 64) / 64
+
+
+A, B, ROW, COLUMN = randn(2, 3, 4), randn(2, 3, 4), randn(4), randn(2, 1, 1)
+INTS, OTHER_INTS = torch.randint(-5, 6, (2, 3)), torch.randint(-5, 6, (2, 3))
+BOOLS = torch.rand(2, 3, 4) > 0.5
+POSITIVE = A.abs() + 0.25
+aten = torch.ops.aten
+
+# Operator, overload for programs, function, arguments of the program's operator.
+cases = []
+
+
+def case(name, function, *arguments, **options):
+    cases.append({"operator": name, "arguments": show(arguments), "result": show(function(**options))})
+
+
+for name, f in [("sub", torch.sub), ("add", torch.add)]:
+    for x, y in [(A, B), (A, ROW), (COLUMN, A), (INTS, OTHER_INTS), (A, torch.tensor(2))]:
+        case(f"aten::{name}.out", lambda: f(x, y, alpha=2), x, y, 2)
+    case(f"aten::{name}.Scalar_out", lambda: f(A, 1.5, alpha=2), A, 1.5, 2)
+for name, f in [("mul", torch.mul), ("div", torch.div), ("minimum", torch.minimum), ("maximum", torch.maximum)]:
+    for x, y in [(A, POSITIVE), (A, ROW), (COLUMN, A)]:
+        case(f"aten::{name}.out", lambda: f(x, y), x, y)
+case("aten::mul.out", lambda: INTS[:, :1] * ROW, INTS[:, :1], ROW)
+case("aten::div.out", lambda: INTS / 4 * 4 / (OTHER_INTS.abs() + 1), INTS, OTHER_INTS.abs() + 1)
+case("aten::mul.Scalar_out", lambda: A * 1.5, A, 1.5)
+case("aten::mul.Scalar_out", lambda: INTS * 3, INTS, 3)
+for name in ["eq", "ne", "lt", "le", "gt", "ge"]:
+    case(f"aten::{name}.Tensor_out", lambda: getattr(torch, name)(INTS, OTHER_INTS), INTS, OTHER_INTS)
+    case(f"aten::{name}.Scalar_out", lambda: getattr(torch, name)(A, 0.25), A, 0.25)
+for name in ["logical_and", "logical_or"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(BOOLS, A > 0), BOOLS, A > 0)
+case("aten::logical_not.out", lambda: torch.logical_not(BOOLS), BOOLS)
+case("aten::bitwise_and.Tensor_out", lambda: INTS & OTHER_INTS, INTS, OTHER_INTS)
+for name in ["neg", "abs", "exp", "tanh", "sigmoid", "cos", "sin", "floor", "ceil", "relu"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(A), A)
+for name in ["log", "sqrt", "rsqrt", "reciprocal"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(POSITIVE), POSITIVE)
+HALVES = torch.tensor([0.5, 1.5, 2.5, -0.5, -1.5, -2.5, 0.49, 2.0])
+case("aten::round.out", lambda: torch.round(HALVES), HALVES)
+case("aten::pow.Tensor_Scalar_out", lambda: A**2, A, 2)
+for approximate in ["none", "tanh"]:
+    wide = torch.linspace(-7, 7, 29)
+    case("aten::gelu.out", lambda: torch.nn.functional.gelu(wide, approximate=approximate), wide, approximate)
+case("aten::where.self_out", lambda: torch.where(BOOLS, A, ROW), BOOLS, A, ROW)
+case("aten::clamp.out", lambda: torch.clamp(A, -0.5, None), A, -0.5, None)
+case("aten::masked_fill.Scalar_out", lambda: A.masked_fill(BOOLS, -7.0), A, BOOLS, -7.0)
+
+case("aten::view_copy.out", lambda: A.reshape(4, -1), A, [4, -1])
+case("aten::permute_copy.out", lambda: A.permute(2, 0, 1).contiguous(), A, [2, 0, -2])
+case("aten::transpose_copy.int_out", lambda: A.transpose(0, 2).contiguous(), A, 0, -1)
+case("aten::t_copy.out", lambda: INTS.t().contiguous(), INTS)
+case("aten::slice_copy.Tensor_out", lambda: A[:, :, 1:3], A, 2, 1, 3, 1)
+case("aten::slice_copy.Tensor_out", lambda: A[:, -2:], A, 1, -2, 2**62, 1)
+case("aten::slice_copy.Tensor_out", lambda: A[:, :, 1::2], A, -1, 1, None, 2)
+case("aten::unsqueeze_copy.out", lambda: A.unsqueeze(-1), A, -1)
+case("aten::squeeze_copy.dims_out", lambda: COLUMN.squeeze((1, 2)), COLUMN, [1, -1])
+case("aten::expand_copy.out", lambda: COLUMN.expand(5, 2, 3, -1), COLUMN, [5, 2, 3, -1], False)
+case("aten::cat.out", lambda: torch.cat([A, B[:, :1]], 1), [A, B[:, :1]], 1)
+case("aten::stack.out", lambda: torch.stack([A, B], -1), [A, B], -1)
+case("aten::clone.out", lambda: A.clone(), A, None)
+case("aten::_to_copy.out", lambda: INTS.float(), INTS, False, None)
+case("aten::_to_copy.out", lambda: (A * 4).long(), A * 4, False, None)
+
+PICKED, OTHER_PICKED = torch.tensor([2, 0, -1]), torch.tensor([[1], [0]])
+case("aten::index.Tensor_out", lambda: A[:, PICKED], A, [None, PICKED])
+case("aten::index.Tensor_out", lambda: A[OTHER_PICKED, PICKED], A, [OTHER_PICKED, PICKED])
+VALUES = randn(2, 3, 4)
+case("aten::index_put.out", lambda: A.index_put((torch.arange(2)[:, None], PICKED), VALUES), A, [torch.arange(2)[:, None], PICKED], VALUES, False)
+case("aten::index_put.out", lambda: B.clone().index_put_((slice(None),) and (torch.tensor([1, 1]),), VALUES, accumulate=True), B, [torch.tensor([1, 1])], VALUES, True)
+
+case("aten::full.out", lambda: torch.full((2, 3), 1.5), [2, 3], 1.5)
+case("aten::full_like.out", lambda: torch.full_like(INTS, 7), INTS, 7, None)
+case("aten::arange.start_out", lambda: torch.arange(3, 10, 2), 3, 10, 2)
+case("aten::scalar_tensor.out", lambda: torch.scalar_tensor(2.5), 2.5)
+case("aten::mean.out", lambda: A.mean([-1], True), A, [-1], True, None)
+case("aten::mean.out", lambda: A.mean([0, 2]), A, [0, 2], False, None)
+case("aten::sum.IntList_out", lambda: INTS.sum([1]), INTS, [1], False, None)
+case("aten::sum.IntList_out", lambda: A.sum(), A, None, False, None)
+case("aten::amax.out", lambda: A.amax([1], True), A, [1], True)
+case("aten::amin.out", lambda: A.amin([0, 1]), A, [0, 1], False)
+case("aten::any.out", lambda: BOOLS.any(1), BOOLS, 1, False)
+case("aten::cumsum.out", lambda: INTS.cumsum(1), INTS, 1, None)
+case("aten::cumsum.out", lambda: A.cumsum(0), A, 0, None)
+case("aten::_softmax.out", lambda: A.softmax(-1), A, -1, False)
+case("aten::_softmax.out", lambda: A.softmax(1), A, 1, False)
+case("aten::mm.out", lambda: A[0] @ B[1].t(), A[0], B[1].t().contiguous())
+case("aten::bmm.out", lambda: A @ B.transpose(1, 2), A, B.transpose(1, 2).contiguous())
+case("aten::addmm.out", lambda: torch.addmm(ROW[:3], A[0], B[1].t(), beta=2, alpha=3), ROW[:3], A[0], B[1].t().contiguous(), 2, 3)
+
+decomposed = torch.ops.quantized_decomposed
+TABLE, INDICES = torch.randint(0, 256, (5, 8), dtype=torch.uint8), torch.tensor([[4, 0, 3]])
+for name, low, columns in [("embedding_2bit", -2, 32), ("embedding_4bit", -8, 16)]:
+    scales, zeros = randn(5, 2).abs(), torch.randint(low, -low, (5, 2)).float()
+    f = getattr(decomposed, name)
+    case(f"quantized_decomposed::{name}.out", lambda: f(TABLE, scales, zeros, low, -low - 1, INDICES), TABLE, scales, zeros, low, -low - 1, INDICES)
+BYTES, SCALES = torch.randint(-128, 128, (5, 8), dtype=torch.int8), randn(5).abs()
+case("quantized_decomposed::embedding_byte.out", lambda: decomposed.embedding_byte(BYTES, SCALES, None, -128, 127, INDICES), BYTES, SCALES, None, -128, 127, INDICES)
+
+# Python and the C++ kernels differ on rows of zeros and of tiny values: those are left out.
+ROWS = torch.cat([A[0] * 3, B[0].abs(), A[1]])
+scale, zero = decomposed.choose_qparams_per_token_asymmetric(ROWS, torch.int8)
+case("quantized_decomposed::choose_qparams_per_token_asymmetric.out", lambda: (scale.double(), zero.long()), ROWS, 1)
+quantized = decomposed.quantize_per_token(ROWS, scale, zero, -128, 127, torch.int8)
+case("quantized_decomposed::quantize_per_token.out", lambda: quantized, ROWS, scale.double(), zero.long(), -128, 127, 1)
+dequantized = decomposed.dequantize_per_token(quantized, scale, zero, -128, 127, torch.int8, torch.float32)
+case("quantized_decomposed::dequantize_per_token.out", lambda: dequantized, quantized, scale.double(), zero.long(), -128, 127, 1, 6)
+
+lines = ",\n".join(json.dumps(entry) for entry in cases)
+Path(__file__).with_name("cases.json.golden").write_text(f"[\n{lines}\n]\n")

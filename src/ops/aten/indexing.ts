@@ -1,0 +1,86 @@
+/** aten operators that read or write places of a tensor that other tensors name. */
+import { broadcastStrides, eachPlace, numbersOf } from "../../kernels/reference/aten/dense.ts";
+import { type IndexArgs, indexPutReference, indexReference } from "../../kernels/reference/aten/movement.ts";
+import { elementCount, type Tensor } from "../../tensor.ts";
+import { type Arguments, defineOperator, type Operator, type TensorSpec } from "../operator.ts";
+import { broadcastShape } from "./shapes.ts";
+
+/** Which dimensions are indexed, and the shape that the indices broadcast to. */
+interface Indexed {
+  readonly first: number;
+  readonly last: number;
+  readonly shape: readonly number[];
+}
+
+function indexed<T extends TensorSpec>(args: Arguments<T>, rank: number): Indexed {
+  const indices = args.tensors("indices");
+  const dims = [...indices.keys()].filter((dim) => indices[dim] !== null);
+  const [first, last] = [dims[0], dims.at(-1)];
+  if (first === undefined || last! - first + 1 !== dims.length || last! >= rank)
+    args.fail("indices", `expected indices of neighbouring dimensions of ${rank}`);
+  const shapes = dims.map((dim) => indices[dim]!);
+  for (const { dtype } of shapes)
+    if (dtype !== "i64" && dtype !== "i32") args.fail("indices", `expected dtype i64 or i32 but found ${dtype}`);
+  const shape = shapes.reduce<number[]>((known, other) => broadcastShape(args, "indices", known, other.shape), []);
+  return { first, last: last!, shape };
+}
+
+/** The indices of a dimension, one for each place of the broadcast shape. */
+function spreadIndices(tensor: Tensor, shape: readonly number[]): Float64Array {
+  const values = numbersOf(tensor);
+  const result = new Float64Array(elementCount(shape));
+  eachPlace(shape, broadcastStrides(tensor.shape, shape), (index, offset) => {
+    result[index] = values[offset]!;
+  });
+  return result;
+}
+
+function pickedShape({ first, last, shape }: Indexed, x: TensorSpec): number[] {
+  return x.shape.toSpliced(first, last - first + 1, ...shape);
+}
+
+function prepare(args: Arguments<Tensor>, values: Tensor | null): IndexArgs {
+  const x = args.tensor("self");
+  const { first, last, shape } = indexed(args, x.shape.length);
+  const indices = args.tensors("indices").slice(first, last + 1);
+  return {
+    x,
+    before: elementCount(x.shape.slice(0, first)),
+    sizes: x.shape.slice(first, last + 1),
+    after: elementCount(x.shape.slice(last + 1)),
+    // Views of memory that earlier calls fill: read when the call runs.
+    get indices() {
+      return indices.map((tensor) => spreadIndices(tensor!, shape));
+    },
+    values,
+    accumulate: values !== null && args.boolean("accumulate"),
+    out: args.tensor("out"),
+  };
+}
+
+export const indexingOperators: readonly Operator[] = [
+  defineOperator<IndexArgs>({
+    schema: "aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)",
+    kernels: [indexReference],
+    shape(args) {
+      const self = args.tensor("self");
+      return { dtype: self.dtype, shape: pickedShape(indexed(args, self.shape.length), self) };
+    },
+    prepare: (args) => prepare(args, null),
+  }),
+  defineOperator<IndexArgs>({
+    schema:
+      "aten::index_put.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, *, Tensor(a!) out) -> Tensor(a!)",
+    kernels: [indexPutReference],
+    shape(args) {
+      const self = args.tensor("self");
+      const picked = pickedShape(indexed(args, self.shape.length), self);
+      const values = args.tensor("values", self.dtype);
+      const count = elementCount(values.shape);
+      if (count !== 1 && count !== elementCount(picked))
+        args.fail("values", `expected one element or shape [${picked}] but found [${values.shape}]`);
+      return { dtype: self.dtype, shape: self.shape };
+    },
+    prepare: (args) => prepare(args, args.tensor("values")),
+  }),
+];

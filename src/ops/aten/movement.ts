@@ -1,0 +1,197 @@
+/** aten operators that copy tensors to another shape, order or selection, and those that make new ones. */
+
+import { broadcastStrides, stridesOf } from "../../kernels/reference/aten/dense.ts";
+import {
+  type CatArgs,
+  catReference,
+  type StridedArgs,
+  stridedReference,
+} from "../../kernels/reference/aten/movement.ts";
+import { bytesOf, elementCount } from "../../tensor.ts";
+import { sliceOperator } from "../elementwise.ts";
+import {
+  type Arguments,
+  defineOperator,
+  type Operator,
+  overload,
+  type Routine,
+  routine,
+  type TensorSpec,
+} from "../operator.ts";
+import { checkedDimension, dimensionOf, sliceOf, viewShape } from "./shapes.ts";
+
+/** The result's shape, and where its elements are in the input. */
+interface Places {
+  readonly shape: readonly number[];
+  readonly strides: readonly number[];
+  readonly start?: number;
+}
+
+/** A copy of strided places of `self`. */
+function strided(schema: string, places: (args: Arguments<TensorSpec>, x: TensorSpec) => Places): Operator {
+  const input = /Tensor (\w+)/.exec(schema)![1]!;
+  return defineOperator<StridedArgs>({
+    schema: `${schema}, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [stridedReference],
+    shape(args, planned) {
+      const x = args.tensor(input);
+      return { dtype: converts(schema) ? (planned ?? x.dtype) : x.dtype, shape: places(args, x).shape };
+    },
+    prepare(args) {
+      const x = args.tensor(input);
+      const { strides, start = 0 } = places(args, x);
+      return { x, start, strides, out: args.tensor("out") };
+    },
+  });
+}
+
+/** Operators whose result has the element type that the program planned. */
+const converts = (schema: string) => schema.includes("_to_");
+
+const sameOrder = (shape: readonly number[]): Places => ({ shape, strides: stridesOf(shape) });
+const unchanged = (schema: string) => strided(schema, (_, x) => sameOrder(x.shape));
+
+function permuted(x: TensorSpec, order: readonly number[]): Places {
+  const strides = stridesOf(x.shape);
+  return { shape: order.map((dim) => x.shape[dim]!), strides: order.map((dim) => strides[dim]!) };
+}
+
+const permute = strided("aten::permute_copy.out(Tensor self, int[] dims", (args, x) => {
+  const order = args.numbers("dims").map((dim) => checkedDimension(args, "dims", dim, x.shape.length));
+  if (new Set(order).size !== x.shape.length) args.fail("dims", `expected each dimension once but found [${order}]`);
+  return permuted(x, order);
+});
+
+const transpose = strided("aten::transpose_copy.int_out(Tensor self, int dim0, int dim1", (args, x) => {
+  const [a, b] = ["dim0", "dim1"].map((name) => dimensionOf(args, name, x.shape.length));
+  return permuted(
+    x,
+    x.shape.map((_, dim) => (dim === a ? b! : dim === b ? a! : dim)),
+  );
+});
+
+const anySlice = strided(
+  "aten::slice_copy.Tensor_out(Tensor self, int dim=0, int? start=None, int? end=None, int step=1",
+  (args, x) => {
+    const dim = dimensionOf(args, "dim", x.shape.length);
+    const { start, step, count } = sliceOf(args, x.shape[dim]!);
+    const strides = stridesOf(x.shape);
+    return {
+      shape: x.shape.with(dim, count),
+      strides: strides.with(dim, strides[dim]! * step),
+      start: start * strides[dim]!,
+    };
+  },
+);
+
+/** Neighbouring places, as in fused projections, have kernels of their own. */
+const slice = overload(anySlice, {
+  operator: sliceOperator,
+  fits: (args) =>
+    args.number("step") === 1 && ["start", "end"].every((name) => Number.isSafeInteger(args.optionalNumber(name) ?? 0)),
+});
+
+const unsqueeze = strided("aten::unsqueeze_copy.out(Tensor self, int dim", (args, x) =>
+  sameOrder(x.shape.toSpliced(dimensionOf(args, "dim", x.shape.length + 1), 0, 1)),
+);
+
+const squeeze = (schema: string, dimsOf: (args: Arguments<TensorSpec>) => readonly number[]) =>
+  strided(schema, (args, x) => {
+    const dims = dimsOf(args).map((dim) => checkedDimension(args, "dim", dim, x.shape.length));
+    return sameOrder(x.shape.filter((size, dim) => size !== 1 || !dims.includes(dim)));
+  });
+
+const expand = strided("aten::expand_copy.out(Tensor self, int[] size, bool implicit=False", (args, x) => {
+  const size = args.numbers("size");
+  const shape = size.map((value, dim) => (value === -1 ? (x.shape[dim - size.length + x.shape.length] ?? -1) : value));
+  const fits = x.shape.every((value, dim) => value === 1 || value === shape[dim + shape.length - x.shape.length]);
+  if (!fits || shape.length < x.shape.length || shape.some((value) => value < 0))
+    args.fail("size", `expected sizes that [${x.shape}] expands to but found [${size}]`);
+  return { shape, strides: broadcastStrides(x.shape, shape) };
+});
+
+/** Sizes of tensors joined along a dimension; all but that one must agree. */
+function joinedShape(args: Arguments<TensorSpec>, dim: number): number[] {
+  const [first, ...rest] = args.tensors("tensors").map((tensor) => tensor!.shape);
+  let size = first![dim]!;
+  for (const shape of rest) {
+    if (shape.length !== first!.length || shape.some((value, i) => i !== dim && value !== first![i]))
+      args.fail("tensors", `expected shapes that agree but for dimension ${dim} but found [${first}] and [${shape}]`);
+    size += shape[dim]!;
+  }
+  return first!.with(dim, size);
+}
+
+/** `extra`: 1 when the tensors are stacked along a new dimension. */
+function joining(schema: string, extra: 0 | 1): Operator {
+  const dimOf = (args: Arguments<TensorSpec>) => {
+    const tensors = args.tensors("tensors");
+    if (tensors.length === 0 || tensors.includes(null)) args.fail("tensors", "expected at least one tensor");
+    return dimensionOf(args, "dim", tensors[0]!.shape.length + extra);
+  };
+  return defineOperator<CatArgs>({
+    schema: `aten::${schema}(Tensor[] tensors, int dim=0, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [catReference],
+    shape(args) {
+      const dim = dimOf(args);
+      const tensors = args.tensors("tensors") as readonly TensorSpec[];
+      const { dtype, shape } = tensors[0]!;
+      if (tensors.some((tensor) => tensor.dtype !== dtype)) args.fail("tensors", `expected all of dtype ${dtype}`);
+      if (extra === 0) return { dtype, shape: joinedShape(args, dim) };
+      if (tensors.some((tensor) => tensor.shape.join() !== shape.join()))
+        args.fail("tensors", `expected all of shape [${shape}]`);
+      return { dtype, shape: shape.toSpliced(dim, 0, tensors.length) };
+    },
+    prepare(args) {
+      const dim = dimOf(args);
+      const parts = args.tensors("tensors").map((tensor) => tensor!);
+      return { parts, blocks: parts.map(({ shape }) => elementCount(shape.slice(dim))), out: args.tensor("out") };
+    },
+  });
+}
+
+export const movementOperators: readonly Operator[] = [
+  strided("aten::view_copy.out(Tensor self, int[] size", (args, x) =>
+    sameOrder(viewShape(args, "size", elementCount(x.shape))),
+  ),
+  permute,
+  transpose,
+  strided("aten::t_copy.out(Tensor self", (_, x) => permuted(x, [...x.shape.keys()].reverse())),
+  slice,
+  unsqueeze,
+  squeeze("aten::squeeze_copy.dims_out(Tensor self, int[] dim", (args) => args.numbers("dim")),
+  squeeze("aten::squeeze_copy.dim_out(Tensor self, int dim", (args) => [args.integer("dim")]),
+  expand,
+  unchanged("aten::clone.out(Tensor self, int? memory_format=None"),
+  unchanged("aten::alias_copy.out(Tensor self"),
+  unchanged("aten::detach_copy.out(Tensor self"),
+  unchanged("aten::lift_fresh_copy.out(Tensor self"),
+  unchanged("aten::_to_copy.out(Tensor self, bool non_blocking=False, int? memory_format=None"),
+  unchanged("dim_order_ops::_to_dim_order_copy.out(Tensor self, bool non_blocking=False, int[]? dim_order=None"),
+  unchanged("dim_order_ops::_clone_dim_order.out(Tensor self, bool non_blocking=False, int[]? dim_order=None"),
+  joining("cat.out", 0),
+  joining("stack.out", 1),
+];
+
+export const movementRoutines: readonly Routine[] = [
+  // A view: the result is the input's memory.
+  routine(
+    "executorch_prim::et_view.default(Tensor self, int[] size, *, Tensor(a!) out) -> Tensor(a!)",
+    (args) => {
+      const self = args.tensor("self");
+      return [{ dtype: self.dtype, shape: viewShape(args, "size", elementCount(self.shape)) }];
+    },
+    null,
+  ),
+  routine(
+    "aten::copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+    () => [],
+    (args) => {
+      const self = args.tensor("self");
+      const src = args.tensor("src", self.dtype);
+      if (elementCount(src.shape) !== elementCount(self.shape))
+        args.fail("src", `expected shape [${self.shape}] but found [${src.shape}]`);
+      bytesOf(self.data).set(bytesOf(src.data));
+    },
+  ),
+];

@@ -1,0 +1,244 @@
+/** aten operators on the elements of tensors that broadcast against each other, as in PyTorch. */
+import type { DType } from "../../dtype.ts";
+import { type PointwiseArgs, pointwiseReference } from "../../kernels/reference/aten/pointwise.ts";
+import type { Tensor } from "../../tensor.ts";
+import { addOperator, scaleOperator } from "../elementwise.ts";
+import { type Arguments, defineOperator, type Operator, overload } from "../operator.ts";
+import { broadcastShape } from "./shapes.ts";
+
+/** Element types from the weakest to the strongest. */
+const ranks: readonly DType[] = ["bool", "u8", "i8", "i16", "i32", "i64", "f16", "bf16", "f32", "f64"];
+
+const isFloat = (dtype: DType) => dtype.includes("f");
+
+/** The element type of arithmetic on several. */
+function promoted(dtypes: readonly DType[]): DType {
+  return dtypes.reduce((a, b) => (ranks.indexOf(b) > ranks.indexOf(a) ? b : a));
+}
+
+/** What an operator gives: the type of its arguments, floats also for integers, or truth values. */
+type Result = "same" | "float" | "bool";
+
+function resultType(result: Result, dtypes: readonly DType[]): DType {
+  const dtype = promoted(dtypes);
+  if (result === "bool") return "bool";
+  return result === "float" && !isFloat(dtype) ? "f32" : dtype;
+}
+
+interface Pointwise {
+  /** Without the namespace: "mul.out(Tensor self, …". */
+  readonly schema: string;
+  readonly inputs: readonly string[];
+  readonly result: Result;
+  rule(args: Arguments<Tensor>): PointwiseArgs["rule"];
+}
+
+function pointwise({ schema, inputs, result, rule }: Pointwise): Operator {
+  return defineOperator<PointwiseArgs>({
+    schema: `aten::${schema}, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [pointwiseReference],
+    shape(args) {
+      const specs = inputs.map((name) => args.tensor(name));
+      const shape = specs
+        .slice(1)
+        .reduce((known, spec, i) => broadcastShape(args, inputs[i + 1]!, known, spec.shape), [...specs[0]!.shape]);
+      return {
+        dtype: resultType(
+          result,
+          specs.slice(-2).map(({ dtype }) => dtype),
+        ),
+        shape,
+      };
+    },
+    prepare: (args) => ({
+      rule: rule(args),
+      inputs: inputs.map((name) => args.tensor(name)),
+      out: args.tensor("out"),
+    }),
+  });
+}
+
+const unary = (name: string, result: Result, f: (a: number) => number): Operator =>
+  pointwise({ schema: `${name}.out(Tensor self`, inputs: ["self"], result, rule: () => f });
+
+/** The overloads on two tensors and on a tensor and a number. */
+function binary(name: string, result: Result, f: (a: number, b: number) => number, tensorOverload = "out"): Operator[] {
+  const tensors = `${name}.${tensorOverload}(Tensor self, Tensor other`;
+  const scalar = `${name}.Scalar_out(Tensor self, Scalar other`;
+  return [
+    pointwise({ schema: tensors, inputs: ["self", "other"], result, rule: () => f }),
+    pointwise({
+      schema: scalar,
+      inputs: ["self"],
+      result,
+      rule(args) {
+        const other = args.number("other");
+        return (a) => f(a, other);
+      },
+    }),
+  ];
+}
+
+const comparison = (name: string, f: (a: number, b: number) => boolean) =>
+  binary(name, "bool", (a, b) => Number(f(a, b)), "Tensor_out");
+
+/** self + sign * alpha * other */
+function sum(name: string, sign: number): Operator[] {
+  const alphaOf = (args: Arguments<Tensor>) => sign * args.number("alpha");
+  return [
+    pointwise({
+      schema: `${name}.out(Tensor self, Tensor other, Scalar alpha=1`,
+      inputs: ["self", "other"],
+      result: "same",
+      rule(args) {
+        const alpha = alphaOf(args);
+        return (a, b) => a + alpha * b;
+      },
+    }),
+    pointwise({
+      schema: `${name}.Scalar_out(Tensor self, Scalar other, Scalar alpha=1`,
+      inputs: ["self"],
+      result: "same",
+      rule(args) {
+        const other = alphaOf(args) * args.number("other");
+        return (a) => a + other;
+      },
+    }),
+  ];
+}
+
+const [addTensors, addScalar] = sum("add", 1);
+
+/** Equal float tensors, as in residual sums, have kernels of their own. */
+const add = overload(addTensors!, {
+  operator: addOperator,
+  fits(args) {
+    const self = args.tensor("self");
+    const other = args.tensor("other");
+    return self.dtype === "f32" && other.dtype === "f32" && self.shape.join() === other.shape.join();
+  },
+});
+
+const [mulTensors, mulScalar] = binary("mul", "same", (a, b) => a * b);
+
+const mulFloats = overload(mulScalar!, {
+  operator: scaleOperator,
+  fits: (args) => args.tensor("self").dtype === "f32",
+});
+
+/** Half away from zero has no place here: PyTorch rounds half to even. */
+function roundHalfEven(value: number): number {
+  const down = Math.floor(value);
+  const rest = value - down;
+  if (rest !== 0.5) return Math.round(value);
+  return down % 2 === 0 ? down : down + 1;
+}
+
+/** Abramowitz and Stegun 7.1.26 is too coarse for floats: the series near 0, a continued fraction beyond. */
+function erf(x: number): number {
+  const a = Math.abs(x);
+  if (a > 6) return Math.sign(x);
+  if (a < 2.5) {
+    let term = a;
+    let total = a;
+    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(total) && n < 100; n++) {
+      term *= (-a * a) / n;
+      total += term / (2 * n + 1);
+    }
+    return (Math.sign(x) * 2 * total) / Math.sqrt(Math.PI);
+  }
+  let fraction = 0;
+  for (let n = 60; n >= 1; n--) fraction = n / 2 / (a + fraction);
+  return Math.sign(x) * (1 - Math.exp(-a * a) / (Math.sqrt(Math.PI) * (a + fraction)));
+}
+
+const SQRT_2_OVER_PI = Math.sqrt(2 / Math.PI);
+const geluTanh = (a: number) => 0.5 * a * (1 + Math.tanh(SQRT_2_OVER_PI * (a + 0.044715 * a ** 3)));
+const geluErf = (a: number) => 0.5 * a * (1 + erf(a * Math.SQRT1_2));
+
+const gelu = pointwise({
+  schema: "gelu.out(Tensor self, str approximate",
+  inputs: ["self"],
+  result: "same",
+  rule: (args) => (args.string("approximate") === "tanh" ? geluTanh : geluErf),
+});
+
+const where = pointwise({
+  schema: "where.self_out(Tensor condition, Tensor self, Tensor other",
+  inputs: ["condition", "self", "other"],
+  result: "same",
+  rule: () => (condition, a, b) => (condition !== 0 ? a : b),
+});
+
+const clamp = pointwise({
+  schema: "clamp.out(Tensor self, Scalar? min=None, Scalar? max=None",
+  inputs: ["self"],
+  result: "same",
+  rule(args) {
+    const min = args.optionalNumber("min") ?? Number.NEGATIVE_INFINITY;
+    const max = args.optionalNumber("max") ?? Number.POSITIVE_INFINITY;
+    return (a) => Math.min(Math.max(a, min), max);
+  },
+});
+
+const maskedFill = pointwise({
+  schema: "masked_fill.Scalar_out(Tensor self, Tensor mask, Scalar value",
+  inputs: ["mask", "self"],
+  result: "same",
+  rule(args) {
+    const value = args.number("value");
+    return (mask, a) => (mask !== 0 ? value : a);
+  },
+});
+
+const powScalar = pointwise({
+  schema: "pow.Tensor_Scalar_out(Tensor self, Scalar exponent",
+  inputs: ["self"],
+  result: "same",
+  rule(args) {
+    const exponent = args.number("exponent");
+    return (a) => a ** exponent;
+  },
+});
+
+export const pointwiseOperators: readonly Operator[] = [
+  add,
+  addScalar!,
+  ...sum("sub", -1),
+  mulTensors!,
+  mulFloats,
+  ...binary("div", "float", (a, b) => a / b),
+  ...comparison("eq", (a, b) => a === b),
+  ...comparison("ne", (a, b) => a !== b),
+  ...comparison("lt", (a, b) => a < b),
+  ...comparison("le", (a, b) => a <= b),
+  ...comparison("gt", (a, b) => a > b),
+  ...comparison("ge", (a, b) => a >= b),
+  binary("minimum", "same", (a, b) => Math.min(a, b))[0]!,
+  binary("maximum", "same", (a, b) => Math.max(a, b))[0]!,
+  binary("logical_and", "bool", (a, b) => Number(a !== 0 && b !== 0))[0]!,
+  binary("logical_or", "bool", (a, b) => Number(a !== 0 || b !== 0))[0]!,
+  binary("bitwise_and", "same", (a, b) => a & b, "Tensor_out")[0]!,
+  binary("bitwise_or", "same", (a, b) => a | b, "Tensor_out")[0]!,
+  unary("logical_not", "bool", (a) => Number(a === 0)),
+  unary("neg", "same", (a) => -a),
+  unary("abs", "same", Math.abs),
+  unary("exp", "float", Math.exp),
+  unary("log", "float", Math.log),
+  unary("sqrt", "float", Math.sqrt),
+  unary("rsqrt", "float", (a) => 1 / Math.sqrt(a)),
+  unary("reciprocal", "float", (a) => 1 / a),
+  unary("sigmoid", "float", (a) => 1 / (1 + Math.exp(-a))),
+  unary("tanh", "float", Math.tanh),
+  unary("cos", "float", Math.cos),
+  unary("sin", "float", Math.sin),
+  unary("floor", "same", Math.floor),
+  unary("ceil", "same", Math.ceil),
+  unary("round", "same", roundHalfEven),
+  unary("relu", "same", (a) => Math.max(a, 0)),
+  powScalar,
+  gelu,
+  where,
+  clamp,
+  maskedFill,
+];

@@ -1,0 +1,169 @@
+/** aten operators along dimensions: means, sums, extremes, softmax and running sums; and products of matrices. */
+import type { DType } from "../../dtype.ts";
+import { type MatmulArgs, matmulReference } from "../../kernels/reference/aten/matmul.ts";
+import {
+  type CumsumArgs,
+  cumsumReference,
+  type ReductionArgs,
+  reductionReference,
+  softmaxAlongReference,
+} from "../../kernels/reference/aten/reduction.ts";
+import { softmaxOperator } from "../elementwise.ts";
+import { type Arguments, defineOperator, type Operator, overload, type TensorSpec } from "../operator.ts";
+import { checkedDimension, dimensionOf } from "./shapes.ts";
+
+/** Dimensions that a reduction takes away: those listed, or all. */
+function reducedDims(args: Arguments<TensorSpec>, rank: number, list: boolean): number[] {
+  if (!list) return [dimensionOf(args, "dim", rank)];
+  const dims = args.optionalNumbers("dim") ?? [];
+  if (dims.length === 0) return Array.from({ length: rank }, (_, dim) => dim);
+  return dims.map((dim) => checkedDimension(args, "dim", dim, rank));
+}
+
+interface Reduction extends Pick<ReductionArgs, "first" | "rule"> {
+  /** Without namespace and out: "mean.out(Tensor self, int[]? dim, bool keepdim=False". */
+  readonly schema: string;
+  readonly finish?: ReductionArgs["finish"];
+  dtype?(self: DType, planned: DType | undefined): DType;
+}
+
+function reduction({ schema, first, rule, finish = (total) => total, dtype = (self) => self }: Reduction): Operator {
+  const list = schema.includes("int[]");
+  return defineOperator<ReductionArgs>({
+    schema: `aten::${schema}, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [reductionReference],
+    shape(args, planned) {
+      const self = args.tensor("self");
+      const dims = reducedDims(args, self.shape.length, list);
+      const kept = self.shape.map((size, dim) => (dims.includes(dim) ? 1 : size));
+      const shape = args.boolean("keepdim") ? kept : kept.filter((_, dim) => !dims.includes(dim));
+      return { dtype: dtype(self.dtype, planned), shape };
+    },
+    prepare(args) {
+      const x = args.tensor("self");
+      return { first, rule, finish, x, dims: reducedDims(args, x.shape.length, list), out: args.tensor("out") };
+    },
+  });
+}
+
+const cumsum = defineOperator<CumsumArgs>({
+  schema: "aten::cumsum.out(Tensor self, int dim, int? dtype=None, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [cumsumReference],
+  shape(args, planned) {
+    const { dtype, shape } = args.tensor("self");
+    dimensionOf(args, "dim", shape.length);
+    return { dtype: planned ?? dtype, shape };
+  },
+  prepare(args) {
+    const x = args.tensor("self");
+    return { x, dim: dimensionOf(args, "dim", x.shape.length), out: args.tensor("out") };
+  },
+});
+
+const softmaxAlong = defineOperator<CumsumArgs>({
+  schema: "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [softmaxAlongReference],
+  shape(args) {
+    const { dtype, shape } = args.tensor("self", "f32", "f64", "f16", "bf16");
+    dimensionOf(args, "dim", shape.length);
+    return { dtype: args.boolean("half_to_float") ? "f32" : dtype, shape };
+  },
+  prepare(args) {
+    const x = args.tensor("self");
+    return { x, dim: dimensionOf(args, "dim", x.shape.length), out: args.tensor("out") };
+  },
+});
+
+const softmax = overload(softmaxAlong, {
+  operator: softmaxOperator,
+  fits(args) {
+    const { dtype, shape } = args.tensor("self");
+    return dtype === "f32" && dimensionOf(args, "dim", shape.length) === shape.length - 1;
+  },
+});
+
+interface Factors {
+  readonly a: string;
+  readonly b: string;
+  readonly rank: 2 | 3;
+}
+
+function matmul(schema: string, { a, b, rank }: Factors): Operator {
+  const hasBias = schema.includes("addmm");
+  return defineOperator<MatmulArgs>({
+    schema: `aten::${schema}, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [matmulReference],
+    shape(args) {
+      const left = args.tensor(a);
+      const right = args.tensor(b, left.dtype);
+      const [batches, m] = [left.shape.slice(0, rank - 2), left.shape.at(-2)!];
+      const agree = right.shape.at(-2) === left.shape.at(-1) && right.shape[0] === (batches[0] ?? right.shape[0]);
+      if (left.shape.length !== rank || right.shape.length !== rank || !agree)
+        args.fail(b, `expected a matrix that [${left.shape}] multiplies with but found [${right.shape}]`);
+      const shape = [...batches, m, right.shape.at(-1)!];
+      const bias = hasBias ? args.tensor("self").shape : [];
+      const fits = bias.length < 2 ? (bias[0] ?? 1) === 1 || bias[0] === shape[1] : bias.join() === shape.join();
+      if (!fits) args.fail("self", `expected shape [${shape[1]}] or [${shape}] but found [${bias}]`);
+      return { dtype: left.dtype, shape };
+    },
+    prepare(args) {
+      const left = args.tensor(a);
+      const right = args.tensor(b);
+      return {
+        batch: rank === 3 ? left.shape[0]! : 1,
+        m: left.shape.at(-2)!,
+        n: right.shape.at(-1)!,
+        k: left.shape.at(-1)!,
+        a: left,
+        b: right,
+        alpha: hasBias ? args.number("alpha") : 1,
+        bias: hasBias ? args.tensor("self") : null,
+        beta: hasBias ? args.number("beta") : 0,
+        out: args.tensor("out"),
+      };
+    },
+  });
+}
+
+const add = (total: number, value: number) => total + value;
+
+export const reductionOperators: readonly Operator[] = [
+  reduction({
+    schema: "mean.out(Tensor self, int[]? dim, bool keepdim=False, int? dtype=None",
+    first: 0,
+    rule: add,
+    finish: (total, count) => total / count,
+    dtype: (self, planned) => planned ?? self,
+  }),
+  reduction({
+    schema: "sum.IntList_out(Tensor self, int[]? dim, bool keepdim=False, int? dtype=None",
+    first: 0,
+    rule: add,
+    dtype: (self, planned) => planned ?? (self === "bool" ? "i64" : self),
+  }),
+  reduction({
+    schema: "amax.out(Tensor self, int[] dim, bool keepdim=False",
+    first: Number.NEGATIVE_INFINITY,
+    rule: Math.max,
+  }),
+  reduction({
+    schema: "amin.out(Tensor self, int[] dim, bool keepdim=False",
+    first: Number.POSITIVE_INFINITY,
+    rule: Math.min,
+  }),
+  reduction({
+    schema: "any.out(Tensor self, int dim, bool keepdim=False",
+    first: 0,
+    rule: (total, value) => Number(total !== 0 || value !== 0),
+    dtype: () => "bool",
+  }),
+  cumsum,
+  softmax,
+  matmul("mm.out(Tensor self, Tensor mat2", { a: "self", b: "mat2", rank: 2 }),
+  matmul("bmm.out(Tensor self, Tensor mat2", { a: "self", b: "mat2", rank: 3 }),
+  matmul("addmm.out(Tensor self, Tensor mat1, Tensor mat2, Scalar beta=1, Scalar alpha=1", {
+    a: "mat1",
+    b: "mat2",
+    rank: 2,
+  }),
+];

@@ -1,0 +1,50 @@
+/** Shape arithmetic that aten operators share. */
+import { elementCount } from "../../tensor.ts";
+import type { Arguments, TensorSpec } from "../operator.ts";
+
+/** Index of a dimension that may be counted from the end; ShapeError when there is none. */
+export function dimensionOf(args: Arguments<TensorSpec>, name: string, rank: number): number {
+  return checkedDimension(args, name, args.integer(name), rank);
+}
+
+export function checkedDimension(args: Arguments<TensorSpec>, name: string, dim: number, rank: number): number {
+  const index = dim < 0 ? dim + rank : dim;
+  if (!(index >= 0 && index < Math.max(1, rank))) args.fail(name, `expected -${rank}..${rank - 1} but found ${dim}`);
+  return index;
+}
+
+/** Sizes with -1 replaced by what is left of `count` elements. */
+export function viewShape(args: Arguments<TensorSpec>, name: string, count: number): number[] {
+  const sizes = args.numbers(name);
+  const known = elementCount(sizes.filter((size) => size !== -1));
+  const shape = sizes.map((size) => (size === -1 ? count / known : size));
+  const valid = shape.every((size) => Number.isSafeInteger(size) && size >= 0) && elementCount(shape) === count;
+  if (!valid) args.fail(name, `expected sizes of ${count} elements but found [${sizes}]`);
+  return shape;
+}
+
+/** Places from `start` to before `end` of a dimension, as Python's slices clamp them. */
+export function sliceOf(args: Arguments<TensorSpec>, size: number): { start: number; step: number; count: number } {
+  const clamp = (value: number) => Math.min(Math.max(value < 0 ? value + size : value, 0), size);
+  const start = clamp(args.optionalNumber("start") ?? 0);
+  const end = clamp(args.optionalNumber("end") ?? size);
+  const step = args.integer("step", 1);
+  return { start, step, count: Math.max(0, Math.ceil((end - start) / step)) };
+}
+
+/** The shape that shapes broadcast to. */
+export function broadcastShape(
+  args: Arguments<TensorSpec>,
+  name: string,
+  a: readonly number[],
+  b: readonly number[],
+): number[] {
+  const rank = Math.max(a.length, b.length);
+  return Array.from({ length: rank }, (_, dim) => {
+    const sizeA = a[dim - rank + a.length] ?? 1;
+    const sizeB = b[dim - rank + b.length] ?? 1;
+    if (sizeA !== sizeB && sizeA !== 1 && sizeB !== 1)
+      args.fail(name, `expected a shape that broadcasts with [${a}] but found [${b}]`);
+    return sizeA === 1 ? sizeB : sizeA;
+  });
+}

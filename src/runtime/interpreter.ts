@@ -1,0 +1,275 @@
+/**
+ * Runs a method instruction by instruction, for programs in which sizes, positions or the way itself depend on values
+ * that are known only as it runs. A call keeps its kernel and arguments as long as its numbers and sizes stay.
+ */
+import { viewOf } from "../dtype.ts";
+import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
+import { nextMacrotask } from "../event-loop.ts";
+import type { Cpu } from "../kernels/contract.ts";
+import {
+  type Argument,
+  Arguments,
+  checkIndices,
+  type OperatorRegistry,
+  type Routine,
+  type TensorSpec,
+} from "../ops/operator.ts";
+import { qualifiedName, type Schema } from "../ops/schema.ts";
+import type { Instruction, Method, TensorValue } from "../program/program.ts";
+import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
+import { checkInput, type MethodMemory, viewValue } from "./method.ts";
+
+/** How long kernels may run before the event loop gets a turn. */
+const TURN_MS = 20;
+/** More backward jumps than any real program takes: a file must not hang its reader. */
+const STEPS_MAX = 10_000_000;
+
+export interface InterpreterContext {
+  readonly registry: OperatorRegistry;
+  readonly cpu: Cpu;
+  readonly threads: number;
+}
+
+/** Whether a method needs the interpreter. */
+export function isInterpreted(method: Method, registry: OperatorRegistry): boolean {
+  const names = method.operators.map(qualifiedName);
+  const special = names.some((name) => registry.number(name) !== undefined || registry.routine(name) !== undefined);
+  const unplanned = method.inputs.some((index) => {
+    const value = method.values[index];
+    return value?.kind === "tensor" && value.allocation === null;
+  });
+  return special || unplanned || method.instructions.some(({ kind }) => kind !== "kernel");
+}
+
+type Literal = number | boolean | string | null;
+type KernelInstruction = Extract<Instruction, { kind: "kernel" }>;
+
+/** A call as it was made last. */
+interface Made {
+  readonly key: string;
+  readonly out: Tensor;
+  run(): void;
+  check(): void;
+}
+
+export class Interpreter {
+  readonly #method: Method;
+  readonly #memory: MethodMemory;
+  readonly #context: InterpreterContext;
+  /** Values that are no tensors, as they are now. */
+  readonly #literals: Literal[];
+  readonly #tensors: (Tensor | undefined)[];
+  readonly #inputs = new Map<number, Uint8Array>();
+  readonly #made: (Made | undefined)[] = [];
+  #scratch: Uint8Array = new Uint8Array(0);
+
+  constructor(method: Method, memory: MethodMemory, context: InterpreterContext) {
+    this.#method = method;
+    this.#memory = memory;
+    this.#context = context;
+    this.#literals = method.values.map((value) => ("value" in value ? value.value : null));
+    this.#tensors = new Array(method.values.length);
+  }
+
+  /** Zeroes its scratch. */
+  reset(): void {
+    this.#memory.scratch.fill(0);
+  }
+
+  /** Outputs as copies; inputs of any sizes that the method allows. */
+  async run(inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
+    const { instructions, outputs } = this.#method;
+    this.#tensors.fill(undefined);
+    for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
+    let turnStart = performance.now();
+    let steps = 0;
+    for (let place = 0; place < instructions.length; steps++) {
+      if (steps > STEPS_MAX) throw new InvalidFileError("program", `method ${this.#method.name} does not end`);
+      place = this.#step(place);
+      if (performance.now() - turnStart < TURN_MS) continue;
+      await nextMacrotask();
+      signal?.throwIfAborted();
+      turnStart = performance.now();
+    }
+    return outputs.map((index) => {
+      const { dtype, shape, data } = this.#tensor(index);
+      return { dtype, shape, data: data.slice() };
+    });
+  }
+
+  #setInput(i: number, { dtype, shape, data }: Tensor): void {
+    checkInput(this.#method, i, shape);
+    const index = this.#method.inputs[i]!;
+    const value = this.#method.values[index] as TensorValue;
+    if (value.dtype !== dtype)
+      throw new ShapeError(`method ${this.#method.name}, input ${i}: expected dtype ${value.dtype} but found ${dtype}`);
+    const target = value.allocation ? viewValue(value, shape, this.#memory) : this.#ownInput(index, value, shape);
+    (target.data as Uint8Array).set(data as Uint8Array);
+    this.#tensors[index] = target;
+  }
+
+  /** Inputs whose memory the caller brings are copied to one place, so that calls on them stay made. */
+  #ownInput(index: number, value: TensorValue, shape: readonly number[]): Tensor {
+    let bytes = this.#inputs.get(index);
+    if (!bytes) {
+      bytes = new Uint8Array(zeroTensor(value.dtype, value.sizes).data.buffer);
+      this.#inputs.set(index, bytes);
+    }
+    return { dtype: value.dtype, shape, data: viewOf(value.dtype, bytes.buffer, 0, elementCount(shape)) };
+  }
+
+  /** Executes the instruction at a place and returns the next place. */
+  #step(place: number): number {
+    const instruction = this.#method.instructions[place]!;
+    switch (instruction.kind) {
+      case "kernel":
+        this.#call(place, instruction);
+        break;
+      case "move":
+        this.#literals[instruction.to] = this.#literals[instruction.from]!;
+        this.#tensors[instruction.to] = this.#tensors[instruction.from];
+        break;
+      case "jumpFalse":
+        if (this.#literals[instruction.condition] === false) return instruction.destination;
+        break;
+      case "free":
+        this.#tensors[instruction.value] = undefined;
+        break;
+      default:
+        throw new UnsupportedError(`method ${this.#method.name}: instruction ${instruction.kind} is not supported`);
+    }
+    return place + 1;
+  }
+
+  #call(place: number, { operator: index, args: indices }: KernelInstruction): void {
+    const { registry } = this.#context;
+    const name = qualifiedName(this.#method.operators[index]!);
+    const schema = registry.schema(name);
+    const count = schema.args.length;
+    // Out-variants list what they return once more.
+    if (indices.length < count || indices.length > count + 1)
+      throw new ShapeError(
+        `${name}: expected ${count} arguments but method ${this.#method.name} gives ${indices.length}`,
+      );
+    const number = registry.number(name);
+    if (number) {
+      const args = indices.slice(0, count).map((value) => this.#argument(value));
+      this.#literals[indices[count]!] = number.evaluate(new Arguments(number.schema, args));
+      return;
+    }
+    const inputs = schema.args.flatMap((arg, i) => (arg.isOut ? [] : [this.#argument(indices[i]!)]));
+    const outs = schema.args.flatMap((arg, i) => (arg.isOut ? [indices[i]!] : []));
+    this.#checkWritten(schema, name, indices);
+    const routine = registry.routine(name);
+    if (routine) this.#runRoutine(routine, inputs, outs);
+    else this.#runOperator(place, name, inputs, outs[0]!);
+  }
+
+  /** What a kernel writes must be memory of the program, never a constant, which may be mapped from the file. */
+  #checkWritten(schema: Schema, name: string, indices: readonly number[]): void {
+    for (const [i, arg] of schema.args.entries()) {
+      const value = this.#method.values[indices[i]!]!;
+      if (arg.mutable && value.kind === "tensor" && value.constant !== null)
+        throw new ShapeError(`${name}, argument ${arg.name}: is written to but a constant is given`);
+    }
+  }
+
+  #runRoutine(routine: Routine, inputs: readonly Argument<Tensor>[], outs: readonly number[]): void {
+    const planned = outs.map((out) => this.#tensorValue(out, routine.name).dtype);
+    const specs = routine.outs(new Arguments<TensorSpec>(routine.schema, inputs), planned);
+    if (!routine.run) {
+      const self = inputs[0] as Tensor;
+      this.#tensors[outs[0]!] = { ...specs[0]!, data: self.data };
+      return;
+    }
+    const results = outs.map((out, i) => this.#place(out, specs[i]!, routine.name));
+    routine.run(new Arguments(routine.schema, [...inputs, ...results]));
+  }
+
+  #runOperator(place: number, name: string, inputs: readonly Argument<Tensor>[], out: number): void {
+    const key = inputs.map(keyOf).join(";");
+    let made = this.#made[place];
+    if (made?.key !== key) {
+      made = this.#make(key, name, inputs, out);
+      this.#made[place] = made;
+    }
+    this.#tensors[out] = made.out;
+    made.check();
+    made.run();
+  }
+
+  #make(key: string, name: string, inputs: readonly Argument<Tensor>[], out: number): Made {
+    const { registry, cpu, threads } = this.#context;
+    const operator = registry.get(name);
+    const planned = this.#tensorValue(out, name).dtype;
+    const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, inputs), planned);
+    const result = this.#place(out, spec, name);
+    const call = operator.resolve(new Arguments(operator.schema, [...inputs, result]), cpu);
+    const bytes = call.scratchBytes(threads);
+    if (bytes > this.#scratch.length) this.#scratch = zeroTensor("u8", [bytes]).data as Uint8Array;
+    const { indexCheck } = call;
+    return {
+      key,
+      out: result,
+      run: call.bind(this.#scratch, threads),
+      check: indexCheck ? () => checkIndices(indexCheck) : () => {},
+    };
+  }
+
+  /** The memory of a result, which must be what the program planned. */
+  #place(index: number, spec: TensorSpec, name: string): Tensor {
+    const value = this.#tensorValue(index, name);
+    if (value.dtype !== spec.dtype || elementCount(spec.shape) > elementCount(value.sizes))
+      throw new ShapeError(
+        `${name}: gives ${spec.dtype} [${spec.shape}], which does not fit the ${value.dtype} [${value.sizes}] planned for it`,
+      );
+    const tensor = viewValue(value, spec.shape, this.#memory);
+    this.#tensors[index] = tensor;
+    return tensor;
+  }
+
+  #tensorValue(index: number, name: string): TensorValue {
+    const value = this.#method.values[index]!;
+    if (value.kind !== "tensor") throw new ShapeError(`${name}: expected a tensor to write to but found ${value.kind}`);
+    return value;
+  }
+
+  #tensor(index: number): Tensor {
+    const known = this.#tensors[index];
+    if (known) return known;
+    const value = this.#method.values[index]!;
+    if (value.kind !== "tensor") throw new ShapeError(`method ${this.#method.name}: value ${index} is no tensor`);
+    const tensor = viewValue(value, value.sizes, this.#memory);
+    this.#tensors[index] = tensor;
+    return tensor;
+  }
+
+  #argument(index: number): Argument<Tensor> {
+    const value = this.#method.values[index]!;
+    switch (value.kind) {
+      case "tensor":
+        return this.#tensor(index);
+      case "intList":
+        return value.items.map((item) => Number(this.#literals[item]));
+      case "doubleList":
+        return value.items;
+      case "tensorList":
+        return value.items.map((item) => this.#tensor(item));
+      case "optionalTensorList":
+        return value.items.map((item) =>
+          item === -1 || this.#method.values[item]!.kind === "null" ? null : this.#tensor(item),
+        ) as unknown as readonly Tensor[];
+      case "boolList":
+        throw new UnsupportedError(`method ${this.#method.name}: arguments of kind boolList are not supported`);
+      default:
+        return this.#literals[index]!;
+    }
+  }
+}
+
+/** Tells arguments apart by what a made call depends on: numbers, sizes and places. */
+function keyOf(argument: Argument<Tensor>): string {
+  if (typeof argument !== "object" || argument === null) return String(argument);
+  if ("shape" in argument) return `${argument.shape}@${argument.data.byteOffset}`;
+  return `[${(argument as readonly Argument<Tensor>[]).map(keyOf).join(";")}]`;
+}

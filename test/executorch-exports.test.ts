@@ -1,0 +1,107 @@
+/** Programs of ExecuTorch's own exporter run here, with the logits of its runtime: see executorch-exports/make.py. */
+import { readFile } from "node:fs/promises";
+import { describe, expect, it } from "vitest";
+import { memorySource } from "../src/byte-source.ts";
+import { InvalidArgumentError, LowbitError, ShapeError, UnsupportedError } from "../src/errors.ts";
+import type { Method, Program } from "../src/program/program.ts";
+import { readProgram } from "../src/program/read.ts";
+import { LoadedProgram } from "../src/runtime/program.ts";
+import type { Session } from "../src/runtime/session.ts";
+import type { Tensor } from "../src/tensor.ts";
+
+const folder = new URL("./executorch-exports/", import.meta.url);
+const golden = JSON.parse(await readFile(new URL("logits.json.golden", folder), "utf8")) as {
+  readonly chunks: readonly (readonly number[])[];
+  readonly logits: Readonly<Record<string, readonly (readonly number[])[]>>;
+};
+
+const read = async (name: string): Promise<Program> =>
+  readProgram(memorySource(name, await readFile(new URL(`${name}.pte.golden`, folder))));
+
+const ints = (values: readonly number[], shape: readonly number[]): Tensor => ({
+  dtype: "i64",
+  shape,
+  data: BigInt64Array.from(values, BigInt),
+});
+
+async function forward(session: Session, tokens: readonly number[], position: number): Promise<Float32Array> {
+  const [logits] = await session.run("forward", [ints(tokens, [1, tokens.length]), ints([position], [1])]);
+  return logits!.data as Float32Array;
+}
+
+function relativeError(found: Float32Array, expected: readonly number[]): number {
+  const square = (total: number, value: number) => total + value * value;
+  const difference = expected.map((value, i) => found[i]! - value);
+  return Math.sqrt(difference.reduce(square, 0) / expected.reduce(square, 0));
+}
+
+describe.each(Object.keys(golden.logits))("%s", (name) => {
+  it("gives the logits of ExecuTorch's runtime, in every session", async () => {
+    const program = await LoadedProgram.load(await read(name));
+    const sessions = [program.createSession(), program.createSession()];
+    let position = 0;
+    for (const [i, tokens] of golden.chunks.entries()) {
+      for (const session of sessions) {
+        const found = await forward(session, tokens, position);
+        expect(found.length).toBe(golden.logits[name]![i]!.length);
+        expect(relativeError(found, golden.logits[name]![i]!)).toBeLessThan(1e-5);
+      }
+      position += tokens.length;
+    }
+  });
+
+  it("refuses tokens and positions out of range, and works on", async () => {
+    const session = (await LoadedProgram.load(await read(name))).createSession();
+    await expect(forward(session, [3, 64], 0)).rejects.toThrow(InvalidArgumentError);
+    await expect(forward(session, [3], 32)).rejects.toThrow(LowbitError);
+    await expect(forward(session, new Array(33).fill(1), 0)).rejects.toThrow(InvalidArgumentError);
+    expect(relativeError(await forward(session, golden.chunks[0]!, 0), golden.logits[name]![0]!)).toBeLessThan(1e-5);
+  });
+});
+
+describe("programs that this runtime cannot run", () => {
+  async function changed(change: (forward: Method) => Partial<Method>): Promise<Program> {
+    const program = await read("custom-sdpa");
+    const methods = program.methods.map((method) =>
+      method.name === "forward" ? { ...method, ...change(method) } : method,
+    );
+    return { ...program, methods };
+  }
+
+  it("lists unknown operators", async () => {
+    const program = await changed(({ operators }) => ({
+      operators: operators.map((operator) => ({
+        ...operator,
+        name: operator.name.replace("aten::mul", "aten::outer"),
+      })),
+    }));
+    await expect(LoadedProgram.load(program)).rejects.toThrow(UnsupportedError);
+    await expect(LoadedProgram.load(program)).rejects.toThrow(/aten::outer.*registerOperator/);
+  });
+
+  it("refuses writing into a constant", async () => {
+    const program = await changed((method) => {
+      const constant = method.values.findIndex((value) => value.kind === "tensor" && value.constant !== null);
+      const update = method.operators.findIndex(({ name }) => name === "llama::update_cache");
+      return {
+        instructions: method.instructions.map((instruction) =>
+          instruction.kind === "kernel" && instruction.operator === update
+            ? { ...instruction, args: instruction.args.with(1, constant) }
+            : instruction,
+        ),
+      };
+    });
+    const session = (await LoadedProgram.load(program)).createSession();
+    await expect(forward(session, [1], 0)).rejects.toThrow(ShapeError);
+  });
+
+  it("ends a method that jumps in circles", async () => {
+    const program = await changed((method) => {
+      const condition = method.values.findIndex(({ kind }) => kind === "bool");
+      const values = method.values.with(condition, { kind: "bool", value: false });
+      return { values, instructions: [{ kind: "jumpFalse", condition, destination: 0 }] };
+    });
+    const session = (await LoadedProgram.load(program)).createSession();
+    await expect(forward(session, [1], 0)).rejects.toThrow(/does not end/);
+  });
+});
