@@ -16,7 +16,7 @@ struct Avx512Vnni : QuantizerAvx512 {
   using Floats = __m512;
   static constexpr int kRows = 16;
   // Panels read side by side: as many streams for the memory to serve.
-  static constexpr int kPanels = 4;
+  static constexpr int kPanels = 8;
   // vpdpbusd takes the weights unsigned: levels are kept with 128 added.
   static constexpr int32_t kLevelOffset = 128;
 
@@ -29,9 +29,9 @@ struct Avx512Vnni : QuantizerAvx512 {
   // As far ahead of p as pays, the memory of 32 columns of weights and a line for what is between.
   template <int Bits>
   static void prefetch(const uint8_t* p) {
-    constexpr uint32_t kAhead = 4096;
+    constexpr uint32_t kAhead = 1024;
     for (uint32_t line = 0; line <= Bits; line++)
-      _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T0);
   }
   template <int Shift, int Mask>
   static Bytes shift_and(Bytes v) {

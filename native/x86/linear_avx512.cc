@@ -9,7 +9,7 @@ namespace {
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvx512 | kAvx512Vnni, 16, 32,
      packed_gemm_scratch<Avx512Vnni>, packed_gemm_prepare<Avx512Vnni>},
-    {"linear_a8_wx_1x64x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvx512 | kAvx512Vnni, 1, 64,
+    {"linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvx512 | kAvx512Vnni, 1, 128,
      packed_linear_scratch, packed_linear_prepare<Avx512Vnni>},
 };
 
