@@ -14,6 +14,7 @@ import { samplingDefaults, stopStrings, withDefaults } from "./generation-facts.
 import { SessionDecoder } from "./session-decoder.ts";
 import { type ModelTexts, parse, programTexts, readTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
+import { warmDecoder } from "./warm-up.ts";
 
 export class LanguageModel {
   readonly name: string;
@@ -24,12 +25,15 @@ export class LanguageModel {
   /** Texts that end an answer in a conversation. */
   readonly stopStrings: readonly string[];
   readonly #tokenizer: Tokenizer | null;
+  /** A decoder that was used to warm up; the first that is asked for. */
+  #warm: SessionDecoder | null;
 
-  constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
+  constructor(name: string, program: LoadedProgram, texts: ModelTexts, warm: SessionDecoder | null = null) {
     const { tokenizer, template } = readTexts(texts, name);
     const settings = texts.generationConfig ? parse(texts.generationConfig, `${name}, generation_config.json`) : {};
     this.name = name;
     this.program = program;
+    this.#warm = warm;
     this.template = template;
     this.#tokenizer = tokenizer;
     this.samplingDefaults = samplingDefaults(settings);
@@ -55,7 +59,9 @@ export class LanguageModel {
 
   /** A decoder with a session of its own, for token ids. */
   createDecoder(): SessionDecoder {
-    return new SessionDecoder(this.program);
+    const warm = this.#warm;
+    this.#warm = null;
+    return warm ?? new SessionDecoder(this.program);
   }
 
   /**
@@ -70,8 +76,8 @@ export class LanguageModel {
   }
 
   /** Frees memory and threads; generations that run end with an error, and nothing of the model may be used any more. */
-  dispose(): void {
-    this.program.dispose();
+  async dispose(): Promise<void> {
+    await this.program.dispose();
   }
 
   /** A conversation in the model's chat template; turns are remembered with their keys and values. */
@@ -97,5 +103,6 @@ export async function loadProgramObject(
   options: LoadOptions & { texts?: ModelTexts } = {},
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program, options);
-  return new LanguageModel(name, loaded, options.texts ?? (await programTexts(program, name)));
+  const texts = options.texts ?? (await programTexts(program, name));
+  return new LanguageModel(name, loaded, texts, await warmDecoder(loaded, options.signal));
 }

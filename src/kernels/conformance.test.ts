@@ -411,7 +411,7 @@ describeRows(linearFloat, machine(), (kernel) => {
     ...{ m, n, k, x, weights, bias },
     y: new Float32Array(m * n),
   });
-  const counts = rowCounts.filter((m) => m >= kernel.mStep);
+  const counts = [...rowCounts, 131].filter((m) => m >= kernel.mStep);
 
   it.each([
     [1, 1],

@@ -26,7 +26,8 @@ export interface KernelMemory {
   free(bytes: Uint8Array): void;
   /** A plan of calls that can be run one after the other, all of the same target. */
   planCalls(calls: readonly EncodedCall[], threads: number): CallPlan;
-  dispose(): void;
+  /** Resolves when everything is freed. */
+  dispose(): Promise<void>;
 }
 
 /** Memory for kernels on a CPU: `bytes` is what the program needs at least. UnsupportedError when there is not so much. */
@@ -42,6 +43,6 @@ export function processMemory(): KernelMemory {
     allocate: zeroedBytes,
     free() {},
     planCalls: (calls, threads) => planNativeCalls(calls as readonly NativeCall[], threads),
-    dispose() {},
+    async dispose() {},
   };
 }

@@ -15,7 +15,12 @@ import { embeddingFloatReference, embeddingPackedReference, embeddingSharedRefer
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
+import { attentionWasm } from "./wasm/attention.ts";
+import { addWasm, gegluWasm, scaleWasm, selectWasm, softcapWasm, swigluWasm } from "./wasm/elementwise.ts";
+import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { linearA8Wasm } from "./wasm/linear.ts";
+import { ropeAnglesWasm, ropeWasm } from "./wasm/rope.ts";
+import { argmaxWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
 export const linearWeightOnly = [
@@ -23,19 +28,27 @@ export const linearWeightOnly = [
   linearWeightOnlyReference,
 ];
 export const linearFloat = [...nativeKernels("linear_float", native.floatLinear), linearFloatReference];
-export const embeddingFloat = [...nativeKernels("embedding_float", native.embeddingFloat), embeddingFloatReference];
+export const embeddingFloat = [
+  ...nativeKernels("embedding_float", native.embeddingFloat),
+  embeddingFloatWasm,
+  embeddingFloatReference,
+];
 export const embeddingPacked = [...nativeKernels("embedding_packed", native.embeddingPacked), embeddingPackedReference];
-export const embeddingShared = [...nativeKernels("shared_embedding", native.embeddingShared), embeddingSharedReference];
-export const rmsNorm = [...nativeKernels("rms_norm", native.rmsNorm), rmsNormReference];
-export const ropeAngles = [...nativeKernels("rope_angles", native.ropeAngles), ropeAnglesReference];
-export const rope = [...nativeKernels("rope", native.rope), ropeReference];
-export const attention = [...nativeKernels("attention", native.attention), attentionReference];
-export const add = [...nativeKernels("add", native.binary), addReference];
-export const swiglu = [...nativeKernels("swiglu", native.binary), swigluReference];
-export const geglu = [...nativeKernels("geglu", native.binary), gegluReference];
-export const scale = [...nativeKernels("scale", native.unary), scaleReference];
-export const softcap = [...nativeKernels("softcap", native.unary), softcapReference];
-export const softmax = [...nativeKernels("softmax", native.rows), softmaxReference];
-export const argmax = [...nativeKernels("argmax", native.rows), argmaxReference];
-export const select = [...nativeKernels("select", native.select), selectReference];
+export const embeddingShared = [
+  ...nativeKernels("shared_embedding", native.embeddingShared),
+  embeddingSharedWasm,
+  embeddingSharedReference,
+];
+export const rmsNorm = [...nativeKernels("rms_norm", native.rmsNorm), rmsNormWasm, rmsNormReference];
+export const ropeAngles = [...nativeKernels("rope_angles", native.ropeAngles), ropeAnglesWasm, ropeAnglesReference];
+export const rope = [...nativeKernels("rope", native.rope), ropeWasm, ropeReference];
+export const attention = [...nativeKernels("attention", native.attention), attentionWasm, attentionReference];
+export const add = [...nativeKernels("add", native.binary), addWasm, addReference];
+export const swiglu = [...nativeKernels("swiglu", native.binary), swigluWasm, swigluReference];
+export const geglu = [...nativeKernels("geglu", native.binary), gegluWasm, gegluReference];
+export const scale = [...nativeKernels("scale", native.unary), scaleWasm, scaleReference];
+export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, softcapReference];
+export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];
+export const argmax = [...nativeKernels("argmax", native.rows), argmaxWasm, argmaxReference];
+export const select = [...nativeKernels("select", native.select), selectWasm, selectReference];
 export const int4Pack = [int4PackReference];

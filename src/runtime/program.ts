@@ -62,7 +62,7 @@ export class LoadedProgram {
     this.constants = constants;
     this.metadata = readMetadata(program);
     const holdings = new Holdings();
-    holdings.add(() => memory.dispose());
+    holdings.add(() => void memory.dispose());
     freeWith(this, holdings);
     const callable = program.methods.filter((method) => !this.metadata.has(method.name));
     this.#methods = new Map(callable.map((method) => [method.name, method]));
@@ -78,14 +78,14 @@ export class LoadedProgram {
       const constants = await readConstants(program, memory, options);
       return new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile });
     } catch (error) {
-      memory.dispose();
+      await memory.dispose();
       throw error;
     }
   }
 
   /** Frees what the program holds: threads and memory of WebAssembly. Its sessions must not be used any more. */
-  dispose(): void {
-    this.memory.dispose();
+  async dispose(): Promise<void> {
+    await this.memory.dispose();
   }
 
   /** A session with zeroed state of its own. */

@@ -35,12 +35,6 @@ export interface PlacedPlan {
   readonly times: number;
 }
 
-/** What runs plans: workers, or the caller's thread. */
-export interface PlanRunner {
-  run(plan: PlacedPlan): Promise<void>;
-  dispose(): Promise<void>;
-}
-
 /** Turns for the event loop in a long plan on the caller's thread. */
 const TURN_MS = 20;
 
@@ -110,11 +104,11 @@ export class WasmEngine implements KernelMemory {
   }
 
   /** Ends the threads and gives the memory back: arrays of it must not be used any more. */
-  dispose(): void {
+  async dispose(): Promise<void> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
-    const runner = this.#team ?? this.#local!;
-    void runner.dispose().then(() => releaseMemory(this.#memory));
+    await this.#team?.dispose();
+    releaseMemory(this.#memory);
   }
 
   #release(address: number): void {

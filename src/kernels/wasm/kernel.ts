@@ -12,6 +12,9 @@ export interface WasmRow<A> extends Omit<Kernel<A>, "target" | "bind" | "encode"
   step(args: A, place: Placement): WasmStep;
 }
 
+/** What rows without packed weights have in common. */
+export const plainRow = { layouts: null, bits: null, needs: ["simd128"], mStep: 1, nStep: 1 } as const;
+
 export function wasmKernel<A>({ step, ...row }: WasmRow<A>): Kernel<A> {
   return {
     ...row,
@@ -27,7 +30,7 @@ const LONE_BYTES = 1 << 20;
 /** An engine on the caller's thread, for calls that come alone. */
 function loneEngine(byteLength: number): WasmEngine {
   if (lone && lone.byteLength >= byteLength) return lone;
-  lone?.dispose();
+  void lone?.dispose();
   lone = new WasmEngine({ bytes: Math.max(LONE_BYTES, 2 * byteLength), threads: 1, isShared: false });
   return lone;
 }

@@ -32,8 +32,6 @@ export class LocalThread {
     this.#run(pointer(address), phases, 0, 1, pointer(times));
   }
 
-  async dispose(): Promise<void> {}
-
   #instantiate(module: WasmModule): WasmInstance["exports"] {
     return new webAssembly!.Instance(module, { env: { ...this.#env } }).exports;
   }

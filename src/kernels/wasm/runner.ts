@@ -9,6 +9,7 @@ import {
   callIndirect,
   drop,
   leave,
+  select,
   when,
   whileDo,
   widen,
@@ -16,7 +17,7 @@ import {
 import { f64, i32, int, long, memory, ptr, size } from "./assembler/instructions.ts";
 import { defineFunction, type FunctionCode } from "./assembler/module.ts";
 import { kernelParams } from "./kernel-code.ts";
-import { repeat } from "./loops.ts";
+import { elementAt, repeat } from "./loops.ts";
 
 /** Addresses of the words that threads share; each has a cache line. The first bytes of memory belong to nobody. */
 export const words = {
@@ -33,6 +34,8 @@ export const words = {
   commandKind: 448,
   /** Words of worker states, 4 bytes each. */
   states: 512,
+  /** For each thread, 4 bytes: how little it spins, since spinning was in vain. */
+  patience: 768,
 } as const;
 export const THREADS_MAX = 64;
 /** Where allocations may begin. */
@@ -41,8 +44,12 @@ export const HEAP_START = 1024;
 /** A phase in a plan: the function's table index, tiles, the step for times, arguments; and the next tile to take. */
 export const record = { code: 0, tiles: 4, step: 8, args: 16, nextTile: 64, bytes: 128 } as const;
 
-/** Turns of the waiting loop before a thread sleeps: some 200 microseconds. */
+/**
+ * Turns of the waiting loop before a thread sleeps: some 200 microseconds. Threads that had to sleep all the same, as
+ * where others use the cores too, spin a quarter as long the next time, and those that had not twice as long again.
+ */
 const SPINS = 200_000;
+const SHIFT_MAX = 10;
 
 /** Import of the runner: milliseconds. */
 export const nowImport: Callable = { name: "now", params: [], result: "f64" };
@@ -74,7 +81,7 @@ export function runnerFunctions(): FunctionCode[] {
           args.set(ptr.load(plan, record.args)),
           take,
           whileDo(i32.lt_u(tile, tiles), [callIndirect(type, code, args, tile, thread), take]),
-          call(arrive, plan, threads),
+          call(arrive, plan, thread, threads),
           when(isTimed, [
             now.set(callFor("f64", nowImport)),
             slot.set(ptr.add(times, widen(i32.mul(i32.load(plan, record.step), int(8))))),
@@ -92,9 +99,12 @@ export function runnerFunctions(): FunctionCode[] {
 
 /** The barrier after a phase. The last to arrive makes the phase ready for the next run and looks for an abort. */
 function arriveCode(): FunctionCode {
-  return defineFunction("arrive", { phase: "ptr", threads: "i32" }, ({ phase, threads }, scope) => {
+  const params = { phase: "ptr", thread: "i32", threads: "i32" } as const;
+  return defineFunction("arrive", params, ({ phase, thread, threads }, scope) => {
     const generation = scope.local("i32", "seen");
     const spins = scope.local("i32", "spins");
+    const shift = scope.local("i32", "shift");
+    const patience = elementAt(size(words.patience), thread, 4);
     const at = (address: number) => size(address);
     const isSame = () => i32.eq(i32.atomic_load(at(words.generation)), generation);
     const release = [
@@ -105,8 +115,13 @@ function arriveCode(): FunctionCode {
       when(i32.atomic_load(at(words.sleepers)), [drop(memory.atomic_notify(at(words.generation), int(-1)))]),
     ];
     const wait = [
-      spins.set(int(SPINS)),
+      shift.set(i32.load(patience)),
+      spins.set(i32.shr_u(int(SPINS), shift)),
       whileDo(i32.and(isSame(), i32.ne(spins, int(0))), [spins.set(i32.sub(spins, int(1)))]),
+      shift.set(select(isSame(), i32.add(shift, int(2)), i32.sub(shift, int(1)))),
+      when(i32.gt_s(shift, int(SHIFT_MAX)), [shift.set(int(SHIFT_MAX))]),
+      when(i32.lt_s(shift, int(0)), [shift.set(int(0))]),
+      i32.store(patience, shift),
       when(isSame(), [
         drop(i32.atomic_rmw_add(at(words.sleepers), int(1))),
         whileDo(isSame(), [drop(memory.atomic_wait32(at(words.generation), generation, long(-1n)))]),

@@ -49,6 +49,8 @@ const plain = {
   "f32.min": [0x96, "f32,f32:f32"],
   "f32.max": [0x97, "f32,f32:f32"],
   "f32.nearest": [0x90, "f32:f32"],
+  "f64.lt": [0x63, "f64,f64:i32"],
+  "f64.abs": [0x99, "f64:f64"],
   "f64.neg": [0x9a, "f64:f64"],
   "f64.nearest": [0x9e, "f64:f64"],
   "f64.sqrt": [0x9f, "f64:f64"],
@@ -99,6 +101,8 @@ const plain = {
   "i16x8.add": [simd(142), "v128,v128:v128"],
   "i32x4.extend_low_i16x8_s": [simd(167), "v128:v128"],
   "i32x4.extend_high_i16x8_s": [simd(168), "v128:v128"],
+  "i32x4.gt_s": [simd(59), "v128,v128:v128"],
+  "i32x4.lt_s": [simd(57), "v128,v128:v128"],
   "i32x4.shl": [simd(171), "v128,i32:v128"],
   "i32x4.shr_s": [simd(172), "v128,i32:v128"],
   "i32x4.shr_u": [simd(173), "v128,i32:v128"],
@@ -161,6 +165,7 @@ const memory = {
 /** With a lane number. */
 const lane = {
   "i32x4.extract_lane": [simd(27), "v128:i32"],
+  "i32x4.replace_lane": [simd(28), "v128,i32:v128"],
   "f32x4.extract_lane": [simd(31), "v128:f32"],
   "f32x4.replace_lane": [simd(32), "v128,f32:v128"],
 } as const;

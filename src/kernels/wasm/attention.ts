@@ -1,0 +1,185 @@
+/**
+ * Attention over a cache: new keys and values go into it first, then queries are answered in blocks. The queries of one
+ * head of keys, of all tokens, are numbered one after the other; a block is four of them, in the lanes of vectors, or one.
+ */
+import type { AttentionArgs } from "../arguments.ts";
+import type { Kernel } from "../contract.ts";
+import { type Body, type Expr, type Local, leave, select, when } from "./assembler/expression.ts";
+import { f32, f32x4, float, i32, int } from "./assembler/instructions.ts";
+import type { Scope } from "./assembler/module.ts";
+import { attendBlock } from "./attention-block.ts";
+import { type AttentionFields, type AttentionShape, attentionBlock, attentionKey } from "./attention-shape.ts";
+import { plainRow, wasmKernel } from "./kernel.ts";
+import { type KernelCode, kernelFunction } from "./kernel-code.ts";
+import { forLanes, halvesOfFloats, largestLane, storedBytes } from "./lanes.ts";
+import { advance, elementAt, forRange } from "./loops.ts";
+import { VectorConstants } from "./weight-fields.ts";
+
+/** Leaves when the new tokens do not fit the cache. */
+function checkPosition({ position, tokens, capacity }: AttentionFields, first: Local<"i32">): Body {
+  const fits = i32.le_u(tokens, capacity);
+  const room = i32.sub(capacity, tokens);
+  return [first.set(i32.load(position)), when(i32.eqz(select(fits, i32.le_u(first, room), int(0))), [leave])];
+}
+
+/** Copies the keys and values of a token into the caches. */
+function storeCode(shape: AttentionShape): KernelCode {
+  const key = `attention_store_${shape.cache}`;
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, attentionBlock, (fields, { tile }, scope) => {
+        const constants = new VectorConstants(scope);
+        const first = scope.local("i32", "first");
+        const width = i32.mul(fields.kvHeads, fields.headDim);
+        const copy = (from: Local<"ptr">, to: Local<"ptr">) => [
+          from.set(elementAt(from, i32.mul(tile, width), 4)),
+          to.set(elementAt(to, i32.mul(i32.add(first, tile), width), storedBytes[shape.cache])),
+          copyToCache({ scope, constants, shape, count: width }, from, to),
+        ];
+        return [
+          constants.prepare,
+          checkPosition(fields, first),
+          shape.cache === "int8"
+            ? [
+                quantizeToCache(scope, constants, fields, { first, tile }, "key"),
+                quantizeToCache(scope, constants, fields, { first, tile }, "value"),
+              ]
+            : [copy(fields.k, fields.keyCache), copy(fields.v, fields.valueCache)],
+        ];
+      }),
+    ],
+  };
+}
+
+interface CopyContext {
+  readonly scope: Scope;
+  readonly constants: VectorConstants;
+  readonly shape: AttentionShape;
+  readonly count: Expr<"i32">;
+}
+
+function copyToCache({ scope, constants, shape, count }: CopyContext, from: Local<"ptr">, to: Local<"ptr">): Body {
+  const value = scope.local("v128", "value");
+  const { body, halves } = halvesOfFloats(value, scope, constants);
+  const pointers = [[from], [to, shape.cache]] as const;
+  return forLanes({ scope, constants, count, pointers }, (lanes) => [
+    value.set(lanes.load(from)),
+    shape.cache === "f16" ? [body, lanes.store(to, halves, "f16")] : lanes.store(to, value),
+  ]);
+}
+
+/** Rows smaller than this become zeros: their inverse scale would not be finite. */
+const LARGEST_LEAST = Math.fround(1e-30);
+
+/** Writes the rows of a token as integers, the largest value of each ±127, with their scales. */
+function quantizeToCache(
+  scope: Scope,
+  constants: VectorConstants,
+  fields: AttentionFields,
+  { first, tile }: { readonly first: Local<"i32">; readonly tile: Local<"i32"> },
+  kind: "key" | "value",
+): Body {
+  const from = kind === "key" ? fields.k : fields.v;
+  const to = kind === "key" ? fields.keyCache : fields.valueCache;
+  const scales = kind === "key" ? fields.keyScales : fields.valueScales;
+  const at = scope.local("ptr", "at");
+  const row = scope.local("i32", "row");
+  const largest = scope.local("v128", "largest");
+  const inverse = scope.local("v128", "inverse");
+  const top = scope.local("f32", "top");
+  const isZero = f32.lt(top, float(LARGEST_LEAST));
+  const { kvHeads, headDim } = fields;
+  const lanes = { scope, constants, count: headDim };
+  return [
+    row.set(i32.mul(i32.add(first, tile), kvHeads)),
+    from.set(elementAt(from, i32.mul(i32.mul(tile, kvHeads), headDim), 4)),
+    to.set(elementAt(to, i32.mul(row, headDim), 1)),
+    scales.set(elementAt(scales, row, 4)),
+    forRange(scope.local("i32", "head"), int(0), kvHeads, [
+      largest.set(constants.words(0)),
+      at.set(from),
+      forLanes({ ...lanes, pointers: [[at]] }, ({ load }) => [largest.set(f32x4.max(largest, f32x4.abs(load(at))))]),
+      top.set(largestLane(largest)),
+      inverse.set(f32x4.splat(select(isZero, float(0), f32.div(float(127), top)))),
+      f32.store(scales, select(isZero, float(0), f32.div(top, float(127)))),
+      forLanes({ ...lanes, pointers: [[from], [to, "int8"]] }, ({ load, store }) => [
+        store(to, f32x4.mul(load(from), inverse), "int8"),
+      ]),
+      advance(scales, 4),
+    ]),
+  ];
+}
+
+function attendCode(shape: AttentionShape): KernelCode {
+  const key = attentionKey(shape);
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, attentionBlock, (fields, { tile, thread }, scope) => {
+        const first = scope.local("i32", "first");
+        return [checkPosition(fields, first), attendBlock({ shape, fields, scope, first, tile, thread })];
+      }),
+    ],
+  };
+}
+
+/** Four queries where there are about as many; else one at a time. */
+function queriesOf({ tokens, heads, kvHeads }: AttentionArgs): 1 | 4 {
+  return (tokens * heads) / kvHeads >= 3 ? 4 : 1;
+}
+
+export const attentionWasm: Kernel<AttentionArgs> = wasmKernel<AttentionArgs>({
+  ...plainRow,
+  name: "attention_f32_1x1x4_wasm_simd",
+  scratchBytes: (args, threads) => threads * threadBytes(args),
+  step(args, place) {
+    const { tokens, heads, kvHeads, headDim, capacity, scale, window, softcap } = args;
+    const queries = queriesOf(args);
+    const shape: AttentionShape = {
+      queries,
+      cache: cacheType(args),
+      hasWindow: window > 0,
+      hasSoftcap: softcap > 0,
+    };
+    const blocks = Math.ceil((tokens * heads) / kvHeads / queries);
+    const values = attentionBlock.encode({
+      q: place.read(args.q),
+      k: place.read(args.k),
+      v: place.read(args.v),
+      keyCache: place.write(args.keyCache),
+      valueCache: place.write(args.valueCache),
+      keyScales: args.keyScales ? place.write(args.keyScales) : 0,
+      valueScales: args.valueScales ? place.write(args.valueScales) : 0,
+      position: place.read(args.position),
+      y: place.write(args.y),
+      scores: place.scratch,
+      threadBytes: threadBytes(args),
+      tokens,
+      kvHeads,
+      ratio: heads / kvHeads,
+      headDim,
+      capacity,
+      blocks,
+      window,
+      scale,
+      softcap,
+    });
+    return {
+      phases: [
+        { code: storeCode(shape), tiles: tokens, args: values },
+        { code: attendCode(shape), tiles: blocks * kvHeads, args: values },
+      ],
+    };
+  },
+});
+
+function cacheType({ keyCache }: AttentionArgs): AttentionShape["cache"] {
+  if (keyCache instanceof Int8Array) return "int8";
+  return keyCache instanceof Uint16Array ? "f16" : "f32";
+}
+
+/** A block's scores: a vector for each position. */
+function threadBytes({ capacity }: AttentionArgs): number {
+  return Math.ceil((16 * capacity) / 64) * 64;
+}

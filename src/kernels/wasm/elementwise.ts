@@ -1,0 +1,144 @@
+/** Operators that work value by value. A tile is a range of values. */
+import type { BinaryArgs, SelectArgs, UnaryArgs } from "../arguments.ts";
+import type { Kernel } from "../contract.ts";
+import { type Body, type Expr, type Local, when } from "./assembler/expression.ts";
+import { f32x4, i32, int, memory } from "./assembler/instructions.ts";
+import { plainRow, wasmKernel } from "./kernel.ts";
+import { ArgumentBlock, type KernelCode, kernelFunction } from "./kernel-code.ts";
+import { forLanes } from "./lanes.ts";
+import { advance, elementAt, forRange } from "./loops.ts";
+import { VectorMath } from "./vector-math.ts";
+import { VectorConstants } from "./weight-fields.ts";
+
+/** Values of a tile: enough that taking it costs little. */
+const TILE_VALUES = 4096;
+
+const block = new ArgumentBlock({ a: "ptr", b: "ptr", y: "ptr", count: "i32", value: "f32" });
+
+interface Operands {
+  readonly a: Local<"v128">;
+  readonly b: Local<"v128">;
+  /** The number of the call, in all lanes. */
+  readonly value: Local<"v128">;
+  readonly math: VectorMath;
+  readonly constants: VectorConstants;
+}
+
+/** Sets `a` to the result. */
+type Formula = (operands: Operands) => Body;
+
+function elementwiseCode(key: string, formula: Formula): KernelCode {
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, block, (fields, { tile }, scope) => {
+        const constants = new VectorConstants(scope);
+        const math = new VectorMath(scope, constants);
+        const [a, b, value] = scope.localArray("v128", "operand", 3) as [Local<"v128">, Local<"v128">, Local<"v128">];
+        const count = scope.local("i32", "tile_count");
+        const first = i32.mul(tile, int(TILE_VALUES));
+        const pointers = [fields.a, fields.b, fields.y] as const;
+        const loop = forLanes({ scope, constants, count, pointers: pointers.map((p) => [p]) }, (lanes) => [
+          a.set(lanes.load(fields.a)),
+          b.set(lanes.load(fields.b)),
+          formula({ a, b, value, math, constants }),
+          lanes.store(fields.y, a),
+        ]);
+        return [
+          constants.prepare,
+          value.set(f32x4.splat(fields.value)),
+          count.set(i32.sub(fields.count, first)),
+          when(i32.gt_u(count, int(TILE_VALUES)), [count.set(int(TILE_VALUES))]),
+          pointers.map((pointer) => pointer.set(elementAt(pointer, first, 4))),
+          loop,
+        ];
+      }),
+    ],
+  };
+}
+
+interface Call {
+  readonly a: Float32Array;
+  readonly b: Float32Array;
+  readonly value: number;
+  readonly y: Float32Array;
+}
+
+function elementwise<A>(operator: string, formula: Formula, call: (args: A) => Call): Kernel<A> {
+  const code = elementwiseCode(operator, formula);
+  return wasmKernel<A>({
+    ...plainRow,
+    name: `${operator}_f32_1x1x4_wasm_simd`,
+    step(args, place) {
+      const { a, b, value, y } = call(args);
+      const values = { a: place.read(a), b: place.read(b), y: place.write(y), count: y.length, value };
+      return { phases: [{ code, tiles: Math.ceil(y.length / TILE_VALUES), args: block.encode(values) }] };
+    },
+  });
+}
+
+const binary = ({ a, b, alpha, y }: BinaryArgs): Call => ({ a, b, value: alpha, y });
+const unary = ({ x, value, y }: UnaryArgs): Call => ({ a: x, b: x, value, y });
+
+/** a / (1 + exp(-u)), u in `b`. */
+function sigmoidTimes(result: Local<"v128">, u: Expr<"v128">, factor: Expr<"v128">, operands: Operands): Body {
+  const { math, constants } = operands;
+  const { value } = operands;
+  return [
+    math.exp(f32x4.neg(u), value),
+    result.set(f32x4.mul(f32x4.div(result, f32x4.add(constants.floats(1), value)), factor)),
+  ];
+}
+
+/** tanh(u) = 2 sigmoid(2 u) - 1 turns GEGLU's tanh form into a sigmoid: u2 = 2 sqrt(2 / pi) (a + 0.044715 a^3). */
+function geluArgument({ a, constants }: Operands): Expr<"v128"> {
+  const root = Math.sqrt(8 / Math.PI);
+  const cubic = f32x4.mul(f32x4.mul(a, a), constants.floats(0.044715 * root));
+  return f32x4.mul(a, f32x4.add(constants.floats(root), cubic));
+}
+
+export const addWasm: Kernel<BinaryArgs> = elementwise(
+  "add",
+  ({ a, b, value }) => [a.set(f32x4.add(a, f32x4.mul(value, b)))],
+  binary,
+);
+export const swigluWasm: Kernel<BinaryArgs> = elementwise(
+  "swiglu",
+  (operands) => sigmoidTimes(operands.a, operands.a, operands.b, operands),
+  binary,
+);
+export const gegluWasm: Kernel<BinaryArgs> = elementwise(
+  "geglu",
+  (operands) => sigmoidTimes(operands.a, geluArgument(operands), operands.b, operands),
+  binary,
+);
+export const scaleWasm: Kernel<UnaryArgs> = elementwise("scale", ({ a, value }) => [a.set(f32x4.mul(a, value))], unary);
+export const softcapWasm: Kernel<UnaryArgs> = elementwise(
+  "softcap",
+  ({ a, b, value, math }) => [math.tanh(f32x4.div(a, value), b), a.set(f32x4.mul(b, value))],
+  unary,
+);
+
+const selectBlock = new ArgumentBlock({ x: "ptr", y: "ptr", outer: "i32", stride: "ptr", blockBytes: "ptr" });
+
+const selectCode: KernelCode = {
+  key: "select",
+  build: () => [
+    kernelFunction("select", selectBlock, ({ x, y, outer, stride, blockBytes }, _, scope) =>
+      forRange(scope.local("i32", "i"), int(0), outer, [
+        memory.copy(y, x, blockBytes),
+        advance(x, stride),
+        advance(y, blockBytes),
+      ]),
+    ),
+  ],
+};
+
+export const selectWasm: Kernel<SelectArgs> = wasmKernel<SelectArgs>({
+  ...plainRow,
+  name: "select_any_1x1x1_wasm_simd",
+  step({ outer, stride, offset, blockBytes, x, y }, place) {
+    const values = { x: place.read(x) + offset, y: place.write(y), outer, stride, blockBytes };
+    return { phases: [{ code: selectCode, tiles: 1, args: selectBlock.encode(values) }] };
+  },
+});

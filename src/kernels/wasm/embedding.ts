@@ -1,0 +1,261 @@
+/** Rows of tables: float tables, and packed linear weights (tied embeddings). A tile is an index. */
+import type { FloatEmbeddingArgs, Indices, SharedEmbeddingArgs } from "../arguments.ts";
+import type { Kernel } from "../contract.ts";
+import { fieldTables } from "../layout/fields.ts";
+import { type Body, type Expr, type Local, when, widen } from "./assembler/expression.ts";
+import { f32x4, i8x16, i16x8, i32, i32x4, i64, int, long, ptr, size, v128 } from "./assembler/instructions.ts";
+import type { Scope } from "./assembler/module.ts";
+import { plainRow, wasmKernel } from "./kernel.ts";
+import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "./kernel-code.ts";
+import { forLanes, lanesOf, type StoredType, storedBytes } from "./lanes.ts";
+import { advance, elementAt, forRange, repeat } from "./loops.ts";
+import {
+  LEVELS_OFFSET,
+  PANEL_ROWS,
+  PANELS_OFFSET,
+  type PanelShape,
+  panelShape,
+  panelSizes,
+  shapeKey,
+} from "./packed-panels.ts";
+import { VectorConstants } from "./weight-fields.ts";
+
+const indexType = (indices: Indices) => (indices instanceof Int32Array ? "i32" : "i64");
+
+/** Sets `row` to the tile's index, or leaves `isKnown` 0 where there is no such row: its values are NaN then. */
+function readIndex(
+  type: "i32" | "i64",
+  {
+    indices,
+    rows,
+    tile,
+    row,
+    isKnown,
+  }: Readonly<Record<"rows" | "tile" | "row" | "isKnown", Local<"i32">>> & {
+    indices: Local<"ptr">;
+  },
+): Body {
+  if (type === "i32") return [row.set(i32.load(elementAt(indices, tile, 4))), isKnown.set(i32.lt_u(row, rows))];
+  const wide = i64.load(elementAt(indices, tile, 8));
+  return [row.set(i32.wrap_i64(wide)), isKnown.set(i32.and(i64.lt_u(wide, long(1n << 31n)), i32.lt_u(row, rows)))];
+}
+
+const floatBlock = new ArgumentBlock({ weights: "ptr", indices: "ptr", y: "ptr", rows: "i32", dim: "i32" });
+
+function floatCode(type: StoredType, index: "i32" | "i64"): KernelCode {
+  const key = `embedding_${type}_${index}`;
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, floatBlock, ({ weights, indices, y, rows, dim }, { tile }, scope) => {
+        const constants = new VectorConstants(scope);
+        const row = scope.local("i32", "row");
+        const isKnown = scope.local("i32", "is_known");
+        const streams = { scope, constants, count: dim };
+        return [
+          constants.prepare,
+          readIndex(index, { indices, rows, tile, row, isKnown }),
+          y.set(elementAt(y, i32.mul(tile, dim), 4)),
+          when(
+            isKnown,
+            [
+              weights.set(elementAt(weights, row, scaled(dim, storedBytes[type]))),
+              forLanes({ ...streams, pointers: [[weights, type], [y]] }, (lanes) => [
+                lanes.store(y, lanes.load(weights, type)),
+              ]),
+            ],
+            forLanes({ ...streams, pointers: [[y]] }, (lanes) => [lanes.store(y, constants.floats(Number.NaN))]),
+          ),
+        ];
+      }),
+    ],
+  };
+}
+
+/** count * bytes as an address. */
+function scaled(count: Expr<"i32">, bytes: number): Expr<"ptr"> {
+  return ptr.mul(widen(count), size(bytes));
+}
+
+export const embeddingFloatWasm: Kernel<FloatEmbeddingArgs> = wasmKernel<FloatEmbeddingArgs>({
+  ...plainRow,
+  name: "embedding_f32_1x1x4_wasm_simd",
+  step({ rows, dim, weights, indices, y }, place) {
+    const values = {
+      weights: place.read(weights.data),
+      indices: place.read(indices),
+      y: place.write(y),
+      rows,
+      dim,
+    };
+    const code = floatCode(weights.dtype as StoredType, indexType(indices));
+    return { phases: [{ code, tiles: indices.length, args: floatBlock.encode(values) }] };
+  },
+});
+
+const sharedBlock = new ArgumentBlock({
+  panels: "ptr",
+  panelBytes: "ptr",
+  levels: "ptr",
+  indices: "ptr",
+  y: "ptr",
+  n: "i32",
+  k: "i32",
+  groups: "i32",
+});
+type SharedFields = FieldsOf<typeof sharedBlock>;
+
+function sharedCode(shape: PanelShape, index: "i32" | "i64"): KernelCode {
+  const key = `shared_embedding_${index}_${shapeKey(shape)}`;
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, sharedBlock, (fields, { tile }, scope) => {
+        const constants = new VectorConstants(scope);
+        const { indices, n, k, y, levels, panels, panelBytes } = fields;
+        const row = scope.local("i32", "row");
+        const isKnown = scope.local("i32", "is_known");
+        const table = scope.local("v128", "level_table");
+        const at = scope.local("ptr", "at");
+        return [
+          constants.prepare,
+          shape.hasLevels ? table.set(v128.load(levels)) : [],
+          readIndex(index, { indices, rows: n, tile, row, isKnown }),
+          y.set(elementAt(y, i32.mul(tile, k), 4)),
+          when(
+            isKnown,
+            [
+              at.set(elementAt(panels, i32.div_u(row, int(PANEL_ROWS)), panelBytes)),
+              row.set(i32.rem_u(row, int(PANEL_ROWS))),
+              readGroups({ shape, scope, constants, table, row, at }, fields),
+            ],
+            forLanes({ scope, constants, count: k, pointers: [[y]] }, (lanes) => [
+              lanes.store(y, constants.floats(Number.NaN)),
+            ]),
+          ),
+        ];
+      }),
+    ],
+  };
+}
+
+interface RowReader {
+  readonly shape: PanelShape;
+  readonly scope: Scope;
+  readonly constants: VectorConstants;
+  readonly table: Local<"v128">;
+  /** Row of the panel. */
+  readonly row: Local<"i32">;
+  /** The row's group. */
+  readonly at: Local<"ptr">;
+}
+
+function readGroups(reader: RowReader, { y, k, groups }: SharedFields): Body {
+  const { shape, scope, constants, row, at } = reader;
+  const scale = scope.local("v128", "scale");
+  const zero = scope.local("v128", "zero");
+  const left = scope.local("i32", "left");
+  const count = scope.local("i32", "count");
+  const lanes = lanesOf(1, constants);
+  const type = shape.hasHalfScales ? "f16" : "f32";
+  const stored = lanes.load(elementAt(at, row, storedBytes[type]), type);
+  const zeroPoint = i32.load8_s(ptr.add(at, widen(row)), shape.zerosOffset);
+  return [
+    left.set(k),
+    repeat(scope.local("i32", "group"), groups, [
+      scale.set(f32x4.splat(f32x4.extract_lane(stored, 0))),
+      shape.hasZeros ? zero.set(i32x4.splat(zeroPoint)) : [],
+      count.set(int(shape.groupSize)),
+      when(i32.lt_u(left, count), [count.set(left)]),
+      left.set(i32.sub(left, count)),
+      readChunks(reader, { y, count, scale, zero }),
+      advance(at, shape.groupBytes),
+    ]),
+  ];
+}
+
+interface GroupReader {
+  readonly y: Local<"ptr">;
+  /** Weights of the group. */
+  readonly count: Local<"i32">;
+  readonly scale: Local<"v128">;
+  readonly zero: Local<"v128">;
+}
+
+/** The chunks of a group; the last four values may be fewer. */
+function readChunks(reader: RowReader, { y, count, scale, zero }: GroupReader): Body {
+  const { shape, scope, constants, table, row, at } = reader;
+  const { vectors, fields } = fieldTables[shape.bits]!;
+  const words = scope.localArray("i32", "word", vectors);
+  const chunk = scope.local("ptr", "chunk");
+  const left = scope.local("i32", "left_of_group");
+  const value = scope.local("v128", "value");
+  const offset = 2 ** (shape.bits - 1);
+  const four = fields.map((pieces) => {
+    const field = pieces
+      .map(({ vector, shift, width, at: place }) => {
+        const mask = Math.imul(0x01010101, (1 << width) - 1);
+        return i32.shl(i32.and(i32.shr_u(words[vector]!, int(shift)), int(mask)), int(place));
+      })
+      .reduce((all, piece) => i32.or(all, piece));
+    const bytes = i32x4.splat(field);
+    const signed = shape.hasLevels ? i8x16.swizzle(table, bytes) : i8x16.sub(bytes, constants.bytes(offset));
+    const level = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(signed));
+    const store = (lanes: 1 | 4) => lanesOf(lanes, constants).store(y, value);
+    return [
+      value.set(f32x4.mul(f32x4.convert_i32x4_s(shape.hasZeros ? i32x4.sub(level, zero) : level), scale)),
+      when(
+        i32.ge_s(left, int(4)),
+        [store(4), advance(y, 16)],
+        [
+          forRange(scope.local("i32", "single"), int(0), left, [
+            store(1),
+            advance(y, 4),
+            value.set({ type: "v128", node: rotate(value) }),
+          ]),
+        ],
+      ),
+      left.set(i32.sub(left, int(4))),
+      when(i32.lt_s(left, int(0)), [left.set(int(0))]),
+    ];
+  });
+  return [
+    chunk.set(elementAt(at, row, 4)),
+    left.set(count),
+    repeat(scope.local("i32", "turns"), int(shape.groupLength / (4 * fields.length)), [
+      words.map((word, v) => word.set(i32.load(chunk, shape.vectorsOffset + 64 * v))),
+      four,
+      advance(chunk, 64 * vectors),
+    ]),
+  ];
+}
+
+/** The lanes moved down by one. */
+function rotate(value: Local<"v128">) {
+  const lanes = Array.from({ length: 16 }, (_, i) => (i + 4) % 16);
+  return { kind: "shuffle", lanes, operands: [value.node, value.node] } as const;
+}
+
+export const embeddingSharedWasm: Kernel<SharedEmbeddingArgs> = wasmKernel<SharedEmbeddingArgs>({
+  ...plainRow,
+  name: "shared_embedding_wx_1x1x4_wasm_simd",
+  layouts: ["panel16"],
+  bits: [1, 2, 3, 4, 5, 6, 7, 8],
+  step({ weights, indices, y }, place) {
+    const shape = panelShape(weights);
+    const { n, k, groups, panelBytes } = panelSizes(weights, shape);
+    const packed = place.read(weights.bytes);
+    const values = {
+      panels: packed + PANELS_OFFSET,
+      levels: packed + LEVELS_OFFSET,
+      panelBytes,
+      indices: place.read(indices),
+      y: place.write(y),
+      n,
+      k,
+      groups,
+    };
+    const code = sharedCode(shape, indexType(indices));
+    return { phases: [{ code, tiles: indices.length, args: sharedBlock.encode(values) }] };
+  },
+});

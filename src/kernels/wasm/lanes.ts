@@ -1,0 +1,122 @@
+/** Loops over arrays of floats four at a time, the last ones singly; and numbers as they are stored: f32, f16, bf16. */
+import { type Body, type Expr, type Local, type Statement, shuffle, whileDo } from "./assembler/expression.ts";
+import { f32, f32x4, i8x16, i16x8, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
+import type { Scope } from "./assembler/module.ts";
+import { advance } from "./loops.ts";
+import { HALF_SCALE, type VectorConstants } from "./weight-fields.ts";
+
+/** Integers are read as the floats that they are. */
+export type StoredType = "f32" | "f16" | "bf16" | "int8";
+
+export const storedBytes: Readonly<Record<StoredType, number>> = { f32: 4, f16: 2, bf16: 2, int8: 1 };
+
+/** Four elements or one: how they are loaded and stored. The lanes of one element that are not used are 0. */
+export interface Lanes {
+  readonly count: 1 | 4;
+  load(address: Expr<"ptr">, type?: StoredType, offset?: number): Expr<"v128">;
+  store(address: Expr<"ptr">, value: Expr<"v128">, type?: StoredType): Statement;
+}
+
+/** Loads and stores of `count` elements. */
+export function lanesOf(count: 1 | 4, constants: VectorConstants): Lanes {
+  return {
+    count,
+    load: (address, type = "f32", offset = 0) => {
+      if (type === "int8") return loadBytes(count, address, offset, constants);
+      if (type === "f32") return count === 4 ? v128.load(address, offset) : v128.load32_zero(address, offset);
+      const words =
+        count === 4
+          ? v128.load16x4_u(address, offset)
+          : i32x4.replace_lane(constants.words(0), i32.load16_u(address, offset), 0);
+      return type === "bf16" ? i32x4.shl(words, int(16)) : floatsOfHalves(words, constants);
+    },
+    store: (address, value, type = "f32") => {
+      if (type === "int8") return storeBytes(count, address, value);
+      if (type === "f32") return count === 4 ? v128.store(address, value) : v128.store32_lane(address, value, 0);
+      if (count === 1) return i32.store16(address, i32x4.extract_lane(value, 0));
+      const low = [0, 1, 4, 5, 8, 9, 12, 13];
+      return v128.store64_lane(address, shuffle(value, constants.words(0), [...low, ...low]), 0);
+    },
+  };
+}
+
+function loadBytes(count: 1 | 4, address: Expr<"ptr">, offset: number, constants: VectorConstants): Expr<"v128"> {
+  const words =
+    count === 4
+      ? i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(v128.load32_zero(address, offset)))
+      : i32x4.replace_lane(constants.words(0), i32.load8_s(address, offset), 0);
+  return f32x4.convert_i32x4_s(words);
+}
+
+/** Rounds half to even. */
+function storeBytes(count: 1 | 4, address: Expr<"ptr">, value: Expr<"v128">): Statement {
+  const words = i32x4.trunc_sat_f32x4_s(f32x4.nearest(value));
+  if (count === 1) return i32.store8(address, i32x4.extract_lane(words, 0));
+  const shorts = i16x8.narrow_i32x4_s(words, words);
+  return v128.store32_lane(address, i8x16.narrow_i16x8_s(shorts, shorts), 0);
+}
+
+/** Float32 of f16 bit patterns in 32-bit lanes, subnormal ones included. */
+function floatsOfHalves(words: Expr<"v128">, constants: VectorConstants): Expr<"v128"> {
+  // Sign-extended and moved, a half has its sign at bit 31, and copies of it that the mask takes away.
+  const moved = i32x4.shr_s(i32x4.shl(words, int(16)), int(3));
+  return f32x4.mul(v128.and(moved, constants.words(0x8fffe000)), constants.floats(HALF_SCALE));
+}
+
+/** f16 bit patterns, in 32-bit lanes, nearest to floats, ties to even; overflow gives infinity. */
+export function halvesOfFloats(
+  value: Local<"v128">,
+  scope: Scope,
+  constants: VectorConstants,
+): { body: Body; halves: Expr<"v128"> } {
+  const magnitude = scope.local("v128", "magnitude");
+  const half = scope.local("v128", "half");
+  const words = (word: number) => constants.words(word);
+  const odd = v128.and(i32x4.shr_u(magnitude, int(13)), words(1));
+  const normal = i32x4.shr_u(i32x4.add(i32x4.sub(magnitude, words(0x38000000 - 0xfff)), odd), int(13));
+  // Adding 0.5 places the unit of the last bit of a half in the last bit of the float, rounded to even.
+  const subnormal = i32x4.sub(f32x4.add(magnitude, constants.floats(0.5)), words(0x3f000000));
+  const choose = (condition: Expr<"v128">, yes: Expr<"v128">) => half.set(v128.bitselect(yes, half, condition));
+  return {
+    body: [
+      magnitude.set(v128.and(value, words(0x7fffffff))),
+      half.set(normal),
+      choose(i32x4.lt_u(magnitude, words(0x38800000)), subnormal),
+      choose(i32x4.gt_u(magnitude, words(0x477fefff)), words(0x7c00)),
+      choose(i32x4.gt_u(magnitude, words(0x7f800000)), words(0x7e00)),
+    ],
+    halves: v128.or(half, v128.and(i32x4.shr_u(value, int(16)), words(0x8000))),
+  };
+}
+
+export interface Streams {
+  readonly scope: Scope;
+  readonly constants: VectorConstants;
+  readonly count: Expr<"i32">;
+  /** Pointers that move on with the elements, and what the elements are. */
+  readonly pointers: readonly (readonly [Local<"ptr">, StoredType?])[];
+}
+
+/** Runs a body for `count` elements, four at a time and then one by one. */
+export function forLanes({ scope, constants, count, pointers }: Streams, body: (lanes: Lanes) => Body): Body {
+  const left = scope.local("i32", "left");
+  const loop = (lanes: Lanes) =>
+    whileDo(i32.ge_u(left, int(lanes.count)), [
+      body(lanes),
+      pointers.map(([pointer, type = "f32"]) => advance(pointer, lanes.count * storedBytes[type])),
+      left.set(i32.sub(left, int(lanes.count))),
+    ]);
+  return [left.set(count), loop(lanesOf(4, constants)), loop(lanesOf(1, constants))];
+}
+
+/** The sum of four lanes. */
+export function sumOfLanes(value: Local<"v128">): Expr<"f32"> {
+  const lane = (i: number) => f32x4.extract_lane(value, i);
+  return f32.add(f32.add(lane(0), lane(1)), f32.add(lane(2), lane(3)));
+}
+
+/** The largest of four lanes. */
+export function largestLane(value: Local<"v128">): Expr<"f32"> {
+  const lane = (i: number) => f32x4.extract_lane(value, i);
+  return f32.max(f32.max(lane(0), lane(1)), f32.max(lane(2), lane(3)));
+}

@@ -1,0 +1,131 @@
+/** Operators over rows: RMS norm, softmax, argmax. A tile is a row. */
+import type { ArgmaxArgs, RmsNormArgs, SoftmaxArgs } from "../arguments.ts";
+import type { Kernel } from "../contract.ts";
+import { type Body, when } from "./assembler/expression.ts";
+import { f32, f32x4, float, i32, i64, int, v128 } from "./assembler/instructions.ts";
+import { plainRow, wasmKernel } from "./kernel.ts";
+import { ArgumentBlock, type KernelCode, kernelFunction } from "./kernel-code.ts";
+import { forLanes, largestLane, sumOfLanes } from "./lanes.ts";
+import { advance, elementAt, forRange } from "./loops.ts";
+import { VectorMath } from "./vector-math.ts";
+import { VectorConstants } from "./weight-fields.ts";
+
+const normBlock = new ArgumentBlock({ x: "ptr", weight: "ptr", y: "ptr", dim: "i32", eps: "f32" });
+
+/** y = x / sqrt(mean(x^2) + eps) * weight */
+const normCode: KernelCode = {
+  key: "rms_norm",
+  build: () => [
+    kernelFunction("rms_norm", normBlock, ({ x, weight, y, dim, eps }, { tile }, scope) => {
+      const constants = new VectorConstants(scope);
+      const at = scope.local("ptr", "at");
+      const value = scope.local("v128", "value");
+      const squares = scope.local("v128", "squares");
+      const inverse = scope.local("v128", "inverse");
+      const mean = f32.div(sumOfLanes(squares), f32.convert_i32_s(dim));
+      const row = (base: typeof x) => elementAt(base, i32.mul(tile, dim), 4);
+      return [
+        constants.prepare,
+        at.set(row(x)),
+        forLanes({ scope, constants, count: dim, pointers: [[at]] }, (lanes) => [
+          value.set(lanes.load(at)),
+          squares.set(f32x4.add(squares, f32x4.mul(value, value))),
+        ]),
+        inverse.set(f32x4.splat(f32.div(float(1), f32.sqrt(f32.add(mean, eps))))),
+        at.set(row(x)),
+        y.set(row(y)),
+        forLanes({ scope, constants, count: dim, pointers: [[at], [weight], [y]] }, (lanes) => [
+          lanes.store(y, f32x4.mul(f32x4.mul(lanes.load(at), inverse), lanes.load(weight))),
+        ]),
+      ];
+    }),
+  ],
+};
+
+export const rmsNormWasm: Kernel<RmsNormArgs> = wasmKernel<RmsNormArgs>({
+  ...plainRow,
+  name: "rms_norm_f32_1x1x4_wasm_simd",
+  step({ dim, x, weight, eps, y }, place) {
+    const values = { x: place.read(x), weight: place.read(weight), y: place.write(y), dim, eps };
+    return { phases: [{ code: normCode, tiles: x.length / dim, args: normBlock.encode(values) }] };
+  },
+});
+
+const rowBlock = new ArgumentBlock({ x: "ptr", y: "ptr", dim: "i32" });
+
+const softmaxCode: KernelCode = {
+  key: "softmax",
+  build: () => [
+    kernelFunction("softmax", rowBlock, ({ x, y, dim }, { tile }, scope) => {
+      const constants = new VectorConstants(scope);
+      const math = new VectorMath(scope, constants);
+      const from = scope.local("ptr", "from");
+      const to = scope.local("ptr", "to");
+      const largest = scope.local("v128", "largest");
+      const value = scope.local("v128", "value");
+      const total = scope.local("v128", "total");
+      const start: Body = [from.set(elementAt(x, i32.mul(tile, dim), 4)), to.set(elementAt(y, i32.mul(tile, dim), 4))];
+      return [
+        constants.prepare,
+        start,
+        largest.set(v128.load32_splat(from)),
+        forLanes({ scope, constants, count: dim, pointers: [[from]] }, (lanes) => [
+          largest.set(f32x4.pmax(largest, lanes.count === 4 ? v128.load(from) : v128.load32_splat(from))),
+        ]),
+        largest.set(f32x4.splat(largestLane(largest))),
+        start,
+        forLanes({ scope, constants, count: dim, pointers: [[from], [to]] }, (lanes) => [
+          math.exp(f32x4.sub(lanes.load(from), largest), value),
+          lanes.store(to, value),
+          // What was stored is loaded again so that the lanes of single values that are not used count nothing.
+          total.set(f32x4.add(total, lanes.count === 4 ? value : lanes.load(to))),
+        ]),
+        total.set(f32x4.splat(f32.div(float(1), sumOfLanes(total)))),
+        start,
+        forLanes({ scope, constants, count: dim, pointers: [[to]] }, (lanes) => [
+          lanes.store(to, f32x4.mul(lanes.load(to), total)),
+        ]),
+      ];
+    }),
+  ],
+};
+
+export const softmaxWasm: Kernel<SoftmaxArgs> = wasmKernel<SoftmaxArgs>({
+  ...plainRow,
+  name: "softmax_f32_1x1x4_wasm_simd",
+  step({ dim, x, y }, place) {
+    const args = rowBlock.encode({ x: place.read(x), y: place.write(y), dim });
+    return { phases: [{ code: softmaxCode, tiles: x.length / dim, args }] };
+  },
+});
+
+/** NaN wins only in the first place. */
+const argmaxCode: KernelCode = {
+  key: "argmax",
+  build: () => [
+    kernelFunction("argmax", rowBlock, ({ x, y, dim }, { tile }, scope) => {
+      const at = scope.local("ptr", "at");
+      const best = scope.local("i32", "best");
+      const largest = scope.local("f32", "largest");
+      const i = scope.local("i32", "i");
+      return [
+        at.set(elementAt(x, i32.mul(tile, dim), 4)),
+        largest.set(f32.load(at)),
+        forRange(i, int(0), dim, [
+          when(f32.gt(f32.load(at), largest), [largest.set(f32.load(at)), best.set(i)]),
+          advance(at, 4),
+        ]),
+        i64.store(elementAt(y, tile, 8), i64.extend_i32_u(best)),
+      ];
+    }),
+  ],
+};
+
+export const argmaxWasm: Kernel<ArgmaxArgs> = wasmKernel<ArgmaxArgs>({
+  ...plainRow,
+  name: "argmax_f32_1x1x1_wasm_simd",
+  step({ dim, x, y }, place) {
+    const args = rowBlock.encode({ x: place.read(x), y: place.write(y), dim });
+    return { phases: [{ code: argmaxCode, tiles: y.length, args }] };
+  },
+});
