@@ -210,21 +210,20 @@ export class EagerModel {
       );
     this.#ids = [...this.#ids.slice(0, position), ...ids];
     const crosses = position > 0 && position <= this.#longFrom && this.#ids.length > this.#longFrom;
-    if (!crosses) return this.#run(ids, position);
-    const logits = this.#run(this.#ids, 0);
-    if (logits.shape.length < 3) return logits;
-    const data = (logits.data as Float32Array).subarray(-ids.length * logits.shape[2]!);
-    return { ...logits, shape: [1, ids.length, logits.shape[2]!], data };
+    const long = this.#ids.length > this.#longFrom;
+    // What was kept so far is of the other frequencies.
+    if (crosses) this.#run(this.#ids.slice(0, position), 0, long);
+    return this.#run(ids, position, long);
   }
 
-  #run(ids: readonly number[], position: number): Tensor {
+  #run(ids: readonly number[], position: number, long: boolean): Tensor {
     const tokens: Tensor = { dtype: "i64", shape: [1, ids.length], data: BigInt64Array.from(ids, BigInt) };
     const start: Tensor = { dtype: "i64", shape: [1], data: BigInt64Array.of(BigInt(position)) };
     return this.#model.decoder.forward(
       new Ops(this.#builder),
       (name) => this.#model.weight(name),
       { tokens, position: start },
-      forwardOptions(this.#options, this.maxContextLen, position + ids.length > this.#longFrom),
+      forwardOptions(this.#options, this.maxContextLen, long),
     );
   }
 }
