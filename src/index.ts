@@ -19,8 +19,9 @@ export {
   kernelTable,
   type ServingKernel,
 } from "./api/kernel-table.ts";
-export { LanguageModel, loadProgram, loadProgramObject } from "./api/language-model.ts";
+export { LanguageModel, loadProgramObject } from "./api/language-model.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
+export { loadProgram } from "./api/load-program.ts";
 export { exportMethods, loadMethods } from "./api/methods.ts";
 export { isHubName, loadCheckpoint } from "./api/model.ts";
 export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize.ts";

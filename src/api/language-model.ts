@@ -1,9 +1,6 @@
 /** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
 import { InvalidFileError } from "../errors.ts";
-import { mapFile } from "../kernels/native/mapped-file.ts";
-import { openFile } from "../node-file.ts";
 import type { Program } from "../program/program.ts";
-import { readProgram } from "../program/read.ts";
 import { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
@@ -86,23 +83,13 @@ export class LanguageModel {
   }
 }
 
-/** Loads a `.pte` file: weights (mapped where the addon can, read otherwise), tokenizer, chat template. InvalidFileError or UnsupportedError when it cannot run here. */
-export async function loadProgram(path: string, options: LoadOptions = {}): Promise<LanguageModel> {
-  const file = await openFile(path);
-  try {
-    return await loadProgramObject(await readProgram(mapFile(path) ?? file), path, options);
-  } finally {
-    await file.close();
-  }
-}
-
-/** The same for a program in memory, such as one of `compileModel`. */
+/** Loads a program, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here. */
 export async function loadProgramObject(
   program: Program,
   name: string,
   options: LoadOptions & { texts?: ModelTexts } = {},
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program, options);
-  const texts = options.texts ?? (await programTexts(program, name));
+  const texts = options.texts ?? (await programTexts(program));
   return new LanguageModel(name, loaded, texts, await warmDecoder(loaded, options.signal));
 }

@@ -1,7 +1,4 @@
 /** The texts that travel with a program: tokenizer, chat template, generation settings; as named data inside the file. */
-
-import { readFile } from "node:fs/promises";
-import { basename, dirname, join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { Program } from "../program/program.ts";
@@ -40,13 +37,15 @@ export function encodeTexts(texts: ModelTexts): Map<string, Uint8Array> {
   return new Map(present.map(([field, key]) => [key, new TextEncoder().encode(texts[field]!)]));
 }
 
-/** Texts in a program's named data, else (as ExecuTorch keeps them) in files beside it. */
-export async function programTexts(program: Program, path: string | null): Promise<ModelTexts> {
+/** Texts in a program's named data; of a program without any, those that `readBeside` finds by file name. */
+export async function programTexts(
+  program: Program,
+  readBeside: (file: string) => Promise<string | null> = async () => null,
+): Promise<ModelTexts> {
   const read = async (key: string): Promise<string | null> => {
     const data = program.namedData.get(key);
     if (data) return new TextDecoder().decode(await data.read());
-    if (!path || program.namedData.size > 0) return null;
-    return readFile(join(dirname(path), key), "utf8").catch(() => null);
+    return program.namedData.size > 0 ? null : readBeside(key);
   };
   const texts = await Promise.all(entries.map(async ([field, key]) => [field, await read(key)] as const));
   return Object.fromEntries(texts) as unknown as ModelTexts;
@@ -63,7 +62,7 @@ export function readTexts(
       ? new Tokenizer(
           parse(tokenizerJson, `${name}, tokenizer.json`),
           tokenizerConfig ? parse(tokenizerConfig, `${name}, tokenizer_config.json`) : null,
-          `${basename(name)}, tokenizer.json`,
+          `${name.slice(name.search(/[^\\/]*$/))}, tokenizer.json`,
         )
       : null,
     template: chatTemplate ? new ChatTemplate(chatTemplate) : null,

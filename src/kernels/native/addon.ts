@@ -1,10 +1,9 @@
-/** The native addon: found once at first use, or null where there is none that fits this code. */
-
-import { existsSync } from "node:fs";
-import { createRequire } from "node:module";
-import { resolve } from "node:path";
-import { fileURLToPath } from "node:url";
+/**
+ * The native addon: found once at first use, or null where there is none that fits this code. Pages import this file too,
+ * so it asks for Node's modules when it runs.
+ */
 import { logInfo } from "../../log.ts";
+import { nodeBuiltin } from "../../node-builtin.ts";
 import { NATIVE_ABI } from "./abi.ts";
 import type { NativeAddon } from "./interface.ts";
 
@@ -26,9 +25,11 @@ interface Candidate {
 }
 
 function load(): NativeAddon | null {
+  const modules = nodeBuiltin<typeof import("node:module")>("node:module");
+  if (!modules) return null;
   const wanted = process.env.LOWBIT_BACKEND;
   if (wanted !== undefined && wanted !== "native") return null;
-  const require = createRequire(import.meta.url);
+  const require = modules.createRequire(import.meta.url);
   const reasons: string[] = [];
   for (const candidate of candidates()) {
     const { path, remedy } = candidate;
@@ -51,6 +52,9 @@ function load(): NativeAddon | null {
 function candidates(): Candidate[] {
   const found: Candidate[] = [];
   const build = "node scripts/build-native.js builds it again";
+  const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
+  const { resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
+  const { fileURLToPath } = nodeBuiltin<typeof import("node:url")>("node:url")!;
   const given = process.env.LOWBIT_NATIVE_PATH;
   if (given) found.push({ path: resolve(given), remedy: build });
   const built = fileURLToPath(new URL("../../../build/lowbit.node", import.meta.url));

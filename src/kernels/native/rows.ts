@@ -2,8 +2,8 @@
  * Native rows as kernels. A native kernel is declared once, in C++: rows of this machine come from the addon, which can
  * run them; those of other architectures from known-rows.ts, so that selection can answer for machines that are not here.
  */
-import { resolve } from "node:path";
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+import { nodeBuiltin } from "../../node-builtin.ts";
 import type { CpuFeature, Kernel, NativeCall } from "../contract.ts";
 import { nativeAddon } from "./addon.ts";
 import type { NativeArguments } from "./families.ts";
@@ -44,6 +44,7 @@ export function nativeKernels<A>(family: string, argumentsOf: (args: A) => Nativ
 export function loadNativeKernels(path: string): void {
   const addon = nativeAddon();
   if (!addon) throw new UnsupportedError(`${path}: kernels in C++ need the native addon, which is not here`);
+  const { resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
   const problem = addon.loadKernels(resolve(path));
   if (problem !== null) throw new InvalidFileError(path, `is no library of kernels: ${problem}`);
 }

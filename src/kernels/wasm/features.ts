@@ -2,12 +2,13 @@
  * What WebAssembly can do here: features by validation, and the relaxed dot products by results too. Some engines compute
  * them wrong, so each is run once on numbers at the ends of its ranges.
  */
+import { nodeBuiltin } from "../../node-builtin.ts";
 import type { CpuFeature } from "../contract.ts";
 import { type Expr, type Local, shuffle4 } from "./assembler/expression.ts";
 import { i16x8, i32x4, size, v128 } from "./assembler/instructions.ts";
 import { defineFunction, type FunctionCode, Module } from "./assembler/module.ts";
 import { moduleMemory } from "./engine-memory.ts";
-import { nodeBuiltin, webAssembly } from "./web-assembly.ts";
+import { webAssembly } from "./web-assembly.ts";
 
 let found: readonly CpuFeature[] | undefined;
 

@@ -35,12 +35,7 @@ interface WebAssemblyApi {
 }
 
 /** Undefined in engines without WebAssembly. */
-export const webAssembly: WebAssemblyApi | undefined = (globalThis as { WebAssembly?: WebAssemblyApi }).WebAssembly;
+export const webAssembly: WebAssemblyApi | undefined = (globalThis as unknown as { WebAssembly?: WebAssemblyApi })
+  .WebAssembly;
 
 export const PAGE_BYTES = 65536;
-
-/** Node's built-in modules without an import, which bundlers for pages would stumble over; undefined elsewhere. */
-export function nodeBuiltin<M>(name: string): M | undefined {
-  const process = globalThis.process as { getBuiltinModule?(name: string): M } | undefined;
-  return process?.getBuiltinModule?.(name);
-}

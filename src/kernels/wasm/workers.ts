@@ -1,6 +1,6 @@
 /** Threads of an engine: worker_threads in Node, Web Workers in a page. */
 import { UnsupportedError } from "../../errors.ts";
-import { nodeBuiltin } from "./web-assembly.ts";
+import { nodeBuiltin } from "../../node-builtin.ts";
 import { serveEngine, type WorkerReply, type WorkerRequest } from "./worker-program.ts";
 
 /** One thread, seen from the engine. */

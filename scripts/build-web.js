@@ -1,0 +1,33 @@
+/**
+ * Bundles what browsers cannot load file by file: dist/web/worker-bundle.js, which `lowbit/web` starts as its worker, and
+ * the page with it in build/web: static files for any host. `npm run build` comes before.
+ */
+import { copyFileSync, cpSync, mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+import { root } from "./native-sources.js";
+
+export const pageFolder = join(root, "build", "web");
+
+const common = { bundle: true, minify: true, format: "esm", target: "es2022", logLevel: "warning" };
+
+/** Bundles the worker and the page; gives the gzipped size of all JavaScript of the page. */
+export async function buildWeb() {
+  const worker = join(root, "dist", "web", "worker-bundle.js");
+  const page = join(pageFolder, "main.js");
+  mkdirSync(pageFolder, { recursive: true });
+  await build({ ...common, entryPoints: [join(root, "dist", "web", "worker.js")], outfile: worker });
+  await build({ ...common, entryPoints: [join(root, "web", "main.ts")], outfile: page });
+  for (const name of ["index.html", "style.css", "icon.svg", "manifest.webmanifest", "service-worker.js"])
+    cpSync(join(root, "web", name), join(pageFolder, name));
+  copyFileSync(worker, join(pageFolder, "worker-bundle.js"));
+  const scripts = [page, worker, join(pageFolder, "service-worker.js")];
+  return scripts.reduce((sum, file) => sum + gzipSync(readFileSync(file)).length, 0);
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const bytes = await buildWeb();
+  console.log(`built dist/web/worker-bundle.js and build/web: ${(bytes / 1e3).toFixed(1)} kB of JavaScript, gzipped`);
+}

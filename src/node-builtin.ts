@@ -1,0 +1,7 @@
+/** Node's built-in modules without an import, which pages and bundlers for pages would stumble over. */
+
+/** The module `name` ("node:fs"); undefined outside of Node. */
+export function nodeBuiltin<M>(name: string): M | undefined {
+  const process = globalThis.process as { getBuiltinModule?(name: string): M } | undefined;
+  return process?.getBuiltinModule?.(name);
+}

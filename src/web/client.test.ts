@@ -1,0 +1,92 @@
+/** The client and the worker's half over a message channel: the same text as without, aborts, errors as their classes. */
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { temporaryFolder } from "../../test/support/folders.ts";
+import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { exportProgram } from "../api/compile-model.ts";
+import { loadProgram } from "../api/load-program.ts";
+import { loadCheckpoint } from "../api/model.ts";
+import { ContextLengthError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import { Channel, openModel, type WebModel } from "./client.ts";
+import type { Port } from "./protocol.ts";
+import { serveModel } from "./serve.ts";
+
+const folder = await temporaryFolder();
+const path = join(folder, "tiny.pte");
+const options = { temperature: 0, maxTokens: 12, ignoreEos: true };
+const closings: (() => void)[] = [];
+let file: Blob;
+
+function open(source: Blob): Promise<WebModel> {
+  const { port1, port2 } = new MessageChannel();
+  serveModel(port2 as unknown as Port);
+  const close = () => port1.close();
+  closings.push(close);
+  return openModel(new Channel(port1 as unknown as Port), close, source);
+}
+
+async function textOf(stream: AsyncIterable<string>): Promise<string> {
+  let text = "";
+  for await (const piece of stream) text += piece;
+  return text;
+}
+
+beforeAll(async () => {
+  await writeTinyCheckpoint(folder);
+  const model = await loadCheckpoint(folder);
+  await exportProgram(model, path);
+  await model.close();
+  file = new Blob([await readFile(path)]);
+});
+afterAll(() => {
+  for (const close of closings) close();
+});
+
+describe("a model behind a channel", () => {
+  it("writes what it writes without one", async () => {
+    const local = await loadProgram(path);
+    const model = await open(file);
+    const generation = model.generate("Hello", options);
+    expect(await textOf(generation)).toBe(await textOf(local.generate("Hello", options)));
+    expect(generation.result).toMatchObject({ finishReason: "length", generatedTokens: 12 });
+    const conversation = local.createConversation();
+    for (const message of ["One", "Two"])
+      expect(await textOf(model.chat(message, options))).toBe(await textOf(conversation.send(message, options)));
+    await model.reset();
+    conversation.reset();
+    expect(await textOf(model.chat("Two", options))).toBe(await textOf(conversation.send("Two", options)));
+    local.dispose();
+  });
+
+  it("says how it runs", async () => {
+    const model = await open(file);
+    await textOf(model.generate("Hello", options));
+    const { threads, memory, kernels } = await model.stats();
+    expect(threads).toBeGreaterThan(0);
+    expect(memory.constants).toBeGreaterThan(1000);
+    expect(kernels.map(([operator]) => operator)).toContain("aten::linear.out");
+    expect(model.facts).toMatchObject({ contextLength: 64, hasChatTemplate: true, isCached: null });
+  });
+
+  it("stops for a signal and for an iteration that ends early, and can go on", async () => {
+    const model = await open(file);
+    const reason = new Error("enough");
+    const controller = new AbortController();
+    const stopped = textOf(model.generate("Hello", { ...options, maxTokens: 50, signal: controller.signal }));
+    controller.abort(reason);
+    await expect(stopped).rejects.toBe(reason);
+    for await (const _ of model.generate("Hello", { ...options, maxTokens: 50 })) break;
+    expect(await textOf(model.generate("Hello", options))).not.toBe("");
+  });
+
+  it("gives errors as their classes", async () => {
+    await expect(open(new Blob([new Uint8Array(100)]))).rejects.toThrow(InvalidFileError);
+    const model = await open(file);
+    await expect(textOf(model.generate(Array(100).fill(1), options))).rejects.toThrow(ContextLengthError);
+    const waiting = textOf(model.generate("Hello", options));
+    model.dispose();
+    await expect(waiting).rejects.toThrow(UnsupportedError);
+    await expect(model.stats()).rejects.toThrow(UnsupportedError);
+  });
+});

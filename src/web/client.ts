@@ -1,0 +1,213 @@
+/** The page's half: a model in a worker, with promises and async iterators. */
+import { UnsupportedError } from "../errors.ts";
+import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
+import {
+  errorOf,
+  type ModelFacts,
+  type ModelStats,
+  type Port,
+  type PostedSource,
+  type Reply,
+  type ReplyBody,
+  type RequestBody,
+} from "./protocol.ts";
+
+export interface LoadModelOptions {
+  /** Threads of the kernels. Default: all of a few cores, half of many; one where memory cannot be shared. */
+  readonly threads?: number | undefined;
+  /** Called as the file is downloaded or read; `totalBytes` is 0 where the server does not say. */
+  onProgress?(doneBytes: number, totalBytes: number): void;
+  readonly signal?: AbortSignal | undefined;
+  /** Where worker-bundle.js is. Default: beside this module. */
+  readonly worker?: URL | undefined;
+}
+
+/** Text as it is generated; `result` is there when the generation has ended by itself. */
+export interface WebGeneration extends AsyncIterable<string> {
+  readonly result: GenerationResult | null;
+}
+
+/**
+ * Loads a `.pte` program into a worker of its own: from a URL (cached in the browser's private file system where there
+ * is room), a File or other Blob, or a handle of one. InvalidFileError, UnsupportedError; an abort throws the signal's reason.
+ */
+export async function loadModel(
+  source: string | URL | Blob | FileSystemFileHandle,
+  options: LoadModelOptions = {},
+): Promise<WebModel> {
+  options.signal?.throwIfAborted();
+  // The constructor is written out so that bundlers find the worker's file.
+  const worker = options.worker
+    ? new Worker(options.worker, { type: "module" })
+    : new Worker(new URL("./worker-bundle.js", import.meta.url), { type: "module" });
+  const channel = new Channel(worker);
+  worker.onerror = ({ message }) => channel.fail(new UnsupportedError(`the worker failed: ${message}`));
+  try {
+    return await openModel(channel, () => worker.terminate(), source, options);
+  } catch (error) {
+    worker.terminate();
+    throw error;
+  }
+}
+
+/** The same over a channel whose other end `serveModel` answers. */
+export async function openModel(
+  channel: Channel,
+  close: () => void,
+  source: string | URL | Blob | FileSystemFileHandle,
+  { threads, onProgress, signal }: LoadModelOptions = {},
+): Promise<WebModel> {
+  const isUrl = typeof source === "string" || source instanceof URL;
+  const posted: PostedSource = isUrl ? new URL(source, globalThis.location?.href).href : source;
+  const take = (reply: ReplyBody) => {
+    if (reply.kind === "progress") onProgress?.(reply.doneBytes, reply.totalBytes);
+  };
+  const facts = await channel.ask({ kind: "load", source: posted, threads }, { take, signal });
+  return new WebModel(channel, close, facts as ModelFacts);
+}
+
+export class WebModel {
+  readonly facts: ModelFacts;
+  readonly #channel: Channel;
+  readonly #close: () => void;
+
+  constructor(channel: Channel, close: () => void, facts: ModelFacts) {
+    this.#channel = channel;
+    this.#close = close;
+    this.facts = facts;
+  }
+
+  /** Continues a prompt; options not given are those that the model's authors recommend. */
+  generate(prompt: string | readonly number[], options: GenerateOptions = {}): WebGeneration {
+    const { signal, ...posted } = options;
+    return new TextStream(this.#channel, { kind: "generate", prompt, options: posted }, signal);
+  }
+
+  /** Adds a message to the model's one conversation and streams the answer. */
+  chat(content: string, options: GenerateOptions = {}): WebGeneration {
+    const { signal, ...posted } = options;
+    return new TextStream(this.#channel, { kind: "chat", content, options: posted }, signal);
+  }
+
+  /** Begins the conversation anew; `system` is a first message of that role. */
+  async reset(system?: string): Promise<void> {
+    await this.#channel.ask({ kind: "reset", system });
+  }
+
+  async stats(): Promise<ModelStats> {
+    return (await this.#channel.ask({ kind: "stats" })) as ModelStats;
+  }
+
+  /** Ends the worker and frees its memory; what runs ends with an error. */
+  dispose(): void {
+    this.#channel.fail(new UnsupportedError("the model was disposed of"));
+    this.#close();
+  }
+}
+
+type Answer = (ReplyBody & { kind: "end" })["value"];
+
+interface Question {
+  take(reply: ReplyBody): void;
+  resolve(answer: Answer): void;
+  reject(error: unknown): void;
+}
+
+interface AskOptions {
+  take?(reply: ReplyBody): void;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Questions to a port, each with an answer. */
+export class Channel {
+  readonly #port: Port;
+  readonly #questions = new Map<number, Question>();
+  #last = 0;
+  #failure: Error | null = null;
+
+  constructor(port: Port) {
+    this.#port = port;
+    port.onmessage = ({ data }) => this.#take(data as Reply);
+  }
+
+  /** Resolves with the answer; `take` gets what comes before it. An abort rejects with the signal's reason, once it has ended. */
+  ask(body: RequestBody, { take = () => {}, signal }: AskOptions = {}): Promise<Answer> {
+    const id = ++this.#last;
+    const onAbort = () => this.#port.postMessage({ kind: "abort", id });
+    return new Promise<Answer>((resolve, reject) => {
+      if (this.#failure) throw this.#failure;
+      signal?.throwIfAborted();
+      this.#questions.set(id, { take, resolve, reject });
+      signal?.addEventListener("abort", onAbort, { once: true });
+      this.#port.postMessage({ ...body, id });
+    })
+      .catch((error) => {
+        throw signal?.aborted ? signal.reason : error;
+      })
+      .finally(() => signal?.removeEventListener("abort", onAbort));
+  }
+
+  /** Ends all questions, those to come too. */
+  fail(error: Error): void {
+    this.#failure ??= error;
+    for (const { reject } of this.#questions.values()) reject(this.#failure);
+    this.#questions.clear();
+  }
+
+  #take(reply: Reply): void {
+    const question = this.#questions.get(reply.id);
+    if (!question) return;
+    if (reply.kind === "end" || reply.kind === "error") this.#questions.delete(reply.id);
+    if (reply.kind === "end") question.resolve(reply.value);
+    else if (reply.kind === "error") question.reject(errorOf(reply.error));
+    else question.take(reply);
+  }
+}
+
+/** One iteration over a generation in the worker, which begins with it and ends when it ends early. */
+class TextStream implements WebGeneration {
+  result: GenerationResult | null = null;
+  readonly #channel: Channel;
+  readonly #body: RequestBody;
+  readonly #signal: AbortSignal | undefined;
+
+  constructor(channel: Channel, body: RequestBody, signal: AbortSignal | undefined) {
+    this.#channel = channel;
+    this.#body = body;
+    this.#signal = signal;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<string> {
+    const texts: string[] = [];
+    let wake = () => {};
+    let isEnded = false;
+    const take = (reply: ReplyBody) => {
+      if (reply.kind === "text") texts.push(reply.text);
+      wake();
+    };
+    const stop = new AbortController();
+    const signal = this.#signal ? AbortSignal.any([this.#signal, stop.signal]) : stop.signal;
+    const answer = this.#channel.ask(this.#body, { take, signal });
+    const ended = answer.then(
+      () => {},
+      () => {},
+    );
+    void ended.then(() => {
+      isEnded = true;
+      wake();
+    });
+    try {
+      while (!isEnded || texts.length > 0) {
+        if (texts.length > 0) yield texts.shift()!;
+        else
+          await new Promise<void>((resolve) => {
+            wake = resolve;
+          });
+      }
+      this.result = (await answer) as GenerationResult;
+    } finally {
+      stop.abort();
+      await ended;
+    }
+  }
+}

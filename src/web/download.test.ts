@@ -1,0 +1,104 @@
+/** Downloads that are cut, refused or changed meanwhile, by a server that is a function. */
+import { describe, expect, it } from "vitest";
+import { InvalidFileError } from "../errors.ts";
+import { type DownloadTarget, download, type FileVersion } from "./download.ts";
+
+const file = Uint8Array.from({ length: 1000 }, (_, i) => (7 * i) % 256);
+
+class Collected implements DownloadTarget {
+  version: FileVersion | null = null;
+  bytes: number[] = [];
+  restarts = 0;
+  get size() {
+    return this.bytes.length;
+  }
+  async restart(version: FileVersion) {
+    this.version = version;
+    this.bytes = [];
+    this.restarts++;
+  }
+  append(bytes: Uint8Array) {
+    this.bytes.push(...bytes);
+  }
+}
+
+/** A body that ends with an error after some bytes. */
+function body(bytes: Uint8Array, isCut: boolean): ReadableStream<Uint8Array> {
+  const parts = [bytes.slice(0, 10), bytes.slice(10)];
+  return new ReadableStream({
+    pull(controller) {
+      const part = parts.shift();
+      if (part) controller.enqueue(part);
+      else if (isCut) controller.error(new TypeError("network error"));
+      else controller.close();
+    },
+  });
+}
+
+/** Answers requests in turn; `ends` is where each answer is cut. */
+function server(ends: readonly number[], etags: readonly string[] = []) {
+  const starts: number[] = [];
+  const request = async (_: unknown, init?: RequestInit): Promise<Response> => {
+    const start = Number(new Headers(init?.headers).get("range")?.match(/\d+/)?.[0] ?? 0);
+    const end = ends[starts.length] ?? file.length;
+    const etag = etags[starts.length] ?? "one";
+    starts.push(start);
+    const headers: Record<string, string> = { etag, "content-length": `${file.length - start}` };
+    if (start > 0) headers["content-range"] = `bytes ${start}-${file.length - 1}/${file.length}`;
+    return new Response(body(file.slice(start, end), end < file.length), { status: start > 0 ? 206 : 200, headers });
+  };
+  return { starts, fetch: request as typeof fetch };
+}
+
+describe("a download", () => {
+  it("asks for the rest after a cut, and says how far it is", async () => {
+    const { starts, fetch } = server([300, 700]);
+    const target = new Collected();
+    const progress: number[] = [];
+    await download("http://host/a.pte", target, {
+      fetch,
+      onProgress(done, total) {
+        expect(total).toBe(1000);
+        progress.push(done);
+      },
+    });
+    expect(target.bytes).toEqual([...file]);
+    expect(starts).toEqual([0, 300, 700]);
+    expect(progress.at(-1)).toBe(1000);
+    expect([...progress].sort((a, b) => a - b)).toEqual(progress);
+  });
+
+  it("begins again when the rest is of another file", async () => {
+    const { starts, fetch } = server([300], ["one", "two", "two"]);
+    const target = new Collected();
+    await download("http://host/a.pte", target, { fetch });
+    expect(target.bytes).toEqual([...file]);
+    expect(starts).toEqual([0, 300, 0]);
+  });
+
+  it("is given up when nothing comes", async () => {
+    const refused = async () => {
+      throw new TypeError("refused");
+    };
+    const result = download("http://host/a.pte", new Collected(), { fetch: refused });
+    await expect(result).rejects.toThrow(
+      new InvalidFileError("http://host/a.pte", "the download was cut at byte 0: refused"),
+    );
+  });
+
+  it("refuses an answer that is no success", async () => {
+    const missing = async () => new Response("", { status: 404 });
+    await expect(download("http://host/a.pte", new Collected(), { fetch: missing })).rejects.toThrow(/404/);
+  });
+
+  it("ends with the signal's reason", async () => {
+    const reason = new Error("enough");
+    const { fetch } = server([]);
+    const signal = AbortSignal.abort(reason);
+    const aborted: typeof fetch = async (input, init) => {
+      init?.signal?.throwIfAborted();
+      return fetch(input, init);
+    };
+    await expect(download("http://host/a.pte", new Collected(), { fetch: aborted, signal })).rejects.toBe(reason);
+  });
+});

@@ -1,0 +1,11 @@
+/** lowbit in a page: a model in a worker. Re-exports only. */
+export {
+  ContextLengthError,
+  InvalidArgumentError,
+  InvalidFileError,
+  LowbitError,
+  UnsupportedError,
+} from "../errors.ts";
+export type { GenerateOptions, GenerationResult } from "../text/generate.ts";
+export { type LoadModelOptions, loadModel, type WebGeneration, type WebModel } from "./client.ts";
+export type { ModelFacts, ModelStats } from "./protocol.ts";

@@ -1,0 +1,219 @@
+/**
+ * Downloaded models in the browser's private file system: one file each, and beside it what the server said of it. Works
+ * in workers, which alone can write there at once. Where there is no such file system or no room, memory serves.
+ */
+import { InvalidFileError } from "../errors.ts";
+import {
+  type DownloadOptions,
+  type DownloadTarget,
+  download,
+  type FileVersion,
+  isSame,
+  versionOf,
+} from "./download.ts";
+
+/** A downloaded file. */
+export interface StoredModel {
+  readonly blob: Blob;
+  /** Whether it is there after a reload. */
+  readonly isCached: boolean;
+}
+
+interface SyncAccess {
+  getSize(): number;
+  truncate(size: number): void;
+  write(bytes: Uint8Array, at: { at: number }): number;
+  read(bytes: Uint8Array, at: { at: number }): number;
+  flush(): void;
+  close(): void;
+}
+
+type SyncFileHandle = FileSystemFileHandle & { createSyncAccessHandle(): Promise<SyncAccess> };
+
+const FOLDER = "lowbit";
+
+/** The file at a URL: cached where it can be. A cached one is used when the server has no other, or cannot be asked. */
+export async function fetchModel(url: string, options: DownloadOptions = {}): Promise<StoredModel> {
+  const folder = await openFolder();
+  if (!folder) return { blob: await fetchToMemory(url, options), isCached: false };
+  const name = await nameOf(url);
+  // Two tabs must not write to one file; the second finds it complete.
+  const blob = await navigator.locks.request(`${FOLDER}/${name}`, () => fetchToFolder(url, folder, name, options));
+  if (blob) return { blob, isCached: true };
+  return { blob: await fetchToMemory(url, options), isCached: false };
+}
+
+/** Removes what `fetchModel` keeps of a URL. */
+export async function forgetModel(url: string): Promise<void> {
+  const folder = await openFolder();
+  const name = await nameOf(url);
+  await folder?.removeEntry(name).catch(ignoreMissing);
+}
+
+function ignoreMissing(error: Error): void {
+  if (error.name !== "NotFoundError") throw error;
+}
+
+async function openFolder(): Promise<FileSystemDirectoryHandle | null> {
+  try {
+    return await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
+  } catch {
+    return null;
+  }
+}
+
+async function nameOf(url: string): Promise<string> {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(url));
+  return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+async function fetchToMemory(url: string, options: DownloadOptions): Promise<Blob> {
+  const target = new MemoryTarget();
+  await download(url, target, options);
+  return target.blob();
+}
+
+class MemoryTarget implements DownloadTarget {
+  size = 0;
+  version: FileVersion | null = null;
+  #parts: Uint8Array<ArrayBuffer>[] = [];
+
+  async restart(version: FileVersion): Promise<void> {
+    this.size = 0;
+    this.version = version;
+    this.#parts = [];
+  }
+
+  append(bytes: Uint8Array): void {
+    this.size += bytes.length;
+    this.#parts.push(bytes as Uint8Array<ArrayBuffer>);
+  }
+
+  blob(): Blob {
+    return new Blob(this.#parts);
+  }
+}
+
+/** Null when there is no room. */
+async function fetchToFolder(
+  url: string,
+  folder: FileSystemDirectoryHandle,
+  name: string,
+  options: DownloadOptions,
+): Promise<Blob | null> {
+  const handle = (await folder.getFileHandle(name, { create: true })) as SyncFileHandle;
+  const target = new FileTarget(await handle.createSyncAccessHandle());
+  try {
+    if (!(await isCurrent(url, target, options))) await download(url, target, options);
+    target.finish();
+  } catch (error) {
+    target.close();
+    if (error instanceof NoRoomError) {
+      await folder.removeEntry(name);
+      return null;
+    }
+    if (target.isEmpty) await folder.removeEntry(name);
+    throw error;
+  }
+  target.close();
+  const file = await handle.getFile();
+  return file.slice(HEAD_BYTES);
+}
+
+/** Whether the target has all of the file that the server has now; without an answer, what is complete is good. */
+async function isCurrent(url: string, target: FileTarget, { signal, fetch: request = fetch }: DownloadOptions) {
+  if (!target.isComplete) return false;
+  const init = { method: "HEAD", cache: "no-store", ...(signal ? { signal } : {}) } as const;
+  const response = await request(url, init).catch(() => null);
+  signal?.throwIfAborted();
+  if (!response?.ok || isSame(versionOf(response), target.version)) return true;
+  return false;
+}
+
+/** Room before the model's bytes for a JSON text, padded with zeros: whose bytes they are and whether they are all. */
+const HEAD_BYTES = 4096;
+
+class NoRoomError extends InvalidFileError {}
+
+class FileTarget implements DownloadTarget {
+  version: FileVersion | null = null;
+  size = 0;
+  isComplete = false;
+  readonly #access: SyncAccess;
+
+  constructor(access: SyncAccess) {
+    this.#access = access;
+    const stored = access.getSize() > HEAD_BYTES ? readHead(access) : null;
+    if (!stored) return;
+    this.version = stored.version;
+    this.size = access.getSize() - HEAD_BYTES;
+    this.isComplete = stored.isComplete;
+  }
+
+  get isEmpty(): boolean {
+    return this.size === 0;
+  }
+
+  async restart(version: FileVersion): Promise<void> {
+    const { quota = 0, usage = 0 } = await navigator.storage.estimate();
+    if (version.byteLength !== null && version.byteLength > quota - usage) throw new NoRoomError("cache", "is full");
+    this.version = version;
+    this.size = 0;
+    this.isComplete = false;
+    this.#attempt(() => {
+      this.#access.truncate(0);
+      this.#writeHead();
+    });
+  }
+
+  append(bytes: Uint8Array): void {
+    this.#write(bytes, HEAD_BYTES + this.size);
+    this.size += bytes.length;
+  }
+
+  /** Marks the bytes as whole. */
+  finish(): void {
+    if (this.isComplete) return;
+    this.isComplete = true;
+    this.#writeHead();
+    this.#attempt(() => this.#access.flush());
+  }
+
+  close(): void {
+    this.#access.close();
+  }
+
+  #writeHead(): void {
+    const bytes = new Uint8Array(HEAD_BYTES);
+    const { version, isComplete } = this;
+    new TextEncoder().encodeInto(JSON.stringify({ version, isComplete }), bytes);
+    this.#write(bytes, 0);
+  }
+
+  #write(bytes: Uint8Array, at: number): void {
+    if (this.#attempt(() => this.#access.write(bytes, { at })) < bytes.length)
+      throw new NoRoomError("cache", "is full");
+  }
+
+  #attempt<R>(work: () => R): R {
+    try {
+      return work();
+    } catch (cause) {
+      if ((cause as Error).name === "QuotaExceededError") throw new NoRoomError("cache", "is full", { cause });
+      throw cause;
+    }
+  }
+}
+
+/** Null for what an older or interrupted write left. */
+function readHead(access: SyncAccess): { version: FileVersion; isComplete: boolean } | null {
+  const bytes = new Uint8Array(HEAD_BYTES);
+  access.read(bytes, { at: 0 });
+  try {
+    const { version, isComplete } = JSON.parse(new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0))));
+    const { etag, byteLength } = version;
+    return { version: { etag, byteLength }, isComplete: isComplete === true };
+  } catch {
+    return null;
+  }
+}

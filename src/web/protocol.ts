@@ -1,0 +1,81 @@
+/** What a page and its worker say to each other. Requests of one number are answered until `end` or `error`. */
+import {
+  ContextLengthError,
+  InvalidArgumentError,
+  InvalidFileError,
+  LowbitError,
+  UnsupportedError,
+} from "../errors.ts";
+import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
+
+/** Options of a generation that can be posted. */
+export type PostedOptions = Omit<GenerateOptions, "signal">;
+
+/** A model's file; strings are absolute URLs. */
+export type PostedSource = string | Blob | FileSystemFileHandle;
+
+/** What a model says of itself once it is loaded. */
+export interface ModelFacts {
+  readonly name: string;
+  readonly contextLength: number;
+  readonly hasChatTemplate: boolean;
+  readonly samplingDefaults: PostedOptions;
+  /** Whether the file is in the browser's cache; null for a file of the user's own. */
+  readonly isCached: boolean | null;
+}
+
+/** How the model runs. */
+export interface ModelStats {
+  readonly threads: number;
+  /** Bytes of weights, of scratch, and of one conversation's state. */
+  readonly memory: { readonly constants: number; readonly scratch: number; readonly state: number };
+  readonly features: string;
+  /** Kernels that have run so far, by operator. */
+  readonly kernels: readonly (readonly [operator: string, kernels: readonly string[]])[];
+}
+
+export type RequestBody =
+  | { readonly kind: "load"; readonly source: PostedSource; readonly threads: number | undefined }
+  | { readonly kind: "generate"; readonly prompt: string | readonly number[]; readonly options: PostedOptions }
+  | { readonly kind: "chat"; readonly content: string; readonly options: PostedOptions }
+  | { readonly kind: "reset"; readonly system: string | undefined }
+  | { readonly kind: "stats" }
+  | { readonly kind: "abort" };
+
+/** `id` of an abort is that of what it ends. */
+export type Request = RequestBody & { readonly id: number };
+
+export type ReplyBody =
+  | { readonly kind: "progress"; readonly doneBytes: number; readonly totalBytes: number }
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "end"; readonly value: ModelFacts | ModelStats | GenerationResult | null }
+  | { readonly kind: "error"; readonly error: PostedError };
+
+export type Reply = ReplyBody & { readonly id: number };
+
+/** One end of the channel: a worker, its global scope, or a port. */
+export interface Port {
+  postMessage(message: unknown): void;
+  onmessage: ((event: MessageEvent) => void) | null;
+}
+
+/** An error as data: classes do not survive posting. */
+export interface PostedError {
+  readonly name: string;
+  readonly message: string;
+  /** Of an InvalidFileError. */
+  readonly file: string | null;
+}
+
+export function postedError(error: unknown): PostedError {
+  const { name = "Error", message = String(error) } = error as Partial<Error>;
+  return { name, message, file: error instanceof InvalidFileError ? error.file : null };
+}
+
+/** The error again, of its class where it is one of lowbit's. */
+export function errorOf({ name, message, file }: PostedError): Error {
+  if (file !== null) return new InvalidFileError(file, message.slice(file.length + 2));
+  for (const known of [ContextLengthError, InvalidArgumentError, UnsupportedError])
+    if (known.name === name) return new known(message);
+  return new LowbitError(`${name}: ${message}`);
+}

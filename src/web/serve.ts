@@ -1,0 +1,124 @@
+/** The worker's half: one model, its conversation, and the generations that run. */
+
+import type { Conversation } from "../api/conversation.ts";
+import { type LanguageModel, loadProgramObject } from "../api/language-model.ts";
+import type { Generation } from "../api/token-stream.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { readProgram } from "../program/read.ts";
+import { blobSource } from "./blob-source.ts";
+import { fetchModel } from "./model-cache.ts";
+import {
+  type ModelFacts,
+  type ModelStats,
+  type Port,
+  type PostedSource,
+  postedError,
+  type ReplyBody,
+  type Request,
+} from "./protocol.ts";
+
+/** Answers the requests that come to a port. */
+export function serveModel(port: Port): void {
+  const server = new ModelServer();
+  const running = new Map<number, AbortController>();
+  port.onmessage = async ({ data }) => {
+    const request = data as Request;
+    const { id } = request;
+    const reply = (body: ReplyBody) => port.postMessage({ ...body, id });
+    if (request.kind === "abort") {
+      running.get(id)?.abort();
+      return;
+    }
+    const controller = new AbortController();
+    running.set(id, controller);
+    try {
+      reply({ kind: "end", value: await server.answer(request, reply, controller.signal) });
+    } catch (error) {
+      reply({ kind: "error", error: postedError(error) });
+    } finally {
+      running.delete(id);
+    }
+  };
+}
+
+type Send = (body: ReplyBody) => void;
+type Answer = (ReplyBody & { kind: "end" })["value"];
+
+class ModelServer {
+  #model: LanguageModel | null = null;
+  #conversation: Conversation | null = null;
+
+  async answer(request: Request, send: Send, signal: AbortSignal): Promise<Answer> {
+    switch (request.kind) {
+      case "load":
+        return this.#load(request, send, signal);
+      case "generate":
+        return stream(this.#loaded().generate(request.prompt, { ...request.options, signal }), send);
+      case "chat":
+        return stream(this.#talk().send(request.content, { ...request.options, signal }), send);
+      case "reset":
+        this.#talk().reset(request.system);
+        return null;
+      case "stats":
+        return statsOf(this.#loaded());
+      case "abort":
+        return null;
+    }
+  }
+
+  async #load({ source, threads }: Request & { kind: "load" }, send: Send, signal: AbortSignal): Promise<ModelFacts> {
+    if (this.#model) throw new InvalidArgumentError("load: expected a worker without a model but found one with");
+    const onProgress = (doneBytes: number, totalBytes: number) => send({ kind: "progress", doneBytes, totalBytes });
+    const { name, blob, isCached } = await openSource(source, { onProgress, signal });
+    // Of a file at hand the reading is the progress; of a download it is a moment at the end.
+    const progress = isCached === null ? { onProgress } : {};
+    const program = await readProgram(blobSource(name, blob));
+    const model = await loadProgramObject(program, name, { threads, signal, ...progress });
+    this.#model = model;
+    return {
+      name,
+      contextLength: model.program.number("get_max_context_len", model.program.number("get_max_seq_len")),
+      hasChatTemplate: model.template !== null,
+      samplingDefaults: model.samplingDefaults,
+      isCached,
+    };
+  }
+
+  #loaded(): LanguageModel {
+    if (!this.#model) throw new InvalidArgumentError("expected a loaded model but found none");
+    return this.#model;
+  }
+
+  #talk(): Conversation {
+    this.#conversation ??= this.#loaded().createConversation();
+    return this.#conversation;
+  }
+}
+
+interface OpenOptions {
+  onProgress(doneBytes: number, totalBytes: number): void;
+  readonly signal: AbortSignal;
+}
+
+async function openSource(
+  source: PostedSource,
+  options: OpenOptions,
+): Promise<{ name: string; blob: Blob; isCached: boolean | null }> {
+  if (typeof source === "string") return { name: source, ...(await fetchModel(source, options)) };
+  const blob = source instanceof Blob ? source : await source.getFile();
+  return { name: (blob as Partial<File>).name ?? "model", blob, isCached: null };
+}
+
+async function stream(generation: Generation, send: Send): Promise<Answer> {
+  for await (const text of generation) send({ kind: "text", text });
+  return generation.result;
+}
+
+function statsOf({ program }: LanguageModel): ModelStats {
+  return {
+    threads: program.threads,
+    memory: program.memoryUse,
+    features: program.cpu.name,
+    kernels: [...program.activeKernels].map(([operator, names]) => [operator, [...names]] as const),
+  };
+}

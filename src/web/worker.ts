@@ -1,0 +1,5 @@
+/** The worker's entry: bundled with all it needs into worker-bundle.js. */
+import type { Port } from "./protocol.ts";
+import { serveModel } from "./serve.ts";
+
+serveModel(globalThis as unknown as Port);

@@ -1,0 +1,146 @@
+/** The page: loads a program into a worker, chats with it, shows how it runs. */
+import { loadModel, type WebModel } from "lowbit/web";
+import { showFigures } from "./figures.ts";
+import { readSettings } from "./settings.ts";
+import { startShell } from "./shell.ts";
+
+const find = <E extends HTMLElement>(id: string) => document.getElementById(id) as E;
+const messages = find("messages");
+const status = find("status");
+const progress = find<HTMLProgressElement>("progress");
+const input = find<HTMLTextAreaElement>("input");
+const send = find<HTMLButtonElement>("send");
+const stop = find<HTMLButtonElement>("stop");
+const reset = find<HTMLButtonElement>("reset");
+const cancel = find<HTMLButtonElement>("cancel");
+const url = find<HTMLInputElement>("url");
+const file = find<HTMLInputElement>("file");
+
+let model: WebModel | null = null;
+/** Ends the load or the answer that runs. */
+let running: AbortController | null = null;
+
+/** What can be used now. */
+function show(state: "empty" | "loading" | "ready" | "answering"): void {
+  const isReady = state === "ready";
+  input.disabled = state === "empty" || state === "loading";
+  send.disabled = !isReady;
+  reset.disabled = !isReady;
+  send.hidden = state === "answering";
+  stop.hidden = state !== "answering";
+  cancel.hidden = state !== "loading";
+  progress.hidden = state !== "loading";
+  find<HTMLButtonElement>("fetch").disabled = state === "loading";
+}
+
+function say(text: string): void {
+  status.textContent = text;
+}
+
+function addMessage(role: "user" | "model", text: string): HTMLElement {
+  const message = document.createElement("article");
+  message.className = `message ${role}`;
+  const who = document.createElement("b");
+  who.textContent = role === "user" ? "You" : "Model";
+  const body = document.createElement("span");
+  body.textContent = text;
+  message.append(who, body);
+  messages.append(message);
+  message.scrollIntoView({ block: "end" });
+  return body;
+}
+
+const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1);
+
+/** Puts another model in the place of the one there is. */
+async function load(source: string | File): Promise<void> {
+  running?.abort();
+  const controller = new AbortController();
+  running = controller;
+  model?.dispose();
+  model = null;
+  messages.replaceChildren();
+  show("loading");
+  say("Loading");
+  const onProgress = (done: number, total: number) => {
+    if (total > 0) progress.value = done / total;
+    say(`Loading: ${megabytes(done)}${total > 0 ? ` of ${megabytes(total)}` : ""} MB`);
+  };
+  try {
+    const loaded = await loadModel(source, { signal: controller.signal, onProgress });
+    model = loaded;
+    const kept = loaded.facts.isCached === false ? "; there was no room to keep it for the next visit" : "";
+    say(`Ready: ${loaded.facts.name.split("/").at(-1)}${kept}`);
+    show("ready");
+    await showFigures(loaded, null);
+    input.focus();
+  } catch (error) {
+    if (running !== controller) return;
+    say(controller.signal.aborted ? "Loading was cancelled" : `Cannot load: ${(error as Error).message}`);
+    show("empty");
+  }
+}
+
+/** One turn; a model without a chat template continues the text. */
+async function talk(text: string): Promise<void> {
+  if (!model) return;
+  const current = model;
+  const controller = new AbortController();
+  running = controller;
+  addMessage("user", text);
+  const body = addMessage("model", "");
+  show("answering");
+  say("Answering");
+  try {
+    const options = { ...readSettings(), signal: controller.signal };
+    const answer = current.facts.hasChatTemplate ? current.chat(text, options) : current.generate(text, options);
+    for await (const piece of answer) {
+      body.append(piece);
+      messages.scrollTop = messages.scrollHeight;
+    }
+    await showFigures(current, answer.result);
+    say("Ready");
+  } catch (error) {
+    if (model !== current) return;
+    say(controller.signal.aborted ? "Stopped" : `Cannot answer: ${(error as Error).message}`);
+  }
+  show("ready");
+  input.focus();
+}
+
+find<HTMLFormElement>("load").addEventListener("submit", (event) => {
+  event.preventDefault();
+  void load(url.value);
+});
+file.addEventListener("change", () => {
+  const chosen = file.files?.[0];
+  if (chosen) void load(chosen);
+});
+find<HTMLFormElement>("compose").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = input.value.trim();
+  if (text === "" || send.disabled) return;
+  input.value = "";
+  void talk(text);
+});
+input.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  find<HTMLFormElement>("compose").requestSubmit();
+});
+stop.addEventListener("click", () => running?.abort());
+cancel.addEventListener("click", () => running?.abort());
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") running?.abort();
+});
+find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
+reset.addEventListener("click", async () => {
+  await model?.reset();
+  messages.replaceChildren();
+  say("New conversation");
+  input.focus();
+});
+
+startShell(find<HTMLButtonElement>("theme"));
+show("empty");
+void load(url.value);

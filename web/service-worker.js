@@ -1,0 +1,46 @@
+/**
+ * Keeps the page's files for use without a network, and sets the headers of cross-origin isolation, which threads need,
+ * where the host does not. Programs are not its business: lowbit/web keeps those.
+ */
+const CACHE = "lowbit-page";
+const FILES = ["./", "main.js", "worker-bundle.js", "style.css", "icon.svg", "manifest.webmanifest"];
+
+self.addEventListener("install", (event) => {
+  event.waitUntil(
+    caches
+      .open(CACHE)
+      .then((cache) => cache.addAll(FILES))
+      .then(() => self.skipWaiting()),
+  );
+});
+
+self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
+
+const kept = new Set(FILES.map((file) => new URL(file, self.registration.scope).href));
+
+self.addEventListener("fetch", (event) => {
+  const url = new URL(event.request.url);
+  if (event.request.method === "GET" && kept.has(url.origin + url.pathname)) event.respondWith(answer(event.request));
+});
+
+/** From the network, so that a new version is seen at once; without one from the cache. */
+async function answer(request) {
+  const cache = await caches.open(CACHE);
+  try {
+    const response = await fetch(request);
+    if (!response.ok) return response;
+    await cache.put(request, response.clone());
+    return isolated(response);
+  } catch (error) {
+    const known = await cache.match(request, { ignoreSearch: true });
+    if (!known) throw error;
+    return isolated(known);
+  }
+}
+
+function isolated(response) {
+  const headers = new Headers(response.headers);
+  headers.set("Cross-Origin-Opener-Policy", "same-origin");
+  headers.set("Cross-Origin-Embedder-Policy", "require-corp");
+  return new Response(response.body, { status: response.status, statusText: response.statusText, headers });
+}
