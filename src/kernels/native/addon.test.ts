@@ -21,14 +21,19 @@ afterEach(() => {
   fs.rmSync(folder, { recursive: true });
   vi.restoreAllMocks();
   vi.unstubAllEnvs();
-  vi.doUnmock("node:fs");
+  vi.doUnmock("../../node-builtin.ts");
 });
 
 /** The loader, run anew; `built`: whether the checkout's own addon is there to be found. */
 async function load({ given = "", built = true }): Promise<{ addon: NativeAddon | null; kernels: number }> {
   vi.stubEnv("LOWBIT_NATIVE_PATH", given);
   vi.resetModules();
-  if (!built) vi.doMock("node:fs", () => ({ ...fs, existsSync: () => false }));
+  if (!built)
+    vi.doMock("../../node-builtin.ts", async (original) => {
+      const { nodeBuiltin } = await original<typeof import("../../node-builtin.ts")>();
+      const empty = { ...fs, existsSync: () => false };
+      return { nodeBuiltin: (name: string) => (name === "node:fs" ? empty : nodeBuiltin(name)) };
+    });
   const { nativeAddon } = await import("./addon.ts");
   const addon = nativeAddon();
   expect(nativeAddon()).toBe(addon);
