@@ -1,10 +1,12 @@
 // The N-API face: lists rows and features, binds calls to plans, runs plans, maps files. No arithmetic, no policy.
 #include <node_api.h>
 
-#include <atomic>
+#include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "kernel.h"
@@ -154,19 +156,32 @@ Plan* plan_of(napi_env env, napi_value value) {
   return static_cast<Plan*>(plan);
 }
 
-// runPlan(plan, threads): undefined, when it has ended
+// runPlan(plan, threads, stepNanoseconds?: Float64Array): undefined, when it has ended; this thread works too
 napi_value run_plan_js(napi_env env, napi_callback_info info) {
-  napi_value args[2];
-  size_t count = 2;
+  napi_value args[3];
+  size_t count = 3;
   napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
   uint32_t threads = 1;
   napi_get_value_uint32(env, args[1], &threads);
-  if (Plan* plan = plan_of(env, args[0])) run_plan_and_wait(*plan, threads);
+  double* times = static_cast<double*>(data_of(env, args[2]));
+  if (Plan* plan = plan_of(env, args[0])) run_plan_here(*plan, {threads, nullptr, times});
   return nullptr;
 }
 
+struct AsyncRun;
+
+// The runs of one JavaScript environment that are on their way. A worker thread that ends waits for its own: they work on
+// memory that goes with it.
+struct RunningPlans {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<AsyncRun*> runs;
+};
+
 // A run on its way: resolves its promise on the JavaScript thread.
 struct AsyncRun {
+  std::shared_ptr<RunningPlans> running;
+  volatile int32_t* abort_flag;
   napi_threadsafe_function resolve;
   napi_deferred deferred;
   // Keep plan, abort flag and times alive until the end.
@@ -187,6 +202,27 @@ void resolve_run(napi_env env, napi_value, void*, void* data) {
   delete run;
 }
 
+// On the thread that finished the plan. The run may be gone after the call, the environment once the lock is given up.
+void end_run(void* context) {
+  AsyncRun* run = static_cast<AsyncRun*>(context);
+  const std::shared_ptr<RunningPlans> running = run->running;
+  std::lock_guard<std::mutex> lock(running->mutex);
+  if (napi_call_threadsafe_function(run->resolve, run, napi_tsfn_nonblocking) != napi_ok) delete run;
+  running->runs.erase(std::find(running->runs.begin(), running->runs.end(), run));
+  running->changed.notify_all();
+}
+
+using RunningHandle = std::shared_ptr<RunningPlans>;
+
+// Ends all runs early and waits for them.
+void stop_runs(void* data) {
+  RunningPlans* running = static_cast<RunningHandle*>(data)->get();
+  std::unique_lock<std::mutex> lock(running->mutex);
+  for (AsyncRun* run : running->runs)
+    if (run->abort_flag) *run->abort_flag = 1;
+  running->changed.wait(lock, [&] { return running->runs.empty(); });
+}
+
 // runPlanAsync(plan, threads, abort: Int32Array, stepNanoseconds?: Float64Array): Promise<void>
 napi_value run_plan_async(napi_env env, napi_callback_info info) {
   napi_value args[4], promise, name;
@@ -205,14 +241,18 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   napi_create_reference(env, args[2], 1, &run->abort);
   double* times = static_cast<double*>(data_of(env, args[3]));
   if (times) napi_create_reference(env, args[3], 1, &run->times);
+  run->abort_flag = static_cast<volatile int32_t*>(data_of(env, args[2]));
+  void* running = nullptr;
+  napi_get_instance_data(env, &running);
+  run->running = *static_cast<RunningHandle*>(running);
   napi_create_string_utf8(env, "lowbit plan", NAPI_AUTO_LENGTH, &name);
   napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, resolve_run,
                                   &run->resolve);
-  auto done = [](void* context) {
-    AsyncRun* ended = static_cast<AsyncRun*>(context);
-    napi_call_threadsafe_function(ended->resolve, ended, napi_tsfn_nonblocking);
-  };
-  run_plan(*plan, {threads, static_cast<const volatile int32_t*>(data_of(env, args[2])), times}, {done, run});
+  {
+    std::lock_guard<std::mutex> lock(run->running->mutex);
+    run->running->runs.push_back(run);
+  }
+  run_plan(*plan, {threads, run->abort_flag, times}, {end_run, run});
   return promise;
 }
 
@@ -261,6 +301,10 @@ napi_value allocate(napi_env env, napi_callback_info info) {
 }
 
 napi_value init(napi_env env, napi_value exports) {
+  RunningHandle* running = new RunningHandle(std::make_shared<RunningPlans>());
+  auto release = [](napi_env, void* data, void*) { delete static_cast<RunningHandle*>(data); };
+  napi_set_instance_data(env, running, release, nullptr);
+  napi_add_env_cleanup_hook(env, stop_runs, running);
   struct {
     const char* name;
     napi_callback function;

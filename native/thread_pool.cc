@@ -1,5 +1,6 @@
 #include "thread_pool.h"
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <deque>
@@ -52,6 +53,21 @@ struct Job {
   std::mutex sleep_mutex;
   std::condition_variable phase_ended;
 
+  // More threads than the tiles of the largest phase would only wait.
+  Job(const Plan& plan, const RunOptions& run_options, Completion at_end) : options(run_options), completion(at_end) {
+    uint32_t most_tiles = 1;
+    for (uint32_t i = 0; i < plan.steps.size(); i++) {
+      const Step& step = plan.steps[i];
+      for (uint32_t phase = 0; phase < step.phases; phase++) {
+        if (step.tiles[phase] == 0) continue;
+        phases.push_back({&step, i, phase, step.tiles[phase]});
+        most_tiles = std::max(most_tiles, step.tiles[phase]);
+      }
+    }
+    options.threads = std::max(1u, std::min(options.threads, most_tiles));
+    if (options.step_nanoseconds) phase_start = now_nanoseconds();
+  }
+
   void finish_phase(uint64_t phase) {
     finished_tiles.store(0, std::memory_order_relaxed);
     if (options.step_nanoseconds) {
@@ -66,7 +82,7 @@ struct Job {
       std::lock_guard<std::mutex> lock(sleep_mutex);
       phase_ended.notify_all();
     }
-    if (next == phases.size()) completion.done(completion.context);
+    if (next == phases.size() && completion.done) completion.done(completion.context);
   }
 
   bool is_in(uint64_t phase) const { return ticket.load(std::memory_order_seq_cst) >> 32 == phase; }
@@ -165,40 +181,19 @@ Pool& pool() {
   return *instance;
 }
 
-struct Waiter {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-};
-
 }  // namespace
 
 void run_plan(const Plan& plan, const RunOptions& options, Completion completion) {
-  auto job = std::make_shared<Job>();
-  for (uint32_t i = 0; i < plan.steps.size(); i++) {
-    const Step& step = plan.steps[i];
-    for (uint32_t phase = 0; phase < step.phases; phase++)
-      if (step.tiles[phase] > 0) job->phases.push_back({&step, i, phase, step.tiles[phase]});
-  }
-  job->options = options;
-  if (job->options.threads == 0) job->options.threads = 1;
-  job->completion = completion;
-  if (options.step_nanoseconds) job->phase_start = now_nanoseconds();
+  auto job = std::make_shared<Job>(plan, options, completion);
   if (job->phases.empty()) return completion.done(completion.context);
   pool().submit(std::move(job));
 }
 
-void run_plan_and_wait(const Plan& plan, uint32_t threads) {
-  Waiter waiter;
-  auto done = [](void* context) {
-    Waiter& w = *static_cast<Waiter*>(context);
-    std::lock_guard<std::mutex> lock(w.mutex);
-    w.done = true;
-    w.changed.notify_one();
-  };
-  run_plan(plan, {threads}, {done, &waiter});
-  std::unique_lock<std::mutex> lock(waiter.mutex);
-  waiter.changed.wait(lock, [&] { return waiter.done; });
+void run_plan_here(const Plan& plan, const RunOptions& options) {
+  auto job = std::make_shared<Job>(plan, options, Completion{nullptr, nullptr});
+  job->joined = 1;
+  if (job->options.threads > 1) pool().submit(job);
+  job->work(0);
 }
 
 }  // namespace lowbit

@@ -34,8 +34,8 @@ struct RunOptions {
 // `done` is called.
 void run_plan(const Plan& plan, const RunOptions& options, Completion completion);
 
-// The same, returning when the plan has ended.
-void run_plan_and_wait(const Plan& plan, uint32_t threads);
+// Runs a plan on this thread and others of the pool; returns when it has ended.
+void run_plan_here(const Plan& plan, const RunOptions& options);
 
 // Physical cores, performance cores where the system tells them apart.
 uint32_t default_threads();

@@ -12,6 +12,8 @@ export interface CallPlan {
    * each call took is added to `nanoseconds`, one element a call, when it is given.
    */
   run(abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
+  /** The same with this thread at work too, ended when it returns; absent where this thread cannot. */
+  runHere?(nanoseconds?: Float64Array): void;
   dispose(): void;
 }
 

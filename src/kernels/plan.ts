@@ -13,6 +13,7 @@ export function planNativeCalls(calls: readonly NativeCall[], threads: number): 
   // The arrays hold the memory that the plan points into.
   return {
     run: (abort, times) => addon.runPlanAsync(plan, threads, abort, times).then(() => void calls),
+    runHere: (times) => addon.runPlan(plan, threads, times),
     dispose() {},
   };
 }

@@ -47,7 +47,8 @@ export interface NativeAddon {
   defaultThreads(): number;
   scratchBytes(call: NativeCall, threads: number): number;
   createPlan(calls: readonly NativeCall[], threads: number): NativePlan;
-  runPlan(plan: NativePlan, threads: number): void;
+  /** Runs on this thread too, and returns when the plan has ended. */
+  runPlan(plan: NativePlan, threads: number, nanoseconds?: Float64Array): void;
   /** `abort[0]` not 0 ends the plan early. Adds what each call took to `nanoseconds`, one element a call. */
   runPlanAsync(plan: NativePlan, threads: number, abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
   /** The file's bytes, mapped read-only; null when it cannot be mapped. */

@@ -1,0 +1,116 @@
+/** Native threads as a process sees them: models that come and go, worker threads, two models at once. */
+import { existsSync, readdirSync } from "node:fs";
+import { fileURLToPath, pathToFileURL } from "node:url";
+import { Worker } from "node:worker_threads";
+import { beforeAll, describe, expect, it } from "vitest";
+import {
+  exportProgram,
+  int8DynamicActivationIntxWeight,
+  type LanguageModel,
+  loadCheckpoint,
+  loadProgram,
+  quantize,
+} from "../src/index.ts";
+import { nativeAddon } from "../src/kernels/native/addon.ts";
+import { temporaryFolder } from "./support/folders.ts";
+import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
+
+const folder = await temporaryFolder();
+const paths = ["a", "b"].map((name) => `${folder}/${name}.pte`);
+const prompt = [72, 101, 108, 108, 111];
+const options = { temperature: 0, maxTokens: 40, ignoreEos: true };
+
+beforeAll(async () => {
+  await writeTinyCheckpoint(folder, {
+    config: { hidden_size: 64, intermediate_size: 256, max_position_embeddings: 128 },
+  });
+  for (const [i, path] of paths.entries()) {
+    const model = await loadCheckpoint(folder);
+    quantize(model, [int8DynamicActivationIntxWeight({ bits: 4 - i, groupSize: 32 })]);
+    await exportProgram(model, path);
+    await model.close();
+  }
+});
+
+async function textOf(model: LanguageModel): Promise<string> {
+  let text = "";
+  for await (const piece of model.generate(prompt, options)) text += piece;
+  return text;
+}
+
+describe("two models at once", () => {
+  it.each([1, 3])("write what each writes alone, on %i threads", async (threads) => {
+    const load = () => Promise.all(paths.map((path) => loadProgram(path, { threads })));
+    const alone: string[] = [];
+    for (const model of await load()) alone.push(await textOf(model));
+    const together = await load();
+    expect(await Promise.all([...together, ...together].map(textOf))).toEqual([...alone, ...alone]);
+  });
+});
+
+/** Threads of this process; null where the system does not list them. */
+function threadCount(): number | null {
+  try {
+    return readdirSync("/proc/self/task").length;
+  } catch {
+    return null;
+  }
+}
+
+describe("models that come and go", () => {
+  it("leave no threads and little memory behind", async () => {
+    const use = async () => {
+      const model = await loadProgram(paths[0]!, { threads: 3 });
+      await textOf(model);
+      return model.program.memoryUse;
+    };
+    for (let i = 0; i < 5; i++) await use();
+    const threads = threadCount();
+    globalThis.gc?.();
+    const before = process.memoryUsage();
+    const { state, scratch } = await use();
+    const each = state + scratch;
+    for (let i = 0; i < 60; i++) await use();
+    // What waits for the garbage collector is less than half of what was made.
+    expect(process.memoryUsage().arrayBuffers - before.arrayBuffers).toBeLessThan(30 * each);
+    if (threads !== null) expect(threadCount()).toBe(threads);
+  });
+});
+
+const built = fileURLToPath(new URL("../dist/index.js", import.meta.url));
+const unbuilt = existsSync(built) ? "" : " (skipped: dist/ is not built)";
+
+/** Loads a program and sends back what it writes. */
+const script = `
+  const { parentPort, workerData: { built, path, prompt, options } } = require("node:worker_threads");
+  (async () => {
+    const { loadProgram } = await import(built);
+    const model = await loadProgram(path);
+    let text = "";
+    for await (const piece of model.generate(prompt, options)) text += piece;
+    parentPort.postMessage(text);
+  })();
+`;
+
+describe.skipIf(unbuilt !== "")(`a worker thread${unbuilt}`, () => {
+  it("writes the same, also beside the main thread and when it is ended early", async () => {
+    const expected = await textOf(await loadProgram(paths[0]!));
+    const workerData = { built: pathToFileURL(built).href, path: paths[0]!, prompt, options };
+    const start = () => new Worker(script, { eval: true, workerData });
+    const answer = (worker: Worker) =>
+      new Promise((resolve, reject) => {
+        worker.once("message", resolve);
+        worker.once("error", reject);
+      });
+    const workers = [start(), start()];
+    const texts = workers.map(answer);
+    expect(await textOf(await loadProgram(paths[0]!))).toBe(expected);
+    expect(await Promise.all(texts)).toEqual([expected, expected]);
+    const ended = start();
+    await new Promise((resolve) => ended.once("online", resolve));
+    await ended.terminate();
+    expect(await textOf(await loadProgram(paths[0]!))).toBe(expected);
+  });
+});
+
+it(`ran with${nativeAddon() ? "" : "out"} the native addon`, () => {});
