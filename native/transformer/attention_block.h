@@ -91,6 +91,16 @@ inline __attribute__((always_inline)) typename Isa::V spread(const float* scales
   return all;
 }
 
+// each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
+template <class Isa, class Body>
+inline __attribute__((always_inline)) void each_column(uint32_t dim, Body&& body) {
+  uint32_t d = 0;
+  for (; d + 4 * Isa::kLanes <= dim; d += 4 * Isa::kLanes)
+    each_index<4>([&](auto c) { body(d + c * Isa::kLanes, WholeVector<Isa>{}); });
+  for (; d + Isa::kLanes <= dim; d += Isa::kLanes) body(d, WholeVector<Isa>{});
+  if (d < dim) body(d, PartialVector<Isa>{dim - d});
+}
+
 // scores[key - first][lane] for keys first .. last of the block. Rows is lane_rows.
 template <class Isa, class Element, int Rows>
 LOWBIT_APART void score_keys(const QueryVector<Isa>& queries, const KeyBlock<Element>& block, uint32_t first,
@@ -108,7 +118,7 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>& queries, const KeyBlock<Ele
       const uint32_t head = p < queries.heads ? p : queries.heads - 1;
       const Element* keys = block.keys + row * block.stride + head * block.dim;
       const float* q = queries.q + p * Rows * kLanes;
-      each_vector<Isa>(block.dim, [&](size_t d, auto vector) {
+      each_column<Isa>(block.dim, [&](size_t d, auto vector) {
         const V k = vector.load(keys + d);
         for (int r = 0; r < Rows; r++)
           sums[p * Rows + r] = Isa::multiply_add(Isa::load(q + (d + r) * kLanes), k, sums[p * Rows + r]);
