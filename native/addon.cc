@@ -170,24 +170,26 @@ napi_value run_plan_js(napi_env env, napi_callback_info info) {
 
 struct AsyncRun;
 
-// The runs of one JavaScript environment that are on their way. A worker thread that ends waits for its own: they work on
-// memory that goes with it.
-struct RunningPlans {
+// One JavaScript environment: the way back to its thread, and the runs that are on their way.
+struct Environment {
+  napi_threadsafe_function resolve = nullptr;
+  // Promises to be resolved; the environment's own thread counts them. While there are some, its event loop goes on.
+  uint32_t promises = 0;
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<AsyncRun*> runs;
 };
+using EnvironmentHandle = std::shared_ptr<Environment>;
 
-// A run on its way: resolves its promise on the JavaScript thread.
 struct AsyncRun {
-  std::shared_ptr<RunningPlans> running;
+  EnvironmentHandle environment;
   volatile int32_t* abort_flag;
-  napi_threadsafe_function resolve;
   napi_deferred deferred;
   // Keep plan, abort flag and times alive until the end.
   napi_ref plan, abort, times;
 };
 
+// On the JavaScript thread; without `env` when that is about to end.
 void resolve_run(napi_env env, napi_value, void*, void* data) {
   AsyncRun* run = static_cast<AsyncRun*>(data);
   if (env) {
@@ -196,36 +198,46 @@ void resolve_run(napi_env env, napi_value, void*, void* data) {
     napi_delete_reference(env, run->plan);
     napi_delete_reference(env, run->abort);
     if (run->times) napi_delete_reference(env, run->times);
+    Environment& environment = *run->environment;
+    if (--environment.promises == 0) napi_unref_threadsafe_function(env, environment.resolve);
     napi_resolve_deferred(env, run->deferred, undefined);
   }
-  napi_release_threadsafe_function(run->resolve, napi_tsfn_release);
   delete run;
 }
 
 // On the thread that finished the plan. The run may be gone after the call, the environment once the lock is given up.
 void end_run(void* context) {
   AsyncRun* run = static_cast<AsyncRun*>(context);
-  const std::shared_ptr<RunningPlans> running = run->running;
-  std::lock_guard<std::mutex> lock(running->mutex);
-  if (napi_call_threadsafe_function(run->resolve, run, napi_tsfn_nonblocking) != napi_ok) delete run;
-  running->runs.erase(std::find(running->runs.begin(), running->runs.end(), run));
-  running->changed.notify_all();
+  const EnvironmentHandle environment = run->environment;
+  std::lock_guard<std::mutex> lock(environment->mutex);
+  if (napi_call_threadsafe_function(environment->resolve, run, napi_tsfn_nonblocking) != napi_ok) delete run;
+  environment->runs.erase(std::find(environment->runs.begin(), environment->runs.end(), run));
+  environment->changed.notify_all();
 }
 
-using RunningHandle = std::shared_ptr<RunningPlans>;
-
-// Ends all runs early and waits for them.
+// Ends all runs early and waits for them: they work on memory that goes with the environment.
 void stop_runs(void* data) {
-  RunningPlans* running = static_cast<RunningHandle*>(data)->get();
-  std::unique_lock<std::mutex> lock(running->mutex);
-  for (AsyncRun* run : running->runs)
+  Environment& environment = **static_cast<EnvironmentHandle*>(data);
+  std::unique_lock<std::mutex> lock(environment.mutex);
+  for (AsyncRun* run : environment.runs)
     if (run->abort_flag) *run->abort_flag = 1;
-  running->changed.wait(lock, [&] { return running->runs.empty(); });
+  environment.changed.wait(lock, [&] { return environment.runs.empty(); });
+}
+
+void begin_environment(napi_env env) {
+  EnvironmentHandle* environment = new EnvironmentHandle(std::make_shared<Environment>());
+  napi_value name;
+  napi_create_string_utf8(env, "lowbit plan", NAPI_AUTO_LENGTH, &name);
+  napi_threadsafe_function* resolve = &(*environment)->resolve;
+  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, resolve_run, resolve);
+  napi_unref_threadsafe_function(env, *resolve);
+  auto release = [](napi_env, void* data, void*) { delete static_cast<EnvironmentHandle*>(data); };
+  napi_set_instance_data(env, environment, release, nullptr);
 }
 
 // runPlanAsync(plan, threads, abort: Int32Array, stepNanoseconds?: Float64Array): Promise<void>
 napi_value run_plan_async(napi_env env, napi_callback_info info) {
-  napi_value args[4], promise, name;
+  napi_value args[4], promise;
   size_t count = 4;
   napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
   uint32_t threads = 1;
@@ -235,22 +247,23 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
     throw_error(env, "runPlanAsync: expected a plan");
     return nullptr;
   }
-  AsyncRun* run = new AsyncRun();
+  void* data = nullptr;
+  napi_get_instance_data(env, &data);
+  AsyncRun* run = new AsyncRun{*static_cast<EnvironmentHandle*>(data), nullptr, nullptr, nullptr, nullptr, nullptr};
   napi_create_promise(env, &run->deferred, &promise);
   napi_create_reference(env, args[0], 1, &run->plan);
   napi_create_reference(env, args[2], 1, &run->abort);
+  run->abort_flag = static_cast<volatile int32_t*>(data_of(env, args[2]));
   double* times = static_cast<double*>(data_of(env, args[3]));
   if (times) napi_create_reference(env, args[3], 1, &run->times);
-  run->abort_flag = static_cast<volatile int32_t*>(data_of(env, args[2]));
-  void* running = nullptr;
-  napi_get_instance_data(env, &running);
-  run->running = *static_cast<RunningHandle*>(running);
-  napi_create_string_utf8(env, "lowbit plan", NAPI_AUTO_LENGTH, &name);
-  napi_create_threadsafe_function(env, nullptr, nullptr, name, 0, 1, nullptr, nullptr, nullptr, resolve_run,
-                                  &run->resolve);
+  Environment& environment = *run->environment;
+  if (environment.promises++ == 0) napi_ref_threadsafe_function(env, environment.resolve);
+  // Hooks run newest first, and those of all memory that a run works on must come after this one.
+  napi_remove_env_cleanup_hook(env, stop_runs, data);
+  napi_add_env_cleanup_hook(env, stop_runs, data);
   {
-    std::lock_guard<std::mutex> lock(run->running->mutex);
-    run->running->runs.push_back(run);
+    std::lock_guard<std::mutex> lock(environment.mutex);
+    environment.runs.push_back(run);
   }
   run_plan(*plan, {threads, run->abort_flag, times}, {end_run, run});
   return promise;
@@ -301,10 +314,7 @@ napi_value allocate(napi_env env, napi_callback_info info) {
 }
 
 napi_value init(napi_env env, napi_value exports) {
-  RunningHandle* running = new RunningHandle(std::make_shared<RunningPlans>());
-  auto release = [](napi_env, void* data, void*) { delete static_cast<RunningHandle*>(data); };
-  napi_set_instance_data(env, running, release, nullptr);
-  napi_add_env_cleanup_hook(env, stop_runs, running);
+  begin_environment(env);
   struct {
     const char* name;
     napi_callback function;
