@@ -7,11 +7,11 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "kernel.h"
 #include "kernel_library.h"
-#include "mapped_file.h"
 #include "memory.h"
 #include "thread_pool.h"
 
@@ -124,6 +124,9 @@ napi_value scratch_bytes(napi_env env, napi_callback_info info) {
   return number(env, static_cast<double>(row->scratch_bytes({call.scalars.data(), call.buffers.data(), threads})));
 }
 
+// A run holds its plan itself: the external may go before it when the environment ends.
+using PlanHandle = std::shared_ptr<Plan>;
+
 // createPlan(calls, threads): external
 napi_value create_plan(napi_env env, napi_callback_info info) {
   napi_value args[2];
@@ -132,7 +135,7 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
   uint32_t calls = 0, threads = 1;
   napi_get_array_length(env, args[0], &calls);
   napi_get_value_uint32(env, args[1], &threads);
-  auto plan = std::make_unique<Plan>();
+  auto plan = std::make_shared<Plan>();
   plan->steps.resize(calls);
   for (uint32_t i = 0; i < calls; i++) {
     napi_value object;
@@ -143,17 +146,18 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
       return nullptr;
     }
     row_at(call.kernel)->prepare(plan->steps[i], {call.scalars.data(), call.buffers.data(), threads});
+    for (const void* buffer : call.buffers)
+      if (auto region = region_of(buffer)) plan->holds.insert(std::move(region));
   }
   napi_value external;
-  napi_create_external(
-      env, plan.release(), [](napi_env, void* data, void*) { delete static_cast<Plan*>(data); }, nullptr, &external);
+  auto release = [](napi_env, void* data, void*) { delete static_cast<PlanHandle*>(data); };
+  napi_create_external(env, new PlanHandle(std::move(plan)), release, nullptr, &external);
   return external;
 }
 
-Plan* plan_of(napi_env env, napi_value value) {
+PlanHandle plan_of(napi_env env, napi_value value) {
   void* plan = nullptr;
-  napi_get_value_external(env, value, &plan);
-  return static_cast<Plan*>(plan);
+  return napi_get_value_external(env, value, &plan) == napi_ok ? *static_cast<PlanHandle*>(plan) : nullptr;
 }
 
 // runPlan(plan, threads, stepNanoseconds?: Float64Array): undefined, when it has ended; this thread works too
@@ -164,7 +168,7 @@ napi_value run_plan_js(napi_env env, napi_callback_info info) {
   uint32_t threads = 1;
   napi_get_value_uint32(env, args[1], &threads);
   double* times = static_cast<double*>(data_of(env, args[2]));
-  if (Plan* plan = plan_of(env, args[0])) run_plan_here(*plan, {threads, nullptr, times});
+  if (PlanHandle plan = plan_of(env, args[0])) run_plan_here(*plan, {threads, nullptr, times});
   return nullptr;
 }
 
@@ -183,10 +187,11 @@ using EnvironmentHandle = std::shared_ptr<Environment>;
 
 struct AsyncRun {
   EnvironmentHandle environment;
+  PlanHandle plan;
   volatile int32_t* abort_flag;
   napi_deferred deferred;
-  // Keep plan, abort flag and times alive until the end.
-  napi_ref plan, abort, times;
+  // Keep the memory of abort flag and times until the end.
+  napi_ref abort, times;
 };
 
 // On the JavaScript thread; without `env` when that is about to end.
@@ -195,7 +200,6 @@ void resolve_run(napi_env env, napi_value, void*, void* data) {
   if (env) {
     napi_value undefined;
     napi_get_undefined(env, &undefined);
-    napi_delete_reference(env, run->plan);
     napi_delete_reference(env, run->abort);
     if (run->times) napi_delete_reference(env, run->times);
     Environment& environment = *run->environment;
@@ -215,7 +219,7 @@ void end_run(void* context) {
   environment->changed.notify_all();
 }
 
-// Ends all runs early and waits for them: they work on memory that goes with the environment.
+// Ends all runs early and waits for them: memory that no plan holds goes with the environment.
 void stop_runs(void* data) {
   Environment& environment = **static_cast<EnvironmentHandle*>(data);
   std::unique_lock<std::mutex> lock(environment.mutex);
@@ -233,6 +237,8 @@ void begin_environment(napi_env env) {
   napi_unref_threadsafe_function(env, *resolve);
   auto release = [](napi_env, void* data, void*) { delete static_cast<EnvironmentHandle*>(data); };
   napi_set_instance_data(env, environment, release, nullptr);
+  // Hooks run newest first: this one while the way back is still there.
+  napi_add_env_cleanup_hook(env, stop_runs, environment);
 }
 
 // runPlanAsync(plan, threads, abort: Int32Array, stepNanoseconds?: Float64Array): Promise<void>
@@ -242,25 +248,21 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
   uint32_t threads = 1;
   napi_get_value_uint32(env, args[1], &threads);
-  Plan* plan = plan_of(env, args[0]);
+  PlanHandle plan = plan_of(env, args[0]);
   if (!plan) {
     throw_error(env, "runPlanAsync: expected a plan");
     return nullptr;
   }
   void* data = nullptr;
   napi_get_instance_data(env, &data);
-  AsyncRun* run = new AsyncRun{*static_cast<EnvironmentHandle*>(data), nullptr, nullptr, nullptr, nullptr, nullptr};
+  AsyncRun* run = new AsyncRun{*static_cast<EnvironmentHandle*>(data), plan, nullptr, nullptr, nullptr, nullptr};
   napi_create_promise(env, &run->deferred, &promise);
-  napi_create_reference(env, args[0], 1, &run->plan);
   napi_create_reference(env, args[2], 1, &run->abort);
   run->abort_flag = static_cast<volatile int32_t*>(data_of(env, args[2]));
   double* times = static_cast<double*>(data_of(env, args[3]));
   if (times) napi_create_reference(env, args[3], 1, &run->times);
   Environment& environment = *run->environment;
   if (environment.promises++ == 0) napi_ref_threadsafe_function(env, environment.resolve);
-  // Hooks run newest first, and those of all memory that a run works on must come after this one.
-  napi_remove_env_cleanup_hook(env, stop_runs, data);
-  napi_add_env_cleanup_hook(env, stop_runs, data);
   {
     std::lock_guard<std::mutex> lock(environment.mutex);
     environment.runs.push_back(run);
@@ -269,20 +271,27 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   return promise;
 }
 
-// mapFile(path): ArrayBuffer over the mapped file, unmapped when it is collected; null when it cannot be mapped.
+// An ArrayBuffer that holds the region; null for none.
+napi_value buffer_over(napi_env env, std::shared_ptr<Region> region) {
+  napi_value result;
+  napi_get_null(env, &result);
+  if (!region) return result;
+  auto* held = new std::shared_ptr<Region>(std::move(region));
+  auto release = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<Region>*>(hint); };
+  Region& memory = **held;
+  if (napi_create_external_arraybuffer(env, memory.data(), memory.size(), release, held, &result) != napi_ok) delete held;
+  return result;
+}
+
+// mapFile(path): ArrayBuffer over the mapped file, unmapped when nobody uses it; null when it cannot be mapped.
 napi_value map_file(napi_env env, napi_callback_info info) {
-  napi_value args[1], result;
+  napi_value args[1];
   size_t count = 1, length = 0;
   napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
   napi_get_value_string_utf8(env, args[0], nullptr, 0, &length);
   std::vector<char> path(length + 1);
   napi_get_value_string_utf8(env, args[0], path.data(), path.size(), &length);
-  MappedFile* file = MappedFile::open(path.data());
-  napi_get_null(env, &result);
-  if (!file) return result;
-  auto release = [](napi_env, void*, void* hint) { delete static_cast<MappedFile*>(hint); };
-  if (napi_create_external_arraybuffer(env, file->data(), file->size(), release, file, &result) != napi_ok) delete file;
-  return result;
+  return buffer_over(env, map_region(path.data()));
 }
 
 // loadKernels(path): null, or what is wrong with the library.
@@ -298,22 +307,16 @@ napi_value load_kernels(napi_env env, napi_callback_info info) {
 
 // allocate(bytes): zeroed ArrayBuffer that begins at a page; null when it cannot be had.
 napi_value allocate(napi_env env, napi_callback_info info) {
-  napi_value args[1], result;
+  napi_value args[1];
   size_t count = 1;
   double bytes = 0;
   napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
   napi_get_value_double(env, args[0], &bytes);
-  napi_get_null(env, &result);
-  const size_t size = static_cast<size_t>(bytes);
-  void* data = size > 0 ? allocate_pages(size) : nullptr;
-  if (!data) return result;
-  auto release = [](napi_env, void* memory, void* hint) { free_pages(memory, reinterpret_cast<size_t>(hint)); };
-  if (napi_create_external_arraybuffer(env, data, size, release, reinterpret_cast<void*>(size), &result) != napi_ok)
-    free_pages(data, size);
-  return result;
+  return buffer_over(env, allocate_region(static_cast<size_t>(bytes)));
 }
 
 napi_value init(napi_env env, napi_value exports) {
+  keep_this_library();
   begin_environment(env);
   struct {
     const char* name;

@@ -20,6 +20,12 @@ EntryPoint entry_point(const char* path, const char** problem) {
   *problem = "it cannot be loaded";
   return library ? reinterpret_cast<EntryPoint>(reinterpret_cast<void*>(GetProcAddress(library, kEntryPoint))) : nullptr;
 }
+
+void keep(const void* symbol) {
+  HMODULE library;
+  GetModuleHandleExA(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_PIN,
+                     static_cast<const char*>(symbol), &library);
+}
 #else
 EntryPoint entry_point(const char* path, const char** problem) {
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -27,6 +33,11 @@ EntryPoint entry_point(const char* path, const char** problem) {
   // Says which file or symbol is missing; valid until the next call.
   *problem = entry ? nullptr : dlerror();
   return reinterpret_cast<EntryPoint>(entry);
+}
+
+void keep(const void* symbol) {
+  Dl_info library;
+  if (dladdr(symbol, &library) != 0) dlopen(library.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 }
 #endif
 
@@ -40,5 +51,7 @@ const char* load_kernel_library(const char* path) {
   if (library.contract != kContract) return "it was compiled for another version of native/kernel.h; compile it again";
   return add_kernel_rows(library.rows) ? nullptr : "there are too many libraries already";
 }
+
+void keep_this_library() { keep(kEntryPoint); }
 
 }  // namespace lowbit

@@ -1,6 +1,12 @@
 #include "memory.h"
 
 #include <cstdint>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include "mapped_file.h"
 
 #if defined(_WIN32)
 #include <windows.h>
@@ -9,6 +15,7 @@
 #endif
 
 namespace lowbit {
+namespace {
 
 #if defined(_WIN32)
 void* allocate_pages(size_t bytes) {
@@ -17,15 +24,11 @@ void* allocate_pages(size_t bytes) {
 
 void free_pages(void* data, size_t) { VirtualFree(data, 0, MEM_RELEASE); }
 #else
-namespace {
-
 constexpr size_t kHugePage = 2u << 20;
 // A multiple of every page size.
 constexpr size_t kStep = 64u << 10;
 
 size_t rounded(size_t bytes) { return (bytes + kStep - 1) / kStep * kStep; }
-
-}  // namespace
 
 void* allocate_pages(size_t bytes) {
   const size_t size = rounded(bytes);
@@ -46,5 +49,78 @@ void* allocate_pages(size_t bytes) {
 
 void free_pages(void* data, size_t bytes) { munmap(data, rounded(bytes)); }
 #endif
+
+struct Pages : Region {
+  Pages(void* data, size_t size) : data_(data), size_(size) {}
+  ~Pages() override { free_pages(data_, size_); }
+  void* data() const override { return data_; }
+  size_t size() const override { return size_; }
+
+ private:
+  void* data_;
+  size_t size_;
+};
+
+struct MappedPages : Region {
+  explicit MappedPages(MappedFile* file) : file_(file) {}
+  void* data() const override { return file_->data(); }
+  size_t size() const override { return file_->size(); }
+
+ private:
+  std::unique_ptr<MappedFile> file_;
+};
+
+// All regions by their first byte.
+struct Registry {
+  std::mutex mutex;
+  std::map<uintptr_t, std::weak_ptr<Region>> regions;
+};
+
+// Never destroyed: threads of the pool may give up regions after static destruction.
+Registry& registry() {
+  static Registry* instance = new Registry();
+  return *instance;
+}
+
+uintptr_t address(const void* byte) { return reinterpret_cast<uintptr_t>(byte); }
+
+// Off the list before its memory goes: another region may get the same address at once.
+void end_region(Region* region) {
+  {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    registry().regions.erase(address(region->data()));
+  }
+  delete region;
+}
+
+std::shared_ptr<Region> listed(Region* region) {
+  std::shared_ptr<Region> shared(region, end_region);
+  std::lock_guard<std::mutex> lock(registry().mutex);
+  registry().regions[address(region->data())] = shared;
+  return shared;
+}
+
+}  // namespace
+
+std::shared_ptr<Region> allocate_region(size_t bytes) {
+  void* data = bytes > 0 ? allocate_pages(bytes) : nullptr;
+  return data ? listed(new Pages(data, bytes)) : nullptr;
+}
+
+std::shared_ptr<Region> map_region(const char* path) {
+  MappedFile* file = MappedFile::open(path);
+  return file ? listed(new MappedPages(file)) : nullptr;
+}
+
+std::shared_ptr<Region> region_of(const void* byte) {
+  std::shared_ptr<Region> region;
+  // Its end takes the lock too, should this be the last to hold it.
+  {
+    std::lock_guard<std::mutex> lock(registry().mutex);
+    auto after = registry().regions.upper_bound(address(byte));
+    if (after != registry().regions.begin()) region = std::prev(after)->second.lock();
+  }
+  return region && address(byte) - address(region->data()) < region->size() ? region : nullptr;
+}
 
 }  // namespace lowbit

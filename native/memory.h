@@ -1,12 +1,26 @@
-// Zeroed memory that begins at a page, on huge pages where there is much of it and the system has them.
+// Memory that JavaScript and plans share: it goes when the last of them gives it up, since an environment that ends takes
+// its array buffers away before anything of ours hears of it, also from under a plan that runs.
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 namespace lowbit {
 
-// Null when there is not so much.
-void* allocate_pages(size_t bytes);
-void free_pages(void* data, size_t bytes);
+struct Region {
+  virtual ~Region() = default;
+  virtual void* data() const = 0;
+  virtual size_t size() const = 0;
+};
+
+// Zeroed memory that begins at a page, on huge pages where there is much of it and the system has them. Null when there
+// is not so much.
+std::shared_ptr<Region> allocate_region(size_t bytes);
+
+// The file's bytes, mapped read-only. Null when it cannot be opened or mapped.
+std::shared_ptr<Region> map_region(const char* path);
+
+// The region with this byte; null for memory of others.
+std::shared_ptr<Region> region_of(const void* byte);
 
 }  // namespace lowbit

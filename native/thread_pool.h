@@ -4,15 +4,20 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
+#include <set>
 #include <vector>
 
 #include "kernel.h"
+#include "memory.h"
 
 namespace lowbit {
 
-// Steps in order. The memory that their arguments point to must outlive the plan.
+// Steps in order. The memory that their arguments point to must outlive the plan's runs; `holds` is what of it the plan
+// itself keeps.
 struct Plan {
   std::vector<Step> steps;
+  std::set<std::shared_ptr<Region>> holds;
 };
 
 // Tells who waits that a plan has ended.
