@@ -1,6 +1,8 @@
 /** Native threads as a process sees them: models that come and go, worker threads, two models at once. */
+import { execFile } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { fileURLToPath, pathToFileURL } from "node:url";
+import { promisify } from "node:util";
 import { Worker } from "node:worker_threads";
 import { beforeAll, describe, expect, it } from "vitest";
 import {
@@ -92,6 +94,34 @@ const script = `
   })();
 `;
 
+/** Ends workers while they run long plans, in a process of its own, which nothing of it may bring down. */
+const endedEarly = `
+  const { Worker } = require("node:worker_threads");
+  const [built, path] = process.argv.slice(1);
+  const script = \`
+    const { parentPort, workerData: { built, path } } = require("node:worker_threads");
+    (async () => {
+      const { loadProgram } = await import(built);
+      const decoder = (await loadProgram(path)).createDecoder();
+      const ids = Array.from({ length: 500 }, (_, i) => i % 200);
+      for (;;) {
+        parentPort.postMessage("begins");
+        await decoder.prefill(ids);
+        decoder.rewind(0);
+      }
+    })();
+  \`;
+  (async () => {
+    for (let i = 0; i < 8; i++) {
+      const worker = new Worker(script, { eval: true, workerData: { built, path } });
+      await new Promise((resolve) => worker.once("message", resolve));
+      await new Promise((resolve) => setTimeout(resolve, 2 + 3 * i));
+      await worker.terminate();
+    }
+    console.log("still here");
+  })();
+`;
+
 describe.skipIf(unbuilt !== "")(`a worker thread${unbuilt}`, () => {
   it("writes the same, also beside the main thread and when it is ended early", async () => {
     const expected = await textOf(await loadProgram(paths[0]!));
@@ -110,6 +140,20 @@ describe.skipIf(unbuilt !== "")(`a worker thread${unbuilt}`, () => {
     await new Promise((resolve) => ended.once("online", resolve));
     await ended.terminate();
     expect(await textOf(await loadProgram(paths[0]!))).toBe(expected);
+  });
+
+  it("may be ended in the middle of a plan", async () => {
+    const path = `${folder}/long.pte`;
+    const deep = `${folder}/deep`;
+    await writeTinyCheckpoint(deep, {
+      config: { hidden_size: 256, intermediate_size: 1024, max_position_embeddings: 512 },
+    });
+    const model = await loadCheckpoint(deep);
+    quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
+    await exportProgram(model, path);
+    await model.close();
+    const { stdout } = await promisify(execFile)(process.execPath, ["-e", endedEarly, pathToFileURL(built).href, path]);
+    expect(stdout).toBe("still here\n");
   });
 });
 
