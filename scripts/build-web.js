@@ -13,12 +13,18 @@ export const pageFolder = join(root, "build", "web");
 
 const common = { bundle: true, minify: true, format: "esm", target: "es2022", logLevel: "warning" };
 
+/** Bundles the worker of a compiled package and returns its file. @param {string} dist folder of the package's modules */
+export async function buildWorker(dist) {
+  const worker = join(dist, "web", "worker-bundle.js");
+  await build({ ...common, entryPoints: [join(dist, "web", "worker.js")], outfile: worker });
+  return worker;
+}
+
 /** Bundles the worker and the page; gives the gzipped size of all JavaScript of the page. */
 export async function buildWeb() {
-  const worker = join(root, "dist", "web", "worker-bundle.js");
+  const worker = await buildWorker(join(root, "dist"));
   const page = join(pageFolder, "main.js");
   mkdirSync(pageFolder, { recursive: true });
-  await build({ ...common, entryPoints: [join(root, "dist", "web", "worker.js")], outfile: worker });
   await build({ ...common, entryPoints: [join(root, "web", "main.ts")], outfile: page });
   for (const name of ["index.html", "style.css", "icon.svg", "manifest.webmanifest", "service-worker.js"])
     cpSync(join(root, "web", name), join(pageFolder, name));

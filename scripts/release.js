@@ -7,6 +7,7 @@ import { execFileSync } from "node:child_process";
 import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
+import { buildWorker } from "./build-web.js";
 import { root } from "./native-sources.js";
 import { addonFaults } from "./release-checks.js";
 import { mainManifest, platformManifest, platforms } from "./release-packages.js";
@@ -45,6 +46,7 @@ mkdirSync(main, { recursive: true });
 const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
 const output = ["--outDir", join(main, "dist"), "--tsBuildInfoFile", join(stage, "tsbuildinfo")];
 execFileSync(process.execPath, [compiler, "-p", join(root, "tsconfig.build.json"), ...output], { stdio: "inherit" });
+await buildWorker(join(main, "dist"));
 pack(main, mainManifest(), ["LICENSE", "README.md"]);
 
 await installZig();

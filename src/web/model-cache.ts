@@ -43,17 +43,6 @@ export async function fetchModel(url: string, options: DownloadOptions = {}): Pr
   return { blob: await fetchToMemory(url, options), isCached: false };
 }
 
-/** Removes what `fetchModel` keeps of a URL. */
-export async function forgetModel(url: string): Promise<void> {
-  const folder = await openFolder();
-  const name = await nameOf(url);
-  await folder?.removeEntry(name).catch(ignoreMissing);
-}
-
-function ignoreMissing(error: Error): void {
-  if (error.name !== "NotFoundError") throw error;
-}
-
 async function openFolder(): Promise<FileSystemDirectoryHandle | null> {
   try {
     return await (await navigator.storage.getDirectory()).getDirectoryHandle(FOLDER, { create: true });
