@@ -54,6 +54,8 @@ describe.each(Object.keys(golden.logits))("%s", (name) => {
     const session = (await LoadedProgram.load(await read(name))).createSession();
     await expect(forward(session, [3, 64], 0)).rejects.toThrow(InvalidArgumentError);
     await expect(forward(session, [3], 32)).rejects.toThrow(LowbitError);
+    const tooFew = session.run("forward", [ints([3], [1, 1])]);
+    await expect(tooFew).rejects.toThrow("expected 2 inputs but found 1");
     await expect(forward(session, new Array(33).fill(1), 0)).rejects.toThrow(InvalidArgumentError);
     expect(relativeError(await forward(session, golden.chunks[0]!, 0), golden.logits[name]![0]!)).toBeLessThan(1e-5);
   });

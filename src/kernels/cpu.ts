@@ -2,27 +2,11 @@
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, CpuFeature } from "./contract.ts";
 import { knownCpus } from "./known-cpus.ts";
+import { featureBits } from "./native/interface.ts";
 import { hasNative, nativeFeatures } from "./native/rows.ts";
-import { wasmFeatures } from "./wasm/features.ts";
+import { wasmFeatureNames, wasmFeatures } from "./wasm/features.ts";
 
-const features: readonly CpuFeature[] = [
-  "simd128",
-  "relaxed_dot",
-  "relaxed_dot16",
-  "sse2",
-  "avx2",
-  "avx_vnni",
-  "avx512",
-  "avx512_vnni",
-  "avx512_vbmi",
-  "avx512_bf16",
-  "amx_int8",
-  "amx_bf16",
-  "neon",
-  "dotprod",
-  "i8mm",
-  "bf16",
-];
+const features: readonly CpuFeature[] = [...wasmFeatureNames, ...featureBits];
 
 /** A CPU without any feature: what the reference kernels need. */
 export const scalarCpu: Cpu = { name: "scalar", features: new Set() };

@@ -3,6 +3,7 @@
 import { byteSize } from "../dtype.ts";
 import { add, argmax, scale, select, softcap, softmax } from "../kernels/table.ts";
 import { bytesOf, elementCount } from "../tensor.ts";
+import { dimensionOf } from "./aten/shapes.ts";
 import { type Arguments, defineOperator, type TensorSpec } from "./operator.ts";
 
 /** self + alpha * other, equal shapes. */
@@ -51,20 +52,13 @@ export const softcapOperator = defineOperator({
   }),
 });
 
-/** Index of a dimension that may be counted from the end. */
-function dimension(args: Arguments<TensorSpec>, dim: number, rank: number): number {
-  const index = dim < 0 ? dim + rank : dim;
-  if (index < 0 || index >= rank) args.fail("dim", `expected -${rank}..${rank - 1} but found ${dim}`);
-  return index;
-}
-
 /** self with one index of a dimension, that dimension gone, as a copy. */
 export const selectOperator = defineOperator({
   schema: "aten::select_copy.int_out(Tensor self, int dim, int index, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: select,
   shape(args) {
     const { dtype, shape } = args.tensor("self");
-    const dim = dimension(args, args.integer("dim"), shape.length);
+    const dim = dimensionOf(args, "dim", shape.length);
     const index = args.integer("index");
     if (index < -shape[dim]! || index >= shape[dim]!)
       args.fail("index", `expected -${shape[dim]}..${shape[dim]! - 1} but found ${index}`);
@@ -72,7 +66,7 @@ export const selectOperator = defineOperator({
   },
   prepare(args) {
     const { shape, dtype, data } = args.tensor("self");
-    const dim = dimension(args, args.integer("dim"), shape.length);
+    const dim = dimensionOf(args, "dim", shape.length);
     const index = args.integer("index");
     const blockBytes = elementCount(shape.slice(dim + 1)) * byteSize(dtype);
     return {
@@ -89,7 +83,7 @@ export const selectOperator = defineOperator({
 /** Indices of a dimension from `start` to before `end`, which may be counted from the end and are cut to the dimension. */
 function sliceBounds(args: Arguments<TensorSpec>): { dim: number; start: number; length: number } {
   const { shape } = args.tensor("self");
-  const dim = dimension(args, args.integer("dim"), shape.length);
+  const dim = dimensionOf(args, "dim", shape.length);
   const size = shape[dim]!;
   if (args.integer("step") !== 1) args.fail("step", `only 1 is supported, found ${args.integer("step")}`);
   const bound = (name: string, fallback: number) => {
@@ -128,7 +122,7 @@ export const sliceOperator = defineOperator({
 /** The last dimension as the only one that a row operator may work on. */
 function lastDimension(args: Arguments<TensorSpec>): TensorSpec {
   const self = args.tensor("self", "f32");
-  const dim = dimension(args, args.integer("dim"), self.shape.length);
+  const dim = dimensionOf(args, "dim", self.shape.length);
   if (dim !== self.shape.length - 1) args.fail("dim", `only the last dimension is supported, found ${dim}`);
   return self;
 }

@@ -2,7 +2,8 @@
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
 import { groupCount, type QuantizedWeights, type ScaleDType, type WeightSpec } from "../quantized.ts";
-import { hqqScale, hqqStart, roundHalfEven } from "./hqq.ts";
+import { roundHalfEven } from "../rounding.ts";
+import { hqqScale, hqqStart } from "./hqq.ts";
 import { checkScheme, type MappingType, type Scheme, weightSpec } from "./scheme.ts";
 
 const { fround, max, min } = Math;

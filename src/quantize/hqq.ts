@@ -1,15 +1,9 @@
 /** Half-quadratic quantization of the scale alone: the least-squares scale of one group of symmetric integers. */
+import { roundHalfEven } from "../rounding.ts";
 
 const { fround, max, min } = Math;
 
 /** Where doubles are the whole numbers, so that adding and subtracting it rounds a lesser number, ties to even. */
-const WHOLE = 1.5 * 2 ** 52;
-
-/** The nearest whole number, the even one of two; exact below 2^51, monotone beyond. */
-export function roundHalfEven(value: number): number {
-  return value + WHOLE - WHOLE;
-}
-
 /** Smallest scale (float32 epsilon) and number of steps, as in TorchAO. */
 const SMALLEST_SCALE = 2 ** -23;
 const STEPS_MAX = 20;

@@ -4,7 +4,7 @@
  */
 import { viewOf } from "../dtype.ts";
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
-import { nextMacrotask } from "../event-loop.ts";
+import { takeTurn } from "../event-loop.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import {
   type Argument,
@@ -14,13 +14,11 @@ import {
   type Routine,
   type TensorSpec,
 } from "../ops/operator.ts";
-import { qualifiedName, type Schema } from "../ops/schema.ts";
+import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
-import { checkInput, type MethodMemory, viewValue } from "./method.ts";
+import { checkInput, checkPlanned, checkWritten, copyInput, type MethodMemory, viewValue } from "./method.ts";
 
-/** How long kernels may run before the event loop gets a turn. */
-const TURN_MS = 20;
 /** More backward jumps than any real program takes: a file must not hang its reader. */
 const STEPS_MAX = 10_000_000;
 
@@ -81,15 +79,11 @@ export class Interpreter {
     const { instructions, outputs } = this.#method;
     this.#tensors.fill(undefined);
     for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
-    let turnStart = performance.now();
     let steps = 0;
     for (let place = 0; place < instructions.length; steps++) {
       if (steps > STEPS_MAX) throw new InvalidFileError("program", `method ${this.#method.name} does not end`);
       place = this.#step(place);
-      if (performance.now() - turnStart < TURN_MS) continue;
-      await nextMacrotask();
-      signal?.throwIfAborted();
-      turnStart = performance.now();
+      await takeTurn(signal);
     }
     return outputs.map((index) => {
       const { dtype, shape, data } = this.#tensor(index);
@@ -97,14 +91,13 @@ export class Interpreter {
     });
   }
 
-  #setInput(i: number, { dtype, shape, data }: Tensor): void {
+  #setInput(i: number, input: Tensor): void {
+    const { shape } = input;
     checkInput(this.#method, i, shape);
     const index = this.#method.inputs[i]!;
     const value = this.#method.values[index] as TensorValue;
-    if (value.dtype !== dtype)
-      throw new ShapeError(`method ${this.#method.name}, input ${i}: expected dtype ${value.dtype} but found ${dtype}`);
     const target = value.allocation ? viewValue(value, shape, this.#memory) : this.#ownInput(index, value, shape);
-    (target.data as Uint8Array).set(data as Uint8Array);
+    copyInput(this.#method, i, input, target);
     this.#tensors[index] = target;
   }
 
@@ -159,19 +152,10 @@ export class Interpreter {
     }
     const inputs = schema.args.flatMap((arg, i) => (arg.isOut ? [] : [this.#argument(indices[i]!)]));
     const outs = schema.args.flatMap((arg, i) => (arg.isOut ? [indices[i]!] : []));
-    this.#checkWritten(schema, name, indices);
+    checkWritten(this.#method, name, schema, indices);
     const routine = registry.routine(name);
     if (routine) this.#runRoutine(routine, inputs, outs);
     else this.#runOperator(place, name, inputs, outs[0]!);
-  }
-
-  /** What a kernel writes must be memory of the program, never a constant, which may be mapped from the file. */
-  #checkWritten(schema: Schema, name: string, indices: readonly number[]): void {
-    for (const [i, arg] of schema.args.entries()) {
-      const value = this.#method.values[indices[i]!]!;
-      if (arg.mutable && value.kind === "tensor" && value.constant !== null)
-        throw new ShapeError(`${name}, argument ${arg.name}: is written to but a constant is given`);
-    }
   }
 
   #runRoutine(routine: Routine, inputs: readonly Argument<Tensor>[], outs: readonly number[]): void {
@@ -218,11 +202,7 @@ export class Interpreter {
 
   /** The memory of a result, which must be what the program planned. */
   #place(index: number, spec: TensorSpec, name: string): Tensor {
-    const value = this.#tensorValue(index, name);
-    if (value.dtype !== spec.dtype || elementCount(spec.shape) > elementCount(value.sizes))
-      throw new ShapeError(
-        `${name}: gives ${spec.dtype} [${spec.shape}], which does not fit the ${value.dtype} [${value.sizes}] planned for it`,
-      );
+    const value = checkPlanned(this.#method, name, index, spec);
     const tensor = viewValue(value, spec.shape, this.#memory);
     this.#tensors[index] = tensor;
     return tensor;

@@ -14,8 +14,8 @@ import {
   type OperatorRegistry,
   type TensorSpec,
 } from "../ops/operator.ts";
-import { qualifiedName } from "../ops/schema.ts";
-import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue, type Value } from "../program/program.ts";
+import { qualifiedName, type Schema } from "../ops/schema.ts";
+import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 
 /** Memory that the views of a method point into. */
@@ -78,7 +78,7 @@ export function readyMethod(
     const { given, outIndex } = splitArguments(method, operator, instruction.args);
     const args = given.map((index) => argumentOf(method, index, tensorAt));
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
-    checkOut(operator, method.values[outIndex]!, spec);
+    checkPlanned(method, operator.name, outIndex, spec);
     const out = tensorAt(outIndex, spec.shape);
     if (out.shape.join() !== spec.shape.join())
       throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
@@ -96,11 +96,8 @@ function inputChecks(inputs: readonly Tensor[], calls: readonly BoundCall[]): In
   return [...checks.values()];
 }
 
-/**
- * Arguments of a call by what they are for. Files list the out value twice: as argument and as what is returned.
- * What a kernel writes must be memory of the program, never a constant, which may be mapped from the file.
- */
-export function splitArguments(
+/** Arguments of a call by what they are for. Files list the out value twice: as argument and as what is returned. */
+function splitArguments(
   method: Method,
   { name, schema }: Operator,
   indices: readonly number[],
@@ -111,15 +108,20 @@ export function splitArguments(
     throw new ShapeError(
       `${name}: expected ${count} arguments and the last again but method ${method.name} gives values ${indices.join(", ")}`,
     );
+  checkWritten(method, name, schema, indices);
+  return { given: indices.slice(0, count - 1), outIndex };
+}
+
+/** What a kernel writes must be memory of the program, never a constant, which may be mapped from the file. */
+export function checkWritten(method: Method, name: string, schema: Schema, indices: readonly number[]): void {
   for (const [i, arg] of schema.args.entries()) {
     const value = method.values[indices[i]!]!;
     if (arg.mutable && value.kind === "tensor" && value.constant !== null)
       throw new ShapeError(`${name}, argument ${arg.name}: is written to but method ${method.name} gives a constant`);
   }
-  return { given: indices.slice(0, count - 1), outIndex };
 }
 
-export function argumentOf(method: Method, index: number, tensorAt: (index: number) => Tensor): Argument<Tensor> {
+function argumentOf(method: Method, index: number, tensorAt: (index: number) => Tensor): Argument<Tensor> {
   const value = method.values[index]!;
   switch (value.kind) {
     case "tensor":
@@ -181,10 +183,33 @@ export function checkInput(method: Method, i: number, sizes: readonly number[]):
     );
 }
 
-/** The sizes that the operator computes must fit what the file planned for. */
-export function checkOut(operator: Operator, value: Value, spec: TensorSpec): void {
-  if (value.kind !== "tensor" || value.dtype !== spec.dtype || elementCount(spec.shape) > elementCount(value.sizes))
+/** The value that a result goes to; what the operator computes must fit what the file planned for it. */
+export function checkPlanned(method: Method, name: string, index: number, spec: TensorSpec): TensorValue {
+  const value = method.values[index]!;
+  if (value.kind !== "tensor") throw new ShapeError(`${name}: expected a tensor to write to but found ${value.kind}`);
+  if (value.dtype !== spec.dtype || elementCount(spec.shape) > elementCount(value.sizes))
     throw new ShapeError(
-      `${operator.name}: gives ${spec.dtype} [${spec.shape}], which does not fit the value planned for it`,
+      `${name}: gives ${spec.dtype} [${spec.shape}], which does not fit the ${value.dtype} [${value.sizes}] planned for it`,
     );
+  return value;
+}
+
+export function checkInputCount(method: Method, inputs: readonly Tensor[]): void {
+  if (inputs.length !== method.inputs.length)
+    throw new InvalidArgumentError(
+      `method ${method.name}: expected ${method.inputs.length} inputs but found ${inputs.length}`,
+    );
+}
+
+/** Input `i` into the memory that the method reads it from, which has its sizes. */
+export function copyInput(method: Method, i: number, source: Tensor, target: Tensor): void {
+  if (source.dtype !== target.dtype)
+    throw new InvalidArgumentError(
+      `method ${method.name}, input ${i}: expected dtype ${target.dtype} but found ${source.dtype}`,
+    );
+  if (source.data.length !== target.data.length)
+    throw new InvalidArgumentError(
+      `method ${method.name}, input ${i}: expected ${target.data.length} values but found ${source.data.length}`,
+    );
+  (target.data as Uint8Array).set(source.data as Uint8Array);
 }

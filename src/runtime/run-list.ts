@@ -2,16 +2,12 @@
  * Bound calls as a list to run: stretches of native or WebAssembly calls become plans that run off the JavaScript
  * thread, the rest runs here, call by call, with turns for the event loop.
  */
-import { nextMacrotask } from "../event-loop.ts";
+import { takeTurn, turnHappened } from "../event-loop.ts";
 import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/memory.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import { allocate } from "./memory.ts";
 import type { Profile, RunTimes } from "./profile.ts";
 
-/** How long kernels may run before the event loop gets a turn, so that timers and abort signals are seen. */
-const TURN_MS = 20;
-/** When it last had one: of all runs, since one run may be shorter than a turn and followed by the next at once. */
-let turnStart = 0;
 /**
  * A trip to the native threads and back costs about as much as some small kernels. WebAssembly always goes: a call
  * alone would take its arguments to another memory.
@@ -99,19 +95,10 @@ export class RunList {
       await takeTurn(signal);
     } else {
       await plan.run(this.#abort, times);
-      // While this thread waited for others, the event loop had its turn.
-      turnStart = performance.now();
-      part.milliseconds = turnStart - start;
+      turnHappened();
+      part.milliseconds = performance.now() - start;
     }
   }
-}
-
-/** Gives the event loop its turn when it is time. */
-async function takeTurn(signal: AbortSignal | undefined): Promise<void> {
-  if (performance.now() - turnStart < TURN_MS) return;
-  await nextMacrotask();
-  turnStart = performance.now();
-  signal?.throwIfAborted();
 }
 
 async function runSteps(

@@ -293,7 +293,7 @@ describe("a program that lies is an error, not a crash", () => {
     [
       "a number as out",
       withArgs(0, (args) => args.with(-1, args[2]!).with(-2, args[2]!)),
-      /which does not fit the value planned for it/,
+      /expected a tensor to write to but found double/,
     ],
     [
       "an out of another dtype",

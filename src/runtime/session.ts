@@ -1,11 +1,10 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
-import { InvalidArgumentError } from "../errors.ts";
 import { checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { Interpreter, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
-import { type ReadyMethod, readyMethod } from "./method.ts";
+import { checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
 import type { LoadedProgram } from "./program.ts";
 import { RunList } from "./run-list.ts";
 
@@ -53,10 +52,12 @@ export class Session {
    */
   run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     return this.#program.exclusive(async () => {
-      const interpreter = this.#interpreterOf(name);
+      const method = this.#program.method(name);
+      checkInputCount(method, inputs);
+      const interpreter = this.#interpreterOf(method);
       if (interpreter) return interpreter.run(inputs, signal);
-      const run = this.#readyFor(this.#program.method(name), inputs);
-      for (const [i, target] of run.ready.inputs.entries()) copyInput(name, i, inputs[i]!, target);
+      const run = this.#readyFor(method, inputs);
+      for (const [i, target] of run.ready.inputs.entries()) copyInput(method, i, inputs[i]!, target);
       run.ready.checks.forEach(checkIndices);
       await run.calls.run(signal);
       for (const [i, output] of run.ready.outputs.entries())
@@ -66,24 +67,19 @@ export class Session {
   }
 
   /** For a method that cannot be made ready once and for all; it has scratch of its own, where it may keep state. */
-  #interpreterOf(name: string): Interpreter | undefined {
+  #interpreterOf(method: Method): Interpreter | undefined {
     const program = this.#program;
-    const known = this.#interpreters.get(name);
-    const method = program.method(name);
+    const known = this.#interpreters.get(method.name);
     if (known || !isInterpreted(method, program.registry)) return known;
     const scratch = allocate(program.memory, "scratch", method.memorySizes[SCRATCH_MEMORY] ?? 0);
     this.#holdings.add(() => program.memory.free(scratch));
     const memory = { scratch, state: this.#state, constants: program.constants };
     const interpreter = new Interpreter(method, memory, program);
-    this.#interpreters.set(name, interpreter);
+    this.#interpreters.set(method.name, interpreter);
     return interpreter;
   }
 
   #readyFor(method: Method, inputs: readonly Tensor[]): ReadyRun {
-    if (inputs.length !== method.inputs.length)
-      throw new InvalidArgumentError(
-        `method ${method.name}: expected ${method.inputs.length} inputs but found ${inputs.length}`,
-      );
     const key = `${method.name} ${inputs.map(({ shape }) => shape.join("x")).join(" ")}`;
     const known = this.#ready.get(key);
     if (known) return known;
@@ -115,16 +111,4 @@ export class Session {
     const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
     return { ready, calls, outputs, free: this.#holdings.add(calls.release) };
   }
-}
-
-function copyInput(method: string, i: number, source: Tensor, target: Tensor): void {
-  if (source.dtype !== target.dtype)
-    throw new InvalidArgumentError(
-      `method ${method}, input ${i}: expected dtype ${target.dtype} but found ${source.dtype}`,
-    );
-  if (source.data.length !== target.data.length)
-    throw new InvalidArgumentError(
-      `method ${method}, input ${i}: expected ${target.data.length} values but found ${source.data.length}`,
-    );
-  (target.data as Uint8Array).set(source.data as Uint8Array);
 }

@@ -3,17 +3,11 @@
  * TorchAO's Python semantics (int8 asymmetric per token): the range includes 0, the scale is at least the smallest
  * normal float, the zero point is clamped, rounding is half to even; each step in float32, without FMA.
  */
+import { roundHalfEven } from "../../rounding.ts";
 
 const SMALLEST_NORMAL = 2 ** -126;
 const QMIN = -128;
 const QMAX = 127;
-
-/** Adding and taking away 1.5 * 2^23 in float32 rounds half to even, for magnitudes under 2^22. */
-const ROUNDER = 12582912;
-
-export function roundHalfEven(value: number): number {
-  return Math.fround(Math.fround(value + ROUNDER) - ROUNDER);
-}
 
 /** Quantized rows: integers [m, k] and, for each row, scale and zero point with x = (q - zero) * scale. */
 export interface QuantizedActivations {

@@ -1,9 +1,10 @@
 /** Norm, rotary embedding and attention as plain loops; sums in double precision, results rounded to float32. */
+
 import { InvalidArgumentError } from "../../errors.ts";
 import { f16Table, f32ToF16 } from "../../half.ts";
+import { roundHalfEven } from "../../rounding.ts";
 import type { AttentionArgs, RmsNormArgs, RopeAnglesArgs, RopeArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
-import { roundHalfEven } from "./activations.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 

@@ -6,7 +6,7 @@
  * main thread. Elsewhere the plan runs on the caller's thread, with turns for the event loop; run it in a Web Worker.
  */
 import { UnsupportedError } from "../../errors.ts";
-import { nextMacrotask } from "../../event-loop.ts";
+import { takeTurn } from "../../event-loop.ts";
 import type { CallPlan, EncodedCall, KernelMemory } from "../memory.ts";
 import { Allocator } from "./allocator.ts";
 import { CodeTable } from "./code-table.ts";
@@ -34,9 +34,6 @@ export interface PlacedPlan {
   /** Address of float64 milliseconds, one a step, or 0. */
   readonly times: number;
 }
-
-/** Turns for the event loop in a long plan on the caller's thread. */
-const TURN_MS = 20;
 
 export class WasmEngine implements KernelMemory {
   readonly holdsConstants = true;
@@ -162,12 +159,9 @@ export class WasmEngine implements KernelMemory {
   }
 
   async #runLocally({ address, phases, times }: PlacedPlan, abort: Int32Array): Promise<void> {
-    let turnStart = performance.now();
     for (let i = 0; i < phases && abort[0] === 0; i++) {
       this.#local!.run({ address: address + record.bytes * i, phases: 1, times });
-      if (performance.now() - turnStart < TURN_MS) continue;
-      await nextMacrotask();
-      turnStart = performance.now();
+      await takeTurn();
     }
   }
 

@@ -10,6 +10,9 @@ import { defineFunction, type FunctionCode, Module } from "./assembler/module.ts
 import { moduleMemory } from "./engine-memory.ts";
 import { webAssembly } from "./web-assembly.ts";
 
+/** All that there are. */
+export const wasmFeatureNames = ["simd128", "relaxed_dot", "relaxed_dot16"] as const satisfies readonly CpuFeature[];
+
 let found: readonly CpuFeature[] | undefined;
 
 /** Features of this engine, in the order of the table. */

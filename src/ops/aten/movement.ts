@@ -18,7 +18,7 @@ import {
   routine,
   type TensorSpec,
 } from "../operator.ts";
-import { checkedDimension, dimensionOf, sliceOf, viewShape } from "./shapes.ts";
+import { checkedDimension, dimensionOf, rowRank, sliceOf, viewShape } from "./shapes.ts";
 
 /** The result's shape, and where its elements are in the input. */
 interface Places {
@@ -97,7 +97,7 @@ const unsqueeze = strided("aten::unsqueeze_copy.out(Tensor self, int dim", (args
 
 const squeeze = (schema: string, dimsOf: (args: Arguments<TensorSpec>) => readonly number[]) =>
   strided(schema, (args, x) => {
-    const dims = dimsOf(args).map((dim) => checkedDimension(args, "dim", dim, x.shape.length));
+    const dims = dimsOf(args).map((dim) => checkedDimension(args, "dim", dim, rowRank(x.shape)));
     return sameOrder(x.shape.filter((size, dim) => size !== 1 || !dims.includes(dim)));
   });
 

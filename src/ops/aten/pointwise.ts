@@ -1,6 +1,8 @@
 /** aten operators on the elements of tensors that broadcast against each other, as in PyTorch. */
+
 import type { DType } from "../../dtype.ts";
 import { type PointwiseArgs, pointwiseReference } from "../../kernels/reference/aten/pointwise.ts";
+import { roundHalfEven } from "../../rounding.ts";
 import type { Tensor } from "../../tensor.ts";
 import { addOperator, scaleOperator } from "../elementwise.ts";
 import { type Arguments, defineOperator, type Operator, overload } from "../operator.ts";
@@ -125,14 +127,6 @@ const mulFloats = overload(mulScalar!, {
   operator: scaleOperator,
   fits: (args) => args.tensor("self").dtype === "f32",
 });
-
-/** Half away from zero has no place here: PyTorch rounds half to even. */
-function roundHalfEven(value: number): number {
-  const down = Math.floor(value);
-  const rest = value - down;
-  if (rest !== 0.5) return Math.round(value);
-  return down % 2 === 0 ? down : down + 1;
-}
 
 /** Abramowitz and Stegun 7.1.26 is too coarse for floats: the series near 0, a continued fraction beyond. */
 function erf(x: number): number {

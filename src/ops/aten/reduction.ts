@@ -10,14 +10,14 @@ import {
 } from "../../kernels/reference/aten/reduction.ts";
 import { softmaxOperator } from "../elementwise.ts";
 import { type Arguments, defineOperator, type Operator, overload, type TensorSpec } from "../operator.ts";
-import { checkedDimension, dimensionOf } from "./shapes.ts";
+import { checkedDimension, dimensionOf, rowRank } from "./shapes.ts";
 
 /** Dimensions that a reduction takes away: those listed, or all. */
-function reducedDims(args: Arguments<TensorSpec>, rank: number, list: boolean): number[] {
-  if (!list) return [dimensionOf(args, "dim", rank)];
+function reducedDims(args: Arguments<TensorSpec>, shape: readonly number[], list: boolean): number[] {
+  if (!list) return [dimensionOf(args, "dim", rowRank(shape))];
   const dims = args.optionalNumbers("dim") ?? [];
-  if (dims.length === 0) return Array.from({ length: rank }, (_, dim) => dim);
-  return dims.map((dim) => checkedDimension(args, "dim", dim, rank));
+  if (dims.length === 0) return [...shape.keys()];
+  return dims.map((dim) => checkedDimension(args, "dim", dim, rowRank(shape)));
 }
 
 interface Reduction extends Pick<ReductionArgs, "first" | "rule"> {
@@ -34,14 +34,14 @@ function reduction({ schema, first, rule, finish = (total) => total, dtype = (se
     kernels: [reductionReference],
     shape(args, planned) {
       const self = args.tensor("self");
-      const dims = reducedDims(args, self.shape.length, list);
+      const dims = reducedDims(args, self.shape, list);
       const kept = self.shape.map((size, dim) => (dims.includes(dim) ? 1 : size));
       const shape = args.boolean("keepdim") ? kept : kept.filter((_, dim) => !dims.includes(dim));
       return { dtype: dtype(self.dtype, planned), shape };
     },
     prepare(args) {
       const x = args.tensor("self");
-      return { first, rule, finish, x, dims: reducedDims(args, x.shape.length, list), out: args.tensor("out") };
+      return { first, rule, finish, x, dims: reducedDims(args, x.shape, list), out: args.tensor("out") };
     },
   });
 }
@@ -51,12 +51,12 @@ const cumsum = defineOperator<CumsumArgs>({
   kernels: [cumsumReference],
   shape(args, planned) {
     const { dtype, shape } = args.tensor("self");
-    dimensionOf(args, "dim", shape.length);
+    dimensionOf(args, "dim", rowRank(shape));
     return { dtype: planned ?? dtype, shape };
   },
   prepare(args) {
     const x = args.tensor("self");
-    return { x, dim: dimensionOf(args, "dim", x.shape.length), out: args.tensor("out") };
+    return { x, dim: dimensionOf(args, "dim", rowRank(x.shape)), out: args.tensor("out") };
   },
 });
 
@@ -65,12 +65,12 @@ const softmaxAlong = defineOperator<CumsumArgs>({
   kernels: [softmaxAlongReference],
   shape(args) {
     const { dtype, shape } = args.tensor("self", "f32", "f64", "f16", "bf16");
-    dimensionOf(args, "dim", shape.length);
+    dimensionOf(args, "dim", rowRank(shape));
     return { dtype: args.boolean("half_to_float") ? "f32" : dtype, shape };
   },
   prepare(args) {
     const x = args.tensor("self");
-    return { x, dim: dimensionOf(args, "dim", x.shape.length), out: args.tensor("out") };
+    return { x, dim: dimensionOf(args, "dim", rowRank(x.shape)), out: args.tensor("out") };
   },
 });
 
@@ -78,7 +78,7 @@ const softmax = overload(softmaxAlong, {
   operator: softmaxOperator,
   fits(args) {
     const { dtype, shape } = args.tensor("self");
-    return dtype === "f32" && dimensionOf(args, "dim", shape.length) === shape.length - 1;
+    return dtype === "f32" && dimensionOf(args, "dim", rowRank(shape)) === shape.length - 1;
   },
 });
 

@@ -9,8 +9,13 @@ export function dimensionOf(args: Arguments<TensorSpec>, name: string, rank: num
 
 export function checkedDimension(args: Arguments<TensorSpec>, name: string, dim: number, rank: number): number {
   const index = dim < 0 ? dim + rank : dim;
-  if (!(index >= 0 && index < Math.max(1, rank))) args.fail(name, `expected -${rank}..${rank - 1} but found ${dim}`);
+  if (!(index >= 0 && index < rank)) args.fail(name, `expected -${rank}..${rank - 1} but found ${dim}`);
   return index;
+}
+
+/** What counts as the rank of a tensor where a scalar may be taken as a row of one. */
+export function rowRank(shape: readonly number[]): number {
+  return Math.max(1, shape.length);
 }
 
 /** Sizes with -1 replaced by what is left of `count` elements. */

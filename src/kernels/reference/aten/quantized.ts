@@ -1,4 +1,5 @@
 /** quantized_decomposed operators: embeddings of packed rows, and quantization of rows at run time. */
+import { roundHalfEven } from "../../../rounding.ts";
 import type { Tensor } from "../../../tensor.ts";
 import { denseKernel, numbersOf, storeInto } from "./dense.ts";
 
@@ -64,12 +65,6 @@ function chooseParameters(least: number, most: number): { scale: number; zero: n
   const errorOfMax = Math.abs(QMAX) + Math.abs(max / scale);
   const zero = errorOfMin < errorOfMax ? fromMin : fromMax;
   return { scale, zero: Math.min(QMAX, Math.max(QMIN, roundHalfEven(zero))) };
-}
-
-function roundHalfEven(value: number): number {
-  const floor = Math.floor(value);
-  if (value - floor !== 0.5) return Math.round(value);
-  return floor % 2 === 0 ? floor : floor + 1;
 }
 
 /** scales and zeros [..., 1] of the rows of x. */
