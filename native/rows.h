@@ -23,6 +23,7 @@ KernelRows measure_amx_rows();
 KernelRows linear_i8mm_rows();
 KernelRows linear_dotprod_rows();
 KernelRows linear_neon_rows();
+KernelRows linear_float_bf16_rows();
 #endif
 KernelRows linear_float_baseline_rows();
 KernelRows linear_packed_rows();

@@ -25,7 +25,8 @@ const featuresOfSuffix = {
   },
   arm64: {
     _dotprod: dotprod,
-    _i8mm: [...dotprod, "i8mm", "bf16"],
+    _i8mm: [...dotprod, "i8mm"],
+    _bf16: [...dotprod, "bf16"],
   },
 };
 

@@ -84,6 +84,7 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["linear_a8_wx_1x16x4_neon_dotprod", "linear_a8", "panel16", 0x1fe, 0x300, 1, 16],
     ["linear_a8_wx_1x32x4_neon", "linear_a8", "panel32", 0x1fe, 0x100, 1, 32],
     ["linear_a8_wx_1x16x4_neon", "linear_a8", "panel16", 0x1fe, 0x100, 1, 16],
+    ["linear_f32_f32_128x8x4_neon_bf16", "linear_float", null, 0x0, 0x900, 128, 8],
     ["aqlm_f32_c8_1x64x128_neon", "aqlm", "aqlm_tiles8", 0x0, 0x100, 1, 64],
     ["aqlm_f32_cx_1x64x128_neon", "aqlm", "aqlm_tiles", 0x0, 0x100, 1, 64],
     ["aqlm_f32_c8_4x64x128_neon", "aqlm", "aqlm_tiles8", 0x0, 0x100, 4, 64],
