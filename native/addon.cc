@@ -283,26 +283,25 @@ napi_value buffer_over(napi_env env, std::shared_ptr<Region> region) {
   return result;
 }
 
-// mapFile(path): ArrayBuffer over the mapped file, unmapped when nobody uses it; null when it cannot be mapped.
-napi_value map_file(napi_env env, napi_callback_info info) {
+// The first argument as a string that ends with 0.
+std::vector<char> path_argument(napi_env env, napi_callback_info info) {
   napi_value args[1];
   size_t count = 1, length = 0;
   napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
   napi_get_value_string_utf8(env, args[0], nullptr, 0, &length);
   std::vector<char> path(length + 1);
   napi_get_value_string_utf8(env, args[0], path.data(), path.size(), &length);
-  return buffer_over(env, map_region(path.data()));
+  return path;
+}
+
+// mapFile(path): ArrayBuffer over the mapped file, unmapped when nobody uses it; null when it cannot be mapped.
+napi_value map_file(napi_env env, napi_callback_info info) {
+  return buffer_over(env, map_region(path_argument(env, info).data()));
 }
 
 // loadKernels(path): null, or what is wrong with the library.
 napi_value load_kernels(napi_env env, napi_callback_info info) {
-  napi_value args[1];
-  size_t count = 1, length = 0;
-  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
-  napi_get_value_string_utf8(env, args[0], nullptr, 0, &length);
-  std::vector<char> path(length + 1);
-  napi_get_value_string_utf8(env, args[0], path.data(), path.size(), &length);
-  return text(env, load_kernel_library(path.data()));
+  return text(env, load_kernel_library(path_argument(env, info).data()));
 }
 
 // allocate(bytes): zeroed ArrayBuffer that begins at a page; null when it cannot be had.

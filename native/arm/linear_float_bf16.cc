@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "../half.h"
+#include "../linear/float_call.h"
 #include "../rows.h"
 #include "../transformer/vectors.h"
 
@@ -21,17 +21,12 @@ constexpr uint32_t kBlock = 8, kStep = 4;
 constexpr uint32_t kStepVectors = kBlock / 2 * 2;
 constexpr uint32_t kBlockSums = kBlock * kBlock;
 
-struct Bf16Linear {
-  const void* weights;
-  const float* bias;
-  const float* x;
-  float* y;
+struct Bf16Linear : FloatCall {
   // x as [blocks of 8 rows][steps of k][pairs][high, low].
   bfloat16x8_t* rows;
   // For each thread: weights as [blocks of 8 columns][steps of kDepth][pairs][high, low], then sums [blocks][64].
   uint8_t* local;
-  uint32_t m, n, k, steps, row_tiles;
-  FloatType type;
+  uint32_t steps, row_tiles;
 
   uint32_t row_blocks() const { return ceil_div(m, kBlock); }
   size_t rows_bytes() const { return size_t{row_blocks()} * steps * kStepVectors * sizeof(bfloat16x8_t); }
@@ -155,17 +150,8 @@ void bf16_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   write_sums(args, row, column, sums);
 }
 
-// scalars: m, n, k, type, 1 with a bias; buffers: x, weights, bias, y, scratch.
 Bf16Linear read_bf16_linear(const Call& call) {
-  Bf16Linear args{};
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.n = static_cast<uint32_t>(call.scalars[1]);
-  args.k = static_cast<uint32_t>(call.scalars[2]);
-  args.type = static_cast<FloatType>(static_cast<uint32_t>(call.scalars[3]));
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.weights = call.buffers[1];
-  args.bias = call.scalars[4] != 0 ? static_cast<const float*>(call.buffers[2]) : nullptr;
-  args.y = static_cast<float*>(call.buffers[3]);
+  Bf16Linear args{read_float_call(call)};
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
   const uintptr_t scratch = reinterpret_cast<uintptr_t>(call.buffers[4]);

@@ -4,41 +4,28 @@
 // Sums are in f32: the error is at most (k + 2 lanes) * 2^-24 * sum |x| |w|, and that of a random walk as a rule.
 #pragma once
 
+#include "float_call.h"
 #include "float_panels.h"
 #include "float_rows.h"
 
 namespace lowbit {
 namespace {
 
-struct FloatLinear {
-  const void* weights;
-  const float* bias;
-  const float* x;
-  float* y;
+struct FloatLinear : FloatCall {
   // Rows of x apart by a stride that is no power of two, which would give all of them the same places in a cache; and
   // a panel for each thread.
   float* spaced;
   float* panels;
   size_t stride;
-  uint32_t m, n, k, columns_per_tile, rows_per_tile;
-  FloatType type;
+  uint32_t columns_per_tile, rows_per_tile;
 };
 static_assert(sizeof(FloatLinear) <= kArgsMax);
 
 // Rows of x from which weights are worth a copy.
 constexpr uint32_t kManyRows = 8;
 
-// scalars: m, n, k, type, 1 with a bias; buffers: x, weights, bias, y, scratch.
 static inline FloatLinear read_float_linear(const Call& call) {
-  FloatLinear args{};
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.n = static_cast<uint32_t>(call.scalars[1]);
-  args.k = static_cast<uint32_t>(call.scalars[2]);
-  args.type = static_cast<FloatType>(static_cast<uint32_t>(call.scalars[3]));
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.weights = call.buffers[1];
-  args.bias = call.scalars[4] != 0 ? static_cast<const float*>(call.buffers[2]) : nullptr;
-  args.y = static_cast<float*>(call.buffers[3]);
+  FloatLinear args{read_float_call(call)};
   args.spaced = static_cast<float*>(call.buffers[4]);
   args.stride = size_t{args.k} + 16;
   args.panels = args.spaced + args.m * args.stride;

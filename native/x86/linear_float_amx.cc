@@ -3,7 +3,7 @@
 // 3 * 2^-16 with others; over a thousand values of k errors mostly cancel, to some 2^-21.
 #include <algorithm>
 
-#include "../half.h"
+#include "../linear/float_call.h"
 #include "../rows.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"
@@ -17,17 +17,12 @@ constexpr uint32_t kTileRows = 512, kTileColumns = 128, kDepth = 1024;
 // Values of k of one product of tiles.
 constexpr uint32_t kStep = 32;
 
-struct AmxFloatLinear {
-  const void* weights;
-  const float* bias;
-  const float* x;
-  float* y;
+struct AmxFloatLinear : FloatCall {
   // x as tiles [blocks of 16 rows][steps of k][high, low].
   uint8_t* rows;
   // For each thread: weights as tiles [16 columns][steps of kDepth][high, low], then sums [16 rows][16 columns].
   uint8_t* local;
-  uint32_t m, n, k, steps, row_tiles;
-  FloatType type;
+  uint32_t steps, row_tiles;
 
   uint32_t row_blocks() const { return 2 * ceil_div(m, 32); }
   size_t rows_bytes() const { return size_t{row_blocks()} * steps * 2 * kTileBytes; }
@@ -177,17 +172,8 @@ void amx_float_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
   write_sums(args, row, column, sums);
 }
 
-// scalars: m, n, k, type, 1 with a bias; buffers: x, weights, bias, y, scratch.
 AmxFloatLinear read_amx_float(const Call& call) {
-  AmxFloatLinear args{};
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.n = static_cast<uint32_t>(call.scalars[1]);
-  args.k = static_cast<uint32_t>(call.scalars[2]);
-  args.type = static_cast<FloatType>(static_cast<uint32_t>(call.scalars[3]));
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.weights = call.buffers[1];
-  args.bias = call.scalars[4] != 0 ? static_cast<const float*>(call.buffers[2]) : nullptr;
-  args.y = static_cast<float*>(call.buffers[3]);
+  AmxFloatLinear args{read_float_call(call)};
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
   const uintptr_t scratch = reinterpret_cast<uintptr_t>(call.buffers[4]);
