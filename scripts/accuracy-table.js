@@ -7,6 +7,7 @@ import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import {
+  calibrate,
   encodeAqlm,
   evaluatePerplexity,
   exportProgram,
@@ -20,8 +21,8 @@ import {
 
 const WINDOW = 512;
 const STRIDE = 256;
-/** Keeps the whole table under ten minutes on two cores with the reference kernels. */
-const MAX_TOKENS_DEFAULT = 8192;
+/** Of the calibration text. */
+const CALIBRATION_TOKENS = 8192;
 const WORKERS = 2;
 const BEGIN = "<!-- accuracy:begin -->";
 const END = "<!-- accuracy:end -->";
@@ -41,7 +42,22 @@ const affineRow = (bits) => ({
   ],
 });
 
-/** `encode` runs first. @type {{ name: string, configs: () => Config[], encode?: (model: Model) => Promise<void> }[]} */
+/**
+ * Linear layers of some bits, calibrated when `calibration` is given; without `algorithm`, rounded to nearest.
+ * @param {string} name
+ * @param {{ bits: number, groupSize?: number | "axis", algorithm?: "gptq" | "awq" | "awq+gptq" }} scheme
+ * @param {{ smoothQuant?: number, budget?: number }} [calibration]
+ */
+const calibratedRow = (name, { groupSize = 32, ...scheme }, calibration) => ({
+  name,
+  configs: () => [
+    int8DynamicActivationIntxWeight({ ...scheme, groupSize, scaleDType: "f16" }),
+    sharedEmbedding({ bits: 8, groupSize: 32, scaleDType: "f16" }),
+  ],
+  ...(calibration && { calibration }),
+});
+
+/** `encode` runs first, calibration last. @type {{ name: string, configs: () => Config[], encode?: (model: Model) => Promise<void>, calibration?: { smoothQuant?: number, budget?: number } }[]} */
 const rows = [
   { name: "float, bf16 as stored", configs: () => [] },
   affineRow(1),
@@ -66,14 +82,36 @@ const rows = [
       sharedEmbedding({ bits: 4, groupSize: "axis", scaleDType: "f16" }),
     ],
   },
+  calibratedRow("8da2w, group 32, AWQ", { bits: 2, algorithm: "awq" }, {}),
+  calibratedRow("8da2w, group 32, GPTQ", { bits: 2, algorithm: "gptq" }, {}),
+  calibratedRow("8da2w, group 32, AWQ and GPTQ", { bits: 2, algorithm: "awq+gptq" }, {}),
+  calibratedRow("8da3w, group 32, GPTQ", { bits: 3, algorithm: "gptq" }, {}),
+  calibratedRow("8da3w, group 32, SmoothQuant", { bits: 3 }, { smoothQuant: 0.5 }),
+  calibratedRow("8da2w, one scale a row", { bits: 2, groupSize: "axis" }),
+  calibratedRow("8da2w, one scale a row, GPTQ", { bits: 2, groupSize: "axis", algorithm: "gptq" }, {}),
+  calibratedRow("8da3w, one scale a row", { bits: 3, groupSize: "axis" }),
+  calibratedRow("8da3w, one scale a row, AWQ", { bits: 3, groupSize: "axis", algorithm: "awq" }, {}),
+  calibratedRow("8da3w, one scale a row, GPTQ", { bits: 3, groupSize: "axis", algorithm: "gptq" }, {}),
+  calibratedRow("mixed bits, 3.0 on average, one scale a row", { bits: 3, groupSize: "axis" }, { budget: 3 }),
+  calibratedRow(
+    "mixed bits, 3.0 on average, one scale a row, GPTQ",
+    { bits: 3, groupSize: "axis", algorithm: "gptq" },
+    { budget: 3 },
+  ),
+  calibratedRow("mixed bits, 3.0 on average, group 32", { bits: 3 }, { budget: 3 }),
+  calibratedRow("mixed bits, 3.0 on average, group 32, GPTQ", { bits: 3, algorithm: "gptq" }, { budget: 3 }),
 ];
 
 /** Exports a row to know its size, and scores the held-out text. @returns {Promise<Measured>} */
-async function measure(/** @type {number} */ index, /** @type {number} */ maxTokens) {
+async function measure(/** @type {number} */ index, /** @type {number | undefined} */ maxTokens) {
   const program = path(`build/accuracy-${index}.pte`);
   const model = await loadCheckpoint(path("models/shakespeare"));
   await rows[index].encode?.(model);
   quantize(model, rows[index].configs());
+  if (rows[index].calibration) {
+    const calibrationText = readFileSync(path("models/shakespeare/calibration.txt"), "utf8");
+    await calibrate(model, calibrationText, { maxTokens: CALIBRATION_TOKENS, ...rows[index].calibration });
+  }
   await exportProgram(model, program);
   const { parts, bitsPerWeight } = await inspectProgram(program);
   rmSync(program);
@@ -89,7 +127,7 @@ async function measure(/** @type {number} */ index, /** @type {number} */ maxTok
 }
 
 /** All rows, by worker processes that each ask for the next row. @returns {Promise<Measured[]>} */
-function measureAll(/** @type {number} */ maxTokens) {
+function measureAll(/** @type {number | undefined} */ maxTokens) {
   /** @type {Measured[]} */
   const results = [];
   let next = 0;
@@ -126,18 +164,19 @@ function table(/** @type {Measured[]} */ results) {
     "",
     `Perplexity of the next token over ${tokens} tokens of models/shakespeare/heldout.txt, in ${windows} windows of ${WINDOW} tokens every`,
     `${STRIDE}; each token is scored once. Where a row says no more, linear layers have the bits named, and the tied embedding and`,
-    "head 8 bits in groups of 32; scales are f16. Bits per weight count scales, zero points and the float norms. `npm run accuracy` measures again.",
+    `head 8 bits in groups of 32; scales are f16. Calibration read ${CALIBRATION_TOKENS} tokens of models/shakespeare/calibration.txt, a part of`,
+    "the training text. Bits per weight count scales, zero points and the float norms. `npm run accuracy` measures again.",
   ].join("\n");
 }
 
 async function main() {
-  const { values } = parseArgs({ options: { "max-tokens": { type: "string", default: String(MAX_TOKENS_DEFAULT) } } });
+  const { values } = parseArgs({ options: { "max-tokens": { type: "string" } } });
   const readme = readFileSync(path("README.md"), "utf8");
   const [before, rest] = readme.split(BEGIN);
   const after = rest?.split(END)[1];
   if (after === undefined) throw new Error(`README.md: expected the markers ${BEGIN} and ${END}`);
   mkdirSync(path("build"), { recursive: true });
-  const text = table(await measureAll(Number(values["max-tokens"])));
+  const text = table(await measureAll(values["max-tokens"] === undefined ? undefined : Number(values["max-tokens"])));
   writeFileSync(path("README.md"), `${before}${BEGIN}\n${text}\n${END}${after}`);
   console.log(text);
 }

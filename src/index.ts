@@ -1,6 +1,7 @@
 /** lowbit's public API. */
 
 export { type Benchmark, type BenchmarkOptions, benchmark } from "./api/benchmark.ts";
+export { type CalibrateOptions, calibrate } from "./api/calibrate/calibrate.ts";
 export type { CompileModelOptions, ExportOptions } from "./api/compile-model.ts";
 export { compileModel, EagerModel, exportProgram } from "./api/compile-model.ts";
 export { Conversation } from "./api/conversation.ts";
@@ -41,7 +42,7 @@ export { type HubSettings, hubSettings } from "./hub/settings.ts";
 export { type PullOptions, pullModel } from "./hub/snapshot.ts";
 export { knownCpus } from "./kernels/known-cpus.ts";
 export { layouts } from "./kernels/layout/packed.ts";
-export { openFile } from "./node-file.ts";
+export { openFile, writeFileWhole } from "./node-file.ts";
 export { type KvCacheType, kvCacheTypes } from "./ops/kv-cache.ts";
 export { OperatorRegistry } from "./ops/operator.ts";
 export { Ops } from "./ops/ops.ts";
@@ -57,10 +58,12 @@ export {
 } from "./quantize/config.ts";
 export { knownQmodes, parseEmbedding, parseGroupSize, parseQmode } from "./quantize/qmode.ts";
 export { makeRecipe, parseRecipe, type Recipe } from "./quantize/recipe.ts";
-export { algorithms, mappingTypes, scaleDTypes } from "./quantize/scheme.ts";
+export { algorithms, mappingTypes, needsActivations, scaleDTypes } from "./quantize/scheme.ts";
 export type { QuantizedWeights, WeightSpec } from "./quantized.ts";
-export { Profile, type ProfileEntry } from "./runtime/profile.ts";
+export type { MemoryOccupancy } from "./runtime/memory-occupancy.ts";
+export { Profile, type ProfileEntry, type ProfileOptions } from "./runtime/profile.ts";
 export { LoadedProgram, type LoadOptions } from "./runtime/program.ts";
 export type { Session } from "./runtime/session.ts";
+export type { Trace, TraceEvent } from "./runtime/trace.ts";
 export type { Message } from "./text/chat-template.ts";
 export type { GenerateOptions, GenerationResult } from "./text/generate.ts";

@@ -12,6 +12,7 @@ import { writeSafetensors } from "../src/formats/safetensors-writer.ts";
 import { compileModel, EagerModel, loadCheckpoint, loadProgramObject, type Model } from "../src/index.ts";
 import { scalarCpu } from "../src/kernels/cpu.ts";
 import { buildDecoder } from "../src/model/architectures.ts";
+import { type Tensor, toFloat32 } from "../src/tensor.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { Random } from "./support/random.ts";
 import { expectSame } from "./support/same.ts";
@@ -112,4 +113,37 @@ describe.each(Object.entries(goldens.models))("%s", (name, golden) => {
     const again = await decoder.prefill(golden.ids.slice(5, goldens.prompt));
     expectClose(again, golden.logits.at(-1)!);
   });
+
+  it("says which channels may be scaled without a change of the logits", async () => {
+    const eager = await EagerModel.load(await opened);
+    const scaled = await loadCheckpoint(join(folder, name));
+    const { scalable } = scaled.decoder;
+    expect(scalable.length).toBeGreaterThanOrEqual(2 * scaled.decoder.layers);
+    for (const { source, sourceBias, norm, rows, readers } of scalable) {
+      const random = new Random(seedOf(source));
+      const byRow = new Map([...new Set(rows)].map((row) => [row, 0.25 + 4 * random.next()]));
+      const factorOf = (row: number) => byRow.get(row) ?? 1;
+      const offset = norm?.offset ?? 0;
+      const divide = (value: number, row: number) => (value + offset) / factorOf(row) - offset;
+      for (const name of sourceBias ? [source, sourceBias] : [source])
+        await change(scaled, name, (value, i, width) => divide(value, Math.floor(i / width)));
+      for (const reader of readers)
+        await change(scaled, reader, (value, i, width) => value * factorOf(rows[i % width]!));
+    }
+    const expected = eager.forward(prompt, 0).data as Float32Array;
+    const found = (await EagerModel.load(scaled)).forward(prompt, 0).data as Float32Array;
+    const peak = expected.reduce((known, value) => Math.max(known, Math.abs(value)), 0);
+    for (const [i, value] of found.entries()) expect(Math.abs(value - expected[i]!) / peak).toBeLessThan(1e-5);
+    await scaled.close();
+  });
 });
+
+/** Changes a float weight of a model; `width` is the length of its rows, 1 of a vector. */
+async function change(model: Model, name: string, by: (value: number, i: number, width: number) => number) {
+  const { shape, load } = model.weight(name);
+  const width = shape[1] ?? 1;
+  const values = toFloat32((await load()) as Tensor).map((value, i) => by(value, i, width));
+  const tensor: Tensor = { dtype: "f32", shape, data: values };
+  const format = { kind: "float", dtype: "f32" } as const;
+  model.replaceWeight(name, { name, shape, format, load: async () => tensor });
+}

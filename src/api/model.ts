@@ -9,7 +9,7 @@ import type { Decoder, WeightSlot } from "../model/decoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
 import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
-import { weightSpec } from "../quantize/scheme.ts";
+import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import { quantizeRows } from "./quantize-rows.ts";
 import { findStoredWeight } from "./weight-storage.ts";
@@ -25,6 +25,14 @@ export interface ModelHooks {
 export interface WeightUse extends ModelHooks {
   /** Packed layout, in place of the model's. */
   readonly layout?: string | undefined;
+  /** The values that are stored, whatever configuration is set. */
+  readonly float?: boolean | undefined;
+}
+
+/** Weights that were quantized by the activations of a text, with the configuration that they have. */
+interface CalibratedWeight {
+  readonly config: QuantizationConfig;
+  readonly load: () => Promise<QuantizedWeights>;
 }
 
 export class Model {
@@ -36,6 +44,8 @@ export class Model {
   layout: string | null = null;
   /** Weights in formats of their own, by slot name: as the checkpoint stores them, or as `replaceWeight` set them. */
   readonly #replaced = new Map<string, Weight>();
+  /** By slot name. */
+  readonly #calibrated = new Map<string, CalibratedWeight>();
   /** The last quantized weight: some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
@@ -63,7 +73,14 @@ export class Model {
 
   /** Format of a slot's weight when it has one of its own, "aqlm"; null for a plain float tensor. */
   storedFormat(name: string): string | null {
-    return this.#replaced.get(name)?.format.kind ?? null;
+    const kind = this.#replaced.get(name)?.format.kind ?? null;
+    return kind === "float" ? null : kind;
+  }
+
+  /** Gives a slot quantized weights of a configuration, which count until it gets another one. */
+  setCalibrated(name: string, config: QuantizationConfig, load: () => Promise<QuantizedWeights>): void {
+    this.configs.set(name, config);
+    this.#calibrated.set(name, { config, load });
   }
 
   #unknown(name: string): never {
@@ -76,7 +93,13 @@ export class Model {
     if (!slot) return this.#unknown(name);
     const replaced = this.#replaced.get(name);
     if (replaced) return replaced;
+    const calibrated = this.#calibrated.get(name);
+    if (calibrated && (hooks.float || calibrated.config !== this.configs.get(name)))
+      throw new InvalidArgumentError(
+        `${name}: is calibrated with the configuration it had; load the checkpoint again for another`,
+      );
     const carried = this.carriedOver(name);
+    if (hooks.float) return this.#floatWeight(slot.tiedTo ?? name, slot.tiedTo ?? name, slot.shape);
     if (carried) return this.#carriedWeight(slot.tiedTo ?? name, carried, this.configs.get(name));
     const config = this.configs.get(name);
     const sharesBuffer = slot.tiedTo && (!config || config.kind === "sharedEmbedding");
@@ -138,10 +161,21 @@ export class Model {
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
     const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;
-    return { name: handle, shape: slot.shape, format, load: () => this.#quantized(stored, config, hooks) };
+    return { name: handle, shape: slot.shape, format, load: () => this.#quantized(slot.name, stored, config, hooks) };
   }
 
-  #quantized(name: string, config: QuantizationConfig, { signal }: ModelHooks): Promise<QuantizedWeights> {
+  #quantized(
+    slot: string,
+    name: string,
+    config: QuantizationConfig,
+    { signal }: ModelHooks,
+  ): Promise<QuantizedWeights> {
+    const calibrated = this.#calibrated.get(slot);
+    if (calibrated) return calibrated.load();
+    if (needsActivations(config.algorithm))
+      throw new InvalidArgumentError(
+        `${slot}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
+      );
     if (this.#last?.name !== name || this.#last.config !== config)
       this.#last = { name, config, data: quantizeRows(this.checkpoint.tensors, name, config, signal) };
     return this.#last.data;

@@ -5,6 +5,7 @@ import { InvalidFileError } from "../errors.ts";
 import {
   type AqlmMode,
   algorithms,
+  calibrate,
   type EncodeOptions,
   embedding,
   encodeAqlm,
@@ -15,6 +16,7 @@ import {
   layouts,
   type Model,
   mappingTypes,
+  needsActivations,
   parseAqlmMode,
   parseEmbedding,
   parseGroupSize,
@@ -27,6 +29,7 @@ import {
   sharedEmbedding,
 } from "../index.ts";
 import { UsageError } from "./usage-error.ts";
+import { bitsPerWeight, fraction, wholeNumber } from "./values.ts";
 
 export interface QuantizationOptions {
   readonly qmode?: string;
@@ -40,6 +43,11 @@ export interface QuantizationOptions {
   readonly quantizeHead: boolean;
   readonly head?: string;
   readonly calibrate?: string;
+  readonly calibrationTokens?: number;
+  /** SmoothQuant's strength. */
+  readonly smoothquant?: number | true;
+  /** Mean bits of a weight. */
+  readonly budget?: number;
   readonly recipe?: string;
   readonly layout?: string;
   readonly kvCache?: KvCacheType;
@@ -81,7 +89,21 @@ export function addQuantizationOptions(command: Command): Command {
       "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
     )
     .option("--head <mode>", "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...")
-    .option("--calibrate <text file>", "weigh the errors of --qmode aqlm-2x8 by the activations of a text")
+    .option(
+      "--calibrate <text file>",
+      "text whose activations --algorithm gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
+    )
+    .option("--calibration-tokens <n>", "tokens of it that are read, from its start (default: 4096)", wholeNumber)
+    .option(
+      "--smoothquant [strength]",
+      "SmoothQuant: scale activations to suit their 8 bits; 0 to 1 (default: 0.5)",
+      fraction,
+    )
+    .option(
+      "--budget <bits>",
+      "mean bits of a weight of the linear layers but the head, each layer as it needs: 3.2bpw",
+      bitsPerWeight,
+    )
     .option("--no-quantize-head", "leave the lm_head float")
     .addOption(new Option("--recipe <file.json>", "configurations by module name").conflicts(inRecipe))
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
@@ -93,11 +115,14 @@ export function addQuantizationOptions(command: Command): Command {
     );
 }
 
+/** SmoothQuant's strength when none is given: that of its paper. */
+const STRENGTH_DEFAULT = 0.5;
+
 /** Whether any of the options was given. */
 export function wantsQuantization(options: QuantizationOptions): boolean {
-  const { quantizeHead, recipe, layout, kvCache } = options;
-  const given = inRecipe.some((name) => options[name as keyof QuantizationOptions] !== undefined);
-  return given || !quantizeHead || recipe !== undefined || layout !== undefined || kvCache !== undefined;
+  const { quantizeHead, ...others } = options;
+  const names = [...inRecipe, "recipe", "layout", "kvCache", "calibrate", "calibrationTokens", "smoothquant", "budget"];
+  return !quantizeHead || names.some((name) => others[name as keyof typeof others] !== undefined);
 }
 
 /** What encoding weights may report and obey, and where it keeps what it has finished. */
@@ -113,19 +138,45 @@ export async function applyQuantization(
   if (options.recipe !== undefined) quantizeByRecipe(model, await readRecipe(options.recipe));
   else {
     const mode = aqlmMode(options);
-    if (options.calibrate !== undefined && !mode)
-      throw new UsageError("--calibrate needs --qmode aqlm-2x8, the one mode that looks at activations");
-    if (mode && !hasAqlmWeights(model, mode))
-      await encodeAqlm(model, { ...mode, ...hooks, calibrationText: await readCalibration(options.calibrate) });
+    if (mode && !hasAqlmWeights(model, mode)) {
+      const { calibrationTokens } = options;
+      const calibrationText = await readCalibration(options.calibrate);
+      await encodeAqlm(model, { ...mode, ...hooks, calibrationText, calibrationTokens });
+    }
     quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
+    if (mode) return;
   }
+  await applyCalibration(model, options, hooks);
+}
+
+/** Quantizes by a text where options or configurations ask for it. UsageError when they do and there is no text. */
+async function applyCalibration(model: Model, options: QuantizationOptions, hooks: EncodeHooks): Promise<void> {
+  const { calibrate: path, calibrationTokens: maxTokens, smoothquant, budget } = options;
+  const smoothQuant = smoothquant === true ? STRENGTH_DEFAULT : smoothquant;
+  const algorithm = [...model.configs.values()].map((config) => config.algorithm).find(needsActivations);
+  const asking = algorithm ? `algorithm ${algorithm}` : smoothQuant !== undefined ? "--smoothquant" : "--budget";
+  const wanted = algorithm !== undefined || smoothQuant !== undefined || budget !== undefined;
+  if (wanted && path === undefined)
+    throw new UsageError(`${asking} looks at the activations of a text; give one by --calibrate text.txt`);
+  if (!wanted && path !== undefined)
+    throw new UsageError(
+      "--calibrate needs something that looks at activations: --algorithm gptq, awq or awq+gptq, --smoothquant, --budget or --qmode aqlm-2x8",
+    );
+  const text = await readCalibration(path);
+  if (wanted) await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant, budget });
 }
 
 /** The mode when it is one of AQLM's, whose options are not those of the other modes. */
-function aqlmMode({ qmode, mappingType, algorithm }: QuantizationOptions): AqlmMode | null {
+function aqlmMode({ qmode, mappingType, algorithm, smoothquant, budget }: QuantizationOptions): AqlmMode | null {
   const mode = qmode === undefined ? null : parseAqlmMode(qmode);
+  const flags = {
+    "--mapping-type": mappingType,
+    "--algorithm": algorithm,
+    "--smoothquant": smoothquant,
+    "--budget": budget,
+  };
   if (mode)
-    for (const [flag, value] of Object.entries({ "--mapping-type": mappingType, "--algorithm": algorithm }))
+    for (const [flag, value] of Object.entries(flags))
       if (value !== undefined) throw new UsageError(`${flag} does not go with --qmode ${qmode}`);
   return mode;
 }

@@ -59,6 +59,8 @@ Examples:
   $ lowbit quantize ./Llama-3.2-1B-Instruct --qmode 8da4w --group-size 32 --shared-embedding -o llama.pte
   $ lowbit quantize ./model --qmode 8da2w --embedding 4,32 -o model.pte
   $ lowbit quantize ./model --qmode aqlm-2x8 --calibrate text.txt --head 8da4w --embedding 4,32 -o model.pte
+  $ lowbit quantize ./model --qmode 8da2w --algorithm gptq --calibrate text.txt -o model.pte
+  $ lowbit quantize ./model --qmode 8da3w --algorithm gptq --budget 3.2bpw --calibrate text.txt -o model.pte
   $ lowbit quantize ./model --recipe recipe.json -o model.pte
   $ lowbit quantize ./model -o model-float.pte
   $ lowbit quantize model-Q4_0.gguf --qmode 8da4w -o model.pte`,
@@ -91,7 +93,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const { signal } = terminal;
   const start = performance.now();
-  const encoding = terminal.progress("encoding");
+  const encoding = terminal.progress(options.qmode?.startsWith("aqlm") ? "encoding" : "calibrating");
   const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];
   const work = async (model: Model) => {

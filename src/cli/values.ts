@@ -18,6 +18,21 @@ export function number(text: string): number {
   return value;
 }
 
+/** A part of a whole. */
+export function fraction(text: string): number {
+  const value = number(text);
+  if (!(value >= 0 && value <= 1)) throw new InvalidArgumentError(`Expected a number from 0 to 1 but found "${text}".`);
+  return value;
+}
+
+/** Bits a weight: "3.2bpw" or "3.2". */
+export function bitsPerWeight(text: string): number {
+  const value = Number(/^(\d+(?:\.\d+)?)(?:bpw)?$/.exec(text.trim())?.[1] ?? 0);
+  if (!(value >= 1 && value <= 8))
+    throw new InvalidArgumentError(`Expected bits a weight from 1 to 8, such as 3.2bpw, but found "${text}".`);
+  return value;
+}
+
 /** Token ids: "1,2,3". */
 export function tokenIds(text: string): number[] {
   return text.split(",").map((part) => wholeNumber(part.trim()));

@@ -1,6 +1,6 @@
 /** What packages that add operators and weight formats import; re-exports only. AQLM is built on nothing else. */
+export { type LinearLayer, type LinearVisitor, visitLinearLayers, type WalkOptions } from "../api/calibrate/walk.ts";
 export { Model, type ModelHooks } from "../api/model.ts";
-export { type InputObserver, type ObserveOptions, observeInputs } from "../api/observe.ts";
 export { registerWeightStorage, type WeightStorage } from "../api/weight-storage.ts";
 export type { DType, TypedArray } from "../dtype.ts";
 export { InvalidArgumentError, InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
@@ -15,6 +15,7 @@ export { cpuWith, hostCpu } from "../kernels/cpu.ts";
 export { checksum } from "../kernels/layout/header.ts";
 export type { NativeArguments } from "../kernels/native/families.ts";
 export { loadNativeKernels, nativeKernels } from "../kernels/native/rows.ts";
+export { columnsOf, type Matrix, matrix, transpose } from "../matrix.ts";
 export type { WeightSlot } from "../model/decoder.ts";
 export type { Builder, LazyConstant } from "../ops/builder.ts";
 export { EagerBuilder } from "../ops/eager.ts";
@@ -27,6 +28,8 @@ export type {
   StoredMatrix,
   TensorSpec,
 } from "../ops/operator.ts";
+export { multiplyTransposed } from "../ops/product.ts";
 export { operators, registerOperator } from "../ops/registry.ts";
 export { registerWeightFormat, type Weight, type WeightFormat, type WeightLowering } from "../ops/weight.ts";
+export { cholesky, solveCholesky } from "../quantize/cholesky.ts";
 export { type Tensor, toFloat32 } from "../tensor.ts";

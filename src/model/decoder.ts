@@ -3,6 +3,7 @@ import type { KvCacheType } from "../ops/kv-cache.ts";
 import type { Ops } from "../ops/ops.ts";
 import type { Weight } from "../ops/weight.ts";
 import type { ConfigReader } from "./config-reader.ts";
+import type { ScalableActivation } from "./scalable.ts";
 
 /** A tensor that the architecture expects in the checkpoint. */
 export interface WeightSlot {
@@ -45,6 +46,7 @@ export interface Decoder {
   readonly longContextFrom: number | null;
   readonly layers: number;
   readonly slots: readonly WeightSlot[];
+  readonly scalable: readonly ScalableActivation[];
   /** Logits [1, V] of the last token, or [1, T, V] of all. */
   forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>, options: ForwardOptions): T;
 }

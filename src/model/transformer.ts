@@ -2,6 +2,7 @@
 import type { Ops } from "../ops/ops.ts";
 import type { Decoder, ForwardInputs, ForwardOptions, WeightLookup, WeightSlot } from "./decoder.ts";
 import type { RopeConfig } from "./rope.ts";
+import { scalableActivations } from "./scalable.ts";
 import type { LayerConfig, TransformerConfig } from "./transformer-config.ts";
 
 const EMBEDDING = "model.embed_tokens.weight";
@@ -186,6 +187,7 @@ export function transformer(architecture: string, config: TransformerConfig): De
     longContextFrom: long[0] ?? null,
     layers: config.layers.length,
     slots: slots(config),
+    scalable: scalableActivations(config),
     forward: (ops, weights, inputs, options) => new Pass(ops, config, weights, inputs, options).run(),
   };
 }

@@ -4,7 +4,7 @@ import { f16Table, f32ToF16 } from "../half.ts";
 import { groupCount, type QuantizedWeights, type ScaleDType, type WeightSpec } from "../quantized.ts";
 import { roundHalfEven } from "../rounding.ts";
 import { hqqScale, hqqStart } from "./hqq.ts";
-import { checkScheme, type MappingType, type Scheme, weightSpec } from "./scheme.ts";
+import { checkScheme, type MappingType, needsActivations, type Scheme, weightSpec } from "./scheme.ts";
 
 const { fround, max, min } = Math;
 
@@ -41,6 +41,8 @@ export interface AffineOptions extends Scheme {
 export function quantizeAffine(weights: Float32Array, options: AffineOptions): QuantizedWeights {
   const { n, k, bits, mappingType, algorithm } = options;
   checkScheme("quantizeAffine", options);
+  if (needsActivations(algorithm))
+    throw new InvalidArgumentError(`quantizeAffine: algorithm "${algorithm}" needs activations`);
   for (const [name, size] of Object.entries({ n, k }))
     if (!Number.isSafeInteger(size) || size < 1)
       throw new InvalidArgumentError(`quantizeAffine: ${name} must be a whole number of at least 1, got ${size}`);
@@ -123,6 +125,11 @@ function quantizeSigns(weights: Float32Array, spec: WeightSpec): QuantizedWeight
     }
   }
   return { ...spec, qvals, scales, zeros: null, levels: Int8Array.of(-1, 1) };
+}
+
+/** A positive scale as it is stored. */
+export function storedScale(scale: number, dtype: ScaleDType): number {
+  return dtype === "f16" ? roundScaleToF16(scale) : fround(clampScale(scale, dtype));
 }
 
 function roundScaleToF16(scale: number): number {

@@ -1,6 +1,6 @@
 /** Configurations, named as TorchAO's: the scheme of a module's weights and the kind of operator that uses them. */
 import { InvalidArgumentError } from "../errors.ts";
-import { checkScheme, type Scheme } from "./scheme.ts";
+import { checkScheme, needsActivations, type Scheme } from "./scheme.ts";
 
 /** A frozen data object, the same in memory and in a recipe file. */
 export interface QuantizationConfig extends Scheme {
@@ -49,6 +49,10 @@ export function makeConfig(kind: ConfigKind, options: ConfigOptions): Quantizati
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
   const config: QuantizationConfig = { kind, ...defaults[kind], ...given };
   checkScheme(kind, config);
+  if ((kind === "embedding" || kind === "sharedEmbedding") && needsActivations(config.algorithm))
+    throw new InvalidArgumentError(
+      `${kind}: algorithm "${config.algorithm}" looks at what goes into linear layers; an embedding has "affine" or "hqq_scale_only"`,
+    );
   return Object.freeze(config);
 }
 

@@ -3,13 +3,20 @@ import { InvalidArgumentError } from "../errors.ts";
 import type { ScaleDType, WeightSpec } from "../quantized.ts";
 
 export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric"] as const;
-export const algorithms = ["affine", "hqq_scale_only"] as const;
+export const algorithms = ["affine", "hqq_scale_only", "gptq", "awq", "awq+gptq"] as const;
 export const scaleDTypes = ["f32", "f16"] as const satisfies readonly ScaleDType[];
 
 /** TorchAO's MappingType: how the range of a group maps to the integers. */
 export type MappingType = (typeof mappingTypes)[number];
-/** TorchAO's IntxChooseQParamsAlgorithm. */
+/**
+ * TorchAO's IntxChooseQParamsAlgorithm, and those that look at activations: GPTQ (arXiv 2210.17323), AWQ (arXiv
+ * 2306.00978), and GPTQ of weights that AWQ scaled.
+ */
 export type Algorithm = (typeof algorithms)[number];
+export function needsActivations(algorithm: Algorithm): boolean {
+  return algorithm === "gptq" || algorithm === "awq" || algorithm === "awq+gptq";
+}
+
 /** Weights along k that share a scale; "axis" is one scale a row (TorchAO's PerAxis(0)). */
 export type GroupSize = number | "axis";
 

@@ -3,9 +3,18 @@
  * scales by least squares and codes by beam search. The loss is |(W - W') X|^2 = tr((W - W') H (W - W')^T) with
  * H = X^T X of activations, or the plain distance of weights where there is none.
  */
-import { f16Table, f32ToF16, nextMacrotask } from "../../extension/index.ts";
+import {
+  cholesky,
+  columnsOf,
+  f16Table,
+  f32ToF16,
+  type Matrix,
+  matrix,
+  multiplyTransposed,
+  nextMacrotask,
+  solveCholesky,
+} from "../../extension/index.ts";
 import { type AqlmForm, type AqlmWeights, codeArray, formCounts } from "../form.ts";
-import { cholesky, columnsOf, type Matrix, matrix, multiplyTransposed, solveCholesky } from "./matrix.ts";
 import { type Codebooks, searchCodes } from "./search.ts";
 import { startCodebooks } from "./start.ts";
 

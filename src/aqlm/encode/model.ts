@@ -4,13 +4,15 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import {
   checksum,
-  type InputObserver,
   InvalidArgumentError,
+  type LinearVisitor,
+  type Matrix,
   type Model,
-  observeInputs,
+  matrix,
   openTensorFile,
   type Tensor,
   toFloat32,
+  visitLinearLayers,
   type WeightSlot,
   writeSafetensors,
 } from "../../extension/index.ts";
@@ -18,7 +20,6 @@ import { type AqlmForm, type AqlmWeights, checkForm, formCounts } from "../form.
 import type { AqlmMode } from "../mode.ts";
 import { aqlmWeight } from "../weight.ts";
 import { encodeLayer } from "./layer.ts";
-import { type Matrix, matrix, multiplyTransposed, transpose } from "./matrix.ts";
 
 export interface EncodeOptions extends AqlmMode {
   /** Text whose activations weigh the errors; without one, errors of weights count alike. */
@@ -35,9 +36,6 @@ const IN_GROUP = 8;
 const TOKENS_DEFAULT = 4096;
 /** Codebooks of 8 bits or fewer: the search compares with every vector. */
 const BITS_MAX = 8;
-/** Bytes of X^T X kept at a time; the text is read again for the layers that do not fit. */
-const HESSIAN_BYTES = 2 ** 29;
-
 /** Replaces the linear layers of `model`, but for the head, by AQLM weights. */
 export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<void> {
   if (options.bits > BITS_MAX)
@@ -47,33 +45,30 @@ export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<
   const slots = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
   const total = slots.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);
   if (options.folder) await mkdir(options.folder, { recursive: true });
+  const missing = new Set<string>();
   let done = 0;
-  for (const part of hessianParts(slots)) {
-    const missing = [];
-    for (const slot of part) if (!options.folder || !(await restored(model, slot, options))) missing.push(slot);
-    const hessians = await hessiansOf(model, missing, options);
-    for (const slot of part) {
-      if (missing.includes(slot)) await encodeSlot(model, slot, hessians.get(slot.name) ?? null, options);
-      done += slot.shape[0]! * slot.shape[1]!;
-      options.onProgress?.(done, total);
-    }
+  const finished = ({ shape }: WeightSlot) => {
+    done += shape[0]! * shape[1]!;
+    options.onProgress?.(done, total);
+  };
+  for (const slot of slots)
+    if (options.folder && (await restored(model, slot, options))) finished(slot);
+    else missing.add(slot.name);
+  const encode = async (name: string, hessian: Matrix | null) => {
+    const slot = slots.find((candidate) => candidate.name === name)!;
+    await encodeSlot(model, slot, hessian, options);
+    finished(slot);
+  };
+  const { calibrationText: text, calibrationTokens: maxTokens = TOKENS_DEFAULT, signal } = options;
+  if (text === undefined) for (const name of missing) await encode(name, null);
+  else if (missing.size > 0) {
+    // Later layers see what they would in the float model.
+    const visit: LinearVisitor = async ({ name, hessian }) => {
+      if (missing.has(name)) await encode(name, hessian());
+      return null;
+    };
+    await visitLinearLayers(model, text, visit, { maxTokens, signal });
   }
-}
-
-/** Slots in parts whose X^T X fit the memory that is granted. */
-function hessianParts(slots: readonly WeightSlot[]): WeightSlot[][] {
-  const parts: WeightSlot[][] = [];
-  let room = 0;
-  for (const slot of slots) {
-    const bytes = 4 * slot.shape[1]! ** 2;
-    if (room < bytes || parts.length === 0) {
-      parts.push([]);
-      room = HESSIAN_BYTES;
-    }
-    parts.at(-1)!.push(slot);
-    room -= bytes;
-  }
-  return parts;
 }
 
 function formOf(slot: WeightSlot, { codebooks, bits }: EncodeOptions): AqlmForm {
@@ -81,33 +76,6 @@ function formOf(slot: WeightSlot, { codebooks, bits }: EncodeOptions): AqlmForm 
   const form = { n, k, codebooks, bits, inGroup: IN_GROUP, outGroup: 1 };
   checkForm(slot.name, form);
   return form;
-}
-
-/** Sums of X^T X by slot name; layers with the same input have the same matrix. Empty without a text. */
-async function hessiansOf(
-  model: Model,
-  slots: readonly WeightSlot[],
-  options: EncodeOptions,
-): Promise<Map<string, Matrix>> {
-  const { calibrationText, calibrationTokens = TOKENS_DEFAULT, signal } = options;
-  const hessians = new Map<string, Matrix>();
-  if (calibrationText === undefined || slots.length === 0) return hessians;
-  const wanted = new Set(slots.map(({ name }) => name));
-  let last: { x: Tensor; product: Matrix } | null = null;
-  const observe: InputObserver = (name, x) => {
-    if (!wanted.has(name)) return;
-    const k = x.shape.at(-1)!;
-    if (last?.x !== x) {
-      const columns = transpose(matrix(x.data.length / k, k, x.data as Float32Array));
-      last = { x, product: multiplyTransposed(columns, columns) };
-    }
-    const sum = hessians.get(name);
-    const { product } = last;
-    if (!sum) hessians.set(name, matrix(k, k, product.data.slice()));
-    else for (let i = 0; i < sum.data.length; i++) sum.data[i]! += product.data[i]!;
-  };
-  await observeInputs(model, calibrationText, observe, { maxTokens: calibrationTokens, signal });
-  return hessians;
 }
 
 async function encodeSlot(

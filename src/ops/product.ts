@@ -1,0 +1,15 @@
+/** Dense products outside of models: the float linear operator, which the native kernels serve. */
+import { hostCpu } from "../kernels/cpu.ts";
+import { type Matrix, matrix } from "../matrix.ts";
+import { EagerBuilder } from "./eager.ts";
+import { operators } from "./registry.ts";
+
+let builder: EagerBuilder | undefined;
+
+/** a [m, k] times b [n, k] transposed → [m, n], to about 1e-5 of float32's. */
+export function multiplyTransposed(a: Matrix, b: Matrix): Matrix {
+  builder ??= new EagerBuilder(operators, hostCpu());
+  const tensor = ({ rows, columns, data }: Matrix) => ({ dtype: "f32" as const, shape: [rows, columns], data });
+  const { data } = builder.call("aten::linear.out", tensor(a), tensor(b), null);
+  return matrix(a.rows, b.rows, data as Float32Array);
+}
