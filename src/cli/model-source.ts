@@ -6,6 +6,7 @@ import {
   type CompileModelOptions,
   isHubName,
   type LanguageModel,
+  type LoadOptions,
   loadCheckpoint,
   loadCompiled,
   loadProgram,
@@ -70,7 +71,7 @@ export async function openModel(
   path: string,
   options: ModelOptions,
   terminal: Terminal,
-  compile: Omit<CompileModelOptions, "signal"> = {},
+  compile: Omit<CompileModelOptions, "signal"> & Pick<LoadOptions, "profile"> = {},
 ): Promise<LanguageModel> {
   const progress = terminal.progress("loading");
   const { threads, kvCache } = options;
@@ -84,7 +85,7 @@ export async function openModel(
         hooks,
       );
     checkProgramOptions(path, options);
-    return await loadProgram(path, hooks);
+    return await loadProgram(path, { ...hooks, profile: compile.profile });
   } finally {
     progress.stop();
   }

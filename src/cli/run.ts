@@ -1,8 +1,9 @@
 /** `lowbit run`: prompt → streamed text, with statistics at the end. */
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
-import type { GenerationResult } from "../index.ts";
+import { type GenerationResult, Profile } from "../index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
+import { describeProfile, profileReport, writeTrace } from "./profile.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -10,6 +11,8 @@ import { UsageError } from "./usage-error.ts";
 interface RunOptions extends ModelOptions, SamplingOptions {
   readonly prompt?: string;
   readonly json?: boolean;
+  readonly profile?: boolean;
+  readonly trace?: string;
 }
 
 export function addRun(program: Command, terminal: Terminal): void {
@@ -20,7 +23,9 @@ export function addRun(program: Command, terminal: Terminal): void {
     .argument("<model>", MODEL_HELP)
     .argument("[prompt]", "text to continue; - reads it from stdin, less one newline at its end")
     .option("-p, --prompt <text>", "the same as the argument")
-    .option("--json", "print one JSON object with text and statistics at the end");
+    .option("--json", "print one JSON object with text and statistics at the end")
+    .option("--profile", "show where the time went, operator by operator (to stderr, or in the JSON)")
+    .option("--trace <file.json>", "write every operator call for Perfetto (ui.perfetto.dev) or chrome://tracing");
   addModelOptions(addSamplingOptions(command))
     .addHelpText(
       "after",
@@ -29,7 +34,8 @@ Examples:
   $ lowbit run llama.pte -p "Once upon a time" -n 64
   $ lowbit run llama.pte "The answer is" --temperature 0.7 --top-p 0.9 --seed 1
   $ cat prompt.txt | lowbit run llama.pte - --stop "END" --json
-  $ lowbit run ./checkpoint --qmode 8da4w -p "Once"`,
+  $ lowbit run ./checkpoint --qmode 8da4w -p "Once"
+  $ lowbit run llama.pte "Once" --profile --trace trace.json`,
     )
     .action((model: string, prompt: string | undefined, options: RunOptions) => run(model, prompt, options, terminal));
 }
@@ -37,7 +43,11 @@ Examples:
 async function run(path: string, argument: string | undefined, options: RunOptions, terminal: Terminal): Promise<void> {
   const prompt = await readPrompt(argument, options, terminal);
   const loadStart = Date.now();
-  const model = await openModel(path, options, terminal);
+  const wantsProfile = options.profile || options.trace !== undefined;
+  const profile = wantsProfile ? new Profile({ trace: options.trace !== undefined }) : undefined;
+  const model = await openModel(path, options, terminal, { profile });
+  // Loading may have run the program to warm it up.
+  profile?.reset();
   const loadEnd = Date.now();
   const generation = model.generate(prompt, { ...generateOptions(options), signal: terminal.signal });
   const inferenceStart = Date.now();
@@ -51,11 +61,14 @@ async function run(path: string, argument: string | undefined, options: RunOptio
   if (options.json) {
     const { finishReason, stopString } = result;
     const stats = observerStatistics(result, times);
-    await terminal.writeJson({ text, finish_reason: finishReason, stop_string: stopString, stats });
+    const found = options.profile ? { profile: profileReport(profile!) } : {};
+    await terminal.writeJson({ text, finish_reason: finishReason, stop_string: stopString, stats, ...found });
   } else {
     await terminal.writeLine();
     terminal.note(describeSpeed(result));
+    if (options.profile) terminal.note(describeProfile(profile!));
   }
+  if (options.trace !== undefined) await writeTrace(profile!, options.trace);
 }
 
 async function readPrompt(

@@ -3,7 +3,7 @@ import type { AttentionArgs } from "../kernels/arguments.ts";
 import { attention } from "../kernels/table.ts";
 import type { Tensor } from "../tensor.ts";
 import { rowCount } from "./linear.ts";
-import { type Arguments, defineOperator, type TensorSpec } from "./operator.ts";
+import { type Arguments, defineOperator, type TensorSpec, touchedBytes } from "./operator.ts";
 
 /** ShapeError unless input_pos is an int64 tensor [1]. */
 export function checkPosition(args: Arguments<TensorSpec>): void {
@@ -56,6 +56,16 @@ function attentionArgs(args: Arguments<Tensor>): Omit<AttentionArgs, "keyScales"
   };
 }
 
+/** Of caches, positions up to the last query's count, from the first that a window shows. */
+function attentionBytes(args: Arguments<Tensor>): number {
+  const tokens = rowCount(args.tensor("q").shape);
+  const end = Number(args.tensor("input_pos").data[0]) + tokens;
+  const window = args.number("window");
+  const seen = window === 0 ? end : Math.min(end, window + tokens);
+  const caches = ["key_cache", "value_cache", "key_scales", "value_scales"];
+  return touchedBytes(args, caches, Math.min(1, seen / args.tensor("key_cache").shape[1]!));
+}
+
 /** What both operators have alike. */
 const attentionCalls = {
   kernels: attention,
@@ -64,6 +74,7 @@ const attentionCalls = {
     limit: (args: Arguments<Tensor>) => args.tensor("key_cache").shape[1]! - rowCount(args.tensor("q").shape) + 1,
   },
   query: (args: Arguments<Tensor>) => ({ layout: null, bits: null, m: rowCount(args.tensor("q").shape) }),
+  bytes: attentionBytes,
 };
 
 /**

@@ -2,11 +2,17 @@
 import type { Indices } from "../kernels/arguments.ts";
 import { checkEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/table.ts";
+import type { Tensor } from "../tensor.ts";
 import { openArgument, packedShape, weightBits } from "./linear.ts";
-import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
+import { type Arguments, defineOperator, type Operator, type TensorSpec, touchedBytes } from "./operator.ts";
 
 function rowsShape(args: Arguments<TensorSpec>, dim: number): TensorSpec {
   return { dtype: "f32", shape: [...args.tensor("indices", "i64", "i32").shape, dim] };
+}
+
+/** Bytes of a call that reads some of the rows of tables. */
+export function rowBytes(args: Arguments<Tensor>, tables: readonly string[], rows: number): number {
+  return touchedBytes(args, tables, Math.min(1, args.tensor("indices").data.length / rows));
 }
 
 export const embeddingFloatOperator = defineOperator({
@@ -14,6 +20,7 @@ export const embeddingFloatOperator = defineOperator({
     "aten::embedding.out(Tensor weight, Tensor indices, int padding_idx=-1, bool scale_grad_by_freq=False, bool sparse=False, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: embeddingFloat,
   indices: { argument: "indices", limit: (args) => args.tensor("weight").shape[0]! },
+  bytes: (args) => rowBytes(args, ["weight"], args.tensor("weight").shape[0]!),
   shape(args) {
     const { shape } = args.tensor("weight", "f32", "f16", "bf16");
     if (shape.length !== 2) args.fail("weight", `expected shape [rows, dim] but found [${shape}]`);
@@ -38,6 +45,8 @@ const packedEmbedding = (bits: number): Operator =>
     kernels: embeddingPacked,
     bits: [bits],
     indices: { argument: "indices", limit: (args) => args.number("num_embeddings") },
+    bytes: (args) =>
+      rowBytes(args, ["packed_weight_qvals", "weight_scales", "weight_zeros"], args.number("num_embeddings")),
     shape(args) {
       const scales = args.tensor("weight_scales", "f32");
       const zeros = args.tensor("weight_zeros", "i8");
@@ -77,6 +86,7 @@ const sharedEmbedding = (bits: number): Operator =>
     kernels: embeddingShared,
     bits: [bits],
     indices: { argument: "indices", limit: (args) => args.number("n") },
+    bytes: (args) => rowBytes(args, ["packed_weights"], args.number("n")),
     shape(args) {
       args.tensor("packed_weights", "u8", "i8");
       return rowsShape(args, packedShape(args).k);

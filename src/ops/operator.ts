@@ -46,6 +46,13 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
+  /** All tensors of the call by argument name; those of a list have the name of the list. */
+  *allTensors(): Generator<readonly [string, T]> {
+    for (const [name, value] of this.#values)
+      for (const item of Array.isArray(value) ? value : [value])
+        if (typeof item === "object" && item && "shape" in item) yield [name, item as T];
+  }
+
   /** The first tensor of the call, its main input as a rule. */
   firstTensor(): T {
     for (const { name } of this.schema.args) {
@@ -167,6 +174,15 @@ export interface OperatorDefinition<A> {
   prepare(args: Arguments<Tensor>): A;
   /** The weights of a call, where they are more than a plain tensor. */
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
+  /** Bytes that a call reads and writes, by the values that its arguments have now. Default: of all its tensors. */
+  bytes?(args: Arguments<Tensor>): number;
+}
+
+/** Bytes of a call's tensors; of those named in `tables` the call touches a part, 0 to 1. */
+export function touchedBytes(args: Arguments<Tensor>, tables: readonly string[] = [], part = 1): number {
+  let bytes = 0;
+  for (const [name, { data }] of args.allTensors()) bytes += data.byteLength * (tables.includes(name) ? part : 1);
+  return bytes;
 }
 
 /** Values that must be 0 .. limit - 1 when a call runs. */
@@ -191,6 +207,8 @@ export interface BoundCall {
   readonly indexCheck: IndexCheck | null;
   /** Of the first tensor and of the out tensor. */
   readonly shapes: readonly (readonly number[])[];
+  /** Bytes that it reads and writes, by the values that its arguments have now. For profiles. */
+  bytes(): number;
   scratchBytes(threads: number): number;
   bind(scratch: Uint8Array, threads: number): () => void;
   /** The call for a plan of the kernel's target; null when it must run here. */
@@ -236,6 +254,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
         kernel,
         indexCheck: definition.indices ? indexCheck(args, definition.indices) : null,
         shapes: [args.firstTensor(), args.tensor(schema.args.at(-1)!.name)].map(({ shape }) => shape),
+        bytes: () => definition.bytes?.(args) ?? touchedBytes(args),
         scratchBytes: (threads) => kernel.scratchBytes?.(prepared, threads) ?? 0,
         bind: (scratch, threads) => kernel.bind(prepared, scratch, threads),
         encode: (scratch) => kernel.encode?.(prepared, scratch) ?? null,

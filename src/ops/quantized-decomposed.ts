@@ -8,6 +8,7 @@ import {
   quantizeRowsReference,
 } from "../kernels/reference/aten/quantized.ts";
 import { elementCount } from "../tensor.ts";
+import { rowBytes } from "./embedding.ts";
 import { type Arguments, defineOperator, type Operator, type Routine, routine, type TensorSpec } from "./operator.ts";
 
 const embeddingBits = { embedding_2bit: 2, embedding_4bit: 4, embedding_byte: 8 } as const;
@@ -32,6 +33,7 @@ const embedding = (name: keyof typeof embeddingBits, overload: "out" | "dtype_ou
     schema: `quantized_decomposed::${name}.${overload}(Tensor weight, Tensor weight_scales, Tensor? weight_zero_points, int weight_quant_min, int weight_quant_max, Tensor indices, ${overload === "out" ? "" : "int? dtype=None, "}*, Tensor(a!) out) -> Tensor(a!)`,
     kernels: [quantizedEmbeddingReference],
     indices: { argument: "indices", limit: (args) => args.tensor("weight").shape[0]! },
+    bytes: (args) => rowBytes(args, ["weight", "weight_scales", "weight_zero_points"], args.tensor("weight").shape[0]!),
     shape: (args) => embeddingShape(args, embeddingBits[name]),
     prepare: (args) => ({
       bits: embeddingBits[name],

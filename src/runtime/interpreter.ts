@@ -18,6 +18,7 @@ import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
 import { checkInput, checkPlanned, checkWritten, copyInput, type MethodMemory, viewValue } from "./method.ts";
+import type { Profile, RunTimes } from "./profile.ts";
 
 /** More backward jumps than any real program takes: a file must not hang its reader. */
 const STEPS_MAX = 10_000_000;
@@ -26,6 +27,7 @@ export interface InterpreterContext {
   readonly registry: OperatorRegistry;
   readonly cpu: Cpu;
   readonly threads: number;
+  readonly profile?: Profile | undefined;
 }
 
 /** Whether a method needs the interpreter. */
@@ -46,6 +48,8 @@ type KernelInstruction = Extract<Instruction, { kind: "kernel" }>;
 interface Made {
   readonly key: string;
   readonly out: Tensor;
+  /** When the program is profiled. */
+  readonly times: RunTimes | undefined;
   run(): void;
   check(): void;
 }
@@ -179,11 +183,17 @@ export class Interpreter {
     }
     this.#tensors[out] = made.out;
     made.check();
+    const { times } = made;
+    const start = times ? performance.now() : 0;
+    times?.startPart(0);
     made.run();
+    if (!times) return;
+    times.nanoseconds[0]! += 1e6 * (performance.now() - start);
+    times.addRun(start);
   }
 
   #make(key: string, name: string, inputs: readonly Argument<Tensor>[], out: number): Made {
-    const { registry, cpu, threads } = this.#context;
+    const { registry, cpu, threads, profile } = this.#context;
     const operator = registry.get(name);
     const planned = this.#tensorValue(out, name).dtype;
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, inputs), planned);
@@ -195,6 +205,7 @@ export class Interpreter {
     return {
       key,
       out: result,
+      times: profile?.track([call], { label: this.#method.name, memory: null }),
       run: call.bind(this.#scratch, threads),
       check: indexCheck ? () => checkIndices(indexCheck) : () => {},
     };

@@ -6,7 +6,7 @@ import { takeTurn, turnHappened } from "../event-loop.ts";
 import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/memory.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import { allocate } from "./memory.ts";
-import type { Profile, RunTimes } from "./profile.ts";
+import type { RunTimes } from "./profile.ts";
 
 /**
  * A trip to the native threads and back costs about as much as some small kernels. WebAssembly always goes: a call
@@ -20,8 +20,9 @@ const PLAN_MIN_CALLS = { native: 2, wasm: 1 } as const;
  */
 const SHORT_PLAN_MS = 1;
 
-/** `times`: the part's place in the run times, when they are kept. */
+/** `first`: the first of its calls; `times`: the part's place in the run times, when they are kept. */
 type Part = ({ readonly steps: readonly (() => void)[] } | TimedPlan) & {
+  readonly first: number;
   readonly times: Float64Array | undefined;
 };
 
@@ -38,20 +39,20 @@ export class RunList {
 
   readonly #release: () => void;
 
-  constructor(calls: readonly BoundCall[], memory: KernelMemory, threads: number, profile?: Profile) {
+  constructor(calls: readonly BoundCall[], memory: KernelMemory, threads: number, times?: RunTimes) {
     this.#abort = memory.abort;
-    this.#times = profile?.track(calls);
+    this.#times = times;
     const scratchBytes = calls.map((call) => call.scratchBytes(threads));
     const scratch = allocate(memory, "scratch of kernels", Math.max(0, ...scratchBytes));
     const parts: Part[] = [];
     let first = 0;
     for (const stretch of stretches(calls, scratch)) {
-      const times = this.#times?.nanoseconds.subarray(first, first + stretch.calls.length);
+      const place = { first, times: times?.nanoseconds.subarray(first, first + stretch.calls.length) };
       first += stretch.calls.length;
       const { encoded } = stretch;
       if (encoded.length > 0 && encoded.length >= PLAN_MIN_CALLS[encoded[0]!.target])
-        parts.push({ plan: memory.planCalls(encoded, threads), milliseconds: Number.POSITIVE_INFINITY, times });
-      else parts.push({ steps: stretch.calls.map((call) => call.bind(scratch, threads)), times });
+        parts.push({ plan: memory.planCalls(encoded, threads), milliseconds: Number.POSITIVE_INFINITY, ...place });
+      else parts.push({ steps: stretch.calls.map((call) => call.bind(scratch, threads)), ...place });
     }
     this.#parts = parts;
     this.#release = () => {
@@ -76,11 +77,12 @@ export class RunList {
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
       for (const part of this.#parts) {
+        this.#times?.startPart(part.first);
         if ("plan" in part) await this.#runPlan(part, signal);
         else await runSteps(part.steps, signal, part.times);
         signal?.throwIfAborted();
       }
-      this.#times?.addRun(performance.now() - start);
+      this.#times?.addRun(start);
     } finally {
       signal?.removeEventListener("abort", onAbort);
     }

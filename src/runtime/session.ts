@@ -4,6 +4,7 @@ import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { Interpreter, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
+import { memoryOccupancy } from "./memory-occupancy.ts";
 import { checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
 import type { LoadedProgram } from "./program.ts";
 import { RunList } from "./run-list.ts";
@@ -107,7 +108,9 @@ export class Session {
       program,
     );
     program.noteKernels(ready.calls);
-    const calls = new RunList(ready.calls, program.memory, program.threads, program.profile);
+    const label = `${method.name} ${inputs.map(({ shape }) => `[${shape.join(", ")}]`).join(" ")}`;
+    const times = program.profile?.track(ready.calls, { label, memory: memoryOccupancy(method) });
+    const calls = new RunList(ready.calls, program.memory, program.threads, times);
     const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
     return { ready, calls, outputs, free: this.#holdings.add(calls.release) };
   }
