@@ -1,0 +1,56 @@
+// AQLM's operators over packed codes: src/aqlm/operators.ts and layout.ts say what they take.
+#include "../aqlm/codes.h"
+#include "packed_weights.h"
+
+namespace lowbit {
+namespace executorch_operators {
+namespace {
+
+constexpr uint32_t kAqlmMagic = 0x3141424c;
+
+// Sizes that vectors [codebooks, 2^bits, out group, in group] and scales say; whether a header says the same.
+bool is_packed_codes(const Tensor& codes, const Tensor& vectors, int64_t n, int64_t k) {
+  if (codes.scalar_type() != ScalarType::Byte || codes.nbytes() < aqlm::kHeaderBytes) return false;
+  const uint8_t* bytes = static_cast<const uint8_t*>(codes.const_data_ptr());
+  uint32_t magic, sum;
+  memcpy(&magic, bytes, 4);
+  memcpy(&sum, bytes + 60, 4);
+  if (magic != kAqlmMagic || sum != checksum(bytes, 60) || bytes[4] != 1 || bytes[5] != 0) return false;
+  if (bytes[9] == 0 || bytes[10] == 0 || bytes[8] > 16 || bytes[11] != aqlm::kBlock) return false;
+  const aqlm::Codes header = aqlm::read_codes(bytes);
+  const bool agrees = header.n == n && header.k == k && header.codebooks == vectors.size(0) &&
+                      header.entries() == vectors.size(1) && header.out_group == vectors.size(2) &&
+                      header.in_group == vectors.size(3) && header.code_bytes == (bytes[8] <= 8 ? 1u : 2u);
+  if (!agrees || k % header.in_group != 0 || n % header.out_group != 0 || header.in_group % 8 != 0) return false;
+  const size_t count = size_t{header.tiles} * aqlm::kTile * header.groups * header.codebooks;
+  return codes.nbytes() == aqlm::kHeaderBytes + count * header.code_bytes;
+}
+
+bool is_float_or_half(const Tensor& tensor) { return is_float(tensor) || tensor.scalar_type() == ScalarType::Half; }
+
+Tensor& code_matmat(KernelRuntimeContext& context, const Tensor& input, const Tensor& codes, const Tensor& vectors,
+                    const Tensor& scales, const OptionalTensor& bias, Tensor& out) {
+  LOWBIT_CHECK(vectors.dim() == 4 && is_float_or_half(vectors) && is_float_or_half(scales),
+               "expected codebooks [codebooks, 2^bits, out group, in group] and scales of f32 or f16");
+  const int64_t n = scales.numel() * vectors.size(2), k = last_size(input);
+  LOWBIT_CHECK(is_packed_codes(codes, vectors, n, k), "%zu bytes are no packed codes of n %d, k %d", codes.nbytes(),
+               static_cast<int>(n), static_cast<int>(k));
+  LOWBIT_CHECK(is_float(input) && is_float(out) && (!bias || (is_float(*bias) && bias->numel() == n)),
+               "expected float activations and a float bias of %d", static_cast<int>(n));
+  LOWBIT_CHECK(resize_like(out, input, n), "the result does not fit the memory planned for it");
+  const bool bytes8 = vectors.size(1) == 256 && vectors.size(2) == 1;
+  const double m = static_cast<double>(row_count(input));
+  const auto is_half = [](const Tensor& tensor) { return is_float(tensor) ? 0.0 : 1.0; };
+  run_kernel(context, {"aqlm", bytes8 ? "aqlm_tiles8" : "aqlm_tiles", 0, static_cast<uint32_t>(m)},
+             {m, is_half(vectors), is_half(scales), bias ? 1.0 : 0.0},
+             {input.const_data_ptr(), codes.const_data_ptr(), vectors.const_data_ptr(), scales.const_data_ptr(),
+              bias ? bias->const_data_ptr() : nullptr, out.mutable_data_ptr()});
+  return out;
+}
+
+EXECUTORCH_LIBRARY(aqlm, "code2x8_lut_matmat.out", code_matmat);
+EXECUTORCH_LIBRARY(aqlm, "code_matmat.out", code_matmat);
+
+}  // namespace
+}  // namespace executorch_operators
+}  // namespace lowbit

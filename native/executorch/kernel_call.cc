@@ -1,0 +1,76 @@
+#include "kernel_call.h"
+
+#include <cstring>
+
+#include "../thread_pool.h"
+
+namespace lowbit {
+namespace executorch_operators {
+namespace {
+
+constexpr size_t kBuffersMax = 16;
+// Of scratch: a cache line, which vectors of every width fit.
+constexpr size_t kScratchAlignment = 64;
+
+bool serves(const KernelRow& row, const KernelQuery& query) {
+  static const uint32_t features = cpu_features();
+  if ((row.needs & ~features) != 0 || strcmp(row.family, query.family) != 0 || row.m_step > query.m) return false;
+  if (row.layout && query.layout && strcmp(row.layout, query.layout) != 0) return false;
+  return row.bits == 0 || query.bits == 0 || (row.bits >> query.bits & 1) != 0;
+}
+
+}  // namespace
+
+const KernelRow* select_row(const KernelQuery& query) {
+  const KernelRow* best = nullptr;
+  for (size_t t = 0; t < kernel_table_count(); t++) {
+    const KernelRows table = kernel_rows(t);
+    for (const KernelRow* row = table.rows; row != table.rows + table.count; row++)
+      if (serves(*row, query) && (!best || row->m_step > best->m_step)) best = row;
+  }
+  return best;
+}
+
+void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, std::initializer_list<double> scalars,
+                std::initializer_list<const void*> buffers) {
+  const KernelRow* row = select_row(query);
+  ET_KERNEL_CHECK_MSG(context, row, NotSupported, , "no kernel of %s for layout %s, %u bits", query.family,
+                      query.layout ? query.layout : "none", query.bits);
+  void* pointers[kBuffersMax] = {};
+  size_t count = 0;
+  for (const void* buffer : buffers) pointers[count++] = const_cast<void*>(buffer);
+  static const uint32_t threads = default_threads();
+  const Call call{scalars.begin(), pointers, threads};
+  if (const size_t bytes = row->scratch_bytes ? row->scratch_bytes(call) : 0) {
+    const auto scratch = context.allocate_temp(bytes, kScratchAlignment);
+    ET_KERNEL_CHECK_MSG(context, scratch.ok(), MemoryAllocationFailed, , "%s needs %zu bytes of scratch", row->name,
+                        bytes);
+    pointers[count] = *scratch;
+  }
+  Plan plan;
+  plan.steps.resize(1);
+  row->prepare(plan.steps[0], call);
+  run_plan_here(plan, {threads});
+}
+
+bool resize_like(Tensor& out, const Tensor& like, int64_t last) {
+  executorch::aten::SizesType sizes[executorch::runtime::kTensorDimensionLimit];
+  const size_t rank = static_cast<size_t>(like.dim());
+  if (rank == 0 || rank > executorch::runtime::kTensorDimensionLimit) return false;
+  for (size_t d = 0; d + 1 < rank; d++) sizes[d] = static_cast<executorch::aten::SizesType>(like.size(d));
+  sizes[rank - 1] = static_cast<executorch::aten::SizesType>(last);
+  return executorch::runtime::resize_tensor(out, {sizes, rank}) == executorch::runtime::Error::Ok;
+}
+
+bool indices_in_range(const Tensor& indices, int64_t limit) {
+  const bool is_long = indices.scalar_type() == ScalarType::Long;
+  if (!is_long && indices.scalar_type() != ScalarType::Int) return false;
+  for (ssize_t i = 0; i < indices.numel(); i++) {
+    const int64_t value = is_long ? indices.const_data_ptr<int64_t>()[i] : indices.const_data_ptr<int32_t>()[i];
+    if (value < 0 || value >= limit) return false;
+  }
+  return true;
+}
+
+}  // namespace executorch_operators
+}  // namespace lowbit

@@ -1,0 +1,54 @@
+// Calls of our kernels out of operators of ExecuTorch: the best row of a family for this CPU, on the threads of the pool.
+// Operators tell the runtime of bad arguments by its own means: a line in the log and a failed context.
+#pragma once
+
+#include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>
+#include <executorch/runtime/core/exec_aten/util/tensor_util.h>
+
+#include <initializer_list>
+
+#include "../kernel.h"
+
+namespace lowbit {
+namespace executorch_operators {
+
+using executorch::aten::ScalarType;
+using executorch::aten::Tensor;
+using executorch::runtime::KernelRuntimeContext;
+using OptionalTensor = std::optional<Tensor>;
+
+// What a row is chosen by, as in src/kernels/contract.ts. `bits` 0: any.
+struct KernelQuery {
+  const char* family;
+  const char* layout = nullptr;
+  uint32_t bits = 0;
+  uint32_t m = 1;
+};
+
+// The row that src/kernels/select.ts would choose on this CPU, or null.
+const KernelRow* select_row(const KernelQuery& query);
+
+// Runs a call. Its numbers and buffers are those of src/kernels/native/families.ts, without the scratch, which is
+// temporary memory of the context. Fails the context when there is no row or no memory.
+void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, std::initializer_list<double> scalars,
+                std::initializer_list<const void*> buffers);
+
+// Gives `out` the sizes of `like` but for the last, which becomes `last`.
+bool resize_like(Tensor& out, const Tensor& like, int64_t last);
+
+inline int64_t last_size(const Tensor& tensor) { return tensor.dim() == 0 ? 1 : tensor.size(tensor.dim() - 1); }
+inline int64_t row_count(const Tensor& tensor) { return tensor.numel() / std::max<int64_t>(1, last_size(tensor)); }
+inline bool is_float(const Tensor& tensor) { return tensor.scalar_type() == ScalarType::Float; }
+inline bool is_bytes(const Tensor& tensor) {
+  return tensor.scalar_type() == ScalarType::Byte || tensor.scalar_type() == ScalarType::Char;
+}
+
+// Whether all indices, int64 or int32, are 0 .. limit - 1.
+bool indices_in_range(const Tensor& indices, int64_t limit);
+
+// Fails the context and returns from an operator.
+#define LOWBIT_CHECK(condition, ...) \
+  ET_KERNEL_CHECK_MSG(context, condition, InvalidArgument, out, __VA_ARGS__)
+
+}  // namespace executorch_operators
+}  // namespace lowbit

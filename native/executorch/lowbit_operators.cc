@@ -1,0 +1,148 @@
+// Our fused operators of a transformer block: src/ops/transformer.ts, attention.ts and elementwise.ts say what they do.
+#include "kernel_call.h"
+
+namespace lowbit {
+namespace executorch_operators {
+namespace {
+
+Tensor& rms_norm(KernelRuntimeContext& context, const Tensor& x, const Tensor& weight, double eps, Tensor& out) {
+  const int64_t dim = weight.numel();
+  LOWBIT_CHECK(is_float(x) && is_float(weight) && is_float(out) && dim > 0 && last_size(x) % dim == 0,
+               "expected float rows of a multiple of %d values", static_cast<int>(dim));
+  LOWBIT_CHECK(resize_like(out, x, last_size(x)), "the result does not fit the memory planned for it");
+  run_kernel(context, {"rms_norm"}, {static_cast<double>(x.numel() / dim), static_cast<double>(dim), eps},
+             {x.const_data_ptr(), weight.const_data_ptr(), out.mutable_data_ptr()});
+  return out;
+}
+
+Tensor& rope_angles(KernelRuntimeContext& context, const Tensor& tokens, const Tensor& position,
+                    const Tensor& inverse_frequencies, double scale, Tensor& out) {
+  LOWBIT_CHECK(position.scalar_type() == ScalarType::Long && position.numel() == 1 && tokens.dim() > 0 &&
+                   is_float(inverse_frequencies) && is_float(out),
+               "expected tokens [1, T], an int64 position [1] and float frequencies");
+  using Size = executorch::aten::SizesType;
+  const Size sizes[] = {static_cast<Size>(last_size(tokens)), 2, static_cast<Size>(inverse_frequencies.numel())};
+  LOWBIT_CHECK(executorch::runtime::resize_tensor(out, {sizes, 3}) == executorch::runtime::Error::Ok,
+               "the result does not fit the memory planned for it");
+  run_kernel(context, {"rope_angles"}, {static_cast<double>(sizes[0]), static_cast<double>(sizes[2]), scale},
+             {position.const_data_ptr(), inverse_frequencies.const_data_ptr(), out.mutable_data_ptr()});
+  return out;
+}
+
+Tensor& rope(KernelRuntimeContext& context, const Tensor& x, const Tensor& angles, int64_t head_dim, Tensor& out) {
+  const int64_t tokens = row_count(x);
+  LOWBIT_CHECK(is_float(x) && is_float(angles) && is_float(out) && head_dim > 0 && last_size(x) % head_dim == 0,
+               "expected float rows of a multiple of %d values", static_cast<int>(head_dim));
+  LOWBIT_CHECK(angles.dim() == 3 && angles.size(0) == tokens && angles.size(1) == 2 && 2 * angles.size(2) <= head_dim,
+               "expected angles [%d, 2, at most %d]", static_cast<int>(tokens), static_cast<int>(head_dim / 2));
+  LOWBIT_CHECK(resize_like(out, x, last_size(x)), "the result does not fit the memory planned for it");
+  run_kernel(context, {"rope"},
+             {static_cast<double>(tokens), static_cast<double>(last_size(x) / head_dim), static_cast<double>(head_dim),
+              static_cast<double>(angles.size(2))},
+             {x.const_data_ptr(), angles.const_data_ptr(), out.mutable_data_ptr()});
+  return out;
+}
+
+// How src/kernels/native/families.ts numbers the types of caches; -1 for others.
+int cache_type(const Tensor& cache) {
+  switch (cache.scalar_type()) {
+    case ScalarType::Float: return 0;
+    case ScalarType::Half: return 1;
+    case ScalarType::Char: return 2;
+    default: return -1;
+  }
+}
+
+bool is_cache_like(const Tensor& cache, const Tensor& other) {
+  if (cache.dim() != 4 || cache.size(0) != 1 || other.dim() != 4 || cache.scalar_type() != other.scalar_type())
+    return false;
+  for (int d = 0; d < 4; d++)
+    if (cache.size(d) != other.size(d) || cache.size(d) < 1) return false;
+  return true;
+}
+
+struct AttentionOptions {
+  const Tensor *key_scales, *value_scales;
+  double scale;
+  int64_t window;
+  double softcap;
+};
+
+Tensor& attend(KernelRuntimeContext& context, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& keys,
+               const Tensor& values, const Tensor& position, const AttentionOptions& options, Tensor& out) {
+  LOWBIT_CHECK(is_cache_like(keys, values), "expected two caches [1, capacity, heads, D] alike");
+  const int64_t capacity = keys.size(1), kv_heads = keys.size(2), head_dim = keys.size(3), width = kv_heads * head_dim;
+  const int64_t tokens = row_count(q);
+  LOWBIT_CHECK(is_float(q) && is_float(k) && is_float(v) && is_float(out) && last_size(q) % width == 0 &&
+                   k.numel() == tokens * width && v.numel() == tokens * width,
+               "expected float q, k, v of %d tokens and heads of %d", static_cast<int>(tokens),
+               static_cast<int>(head_dim));
+  LOWBIT_CHECK(position.scalar_type() == ScalarType::Long && position.numel() == 1, "expected an int64 position [1]");
+  const int64_t start = *position.const_data_ptr<int64_t>();
+  LOWBIT_CHECK(start >= 0 && start <= capacity - tokens, "%d tokens at position %d do not fit a cache of %d",
+               static_cast<int>(tokens), static_cast<int>(start), static_cast<int>(capacity));
+  LOWBIT_CHECK(options.window >= 0, "expected a window of at least 0");
+  LOWBIT_CHECK(resize_like(out, q, last_size(q)), "the result does not fit the memory planned for it");
+  const auto data = [](const Tensor* tensor) { return tensor ? tensor->const_data_ptr() : nullptr; };
+  run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
+             {static_cast<double>(tokens), static_cast<double>(last_size(q) / head_dim), static_cast<double>(kv_heads),
+              static_cast<double>(head_dim), static_cast<double>(capacity), options.scale,
+              static_cast<double>(options.window), options.softcap, static_cast<double>(cache_type(keys))},
+             {q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), keys.const_data_ptr(),
+              values.const_data_ptr(), data(options.key_scales), data(options.value_scales), position.const_data_ptr(),
+              out.mutable_data_ptr()});
+  return out;
+}
+
+Tensor& attention(KernelRuntimeContext& context, const Tensor& q, const Tensor& k, const Tensor& v, Tensor& keys,
+                  Tensor& values, const Tensor& position, double scale, int64_t window, double softcap, Tensor& out) {
+  LOWBIT_CHECK(is_float(keys) || keys.scalar_type() == ScalarType::Half, "expected caches of f32 or f16");
+  return attend(context, q, k, v, keys, values, position, {nullptr, nullptr, scale, window, softcap}, out);
+}
+
+Tensor& attention_int8(KernelRuntimeContext& context, const Tensor& q, const Tensor& k, const Tensor& v, Tensor& keys,
+                       Tensor& values, Tensor& key_scales, Tensor& value_scales, const Tensor& position, double scale,
+                       int64_t window, double softcap, Tensor& out) {
+  const int64_t count = keys.numel() / std::max<int64_t>(1, last_size(keys));
+  LOWBIT_CHECK(keys.scalar_type() == ScalarType::Char && is_float(key_scales) && is_float(value_scales) &&
+                   key_scales.numel() == count && value_scales.numel() == count,
+               "expected int8 caches and a float scale for each row of a head");
+  return attend(context, q, k, v, keys, values, position, {&key_scales, &value_scales, scale, window, softcap}, out);
+}
+
+Tensor& gated(KernelRuntimeContext& context, const char* family, const Tensor& gate, const Tensor& up, Tensor& out) {
+  LOWBIT_CHECK(is_float(gate) && is_float(up) && is_float(out) && gate.numel() == up.numel(),
+               "expected two float tensors of equal sizes");
+  LOWBIT_CHECK(resize_like(out, gate, last_size(gate)), "the result does not fit the memory planned for it");
+  run_kernel(context, {family}, {static_cast<double>(gate.numel()), 1},
+             {gate.const_data_ptr(), up.const_data_ptr(), out.mutable_data_ptr()});
+  return out;
+}
+
+Tensor& swiglu(KernelRuntimeContext& context, const Tensor& gate, const Tensor& up, Tensor& out) {
+  return gated(context, "swiglu", gate, up, out);
+}
+
+Tensor& geglu(KernelRuntimeContext& context, const Tensor& gate, const Tensor& up, Tensor& out) {
+  return gated(context, "geglu", gate, up, out);
+}
+
+Tensor& softcap(KernelRuntimeContext& context, const Tensor& x, double cap, Tensor& out) {
+  LOWBIT_CHECK(is_float(x) && is_float(out) && cap > 0, "expected float values and a positive cap");
+  LOWBIT_CHECK(resize_like(out, x, last_size(x)), "the result does not fit the memory planned for it");
+  run_kernel(context, {"softcap"}, {static_cast<double>(x.numel()), cap}, {x.const_data_ptr(), out.mutable_data_ptr()});
+  return out;
+}
+
+EXECUTORCH_LIBRARY(lowbit, "rms_norm.out", rms_norm);
+EXECUTORCH_LIBRARY(lowbit, "rope_angles.out", rope_angles);
+EXECUTORCH_LIBRARY(lowbit, "rope.out", rope);
+EXECUTORCH_LIBRARY(lowbit, "attention.out", attention);
+EXECUTORCH_LIBRARY(lowbit, "attention_int8_cache.out", attention_int8);
+EXECUTORCH_LIBRARY(lowbit, "swiglu.out", swiglu);
+EXECUTORCH_LIBRARY(lowbit, "geglu.out", geglu);
+EXECUTORCH_LIBRARY(lowbit, "softcap.out", softcap);
+
+}  // namespace
+}  // namespace executorch_operators
+}  // namespace lowbit
