@@ -90,7 +90,8 @@ function runnable<A>(
   };
 }
 
+/** The function keeps the call, whose memory the plan points to. */
 function bindAlone(addon: NativeAddon, call: NativeCall, threads: number): () => void {
-  const plan = addon.createPlan([call], threads);
-  return () => addon.runPlan(plan, threads);
+  const bound = { call, plan: addon.createPlan([call], threads) };
+  return () => addon.runPlan(bound.plan, threads);
 }
