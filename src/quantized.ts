@@ -41,6 +41,14 @@ export function groupCount(spec: { k: number; groupSize: number }): number {
   return Math.ceil(spec.k / spec.groupSize);
 }
 
+/** Weights with columns of zeros added, for inputs that have zeros there; the groups stay those of the old columns. */
+export function padColumns(weights: QuantizedWeights, { k, groupSize }: WeightSpec): QuantizedWeights {
+  if (k === weights.k) return weights;
+  const qvals = new Int8Array(weights.n * k);
+  for (let r = 0; r < weights.n; r++) qvals.set(weights.qvals.subarray(r * weights.k, (r + 1) * weights.k), r * k);
+  return { ...weights, k, groupSize, qvals };
+}
+
 /** Float32 values [n, k] of quantized weights: the definition that every kernel approximates. */
 export function dequantize(weights: QuantizedWeights): Float32Array {
   const { n, k, groupSize, bits, qvals, scales, zeros, levels } = weights;

@@ -26,6 +26,9 @@ await writeTinyCheckpoint(untied, {
   dtype: "bf16",
 });
 
+const odd = join(folder, "odd");
+await writeTinyCheckpoint(odd, { config: { ...sizes, hidden_size: 48, intermediate_size: 100 } });
+
 const ids = [72, 101, 108, 108, 111, 44, 32, 119];
 
 async function logits(model: Model, target: "lowbit" | "executorch"): Promise<Float32Array> {
@@ -40,7 +43,14 @@ const schemes: readonly (readonly [string, string, (model: Model) => void])[] = 
   ["float, tied", tied, () => {}],
   ["bf16 with biases", untied, () => {}],
   ["8da4w", untied, (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })])],
-  ["shared", tied, (model) => quantize(model, [sharedEmbedding({ bits: 4, groupSize: 32 })])],
+  ["8da4w, rows of no whole groups", odd, (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4 })])],
+  [
+    "one scale a row",
+    odd,
+    (model) => quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: "axis" })]),
+  ],
+  ["shared, rows of no whole groups", odd, (model) => quantize(model, [sharedEmbedding({ bits: 4 })])],
+  ["shared, tied", tied, (model) => quantize(model, [sharedEmbedding({ bits: 4, groupSize: 32 })])],
   ...[2, 3, 4, 8].map(
     (bits) =>
       [

@@ -114,6 +114,8 @@ export interface PackedLayout {
   readonly sr: number;
   /** Why weights of this spec cannot be stored, or null when they can. */
   refusal(spec: WeightSpec): string | null;
+  /** The spec with columns added so that `refusal` has nothing against k; absent where every k is stored as it is. */
+  padded?(spec: WeightSpec): WeightSpec;
   /** Size of the buffer, header included. */
   byteLength(spec: WeightSpec, hasBias: boolean): number;
   /** Fills `target`, zeroed and of `byteLength` bytes. `bias` is float32 [n] or null. */

@@ -3,7 +3,7 @@
 import { layoutNamed, packWeights } from "../kernels/layout/packed.ts";
 import { embeddingByteLength, packEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { selectLayout } from "../kernels/select.ts";
-import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { groupCount, padColumns, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import type { Builder } from "./builder.ts";
 import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
@@ -62,36 +62,48 @@ registerWeightFormat({
     builder.call("aten::embedding.out", floatConstant(builder, floatWeight(weight)), indices),
 });
 
-function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): T {
+interface PackedConstant<T> {
+  readonly packed: T;
+  /** What the buffer holds, which may have more columns than the weights. */
+  readonly spec: WeightSpec;
+}
+
+function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): PackedConstant<T> {
   const { spec, layout: name } = weight.format;
   const layout = name ? layoutNamed(name) : selectLayout(spec, builder.cpu);
-  return builder.constant({
+  const stored = layout.padded?.(spec) ?? spec;
+  const packed = builder.constant({
     key: `${weight.name}:${layout.name}`,
     dtype: "u8",
-    shape: [layout.byteLength(spec, bias !== null)],
+    shape: [layout.byteLength(stored, bias !== null)],
     async read() {
       const values = bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null;
-      return packWeights(await weight.load(), values, layout);
+      return packWeights(padColumns(await weight.load(), stored), values, layout);
     },
   });
+  return { packed, spec: stored };
 }
 
 registerWeightFormat({
   kind: "affine",
   linear(builder, x, weight, bias) {
     const affine = weight as AffineWeight;
-    const { spec, activations } = affine.format;
+    const { packed, spec } = packedConstant(builder, affine, bias);
     const operator =
-      activations === "int8"
+      affine.format.activations === "int8"
         ? `torchao::_linear_8bit_act_${spec.bits}bit_weight.out`
         : "lowbit::linear_weight_only.out";
-    return builder.call(operator, x, packedConstant(builder, affine, bias), spec.groupSize, spec.n, spec.k);
+    const added = spec.k - affine.format.spec.k;
+    const input = added === 0 ? x : builder.call("aten::constant_pad_nd.out", x, [0, added], 0);
+    return builder.call(operator, input, packed, spec.groupSize, spec.n, spec.k);
   },
   embedding(builder, weight, indices) {
     const affine = weight as AffineWeight;
-    const { bits, groupSize, n, k } = affine.format.spec;
-    const packed = packedConstant(builder, affine, null);
-    return builder.call(`torchao::_shared_embedding_${bits}bit.out`, packed, groupSize, n, k, indices);
+    const { packed, spec } = packedConstant(builder, affine, null);
+    const { bits, groupSize, n } = spec;
+    const rows = builder.call(`torchao::_shared_embedding_${bits}bit.out`, packed, groupSize, n, spec.k, indices);
+    const { k } = affine.format.spec;
+    return spec.k === k ? rows : builder.call("aten::slice_copy.Tensor_out", rows, -1, 0, k, 1);
   },
 });
 

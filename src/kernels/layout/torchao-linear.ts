@@ -46,6 +46,13 @@ export const torchaoUniversal: PackedLayout = {
     return null;
   },
 
+  padded(spec) {
+    const one = spec.groupSize >= spec.k;
+    const step = one ? K_STEP : spec.groupSize;
+    const k = Math.ceil(spec.k / step) * step;
+    return k === spec.k ? spec : { ...spec, k, groupSize: one ? k : spec.groupSize };
+  },
+
   byteLength(spec, hasBias) {
     return TORCHAO_HEADER_BYTES + Math.ceil(spec.n / ROWS) * geometryOf(spec, hasBias).panelBytes;
   },

@@ -4,6 +4,8 @@ import { broadcastStrides, stridesOf } from "../../kernels/reference/aten/dense.
 import {
   type CatArgs,
   catReference,
+  type PadArgs,
+  padReference,
   type StridedArgs,
   stridedReference,
 } from "../../kernels/reference/aten/movement.ts";
@@ -150,6 +152,34 @@ function joining(schema: string, extra: 0 | 1): Operator {
   });
 }
 
+/** Elements before and after each dimension; `pad` has them of the last dimension first. */
+function paddingOf(args: Arguments<TensorSpec>): readonly (readonly [number, number])[] {
+  const rank = args.tensor("self").shape.length;
+  const pad = args.numbers("pad");
+  if (pad.length % 2 !== 0 || pad.length > 2 * rank || pad.some((size) => size < 0))
+    args.fail("pad", `expected two sizes of at least 0 for at most ${rank} dimensions but found [${pad}]`);
+  return Array.from({ length: rank }, (_, dim) => {
+    const place = 2 * (rank - 1 - dim);
+    return [pad[place] ?? 0, pad[place + 1] ?? 0];
+  });
+}
+
+const pad = defineOperator<PadArgs>({
+  schema: "aten::constant_pad_nd.out(Tensor self, SymInt[] pad, Scalar value=0, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [padReference],
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const padding = paddingOf(args);
+    return { dtype, shape: shape.map((size, dim) => size + padding[dim]![0] + padding[dim]![1]) };
+  },
+  prepare(args) {
+    const out = args.tensor("out");
+    const strides = stridesOf(out.shape);
+    const start = paddingOf(args).reduce((sum, [before], dim) => sum + before * strides[dim]!, 0);
+    return { x: args.tensor("self"), start, strides, value: args.number("value"), out };
+  },
+});
+
 export const movementOperators: readonly Operator[] = [
   strided("aten::view_copy.out(Tensor self, int[] size", (args, x) =>
     sameOrder(viewShape(args, "size", elementCount(x.shape))),
@@ -169,6 +199,7 @@ export const movementOperators: readonly Operator[] = [
   unchanged("aten::_to_copy.out(Tensor self, bool non_blocking=False, int? memory_format=None"),
   unchanged("dim_order_ops::_to_dim_order_copy.out(Tensor self, bool non_blocking=False, int[]? dim_order=None"),
   unchanged("dim_order_ops::_clone_dim_order.out(Tensor self, bool non_blocking=False, int[]? dim_order=None"),
+  pad,
   joining("cat.out", 0),
   joining("stack.out", 1),
 ];

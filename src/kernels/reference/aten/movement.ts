@@ -24,6 +24,23 @@ export const stridedReference = denseKernel<StridedArgs>("strided", ({ x, start,
   eachPlace(out.shape, strides, (index, offset) => store(index, (values as Float32Array)[offset]!), start);
 });
 
+export interface PadArgs {
+  readonly x: Tensor;
+  /** Place in the result of the first element of x, and the result's steps. */
+  readonly start: number;
+  readonly strides: readonly number[];
+  readonly value: number;
+  readonly out: Tensor;
+}
+
+/** x amid a constant. */
+export const padReference = denseKernel<PadArgs>("pad", ({ x, start, strides, value, out }) => {
+  const store = storeInto(out);
+  const values = numbersOf(x);
+  for (let i = 0; i < out.data.length; i++) store(i, value);
+  eachPlace(x.shape, strides, (index, offset) => store(offset, values[index]!), start);
+});
+
 export interface CatArgs {
   readonly parts: readonly Tensor[];
   /** Elements of each part that are together: those of the dimension that grows, and of those after it. */

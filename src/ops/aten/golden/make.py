@@ -144,5 +144,8 @@ case("quantized_decomposed::quantize_per_token.out", lambda: quantized, ROWS, sc
 dequantized = decomposed.dequantize_per_token(quantized, scale, zero, -128, 127, torch.int8, torch.float32)
 case("quantized_decomposed::dequantize_per_token.out", lambda: dequantized, quantized, scale.double(), zero.long(), -128, 127, 1, 6)
 
+case("aten::constant_pad_nd.out", lambda: torch.constant_pad_nd(A, [0, 2], 0), A, [0, 2], 0)
+case("aten::constant_pad_nd.out", lambda: torch.constant_pad_nd(INTS, [1, 0, 2, 1], 7), INTS, [1, 0, 2, 1], 7)
+
 lines = ",\n".join(json.dumps(entry) for entry in cases)
 Path(__file__).with_name("cases.json.golden").write_text(f"[\n{lines}\n]\n")
