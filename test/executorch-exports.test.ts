@@ -81,6 +81,12 @@ describe("programs that this runtime cannot run", () => {
     await expect(LoadedProgram.load(program)).rejects.toThrow(/aten::outer.*registerOperator/);
   });
 
+  it("names the delegates, and says what to do", async () => {
+    const program = await read("xnnpack");
+    await expect(LoadedProgram.load(program)).rejects.toThrow(UnsupportedError);
+    await expect(LoadedProgram.load(program)).rejects.toThrow(/delegates XnnpackBackend; export without.*xnnpack/);
+  });
+
   it("refuses writing into a constant", async () => {
     const program = await changed((method) => {
       const constant = method.values.findIndex((value) => value.kind === "tensor" && value.constant !== null);

@@ -38,14 +38,17 @@ export interface ReadyMethod {
 /** UnsupportedError listing everything in a method that this runtime cannot execute. */
 export function checkMethod(method: Method, registry: OperatorRegistry): void {
   const unknown = method.operators.map(qualifiedName).filter((name) => !registry.has(name));
+  const delegates = [...new Set(method.delegates)];
+  const problems: string[] = [];
   if (unknown.length > 0)
-    throw new UnsupportedError(
-      `method ${method.name}: unknown operators ${unknown.join(", ")}; register them with registerOperator, or export with operators that this runtime has`,
+    problems.push(
+      `unknown operators ${unknown.join(", ")}; register them with registerOperator, or export with operators that this runtime has`,
     );
-  if (method.delegates.length > 0)
-    throw new UnsupportedError(
-      `method ${method.name}: calls delegates ${method.delegates.join(", ")}; export without a backend delegate`,
+  if (delegates.length > 0)
+    problems.push(
+      `calls delegates ${delegates.join(", ")}; export without a backend delegate (export_llm: backend.xnnpack.enabled=False)`,
     );
+  if (problems.length > 0) throw new UnsupportedError(`method ${method.name}: ${problems.join("; ")}`);
   const other = method.instructions.find(({ kind }) => kind === "delegate");
   if (other) throw new UnsupportedError(`method ${method.name}: instruction ${other.kind} is not supported`);
 }

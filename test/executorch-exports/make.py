@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Makes the files of this folder: small Llamas by ExecuTorch's own export_llm, and its runtime's logits for them.
+"""Makes small Llamas by ExecuTorch's own export_llm, and its runtime's logits for them: the files of this folder, or,
+given another folder, of that.
 
 Needs: pip install executorch torch (made with executorch 1.5.1, torch 2.13.0)
 """
 
 import json
+import sys
 import tempfile
 from pathlib import Path
 
@@ -15,7 +17,6 @@ from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401  regist
 from executorch.extension.llm.export.config.llm_config import LlmConfig, ModelType
 from executorch.runtime import Runtime, Verification
 
-FOLDER = Path(__file__).parent
 PARAMS = {
     "dim": 32,
     "hidden_dim": 48,
@@ -67,7 +68,7 @@ def export(target: Path, **options) -> None:
         config.export.max_seq_length = config.export.max_context_length = 32
         config.export.output_name = str(target)
         config.quantization.embedding_quantize = options.get("embedding")
-        config.backend.xnnpack.enabled = False
+        config.backend.xnnpack.enabled = options.get("xnnpack", False)
         export_llama(config)
 
 
@@ -82,6 +83,7 @@ def logits(file: Path) -> list:
 
 
 def main() -> None:
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     exports = {
         "custom-sdpa": {"embedding": "4,32"},
         "portable-attention": {"custom_sdpa": False},
@@ -89,10 +91,13 @@ def main() -> None:
     }
     found = {}
     for name, options in exports.items():
-        export(FOLDER / f"{name}.pte", **options)
-        found[name] = logits(FOLDER / f"{name}.pte")
-        (FOLDER / f"{name}.pte").rename(FOLDER / f"{name}.pte.golden")
-    (FOLDER / "logits.json.golden").write_text(json.dumps({"chunks": CHUNKS, "logits": found}) + "\n")
+        export(folder / f"{name}.pte", **options)
+        found[name] = logits(folder / f"{name}.pte")
+        (folder / f"{name}.pte").rename(folder / f"{name}.pte.golden")
+    # Its linear layers are a delegate's: a program that lowbit must refuse.
+    export(folder / "xnnpack.pte", xnnpack=True)
+    (folder / "xnnpack.pte").rename(folder / "xnnpack.pte.golden")
+    (folder / "logits.json.golden").write_text(json.dumps({"chunks": CHUNKS, "logits": found}) + "\n")
 
 
 if __name__ == "__main__":

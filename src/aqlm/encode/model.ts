@@ -26,6 +26,8 @@ export interface EncodeOptions extends AqlmMode {
   readonly calibrationText?: string | undefined;
   /** Tokens of it that are read. Default 4096. */
   readonly calibrationTokens?: number | undefined;
+  /** Layers to leave as they are, by the name of their weights. */
+  skip?(name: string): boolean;
   /** Folder for finished layers. What it has from before, made with the same options, is not computed again. */
   readonly folder?: string | undefined;
   onProgress?(doneWeights: number, totalWeights: number): void;
@@ -42,7 +44,8 @@ export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<
     throw new InvalidArgumentError(
       `aqlm-${options.codebooks}x${options.bits}: layers are encoded with at most ${BITS_MAX} bits a code`,
     );
-  const slots = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
+  const layers = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
+  const slots = layers.filter(({ name }) => !options.skip?.(name));
   const total = slots.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);
   if (options.folder) await mkdir(options.folder, { recursive: true });
   const missing = new Set<string>();

@@ -1,0 +1,46 @@
+/** Programs that ExecuTorch's own exporter makes on the spot, run here with the logits of its runtime. */
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { loadMethods } from "../../dist/index.js";
+import { root } from "../native-sources.js";
+import { relativeError } from "./compare.js";
+import { run } from "./environment.js";
+
+const ints = (values, shape) => ({ dtype: "i64", shape, data: BigInt64Array.from(values, BigInt) });
+
+/** What is wrong with the message about a program with delegates; null when it is as it must be. */
+async function delegateRefusal(file) {
+  try {
+    await loadMethods(file);
+    return "was loaded";
+  } catch ({ message }) {
+    return /XnnpackBackend.*export without/.test(message) ? null : message;
+  }
+}
+
+/**
+ * @param {string} python
+ * @param {string} folder
+ * @returns {Promise<{ errors: Record<string, number>, refusal: string | null }>} relative errors of logits by program,
+ *   and what is wrong with the refusal of one that has delegates
+ */
+export async function compareExports(python, folder) {
+  mkdirSync(folder, { recursive: true });
+  run(python, [join(root, "test", "executorch-exports", "make.py"), folder]);
+  const { chunks, logits } = JSON.parse(readFileSync(join(folder, "logits.json.golden"), "utf8"));
+  const errors = {};
+  for (const [name, expected] of Object.entries(logits)) {
+    const program = await loadMethods(join(folder, `${name}.pte.golden`));
+    const session = program.createSession();
+    const rows = [];
+    let position = 0;
+    for (const tokens of chunks) {
+      const [output] = await session.run("forward", [ints(tokens, [1, tokens.length]), ints([position], [1])]);
+      rows.push(output.data.slice());
+      position += tokens.length;
+    }
+    await program.dispose();
+    errors[name] = relativeError(rows, Float32Array.from(expected.flat()));
+  }
+  return { errors, refusal: await delegateRefusal(join(folder, "xnnpack.pte.golden")) };
+}

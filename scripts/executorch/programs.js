@@ -1,0 +1,80 @@
+/** The programs that are compared: two models, five ways to quantize them, our own form and ExecuTorch's. */
+import { existsSync } from "node:fs";
+import { join } from "node:path";
+import {
+  encodeAqlm,
+  exportProgram,
+  int8DynamicActivationIntxWeight,
+  loadCheckpoint,
+  quantize,
+  sharedEmbedding,
+} from "../../dist/index.js";
+import { root } from "../native-sources.js";
+
+const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32 });
+/** Codes stand for 8 inputs: layers of other sizes, and the head, have 4-bit weights. */
+const skip = (name) => name.endsWith("down_proj.weight");
+
+/** Name → how the weights of a model become quantized, and whether activations do. */
+const schemes = {
+  float: { apply: () => {}, rounds: false },
+  "8da4w": { apply: (model) => quantize(model, [eightBit(4)]), rounds: true },
+  "8da2w": { apply: (model) => quantize(model, [eightBit(2)]), rounds: true },
+  "8da4w, tied embedding": {
+    apply: (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32 })]),
+    rounds: true,
+  },
+  "aqlm 2x8": {
+    apply: (model, name, folder) =>
+      encodeAqlm(model, {
+        codebooks: 2,
+        bits: 8,
+        folder: join(folder, `aqlm-${name}`),
+        ...(name === "stories260K" && { skip }),
+      }),
+    rounds: false,
+  },
+};
+
+const models = [
+  {
+    name: "stories260K",
+    folder: join(root, "..", "shared", "models", "stories260K"),
+    prompt: "Once upon a time, there was a little girl named Lily.",
+    // Its decoder strips a space before a piece, which the runner decodes one by one.
+    spaces: false,
+    bos: 1,
+  },
+  {
+    name: "shakespeare",
+    folder: join(root, "models", "shakespeare"),
+    prompt: "KING RICHARD III:",
+    spaces: true,
+    bos: 0,
+  },
+];
+
+/**
+ * Writes the programs and describes them. A model that is not here is left out, with a message.
+ * @param {string} folder
+ */
+export async function writePrograms(folder) {
+  const programs = [];
+  for (const source of models) {
+    if (!existsSync(source.folder)) {
+      console.log(`${source.name}: left out, ${source.folder} is not there`);
+      continue;
+    }
+    for (const [scheme, { apply, rounds }] of Object.entries(schemes)) {
+      const model = await loadCheckpoint(source.folder);
+      await apply(model, source.name, folder);
+      for (const target of ["lowbit", "executorch"]) {
+        const file = join(folder, `${source.name}-${scheme.replaceAll(/\W+/g, "-")}-${target}.pte`);
+        await exportProgram(model, file, { target });
+        programs.push({ ...source, scheme, target, rounds, file, tokenizer: join(source.folder, "tokenizer.json") });
+      }
+      await model.close();
+    }
+  }
+  return programs;
+}
