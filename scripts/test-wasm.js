@@ -1,28 +1,33 @@
 /**
- * `npm run test:wasm`: the WebAssembly rows and engines in the newest Node, from npm's package `node`, besides the Node
- * that the suite runs in: relaxed SIMD and 64-bit memories are not in all versions. Further arguments go to vitest.
+ * `npm run test:wasm`: conformance of the WebAssembly rows in Node 20, the newest Node, headless Chromium and an emulated
+ * arm64 Node, whose relaxed SIMD and 64-bit memories differ; then engines and whole programs in the newest Node. What is
+ * missing is installed.
+ *
+ *     node scripts/test-wasm.js [node20 | newest | chromium | arm64 | programs …]
  */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "./native-sources.js";
+import { engines, nodeOfNpm } from "./wasm/engines.js";
 
-const folder = join(root, "build", "newest-node");
-const executable = join(folder, "node_modules", "node", "bin", "node");
-
-function installNode() {
-  mkdirSync(folder, { recursive: true });
-  if (!existsSync(join(folder, "package.json"))) writeFileSync(join(folder, "package.json"), "{}\n");
-  execFileSync("npm", ["install", "--prefix", folder, "--no-audit", "--no-fund", "node@latest"], { stdio: "inherit" });
-}
-
-/** @param {string[]} args */
-function vitest(...args) {
+function testPrograms() {
   const program = join(root, "node_modules", "vitest", "vitest.mjs");
-  execFileSync(executable, [program, "run", ...args], { cwd: root, stdio: "inherit" });
+  const args = [program, "run", "src/kernels/wasm", "test/wasm.test.ts"];
+  execFileSync(nodeOfNpm("latest"), args, { cwd: root, stdio: "inherit" });
 }
 
-installNode();
-console.log(execFileSync(executable, ["--version"], { encoding: "utf8" }).trim());
-vitest("src/kernels/conformance.test.ts", "src/kernels/conformance-float.test.ts", "-t", "wasm");
-vitest("src/kernels/wasm", "test/wasm.test.ts", ...process.argv.slice(2));
+const all = [...Object.keys(engines), "programs"];
+const names = process.argv.length > 2 ? process.argv.slice(2) : all;
+const unknown = names.find((name) => !all.includes(name));
+if (unknown) throw new Error(`engine "${unknown}": expected one of ${all.join(", ")}`);
+let failures = 0;
+for (const [name, run] of Object.entries(engines)) {
+  if (!names.includes(name)) continue;
+  const start = performance.now();
+  const { engine, failed, log } = await run();
+  failures += failed;
+  const seconds = Math.round((performance.now() - start) / 1000);
+  console.log(`${engine}: ${failed === 0 ? "passed" : "FAILED"} in ${seconds} s\n${log.join("\n")}\n`);
+}
+if (names.includes("programs")) testPrograms();
+process.exit(failures > 0 ? 1 : 0);

@@ -4,10 +4,11 @@
  *
  *     node scripts/arm/conformance.js build/arm-tests/src/kernels/conformance.test.js …
  */
-import { resolve } from "node:path";
+import { basename, resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { runFiles } from "./vitest.js";
 
-const urls = process.argv.slice(2).map((file) => pathToFileURL(resolve(file)).href);
-const failures = await runFiles(urls, /_reference$|_wasm_/);
-process.exit(failures > 0 ? 1 : 0);
+const files = process.argv.slice(2).map((file) => [basename(file), () => import(pathToFileURL(resolve(file)).href)]);
+const { failed, log } = await runFiles(Object.fromEntries(files), /_reference$|_wasm_/);
+console.log(log.join("\n"));
+process.exit(failed > 0 ? 1 : 0);

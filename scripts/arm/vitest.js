@@ -1,8 +1,7 @@
 /**
- * The part of vitest's interface that the conformance tests use, in plain JavaScript and one process: vitest itself needs
- * a bundler that is not there for emulated Arm. Matchers are vitest's own.
+ * The part of vitest's interface that the conformance tests use, in plain JavaScript and one thread: vitest itself runs
+ * neither on emulated Arm nor in a browser. Matchers are vitest's own.
  */
-import { format } from "node:util";
 import { JestAsymmetricMatchers, JestChaiExpect, JestExtend } from "@vitest/expect";
 import * as chai from "chai";
 
@@ -28,14 +27,18 @@ export function it(name, body) {
   tests.push({ name: [...path, name].join(" > "), body });
 }
 
-const skip = (name) => skipped.add(name);
+const skip = (name) => omitted.test(name) || skipped.add(name);
 
 /** Names with the items of a row in place of printf codes, as far as it matters to tell them apart. */
 function each(register) {
   return (rows) => (name, body) => {
     for (const row of rows) {
       const items = Array.isArray(row) ? row : [row];
-      register(format(name.replaceAll(/%[a-z]/g, "%s"), ...items), () => body(...items));
+      let next = 0;
+      register(
+        name.replaceAll(/%[a-z]/g, () => String(items[next++])),
+        () => body(...items),
+      );
     }
   };
 }
@@ -46,25 +49,28 @@ describe.skipIf = (condition) => (condition ? skip : describe);
 it.skipIf = (condition) => (condition ? skip : it);
 
 /**
- * Imports test files, then runs their tests, but not groups whose names match `leftOut`. Prints failures and what the
- * tests skip; returns the number of failures.
+ * Imports test files, then runs their tests, but not groups whose names match `leftOut`. Tells of failures, of what the
+ * tests skip and of how many passed.
+ * @param {Readonly<Record<string, () => Promise<unknown>>>} files imports by name
+ * @param {RegExp} leftOut
+ * @returns {Promise<{ failed: number, passed: number, log: string[] }>}
  */
-export async function runFiles(urls, leftOut) {
+export async function runFiles(files, leftOut) {
   omitted = leftOut;
-  for (const url of urls) {
-    path = [url.split("/").at(-1)];
-    await import(url);
+  for (const [name, load] of Object.entries(files)) {
+    path = [name];
+    await load();
   }
-  let failures = 0;
+  const log = [];
+  let failed = 0;
   for (const { name, body } of tests) {
     try {
       await body();
     } catch (error) {
-      failures++;
-      console.log(`FAILED ${name}\n${error.stack}`);
+      failed++;
+      log.push(`FAILED ${name}\n${error.stack}`);
     }
   }
-  for (const name of skipped) console.log(name);
-  console.log(`${tests.length - failures} of ${tests.length} tests passed`);
-  return failures;
+  const passed = tests.length - failed;
+  return { failed, passed, log: [...log, ...skipped, `${passed} of ${tests.length} tests passed`] };
 }

@@ -1,0 +1,13 @@
+/** The conformance tests of the WebAssembly rows as one module for any engine; scripts/wasm/bundle.js bundles it. */
+import { runFiles } from "../arm/vitest.js";
+
+const others = /_reference$|^(?!.*_wasm_)\S+_\d+x\d+x\d+_/;
+
+/** Tells of the rows that this engine cannot run, too. @param {boolean} isSmall only half of the bit widths */
+export function runConformance(isSmall) {
+  const files = {
+    conformance: () => import("../../src/kernels/conformance.test.ts"),
+    "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
+  };
+  return runFiles(files, isSmall ? new RegExp(`${others.source}|, [3567] bits$`) : others);
+}
