@@ -1,5 +1,5 @@
 /** Files of Node: positioned reads without loading the whole, and writes that appear complete or not at all. */
-import { open, rename, rm } from "node:fs/promises";
+import { type FileHandle, open, rename, rm } from "node:fs/promises";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
 
@@ -8,6 +8,9 @@ const READ_MAX_BYTES = 1 << 30;
 
 /** Writes begun by this process: two of the same path must not share a temporary file. */
 let writes = 0;
+
+/** Closes the handles of sources that are forgotten: Node ends processes that leave that to its garbage collector. */
+const forgotten = new FinalizationRegistry((handle: FileHandle) => void handle.close());
 
 /** Opens a file for positioned reads; InvalidFileError when it is missing or not a regular file. */
 export async function openFile(path: string): Promise<ByteSource> {
@@ -29,7 +32,7 @@ export async function openFile(path: string): Promise<ByteSource> {
       done += bytesRead;
     }
   };
-  return {
+  const source: ByteSource = {
     name: path,
     size: status.size,
     readInto,
@@ -39,8 +42,13 @@ export async function openFile(path: string): Promise<ByteSource> {
       await readInto(offset, bytes);
       return bytes;
     },
-    close: () => handle.close(),
+    close() {
+      forgotten.unregister(source);
+      return handle.close();
+    },
   };
+  forgotten.register(source, handle, source);
+  return source;
 }
 
 /**
