@@ -18,22 +18,34 @@ import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReferenc
 import { attentionWasm } from "./wasm/attention.ts";
 import { addWasm, gegluWasm, scaleWasm, selectWasm, softcapWasm, swigluWasm } from "./wasm/elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
+import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
 import { linearA8Wasm } from "./wasm/linear.ts";
+import { linearFloatWasm } from "./wasm/linear-float.ts";
+import { linearWeightOnlyWasm } from "./wasm/linear-weight-only.ts";
 import { ropeAnglesWasm, ropeWasm } from "./wasm/rope.ts";
 import { argmaxWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
 export const linearWeightOnly = [
   ...nativeKernels("linear_weight_only", native.packedLinear),
+  ...linearWeightOnlyWasm,
   linearWeightOnlyReference,
 ];
-export const linearFloat = [...nativeKernels("linear_float", native.floatLinear), linearFloatReference];
+export const linearFloat = [
+  ...nativeKernels("linear_float", native.floatLinear),
+  ...linearFloatWasm,
+  linearFloatReference,
+];
 export const embeddingFloat = [
   ...nativeKernels("embedding_float", native.embeddingFloat),
   embeddingFloatWasm,
   embeddingFloatReference,
 ];
-export const embeddingPacked = [...nativeKernels("embedding_packed", native.embeddingPacked), embeddingPackedReference];
+export const embeddingPacked = [
+  ...nativeKernels("embedding_packed", native.embeddingPacked),
+  embeddingPackedWasm,
+  embeddingPackedReference,
+];
 export const embeddingShared = [
   ...nativeKernels("shared_embedding", native.embeddingShared),
   embeddingSharedWasm,

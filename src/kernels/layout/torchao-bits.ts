@@ -171,7 +171,8 @@ function findPieces(bits: number, size: ChunkSize): ChunkPieces {
 
 const knownPieces = new Map<string, ChunkPieces>();
 
-function piecesOf(bits: number, size: ChunkSize): ChunkPieces {
+/** Where the bits of each value of a chunk are. */
+export function chunkPieces(bits: number, size: ChunkSize): ChunkPieces {
   const key = `${bits} ${size}`;
   const pieces = knownPieces.get(key) ?? findPieces(bits, size);
   knownPieces.set(key, pieces);
@@ -180,7 +181,7 @@ function piecesOf(bits: number, size: ChunkSize): ChunkPieces {
 
 /** Reads value `index` of the chunk of `size` values that starts at `bytes[from]`. */
 export function chunkReader(bits: number, size: ChunkSize): (bytes: Uint8Array, from: number, index: number) => number {
-  const all = piecesOf(bits, size);
+  const all = chunkPieces(bits, size);
   return (bytes, from, index) => {
     const pieces = all[index]!;
     let value = 0;

@@ -18,12 +18,13 @@ import {
   panelSizes,
   shapeKey,
 } from "./packed-panels.ts";
+import { blockBytes } from "./panel-blocks.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
-const indexType = (indices: Indices) => (indices instanceof Int32Array ? "i32" : "i64");
+export const indexType = (indices: Indices) => (indices instanceof Int32Array ? "i32" : "i64");
 
 /** Sets `row` to the tile's index, or leaves `isKnown` 0 where there is no such row: its values are NaN then. */
-function readIndex(
+export function readIndex(
   type: "i32" | "i64",
   {
     indices,
@@ -125,8 +126,8 @@ function sharedCode(shape: PanelShape, index: "i32" | "i64"): KernelCode {
           when(
             isKnown,
             [
-              at.set(elementAt(panels, i32.div_u(row, int(PANEL_ROWS)), panelBytes)),
-              row.set(i32.rem_u(row, int(PANEL_ROWS))),
+              at.set(elementAt(panels, i32.div_u(row, int(shape.rows)), panelBytes)),
+              row.set(i32.rem_u(row, int(shape.rows))),
               readGroups({ shape, scope, constants, table, row, at }, fields),
             ],
             forLanes({ scope, constants, count: k, pointers: [[y]] }, (lanes) => [
@@ -182,7 +183,7 @@ interface GroupReader {
   readonly zero: Local<"v128">;
 }
 
-/** The chunks of a group; the last four values may be fewer. */
+/** The values of a group, four at a time; the last may be fewer. */
 function readChunks(reader: RowReader, { y, count, scale, zero }: GroupReader): Body {
   const { shape, scope, constants, table, row, at } = reader;
   const { vectors, fields } = fieldTables[shape.bits]!;
@@ -190,44 +191,60 @@ function readChunks(reader: RowReader, { y, count, scale, zero }: GroupReader): 
   const chunk = scope.local("ptr", "chunk");
   const left = scope.local("i32", "left_of_group");
   const value = scope.local("v128", "value");
-  const offset = 2 ** (shape.bits - 1);
-  const four = fields.map((pieces) => {
-    const field = pieces
-      .map(({ vector, shift, width, at: place }) => {
-        const mask = Math.imul(0x01010101, (1 << width) - 1);
-        return i32.shl(i32.and(i32.shr_u(words[vector]!, int(shift)), int(mask)), int(place));
-      })
-      .reduce((all, piece) => i32.or(all, piece));
-    const bytes = i32x4.splat(field);
-    const signed = shape.hasLevels ? i8x16.swizzle(table, bytes) : i8x16.sub(bytes, constants.bytes(offset));
-    const level = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(signed));
-    const store = (lanes: 1 | 4) => lanesOf(lanes, constants).store(y, value);
+  const bytes = scope.local("v128", "bytes");
+  const store = (lanes: 1 | 4) => lanesOf(lanes, constants).store(y, value);
+  const signed = shape.hasLevels
+    ? i8x16.swizzle(table, bytes)
+    : i8x16.sub(bytes, constants.bytes(2 ** (shape.bits - 1)));
+  const level = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(signed));
+  const write = [
+    value.set(f32x4.mul(f32x4.convert_i32x4_s(shape.hasZeros ? i32x4.sub(level, zero) : level), scale)),
+    when(
+      i32.ge_s(left, int(4)),
+      [store(4), advance(y, 16)],
+      forRange(scope.local("i32", "single"), int(0), left, [
+        store(1),
+        advance(y, 4),
+        value.set({ type: "v128", node: rotate(value) }),
+      ]),
+    ),
+    left.set(i32.sub(left, int(4))),
+    when(i32.lt_s(left, int(0)), [left.set(int(0))]),
+  ];
+  const take = fields.map((_, f) => bytes.set(i32x4.splat(fieldOfWords(shape, f, words))));
+  const start = left.set(count);
+  const turns = scope.local("i32", "turns");
+  if (shape.rows === PANEL_ROWS)
     return [
-      value.set(f32x4.mul(f32x4.convert_i32x4_s(shape.hasZeros ? i32x4.sub(level, zero) : level), scale)),
-      when(
-        i32.ge_s(left, int(4)),
-        [store(4), advance(y, 16)],
-        [
-          forRange(scope.local("i32", "single"), int(0), left, [
-            store(1),
-            advance(y, 4),
-            value.set({ type: "v128", node: rotate(value) }),
-          ]),
-        ],
-      ),
-      left.set(i32.sub(left, int(4))),
-      when(i32.lt_s(left, int(0)), [left.set(int(0))]),
+      start,
+      chunk.set(elementAt(at, row, 4)),
+      repeat(turns, int(shape.groupLength / (4 * fields.length)), [
+        words.map((word, v) => word.set(i32.load(chunk, shape.vectorsOffset + 64 * v))),
+        take.map((set) => [set, write]),
+        advance(chunk, 64 * vectors),
+      ]),
     ];
-  });
+  // Four rows of as many quads as a byte has fields share vectors, whose highest bits are flipped.
+  const quad = i32.div_u(row, int(4));
+  const field = i32.rem_u(quad, int(fields.length));
   return [
-    chunk.set(elementAt(at, row, 4)),
-    left.set(count),
-    repeat(scope.local("i32", "turns"), int(shape.groupLength / (4 * fields.length)), [
-      words.map((word, v) => word.set(i32.load(chunk, shape.vectorsOffset + 64 * v))),
-      four,
-      advance(chunk, 64 * vectors),
+    start,
+    chunk.set(elementAt(elementAt(at, i32.div_u(quad, int(fields.length)), 16 * vectors), i32.rem_u(row, int(4)), 4)),
+    repeat(turns, int(shape.groupLength / 4), [
+      words.map((word, v) => word.set(i32.xor(i32.load(chunk, shape.vectorsOffset + 16 * v), int(0x80808080)))),
+      take.map((set, f) => when(i32.eq(field, int(f)), [set])),
+      write,
+      advance(chunk, blockBytes(shape)),
     ]),
   ];
+}
+
+/** Field `f` of a row's words: four bytes. */
+function fieldOfWords({ bits }: PanelShape, f: number, words: readonly Local<"i32">[]): Expr<"i32"> {
+  return fieldTables[bits]!.fields[f]!.map(({ vector, shift, width, at }) => {
+    const mask = Math.imul(0x01010101, (1 << width) - 1);
+    return i32.shl(i32.and(i32.shr_u(words[vector]!, int(shift)), int(mask)), int(at));
+  }).reduce((all, piece) => i32.or(all, piece));
 }
 
 /** The lanes moved down by one. */
@@ -239,7 +256,7 @@ function rotate(value: Local<"v128">) {
 export const embeddingSharedWasm: Kernel<SharedEmbeddingArgs> = wasmKernel<SharedEmbeddingArgs>({
   ...plainRow,
   name: "shared_embedding_wx_1x1x4_wasm_simd",
-  layouts: ["panel16"],
+  layouts: ["panel16", "panel32"],
   bits: [1, 2, 3, 4, 5, 6, 7, 8],
   step({ weights, indices, y }, place) {
     const shape = panelShape(weights);

@@ -3,7 +3,6 @@
  * activations and eight rows of weights at a time. A tile is a range of panels.
  */
 
-import { fieldTables } from "../layout/fields.ts";
 import { type Body, call, type Expr, type Local, when } from "./assembler/expression.ts";
 import { f32x4, i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
 import { defineFunction, type FunctionCode, type Scope } from "./assembler/module.ts";
@@ -11,23 +10,24 @@ import { activationBytes, activationOffset, type DotMode, DotSums, planeCount, p
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
 import { type LinearFields, linearBlock, storePanel } from "./linear-panel.ts";
 import { advance, elementAt, forRange, repeat } from "./loops.ts";
-import { type PanelShape, QUADS, shapeKey } from "./packed-panels.ts";
-import { fieldOf, loadChunk, loadScales, loadZeros, VectorConstants } from "./weight-fields.ts";
+import { type PanelShape, quadsOf, shapeKey } from "./packed-panels.ts";
+import { blockBytes, blockSteps, forFields } from "./panel-blocks.ts";
+import { loadScales, loadZeros, VectorConstants } from "./weight-fields.ts";
 
 /** Rows of activations multiplied at once. */
-export const GEMM_ROWS = 4;
+const GEMM_ROWS = 4;
 /** Quads of weight rows multiplied at once: what fits in registers. */
 const WIDE_QUADS = 2;
 /** Steps of four k that one turn of the innermost loop takes. */
 const UNIT_STEPS = 8;
 /** Before a panel taken apart, thread scratch has the end of rows that `storePanel` needs. */
-const PANEL_START = 64;
+const PANEL_START = 128;
 
 /** Bytes of a group taken apart: scales, zero points, planes. */
 function unpackedGroup(shape: PanelShape, mode: DotMode): { zeros: number; vectors: number; bytes: number } {
-  const zeros = 64;
-  const vectors = zeros + (shape.hasZeros ? 64 : 0);
-  return { zeros, vectors, bytes: vectors + 16 * shape.groupLength * planeCount(mode, shape.bits) };
+  const zeros = 4 * shape.rows;
+  const vectors = zeros + (shape.hasZeros ? 4 * shape.rows : 0);
+  return { zeros, vectors, bytes: vectors + shape.rows * shape.groupLength * planeCount(mode, shape.bits) };
 }
 
 /** Thread scratch that the kernel needs for so many groups. */
@@ -85,12 +85,15 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
     const group = scope.local("i32", "group");
     const at = scope.local("ptr", "at");
     const out = scope.local("ptr", "out");
-    const chunk = scope.local("i32", "chunk");
-    const { vectors, fields } = fieldTables[shape.bits]!;
+    const block = scope.local("i32", "block");
     const places = unpackedGroup(shape, mode);
     const planes = planeCount(mode, shape.bits);
-    const chunks = shape.groupLength / (4 * fields.length);
-    const quads = Array.from({ length: QUADS }, (_, r) => r);
+    const blocks = shape.groupLength / (4 * blockSteps(shape));
+    const field = (unpacked: Local<"v128">, quad: number, step: number) =>
+      planesOf(mode, shape, unpacked, constants, table).map((plane, p) =>
+        v128.store(out, plane, places.vectors + 4 * shape.rows * (step * planes + p) + 16 * quad),
+      );
+    const quads = Array.from({ length: quadsOf(shape) }, (_, r) => r);
     const head = quads.map((r) => [
       v128.store(to, loadScales(shape, weights, r, constants), 16 * r),
       shape.hasZeros ? v128.store(to, loadZeros(shape, weights, r), places.zeros + 16 * r) : [],
@@ -102,41 +105,16 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
         head,
         at.set(weights),
         out.set(to),
-        repeat(chunk, int(chunks), [
-          unpackChunk({ shape, mode, scope, constants, table }, at, out, places.vectors),
-          advance(at, 64 * vectors),
-          advance(out, 64 * fields.length * planes),
+        repeat(block, int(blocks), [
+          forFields({ shape, scope, constants }, at, field),
+          advance(at, blockBytes(shape)),
+          advance(out, 4 * shape.rows * blockSteps(shape) * planes),
         ]),
         advance(weights, shape.groupBytes),
         advance(to, places.bytes),
       ]),
     ];
   });
-}
-
-interface Unpacking {
-  readonly shape: PanelShape;
-  readonly mode: DotMode;
-  readonly scope: Scope;
-  readonly constants: VectorConstants;
-  readonly table: Local<"v128">;
-}
-
-function unpackChunk(context: Unpacking, at: Local<"ptr">, out: Local<"ptr">, vectorsAt: number): Body {
-  const { shape, mode, scope, constants, table } = context;
-  const { vectors, fields } = fieldTables[shape.bits]!;
-  const planes = planeCount(mode, shape.bits);
-  const locals = scope.localArray("v128", "vector", vectors);
-  const field = scope.local("v128", "field");
-  return Array.from({ length: QUADS }, (_, r) => [
-    loadChunk(locals, at, shape.vectorsOffset, r),
-    fields.map((_, f) => [
-      field.set(fieldOf(shape.bits, f, locals, constants)),
-      planesOf(mode, shape, field, constants, table).map((plane, p) =>
-        v128.store(out, plane, vectorsAt + 64 * (f * planes + p) + 16 * r),
-      ),
-    ]),
-  ]);
 }
 
 /** Multiplies some rows of activations with a panel taken apart, eight rows of weights at a time. */
@@ -146,9 +124,9 @@ function rowsCode(name: string, shape: PanelShape, mode: DotMode, count: number)
     const { fields, statements } = linearBlock.load(scope, args);
     const constants = new VectorConstants(scope);
     const generator = new RowsGenerator({ shape, mode, fields, scope, constants, count });
-    const results = Array.from({ length: count }, (_, t) => scope.localArray("v128", `result${t}_`, QUADS));
+    const results = Array.from({ length: count }, (_, t) => scope.localArray("v128", `result${t}_`, quadsOf(shape)));
     const tail = scope.local("ptr", "tail");
-    const halves = Array.from({ length: QUADS / WIDE_QUADS }, (_, half) =>
+    const halves = Array.from({ length: quadsOf(shape) / WIDE_QUADS }, (_, half) =>
       generator.half(half * WIDE_QUADS, thread, row, results),
     );
     const ends = results.map((quads, t) =>
@@ -259,7 +237,7 @@ class RowsGenerator {
       weights.set(this.#weights),
       repeat(unit, int(units), [
         this.#unit(first, weights, this.#x, vectors),
-        advance(weights, 64 * planes * UNIT_STEPS),
+        advance(weights, 4 * shape.rows * planes * UNIT_STEPS),
         this.#x.map((x) => advance(x, unitBytes)),
       ]),
       this.#x.map((x) => advance(x, -units * unitBytes)),
@@ -272,7 +250,9 @@ class RowsGenerator {
     const steps = Array.from({ length: UNIT_STEPS * planes }, (_, i) => {
       const offset = activationOffset(mode, Math.floor(i / planes), i % planes);
       return [
-        this.#planes.map((plane, q) => plane.set(v128.load(weights, vectorsAt + 64 * i + 16 * (first + q)))),
+        this.#planes.map((plane, q) =>
+          plane.set(v128.load(weights, vectorsAt + 4 * shape.rows * i + 16 * (first + q))),
+        ),
         x.map((pointer, t) => [
           this.#splat.set(v128.load32_splat(pointer, offset)),
           this.#planes.map((plane, q) => this.#sums.add(t * WIDE_QUADS + q, i % planes, plane, this.#splat)),

@@ -15,7 +15,7 @@ import { type PanelShape, QUADS, shapeKey } from "./packed-panels.ts";
 import { fieldOf, loadChunk, loadScales, VectorConstants } from "./weight-fields.ts";
 
 /** Panels read at once. */
-export const STREAMS = 4;
+export const STREAMS = 8;
 /** Weights of a row that one turn of the innermost loop takes. */
 const UNIT = 32;
 /** Units of a group that are written out instead of looped over. */

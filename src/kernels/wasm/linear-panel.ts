@@ -4,7 +4,7 @@ import { f32x4, i32, i32x4, int, memory, v128 } from "./assembler/instructions.t
 import type { Scope } from "./assembler/module.ts";
 import { ArgumentBlock, type FieldsOf } from "./kernel-code.ts";
 import { elementAt } from "./loops.ts";
-import { PANEL_ROWS, type PanelShape } from "./packed-panels.ts";
+import type { PanelShape } from "./packed-panels.ts";
 import { loadZeros, unscaleHalves, type VectorConstants } from "./weight-fields.ts";
 
 /** Arguments of the integer linear kernels. */
@@ -19,7 +19,7 @@ export const linearBlock = new ArgumentBlock({
   scales: "ptr",
   zeros: "ptr",
   y: "ptr",
-  /** For each thread: 64 bytes for the end of rows, then a panel taken apart. */
+  /** For each thread: room for the end of rows, then a panel taken apart. */
   threadScratch: "ptr",
   threadBytes: "ptr",
   /** Bytes of the activations of a group. */
@@ -54,11 +54,11 @@ export interface PanelEnd {
   readonly panel: Expr<"i32">;
   /** Address of the panel's corrections and biases. */
   readonly tail: Expr<"ptr">;
-  /** Sums of 16 rows, four to a vector. */
+  /** Sums of a panel's rows, four to a vector. */
   readonly results: readonly Local<"v128">[];
 }
 
-/** y = (sums - zero point * corrections) * scale + bias for 16 rows, fewer at the end of the matrix. */
+/** y = (sums - zero point * corrections) * scale + bias for the rows of a panel, fewer at the end of the matrix. */
 export function storePanel(end: PanelEnd): Body {
   const { shape, fields, scope, constants, results, row, tail } = end;
   const scale = scope.local("v128", "row_scale");
@@ -68,7 +68,7 @@ export function storePanel(end: PanelEnd): Body {
   const finish = results.map((result, r) => {
     const sum = unscaleHalves(shape, result, constants);
     const value = f32x4.mul(f32x4.sub(sum, f32x4.mul(zero, v128.load(tail, 16 * r))), scale);
-    return result.set(shape.hasBias ? f32x4.add(value, v128.load(tail, 4 * PANEL_ROWS + 16 * r)) : value);
+    return result.set(shape.hasBias ? f32x4.add(value, v128.load(tail, 4 * shape.rows + 16 * r)) : value);
   });
   const store = (to: Expr<"ptr">) => results.map((result, r) => v128.store(to, result, 16 * r));
   const rest = scope.local("ptr", "rest");
@@ -76,10 +76,10 @@ export function storePanel(end: PanelEnd): Body {
     scale.set(v128.load32_splat(elementAt(fields.scales, row, 4))),
     zero.set(v128.load32_splat(elementAt(fields.zeros, row, 4))),
     finish,
-    column.set(i32.mul(end.panel, int(PANEL_ROWS))),
+    column.set(i32.mul(end.panel, int(shape.rows))),
     y.set(elementAt(elementAt(fields.y, i32.mul(row, fields.n), 4), column, 4)),
     column.set(i32.sub(fields.n, column)),
-    when(i32.ge_u(column, int(PANEL_ROWS)), store(y), [
+    when(i32.ge_u(column, int(shape.rows)), store(y), [
       rest.set(elementAt(fields.threadScratch, end.thread, fields.threadBytes)),
       store(rest),
       memory.copy(y, rest, widen(i32.mul(column, int(4)))),

@@ -1,11 +1,11 @@
-/** Rows of integer linear layers: 8-bit dynamic activations times panel16 weights, by the ways to multiply. */
+/** Rows of integer linear layers: 8-bit dynamic activations times panels of weights, by the ways to multiply. */
 import type { PackedLinearArgs } from "../arguments.ts";
 import type { CpuFeature, Kernel } from "../contract.ts";
 import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
 import { activationBytes, type DotMode } from "./dot-sums.ts";
 import { wasmKernel } from "./kernel.ts";
 import type { KernelCode, Placement, WasmStep } from "./kernel-code.ts";
-import { GEMM_ROWS, gemmCode, gemmMode, gemmThreadBytes } from "./linear-gemm.ts";
+import { gemmCode, gemmMode, gemmThreadBytes } from "./linear-gemm.ts";
 import { gemvCode, STREAMS } from "./linear-gemv.ts";
 import { linearBlock } from "./linear-panel.ts";
 import { LEVELS_OFFSET, PANEL_ROWS, PANELS_OFFSET, type PanelShape, panelShape, panelSizes } from "./packed-panels.ts";
@@ -19,7 +19,7 @@ interface Multiply {
 }
 
 /** Bytes of a thread for the last rows of a matrix. */
-const TAIL_BYTES = 64;
+const TAIL_BYTES = 4 * PANEL_ROWS;
 /** Tiles for each thread, so that none waits long for another. */
 const TILES_PER_THREAD = 8;
 const GEMV_PANELS_MAX = 32;
@@ -101,19 +101,16 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
   };
 }
 
-function linearRow(
-  name: string,
-  mStep: number,
-  needs: readonly CpuFeature[],
-  multiply: Multiply,
-): Kernel<PackedLinearArgs> {
+/** A row is named for its tile; panels of 32 rows are always taken apart first. */
+function linearRow(name: string, need: CpuFeature, multiply: Multiply): Kernel<PackedLinearArgs> {
+  const [mStep, nStep] = /_(\d+)x(\d+)x/.exec(name)!.slice(1).map(Number) as [number, number];
   return wasmKernel({
     name,
-    layouts: ["panel16"],
+    layouts: [nStep === PANEL_ROWS ? "panel16" : "panel32"],
     bits: [1, 2, 3, 4, 5, 6, 7, 8],
-    needs,
+    needs: [need],
     mStep,
-    nStep: PANEL_ROWS,
+    nStep,
     scratchBytes: (args, threads) => scratchBytes(args, threads, multiply),
     step: (args, place) => linearStep(args, place, multiply),
   });
@@ -121,10 +118,13 @@ function linearRow(
 
 /** Best first. */
 export const linearA8Wasm: readonly Kernel<PackedLinearArgs>[] = [
-  linearRow("linear_a8_wx_4x16x32_wasm_relaxed", GEMM_ROWS, ["relaxed_dot"], gemm("relaxed")),
-  linearRow("linear_a8_wx_1x16x32_wasm_relaxed", 1, ["relaxed_dot"], gemv("relaxed")),
-  linearRow("linear_a8_wx_4x16x32_wasm_relaxed16", GEMM_ROWS, ["relaxed_dot16"], gemm("relaxed16")),
-  linearRow("linear_a8_wx_1x16x32_wasm_relaxed16", 1, ["relaxed_dot16"], gemv("relaxed16")),
-  linearRow("linear_a8_wx_4x16x32_wasm_simd", GEMM_ROWS, ["simd128"], gemm("plain")),
-  linearRow("linear_a8_wx_1x16x32_wasm_simd", 1, ["simd128"], gemv("plain")),
+  linearRow("linear_a8_wx_4x16x32_wasm_relaxed", "relaxed_dot", gemm("relaxed")),
+  linearRow("linear_a8_wx_1x16x32_wasm_relaxed", "relaxed_dot", gemv("relaxed")),
+  linearRow("linear_a8_wx_1x32x32_wasm_relaxed", "relaxed_dot", gemm("relaxed")),
+  linearRow("linear_a8_wx_4x16x32_wasm_relaxed16", "relaxed_dot16", gemm("relaxed16")),
+  linearRow("linear_a8_wx_1x16x32_wasm_relaxed16", "relaxed_dot16", gemv("relaxed16")),
+  linearRow("linear_a8_wx_1x32x32_wasm_relaxed16", "relaxed_dot16", gemm("relaxed16")),
+  linearRow("linear_a8_wx_4x16x32_wasm_simd", "simd128", gemm("plain")),
+  linearRow("linear_a8_wx_1x16x32_wasm_simd", "simd128", gemv("plain")),
+  linearRow("linear_a8_wx_1x32x32_wasm_simd", "simd128", gemm("plain")),
 ];

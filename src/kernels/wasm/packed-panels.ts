@@ -1,17 +1,22 @@
-/** What kernels know of weights in the panel16 layout when they are generated, and what they are told when they run. */
+/** What kernels know of weights in the panel layouts when they are generated, and what they are told when they run. */
 import { groupCount } from "../../quantized.ts";
 import type { PackedWeights } from "../contract.ts";
 import { HEADER_BYTES } from "../layout/header.ts";
 
+/** Rows of a panel16 panel. */
 export const PANEL_ROWS = 16;
-/** Rows of a 128-bit vector: four bytes each. */
-export const QUADS = 4;
+/** Rows of a 128-bit vector, four bytes each: a quad. */
+const QUAD_ROWS = 4;
+/** Quads of a panel16 panel. */
+export const QUADS = PANEL_ROWS / QUAD_ROWS;
 const K_STEP = 32;
 const HEADER_MARK = 15;
 export const LEVELS_OFFSET = 40;
 
 /** The facts that code is specialised to. */
 export interface PanelShape {
+  /** Rows of a panel: 16, or 32 where the fields of a byte belong to different rows. */
+  readonly rows: number;
   readonly bits: number;
   /** Weights of a group as stored, a multiple of 32. */
   readonly groupLength: number;
@@ -40,13 +45,15 @@ export interface PanelSizes {
   readonly correctionOffset: number;
 }
 
-export function panelShape({ spec, hasBias, bytes }: PackedWeights): PanelShape {
+export function panelShape({ spec, hasBias, bytes, layout }: PackedWeights): PanelShape {
   const { bits, k, groupSize, scaleDType, hasZeros, hasLevels } = spec;
   const length = Math.min(groupSize, k);
   const groupLength = Math.ceil(length / K_STEP) * K_STEP;
-  const zerosOffset = PANEL_ROWS * (scaleDType === "f16" ? 2 : 4);
-  const vectorsOffset = zerosOffset + (hasZeros ? PANEL_ROWS : 0);
+  const rows = layout.nr;
+  const zerosOffset = rows * (scaleDType === "f16" ? 2 : 4);
+  const vectorsOffset = zerosOffset + (hasZeros ? rows : 0);
   return {
+    rows,
     bits,
     groupLength,
     groupSize: length,
@@ -57,16 +64,21 @@ export function panelShape({ spec, hasBias, bytes }: PackedWeights): PanelShape 
     hasBias,
     zerosOffset,
     vectorsOffset,
-    groupBytes: vectorsOffset + (PANEL_ROWS * groupLength * bits) / 8,
+    groupBytes: vectorsOffset + (rows * groupLength * bits) / 8,
   };
 }
 
 export function panelSizes({ spec, hasBias }: PackedWeights, shape: PanelShape): PanelSizes {
   const groups = groupCount(spec);
   const correctionOffset = groups * shape.groupBytes;
-  const used = correctionOffset + 4 * PANEL_ROWS * (hasBias ? 2 : 1);
-  const panels = Math.ceil(spec.n / PANEL_ROWS);
+  const used = correctionOffset + 4 * shape.rows * (hasBias ? 2 : 1);
+  const panels = Math.ceil(spec.n / shape.rows);
   return { n: spec.n, k: spec.k, groups, panels, panelBytes: Math.ceil(used / 64) * 64, correctionOffset };
+}
+
+/** Quads of a panel. */
+export function quadsOf({ rows }: PanelShape): number {
+  return rows / QUAD_ROWS;
 }
 
 /** Where the panels begin in a buffer. */
@@ -83,5 +95,5 @@ export function shapeKey(shape: PanelShape): string {
     shape.hasLevels ? "l" : "",
     shape.hasBias ? "b" : "",
   ];
-  return `w${bits}_g${size}_${marks.join("")}`;
+  return `w${bits}_n${shape.rows}_g${size}_${marks.join("")}`;
 }
