@@ -11,12 +11,18 @@ import { root } from "./native-sources.js";
 
 export const pageFolder = join(root, "build", "web");
 
-const common = { bundle: true, minify: true, format: "esm", target: "es2022", logLevel: "warning" };
+// Modules of Node are left out with the unused ones that import them.
+const common = {
+  ...{ bundle: true, minify: true, format: "esm", target: "es2022", logLevel: "warning" },
+  external: ["node:*"],
+};
 
 /** Bundles the worker of a compiled package and returns its file. @param {string} dist folder of the package's modules */
 export async function buildWorker(dist) {
   const worker = join(dist, "web", "worker-bundle.js");
   await build({ ...common, entryPoints: [join(dist, "web", "worker.js")], outfile: worker });
+  const needed = readFileSync(worker, "utf8").match(/(?:from|import)\s*"(node:[^"]+)"/);
+  if (needed) throw new Error(`${worker}: pages have no ${needed[1]}`);
   return worker;
 }
 

@@ -2,12 +2,11 @@
  * AQLM, 2-bit weights as sums of codebook vectors, as an operator package would bring it: importing this registers the
  * operators, the weight format and the checkpoint storage through the public API.
  */
-import { registerOperator, registerWeightFormat, registerWeightStorage } from "../extension/index.ts";
+import "./register.ts";
+import { registerWeightFormat, registerWeightStorage } from "../extension/index.ts";
 import { aqlmStorage } from "./checkpoint.ts";
-import { aqlmOperators } from "./operators.ts";
 import { aqlmLowering } from "./weight.ts";
 
-for (const operator of aqlmOperators) registerOperator(operator);
 registerWeightFormat(aqlmLowering);
 registerWeightStorage(aqlmStorage);
 
