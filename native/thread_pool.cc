@@ -35,13 +35,20 @@ struct PhaseRef {
   uint32_t tiles;
 };
 
+// Neighbouring phases of one tile each, or one phase of several tiles: what threads meet after. Small calls in a row, such
+// as a sum, its norm and the quantization of that, so take one thread one turn.
+struct Stretch {
+  uint32_t first, end, tiles;
+};
+
 double now_nanoseconds() {
   return std::chrono::duration<double, std::nano>(Clock::now().time_since_epoch()).count();
 }
 
-// One run of a plan. `ticket` holds the current phase (high half) and the next tile to take (low half).
+// One run of a plan. `ticket` holds the current stretch (high half) and the next tile to take (low half).
 struct Job {
   std::vector<PhaseRef> phases;
+  std::vector<Stretch> stretches;
   RunOptions options;
   Completion completion;
   // When the phase before ended; only kept when times are asked for.
@@ -51,7 +58,7 @@ struct Job {
   alignas(64) std::atomic<uint32_t> finished_tiles{0};
   std::atomic<uint32_t> sleepers{0};
   std::mutex sleep_mutex;
-  std::condition_variable phase_ended;
+  std::condition_variable stretch_ended;
 
   // More threads than the tiles of the largest phase would only wait.
   Job(const Plan& plan, const RunOptions& run_options, Completion at_end) : options(run_options), completion(at_end) {
@@ -60,7 +67,7 @@ struct Job {
       const Step& step = plan.steps[i];
       for (uint32_t phase = 0; phase < step.phases; phase++) {
         if (step.tiles[phase] == 0) continue;
-        phases.push_back({&step, i, phase, step.tiles[phase]});
+        add_phase({&step, i, phase, step.tiles[phase]});
         most_tiles = std::max(most_tiles, step.tiles[phase]);
       }
     }
@@ -68,49 +75,72 @@ struct Job {
     if (options.step_nanoseconds) phase_start = now_nanoseconds();
   }
 
-  void finish_phase(uint64_t phase) {
-    finished_tiles.store(0, std::memory_order_relaxed);
-    if (options.step_nanoseconds) {
-      double now = now_nanoseconds();
-      options.step_nanoseconds[phases[phase].step_index] += now - phase_start;
-      phase_start = now;
+  void add_phase(const PhaseRef& ref) {
+    const uint32_t index = static_cast<uint32_t>(phases.size());
+    phases.push_back(ref);
+    if (ref.tiles == 1 && !stretches.empty() && stretches.back().tiles == 1) stretches.back().end++;
+    else stretches.push_back({index, index + 1, ref.tiles});
+  }
+
+  void note_time(const PhaseRef& ref) {
+    if (!options.step_nanoseconds) return;
+    const double now = now_nanoseconds();
+    options.step_nanoseconds[ref.step_index] += now - phase_start;
+    phase_start = now;
+  }
+
+  bool aborted() const { return options.abort && *options.abort; }
+
+  // A tile of a phase, or all phases of a stretch of single tiles; the time of the last phase is noted at its end.
+  void run_tile(const Stretch& stretch, uint32_t tile, uint32_t thread) {
+    for (uint32_t i = stretch.first; i < stretch.end; i++) {
+      if (i > stretch.first) {
+        if (aborted()) return;
+        note_time(phases[i - 1]);
+      }
+      phases[i].step->run(*phases[i].step, phases[i].phase, tile, thread);
     }
-    uint64_t next = options.abort && *options.abort ? phases.size() : phase + 1;
-    // In one order with the count of sleepers: who goes to sleep sees the new phase, or is seen here.
+  }
+
+  void finish_stretch(uint64_t index) {
+    finished_tiles.store(0, std::memory_order_relaxed);
+    note_time(phases[stretches[index].end - 1]);
+    uint64_t next = aborted() ? stretches.size() : index + 1;
+    // In one order with the count of sleepers: who goes to sleep sees the new stretch, or is seen here.
     ticket.store(next << 32, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) > 0) {
       std::lock_guard<std::mutex> lock(sleep_mutex);
-      phase_ended.notify_all();
+      stretch_ended.notify_all();
     }
-    if (next == phases.size() && completion.done) completion.done(completion.context);
+    if (next == stretches.size() && completion.done) completion.done(completion.context);
   }
 
-  bool is_in(uint64_t phase) const { return ticket.load(std::memory_order_seq_cst) >> 32 == phase; }
+  bool is_in(uint64_t index) const { return ticket.load(std::memory_order_seq_cst) >> 32 == index; }
 
-  void wait_for_phase_after(uint64_t phase) {
+  void wait_for_end_of(uint64_t index) {
     for (int pauses = 0; pauses < kPausesBeforeSleep; pauses++) {
-      if (!is_in(phase)) return;
+      if (!is_in(index)) return;
       pause();
     }
     std::unique_lock<std::mutex> lock(sleep_mutex);
     sleepers.fetch_add(1, std::memory_order_seq_cst);
-    phase_ended.wait(lock, [&] { return !is_in(phase); });
+    stretch_ended.wait(lock, [&] { return !is_in(index); });
     sleepers.fetch_sub(1, std::memory_order_relaxed);
   }
 
   void work(uint32_t thread) {
     for (;;) {
       uint64_t taken = ticket.fetch_add(1, std::memory_order_acq_rel);
-      uint64_t phase = taken >> 32;
-      if (phase >= phases.size()) return;
+      uint64_t index = taken >> 32;
+      if (index >= stretches.size()) return;
       uint32_t tile = static_cast<uint32_t>(taken);
-      const PhaseRef& ref = phases[phase];
-      if (tile >= ref.tiles) {
-        wait_for_phase_after(phase);
+      const Stretch& stretch = stretches[index];
+      if (tile >= stretch.tiles) {
+        wait_for_end_of(index);
         continue;
       }
-      ref.step->run(*ref.step, ref.phase, tile, thread);
-      if (finished_tiles.fetch_add(1, std::memory_order_acq_rel) + 1 == ref.tiles) finish_phase(phase);
+      run_tile(stretch, tile, thread);
+      if (finished_tiles.fetch_add(1, std::memory_order_acq_rel) + 1 == stretch.tiles) finish_stretch(index);
     }
   }
 };

@@ -6,6 +6,7 @@ export type { CompileModelOptions, ExportOptions } from "./api/compile-model.ts"
 export { compileModel, EagerModel, exportProgram } from "./api/compile-model.ts";
 export { Conversation } from "./api/conversation.ts";
 export { evaluatePerplexity, type Perplexity, type PerplexityOptions } from "./api/evaluate.ts";
+export { type MethodGraph, modelGraphs, programGraphs } from "./api/graphs.ts";
 export {
   type InspectOptions,
   inspectProgram,
@@ -32,6 +33,7 @@ export type { Generation } from "./api/token-stream.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list.ts";
 export { describeOrigins, type WeightOrigin, weightOrigins } from "./api/weight-origins.ts";
 export * from "./aqlm/index.ts";
+export { type Bundle, type BundledFile, bundleProgram } from "./bundle/bundle.ts";
 export { capture, type InputSpec, type MethodSource } from "./compile/capture.ts";
 export { type CompileOptions, compile, type Target, targets } from "./compile/compile.ts";
 export { formatGraph, type Graph } from "./compile/graph.ts";

@@ -18,6 +18,7 @@ import {
   type Model,
   quantize,
 } from "../src/index.ts";
+import { scalarCpu } from "../src/kernels/cpu.ts";
 import { generate } from "../src/text/generate.ts";
 import { absence, shared } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
@@ -182,13 +183,19 @@ describe.each(transformersGoldens)("transformers", (name) => {
       expect(largestDifference(long, long_last_logits)).toBeLessThan(1e-4);
     });
 
-    it("eager and compiled are bit-identical, from the first token to the sixteenth", async () => {
-      const eager = await EagerModel.load(model);
-      const decoder = (await loadProgramObject(compileModel(model), name)).createDecoder();
+    // The last block works on fewer rows when it is compiled, for which native float kernels differ by roundings.
+    it.each([
+      ["bit by bit on the reference kernels", scalarCpu, 0],
+      ["to roundings on those of this CPU", hostCpu(), 1e-4],
+    ])("eager and compiled agree from the first token to the sixteenth, %s", async (_, cpu, bound) => {
+      const eager = await EagerModel.load(model, { cpu });
+      const decoder = (await loadProgramObject(compileModel(model, { cpu }), name, { cpu })).createDecoder();
       const { input_ids, greedy: ids } = golden!;
-      expectSame(await decoder.prefill(input_ids), eager.forward(input_ids, 0).data as Float32Array);
+      const expectAgreement = (found: Float32Array, expected: Float32Array) =>
+        bound === 0 ? expectSame(found, expected) : expect(largestDifference(found, expected)).toBeLessThan(bound);
+      expectAgreement(await decoder.prefill(input_ids), eager.forward(input_ids, 0).data as Float32Array);
       for (const [i, id] of ids.entries())
-        expectSame(await decoder.step(id), eager.forward([id], input_ids.length + i).data as Float32Array);
+        expectAgreement(await decoder.step(id), eager.forward([id], input_ids.length + i).data as Float32Array);
     });
 
     /** Last-token logits of the model quantized by a setting. */

@@ -126,25 +126,28 @@ struct RopeArgs {
   uint32_t tokens, heads, head_dim, half, tokens_per_tile;
 };
 
+// Rotates the heads of one token by its cosines and, after them, sines.
+template <class Isa>
+void rotate_heads(const float* x, const float* angles, uint32_t half, uint32_t heads, uint32_t dim, float* y) {
+  for (uint32_t head = 0; head < heads; head++, x += dim, y += dim) {
+    each_vector<Isa>(half, [&](size_t i, auto vector) {
+      const auto a = vector.load(x + i), b = vector.load(x + half + i);
+      const auto c = vector.load(angles + i), s = vector.load(angles + half + i);
+      vector.store(y + i, Isa::multiply_add(a, c, Isa::set(0.0f) - b * s));
+      vector.store(y + half + i, Isa::multiply_add(b, c, a * s));
+    });
+    for (uint32_t i = 2 * half; i < dim; i++) y[i] = x[i];
+  }
+}
+
 template <class Isa>
 void rope_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const RopeArgs& args = step.as<RopeArgs>();
   const uint32_t last = std::min(args.tokens, (tile + 1) * args.tokens_per_tile);
   for (uint32_t t = tile * args.tokens_per_tile; t < last; t++) {
-    const float* cosines = args.angles + static_cast<size_t>(t) * 2 * args.half;
-    const float* sines = cosines + args.half;
-    for (uint32_t h = 0; h < args.heads; h++) {
-      const size_t start = (static_cast<size_t>(t) * args.heads + h) * args.head_dim;
-      const float* x = args.x + start;
-      float* y = args.y + start;
-      each_vector<Isa>(args.half, [&](size_t i, auto vector) {
-        const auto a = vector.load(x + i), b = vector.load(x + args.half + i);
-        const auto c = vector.load(cosines + i), s = vector.load(sines + i);
-        vector.store(y + i, Isa::multiply_add(a, c, Isa::set(0.0f) - b * s));
-        vector.store(y + args.half + i, Isa::multiply_add(b, c, a * s));
-      });
-      for (uint32_t i = 2 * args.half; i < args.head_dim; i++) y[i] = x[i];
-    }
+    const size_t start = static_cast<size_t>(t) * args.heads * args.head_dim;
+    const float* angles = args.angles + static_cast<size_t>(t) * 2 * args.half;
+    rotate_heads<Isa>(args.x + start, angles, args.half, args.heads, args.head_dim, args.y + start);
   }
 }
 

@@ -46,18 +46,21 @@ double sum_of_squares(const float* x, uint32_t count) {
 }
 
 template <class Isa>
+void norm_row(const RowsArgs& args, uint32_t row) {
+  const float* x = args.x + static_cast<size_t>(row) * args.dim;
+  float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
+  const double mean = sum_of_squares<Isa>(x, args.dim) / args.dim;
+  const auto inverse = Isa::set(static_cast<float>(1 / std::sqrt(mean + args.eps)));
+  each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
+    vector.store(y + i, vector.load(x + i) * inverse * vector.load(args.weight + i));
+  });
+}
+
+template <class Isa>
 void rms_norm_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const RowsArgs& args = step.as<RowsArgs>();
   const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
-  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
-    const float* x = args.x + static_cast<size_t>(row) * args.dim;
-    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
-    const double mean = sum_of_squares<Isa>(x, args.dim) / args.dim;
-    const auto inverse = Isa::set(static_cast<float>(1 / std::sqrt(mean + args.eps)));
-    each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
-      vector.store(y + i, vector.load(x + i) * inverse * vector.load(args.weight + i));
-    });
-  }
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) norm_row<Isa>(args, row);
 }
 
 // scalars: rows, dim, eps; buffers: x, weight, y.

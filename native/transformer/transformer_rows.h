@@ -4,11 +4,20 @@
 #include "attention.h"
 #include "elementwise.h"
 #include "embedding.h"
+#include "fused.h"
 #include "norm.h"
 
 #define LOWBIT_TRANSFORMER_ROWS(Isa, target, lanes, needs)                                                             \
   {"attention_f32_1x1x" lanes "_" target, "attention", nullptr, 0, needs, 1, 1, attention_scratch<Isa>,      \
    attention_prepare<Isa>},                                                                                            \
+      {"rope_attention_f32_1x1x" lanes "_" target, "rope_attention", nullptr, 0, needs, 1, 1,                          \
+       rope_attention_scratch<attention_scratch<Isa>>, rope_attention_prepare<Isa, attention_prepare<Isa>>},           \
+      {"swiglu_halves_f32_1x1x" lanes "_" target, "swiglu_halves", nullptr, 0, needs, 1, 1, nullptr,                   \
+       halves_prepare<Isa, SwigluOperation>},                                                                          \
+      {"geglu_halves_f32_1x1x" lanes "_" target, "geglu_halves", nullptr, 0, needs, 1, 1, nullptr,                     \
+       halves_prepare<Isa, GegluOperation>},                                                                           \
+      {"add_rms_norm_f32_1x1x" lanes "_" target, "add_rms_norm", nullptr, 0, needs, 1, 1, nullptr,                     \
+       add_rms_norm_prepare<Isa>},                                                                                     \
       {"rms_norm_f32_1x1x" lanes "_" target, "rms_norm", nullptr, 0, needs, 1, 1, nullptr,                   \
        rms_norm_prepare<Isa>},                                                                                         \
       {"rope_f32_1x1x" lanes "_" target, "rope", nullptr, 0, needs, 1, 1, nullptr, rope_prepare<Isa>},       \

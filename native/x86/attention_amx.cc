@@ -2,7 +2,7 @@
 // split_bf16.h; results are as exact as 16 bits of the largest terms. Scores are made transposed, [keys][queries]: each
 // query is a lane of the vectors of its softmax, and neither keys nor weights need to be turned.
 #include "../rows.h"
-#include "../transformer/attention.h"
+#include "../transformer/fused.h"
 #include "floats_avx512.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"
@@ -422,6 +422,8 @@ void amx_prepare(Step& step, const Call& call) {
 constexpr KernelRow kRows[] = {
     {"attention_f32_128x1x32_amx", "attention", nullptr, 0, kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16, 128, 1,
      amx_scratch, amx_prepare},
+    {"rope_attention_f32_128x1x32_amx", "rope_attention", nullptr, 0, kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16, 128, 1,
+     rope_attention_scratch<amx_scratch>, rope_attention_prepare<FloatsAvx512, amx_prepare>},
 };
 
 }  // namespace

@@ -119,12 +119,19 @@ function longContextFrom({ decoder }: Model, { maxContextLen }: Lengths): number
   return from !== null && from < maxContextLen ? from : null;
 }
 
-/** Compiles a model to a program whose weights are packed when they are read. */
-export function compileModel(model: Model, given: CompileModelOptions = {}): Program {
+/** The methods of a model's program, and the options with what was left open filled in. */
+export function methodSources(model: Model, given: CompileModelOptions) {
   const sizes = lengths(model, given);
   const options = withCacheType(model, given, sizes);
-  const facts = generationFacts(model.checkpoint);
   const longFrom = longContextFrom(model, sizes);
+  const long = longFrom === null ? [] : [forwardSource(model, options, sizes, true)];
+  return { sources: [forwardSource(model, options, sizes), ...long], options, sizes, longFrom };
+}
+
+/** Compiles a model to a program whose weights are packed when they are read. */
+export function compileModel(model: Model, given: CompileModelOptions = {}): Program {
+  const { sources, options, sizes, longFrom } = methodSources(model, given);
+  const facts = generationFacts(model.checkpoint);
   const metadata = new Map<string, number | boolean | readonly number[]>([
     ["get_max_seq_len", sizes.maxSeqLen],
     ["get_max_context_len", sizes.maxContextLen],
@@ -137,8 +144,7 @@ export function compileModel(model: Model, given: CompileModelOptions = {}): Pro
     ...(facts.bosId === null ? [] : ([["get_bos_id", facts.bosId]] as const)),
     ...(facts.eosIds.length === 0 ? [] : ([["get_eos_ids", facts.eosIds]] as const)),
   ]);
-  const long = longFrom === null ? [] : [forwardSource(model, options, sizes, true)];
-  return compile([forwardSource(model, options, sizes), ...long], {
+  return compile(sources, {
     registry: operators,
     cpu: options.cpu ?? hostCpu(),
     target: options.target ?? "lowbit",

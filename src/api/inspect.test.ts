@@ -50,17 +50,18 @@ describe("inspectProgram", () => {
       { kind: "tensor", dtype: "i64", sizes: [1], dynamic: false },
     ]);
     expect(forward!.outputs[0]!.sizes).toEqual([1, 282]);
-    // 2 layers of q, k, v, o, gate, up, down, and the head.
+    // 2 layers of q with k and v, o, gate with up, down, and the head.
     const calls = new Map(forward!.operators.map(({ name, calls }) => [name, calls]));
-    expect(calls.get("torchao::_linear_8bit_act_4bit_weight.out")).toBe(15);
-    expect(calls.get("lowbit::attention.out")).toBe(2);
+    expect(calls.get("torchao::_linear_8bit_act_4bit_weight.out")).toBe(9);
+    expect(calls.get("lowbit::rope_attention.out")).toBe(2);
     expect(forward!.operators.every(({ known }) => known)).toBe(true);
     // 2 layers of keys and values, 64 positions of 2 heads of 8 floats.
     expect(forward!.stateBytes).toBe(2 * 2 * 64 * 2 * 8 * 4);
     expect(forward!.stateTypes).toEqual({ f32: forward!.stateBytes });
     const states = forward!.largest.filter(({ memory }) => memory === "state");
     expect(states.map(({ byteLength }) => byteLength)).toEqual([4096, 4096, 4096]);
-    expect(forward!.largest[0]!.byteLength).toBe(64 * 64 * 4);
+    // Gate and up.
+    expect(forward!.largest[0]!.byteLength).toBe(64 * 128 * 4);
     expect(metadata).toMatchObject({ get_max_context_len: 64, get_vocab_size: 282, get_eos_ids: [277] });
     expect(namedData.map(({ key }) => key)).toContain("tokenizer.json");
   });
@@ -71,7 +72,7 @@ describe("inspectProgram", () => {
     const rows = 2 * 2 * 64 * 2;
     expect(forward!.stateTypes).toEqual({ i8: 8 * rows, f32: 4 * rows });
     expect(
-      new Map(forward!.operators.map(({ name, calls }) => [name, calls])).get("lowbit::attention_int8_cache.out"),
+      new Map(forward!.operators.map(({ name, calls }) => [name, calls])).get("lowbit::rope_attention_int8_cache.out"),
     ).toBe(2);
   });
 
@@ -118,7 +119,7 @@ describe("inspectProgram", () => {
     const torchao = await inspectProgram(await exported("torchao.pte", [wide], { layout: "torchao_universal" }), {
       verify: true,
     });
-    const gate = torchao.weights.find(({ name }) => name === "model.layers.0.mlp.gate_proj.weight");
+    const gate = torchao.weights.find(({ name }) => name === "model.layers.0.mlp.{gate,up}_proj.weight");
     expect(gate).toMatchObject({ layout: "torchao_universal", bits: 5, groupSize: 16, scaleType: "f32", intact: null });
     const float = await inspectProgram(await exported("float.pte", []));
     expect(float.bitsPerWeight).toBe(32);
@@ -128,7 +129,7 @@ describe("inspectProgram", () => {
     const path = await exported("damaged.pte", [linear]);
     const bytes = readFileSync(path);
     const program = await readProgram(memorySource(path, bytes));
-    const gate = listWeights(program).find(({ name }) => name === "model.layers.0.mlp.gate_proj.weight")!;
+    const gate = listWeights(program).find(({ name }) => name === "model.layers.0.mlp.{gate,up}_proj.weight")!;
     const at = bytes.indexOf(Buffer.from(await gate.data.read()));
     expect(at).toBeGreaterThan(0);
     bytes[at + 100]! ^= 1;

@@ -190,7 +190,7 @@ describe("a bad program", () => {
         rename(bytes, "lowbit::swiglu", "lowbit::xwiglu");
         return bytes;
       },
-      "unknown operators lowbit::xwiglu.out; register them",
+      "unknown operators lowbit::xwiglu_halves.out; register them",
     ],
   ];
   test.each(cases)("%s", async (_, damage, message) => {

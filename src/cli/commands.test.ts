@@ -35,7 +35,7 @@ describe("lowbit", () => {
     expect(await lowbit(["--version"])).toEqual({ code: 0, stdout: `${packageJson.version}\n`, stderr: "" });
     const { code, stdout } = await lowbit(["--help"]);
     expect(code).toBe(0);
-    for (const name of ["quantize", "run", "chat", "logits", "inspect", "kernels", "bench", "eval"]) {
+    for (const name of ["quantize", "run", "chat", "logits", "inspect", "bundle", "kernels", "bench", "eval"]) {
       expect(stdout).toContain(`  ${name} `);
       const help = await lowbit([name, "--help"]);
       expect([help.code, help.stdout]).toEqual([0, expect.stringMatching(/Examples:\n {2}\$ lowbit/)]);
@@ -347,6 +347,17 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     expect(stdout).toContain("method forward(i64 [1, 64] at most, i64 [1]) → f32 [1, 282]");
     expect(stdout).toMatch(/model\.embed_tokens\.weight +panel16 +4 +\[282, 32\] +axis +f32 \+ zeros .* intact/);
     expect(stdout).toMatch(new RegExp(`total +${statSync(program).size}\n`));
+  });
+
+  test("inspect --graph shows a checkpoint's graph before and after the passes, and a program's as it is", async () => {
+    const { stdout } = await lowbit(["inspect", folder, "--graph", "--qmode", "8da4w"]);
+    const [before, after] = stdout.split("\n\nafter:\n") as [string, string];
+    for (const operator of ["lowbit::swiglu.out", "lowbit::rope.out", "lowbit::attention.out", "aten::add.out"])
+      expect([before.includes(`${operator}(`), after.includes(`= ${operator}(`)], operator).toEqual([true, false]);
+    for (const operator of ["swiglu_halves", "rope_attention", "add_rms_norm"]) expect(after).toContain(operator);
+    const stored = await lowbit(["inspect", program, "--graph"]);
+    expect(stored.stdout).toMatch(/^forward\(input0: i64\[<=1, \d+\]/);
+    expect(stored.stdout).toContain("lowbit::rope_attention.out(");
   });
 
   test("inspect --verify fails for a damaged weight", async () => {

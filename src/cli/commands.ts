@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { LowbitError } from "../errors.ts";
 import { addBench } from "./bench.ts";
+import { addBundle } from "./bundle.ts";
 import { addChat } from "./chat.ts";
 import { addEval } from "./eval.ts";
 import { addInspect } from "./inspect.ts";
@@ -21,6 +22,7 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
   addChat,
   addLogits,
   addInspect,
+  addBundle,
   addKernels,
   addBench,
   addEval,

@@ -1,37 +1,74 @@
 /** `lowbit inspect`: what a .pte program holds. */
 import type { Command } from "commander";
 import { InvalidFileError } from "../errors.ts";
-import { inspectProgram, type MethodReport, type ProgramReport, type WeightReport } from "../index.ts";
+import {
+  inspectProgram,
+  type MethodReport,
+  modelGraphs,
+  type ProgramReport,
+  programGraphs,
+  type WeightReport,
+} from "../index.ts";
+import {
+  addModelOptions,
+  checkProgramOptions,
+  isCheckpoint,
+  type ModelOptions,
+  withCheckpoint,
+} from "./model-source.ts";
 import { formatBytes, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 
-interface InspectOptions {
+interface InspectOptions extends ModelOptions {
   readonly verify?: boolean;
   readonly json?: boolean;
+  readonly graph?: boolean;
 }
 
 export function addInspect(program: Command, terminal: Terminal): void {
-  program
+  const command = program
     .command("inspect")
     .summary("show what a .pte program holds")
     .description(
       "Shows the methods, operators, memory, weights and sizes of a .pte program, without loading the weights.",
     )
-    .argument("<program>", "a .pte file")
+    .argument("<program>", "a .pte file; with --graph a checkpoint too")
     .option("--verify", "read all weights and check their checksums")
     .option("--json", "print the report as JSON")
+    .option(
+      "--graph",
+      "print the operator calls instead: of a checkpoint before and after the passes of the compiler, with the " +
+        "quantization options below; of a .pte file, which is compiled already, as they are stored",
+    );
+  addModelOptions(command)
     .addHelpText(
       "after",
       `
 Examples:
   $ lowbit inspect llama.pte
   $ lowbit inspect llama.pte --verify
+  $ lowbit inspect ./checkpoint --graph --qmode 8da4w
   $ lowbit inspect llama.pte --json | jq '.weights[] | [.name, .bitsPerWeight]'`,
     )
     .action((path: string, options: InspectOptions) => inspect(path, options, terminal));
 }
 
+/** Graphs of a checkpoint before and after compiling, of a program as it is. */
+async function inspectGraphs(path: string, options: InspectOptions, terminal: Terminal): Promise<void> {
+  if (!(await isCheckpoint(path))) checkProgramOptions(path, options);
+  const graphs = (await isCheckpoint(path))
+    ? await withCheckpoint(path, options, async (model) => modelGraphs(model), { signal: terminal.signal })
+    : await programGraphs(path);
+  if (options.json) return terminal.writeJson(graphs);
+  const texts = graphs.map(({ before, after }) =>
+    before === null ? after : `before the passes:\n${before}\n\nafter:\n${after}`,
+  );
+  await terminal.writeLine(texts.join("\n\n"));
+}
+
 async function inspect(path: string, options: InspectOptions, terminal: Terminal): Promise<void> {
+  if (options.graph) return inspectGraphs(path, options, terminal);
+  checkProgramOptions(path, options);
   const progress = terminal.progress("verifying");
   const { signal } = terminal;
   const report = await inspectProgram(path, { verify: options.verify, signal, onProgress: progress.update }).finally(

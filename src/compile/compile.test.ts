@@ -1,4 +1,4 @@
-/** Capture, the dead-code pass and emission, on small graphs. */
+/** Capture and emission, on small graphs. */
 import { describe, expect, it } from "vitest";
 import { ShapeError, UnsupportedError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
@@ -10,7 +10,6 @@ import { verifyProgram } from "../program/verify.ts";
 import { capture, type InputSpec, type MethodSource } from "./capture.ts";
 import { compile } from "./compile.ts";
 import { formatGraph } from "./graph.ts";
-import { removeDeadCode } from "./passes/dead-code.ts";
 
 const fixed = (name: string, ...shape: number[]): InputSpec => ({
   name,
@@ -76,35 +75,6 @@ describe("capture", () => {
     const source = method("forward", [fixed("x", 3)], (ops, [x]) => [ops.call("my::missing.out", x!)]);
     expect(() => capture(source, operators, scalarCpu)).toThrow(UnsupportedError);
     expect(() => capture(source, operators, scalarCpu)).toThrow(/my::missing.out/);
-  });
-});
-
-describe("dead code", () => {
-  const tokens: InputSpec = { name: "x", spec: { dtype: "f32", shape: [1, 2, 8] }, smallest: [1, 1, 8] };
-  const source = method("forward", [tokens, pos], (ops, [x, position]) => {
-    const cache = { dtype: "f32", shape: [1, 16, 1, 8] } as const;
-    const keyCache = ops.state("keys", cache);
-    const valueCache = ops.state("values", cache);
-    const unread = ops.add(x!, x!);
-    ops.add(unread, unread);
-    const used = ops.add(x!, x!);
-    // Nothing reads its result, but it writes the caches.
-    ops.attention(used, used, used, { keyCache, valueCache, position: position!, scale: 1 });
-    return [ops.add(x!, x!)];
-  });
-
-  it("goes, with what only it used; what writes state stays", () => {
-    const graph = capture(source, operators, scalarCpu);
-    expect(graph.nodes).toHaveLength(5);
-    expect(formatGraph(removeDeadCode(graph, operators))).toBe(
-      [
-        "forward(x: f32[1, <=2, 8], pos: i64[1])",
-        "  %0: f32[1, <=2, 8] = aten::add.out(x, x, 1)",
-        "  %1: f32[1, <=2, 8] = lowbit::attention.out(%0, %0, %0, keys, values, pos, 1, 0, 0)",
-        "  %2: f32[1, <=2, 8] = aten::add.out(x, x, 1)",
-        "  return %2",
-      ].join("\n"),
-    );
   });
 });
 

@@ -7,8 +7,16 @@ import { ConstantPool, emitMethod, metadataMethod } from "./emit.ts";
 import { forExecutorch } from "./executorch.ts";
 import type { Graph } from "./graph.ts";
 import { lifetimesOf, planMemory, planState } from "./memory-plan.ts";
+import { fuseAddNorm } from "./passes/add-norm.ts";
 import { mergeCommonCalls } from "./passes/common-calls.ts";
 import { removeDeadCode } from "./passes/dead-code.ts";
+import { foldConstants } from "./passes/fold-constants.ts";
+import { fuseGates } from "./passes/gated-columns.ts";
+import { type Places, reusePlaces } from "./passes/in-place.ts";
+import { narrowToLastRow } from "./passes/last-row.ts";
+import { mergeLinears } from "./passes/merge-linears.ts";
+import type { RewriteContext } from "./passes/rewrite.ts";
+import { fuseRopeAttention } from "./passes/rope-attention.ts";
 
 export const targets = ["lowbit", "executorch"] as const;
 export type Target = (typeof targets)[number];
@@ -30,15 +38,30 @@ export function compile(sources: readonly MethodSource[], options: CompileOption
   const graphs = sources.map((source) => optimize(capture(source, registry, cpu), options));
   const constants = new ConstantPool();
   const state = planState(graphs);
-  const methods = graphs.map((graph) =>
-    emitMethod(graph, { registry, constants, state, scratch: planMemory(lifetimesOf(graph)) }),
-  );
+  const methods = graphs.map((graph) => {
+    const places: Places = options.target === "executorch" ? new Map() : reusePlaces(graph, registry);
+    return emitMethod(graph, { registry, constants, state, places, scratch: planMemory(lifetimesOf(graph, places)) });
+  });
   const facts = [...metadata].map(([name, value]) => metadataMethod(name, value));
   return { methods: [...methods, ...facts], constants: constants.constants, namedData };
 }
 
-/** All passes, in order. */
-function optimize(graph: Graph, { target, registry, cpu }: CompileOptions): Graph {
-  const lowered = target === "executorch" ? forExecutorch(graph, { registry, cpu }) : graph;
-  return removeDeadCode(mergeCommonCalls(lowered, registry), registry);
+/**
+ * All passes, in order. Another runtime gets only what it has operators for, and neither fused calls nor calls that write
+ * over values.
+ */
+export function optimize(graph: Graph, { target = "lowbit", registry, cpu }: CompileOptions): Graph {
+  const context = { registry, cpu };
+  const shared = foldConstants(mergeCommonCalls(graph, registry), context);
+  const narrow = narrowToLastRow(shared, context);
+  const lowered = target === "executorch" ? forExecutorch(narrow, context) : fuse(narrow, context);
+  return removeDeadCode(lowered, registry);
+}
+
+/** Fused calls for the kernels of this package. */
+function fuse(graph: Graph, context: RewriteContext): Graph {
+  const merged = mergeLinears(graph, context);
+  const gated = fuseGates(merged, context);
+  const rotated = removeDeadCode(fuseRopeAttention(gated, context), context.registry);
+  return fuseAddNorm(rotated, context);
 }

@@ -43,6 +43,8 @@ export interface EmitContext {
   readonly registry: OperatorRegistry;
   readonly constants: ConstantPool;
   readonly scratch: Plan<GraphValue>;
+  /** Values that lie where another value lies. */
+  readonly places: ReadonlyMap<GraphValue, GraphValue>;
   readonly state: Plan<string>;
 }
 
@@ -108,7 +110,8 @@ class ValueTable {
     if (value.kind === "constant") return null;
     if (value.kind === "state")
       return { memoryId: STATE_MEMORY, offset: this.#context.state.offsets.get(value.name!)! };
-    return { memoryId: SCRATCH_MEMORY, offset: this.#context.scratch.offsets.get(value)! };
+    const { scratch, places } = this.#context;
+    return { memoryId: SCRATCH_MEMORY, offset: scratch.offsets.get(places.get(value) ?? value)! };
   }
 }
 

@@ -40,12 +40,24 @@ export function argumentValues(node: GraphNode): GraphValue[] {
     .filter(isGraphValue);
 }
 
+/** The arguments of a node with its values, those in lists too, replaced. */
+export function renewArguments(node: GraphNode, renew: (value: GraphValue) => GraphValue): Argument<GraphValue>[] {
+  const renewed = (arg: Argument<GraphValue>): Argument<GraphValue> => {
+    if (Array.isArray(arg)) return arg.map(renewed) as Argument<GraphValue>;
+    return isGraphValue(arg) ? renew(arg) : arg;
+  };
+  return node.args.map(renewed);
+}
+
 export function isDynamic({ spec, smallest }: GraphValue): boolean {
   return spec.shape.some((size, i) => size !== smallest[i]);
 }
 
-/** One line a node, values without a name numbered in order: for people and for tests of passes. */
-export function formatGraph(graph: Graph): string {
+/**
+ * One line a node, values without a name numbered in order: for people and for tests of passes. `places`: values that lie
+ * where another one lies.
+ */
+export function formatGraph(graph: Graph, places: ReadonlyMap<GraphValue, GraphValue> = new Map()): string {
   const names = new Map<GraphValue, string>();
   const nameOf = (value: GraphValue) => {
     if (value.name !== null) return value.name;
@@ -61,7 +73,13 @@ export function formatGraph(graph: Graph): string {
     const sizes = value.spec.shape.map((size, i) => (size === value.smallest[i] ? size : `<=${size}`));
     return `${nameOf(value)}: ${value.spec.dtype}[${sizes.join(", ")}]`;
   };
-  const lines = graph.nodes.map((node) => `  ${typed(node.out)} = ${node.operator}(${node.args.map(show).join(", ")})`);
+  const placed = (value: GraphValue) => {
+    const place = places.get(value);
+    return place ? ` in ${nameOf(place)}` : "";
+  };
+  const lines = graph.nodes.map(
+    (node) => `  ${typed(node.out)}${placed(node.out)} = ${node.operator}(${node.args.map(show).join(", ")})`,
+  );
   const head = `${graph.name}(${graph.inputs.map(typed).join(", ")})`;
   return [head, ...lines, `  return ${graph.outputs.map(nameOf).join(", ")}`].join("\n");
 }

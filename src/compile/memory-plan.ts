@@ -48,10 +48,17 @@ export function valueBytes({ spec }: GraphValue): number {
   return elementCount(spec.shape) * byteSize(spec.dtype);
 }
 
-/** Lifetimes of inputs and computed values of a graph. Inputs live from the start, outputs to the end. */
-export function lifetimesOf(graph: Graph): Map<GraphValue, Lifetime> {
+/**
+ * Lifetimes of inputs and computed values of a graph. Inputs live from the start, outputs to the end. A value that takes
+ * the place of another, by `places`, has none of its own: the other lives on.
+ */
+export function lifetimesOf(
+  graph: Graph,
+  places: ReadonlyMap<GraphValue, GraphValue> = new Map(),
+): Map<GraphValue, Lifetime> {
   const lifetimes = new Map<GraphValue, Lifetime>();
-  const use = (value: GraphValue, index: number) => {
+  const use = (used: GraphValue, index: number) => {
+    const value = places.get(used) ?? used;
     if (value.kind !== "input" && value.kind !== "computed") return;
     const first = lifetimes.get(value)?.first ?? (value.kind === "input" ? 0 : index);
     lifetimes.set(value, { bytes: valueBytes(value), first, last: index });

@@ -120,6 +120,15 @@ export interface AttentionArgs {
   readonly y: Float32Array;
 }
 
+/** Attention whose queries and keys are rotated first; queries, keys and values are columns of one matrix. */
+export interface RopeAttentionArgs extends Omit<AttentionArgs, "q" | "k" | "v"> {
+  /** [tokens, (heads + 2 * kvHeads) * headDim] */
+  readonly qkv: Float32Array;
+  /** [tokens, 2, half] */
+  readonly angles: Float32Array;
+  readonly half: number;
+}
+
 /** Elementwise: y = f(a, b), equal lengths. */
 export interface BinaryArgs {
   readonly a: Float32Array;
@@ -127,6 +136,19 @@ export interface BinaryArgs {
   /** Multiplies b in `add`. */
   readonly alpha: number;
   readonly y: Float32Array;
+}
+
+/** y [rows, dim] = f(left half, right half) of rows of x [rows, 2 * dim]. */
+export interface HalvesArgs {
+  readonly dim: number;
+  readonly x: Float32Array;
+  readonly y: Float32Array;
+}
+
+/** x += alpha * addend, then y = x / sqrt(mean(x^2) + eps) * weight, over rows of `dim`. */
+export interface AddRmsNormArgs extends RmsNormArgs {
+  readonly addend: Float32Array;
+  readonly alpha: number;
 }
 
 /** Elementwise: y = f(x) with one number, a factor or a cap. */

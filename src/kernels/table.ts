@@ -12,6 +12,12 @@ import {
   swigluReference,
 } from "./reference/elementwise.ts";
 import { embeddingFloatReference, embeddingPackedReference, embeddingSharedReference } from "./reference/embedding.ts";
+import {
+  addRmsNormReference,
+  gegluHalvesReference,
+  ropeAttentionReference,
+  swigluHalvesReference,
+} from "./reference/fused.ts";
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
@@ -19,6 +25,7 @@ import { attentionWasm } from "./wasm/attention.ts";
 import { addWasm, gegluWasm, scaleWasm, selectWasm, softcapWasm, swigluWasm } from "./wasm/elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
+import { addRmsNormWasm, gegluHalvesWasm, ropeAttentionWasm, swigluHalvesWasm } from "./wasm/fused.ts";
 import { linearA8Wasm } from "./wasm/linear.ts";
 import { linearFloatWasm } from "./wasm/linear-float.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear-weight-only.ts";
@@ -55,6 +62,14 @@ export const rmsNorm = [...nativeKernels("rms_norm", native.rmsNorm), rmsNormWas
 export const ropeAngles = [...nativeKernels("rope_angles", native.ropeAngles), ropeAnglesWasm, ropeAnglesReference];
 export const rope = [...nativeKernels("rope", native.rope), ropeWasm, ropeReference];
 export const attention = [...nativeKernels("attention", native.attention), attentionWasm, attentionReference];
+export const ropeAttention = [
+  ...nativeKernels("rope_attention", native.ropeAttention),
+  ropeAttentionWasm,
+  ropeAttentionReference,
+];
+export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
+export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
+export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];
 export const add = [...nativeKernels("add", native.binary), addWasm, addReference];
 export const swiglu = [...nativeKernels("swiglu", native.binary), swigluWasm, swigluReference];
 export const geglu = [...nativeKernels("geglu", native.binary), gegluWasm, gegluReference];

@@ -11,9 +11,13 @@ export function checkPosition(args: Arguments<TensorSpec>): void {
   if (shape.join() !== "1") args.fail("input_pos", `expected shape [1] but found [${shape}]`);
 }
 
-/** Checks that both operators make; gives what comes out. */
-function attentionShape(args: Arguments<TensorSpec>, ...cacheTypes: ("f32" | "f16" | "i8")[]): TensorSpec {
-  const q = args.tensor("q", "f32");
+type CacheType = "f32" | "f16" | "i8";
+
+/** Capacity, heads and their size, of caches that go together. */
+export function checkCaches(
+  args: Arguments<TensorSpec>,
+  ...cacheTypes: CacheType[]
+): { capacity: number; kvHeads: number; headDim: number } {
   const { dtype, shape: cache } = args.tensor("key_cache", ...cacheTypes);
   checkPosition(args);
   const [batch, capacity, kvHeads, headDim] = cache as [number, number, number, number];
@@ -21,6 +25,22 @@ function attentionShape(args: Arguments<TensorSpec>, ...cacheTypes: ("f32" | "f1
     args.fail("key_cache", `expected shape [1, capacity, heads, D] but found [${cache}]`);
   if (args.tensor("value_cache", dtype).shape.join() !== cache.join())
     args.fail("value_cache", `expected the shape of key_cache [${cache}]`);
+  args.integer("window", 0);
+  return { capacity, kvHeads, headDim };
+}
+
+/** ShapeError unless key_scales and value_scales fit caches of integers. */
+export function checkScales(args: Arguments<TensorSpec>): void {
+  const scales = args.tensor("key_cache").shape.slice(0, 3);
+  for (const name of ["key_scales", "value_scales"])
+    if (args.tensor(name, "f32").shape.join() !== scales.join())
+      args.fail(name, `expected shape [${scales}] but found [${args.tensor(name).shape}]`);
+}
+
+/** Checks that both operators make; gives what comes out. */
+function attentionShape(args: Arguments<TensorSpec>, ...cacheTypes: CacheType[]): TensorSpec {
+  const q = args.tensor("q", "f32");
+  const { capacity, kvHeads, headDim } = checkCaches(args, ...cacheTypes);
   const width = kvHeads * headDim;
   const tokens = rowCount(q.shape);
   if (q.shape.length === 0 || q.shape.at(-1)! % width !== 0 || tokens > capacity)
@@ -30,35 +50,49 @@ function attentionShape(args: Arguments<TensorSpec>, ...cacheTypes: ("f32" | "f1
     if (shape.at(-1) !== width || rowCount(shape) !== tokens)
       args.fail(name, `expected shape [1, ${tokens}, ${width}] but found [${shape}]`);
   }
-  args.integer("window", 0);
   return { dtype: "f32", shape: q.shape };
 }
 
-function attentionArgs(args: Arguments<Tensor>): Omit<AttentionArgs, "keyScales" | "valueScales"> {
-  const q = args.tensor("q");
+type AttentionInputs = Pick<AttentionArgs, "q" | "k" | "v" | "keyScales" | "valueScales">;
+
+/** All but queries, keys, values and scales; heads from the out tensor. */
+export function cacheArgs(args: Arguments<Tensor>): Omit<AttentionArgs, keyof AttentionInputs> {
+  const out = args.tensor("out");
   const [, capacity, kvHeads, headDim] = args.tensor("key_cache").shape;
   return {
-    tokens: rowCount(q.shape),
-    heads: q.shape.at(-1)! / headDim!,
+    tokens: rowCount(out.shape),
+    heads: out.shape.at(-1)! / headDim!,
     kvHeads: kvHeads!,
     headDim: headDim!,
     capacity: capacity!,
-    q: q.data as Float32Array,
-    k: args.tensor("k").data as Float32Array,
-    v: args.tensor("v").data as Float32Array,
     keyCache: args.tensor("key_cache").data as AttentionArgs["keyCache"],
     valueCache: args.tensor("value_cache").data as AttentionArgs["valueCache"],
     position: args.tensor("input_pos").data as BigInt64Array,
     scale: args.number("scale"),
     window: args.number("window"),
     softcap: args.number("softcap"),
-    y: args.tensor("out").data as Float32Array,
+    y: out.data as Float32Array,
   };
 }
 
+/** Scales of caches of integers. */
+export function scaleArgs(args: Arguments<Tensor>): Pick<AttentionArgs, "keyScales" | "valueScales"> {
+  return {
+    keyScales: args.tensor("key_scales").data as Float32Array,
+    valueScales: args.tensor("value_scales").data as Float32Array,
+  };
+}
+
+export const noScales = { keyScales: null, valueScales: null } as const;
+
+function attentionArgs(args: Arguments<Tensor>): Omit<AttentionArgs, "keyScales" | "valueScales"> {
+  const [q, k, v] = ["q", "k", "v"].map((name) => args.tensor(name).data as Float32Array);
+  return { ...cacheArgs(args), q: q!, k: k!, v: v! };
+}
+
 /** Of caches, positions up to the last query's count, from the first that a window shows. */
-function attentionBytes(args: Arguments<Tensor>): number {
-  const tokens = rowCount(args.tensor("q").shape);
+export function attentionBytes(args: Arguments<Tensor>): number {
+  const tokens = rowCount(args.tensor("out").shape);
   const end = Number(args.tensor("input_pos").data[0]) + tokens;
   const window = args.number("window");
   const seen = window === 0 ? end : Math.min(end, window + tokens);
@@ -86,7 +120,7 @@ export const attentionOperator = defineOperator<AttentionArgs>({
     "lowbit::attention.out(Tensor q, Tensor k, Tensor v, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor input_pos, float scale, int window=0, float softcap=0, *, Tensor(c!) out) -> Tensor(c!)",
   ...attentionCalls,
   shape: (args) => attentionShape(args, "f32", "f16"),
-  prepare: (args) => ({ ...attentionArgs(args), keyScales: null, valueScales: null }),
+  prepare: (args) => ({ ...attentionArgs(args), ...noScales }),
 });
 
 /**
@@ -99,15 +133,8 @@ export const attentionInt8Operator = defineOperator<AttentionArgs>({
   ...attentionCalls,
   shape(args) {
     const spec = attentionShape(args, "i8");
-    const scales = args.tensor("key_cache").shape.slice(0, 3);
-    for (const name of ["key_scales", "value_scales"])
-      if (args.tensor(name, "f32").shape.join() !== scales.join())
-        args.fail(name, `expected shape [${scales}] but found [${args.tensor(name).shape}]`);
+    checkScales(args);
     return spec;
   },
-  prepare: (args) => ({
-    ...attentionArgs(args),
-    keyScales: args.tensor("key_scales").data as Float32Array,
-    valueScales: args.tensor("value_scales").data as Float32Array,
-  }),
+  prepare: (args) => ({ ...attentionArgs(args), ...scaleArgs(args) }),
 });

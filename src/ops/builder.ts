@@ -3,8 +3,24 @@
  * `T` is a tensor in the first case and a symbolic value in the second.
  */
 import type { DType, TypedArray } from "../dtype.ts";
-import type { Cpu } from "../kernels/contract.ts";
+import type { Cpu, PackedLayout } from "../kernels/contract.ts";
+import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { Argument, TensorSpec } from "./operator.ts";
+
+/** Quantized weights before they are packed, and their bias. */
+export interface UnpackedMatrix {
+  readonly weights: QuantizedWeights;
+  /** [n], of weights that are packed with one. */
+  readonly bias: Float32Array | null;
+}
+
+/** What a constant of packed weights is made of. */
+export interface PackedSource {
+  readonly spec: WeightSpec;
+  readonly layout: PackedLayout;
+  readonly hasBias: boolean;
+  load(): Promise<UnpackedMatrix>;
+}
 
 /** A constant whose bytes are made when they are needed: packed weights, tables. */
 export interface LazyConstant {
@@ -13,6 +29,8 @@ export interface LazyConstant {
   readonly dtype: DType;
   readonly shape: readonly number[];
   read(): Promise<TypedArray>;
+  /** Of packed weights: what lets passes join several of them. */
+  readonly packed?: PackedSource;
 }
 
 export interface Builder<T> {

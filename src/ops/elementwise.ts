@@ -10,6 +10,7 @@ import { type Arguments, defineOperator, type TensorSpec } from "./operator.ts";
 export const addOperator = defineOperator({
   schema: "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
   kernels: add,
+  inPlace: ["self", "other"],
   shape(args) {
     const self = args.tensor("self", "f32");
     const other = args.tensor("other", "f32");
@@ -29,6 +30,7 @@ export const addOperator = defineOperator({
 export const scaleOperator = defineOperator({
   schema: "aten::mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: scale,
+  inPlace: ["self"],
   shape: (args) => ({ dtype: "f32", shape: args.tensor("self", "f32").shape }),
   prepare: (args) => ({
     x: args.tensor("self").data as Float32Array,
@@ -41,6 +43,7 @@ export const scaleOperator = defineOperator({
 export const softcapOperator = defineOperator({
   schema: "lowbit::softcap.out(Tensor x, float cap, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: softcap,
+  inPlace: ["x"],
   shape(args) {
     if (!(args.number("cap") > 0)) args.fail("cap", `expected a positive number but found ${args.number("cap")}`);
     return { dtype: "f32", shape: args.tensor("x", "f32").shape };

@@ -1,11 +1,12 @@
 /** The weight formats of this package: float, low-bit in lowbit's layouts, and TorchAO's embedding format. */
 
-import { layoutNamed, packWeights } from "../kernels/layout/packed.ts";
+import { layoutNamed } from "../kernels/layout/packed.ts";
 import { embeddingByteLength, packEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { selectLayout } from "../kernels/select.ts";
 import { groupCount, padColumns, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import type { Builder } from "./builder.ts";
+import { packedWeights } from "./packed-constant.ts";
 import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
 
 /** Low-bit weights packed for linear layers; embedding rows are read from the same buffer. */
@@ -72,16 +73,12 @@ function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weig
   const { spec, layout: name } = weight.format;
   const layout = name ? layoutNamed(name) : selectLayout(spec, builder.cpu);
   const stored = layout.padded?.(spec) ?? spec;
-  const packed = builder.constant({
-    key: `${weight.name}:${layout.name}`,
-    dtype: "u8",
-    shape: [layout.byteLength(stored, bias !== null)],
-    async read() {
-      const values = bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null;
-      return packWeights(padColumns(await weight.load(), stored), values, layout);
-    },
+  const load = async () => ({
+    weights: padColumns(await weight.load(), stored),
+    bias: bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null,
   });
-  return { packed, spec: stored };
+  const constant = packedWeights(weight.name, { spec: stored, layout, hasBias: bias !== null, load });
+  return { packed: builder.constant(constant), spec: stored };
 }
 
 registerWeightFormat({

@@ -166,6 +166,8 @@ export interface OperatorDefinition<A> {
   readonly kernels: readonly Kernel<A>[];
   /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
   readonly bits?: readonly number[];
+  /** Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written. */
+  readonly inPlace?: readonly string[];
   /** Checked before a run when the values are known then; native kernels cannot raise errors. */
   readonly indices?: IndexRule;
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
@@ -221,6 +223,8 @@ export interface Operator {
   readonly kernels: readonly Kernel<never>[];
   /** Widths of packed weights that calls may have; null when it takes all that its kernels take. */
   readonly bits: readonly number[] | null;
+  /** Arguments that the out tensor may be written over. */
+  readonly inPlace: readonly string[];
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
@@ -244,6 +248,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     name,
     kernels: definition.kernels,
     bits: definition.bits ?? null,
+    inPlace: definition.inPlace ?? [],
     shape: (args, planned) => definition.shape(args, planned),
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
@@ -272,6 +277,7 @@ export function overload(
   return {
     ...general,
     kernels: [...special.operator.kernels, ...general.kernels],
+    inPlace: special.operator.inPlace,
     shape: (args, planned) => choose(args).shape(args, planned),
     resolve: (args, cpu) => choose(args).resolve(args, cpu),
   };

@@ -8,6 +8,7 @@ import { reductionOperators } from "./aten/reduction.ts";
 import { attentionInt8Operator, attentionOperator } from "./attention.ts";
 import { argmaxOperator, selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
+import { fusedOperators } from "./fused.ts";
 import { int4Operators } from "./int4.ts";
 import { linearA8Operators, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
 import { llamaOperators } from "./llama.ts";
@@ -33,6 +34,7 @@ export const operators = new OperatorRegistry(
     attentionInt8Operator,
     swigluOperator,
     gegluOperator,
+    ...fusedOperators,
     softcapOperator,
     selectOperator,
     argmaxOperator,

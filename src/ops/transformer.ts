@@ -11,6 +11,7 @@ import { defineOperator, type Operator } from "./operator.ts";
 export const rmsNormOperator = defineOperator({
   schema: "lowbit::rms_norm.out(Tensor x, Tensor weight, float eps, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: rmsNorm,
+  inPlace: ["x"],
   shape(args) {
     const x = args.tensor("x", "f32");
     const weight = args.tensor("weight", "f32");
@@ -55,6 +56,7 @@ export const ropeAnglesOperator = defineOperator({
 export const ropeOperator = defineOperator({
   schema: "lowbit::rope.out(Tensor x, Tensor angles, int head_dim, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: rope,
+  inPlace: ["x"],
   shape(args) {
     const x = args.tensor("x", "f32");
     const angles = args.tensor("angles", "f32");
@@ -88,6 +90,7 @@ function gatedOperator(name: string, kernels: readonly Kernel<BinaryArgs>[]): Op
   return defineOperator({
     schema: `${name}.out(Tensor gate, Tensor up, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels,
+    inPlace: ["gate", "up"],
     shape(args) {
       const gate = args.tensor("gate", "f32");
       const up = args.tensor("up", "f32");

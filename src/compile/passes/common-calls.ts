@@ -1,6 +1,9 @@
-/** Makes equal calls one: the same operator on the same values, where nothing reads or writes state. */
+/**
+ * Makes equal calls one: the same operator on the same values, where nothing reads or writes state. Before passes that
+ * let calls write over values: those are other values then.
+ */
 import type { Argument, OperatorRegistry } from "../../ops/operator.ts";
-import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue } from "../graph.ts";
+import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 
 export function mergeCommonCalls(graph: Graph, registry: OperatorRegistry): Graph {
   const ids = new Map<GraphValue, number>();
@@ -9,10 +12,7 @@ export function mergeCommonCalls(graph: Graph, registry: OperatorRegistry): Grap
     return ids.get(value)!;
   };
   const replaced = new Map<GraphValue, GraphValue>();
-  const current = (arg: Argument<GraphValue>): Argument<GraphValue> => {
-    if (Array.isArray(arg)) return arg.map(current) as Argument<GraphValue>;
-    return isGraphValue(arg) ? (replaced.get(arg) ?? arg) : arg;
-  };
+  const current = (value: GraphValue) => replaced.get(value) ?? value;
   const keyOf = (arg: Argument<GraphValue>): string => {
     if (Array.isArray(arg)) return `[${arg.map(keyOf).join()}]`;
     return isGraphValue(arg) ? `%${idOf(arg)}` : JSON.stringify(arg);
@@ -20,7 +20,7 @@ export function mergeCommonCalls(graph: Graph, registry: OperatorRegistry): Grap
   const known = new Map<string, GraphValue>();
   const nodes: GraphNode[] = [];
   for (const node of graph.nodes) {
-    const renewed = { ...node, args: node.args.map(current) };
+    const renewed = { ...node, args: renewArguments(node, current) };
     const key = `${node.operator}(${renewed.args.map(keyOf).join()})`;
     const earlier = isPure(renewed, registry) ? known.get(key) : undefined;
     if (earlier) {
@@ -30,7 +30,7 @@ export function mergeCommonCalls(graph: Graph, registry: OperatorRegistry): Grap
     known.set(key, node.out);
     nodes.push(renewed);
   }
-  return { ...graph, nodes, outputs: graph.outputs.map((value) => replaced.get(value) ?? value) };
+  return { ...graph, nodes, outputs: graph.outputs.map(current) };
 }
 
 function isPure(node: GraphNode, registry: OperatorRegistry): boolean {

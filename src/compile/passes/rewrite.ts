@@ -1,9 +1,9 @@
-/** Replaces calls of some operators by other calls: the way fused operators become those that another runtime has. */
+/** Replaces calls of some operators by other calls: fused ones, or, for another runtime, those that it has. */
 import type { Cpu } from "../../kernels/contract.ts";
 import type { Argument, OperatorRegistry } from "../../ops/operator.ts";
 import type { Schema } from "../../ops/schema.ts";
 import { GraphBuilder } from "../capture.ts";
-import { type Graph, type GraphNode, type GraphValue, isGraphValue } from "../graph.ts";
+import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 
 /** Arguments of a call by name. */
 export class CallArguments {
@@ -30,8 +30,14 @@ export class CallArguments {
   }
 }
 
-/** Makes the calls that stand for one call, and gives the value that stands for its result. */
-export type Rewriting = (builder: GraphBuilder, args: CallArguments) => GraphValue;
+/** The call as it was, and what has become of values since. */
+export interface Site {
+  readonly node: GraphNode;
+  current(value: GraphValue): GraphValue;
+}
+
+/** Makes the calls that stand for one call, and gives the value that stands for its result; null leaves it as it is. */
+export type Rewriting = (builder: GraphBuilder, args: CallArguments, site: Site) => GraphValue | null;
 
 export interface RewriteContext {
   readonly registry: OperatorRegistry;
@@ -44,14 +50,13 @@ export function rewrite(graph: Graph, rules: ReadonlyMap<string, Rewriting>, con
   const builder = new GraphBuilder(registry, cpu);
   const replaced = new Map<GraphValue, GraphValue>();
   const current = (value: GraphValue) => replaced.get(value) ?? value;
-  const renewed = (arg: Argument<GraphValue>): Argument<GraphValue> => {
-    if (Array.isArray(arg)) return arg.map(renewed) as Argument<GraphValue>;
-    return isGraphValue(arg) ? current(arg) : arg;
-  };
   const rewriteNode = (node: GraphNode) => {
-    const args = node.args.map(renewed);
-    const rule = rules.get(node.operator);
-    if (rule) replaced.set(node.out, rule(builder, new CallArguments(registry.schema(node.operator), args)));
+    const args = renewArguments(node, current);
+    const made = rules.get(node.operator)?.(builder, new CallArguments(registry.schema(node.operator), args), {
+      node,
+      current,
+    });
+    if (made) replaced.set(node.out, made);
     else builder.nodes.push({ ...node, args });
   };
   graph.nodes.forEach(rewriteNode);

@@ -3,17 +3,20 @@
  * order; the scratch buffer follows the ones listed here.
  */
 import type {
+  AddRmsNormArgs,
   ArgmaxArgs,
   AttentionArgs,
   BinaryArgs,
   FloatEmbeddingArgs,
   FloatLinearArgs,
   FloatWeights,
+  HalvesArgs,
   PackedEmbeddingArgs,
   PackedLinearArgs,
   RmsNormArgs,
   RopeAnglesArgs,
   RopeArgs,
+  RopeAttentionArgs,
   SelectArgs,
   SharedEmbeddingArgs,
   SoftmaxArgs,
@@ -73,6 +76,23 @@ export function attention(args: AttentionArgs): NativeArguments {
     scalars: [tokens, heads, kvHeads, headDim, capacity, scale, window, softcap, cacheType],
     buffers: [q, k, v, keyCache, valueCache, keyScales ?? none, valueScales ?? none, position, y],
   };
+}
+
+/** scalars: as of attention, then half; buffers: qkv, angles, then from the key cache on as of attention. */
+export function ropeAttention({ qkv, angles, half, ...rest }: RopeAttentionArgs): NativeArguments {
+  const { scalars, buffers } = attention({ ...rest, q: none, k: none, v: none });
+  return { scalars: [...scalars, half], buffers: [qkv, angles, ...buffers.slice(3)] };
+}
+
+/** scalars: rows, dim; buffers: x, y. */
+export function halves({ dim, x, y }: HalvesArgs): NativeArguments {
+  return { scalars: [y.length / dim, dim], buffers: [x, y] };
+}
+
+/** scalars: rows, dim, eps, alpha; buffers: x, weight, y, addend. */
+export function addRmsNorm({ addend, alpha, ...norm }: AddRmsNormArgs): NativeArguments {
+  const { scalars, buffers } = rmsNorm(norm);
+  return { scalars: [...scalars, alpha], buffers: [...buffers, addend] };
 }
 
 /** scalars: count, alpha; buffers: a, b, y. */

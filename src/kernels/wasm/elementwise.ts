@@ -15,7 +15,7 @@ const TILE_VALUES = 4096;
 
 const block = new ArgumentBlock({ a: "ptr", b: "ptr", y: "ptr", count: "i32", value: "f32" });
 
-interface Operands {
+export interface Operands {
   readonly a: Local<"v128">;
   readonly b: Local<"v128">;
   /** The number of the call, in all lanes. */
@@ -25,7 +25,7 @@ interface Operands {
 }
 
 /** Sets `a` to the result. */
-type Formula = (operands: Operands) => Body;
+export type Formula = (operands: Operands) => Body;
 
 function elementwiseCode(key: string, formula: Formula): KernelCode {
   return {
@@ -102,16 +102,12 @@ export const addWasm: Kernel<BinaryArgs> = elementwise(
   ({ a, b, value }) => [a.set(f32x4.add(a, f32x4.mul(value, b)))],
   binary,
 );
-export const swigluWasm: Kernel<BinaryArgs> = elementwise(
-  "swiglu",
-  (operands) => sigmoidTimes(operands.a, operands.a, operands.b, operands),
-  binary,
-);
-export const gegluWasm: Kernel<BinaryArgs> = elementwise(
-  "geglu",
-  (operands) => sigmoidTimes(operands.a, geluArgument(operands), operands.b, operands),
-  binary,
-);
+export const swigluFormula: Formula = (operands) => sigmoidTimes(operands.a, operands.a, operands.b, operands);
+export const gegluFormula: Formula = (operands) =>
+  sigmoidTimes(operands.a, geluArgument(operands), operands.b, operands);
+
+export const swigluWasm: Kernel<BinaryArgs> = elementwise("swiglu", swigluFormula, binary);
+export const gegluWasm: Kernel<BinaryArgs> = elementwise("geglu", gegluFormula, binary);
 export const scaleWasm: Kernel<UnaryArgs> = elementwise("scale", ({ a, value }) => [a.set(f32x4.mul(a, value))], unary);
 export const softcapWasm: Kernel<UnaryArgs> = elementwise(
   "softcap",

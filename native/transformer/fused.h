@@ -1,0 +1,133 @@
+// Fused operators: gates of the halves of rows, a sum and its norm, and rotary embedding before attention.
+#pragma once
+
+#include "attention.h"
+#include "elementwise.h"
+#include "norm.h"
+
+namespace lowbit {
+
+template <class Isa, class Operation>
+void halves_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const RowsArgs& args = step.as<RowsArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  const auto one = Isa::set(1.0f);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* a = args.x + 2 * static_cast<size_t>(row) * args.dim;
+    const float* b = a + args.dim;
+    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
+    each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
+      vector.store(y + i, Operation::template apply<Isa>(vector.load(a + i), vector.load(b + i), one));
+    });
+  }
+}
+
+// scalars: rows, dim; buffers: x, y.
+template <class Isa, class Operation>
+void halves_prepare(Step& step, const Call& call) {
+  split_rows<Isa>(step, call).y = call.buffers[1];
+  step.run = halves_run<Isa, Operation>;
+}
+
+struct AddNormArgs : RowsArgs {
+  float* sum;
+  const float* addend;
+  float alpha;
+};
+
+template <class Isa>
+void add_rms_norm_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const AddNormArgs& args = step.as<AddNormArgs>();
+  const uint32_t first = tile * args.rows_per_tile, last = std::min(args.rows, first + args.rows_per_tile);
+  const auto alpha = Isa::set(args.alpha);
+  for (uint32_t row = first; row < last; row++) {
+    float* sum = args.sum + static_cast<size_t>(row) * args.dim;
+    const float* addend = args.addend + static_cast<size_t>(row) * args.dim;
+    each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
+      vector.store(sum + i, AddOperation::apply<Isa>(vector.load(sum + i), vector.load(addend + i), alpha));
+    });
+    norm_row<Isa>(args, row);
+  }
+}
+
+// scalars: rows, dim, eps, alpha; buffers: x, weight, y, addend.
+template <class Isa>
+void add_rms_norm_prepare(Step& step, const Call& call) {
+  const RowsArgs rows = split_rows<Isa>(step, call);
+  AddNormArgs& args = step.init<AddNormArgs>();
+  static_cast<RowsArgs&>(args) = rows;
+  args.eps = call.scalars[2];
+  args.weight = static_cast<const float*>(call.buffers[1]);
+  args.y = call.buffers[2];
+  args.sum = static_cast<float*>(call.buffers[0]);
+  args.addend = static_cast<const float*>(call.buffers[3]);
+  args.alpha = static_cast<float>(call.scalars[3]);
+  step.run = add_rms_norm_run<Isa>;
+}
+
+// Attention over queries, keys and values that its first phase puts in scratch, rotated. `attention` comes first: the
+// steps of attention see no other arguments.
+struct RopeAttentionArgs {
+  AttentionArgs attention;
+  const float* qkv;
+  const float* angles;
+  void (*attend)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
+  uint32_t half;
+};
+static_assert(sizeof(RopeAttentionArgs) <= kArgsMax);
+
+template <class Isa>
+void rope_attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const RopeAttentionArgs& args = step.as<RopeAttentionArgs>();
+  const AttentionArgs& to = args.attention;
+  if (phase == 0 && to.fits()) {
+    const size_t kv = to.stride(), q = static_cast<size_t>(to.heads) * to.head_dim;
+    const uint32_t first = tile * to.stored_per_tile, last = std::min(to.tokens, first + to.stored_per_tile);
+    for (size_t t = first; t < last; t++) {
+      const float* row = args.qkv + t * (q + 2 * kv);
+      const float* angles = args.angles + t * 2 * args.half;
+      rotate_heads<Isa>(row, angles, args.half, to.heads, to.head_dim, const_cast<float*>(to.q) + t * q);
+      rotate_heads<Isa>(row + q, angles, args.half, to.kv_heads, to.head_dim, const_cast<float*>(to.k) + t * kv);
+      memcpy(const_cast<float*>(to.v) + t * kv, row + q + kv, 4 * kv);
+    }
+  }
+  args.attend(step, phase, tile, thread);
+}
+
+struct RotatedFloats {
+  size_t q, kv, all;
+
+  explicit RotatedFloats(const Call& call) {
+    const size_t values = static_cast<size_t>(call.scalars[0]) * static_cast<size_t>(call.scalars[3]);
+    q = round_up(values * static_cast<size_t>(call.scalars[1]), 16);
+    kv = round_up(values * static_cast<size_t>(call.scalars[2]), 16);
+    all = q + 2 * kv;
+  }
+};
+
+// scratch: queries, keys, values, then that of the attention.
+template <size_t (*Scratch)(const Call&)>
+size_t rope_attention_scratch(const Call& call) {
+  return 4 * RotatedFloats(call).all + Scratch(call);
+}
+
+// scalars: those of attention, then half; buffers: qkv, angles, key cache, value cache, key scales, value scales,
+// position, y, scratch. `Prepare` is that of a row of attention.
+template <class Isa, void (*Prepare)(Step&, const Call&)>
+void rope_attention_prepare(Step& step, const Call& call) {
+  const RotatedFloats floats(call);
+  float* q = static_cast<float*>(call.buffers[8]);
+  void* const buffers[] = {q, q + floats.q, q + floats.q + floats.kv, call.buffers[2], call.buffers[3],
+                           call.buffers[4], call.buffers[5], call.buffers[6], call.buffers[7], q + floats.all};
+  Prepare(step, {call.scalars, buffers, call.threads});
+  const AttentionArgs attention = step.as<AttentionArgs>();
+  RopeAttentionArgs& args = step.init<RopeAttentionArgs>();
+  args.attention = attention;
+  args.qkv = static_cast<const float*>(call.buffers[0]);
+  args.angles = static_cast<const float*>(call.buffers[1]);
+  args.attend = step.run;
+  args.half = static_cast<uint32_t>(call.scalars[9]);
+  step.run = rope_attention_run<Isa>;
+}
+
+}  // namespace lowbit

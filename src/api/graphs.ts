@@ -1,0 +1,44 @@
+/** Graphs as text: of a model before and after the passes, and of a program as it is stored. */
+import { capture } from "../compile/capture.ts";
+import { optimize } from "../compile/compile.ts";
+import { formatGraph } from "../compile/graph.ts";
+import { reusePlaces } from "../compile/passes/in-place.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { openFile } from "../node-file.ts";
+import { operators } from "../ops/registry.ts";
+import { formatMethod } from "../program/format.ts";
+import { readProgram } from "../program/read.ts";
+import { type CompileModelOptions, methodSources } from "./compile-model.ts";
+import type { Model } from "./model.ts";
+
+/** The graph of one method, a call a line. */
+export interface MethodGraph {
+  readonly name: string;
+  /** As the model makes it, before any pass; null of a program that is compiled already. */
+  readonly before: string | null;
+  readonly after: string;
+}
+
+/** Graphs of what `compileModel` makes with these options. Weights are not read. */
+export function modelGraphs(model: Model, given: CompileModelOptions = {}): MethodGraph[] {
+  const { sources, options } = methodSources(model, given);
+  const { cpu = hostCpu(), target = "lowbit" } = options;
+  return sources.map((source) => {
+    const graph = capture(source, operators, cpu);
+    const optimized = optimize(graph, { registry: operators, cpu, target });
+    const places = target === "lowbit" ? reusePlaces(optimized, operators) : undefined;
+    return { name: source.name, before: formatGraph(graph), after: formatGraph(optimized, places) };
+  });
+}
+
+/** Graphs of the methods of a .pte file that call operators. */
+export async function programGraphs(path: string): Promise<MethodGraph[]> {
+  const file = await openFile(path);
+  try {
+    const { methods } = await readProgram(file);
+    const called = methods.filter(({ instructions }) => instructions.length > 0);
+    return called.map((method) => ({ name: method.name, before: null, after: formatMethod(method) }));
+  } finally {
+    await file.close();
+  }
+}

@@ -1,0 +1,133 @@
+/** Writes the part of this package that one program needs as modules that need nothing else: for Node and for pages. */
+import { mkdir } from "node:fs/promises";
+import { dirname, extname, join, relative, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import type { BuildOptions, BuildResult, Plugin } from "esbuild";
+import { UnsupportedError } from "../errors.ts";
+import { openFile, writeFileWhole } from "../node-file.ts";
+import { operators as allOperators } from "../ops/registry.ts";
+import type { Program } from "../program/program.ts";
+import { readProgram } from "../program/read.ts";
+import { isInterpreted } from "../runtime/interpreter.ts";
+import { calledOperators, registryModule, tableModule } from "./selection.ts";
+
+export interface BundledFile {
+  readonly path: string;
+  readonly bytes: number;
+  readonly gzippedBytes: number;
+  /** Modules of this package in it, as paths without their endings: "runtime/session". */
+  readonly modules: readonly string[];
+}
+
+export interface Bundle {
+  /** Full names of the operators in it. */
+  readonly operators: readonly string[];
+  /** The module for Node and pages, then the worker for pages. */
+  readonly files: readonly BundledFile[];
+}
+
+/** The folder with this package's modules, and their ending: sources in its own tests, else what was compiled of them. */
+const modulesFolder = dirname(dirname(fileURLToPath(import.meta.url)));
+const ending = extname(fileURLToPath(import.meta.url));
+
+const moduleFile = (module: string) => join(modulesFolder, `${module}${ending}`);
+const moduleOf = (path: string) => relative(modulesFolder, path).split(sep).join("/").slice(0, -ending.length);
+
+/** Native code is not bundled: WebAssembly serves. */
+const NO_NATIVE = `
+export const nativeAddon = () => null;
+export const hasNative = () => false;
+export const nativeFeatures = () => [];
+`;
+
+/** Methods of this package's programs are made ready once for each size; the interpreter runs those of other exporters. */
+const NO_INTERPRETER = `
+export const isInterpreted = () => false;
+export class Interpreter {}
+`;
+
+/** Modules that bundles have in another form. */
+function replacements(program: Program, operators: readonly string[]): ReadonlyMap<string, string> {
+  const interpreted = program.methods.some((method) => isInterpreted(method, allOperators));
+  return new Map([
+    ["ops/registry", registryModule(operators, moduleFile)],
+    ["kernels/table", tableModule(operators, moduleFile)],
+    ["kernels/native/addon", NO_NATIVE],
+    ["kernels/native/rows", NO_NATIVE],
+    ["kernels/known-cpus", "export const knownCpus = {};"],
+    ...(interpreted ? [] : ([["runtime/interpreter", NO_INTERPRETER]] as const)),
+  ]);
+}
+
+function selecting(replaced: ReadonlyMap<string, string>): Plugin {
+  return {
+    name: "lowbit",
+    setup(build) {
+      build.onLoad({ filter: /\.[jt]s$/ }, ({ path }) => {
+        const contents = replaced.get(moduleOf(path));
+        return contents === undefined ? undefined : { contents, loader: "js", resolveDir: dirname(path) };
+      });
+      // Nothing here is imported for what it does: modules whose exports nobody needs are left out.
+      build.onResolve({ filter: /^(\.|\/)/ }, async ({ path, pluginData, ...rest }) => {
+        if (pluginData === "resolved") return undefined;
+        const found = await build.resolve(path, { ...rest, pluginData: "resolved" });
+        return { ...found, sideEffects: rest.kind === "entry-point" };
+      });
+    },
+  };
+}
+
+async function esbuild(): Promise<(options: BuildOptions) => Promise<BuildResult<{ metafile: true; write: false }>>> {
+  try {
+    return (await import("esbuild")).build as never;
+  } catch (cause) {
+    throw new UnsupportedError("bundle: needs the package esbuild beside lowbit; install it: npm install esbuild", {
+      cause,
+    });
+  }
+}
+
+/**
+ * Writes `lowbit.js`, an ES module with `load` and `SessionDecoder`, and `worker.js`, a module worker for pages, to
+ * `folder`: the runtime with the operators and the WebAssembly and reference kernels that the program at `path` calls.
+ * The program itself stays where it is. UnsupportedError for operators that a bundle cannot hold, and without esbuild.
+ */
+export async function bundleProgram(path: string, folder: string): Promise<Bundle> {
+  const file = await openFile(path);
+  const program = await readProgram(file).finally(() => file.close());
+  const operators = calledOperators(program);
+  const build = await esbuild();
+  await mkdir(folder, { recursive: true });
+  const result = await build({
+    entryPoints: { lowbit: moduleFile("bundle/entry"), worker: moduleFile("bundle/worker-entry") },
+    outdir: folder,
+    bundle: true,
+    minify: true,
+    format: "esm",
+    target: "es2022",
+    legalComments: "none",
+    logLevel: "silent",
+    write: false,
+    metafile: true,
+    absWorkingDir: modulesFolder,
+    plugins: [selecting(replacements(program, operators))],
+  });
+  const files: BundledFile[] = [];
+  for (const { path: output, contents } of result.outputFiles) {
+    await writeFileWhole(output, (sink) => sink.write(contents));
+    const inputs = Object.entries(result.metafile.outputs).find(([name]) =>
+      output.endsWith(name.split("/").at(-1)!),
+    )![1];
+    const modules = Object.entries(inputs.inputs)
+      .filter(([, { bytesInOutput }]) => bytesInOutput > 0)
+      .map(([input]) => moduleOf(join(modulesFolder, input)));
+    files.push({
+      path: output,
+      bytes: contents.length,
+      gzippedBytes: gzipSync(contents).length,
+      modules: modules.sort(),
+    });
+  }
+  return { operators, files };
+}

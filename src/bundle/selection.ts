@@ -1,0 +1,97 @@
+/** The modules of a bundle that say which operators and kernels it has, in place of those with all of them. */
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { Kernel } from "../kernels/contract.ts";
+import { operators as allOperators } from "../ops/registry.ts";
+import { qualifiedName } from "../ops/schema.ts";
+import type { Program } from "../program/program.ts";
+import { families, kernelModules, operatorModules, type Part } from "./parts.ts";
+
+/** Full names of the operators that a program calls. UnsupportedError lists those that no bundle can hold. */
+export function calledOperators({ methods }: Program): string[] {
+  const names = [...new Set(methods.flatMap(({ operators }) => operators.map(qualifiedName)))].sort();
+  const strange = names.filter((name) => !exportOf(operatorModules, name));
+  if (strange.length > 0)
+    throw new UnsupportedError(
+      `bundle: operators ${strange.join(", ")} are not of this package's core; load the program with lowbit itself`,
+    );
+  if (methods.some(({ delegates }) => delegates.length > 0))
+    throw new UnsupportedError("bundle: the program calls delegates, which only ExecuTorch has");
+  if (names.length === 0) throw new InvalidArgumentError("bundle: the program calls no operators");
+  return names;
+}
+
+/** Where an operator or a kernel of a name is exported, by itself or in a list. */
+interface Export {
+  readonly module: string;
+  readonly name: string;
+  readonly isList: boolean;
+}
+
+function exportOf(modules: Readonly<Record<string, Part>>, wanted: string): Export | undefined {
+  const isWanted = (item: unknown) => (item as { name?: unknown } | null)?.name === wanted;
+  for (const [module, part] of Object.entries(modules))
+    for (const [name, value] of Object.entries(part)) {
+      const isList = Array.isArray(value);
+      if (isList ? value.some(isWanted) : typeof value === "object" && isWanted(value)) return { module, name, isList };
+    }
+  return undefined;
+}
+
+/** Import statements for exports, each under a name of its own. */
+class Imports {
+  readonly #names = new Map<string, string>();
+  readonly lines: string[] = [];
+  readonly #to: (module: string) => string;
+
+  constructor(to: (module: string) => string) {
+    this.#to = to;
+  }
+
+  add({ module, name }: Export): string {
+    const key = `${module} ${name}`;
+    const known = this.#names.get(key);
+    if (known) return known;
+    const local = `part${this.#names.size}`;
+    this.#names.set(key, local);
+    this.lines.push(`import { ${name} as ${local} } from ${JSON.stringify(this.#to(module))};`);
+    return local;
+  }
+}
+
+/** `ops/registry` with these operators alone. `to` gives the address of a module. */
+export function registryModule(names: readonly string[], to: (module: string) => string): string {
+  const imports = new Imports(to);
+  const lists = { operators: new Set<string>(), numbers: new Set<string>(), routines: new Set<string>() };
+  for (const name of names) {
+    const found = exportOf(operatorModules, name)!;
+    const kind = allOperators.number(name) ? "numbers" : allOperators.routine(name) ? "routines" : "operators";
+    const local = imports.add(found);
+    lists[kind].add(found.isList ? `...${local}.filter(called)` : local);
+  }
+  const list = (kind: keyof typeof lists) => `[${[...lists[kind]].join(", ")}]`;
+  return [
+    `import { OperatorRegistry } from ${JSON.stringify(to("ops/operator"))};`,
+    ...imports.lines,
+    `const names = new Set(${JSON.stringify(names)});`,
+    "const called = ({ name }) => names.has(name);",
+    `export const operators = new OperatorRegistry(${list("operators")}, { numbers: ${list("numbers")}, routines: ${list("routines")} });`,
+  ].join("\n");
+}
+
+/** `kernels/table` with the WebAssembly and reference rows of these operators alone; other families are empty. */
+export function tableModule(names: readonly string[], to: (module: string) => string): string {
+  const imports = new Imports(to);
+  const wanted = new Set(names.flatMap((name) => allOperators.find(name)?.kernels.map((kernel) => kernel.name) ?? []));
+  const lines = Object.entries(families).map(([family, rows]) => {
+    const locals = new Set<string>();
+    for (const { name, target } of rows as readonly Kernel<never>[]) {
+      if (target === "native" || !wanted.has(name)) continue;
+      const found = exportOf(kernelModules, name);
+      if (!found) throw new UnsupportedError(`bundle: kernel ${name} is in no module that bundles are made of`);
+      const local = imports.add(found);
+      locals.add(found.isList ? `...${local}` : local);
+    }
+    return `export const ${family} = [${[...locals].join(", ")}];`;
+  });
+  return [...imports.lines, ...lines].join("\n");
+}

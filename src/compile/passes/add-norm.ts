@@ -1,0 +1,40 @@
+/** A residual sum and the norm that reads it become one call, which adds in place: the sum is kept for the next block. */
+import { GraphBuilder } from "../capture.ts";
+import { type Graph, type GraphNode, type GraphValue, renewArguments } from "../graph.ts";
+import type { RewriteContext } from "./rewrite.ts";
+import { Uses } from "./uses.ts";
+
+export function fuseAddNorm(graph: Graph, { registry, cpu }: RewriteContext): Graph {
+  const uses = new Uses(graph);
+  const builder = new GraphBuilder(registry, cpu);
+  const replaced = new Map<GraphValue, GraphValue>();
+  /** Sums that the norm of the same node makes. */
+  const sums = new Map<GraphNode, GraphNode>();
+  for (const [i, node] of graph.nodes.entries()) {
+    const next = graph.nodes[i + 1];
+    if (next && isAddNorm(node, next, uses)) {
+      sums.set(next, node);
+      continue;
+    }
+    const args = renewArguments(node, (value) => replaced.get(value) ?? value);
+    const sum = sums.get(node);
+    if (!sum) {
+      builder.nodes.push({ ...node, args });
+      continue;
+    }
+    const [x, y, alpha] = renewArguments(sum, (value) => replaced.get(value) ?? value);
+    replaced.set(node.out, builder.call("lowbit::add_rms_norm.out", x!, y!, args[1]!, args[2]!, alpha!));
+    replaced.set(sum.out, x as GraphValue);
+  }
+  return { ...graph, nodes: builder.nodes, outputs: graph.outputs.map((value) => replaced.get(value) ?? value) };
+}
+
+/** Whether `norm` follows `add`, norms its whole rows, and nothing reads the first addend afterwards. */
+function isAddNorm(add: GraphNode, norm: GraphNode, uses: Uses): boolean {
+  if (add.operator !== "aten::add.out" || norm.operator !== "lowbit::rms_norm.out" || norm.args[0] !== add.out)
+    return false;
+  const [x, y] = add.args as [GraphValue, GraphValue];
+  const weight = norm.args[1] as GraphValue;
+  if (x === y || x.kind !== "computed" || uses.isOutput(x) || uses.readers(x).at(-1) !== add) return false;
+  return x.spec.dtype === "f32" && weight.spec.shape[0] === x.spec.shape.at(-1);
+}

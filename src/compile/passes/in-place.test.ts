@@ -1,0 +1,32 @@
+/** Results take the place of arguments that nobody reads afterwards. */
+import { expect, it } from "vitest";
+import { context, graphOf, rows } from "../../../test/support/graph.ts";
+import { formatGraph } from "../graph.ts";
+import { lifetimesOf, planMemory } from "../memory-plan.ts";
+import { reusePlaces } from "./in-place.ts";
+
+const graph = graphOf([rows("x", 8)], (ops, [x]) => {
+  const a = ops.scale(x!, 2);
+  const b = ops.scale(a, 3);
+  const c = ops.add(a, b);
+  return [ops.softcap(c, 5), ops.columns(c, 0, 4)];
+});
+const places = reusePlaces(graph, context.registry);
+
+it("reuses places of values at their last use, not of inputs", () => {
+  expect(formatGraph(graph, places)).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 8])
+      %0: f32[1, <=4, 8] = aten::mul.Scalar_out(x, 2)
+      %1: f32[1, <=4, 8] = aten::mul.Scalar_out(%0, 3)
+      %2: f32[1, <=4, 8] in %1 = aten::add.out(%0, %1, 1)
+      %3: f32[1, <=4, 8] = lowbit::softcap.out(%2, 5)
+      %4: f32[1, <=4, 4] = aten::slice_copy.Tensor_out(%2, -1, 0, 4, 1)
+      return %3, %4"
+  `);
+});
+
+it("needs less memory, and values that live at once stay apart", () => {
+  const plan = planMemory(lifetimesOf(graph, places));
+  expect(plan.totalBytes).toBeLessThan(planMemory(lifetimesOf(graph)).totalBytes);
+  expect([...places.keys()].every((value) => !plan.offsets.has(value))).toBe(true);
+});

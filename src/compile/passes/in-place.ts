@@ -1,0 +1,33 @@
+/** Which results may lie where an argument lies that nobody reads afterwards. */
+import type { OperatorRegistry } from "../../ops/operator.ts";
+import type { Graph, GraphNode, GraphValue } from "../graph.ts";
+import { Uses } from "./uses.ts";
+
+/** Values and the values whose place they take; a place that is passed on several times is that of the first. */
+export type Places = ReadonlyMap<GraphValue, GraphValue>;
+
+export function reusePlaces(graph: Graph, registry: OperatorRegistry): Places {
+  const uses = new Uses(graph);
+  const places = new Map<GraphValue, GraphValue>();
+  for (const node of graph.nodes) {
+    const given = placeFor(node, registry, uses);
+    if (given) places.set(node.out, places.get(given) ?? given);
+  }
+  return places;
+}
+
+/** The argument whose place a call's result may take. */
+function placeFor(node: GraphNode, registry: OperatorRegistry, uses: Uses): GraphValue | undefined {
+  const operator = registry.find(node.operator);
+  const names = operator?.inPlace ?? [];
+  const candidates = names.map((name) => node.args[operator!.schema.args.findIndex((arg) => arg.name === name)]);
+  const { dtype, shape } = node.out.spec;
+  return (candidates as GraphValue[]).find(
+    (value) =>
+      value.kind === "computed" &&
+      value.spec.dtype === dtype &&
+      value.spec.shape.join() === shape.join() &&
+      value.smallest.join() === node.out.smallest.join() &&
+      uses.isReadOnce(value),
+  );
+}

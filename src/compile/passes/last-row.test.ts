@@ -1,0 +1,38 @@
+/** Makers of values of which only the last row is read work on that row. */
+import { expect, it } from "vitest";
+import { after, graphOf, packed, rows, vector } from "../../../test/support/graph.ts";
+import { narrowToLastRow } from "./last-row.ts";
+
+it("narrows a block down to what does not work row by row", () => {
+  const graph = graphOf([rows("x", 32), rows("mixed", 32)], (ops, [x, mixed], constant) => {
+    const sum = ops.add(x!, mixed!);
+    const normed = ops.call("lowbit::rms_norm.out", sum, constant(vector("w", Array(32).fill(1))), 1e-5);
+    const name = "torchao::_linear_8bit_act_4bit_weight.out";
+    const out = ops.call(name, normed, constant(packed("up", 32, 32)), 32, 32, 32);
+    return [ops.lastRow(ops.add(sum, out))];
+  });
+  expect(after(narrowToLastRow, graph)).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 32], mixed: f32[1, <=4, 32])
+      %0: f32[1, 32] = aten::select_copy.int_out(x, 1, -1)
+      %1: f32[1, 32] = aten::select_copy.int_out(mixed, 1, -1)
+      %2: f32[1, 32] = aten::add.out(%0, %1, 1)
+      %3: f32[1, 32] = lowbit::rms_norm.out(%2, w:f32, 0.00001)
+      %4: f32[1, 32] = torchao::_linear_8bit_act_4bit_weight.out(%3, up:panel16, 32, 32, 32)
+      %5: f32[1, 32] = aten::add.out(%2, %4, 1)
+      return %5"
+  `);
+});
+
+it("leaves values of which others read all rows", () => {
+  const graph = graphOf([rows("x", 4)], (ops, [x]) => {
+    const sum = ops.add(x!, x!);
+    return [ops.lastRow(sum), ops.columns(sum, 0, 2)];
+  });
+  expect(after(narrowToLastRow, graph)).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 4])
+      %0: f32[1, <=4, 4] = aten::add.out(x, x, 1)
+      %1: f32[1, 4] = aten::select_copy.int_out(%0, 1, -1)
+      %2: f32[1, <=4, 2] = aten::slice_copy.Tensor_out(%0, -1, 0, 2, 1)
+      return %1, %2"
+  `);
+});

@@ -1,0 +1,79 @@
+/** Linear layers over one x become one, where one call reads their results; the joined weights hold the same rows. */
+import { expect, it } from "vitest";
+import { after, context, graphOf, packed, position, rows, tokens, vector } from "../../../test/support/graph.ts";
+import { openPacked, unpackWeights } from "../../kernels/layout/packed.ts";
+import type { Ops } from "../../ops/ops.ts";
+import type { GraphValue } from "../graph.ts";
+import { mergeLinears } from "./merge-linears.ts";
+
+const linear = <T>(ops: Ops<T>, x: T, weight: T, n: number, bits = 4) =>
+  ops.call(`torchao::_linear_8bit_act_${bits}bit_weight.out`, x, weight, 32, n, 32);
+
+it("joins gate and up", async () => {
+  const graph = graphOf([rows("x", 32)], (ops, [x], constant) => [
+    ops.swiglu(
+      linear(ops, x!, constant(packed("gate", 48, 32)), 48),
+      linear(ops, x!, constant(packed("up", 48, 32)), 48),
+    ),
+  ]);
+  expect(after(mergeLinears, graph)).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 32])
+      %0: f32[1, <=4, 96] = torchao::_linear_8bit_act_4bit_weight.out(x, {gate,up}:panel16, 32, 96, 32)
+      %1: f32[1, <=4, 48] = aten::slice_copy.Tensor_out(%0, -1, 0, 48, 1)
+      %2: f32[1, <=4, 48] = aten::slice_copy.Tensor_out(%0, -1, 48, 96, 1)
+      %3: f32[1, <=4, 48] = lowbit::swiglu.out(%1, %2)
+      return %3"
+  `);
+  const merged = mergeLinears(graph, context);
+  const constant = (merged.nodes[0]!.args[1] as GraphValue).constant!;
+  const open = (bytes: Uint8Array, n: number) => unpackWeights(openPacked(bytes, { n, k: 32, groupSize: 32 })).weights;
+  const joined = open((await constant.read()) as Uint8Array, 96);
+  const parts = [];
+  for (const name of ["gate", "up"]) parts.push(open((await packed(name, 48, 32).read()) as Uint8Array, 48));
+  expect([...joined.qvals]).toEqual(parts.flatMap(({ qvals }) => [...qvals]));
+  expect([...joined.scales]).toEqual(parts.flatMap(({ scales }) => [...scales]));
+});
+
+it("joins queries, keys and values that are rotated", () => {
+  const cache = { dtype: "f32", shape: [1, 8, 1, 16] } as const;
+  const graph = graphOf([rows("x", 32), tokens, position], (ops, [x, ids, pos], constant) => {
+    const project = (name: string, n: number) =>
+      linear(ops, x!, constant(packed(`layer.${name}_proj.weight`, n, 32)), n);
+    const angles = ops.ropeAngles(ids!, pos!, constant(vector("frequencies", [1, 2])), 1);
+    const [q, k, v] = [project("q", 32), project("k", 16), project("v", 16)];
+    const [keyCache, valueCache] = [ops.state("keys", cache), ops.state("values", cache)];
+    return [
+      ops.attention(ops.rope(q, angles, 16), ops.rope(k, angles, 16), v, {
+        keyCache,
+        valueCache,
+        position: pos!,
+        scale: 1,
+      }),
+    ];
+  });
+  expect(after(mergeLinears, graph)).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 32], tokens: i64[1, <=4], pos: i64[1])
+      %0: f32[<=4, 2, 2] = lowbit::rope_angles.out(tokens, pos, frequencies:f32, 1)
+      %1: f32[1, <=4, 64] = torchao::_linear_8bit_act_4bit_weight.out(x, layer.{q,k,v}_proj.weight:panel16, 32, 64, 32)
+      %2: f32[1, <=4, 32] = aten::slice_copy.Tensor_out(%1, -1, 0, 32, 1)
+      %3: f32[1, <=4, 16] = aten::slice_copy.Tensor_out(%1, -1, 32, 48, 1)
+      %4: f32[1, <=4, 16] = aten::slice_copy.Tensor_out(%1, -1, 48, 64, 1)
+      %5: f32[1, <=4, 32] = lowbit::rope.out(%2, %0, 16)
+      %6: f32[1, <=4, 16] = lowbit::rope.out(%3, %0, 16)
+      %7: f32[1, <=4, 32] = lowbit::attention.out(%5, %6, %4, keys, values, pos, 1, 0, 0)
+      return %7"
+  `);
+});
+
+it("leaves weights of different widths, and results that others read", () => {
+  const graph = graphOf([rows("x", 32)], (ops, [x], constant) => {
+    const four = linear(ops, x!, constant(packed("four", 48, 32)), 48);
+    const two = linear(ops, x!, constant(packed("two", 48, 32, 2)), 48, 2);
+    const shared = linear(ops, x!, constant(packed("shared", 48, 32)), 48);
+    const more = linear(ops, x!, constant(packed("more", 48, 32)), 48);
+    return [ops.swiglu(four, two), ops.swiglu(shared, more), shared];
+  });
+  const text = after(mergeLinears, graph);
+  expect(text).not.toContain("slice");
+  expect(text.match(/_linear_8bit/g)).toHaveLength(4);
+});

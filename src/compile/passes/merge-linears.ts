@@ -1,0 +1,87 @@
+/**
+ * Linear layers that read the same x and feed one call, such as queries, keys and values, or gate and up, become one:
+ * x is quantized once and the weights are one stream. The parts are slices, which later passes take away.
+ */
+import type { LazyConstant } from "../../ops/builder.ts";
+import { joinRows } from "../../ops/packed-constant.ts";
+import { GraphBuilder } from "../capture.ts";
+import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
+import type { RewriteContext } from "./rewrite.ts";
+import { attentionInputs } from "./rope-attention.ts";
+import { Uses } from "./uses.ts";
+
+export function mergeLinears(graph: Graph, { registry, cpu }: RewriteContext): Graph {
+  const uses = new Uses(graph);
+  /** Of the first call of each group, the group; of the others, nothing to do. */
+  const groups = new Map<GraphNode, readonly GraphNode[]>();
+  for (const node of graph.nodes) {
+    const parts = partsOf(node, uses);
+    if (parts && joinedConstants(parts)) groups.set(firstOf(graph, parts), parts);
+  }
+  const merged = new Set([...groups.values()].flat());
+  const replaced = new Map<GraphValue, GraphValue>();
+  const current = (value: GraphValue) => replaced.get(value) ?? value;
+  const builder = new GraphBuilder(registry, cpu);
+  for (const node of graph.nodes) {
+    const group = groups.get(node);
+    if (group) mergeGroup(builder, group, replaced);
+    else if (!merged.has(node)) builder.nodes.push({ ...node, args: renewArguments(node, current) });
+  }
+  return { ...graph, nodes: builder.nodes };
+}
+
+function firstOf({ nodes }: Graph, parts: readonly GraphNode[]): GraphNode {
+  return nodes.find((node) => parts.includes(node))!;
+}
+
+/** The linear calls whose results one call reads side by side, in the order of its columns; null when they cannot be joined. */
+function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
+  const values = /^lowbit::(swiglu|geglu)\.out$/.test(node.operator)
+    ? (node.args.slice(0, 2) as GraphValue[])
+    : attentionInputs(node, uses)?.values;
+  if (!values) return null;
+  const parts = values.map((value) => (uses.isReadOnce(value) ? uses.maker(value) : undefined));
+  const [first] = parts;
+  if (!first || new Set(parts).size !== parts.length) return null;
+  const alike = (part: GraphNode | undefined): part is GraphNode =>
+    part?.operator === first.operator && part.args[0] === first.args[0];
+  return isLinear(first) && parts.every(alike) ? parts : null;
+}
+
+function isLinear({ operator }: GraphNode): boolean {
+  return /^torchao::_linear_8bit_act_\dbit_weight\.out$|^lowbit::linear_weight_only\.out$|^aten::linear\.out$/.test(
+    operator,
+  );
+}
+
+/** The constants of the joined call, in the order of its arguments; null when there are none. */
+function joinedConstants(parts: readonly GraphNode[]): { weight: LazyConstant; bias: LazyConstant | null } | null {
+  const constantsAt = (index: number) => {
+    const values = parts.map(({ args }) => args[index]!);
+    return values.map((value) => (isGraphValue(value) ? value.constant : null));
+  };
+  const joined = (constants: readonly (LazyConstant | null)[]) =>
+    constants.every((constant) => constant !== null) ? joinRows(constants) : null;
+  const weight = joined(constantsAt(1));
+  if (!weight) return null;
+  // Packed weights hold their biases; what follows them are sizes.
+  if (weight.packed) return { weight, bias: null };
+  const biases = constantsAt(2);
+  const bias = joined(biases);
+  return bias || biases.every((constant) => constant === null) ? { weight, bias } : null;
+}
+
+function mergeGroup(builder: GraphBuilder, parts: readonly GraphNode[], replaced: Map<GraphValue, GraphValue>): void {
+  const [first] = parts as [GraphNode];
+  const { weight, bias } = joinedConstants(parts)!;
+  const x = renewArguments(first, (value) => replaced.get(value) ?? value)[0]!;
+  const sizes = weight.packed ? [weight.packed.spec.groupSize, weight.packed.spec.n, weight.packed.spec.k] : [];
+  const constants = [builder.constant(weight), ...(bias ? [builder.constant(bias)] : [])];
+  const all = builder.call(first.operator, x, ...constants, ...sizes);
+  let start = 0;
+  for (const { out } of parts) {
+    const width = out.spec.shape.at(-1)!;
+    replaced.set(out, builder.call("aten::slice_copy.Tensor_out", all, -1, start, start + width));
+    start += width;
+  }
+}

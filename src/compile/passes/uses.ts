@@ -1,0 +1,36 @@
+/** Who uses the values of a graph. */
+import { argumentValues, type Graph, type GraphNode, type GraphValue } from "../graph.ts";
+
+/** How often a value is used: by calls, each argument counted, and as an output. */
+export class Uses {
+  readonly #makers = new Map<GraphValue, GraphNode>();
+  readonly #readers = new Map<GraphValue, GraphNode[]>();
+  readonly #outputs: ReadonlySet<GraphValue>;
+
+  constructor(graph: Graph) {
+    this.#outputs = new Set(graph.outputs);
+    for (const node of graph.nodes) {
+      this.#makers.set(node.out, node);
+      for (const value of argumentValues(node)) this.#readers.set(value, [...this.readers(value), node]);
+    }
+  }
+
+  /** The call that makes a value; undefined for inputs, constants and state. */
+  maker(value: GraphValue): GraphNode | undefined {
+    return this.#makers.get(value);
+  }
+
+  /** The calls that read a value, in order; one that reads it twice comes twice. */
+  readers(value: GraphValue): readonly GraphNode[] {
+    return this.#readers.get(value) ?? [];
+  }
+
+  isOutput(value: GraphValue): boolean {
+    return this.#outputs.has(value);
+  }
+
+  /** Whether one call reads the value, once, and it is no output. */
+  isReadOnce(value: GraphValue): boolean {
+    return !this.isOutput(value) && this.readers(value).length === 1;
+  }
+}

@@ -1,0 +1,108 @@
+/** Constants of weights [n, k]: packed when they are read, and joined along n, so that one call reads several matrices. */
+import type { TypedArray } from "../dtype.ts";
+import { packWeights } from "../kernels/layout/packed.ts";
+import type { QuantizedWeights } from "../quantized.ts";
+import type { LazyConstant, PackedSource, UnpackedMatrix } from "./builder.ts";
+
+/** Packed weights under the name of the weight. */
+export function packedWeights(name: string, source: PackedSource): LazyConstant {
+  const { spec, layout, hasBias, load } = source;
+  return {
+    key: `${name}:${layout.name}`,
+    dtype: "u8",
+    shape: [layout.byteLength(spec, hasBias)],
+    packed: source,
+    async read() {
+      const { weights, bias } = await load();
+      return packWeights(weights, bias, layout);
+    },
+  };
+}
+
+/** The rows of all parts as one constant, or null where they are stored in different ways or cannot be told apart. */
+export function joinRows(parts: readonly LazyConstant[]): LazyConstant | null {
+  const [first] = parts;
+  if (!first || parts.some((part) => (part.packed === undefined) !== (first.packed === undefined))) return null;
+  return first.packed ? joinPacked(parts) : joinPlain(parts);
+}
+
+function joinPacked(parts: readonly LazyConstant[]): LazyConstant | null {
+  const sources = parts.map(({ packed }) => packed!);
+  const [{ spec, layout, hasBias }] = sources as [PackedSource];
+  const stored = (source: PackedSource) => ({ ...source.spec, n: 0, layout: source.layout.name, bias: source.hasBias });
+  const alike = sources.every((source) => JSON.stringify(stored(source)) === JSON.stringify(stored(sources[0]!)));
+  // Each matrix has a codebook of its own.
+  if (!alike || spec.hasLevels) return null;
+  const joined = { ...spec, n: sources.reduce((sum, source) => sum + source.spec.n, 0) };
+  if (layout.refusal(joined)) return null;
+  const load = async () => joinMatrices(await inTurn(sources, (source) => source.load()), joined);
+  return packedWeights(joinedName(parts.map(({ key }) => weightName(key))), { spec: joined, layout, hasBias, load });
+}
+
+function joinMatrices(matrices: readonly UnpackedMatrix[], spec: PackedSource["spec"]): UnpackedMatrix {
+  const part = <K extends keyof QuantizedWeights>(name: K) => matrices.map(({ weights }) => weights[name]);
+  const biases = matrices.map(({ bias }) => bias);
+  return {
+    weights: {
+      ...spec,
+      qvals: concatenated(part("qvals")),
+      scales: concatenated(part("scales")),
+      zeros: spec.hasZeros
+        ? concatenated(matrices.map(({ weights }) => weights.zeros ?? new Int8Array(weights.scales.length)))
+        : null,
+      levels: null,
+    },
+    bias: biases.every((values) => values !== null) ? concatenated(biases as Float32Array[]) : null,
+  };
+}
+
+/** Tensors of one dtype and one row size. */
+function joinPlain(parts: readonly LazyConstant[]): LazyConstant | null {
+  const [{ dtype, shape, key }] = parts as [LazyConstant];
+  const row = shape.slice(1).join();
+  if (shape.length === 0 || parts.some((part) => part.dtype !== dtype || part.shape.slice(1).join() !== row))
+    return null;
+  const rows = parts.reduce((sum, part) => sum + part.shape[0]!, 0);
+  const form = key.slice(weightName(key).length);
+  return {
+    key: `${joinedName(parts.map((part) => weightName(part.key)))}${form}`,
+    dtype,
+    shape: [rows, ...shape.slice(1)],
+    read: async () => concatenated(await inTurn(parts, (part) => part.read())),
+  };
+}
+
+async function inTurn<P, R>(parts: readonly P[], work: (part: P) => Promise<R>): Promise<R[]> {
+  const results: R[] = [];
+  for (const part of parts) results.push(await work(part));
+  return results;
+}
+
+function concatenated<A extends TypedArray>(parts: readonly A[]): A {
+  const length = parts.reduce((sum, part) => sum + part.length, 0);
+  const target = new (parts[0]!.constructor as new (length: number) => A)(length);
+  let at = 0;
+  for (const part of parts) {
+    (target as Int8Array).set(part as Int8Array, at);
+    at += part.length;
+  }
+  return target;
+}
+
+/** Constants are named after the weight and its form, "lm_head.weight:panel16". */
+function weightName(key: string): string {
+  return key.replace(/:[^:]*$/, "");
+}
+
+/** Names with what they have in common written once: "self_attn.{q,k,v}_proj.weight". */
+function joinedName(names: readonly string[]): string {
+  const [first] = names as [string];
+  const agree = (part: (name: string) => string) => names.every((name) => part(name) === part(first));
+  const shortest = Math.min(...names.map(({ length }) => length));
+  let head = 0;
+  while (head < shortest && agree((name) => name.slice(0, head + 1))) head++;
+  let tail = 0;
+  while (tail < shortest - head && agree((name) => name.slice(name.length - tail - 1))) tail++;
+  const middles = names.map((name) => name.slice(head, name.length - tail));
+  return `${first.slice(0, head)}{${middles.join()}}${first.slice(first.length - tail)}`;
+}

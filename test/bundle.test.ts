@@ -1,0 +1,140 @@
+/** The modules that `lowbit bundle` writes: what is in them, how large they are, and that they run by themselves. */
+import { execFile } from "node:child_process";
+import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { beforeAll, describe, expect, it } from "vitest";
+import { type Bundle, bundleProgram } from "../src/bundle/bundle.ts";
+import { calledOperators, tableModule } from "../src/bundle/selection.ts";
+import {
+  exportProgram,
+  int8DynamicActivationIntxWeight,
+  loadCheckpoint,
+  loadProgram,
+  operators,
+  type Program,
+  quantize,
+  sharedEmbedding,
+} from "../src/index.ts";
+import { temporaryFolder } from "./support/folders.ts";
+import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
+
+/** Of a Llama of 4-bit weights and 8-bit activations, without a tokenizer. */
+const GZIPPED_BYTES_MAX = 60_000;
+const ids = [1, 7, 3, 9, 2];
+
+const folder = await temporaryFolder();
+const program = join(folder, "tiny.pte");
+const output = join(folder, "bundle");
+let bundle: Bundle;
+
+beforeAll(async () => {
+  const checkpoint = join(folder, "tiny");
+  await writeTinyCheckpoint(checkpoint, { config: { hidden_size: 64, intermediate_size: 96, head_dim: 16 } });
+  const model = await loadCheckpoint(checkpoint);
+  const four = { bits: 4, groupSize: 32 } as const;
+  quantize(model, [int8DynamicActivationIntxWeight(four), sharedEmbedding(four)]);
+  await exportProgram(model, program);
+  await model.close();
+  bundle = await bundleProgram(program, output);
+});
+
+/** Runs a module in plain Node, in a folder of its own without node_modules. */
+async function runAlone(text: string): Promise<string> {
+  const alone = join(folder, "alone");
+  await mkdir(alone, { recursive: true });
+  for (const name of await readdir(output)) await copyFile(join(output, name), join(alone, name));
+  await writeFile(join(alone, "package.json"), '{ "type": "module" }');
+  await writeFile(join(alone, "main.js"), text);
+  const { stdout } = await promisify(execFile)(process.execPath, ["main.js", program], { cwd: alone });
+  return stdout;
+}
+
+describe("a bundle", () => {
+  it("is small", () => {
+    for (const { path, bytes, gzippedBytes } of bundle.files) {
+      console.log(`bundle: ${path.slice(output.length + 1)} ${bytes} bytes, ${gzippedBytes} gzipped`);
+      expect(gzippedBytes).toBeLessThanOrEqual(GZIPPED_BYTES_MAX);
+    }
+  });
+
+  it("holds the operators that the program calls, and nothing that makes programs", () => {
+    expect(bundle.operators).toContain("torchao::_linear_8bit_act_4bit_weight.out");
+    for (const { path, modules } of bundle.files) {
+      expect(modules).toContain("runtime/session");
+      expect(
+        modules.filter((name) => /^(quantize|compile|model|formats|hub|text|aqlm|cli|server)\//.test(name)),
+      ).toEqual([]);
+      expect(
+        modules.filter((name) => /^(ops\/(aten|llama|int4)|kernels\/native\/known)/.test(name)),
+        path,
+      ).toEqual([]);
+    }
+  });
+
+  it("imports nothing", async () => {
+    for (const { path } of bundle.files) {
+      const text = await readFile(path, "utf8");
+      expect(text.match(/(^|[;}])import[\s{*"']|import\(["'`]|[;}]export[^;]*from["']/g)).toBeNull();
+    }
+  });
+
+  it("runs in plain Node and gives the program's logits", async () => {
+    const model = await loadProgram(program);
+    const decoder = model.createDecoder();
+    const expected = [await decoder.prefill(ids), await decoder.step(4)].map((logits) => [...logits]);
+    const text = await runAlone(`
+      import { load, SessionDecoder } from "./lowbit.js";
+      const program = await load(process.argv[2], { threads: 1 });
+      const decoder = new SessionDecoder(program);
+      const logits = [await decoder.prefill(${JSON.stringify(ids)}), await decoder.step(4)].map((row) => [...row]);
+      await program.dispose();
+      console.log(JSON.stringify(logits));
+    `);
+    const found: number[][] = JSON.parse(text);
+    for (const [i, row] of expected.entries()) {
+      const error = Math.hypot(...row.map((value, j) => value - found[i]![j]!)) / Math.hypot(...row);
+      expect(error).toBeLessThan(1e-3);
+    }
+    await model.dispose();
+  });
+
+  it("has a worker that serves a program by messages", async () => {
+    const text = await runAlone(`
+      import { readFileSync } from "node:fs";
+      globalThis.postMessage = (message) => replies.push(message);
+      const replies = [];
+      await import("./worker.js");
+      const calls = [{ call: "step", token: 1 }, { call: "load", source: new Uint8Array(readFileSync(process.argv[2])), threads: 1 },
+        { call: "prefill", ids: [1, 2] }, { call: "step", token: 3 }, { call: "rewind", position: 0 }];
+      calls.forEach((call, id) => globalThis.onmessage({ data: { id, ...call } }));
+      while (replies.length < calls.length) await new Promise((done) => setTimeout(done, 10));
+      console.log(JSON.stringify(replies.map(({ id, result, error }) => [id, error ?? result?.vocabularySize ?? result?.length ?? null])));
+      process.exit(0);
+    `);
+    const size = JSON.parse(text)[1][1];
+    expect(JSON.parse(text)).toEqual([
+      [0, "step: load a program first"],
+      [1, size],
+      [2, size],
+      [3, size],
+      [4, null],
+    ]);
+    expect(size).toBeGreaterThan(0);
+  });
+
+  it("can hold every operator and kernel of the core", () => {
+    const names = [...operators].map(({ name }) => name).filter((name) => !name.startsWith("aqlm::"));
+    const methods = [
+      { operators: names.map((name) => ({ name: name.split(".")[0], overload: name.split(".")[1] })), delegates: [] },
+    ];
+    const called = calledOperators({ methods } as unknown as Program);
+    expect(called).toHaveLength(names.length);
+    expect(tableModule(called, (module) => module)).toContain("linearFloatReference");
+  });
+
+  it("names operators that it cannot hold", () => {
+    const methods = [{ operators: [{ name: "mine::twice", overload: "out" }], delegates: [] }];
+    expect(() => calledOperators({ methods } as unknown as Program)).toThrow(/operators mine::twice.out are not/);
+  });
+});
