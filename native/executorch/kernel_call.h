@@ -12,6 +12,7 @@
 namespace lowbit {
 namespace executorch_operators {
 
+using executorch::aten::Scalar;
 using executorch::aten::ScalarType;
 using executorch::aten::Tensor;
 using executorch::runtime::KernelRuntimeContext;

@@ -1,4 +1,5 @@
-// Our fused operators of a transformer block: src/ops/transformer.ts, attention.ts and elementwise.ts say what they do.
+// Our fused operators of a transformer block: src/ops/transformer.ts, attention.ts, elementwise.ts and fused.ts say what
+// they do.
 #include "kernel_call.h"
 
 namespace lowbit {
@@ -61,6 +62,15 @@ bool is_cache_like(const Tensor& cache, const Tensor& other) {
   return true;
 }
 
+// Whether so many tokens at a position lie in a cache.
+bool is_place(const Tensor& position, int64_t tokens, int64_t capacity) {
+  if (position.scalar_type() != ScalarType::Long || position.numel() != 1) return false;
+  const int64_t start = *position.const_data_ptr<int64_t>();
+  return start >= 0 && start <= capacity - tokens;
+}
+
+const void* data_of(const Tensor* tensor) { return tensor ? tensor->const_data_ptr() : nullptr; }
+
 struct AttentionOptions {
   const Tensor *key_scales, *value_scales;
   double scale;
@@ -77,19 +87,16 @@ Tensor& attend(KernelRuntimeContext& context, const Tensor& q, const Tensor& k, 
                    k.numel() == tokens * width && v.numel() == tokens * width,
                "expected float q, k, v of %d tokens and heads of %d", static_cast<int>(tokens),
                static_cast<int>(head_dim));
-  LOWBIT_CHECK(position.scalar_type() == ScalarType::Long && position.numel() == 1, "expected an int64 position [1]");
-  const int64_t start = *position.const_data_ptr<int64_t>();
-  LOWBIT_CHECK(start >= 0 && start <= capacity - tokens, "%d tokens at position %d do not fit a cache of %d",
-               static_cast<int>(tokens), static_cast<int>(start), static_cast<int>(capacity));
-  LOWBIT_CHECK(options.window >= 0, "expected a window of at least 0");
+  LOWBIT_CHECK(is_place(position, tokens, capacity) && options.window >= 0,
+               "%d tokens do not fit a cache of %d at their position", static_cast<int>(tokens),
+               static_cast<int>(capacity));
   LOWBIT_CHECK(resize_like(out, q, last_size(q)), "the result does not fit the memory planned for it");
-  const auto data = [](const Tensor* tensor) { return tensor ? tensor->const_data_ptr() : nullptr; };
   run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
              {static_cast<double>(tokens), static_cast<double>(last_size(q) / head_dim), static_cast<double>(kv_heads),
               static_cast<double>(head_dim), static_cast<double>(capacity), options.scale,
               static_cast<double>(options.window), options.softcap, static_cast<double>(cache_type(keys))},
              {q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), keys.const_data_ptr(),
-              values.const_data_ptr(), data(options.key_scales), data(options.value_scales), position.const_data_ptr(),
+              values.const_data_ptr(), data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(),
               out.mutable_data_ptr()});
   return out;
 }
@@ -134,7 +141,86 @@ Tensor& softcap(KernelRuntimeContext& context, const Tensor& x, double cap, Tens
   return out;
 }
 
+// Columns of qkv are queries, keys and values.
+Tensor& rope_attend(KernelRuntimeContext& context, const Tensor& qkv, const Tensor& angles, const Tensor& keys,
+                    const Tensor& values, const Tensor& position, const AttentionOptions& options, Tensor& out) {
+  LOWBIT_CHECK(is_cache_like(keys, values), "expected two caches [1, capacity, heads, D] alike");
+  const int64_t capacity = keys.size(1), kv_heads = keys.size(2), head_dim = keys.size(3), width = kv_heads * head_dim;
+  const int64_t tokens = row_count(qkv), queries = last_size(qkv) - 2 * width;
+  LOWBIT_CHECK(is_float(qkv) && is_float(angles) && is_float(out) && queries > 0 && queries % width == 0,
+               "expected float rows of queries, keys and values of heads of %d", static_cast<int>(head_dim));
+  LOWBIT_CHECK(angles.dim() == 3 && angles.size(0) == tokens && angles.size(1) == 2 && 2 * angles.size(2) <= head_dim,
+               "expected angles [%d, 2, at most %d]", static_cast<int>(tokens), static_cast<int>(head_dim / 2));
+  LOWBIT_CHECK(is_place(position, tokens, capacity) && options.window >= 0,
+               "%d tokens do not fit a cache of %d at their position", static_cast<int>(tokens),
+               static_cast<int>(capacity));
+  LOWBIT_CHECK(resize_like(out, qkv, queries), "the result does not fit the memory planned for it");
+  run_kernel(context, {"rope_attention", nullptr, 0, static_cast<uint32_t>(tokens)},
+             {static_cast<double>(tokens), static_cast<double>(queries / head_dim), static_cast<double>(kv_heads),
+              static_cast<double>(head_dim), static_cast<double>(capacity), options.scale,
+              static_cast<double>(options.window), options.softcap, static_cast<double>(cache_type(keys)),
+              static_cast<double>(angles.size(2))},
+             {qkv.const_data_ptr(), angles.const_data_ptr(), keys.const_data_ptr(), values.const_data_ptr(),
+              data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(),
+              out.mutable_data_ptr()});
+  return out;
+}
+
+Tensor& rope_attention(KernelRuntimeContext& context, const Tensor& qkv, const Tensor& angles, Tensor& keys,
+                       Tensor& values, const Tensor& position, double scale, int64_t window, double softcap,
+                       Tensor& out) {
+  LOWBIT_CHECK(is_float(keys) || keys.scalar_type() == ScalarType::Half, "expected caches of f32 or f16");
+  return rope_attend(context, qkv, angles, keys, values, position, {nullptr, nullptr, scale, window, softcap}, out);
+}
+
+Tensor& rope_attention_int8(KernelRuntimeContext& context, const Tensor& qkv, const Tensor& angles, Tensor& keys,
+                            Tensor& values, Tensor& key_scales, Tensor& value_scales, const Tensor& position,
+                            double scale, int64_t window, double softcap, Tensor& out) {
+  const int64_t count = keys.numel() / std::max<int64_t>(1, last_size(keys));
+  LOWBIT_CHECK(keys.scalar_type() == ScalarType::Char && is_float(key_scales) && is_float(value_scales) &&
+                   key_scales.numel() == count && value_scales.numel() == count,
+               "expected int8 caches and a float scale for each row of a head");
+  const AttentionOptions options = {&key_scales, &value_scales, scale, window, softcap};
+  return rope_attend(context, qkv, angles, keys, values, position, options, out);
+}
+
+Tensor& gated_halves(KernelRuntimeContext& context, const char* family, const Tensor& x, Tensor& out) {
+  const int64_t dim = last_size(x) / 2;
+  LOWBIT_CHECK(is_float(x) && is_float(out) && dim > 0 && last_size(x) == 2 * dim, "expected float rows of even length");
+  LOWBIT_CHECK(resize_like(out, x, dim), "the result does not fit the memory planned for it");
+  run_kernel(context, {family}, {static_cast<double>(row_count(x)), static_cast<double>(dim)},
+             {x.const_data_ptr(), out.mutable_data_ptr()});
+  return out;
+}
+
+Tensor& swiglu_halves(KernelRuntimeContext& context, const Tensor& x, Tensor& out) {
+  return gated_halves(context, "swiglu_halves", x, out);
+}
+
+Tensor& geglu_halves(KernelRuntimeContext& context, const Tensor& x, Tensor& out) {
+  return gated_halves(context, "geglu_halves", x, out);
+}
+
+Tensor& add_rms_norm(KernelRuntimeContext& context, Tensor& x, const Tensor& addend, const Tensor& weight, double eps,
+                     const Scalar& alpha, Tensor& out) {
+  const int64_t dim = weight.numel();
+  LOWBIT_CHECK(is_float(x) && is_float(addend) && is_float(weight) && is_float(out) && dim > 0 &&
+                   last_size(x) == dim && addend.numel() == x.numel(),
+               "expected two float tensors of rows of %d values", static_cast<int>(dim));
+  LOWBIT_CHECK(resize_like(out, x, dim), "the result does not fit the memory planned for it");
+  run_kernel(context, {"add_rms_norm"},
+             {static_cast<double>(row_count(x)), static_cast<double>(dim), eps,
+              alpha.isIntegral(false) ? static_cast<double>(alpha.to<int64_t>()) : alpha.to<double>()},
+             {x.const_data_ptr(), weight.const_data_ptr(), out.mutable_data_ptr(), addend.const_data_ptr()});
+  return out;
+}
+
 EXECUTORCH_LIBRARY(lowbit, "rms_norm.out", rms_norm);
+EXECUTORCH_LIBRARY(lowbit, "rope_attention.out", rope_attention);
+EXECUTORCH_LIBRARY(lowbit, "rope_attention_int8_cache.out", rope_attention_int8);
+EXECUTORCH_LIBRARY(lowbit, "swiglu_halves.out", swiglu_halves);
+EXECUTORCH_LIBRARY(lowbit, "geglu_halves.out", geglu_halves);
+EXECUTORCH_LIBRARY(lowbit, "add_rms_norm.out", add_rms_norm);
 EXECUTORCH_LIBRARY(lowbit, "rope_angles.out", rope_angles);
 EXECUTORCH_LIBRARY(lowbit, "rope.out", rope);
 EXECUTORCH_LIBRARY(lowbit, "attention.out", attention);
