@@ -32,7 +32,8 @@ export async function buildWeb() {
   const page = join(pageFolder, "main.js");
   mkdirSync(pageFolder, { recursive: true });
   await build({ ...common, entryPoints: [join(root, "web", "main.ts")], outfile: page });
-  for (const name of ["index.html", "style.css", "icon.svg", "manifest.webmanifest", "service-worker.js"])
+  const files = ["index.html", "style.css", "icon.svg", "icon-192.png", "icon-512.png"];
+  for (const name of [...files, "manifest.webmanifest", "service-worker.js"])
     cpSync(join(root, "web", name), join(pageFolder, name));
   copyFileSync(worker, join(pageFolder, "worker-bundle.js"));
   const scripts = [page, worker, join(pageFolder, "service-worker.js")];

@@ -3,7 +3,10 @@
  * where the host does not. Programs are not its business: lowbit/web keeps those.
  */
 const CACHE = "lowbit-page";
-const FILES = ["./", "main.js", "worker-bundle.js", "style.css", "icon.svg", "manifest.webmanifest"];
+const FILES = [
+  ...["./", "main.js", "worker-bundle.js", "style.css"],
+  ...["icon.svg", "icon-192.png", "icon-512.png", "manifest.webmanifest"],
+];
 
 self.addEventListener("install", (event) => {
   event.waitUntil(

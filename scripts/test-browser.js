@@ -1,13 +1,13 @@
 /**
- * `npm run test:web`: the page in headless Chromium (Debian's package, or CHROMIUM) against the text that Node's
- * reference kernels generate; `--screenshots` writes docs/page-*.png. Uses playwright-core of web/package.json.
+ * `npm run test:browser`: the page in headless Chromium (scripts/wasm/browser.js) against the text that Node's reference
+ * kernels generate; `--screenshots` writes docs/page-*.png and the page's icons.
  */
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
-import { copyFileSync, existsSync, readFileSync, writeFileSync } from "node:fs";
-import { createRequire } from "node:module";
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { root } from "./native-sources.js";
+import { launchChromium } from "./wasm/browser.js";
 
 process.env.LOWBIT_BACKEND = "reference";
 const { buildWeb, pageFolder } = await import("./build-web.js");
@@ -18,12 +18,6 @@ const { loadProgram } = await import("../dist/index.js");
 const QUESTION = "Speak, what trade art thou?";
 const TOKENS = 48;
 const PAGE_BYTES_MAX = 150e3;
-
-function chromium() {
-  if (!existsSync(join(root, "web", "node_modules")))
-    execFileSync("npm", ["install", "--no-audit", "--no-fund"], { cwd: join(root, "web"), stdio: "inherit" });
-  return createRequire(join(root, "web", "package.json"))("playwright-core").chromium;
-}
 
 async function nodeAnswer(program) {
   const model = await loadProgram(program);
@@ -46,8 +40,11 @@ async function ask(page) {
   return page.locator(".message.model span").last().textContent();
 }
 
-/** Serves the page; each path of `cuts` is answered with half of the program, once, and the rest when asked for. */
-function serve(program, cuts) {
+/**
+ * Serves the page. The program at a path of `cuts` comes by half, and the rest when it is asked for; at /slow.pte the
+ * rest never comes.
+ */
+function serve(program, cuts, isIsolated = true) {
   const bytes = readFileSync(program);
   const onRequest = (request, response) => {
     const cut = cuts.get(request.url);
@@ -57,13 +54,16 @@ function serve(program, cuts) {
     const headers = { ETag: '"one"', "Content-Length": bytes.length - start };
     const range = { "Content-Range": `bytes ${start}-${bytes.length - 1}/${bytes.length}` };
     response.writeHead(start > 0 ? 206 : 200, start > 0 ? { ...headers, ...range } : headers);
+    const end = () => setTimeout(() => response.destroy(), 200);
     if (start > 0) response.end(bytes.subarray(start));
-    else response.write(bytes.subarray(0, bytes.length / 2), () => setTimeout(() => response.destroy(), 200));
+    else response.write(bytes.subarray(0, bytes.length / 2), () => cut.isSlow || end());
     return true;
   };
-  const server = staticServer(pageFolder, { onRequest });
+  const server = staticServer(pageFolder, { onRequest, isIsolated });
   return new Promise((resolve) => server.listen(0, () => resolve(server)));
 }
+
+const addressOf = (server) => `http://localhost:${server.address().port}/`;
 
 async function loadFrom(page, address, expected) {
   await page.fill("#url", address);
@@ -79,14 +79,20 @@ async function checkStop(page, expected) {
   // In the page, since an answer of so small a model may end before a click from outside comes.
   await page.evaluate(() => {
     const observer = new MutationObserver(() => {
-      if (!document.querySelector(".message.model:last-child span")?.textContent) return;
+      const answer = document.querySelector(".message.model:last-child span");
+      if (!answer?.textContent) return;
       observer.disconnect();
+      globalThis.piecesBeforeStop = answer.childNodes.length;
       document.getElementById("stop").click();
     });
     observer.observe(document.getElementById("messages"), { childList: true, subtree: true });
   });
   await page.press("#input", "Enter");
   await status(page, "Stopped");
+  const more = await page.evaluate(
+    () => document.querySelector(".message.model:last-child span").childNodes.length - globalThis.piecesBeforeStop,
+  );
+  assert.ok(more <= 1, `${more} pieces came after the stop`);
   await page.click("#reset");
   await status(page, "New conversation");
   assert.equal(await ask(page), expected, "the answer after a stop");
@@ -102,6 +108,78 @@ async function screenshots(page) {
   await page.click("#theme");
   await page.setViewportSize({ width: 390, height: 760 });
   await shot("phone");
+  const icon = await page.context().newPage();
+  for (const size of [192, 512]) {
+    await icon.setViewportSize({ width: size, height: size });
+    await icon.goto(`${new URL(page.url()).origin}/icon.svg`);
+    await icon.screenshot({ path: join(root, "web", `icon-${size}.png`), omitBackground: true });
+  }
+  await icon.close();
+}
+
+/** Seconds that the processes of pages have computed so far. */
+async function pageSeconds(browser) {
+  const session = await browser.newBrowserCDPSession();
+  const { processInfo } = await session.send("SystemInfo.getProcessInfo");
+  await session.detach();
+  return processInfo.filter(({ type }) => type === "renderer").reduce((sum, { cpuTime }) => sum + cpuTime, 0);
+}
+
+/** A second after an answer nothing computes. */
+async function checkIdle(browser) {
+  await pause(1000);
+  const before = await pageSeconds(browser);
+  await pause(2000);
+  const seconds = (await pageSeconds(browser)) - before;
+  assert.ok(seconds < 0.05, `${seconds} s of computing in 2 s without anything to do`);
+  console.log(`idle pages compute ${(1000 * seconds).toFixed(0)} ms in 2 s`);
+}
+
+async function checkInstallable(page) {
+  const session = await page.context().newCDPSession(page);
+  const { installabilityErrors } = await session.send("Page.getInstallabilityErrors");
+  // Pages of test contexts are never offered for installation, whatever they are like.
+  const problems = installabilityErrors.filter(({ errorId }) => errorId !== "in-incognito");
+  assert.deepEqual(problems, [], "what keeps the page from being installed");
+}
+
+/** A load that is cancelled leaves a page that loads. */
+async function checkCancel(page, expected) {
+  await loadFrom(page, "slow.pte", "Loading: ");
+  await page.click("#cancel");
+  await status(page, "Loading was cancelled");
+  await loadFrom(page, "shakespeare-4bit.pte", "Ready");
+  assert.equal(await ask(page), expected, "the answer after a cancelled load");
+}
+
+/** Where there is no room for the program, memory serves, and the page says so. */
+async function checkQuota(browser, address, expected) {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const session = await context.newCDPSession(page);
+  await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize: 1e6 });
+  await page.goto(address);
+  await status(page, "Ready");
+  assert.match(await page.textContent("#status"), /no room to keep it/);
+  assert.equal(await ask(page), expected, "the answer without room for the program");
+  await context.close();
+}
+
+/** A host that sets no headers: the service worker does, after the page has loaded itself again. */
+async function checkPlainHost(browser, program, expected) {
+  const server = await serve(program, new Map(), false);
+  const context = await browser.newContext();
+  try {
+    const page = await context.newPage();
+    await page.goto(addressOf(server));
+    await page.waitForFunction(() => globalThis.crossOriginIsolated);
+    await status(page, "Ready");
+    assert.equal(await ask(page), expected, "the answer on a host without headers");
+  } finally {
+    await context.close();
+    server.closeAllConnections();
+    server.close();
+  }
 }
 
 console.log(`${((await buildWeb()) / 1e3).toFixed(1)} kB of JavaScript, gzipped`);
@@ -110,13 +188,13 @@ const program = await demoProgram();
 copyFileSync(program, join(pageFolder, "shakespeare-4bit.pte"));
 writeFileSync(join(pageFolder, "damaged.pte"), readFileSync(program).subarray(0, 100_000));
 const expected = await nodeAnswer(program);
-const cuts = new Map([["/cut.pte", { starts: [] }]]);
+const cuts = new Map([
+  ["/cut.pte", { starts: [] }],
+  ["/slow.pte", { starts: [], isSlow: true }],
+]);
 const server = await serve(program, cuts);
-const address = `http://localhost:${server.address().port}/`;
-const browser = await chromium().launch({
-  executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
-  args: ["--no-sandbox"],
-});
+const address = addressOf(server);
+const browser = await launchChromium();
 try {
   const context = await browser.newContext();
   const page = await context.newPage();
@@ -127,7 +205,9 @@ try {
   assert.equal(await ask(page), expected, "the answer of the page");
   assert.match(await page.textContent("#kernels"), /linear_a8_wx_\S+_wasm/);
   console.log("the page answers as Node does");
+  await checkIdle(browser);
   await screenshots(page);
+  await checkInstallable(page);
   await page.click("#reset");
   await checkStop(page, expected);
   console.log("an answer can be stopped");
@@ -142,7 +222,11 @@ try {
   assert.equal(cuts.get("/cut.pte").starts.length, 2, "requests of a download that was cut");
   assert.ok(cuts.get("/cut.pte").starts[1] > 0, "the second asks for the rest");
   assert.equal(await ask(page), expected, "the answer of a model whose download was cut");
-  console.log("files from disk, missing, damaged and cut ones");
+  await checkCancel(page, expected);
+  console.log("files from disk, missing, damaged, cut and cancelled ones");
+  await checkQuota(browser, address, expected);
+  await checkPlainHost(browser, program, expected);
+  console.log("no room for the program; a host without headers");
 
   const second = await context.newPage();
   await second.goto(address);
