@@ -179,9 +179,10 @@ class FileTarget implements DownloadTarget {
     this.#write(bytes, 0);
   }
 
+  /** Chromium has been seen to tell of bytes as written that a full storage did not take: the file's size counts. */
   #write(bytes: Uint8Array, at: number): void {
-    if (this.#attempt(() => this.#access.write(bytes, { at })) < bytes.length)
-      throw new NoRoomError("cache", "is full");
+    const written = this.#attempt(() => this.#access.write(bytes, { at }));
+    if (written < bytes.length || this.#access.getSize() < at + bytes.length) throw new NoRoomError("cache", "is full");
   }
 
   #attempt<R>(work: () => R): R {
