@@ -1,0 +1,50 @@
+/** What is measured of a loaded program, in Node and in pages alike. */
+
+/**
+ * @typedef {object} Timings Milliseconds and tokens a second.
+ * @property {number} loadMs
+ * @property {number} firstTokenMs
+ * @property {number} secondTokenMs The token after the first.
+ * @property {number} decode
+ * @property {number[]} prefill For each prompt length.
+ */
+
+/** @param {readonly number[]} values */
+export function middle(values) {
+  const sorted = [...values].sort((a, b) => a - b);
+  return sorted[sorted.length >> 1];
+}
+
+/**
+ * @param {() => Promise<any>} load @param {{ prompts: number[], decode: number }} counts tokens
+ * @returns {Promise<Timings>}
+ */
+export async function measure(load, { prompts, decode }) {
+  const start = performance.now();
+  const model = await load();
+  const loadMs = performance.now() - start;
+  const decoder = model.createDecoder();
+  const token = (i) => (i * 7919 + 13) % decoder.vocabularySize;
+  const time = async (work) => {
+    const before = performance.now();
+    await work();
+    return performance.now() - before;
+  };
+  const firstTokenMs = await time(() => decoder.prefill([token(0)]));
+  const steps = [];
+  for (let i = 0; i < decode; i++) steps.push(await time(() => decoder.step(token(i))));
+  const prefill = [];
+  for (const count of prompts) {
+    const ids = Array.from({ length: count }, (_, i) => token(i));
+    const runs = [];
+    for (let run = 0; run < 3; run++) {
+      decoder.rewind(0);
+      runs.push((1000 * count) / (await time(() => decoder.prefill(ids))));
+    }
+    prefill.push(middle(runs));
+  }
+  const result = { loadMs, firstTokenMs, secondTokenMs: steps[0], decode: 1000 / middle(steps), prefill };
+  await decoder.dispose();
+  await model.dispose();
+  return result;
+}
