@@ -93,7 +93,8 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const { signal } = terminal;
   const start = performance.now();
-  const encoding = terminal.progress(options.qmode?.startsWith("aqlm") ? "encoding" : "calibrating");
+  const isAqlm = options.qmode !== undefined && parseAqlmMode(options.qmode) !== null;
+  const encoding = terminal.progress(isAqlm ? "encoding" : "calibrating");
   const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];
   const work = async (model: Model) => {
@@ -108,15 +109,17 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
       onProgress: progress.update,
     });
   };
-  // Encoded layers are kept here until the program is written, so that an interrupted run goes on where it was.
+  // Finished layers are kept here until the program is written. An interrupted run of AQLM's goes on where it was.
   const folder = `${output}.parts`;
+  let isWritten = false;
   try {
     await withCheckpoint(path, options, work, { folder, signal, onProgress: encoding.update });
+    isWritten = true;
   } finally {
     encoding.stop();
     progress.stop();
+    if (isWritten || (!isAqlm && options.calibrate !== undefined)) await rm(folder, { recursive: true, force: true });
   }
-  if (options.qmode !== undefined && parseAqlmMode(options.qmode)) await rm(folder, { recursive: true, force: true });
   const seconds = (performance.now() - start) / 1000;
   const { parts, bitsPerWeight } = await inspectProgram(output);
   if (json) {

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -22,7 +22,7 @@ const biased = join(folder, "biased");
 await writeTinyCheckpoint(checkpoint, { dtype: "bf16" });
 await writeTinyCheckpoint(biased, { config: { attention_bias: true, mlp_bias: true, tie_word_embeddings: false } });
 const text = readFileSync(new URL("../../../models/shakespeare/heldout.txt", import.meta.url), "utf8").slice(0, 3000);
-const windows = { window: 32, maxTokens: 200 };
+const windows = { window: 32, maxTokens: 96 };
 
 async function logitsOf(model: Model): Promise<Tensor> {
   const eager = await EagerModel.load(model, { logits: "all" });
@@ -75,7 +75,7 @@ describe("the walk", () => {
       },
       windows,
     );
-    expect(last.length).toBe(200 * 64);
+    expect(last.length).toBe(96 * 64);
     expect(last.every((value) => value === 0)).toBe(true);
     await model.close();
   });
@@ -94,6 +94,20 @@ describe("calibrated weights", () => {
       expect(await divergenceOf(path, { bits: 8, scaleDType, algorithm: "awq" }, {})).toBeLessThan(3 * rounded);
       expect(await divergenceOf(path, { bits: 8, scaleDType }, { smoothQuant: 0.5 })).toBeLessThan(10 * rounded);
     }
+  });
+
+  it.each(["symmetric", "asymmetric"] as const)("are the same from a folder: %s", async (mappingType) => {
+    const [parts, files] = [join(folder, `parts-${mappingType}`), ["memory.pte", "folder.pte"]];
+    for (const file of files) {
+      const model = await loadCheckpoint(checkpoint);
+      quantize(model, [intxWeightOnly({ bits: 3, groupSize: 16, algorithm: "awq+gptq", mappingType })]);
+      await calibrate(model, text, { ...windows, folder: file === "folder.pte" ? parts : undefined });
+      await exportProgram(model, join(folder, file));
+      await model.close();
+    }
+    expect(readdirSync(parts).length).toBe(15);
+    const [memory, kept] = files.map((file) => readFileSync(join(folder, file)));
+    expect(kept!.equals(memory!)).toBe(true);
   });
 
   it("spends a budget", async () => {
@@ -145,6 +159,7 @@ it("is done from the command line", async () => {
   const withText = [...common, "--calibrate", textFile, "--calibration-tokens", "100"];
   for (const options of [["--algorithm", "awq+gptq", "--budget", "3.2bpw"], ["--smoothquant"]]) {
     expect(await lowbit([...withText, ...options])).toMatchObject({ code: 0 });
+    expect(existsSync(`${out}.parts`)).toBe(false);
     expect(await lowbit(["logits", out, "--ids", "1,2,3"])).toMatchObject({ code: 0 });
   }
   const refusals: [string[], string][] = [

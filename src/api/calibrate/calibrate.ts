@@ -10,6 +10,7 @@ import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize, groupCount, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import type { Model } from "../model.ts";
+import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
 import { spendBudget } from "./sensitivity.ts";
 import { type LinearLayer, visitLinearLayers, type WalkOptions } from "./walk.ts";
@@ -22,6 +23,11 @@ export interface CalibrateOptions extends WalkOptions {
   readonly smoothQuant?: number | undefined;
   /** Mean bits of the linear layers' integers without the head, in place of the same bits for all. */
   readonly budget?: number | undefined;
+  /**
+   * Where calibrated layers are kept, a file a layer, until the model is exported; without it, in memory, a byte a
+   * weight. What is left there is the caller's to remove.
+   */
+  readonly folder?: string | undefined;
   /** First of the budget's measurements, then of the quantization. */
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
@@ -71,13 +77,15 @@ class Calibration {
   /** What may be scaled, by the layers that read it. */
   readonly #activations = new Map<string, ScalableActivation>();
   readonly #factors = new Map<ScalableActivation, Float32Array>();
-  readonly #done = new Map<string, QuantizedWeights>();
+  readonly #store: LayerStore;
+  readonly #done = new Map<string, LoadLayer>();
   #doneWeights = 0;
   readonly #totalWeights: number;
 
   constructor(model: Model, wanted: readonly string[], options: CalibrateOptions) {
     this.#model = model;
     this.#options = options;
+    this.#store = new LayerStore(options.folder);
     this.#wanted = new Set(wanted);
     for (const activation of model.decoder.scalable) {
       const { readers, norm, source } = activation;
@@ -100,7 +108,7 @@ class Calibration {
     const plain = await this.#floats(name);
     const weights = factors ? scaleColumns(plain, factors) : plain;
     const quantized = await this.#quantize(weights, layer, factors, config);
-    this.#keep(name, config, quantized);
+    await this.#keep(name, config, quantized);
     this.#doneWeights += plain.data.length;
     this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
     const values = dequantize(quantized);
@@ -153,13 +161,13 @@ class Calibration {
       values.map((value, row) => (value + offset) / (divisors.get(row) ?? 1) - offset);
     if (norm) return this.#replaceVector(source, (values) => divide(values, norm.offset));
     if (sourceBias) await this.#replaceVector(sourceBias, (values) => divide(values, 0));
-    const quantized = this.#done.get(source)!;
+    const quantized = await this.#done.get(source)!();
     const groups = groupCount(quantized);
     const scales = quantized.scales.map((scale, i) => {
       const divided = storedScale(Math.abs(scale) / (divisors.get(Math.floor(i / groups)) ?? 1), quantized.scaleDType);
       return scale < 0 ? -divided : scale > 0 ? divided : 0;
     });
-    this.#keep(source, this.#model.configs.get(source)!, { ...quantized, scales });
+    await this.#keep(source, this.#model.configs.get(source)!, { ...quantized, scales });
   }
 
   async #replaceVector(name: string, change: (values: Float32Array) => Float32Array): Promise<void> {
@@ -170,9 +178,10 @@ class Calibration {
     this.#model.replaceWeight(name, { name, shape: weight.shape, format, load: async () => tensor });
   }
 
-  #keep(name: string, config: QuantizationConfig, quantized: QuantizedWeights): void {
-    this.#done.set(name, quantized);
-    this.#model.setCalibrated(name, config, async () => quantized);
+  async #keep(name: string, config: QuantizationConfig, quantized: QuantizedWeights): Promise<void> {
+    const load = await this.#store.keep(name, quantized);
+    this.#done.set(name, load);
+    this.#model.setCalibrated(name, config, load);
   }
 
   async #floats(name: string): Promise<Matrix> {

@@ -21,8 +21,10 @@ export interface BudgetOptions extends WalkOptions {
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
 
-/** Tokens by which layers are judged, at most. */
-const TOKENS_MAX = 1024;
+/** Tokens by which layers are judged: the fewer, the larger the model. */
+const TOKENS = { least: 256, most: 1024 } as const;
+/** Tokens times weights of the linear layers. */
+const WORK = 2 ** 38;
 /** Rows of weights, and of inputs, by which numbers of bits are compared, at most. */
 const ROWS_MAX = 256;
 const BITS_MAX = 8;
@@ -60,15 +62,16 @@ async function measure(
   choices: readonly number[],
   options: BudgetOptions,
 ): Promise<Map<string, BudgetItem>> {
-  const { budget, maxTokens = TOKENS_MAX } = options;
-  const ids = calibrationIds(model, text, Math.min(maxTokens, TOKENS_MAX));
-  const walk = new FloatWalk(model, ids, options);
-  const expected = await walk.run(async () => null);
-  const near = choices.map((bits, i) => (Math.abs(bits - Math.floor(budget)) <= 1 ? i : -1)).filter((i) => i >= 0);
+  const { budget, maxTokens = TOKENS.most } = options;
   const total = model.decoder.slots.reduce(
     (sum, { name, shape }) => sum + (layers.has(name) ? shape[0]! * shape[1]! : 0),
     0,
   );
+  const tokens = Math.max(TOKENS.least, Math.min(TOKENS.most, Math.floor(WORK / total)));
+  const ids = calibrationIds(model, text, Math.min(maxTokens, tokens));
+  const walk = new FloatWalk(model, ids, options);
+  const expected = await walk.run(async () => null);
+  const near = choices.map((bits, i) => (Math.abs(bits - Math.floor(budget)) <= 1 ? i : -1)).filter((i) => i >= 0);
   const items = new Map<string, BudgetItem>();
   let done = 0;
   await walk.runForked(async (layer, fork) => {

@@ -88,6 +88,15 @@ export class FloatWalk {
     for (const output of this.#graph.outputs) this.#lastUse.set(output, Number.POSITIVE_INFINITY);
   }
 
+  /** Shows all linear layers to the visitor. The last of them does not run: logits of a whole text take much memory. */
+  async visit(visit: LinearVisitor): Promise<void> {
+    const { nodes } = this.#graph;
+    const last = nodes.findLastIndex((node) => weightName(node) !== null);
+    const values = new Map(this.#inputs);
+    for (let i = 0; i < last; i++) await this.#step(i, values, visit);
+    if (last >= 0) await visit(this.#layer(nodes[last]!, weightName(nodes[last]!)!, values));
+  }
+
   /** Logits [1, T, V] of each window, after showing all linear layers to the visitor. */
   async run(visit: LinearVisitor): Promise<readonly Tensor[]> {
     return this.#runFrom(0, new Map(this.#inputs), visit);
@@ -177,7 +186,7 @@ export async function visitLinearLayers(
   visit: LinearVisitor,
   options: WalkOptions = {},
 ): Promise<void> {
-  await new FloatWalk(model, calibrationIds(model, text, options.maxTokens), options).run(visit);
+  await new FloatWalk(model, calibrationIds(model, text, options.maxTokens), options).visit(visit);
 }
 
 /** The forward pass on weights as they are stored, with logits of all positions. Constants are named as slots are. */
