@@ -1,9 +1,9 @@
 // AQLM on NEON.
 #include <arm_neon.h>
 
-#include "../codeword.h"
+#include "../../generic/floats.h"
+#include "../float_rows.h"
 #include "../rows.h"
-#include "../table.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -26,12 +26,7 @@ struct Neon {
 };
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_f32_c8_1x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 1, 64, table_scratch, table_prepare},
-    {"aqlm_f32_cx_1x64x128_neon", "aqlm", "aqlm_tiles", 0, kNeon, 1, 64, codeword_scratch<Neon>,
-     codeword_prepare<Neon>},
-    {"aqlm_f32_c8_4x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 4, 64, codeword_scratch<Neon>,
-     codeword_prepare<Neon>},
-};
+    LOWBIT_AQLM_FLOAT_ROWS("neon", kNeon, Neon, FloatsBaseline, 8)};
 
 }  // namespace
 }  // namespace aqlm

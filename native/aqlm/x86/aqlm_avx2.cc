@@ -1,9 +1,9 @@
 // AQLM on AVX2 with F16C. Flags: see scripts/native-sources.js.
 #include <immintrin.h>
 
-#include "../codeword.h"
+#include "../../x86/floats_avx2.h"
+#include "../float_rows.h"
 #include "../rows.h"
-#include "../table.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -25,12 +25,7 @@ struct Avx2 {
 };
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_f32_c8_1x64x128_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 1, 64, table_scratch, table_prepare},
-    {"aqlm_f32_cx_1x64x128_avx2", "aqlm", "aqlm_tiles", 0, kAvx2, 1, 64, codeword_scratch<Avx2>,
-     codeword_prepare<Avx2>},
-    {"aqlm_f32_c8_4x64x128_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 4, 64, codeword_scratch<Avx2>,
-     codeword_prepare<Avx2>},
-};
+    LOWBIT_AQLM_FLOAT_ROWS("avx2", kAvx2, Avx2, FloatsAvx2, 16)};
 
 }  // namespace
 }  // namespace aqlm

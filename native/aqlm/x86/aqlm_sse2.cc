@@ -1,7 +1,7 @@
 // AQLM in plain C++, for every x86-64 CPU.
-#include "../codeword.h"
+#include "../../generic/floats.h"
+#include "../float_rows.h"
 #include "../rows.h"
-#include "../table.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -32,12 +32,7 @@ struct Floats {
 };
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_f32_c8_1x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 1, 64, table_scratch, table_prepare},
-    {"aqlm_f32_cx_1x64x128_sse2", "aqlm", "aqlm_tiles", 0, kSse2, 1, 64, codeword_scratch<Floats>,
-     codeword_prepare<Floats>},
-    {"aqlm_f32_c8_4x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 4, 64, codeword_scratch<Floats>,
-     codeword_prepare<Floats>},
-};
+    LOWBIT_AQLM_FLOAT_ROWS("sse2", kSse2, Floats, FloatsBaseline, 8)};
 
 }  // namespace
 }  // namespace aqlm

@@ -1,0 +1,143 @@
+// AQLM for many rows of x, in float32 for every form: panels of weights are decoded once and then multiplied as those of
+// float linear layers are. An `Isa` is one of linear/float_rows.h.
+#pragma once
+
+#include "../linear/float_panels.h"
+#include "codes.h"
+
+namespace lowbit {
+namespace aqlm {
+namespace {
+
+struct FloatGemm {
+  Codes codes;
+  const float* x;
+  const void* vectors;
+  const void* scales;
+  const float* bias;
+  float* y;
+  // Rows of x apart by a stride that is no power of two; codebooks as f32; a panel for each thread.
+  float* spaced;
+  float* table;
+  float* panels;
+  size_t stride;
+  uint32_t m, rows_per_tile, x_tiles;
+  bool half_vectors, half_scales;
+};
+static_assert(sizeof(FloatGemm) <= kArgsMax);
+
+static inline size_t codebook_values(const Codes& w) {
+  return static_cast<size_t>(w.codebooks) * w.entries() * w.out_group * w.in_group;
+}
+
+// Values of codebooks that one work item makes floats.
+constexpr size_t kValuesAtOnce = 1 << 16;
+
+// Values c .. c + 8 of a row of weights.
+static inline void decode8(const FloatGemm& p, uint32_t row, uint32_t c, float scale, float* to) {
+  const Codes& w = p.codes;
+  const uint32_t output = row / w.out_group, group = c / w.in_group, block = group / kBlock;
+  const size_t length = static_cast<size_t>(w.out_group) * w.in_group;
+  const size_t place = (static_cast<size_t>(group % kBlock) * w.codebooks) * kTile + lane_of(output % kTile);
+  const uint8_t* tile = w.tile(block, output / kTile);
+  const float* from = p.table + row % w.out_group * w.in_group + c % w.in_group;
+  float sums[8] = {};
+  for (uint32_t book = 0; book < w.codebooks; book++, from += w.entries() * length) {
+    const size_t at = place + book * kTile;
+    const uint32_t code = (w.code_bytes == 1 ? tile[at] : reinterpret_cast<const uint16_t*>(tile)[at]) & w.mask;
+    for (uint32_t j = 0; j < 8; j++) sums[j] += from[code * length + j];
+  }
+  for (uint32_t j = 0; j < 8; j++) to[j] = scale * sums[j];
+}
+
+// Rows `first` .. `first + count` of the weights as a panel [k][kPanelColumns]; columns beyond are zeros.
+template <class Isa>
+void decode_panel(const FloatGemm& p, uint32_t first, uint32_t count, float* panel) {
+  constexpr uint32_t kLanes = Isa::kLanes, kValues = kLanes < 8 ? 8 : kLanes;
+  const Codes& w = p.codes;
+  float scales[kPanelColumns<Isa>] = {};
+  for (uint32_t i = 0; i < count; i++) scales[i] = float_at(p.scales, p.half_scales, (first + i) / w.out_group);
+  for (uint32_t half = 0; half < 2; half++)
+    for (uint32_t c = 0; c < w.k; c += kValues) {
+      float values[kLanes][kValues] = {};
+      for (uint32_t i = 0; i < kLanes && half * kLanes + i < count; i++)
+        for (uint32_t j = 0; j < kValues && c + j < w.k; j += 8)
+          decode8(p, first + half * kLanes + i, c + j, scales[half * kLanes + i], values[i] + j);
+      for (uint32_t j = 0; j < kValues && c + j < w.k; j += kLanes) {
+        typename Isa::V v[kLanes];
+        for (uint32_t i = 0; i < kLanes; i++) v[i] = Isa::load(values[i] + j);
+        transpose<Isa>(v);
+        const uint32_t rows = std::min(kLanes, w.k - c - j);
+        float* target = panel + (static_cast<size_t>(c) + j) * kPanelColumns<Isa> + half * kLanes;
+        for (uint32_t i = 0; i < rows; i++) Isa::store(target + i * kPanelColumns<Isa>, v[i]);
+      }
+    }
+}
+
+static inline void copy_inputs(const FloatGemm& p, uint32_t tile) {
+  const uint32_t last = std::min(p.m, (tile + 1) * p.rows_per_tile);
+  for (uint32_t row = tile * p.rows_per_tile; row < last; row++)
+    memcpy(p.spaced + row * p.stride, p.x + static_cast<size_t>(row) * p.codes.k, 4 * static_cast<size_t>(p.codes.k));
+}
+
+static inline void copy_codebooks(const FloatGemm& p, uint32_t tile) {
+  const size_t first = tile * kValuesAtOnce, last = std::min(codebook_values(p.codes), first + kValuesAtOnce);
+  for (size_t i = first; i < last; i++) p.table[i] = float_at(p.vectors, p.half_vectors, i);
+}
+
+template <class Isa>
+void float_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const FloatGemm& p = step.as<FloatGemm>();
+  if (phase == 0) {
+    if (tile < p.x_tiles) copy_inputs(p, tile);
+    else copy_codebooks(p, tile - p.x_tiles);
+    return;
+  }
+  const Codes& w = p.codes;
+  const uint32_t first = tile * kPanelColumns<Isa>, count = std::min(kPanelColumns<Isa>, w.n - first);
+  float* panel = p.panels + static_cast<size_t>(thread) * kPanelColumns<Isa> * w.k;
+  decode_panel<Isa>(p, first, count, panel);
+  multiply_panel<Isa>({p.spaced, p.stride, panel, p.bias ? p.bias + first : nullptr, p.y + first, w.n, p.m, w.k, count});
+}
+
+// scalars and buffers: see init_product in codes.h.
+static inline FloatGemm read_float_gemm(const Call& call) {
+  FloatGemm p{};
+  p.m = static_cast<uint32_t>(call.scalars[0]);
+  p.half_vectors = call.scalars[1] == 1;
+  p.half_scales = call.scalars[2] == 1;
+  p.codes = read_codes(call.buffers[1]);
+  p.stride = static_cast<size_t>(p.codes.k) + 16;
+  p.rows_per_tile = ceil_div(p.m, 4 * call.threads);
+  p.x_tiles = ceil_div(p.m, p.rows_per_tile);
+  return p;
+}
+
+template <class Isa>
+size_t float_gemm_scratch(const Call& call) {
+  const FloatGemm p = read_float_gemm(call);
+  const size_t panels = static_cast<size_t>(call.threads) * kPanelColumns<Isa> * p.codes.k;
+  return 4 * (p.m * p.stride + codebook_values(p.codes) + panels);
+}
+
+template <class Isa>
+void float_gemm_prepare(Step& step, const Call& call) {
+  FloatGemm& p = step.init<FloatGemm>();
+  p = read_float_gemm(call);
+  p.x = static_cast<const float*>(call.buffers[0]);
+  p.vectors = call.buffers[2];
+  p.scales = call.buffers[3];
+  p.bias = call.scalars[3] == 1 ? static_cast<const float*>(call.buffers[4]) : nullptr;
+  p.y = static_cast<float*>(call.buffers[5]);
+  p.spaced = static_cast<float*>(call.buffers[6]);
+  p.table = p.spaced + p.m * p.stride;
+  p.panels = p.table + codebook_values(p.codes);
+  step.phases = 2;
+  step.tiles[0] = p.x_tiles + static_cast<uint32_t>((codebook_values(p.codes) + kValuesAtOnce - 1) / kValuesAtOnce);
+  step.tiles[1] = ceil_div(p.codes.n, kPanelColumns<Isa>);
+  step.run = float_gemm_run<Isa>;
+}
+
+}  // namespace
+}  // namespace aqlm
+}  // namespace lowbit

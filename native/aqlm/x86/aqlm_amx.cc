@@ -1,0 +1,340 @@
+// AQLM for many rows of x on AMX: weights are decoded to bf16 tiles, once for up to 512 rows, while tiles that are ready
+// multiply. Weights are left factors, their outputs the rows, so that a group of inputs stays together; x is turned.
+#include <algorithm>
+
+#include "../../x86/split_bf16.h"
+#include "../../x86/tiles_amx.h"
+#include "../codes.h"
+#include "../rows.h"
+
+namespace lowbit {
+namespace aqlm {
+namespace {
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+// Values of k of a product of tiles; such steps that are worked on before the next outputs: their weights stay in the
+// first-level cache, their part of x in the second.
+constexpr uint32_t kStep = 32, kChunkSteps = 16;
+// Outputs of a panel, and panels of a work item at most.
+constexpr uint32_t kPanel = 32, kPanelsMax = 8;
+// Rows of x that share decoded weights; more are worked on one after the other.
+constexpr uint32_t kRowsMax = 512;
+constexpr size_t kPanelBytes = kChunkSteps * 2 * kTileBytes, kPairBytes = 4 * kTileBytes;
+
+struct AmxProduct {
+  Codes codes;
+  const float* x;
+  const void* vectors;
+  const void* scales;
+  const float* bias;
+  float* y;
+  // Codebooks as f32, or as they are stored.
+  const void* table;
+  uint8_t* prepared;
+  // x as tiles: [pairs of 16 rows][steps][2][16 pairs of k][16 rows].
+  uint8_t* rows;
+  // For each thread: two panels of weights, sums [panels][pairs][4 tiles].
+  uint8_t* local;
+  size_t local_bytes;
+  uint32_t m, steps, panels, item_panels;
+  bool half_vectors, half_scales, converts;
+
+  uint32_t pairs() const { return ceil_div(m, 32); }
+  size_t pair_bytes() const { return size_t{steps} * 2 * kTileBytes; }
+};
+static_assert(sizeof(AmxProduct) <= kArgsMax);
+
+size_t vector_values(const Codes& w) { return size_t{w.codebooks} * w.entries() * w.out_group * w.in_group; }
+
+// Eight values of a vector.
+inline __m256 load8(const float* p) { return _mm256_loadu_ps(p); }
+inline __m256 load8(const uint16_t* p) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+
+void convert_vectors(const AmxProduct& p) {
+  float* target = reinterpret_cast<float*>(p.prepared);
+  const size_t count = vector_values(p.codes);
+  for (size_t i = 0; i < count; i += 8)
+    _mm256_storeu_ps(target + i, load8(static_cast<const uint16_t*>(p.vectors) + i));
+}
+
+// 32 values of a row of x from value c on as bf16; those beyond k are 0.
+inline __m512i load_row(const AmxProduct& p, uint32_t row, uint32_t c) {
+  if (row >= p.m) return _mm512_setzero_si512();
+  const float* x = p.x + size_t{row} * p.codes.k + c;
+  const uint32_t count = p.codes.k - c;
+  auto first = [](uint32_t n) { return static_cast<__mmask16>(n >= 16 ? 0xffff : (1u << n) - 1); };
+  const __m512 a = _mm512_maskz_loadu_ps(first(count), x);
+  const __m512 b = count > 16 ? _mm512_maskz_loadu_ps(first(count - 16), x + 16) : _mm512_setzero_ps();
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
+}
+
+// 16 rows of x.
+void turn_rows(const AmxProduct& p, uint32_t block) {
+  uint8_t* tile = p.rows + block / 2 * p.pair_bytes() + block % 2 * kTileBytes;
+  for (uint32_t step = 0; step < p.steps; step++, tile += 2 * kTileBytes) {
+    __m512i rows[16];
+    for (uint32_t i = 0; i < 16; i++) rows[i] = load_row(p, 16 * block + i, kStep * step);
+    transpose16(rows);
+    for (uint32_t i = 0; i < 16; i++) _mm512_store_si512(tile + 64 * i, rows[i]);
+  }
+}
+
+// Decodes a chunk of a panel, step by step and output by output: two tiles of 16 outputs for each step. `Books` is the
+// number of codebooks when groups have 8 inputs, or 0 for every form.
+template <class Code, class Vector, uint32_t Books>
+class PanelDecoder {
+ public:
+  PanelDecoder(const AmxProduct& p, uint32_t panel, uint32_t chunk, uint8_t* target)
+      : w_(&p.codes), vectors_(static_cast<const Vector*>(p.table)), target_(target), panel_(panel),
+        step_(chunk * kChunkSteps) {
+    left_ = std::min(kChunkSteps, p.steps - step_) * kPanel;
+    vector_length_ = w_->out_group * w_->in_group;
+    book_length_ = static_cast<size_t>(w_->entries()) * vector_length_;
+    if (left_ > 0) begin_step();
+  }
+
+  ALWAYS_INLINE void rows(uint32_t count) {
+    for (; count > 0 && left_ > 0; count--, left_--) {
+      const __m512i row = Books > 0 ? short_groups() : any_groups();
+      _mm512_store_si512(target_, row);
+      target_ += 64;
+      if (++output_ < kPanel) continue;
+      step_++;
+      if (left_ > 1) begin_step();
+    }
+  }
+
+ private:
+  ALWAYS_INLINE void begin_step() {
+    output_ = 0;
+    if (Books == 0) return;
+    // A step is four groups of one block; those beyond the last are 0.
+    const uint32_t group = 4 * step_, place = panel_ * kPanel;
+    const Code* tile = reinterpret_cast<const Code*>(w_->tile(group / kBlock, place / kTile));
+    codes_ = tile + group % kBlock * Books * kTile + lane_of(place % kTile);
+    groups_ = std::min(4u, w_->groups - group);
+  }
+
+  ALWAYS_INLINE __m256 sum8(const Code* codes) const {
+    __m256 sum = load8(vectors_ + size_t{codes[0]} * 8);
+    for (uint32_t c = 1; c < Books; c++)
+      sum = _mm256_add_ps(sum, load8(vectors_ + c * book_length_ + size_t{codes[c * kTile]} * 8));
+    return sum;
+  }
+
+  ALWAYS_INLINE __m512i short_groups() const {
+    const Code* codes = codes_ + 2 * output_;
+    constexpr uint32_t kNext = Books * kTile;
+    if (groups_ < 4) return last_groups(codes);
+    const __m512 a = _mm512_insertf32x8(_mm512_castps256_ps512(sum8(codes)), sum8(codes + kNext), 1);
+    const __m512 b =
+        _mm512_insertf32x8(_mm512_castps256_ps512(sum8(codes + 2 * kNext)), sum8(codes + 3 * kNext), 1);
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
+  }
+
+  ALWAYS_INLINE __m512i last_groups(const Code* codes) const {
+    __m256 sums[4];
+    for (uint32_t g = 0; g < 4; g++) sums[g] = g < groups_ ? sum8(codes + g * Books * kTile) : _mm256_setzero_ps();
+    return rounded(sums);
+  }
+
+  __m512i any_groups() const {
+    const Codes& w = *w_;
+    __m256 sums[4];
+    const uint32_t row = panel_ * kPanel + output_, place = row / w.out_group, tile = place / kTile;
+    for (uint32_t i = 0; i < 4; i++) {
+      sums[i] = _mm256_setzero_ps();
+      const uint32_t c = kStep * step_ + 8 * i;
+      if (c >= w.k || tile >= w.tiles) continue;
+      const uint32_t group = c / w.in_group, block = group / kBlock;
+      const Code* codes = reinterpret_cast<const Code*>(w.tile(block, tile)) +
+                          group % kBlock * w.codebooks * kTile + lane_of(place % kTile);
+      const size_t at = row % w.out_group * w.in_group + c % w.in_group;
+      for (uint32_t book = 0; book < w.codebooks; book++) {
+        const uint32_t code = codes[book * kTile] & w.mask;
+        sums[i] = _mm256_add_ps(sums[i], load8(vectors_ + book * book_length_ + code * vector_length_ + at));
+      }
+    }
+    return rounded(sums);
+  }
+
+  static ALWAYS_INLINE __m512i rounded(const __m256* sums) {
+    const __m512 a = _mm512_insertf32x8(_mm512_castps256_ps512(sums[0]), sums[1], 1);
+    const __m512 b = _mm512_insertf32x8(_mm512_castps256_ps512(sums[2]), sums[3], 1);
+    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
+  }
+
+  const Codes* w_;
+  const Vector* vectors_;
+  uint8_t* target_;
+  const Code* codes_ = nullptr;
+  size_t book_length_;
+  // Rows of 32 values that are left of the chunk.
+  uint32_t panel_, step_, left_, vector_length_, output_ = 0, groups_ = 0;
+};
+
+// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, decoding `share` rows of weights at each step.
+template <class Decoder>
+ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps, uint8_t* sums, bool first,
+                                 Decoder& decoder, uint32_t share) {
+  if (first) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, 64);
+    _tile_loadd(1, sums + kTileBytes, 64);
+    _tile_loadd(2, sums + 2 * kTileBytes, 64);
+    _tile_loadd(3, sums + 3 * kTileBytes, 64);
+  }
+  for (uint32_t step = 0; step < steps; step++, weights += 2 * kTileBytes, rows += 2 * kTileBytes) {
+    _tile_loadd(4, weights, 64);
+    _tile_loadd(6, rows, 64);
+    _tile_dpbf16ps(0, 4, 6);
+    _tile_loadd(7, rows + kTileBytes, 64);
+    _tile_dpbf16ps(1, 4, 7);
+    _tile_loadd(5, weights + kTileBytes, 64);
+    _tile_dpbf16ps(2, 5, 6);
+    _tile_dpbf16ps(3, 5, 7);
+    tile_fence();
+    decoder.rows(share);
+  }
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + kTileBytes, 64);
+  _tile_stored(2, sums + 2 * kTileBytes, 64);
+  _tile_stored(3, sums + 3 * kTileBytes, 64);
+  tile_fence();
+}
+
+// Finished sums of 16 outputs from `output` and 16 rows of x from `row`.
+void write_sums(const AmxProduct& p, uint32_t output, uint32_t row, const uint8_t* sums) {
+  const uint32_t n = p.codes.n, out_group = p.codes.out_group;
+  if (output >= n) return;
+  const uint32_t count = std::min(16u, n - output);
+  const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
+  float factors[16];
+  for (uint32_t i = 0; i < count; i++) factors[i] = float_at(p.scales, p.half_scales, (output + i) / out_group);
+  const __m512 scale = _mm512_maskz_loadu_ps(mask, factors);
+  const __m512 bias = p.bias ? _mm512_maskz_loadu_ps(mask, p.bias + output) : _mm512_setzero_ps();
+  __m512i r[16];
+  for (int i = 0; i < 16; i++) r[i] = _mm512_load_si512(sums + 64 * i);
+  transpose16(r);
+  float* y = p.y + size_t{row} * n + output;
+  for (uint32_t i = 0; i < 16 && row + i < p.m; i++, y += n)
+    _mm512_mask_storeu_ps(y, mask, _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), scale, bias));
+}
+
+// All of k for panels begin .. end and rows of x from pair `first` to `last`.
+template <class Decoder>
+void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
+  const uint32_t chunks = ceil_div(p.steps, kChunkSteps), pairs = last - first, share = ceil_div(kPanel, pairs);
+  uint8_t* sums = local + 2 * kPanelBytes;
+  Decoder start(p, begin, 0, local);
+  start.rows(kChunkSteps * kPanel);
+  tile_fence();
+  uint32_t turn = 0;
+  for (uint32_t chunk = 0; chunk < chunks; chunk++) {
+    const uint32_t steps = std::min(kChunkSteps, p.steps - chunk * kChunkSteps);
+    for (uint32_t panel = begin; panel < end; panel++, turn ^= 1) {
+      const bool same = panel + 1 < end, more = same || chunk + 1 < chunks;
+      uint8_t* next = local + (turn ^ 1) * kPanelBytes;
+      Decoder decoder(p, same ? panel + 1 : begin, more ? (same ? chunk : chunk + 1) : chunk, next);
+      for (uint32_t pair = 0; pair < pairs; pair++) {
+        uint8_t* at = sums + (size_t{panel - begin} * pairs + pair) * kPairBytes;
+        const uint8_t* rows = p.rows + (first + pair) * p.pair_bytes() + size_t{chunk} * kChunkSteps * 2 * kTileBytes;
+        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, decoder, more ? share : 0);
+        if (chunk + 1 < chunks) continue;
+        for (uint32_t tile = 0; tile < 4; tile++)
+          write_sums(p, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16, at + tile * kTileBytes);
+      }
+      // The last chunk may have fewer steps than the next panel's.
+      if (more) decoder.rows(kChunkSteps * kPanel);
+      tile_fence();
+    }
+  }
+}
+
+template <class Code, class Vector, uint32_t Books>
+void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const AmxProduct& p = step.as<AmxProduct>();
+  if (phase == 0) {
+    if (tile < 2 * p.pairs()) turn_rows(p, tile);
+    else convert_vectors(p);
+    return;
+  }
+  const TileScope scope;
+  const uint32_t begin = tile * p.item_panels, end = std::min(p.panels, begin + p.item_panels);
+  for (uint32_t pair = 0; pair < p.pairs(); pair += kRowsMax / 32)
+    multiply_panels<PanelDecoder<Code, Vector, Books>>(p, p.local + thread * p.local_bytes, begin, end, pair,
+                                                       std::min(p.pairs(), pair + kRowsMax / 32));
+}
+
+// scalars and buffers: see init_product in codes.h.
+AmxProduct read_amx_product(const Call& call) {
+  AmxProduct p{};
+  p.m = static_cast<uint32_t>(call.scalars[0]);
+  p.half_vectors = call.scalars[1] == 1;
+  p.half_scales = call.scalars[2] == 1;
+  p.codes = read_codes(call.buffers[1]);
+  p.steps = ceil_div(p.codes.k, kStep);
+  p.panels = ceil_div(p.codes.n, kPanel);
+  p.item_panels = std::min(kPanelsMax, std::max(1u, p.panels / (8 * call.threads)));
+  p.converts = p.half_vectors && p.codes.code_bytes == 1;
+  const size_t pairs = std::min(p.pairs(), kRowsMax / 32);
+  p.local_bytes = 2 * kPanelBytes + p.item_panels * pairs * kPairBytes;
+  return p;
+}
+
+size_t prepared_bytes(const AmxProduct& p) {
+  return p.converts ? round_up(4 * vector_values(p.codes), kAlignment) : 0;
+}
+
+size_t amx_scratch(const Call& call) {
+  const AmxProduct p = read_amx_product(call);
+  return kAlignment + prepared_bytes(p) + p.pairs() * p.pair_bytes() + call.threads * p.local_bytes;
+}
+
+template <class Vector>
+void choose_run(Step& step, const Codes& w) {
+  const bool short_groups = w.in_group == 8 && w.out_group == 1;
+  if (w.code_bytes == 2) step.run = amx_run<uint16_t, Vector, 0>;
+  else if (w.mask != 255 || !short_groups || w.codebooks > 2) step.run = amx_run<uint8_t, Vector, 0>;
+  else step.run = w.codebooks == 2 ? amx_run<uint8_t, Vector, 2> : amx_run<uint8_t, Vector, 1>;
+}
+
+void amx_prepare(Step& step, const Call& call) {
+  AmxProduct& p = step.init<AmxProduct>();
+  p = read_amx_product(call);
+  p.x = static_cast<const float*>(call.buffers[0]);
+  p.vectors = call.buffers[2];
+  p.scales = call.buffers[3];
+  p.bias = call.scalars[3] == 1 ? static_cast<const float*>(call.buffers[4]) : nullptr;
+  p.y = static_cast<float*>(call.buffers[5]);
+  p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
+  p.rows = p.prepared + prepared_bytes(p);
+  p.local = p.rows + p.pairs() * p.pair_bytes();
+  p.table = p.converts ? p.prepared : p.vectors;
+  step.phases = 2;
+  step.tiles[0] = 2 * p.pairs() + (p.converts ? 1 : 0);
+  step.tiles[1] = ceil_div(p.panels, p.item_panels);
+  if (p.half_vectors && !p.converts) choose_run<uint16_t>(step, p.codes);
+  else choose_run<float>(step, p.codes);
+}
+
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;
+
+constexpr KernelRow kRows[] = {
+    {"aqlm_bf16_c8_16x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 16, 32, amx_scratch, amx_prepare},
+    {"aqlm_bf16_cx_16x32x32_amx_bf16", "aqlm", "aqlm_tiles", 0, kNeeds, 16, 32, amx_scratch, amx_prepare},
+};
+
+}  // namespace
+}  // namespace aqlm
+
+KernelRows aqlm_amx_rows() { return {aqlm::kRows, sizeof aqlm::kRows / sizeof *aqlm::kRows}; }
+
+}  // namespace lowbit
