@@ -9,6 +9,10 @@
 #include <algorithm>
 #include <cstring>
 
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
 #include "../half.h"
 #include "../kernel.h"
 
@@ -155,28 +159,38 @@ static inline float float_at(const void* data, bool is_half, size_t index) {
   return half_to_float(static_cast<const uint16_t*>(data)[index]);
 }
 
-// The last phase: adds the slices, multiplies by the scales, adds the bias.
+static inline void halves_to_floats(const uint16_t* halves, uint32_t count, float* to) {
+  uint32_t i = 0;
+#if defined(__F16C__)
+  for (; i + 8 <= count; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves + i))));
+#endif
+  for (; i < count; i++) to[i] = half_to_float(halves[i]);
+}
+
+// The last phase: adds the slices, multiplies by the scales, adds the bias. Loops that compilers vectorise.
 static inline void add_slices(const Product& p, uint32_t part, uint32_t parts) {
   const uint32_t n = p.codes.n, out_group = p.codes.out_group;
   const uint32_t step = ceil_div(ceil_div(n, kTile), parts) * kTile;
   const uint32_t first = std::min(n, part * step), last = std::min(n, first + step);
+  const size_t stride = static_cast<size_t>(p.m) * p.padded_n();
   for (uint32_t row = 0; row < p.m; row++) {
-    float* y = p.y + static_cast<size_t>(row) * n;
     const float* sums = p.slice_sums(0, row);
-    const size_t stride = static_cast<size_t>(p.m) * p.padded_n();
-    for (uint32_t at = first; at < last; at++) {
-      float sum = 0;
-      for (uint32_t slice = 0; slice < p.slices; slice++) sum += sums[slice * stride + at];
-      y[at] = sum;
+    for (uint32_t start = first; start < last; start += kTile) {
+      const uint32_t count = std::min(kTile, last - start);
+      float scales[kTile], totals[kTile] = {};
+      for (uint32_t slice = 0; slice < p.slices; slice++) {
+        const float* from = sums + slice * stride + start;
+        for (uint32_t i = 0; i < kTile; i++) totals[i] += from[i];
+      }
+      if (out_group == 1 && p.half_scales) halves_to_floats(static_cast<const uint16_t*>(p.scales) + start, count, scales);
+      else
+        for (uint32_t i = 0; i < count; i++) scales[i] = float_at(p.scales, p.half_scales, (start + i) / out_group);
+      float* y = p.y + static_cast<size_t>(row) * n + start;
+      for (uint32_t i = 0; i < count; i++) y[i] = totals[i] * scales[i];
+      if (p.bias)
+        for (uint32_t i = 0; i < count; i++) y[i] += p.bias[start + i];
     }
-    if (out_group == 1 && p.half_scales) {
-      const uint16_t* scales = static_cast<const uint16_t*>(p.scales);
-      for (uint32_t at = first; at < last; at++) y[at] *= half_to_float(scales[at]);
-    } else {
-      for (uint32_t at = first; at < last; at++) y[at] *= float_at(p.scales, p.half_scales, at / out_group);
-    }
-    if (p.bias)
-      for (uint32_t at = first; at < last; at++) y[at] += p.bias[at];
   }
 }
 

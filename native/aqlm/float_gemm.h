@@ -30,46 +30,54 @@ static inline size_t codebook_values(const Codes& w) {
   return static_cast<size_t>(w.codebooks) * w.entries() * w.out_group * w.in_group;
 }
 
+// Inputs of a group at most: GROUP_MAX of src/aqlm/form.ts.
+constexpr uint32_t kInGroupMax = 64;
 // Values of codebooks that one work item makes floats.
 constexpr size_t kValuesAtOnce = 1 << 16;
 
-// Values c .. c + 8 of a row of weights.
-static inline void decode8(const FloatGemm& p, uint32_t row, uint32_t c, float scale, float* to) {
+// Values of a group of a row of weights, from its codes on; `Books` codebooks of 256 vectors of 8 inputs, 0 for any.
+template <class Code, uint32_t Books>
+inline void decode_group(const FloatGemm& p, const Code* codes, const float* vectors, float scale, float* to) {
   const Codes& w = p.codes;
-  const uint32_t output = row / w.out_group, group = c / w.in_group, block = group / kBlock;
-  const size_t length = static_cast<size_t>(w.out_group) * w.in_group;
-  const size_t place = (static_cast<size_t>(group % kBlock) * w.codebooks) * kTile + lane_of(output % kTile);
-  const uint8_t* tile = w.tile(block, output / kTile);
-  const float* from = p.table + row % w.out_group * w.in_group + c % w.in_group;
-  float sums[8] = {};
-  for (uint32_t book = 0; book < w.codebooks; book++, from += w.entries() * length) {
-    const size_t at = place + book * kTile;
-    const uint32_t code = (w.code_bytes == 1 ? tile[at] : reinterpret_cast<const uint16_t*>(tile)[at]) & w.mask;
-    for (uint32_t j = 0; j < 8; j++) sums[j] += from[code * length + j];
+  const bool any = Books == 0;
+  const uint32_t books = any ? w.codebooks : Books, inputs = any ? w.in_group : 8, mask = any ? w.mask : 255;
+  const size_t length = any ? static_cast<size_t>(w.out_group) * w.in_group : 8, next = (size_t{mask} + 1) * length;
+  for (uint32_t c = 0; c < inputs; c += 8) {
+    float sums[8] = {};
+    const float* from = vectors + c;
+    for (uint32_t book = 0; book < books; book++, from += next) {
+      const float* vector = from + (codes[book * kTile] & mask) * length;
+      for (uint32_t j = 0; j < 8; j++) sums[j] += vector[j];
+    }
+    for (uint32_t j = 0; j < 8; j++) to[c + j] = scale * sums[j];
   }
-  for (uint32_t j = 0; j < 8; j++) to[j] = scale * sums[j];
 }
 
 // Rows `first` .. `first + count` of the weights as a panel [k][kPanelColumns]; columns beyond are zeros.
-template <class Isa>
+template <class Isa, class Code, uint32_t Books>
 void decode_panel(const FloatGemm& p, uint32_t first, uint32_t count, float* panel) {
-  constexpr uint32_t kLanes = Isa::kLanes, kValues = kLanes < 8 ? 8 : kLanes;
+  constexpr uint32_t kLanes = Isa::kLanes, kGroupsAtOnce = kLanes > 8 ? kLanes / 8 : 1;
   const Codes& w = p.codes;
-  float scales[kPanelColumns<Isa>] = {};
-  for (uint32_t i = 0; i < count; i++) scales[i] = float_at(p.scales, p.half_scales, (first + i) / w.out_group);
+  float values[kLanes][kGroupsAtOnce * kInGroupMax] = {};
   for (uint32_t half = 0; half < 2; half++)
-    for (uint32_t c = 0; c < w.k; c += kValues) {
-      float values[kLanes][kValues] = {};
-      for (uint32_t i = 0; i < kLanes && half * kLanes + i < count; i++)
-        for (uint32_t j = 0; j < kValues && c + j < w.k; j += 8)
-          decode8(p, first + half * kLanes + i, c + j, scales[half * kLanes + i], values[i] + j);
-      for (uint32_t j = 0; j < kValues && c + j < w.k; j += kLanes) {
+    for (uint32_t g = 0; g < w.groups; g += kGroupsAtOnce) {
+      const uint32_t groups = std::min(kGroupsAtOnce, w.groups - g), block = g / kBlock, length = groups * w.in_group;
+      for (uint32_t i = 0; i < kLanes && half * kLanes + i < count; i++) {
+        const uint32_t row = first + half * kLanes + i, output = row / w.out_group;
+        const Code* codes = reinterpret_cast<const Code*>(w.tile(block, output / kTile)) +
+                            g % kBlock * w.codebooks * kTile + lane_of(output % kTile);
+        const float* vectors = p.table + row % w.out_group * w.in_group;
+        const float scale = float_at(p.scales, p.half_scales, output);
+        for (uint32_t part = 0; part < groups; part++, codes += w.codebooks * kTile)
+          decode_group<Code, Books>(p, codes, vectors, scale, values[i] + part * w.in_group);
+      }
+      for (uint32_t c = 0; c < length; c += kLanes) {
         typename Isa::V v[kLanes];
-        for (uint32_t i = 0; i < kLanes; i++) v[i] = Isa::load(values[i] + j);
+        for (uint32_t i = 0; i < kLanes; i++) v[i] = Isa::load(values[i] + c);
         transpose<Isa>(v);
-        const uint32_t rows = std::min(kLanes, w.k - c - j);
-        float* target = panel + (static_cast<size_t>(c) + j) * kPanelColumns<Isa> + half * kLanes;
-        for (uint32_t i = 0; i < rows; i++) Isa::store(target + i * kPanelColumns<Isa>, v[i]);
+        float* target = panel + (static_cast<size_t>(g) * w.in_group + c) * kPanelColumns<Isa> + half * kLanes;
+        for (uint32_t i = 0; i < std::min(kLanes, length - c); i++)
+          Isa::store(target + i * kPanelColumns<Isa>, v[i]);
       }
     }
 }
@@ -96,7 +104,10 @@ void float_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
   const Codes& w = p.codes;
   const uint32_t first = tile * kPanelColumns<Isa>, count = std::min(kPanelColumns<Isa>, w.n - first);
   float* panel = p.panels + static_cast<size_t>(thread) * kPanelColumns<Isa> * w.k;
-  decode_panel<Isa>(p, first, count, panel);
+  const bool is_2x8 = w.codebooks == 2 && w.mask == 255 && w.in_group == 8 && w.out_group == 1;
+  if (is_2x8) decode_panel<Isa, uint8_t, 2>(p, first, count, panel);
+  else if (w.code_bytes == 1) decode_panel<Isa, uint8_t, 0>(p, first, count, panel);
+  else decode_panel<Isa, uint16_t, 0>(p, first, count, panel);
   multiply_panel<Isa>({p.spaced, p.stride, panel, p.bias ? p.bias + first : nullptr, p.y + first, w.n, p.m, w.k, count});
 }
 

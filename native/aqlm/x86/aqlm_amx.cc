@@ -82,6 +82,32 @@ void turn_rows(const AmxProduct& p, uint32_t block) {
   }
 }
 
+// Four times eight values, in order.
+inline __m512i rounded(const __m256* sums) {
+  const __m512 a = _mm512_insertf32x8(_mm512_castps256_ps512(sums[0]), sums[1], 1);
+  const __m512 b = _mm512_insertf32x8(_mm512_castps256_ps512(sums[2]), sums[3], 1);
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
+}
+
+// Sums of vectors of 8 inputs and one output, of `Books` codebooks.
+template <class Code, class Vector, uint32_t Books>
+struct ShortGroups {
+  const Vector* vectors;
+  size_t book_length;
+
+  ALWAYS_INLINE __m256 sum8(const Code* codes) const {
+    __m256 sum = load8(vectors + size_t{codes[0]} * 8);
+    for (uint32_t c = 1; c < Books; c++)
+      sum = _mm256_add_ps(sum, load8(vectors + c * book_length + size_t{codes[c * kTile]} * 8));
+    return sum;
+  }
+  ALWAYS_INLINE __m512i four(const Code* codes) const {
+    __m256 sums[4];
+    for (uint32_t g = 0; g < 4; g++) sums[g] = sum8(codes + g * Books * kTile);
+    return rounded(sums);
+  }
+};
+
 // Decodes a chunk of a panel, step by step and output by output: two tiles of 16 outputs for each step. `Books` is the
 // number of codebooks when groups have 8 inputs, or 0 for every form.
 template <class Code, class Vector, uint32_t Books>
@@ -96,14 +122,27 @@ class PanelDecoder {
     if (left_ > 0) begin_step();
   }
 
+  // Members stay in memory, since stores of vectors may change anything: the loop has copies.
   ALWAYS_INLINE void rows(uint32_t count) {
-    for (; count > 0 && left_ > 0; count--, left_--) {
-      const __m512i row = Books > 0 ? short_groups() : any_groups();
-      _mm512_store_si512(target_, row);
-      target_ += 64;
-      if (++output_ < kPanel) continue;
+    while (count > 0 && left_ > 0) {
+      const uint32_t run = std::min(count, kPanel - output_), output = output_;
+      uint8_t* target = target_;
+      if (Books == 0) {
+        for (uint32_t i = 0; i < run; i++) _mm512_store_si512(target + 64 * i, any_groups(output + i));
+      } else if (groups_ < 4) {
+        for (uint32_t i = 0; i < run; i++) _mm512_store_si512(target + 64 * i, last_groups(codes_ + 2 * (output + i)));
+      } else {
+        const Code* codes = codes_ + 2 * output;
+        const ShortGroups<Code, Vector, Books> short_groups = {vectors_, book_length_};
+        for (uint32_t i = 0; i < run; i++, codes += 2) _mm512_store_si512(target + 64 * i, short_groups.four(codes));
+      }
+      target_ = target + 64 * run;
+      count -= run;
+      left_ -= run;
+      output_ = output + run;
+      if (output_ < kPanel) continue;
       step_++;
-      if (left_ > 1) begin_step();
+      if (left_ > 0) begin_step();
     }
   }
 
@@ -116,35 +155,24 @@ class PanelDecoder {
     const Code* tile = reinterpret_cast<const Code*>(w_->tile(group / kBlock, place / kTile));
     codes_ = tile + group % kBlock * Books * kTile + lane_of(place % kTile);
     groups_ = std::min(4u, w_->groups - group);
-  }
-
-  ALWAYS_INLINE __m256 sum8(const Code* codes) const {
-    __m256 sum = load8(vectors_ + size_t{codes[0]} * 8);
-    for (uint32_t c = 1; c < Books; c++)
-      sum = _mm256_add_ps(sum, load8(vectors_ + c * book_length_ + size_t{codes[c * kTile]} * 8));
-    return sum;
-  }
-
-  ALWAYS_INLINE __m512i short_groups() const {
-    const Code* codes = codes_ + 2 * output_;
-    constexpr uint32_t kNext = Books * kTile;
-    if (groups_ < 4) return last_groups(codes);
-    const __m512 a = _mm512_insertf32x8(_mm512_castps256_ps512(sum8(codes)), sum8(codes + kNext), 1);
-    const __m512 b =
-        _mm512_insertf32x8(_mm512_castps256_ps512(sum8(codes + 2 * kNext)), sum8(codes + 3 * kNext), 1);
-    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
+    // The same of the next tile.
+    const Code* next = codes_ + w_->block_groups(group / kBlock) * Books * kTile;
+    for (uint32_t row = 0; row < 4 * Books; row++)
+      _mm_prefetch(reinterpret_cast<const char*>(next + row * kTile), _MM_HINT_T0);
   }
 
   ALWAYS_INLINE __m512i last_groups(const Code* codes) const {
+    const ShortGroups<Code, Vector, Books> short_groups = {vectors_, book_length_};
     __m256 sums[4];
-    for (uint32_t g = 0; g < 4; g++) sums[g] = g < groups_ ? sum8(codes + g * Books * kTile) : _mm256_setzero_ps();
+    for (uint32_t g = 0; g < 4; g++)
+      sums[g] = g < groups_ ? short_groups.sum8(codes + g * Books * kTile) : _mm256_setzero_ps();
     return rounded(sums);
   }
 
-  __m512i any_groups() const {
+  __m512i any_groups(uint32_t output) const {
     const Codes& w = *w_;
     __m256 sums[4];
-    const uint32_t row = panel_ * kPanel + output_, place = row / w.out_group, tile = place / kTile;
+    const uint32_t row = panel_ * kPanel + output, place = row / w.out_group, tile = place / kTile;
     for (uint32_t i = 0; i < 4; i++) {
       sums[i] = _mm256_setzero_ps();
       const uint32_t c = kStep * step_ + 8 * i;
@@ -159,12 +187,6 @@ class PanelDecoder {
       }
     }
     return rounded(sums);
-  }
-
-  static ALWAYS_INLINE __m512i rounded(const __m256* sums) {
-    const __m512 a = _mm512_insertf32x8(_mm512_castps256_ps512(sums[0]), sums[1], 1);
-    const __m512 b = _mm512_insertf32x8(_mm512_castps256_ps512(sums[2]), sums[3], 1);
-    return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
   }
 
   const Codes* w_;

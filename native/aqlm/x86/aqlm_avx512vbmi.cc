@@ -1,5 +1,5 @@
 // AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 16-bit sums lie in registers, a plane of low and one of high
-// bytes, and vpermi2b looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
+// bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
 //
 // A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum;
 // 2^15 is added so that bytes are unsigned. Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
@@ -30,10 +30,10 @@ static inline PreparedVectors prepared_vectors(const Product& p) {
   return {reinterpret_cast<float*>(p.prepared), reinterpret_cast<int32_t*>(p.prepared + 64)};
 }
 
-static inline __m512 load16(const Product& p, size_t at) {
-  if (!p.half_vectors) return _mm512_loadu_ps(static_cast<const float*>(p.vectors) + at);
+static inline __m256 load8(const Product& p, size_t at) {
+  if (!p.half_vectors) return _mm256_loadu_ps(static_cast<const float*>(p.vectors) + at);
   const uint16_t* halves = static_cast<const uint16_t*>(p.vectors) + at;
-  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves)));
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
 }
 
 // One work item for all codebooks, which share a step; each is some kilobytes.
@@ -41,20 +41,20 @@ static inline void prepare_vectors(const Product& p) {
   const PreparedVectors prepared = prepared_vectors(p);
   const uint32_t length = p.codes.in_group;
   const size_t count = static_cast<size_t>(p.codes.codebooks) * kEntries * length;
-  __m512 largest = _mm512_setzero_ps();
-  for (size_t i = 0; i < count; i += 16) largest = _mm512_max_ps(largest, _mm512_abs_ps(load16(p, i)));
-  const float step = std::max(_mm512_reduce_max_ps(largest) / kVectorMax, 0x1p-100f);
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  __m256 largest = _mm256_setzero_ps();
+  for (size_t i = 0; i < count; i += 8) largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, load8(p, i)));
+  const float step = std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(largest)) / kVectorMax, 0x1p-100f);
   *prepared.step = step;
-  const __m512 inverse = _mm512_set1_ps(1 / step);
-  // Eight pairs are 16 values: pair q of them goes to place q % (length / 2) of its vector.
+  const __m256 inverse = _mm256_set1_ps(1 / step);
   const uint32_t pairs = length / 2;
-  for (size_t i = 0; i < count; i += 16) {
-    const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(load16(p, i), inverse));
-    alignas(32) int32_t eight[8];
-    _mm256_store_si256(reinterpret_cast<__m256i*>(eight), _mm512_cvtepi32_epi16(rounded));
-    for (uint32_t q = 0; q < 8; q++) {
-      const size_t pair = i / 2 + q, vector = pair / pairs, codebook = vector / kEntries;
-      prepared.pairs[(codebook * pairs + pair % pairs) * kEntries + vector % kEntries] = eight[q];
+  for (size_t vector = 0, i = 0; i < count; vector++) {
+    int32_t* target = prepared.pairs + vector / kEntries * pairs * kEntries + vector % kEntries;
+    for (uint32_t j = 0; j < length; j += 8, i += 8) {
+      const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(load8(p, i), inverse));
+      alignas(16) int32_t four[4];
+      _mm_store_si128(reinterpret_cast<__m128i*>(four), _mm256_cvtepi32_epi16(rounded));
+      for (uint32_t q = 0; q < 4; q++, target += kEntries) *target = four[q];
     }
   }
 }
@@ -142,9 +142,11 @@ static inline Planes load_planes(const uint8_t* table) {
   return planes;
 }
 
-static inline __m512i look_up(const __m512i* plane, __m512i codes, __mmask64 upper) {
-  const __m512i low = _mm512_permutex2var_epi8(plane[0], codes, plane[1]);
-  return _mm512_mask_blend_epi8(upper, low, _mm512_permutex2var_epi8(plane[2], codes, plane[3]));
+// Entries of 64 codes; `upper` and `odd` are the codes' bits 7 and 6. Four vpermb take one cycle each, two vpermi2b two.
+static inline __m512i look_up(const __m512i* plane, __m512i codes, __mmask64 upper, __mmask64 odd) {
+  const __m512i low = _mm512_permutexvar_epi8(codes, plane[0]), high = _mm512_permutexvar_epi8(codes, plane[2]);
+  return _mm512_mask_blend_epi8(upper, _mm512_mask_permutexvar_epi8(low, odd, codes, plane[1]),
+                                _mm512_mask_permutexvar_epi8(high, odd, codes, plane[3]));
 }
 
 // 16 sums as floats: high * 256 + low - offset, times the step.
@@ -174,15 +176,17 @@ template <uint32_t Tiles>
 inline void tile_sums(const uint8_t* codes, size_t stride, const uint8_t* tables, const BlockStep& block, float* y) {
   ByteSums low[Tiles], high[Tiles];
   for (uint32_t t = 0; t < Tiles; t++) low[t] = high[t] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+  // What the next tiles will read, and a tile more.
+  const uint8_t* ahead = codes + (Tiles + 1) * stride;
   for (uint32_t row = 0; row < block.rows; row++, codes += kTile, tables += kTable) {
     const Planes planes = load_planes(tables);
-    for (uint32_t t = 0; t < Tiles; t++) {
-      const uint8_t* from = codes + t * stride;
-      _mm_prefetch(reinterpret_cast<const char*>(from + Tiles * stride), _MM_HINT_T0);
-      const __m512i index = _mm512_loadu_si512(from);
-      const __mmask64 upper = _mm512_movepi8_mask(index);
-      low[t].add(look_up(planes.low, index, upper));
-      high[t].add(look_up(planes.high, index, upper));
+    for (uint32_t t = 0; t < Tiles; t++, ahead += 64) {
+      // In the order of addresses, as the fetching of streams by the CPU wants it.
+      _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
+      const __m512i index = _mm512_loadu_si512(codes + t * stride);
+      const __mmask64 upper = _mm512_movepi8_mask(index), odd = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64));
+      low[t].add(look_up(planes.low, index, upper, odd));
+      high[t].add(look_up(planes.high, index, upper, odd));
     }
   }
   for (uint32_t t = 0; t < Tiles; t++) {
