@@ -77,7 +77,8 @@ uint32_t detect() {
   if (avx512_state && avx512 && (features & kAvx2)) {
     features |= kAvx512;
     if (has(seven.c, 11)) features |= kAvx512Vnni;
-    if (has(seven.c, 1)) features |= kAvx512Vbmi;
+    // Kernels for VBMI use GFNI (bit 8), too: Ice Lake and Zen 4 brought both.
+    if (has(seven.c, 1) && has(seven.c, 8)) features |= kAvx512Vbmi;
     if (has(seven1.a, 5)) features |= kAvx512Bf16;
     bool amx_state = (state & 0x60000) == 0x60000;
     if (amx_state && has(seven.d, 24) && request_amx()) {

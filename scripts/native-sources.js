@@ -20,7 +20,7 @@ const featuresOfSuffix = {
     _avx2: avx2,
     _avxvnni: [...avx2, "avxvnni"],
     _avx512: avx512,
-    _avx512vbmi: [...avx512, "avx512vbmi"],
+    _avx512vbmi: [...avx512, "avx512vbmi", "gfni"],
     _amx: [...avx512, "avx512bf16", "avx512vbmi", "amx-tile", "amx-int8", "amx-bf16"],
   },
   arm64: {

@@ -150,7 +150,7 @@ describe("operators", () => {
 /** Relative error that a kernel may have, by what it rounds. */
 function bound(name: string): number {
   if (name.includes("lut8")) return 0.02;
-  if (name.includes("lut16")) return 5e-4;
+  if (name.includes("lut12")) return 2e-3;
   if (name.includes("bf16")) return 6e-3;
   return 2e-6;
 }

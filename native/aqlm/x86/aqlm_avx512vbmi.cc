@@ -1,8 +1,9 @@
-// AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 16-bit sums lie in registers, a plane of low and one of high
-// bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
+// AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 12-bit sums lie in registers, a plane of high bytes and one of
+// low halves of bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
 //
-// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum;
-// 2^15 is added so that bytes are unsigned. Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
+// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper 12 bits of a 32-bit sum;
+// 2^11 is added so that entries are unsigned. Of a result all roundings make some 7e-4, a tenth of what activations of 8
+// bits lose. Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
 #include <immintrin.h>
 
 #include "../codes.h"
@@ -12,11 +13,13 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-constexpr uint32_t kEntries = 256, kPlane = 256, kTable = 2 * kPlane;
+constexpr uint32_t kEntries = 256, kPlane = 256, kTable = kPlane + kPlane / 2;
+// Halves of bytes that are summed before their sums may be more than a byte.
+constexpr uint32_t kHalvesAtOnce = 17;
 // Tiles that one loading of a table serves.
 constexpr uint32_t kTilesAtOnce = 4;
-// Half of a 32-bit sum's range, to make it unsigned, and half of its upper half's unit, to round.
-constexpr uint32_t kSumStart = 0x80008000;
+// Half of a 32-bit sum's range, to make it unsigned, and half of the unit of its upper 12 bits, to round.
+constexpr uint32_t kSumStart = 0x80080000;
 // The largest sum is below 2^31: |x| summed over a group stays below this, times vectors up to 32767.
 constexpr float kGroupMax = 65000, kVectorMax = 32767, kValueMax = 32767;
 
@@ -85,8 +88,13 @@ static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t len
   }
 }
 
-// 64 entries of a table: their low and their high bytes. `pairs` points to the first entry's first pair.
-static inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count, uint8_t* table) {
+// Bytes 2 of 64 sums, then bytes 3.
+struct EntryBytes {
+  __m512i second, third;
+};
+
+// 64 entries; `pairs` points to the first one's first pair.
+static inline EntryBytes build_entries(const int32_t* pairs, const int16_t* x, uint32_t count) {
   __m512i sums[4];
   for (auto& sum : sums) sum = _mm512_set1_epi32(static_cast<int32_t>(kSumStart));
   for (uint32_t q = 0; q < count; q++) {
@@ -104,18 +112,27 @@ static inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_
   const __m512i index = _mm512_load_si512(kBytes);
   const __m512i first = _mm512_permutex2var_epi8(sums[0], index, sums[1]);
   const __m512i second = _mm512_permutex2var_epi8(sums[2], index, sums[3]);
-  _mm512_store_si512(table, _mm512_shuffle_i64x2(first, second, 0x44));
-  _mm512_store_si512(table + kPlane, _mm512_shuffle_i64x2(first, second, 0xee));
+  return {_mm512_shuffle_i64x2(first, second, 0x44), _mm512_shuffle_i64x2(first, second, 0xee)};
 }
 
-// Tables of a block: [groups][codebooks] of two planes.
+// Tables of a block: [groups][codebooks] of a plane of high bytes and one of low halves of bytes, where entry e is the
+// low and entry e + 128 the high half of byte e.
 static inline void build_tables(const Product& p, uint32_t groups, const BlockInputs& inputs, uint8_t* tables) {
-  const uint32_t pairs = p.codes.in_group / 2;
+  constexpr int kSelect = 0xca;  // a ? b : c
+  const __m512i low_half = _mm512_set1_epi8(15);
+  const uint32_t count = p.codes.in_group / 2;
   const int32_t* vectors = prepared_vectors(p).pairs;
   for (uint32_t g = 0; g < groups; g++)
     for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kTable)
-      for (uint32_t e = 0; e < kEntries; e += 64)
-        build_entries(vectors + c * pairs * kEntries + e, inputs.values + g * p.codes.in_group, pairs, tables + e);
+      for (uint32_t e = 0; e < kEntries / 2; e += 64) {
+        const int32_t* pairs = vectors + c * count * kEntries + e;
+        const int16_t* x = inputs.values + g * p.codes.in_group;
+        const EntryBytes a = build_entries(pairs, x, count), b = build_entries(pairs + kEntries / 2, x, count);
+        _mm512_store_si512(tables + e, a.third);
+        _mm512_store_si512(tables + kEntries / 2 + e, b.third);
+        _mm512_store_si512(tables + kPlane + e,
+                           _mm512_ternarylogic_epi32(low_half, _mm512_srli_epi16(a.second, 4), b.second, kSelect));
+      }
 }
 
 // Sums of looked up bytes of 64 outputs: of all bytes as 16-bit lanes, where the even ones' sums are spoilt by the odd
@@ -130,28 +147,38 @@ struct ByteSums {
 };
 
 struct Planes {
-  __m512i low[4], high[4];
+  __m512i high[4], low[2];
 };
 
 static inline Planes load_planes(const uint8_t* table) {
   Planes planes;
-  for (int i = 0; i < 4; i++) {
-    planes.low[i] = _mm512_load_si512(table + 64 * i);
-    planes.high[i] = _mm512_load_si512(table + kPlane + 64 * i);
-  }
+  for (int i = 0; i < 4; i++) planes.high[i] = _mm512_load_si512(table + 64 * i);
+  for (int i = 0; i < 2; i++) planes.low[i] = _mm512_load_si512(table + kPlane + 64 * i);
   return planes;
 }
 
-// Entries of 64 codes; `upper` and `odd` are the codes' bits 7 and 6. Four vpermb take one cycle each, two vpermi2b two.
-static inline __m512i look_up(const __m512i* plane, __m512i codes, __mmask64 upper, __mmask64 odd) {
-  const __m512i low = _mm512_permutexvar_epi8(codes, plane[0]), high = _mm512_permutexvar_epi8(codes, plane[2]);
-  return _mm512_mask_blend_epi8(upper, _mm512_mask_permutexvar_epi8(low, odd, codes, plane[1]),
-                                _mm512_mask_permutexvar_epi8(high, odd, codes, plane[3]));
+// High bytes and low halves of the entries of 64 codes.
+struct Entries {
+  __m512i high, low;
+};
+
+// Four vpermb with masks take as many cycles as two vpermi2b, and leave more to other instructions.
+static inline Entries look_up(const Planes& planes, __m512i codes) {
+  const __mmask64 upper = _mm512_movepi8_mask(codes), odd = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(64));
+  auto half = [&](__m512i even_entries, __m512i odd_entries) {
+    return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(codes, even_entries), odd, codes, odd_entries);
+  };
+  const __m512i high = _mm512_mask_blend_epi8(upper, half(planes.high[0], planes.high[1]),
+                                              half(planes.high[2], planes.high[3]));
+  // The matrix moves a byte's high half down.
+  const __m512i down = _mm512_set1_epi64(0x1020408000000000), low = half(planes.low[0], planes.low[1]);
+  const __m512i kept = _mm512_and_si512(low, _mm512_set1_epi8(15));
+  return {high, _mm512_mask_gf2p8affine_epi64_epi8(kept, upper, low, down, 0)};
 }
 
-// 16 sums as floats: high * 256 + low - offset, times the step.
+// 16 sums as floats: high * 16 + low - offset, times the step.
 static inline __m512 to_floats(__m256i low, __m256i high, __m512i offset, __m512 step) {
-  const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 8), _mm512_cvtepu16_epi32(low));
+  const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 4), _mm512_cvtepu16_epi32(low));
   return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(whole, offset)), step);
 }
 
@@ -163,7 +190,7 @@ struct BlockStep {
 };
 
 static inline void store_sums(__m512i low, __m512i high, const BlockStep& block, float* y) {
-  const __m512i offset = _mm512_set1_epi32(static_cast<int32_t>(block.rows << 15));
+  const __m512i offset = _mm512_set1_epi32(static_cast<int32_t>(block.rows << 11));
   const __m512 step = _mm512_set1_ps(block.step);
   const __m512 a = to_floats(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high), offset, step);
   const __m512 b = to_floats(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1), offset, step);
@@ -174,20 +201,26 @@ static inline void store_sums(__m512i low, __m512i high, const BlockStep& block,
 // `Tiles` tiles of a block: `codes` of the first, `stride` bytes to the next.
 template <uint32_t Tiles>
 inline void tile_sums(const uint8_t* codes, size_t stride, const uint8_t* tables, const BlockStep& block, float* y) {
+  const __m512i zero = _mm512_setzero_si512();
   ByteSums low[Tiles], high[Tiles];
-  for (uint32_t t = 0; t < Tiles; t++) low[t] = high[t] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+  for (uint32_t t = 0; t < Tiles; t++) low[t] = high[t] = {zero, zero};
   // What the next tiles will read, and a tile more.
   const uint8_t* ahead = codes + (Tiles + 1) * stride;
-  for (uint32_t row = 0; row < block.rows; row++, codes += kTile, tables += kTable) {
-    const Planes planes = load_planes(tables);
-    for (uint32_t t = 0; t < Tiles; t++, ahead += 64) {
-      // In the order of addresses, as the fetching of streams by the CPU wants it.
-      _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
-      const __m512i index = _mm512_loadu_si512(codes + t * stride);
-      const __mmask64 upper = _mm512_movepi8_mask(index), odd = _mm512_test_epi8_mask(index, _mm512_set1_epi8(64));
-      low[t].add(look_up(planes.low, index, upper, odd));
-      high[t].add(look_up(planes.high, index, upper, odd));
+  for (uint32_t start = 0; start < block.rows; start += kHalvesAtOnce) {
+    __m512i halves[Tiles];
+    for (uint32_t t = 0; t < Tiles; t++) halves[t] = zero;
+    const uint32_t end = std::min(block.rows, start + kHalvesAtOnce);
+    for (uint32_t row = start; row < end; row++, codes += kTile, tables += kTable) {
+      const Planes planes = load_planes(tables);
+      for (uint32_t t = 0; t < Tiles; t++, ahead += 64) {
+        // In the order of addresses, as the fetching of streams by the CPU wants it.
+        _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
+        const Entries entries = look_up(planes, _mm512_loadu_si512(codes + t * stride));
+        high[t].add(entries.high);
+        halves[t] = _mm512_add_epi8(halves[t], entries.low);
+      }
     }
+    for (uint32_t t = 0; t < Tiles; t++) low[t].add(halves[t]);
   }
   for (uint32_t t = 0; t < Tiles; t++) {
     store_sums(low[t].even(), high[t].even(), block, y + t * kTile);
@@ -195,13 +228,13 @@ inline void tile_sums(const uint8_t* codes, size_t stride, const uint8_t* tables
   }
 }
 
-static inline void lut16_block(const Product& p, const Item& item, uint32_t block, uint32_t row, uint8_t* tables) {
+static inline void lut12_block(const Product& p, const Item& item, uint32_t block, uint32_t row, uint8_t* tables) {
   const uint32_t groups = p.codes.block_groups(block), length = p.codes.in_group;
   BlockInputs inputs;
   quantize_inputs(p.x + static_cast<size_t>(row) * p.codes.k + static_cast<size_t>(block) * kBlock * length, groups,
                   length, &inputs);
   build_tables(p, groups, inputs, tables);
-  const BlockStep step = {groups * p.codes.codebooks, inputs.step * *prepared_vectors(p).step * 65536.0f,
+  const BlockStep step = {groups * p.codes.codebooks, inputs.step * *prepared_vectors(p).step * 0x1p20f,
                           block == item.first_block};
   const size_t stride = static_cast<size_t>(step.rows) * kTile;
   float* y = p.slice_sums(item.slice, row);
@@ -212,39 +245,39 @@ static inline void lut16_block(const Product& p, const Item& item, uint32_t bloc
     tile_sums<1>(p.codes.tile(block, tile), stride, tables, step, y + tile * kTile);
 }
 
-void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+void lut12_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const Product& p = step.as<Product>();
   if (phase == 0) return prepare_vectors(p);
   if (phase == 2) return add_slices(p, tile, step.tiles[2]);
   const Item item = item_at(p, tile);
   // Rows inside blocks: the codes of a block are read from memory once.
   for (uint32_t block = item.first_block; block < item.last_block; block++)
-    for (uint32_t row = 0; row < p.m; row++) lut16_block(p, item, block, row, p.own + thread * p.own_bytes);
+    for (uint32_t row = 0; row < p.m; row++) lut12_block(p, item, block, row, p.own + thread * p.own_bytes);
 }
 
-Memory lut16_memory(const Codes& codes) {
+Memory lut12_memory(const Codes& codes) {
   return {64 + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries,
           static_cast<size_t>(kBlock) * codes.codebooks * kTable};
 }
 
-size_t lut16_scratch(const Call& call) {
+size_t lut12_scratch(const Call& call) {
   const Codes codes = read_codes(call.buffers[1]);
-  return product_bytes(codes, static_cast<uint32_t>(call.scalars[0]), call.threads, lut16_memory(codes));
+  return product_bytes(codes, static_cast<uint32_t>(call.scalars[0]), call.threads, lut12_memory(codes));
 }
 
-void lut16_prepare(Step& step, const Call& call) {
-  Product& p = init_product(step, call, lut16_memory(read_codes(call.buffers[1])));
+void lut12_prepare(Step& step, const Call& call) {
+  Product& p = init_product(step, call, lut12_memory(read_codes(call.buffers[1])));
   split_product(step, p, call.threads, kTilesAtOnce);
   step.tiles[0] = 1;
-  step.run = lut16_run;
+  step.run = lut12_run;
 }
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 1,
-     256, lut16_scratch, lut16_prepare},
+    {"aqlm_lut12_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 1,
+     256, lut12_scratch, lut12_prepare},
     // Several rows share the reading of codes: the same code, ahead of rows for several rows of other files.
-    {"aqlm_lut16_c8_4x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 4,
-     256, lut16_scratch, lut16_prepare},
+    {"aqlm_lut12_c8_4x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 4,
+     256, lut12_scratch, lut12_prepare},
 };
 
 }  // namespace
