@@ -1,19 +1,26 @@
 /**
- * AQLM kernels beside our own 4-bit group-32 ones, on one layer: weights come from memory (copies larger than the
- * caches take turns), table building included, the rivals ask in turn, medians. Writes bench/results/aqlm.md.
- * `node bench/aqlm.js [--shapes 4096x4096,14336x4096] [--forms 2x8,1x16] [--m 1,128] [--threads 1,2] [--rounds 9]`
+ * AQLM kernels beside our own 4-bit group-32 ones and the published lookup loop, on one layer: weights come from memory
+ * (copies larger than the caches take turns), table building included, the rivals ask in turn, medians. Then the aqlm
+ * package's CPU path, where LOWBIT_PYTHON names a Python that has it, and whole models. Writes bench/results/aqlm.md.
+ * `node bench/aqlm.js [--shapes 4096x4096,14336x4096] [--forms 2x8,1x16] [--m 1,128] [--threads 1,2] [--rounds 9]
+ *  [--model 8b-8] [--whole 8b]`: `--model ""` leaves whole models out, `--whole 8b` measures the memory of all layers.
  */
+import { spawnSync } from "node:child_process";
+import { mkdirSync } from "node:fs";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { aqlmKernels } from "../dist/aqlm/kernels.js";
 import { openCodes, packCodes } from "../dist/aqlm/layout.js";
-import { hostCpu } from "../dist/index.js";
+import { hostCpu, loadNativeKernels, nativeKernels } from "../dist/index.js";
 import { openPacked, packWeights } from "../dist/kernels/layout/packed.js";
 import { zeroedBytes } from "../dist/kernels/plan.js";
 import { selectKernel, selectLayout } from "../dist/kernels/select.js";
 import { linearA8 } from "../dist/kernels/table.js";
 import { createRandom } from "../dist/text/random.js";
+import { modelMemory, modelSpeeds } from "./aqlm-models.js";
 import { requireAddon } from "./peak.js";
-import { digits, table, writeReport } from "./report.js";
+import { digits, median, table, writeReport } from "./report.js";
 
 /** More than the caches hold. */
 const POOL_BYTES = 400e6;
@@ -24,11 +31,13 @@ const list = (text) => text.split(",");
 const { values: options } = parseArgs({
   options: {
     shapes: { type: "string", default: "4096x4096,14336x4096,4096x14336" },
-    forms: { type: "string", default: "2x8" },
-    m: { type: "string", default: "1" },
+    forms: { type: "string", default: "2x8,1x16" },
+    m: { type: "string", default: "1,4,16,128" },
     threads: { type: "string", default: "1,2" },
     rounds: { type: "string", default: "9" },
     kernel: { type: "string" },
+    model: { type: "string", default: "8b-8" },
+    whole: { type: "string", default: "" },
   },
 });
 
@@ -110,8 +119,31 @@ function runner({ kernel, byteLength, args }, threads) {
   return { time: () => time(plan, wanted), copies };
 }
 
-function median(values) {
-  return [...values].sort((a, b) => a - b)[values.length >> 1];
+/** The kernel of lookup-loop.cc, compiled for this machine. */
+function lookupLoop() {
+  const path = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
+  const library = path("build/bench/lookup-loop.so");
+  mkdirSync(join(library, ".."), { recursive: true });
+  const flags = ["-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-I", path("native")];
+  const [compiler, ...first] = (process.env.CXX ?? "c++").split(" ");
+  const { status, stderr } = spawnSync(compiler, [...first, ...flags, path("bench/lookup-loop.cc"), "-o", library]);
+  if (status !== 0) throw new Error(`lookup-loop.cc: ${stderr}`);
+  loadNativeKernels(library);
+  const [kernel] = nativeKernels("lookup_loop", ({ n, k, x, codes, vectors, scales, y }) => ({
+    scalars: [n, k],
+    buffers: [x, codes, vectors, scales, y],
+  }));
+  return kernel;
+}
+
+const loop = lookupLoop();
+
+function lookupRival({ n, k }) {
+  const args = () => ({
+    ...{ n, k, x: floats(k), codes: filled(zeroedBytes((n * k) / 4), bytes) },
+    ...{ vectors: floats(2 * 256 * 8), scales: floats(n), y: floats(n) },
+  });
+  return { name: loop.name, kernel: loop, byteLength: (n * k) / 4, args, form: "2x8, published loop" };
 }
 
 function compare(shape, threads) {
@@ -126,6 +158,7 @@ function compare(shape, threads) {
       : [selectKernel(aqlmKernels, query(layout), cpu)];
     rivals.push(...candidates.map((kernel) => ({ ...aqlm(shape, form, kernel), form })));
   }
+  if (shape.m === 1 && threads === 1 && !options.kernel) rivals.push(lookupRival(shape));
   const runners = rivals.map((rival) => runner(rival, threads));
   const times = rivals.map(() => []);
   for (let round = 0; round < Number(options.rounds); round++)
@@ -143,12 +176,39 @@ for (const shape of list(options.shapes))
   for (const m of list(options.m))
     for (const threads of list(options.threads)) {
       const [n, k] = shape.split("x").map(Number);
-      rows.push(...compare({ n, k, m: Number(m) }, Number(threads)));
-      for (const row of rows.slice(-2)) console.error(row.join("  "));
+      const found = compare({ n, k, m: Number(m) }, Number(threads));
+      for (const row of found) console.error(row.join("  "));
+      rows.push(...found);
     }
+
+/** The aqlm package's linear layers on one thread, beside ours. */
+function packageTable(python) {
+  const script = fileURLToPath(new URL("aqlm-package.py", import.meta.url));
+  const shape = { n: 4096, k: 4096, m: 1 };
+  const found = ["1x16", "2x8"].map((form) => {
+    const env = { ...process.env, NUMBA_NUM_THREADS: "1" };
+    const { status, stdout, stderr } = spawnSync(python, [script, form, "4096", "4096"], { encoding: "utf8", env });
+    if (status !== 0) throw new Error(`${script}: ${stderr}`);
+    const layout = form.endsWith("x8") ? "aqlm_tiles8" : "aqlm_tiles";
+    const kernel = selectKernel(aqlmKernels, { layout, bits: null, m: 1 }, cpu);
+    const { time } = runner(aqlm(shape, form, kernel), 1);
+    const ours = median(Array.from({ length: Number(options.rounds) }, time));
+    const theirs = JSON.parse(stdout);
+    return [form, digits(1e6 * theirs), digits(1e6 * ours), digits(theirs / ours)];
+  });
+  return table(["[4096, 4096], 1 thread", "aqlm package, µs", "ours, µs", "times faster"], found);
+}
+
+const python = process.env.LOWBIT_PYTHON;
+const sections = [table(["call", "kernel", "µs", "GB/s", "speed, 4-bit = 1"], rows)];
+if (python) sections.push(packageTable(python));
+if (options.model) {
+  sections.push(await modelSpeeds(options.model, list(options.threads).map(Number), Number(options.rounds)));
+  sections.push(await modelMemory(options.model, "8b", 1024, options.whole === "8b"));
+}
 const narrowed = process.argv.slice(2).join(" ");
 writeReport(narrowed ? "aqlm-part" : "aqlm", {
   title: "AQLM beside 4-bit weights",
   command: `node bench/aqlm.js${narrowed ? ` ${narrowed}` : ""}`,
-  sections: [table(["call", "kernel", "µs", "GB/s", "speed, 4-bit = 1"], rows)],
+  sections,
 });

@@ -25,8 +25,9 @@ export const schemes = {
 /** AQLM weights; embedding and head in 4 bits. */
 export const AQLM = "aqlm 2x8";
 
-/** Most tokens of one call. */
+/** Most tokens of one call, and of one where memory is short. */
 export const CHUNK_LENGTH = 512;
+const PREFILL_LENGTH = 128;
 
 /** @param {keyof typeof schemes} scheme */
 function schemeNamed(scheme) {
@@ -35,9 +36,9 @@ function schemeNamed(scheme) {
   return found;
 }
 
-/** Path of the program, exported when it is not there. @param {string} shape @param {keyof typeof schemes | typeof AQLM} scheme */
-export async function programOf(shape, scheme) {
-  if (scheme === AQLM) return aqlmProgramOf(shape);
+/** Path of the program, exported when it is not there. @param {string} shape @param {keyof typeof schemes | typeof AQLM} scheme @param {number} [context] of AQLM programs */
+export async function programOf(shape, scheme, context) {
+  if (scheme === AQLM) return aqlmProgramOf(shape, context);
   const { bits, groupSize } = schemeNamed(scheme);
   const path = join(folder, `${shape}-${bits}bit-g${groupSize}.pte`);
   if (existsSync(path)) return path;
@@ -54,15 +55,20 @@ export async function programOf(shape, scheme) {
   return path;
 }
 
-/** @param {string} shape */
-async function aqlmProgramOf(shape) {
-  const path = join(folder, `${shape}-aqlm-2x8.pte`);
+/** @param {string} shape @param {number} [context] */
+async function aqlmProgramOf(shape, context = CONTEXT_LENGTH) {
+  const path = join(folder, `${shape}-aqlm-2x8${context === CONTEXT_LENGTH ? "" : `-${context}`}.pte`);
   if (existsSync(path)) return path;
   const model = await loadCheckpoint(await aqlmCheckpointOf(shape));
   const four = { bits: 4, groupSize: 32, scaleDType: "f16" };
   if (shapeNamed(shape).tied) quantize(model, [sharedEmbedding({ ...four, mappingType: "symmetric" })]);
   else quantize(model, [embedding(four)], { head: int8DynamicActivationIntxWeight(four) });
-  await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH, maxContextLen: CONTEXT_LENGTH });
+  const isShort = context < CONTEXT_LENGTH;
+  await exportProgram(model, path, {
+    maxSeqLen: isShort ? PREFILL_LENGTH : CHUNK_LENGTH,
+    maxContextLen: context,
+    ...(isShort && { kvCache: "f16" }),
+  });
   await model.close();
   return path;
 }

@@ -51,6 +51,29 @@ export const shapes = {
     tied: false,
     ropeTheta: 500000,
   },
+  // Llama-3.1-8B, whole and cut to 8 of its 32 layers.
+  "8b": {
+    layers: 32,
+    hidden: 4096,
+    intermediate: 14336,
+    heads: 32,
+    kvHeads: 8,
+    headDim: 128,
+    vocabulary: 128256,
+    tied: false,
+    ropeTheta: 500000,
+  },
+  "8b-8": {
+    layers: 8,
+    hidden: 4096,
+    intermediate: 14336,
+    heads: 32,
+    kvHeads: 8,
+    headDim: 128,
+    vocabulary: 128256,
+    tied: false,
+    ropeTheta: 500000,
+  },
 };
 
 /** Positions that the models may be run with. */

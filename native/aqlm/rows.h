@@ -12,6 +12,7 @@ KernelRows aqlm_avx512_rows();
 KernelRows aqlm_avx2_rows();
 KernelRows aqlm_sse2_rows();
 #elif defined(__aarch64__)
+KernelRows aqlm_tbl_neon_rows();
 KernelRows aqlm_neon_rows();
 #endif
 

@@ -198,24 +198,29 @@ static inline void store_sums(__m512i low, __m512i high, const BlockStep& block,
   _mm512_storeu_ps(y + 16, block.first ? b : _mm512_add_ps(b, _mm512_loadu_ps(y + 16)));
 }
 
-// `Tiles` tiles of a block: `codes` of the first, `stride` bytes to the next.
+// `Tiles` tiles of a block, tile `first` and others `apart`: as many streams for the memory to serve.
 template <uint32_t Tiles>
-inline void tile_sums(const uint8_t* codes, size_t stride, const uint8_t* tables, const BlockStep& block, float* y) {
+inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t apart, const uint8_t* tables,
+                      const BlockStep& block, float* y) {
   const __m512i zero = _mm512_setzero_si512();
+  const uint8_t* codes[Tiles];
   ByteSums low[Tiles], high[Tiles];
-  for (uint32_t t = 0; t < Tiles; t++) low[t] = high[t] = {zero, zero};
-  // What the next tiles will read, and a tile more.
-  const uint8_t* ahead = codes + (Tiles + 1) * stride;
+  for (uint32_t t = 0; t < Tiles; t++) {
+    codes[t] = p.codes.tile(index, first + t * apart);
+    low[t] = high[t] = {zero, zero};
+  }
+  const size_t tile_bytes = block.rows * kTile;
   for (uint32_t start = 0; start < block.rows; start += kHalvesAtOnce) {
     __m512i halves[Tiles];
     for (uint32_t t = 0; t < Tiles; t++) halves[t] = zero;
     const uint32_t end = std::min(block.rows, start + kHalvesAtOnce);
-    for (uint32_t row = start; row < end; row++, codes += kTile, tables += kTable) {
+    for (uint32_t row = start; row < end; row++, tables += kTable) {
       const Planes planes = load_planes(tables);
-      for (uint32_t t = 0; t < Tiles; t++, ahead += 64) {
-        // In the order of addresses, as the fetching of streams by the CPU wants it.
-        _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T0);
-        const Entries entries = look_up(planes, _mm512_loadu_si512(codes + t * stride));
+      for (uint32_t t = 0; t < Tiles; t++) {
+        const uint8_t* at = codes[t] + row * kTile;
+        // The same of the stream's next tile.
+        _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T0);
+        const Entries entries = look_up(planes, _mm512_loadu_si512(at));
         high[t].add(entries.high);
         halves[t] = _mm512_add_epi8(halves[t], entries.low);
       }
@@ -223,8 +228,9 @@ inline void tile_sums(const uint8_t* codes, size_t stride, const uint8_t* tables
     for (uint32_t t = 0; t < Tiles; t++) low[t].add(halves[t]);
   }
   for (uint32_t t = 0; t < Tiles; t++) {
-    store_sums(low[t].even(), high[t].even(), block, y + t * kTile);
-    store_sums(low[t].odd, high[t].odd, block, y + t * kTile + kTile / 2);
+    float* to = y + (first + t * apart) * kTile;
+    store_sums(low[t].even(), high[t].even(), block, to);
+    store_sums(low[t].odd, high[t].odd, block, to + kTile / 2);
   }
 }
 
@@ -236,13 +242,12 @@ static inline void lut12_block(const Product& p, const Item& item, uint32_t bloc
   build_tables(p, groups, inputs, tables);
   const BlockStep step = {groups * p.codes.codebooks, inputs.step * *prepared_vectors(p).step * 0x1p20f,
                           block == item.first_block};
-  const size_t stride = static_cast<size_t>(step.rows) * kTile;
   float* y = p.slice_sums(item.slice, row);
-  uint32_t tile = item.first_tile;
-  for (; tile + kTilesAtOnce <= item.last_tile; tile += kTilesAtOnce)
-    tile_sums<kTilesAtOnce>(p.codes.tile(block, tile), stride, tables, step, y + tile * kTile);
-  for (; tile < item.last_tile; tile++)
-    tile_sums<1>(p.codes.tile(block, tile), stride, tables, step, y + tile * kTile);
+  const uint32_t apart = (item.last_tile - item.first_tile) / kTilesAtOnce;
+  for (uint32_t i = 0; i < apart; i++)
+    tile_sums<kTilesAtOnce>(p, block, item.first_tile + i, apart, tables, step, y);
+  for (uint32_t tile = item.first_tile + apart * kTilesAtOnce; tile < item.last_tile; tile++)
+    tile_sums<1>(p, block, tile, 0, tables, step, y);
 }
 
 void lut12_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {

@@ -1,0 +1,92 @@
+/** Whole models of AQLM weights beside the same in 4 bits: speed, and resident memory. */
+import { watched } from "./calm.js";
+import { EngineProcess } from "./engine-process.js";
+import { AQLM, programOf } from "./programs.js";
+import { digits, median, table } from "./report.js";
+import { shapeNamed } from "./shapes.js";
+
+const BASE = "4-bit g32";
+const DECODE_TOKENS = 24;
+const PREFILL_TOKENS = 128;
+
+/** Seconds of decoding and of a prompt, both programs loaded and asked in turn. */
+async function modelTimes(shape, threads, rounds) {
+  const schemes = [BASE, AQLM];
+  const engines = [];
+  for (const scheme of schemes)
+    engines.push(await EngineProcess.start("ours", { path: await programOf(shape, scheme), threads }));
+  const times = schemes.map(() => ({ prefill: [], decode: [], others: 0 }));
+  for (let round = 0; round < rounds; round++)
+    for (const [i, engine] of engines.entries()) {
+      const ask = async (request) => {
+        const { result, others } = await watched([process.pid, engine.pid], () => engine.ask(request));
+        times[i].others = Math.max(times[i].others, others);
+        return result;
+      };
+      times[i].prefill.push(await ask({ what: "prefill", tokens: PREFILL_TOKENS }));
+      times[i].decode.push((await ask({ what: "decode", tokens: DECODE_TOKENS }))[0]);
+    }
+  for (const engine of engines) await engine.stop();
+  return schemes.map((scheme, i) => ({
+    scheme,
+    prefill: PREFILL_TOKENS / median(times[i].prefill),
+    decode: DECODE_TOKENS / median(times[i].decode),
+    others: times[i].others,
+  }));
+}
+
+/** @param {string} shape @param {number[]} threadCounts @param {number} rounds */
+export async function modelSpeeds(shape, threadCounts, rounds) {
+  const rows = [];
+  for (const threads of threadCounts) {
+    const [base, aqlm] = await modelTimes(shape, threads, rounds);
+    for (const found of [base, aqlm])
+      rows.push([
+        `${shape}, ${found.scheme}`,
+        String(threads),
+        digits(found.decode),
+        (found.decode / base.decode).toFixed(2),
+        digits(found.prefill),
+        (found.prefill / base.prefill).toFixed(2),
+        found.others.toFixed(2),
+      ]);
+    for (const row of rows.slice(-2)) console.error(row.join("  "));
+  }
+  const head = ["model", "threads", "decode, tok/s", "4-bit = 1", `prefill ${PREFILL_TOKENS}, tok/s`, "4-bit = 1"];
+  return table([...head, "cores busy with others"], rows);
+}
+
+/** Bytes of a program of a shape cut to fewer layers, and from them those of all layers; then what a process has. */
+export async function modelMemory(cut, whole, context, measure) {
+  const { layers: cutLayers } = shapeNamed(cut);
+  const { layers } = shapeNamed(whole);
+  const sizes = await memoryOf(cut, context);
+  const { hidden, kvHeads, headDim, vocabulary } = shapeNamed(whole);
+  const ends = 2 * vocabulary * hidden * (4.5 / 8);
+  const constants = ends + ((sizes.constants - ends) * layers) / cutLayers;
+  const state = 2 * 2 * layers * context * kvHeads * headDim;
+  const computed = [`${whole}, computed`, constants, sizes.scratch, state, null];
+  const rows = [[`${cut}, measured`, sizes.constants, sizes.scratch, sizes.state, sizes.peak], computed];
+  if (measure) {
+    const found = await memoryOf(whole, context);
+    rows.push([`${whole}, measured`, found.constants, found.scratch, found.state, found.peak]);
+  }
+  const gigabytes = (value) => (value === null ? "" : (value / 1e9).toFixed(3));
+  return table(
+    ["GB, context 1024", "weights", "scratch", "KV cache", "sum", "peak resident set"],
+    rows.map(([name, ...sizes]) => {
+      const sum = sizes.slice(0, 3).reduce((total, size) => total + size, 0);
+      return [name, ...sizes.slice(0, 3).map(gigabytes), gigabytes(sum), gigabytes(sizes[3])];
+    }),
+  );
+}
+
+async function memoryOf(shape, context) {
+  const engine = await EngineProcess.start("ours", { path: await programOf(shape, AQLM, context), threads: 2 });
+  await engine.ask({ what: "prefill", tokens: PREFILL_TOKENS });
+  await engine.ask({ what: "decode", tokens: 8 });
+  const sizes = await engine.ask({ what: "memory" });
+  const peak = await engine.ask({ what: "peak" });
+  await engine.stop();
+  return { ...sizes, peak };
+}
