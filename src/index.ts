@@ -26,6 +26,7 @@ export { loadCompiled } from "./api/load-compiled.ts";
 export { loadProgram } from "./api/load-program.ts";
 export { exportMethods, loadMethods } from "./api/methods.ts";
 export { isHubName, loadCheckpoint } from "./api/model.ts";
+export type { ProgramFileOptions } from "./api/program-file.ts";
 export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize.ts";
 export { saveTorchao } from "./api/save-torchao.ts";
 export { SessionDecoder } from "./api/session-decoder.ts";
@@ -49,7 +50,7 @@ export { type KvCacheType, kvCacheTypes } from "./ops/kv-cache.ts";
 export { OperatorRegistry } from "./ops/operator.ts";
 export { Ops } from "./ops/ops.ts";
 export type { Program } from "./program/program.ts";
-export { readProgram } from "./program/read.ts";
+export { type ReadOptions, readProgram } from "./program/read.ts";
 export { saveProgram } from "./program/save.ts";
 export {
   embedding,

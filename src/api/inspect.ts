@@ -84,6 +84,8 @@ export interface InspectOptions {
   /** Reads all weights and checks their checksums. Default false. */
   readonly verify?: boolean | undefined;
   readonly registry?: OperatorRegistry;
+  /** Paths of files of tensors (.ptd) that the program leaves outside. */
+  readonly data?: readonly string[] | undefined;
   /** Called as weights are verified. */
   readonly onProgress?: ((doneBytes: number, totalBytes: number) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -94,17 +96,23 @@ const LARGEST_COUNT = 3;
 
 /** Describes a program file. Throws as `readProgram` does, and InvalidFileError for weights that contradict their use. */
 export async function inspectProgram(path: string, options: InspectOptions = {}): Promise<ProgramReport> {
-  const source = await openFile(path);
+  const files: ByteSource[] = [];
   try {
-    return await inspectSource(source, options);
+    for (const name of [path, ...(options.data ?? [])]) files.push(await openFile(name));
+    const [source, ...data] = files;
+    return await inspectSource(source!, data, options);
   } finally {
-    await source.close();
+    await Promise.all(files.map((file) => file.close()));
   }
 }
 
-async function inspectSource(source: ByteSource, options: InspectOptions): Promise<ProgramReport> {
+async function inspectSource(
+  source: ByteSource,
+  data: readonly ByteSource[],
+  options: InspectOptions,
+): Promise<ProgramReport> {
   const { registry = operators } = options;
-  const program = await readProgram(source);
+  const program = await readProgram(source, { data });
   const metadata = readMetadata(program);
   const listed = listedOf(source.name, program, registry);
   return {

@@ -3,11 +3,10 @@ import type { MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
-import { openFile } from "../node-file.ts";
 import { operators } from "../ops/registry.ts";
-import { readProgram } from "../program/read.ts";
 import { saveProgram } from "../program/save.ts";
-import { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
+import { LoadedProgram } from "../runtime/program.ts";
+import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /** Captures methods and writes them as one `.pte` file. `cpu`: that weights are packed for; default: this one. */
 export async function exportMethods(
@@ -19,11 +18,6 @@ export async function exportMethods(
 }
 
 /** Loads a `.pte` file of any methods; `createSession().run(name, inputs)` runs one. */
-export async function loadMethods(path: string, options: LoadOptions = {}): Promise<LoadedProgram> {
-  const file = await openFile(path);
-  try {
-    return await LoadedProgram.load(await readProgram(file), options);
-  } finally {
-    await file.close();
-  }
+export function loadMethods(path: string, options: ProgramFileOptions = {}): Promise<LoadedProgram> {
+  return withProgramFile(path, options, (program) => LoadedProgram.load(program, options));
 }

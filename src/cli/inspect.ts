@@ -71,9 +71,12 @@ async function inspect(path: string, options: InspectOptions, terminal: Terminal
   checkProgramOptions(path, options);
   const progress = terminal.progress("verifying");
   const { signal } = terminal;
-  const report = await inspectProgram(path, { verify: options.verify, signal, onProgress: progress.update }).finally(
-    () => progress.stop(),
-  );
+  const report = await inspectProgram(path, {
+    verify: options.verify,
+    data: options.data,
+    signal,
+    onProgress: progress.update,
+  }).finally(() => progress.stop());
   if (options.json) await terminal.writeJson(report);
   else await terminal.writeLine(sections(report, options.verify === true).join("\n\n"));
   const damaged = report.weights.filter(({ intact }) => intact === false).map(({ name }) => name);

@@ -21,15 +21,17 @@ import {
 } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
-import { wholeNumber } from "./values.ts";
+import { collect, wholeNumber } from "./values.ts";
 
 /** Options of every command that runs a model. */
 export interface ModelOptions extends QuantizationOptions {
   readonly threads?: number;
+  readonly data?: readonly string[];
 }
 
 export function addModelOptions(command: Command): Command {
   const withThreads = command.option("--threads <n>", "threads of native kernels (default: fast cores)", wholeNumber);
+  withThreads.option("--data <file.ptd>", "tensors that the program leaves outside; repeatable", collect(String));
   return addQuantizationOptions(withThreads);
 }
 
@@ -85,7 +87,7 @@ export async function openModel(
         hooks,
       );
     checkProgramOptions(path, options);
-    return await loadProgram(path, { ...hooks, profile: compile.profile });
+    return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
   } finally {
     progress.stop();
   }

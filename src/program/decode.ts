@@ -18,18 +18,35 @@ export interface ProgramTable {
   readonly namedData: readonly { readonly key: string; readonly segment: number }[];
 }
 
+export interface DecodedProgram extends ProgramTable {
+  /** Names of tensors stored elsewhere; `TensorValue.constant` counts them after the constants of the file. */
+  readonly externals: readonly string[];
+}
+
+/** What values of methods are decoded with: constants of the file, and names of tensors outside as they are met. */
+interface Context {
+  readonly file: string;
+  readonly constantCount: number;
+  readonly externals: Map<string, number>;
+}
+
 /** Throws InvalidFileError or UnsupportedError naming `file` and the field. */
-export function decodeProgram(file: string, bytes: Uint8Array): ProgramTable {
+export function decodeProgram(file: string, bytes: Uint8Array): DecodedProgram {
   const root = rootTable(file, bytes);
   const version = root.uint32(schema.Program.version);
   if (version !== 0) throw new UnsupportedError(`${file}: version: expected schema version 0 but found ${version}`);
+  const constants = decodeConstants(file, root);
+  const externals = new Map<string, number>();
+  const context = { file, constantCount: Math.max(0, (constants?.offsets.length ?? 0) - 1), externals };
+  const methods = tables(root, schema.Program.execution_plan).map((plan) => decodeMethod(context, plan));
   return {
-    methods: tables(root, schema.Program.execution_plan).map((plan) => decodeMethod(file, plan)),
+    methods,
+    externals: [...externals.keys()],
     segments: tables(root, schema.Program.segments).map((segment) => ({
       offset: segment.uint64(schema.DataSegment.offset),
       size: segment.uint64(schema.DataSegment.size),
     })),
-    constants: decodeConstants(file, root),
+    constants,
     namedData: tables(root, schema.Program.named_data).map((named) => ({
       key: text(named, schema.NamedData.key),
       segment: named.uint32(schema.NamedData.segment_index),
@@ -49,14 +66,15 @@ function decodeConstants(file: string, root: FlatTable): ProgramTable["constants
   return { segment: table.uint32(schema.SubsegmentOffsets.segment_index), offsets };
 }
 
-function decodeMethod(file: string, plan: FlatTable): Method {
+function decodeMethod(context: Context, plan: FlatTable): Method {
+  const { file } = context;
   const chains = tables(plan, schema.ExecutionPlan.chains);
   if (chains.length > 1)
     throw new UnsupportedError(`${file}: ${plan.path}.chains: expected one chain but found ${chains.length}`);
   const instructions = chains.flatMap((chain) => tables(chain, schema.Chain.instructions));
   return {
     name: text(plan, schema.ExecutionPlan.name),
-    values: tables(plan, schema.ExecutionPlan.values).map((value) => decodeValue(file, value)),
+    values: tables(plan, schema.ExecutionPlan.values).map((value) => decodeValue(context, value)),
     inputs: plan.int32s(schema.ExecutionPlan.inputs) ?? [],
     outputs: plan.int32s(schema.ExecutionPlan.outputs) ?? [],
     operators: tables(plan, schema.ExecutionPlan.operators).map((operator) => ({
@@ -97,7 +115,7 @@ function decodeInstruction(table: FlatTable): Instruction {
   }
 }
 
-function decodeValue(file: string, table: FlatTable): Value {
+function decodeValue(context: Context, table: FlatTable): Value {
   const tag = table.uint8(schema.EValue.val_type);
   const kind = kindOf(schema.valueTags, tag);
   if (kind === "null") return { kind };
@@ -105,7 +123,7 @@ function decodeValue(file: string, table: FlatTable): Value {
   if (!kind || !val) return table.fail(schema.EValue.val, `expected a value but found tag ${tag}`);
   switch (kind) {
     case "int":
-      return { kind, value: decodeInt(file, val) };
+      return { kind, value: decodeInt(context.file, val) };
     case "bool":
       return { kind, value: val.bool(schema.Scalar.value) };
     case "double":
@@ -122,7 +140,7 @@ function decodeValue(file: string, table: FlatTable): Value {
     case "optionalTensorList":
       return { kind, items: val.int32s(schema.List.items) ?? [] };
     case "tensor":
-      return decodeTensor(file, val);
+      return decodeTensor(context, val);
   }
 }
 
@@ -135,7 +153,8 @@ function decodeInt(file: string, table: FlatTable): number {
   return number;
 }
 
-function decodeTensor(file: string, table: FlatTable): TensorValue {
+function decodeTensor(context: Context, table: FlatTable): TensorValue {
+  const { file } = context;
   const { Tensor, ExtraTensorInfo } = schema;
   const unsupported = (problem: string): never => {
     throw new UnsupportedError(`${file}: ${table.path}: ${problem}`);
@@ -147,21 +166,29 @@ function decodeTensor(file: string, table: FlatTable): TensorValue {
   if (!dynamism) return table.fail(Tensor.shape_dynamism, "expected 0, 1 or 2");
   if (table.int32(Tensor.storage_offset) !== 0) unsupported("storage offsets other than 0 are not supported");
   const extra = table.table(Tensor.extra_tensor_info);
-  if (extra?.uint8(ExtraTensorInfo.location)) unsupported("tensors stored outside the file (.ptd) are not supported");
   if (extra?.uint8(ExtraTensorInfo.device_type)) unsupported("tensors on devices other than the CPU are not supported");
   const buffer = table.uint32(Tensor.data_buffer_idx);
   const allocation = decodeAllocation(table);
-  if (buffer > 0 && allocation) unsupported("state with initial data in the file is not supported");
+  const name = extra?.string(ExtraTensorInfo.fully_qualified_name) ?? null;
+  const external = extra?.uint8(ExtraTensorInfo.location) === schema.EXTERNAL;
+  if ((buffer > 0 || external) && allocation) unsupported("state with initial data is not supported");
   return {
     kind: "tensor",
     dtype,
     sizes: table.int32s(Tensor.sizes) ?? [],
     dimOrder: table.uint8s(Tensor.dim_order) ?? [],
     dynamism,
-    constant: buffer > 0 ? buffer - 1 : null,
+    constant: external ? externalConstant(context, table, name) : buffer > 0 ? buffer - 1 : null,
     allocation,
-    name: extra?.string(ExtraTensorInfo.fully_qualified_name) ?? null,
+    name,
   };
+}
+
+/** The index of a tensor that is stored elsewhere, one for all values of its name. */
+function externalConstant({ constantCount, externals }: Context, table: FlatTable, name: string | null): number {
+  if (name === null) return table.fail(schema.Tensor.extra_tensor_info, "a tensor stored elsewhere has no name");
+  if (!externals.has(name)) externals.set(name, constantCount + externals.size);
+  return externals.get(name)!;
 }
 
 function decodeAllocation(tensor: FlatTable): Allocation | null {

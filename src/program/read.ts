@@ -2,19 +2,21 @@
  * Reading of `.pte` files: header, tables, segments and the places of constants, all checked before they are believed.
  * The data itself stays in the file until its `DataSource` is read.
  */
-import { type ByteSource, checkRange } from "../byte-source.ts";
+import type { ByteSource } from "../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
-import { decodeProgram, type ProgramTable } from "./decode.ts";
+import { type DecodedProgram, decodeProgram, type ProgramTable } from "./decode.ts";
 import { type FileHeader, HEADER_END, parseHeader } from "./header.ts";
 import type { Constant, DataSource, Method, Program } from "./program.ts";
-import { CONSTANT_ALIGNMENT_MIN, PAGE_BYTES, tensorBytes, verifyProgram } from "./verify.ts";
+import { alignmentOf, checkSegments, dataOf, type Locate, noSegment } from "./segments.ts";
+import { type NamedTensor, readTensorFile } from "./tensor-file.ts";
+import { CONSTANT_ALIGNMENT_MIN, tensorBytes, verifyProgram } from "./verify.ts";
 
 /** A program of a billion weights takes 200 KB; larger tables hold backend data inside, which lowbit does not run. */
 const PROGRAM_BYTES_MAX = 1 << 26;
 
 interface ProgramFile {
   readonly header: FileHeader;
-  readonly table: ProgramTable;
+  readonly table: DecodedProgram;
 }
 
 /** Bytes of a program file by what they hold; the parts add up to `total`. */
@@ -29,29 +31,23 @@ export interface ProgramLayout {
   readonly padding: number;
 }
 
+export interface ReadOptions {
+  /** Files of tensors (.ptd) that the program leaves outside; several programs may share one. */
+  readonly data?: readonly ByteSource[];
+}
+
 /**
- * Reads a program; constants and named data are read from `source` on demand, so it must stay open while they are.
- * Throws InvalidFileError when the file is damaged or no program, UnsupportedError for what lowbit cannot represent.
+ * Reads a program; constants and named data are read from `source` on demand, so it must stay open while they are,
+ * as must the files of tensors. Throws InvalidFileError when the file is damaged or no program, UnsupportedError for what lowbit cannot represent.
  * Constants at one offset become one object. Delegates are kept by their id only.
  */
-export async function readProgram(source: ByteSource): Promise<Program> {
+export async function readProgram(source: ByteSource, { data = [] }: ReadOptions = {}): Promise<Program> {
   const { header, table } = await readTables(source);
-  const dataAt = (offset: number, byteLength: number): DataSource => ({
-    byteLength,
-    read: () => source.read(header.segmentBase + offset, byteLength),
-    async readInto(target) {
-      const start = header.segmentBase + offset;
-      if (source.readInto) await source.readInto(start, target);
-      else target.set(await source.read(start, byteLength));
-    },
-    readRange: async (start, length) => {
-      checkRange(`${source.name}, data at ${offset}`, byteLength, start, length);
-      return source.read(header.segmentBase + offset + start, length);
-    },
-  });
+  const dataAt = dataOf(source, header.segmentBase);
+  const constants = locateConstants(source.name, table, header.segmentBase, dataAt);
   const program = {
     methods: table.methods,
-    constants: locateConstants(source.name, table, header.segmentBase, dataAt),
+    constants: [...constants, ...(await externalConstants(source.name, table, data))],
     namedData: locateNamedData(source.name, table, dataAt),
   };
   verifyProgram(program, (place, problem) => {
@@ -85,31 +81,9 @@ async function readTables(source: ByteSource): Promise<ProgramFile> {
         "export its data in segments",
     );
   const table = decodeProgram(source.name, await source.read(0, header.programBytes));
-  checkSegments(source, header, table);
+  checkSegments(source, header.segmentBase, table.segments);
   return { header, table };
 }
-
-/** The format has segments sorted by offset; they must also lie in the file, after the program. */
-function checkSegments(source: ByteSource, { segmentBase }: FileHeader, { segments }: ProgramTable): void {
-  if (segments.length > 0 && segmentBase === 0)
-    throw new InvalidFileError(source.name, `has ${segments.length} segments but its header says that there are none`);
-  let end = 0;
-  segments.forEach(({ offset, size }, index) => {
-    if (offset < end)
-      throw new InvalidFileError(
-        source.name,
-        `segments[${index}]: starts at ${offset}, before ${end} where the last ends`,
-      );
-    end = offset + size;
-    if (segmentBase + end > source.size)
-      throw new InvalidFileError(
-        source.name,
-        `segments[${index}]: ends at byte ${segmentBase + end} of a file of ${source.size}; it is truncated or damaged`,
-      );
-  });
-}
-
-type Locate = (offset: number, byteLength: number) => DataSource;
 
 /**
  * The file gives only where a constant starts. It reaches to the next one at most; of that, the bytes of the
@@ -140,6 +114,42 @@ function locateConstants(file: string, table: ProgramTable, base: number, dataAt
   return offsets.map((offset) => constants.get(offset)!);
 }
 
+/** The tensors that a program names but does not have, from files; UnsupportedError lists those that no file has. */
+async function externalConstants(
+  file: string,
+  table: DecodedProgram,
+  files: readonly ByteSource[],
+): Promise<readonly Constant[]> {
+  const tensors = new Map<string, NamedTensor>();
+  for (const source of files)
+    for (const [key, tensor] of await readTensorFile(source)) {
+      const other = tensors.get(key);
+      if (other) throw new InvalidFileError(source.name, `tensor "${key}" is in ${other.file} too`);
+      tensors.set(key, tensor);
+    }
+  const missing = table.externals.filter((key) => !tensors.has(key));
+  if (missing.length > 0)
+    throw new UnsupportedError(
+      `${file}: tensors ${missing.join(", ")} are stored outside of it; give the .ptd file that has them (--data, option data)`,
+    );
+  checkExternals(table, tensors);
+  return table.externals.map((key) => tensors.get(key)!);
+}
+
+/** InvalidFileError for a tensor that the file describes otherwise than the program. */
+function checkExternals({ methods, externals }: DecodedProgram, tensors: ReadonlyMap<string, NamedTensor>): void {
+  for (const { name: method, values } of methods)
+    for (const value of values) {
+      if (value.kind !== "tensor" || value.constant === null || !externals.includes(value.name ?? "")) continue;
+      const { spec, file } = tensors.get(value.name!)!;
+      if (spec && (spec.dtype !== value.dtype || spec.sizes.join() !== value.sizes.join()))
+        throw new InvalidFileError(
+          file,
+          `tensor ${value.name}: method ${method} expects ${value.dtype} [${value.sizes}] but it is ${spec.dtype ?? "of an unknown type"} [${spec.sizes}]`,
+        );
+    }
+}
+
 /** Bytes of the largest tensor on each offset that has one. */
 function bytesByOffset(methods: readonly Method[], offsets: readonly number[]): Map<number, number> {
   const needed = new Map<number, number>();
@@ -150,16 +160,6 @@ function bytesByOffset(methods: readonly Method[], offsets: readonly number[]): 
       if (offset !== undefined) needed.set(offset, Math.max(tensorBytes(value), needed.get(offset) ?? 0));
     }
   return needed;
-}
-
-function noSegment(count: number, found: number): string {
-  return `segment_index: expected one of ${count} segments but found ${found}`;
-}
-
-/** The largest power of two, up to a page, that divides a position. */
-function alignmentOf(position: number): number {
-  const rest = position % PAGE_BYTES;
-  return rest === 0 ? PAGE_BYTES : rest & -rest;
 }
 
 /** Keys of one segment share one DataSource. */

@@ -34,6 +34,11 @@ export const DataSegment = table("offset", "size");
 export const SubsegmentOffsets = table("segment_index", "offsets");
 export const NamedData = table("key", "segment_index");
 
+/** Of tensor files, extension/flat_tensor/serialize/flat_tensor.fbs. */
+export const FlatTensor = table("version", "segments", "named_data");
+export const TensorData = table("key", "segment_index", "tensor_layout");
+export const TensorLayout = table("scalar_type", "sizes", "dim_order");
+
 export const ExecutionPlan = table(
   "name",
   "container_meta_type",
@@ -91,6 +96,9 @@ export const ExtraTensorInfo = table(
   "device_type",
   "device_index",
 );
+
+/** TensorDataLocation of tensors that are not in the program's file. */
+export const EXTERNAL = 1;
 
 /** Tags of the union KernelTypes. */
 export const valueTags: Readonly<Record<Value["kind"], number>> = {

@@ -80,7 +80,9 @@ export function readyMethod(
     const operator = context.registry.get(qualifiedName(method.operators[instruction.operator]!));
     const { given, outIndex } = splitArguments(method, operator, instruction.args);
     const args = given.map((index) => argumentOf(method, index, tensorAt));
-    const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
+    const planned = method.values[outIndex]!;
+    const dtype = planned.kind === "tensor" ? planned.dtype : undefined;
+    const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args), dtype);
     checkPlanned(method, operator.name, outIndex, spec);
     const out = tensorAt(outIndex, spec.shape);
     if (out.shape.join() !== spec.shape.join())

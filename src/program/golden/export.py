@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from executorch.backends.xnnpack.partition.xnnpack_partitioner import XnnpackPartitioner
-from executorch.exir import EdgeCompileConfig, to_edge, to_edge_transform_and_lower
+from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge, to_edge_transform_and_lower
 
 FOLDER = Path(__file__).parent
 
@@ -37,6 +37,18 @@ class Delegated(torch.nn.Module):
         return torch.erf(self.linear(x))
 
 
+class Product(torch.nn.Module):
+    """One of several methods over the same weights."""
+
+    def __init__(self, linear, factor):
+        super().__init__()
+        self.linear = linear
+        self.factor = factor
+
+    def forward(self, x):
+        return self.linear(x) * self.factor
+
+
 class Branch(torch.nn.Module):
     """A condition, which becomes jumps and moves."""
 
@@ -58,3 +70,13 @@ save("state.pte.golden", to_edge(state, constant_methods=metadata, compile_confi
 delegated = torch.export.export(Delegated(), (torch.randn(5, 4),))
 save("delegate.pte.golden", to_edge_transform_and_lower(delegated, partitioner=[XnnpackPartitioner()]))
 save("branch.pte.golden", to_edge(torch.export.export(Branch(), (torch.randn(2, 2),))))
+
+shared = torch.nn.Linear(4, 3)
+shared.weight = torch.nn.Parameter(torch.arange(12.0).reshape(3, 4))
+shared.bias = torch.nn.Parameter(torch.tensor([0.5, 1.5, 2.5]))
+methods = {f"times{n}": torch.export.export(Product(shared, n), (torch.randn(2, 4),)) for n in (1, 3)}
+external = to_edge(methods).to_executorch(ExecutorchBackendConfig(external_constants=True))
+(FOLDER / "external.pte.golden").write_bytes(external.buffer)
+external.write_tensor_data_to_file(str(FOLDER))
+for file in FOLDER.glob("*.ptd"):
+    file.rename(FOLDER / "external.ptd.golden")
