@@ -18,10 +18,10 @@ import {
   quantize,
   sharedEmbedding,
 } from "../src/index.ts";
-import { checksum, HEADER_BYTES, MAGIC } from "../src/kernels/layout/header.ts";
 import type { Program } from "../src/program/program.ts";
 import { readProgram } from "../src/program/read.ts";
 import { verifyProgram } from "../src/program/verify.ts";
+import { changeBytes, numbers, packedHeaders, programBytes } from "./support/damage.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { Random } from "./support/random.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
@@ -60,42 +60,13 @@ async function survives(program: () => Promise<Program>, name: string): Promise<
   }
 }
 
-const numbers = [0, 1, 2, 3, -1, 32, 64, 255, 65536, 2 ** 31 - 1, -(2 ** 31)];
-
-/** Offsets of the headers of packed weights. */
-function packedHeaders(bytes: Uint8Array): number[] {
-  const view = new DataView(bytes.buffer);
-  const offsets = Array.from({ length: Math.floor(bytes.length / 16) - 4 }, (_, i) => 16 * i);
-  return offsets.filter((offset) => view.getUint32(offset, true) === MAGIC);
-}
-
-/** Changes a few bytes of the part before the segments, or of the header of some packed weights. */
-function changeBytes(bytes: Uint8Array, headers: readonly number[], random: Random): void {
-  const view = new DataView(bytes.buffer);
-  const programBytes = Number(view.getBigUint64(16, true));
-  for (let changes = random.integer(1, 3); changes > 0; changes--) {
-    const inHeader = headers.length > 0 && random.next() < 0.2;
-    const [start, length] = inHeader ? [random.pick(headers), HEADER_BYTES] : [0, programBytes];
-    const word = start + 4 * random.integer(0, Math.floor(length / 4) - 1);
-    const other = start + 4 * random.integer(0, Math.floor(length / 4) - 1);
-    const kind = random.integer(0, 3);
-    if (kind === 0) bytes[word + random.integer(0, 3)]! ^= 1 << random.integer(0, 7);
-    else if (kind === 1) bytes[word + random.integer(0, 3)] = random.integer(0, 255);
-    else if (kind === 2) view.setInt32(word, random.pick(numbers), true);
-    else view.setUint32(word, view.getUint32(other, true), true);
-    // Most damaged headers would be found by their checksum alone.
-    const header = bytes.subarray(start, start + HEADER_BYTES - 4);
-    if (inHeader && random.next() < 0.8) view.setUint32(start + HEADER_BYTES - 4, checksum(header), true);
-  }
-}
-
 it.each(Object.entries(files))("changed bytes: %s", async (name, good) => {
   const headers = packedHeaders(good);
   let clean = 0;
   const runs = 700;
   for (let seed = 0; seed < runs; seed++) {
     const bytes = good.slice();
-    changeBytes(bytes, headers, new Random(seed));
+    changeBytes(bytes, { tableBytes: programBytes(good), headers }, new Random(seed));
     if (await survives(() => readProgram(memorySource("fuzz.pte", bytes)), `${name}, seed ${seed}`)) clean++;
   }
   // Many changes hit what does not matter, most are noticed.
