@@ -20,9 +20,14 @@ const TURN_MS = 20;
 /** When it last had one: of all work, since one piece may be shorter than a turn and followed by the next at once. */
 let turnStart = 0;
 
+/** Whether it is time for `takeTurn`, for work whose pieces are too short to wait for that to find out. */
+export function isTurnDue(): boolean {
+  return performance.now() - turnStart >= TURN_MS;
+}
+
 /** Gives the event loop its turn when it is time; then throws the signal's reason if it was aborted. */
 export async function takeTurn(signal?: AbortSignal): Promise<void> {
-  if (performance.now() - turnStart < TURN_MS) return;
+  if (!isTurnDue()) return;
   await nextMacrotask();
   turnHappened();
   signal?.throwIfAborted();

@@ -4,12 +4,13 @@
  */
 import { viewOf } from "../dtype.ts";
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
-import { takeTurn } from "../event-loop.ts";
+import { isTurnDue, takeTurn } from "../event-loop.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import {
   type Argument,
   Arguments,
   checkIndices,
+  type NumberOperator,
   type OperatorRegistry,
   type Routine,
   type TensorSpec,
@@ -44,9 +45,19 @@ export function isInterpreted(method: Method, registry: OperatorRegistry): boole
 type Literal = number | boolean | string | null;
 type KernelInstruction = Extract<Instruction, { kind: "kernel" }>;
 
+/** What of a call does not change from run to run. */
+interface PreparedCall {
+  readonly name: string;
+  readonly number: NumberOperator | undefined;
+  readonly routine: Routine | undefined;
+  /** Values of the inputs, and those that are written. */
+  readonly inputs: readonly number[];
+  readonly outs: readonly number[];
+}
+
 /** A call as it was made last. */
 interface Made {
-  readonly key: string;
+  readonly inputs: readonly Argument<Tensor>[];
   readonly out: Tensor;
   /** When the program is profiled. */
   readonly times: RunTimes | undefined;
@@ -60,8 +71,11 @@ export class Interpreter {
   readonly #context: InterpreterContext;
   /** Values that are no tensors, as they are now. */
   readonly #literals: Literal[];
-  readonly #tensors: (Tensor | undefined)[];
+  #tensors: (Tensor | undefined)[] = [];
+  /** Those of `#tensors` that stay from run to run. */
+  readonly #constants: (Tensor | undefined)[];
   readonly #inputs = new Map<number, Uint8Array>();
+  readonly #prepared: (PreparedCall | undefined)[] = [];
   readonly #made: (Made | undefined)[] = [];
   #scratch: Uint8Array = new Uint8Array(0);
 
@@ -70,7 +84,7 @@ export class Interpreter {
     this.#memory = memory;
     this.#context = context;
     this.#literals = method.values.map((value) => ("value" in value ? value.value : null));
-    this.#tensors = new Array(method.values.length);
+    this.#constants = new Array(method.values.length);
   }
 
   /** Zeroes its scratch. */
@@ -81,13 +95,13 @@ export class Interpreter {
   /** Outputs as copies; inputs of any sizes that the method allows. */
   async run(inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     const { instructions, outputs } = this.#method;
-    this.#tensors.fill(undefined);
+    this.#tensors = this.#constants.slice();
     for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
     let steps = 0;
     for (let place = 0; place < instructions.length; steps++) {
       if (steps > STEPS_MAX) throw new InvalidFileError("program", `method ${this.#method.name} does not end`);
       place = this.#step(place);
-      await takeTurn(signal);
+      if (isTurnDue()) await takeTurn(signal);
     }
     return outputs.map((index) => {
       const { dtype, shape, data } = this.#tensor(index);
@@ -138,7 +152,16 @@ export class Interpreter {
     return place + 1;
   }
 
-  #call(place: number, { operator: index, args: indices }: KernelInstruction): void {
+  #call(place: number, instruction: KernelInstruction): void {
+    this.#prepared[place] ??= this.#prepare(instruction);
+    const { name, number, routine, inputs: indices, outs } = this.#prepared[place];
+    const inputs = indices.map((index) => this.#argument(index));
+    if (number) this.#literals[outs[0]!] = number.evaluate(new Arguments(number.schema, inputs));
+    else if (routine) this.#runRoutine(routine, inputs, outs);
+    else this.#runOperator(place, name, inputs, outs[0]!);
+  }
+
+  #prepare({ operator: index, args: indices }: KernelInstruction): PreparedCall {
     const { registry } = this.#context;
     const name = qualifiedName(this.#method.operators[index]!);
     const schema = registry.schema(name);
@@ -149,17 +172,11 @@ export class Interpreter {
         `${name}: expected ${count} arguments but method ${this.#method.name} gives ${indices.length}`,
       );
     const number = registry.number(name);
-    if (number) {
-      const args = indices.slice(0, count).map((value) => this.#argument(value));
-      this.#literals[indices[count]!] = number.evaluate(new Arguments(number.schema, args));
-      return;
-    }
-    const inputs = schema.args.flatMap((arg, i) => (arg.isOut ? [] : [this.#argument(indices[i]!)]));
-    const outs = schema.args.flatMap((arg, i) => (arg.isOut ? [indices[i]!] : []));
+    if (number)
+      return { name, number, routine: undefined, inputs: indices.slice(0, count), outs: indices.slice(count) };
     checkWritten(this.#method, name, schema, indices);
-    const routine = registry.routine(name);
-    if (routine) this.#runRoutine(routine, inputs, outs);
-    else this.#runOperator(place, name, inputs, outs[0]!);
+    const given = (isOut: boolean) => schema.args.flatMap((arg, i) => (arg.isOut === isOut ? [indices[i]!] : []));
+    return { name, number, routine: registry.routine(name), inputs: given(false), outs: given(true) };
   }
 
   #runRoutine(routine: Routine, inputs: readonly Argument<Tensor>[], outs: readonly number[]): void {
@@ -175,10 +192,9 @@ export class Interpreter {
   }
 
   #runOperator(place: number, name: string, inputs: readonly Argument<Tensor>[], out: number): void {
-    const key = inputs.map(keyOf).join(";");
     let made = this.#made[place];
-    if (made?.key !== key) {
-      made = this.#make(key, name, inputs, out);
+    if (!made || !sameArguments(made.inputs, inputs)) {
+      made = this.#make(name, inputs, out);
       this.#made[place] = made;
     }
     this.#tensors[out] = made.out;
@@ -192,7 +208,7 @@ export class Interpreter {
     times.addRun(start);
   }
 
-  #make(key: string, name: string, inputs: readonly Argument<Tensor>[], out: number): Made {
+  #make(name: string, inputs: readonly Argument<Tensor>[], out: number): Made {
     const { registry, cpu, threads, profile } = this.#context;
     const operator = registry.get(name);
     const planned = this.#tensorValue(out, name).dtype;
@@ -203,7 +219,7 @@ export class Interpreter {
     if (bytes > this.#scratch.length) this.#scratch = zeroTensor("u8", [bytes]).data as Uint8Array;
     const { indexCheck } = call;
     return {
-      key,
+      inputs,
       out: result,
       times: profile?.track([call], { label: this.#method.name, memory: null }),
       run: call.bind(this.#scratch, threads),
@@ -232,6 +248,7 @@ export class Interpreter {
     if (value.kind !== "tensor") throw new ShapeError(`method ${this.#method.name}: value ${index} is no tensor`);
     const tensor = viewValue(value, value.sizes, this.#memory);
     this.#tensors[index] = tensor;
+    if (value.constant !== null) this.#constants[index] = tensor;
     return tensor;
   }
 
@@ -258,9 +275,21 @@ export class Interpreter {
   }
 }
 
-/** Tells arguments apart by what a made call depends on: numbers, sizes and places. */
-function keyOf(argument: Argument<Tensor>): string {
-  if (typeof argument !== "object" || argument === null) return String(argument);
-  if ("shape" in argument) return `${argument.shape}@${argument.data.byteOffset}`;
-  return `[${(argument as readonly Argument<Tensor>[]).map(keyOf).join(";")}]`;
+/** Whether arguments agree in what a made call depends on: numbers, sizes and places. */
+function sameArguments(before: readonly Argument<Tensor>[], now: readonly Argument<Tensor>[]): boolean {
+  return before.length === now.length && before.every((argument, i) => sameArgument(argument, now[i]!));
+}
+
+function sameArgument(a: Argument<Tensor>, b: Argument<Tensor>): boolean {
+  if (a === b) return true;
+  if (typeof a !== "object" || typeof b !== "object" || a === null || b === null) return false;
+  if ("shape" in a)
+    return (
+      "shape" in b &&
+      a.data.byteOffset === b.data.byteOffset &&
+      a.data.buffer === b.data.buffer &&
+      a.shape.length === b.shape.length &&
+      a.shape.every((size, dim) => size === b.shape[dim])
+    );
+  return !("shape" in b) && sameArguments(a as readonly Argument<Tensor>[], b as readonly Argument<Tensor>[]);
 }
