@@ -24,17 +24,15 @@ async function runHere({ file, prompt }) {
   const session = llm.program.createSession();
   const fed = [...ids];
   const logits = [];
-  const start = performance.now();
   for (let position = 0; position < ids.length + COUNT - 1; position++) {
     const [output] = await session.run("forward", [ints([fed[position]], [1, 1]), ints([position], [1])]);
     logits.push(output.data.slice());
     if (fed.length === position + 1) fed.push(argmax(logits.at(-1)));
   }
-  const milliseconds = (performance.now() - start) / logits.length;
   let text = "";
   for await (const piece of llm.generate(prompt, { maxTokens: COUNT, temperature: 0, ignoreEos: true })) text += piece;
   await llm.dispose();
-  return { ids, tokens: fed.slice(ids.length), logits, text, milliseconds };
+  return { ids, tokens: fed.slice(ids.length), logits, text };
 }
 
 /** |a - b| / |b| over all values. @param {Float32Array[]} rows @param {Float32Array} expected */
@@ -74,7 +72,6 @@ export async function comparePrograms(python, library, programs) {
       error: relativeError(ours[i].logits, expected),
       sameTokens: ours[i].tokens.join() === theirs[i].tokens.join(),
       sameText: shown(ours[i].text) === shown(theirs[i].text),
-      milliseconds: { here: ours[i].milliseconds, there: theirs[i].milliseconds },
     };
   });
 }

@@ -2,7 +2,7 @@
 """Runs .pte programs in ExecuTorch's runtime: greedy tokens with their logits, and the text of its TextLLMRunner.
 
 Reads a job, {library, programs: [{file, ids, count, tokenizer, prompt, bos}]}, and writes a result for each program:
-{tokens, text, milliseconds}; logits go to FILE.logits as float32, one row for each token that was fed.
+{tokens, text}; logits go to FILE.logits as float32, one row for each token that was fed.
 
 Needs: pip install executorch torch
 """
@@ -10,7 +10,6 @@ Needs: pip install executorch torch
 import argparse
 import ctypes
 import json
-import time
 from pathlib import Path
 
 import executorch.kernels.quantized  # noqa: F401  registers operators
@@ -20,18 +19,16 @@ from executorch.extension.llm.runner import GenerationConfig, TextLLMRunner
 from executorch.runtime import Runtime, Verification
 
 
-def greedy(file: str, ids: list[int], count: int) -> tuple[list[int], torch.Tensor, float]:
+def greedy(file: str, ids: list[int], count: int) -> tuple[list[int], torch.Tensor]:
     """Feeds the prompt token by token and then what was most likely; gives the tokens after the prompt, all logits."""
     method = Runtime.get().load_program(file, verification=Verification.InternalConsistency).load_method("forward")
     fed, logits = list(ids), []
-    start = time.perf_counter()
     for position in range(len(ids) + count - 1):
         output = method.execute([torch.tensor([[fed[position]]]), torch.tensor([position])])[0].flatten().clone()
         logits.append(output)
         if len(fed) == position + 1:
             fed.append(int(output.argmax()))
-    milliseconds = 1000 * (time.perf_counter() - start) / len(logits)
-    return fed[len(ids) :], torch.stack(logits), milliseconds
+    return fed[len(ids) :], torch.stack(logits)
 
 
 def runner_text(file: str, tokenizer: str, prompt: str, count: int, bos: int) -> str:
@@ -43,10 +40,10 @@ def runner_text(file: str, tokenizer: str, prompt: str, count: int, bos: int) ->
 
 def run(program: dict) -> dict:
     file, count = program["file"], program["count"]
-    tokens, logits, milliseconds = greedy(file, program["ids"], count)
+    tokens, logits = greedy(file, program["ids"], count)
     Path(f"{file}.logits").write_bytes(logits.numpy().tobytes())
     text = runner_text(file, program["tokenizer"], program["prompt"], count, program["bos"])
-    return {"tokens": tokens, "text": text, "milliseconds": milliseconds}
+    return {"tokens": tokens, "text": text}
 
 
 def main() -> None:

@@ -4,12 +4,11 @@ import { optimize } from "../compile/compile.ts";
 import { formatGraph } from "../compile/graph.ts";
 import { reusePlaces } from "../compile/passes/in-place.ts";
 import { hostCpu } from "../kernels/cpu.ts";
-import { openFile } from "../node-file.ts";
 import { operators } from "../ops/registry.ts";
 import { formatMethod } from "../program/format.ts";
-import { readProgram } from "../program/read.ts";
 import { type CompileModelOptions, methodSources } from "./compile-model.ts";
 import type { Model } from "./model.ts";
+import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /** The graph of one method, a call a line. */
 export interface MethodGraph {
@@ -32,13 +31,9 @@ export function modelGraphs(model: Model, given: CompileModelOptions = {}): Meth
 }
 
 /** Graphs of the methods of a .pte file that call operators. */
-export async function programGraphs(path: string): Promise<MethodGraph[]> {
-  const file = await openFile(path);
-  try {
-    const { methods } = await readProgram(file);
+export function programGraphs(path: string, options: Pick<ProgramFileOptions, "data"> = {}): Promise<MethodGraph[]> {
+  return withProgramFile(path, options, async ({ methods }) => {
     const called = methods.filter(({ instructions }) => instructions.length > 0);
     return called.map((method) => ({ name: method.name, before: null, after: formatMethod(method) }));
-  } finally {
-    await file.close();
-  }
+  });
 }

@@ -58,7 +58,7 @@ async function inspectGraphs(path: string, options: InspectOptions, terminal: Te
   if (!(await isCheckpoint(path))) checkProgramOptions(path, options);
   const graphs = (await isCheckpoint(path))
     ? await withCheckpoint(path, options, async (model) => modelGraphs(model), { signal: terminal.signal })
-    : await programGraphs(path);
+    : await programGraphs(path, options);
   if (options.json) return terminal.writeJson(graphs);
   const texts = graphs.map(({ before, after }) =>
     before === null ? after : `before the passes:\n${before}\n\nafter:\n${after}`,
