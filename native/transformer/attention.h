@@ -29,8 +29,8 @@ struct AttentionArgs {
   // Parts of the keys with results of their own; 0 when tiles are heads and tokens.
   uint32_t splits;
   uint32_t tokens_per_tile, stored_per_tile;
-  // Most vectors of queries of a tile.
-  uint32_t vectors;
+  // Most vectors of queries of a tile, and queries of one vector.
+  uint32_t vectors, lane_rows;
   // Floats of one thread's scratch, and of one split's results.
   size_t thread_floats, split_floats;
 
@@ -107,6 +107,7 @@ KeyBlock<Element> key_block(const AttentionArgs& args, uint32_t kv, uint32_t sta
   block.values = static_cast<const Element*>(args.value_cache) + at;
   block.stride = args.stride();
   block.dim = args.head_dim;
+  block.kv = kv;
   block.start = start;
   block.count = count;
   if constexpr (std::is_same_v<Element, int8_t>) {
@@ -117,6 +118,13 @@ KeyBlock<Element> key_block(const AttentionArgs& args, uint32_t kv, uint32_t sta
   return block;
 }
 
+// Lets the block after this one be fetched meanwhile.
+template <class Element>
+void fetch_next(KeyBlock<Element>& block) {
+  block.fetched[0] = block.keys + kBlockKeys * block.stride;
+  block.fetched[1] = block.values + kBlockKeys * block.stride;
+}
+
 // Queries of a tile: tokens first .. last of the heads that share keys and values kv_first .. kv_last. Sums have rows
 // [token - first][head][dim].
 struct QueryTile {
@@ -124,15 +132,14 @@ struct QueryTile {
   float* sums;
 };
 
-// How a tile's queries fill vectors: many queries of one head of keys and values, or all queries of several.
+// How the queries of a head of keys and values fill vectors: lanes that they leave are for more keys.
 template <class Isa>
 struct LaneShape {
-  uint32_t rows, lane_rows, heads, vectors;
+  uint32_t lane_rows, vectors;
 
-  LaneShape(uint32_t queries_per_kv, uint32_t kv_heads) : rows(queries_per_kv), lane_rows(1) {
-    while (lane_rows < rows && lane_rows < Isa::kLanes) lane_rows *= 2;
-    heads = Isa::kLanes / lane_rows;
-    vectors = heads > 1 ? ceil_div(kv_heads, heads) : kv_heads * ceil_div(rows, lane_rows);
+  LaneShape(uint32_t queries_per_kv, uint32_t kv_heads) : lane_rows(1) {
+    while (lane_rows < queries_per_kv && lane_rows < Isa::kLanes) lane_rows *= 2;
+    vectors = kv_heads * ceil_div(queries_per_kv, lane_rows);
   }
 };
 
@@ -140,32 +147,31 @@ struct LaneShape {
 template <class Isa>
 struct ThreadScratch {
   size_t queries, q, scores, copy, floats;
+  // Of one vector.
+  size_t q_floats, score_floats;
 
-  ThreadScratch(uint32_t vectors, uint32_t dim) {
-    const size_t q_floats = Isa::kLanes * round_up(dim, Isa::kLanes);
+  explicit ThreadScratch(const AttentionArgs& args) {
+    q_floats = args.lane_rows * round_up(args.head_dim, Isa::kLanes);
+    score_floats = round_up(kSplitBlockKeys * args.lane_rows, Isa::kLanes);
     queries = 0;
-    q = round_up(vectors * sizeof(QueryVector<Isa>), 64) / 4;
-    scores = q + vectors * q_floats;
-    copy = scores + std::max(kBlockKeys, vectors * kSplitBlockKeys) * Isa::kLanes;
-    floats = round_up(copy + 2 * kBlockKeys * static_cast<size_t>(dim), 16);
+    q = round_up(args.vectors * sizeof(QueryVector<Isa>), 64) / 4;
+    scores = q + args.vectors * q_floats;
+    copy = scores + std::max<size_t>(kBlockKeys * Isa::kLanes, args.vectors * score_floats);
+    floats = round_up(copy + 2 * kBlockKeys * static_cast<size_t>(args.head_dim), 16);
   }
 };
 
-// Fills one vector with rows row .. of heads kv .. of a tile.
+// Fills one vector with queries row .. of head `kv` of a tile.
 template <class Isa>
-void begin_vector(const AttentionArgs& args, const QueryTile& tile, const LaneShape<Isa>& shape, uint32_t kv,
-                  uint32_t row, QueryVector<Isa>& v) {
+void begin_vector(const AttentionArgs& args, const QueryTile& tile, uint32_t kv, uint32_t row, QueryVector<Isa>& v) {
   v.kv = kv;
-  v.lane_rows = shape.lane_rows;
-  v.heads = std::min(shape.heads, tile.kv_last - kv);
-  v.rows = std::min(shape.rows - row, shape.lane_rows);
+  v.lane_rows = args.lane_rows;
+  v.rows = std::min((tile.last - tile.first) * args.group - row, v.lane_rows);
   v.earliest = UINT32_MAX;
   v.latest = 0;
   for (uint32_t lane = 0; lane < Isa::kLanes; lane++) {
-    const uint32_t p = std::min(lane / v.lane_rows, v.heads - 1), r = row + std::min(lane % v.lane_rows, v.rows - 1);
-    const uint32_t token = tile.first + r / args.group, head = (kv + p) * args.group + r % args.group;
-    const float* q = args.q + (static_cast<size_t>(token) * args.heads + head) * args.head_dim;
-    v.sums[lane] = tile.sums + (static_cast<size_t>(token - tile.first) * args.heads + head) * args.head_dim;
+    const uint32_t own = lane % v.lane_rows, r = row + std::min(own, v.rows - 1);
+    const uint32_t token = tile.first + r / args.group;
     const uint32_t first = args.first_key(token), last = args.last_key(token);
     v.earliest = std::min(v.earliest, first);
     v.latest = std::max(v.latest, last);
@@ -173,9 +179,13 @@ void begin_vector(const AttentionArgs& args, const QueryTile& tile, const LaneSh
     v.last[lane] = static_cast<float>(last);
     v.largest[lane] = kNoneYet;
     v.totals[lane] = 0;
+    if (lane >= v.lane_rows) continue;
+    const uint32_t head = kv * args.group + r % args.group;
+    const float* q = args.q + (static_cast<size_t>(token) * args.heads + head) * args.head_dim;
+    v.sums[lane] = tile.sums + (static_cast<size_t>(token - tile.first) * args.heads + head) * args.head_dim;
     const auto scale = Isa::set(args.rule.scale);
     each_vector<Isa>(args.head_dim, [&](size_t d, auto vector) {
-      Isa::store(v.q + (d + lane) * Isa::kLanes, vector.load(q + d) * scale);
+      Isa::store(v.q + d * v.lane_rows + lane * Isa::kLanes, vector.load(q + d) * scale);
       vector.store(v.sums[lane] + d, Isa::set(0));
     });
   }
@@ -184,14 +194,12 @@ void begin_vector(const AttentionArgs& args, const QueryTile& tile, const LaneSh
 // All vectors of a tile; returns how many.
 template <class Isa>
 uint32_t begin_vectors(const AttentionArgs& args, const QueryTile& tile, float* scratch, QueryVector<Isa>* vectors) {
-  const LaneShape<Isa> shape((tile.last - tile.first) * args.group, tile.kv_last - tile.kv_first);
-  const ThreadScratch<Isa> parts(args.vectors, args.head_dim);
-  const size_t q_floats = Isa::kLanes * round_up(args.head_dim, Isa::kLanes);
+  const ThreadScratch<Isa> parts(args);
   uint32_t count = 0;
-  for (uint32_t kv = tile.kv_first; kv < tile.kv_last; kv += shape.heads)
-    for (uint32_t row = 0; row < shape.rows; row += shape.lane_rows, count++) {
-      vectors[count].q = scratch + parts.q + count * q_floats;
-      begin_vector<Isa>(args, tile, shape, kv, row, vectors[count]);
+  for (uint32_t kv = tile.kv_first; kv < tile.kv_last; kv++)
+    for (uint32_t row = 0; row < (tile.last - tile.first) * args.group; row += args.lane_rows, count++) {
+      vectors[count].q = scratch + parts.q + count * parts.q_floats;
+      begin_vector<Isa>(args, tile, kv, row, vectors[count]);
     }
   return count;
 }
@@ -201,7 +209,7 @@ template <class Isa, class Element>
 KeyBlock<float> copy_block(const KeyBlock<Element>& block, float* target) {
   float* values = target + kBlockKeys * block.dim;
   for (uint32_t key = 0; key < block.count; key++) {
-    prefetch_row(block, key, 1);
+    fetch_row(block, key);
     auto key_scale = Isa::set(1), value_scale = key_scale;
     if constexpr (std::is_same_v<Element, int8_t>) {
       key_scale = Isa::set(block.key_scales[key * block.scale_stride]);
@@ -216,6 +224,7 @@ KeyBlock<float> copy_block(const KeyBlock<Element>& block, float* target) {
   copy.keys = target;
   copy.values = values;
   copy.stride = copy.dim = block.dim;
+  copy.kv = block.kv;
   copy.start = block.start;
   copy.count = block.count;
   return copy;
@@ -226,10 +235,10 @@ KeyBlock<float> copy_block(const KeyBlock<Element>& block, float* target) {
 template <class Isa, class Element>
 void attend_keys(const AttentionArgs& args, QueryVector<Isa>* vectors, uint32_t count, uint32_t begin, uint32_t end,
                  float* scratch) {
-  const ThreadScratch<Isa> parts(args.vectors, args.head_dim);
+  const ThreadScratch<Isa> parts(args);
   for (uint32_t start = begin; start < end; start += kBlockKeys) {
     KeyBlock<Element> block = key_block<Element>(args, vectors[0].kv, start, std::min(kBlockKeys, end - start));
-    block.ahead = kBlockKeys * args.stride();
+    fetch_next(block);
     if (count == 1) {
       attend_block<Isa>(vectors[0], block, args.rule, scratch + parts.scores);
       continue;
@@ -246,31 +255,26 @@ void attend_places(const AttentionArgs& args, QueryVector<Isa>* vectors, uint32_
                    uint32_t places_log2, float* scratch) {
   const uint32_t places = 1u << places_log2, rows = (end - begin) / places;
   const uint32_t rows_per_block = kSplitBlockKeys / places;
-  float* scores = scratch + ThreadScratch<Isa>(args.vectors, args.head_dim).scores;
+  const ThreadScratch<Isa> parts(args);
+  float* scores = scratch + parts.scores;
   for (uint32_t row = 0; row < rows; row += rows_per_block) {
     const uint32_t keys = std::min(rows_per_block, rows - row) * places;
-    auto block_of = [&](uint32_t kv) {
-      KeyBlock<Element> block = key_block<Element>(args, kv, begin + row, keys);
-      block.places_log2 = places_log2;
-      block.apart = rows;
-      return block;
-    };
-    for (uint32_t key = 0; key < keys; key += places)
-      for (uint32_t i = 0; i < count; i++)
-        score_block(vectors[i], block_of(vectors[i].kv), key, key + places,
-                    scores + (i * kSplitBlockKeys + key) * Isa::kLanes);
+    KeyBlock<Element> block = key_block<Element>(args, 0, begin + row, keys);
+    block.places_log2 = places_log2;
+    block.apart = rows;
+    block.fetched[0] = block.values;
+    score_block(vectors, count, block, 0, keys, scores, parts.score_floats);
     for (uint32_t i = 0; i < count; i++)
-      add_block(vectors[i], block_of(vectors[i].kv), 0, keys, args.rule.softcap,
-                scores + i * kSplitBlockKeys * Isa::kLanes);
+      weigh_block(vectors[i], block, 0, keys, args.rule.softcap, scores + i * parts.score_floats);
+    for (uint32_t i = 0; i < count; i++) add_values(vectors[i], block, 0, keys, scores + i * parts.score_floats);
   }
 }
 
-// Calls body(vector, lane) for every query.
+// Calls body(vector, row) for every query.
 template <class Isa, class Body>
 void each_query(const QueryVector<Isa>* vectors, uint32_t count, Body&& body) {
   for (uint32_t i = 0; i < count; i++)
-    for (uint32_t p = 0; p < vectors[i].heads; p++)
-      for (uint32_t r = 0; r < vectors[i].rows; r++) body(vectors[i], p * vectors[i].lane_rows + r);
+    for (uint32_t row = 0; row < vectors[i].rows; row++) body(vectors[i], row);
 }
 
 // A tile of queries over all keys that they see.
@@ -284,9 +288,9 @@ void attend_queries(const AttentionArgs& args, uint32_t tile, float* scratch) {
   auto* vectors = reinterpret_cast<QueryVector<Isa>*>(scratch);
   const uint32_t count = begin_vectors<Isa>(args, {first, last, kv, kv + 1, y}, scratch, vectors);
   attend_keys<Isa, Element>(args, vectors, count, args.first_key(first), args.last_key(last - 1), scratch);
-  each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t lane) {
-    const auto inverse = Isa::set(1 / queries.totals[lane]);
-    float* sums = queries.sums[lane];
+  each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t row) {
+    const auto inverse = Isa::set(1 / queries.total(row));
+    float* sums = queries.sums[row];
     each_vector<Isa>(args.head_dim,
                      [&](size_t d, auto vector) { vector.store(sums + d, vector.load(sums + d) * inverse); });
   });
@@ -321,10 +325,10 @@ void attend_split(const AttentionArgs& args, uint32_t split, float* scratch) {
   const uint32_t rest = keys.begin + ((keys.end - keys.begin) >> kPlacesLog2 << kPlacesLog2);
   attend_places<Isa, Element>(args, vectors, count, keys.begin, rest, kPlacesLog2, scratch);
   attend_places<Isa, Element>(args, vectors, count, rest, keys.end, 0, scratch);
-  each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t lane) {
-    const size_t row = static_cast<size_t>(queries.sums[lane] - results.sums) / args.head_dim;
-    results.largest[row] = queries.largest[lane];
-    results.totals[row] = queries.totals[lane];
+  each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t row) {
+    const size_t at = static_cast<size_t>(queries.sums[row] - results.sums) / args.head_dim;
+    results.largest[at] = queries.largest[row];
+    results.totals[at] = queries.total(row);
   });
 }
 
@@ -406,8 +410,10 @@ AttentionArgs attention_args(const Call& call) {
   const size_t stored_least = kTileValues / std::max<size_t>(1, args.stride());
   args.stored_per_tile = items_per_tile<Isa>(args.tokens, stored_least, args.threads);
   args.split_floats = round_up(rows * (args.head_dim + 2), 16);
-  args.vectors = LaneShape<Isa>(args.tokens_per_tile * args.group, few_queries ? args.kv_heads : 1).vectors;
-  args.thread_floats = ThreadScratch<Isa>(args.vectors, args.head_dim).floats;
+  const LaneShape<Isa> shape(args.tokens_per_tile * args.group, few_queries ? args.kv_heads : 1);
+  args.lane_rows = shape.lane_rows;
+  args.vectors = shape.vectors;
+  args.thread_floats = ThreadScratch<Isa>(args).floats;
   return args;
 }
 

@@ -1,10 +1,11 @@
-// Attention of a vector of queries over one block of keys: scores, online softmax, weighted sum of values (Milakov &
-// Gimelshein 2018; Dao et al. 2022). Each lane is a query, so that softmax needs no sums across lanes; lanes that share
-// keys and values share what is loaded of them.
+// Attention of vectors of queries over one block of keys: scores, online softmax, weighted sum of values (Milakov &
+// Gimelshein 2018; Dao et al. 2022). Each lane is a query and a key, so that what is loaded of keys and values serves all
+// queries that share them, and softmax sums across lanes once a block.
 #pragma once
 
 #include <cmath>
 
+#include "../kernel.h"
 #include "vectors.h"
 
 // Loops that are to have all registers for themselves.
@@ -13,8 +14,8 @@
 namespace lowbit {
 
 constexpr uint32_t kBlockKeys = 64;
-// Where all heads of a block are worked on before the next block, so many of its values stay in the first cache.
-constexpr uint32_t kSplitBlockKeys = 32;
+// Where all heads of a block are worked on before the next block, so many of its values stay in the second cache.
+constexpr uint32_t kSplitBlockKeys = 64;
 // Largest score before any was seen: finite, so that differences are.
 constexpr float kNoneYet = -1e30f;
 
@@ -22,7 +23,7 @@ struct ScoreRule {
   float scale, softcap;
 };
 
-// `count` keys and values from one head on: rows `stride` elements apart, heads of `dim` columns one after the other.
+// `count` keys and values from head `kv` on: rows `stride` elements apart, heads of `dim` columns one after the other.
 // Element is float, uint16_t for halves, or int8_t for integers times a scale for each row of a head. Rows may come from
 // several places side by side, which memory serves faster than one: key i is row i / places of place i % places.
 template <class Element>
@@ -30,13 +31,13 @@ struct KeyBlock {
   const Element* keys;
   const Element* values;
   size_t stride;
-  uint32_t dim, start, count;
+  uint32_t dim, kv, start, count;
   // Of integers: [row][scale_stride].
   const float* key_scales;
   const float* value_scales;
   uint32_t scale_stride;
-  // Elements from a row to the one that is fetched meanwhile; 0 for none.
-  size_t ahead;
+  // What is fetched from memory meanwhile, for row 0; null for nothing.
+  const Element* fetched[2];
   // Binary logarithm of the places, and rows from one place to the next.
   uint32_t places_log2;
   size_t apart;
@@ -44,51 +45,72 @@ struct KeyBlock {
   size_t row(uint32_t key) const { return (key & ((1u << places_log2) - 1)) * apart + (key >> places_log2); }
 };
 
-// Queries in lanes: `heads` heads of keys and values times `rows` queries of each; head p has lanes p * lane_rows on.
-// Other lanes repeat queries, and their results are not used.
+// Queries of one head of keys and values, with several keys at once: lane key * lane_rows + r is query r. Queries from
+// `rows` on repeat the last one, and their results are not used.
 template <class Isa>
 struct QueryVector {
   static constexpr uint32_t kLanes = Isa::kLanes;
-  // [columns / lanes][lane][lanes]: scaled, with zeros after the last column.
+  // [columns / lanes][lane_rows][lanes]: scaled, with zeros after the last column.
   float* q;
+  // Of each query.
   float* sums[kLanes];
-  // Keys that each sees, from `first` to before `last`; as floats to be compared in vectors.
+  // Keys that each lane's query sees, from `first` to before `last`; as floats to be compared in vectors.
   float first[kLanes], last[kLanes];
-  float largest[kLanes], totals[kLanes];
-  uint32_t kv, heads, rows, lane_rows;
+  float largest[kLanes];
+  // Of the keys that a lane has met.
+  float totals[kLanes];
+  // Factors by which sums of earlier blocks shrink.
+  float shrink[kLanes];
+  uint32_t kv, rows, lane_rows;
   // Keys that any sees.
   uint32_t earliest, latest;
+
+  uint32_t keys() const { return kLanes / lane_rows; }
+  float total(uint32_t row) const {
+    float sum = 0;
+    for (uint32_t lane = row; lane < kLanes; lane += lane_rows) sum += totals[lane];
+    return sum;
+  }
 };
 
-// Fetches what is needed after row `row` of the keys, for `heads` heads: the values of that row where rows come from
-// several places, else keys and values of a later block.
+// Fetches what is needed after a row of the keys.
 template <class Element>
-inline __attribute__((always_inline)) void prefetch_row(const KeyBlock<Element>& block, size_t row, uint32_t heads) {
-  const size_t start = row * block.stride + block.ahead;
-  constexpr uint32_t kStep = 64 / sizeof(Element);
-  if (block.places_log2 > 0) {
-    for (uint32_t d = 0; d < heads * block.dim; d += kStep) __builtin_prefetch(block.values + start + d);
-  } else if (block.ahead > 0) {
-    for (uint32_t d = 0; d < heads * block.dim; d += kStep) {
-      __builtin_prefetch(block.keys + start + d, 0, 2);
-      __builtin_prefetch(block.values + start + d, 0, 2);
-    }
+inline __attribute__((always_inline)) void fetch_row(const KeyBlock<Element>& block, size_t row) {
+  for (const Element* fetched : block.fetched) {
+    if (!fetched) continue;
+    for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element))
+      __builtin_prefetch(fetched + row * block.stride + d, 0, 2);
   }
 }
 
-// Scales of `heads` heads, each in the lanes of its head.
+// Key of each lane among those of a vector.
 template <class Isa, int Rows>
-inline __attribute__((always_inline)) typename Isa::V spread(const float* scales, uint32_t heads) {
-  constexpr int kHeads = Isa::kLanes / Rows;
-  if constexpr (Rows == 1) return Isa::load_some(scales, heads);
-  static const float kLanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-  const auto lane = Isa::load(kLanes);
-  auto all = Isa::set(scales[heads - 1]);
-  each_index<kHeads - 1>([&](auto index) {
-    constexpr int p = kHeads - 2 - index;
-    if (p + 1u < heads) all = Isa::choose_less(lane, Isa::set((p + 1) * Rows), Isa::set(scales[p]), all);
+inline __attribute__((always_inline)) typename Isa::V lane_keys() {
+  static const float kKeys[16] = {0 / Rows, 1 / Rows, 2 / Rows,  3 / Rows,  4 / Rows,  5 / Rows,  6 / Rows,  7 / Rows,
+                                  8 / Rows, 9 / Rows, 10 / Rows, 11 / Rows, 12 / Rows, 13 / Rows, 14 / Rows, 15 / Rows};
+  return Isa::load(kKeys);
+}
+
+// Value of each key of a vector, in the lanes of that key.
+template <class Isa, int Rows, class Value>
+inline __attribute__((always_inline)) typename Isa::V spread(Value&& value) {
+  constexpr int kKeys = Isa::kLanes / Rows;
+  const auto keys = lane_keys<Isa, Rows>();
+  auto all = Isa::set(value(kKeys - 1));
+  each_index<kKeys - 1>([&](auto index) {
+    constexpr int key = kKeys - 2 - index;
+    all = Isa::choose_less(keys, Isa::set(key + 1), Isa::set(value(key)), all);
   });
   return all;
+}
+
+// Scales of the keys or values from `key` on; those from `last` on repeat the one before.
+template <class Isa, int Rows>
+inline __attribute__((always_inline)) typename Isa::V scales_of(const KeyBlock<int8_t>& block, const float* scales,
+                                                                uint32_t kv, uint32_t key, uint32_t last) {
+  scales += kv - block.kv;
+  return spread<Isa, Rows>(
+      [&](uint32_t i) { return scales[block.row(std::min(key + i, last - 1)) * block.scale_stride]; });
 }
 
 // each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
@@ -101,64 +123,83 @@ inline __attribute__((always_inline)) void each_column(uint32_t dim, Body&& body
   if (d < dim) body(d, PartialVector<Isa>{dim - d});
 }
 
-// scores[key - first][lane] for keys first .. last of the block. Rows is lane_rows.
+// scores[vector][key - first][row] for keys first .. last of the block; a vector's are `apart` floats after the last's.
+// Rows is lane_rows of all vectors.
 template <class Isa, class Element, int Rows>
-LOWBIT_APART void score_keys(const QueryVector<Isa>& queries, const KeyBlock<Element>& block, uint32_t first,
-                             uint32_t last, float* scores) {
+LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element>& block,
+                             uint32_t first, uint32_t last, float* scores, size_t apart) {
   using V = typename Isa::V;
-  constexpr uint32_t kLanes = Isa::kLanes;
-  constexpr int kHeads = kLanes / Rows;
-  for (uint32_t key = first; key < last; key++, scores += kLanes) {
-    const size_t row = block.row(key);
-    prefetch_row(block, row, queries.heads);
-    V sums[kLanes];
-    for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::set(0);
-    each_index<kHeads>([&](auto index) {
-      constexpr uint32_t p = index;
-      const uint32_t head = p < queries.heads ? p : queries.heads - 1;
-      const Element* keys = block.keys + row * block.stride + head * block.dim;
-      const float* q = queries.q + p * Rows * kLanes;
-      each_column<Isa>(block.dim, [&](size_t d, auto vector) {
-        const V k = vector.load(keys + d);
-        for (int r = 0; r < Rows; r++)
-          sums[p * Rows + r] = Isa::multiply_add(Isa::load(q + (d + r) * kLanes), k, sums[p * Rows + r]);
+  constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
+  for (uint32_t key = first; key < last; key += kKeys, scores += kLanes) {
+    size_t rows[kKeys];
+    for (uint32_t i = 0; i < kKeys; i++) rows[i] = block.row(std::min(key + i, last - 1)) * block.stride;
+    for (uint32_t n = 0; n < count; n++) {
+      const size_t at = static_cast<size_t>(vectors[n].kv - block.kv) * block.dim;
+      const float* queries = vectors[n].q;
+      V sums[kLanes];
+      for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::set(0);
+      for (const Element* fetched : block.fetched)
+        if (fetched)
+          for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element))
+            for (uint32_t i = 0; i < kKeys; i++) __builtin_prefetch(fetched + rows[i] + at + d);
+      each_column<Isa>(block.dim, [&](size_t d, auto vector) LOWBIT_INLINE {
+        V k[kKeys];
+        for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(block.keys + rows[i] + at + d);
+        each_index<Rows>([&](auto r) LOWBIT_INLINE {
+          const V q = Isa::load(queries + d * Rows + r * kLanes);
+          for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
+        });
       });
-    });
-    V score = Isa::sums(sums);
-    if constexpr (std::is_same_v<Element, int8_t>)
-      score = score * spread<Isa, Rows>(block.key_scales + row * block.scale_stride, queries.heads);
-    Isa::store(scores, score);
+      V score = Isa::sums(sums);
+      if constexpr (std::is_same_v<Element, int8_t>)
+        score = score * scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, key, last);
+      Isa::store(scores + n * apart, score);
+    }
   }
 }
 
-// Weights [key][lane] of integers times the scales of their values.
+// Weights [key - first][row] of integers times the scales of their values.
 template <class Isa, int Rows>
-LOWBIT_APART void scale_weights(const QueryVector<Isa>& queries, const KeyBlock<int8_t>& block, uint32_t first,
-                                uint32_t last, float* weights) {
-  for (uint32_t key = first; key < last; key++, weights += Isa::kLanes) {
-    const float* scales = block.value_scales + block.row(key) * block.scale_stride;
-    Isa::store(weights, Isa::load(weights) * spread<Isa, Rows>(scales, queries.heads));
-  }
+LOWBIT_APART void scale_weights(uint32_t kv, const KeyBlock<int8_t>& block, uint32_t first, uint32_t last,
+                                float* weights) {
+  for (uint32_t key = first; key < last; key += Isa::kLanes / Rows, weights += Isa::kLanes)
+    Isa::store(weights, Isa::load(weights) * scales_of<Isa, Rows>(block, block.value_scales, kv, key, last));
 }
 
-// Caps scores of keys first .. last of the block and hides those that a query does not see.
-template <class Isa, class Element>
+// Caps scores of keys first .. last of the block and hides those that a query does not see, and those from `last` on.
+template <class Isa, class Element, int Rows>
 LOWBIT_APART void rule_scores(const QueryVector<Isa>& queries, const KeyBlock<Element>& block, float softcap,
-                              uint32_t begin, uint32_t end, float* scores) {
-  const auto first = Isa::load(queries.first), last = Isa::load(queries.last);
+                              uint32_t first, uint32_t last, float* scores) {
+  const auto seen_from = Isa::load(queries.first), seen_to = Isa::load(queries.last);
   const auto none = Isa::set(-INFINITY), cap = Isa::set(softcap);
-  for (uint32_t key = begin; key < end; key++, scores += Isa::kLanes) {
+  const auto lane_key = lane_keys<Isa, Rows>();
+  const auto offsets = spread<Isa, Rows>([&](uint32_t i) { return static_cast<float>(block.row(i)); });
+  for (uint32_t key = first; key < last; key += Isa::kLanes / Rows, scores += Isa::kLanes) {
     auto score = Isa::load(scores);
     if (softcap > 0) score = cap * tanh_of<Isa>(score / cap);
-    const auto index = Isa::set(static_cast<float>(block.start + block.row(key)));
-    score = Isa::choose_less(index, first, none, score);
-    Isa::store(scores, Isa::choose_less(index, last, score, none));
+    const auto index = offsets + Isa::set(static_cast<float>(block.start + block.row(key)));
+    score = Isa::choose_less(index, seen_from, none, score);
+    score = Isa::choose_less(index, seen_to, score, none);
+    Isa::store(scores, Isa::choose_less(lane_key, Isa::set(static_cast<float>(last - key)), score, none));
   }
 }
 
-// Scores to weights exp(score - largest), in place. `shrink` gets the factors by which earlier sums shrink.
+// Each lane with those of other keys and the same query: combine(lane, another) over all.
+template <class Isa, class Combine>
+inline __attribute__((always_inline)) typename Isa::V fold_keys(typename Isa::V v, uint32_t lane_rows,
+                                                                Combine&& combine) {
+  float twice[2 * Isa::kLanes];
+  for (uint32_t apart = lane_rows; apart < Isa::kLanes; apart *= 2) {
+    Isa::store(twice, v);
+    Isa::store(twice + Isa::kLanes, v);
+    v = combine(v, Isa::load(twice + apart));
+  }
+  return v;
+}
+
+// `count` vectors of scores to weights exp(score - largest), in place.
 template <class Isa>
-LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, uint32_t count, float* scores, float* shrink) {
+LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, uint32_t count, float* scores) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kChains = 4;
   const V before = Isa::load(queries.largest);
@@ -167,7 +208,8 @@ LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, uint32_t count, float
   for (; i + kChains <= count; i += kChains)
     for (uint32_t c = 0; c < kChains; c++) chains[c] = Isa::max(Isa::load(scores + (i + c) * kLanes), chains[c]);
   for (; i < count; i++) chains[0] = Isa::max(Isa::load(scores + i * kLanes), chains[0]);
-  const V largest = Isa::max(Isa::max(chains[0], chains[1]), Isa::max(chains[2], chains[3]));
+  V largest = Isa::max(Isa::max(chains[0], chains[1]), Isa::max(chains[2], chains[3]));
+  largest = fold_keys<Isa>(largest, queries.lane_rows, [](V a, V b) { return Isa::max(a, b); });
   V total = Isa::set(0);
   for (i = 0; i < count; i++) {
     const V weight = exp_of<Isa>(Isa::load(scores + i * kLanes) - largest);
@@ -175,14 +217,14 @@ LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, uint32_t count, float
     total = total + weight;
   }
   const V factor = exp_of<Isa>(before - largest);
-  Isa::store(shrink, factor);
+  Isa::store(queries.shrink, factor);
   Isa::store(queries.largest, largest);
   Isa::store(queries.totals, Isa::multiply_add(Isa::load(queries.totals), factor, total));
 }
 
-// Weights [key - first][lanes] from one lane on, for keys first .. last of the block, and where their sums are.
+// Weights [key - first][lane_rows] from one row on, for keys first .. last of the block, and where their sums are.
 struct WeightRows {
-  uint32_t first, last;
+  uint32_t first, last, lane_rows;
   const float* weights;
   const float* shrink;
   float* const* sums;
@@ -197,7 +239,7 @@ LOWBIT_APART void add_columns(const KeyBlock<Element>& block, const WeightRows& 
     for (int c = 0; c < Columns; c++)
       sums[r][c] = vector.load(rows.sums[r] + d + c * Isa::kLanes) * Isa::set(rows.shrink[r]);
   const float* weights = rows.weights;
-  for (uint32_t key = rows.first; key < rows.last; key++, weights += Isa::kLanes) {
+  for (uint32_t key = rows.first; key < rows.last; key++, weights += rows.lane_rows) {
     const Element* value = block.values + block.row(key) * block.stride + d;
     V values[Columns];
     for (int c = 0; c < Columns; c++) values[c] = vector.load(value + c * Isa::kLanes);
@@ -222,20 +264,18 @@ void add_rows(const KeyBlock<Element>& block, const WeightRows& rows) {
   if (d < block.dim) add_columns<Isa, Element, Rows, 1>(block, rows, d, PartialVector<Isa>{block.dim - d});
 }
 
-// All sums of the queries, head by head, some rows at once.
+// All sums of the queries, some rows at once.
 template <class Isa, class Element>
 void add_values(const QueryVector<Isa>& queries, KeyBlock<Element> block, uint32_t first, uint32_t last,
-                const float* weights, const float* shrink) {
-  for (uint32_t p = 0; p < queries.heads; p++, block.values += block.dim) {
-    uint32_t row = 0;
-    auto rows_at = [&] {
-      const uint32_t lane = p * queries.lane_rows + row;
-      return WeightRows{first, last, weights + lane, shrink + lane, queries.sums + lane};
-    };
-    for (; row + 4 <= queries.rows; row += 4) add_rows<Isa, Element, 4>(block, rows_at());
-    for (; row + 2 <= queries.rows; row += 2) add_rows<Isa, Element, 2>(block, rows_at());
-    if (row < queries.rows) add_rows<Isa, Element, 1>(block, rows_at());
-  }
+                const float* weights) {
+  block.values += static_cast<size_t>(queries.kv - block.kv) * block.dim;
+  uint32_t row = 0;
+  auto rows_at = [&] {
+    return WeightRows{first, last, queries.lane_rows, weights + row, queries.shrink + row, queries.sums + row};
+  };
+  for (; row + 4 <= queries.rows; row += 4) add_rows<Isa, Element, 4>(block, rows_at());
+  for (; row + 2 <= queries.rows; row += 2) add_rows<Isa, Element, 2>(block, rows_at());
+  if (row < queries.rows) add_rows<Isa, Element, 1>(block, rows_at());
 }
 
 // Calls body with lane_rows as a constant.
@@ -254,29 +294,31 @@ void with_lane_rows(uint32_t lane_rows, Body&& body) {
 }
 
 template <class Isa, class Element>
-void score_block(const QueryVector<Isa>& queries, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
-                 float* scores) {
-  with_lane_rows<Isa>(queries.lane_rows, [&](auto rows) {
-    score_keys<Isa, Element, rows>(queries, block, first, last, scores);
+void score_block(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element>& block, uint32_t first,
+                 uint32_t last, float* scores, size_t apart) {
+  with_lane_rows<Isa>(vectors[0].lane_rows, [&](auto rows) {
+    score_keys<Isa, Element, rows>(vectors, count, block, first, last, scores, apart);
   });
 }
 
-// Scores of keys first .. last of the block to weights, and their values times these to the sums.
+// Scores of keys first .. last of the block to weights.
 template <class Isa, class Element>
-void add_block(QueryVector<Isa>& queries, const KeyBlock<Element>& block, uint32_t first, uint32_t last, float softcap,
-               float* scores) {
+void weigh_block(QueryVector<Isa>& queries, const KeyBlock<Element>& block, uint32_t first, uint32_t last,
+                 float softcap, float* scores) {
   const float begin = static_cast<float>(block.start + block.row(first));
   const float end = static_cast<float>(block.start + block.row(last - 1) + 1);
-  bool all_seen = softcap == 0;
-  for (uint32_t i = 0; i < Isa::kLanes; i++)
+  bool all_seen = softcap == 0 && (last - first) % queries.keys() == 0;
+  for (uint32_t i = 0; i < queries.lane_rows; i++)
     all_seen = all_seen && queries.first[i] <= begin && queries.last[i] >= end;
-  if (!all_seen) rule_scores(queries, block, softcap, first, last, scores);
-  float shrink[Isa::kLanes];
-  softmax_block(queries, last - first, scores, shrink);
+  if (!all_seen)
+    with_lane_rows<Isa>(queries.lane_rows, [&](auto rows) {
+      rule_scores<Isa, Element, rows>(queries, block, softcap, first, last, scores);
+    });
+  softmax_block(queries, ceil_div(last - first, queries.keys()), scores);
   if constexpr (std::is_same_v<Element, int8_t>)
-    with_lane_rows<Isa>(queries.lane_rows,
-                        [&](auto rows) { scale_weights<Isa, rows>(queries, block, first, last, scores); });
-  add_values(queries, block, first, last, scores, shrink);
+    with_lane_rows<Isa>(queries.lane_rows, [&](auto rows) {
+      scale_weights<Isa, rows>(queries.kv, block, first, last, scores);
+    });
 }
 
 // The keys of a block of one place that any of the queries sees. `scores` has room for kBlockKeys vectors.
@@ -285,8 +327,9 @@ void attend_block(QueryVector<Isa>& queries, const KeyBlock<Element>& block, con
   const uint32_t begin = std::max(queries.earliest, block.start);
   const uint32_t end = std::min(queries.latest, block.start + block.count);
   if (begin >= end) return;
-  score_block(queries, block, begin - block.start, end - block.start, scores);
-  add_block(queries, block, begin - block.start, end - block.start, rule.softcap, scores);
+  score_block(&queries, 1, block, begin - block.start, end - block.start, scores, 0);
+  weigh_block(queries, block, begin - block.start, end - block.start, rule.softcap, scores);
+  add_values(queries, block, begin - block.start, end - block.start, scores);
 }
 
 }  // namespace lowbit

@@ -125,7 +125,7 @@ void convert_keys(const KeyBlock<Element>& block, uint32_t steps, uint8_t* targe
   for (uint32_t key = 0; key < round_up(block.count, 32); key++) {
     uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
     auto keys = [&](uint32_t d) { return load_scaled(block, block.keys, block.key_scales, key, d); };
-    if (key < block.count) prefetch_row(block, key, 1);
+    if (key < block.count) fetch_row(block, key);
     for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
       SplitVector split{};
       if (key < block.count) split = split_row(keys(32 * step), keys(32 * step + 16));
@@ -378,7 +378,7 @@ void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
   for (uint32_t start = args.first_key(first); start < end; start += kBlockKeys) {
     const uint32_t count = std::min(kBlockKeys, end - start);
     KeyBlock<Element> block = key_block<Element>(args, queries.kv, start, count);
-    block.ahead = kBlockKeys * args.stride();
+    fetch_next(block);
     convert_keys(block, sizes.steps, w.keys);
     convert_values(block, sizes.steps, w.values);
     attend_tiles(args, queries, sizes, w, start, count);

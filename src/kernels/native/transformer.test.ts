@@ -206,7 +206,7 @@ interface Shape {
   readonly first: number;
   readonly window?: number;
   readonly softcap?: number;
-  readonly cache?: "f16" | "int8";
+  readonly cache?: "f32" | "f16" | "int8";
 }
 
 function attentionArgs(random: Random, shape: Shape): AttentionArgs {
@@ -243,6 +243,9 @@ function* attentionShapes(): Generator<Shape> {
   for (const [i, tokens] of [...rowCounts, 70].entries())
     for (const [j, headDim] of [1, 3, 16, 17, 31, 64, 100].entries())
       for (const first of [0, 63, 150]) yield { ...heads[(i + j) % 4]!, tokens, headDim, first };
+  for (const tokens of [1, 2, 4])
+    for (const cache of ["f32", "f16", "int8"] as const)
+      for (const first of [37, 333]) yield { heads: 12, kvHeads: 3, headDim: 64, tokens, first, cache };
   for (const tokens of [1, 5, 33, 70])
     for (const first of [0, 70, 200]) {
       const shape = { heads: 4, kvHeads: 2, headDim: 24, tokens, first };
