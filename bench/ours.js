@@ -1,7 +1,8 @@
 /** This package as an engine: a .pte file and token ids, through the public API. Started by engine-process.js. */
 import { loadProgram } from "../dist/index.js";
-import { serveEngine } from "./engine-process.js";
-import { readBandwidth } from "./peak.js";
+import { randomIds, serveEngine } from "./engine-process.js";
+import { readBandwidth, requireAddon } from "./peak.js";
+import { median } from "./report.js";
 
 /** As a sampler does it at temperature 0. @param {Float32Array} logits */
 function largest(logits) {
@@ -10,10 +11,41 @@ function largest(logits) {
   return best;
 }
 
+/** Seconds of stretches of decoding at each of several contexts, in turn: [context][run]. */
+async function decodeAtContexts(model, { contexts, tokens, runs }) {
+  const sessions = [];
+  for (const context of contexts) {
+    const decoder = model.createDecoder();
+    const logits = await decoder.prefill(randomIds(Math.max(1, context), decoder.vocabularySize));
+    sessions.push({ decoder, next: largest(logits), length: decoder.position, seconds: [] });
+  }
+  for (let run = 0; run <= runs; run++)
+    for (const session of sessions) {
+      session.decoder.rewind(session.length);
+      const start = performance.now();
+      for (let i = 0; i < tokens; i++) session.next = largest(await session.decoder.step(session.next));
+      // The first stretch binds kernels and touches memory.
+      if (run > 0) session.seconds.push((performance.now() - start) / 1000);
+    }
+  return sessions.map(({ seconds }) => seconds);
+}
+
+/** A copy in memory of the addon, which is in huge pages where the system has them. @param {readonly Uint8Array[]} memories */
+function copyOf(memories) {
+  return memories.map((memory) => {
+    const buffer = requireAddon().allocate(memory.length);
+    if (!buffer) throw new Error(`no memory for a copy of ${memory.length} bytes`);
+    const copy = new Uint8Array(buffer);
+    copy.set(memory);
+    return copy;
+  });
+}
+
 await serveEngine(async ({ path, threads }) => {
   const model = await loadProgram(path, { threads });
   const decoder = model.createDecoder();
   let logits;
+  let copied;
   return {
     vocabulary: decoder.vocabularySize,
     async prefill(ids) {
@@ -25,8 +57,15 @@ await serveEngine(async ({ path, threads }) => {
     },
     others: {
       memory: () => model.program.memoryUse,
-      /** Bytes a second of reading the very weights, with as many threads. */
-      bandwidth: () => readBandwidth(model.program.constants, threads),
+      contexts: (request) => decodeAtContexts(model, request),
+      copy() {
+        const start = performance.now();
+        copied = copyOf(model.program.constants);
+        const bytes = copied.reduce((sum, { length }) => sum + length, 0);
+        return { seconds: (performance.now() - start) / 1000, bytes };
+      },
+      /** Bytes a second of reading the very weights, or their copy, with as many threads. */
+      bandwidth: (request) => readBandwidth(request.copied ? copied : model.program.constants, threads, median),
     },
   };
 });

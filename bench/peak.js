@@ -34,20 +34,21 @@ function secondsOf(calls, threads) {
   return (performance.now() - start) / 1000;
 }
 
+const least = (/** @type {number[]} */ values) => Math.min(...values);
+
 /**
- * Bytes a second that `threads` threads read, the best of several ways and runs.
+ * Bytes a second that `threads` threads read, the best of several ways.
  * @param {readonly Uint8Array[]} memories Together larger than the caches. @param {number} threads
+ * @param {(seconds: number[]) => number} pick What counts of the runs of one way.
  */
-export function readBandwidth(memories, threads) {
+export function readBandwidth(memories, threads, pick = least) {
   const [kernel] = kernelsOf("measure_read");
   const bytes = memories.reduce((sum, { length }) => sum + length, 0);
-  const seconds = Array.from({ length: RUNS }, () => PREFETCH_DISTANCES)
-    .flat()
-    .map((ahead) => {
-      const calls = memories.map((memory) => ({ kernel, scalars: [memory.length, 1, ahead], buffers: [memory] }));
-      return secondsOf(calls, threads);
-    });
-  return bytes / Math.min(...seconds);
+  const seconds = PREFETCH_DISTANCES.map((ahead) => {
+    const calls = memories.map((memory) => ({ kernel, scalars: [memory.length, 1, ahead], buffers: [memory] }));
+    return pick(Array.from({ length: RUNS }, () => secondsOf(calls, threads)));
+  });
+  return bytes / least(seconds);
 }
 
 /**

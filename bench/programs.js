@@ -13,9 +13,14 @@ import {
 import { aqlmCheckpointOf, checkpointOf, folder } from "./make-model.js";
 import { CONTEXT_LENGTH, shapeNamed } from "./shapes.js";
 
-/** Bits and group size of all matrices, a tied embedding among them. */
+/**
+ * Bits and group size of all matrices, a tied embedding among them, and what the KV cache holds where it is not what
+ * programs have by default, which is f16 at this context.
+ * @type {Readonly<Record<string, { bits: number, groupSize: number, kvCache?: "f32" | "f16" | "int8" }>>}
+ */
 export const schemes = {
   "4-bit g32": { bits: 4, groupSize: 32 },
+  "4-bit g32, int8 cache": { bits: 4, groupSize: 32, kvCache: "int8" },
   "4-bit g128": { bits: 4, groupSize: 128 },
   "2-bit g32": { bits: 2, groupSize: 32 },
   "3-bit g32": { bits: 3, groupSize: 32 },
@@ -39,8 +44,8 @@ function schemeNamed(scheme) {
 /** Path of the program, exported when it is not there. @param {string} shape @param {keyof typeof schemes | typeof AQLM} scheme @param {number} [context] of AQLM programs */
 export async function programOf(shape, scheme, context) {
   if (scheme === AQLM) return aqlmProgramOf(shape, context);
-  const { bits, groupSize } = schemeNamed(scheme);
-  const path = join(folder, `${shape}-${bits}bit-g${groupSize}.pte`);
+  const { bits, groupSize, kvCache } = schemeNamed(scheme);
+  const path = join(folder, `${shape}-${bits}bit-g${groupSize}${kvCache ? `-${kvCache}-cache` : ""}.pte`);
   if (existsSync(path)) return path;
   const model = await loadCheckpoint(await checkpointOf(shape));
   const rows = shapeNamed(shape).tied ? sharedEmbedding : embedding;
@@ -49,7 +54,7 @@ export async function programOf(shape, scheme, context) {
     rows({ bits, groupSize, mappingType: "symmetric", scaleDType: "f16" }),
   ]);
   const start = performance.now();
-  await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH, maxContextLen: CONTEXT_LENGTH });
+  await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH, maxContextLen: CONTEXT_LENGTH, kvCache });
   await model.close();
   console.error(`${path}: quantized and written in ${((performance.now() - start) / 1000).toFixed(1)} s`);
   return path;

@@ -13,7 +13,8 @@ export function table(head, rows) {
   return lines.map((line) => `| ${line.map((text, i) => cell(text, i, line)).join(" | ")} |`).join("\n");
 }
 
-function commit() {
+/** The commit that is checked out, and whether files differ from it. */
+export function commit() {
   const { stdout } = spawnSync("git", ["describe", "--always", "--dirty", "--abbrev=10"], { encoding: "utf8" });
   return stdout?.trim() || "unknown";
 }

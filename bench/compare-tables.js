@@ -1,0 +1,106 @@
+/** The figures of bench/compare-parts.js as Markdown. */
+import { BASE, PEER } from "./compare-parts.js";
+import { digits, table } from "./report.js";
+
+const percent = (ratio) => `${(100 * ratio).toFixed(0)} %`;
+const mb = (bytes) => `${(bytes / 1e6).toFixed(0)} MB`;
+const gb = (bytes) => digits(bytes / 1e9);
+
+function speed(results) {
+  const rows = results.flatMap(({ threads, rows }) =>
+    rows.map(({ what, tokens, found }) => {
+      const [theirs, own] = [PEER, BASE].map((name) => tokens / found[name].value);
+      const others = Math.max(found[PEER].others, found[BASE].others);
+      return [
+        `${what} ${tokens}`,
+        String(threads),
+        digits(theirs),
+        digits(own),
+        `${digits(own / theirs)}x`,
+        others.toFixed(2),
+      ];
+    }),
+  );
+  const limits = results.map(({ threads, rows, constants }) => {
+    const { tokens, found } = rows.at(-1);
+    const used = (constants * tokens) / found[BASE].value;
+    const { value: bandwidth } = found.bandwidth;
+    return [String(threads), mb(constants), gb(used), gb(bandwidth), percent(used / bandwidth)];
+  });
+  return [
+    "## Prefill and decode",
+    table(["tok/s", "threads", PEER, BASE, "ratio", "cores busy with others"], rows),
+    `Decoding in ${BASE} beside reading the same mapped weights (bytes of weights times tokens a second; reading is the median of the best prefetch distance), asked in turn:`,
+    table(["threads", "weights", "decode, GB/s", "read, GB/s", "share"], limits),
+  ].join("\n\n");
+}
+
+function schemes({ threads, tokens, bytes, prefill, decode }) {
+  const rate = (found, scheme, what) => tokens[what] / found[scheme].value;
+  const rows = Object.keys(bytes).map((scheme) => [
+    scheme,
+    mb(bytes[scheme]),
+    digits(rate(prefill, scheme, "prefill")),
+    digits(rate(decode, scheme, "decode")),
+    `${digits(rate(decode, scheme, "decode") / rate(decode, BASE, "decode"))}x`,
+  ]);
+  const head = [
+    "weights",
+    "bytes",
+    `prefill ${tokens.prefill}, tok/s`,
+    `decode ${tokens.decode}, tok/s`,
+    `decode / ${BASE}`,
+  ];
+  return `## Bit widths\n\nOn ${threads} threads, in turn.\n\n${table(head, rows)}`;
+}
+
+function context({ threads, results }) {
+  const rows = results.map(({ cache, atNone, atLong, ratio }) => [
+    cache,
+    digits(atNone),
+    digits(atLong),
+    percent(ratio),
+  ]);
+  const head = ["KV cache", "decode at 0, tok/s", `decode at ${results[0].context}, tok/s`, "ratio"];
+  return `## Long context\n\nOn ${threads} threads; two sessions of one program in turn, median of the ratios of neighbouring stretches.\n\n${table(head, rows)}`;
+}
+
+function start(rows) {
+  const head = [
+    "",
+    "load, s",
+    "load to first token, s",
+    "process start to first token, s",
+    "peak RSS",
+    "file",
+    "KV cache",
+  ];
+  const cells = rows.map(({ name, load, firstToken, fromProcessStart, peak, state, file }) => [
+    ...[name, digits(load), digits(firstToken), digits(fromProcessStart), mb(peak), mb(file)],
+    ...[state ? mb(state) : "", state ? mb(peak - file - state) : ""],
+  ]);
+  return `## Load and memory\n\nFiles in the page cache; peak after a prompt and some tokens.\n\n${table([...head, "over file + KV cache"], cells)}`;
+}
+
+function busy({ threadCounts, rows }) {
+  const head = ["tok/s", ...threadCounts.map((threads) => `${threads} thread${threads > 1 ? "s" : ""}`), "ratio"];
+  const cells = rows.map(({ what, tokens, rates }) => [
+    `${what} ${tokens}`,
+    ...rates.map(digits),
+    digits(rates[1] / rates[0]),
+  ]);
+  return `## Beside a busy core\n\nAnother process keeps one core busy; below 1, two threads would wait for it.\n\n${table(head, cells)}`;
+}
+
+function pages({ bytes, copySeconds, mapped, copied }) {
+  const rows = [
+    ["mapped from the file (as loaded)", gb(mapped), "0"],
+    ["copied into huge pages", gb(copied), (1000 * copySeconds).toFixed(0)],
+  ];
+  return `## Where the weights are\n\nReading ${mb(bytes)} of weights, in turn.\n\n${table(["weights", "read, GB/s", "added to the load, ms"], rows)}`;
+}
+
+const sections = { speed, schemes, context, start, busy, pages };
+
+/** @param {string} part @param {any} found */
+export const sectionOf = (part, found) => sections[part](found);
