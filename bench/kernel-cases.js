@@ -16,7 +16,7 @@ const VOCABULARY = 32000;
 const N = 4096;
 const N_REFERENCE = 128;
 /** Positions in the cache before the call. */
-const CONTEXT = 1024;
+const CONTEXT = 2000;
 
 /**
  * @typedef {object} Case
@@ -121,20 +121,29 @@ function packedEmbedding({ m, bits }) {
   };
 }
 
+/** Caches by what they hold: bytes a value, and values of a row of all heads. */
+const caches = {
+  f32: { width: 4, data: floats },
+  f16: { width: 2, data: (length) => new Uint16Array(length).fill(0x3c00) },
+  int8: { width: 1, data: (length) => integers(length, 8) },
+};
+
 /** @returns {Case} */
-function attention({ m }) {
+function attention({ m, dtype }) {
   const capacity = CONTEXT + m;
   const kv = KV_HEADS * HEAD_DIM;
   const pairs = HEADS * m * (CONTEXT + (m + 1) / 2);
+  const { width, data } = caches[dtype];
+  const scales = () => (dtype === "int8" ? new Float32Array(capacity * KV_HEADS).fill(2 ** -7) : null);
   return {
-    what: `${m} tokens after ${CONTEXT}, ${HEADS}/${KV_HEADS} heads of ${HEAD_DIM}`,
-    bytes: 4 * (2 * capacity * kv + 2 * m * HEADS * HEAD_DIM),
+    what: `${m} tokens after ${CONTEXT}, ${HEADS}/${KV_HEADS} heads of ${HEAD_DIM}, cache of ${dtype}`,
+    bytes: 2 * width * capacity * kv + 4 * 2 * m * HEADS * HEAD_DIM,
     macs: 2 * pairs * HEAD_DIM,
     type: "f32",
     args: () => ({
       ...{ tokens: m, heads: HEADS, kvHeads: KV_HEADS, headDim: HEAD_DIM, capacity, window: 0, softcap: 0 },
       ...{ q: floats(m * HEADS * HEAD_DIM), k: floats(m * kv), v: floats(m * kv), scale: HEAD_DIM ** -0.5 },
-      ...{ keyCache: floats(capacity * kv), valueCache: floats(capacity * kv) },
+      ...{ keyCache: data(capacity * kv), valueCache: data(capacity * kv), keyScales: scales(), valueScales: scales() },
       ...{ position: BigInt64Array.of(BigInt(CONTEXT)), y: new Float32Array(m * HEADS * HEAD_DIM) },
     }),
   };
@@ -149,6 +158,12 @@ const binary = ({ m }) => {
   const length = m * INTERMEDIATE;
   const args = () => ({ a: floats(length), b: floats(length), alpha: 1, y: new Float32Array(length) });
   return elementwise(`${m} x ${INTERMEDIATE}`, length, 3, args);
+};
+
+const unary = ({ m }) => {
+  const length = m * INTERMEDIATE;
+  const args = () => ({ x: floats(length), value: 30, y: new Float32Array(length) });
+  return elementwise(`${m} x ${INTERMEDIATE}`, length, 2, args);
 };
 
 const rows = ({ m }) => {
@@ -199,11 +214,14 @@ export const families = {
   embeddingFloat: { make: embeddingFloat, dtypes: ["f32", "bf16"] },
   embeddingPacked: { make: packedEmbedding, bits: true },
   embeddingShared: { make: sharedEmbedding, packed: true },
-  attention: { make: attention },
+  attention: { make: attention, dtypes: Object.keys(caches) },
   rmsNorm: { make: rmsNorm },
   rope: { make: rope },
   add: { make: binary },
   swiglu: { make: binary },
+  geglu: { make: binary },
+  scale: { make: unary },
+  softcap: { make: unary },
   softmax: { make: rows },
   argmax: { make: argmax },
 };

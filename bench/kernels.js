@@ -1,7 +1,8 @@
 /**
- * Every kernel row that runs here, on every bit width and number of rows: time, bytes and operations a second, and how
- * much of the measured peaks that is. Writes bench/results/kernels.md.
- * `node bench/kernels.js [--family linearA8] [--kernel avx512] [--bits 2,4] [--m 1,512] [--group 32] [--threads 2]`
+ * Every native kernel row that runs here, on several bit widths and numbers of rows: time, bytes and operations a second,
+ * and how much of the measured peaks that is. Writes bench/results/kernels.md.
+ * `node bench/kernels.js [--family linearA8] [--kernel avx512] [--bits 2,4] [--m 1,512] [--group 32] [--threads 2]
+ * [--targets native,reference]`
  */
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";
@@ -24,13 +25,15 @@ const { values: options } = parseArgs({
   options: {
     family: { type: "string" },
     kernel: { type: "string" },
-    bits: { type: "string", default: "1,2,3,4,5,6,7,8" },
-    m: { type: "string", default: "1,4,16,64,512" },
+    bits: { type: "string", default: "2,3,4,8" },
+    m: { type: "string", default: "1,4,64,512" },
     group: { type: "string", default: "32" },
+    targets: { type: "string", default: "native" },
     threads: { type: "string", default: String(requireAddon().defaultThreads()) },
   },
 });
 const threads = Number(options.threads);
+const targets = options.targets.split(",");
 const wanted = { bits: list(options.bits), rowCounts: list(options.m), groupSizes: list(options.group) };
 
 /** A function that runs a kernel once on each copy of its arguments, in one plan where it is native. */
@@ -78,7 +81,8 @@ function measure(kernel, { args, bytes }, m) {
 const percent = (part, whole) => (part && whole ? `${((100 * part) / whole).toFixed(0)} %` : "");
 
 /** A line of the report. */
-function reportRow(kernel, { bytes, macs, type, what }, seconds, peaks) {
+function reportRow(kernel, { bytes, macs, type: wanted, what }, seconds, peaks) {
+  const type = wanted === "f32" && kernel.needs.includes("amx_bf16") ? "bf16" : wanted;
   return [
     kernel.name,
     what,
@@ -112,16 +116,19 @@ const peaks = {
   bandwidth: readBandwidth([memory], threads),
   i8: multiplyAdds("i8", threads),
   f32: multiplyAdds("f32", threads),
+  bf16: multiplyAdds("bf16", threads),
 };
+const gops = (macs) => (macs ? `${digits((2 * macs) / 1e9)} GOPS` : "not measured");
 const sections = [
-  `On ${threads} threads. Peaks measured in the same run: read ${digits(peaks.bandwidth / 1e9)} GB/s, int8 ${digits((2 * peaks.i8) / 1e9)} GOPS, float32 ${digits((2 * peaks.f32) / 1e9)} GOPS (an operation is half a multiply-add). Best of several runs; up to ${COLD_ROWS_MAX} rows the weights come from memory.`,
+  `On ${threads} threads. Peaks measured in the same run: read ${digits(peaks.bandwidth / 1e9)} GB/s, int8 ${gops(peaks.i8)}, float32 ${gops(peaks.f32)}, bf16 ${gops(peaks.bf16)}, each by the fastest instructions of this CPU (an operation is half a multiply-add); rows of AMX bf16 are compared with bf16. Best of several runs; up to ${COLD_ROWS_MAX} rows the weights come from memory.`,
 ];
 const left = [];
 for (const [family, kernels] of Object.entries(kernelTable)) {
   if (!families[family]) left.push(family);
   if (!families[family] || (options.family && options.family !== family)) continue;
-  const runnable = kernels.filter(({ name, needs }) => {
-    return needs.every((feature) => cpu.features.has(feature)) && name.includes(options.kernel ?? "");
+  const runnable = kernels.filter(({ name, needs, target }) => {
+    const runs = targets.includes(target) && needs.every((feature) => cpu.features.has(feature));
+    return runs && name.includes(options.kernel ?? "");
   });
   const rows = runnable.flatMap((kernel) => kernelRows(family, kernel, peaks));
   const head = ["kernel", "call", "µs", "GB/s", "of read peak", "GOPS", "of peak"];
