@@ -17,6 +17,7 @@ KernelRows (*const kTables[])() = {
     linear_float_avx512_rows,
     linear_float_avx2_rows,
     attention_amx_rows,
+    attention_integers_amx_rows,
     transformer_avx512_rows,
     transformer_avx2_rows,
     aqlm_amx_rows,

@@ -12,6 +12,7 @@ KernelRows linear_avx512_rows();
 KernelRows linear_avxvnni_rows();
 KernelRows linear_avx2_rows();
 KernelRows attention_amx_rows();
+KernelRows attention_integers_amx_rows();
 KernelRows linear_float_amx_rows();
 KernelRows linear_float_avx512_rows();
 KernelRows linear_float_avx2_rows();

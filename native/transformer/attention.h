@@ -296,16 +296,18 @@ void attend_queries(const AttentionArgs& args, uint32_t tile, float* scratch) {
   });
 }
 
-// Keys of a split: equal parts of all keys, in steps that suit the vectors.
+// Keys of a split: equal parts of all keys, in steps that suit the vectors, or blocks where parts are of several.
 struct KeyRange {
   uint32_t begin, end;
 };
 
 template <class Isa>
 KeyRange split_keys(const AttentionArgs& args, uint32_t split) {
-  constexpr uint32_t kLeast = 32, kStep = 16;
+  constexpr uint32_t kLeast = 32, kStep = 16, kBlocks = 4;
   const uint32_t first = args.first_key(0), last = args.last_key(args.tokens - 1);
-  const uint32_t share = std::max(kLeast, ceil_div(ceil_div(last - first, args.splits), kStep) * kStep);
+  const uint32_t even = ceil_div(last - first, args.splits);
+  const uint32_t step = even >= kBlocks * kSplitBlockKeys ? kSplitBlockKeys : kStep;
+  const uint32_t share = std::max(kLeast, ceil_div(even, step) * step);
   const uint32_t begin = std::min(last, first + split * share);
   return {begin, std::min(last, begin + share)};
 }

@@ -81,7 +81,6 @@ struct FloatsAvx512 {
     return fold_quarters(a, b);
   }
 
- private:
   // Quarters 0 + 1 and 2 + 3 of a, then of b.
   static V fold_quarters(V a, V b) {
     return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
