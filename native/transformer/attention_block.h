@@ -104,13 +104,17 @@ inline __attribute__((always_inline)) typename Isa::V spread(Value&& value) {
   return all;
 }
 
-// Scales of the keys or values from `key` on; those from `last` on repeat the one before.
+// Scales of the keys or values from `key` on, the first one of a vector; those from `last` on repeat the one before.
 template <class Isa, int Rows>
 inline __attribute__((always_inline)) typename Isa::V scales_of(const KeyBlock<int8_t>& block, const float* scales,
                                                                 uint32_t kv, uint32_t key, uint32_t last) {
-  scales += kv - block.kv;
-  return spread<Isa, Rows>(
-      [&](uint32_t i) { return scales[block.row(std::min(key + i, last - 1)) * block.scale_stride]; });
+  scales += block.row(key) * block.scale_stride + kv - block.kv;
+  const bool whole = key + Isa::kLanes / Rows <= last;
+  // Rows of a vector's keys are as far apart as those of the first vector.
+  if (whole) return spread<Isa, Rows>([&](uint32_t i) { return scales[block.row(i) * block.scale_stride]; });
+  return spread<Isa, Rows>([&](uint32_t i) {
+    return scales[block.row(std::min(i, last - 1 - key)) * block.scale_stride];
+  });
 }
 
 // each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
