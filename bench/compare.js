@@ -43,19 +43,21 @@ const plan = {
 };
 
 const statePath = join(folder, `peers-${plan.shape}.json`);
-/** What each part found, when and on which commit. @type {Record<string, { commit: string, day: string, found: any }>} */
+/** What each part found, and of which run. @type {Record<string, { origin: string, found: any }>} */
 const state = existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {};
+
+const narrowed = process.argv.slice(2).join(" ");
+const command = `npm run bench:peers${narrowed ? ` -- ${narrowed}` : ""}`;
 
 function report() {
   const measured = Object.keys(parts).filter((name) => state[name]);
   const sections = measured.map((name) => {
-    const { found, commit, day } = state[name];
-    return `${sectionOf(name, found)}\n\nMeasured on commit ${commit}, ${day}.`;
+    const { found, origin } = state[name];
+    return `${sectionOf(name, found)}\n\nMeasured ${origin}.`;
   });
-  const narrowed = process.argv.slice(2).join(" ");
   writeReport(plan.shape === "1b" ? "peers" : `peers-${plan.shape}`, {
     title: "Speed beside node-llama-cpp",
-    command: narrowed ? `npm run bench:peers -- ${narrowed}` : "npm run bench:peers",
+    command: "npm run bench:peers",
     sections: [
       `Shape ${plan.shape}, random weights; ours with 8-bit dynamic activations and every matrix in the bits named, scales in f16; llama.cpp with every matrix in Q4_0. Engines are asked in turn; medians of the calmer half of the rounds.`,
       ...sections,
@@ -67,7 +69,8 @@ for (const name of options.parts.split(",")) {
   const part = parts[name];
   if (!part) throw new RangeError(`part "${name}": expected some of ${Object.keys(parts).join(", ")}`);
   const start = performance.now();
-  state[name] = { found: await part(plan), commit: commit(), day: new Date().toISOString().slice(0, 10) };
+  const found = await part(plan);
+  state[name] = { found, origin: `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}, by \`${command}\`` };
   writeFileSync(statePath, JSON.stringify(state));
   console.error(`${name}: ${((performance.now() - start) / 1000).toFixed(0)} s`);
   report();

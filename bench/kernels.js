@@ -122,9 +122,20 @@ const gops = (macs) => (macs ? `${digits((2 * macs) / 1e9)} GOPS` : "not measure
 const sections = [
   `On ${threads} threads. Peaks measured in the same run: read ${digits(peaks.bandwidth / 1e9)} GB/s, int8 ${gops(peaks.i8)}, float32 ${gops(peaks.f32)}, bf16 ${gops(peaks.bf16)}, each by the fastest instructions of this CPU (an operation is half a multiply-add); rows of AMX bf16 are compared with bf16. Best of several runs; up to ${COLD_ROWS_MAX} rows the weights come from memory.`,
 ];
-const left = [];
+const narrowed = process.argv.slice(2).join(" ");
+const unmeasured = new Set(Object.keys(kernelTable));
+
+/** Written anew after each family, so that a run cut short leaves what it found. */
+function report() {
+  const left = [...unmeasured];
+  writeReport(narrowed ? "kernels-part" : "kernels", {
+    title: "Kernels",
+    command: narrowed ? `npm run bench:kernels -- ${narrowed}` : "npm run bench:kernels",
+    sections: left.length > 0 ? [...sections, `Not measured: ${left.join(", ")}.`] : sections,
+  });
+}
+
 for (const [family, kernels] of Object.entries(kernelTable)) {
-  if (!families[family]) left.push(family);
   if (!families[family] || (options.family && options.family !== family)) continue;
   const runnable = kernels.filter(({ name, needs, target }) => {
     const runs = targets.includes(target) && needs.every((feature) => cpu.features.has(feature));
@@ -133,11 +144,6 @@ for (const [family, kernels] of Object.entries(kernelTable)) {
   const rows = runnable.flatMap((kernel) => kernelRows(family, kernel, peaks));
   const head = ["kernel", "call", "µs", "GB/s", "of read peak", "GOPS", "of peak"];
   if (rows.length > 0) sections.push(`## ${family}\n\n${table(head, rows)}`);
+  unmeasured.delete(family);
+  report();
 }
-if (left.length > 0) sections.push(`Not measured: ${left.join(", ")}.`);
-const narrowed = process.argv.slice(2).join(" ");
-writeReport(narrowed ? "kernels-part" : "kernels", {
-  title: "Kernels",
-  command: narrowed ? `npm run bench:kernels -- ${narrowed}` : "npm run bench:kernels",
-  sections,
-});
