@@ -3,6 +3,7 @@
 // bits of a block's largest weight. Other caches, many queries and heads of odd sizes are left to AVX-512.
 #include "../rows.h"
 #include "../transformer/attention.h"
+#include "../transformer/fused.h"
 #include "floats_avx512.h"
 #include "tiles_amx.h"
 
@@ -341,9 +342,12 @@ void integers_prepare(Step& step, const Call& call) {
   step.run = integers_run;
 }
 
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi | kAmxInt8;
+
 constexpr KernelRow kRows[] = {
-    {"attention_f32_1x1x64_amx_int8", "attention", nullptr, 0,
-     kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi | kAmxInt8, 1, 1, integers_scratch, integers_prepare},
+    {"attention_f32_1x1x64_amx_int8", "attention", nullptr, 0, kNeeds, 1, 1, integers_scratch, integers_prepare},
+    {"rope_attention_f32_1x1x64_amx_int8", "rope_attention", nullptr, 0, kNeeds, 1, 1,
+     rope_attention_scratch<integers_scratch>, rope_attention_prepare<Isa, integers_prepare>},
 };
 
 }  // namespace
