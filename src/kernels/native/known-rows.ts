@@ -22,6 +22,8 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["linear_f32_wx_1x16x1_avx2", "linear_weight_only", "panel16", 0x1fe, 0x1, 1, 16],
     ["attention_f32_128x1x32_amx", "attention", null, 0x0, 0xa5, 128, 1],
     ["rope_attention_f32_128x1x32_amx", "rope_attention", null, 0x0, 0xa5, 128, 1],
+    ["attention_f32_1x1x64_amx_int8", "attention", null, 0x0, 0x5d, 1, 1],
+    ["rope_attention_f32_1x1x64_amx_int8", "rope_attention", null, 0x0, 0x5d, 1, 1],
     ["attention_f32_1x1x16_avx512", "attention", null, 0x0, 0x5, 1, 1],
     ["rope_attention_f32_1x1x16_avx512", "rope_attention", null, 0x0, 0x5, 1, 1],
     ["swiglu_halves_f32_1x1x16_avx512", "swiglu_halves", null, 0x0, 0x5, 1, 1],
