@@ -15,7 +15,7 @@ const { values: options } = parseArgs({
   options: {
     shape: { type: "string", default: "1b" },
     parts: { type: "string", default: Object.keys(parts).join(",") },
-    rounds: { type: "string", default: "4" },
+    rounds: { type: "string", default: "3" },
     /** Seconds to wait for a calm moment before each measurement. */
     patience: { type: "string", default: "2" },
     decode: { type: "string", default: "128" },
@@ -27,7 +27,7 @@ const { values: options } = parseArgs({
 });
 if (options.help) {
   console.log(
-    `options: --shape 1b --parts ${Object.keys(parts).join(",")} --rounds 4 --patience 2 --decode 128 --prefill 512,32 --threads 2,1 --schemes '4-bit g32;2-bit g32'`,
+    `options: --shape 1b --parts ${Object.keys(parts).join(",")} --rounds 3 --patience 2 --decode 128 --prefill 512,32 --threads 2,1 --schemes '4-bit g32;2-bit g32'`,
   );
   process.exit(0);
 }
