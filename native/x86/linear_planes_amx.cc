@@ -1,7 +1,8 @@
 // panel16 linear layers on AMX: 8-bit activations in tiles times weights in two planes of bytes.
 //
 // All of k is summed in 32-bit integers, so neither group size nor zero points cost anything in the inner loop: two
-// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h.
+// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Where exact sums of groups
+// are as fast, these serve.
 #include "../rows.h"
 #include "planes_call_amx.h"
 
@@ -306,7 +307,19 @@ struct PlanesCode {
   static constexpr RunFunction run() { return planes_linear_run<Bits, Levels>; }
 };
 
+// The row that sums groups exactly, where it is as fast: in long groups, and in all but the shortest with few rows.
+const KernelRow* exact_row(const Call& call) {
+  const uint32_t shortest = call.scalars[0] < 128 ? 64 : 256;
+  return read_panel16(call.buffers[1]).group_length >= shortest ? linear_amx_rows().rows : nullptr;
+}
+
+size_t planes_linear_scratch(const Call& call) {
+  const KernelRow* exact = exact_row(call);
+  return exact ? exact->scratch_bytes(call) : planes_scratch(call);
+}
+
 void planes_linear_prepare(Step& step, const Call& call) {
+  if (const KernelRow* exact = exact_row(call)) return exact->prepare(step, call);
   PlanesLinear& a = step.init<PlanesLinear>();
   a = plan_call(call);
   a.x = static_cast<const float*>(call.buffers[0]);
@@ -327,8 +340,8 @@ void planes_linear_prepare(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kTable[] = {
-    {"linear_a8_wx_128x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
-     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 128, 16, planes_linear_scratch, planes_linear_prepare},
+    {"linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 16, planes_linear_scratch, planes_linear_prepare},
 };
 
 }  // namespace

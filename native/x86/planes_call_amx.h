@@ -90,7 +90,7 @@ inline PlanesLinear plan_call(const Call& call) {
   return a;
 }
 
-inline size_t planes_linear_scratch(const Call& call) {
+inline size_t planes_scratch(const Call& call) {
   const PlanesLinear a = plan_call(call);
   return 64 + a.tiles_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
 }
