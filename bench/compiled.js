@@ -36,6 +36,13 @@ async function openModel(name) {
   const model = await loadCheckpoint(name === "demo" ? demo : await checkpointOf(name));
   const four = { bits: 4, groupSize: 32, scaleDType: "f16" };
   quantize(model, [int8DynamicActivationIntxWeight(four), sharedEmbedding({ ...four, mappingType: "symmetric" })]);
+  // Both modes pack the same quantized weights: they are quantized once.
+  for (const { name } of model.decoder.slots) {
+    const weight = model.weight(name);
+    let data;
+    const load = () => (data ??= weight.load());
+    model.replaceWeight(name, { ...weight, load });
+  }
   return model;
 }
 
