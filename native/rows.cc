@@ -25,6 +25,8 @@ KernelRows (*const kTables[])() = {
     aqlm_avx512_rows,
     aqlm_avx2_rows,
     aqlm_sse2_rows,
+    quantize_avx512_rows,
+    quantize_avx2_rows,
     measure_avx512_rows,
     measure_amx_rows,
 #elif defined(__aarch64__)
@@ -40,6 +42,7 @@ KernelRows (*const kTables[])() = {
     transformer_baseline_rows,
     embedding_rows,
     scalar_rows,
+    quantize_baseline_rows,
     measure_read_rows,
 };
 

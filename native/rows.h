@@ -19,6 +19,8 @@ KernelRows linear_float_avx2_rows();
 KernelRows transformer_avx512_rows();
 KernelRows transformer_avx2_rows();
 KernelRows measure_avx512_rows();
+KernelRows quantize_avx512_rows();
+KernelRows quantize_avx2_rows();
 KernelRows measure_amx_rows();
 #elif defined(__aarch64__)
 KernelRows linear_i8mm_rows();
@@ -31,6 +33,7 @@ KernelRows linear_packed_rows();
 KernelRows transformer_baseline_rows();
 KernelRows embedding_rows();
 KernelRows scalar_rows();
+KernelRows quantize_baseline_rows();
 KernelRows measure_read_rows();
 
 }  // namespace lowbit

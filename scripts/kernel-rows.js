@@ -46,9 +46,9 @@ function linesOf(architecture) {
   return new RegExp(`\\n  ${architecture}: \\[\\n(.*?)\\n  \\],`, "s").exec(text)?.[1] ?? "";
 }
 
-/** Rows of operators; those that measure the machine are no kernels. @param {NativeRow[]} rows */
+/** Rows of operators, not those that measure the machine or quantize. @param {NativeRow[]} rows */
 function linesFor(rows) {
-  const listed = rows.filter(({ family }) => !family.startsWith("measure_"));
+  const listed = rows.filter(({ family }) => !/^(measure|quantize)_/.test(family));
   const hex = (/** @type {number} */ value) => `0x${value.toString(16)}`;
   return listed
     .map(({ name, family, layout, bits, needs, mStep, nStep }) => {

@@ -11,7 +11,7 @@ import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import type { QuantizedWeights } from "../quantized.ts";
-import { quantizeRows } from "./quantize-rows.ts";
+import { joinRows, quantizeRows } from "./quantize-rows.ts";
 import { findStoredWeight } from "./weight-storage.ts";
 
 const floatTypes = ["f32", "f16", "bf16"] as const;
@@ -161,23 +161,39 @@ export class Model {
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
     const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;
-    return { name: handle, shape: slot.shape, format, load: () => this.#quantized(slot.name, stored, config, hooks) };
+    const weight = { name: handle, shape: slot.shape, format };
+    const calibrated = this.#calibrated.get(slot.name);
+    if (calibrated) return { ...weight, load: calibrated.load };
+    return {
+      ...weight,
+      load: () => this.#quantized(slot.name, stored, config, hooks),
+      loadRows: () => this.#quantizedRows(slot.name, stored, config, hooks),
+    };
   }
 
-  #quantized(
+  #quantizedRows(
     slot: string,
     name: string,
     config: QuantizationConfig,
     { signal }: ModelHooks,
-  ): Promise<QuantizedWeights> {
-    const calibrated = this.#calibrated.get(slot);
-    if (calibrated) return calibrated.load();
+  ): AsyncIterable<QuantizedWeights> {
     if (needsActivations(config.algorithm))
       throw new InvalidArgumentError(
         `${slot}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    if (this.#last?.name !== name || this.#last.config !== config)
-      this.#last = { name, config, data: quantizeRows(this.checkpoint.tensors, name, config, signal) };
+    return quantizeRows(this.checkpoint.tensors, name, config, signal);
+  }
+
+  async #quantized(
+    slot: string,
+    name: string,
+    config: QuantizationConfig,
+    hooks: ModelHooks,
+  ): Promise<QuantizedWeights> {
+    if (this.#last?.name !== name || this.#last.config !== config) {
+      const rows = this.checkpoint.tensors.info(name).shape[0]!;
+      this.#last = { name, config, data: joinRows(rows, this.#quantizedRows(slot, name, config, hooks)) };
+    }
     return this.#last.data;
   }
 }

@@ -1,40 +1,89 @@
-/** Quantizes a stored matrix some rows at a time, so that its float32 form is never whole in memory. */
+/** Quantizes a stored matrix some rows at a time, so that neither its floats nor its integers need be whole in memory. */
+import { InvalidArgumentError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
+import { canRoundNatively, roundNatively } from "../kernels/quantizer.ts";
 import { quantizeAffine } from "../quantize/affine.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
-import { toFloat32 } from "../tensor.ts";
+import { type Tensor, toFloat32 } from "../tensor.ts";
 
-/** Weights in float32 at a time: 16 MiB. */
-const CHUNK_WEIGHTS = 1 << 22;
+/** Weights at a time: their integers and what they are made from stay in the caches of most processors. */
+const CHUNK_WEIGHTS = 1 << 20;
+/** Every layout's panels begin at multiples of this many rows. */
+const ROW_STEP = 32;
 
-/** Reads and quantizes tensor `name` [n, k]; the event loop gets a turn after each chunk. */
-export async function quantizeRows(
+/** Reads and quantizes tensor `name` [n, k]; parts in order, each of a multiple of 32 rows but the last. */
+export async function* quantizeRows(
   tensors: TensorSource,
   name: string,
   config: QuantizationConfig,
   signal?: AbortSignal,
-): Promise<QuantizedWeights> {
+): AsyncGenerator<QuantizedWeights> {
   const [n, k] = tensors.info(name).shape as [number, number];
-  const spec = weightSpec(n, k, config);
-  const groups = groupCount(spec);
-  const qvals = new Int8Array(n * k);
-  const scales = new Float32Array(n * groups);
-  const zeros = spec.hasZeros ? new Int8Array(n * groups) : null;
-  let levels: Int8Array | null = null;
-  const rowStep = Math.max(1, Math.floor(CHUNK_WEIGHTS / k));
-  for (let row = 0; row < n; row += rowStep) {
+  const rowStep = ROW_STEP * Math.max(1, Math.floor(CHUNK_WEIGHTS / k / ROW_STEP));
+  const read = (row: number) => {
+    const rows = row < n ? tensors.readRows(name, row, Math.min(rowStep, n - row)) : null;
+    rows?.catch(() => {}); // until it is awaited
+    return rows;
+  };
+  let next = read(0);
+  for (let row = rowStep; next; row += rowStep) {
     signal?.throwIfAborted();
-    const count = Math.min(rowStep, n - row);
-    const values = toFloat32(await tensors.readRows(name, row, count));
-    const part = quantizeAffine(values, { ...config, n: count, k });
-    qvals.set(part.qvals, row * k);
-    scales.set(part.scales, row * groups);
-    if (part.zeros) zeros?.set(part.zeros, row * groups);
-    levels = part.levels;
+    const values = await next;
+    next = read(row); // while these are quantized
+    const first = row - rowStep;
+    yield await quantizeTensor(values, config).catch((cause) => {
+      if (!(cause instanceof InvalidArgumentError)) throw cause;
+      throw new InvalidArgumentError(`${name}, rows ${first} to ${Math.min(row, n)}: ${cause.message}`, { cause });
+    });
     await nextMacrotask();
   }
-  return { ...spec, qvals, scales, zeros, levels };
+}
+
+/** Quantizes a float matrix [n, k], on all cores where there is native code. */
+async function quantizeTensor(values: Tensor, config: QuantizationConfig): Promise<QuantizedWeights> {
+  const [n, k] = values.shape as [number, number];
+  const spec = weightSpec(n, k, config);
+  const { bits, groupSize, hasZeros } = spec;
+  const { dtype, data: weights } = values;
+  if (canRoundNatively(dtype)) {
+    const count = n * groupCount(spec);
+    const zeros = new Int8Array(hasZeros ? count : 0);
+    const { mappingType } = config;
+    const [hqq, halfScales] = [config.algorithm === "hqq_scale_only", config.scaleDType === "f16"];
+    const result = { qvals: new Int8Array(n * k), scales: new Float32Array(count) };
+    const form = { n, k, bits, groupSize, dtype, mappingType, hqq, halfScales };
+    if (await roundNatively({ ...form, weights, ...result, zeros }))
+      return {
+        ...spec,
+        ...result,
+        zeros: hasZeros ? zeros : null,
+        levels: spec.hasLevels ? Int8Array.of(-1, 1) : null,
+      };
+    // A weight is not finite: the definition says which.
+  }
+  return quantizeAffine(toFloat32(values), { ...config, n, k });
+}
+
+/** Parts of a matrix as a whole. */
+export async function joinRows(n: number, parts: AsyncIterable<QuantizedWeights>): Promise<QuantizedWeights> {
+  let row = 0;
+  let whole: QuantizedWeights | undefined;
+  for await (const part of parts) {
+    const groups = groupCount(part);
+    whole ??= {
+      ...part,
+      n,
+      qvals: new Int8Array(n * part.k),
+      scales: new Float32Array(n * groups),
+      zeros: part.zeros && new Int8Array(n * groups),
+    };
+    whole.qvals.set(part.qvals, row * part.k);
+    whole.scales.set(part.scales, row * groups);
+    if (part.zeros) whole.zeros?.set(part.zeros, row * groups);
+    row += part.n;
+  }
+  return whole!;
 }

@@ -102,6 +102,23 @@ export interface PackedWeights {
   readonly bytes: Uint8Array;
 }
 
+/** Where weights are packed to. */
+export interface PackTarget {
+  readonly spec: WeightSpec;
+  /** [n] */
+  readonly bias: Float32Array | null;
+  /** Zeroed, of the layout's `byteLength`, at a multiple of four bytes. */
+  readonly target: Uint8Array;
+}
+
+/** Packs weights some rows at a time, so that they need never be whole in memory. */
+export interface LayoutPacker {
+  /** Rows `firstRow ..` of the weights; `firstRow` is a multiple of the layout's nr. Each row is added once. */
+  add(part: QuantizedWeights, firstRow: number): void;
+  /** Completes the buffer after the last part. */
+  finish(): void;
+}
+
 /** A byte layout of quantized weights. Its id is written in the header, so that packed bytes name their own layout. */
 export interface PackedLayout {
   readonly id: number;
@@ -118,8 +135,7 @@ export interface PackedLayout {
   padded?(spec: WeightSpec): WeightSpec;
   /** Size of the buffer, header included. */
   byteLength(spec: WeightSpec, hasBias: boolean): number;
-  /** Fills `target`, zeroed and of `byteLength` bytes. `bias` is float32 [n] or null. */
-  pack(weights: QuantizedWeights, bias: Float32Array | null, target: Uint8Array): void;
+  packer(target: PackTarget): LayoutPacker;
   readRow(packed: PackedWeights, row: number, target: WeightRow): void;
   readBias(packed: PackedWeights, row: number): number;
 }

@@ -14,12 +14,20 @@ export interface UnpackedMatrix {
   readonly bias: Float32Array | null;
 }
 
+/** Rows of a matrix in order, each part but the last of a multiple of 32 of them, and its bias [n], null for none. */
+export interface UnpackedStream {
+  rows(): AsyncIterable<QuantizedWeights>;
+  bias(): Promise<Float32Array | null>;
+}
+
 /** What a constant of packed weights is made of. */
 export interface PackedSource {
   readonly spec: WeightSpec;
   readonly layout: PackedLayout;
   readonly hasBias: boolean;
   load(): Promise<UnpackedMatrix>;
+  /** The same in parts; absent where the matrix is only had whole. */
+  readonly stream?: UnpackedStream;
 }
 
 /** A constant whose bytes are made when they are needed: packed weights, tables. */

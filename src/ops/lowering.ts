@@ -63,6 +63,10 @@ registerWeightFormat({
     builder.call("aten::embedding.out", floatConstant(builder, floatWeight(weight)), indices),
 });
 
+async function* padded(parts: AsyncIterable<QuantizedWeights>, spec: WeightSpec): AsyncGenerator<QuantizedWeights> {
+  for await (const part of parts) yield padColumns(part, spec);
+}
+
 interface PackedConstant<T> {
   readonly packed: T;
   /** What the buffer holds, which may have more columns than the weights. */
@@ -73,11 +77,17 @@ function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weig
   const { spec, layout: name } = weight.format;
   const layout = name ? layoutNamed(name) : selectLayout(spec, builder.cpu);
   const stored = layout.padded?.(spec) ?? spec;
-  const load = async () => ({
-    weights: padColumns(await weight.load(), stored),
-    bias: bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null,
+  const loadBias = async () => (bias ? toFloat32((await floatWeight(bias).load()) as Tensor) : null);
+  const load = async () => ({ weights: padColumns(await weight.load(), stored), bias: await loadBias() });
+  const { loadRows } = weight;
+  const stream = loadRows && { rows: () => padded(loadRows(), stored), bias: loadBias };
+  const constant = packedWeights(weight.name, {
+    spec: stored,
+    layout,
+    hasBias: bias !== null,
+    load,
+    ...(stream && { stream }),
   });
-  const constant = packedWeights(weight.name, { spec: stored, layout, hasBias: bias !== null, load });
   return { packed: builder.constant(constant), spec: stored };
 }
 

@@ -1,22 +1,37 @@
 /** Constants of weights [n, k]: packed when they are read, and joined along n, so that one call reads several matrices. */
 import type { TypedArray } from "../dtype.ts";
-import { packWeights } from "../kernels/layout/packed.ts";
+import { packWeights, startPacking } from "../kernels/layout/packed.ts";
 import type { QuantizedWeights } from "../quantized.ts";
-import type { LazyConstant, PackedSource, UnpackedMatrix } from "./builder.ts";
+import type { LazyConstant, PackedSource, UnpackedMatrix, UnpackedStream } from "./builder.ts";
+
+/** Every layout has panels of a divisor of so many rows. */
+const PANEL_ROWS = 32;
 
 /** Packed weights under the name of the weight. */
 export function packedWeights(name: string, source: PackedSource): LazyConstant {
-  const { spec, layout, hasBias, load } = source;
+  const { spec, layout, hasBias, load, stream } = source;
   return {
     key: `${name}:${layout.name}`,
     dtype: "u8",
     shape: [layout.byteLength(spec, hasBias)],
     packed: source,
     async read() {
+      if (stream) return packStream(source, stream);
       const { weights, bias } = await load();
       return packWeights(weights, bias, layout);
     },
   };
+}
+
+async function packStream({ spec, layout }: PackedSource, { rows, bias }: UnpackedStream): Promise<Uint8Array> {
+  const { packer, target } = startPacking(spec, await bias(), layout);
+  let row = 0;
+  for await (const part of rows()) {
+    packer.add(part, row);
+    row += part.n;
+  }
+  packer.finish();
+  return target;
 }
 
 /** The rows of all parts as one constant, or null where they are stored in different ways or cannot be told apart. */
@@ -36,7 +51,24 @@ function joinPacked(parts: readonly LazyConstant[]): LazyConstant | null {
   const joined = { ...spec, n: sources.reduce((sum, source) => sum + source.spec.n, 0) };
   if (layout.refusal(joined)) return null;
   const load = async () => joinMatrices(await inTurn(sources, (source) => source.load()), joined);
-  return packedWeights(joinedName(parts.map(({ key }) => weightName(key))), { spec: joined, layout, hasBias, load });
+  const stream = joinStreams(sources);
+  const source = { spec: joined, layout, hasBias, load, ...(stream && { stream }) };
+  return packedWeights(joinedName(parts.map(({ key }) => weightName(key))), source);
+}
+
+/** One stream after the other; null unless all but the last have whole panels, so that every part begins at one. */
+function joinStreams(sources: readonly PackedSource[]): UnpackedStream | null {
+  const streams = sources.flatMap(({ stream }) => stream ?? []);
+  if (streams.length < sources.length || sources.slice(0, -1).some(({ spec }) => spec.n % PANEL_ROWS !== 0)) return null;
+  return {
+    async *rows() {
+      for (const { rows } of streams) yield* rows();
+    },
+    async bias() {
+      const biases = await inTurn(streams, ({ bias }) => bias());
+      return biases.every((values) => values !== null) ? concatenated(biases as Float32Array[]) : null;
+    },
+  };
 }
 
 function joinMatrices(matrices: readonly UnpackedMatrix[], spec: PackedSource["spec"]): UnpackedMatrix {

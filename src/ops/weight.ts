@@ -17,6 +17,8 @@ export interface Weight<F extends WeightFormat = WeightFormat, D = unknown> {
   readonly shape: readonly number[];
   readonly format: F;
   load(): Promise<D>;
+  /** The data of rows in order, each part but the last of a multiple of 32 rows; absent where it is only had whole. */
+  loadRows?(): AsyncIterable<D>;
 }
 
 /** How weights of one format become operator calls and constants. */

@@ -3,7 +3,7 @@ import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
 import { groupCount, type QuantizedWeights, type ScaleDType, type WeightSpec } from "../quantized.ts";
 import { roundHalfEven } from "../rounding.ts";
-import { hqqScale, hqqStart } from "./hqq.ts";
+import { hqqScale, hqqStart, laneSum, SUM_LANES } from "./hqq.ts";
 import { checkScheme, type MappingType, needsActivations, type Scheme, weightSpec } from "./scheme.ts";
 
 const { fround, max, min } = Math;
@@ -109,16 +109,18 @@ function quantizeSigns(weights: Float32Array, spec: WeightSpec): QuantizedWeight
   const { n, k, groupSize, scaleDType } = spec;
   const qvals = new Int8Array(n * k);
   const scales = new Float32Array(n * groupCount(spec));
+  const sums = new Float64Array(SUM_LANES);
   let group = 0;
   for (let rowStart = 0; rowStart < n * k; rowStart += k) {
     for (let start = rowStart; start < rowStart + k; start += groupSize) {
       const end = min(start + groupSize, rowStart + k);
-      let sum = 0;
+      sums.fill(0);
       for (let i = start; i < end; i++) {
         const w = weights[i]!;
-        sum += Math.abs(w);
+        sums[(i - start) % SUM_LANES]! += Math.abs(w);
         qvals[i] = w < 0 ? -1 : 0;
       }
+      const sum = laneSum(sums);
       if (!(sum < Number.POSITIVE_INFINITY)) throw notFinite(weights, start, k);
       const mean = fround(sum / (end - start));
       scales[group++] = scaleDType === "f16" && mean > 0 ? roundScaleToF16(mean) : mean;

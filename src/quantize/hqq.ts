@@ -3,7 +3,16 @@ import { roundHalfEven } from "../rounding.ts";
 
 const { fround, max, min } = Math;
 
-/** Where doubles are the whole numbers, so that adding and subtracting it rounds a lesser number, ties to even. */
+/** Sums run in this many lanes, value i in lane i % SUM_LANES, so that vectors of any width give the same. */
+export const SUM_LANES = 16;
+
+/** The sum of the lanes, neighbours at half the distance first; changes them. */
+export function laneSum(lanes: Float64Array): number {
+  for (let width = SUM_LANES / 2; width >= 1; width /= 2)
+    for (let i = 0; i < width; i++) lanes[i]! += lanes[i + width]!;
+  return lanes[0]!;
+}
+
 /** Smallest scale (float32 epsilon) and number of steps, as in TorchAO. */
 const SMALLEST_SCALE = 2 ** -23;
 const STEPS_MAX = 20;
@@ -21,18 +30,19 @@ export function hqqStart(peak: number, bits: number): number {
 export function hqqScale(group: Float32Array, bits: number, start: number): number {
   const qmin = -(2 ** (bits - 1));
   const qmax = -qmin - 1;
+  const products = new Float64Array(SUM_LANES);
   let scale = start;
   for (let step = 0; step < STEPS_MAX; step++) {
     const inverse = fround(1 / scale);
-    let products = 0;
+    products.fill(0);
     let squares = 0;
     for (let i = 0; i < group.length; i++) {
       const w = group[i]!;
       const q = max(qmin, min(qmax, roundHalfEven(fround(w * inverse))));
-      products += w * q;
+      products[i % SUM_LANES]! += w * q;
       squares += q * q;
     }
-    const next = squares > 0 ? max(fround(products / squares), SMALLEST_SCALE) : scale;
+    const next = squares > 0 ? max(fround(laneSum(products) / squares), SMALLEST_SCALE) : scale;
     if (next === scale) break;
     scale = next;
   }

@@ -5,7 +5,7 @@ import { ShapeError } from "../../errors.ts";
 import type { QuantizedWeights } from "../../quantized.ts";
 import type { PackedLayout } from "../contract.ts";
 import { checksum, HEADER_BYTES } from "./header.ts";
-import { layoutNamed, layouts, openPacked, packWeights, unpackWeights, verifyPacked } from "./packed.ts";
+import { layoutNamed, layouts, openPacked, packWeights, startPacking, unpackWeights, verifyPacked } from "./packed.ts";
 import { panel16 } from "./panel16.ts";
 import { panel32 } from "./panel32.ts";
 
@@ -64,6 +64,20 @@ describe.each(layouts.map((layout) => [layout.name, layout] as const))("layout %
     expect(stored).toBeGreaterThan(10);
   });
 
+  it("takes rows in parts", () => {
+    const weights = randomWeights(new Random(4), { n: 2 * layout.nr + 5, k: 96, bits: 5, groupSize: 32 });
+    const bias = Float32Array.from({ length: weights.n }, (_, i) => i - 3);
+    const { packer, target } = startPacking(weights, bias, layout);
+    for (const first of [layout.nr, 0]) {
+      const n = first === 0 ? layout.nr : weights.n - first;
+      const [qvals, scales] = [weights.qvals.subarray(96 * first), weights.scales.subarray(3 * first)];
+      const zeros = weights.zeros?.subarray(3 * first) ?? null;
+      packer.add({ ...weights, n, qvals: qvals.subarray(0, 96 * n), scales: scales.subarray(0, 3 * n), zeros }, first);
+    }
+    packer.finish();
+    expect(target).toEqual(packWeights(weights, bias, layout));
+  });
+
   it("is chosen by its name", () => {
     expect(layoutNamed(layout.name)).toBe(layout);
   });
@@ -74,8 +88,10 @@ describe.each(layouts.map((layout) => [layout.name, layout] as const))("layout %
     const moved = new Uint8Array(bytes.length + 3).subarray(3);
     moved.set(bytes);
     expect(unpackWeights(openPacked(moved, weights)).weights).toEqual(weights);
-    const target = new Uint8Array(bytes.length + 1).subarray(1);
-    layout.pack(weights, null, target);
+    const target = new Uint8Array(bytes.length + 4).subarray(4);
+    const packer = layout.packer({ spec: weights, bias: null, target });
+    packer.add(weights, 0);
+    packer.finish();
     expect(target).toEqual(bytes);
   });
 });

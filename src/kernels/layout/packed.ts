@@ -1,7 +1,7 @@
 /** Packing, opening and unpacking of quantized weights in any linear layout. */
 import { ShapeError } from "../../errors.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
-import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
+import type { LayoutPacker, PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
 import { checksum, HEADER_BYTES, MAGIC, readHeader } from "./header.ts";
 import { panel16 } from "./panel16.ts";
 import { panel32 } from "./panel32.ts";
@@ -19,11 +19,22 @@ export function layoutNamed(name: string): PackedLayout {
 
 /** Packs weights and an optional float32 bias [n] into a new buffer. */
 export function packWeights(weights: QuantizedWeights, bias: Float32Array | null, layout: PackedLayout): Uint8Array {
-  const refusal = layout.refusal(weights);
-  if (refusal) throw new ShapeError(`layout ${layout.name}: ${refusal}`);
-  const target = new Uint8Array(layout.byteLength(weights, bias !== null));
-  layout.pack(weights, bias, target);
+  const { packer, target } = startPacking(weights, bias, layout);
+  packer.add(weights, 0);
+  packer.finish();
   return target;
+}
+
+/** A new buffer for weights of this spec, and what packs their rows into it. */
+export function startPacking(
+  spec: WeightSpec,
+  bias: Float32Array | null,
+  layout: PackedLayout,
+): { packer: LayoutPacker; target: Uint8Array } {
+  const refusal = layout.refusal(spec);
+  if (refusal) throw new ShapeError(`layout ${layout.name}: ${refusal}`);
+  const target = new Uint8Array(layout.byteLength(spec, bias !== null));
+  return { packer: layout.packer({ spec, bias, target }), target };
 }
 
 /** What the operator's arguments say of packed weights. */

@@ -13,9 +13,10 @@
  */
 import { f16Table, f32ToF16 } from "../../half.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
-import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
+import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget, WeightRow } from "../contract.ts";
 import { type FieldTable, fieldTables } from "./fields.ts";
 import { HEADER_BYTES, writeHeader } from "./header.ts";
+import { GroupPacker } from "./panel-pack.ts";
 
 /** Four consecutive k of a row are four bytes of a vector. */
 const KR = 4;
@@ -92,13 +93,7 @@ export function panelLayout(options: PanelOptions): PackedLayout {
       return HEADER_BYTES + panels * panelBytes;
     },
 
-    pack(weights, bias, target) {
-      const geometry = panelGeometry(rows, weights, bias !== null);
-      for (let row = 0; row < weights.n; row++) packRow(options, geometry, { weights, bias, row }, target);
-      if (options.flip) flipVectors(options.flip, geometry, target);
-      const mark = weights.scales.some((scale) => scale < 0 || Object.is(scale, -0)) ? 0 : 1;
-      writeHeader(target, layout, { spec: weights, hasBias: bias !== null, levels: weights.levels, mark });
-    },
+    packer: (target) => new PanelPacker(options, layout, target),
 
     readRow(packed, row, target) {
       const { spec, bytes } = packed;
@@ -128,73 +123,74 @@ export function panelLayout(options: PanelOptions): PackedLayout {
   return layout;
 }
 
-/** Sum of (level - zero) * scale over a row, in double precision. */
-function correction(weights: QuantizedWeights, row: number): number {
-  const { k, groupSize, qvals, scales, zeros, levels } = weights;
-  const groups = groupCount(weights);
-  const offset = 1 << (weights.bits - 1);
-  let sum = 0;
-  for (let group = 0; group < groups; group++) {
-    const end = Math.min(k, (group + 1) * groupSize);
-    const zero = zeros ? zeros[row * groups + group]! : 0;
-    let levelSum = 0;
-    for (let c = group * groupSize; c < end; c++) {
-      const q = qvals[row * k + c]!;
-      levelSum += (levels ? levels[q + offset]! : q) - zero;
+/** Packs rows of one buffer. */
+class PanelPacker implements LayoutPacker {
+  readonly #options: PanelOptions;
+  readonly #layout: PackedLayout;
+  readonly #spec: WeightSpec;
+  readonly #bias: Float32Array | null;
+  readonly #target: Uint8Array;
+  readonly #view: DataView;
+  readonly #geometry: PanelGeometry;
+  readonly #groups: GroupPacker;
+  #levels: Int8Array | null = null;
+  #hasNegativeScale = false;
+
+  constructor(options: PanelOptions, layout: PackedLayout, { spec, bias, target }: PackTarget) {
+    this.#options = options;
+    this.#layout = layout;
+    this.#spec = spec;
+    this.#bias = bias;
+    this.#target = target;
+    this.#view = new DataView(target.buffer, target.byteOffset, target.length);
+    this.#geometry = panelGeometry(options.rows, spec, bias !== null);
+    this.#groups = new GroupPacker(options, spec.bits, Math.min(spec.groupSize, spec.k), target);
+  }
+
+  add(part: QuantizedWeights, firstRow: number): void {
+    this.#levels = part.levels;
+    this.#hasNegativeScale ||= part.scales.some((scale) => scale < 0 || Object.is(scale, -0));
+    for (let row = 0; row < part.n; row++) this.#addRow(part, row, firstRow + row);
+  }
+
+  finish(): void {
+    if (this.#options.flip) flipVectors(this.#options.flip, this.#geometry, this.#target);
+    const content = { spec: this.#spec, hasBias: this.#bias !== null, levels: this.#levels };
+    writeHeader(this.#target, this.#layout, { ...content, mark: this.#hasNegativeScale ? 0 : 1 });
+  }
+
+  /** The correction is the sum of (level - zero) * scale over the row, in double precision. */
+  #addRow(part: QuantizedWeights, from: number, row: number): void {
+    const { rows } = this.#options;
+    const { groups, groupBytes, zerosOffset, vectorsOffset, panelBytes } = this.#geometry;
+    const { k, groupSize, scales, zeros, scaleDType } = part;
+    const panel = HEADER_BYTES + Math.floor(row / rows) * panelBytes;
+    const lane = row % rows;
+    let correction = 0;
+    for (let group = 0; group < groups; group++) {
+      const start = panel + group * groupBytes;
+      const index = from * groups + group;
+      const scale = scales[index]!;
+      const zero = zeros ? zeros[index]! : 0;
+      if (scaleDType === "f16") this.#view.setUint16(start + 2 * lane, f32ToF16(scale), true);
+      else this.#view.setFloat32(start + 4 * lane, scale, true);
+      if (zeros) this.#view.setInt8(start + zerosOffset + lane, zero);
+      const first = from * k + group * groupSize;
+      const count = Math.min(k - group * groupSize, groupSize);
+      const sum = this.#groups.pack(part, first, count, lane, start + vectorsOffset);
+      correction += ((part.levels ? levelSum(part, first, count) : sum) - count * zero) * scale;
     }
-    sum += levelSum * scales[row * groups + group]!;
+    this.#view.setFloat32(panel + this.#geometry.correctionOffset + 4 * lane, correction, true);
+    if (this.#bias) this.#view.setFloat32(panel + this.#geometry.biasOffset + 4 * lane, this.#bias[row]!, true);
   }
-  return sum;
 }
 
-interface RowSource {
-  readonly weights: QuantizedWeights;
-  readonly bias: Float32Array | null;
-  readonly row: number;
-}
-
-function packRow(options: PanelOptions, geometry: PanelGeometry, source: RowSource, target: Uint8Array): void {
-  const { weights, bias, row } = source;
-  const view = new DataView(target.buffer, target.byteOffset, target.length);
-  const panel = HEADER_BYTES + Math.floor(row / options.rows) * geometry.panelBytes;
-  const lane = row % options.rows;
-  for (let group = 0; group < geometry.groups; group++) {
-    const start = panel + group * geometry.groupBytes;
-    const index = row * geometry.groups + group;
-    const scale = weights.scales[index]!;
-    if (weights.scaleDType === "f16") view.setUint16(start + 2 * lane, f32ToF16(scale), true);
-    else view.setFloat32(start + 4 * lane, scale, true);
-    if (weights.zeros) target[start + geometry.zerosOffset + lane] = weights.zeros[index]!;
-    packGroup(options, weights, { row, group, at: start + geometry.vectorsOffset }, target);
-  }
-  view.setFloat32(panel + geometry.correctionOffset + 4 * lane, correction(weights, row), true);
-  if (bias) view.setFloat32(panel + geometry.biasOffset + 4 * lane, bias[row]!, true);
-}
-
-function packGroup(
-  options: PanelOptions,
-  weights: QuantizedWeights,
-  { row, group, at }: { row: number; group: number; at: number },
-  target: Uint8Array,
-): void {
-  const { k, groupSize, qvals, bits } = weights;
-  const { vectorBytes, rows } = options;
-  const table = fieldTables[bits]!;
+/** Sum of the codebook's levels of `count` weights. */
+function levelSum({ bits, qvals, levels }: QuantizedWeights, first: number, count: number): number {
   const offset = 1 << (bits - 1);
-  const lane = row % rows;
-  const first = row * k + group * groupSize;
-  const count = Math.min(k - group * groupSize, groupSize);
-  for (let i = 0; i < count; i += KR) {
-    const start = at + options.byteOf(table, lane, i / KR);
-    const pieces = table.fields[options.fieldOf(table, lane, i / KR)]!;
-    for (let j = 0; j < KR && i + j < count; j++) {
-      const unsigned = qvals[first + i + j]! + offset;
-      for (const piece of pieces) {
-        const value = (unsigned >> piece.at) & ((1 << piece.width) - 1);
-        target[start + j + piece.vector * vectorBytes]! |= value << piece.shift;
-      }
-    }
-  }
+  let sum = 0;
+  for (let i = first; i < first + count; i++) sum += levels![qvals[i]! + offset]!;
+  return sum;
 }
 
 function flipVectors(flip: number, geometry: PanelGeometry, target: Uint8Array): void {

@@ -57,28 +57,24 @@ export const torchaoUniversal: PackedLayout = {
     return TORCHAO_HEADER_BYTES + Math.ceil(spec.n / ROWS) * geometryOf(spec, hasBias).panelBytes;
   },
 
-  pack(weights, bias, target) {
+  packer({ spec, bias, target }) {
     const view = new DataView(target.buffer, target.byteOffset, target.length);
-    const header = [
-      TORCHAO_MAGIC,
-      TYPE_LINEAR_UNIVERSAL,
-      weights.bits,
-      weights.hasZeros ? 1 : 0,
-      bias ? 1 : 0,
-      ROWS,
-      K_STEP,
-      K_STEP / SEGMENT,
-    ];
-    for (const [i, value] of header.entries()) view.setInt32(4 * i, value, true);
-    const { groups, groupBytes, panelBytes } = geometryOf(weights, bias !== null);
-    for (let panel = 0; panel * ROWS < weights.n; panel++) {
-      const start = TORCHAO_HEADER_BYTES + panel * panelBytes;
-      for (let group = 0; group < groups; group++)
-        packGroup(weights, panel * ROWS, group, target, start + group * groupBytes);
-      if (!bias) continue;
-      for (let lane = 0; lane < ROWS && panel * ROWS + lane < weights.n; lane++)
-        view.setFloat32(start + groups * groupBytes + 4 * lane, bias[panel * ROWS + lane]!, true);
-    }
+    const { groups, groupBytes, panelBytes } = geometryOf(spec, bias !== null);
+    return {
+      add(part, firstRow) {
+        for (let row = 0; row < part.n; row += ROWS) {
+          const start = TORCHAO_HEADER_BYTES + ((firstRow + row) / ROWS) * panelBytes;
+          for (let group = 0; group < groups; group++) packGroup(part, row, group, target, start + group * groupBytes);
+          for (let lane = 0; bias && lane < ROWS && row + lane < part.n; lane++)
+            view.setFloat32(start + groups * groupBytes + 4 * lane, bias[firstRow + row + lane]!, true);
+        }
+      },
+      finish() {
+        const flags = [spec.hasZeros ? 1 : 0, bias ? 1 : 0];
+        const header = [TORCHAO_MAGIC, TYPE_LINEAR_UNIVERSAL, spec.bits, ...flags, ROWS, K_STEP, K_STEP / SEGMENT];
+        for (const [i, value] of header.entries()) view.setInt32(4 * i, value, true);
+      },
+    };
   },
 
   readRow(packed, row, target) {

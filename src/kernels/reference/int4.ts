@@ -23,7 +23,9 @@ export const int4PackReference: Kernel<Int4PackArgs> = {
         qvals[2 * i + 1] = (nibbles[i]! >> 4) - 8;
       }
       target.fill(0);
-      layout.pack(weights, bias, target);
+      const packer = layout.packer({ spec, bias, target });
+      packer.add(weights, 0);
+      packer.finish();
     };
   },
 };

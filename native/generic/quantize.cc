@@ -1,0 +1,15 @@
+// The quantizer's rounding on what every CPU of the architecture has.
+#include "../quantize/affine_rows.h"
+#include "../rows.h"
+#include "floats.h"
+
+namespace lowbit {
+namespace {
+
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(LOWBIT_FLOATS_TARGET, kBaselineNeeds)};
+
+}  // namespace
+
+KernelRows quantize_baseline_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit

@@ -1,0 +1,220 @@
+// Rounds floats to integers with a scale (and zero point) for each group: src/quantize/affine.ts and hqq.ts in C++, the
+// same in every bit. Values are taken in blocks of 16, each in a lane of its own, so that compilers make vectors of the
+// loops for any instruction set without changing the order of a sum.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "../half.h"
+#include "../kernel.h"
+
+namespace lowbit {
+namespace {
+
+constexpr size_t kLanes = 16;
+// Where floats are the whole numbers: adding and subtracting it rounds a lesser number, ties to even.
+constexpr float kWhole = 0x1.8p23f;
+constexpr float kSmallestScale = 0x1p-126f, kLargestScale = 0x1.fffffep127f;
+constexpr float kSmallestHalf = 0x1p-24f, kLargestHalf = 65504;
+constexpr float kSmallestHqqScale = 0x1p-23f;
+constexpr int kHqqSteps = 20;
+// Weights that a thread takes at a time.
+constexpr size_t kTileWeights = 1 << 16;
+
+// As numbered in src/kernels/quantizer.ts.
+enum class Mapping : uint32_t { kSymmetric, kNoClippingError, kAsymmetric };
+
+struct QuantizeArgs {
+  const void* weights;
+  int8_t* qvals;
+  float* scales;
+  // Null without zero points.
+  int8_t* zeros;
+  // Set to 1 when a weight is not finite.
+  int32_t* failed;
+  // A row of floats for each thread.
+  float* rows;
+  size_t n, k, group_size, groups, rows_per_tile;
+  FloatType type;
+  Mapping mapping;
+  float qmin, qmax;
+  bool is_hqq, is_signs, has_half_scales;
+};
+
+inline float smaller(float a, float b) { return b < a ? b : a; }
+inline float larger(float a, float b) { return b > a ? b : a; }
+inline float clamp(float value, float low, float high) { return value < low ? low : value > high ? high : value; }
+inline float rounded(float value) { return (value + kWhole) - kWhole; }
+
+// Calls f(block of 16 values, place of the first, how many are there); the last block is filled up with zeros.
+template <class F>
+inline void for_blocks(const float* values, size_t count, F f) {
+  size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) f(values + i, i, kLanes);
+  if (i == count) return;
+  float last[kLanes] = {};
+  memcpy(last, values + i, 4 * (count - i));
+  f(last, i, count - i);
+}
+
+// Sums of neighbours at half the distance, until one is left: the order of `laneSum` in hqq.ts.
+inline double lane_sum(double* lanes) {
+  for (size_t width = kLanes / 2; width > 0; width /= 2)
+    for (size_t j = 0; j < width; j++) lanes[j] += lanes[j + width];
+  return lanes[0];
+}
+
+struct Range {
+  float low, high;
+  bool is_finite;
+};
+
+inline Range range_of(const float* values, size_t count) {
+  float low[kLanes] = {}, high[kLanes] = {}, odd[kLanes] = {};
+  for_blocks(values, count, [&](const float* w, size_t, size_t) {
+    for (size_t j = 0; j < kLanes; j++) low[j] = smaller(low[j], w[j]);
+    for (size_t j = 0; j < kLanes; j++) high[j] = larger(high[j], w[j]);
+    // 0, but NaN from the first value on that is not finite.
+    for (size_t j = 0; j < kLanes; j++) odd[j] += w[j] * 0.0f;
+  });
+  Range range = {0, 0, true};
+  for (size_t j = 0; j < kLanes; j++) {
+    range.low = smaller(range.low, low[j]);
+    range.high = larger(range.high, high[j]);
+    range.is_finite &= odd[j] == 0;
+  }
+  return range;
+}
+
+inline float affine_scale(const QuantizeArgs& args, float low, float high) {
+  const float steps = args.qmax - args.qmin;
+  if (args.mapping == Mapping::kSymmetric) return larger(-low, high) / (steps / 2);
+  if (args.mapping == Mapping::kAsymmetric) return (high - low) / steps;
+  return larger(low / args.qmin, high / args.qmax);
+}
+
+inline float hqq_scale(const QuantizeArgs& args, const float* values, size_t count, float peak) {
+  float scale = larger(peak / -args.qmin, kSmallestHqqScale);
+  for (int step = 0; step < kHqqSteps; step++) {
+    const float inverse = 1.0f / scale;
+    double products[kLanes] = {}, squares[kLanes] = {};
+    for_blocks(values, count, [&](const float* w, size_t, size_t) {
+      for (size_t j = 0; j < kLanes; j++) {
+        const float q = rounded(clamp(w[j] * inverse, args.qmin, args.qmax));
+        products[j] += static_cast<double>(w[j]) * static_cast<double>(q);
+        squares[j] += static_cast<double>(q * q);
+      }
+    });
+    const double sum = lane_sum(squares);
+    const float next = sum > 0 ? larger(static_cast<float>(lane_sum(products) / sum), kSmallestHqqScale) : scale;
+    if (next == scale) break;
+    scale = next;
+  }
+  return scale;
+}
+
+inline float half_scale(float scale) { return half_to_float(float_to_half(clamp(scale, kSmallestHalf, kLargestHalf))); }
+
+inline void quantize_group(const QuantizeArgs& args, const float* values, size_t count, int8_t* q, size_t group) {
+  const Range range = range_of(values, count);
+  if (!range.is_finite) *args.failed = 1;
+  const float chosen = args.is_hqq ? hqq_scale(args, values, count, larger(-range.low, range.high))
+                                   : affine_scale(args, range.low, range.high);
+  const float exact = clamp(chosen, kSmallestScale, kLargestScale);
+  const float scale = args.has_half_scales ? half_scale(exact) : exact;
+  const float zero = args.zeros ? clamp(args.qmin - rounded(range.low / exact), args.qmin, args.qmax) : 0;
+  // Clamped to whole numbers before it is rounded: the same as after.
+  const float inverse = 1.0f / scale, least = args.qmin - zero, most = args.qmax - zero;
+  for_blocks(values, count, [&](const float* w, size_t first, size_t some) {
+    int8_t block[kLanes];
+    for (size_t j = 0; j < kLanes; j++) {
+      const float whole = rounded(clamp(w[j] * inverse, least, most)) + zero;
+      block[j] = static_cast<int8_t>(static_cast<int32_t>(whole));
+    }
+    memcpy(q + first, block, some);
+  });
+  args.scales[group] = scale;
+  if (args.zeros) args.zeros[group] = static_cast<int8_t>(zero);
+}
+
+// One bit: -1 for negative weights, else 0, and their mean magnitude.
+inline void quantize_signs(const QuantizeArgs& args, const float* values, size_t count, int8_t* q, size_t group) {
+  double sums[kLanes] = {};
+  for_blocks(values, count, [&](const float* w, size_t first, size_t some) {
+    int8_t block[kLanes];
+    for (size_t j = 0; j < kLanes; j++) {
+      sums[j] += static_cast<double>(w[j] < 0 ? -w[j] : w[j]);
+      block[j] = w[j] < 0 ? -1 : 0;
+    }
+    memcpy(q + first, block, some);
+  });
+  const double sum = lane_sum(sums);
+  if (!(sum - sum == 0)) *args.failed = 1;
+  const float mean = static_cast<float>(sum / static_cast<double>(count));
+  args.scales[group] = args.has_half_scales && mean > 0 ? half_scale(mean) : mean;
+}
+
+// A row as floats, which may be the stored ones.
+inline const float* row_of(const QuantizeArgs& args, size_t row, uint32_t thread) {
+  const size_t k = args.k;
+  if (args.type == FloatType::kF32) return static_cast<const float*>(args.weights) + row * k;
+  const uint16_t* stored = static_cast<const uint16_t*>(args.weights) + row * k;
+  float* values = args.rows + thread * k;
+  if (args.type == FloatType::kBf16)
+    for (size_t i = 0; i < k; i++) values[i] = bf16_to_float(stored[i]);
+  else
+    for (size_t i = 0; i < k; i++) values[i] = half_to_float(stored[i]);
+  return values;
+}
+
+void quantize_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
+  const QuantizeArgs& args = step.as<QuantizeArgs>();
+  const size_t last = std::min(args.n, (tile + 1) * args.rows_per_tile);
+  for (size_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* values = row_of(args, row, thread);
+    for (size_t group = 0; group < args.groups; group++) {
+      const size_t start = group * args.group_size;
+      const size_t count = std::min(args.group_size, args.k - start);
+      int8_t* q = args.qvals + row * args.k + start;
+      if (args.is_signs) quantize_signs(args, values + start, count, q, row * args.groups + group);
+      else quantize_group(args, values + start, count, q, row * args.groups + group);
+    }
+  }
+}
+
+size_t quantize_scratch(const Call& call) { return 4 * static_cast<size_t>(call.scalars[1]) * call.threads; }
+
+// scalars: n, k, group size, bits, type, mapping, 1 for HQQ, 1 for f16 scales; buffers: weights, integers, scales, zero
+// points, failed.
+void quantize_prepare(Step& step, const Call& call) {
+  QuantizeArgs& args = step.init<QuantizeArgs>();
+  args.n = static_cast<size_t>(call.scalars[0]);
+  args.k = static_cast<size_t>(call.scalars[1]);
+  args.group_size = static_cast<size_t>(call.scalars[2]);
+  const int bits = static_cast<int>(call.scalars[3]);
+  args.type = static_cast<FloatType>(call.scalars[4]);
+  args.mapping = static_cast<Mapping>(call.scalars[5]);
+  args.is_hqq = call.scalars[6] != 0;
+  args.has_half_scales = call.scalars[7] != 0;
+  args.is_signs = bits == 1 && args.mapping != Mapping::kAsymmetric;
+  args.qmin = static_cast<float>(-(1 << (bits - 1)));
+  args.qmax = -args.qmin - 1;
+  args.weights = call.buffers[0];
+  args.qvals = static_cast<int8_t*>(call.buffers[1]);
+  args.scales = static_cast<float*>(call.buffers[2]);
+  args.zeros = args.mapping == Mapping::kAsymmetric ? static_cast<int8_t*>(call.buffers[3]) : nullptr;
+  args.failed = static_cast<int32_t*>(call.buffers[4]);
+  args.rows = static_cast<float*>(call.buffers[5]);
+  args.groups = (args.k + args.group_size - 1) / args.group_size;
+  args.rows_per_tile = std::max<size_t>(1, kTileWeights / args.k);
+  step.run = quantize_run;
+  step.phases = 1;
+  step.tiles[0] = static_cast<uint32_t>((args.n + args.rows_per_tile - 1) / args.rows_per_tile);
+}
+
+#define LOWBIT_QUANTIZE_ROW(target, needs) \
+  {"quantize_any_wx_1x1x16_" target, "quantize_affine", nullptr, 0, needs, 1, 1, quantize_scratch, quantize_prepare}
+
+}  // namespace
+}  // namespace lowbit

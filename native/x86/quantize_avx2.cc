@@ -1,0 +1,14 @@
+// The quantizer's rounding on AVX2.
+#include "../quantize/affine_rows.h"
+#include "../rows.h"
+
+namespace lowbit {
+namespace {
+
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW("avx2", kAvx2)};
+
+}  // namespace
+
+KernelRows quantize_avx2_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit

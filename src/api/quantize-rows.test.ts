@@ -1,0 +1,128 @@
+/** Quantizing by parts: the same in every bit as the definition, whatever rounds it and however floats are stored. */
+import { describe, expect, it } from "vitest";
+import { Random } from "../../test/support/random.ts";
+import type { TensorSource } from "../formats/tensor-source.ts";
+import { decodeF16Array, f32ToBf16, f32ToF16 } from "../half.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { canRoundNatively, roundingKernels, roundNatively } from "../kernels/quantizer.ts";
+import { quantizeAffine } from "../quantize/affine.ts";
+import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../quantize/config.ts";
+import { algorithms, mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
+import { bytesOf, type Tensor, toFloat32 } from "../tensor.ts";
+import { joinRows, quantizeRows } from "./quantize-rows.ts";
+
+/** Values of many sizes, with zeros, ties and the ends of float32 among them. */
+function values(random: Random, length: number): Float32Array {
+  const special = [0, -0, 0.5, -0.5, 1e-40, -3.3e38, 3.3e38, 1e-30, 7.5, -8];
+  const wide = random.integer(0, 3) === 0;
+  return random.floats(length).map((value, i) => {
+    if (wide && i % 7 === 0) return random.pick(special);
+    return wide ? value * 2 ** random.integer(-40, 30) : value;
+  });
+}
+
+function stored(dtype: "f32" | "f16" | "bf16", shape: [number, number], data: Float32Array): Tensor {
+  if (dtype === "f32") return { dtype, shape, data };
+  return { dtype, shape, data: Uint16Array.from(data, dtype === "f16" ? (v) => f32ToF16(v % 60000) : f32ToBf16) };
+}
+
+function source(tensor: Tensor): TensorSource {
+  const k = tensor.shape[1]!;
+  return {
+    names: ["w"],
+    has: () => true,
+    info: () => tensor,
+    read: async () => tensor,
+    readRows: async (_, first, count) => ({
+      ...tensor,
+      shape: [count, k],
+      data: tensor.data.slice(first * k, (first + count) * k),
+    }),
+  };
+}
+
+const schemes = mappingTypes.flatMap((mappingType) =>
+  algorithms
+    .filter((algorithm) => algorithm === "affine" || mappingType !== "asymmetric")
+    .flatMap((algorithm) => scaleDTypes.map((scaleDType) => ({ mappingType, algorithm, scaleDType }))),
+);
+
+async function quantized(tensor: Tensor, config: QuantizationConfig) {
+  return joinRows(tensor.shape[0]!, quantizeRows(source(tensor), "w", config));
+}
+
+describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
+  it.each(schemes)("$mappingType, $algorithm, $scaleDType scales", async (scheme) => {
+    const random = new Random(mappingTypes.indexOf(scheme.mappingType) + 1);
+    for (let bits = 1; bits <= 8; bits++)
+      for (const groupSize of [1, 16, 32, 37, 128, "axis"] as const)
+        for (const dtype of ["f32", "f16", "bf16"] as const) {
+          const [n, k] = [random.integer(1, 9), random.pick([1, 31, 64, 100, 257])];
+          const config = int8DynamicActivationIntxWeight({ bits, groupSize, ...scheme });
+          const tensor = stored(dtype, [n, k], values(random, n * k));
+          const expected = quantizeAffine(toFloat32(tensor), { ...config, n, k });
+          const label = `${bits} bits, groups of ${groupSize}, ${dtype}, [${n}, ${k}]`;
+          expect(await quantized(tensor, config), label).toEqual(expected);
+        }
+  });
+
+  it("is the same on every instruction set of this CPU", async () => {
+    const random = new Random(3);
+    const [n, k] = [5, 203];
+    const counts = { qvals: n * k, scales: n * 7 };
+    for (const { needs } of roundingKernels.filter((row) => row.needs.every((need) => hostCpu().features.has(need))))
+      for (const { mappingType, algorithm, scaleDType } of schemes)
+        for (let bits = 1; bits <= 8; bits++) {
+          const tensor = stored("bf16", [n, k], values(random, n * k));
+          const config = int8DynamicActivationIntxWeight({ bits, mappingType, algorithm, scaleDType });
+          const found = { qvals: new Int8Array(counts.qvals), scales: new Float32Array(counts.scales) };
+          const zeros = new Int8Array(counts.scales);
+          const [hqq, halfScales] = [algorithm === "hqq_scale_only", scaleDType === "f16"];
+          const form = { n, k, bits, groupSize: 32, dtype: "bf16" as const, mappingType, hqq, halfScales };
+          const cpu = { name: "invented", features: new Set(needs) };
+          expect(await roundNatively({ ...form, weights: tensor.data, ...found, zeros }, cpu)).toBe(true);
+          const expected = quantizeAffine(toFloat32(tensor), { ...config, n, k });
+          expect({ ...found, zeros }, `${needs} ${mappingType} ${algorithm} ${scaleDType} ${bits}`).toEqual({
+            ...{ qvals: expected.qvals, scales: expected.scales },
+            zeros: expected.zeros ?? new Int8Array(counts.scales),
+          });
+        }
+  });
+
+  it("reads every binary16 number", async () => {
+    const halves = Uint16Array.from({ length: 65536 }, (_, i) => i).filter((bits) => (bits & 0x7c00) !== 0x7c00);
+    const floats = new Float32Array(halves.length);
+    decodeF16Array(halves, floats);
+    const config = int8DynamicActivationIntxWeight({ bits: 8, groupSize: 1 });
+    const shape = [1, halves.length];
+    expect(await quantized({ dtype: "f16", shape, data: halves }, config)).toEqual(
+      await quantized({ dtype: "f32", shape, data: floats }, config),
+    );
+  });
+});
+
+it("parts are whole panels, and together the matrix", async () => {
+  const k = 1 << 15;
+  const row = stored("bf16", [1, k], values(new Random(5), k));
+  const data = new Uint16Array(133 * k).map((_, i) => (row.data as Uint16Array)[i % k]! + Math.floor(i / k));
+  const tensor: Tensor = { dtype: "bf16", shape: [133, k], data };
+  const config = int8DynamicActivationIntxWeight({ bits: 4, mappingType: "asymmetric" });
+  const rows: number[] = [];
+  for await (const { n } of quantizeRows(source(tensor), "w", config)) rows.push(n);
+  expect(rows).toEqual([32, 32, 32, 32, 5]);
+  const [found, expected] = [
+    await quantized(tensor, config),
+    quantizeAffine(toFloat32(tensor), { ...config, n: 133, k }),
+  ];
+  for (const field of ["qvals", "scales", "zeros"] as const)
+    expect(Buffer.compare(bytesOf(found[field]!), bytesOf(expected[field]!)), field).toBe(0);
+});
+
+it.each([Number.NaN, Number.POSITIVE_INFINITY])("says where a weight is %f", async (value) => {
+  const tensor = stored("f32", [70, 1 << 15], new Float32Array(70 << 15));
+  tensor.data[(65 << 15) + 17] = value;
+  for (const bits of [1, 4])
+    await expect(quantized(tensor, int8DynamicActivationIntxWeight({ bits }))).rejects.toThrow(
+      `w, rows 64 to 70: quantizeAffine: weights must be finite, got ${value} in row 1, column 17`,
+    );
+});

@@ -1,0 +1,74 @@
+/** The rounding of `quantize/affine.ts` in native code: the same in every bit, on all cores, off the JavaScript thread. */
+import type { DType, TypedArray } from "../dtype.ts";
+import type { Cpu, Kernel, NativeCall } from "./contract.ts";
+import { hostCpu } from "./cpu.ts";
+import type { NativeArguments } from "./native/families.ts";
+import { nativeKernels } from "./native/rows.ts";
+import { defaultThreads, planNativeCalls } from "./plan.ts";
+import { selectKernel } from "./select.ts";
+
+const types = ["f32", "f16", "bf16"] as const satisfies readonly DType[];
+const mappings = ["symmetric", "symmetric_no_clipping_err", "asymmetric"] as const;
+
+/** A matrix [n, k] of floats, how its groups are rounded, and where the result goes. */
+export interface RoundingArgs {
+  readonly n: number;
+  readonly k: number;
+  /** 1..k; the last group of a row may be shorter. */
+  readonly groupSize: number;
+  readonly bits: number;
+  readonly dtype: (typeof types)[number];
+  readonly mappingType: (typeof mappings)[number];
+  readonly hqq: boolean;
+  readonly halfScales: boolean;
+  readonly weights: TypedArray;
+  readonly qvals: Int8Array;
+  readonly scales: Float32Array;
+  /** Empty unless the mapping is asymmetric. */
+  readonly zeros: Int8Array;
+}
+
+type Rounding = RoundingArgs & {
+  /** [1], set when a weight is not finite. */
+  readonly failed: Int32Array;
+};
+
+/**
+ * scalars: n, k, group size, bits, type, mapping, 1 for HQQ, 1 for f16 scales; buffers: weights, integers, scales, zero
+ * points, failed.
+ */
+function rounding(args: Rounding): NativeArguments {
+  const { n, k, groupSize, bits, dtype, mappingType, hqq, halfScales } = args;
+  return {
+    scalars: [
+      n,
+      k,
+      groupSize,
+      bits,
+      types.indexOf(dtype),
+      mappings.indexOf(mappingType),
+      Number(hqq),
+      Number(halfScales),
+    ],
+    buffers: [args.weights, args.qvals, args.scales, args.zeros, args.failed],
+  };
+}
+
+/** The native kernels, best first; none where there is no native code. */
+export const roundingKernels: readonly Kernel<Rounding>[] = nativeKernels("quantize_affine", rounding);
+
+/** Whether `roundNatively` can run here, for values stored as `dtype`. */
+export function canRoundNatively(dtype: DType): dtype is RoundingArgs["dtype"] {
+  return (types as readonly DType[]).includes(dtype) && roundingKernels.length > 0;
+}
+
+/** Fills integers, scales and zero points; false when a weight is not finite. */
+export async function roundNatively(args: RoundingArgs, cpu: Cpu = hostCpu()): Promise<boolean> {
+  const kernel = selectKernel(roundingKernels, { layout: null, bits: null, m: 1 }, cpu);
+  const threads = defaultThreads();
+  const call: Rounding = { ...args, failed: new Int32Array(1) };
+  const scratch = new Uint8Array(kernel.scratchBytes!(call, threads));
+  const plan = planNativeCalls([kernel.encode!(call, scratch) as NativeCall], threads);
+  await plan.run(new Int32Array(1));
+  return call.failed[0] === 0;
+}
