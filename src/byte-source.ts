@@ -16,6 +16,8 @@ export interface ByteSource {
 export interface ByteSink {
   readonly position: number;
   write(bytes: Uint8Array): Promise<void>;
+  /** What was written until now need not be written again if the work is interrupted. */
+  mark?(): Promise<void>;
 }
 
 /** A source over bytes in memory; `read` copies. */

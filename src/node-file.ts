@@ -67,10 +67,7 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
         return position;
       },
       async write(bytes) {
-        for (let done = 0; done < bytes.length; ) {
-          const { bytesWritten } = await handle.write(bytes, done, Math.min(bytes.length - done, READ_MAX_BYTES));
-          done += bytesWritten;
-        }
+        await writeAll(handle, bytes, position);
         position += bytes.length;
       },
     });
@@ -80,9 +77,23 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
   } catch (cause) {
     await handle.close().catch(() => {});
     await rm(temporary, { force: true });
-    const code = (cause as NodeJS.ErrnoException).code;
-    if (code === "ENOSPC" || code === "EFBIG" || code === "EDQUOT" || code === "EIO")
-      throw new InvalidFileError(path, `cannot be written: ${(cause as Error).message}`, { cause });
-    throw cause;
+    throw cannotWrite(path, cause as Error);
   }
+}
+
+/** Writes all bytes at a position. */
+export async function writeAll(handle: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+  for (let done = 0; done < bytes.length; ) {
+    const length = Math.min(bytes.length - done, READ_MAX_BYTES);
+    done += (await handle.write(bytes, done, length, position + done)).bytesWritten;
+  }
+}
+
+const writeErrors = new Set(["ENOSPC", "EFBIG", "EDQUOT", "EIO", "EACCES", "ENOENT", "EISDIR", "EROFS", "ENOTDIR"]);
+
+/** An error of the file system in writing `path` as InvalidFileError; any other error as it is. */
+export function cannotWrite(path: string, cause: Error): Error {
+  const { code } = cause as NodeJS.ErrnoException;
+  if (code === undefined || !writeErrors.has(code)) return cause;
+  return new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
 }

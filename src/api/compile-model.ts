@@ -17,6 +17,7 @@ import { saveProgram } from "../program/save.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
 import type { Model, ModelHooks } from "./model.ts";
+import { resumeKey } from "./resume-key.ts";
 import { LONG_METHOD } from "./session-decoder.ts";
 import { encodeTexts, textsOf } from "./texts.ts";
 
@@ -162,13 +163,19 @@ function namedData(model: Model): Map<string, DataSource> {
 }
 
 export interface ExportOptions extends CompileModelOptions {
+  /**
+   * Aborted or killed, keep what was written (`<path>.partial`), and go on from there when the same is exported again.
+   * Default: false, begin anew.
+   */
+  readonly resume?: boolean;
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 
-/** Compiles a model and writes it as a `.pte` file, tensor by tensor; on an error nothing is left behind. */
+/** Compiles a model and writes it as a `.pte` file, which appears complete or not at all, tensor by tensor. */
 export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
-  const { onProgress, signal } = options;
+  const { onProgress, signal, resume = false } = options;
   await saveProgram(compileModel(model, options), path, {
+    resumeKey: resume ? await resumeKey(model) : null,
     ...(onProgress ? { onProgress } : {}),
     ...(signal ? { signal } : {}),
   });

@@ -11,7 +11,7 @@ import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import type { QuantizedWeights } from "../quantized.ts";
-import { joinRows, quantizeRows } from "./quantize-rows.ts";
+import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { findStoredWeight } from "./weight-storage.ts";
 
 const floatTypes = ["f32", "f16", "bf16"] as const;
@@ -46,6 +46,7 @@ export class Model {
   readonly #replaced = new Map<string, Weight>();
   /** By slot name. */
   readonly #calibrated = new Map<string, CalibratedWeight>();
+  #hasForeignWeights = false;
   /** The last quantized weight: some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
@@ -54,7 +55,7 @@ export class Model {
     this.decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
     for (const slot of this.decoder.slots) {
       const stored = slot.tiedTo ? null : findStoredWeight(checkpoint, slot);
-      if (stored) this.replaceWeight(slot.name, stored);
+      if (stored) this.#replaced.set(slot.name, stored);
       else if (!slot.tiedTo) checkSlot(checkpoint, slot);
     }
   }
@@ -69,6 +70,12 @@ export class Model {
     if (!this.decoder.slots.some((slot) => slot.name === name)) this.#unknown(name);
     this.configs.delete(name);
     this.#replaced.set(name, weight);
+    this.#hasForeignWeights = true;
+  }
+
+  /** Whether weights were replaced or calibrated: what they are does not follow from the checkpoint alone. */
+  get hasForeignWeights(): boolean {
+    return this.#hasForeignWeights;
   }
 
   /** Format of a slot's weight when it has one of its own, "aqlm"; null for a plain float tensor. */
@@ -81,6 +88,7 @@ export class Model {
   setCalibrated(name: string, config: QuantizationConfig, load: () => Promise<QuantizedWeights>): void {
     this.configs.set(name, config);
     this.#calibrated.set(name, { config, load });
+    this.#hasForeignWeights = true;
   }
 
   #unknown(name: string): never {
@@ -128,7 +136,7 @@ export class Model {
 
   #carriedWeight(
     name: string,
-    { spec, activations = "float", read }: LowBitTensor,
+    { spec, activations = "float", rows }: LowBitTensor,
     config: QuantizationConfig | undefined,
   ): Weight {
     const format: AffineFormat = {
@@ -137,13 +145,17 @@ export class Model {
       activations: !config ? activations : config.kind === "intxWeightOnly" ? "float" : "int8",
       layout: this.layout,
     };
-    return { name, shape: [spec.n, spec.k], format, load: read };
+    const shape = [spec.n, spec.k] as const;
+    return { name, shape, format, load: () => rows(0, spec.n), loadRows: () => inParts(shape, rows) };
   }
 
   #floatWeight(name: string, stored: string, shape: readonly number[]): Weight {
     const { tensors } = this.checkpoint;
     const format: FloatFormat = { kind: "float", dtype: tensors.info(stored).dtype as FloatFormat["dtype"] };
-    return { name, shape, format, load: () => tensors.read(stored) };
+    const load = () => tensors.read(stored);
+    if (shape.length !== 2) return { name, shape, format, load };
+    const rows = (first: number, count: number) => tensors.readRows(stored, first, count);
+    return { name, shape, format, load, loadRows: () => inParts(shape as [number, number], rows) };
   }
 
   #quantizedWeight(

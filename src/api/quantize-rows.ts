@@ -14,32 +14,45 @@ const CHUNK_WEIGHTS = 1 << 20;
 /** Every layout's panels begin at multiples of this many rows. */
 const ROW_STEP = 32;
 
-/** Reads and quantizes tensor `name` [n, k]; parts in order, each of a multiple of 32 rows but the last. */
-export async function* quantizeRows(
+/** The rows of a matrix [n, k] in parts, in order, each of a multiple of 32 rows but the last, as `read` gives them. */
+export async function* inParts<P>(
+  [n, k]: readonly [number, number],
+  read: (first: number, count: number) => Promise<P>,
+  signal?: AbortSignal,
+): AsyncGenerator<P> {
+  const rowStep = ROW_STEP * Math.max(1, Math.floor(CHUNK_WEIGHTS / k / ROW_STEP));
+  const readFrom = (first: number) => {
+    const part = first < n ? read(first, Math.min(rowStep, n - first)) : null;
+    part?.catch(() => {}); // until it is awaited
+    return part;
+  };
+  let next = readFrom(0);
+  for (let row = rowStep; next; row += rowStep) {
+    signal?.throwIfAborted();
+    const part = await next;
+    next = readFrom(row); // while the caller is at this one
+    yield part;
+    await nextMacrotask();
+  }
+}
+
+/** Reads and quantizes tensor `name` [n, k], in parts. */
+export function quantizeRows(
   tensors: TensorSource,
   name: string,
   config: QuantizationConfig,
   signal?: AbortSignal,
 ): AsyncGenerator<QuantizedWeights> {
-  const [n, k] = tensors.info(name).shape as [number, number];
-  const rowStep = ROW_STEP * Math.max(1, Math.floor(CHUNK_WEIGHTS / k / ROW_STEP));
-  const read = (row: number) => {
-    const rows = row < n ? tensors.readRows(name, row, Math.min(rowStep, n - row)) : null;
-    rows?.catch(() => {}); // until it is awaited
-    return rows;
-  };
-  let next = read(0);
-  for (let row = rowStep; next; row += rowStep) {
-    signal?.throwIfAborted();
-    const values = await next;
-    next = read(row); // while these are quantized
-    const first = row - rowStep;
-    yield await quantizeTensor(values, config).catch((cause) => {
+  const read = async (first: number, count: number) => {
+    try {
+      return await quantizeTensor(await tensors.readRows(name, first, count), config);
+    } catch (cause) {
       if (!(cause instanceof InvalidArgumentError)) throw cause;
-      throw new InvalidArgumentError(`${name}, rows ${first} to ${Math.min(row, n)}: ${cause.message}`, { cause });
-    });
-    await nextMacrotask();
-  }
+      const place = `${name}, rows ${first} to ${first + count}`;
+      throw new InvalidArgumentError(`${place}: ${cause.message}`, { cause });
+    }
+  };
+  return inParts(tensors.info(name).shape as [number, number], read, signal);
 }
 
 /** Quantizes a float matrix [n, k], on all cores where there is native code. */

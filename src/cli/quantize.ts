@@ -34,6 +34,7 @@ export function addQuantize(program: Command, terminal: Terminal): void {
     .summary("quantize a checkpoint and write it as a .pte program")
     .description(
       "Quantizes a Hugging Face checkpoint folder and writes it as a .pte program with its tokenizer and chat template.\n" +
+        "Interrupted, it keeps what it has written (<file.pte>.partial): the same command goes on from there.\n" +
         "Without --qmode, --embedding, --shared-embedding or --recipe, the weights stay as they are stored.",
     )
     .argument("<checkpoint>", CHECKPOINT_HELP)
@@ -106,6 +107,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
       kvCache,
       target,
       signal,
+      resume: true,
       onProgress: progress.update,
     });
   };

@@ -1,6 +1,6 @@
 /** Graph and memory plan → method of a program, in ExecuTorch's conventions. */
 
-import { byteSize } from "../dtype.ts";
+import { byteSize, type TypedArray } from "../dtype.ts";
 import type { LazyConstant } from "../ops/builder.ts";
 import type { Argument, OperatorRegistry } from "../ops/operator.ts";
 import {
@@ -26,17 +26,26 @@ export class ConstantPool {
   readonly constants: Constant[] = [];
   readonly #indices = new Map<string, number>();
 
-  indexOf({ key, dtype, shape, read }: LazyConstant): number {
+  indexOf(constant: LazyConstant): number {
+    const { key, dtype, shape } = constant;
     const known = this.#indices.get(key);
     if (known !== undefined) return known;
     const byteLength = elementCount(shape) * byteSize(dtype);
     this.constants.push({
       alignment: CONSTANT_ALIGNMENT,
-      data: { byteLength, read: async () => bytesOf(await read()) },
+      data: {
+        byteLength,
+        read: async () => bytesOf(await constant.read()),
+        ...(constant.parts && { parts: () => bytesOfParts(constant.parts!()) }),
+      },
     });
     this.#indices.set(key, this.constants.length - 1);
     return this.constants.length - 1;
   }
+}
+
+async function* bytesOfParts(parts: AsyncIterable<TypedArray>): AsyncGenerator<Uint8Array> {
+  for await (const part of parts) yield bytesOf(part);
 }
 
 export interface EmitContext {

@@ -2,6 +2,7 @@
  * Rows of query and key matrices in the order that Hugging Face has them. Files made for rotation of neighbours pair
  * rows 2i and 2i + 1 of a head; Hugging Face pairs i and i + half.
  */
+import { groupCount } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
@@ -27,6 +28,12 @@ function turnTensor(tensor: Tensor, headDim: number): Tensor {
   return { ...tensor, data: turnRows(tensor.data as Float32Array, columns, headDim) };
 }
 
+/** The whole heads that hold these rows in another order. */
+function headsOf(firstRow: number, rowCount: number, headDim: number): { first: number; count: number } {
+  const first = Math.floor(firstRow / headDim) * headDim;
+  return { first, count: Math.ceil((firstRow + rowCount) / headDim) * headDim - first };
+}
+
 /** `tensors` in which the matrices (and biases) that `isTurned` names are turned from pairs to halves. */
 export function withTurnedHeads(
   tensors: OpenTensors,
@@ -41,10 +48,8 @@ export function withTurnedHeads(
     },
     async readRows(name, firstRow, rowCount) {
       if (!isTurned(name)) return tensors.readRows(name, firstRow, rowCount);
-      // Whole heads hold the rows, in another order.
-      const first = Math.floor(firstRow / headDim) * headDim;
-      const last = Math.ceil((firstRow + rowCount) / headDim) * headDim;
-      const heads = turnTensor(await tensors.readRows(name, first, last - first), headDim);
+      const { first, count } = headsOf(firstRow, rowCount, headDim);
+      const heads = turnTensor(await tensors.readRows(name, first, count), headDim);
       const rest = heads.shape.slice(1);
       const columns = elementCount(rest);
       const data = heads.data.slice((firstRow - first) * columns, (firstRow - first + rowCount) * columns);
@@ -55,14 +60,20 @@ export function withTurnedHeads(
       if (!found || !isTurned(name)) return found;
       return {
         ...found,
-        async read() {
-          const weights = await found.read();
-          const groups = weights.scales.length / weights.n;
+        async rows(firstRow, rowCount) {
+          const { first, count } = headsOf(firstRow, rowCount, headDim);
+          const weights = await found.rows(first, count);
+          const groups = groupCount(weights);
+          const turned = <A extends Float32Array | Int8Array>(values: A, columns: number) => {
+            const from = (firstRow - first) * columns;
+            return turnRows(values, columns, headDim).slice(from, from + rowCount * columns) as A;
+          };
           return {
             ...weights,
-            qvals: turnRows(weights.qvals, weights.k, headDim),
-            scales: turnRows(weights.scales, groups, headDim),
-            zeros: weights.zeros && turnRows(weights.zeros, groups, headDim),
+            n: rowCount,
+            qvals: turned(weights.qvals, weights.k),
+            scales: turned(weights.scales, groups),
+            zeros: weights.zeros && turned(weights.zeros, groups),
           };
         },
       };

@@ -16,8 +16,8 @@ export interface LowBitTensor {
   readonly spec: WeightSpec;
   /** How activations are multiplied with it where the file says so. Default: as floats. */
   readonly activations?: "int8" | "float";
-  /** The same integers, scales and zero points; no value is rounded. */
-  read(): Promise<QuantizedWeights>;
+  /** The same integers, scales and zero points of `count` rows from `first` on; no value is rounded. */
+  rows(first: number, count: number): Promise<QuantizedWeights>;
 }
 
 /**

@@ -82,7 +82,7 @@ function intxMatrix(file: string, name: string, tensors: OpenTensors, data: Json
       stored: `${INTX} int${bits}`,
       spec,
       activations: data.activation_quantization ? "int8" : "float",
-      read: () => read(0, n),
+      rows: read,
     },
     rows: async (first, count) => dequantize(await read(first, count)),
   };

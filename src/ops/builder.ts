@@ -39,6 +39,8 @@ export interface LazyConstant {
   read(): Promise<TypedArray>;
   /** Of packed weights: what lets passes join several of them. */
   readonly packed?: PackedSource;
+  /** The same in parts, in order, so that it is never whole in memory; absent where it is only made whole. */
+  parts?(): AsyncIterable<TypedArray>;
 }
 
 export interface Builder<T> {

@@ -33,7 +33,12 @@ function floatConstant<T>(builder: Builder<T>, weight: FloatWeight): T {
     dtype: weight.format.dtype,
     shape: weight.shape,
     read: async () => (await weight.load()).data,
+    ...(weight.loadRows && { parts: () => dataOf(weight.loadRows!()) }),
   });
+}
+
+async function* dataOf(tensors: AsyncIterable<Tensor>): AsyncGenerator<Tensor["data"]> {
+  for await (const { data } of tensors) yield data;
 }
 
 /** A vector as f32, whatever it is stored in, with `offset` added to every value. */

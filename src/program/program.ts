@@ -9,6 +9,8 @@ export interface DataSource {
   readonly byteLength: number;
   /** The bytes; the caller may keep them. */
   read(): Promise<Uint8Array>;
+  /** The same bytes in parts, in order; absent where the data is made as a whole. */
+  parts?(): AsyncIterable<Uint8Array>;
   /** Reads the bytes to where they are wanted; absent where the data is made as a whole. */
   readInto?(target: Uint8Array): Promise<void>;
   /** A part of the bytes; absent where the data is made as a whole. */

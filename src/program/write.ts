@@ -1,6 +1,6 @@
 /**
  * Writing of `.pte` files: header, FlatBuffer, then the constant segment and one segment for each blob of named data.
- * Data is read, written and dropped one by one, so no more than one constant is in memory.
+ * Data is read, written and dropped one by one, so no more than one constant is in memory, or a part of one.
  */
 import type { ByteSink } from "../byte-source.ts";
 import { InvalidArgumentError } from "../errors.ts";
@@ -33,7 +33,7 @@ interface Layout extends Pick<ProgramTable, "segments" | "constants" | "namedDat
 }
 
 /**
- * Writes a program to a sink at position 0. Each constant lies at its alignment in the file, in the order of the
+ * Writes a program to a sink: from its beginning, or on from a place that the sink had marked. Each constant lies at its alignment in the file, in the order of the
  * program; each is read once, and one that is listed twice (the same object) is stored once, as is named data.
  * Equal programs give equal bytes. Of delegates only the ids are written.
  * Throws InvalidArgumentError when the program is not coherent or data has another length than it said.
@@ -42,33 +42,42 @@ export async function writeProgram(program: Program, sink: ByteSink, options: Wr
   verifyProgram(program, (place, problem) => {
     throw new InvalidArgumentError(`program: ${place}: ${problem}`);
   });
+  const { start, pieces, segmentBase, total } = startOf(program);
+  const write = async (bytes: Uint8Array): Promise<void> => {
+    options.signal?.throwIfAborted();
+    await sink.write(bytes);
+    options.onProgress?.(sink.position, total);
+  };
+  if (sink.position === 0) await write(start);
+  for (const { name, offset, data } of pieces) {
+    const begin = segmentBase + offset;
+    if (sink.position > begin) continue; // an earlier run wrote it
+    if (sink.position < begin) await write(new Uint8Array(begin - sink.position));
+    options.signal?.throwIfAborted();
+    if (data.parts) for await (const part of data.parts()) await write(part);
+    else await write(await data.read());
+    if (sink.position !== begin + data.byteLength)
+      throw new InvalidArgumentError(
+        `program: ${name}: expected ${data.byteLength} bytes but read() gave ${sink.position - begin}`,
+      );
+    await sink.mark?.();
+  }
+}
+
+/** What a program's file begins with, which says everything of it but the bytes of its data. */
+export function encodeStart(program: Program): Uint8Array {
+  return startOf(program).start;
+}
+
+function startOf(program: Program) {
   const layout = planLayout(program);
   const flatbuffer = encodeProgram({ methods: program.methods, ...layout });
   const programBytes = flatbuffer.length + HEADER_BYTES;
   const last = layout.segments.at(-1);
   const segmentBase = last ? alignUp(programBytes, PAGE_BYTES) : 0;
   const segmentBytes = last ? last.offset + last.size : 0;
-  const total = last ? segmentBase + segmentBytes : programBytes;
-
-  let position = 0;
-  const write = async (bytes: Uint8Array): Promise<void> => {
-    options.signal?.throwIfAborted();
-    await sink.write(bytes);
-    position += bytes.length;
-    options.onProgress?.(position, total);
-  };
-  await write(insertHeader(flatbuffer, { programBytes, segmentBase, segmentBytes }));
-  for (const { name, offset, data } of layout.pieces) {
-    const padding = segmentBase + offset - position;
-    if (padding > 0) await write(new Uint8Array(padding));
-    options.signal?.throwIfAborted();
-    const bytes = await data.read();
-    if (bytes.length !== data.byteLength)
-      throw new InvalidArgumentError(
-        `program: ${name}: expected ${data.byteLength} bytes but read() gave ${bytes.length}`,
-      );
-    await write(bytes);
-  }
+  const start = insertHeader(flatbuffer, { programBytes, segmentBase, segmentBytes });
+  return { start, pieces: layout.pieces, segmentBase, total: last ? segmentBase + segmentBytes : programBytes };
 }
 
 function planLayout(program: Program): Layout {

@@ -73,7 +73,8 @@ describe("a GGUF file", () => {
     expect(some.data).toEqual(values.slice(5 * 32, 12 * 32));
     const low = source.lowBit!(name)!;
     expect(low.spec).toMatchObject({ bits: 8, groupSize: 32, scaleDType: "f16", n: 32, k: 32 });
-    expect(dequantize(await low.read())).toEqual(values);
+    expect(dequantize(await low.rows(0, 32))).toEqual(values);
+    expect(dequantize(await low.rows(5, 7))).toEqual(values.slice(5 * 32, 12 * 32));
     await close();
   });
 

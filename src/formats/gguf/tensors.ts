@@ -114,11 +114,12 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
       return load(item, [rowCount, ...rest], firstRow * item.rowBytes, rowCount * item.rowBytes);
     },
     lowBit(name) {
-      const { tensor, format, start } = stored(name);
+      const { tensor, format, start, rowBytes } = stored(name);
       if (!format || format.hasMinima || tensor.shape.length !== 2) return null;
       const spec = specOf(format, tensor.shape as [number, number]);
-      const bytes = (spec.n * spec.k * format.bytes) / format.size;
-      return { stored: format.name, spec, read: async () => integers(format, spec, await source.read(start, bytes)) };
+      const rows = async (first: number, count: number) =>
+        integers(format, { ...spec, n: count }, await source.read(start + first * rowBytes, count * rowBytes));
+      return { stored: format.name, spec, rows };
     },
     close: () => source.close(),
   };

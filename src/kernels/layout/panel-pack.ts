@@ -1,5 +1,4 @@
 /** Fills the groups of panel layouts, four weights (a 32-bit word) at a time. */
-import type { QuantizedWeights } from "../../quantized.ts";
 import { type FieldTable, fieldTables } from "./fields.ts";
 
 /** Four consecutive k of a row are four bytes of a vector. */
@@ -63,6 +62,11 @@ export class GroupPacker {
   readonly #steps: number;
   readonly #lanes: LanePlan[] = [];
   readonly #target: Int32Array;
+  /** Whether every field of the layout is one piece. */
+  readonly #isSimple: boolean;
+  #qvals: Int8Array = new Int8Array(0);
+  /** The same by fours; null where they lie across words. */
+  #words: Int32Array | null = null;
 
   /** `target` begins at a multiple of four bytes; `groupLength` is of the longest group. */
   constructor(places: WordPlaces, bits: number, groupLength: number, target: Uint8Array) {
@@ -70,33 +74,47 @@ export class GroupPacker {
     this.#places = places;
     this.#steps = Math.ceil(groupLength / KR);
     this.#target = new Int32Array(target.buffer, target.byteOffset, target.length >> 2);
+    this.#isSimple = fieldTables[bits]!.fields.every((pieces) => pieces.length === 1);
+  }
+
+  /** The integers that the next calls of `pack` take. */
+  from(qvals: Int8Array): void {
+    this.#qvals = qvals;
+    const aligned = qvals.byteOffset % KR === 0;
+    this.#words = aligned ? new Int32Array(qvals.buffer, qvals.byteOffset, qvals.length >> 2) : null;
   }
 
   /**
    * Stores `count` weights from `first` on in lane `lane` of the group whose vectors begin at byte `at`, which are zero,
    * and returns the sum of their integers.
    */
-  pack(weights: QuantizedWeights, first: number, count: number, lane: number, at: number): number {
-    const { qvals } = weights;
+  pack(first: number, count: number, lane: number, at: number): number {
     const plan = this.#lanePlan(lane);
-    const flips = (1 << (this.#bits - 1)) * BYTES;
-    const keep = ((1 << this.#bits) - 1) * BYTES;
+    const flips = ((1 << (this.#bits - 1)) * BYTES) | 0;
+    const keep = (((1 << this.#bits) - 1) * BYTES) | 0;
     const base = at >> 2;
-    const whole = count - (count % KR);
-    const aligned = (qvals.byteOffset + first) % KR === 0;
-    const words = aligned ? new Int32Array(qvals.buffer, qvals.byteOffset + first, whole / KR) : null;
+    const steps = count >> 2;
+    const words = first % KR === 0 ? this.#words : null;
     let sum = 0;
-    for (let step = 0; step < whole / KR; step++) {
-      const word = words ? words[step]! : wordAt(qvals, first + KR * step, KR);
-      const value = (word ^ flips) & keep;
+    if (words && this.#isSimple) {
+      const { word, shift } = plan;
+      const target = this.#target;
+      for (let step = 0, from = first >> 2; step < steps; step++) {
+        const value = (words[from + step]! ^ flips) & keep;
+        sum += byteSum(value);
+        target[base + word[step]!]! |= value << shift[step]!;
+      }
+    } else
+      for (let step = 0; step < steps; step++) {
+        const value = ((words ? words[(first >> 2) + step]! : this.#wordAt(first + KR * step, KR)) ^ flips) & keep;
+        sum += byteSum(value);
+        this.#store(plan, step, value, base);
+      }
+    const rest = count % KR;
+    if (rest > 0) {
+      const value = (this.#wordAt(first + KR * steps, rest) ^ flips) & keep & ((1 << (8 * rest)) - 1);
       sum += byteSum(value);
-      this.#store(plan, step, value, base);
-    }
-    if (whole < count) {
-      const present = (1 << (8 * (count - whole))) - 1;
-      const value = (wordAt(qvals, first + whole, count - whole) ^ flips) & keep & present;
-      sum += byteSum(value);
-      this.#store(plan, whole / KR, value, base);
+      this.#store(plan, steps, value, base);
     }
     return sum - count * (1 << (this.#bits - 1));
   }
@@ -112,11 +130,11 @@ export class GroupPacker {
     this.#lanes[lane] ??= planLane(this.#places, this.#bits, this.#steps, lane);
     return this.#lanes[lane]!;
   }
-}
 
-/** `count` bytes as a little-endian word. */
-function wordAt(bytes: Int8Array, from: number, count: number): number {
-  let word = 0;
-  for (let j = 0; j < count; j++) word |= (bytes[from + j]! & 255) << (8 * j);
-  return word;
+  /** `count` integers as a little-endian word. */
+  #wordAt(from: number, count: number): number {
+    let word = 0;
+    for (let j = 0; j < count; j++) word |= (this.#qvals[from + j]! & 255) << (8 * j);
+    return word;
+  }
 }

@@ -149,7 +149,7 @@ class PanelPacker implements LayoutPacker {
 
   add(part: QuantizedWeights, firstRow: number): void {
     this.#levels = part.levels;
-    this.#hasNegativeScale ||= part.scales.some((scale) => scale < 0 || Object.is(scale, -0));
+    this.#groups.from(part.qvals);
     for (let row = 0; row < part.n; row++) this.#addRow(part, row, firstRow + row);
   }
 
@@ -172,12 +172,13 @@ class PanelPacker implements LayoutPacker {
       const index = from * groups + group;
       const scale = scales[index]!;
       const zero = zeros ? zeros[index]! : 0;
+      if (!(scale > 0) && (scale < 0 || Object.is(scale, -0))) this.#hasNegativeScale = true;
       if (scaleDType === "f16") this.#view.setUint16(start + 2 * lane, f32ToF16(scale), true);
       else this.#view.setFloat32(start + 4 * lane, scale, true);
       if (zeros) this.#view.setInt8(start + zerosOffset + lane, zero);
       const first = from * k + group * groupSize;
       const count = Math.min(k - group * groupSize, groupSize);
-      const sum = this.#groups.pack(part, first, count, lane, start + vectorsOffset);
+      const sum = this.#groups.pack(first, count, lane, start + vectorsOffset);
       correction += ((part.levels ? levelSum(part, first, count) : sum) - count * zero) * scale;
     }
     this.#view.setFloat32(panel + this.#geometry.correctionOffset + 4 * lane, correction, true);
