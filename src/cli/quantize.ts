@@ -7,6 +7,7 @@ import {
   inspectProgram,
   type Model,
   parseAqlmMode,
+  saveGguf,
   saveTorchao,
   type Target,
   targets,
@@ -21,7 +22,7 @@ import { wholeNumber } from "./values.ts";
 
 interface QuantizeCommandOptions extends QuantizationOptions {
   readonly output: string;
-  readonly format: "pte" | "torchao";
+  readonly format: "pte" | "torchao" | "gguf";
   readonly maxSeqLen?: number;
   readonly maxContextLen?: number;
   readonly target: Target;
@@ -42,8 +43,8 @@ export function addQuantize(program: Command, terminal: Terminal): void {
     .option("--max-seq-len <n>", "most tokens of one call (default: 512)", wholeNumber)
     .option("--max-context-len <n>", "positions of the KV cache (default: the model's, at most 2048)", wholeNumber)
     .addOption(
-      new Option("--format <name>", "what to write: a program, or a folder for transformers with torchao")
-        .choices(["pte", "torchao"])
+      new Option("--format <name>", "what to write: a program, a folder for transformers with torchao, or a GGUF file")
+        .choices(["pte", "torchao", "gguf"])
         .default("pte"),
     )
     .addOption(
@@ -64,33 +65,44 @@ Examples:
   $ lowbit quantize ./model --qmode 8da3w --algorithm gptq --budget 3.2bpw --calibrate text.txt -o model.pte
   $ lowbit quantize ./model --recipe recipe.json -o model.pte
   $ lowbit quantize ./model -o model-float.pte
-  $ lowbit quantize model-Q4_0.gguf --qmode 8da4w -o model.pte`,
+  $ lowbit quantize model-Q4_0.gguf --qmode 8da4w -o model.pte
+  $ lowbit quantize ./model --qmode wo8w --group-size 32 --format gguf -o model-Q8_0.gguf`,
     )
     .action((checkpoint: string, options: QuantizeCommandOptions) => quantizeCheckpoint(checkpoint, options, terminal));
 }
 
-/** A folder that transformers with torchao loads. */
-async function writeFolder(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
-  const { output, json } = options;
+/** A checkpoint for others: a folder that transformers with torchao loads, or a GGUF file. */
+async function writeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
+  const { output, format, json } = options;
   const { signal } = terminal;
   const start = performance.now();
+  const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];
-  await withCheckpoint(
-    path,
-    options,
-    async (model) => {
-      origins = weightOrigins(model);
-      await saveTorchao(model, output, { signal });
-    },
-    { signal },
-  );
+  const write = async (model: Model) => {
+    origins = weightOrigins(model);
+    if (format === "gguf") await saveGguf(model, output, { signal, onProgress: progress.update });
+    else await saveTorchao(model, output, { signal });
+  };
+  try {
+    // Blocks of GGUF have scales in binary16.
+    const scaleDtype = options.scaleDtype ?? (format === "gguf" && wantsScales(options) ? "f16" : undefined);
+    await withCheckpoint(path, { ...options, ...(scaleDtype && { scaleDtype }) }, write, { signal });
+  } finally {
+    progress.stop();
+  }
   const seconds = (performance.now() - start) / 1000;
-  if (json) await terminal.writeJson({ folder: output, seconds, weights: origins });
+  const place = format === "gguf" ? { file: output } : { folder: output };
+  if (json) await terminal.writeJson({ ...place, seconds, weights: origins });
   else await terminal.writeLine(`wrote ${output}: weights ${describeOrigins(origins)}, in ${seconds.toFixed(1)} s`);
 }
 
+/** Whether options are given that `--scale-dtype` goes with. */
+function wantsScales({ qmode, head, embedding, sharedEmbedding }: QuantizeCommandOptions): boolean {
+  return [qmode, head, embedding, sharedEmbedding].some((option) => option !== undefined);
+}
+
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
-  if (options.format === "torchao") return writeFolder(path, options, terminal);
+  if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const { signal } = terminal;
   const start = performance.now();

@@ -7,6 +7,7 @@ import { basename, dirname, join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
 import { openGguf } from "./gguf/checkpoint.ts";
+import { onlyModel } from "./gguf/split.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
 import type { TensorSource } from "./tensor-source.ts";
 import { openWeights } from "./weight-files.ts";
@@ -51,8 +52,8 @@ interface Listing {
 export async function openCheckpoint(path: string): Promise<Checkpoint> {
   if (path.endsWith(".gguf")) return openGguf(path);
   const listing = await list(path);
-  const single = [...listing.names].filter((name) => name.endsWith(".gguf"));
-  if (!listing.names.has("config.json") && single.length === 1) return openGguf(join(listing.folder, single[0]!));
+  const gguf = onlyModel(listing.names);
+  if (!listing.names.has("config.json") && gguf !== null) return openGguf(join(listing.folder, gguf));
   const tokenizerJson = await readJson(listing, "tokenizer.json");
   const tokenizerConfig = await readJson(listing, "tokenizer_config.json");
   const generationConfig = await readJson(listing, "generation_config.json");

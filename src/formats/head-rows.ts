@@ -13,12 +13,23 @@ function storedRow(row: number, headDim: number): number {
   return row - within + 2 * (within % half) + Math.floor(within / half);
 }
 
+type Rows = Float32Array | Int8Array | Uint16Array;
+
 /** Rows of values [rows, columns] turned from pairs to halves; whole heads of `headDim` rows. */
-export function turnRows<A extends Float32Array | Int8Array>(values: A, columns: number, headDim: number): A {
+export function turnRows<A extends Rows>(values: A, columns: number, headDim: number): A {
+  return moveRows(values, columns, (row) => [storedRow(row, headDim), row]);
+}
+
+/** The inverse: from halves to pairs. */
+export function pairRows<A extends Rows>(values: A, columns: number, headDim: number): A {
+  return moveRows(values, columns, (row) => [row, storedRow(row, headDim)]);
+}
+
+function moveRows<A extends Rows>(values: A, columns: number, move: (row: number) => [from: number, to: number]): A {
   const result = values.slice() as A;
   for (let row = 0; row < values.length / columns; row++) {
-    const from = storedRow(row, headDim) * columns;
-    result.set(values.subarray(from, from + columns), row * columns);
+    const [from, to] = move(row);
+    result.set(values.subarray(from * columns, (from + 1) * columns), to * columns);
   }
   return result;
 }

@@ -4,6 +4,7 @@ import type { Ops } from "../ops/ops.ts";
 import type { Weight } from "../ops/weight.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { ScalableActivation } from "./scalable.ts";
+import type { TransformerConfig } from "./transformer-config.ts";
 
 /** A tensor that the architecture expects in the checkpoint. */
 export interface WeightSlot {
@@ -47,6 +48,8 @@ export interface Decoder {
   readonly layers: number;
   readonly slots: readonly WeightSlot[];
   readonly scalable: readonly ScalableActivation[];
+  /** What the decoder was configured with; null for one of another kind. */
+  readonly transformer: TransformerConfig | null;
   /** Logits [1, V] of the last token, or [1, T, V] of all. */
   forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>, options: ForwardOptions): T;
 }

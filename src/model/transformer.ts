@@ -188,6 +188,7 @@ export function transformer(architecture: string, config: TransformerConfig): De
     layers: config.layers.length,
     slots: slots(config),
     scalable: scalableActivations(config),
+    transformer: config,
     forward: (ops, weights, inputs, options) => new Pass(ops, config, weights, inputs, options).run(),
   };
 }

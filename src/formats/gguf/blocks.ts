@@ -85,17 +85,14 @@ const simple = (fields: Fields): BlockFormat => ({
 /** Blocks of 256 weights with two levels of scales. */
 const nested = (fields: Fields): BlockFormat => simple({ size: SUPER, halfScales: false, ...fields });
 
+/** A scale, then signed nibbles (Q4_0) or places in the codebook less 8 (IQ4_NL). */
+function scaledNibbles(data: Uint8Array, at: number, { q, scales }: Block): void {
+  scales[0] = half(data, at);
+  nibbles(data, at + 2, q, 0, 8);
+}
+
 export const blockFormats: readonly BlockFormat[] = [
-  simple({
-    name: "Q4_0",
-    id: 2,
-    bytes: 18,
-    bits: 4,
-    decode(data, at, { q, scales }) {
-      scales[0] = half(data, at);
-      nibbles(data, at + 2, q, 0, 8);
-    },
-  }),
+  simple({ name: "Q4_0", id: 2, bytes: 18, bits: 4, decode: scaledNibbles }),
   simple({
     name: "Q4_1",
     id: 3,
@@ -216,17 +213,7 @@ export const blockFormats: readonly BlockFormat[] = [
       }
     },
   }),
-  simple({
-    name: "IQ4_NL",
-    id: 20,
-    bytes: 18,
-    bits: 4,
-    levels: nonlinear,
-    decode(data, at, { q, scales }) {
-      scales[0] = half(data, at);
-      nibbles(data, at + 2, q, 0, 8);
-    },
-  }),
+  simple({ name: "IQ4_NL", id: 20, bytes: 18, bits: 4, levels: nonlinear, decode: scaledNibbles }),
   nested({
     name: "IQ4_XS",
     id: 23,

@@ -1,4 +1,5 @@
-/** A GGUF file as a checkpoint: config, tensors, tokenizer and chat template, all from the one file. */
+/** A GGUF file (or several, split) as a checkpoint: config, tensors, tokenizer and chat template, all from them. */
+import type { ByteSource } from "../../byte-source.ts";
 import { openFile } from "../../node-file.ts";
 import type { Checkpoint } from "../checkpoint.ts";
 import { type JsonFile, jsonFile } from "../json.ts";
@@ -6,16 +7,22 @@ import { ggufConfig } from "./config.ts";
 import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
 import { modelTensors } from "./model-tensors.ts";
+import { joinTensors, partsOf } from "./split.ts";
 import { ggufTensors } from "./tensors.ts";
 import { ggufTokenizer } from "./tokenizer.ts";
 
 /** Opens the file at `path`; InvalidFileError when it is malformed, UnsupportedError for a model that is not supported. */
 export async function openGguf(path: string): Promise<Checkpoint> {
-  const source = await openFile(path);
+  const sources: ByteSource[] = [];
+  const close = async () => {
+    for (const source of sources) await source.close();
+  };
   try {
-    const header = await readGgufHeader(source);
-    const metadata = new GgufMetadata(path, header.metadata);
-    const tensors = ggufTensors(source, header);
+    for (const part of await partsOf(path)) sources.push(await openFile(part));
+    const headers = await Promise.all(sources.map(readGgufHeader));
+    const metadata = new GgufMetadata(sources[0]!.name, headers[0]!.metadata);
+    const parts = sources.map((source, i) => ggufTensors(source, headers[i]!));
+    const tensors = joinTensors(path, parts, metadata.number("split.tensors.count"));
     const config = await ggufConfig(metadata, tensors);
     const tokenizer = ggufTokenizer(metadata);
     const json = (name: string, value: object | undefined): JsonFile | null =>
@@ -29,10 +36,10 @@ export async function openGguf(path: string): Promise<Checkpoint> {
       tokenizerConfig: json("tokenizer", tokenizer?.config),
       generationConfig: null,
       chatTemplate: metadata.string("tokenizer.chat_template"),
-      close: () => source.close(),
+      close,
     };
   } catch (error) {
-    await source.close();
+    await close();
     throw error;
   }
 }

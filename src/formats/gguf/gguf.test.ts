@@ -1,5 +1,5 @@
 /** GGUF files that are right, wrong and hostile. */
-import { writeFile } from "node:fs/promises";
+import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../../test/support/folders.ts";
@@ -9,6 +9,7 @@ import { memorySource } from "../../byte-source.ts";
 import { InvalidFileError, LowbitError } from "../../errors.ts";
 import { dequantize } from "../../quantized.ts";
 import { Tokenizer } from "../../text/tokenizer.ts";
+import { openCheckpoint } from "../checkpoint.ts";
 import { openGguf } from "./checkpoint.ts";
 import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
@@ -60,6 +61,28 @@ describe("a GGUF file", () => {
     });
     expect(checkpoint.tokenizerJson).toBeNull();
     await checkpoint.close();
+  });
+
+  it("may be several files, of which any is named", async () => {
+    const target = join(folder, "split");
+    await mkdir(target);
+    const path = (part: number) => join(target, `tiny-0000${part}-of-00002.gguf`);
+    await writeFile(path(1), ggufFile({ ...metadata, "split.tensors.count": 3 }, tensors.slice(0, 1)));
+    await expect(openGguf(path(1))).rejects.toThrow(/one of 2 files, of which tiny-00002-of-00002.gguf is absent/);
+    await writeFile(path(2), ggufFile({ "split.no": 1 }, tensors.slice(1)));
+    const whole = await open(ggufFile(metadata, tensors));
+    for (const named of [path(1), path(2), target]) {
+      const checkpoint = await openCheckpoint(named);
+      expect(checkpoint.tensors.names).toEqual(whole.tensors.names);
+      for (const name of whole.tensors.names)
+        expect(await checkpoint.tensors.read(name)).toEqual(await whole.tensors.read(name));
+      await checkpoint.close();
+    }
+    await whole.close();
+    await writeFile(path(2), ggufFile({}, tensors.slice(2)));
+    await expect(openGguf(path(1))).rejects.toThrow(/files have 2 tensors but split.tensors.count is 3/);
+    await writeFile(path(2), ggufFile({}, tensors));
+    await expect(openGguf(path(1))).rejects.toThrow(/two of its files have tensor "token_embd.weight"/);
   });
 
   it("has queries whose heads are turned back to halves, by rows, whole, and in few bits", async () => {

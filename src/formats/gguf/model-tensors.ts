@@ -37,6 +37,22 @@ function modelName(name: string, other: Readonly<Record<string, string>>): strin
   return module ? `model.layers.${layer}.${module}.${ending}` : null;
 }
 
+/** The file's name of a tensor of a model; null for one that its files do not have. */
+export function ggufName(name: string, other: Readonly<Record<string, string>>): string | null {
+  const [, base = "", ending = ""] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
+  const keyOf = (names: Readonly<Record<string, string>>, value: string) =>
+    Object.entries(names).find(([, module]) => module === value)?.[0];
+  const [, layer, module = ""] = /^model\.layers\.(\d+)\.(.+)$/.exec(base) ?? [];
+  const part = layer === undefined ? keyOf(whole, base) : (keyOf(other, module) ?? keyOf(unclaimed(other), module));
+  if (part === undefined) return null;
+  return layer === undefined ? `${part}.${ending}` : `blk.${layer}.${part}.${ending}`;
+}
+
+/** Llama's parts that an architecture does not name otherwise. */
+function unclaimed(other: Readonly<Record<string, string>>): Record<string, string> {
+  return Object.fromEntries(Object.entries(parts).filter(([part]) => !Object.hasOwn(other, part)));
+}
+
 /** Renamed, with norms less what was added to them, and with queries and keys turned back to halves. */
 export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headDim: number): OpenTensors {
   const { names, interleaved, normOffset } = architectureOf(metadata);

@@ -1,0 +1,133 @@
+/** GGUF files that were written are read back: the same weights, the same logits, the same tokens. */
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { temporaryFolder } from "../../test/support/folders.ts";
+import { Random } from "../../test/support/random.ts";
+import { tinyConfig, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { blockFormats, dequantizeBlocks } from "../formats/gguf/blocks.ts";
+import { blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
+import { buildDecoder } from "../model/architectures.ts";
+import { quantizeAffine } from "../quantize/affine.ts";
+import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/config.ts";
+import { dequantize } from "../quantized.ts";
+import { loadCompiled } from "./load-compiled.ts";
+import { loadCheckpoint, type Model } from "./model.ts";
+import { quantize } from "./quantize.ts";
+import { saveGguf } from "./save-gguf.ts";
+import { readTexts, textsOf } from "./texts.ts";
+import { weightOrigins } from "./weight-origins.ts";
+
+const folder = await temporaryFolder();
+let count = 0;
+
+async function logits(model: Model): Promise<Float32Array> {
+  const llm = await loadCompiled(model);
+  return llm.createDecoder().prefill([1, 5, 9, 2]);
+}
+
+describe("blocks", () => {
+  it.each([
+    [{ bits: 4, mappingType: "symmetric" }, "Q4_0"],
+    [{ bits: 2, mappingType: "symmetric" }, "Q4_0"],
+    [{ bits: 1, mappingType: "symmetric" }, "Q4_0"],
+    [{ bits: 8, mappingType: "symmetric_no_clipping_err" }, "Q8_0"],
+    [{ bits: 5, mappingType: "symmetric", groupSize: 64 }, "Q8_0"],
+    [{ bits: 4, mappingType: "asymmetric" }, "Q4_1"],
+  ] as const)("%o is %s", (options, name) => {
+    const [n, k] = [7, 128];
+    const config = intxWeightOnly({ groupSize: 32, ...options, scaleDType: "f16" });
+    const weights = quantizeAffine(new Random(1).floats(n * k), { ...config, n, k });
+    const type = blockTypeFor(weights);
+    if (typeof type === "string") throw new Error(type);
+    expect(type.name).toBe(name);
+    const values = new Float32Array(n * k);
+    dequantizeBlocks(blockFormats.find((format) => format.id === type.id)!, encodeBlocks(type, weights), values);
+    const expected = dequantize(weights);
+    if (name !== "Q4_1") return expect(values).toEqual(expected);
+    // Minima are rounded to 11 bits.
+    for (const [i, value] of values.entries()) expect(Math.abs(value - expected[i]!)).toBeLessThan(2 ** -10);
+  });
+
+  it.each([
+    [{ groupSize: 48 }, /groups of 48/],
+    [{ k: 40, groupSize: 40 }, /rows of 40/],
+    [{ scaleDType: "f32" }, /scales of blocks are f16/],
+    [{ bits: 5, hasZeros: true }, /at most 4 bits, not 5/],
+  ] as const)("%o are none", (change, reason) => {
+    const spec = { bits: 4, n: 2, k: 96, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16" } as const;
+    expect(blockTypeFor({ ...spec, ...change })).toMatch(reason);
+  });
+});
+
+const sizes = { hidden_size: 64, intermediate_size: 96, num_attention_heads: 4, num_key_value_heads: 2 };
+
+describe.each([
+  ["Llama", { rope_scaling: llama3() }],
+  ["Llama", { rope_theta: 5e5, tie_word_embeddings: true, attention_bias: true }],
+  ["Mistral", { sliding_window: null, max_position_embeddings: 64 }],
+  ["Qwen2", {}],
+  ["Qwen3", { head_dim: 16 }],
+  ["Gemma2", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
+  ["Gemma3", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
+] as const)("%s with %o", (name, fields) => {
+  const architecture = `${name}ForCausalLM`;
+
+  it.each([
+    [8, "Q8_0"],
+    [4, "Q4_0"],
+  ] as const)("of %i bits is read back as %s, bit for bit", async (bits, stored) => {
+    const source = join(folder, `${++count}`);
+    const config = { ...tinyConfig, tie_word_embeddings: false, ...sizes, architectures: [architecture], ...fields };
+    const { slots } = buildDecoder("tiny", config);
+    const shapes = new Map(slots.filter(({ tiedTo }) => tiedTo === null).map(({ name, shape }) => [name, shape]));
+    await writeTinyCheckpoint(source, { config, shapes });
+    const model = await loadCheckpoint(source);
+    quantize(model, [int8DynamicActivationIntxWeight({ bits, groupSize: 32, scaleDType: "f16" })]);
+    const path = join(folder, `${count}.gguf`);
+    await saveGguf(model, path);
+    const copy = await loadCheckpoint(path);
+    quantize(copy, [int8DynamicActivationIntxWeight({ bits, groupSize: 32, scaleDType: "f16" })]);
+    const carried = weightOrigins(copy).filter(({ treatment }) => treatment === "carried over");
+    expect(new Set(carried.map((origin) => origin.stored))).toEqual(new Set([stored]));
+    expect(carried.length).toBeGreaterThan(10);
+    const [a, b] = [await logits(model), await logits(copy)];
+    for (const [i, value] of a.entries()) expect(Math.abs(value - b[i]!)).toBeLessThan(1e-4);
+    for (const opened of [model, copy]) await opened.close();
+  });
+});
+
+it("keeps tokens, special tokens and the template", async () => {
+  const source = join(folder, `${++count}`);
+  await writeTinyCheckpoint(source);
+  const model = await loadCheckpoint(source);
+  const path = join(folder, `${count}.gguf`);
+  await saveGguf(model, path);
+  const copy = await loadCheckpoint(path);
+  const [before, after] = [model, copy].map(({ checkpoint }) => readTexts(textsOf(checkpoint), "x"));
+  for (const text of ["Once upon a time", " two  spaces\n", "äöü 漢字"])
+    expect(after!.tokenizer!.encode(text)).toEqual(before!.tokenizer!.encode(text));
+  expect(copy.checkpoint.chatTemplate).toBe(model.checkpoint.chatTemplate);
+  for (const opened of [model, copy]) await opened.close();
+});
+
+it.each([
+  ["OLMo 2", { architectures: ["Olmo2ForCausalLM"] }, /Olmo2ForCausalLM is not written to GGUF, only LlamaForCausalLM/],
+  [
+    "rope",
+    { rope_scaling: { rope_type: "yarn", factor: 4, original_max_position_embeddings: 16 } },
+    /cannot say the ropes of this model/,
+  ],
+])("refuses what a file cannot say: %s", async (_, config, message) => {
+  const source = join(folder, `${++count}`);
+  await writeTinyCheckpoint(source, { config });
+  const model = await loadCheckpoint(source);
+  await expect(saveGguf(model, join(folder, "none.gguf"))).rejects.toThrow(message);
+  await model.close();
+});
+
+function llama3() {
+  return {
+    rope_type: "llama3",
+    ...{ factor: 8, low_freq_factor: 1, high_freq_factor: 4, original_max_position_embeddings: 32 },
+  };
+}

@@ -1,0 +1,287 @@
+/** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
+import { UnsupportedError } from "../errors.ts";
+import { architectureOf, ggufArchitectures, ggufConfig } from "../formats/gguf/config.ts";
+import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
+import { GgufMetadata } from "../formats/gguf/metadata.ts";
+import { ggufName } from "../formats/gguf/model-tensors.ts";
+import type { GgufTensors } from "../formats/gguf/tensors.ts";
+import { tokenizerMetadata } from "../formats/gguf/write-tokenizer.ts";
+import { type GgufEntry, type GgufTensorEntry, writeGguf } from "../formats/gguf/writer.ts";
+import { pairRows } from "../formats/head-rows.ts";
+import { buildDecoder } from "../model/architectures.ts";
+import type { WeightSlot } from "../model/decoder.ts";
+import type { TransformerConfig } from "../model/transformer-config.ts";
+import type { AffineFormat } from "../ops/lowering.ts";
+import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
+import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import { bytesOf, toFloat32 } from "../tensor.ts";
+import { generationFacts } from "./generation-facts.ts";
+import type { Model, ModelHooks } from "./model.ts";
+
+const F32 = 0;
+const floatTypes = { f32: F32, f16: 1, bf16: 30 } as const;
+/** general.file_type, by the type of most weights. */
+const fileTypes = { F32: 0, F16: 1, Q4_0: 2, Q4_1: 3, Q8_0: 7, BF16: 32 } as const;
+
+/** The writable architectures: what a class of transformers is called in files. */
+const names: Readonly<Record<string, string>> = {
+  ...Object.fromEntries(Object.entries(ggufArchitectures).map(([file, { name }]) => [name, file])),
+  MistralForCausalLM: "llama",
+};
+
+export interface SaveGgufOptions extends ModelHooks {
+  onProgress?(doneBytes: number, totalBytes: number): void;
+}
+
+/**
+ * Writes `path`, matrix by matrix: weights of 1 to 4 bits as Q4_0, with zero points as Q4_1, of 5 to 8 bits as Q8_0, others
+ * as they are stored; norms and biases as F32. UnsupportedError for what the format or llama.cpp has no place for:
+ * scales that are not f16, groups that are no multiple of 32, ropes and windows that files of the architecture do not say.
+ */
+export async function saveGguf(model: Model, path: string, options: SaveGgufOptions = {}): Promise<void> {
+  const config = model.decoder.transformer;
+  const architecture = names[model.decoder.architecture];
+  if (!config || !architecture)
+    throw new UnsupportedError(
+      `${model.name}: ${model.decoder.architecture} is not written to GGUF, only ${Object.keys(names).join(", ")}`,
+    );
+  const { normOffset, interleaved, names: other } = ggufArchitectures[architecture]!;
+  const form: TensorForm = { normOffset, names: other, headDim: interleaved ? config.headDim : null };
+  const tensors = model.decoder.slots
+    .filter((slot) => slot.tiedTo === null || model.configs.get(slot.name) !== model.configs.get(slot.tiedTo))
+    .map((slot) => tensorOf(model, slot, form, options));
+  const extra = ropeTensor(model, architecture, config);
+  const all = extra ? [...tensors, extra.entry] : tensors;
+  const metadata = modelMetadata(model, architecture, config);
+  metadata.set("general.file_type", { type: "u32", value: fileTypes[commonType(tensors)] });
+  await checkReadBack(model, config, metadata, all, extra?.divisors ?? null);
+  for (const [key, entry] of tokenizerOf(model, config)) metadata.set(key, entry);
+  await writeGguf(path, metadata, reported(all, options));
+}
+
+/** The tensors, whose bytes are counted as they are written. */
+function reported(tensors: readonly WrittenTensor[], { onProgress, signal }: SaveGgufOptions): GgufTensorEntry[] {
+  const total = tensors.reduce((sum, { byteLength }) => sum + byteLength, 0);
+  let done = 0;
+  return tensors.map((tensor) => ({
+    ...tensor,
+    async *parts() {
+      for await (const part of tensor.parts()) {
+        signal?.throwIfAborted();
+        yield part;
+        done += part.length;
+        onProgress?.(done, total);
+      }
+    },
+  }));
+}
+
+/** How files of an architecture differ from checkpoints. */
+interface TensorForm {
+  readonly normOffset: number;
+  readonly names: Readonly<Record<string, string>>;
+  /** Rows of heads of queries and keys that are stored as pairs; null where they are not. */
+  readonly headDim: number | null;
+}
+
+interface WrittenTensor extends GgufTensorEntry {
+  readonly typeName: keyof typeof fileTypes;
+}
+
+function tensorOf(model: Model, slot: WeightSlot, form: TensorForm, hooks: ModelHooks): WrittenTensor {
+  const name = ggufName(slot.name, form.names);
+  if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
+  const weight = model.weight(slot.name, hooks);
+  const headDim = /\.[qk]_proj\./.test(slot.name) ? form.headDim : null;
+  if (slot.role === "vector") return vectorTensor(name, floatWeight(weight), { ...form, headDim });
+  if (weight.format.kind === "float") return floatTensor(name, floatWeight(weight), headDim);
+  const spec = "spec" in weight.format ? (weight.format as AffineFormat).spec : null;
+  const type = spec ? blockTypeFor(spec) : `format ${weight.format.kind} is not`;
+  if (typeof type === "string")
+    throw new UnsupportedError(`${slot.name}: cannot be written as blocks of GGUF: ${type}`);
+  return blockTensor(name, weight as Weight<AffineFormat, QuantizedWeights>, type, headDim);
+}
+
+function vectorTensor(name: string, weight: FloatWeight, { normOffset, headDim }: TensorForm): WrittenTensor {
+  const { shape, load } = weight;
+  return {
+    ...{ name, shape, type: F32, typeName: "F32", byteLength: 4 * shape[0]! },
+    async *parts() {
+      const values = toFloat32(await load());
+      const turned = headDim === null ? values : pairRows(values, 1, headDim);
+      yield bytesOf(/norm\.weight$/.test(name) ? turned.map((value) => value + normOffset) : turned);
+    },
+  };
+}
+
+function floatTensor(name: string, weight: FloatWeight, headDim: number | null): WrittenTensor {
+  const { shape, format } = weight;
+  const [n, k] = shape as [number, number];
+  const typeName = format.dtype.toUpperCase() as "F32" | "F16" | "BF16";
+  return {
+    ...{ name, shape, type: floatTypes[format.dtype], typeName },
+    byteLength: n * k * (format.dtype === "f32" ? 4 : 2),
+    async *parts() {
+      for await (const { data } of partsOf(weight, headDim))
+        yield bytesOf(headDim === null ? data : pairRows(data as Float32Array, k, headDim));
+    },
+  };
+}
+
+function blockTensor(
+  name: string,
+  weight: Weight<AffineFormat, QuantizedWeights>,
+  type: BlockType,
+  headDim: number | null,
+): WrittenTensor {
+  const { n, k } = weight.format.spec;
+  return {
+    ...{ name, shape: [n, k], type: type.id, typeName: type.name, byteLength: blockBytes(type, n, k) },
+    async *parts() {
+      for await (const part of partsOf(weight, headDim))
+        yield encodeBlocks(type, headDim === null ? part : paired(part, headDim));
+    },
+  };
+}
+
+/** A weight by rows; whole where heads must not be cut. */
+async function* partsOf<D>(weight: Pick<Weight<never, D>, "load" | "loadRows">, headDim: number | null) {
+  if (weight.loadRows && headDim === null) yield* weight.loadRows();
+  else yield await weight.load();
+}
+
+function paired(weights: QuantizedWeights, headDim: number): QuantizedWeights {
+  const groups = groupCount(weights);
+  return {
+    ...weights,
+    qvals: pairRows(weights.qvals, weights.k, headDim),
+    scales: pairRows(weights.scales, groups, headDim),
+    zeros: weights.zeros && pairRows(weights.zeros, groups, headDim),
+  };
+}
+
+function commonType(tensors: readonly WrittenTensor[]): keyof typeof fileTypes {
+  const bytes = new Map<keyof typeof fileTypes, number>();
+  for (const { typeName, byteLength } of tensors) bytes.set(typeName, (bytes.get(typeName) ?? 0) + byteLength);
+  return [...bytes].sort(([, a], [, b]) => b - a)[0]![0];
+}
+
+/** A base of rotary frequencies as the config says it, in the style of transformers 4 or 5. */
+function baseOf(model: Model): number {
+  const { config } = model.checkpoint;
+  const parameters = (config.rope_parameters ?? {}) as Record<string, unknown>;
+  const nested = (parameters.full_attention ?? parameters) as Record<string, unknown>;
+  const base = nested.rope_theta ?? config.rope_theta;
+  return typeof base === "number" ? base : model.decoder.architecture === "Gemma3ForCausalLM" ? 1e6 : 10000;
+}
+
+/** Divisors of the frequencies base^(-2i/d). */
+function divisorsOf(base: number, frequencies: Float32Array): Float32Array {
+  const { length } = frequencies;
+  return frequencies.map((frequency, i) => base ** (-i / length) / frequency);
+}
+
+/** Llama's files hold divisors that metadata cannot say as a tensor. */
+function ropeTensor(
+  model: Model,
+  architecture: string,
+  { ropes }: TransformerConfig,
+): { entry: WrittenTensor; divisors: Float32Array } | null {
+  const rope = ropes.rope;
+  if (architecture !== "llama" || !rope || rope.long) return null;
+  const divisors = divisorsOf(baseOf(model), rope.inverseFrequencies);
+  if (divisors.every((divisor) => Math.abs(divisor - 1) < 1e-5)) return null;
+  const entry: WrittenTensor = {
+    ...{ name: "rope_freqs.weight", shape: [divisors.length], type: F32, typeName: "F32" },
+    byteLength: divisors.byteLength,
+    async *parts() {
+      yield bytesOf(divisors);
+    },
+  };
+  return { entry, divisors };
+}
+
+/** What a file says of the model; a window as wide as the context is none. */
+function modelMetadata(model: Model, architecture: string, config: TransformerConfig): Map<string, GgufEntry> {
+  const window = Math.max(...config.layers.map((layer) => layer.window));
+  const full = architecture === "llama" && window > 0;
+  const { hidden, intermediate, heads, kvHeads, headDim, eps, softcaps } = config;
+  const rope = config.ropes.rope ?? config.ropes.full_attention!;
+  const u32 = (value: number): GgufEntry => ({ type: "u32", value });
+  const f32 = (value: number): GgufEntry => ({ type: "f32", value });
+  const entries: [string, GgufEntry][] = [
+    ["context_length", u32(full ? Math.min(window, config.contextLength) : config.contextLength)],
+    ["embedding_length", u32(hidden)],
+    ["block_count", u32(config.layers.length)],
+    ["feed_forward_length", u32(intermediate)],
+    ["vocab_size", u32(config.vocabulary)],
+    ["attention.head_count", u32(heads)],
+    ["attention.head_count_kv", u32(kvHeads)],
+    ["attention.key_length", u32(headDim)],
+    ["attention.value_length", u32(headDim)],
+    ["attention.layer_norm_rms_epsilon", f32(eps)],
+    ["rope.dimension_count", u32(2 * rope.inverseFrequencies.length)],
+    ["rope.freq_base", f32(baseOf(model))],
+    ...(window > 0 && !full ? [["attention.sliding_window", u32(window)] as [string, GgufEntry]] : []),
+    ...(softcaps.attention > 0 ? [["attn_logit_softcapping", f32(softcaps.attention)] as [string, GgufEntry]] : []),
+    ...(softcaps.logits > 0 ? [["final_logit_softcapping", f32(softcaps.logits)] as [string, GgufEntry]] : []),
+  ];
+  return new Map<string, GgufEntry>([
+    ["general.architecture", { type: "string", value: architecture }],
+    ["general.name", { type: "string", value: model.name }],
+    ["general.quantization_version", u32(2)],
+    ...entries.map(([key, entry]): [string, GgufEntry] => [`${architecture}.${key}`, entry]),
+  ]);
+}
+
+/** UnsupportedError unless a reader of the file makes the same decoder of it. */
+async function checkReadBack(
+  model: Model,
+  config: TransformerConfig,
+  entries: ReadonlyMap<string, GgufEntry>,
+  tensors: readonly GgufTensorEntry[],
+  divisors: Float32Array | null,
+): Promise<void> {
+  const metadata = new GgufMetadata(model.name, new Map([...entries].map(([key, { value }]) => [key, value])));
+  const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
+  const source = {
+    has: (name: string) => byName.has(name),
+    info: (name: string) => ({ dtype: "f32", shape: byName.get(name)!.shape }),
+    read: async () => ({ dtype: "f32", shape: [divisors!.length], data: divisors! }),
+  } as unknown as GgufTensors;
+  const read = buildDecoder(model.name, await ggufConfig(metadata, source)).transformer!;
+  const { contextLength } = read;
+  const unwindowed = (layer: TransformerConfig["layers"][number]) =>
+    layer.window >= contextLength ? { ...layer, window: 0 } : layer;
+  const expected = { ...config, contextLength, tied: read.tied, layers: config.layers.map(unwindowed) };
+  const hasLong = Object.values(config.ropes).some(({ long }) => long);
+  const other = Object.entries(expected).filter(
+    ([field, value]) =>
+      describe(value) !== describe(read[field as keyof TransformerConfig]) || (field === "ropes" && hasLong),
+  );
+  if (other.length > 0)
+    throw new UnsupportedError(
+      `${model.name}: GGUF files of ${architectureOf(metadata).name} cannot say the ${other.map(([field]) => field).join(", ")} of this model`,
+    );
+}
+
+/** Numbers to some digits: frequencies are rounded on their way through the file. Divisors are read as two equal sets. */
+function describe(value: unknown): string {
+  return JSON.stringify(value, (key, item) => {
+    if (key === "long") return null;
+    if (item instanceof Float32Array) return Array.from(item, (number) => number.toPrecision(5));
+    return typeof item === "number" ? item.toPrecision(6) : item;
+  });
+}
+
+function tokenizerOf(model: Model, config: TransformerConfig): Map<string, GgufEntry> {
+  const { checkpoint } = model;
+  const { bosId, eosIds } = generationFacts(checkpoint);
+  if (!checkpoint.tokenizerJson) return new Map();
+  return tokenizerMetadata({
+    file: checkpoint.folder,
+    tokenizer: checkpoint.tokenizerJson.value,
+    chatTemplate: checkpoint.chatTemplate,
+    ...{ bosId, eosId: eosIds[0] ?? null, vocabularySize: config.vocabulary },
+  });
+}

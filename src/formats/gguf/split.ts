@@ -1,0 +1,65 @@
+/** Models in several GGUF files, `name-00001-of-00003.gguf` and so on: the first has the metadata, each its tensors. */
+import { readdir } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
+import { InvalidFileError } from "../../errors.ts";
+import { quote } from "../json.ts";
+import type { GgufTensors } from "./tensors.ts";
+
+const PART = /^(.*)-(\d{5})-of-(\d{5})\.gguf$/;
+
+/** Paths of all files of the model that `path` belongs to, in order; InvalidFileError when some are absent. */
+export async function partsOf(path: string): Promise<readonly string[]> {
+  const [, name, , last] = PART.exec(basename(path)) ?? [];
+  if (name === undefined) return [path];
+  const folder = dirname(path);
+  const present = new Set(await readdir(folder).catch(() => []));
+  const names = Array.from(
+    { length: Number(last) },
+    (_, i) => `${name}-${String(i + 1).padStart(5, "0")}-of-${last}.gguf`,
+  );
+  const absent = names.filter((part) => !present.has(part));
+  if (names.length === 0 || absent.length > 0)
+    throw new InvalidFileError(
+      path,
+      `is one of ${names.length} files, of which ${absent.join(", ") || "it is none"} is absent`,
+    );
+  return names.map((part) => join(folder, part));
+}
+
+/** The one model among the .gguf files of a folder, by its first file; null when there are none or several. */
+export function onlyModel(names: Iterable<string>): string | null {
+  const models = [...names]
+    .filter((name) => name.endsWith(".gguf"))
+    .filter((name) => Number(PART.exec(name)?.[2] ?? 1) === 1);
+  return models.length === 1 ? models[0]! : null;
+}
+
+/** Tensors of several files as those of one. InvalidFileError for a tensor that two have, or `count` that they are not. */
+export function joinTensors(file: string, parts: readonly GgufTensors[], count: number | null): GgufTensors {
+  if (parts.length === 1) return parts[0]!;
+  const owners = new Map<string, GgufTensors>();
+  for (const part of parts)
+    for (const name of part.names) {
+      if (owners.has(name)) throw new InvalidFileError(file, `two of its files have tensor ${quote(name)}`);
+      owners.set(name, part);
+    }
+  if (count !== null && owners.size !== count)
+    throw new InvalidFileError(file, `its files have ${owners.size} tensors but split.tensors.count is ${count}`);
+  const owner = (name: string): GgufTensors => {
+    const found = owners.get(name);
+    if (!found) throw new InvalidFileError(file, `has no tensor ${quote(name)} among its ${owners.size}`);
+    return found;
+  };
+  return {
+    names: [...owners.keys()],
+    has: (name) => owners.has(name),
+    info: (name) => owner(name).info(name),
+    storedType: (name) => owner(name).storedType(name),
+    read: async (name) => owner(name).read(name),
+    readRows: async (name, first, count) => owner(name).readRows(name, first, count),
+    lowBit: (name) => owner(name).lowBit(name),
+    async close() {
+      for (const part of parts) await part.close();
+    },
+  };
+}
