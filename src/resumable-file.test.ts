@@ -18,7 +18,7 @@ function tens(stop: (position: number) => void, began: number[]) {
     while (sink.position < content.length) {
       stop(sink.position);
       await sink.write(content.subarray(sink.position, sink.position + 10));
-      await sink.mark!();
+      await sink.mark?.();
     }
   };
 }

@@ -69,6 +69,7 @@ const activations: Readonly<Record<string, TransformerConfig["activation"]>> = {
   swish: "silu",
   gelu_pytorch_tanh: "gelu",
   gelu_new: "gelu",
+  gelu_fast: "gelu",
 };
 
 /** Reads the activation at `field`; UnsupportedError for one that is not here. */

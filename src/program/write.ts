@@ -43,22 +43,24 @@ export async function writeProgram(program: Program, sink: ByteSink, options: Wr
     throw new InvalidArgumentError(`program: ${place}: ${problem}`);
   });
   const { start, pieces, segmentBase, total } = startOf(program);
+  let { position } = sink;
   const write = async (bytes: Uint8Array): Promise<void> => {
     options.signal?.throwIfAborted();
     await sink.write(bytes);
-    options.onProgress?.(sink.position, total);
+    position += bytes.length;
+    options.onProgress?.(position, total);
   };
-  if (sink.position === 0) await write(start);
+  if (position === 0) await write(start);
   for (const { name, offset, data } of pieces) {
     const begin = segmentBase + offset;
-    if (sink.position > begin) continue; // an earlier run wrote it
-    if (sink.position < begin) await write(new Uint8Array(begin - sink.position));
+    if (position > begin) continue; // an earlier run wrote it
+    if (position < begin) await write(new Uint8Array(begin - position));
     options.signal?.throwIfAborted();
     if (data.parts) for await (const part of data.parts()) await write(part);
     else await write(await data.read());
-    if (sink.position !== begin + data.byteLength)
+    if (position !== begin + data.byteLength)
       throw new InvalidArgumentError(
-        `program: ${name}: expected ${data.byteLength} bytes but read() gave ${sink.position - begin}`,
+        `program: ${name}: expected ${data.byteLength} bytes but read() gave ${position - begin}`,
       );
     await sink.mark?.();
   }
