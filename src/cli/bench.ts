@@ -70,16 +70,20 @@ async function bench(path: string, options: BenchOptions, terminal: Terminal): P
     model: path,
     ...result,
     loadSeconds,
-    ...(await sizeOf(path, options)),
+    ...(await sizeOf(path, options, terminal)),
     peakMemoryBytes: process.resourceUsage().maxRSS * 1024,
   };
   if (options.json) await terminal.writeJson(report);
   else await terminal.writeLine(describe(report));
 }
 
-async function sizeOf(path: string, options: ModelOptions): Promise<Pick<BenchReport, "fileBytes" | "bitsPerWeight">> {
+async function sizeOf(
+  path: string,
+  options: ModelOptions,
+  terminal: Terminal,
+): Promise<Pick<BenchReport, "fileBytes" | "bitsPerWeight">> {
   if (await isCheckpoint(path)) {
-    const weights = await withCheckpoint(path, options, async (model) => listWeights(compileModel(model)));
+    const weights = await withCheckpoint(path, options, terminal, async (model) => listWeights(compileModel(model)));
     return { fileBytes: null, bitsPerWeight: bitsPerWeight(weights) };
   }
   return { fileBytes: (await stat(path)).size, bitsPerWeight: (await inspectProgram(path)).bitsPerWeight };

@@ -70,13 +70,13 @@ async function compiledLogits(path: string, options: LogitsOptions, terminal: Te
   return { values, textOf: (id) => tokenText(model, id) };
 }
 
-async function eagerLogits(path: string, options: LogitsOptions, { signal }: Terminal): Promise<LastLogits> {
+async function eagerLogits(path: string, options: LogitsOptions, terminal: Terminal): Promise<LastLogits> {
   if (!(await isCheckpoint(path))) {
     checkProgramOptions(path, options);
     throw new UsageError(`--eager needs a checkpoint folder; ${path} is a program, compiled already`);
   }
-  const values = await withCheckpoint(path, options, async (model) => {
-    const eager = await EagerModel.load(model, { signal });
+  const values = await withCheckpoint(path, options, terminal, async (model) => {
+    const eager = await EagerModel.load(model, { signal: terminal.signal });
     return eager.forward(options.ids, 0).data as Float32Array;
   });
   return { values, textOf: () => "" };

@@ -52,14 +52,17 @@ export async function isCheckpoint(path: string): Promise<boolean> {
   return status.isDirectory() || checkpointEndings.some((ending) => path.endsWith(ending));
 }
 
-/** Opens a checkpoint, sets its quantization, and closes it when `work` has ended. */
+/** Opens a checkpoint, downloading it where it is on the hub, sets its quantization, and closes it after `work`. */
 export async function withCheckpoint<R>(
   path: string,
   options: QuantizationOptions,
+  terminal: Terminal,
   work: (model: Model) => Promise<R>,
   hooks: EncodeHooks = {},
 ): Promise<R> {
-  const model = await loadCheckpoint(path, { signal: hooks.signal });
+  const { signal } = terminal;
+  const progress = terminal.progress("downloading");
+  const model = await loadCheckpoint(path, { signal, onProgress: progress.update }).finally(() => progress.stop());
   try {
     await applyQuantization(model, options, hooks);
     return await work(model);
@@ -83,6 +86,7 @@ export async function openModel(
       return await withCheckpoint(
         path,
         options,
+        terminal,
         (model) => loadCompiled(model, { kvCache, ...compile, ...hooks }),
         hooks,
       );

@@ -86,7 +86,7 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   try {
     // Blocks of GGUF have scales in binary16.
     const scaleDtype = options.scaleDtype ?? (format === "gguf" && wantsScales(options) ? "f16" : undefined);
-    await withCheckpoint(path, { ...options, ...(scaleDtype && { scaleDtype }) }, write, { signal });
+    await withCheckpoint(path, { ...options, ...(scaleDtype && { scaleDtype }) }, terminal, write, { signal });
   } finally {
     progress.stop();
   }
@@ -127,7 +127,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const folder = `${output}.parts`;
   let isWritten = false;
   try {
-    await withCheckpoint(path, options, work, { folder, signal, onProgress: encoding.update });
+    await withCheckpoint(path, options, terminal, work, folder, signal, onProgress: encoding.update );
     isWritten = true;
   } finally {
     encoding.stop();

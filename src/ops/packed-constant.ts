@@ -59,7 +59,8 @@ function joinPacked(parts: readonly LazyConstant[]): LazyConstant | null {
 /** One stream after the other; null unless all but the last have whole panels, so that every part begins at one. */
 function joinStreams(sources: readonly PackedSource[]): UnpackedStream | null {
   const streams = sources.flatMap(({ stream }) => stream ?? []);
-  if (streams.length < sources.length || sources.slice(0, -1).some(({ spec }) => spec.n % PANEL_ROWS !== 0)) return null;
+  if (streams.length < sources.length || sources.slice(0, -1).some(({ spec }) => spec.n % PANEL_ROWS !== 0))
+    return null;
   return {
     async *rows() {
       for (const { rows } of streams) yield* rows();
