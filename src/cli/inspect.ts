@@ -57,7 +57,7 @@ Examples:
 async function inspectGraphs(path: string, options: InspectOptions, terminal: Terminal): Promise<void> {
   if (!(await isCheckpoint(path))) checkProgramOptions(path, options);
   const graphs = (await isCheckpoint(path))
-    ? await withCheckpoint(path, options, async (model) => modelGraphs(model), { signal: terminal.signal })
+    ? await withCheckpoint(path, options, terminal, async (model) => modelGraphs(model), { signal: terminal.signal })
     : await programGraphs(path, options);
   if (options.json) return terminal.writeJson(graphs);
   const texts = graphs.map(({ before, after }) =>

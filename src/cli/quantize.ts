@@ -127,7 +127,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const folder = `${output}.parts`;
   let isWritten = false;
   try {
-    await withCheckpoint(path, options, terminal, work, folder, signal, onProgress: encoding.update );
+    await withCheckpoint(path, options, terminal, work, { folder, signal, onProgress: encoding.update });
     isWritten = true;
   } finally {
     encoding.stop();
