@@ -135,8 +135,11 @@ try {
   const args = ["quantize", folder, "--qmode", "8da4w", "--group-size", "32", "--scale-dtype", "f16"];
   args.push("--embedding", "4,32", "-o", output);
   const start = performance.now();
+  let isAsked = false;
   const first = await lowbit(args, (child) => {
-    if (existsSync(partial) && statSync(partial).size > total / 12) child.kill("SIGINT");
+    if (isAsked || !existsSync(partial) || statSync(partial).size < total / 12) return;
+    isAsked = true;
+    child.kill("SIGINT");
   });
   check(first.code === 130, `expected exit code 130 of the interrupted process but found ${first.code}`);
   check(!existsSync(output), "an interrupted process left a program that looks whole");

@@ -17,9 +17,9 @@ const unfit =
 it.skipIf(unfit !== "")(
   `quantizes more than it may hold${unfit && ` (skipped: ${unfit})`}`,
   async () => {
-    const { stdout } = await promisify(execFile)(process.execPath, [script, "--megabytes", "560", "--limit", "420"]);
+    const { stdout } = await promisify(execFile)(process.execPath, [script, "--megabytes", "320", "--limit", "300"]);
     expect(stdout).toMatch(
-      /^\d+ MB quantized in .* of 420 MB allowed; interrupted after \d+ MB of \d+ MB and continued\n$/,
+      /^\d+ MB quantized in .* of 300 MB allowed; interrupted after \d+ MB of \d+ MB and continued\n$/,
     );
   },
   120_000,
