@@ -111,7 +111,7 @@ it("keeps tokens, special tokens and the template", async () => {
 });
 
 it.each([
-  ["OLMo 2", { architectures: ["Olmo2ForCausalLM"] }, /Olmo2ForCausalLM is not written to GGUF, only LlamaForCausalLM/],
+  ["Granite", { architectures: ["GraniteForCausalLM"] }, /GraniteForCausalLM is not written to GGUF, only LlamaForCausalLM/],
   [
     "rope",
     { rope_scaling: { rope_type: "yarn", factor: 4, original_max_position_embeddings: 16 } },
