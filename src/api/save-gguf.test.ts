@@ -111,7 +111,11 @@ it("keeps tokens, special tokens and the template", async () => {
 });
 
 it.each([
-  ["Granite", { architectures: ["GraniteForCausalLM"] }, /GraniteForCausalLM is not written to GGUF, only LlamaForCausalLM/],
+  [
+    "Granite",
+    { architectures: ["GraniteForCausalLM"] },
+    /GraniteForCausalLM is not written to GGUF, only LlamaForCausalLM/,
+  ],
   [
     "rope",
     { rope_scaling: { rope_type: "yarn", factor: 4, original_max_position_embeddings: 16 } },
