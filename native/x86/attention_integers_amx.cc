@@ -20,7 +20,8 @@ static_assert(kKeys == kSplitBlockKeys);
 constexpr uint32_t kQueries = 4, kDigits = 3;
 // The largest query as an integer: its highest byte stays within 127 however the others round.
 constexpr float kQueryMost = 127.0f * 65536 - 32896;
-constexpr float kWeightMost = 65535.0f;
+// The same of weights.
+constexpr float kWeightMost = 127.0f * 256 + 127;
 
 // Parts of one thread's scratch; `steps` of 64 columns make a row of a head.
 struct Workspace {
@@ -142,11 +143,11 @@ void score_tiles(const AttentionArgs& args, const Workspace& w, const Places& pl
   }
 }
 
-// Weights of 64 keys to rows of bytes, the low ones of the four queries and then the high ones. Returns what one
+// Weights of 64 keys to rows of signed bytes, the low ones of the four queries and then the high ones. Returns what one
 // counts, a number for each query.
 __m128 convert_weights(const float* weights, uint8_t* target) {
-  __m512 most = Isa::load(weights);
-  for (uint32_t r = 1; r < kPlaceRows; r++) most = Isa::max(Isa::load(weights + 16 * r), most);
+  __m512 most = Isa::set(0);
+  for (uint32_t r = 0; r < kPlaceRows; r++) most = Isa::max(_mm512_abs_ps(Isa::load(weights + 16 * r)), most);
   most = fold_keys<Isa>(most, kQueries, [](__m512 a, __m512 b) { return Isa::max(a, b); });
   most = Isa::max(most, Isa::set(1e-30f));
   const __m512 scale = _mm512_div_ps(Isa::set(kWeightMost), most);
@@ -161,12 +162,13 @@ __m128 convert_weights(const float* weights, uint8_t* target) {
     _mm_store_si128(reinterpret_cast<__m128i*>(rows + 128), _mm512_extracti32x4_epi32(bytes, 2));
     _mm_store_si128(reinterpret_cast<__m128i*>(rows + 192), _mm512_extracti32x4_epi32(bytes, 3));
   };
-  const __m512i low = _mm512_set1_epi16(255);
+  auto low = [](__m512i words) { return _mm512_srai_epi16(_mm512_slli_epi16(words, 8), 8); };
+  auto high = [&](__m512i words) { return _mm512_srai_epi16(_mm512_sub_epi16(words, low(words)), 8); };
   for (uint32_t r = 0; r < kPlaceRows; r += 4, weights += 64) {
     auto whole = [&](uint32_t i) { return _mm512_cvtps_epi32(_mm512_mul_ps(Isa::load(weights + 16 * i), scale)); };
-    const __m512i a = _mm512_packus_epi32(whole(0), whole(1)), b = _mm512_packus_epi32(whole(2), whole(3));
-    put(target + 4 * r, _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(b, low)));
-    put(target + 256 + 4 * r, _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8)));
+    const __m512i a = _mm512_packs_epi32(whole(0), whole(1)), b = _mm512_packs_epi32(whole(2), whole(3));
+    put(target + 4 * r, _mm512_packs_epi16(low(a), low(b)));
+    put(target + 256 + 4 * r, _mm512_packs_epi16(high(a), high(b)));
   }
   return _mm_div_ps(_mm512_castps512_ps128(most), _mm_set1_ps(kWeightMost));
 }
@@ -201,13 +203,13 @@ void add_tiles(const AttentionArgs& args, const Workspace& w, const Places& plac
     _tile_zero(2);
     _tile_zero(3);
     _tile_loadd(6, w.values, 64);
-    _tile_dpbusd(0, 4, 6);
+    _tile_dpbssd(0, 4, 6);
     _tile_loadd(7, w.values + kTileBytes, 64);
-    _tile_dpbusd(1, 4, 7);
+    _tile_dpbssd(1, 4, 7);
     _tile_loadd(6, w.values + 2 * kTileBytes, 64);
-    _tile_dpbusd(2, 4, 6);
+    _tile_dpbssd(2, 4, 6);
     _tile_loadd(7, w.values + 3 * kTileBytes, 64);
-    _tile_dpbusd(3, 4, 7);
+    _tile_dpbssd(3, 4, 7);
     _tile_stored(0, w.sums, 64);
     _tile_stored(1, w.sums + 256, 64);
     _tile_stored(2, w.sums + 512, 64);
