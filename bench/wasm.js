@@ -1,96 +1,176 @@
 /**
- * WebAssembly against native code on the same program: load, first token, prefill and decode, in a process each, backends
- * in turns, medians of rounds. Usage: node bench/wasm.js <program.pte> [--node <executable>] [--rounds 2] [--threads 1,2]
- * [--prompt 128] [--decode 32]. Build first (npm run build).
+ * The speed of WebAssembly: in headless Chromium beside wllama, in two versions of Node beside our native code, each in a
+ * process or page of its own, engines in turns, medians of rounds; each part has a file, results/wasm-<part>.md. Build first.
+ *
+ *     node bench/wasm.js [--rounds 3] [--threads 2,1] [--shapes 1b,110m] [--parts wllama,native,bits,module] [--decode 24]
  */
 import { execFileSync } from "node:child_process";
+import { existsSync } from "node:fs";
+import { dirname } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
+import { nodeOfNpm } from "../scripts/wasm/engines.js";
+import { ggufOf } from "./make-model.js";
+import { programOf } from "./programs.js";
+import { digits, median, table, writeReport } from "./report.js";
+import { withBrowser } from "./wasm-browser.js";
+import { measure } from "./wasm-measure.js";
 
-const { values: options, positionals } = parseArgs({
-  allowPositionals: true,
+const { values: options } = parseArgs({
   options: {
-    node: { type: "string", default: process.execPath },
-    rounds: { type: "string", default: "2" },
-    threads: { type: "string", default: "1,2" },
-    backends: { type: "string", default: "wasm,native" },
-    prompt: { type: "string", default: "128" },
-    decode: { type: "string", default: "32" },
+    rounds: { type: "string", default: "3" },
+    threads: { type: "string", default: "2,1" },
+    shapes: { type: "string", default: "1b,110m" },
+    parts: { type: "string", default: "wllama,native,bits,module" },
+    decode: { type: "string", default: "24" },
+    /** A process of its own measures this file and prints the result. */
     measure: { type: "string" },
   },
 });
+const rounds = Number(options.rounds);
+const threadCounts = options.threads.split(",").map(Number);
+const parts = options.parts.split(",");
+const counts = { prompts: [128], decode: Number(options.decode) };
+/** wllama answers a token in half a second. */
+const WLLAMA_DECODE = 8;
 
-/** @param {number[]} values */
-function median(values) {
-  const sorted = [...values].sort((a, b) => a - b);
-  return /** @type {number} */ (sorted[Math.floor(sorted.length / 2)]);
+/** A program measured in a Node. @param {string} node @param {string} backend @param {string} path @param {number} threads @param {number[]} prompts */
+function inNode(node, backend, path, threads, prompts) {
+  const request = JSON.stringify({ path, threads, prompts });
+  const env = { ...process.env, LOWBIT_BACKEND: backend };
+  if (backend === "native") delete env.LOWBIT_BACKEND;
+  const args = [fileURLToPath(import.meta.url), "--decode", options.decode, "--measure", request];
+  return JSON.parse(execFileSync(node, args, { env, encoding: "utf8" }).trim().split("\n").at(-1));
 }
 
-/** Measures in this process and prints the result. @param {string} path @param {number} threads */
-async function measure(path, threads) {
+async function measureHere({ path, threads, prompts }) {
   const { loadProgram } = await import("../dist/index.js");
-  const start = performance.now();
-  const model = await loadProgram(path, { threads });
-  const loaded = performance.now();
-  const decoder = model.createDecoder();
-  const { vocabularySize } = decoder;
-  const token = (/** @type {number} */ i) => (i * 7919 + 13) % vocabularySize;
-  await decoder.prefill([token(0)]);
-  const first = performance.now();
-  const steps = [];
-  for (let i = 0; i < Number(options.decode); i++) {
-    const before = performance.now();
-    await decoder.step(token(i));
-    steps.push(performance.now() - before);
-  }
-  const ids = Array.from({ length: Number(options.prompt) }, (_, i) => token(i));
-  const prefills = [];
-  for (let run = 0; run < 3; run++) {
-    decoder.rewind(0);
-    const before = performance.now();
-    await decoder.prefill(ids);
-    prefills.push((1000 * ids.length) / (performance.now() - before));
-  }
-  const steady = median(steps.slice(steps.length >> 1));
-  const result = {
-    loadMs: loaded - start,
-    firstTokenMs: first - loaded,
-    decode: 1000 / steady,
-    firstPrefill: prefills[0],
-    prefill: median(prefills.slice(1)),
-  };
+  const result = await measure(() => loadProgram(path, { threads }), { ...counts, prompts });
   console.log(JSON.stringify(result));
-  await decoder.dispose();
-  await model.dispose();
 }
 
-/** @param {string} path */
-function compare(path) {
-  const rows = new Map();
-  for (let round = 0; round < Number(options.rounds); round++)
-    for (const threads of options.threads.split(","))
-      for (const backend of options.backends.split(",")) {
-        const args = [fileURLToPath(import.meta.url), path, "--measure", threads, "--prompt", options.prompt];
-        const env = { ...process.env, LOWBIT_BACKEND: backend };
-        const text = execFileSync(options.node, [...args, "--decode", options.decode], { env, encoding: "utf8" });
-        const key = `${backend}, ${threads} threads`;
-        rows.set(key, [...(rows.get(key) ?? []), JSON.parse(text)]);
+/** Asks all engines in turns. @param {Record<string, () => Promise<any> | any>} engines @returns {Promise<Record<string, any[]>>} */
+async function inTurns(engines) {
+  const results = Object.fromEntries(Object.keys(engines).map((name) => [name, []]));
+  for (let round = 0; round < rounds; round++)
+    for (const [name, run] of Object.entries(engines)) {
+      results[name].push(await run());
+      console.error(`round ${round + 1} of ${rounds}: ${name}: ${JSON.stringify(results[name].at(-1))}`);
+    }
+  return results;
+}
+
+const of = (results, value) => median(results.map(value));
+const times = (a, b) => `${digits(a / b)}x`;
+
+/** @param {string} shape */
+async function besideWllama(shape) {
+  const program = await programOf(shape, "4-bit g32");
+  const gguf = await ggufOf(shape);
+  return withBrowser(dirname(program), async ({ version, ours, wllama }) => {
+    const rows = [];
+    for (const threads of threadCounts) {
+      const results = await inTurns({
+        ours: () => ours(program, threads, counts),
+        wllama: () => wllama(gguf, threads, { ...counts, decode: WLLAMA_DECODE }),
+      });
+      const [decode, peerDecode] = [results.ours, results.wllama].map((all) => of(all, (r) => r.decode));
+      const [prefill, peerPrefill] = [results.ours, results.wllama].map((all) => of(all, (r) => r.prefill[0]));
+      rows.push([
+        ...[shape, String(threads), digits(decode), digits(peerDecode), times(decode, peerDecode)],
+        ...[digits(prefill), digits(peerPrefill), times(prefill, peerPrefill)],
+      ]);
+    }
+    const head = ["shape", "threads", "decode", "wllama", "", "prefill 128", "wllama", ""];
+    return `## Chromium ${version} beside wllama 3.8.1\n\nTokens a second; 4 bits in groups of 32, wllama Q4_0.\n\n${table(head, rows)}`;
+  });
+}
+
+async function besideNative() {
+  const newest = nodeOfNpm("latest");
+  const node20 = nodeOfNpm("20");
+  const program = await programOf("1b", "4-bit g32");
+  const prompts = [128, 512];
+  const rows = [];
+  await withBrowser(dirname(program), async ({ version, ours }) => {
+    for (const threads of threadCounts) {
+      const results = await inTurns({
+        native: () => inNode(newest, "native", program, threads, prompts),
+        "WebAssembly, newest Node": () => inNode(newest, "wasm", program, threads, prompts),
+        [`WebAssembly, Chromium ${version}`]: () => ours(program, threads, { ...counts, prompts }),
+        "WebAssembly, Node 20": () => inNode(node20, "wasm", program, threads, prompts),
+      });
+      const native = of(results.native, (r) => r.decode);
+      for (const [name, all] of Object.entries(results)) {
+        const decode = of(all, (r) => r.decode);
+        const prefills = prompts.map((_, i) => digits(of(all, (r) => r.prefill[i])));
+        const first = of(all, (r) => r.firstTokenMs / (1000 / r.decode));
+        rows.push([name, String(threads), digits(decode), times(decode, native), ...prefills, digits(first)]);
       }
-  const version = execFileSync(options.node, ["--version"], { encoding: "utf8" }).trim();
-  console.log(
-    `${path}, Node ${version}, prompt ${options.prompt}, decode ${options.decode}, medians of ${options.rounds}`,
-  );
-  for (const [key, results] of rows) {
-    const value = (/** @type {string} */ name) => median(results.map((/** @type {any} */ result) => result[name]));
-    console.log(
-      `${key}: load ${value("loadMs").toFixed(0)} ms, first token ${value("firstTokenMs").toFixed(1)} ms, ` +
-        `decode ${value("decode").toFixed(1)} tok/s (${(1000 / value("decode")).toFixed(2)} ms), ` +
-        `prefill ${value("prefill").toFixed(0)} tok/s (first ${value("firstPrefill").toFixed(0)})`,
-    );
-  }
+    }
+  });
+  const head = [
+    "1b, 4 bits, groups of 32",
+    "threads",
+    "decode",
+    "of native",
+    "prefill 128",
+    "prefill 512",
+    "first token",
+  ];
+  return `## Beside native code\n\nTokens a second; the first token after load in times of a later one.\n\n${table(head, rows)}`;
 }
 
-const path = positionals[0];
-if (!path) throw new Error("give a program");
-if (options.measure) await measure(path, Number(options.measure));
-else compare(path);
+async function bitsOfWeights() {
+  const newest = nodeOfNpm("latest");
+  const schemes = ["4-bit g32", "4-bit g128", "2-bit g32"];
+  const paths = Object.fromEntries(
+    await Promise.all(schemes.map(async (scheme) => [scheme, await programOf("1b", scheme)])),
+  );
+  const results = await inTurns(
+    Object.fromEntries(schemes.map((scheme) => [scheme, () => inNode(newest, "wasm", paths[scheme], 2, [128])])),
+  );
+  const base = of(results["4-bit g32"], (r) => r.decode);
+  const rows = schemes.map((scheme) => {
+    const decode = of(results[scheme], (r) => r.decode);
+    return [scheme, digits(decode), times(decode, base), digits(of(results[scheme], (r) => r.prefill[0]))];
+  });
+  return `## Widths\n\nNewest Node, 2 threads.\n\n${table(["1b", "decode", "", "prefill 128"], rows)}`;
+}
+
+/** Loading the demo model, and the code that is made for it. */
+async function moduleOfDemo() {
+  const demo = fileURLToPath(new URL("../build/shakespeare-4bit.pte", import.meta.url));
+  if (!existsSync(demo)) await (await import("../scripts/demo-model.js")).demoProgram();
+  const { buildWeb } = await import("../scripts/build-web.js");
+  const weight = await buildWeb();
+  const loads = await withBrowser(dirname(demo), ({ ours }) => inTurns({ demo: () => ours(demo, 2, counts) }));
+  const probe = fileURLToPath(new URL("./wasm-module.js", import.meta.url));
+  const made = JSON.parse(execFileSync(nodeOfNpm("latest"), [probe, demo], { encoding: "utf8" }));
+  const rows = [
+    ["load to first token, Chromium", `${digits(of(loads.demo, (r) => r.loadMs + r.firstTokenMs))} ms`],
+    ["WebAssembly modules made", `${made.modules}, ${(made.bytes / 1e3).toFixed(1)} kB`],
+    ["making and compiling them", `${digits(made.milliseconds)} ms`],
+    ["JavaScript of the page, gzipped", `${(weight / 1e3).toFixed(1)} kB`],
+  ];
+  return `## Demo model\n\n${table(["", "value"], rows)}`;
+}
+
+const measured = {
+  async wllama() {
+    const sections = [];
+    for (const shape of options.shapes.split(",")) sections.push(await besideWllama(shape));
+    return sections;
+  },
+  native: async () => [await besideNative()],
+  bits: async () => [await bitsOfWeights()],
+  module: async () => [await moduleOfDemo()],
+};
+
+if (options.measure) await measureHere(JSON.parse(options.measure));
+else
+  for (const part of parts) {
+    const sections = await measured[part]();
+    const command = `node bench/wasm.js ${process.argv.slice(2).join(" ")}`.trim();
+    writeReport(`wasm-${part}`, { title: "WebAssembly", command, sections });
+  }
