@@ -1,6 +1,6 @@
 """Seconds of a linear layer of the aqlm package on one thread, as JSON: `aqlm-package.py <codebooks>x<bits> <n> <k>`.
 
-One thread, because the package's kernel for codes of 8 bits adds to its results from several threads at once.
+One thread, because some of the package's kernels add to their results from several threads at once.
 """
 import json
 import sys
@@ -20,8 +20,6 @@ vectors = torch.randn((codebooks, 2**bits, 1, 8), generator=generator)
 scales = torch.rand((n, 1, 1, 1), generator=generator)
 x = torch.randn((1, k), generator=generator)
 kernel = get_forward_pass_kernel(vectors, False)
-if bits == 8:
-    codes = torch.permute(codes, (1, 0, 2)).contiguous()
 times = []
 with torch.no_grad():
     kernel(x, codes, vectors, scales, None)

@@ -1,9 +1,10 @@
 /**
  * AQLM kernels beside our own 4-bit group-32 ones and the published lookup loop, on one layer: weights come from memory
  * (copies larger than the caches take turns), table building included, the rivals ask in turn, medians. Then the aqlm
- * package's CPU path, where LOWBIT_PYTHON names a Python that has it, and whole models. Writes bench/results/aqlm.md.
+ * package's CPU path, where LOWBIT_PYTHON names a Python that has it. Writes bench/results/aqlm.md.
  * `node bench/aqlm.js [--shapes 4096x4096,14336x4096] [--forms 2x8,1x16] [--m 1,128] [--threads 1,2] [--rounds 9]
- *  [--model 8b-8] [--whole 8b]`: `--model ""` leaves whole models out, `--whole 8b` measures the memory of all layers.
+ *  [--model 8b-8] [--whole 8b]`: with `--model` whole models instead, in results/aqlm-models.md; `--whole 8b` measures the
+ * memory of all layers, too.
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
@@ -25,18 +26,18 @@ import { digits, median, table, writeReport } from "./report.js";
 /** More than the caches hold. */
 const POOL_BYTES = 400e6;
 /** One call of everything in a round takes at most so long; fewer copies do. */
-const ROUND_SECONDS = 0.25;
+const ROUND_SECONDS = 0.15;
 
 const list = (text) => text.split(",");
 const { values: options } = parseArgs({
   options: {
     shapes: { type: "string", default: "4096x4096,14336x4096,4096x14336" },
     forms: { type: "string", default: "2x8,1x16" },
-    m: { type: "string", default: "1,4,16,128" },
+    m: { type: "string", default: "1,128" },
     threads: { type: "string", default: "1,2" },
     rounds: { type: "string", default: "9" },
     kernel: { type: "string" },
-    model: { type: "string", default: "8b-8" },
+    model: { type: "string", default: "" },
     whole: { type: "string", default: "" },
   },
 });
@@ -64,16 +65,25 @@ const floats = (length) => {
   return filled(new Float32Array(target.buffer, target.byteOffset, length), noise);
 };
 
+/** Packed weights of this shape: rivals of several rows and threads have the same. */
+const packedBefore = new Map();
+function packedOnce(key, pack) {
+  const [shape] = key.split(" ");
+  for (const name of packedBefore.keys()) if (!name.startsWith(shape)) packedBefore.delete(name);
+  if (!packedBefore.has(key)) packedBefore.set(key, pack());
+  return packedBefore.get(key);
+}
+
 /** Bytes of one copy of a rival's weights, and arguments on the copy of that index. */
 function fourBit({ n, k, m }) {
   const spec = { n, k, bits: 4, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16" };
-  const qvals = filled(
-    new Int8Array(n * k),
-    Int8Array.from(bytes, (b) => (b & 15) - 8),
-  );
-  const scales = new Float32Array((n * k) / 32).fill(2 ** -7);
   const layout = selectLayout(spec, cpu);
-  const packed = packWeights({ ...spec, qvals, scales, zeros: null, levels: null }, null, layout);
+  const packed = packedOnce(`${n}x${k} 4-bit`, () => {
+    const nibbles = Int8Array.from(bytes, (b) => (b & 15) - 8);
+    const qvals = filled(new Int8Array(n * k), nibbles);
+    const scales = new Float32Array((n * k) / 32).fill(2 ** -7);
+    return packWeights({ ...spec, qvals, scales, zeros: null, levels: null }, null, layout);
+  });
   const kernel = selectKernel(linearA8, { layout: layout.name, bits: 4, m }, cpu);
   const args = () => ({ m, x: floats(m * k), weights: openPacked(copyOf(packed), spec), y: floats(m * n) });
   return { name: kernel.name, kernel, byteLength: packed.length, args };
@@ -82,10 +92,12 @@ function fourBit({ n, k, m }) {
 function aqlm({ n, k, m }, form, kernel) {
   const [codebooks, bits] = form.split("x").map(Number);
   const sizes = { n, k, codebooks, bits, inGroup: 8, outGroup: 1 };
-  const count = (n * k * codebooks) / 8;
-  const codes =
-    bits === 8 ? filled(new Uint8Array(count), bytes) : filled(new Uint16Array(count), new Uint16Array(bytes.buffer));
-  const packed = packCodes({ ...sizes, codes, vectors: new Uint16Array(0), scales: new Uint16Array(0) });
+  const packed = packedOnce(`${n}x${k} ${form}`, () => {
+    const count = (n * k * codebooks) / 8;
+    const codes =
+      bits === 8 ? filled(new Uint8Array(count), bytes) : filled(new Uint16Array(count), new Uint16Array(bytes.buffer));
+    return packCodes({ ...sizes, codes, vectors: new Uint16Array(0), scales: new Uint16Array(0) });
+  });
   const halves = (length) => {
     const target = zeroedBytes(2 * length);
     const source = Uint16Array.from(noise, (v) => (v < 0 ? 0x8000 : 0) | (0x2800 + Math.floor(Math.abs(v) * 0x400)));
@@ -171,26 +183,29 @@ function compare(shape, threads) {
   });
 }
 
-const rows = [];
-for (const shape of list(options.shapes))
-  for (const m of list(options.m))
-    for (const threads of list(options.threads)) {
-      const [n, k] = shape.split("x").map(Number);
-      const found = compare({ n, k, m: Number(m) }, Number(threads));
-      for (const row of found) console.error(row.join("  "));
-      rows.push(...found);
-    }
+/** One table of all layers. */
+function layerTable() {
+  const rows = [];
+  for (const shape of list(options.shapes))
+    for (const m of list(options.m))
+      for (const threads of list(options.threads)) {
+        const [n, k] = shape.split("x").map(Number);
+        const found = compare({ n, k, m: Number(m) }, Number(threads));
+        for (const row of found) console.error(row.join("  "));
+        rows.push(...found);
+      }
+  return table(["call", "kernel", "µs", "GB/s", "speed, 4-bit = 1"], rows);
+}
 
 /** The aqlm package's linear layers on one thread, beside ours. */
 function packageTable(python) {
   const script = fileURLToPath(new URL("aqlm-package.py", import.meta.url));
   const shape = { n: 4096, k: 4096, m: 1 };
-  const found = ["1x16", "2x8"].map((form) => {
+  const found = ["1x16"].map((form) => {
     const env = { ...process.env, NUMBA_NUM_THREADS: "1" };
     const { status, stdout, stderr } = spawnSync(python, [script, form, "4096", "4096"], { encoding: "utf8", env });
     if (status !== 0) throw new Error(`${script}: ${stderr}`);
-    const layout = form.endsWith("x8") ? "aqlm_tiles8" : "aqlm_tiles";
-    const kernel = selectKernel(aqlmKernels, { layout, bits: null, m: 1 }, cpu);
+    const kernel = selectKernel(aqlmKernels, { layout: "aqlm_tiles", bits: null, m: 1 }, cpu);
     const { time } = runner(aqlm(shape, form, kernel), 1);
     const ours = median(Array.from({ length: Number(options.rounds) }, time));
     const theirs = JSON.parse(stdout);
@@ -199,16 +214,23 @@ function packageTable(python) {
   return table(["[4096, 4096], 1 thread", "aqlm package, µs", "ours, µs", "times faster"], found);
 }
 
-const python = process.env.LOWBIT_PYTHON;
-const sections = [table(["call", "kernel", "µs", "GB/s", "speed, 4-bit = 1"], rows)];
-if (python) sections.push(packageTable(python));
-if (options.model) {
-  sections.push(await modelSpeeds(options.model, list(options.threads).map(Number), Number(options.rounds)));
-  sections.push(await modelMemory(options.model, "8b", 1024, options.whole === "8b"));
+async function modelSections() {
+  const threads = list(options.threads).map(Number);
+  return [
+    await modelSpeeds(options.model, threads, Number(options.rounds)),
+    await modelMemory(options.model, "8b", 1024, options.whole === "8b"),
+  ];
 }
+
+function layerSections() {
+  const python = process.env.LOWBIT_PYTHON;
+  return [layerTable(), ...(python ? [packageTable(python)] : [])];
+}
+
 const narrowed = process.argv.slice(2).join(" ");
-writeReport(narrowed ? "aqlm-part" : "aqlm", {
+const layersName = narrowed ? "aqlm-part" : "aqlm";
+writeReport(options.model ? "aqlm-models" : layersName, {
   title: "AQLM beside 4-bit weights",
   command: `node bench/aqlm.js${narrowed ? ` ${narrowed}` : ""}`,
-  sections,
+  sections: options.model ? await modelSections() : layerSections(),
 });
