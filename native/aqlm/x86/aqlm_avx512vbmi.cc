@@ -2,7 +2,7 @@
 // low halves of bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
 //
 // A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper 12 bits of a 32-bit sum;
-// 2^11 is added so that entries are unsigned. Of a result all roundings make some 7e-4, a tenth of what activations of 8
+// 2^11 is added so that entries are unsigned. Of a result all roundings make some 9e-4, a sixth of what activations of 8
 // bits lose. Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
 #include <immintrin.h>
 
