@@ -1,5 +1,6 @@
 /**
- * Checks lowbit against ExecuTorch itself, in a Python environment of its own under build/executorch (Python 3.11, PyPI):
+ * Checks lowbit against ExecuTorch itself, in a Python environment of its own under build/executorch (Python 3.11, PyPI),
+ * or that of the Python that EXECUTORCH_PYTHON names:
  * its verifier accepts our programs and sees what `lowbit inspect` prints; with our operator library its runtime gives
  * our logits, tokens and text; what its exporter writes runs here. The figures go to docs/executorch.md.
  */
