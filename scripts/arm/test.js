@@ -5,7 +5,7 @@
  *     node scripts/arm/test.js [CPU …]
  */
 import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { root } from "../native-sources.js";
@@ -37,6 +37,7 @@ function compileTests() {
     cwd: root,
     stdio: "inherit",
   });
+  copyFileSync(join(root, "package.json"), join(compiled, "package.json"));
   const replacement = join(compiled, "node_modules", "vitest");
   mkdirSync(replacement, { recursive: true });
   writeFileSync(join(replacement, "package.json"), '{ "type": "module", "main": "index.js" }');

@@ -7,7 +7,7 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { canRoundNatively, roundingKernels, roundNatively } from "../kernels/quantizer.ts";
 import { quantizeAffine } from "../quantize/affine.ts";
 import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../quantize/config.ts";
-import { algorithms, mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
+import { mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
 import { bytesOf, type Tensor, toFloat32 } from "../tensor.ts";
 import { joinRows, quantizeRows } from "./quantize-rows.ts";
 
@@ -42,7 +42,7 @@ function source(tensor: Tensor): TensorSource {
 }
 
 const schemes = mappingTypes.flatMap((mappingType) =>
-  algorithms
+  (["affine", "hqq_scale_only"] as const)
     .filter((algorithm) => algorithm === "affine" || mappingType !== "asymmetric")
     .flatMap((algorithm) => scaleDTypes.map((scaleDType) => ({ mappingType, algorithm, scaleDType }))),
 );
