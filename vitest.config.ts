@@ -11,5 +11,5 @@ export default defineConfig({
       { find: /^lowbit\/wasm$/, replacement: source("extension/wasm.ts") },
     ],
   },
-  test: { include: ["{src,test,scripts}/**/*.test.{ts,js}"], testTimeout: 60_000 },
+  test: { include: ["{src,test,scripts}/**/*.test.{ts,js}"], testTimeout: 60_000, maxWorkers: "100%" },
 });

@@ -236,7 +236,7 @@ function forCounts(
   item: LinearCase,
   check: (found: Float32Array, m: number, message: string) => void,
 ): void {
-  const all = rowCounts.filter((m) => m >= kernel.mStep && (m <= 101 || kernel.mStep > 101));
+  const all = rowCounts.filter((m) => m >= kernel.mStep && (m <= 101 || kernel.mStep >= 32));
   const few = [all[0]!, all.find((m) => m > 8)!];
   for (const m of item.isThorough ? all : few) check(packedCall(kernel, single, item, m), m, `${item.name}, m ${m}`);
   if (kernel.target === "reference" || !item.isThorough) return;
