@@ -149,7 +149,8 @@ describe("operators", () => {
 
 /** Relative error that a kernel may have, by what it rounds. */
 function bound(name: string): number {
-  if (name.includes("lut8")) return 0.02;
+  // Half a step of 255 an entry; of the smallest layer two entries nearly cancel.
+  if (name.includes("lut8")) return 0.05;
   if (name.includes("lut12")) return 2e-3;
   if (name.includes("bf16")) return 6e-3;
   return 2e-6;
