@@ -236,7 +236,9 @@ function forCounts(
   item: LinearCase,
   check: (found: Float32Array, m: number, message: string) => void,
 ): void {
-  const all = rowCounts.filter((m) => m >= kernel.mStep && (m <= 101 || kernel.mStep >= 32));
+  // WebAssembly's loops over rows repeat after four; Node runs them in its slower compiler.
+  const most = kernel.target.startsWith("wasm") ? 21 : kernel.mStep >= 32 ? M_MAX : 101;
+  const all = rowCounts.filter((m) => m >= kernel.mStep && m <= most);
   const few = [all[0]!, all.find((m) => m > 8)!];
   for (const m of item.isThorough ? all : few) check(packedCall(kernel, single, item, m), m, `${item.name}, m ${m}`);
   if (kernel.target === "reference" || !item.isThorough) return;
