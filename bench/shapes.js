@@ -13,6 +13,19 @@
  * @property {number} ropeTheta
  */
 
+/** Llama-3.1-8B. @type {Shape} */
+const llama8b = {
+  layers: 32,
+  hidden: 4096,
+  intermediate: 14336,
+  heads: 32,
+  kvHeads: 8,
+  headDim: 128,
+  vocabulary: 128256,
+  tied: false,
+  ropeTheta: 500000,
+};
+
 /** @type {Readonly<Record<string, Shape>>} */
 export const shapes = {
   // Llama-3.2-1B.
@@ -39,41 +52,9 @@ export const shapes = {
     tied: true,
     ropeTheta: 10000,
   },
-  // Llama-3-8B, cut to 4 of its 32 layers.
-  "8b-cut": {
-    layers: 4,
-    hidden: 4096,
-    intermediate: 14336,
-    heads: 32,
-    kvHeads: 8,
-    headDim: 128,
-    vocabulary: 128256,
-    tied: false,
-    ropeTheta: 500000,
-  },
-  // Llama-3.1-8B, whole and cut to 8 of its 32 layers.
-  "8b": {
-    layers: 32,
-    hidden: 4096,
-    intermediate: 14336,
-    heads: 32,
-    kvHeads: 8,
-    headDim: 128,
-    vocabulary: 128256,
-    tied: false,
-    ropeTheta: 500000,
-  },
-  "8b-8": {
-    layers: 8,
-    hidden: 4096,
-    intermediate: 14336,
-    heads: 32,
-    kvHeads: 8,
-    headDim: 128,
-    vocabulary: 128256,
-    tied: false,
-    ropeTheta: 500000,
-  },
+  "8b": llama8b,
+  "8b-8": { ...llama8b, layers: 8 },
+  "8b-cut": { ...llama8b, layers: 4 },
 };
 
 /** Positions that the models may be run with. */
