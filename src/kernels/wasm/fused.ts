@@ -3,14 +3,15 @@ import type { AddRmsNormArgs, AttentionArgs, HalvesArgs, RopeAttentionArgs } fro
 import type { Kernel } from "../contract.ts";
 import { rotatedPlaces } from "../reference/fused.ts";
 import type { Local } from "./assembler/expression.ts";
-import { f32, f32x4, float, i32 } from "./assembler/instructions.ts";
+import { f32x4, i32 } from "./assembler/instructions.ts";
 import { attentionWasm } from "./attention.ts";
 import { type Formula, gegluFormula, selectWasm, swigluFormula } from "./elementwise.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction, type Placement, type WasmPhase } from "./kernel-code.ts";
-import { forLanes, sumOfLanes } from "./lanes.ts";
+import { forLanes } from "./lanes.ts";
 import { elementAt } from "./loops.ts";
 import { ropeWasm } from "./rope.ts";
+import { normalize } from "./rows.ts";
 import { VectorMath } from "./vector-math.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
@@ -76,8 +77,6 @@ const addNormCode: KernelCode = {
       const factor = scope.local("v128", "factor");
       const value = scope.local("v128", "value");
       const squares = scope.local("v128", "squares");
-      const inverse = scope.local("v128", "inverse");
-      const mean = f32.div(sumOfLanes(squares), f32.convert_i32_s(dim));
       const row = (base: typeof x) => elementAt(base, i32.mul(tile, dim), 4);
       return [
         constants.prepare,
@@ -89,12 +88,7 @@ const addNormCode: KernelCode = {
           lanes.store(at, value),
           squares.set(f32x4.add(squares, f32x4.mul(value, value))),
         ]),
-        inverse.set(f32x4.splat(f32.div(float(1), f32.sqrt(f32.add(mean, eps))))),
-        at.set(row(x)),
-        y.set(row(y)),
-        forLanes({ scope, constants, count: dim, pointers: [[at], [weight], [y]] }, (lanes) => [
-          lanes.store(y, f32x4.mul(f32x4.mul(lanes.load(at), inverse), lanes.load(weight))),
-        ]),
+        normalize({ x, weight, y, dim, eps, tile, at, squares }, scope, constants),
       ];
     }),
   ],

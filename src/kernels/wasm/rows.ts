@@ -1,8 +1,9 @@
 /** Operators over rows: RMS norm, softmax, argmax. A tile is a row. */
 import type { ArgmaxArgs, RmsNormArgs, SoftmaxArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
-import { type Body, when } from "./assembler/expression.ts";
+import { type Body, type Local, when } from "./assembler/expression.ts";
 import { f32, f32x4, float, i32, i64, int, v128 } from "./assembler/instructions.ts";
+import type { Scope } from "./assembler/module.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "./kernel-code.ts";
 import { forLanes, largestLane, sumOfLanes } from "./lanes.ts";
@@ -12,7 +13,30 @@ import { VectorConstants } from "./weight-fields.ts";
 
 const normBlock = new ArgumentBlock({ x: "ptr", weight: "ptr", y: "ptr", dim: "i32", eps: "f32" });
 
-/** y = x / sqrt(mean(x^2) + eps) * weight */
+/** Places and numbers of a norm; `squares` holds lanes of the sum of a row's squares, `at` is free to use. */
+interface Norm extends Readonly<Record<"x" | "y" | "weight" | "at", Local<"ptr">>> {
+  readonly dim: Local<"i32">;
+  readonly tile: Local<"i32">;
+  readonly eps: Local<"f32">;
+  readonly squares: Local<"v128">;
+}
+
+/** Row `tile` of y = x / sqrt(mean(x^2) + eps) * weight; y becomes the row's place. */
+export function normalize(norm: Norm, scope: Scope, constants: VectorConstants): Body {
+  const { x, weight, y, dim, eps, tile, at, squares } = norm;
+  const inverse = scope.local("v128", "inverse");
+  const mean = f32.div(sumOfLanes(squares), f32.convert_i32_s(dim));
+  const row = (base: Local<"ptr">) => elementAt(base, i32.mul(tile, dim), 4);
+  return [
+    inverse.set(f32x4.splat(f32.div(float(1), f32.sqrt(f32.add(mean, eps))))),
+    at.set(row(x)),
+    y.set(row(y)),
+    forLanes({ scope, constants, count: dim, pointers: [[at], [weight], [y]] }, (lanes) => [
+      lanes.store(y, f32x4.mul(f32x4.mul(lanes.load(at), inverse), lanes.load(weight))),
+    ]),
+  ];
+}
+
 const normCode: KernelCode = {
   key: "rms_norm",
   build: () => [
@@ -21,8 +45,6 @@ const normCode: KernelCode = {
       const at = scope.local("ptr", "at");
       const value = scope.local("v128", "value");
       const squares = scope.local("v128", "squares");
-      const inverse = scope.local("v128", "inverse");
-      const mean = f32.div(sumOfLanes(squares), f32.convert_i32_s(dim));
       const row = (base: typeof x) => elementAt(base, i32.mul(tile, dim), 4);
       return [
         constants.prepare,
@@ -31,12 +53,7 @@ const normCode: KernelCode = {
           value.set(lanes.load(at)),
           squares.set(f32x4.add(squares, f32x4.mul(value, value))),
         ]),
-        inverse.set(f32x4.splat(f32.div(float(1), f32.sqrt(f32.add(mean, eps))))),
-        at.set(row(x)),
-        y.set(row(y)),
-        forLanes({ scope, constants, count: dim, pointers: [[at], [weight], [y]] }, (lanes) => [
-          lanes.store(y, f32x4.mul(f32x4.mul(lanes.load(at), inverse), lanes.load(weight))),
-        ]),
+        normalize({ x, weight, y, dim, eps, tile, at, squares }, scope, constants),
       ];
     }),
   ],
