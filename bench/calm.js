@@ -3,7 +3,9 @@
  * engines whose threads wait for each other by spinning suffer many times over from a busy core.
  */
 import { readFileSync } from "node:fs";
+import { availableParallelism } from "node:os";
 import { setTimeout as sleep } from "node:timers/promises";
+import { multiplyAdds } from "./peak.js";
 
 const TICKS_PER_SECOND = 100;
 /** Cores that others may use in a calm moment. */
@@ -43,11 +45,26 @@ export async function watched(pids, work) {
   return { result, others };
 }
 
-/** Waits until the machine is calm, at most so long. @param {number} seconds */
-export async function calm(seconds) {
+/** Of the best rate so far, what the matrix or vector units must give in a calm moment. */
+const UNITS_MIN = 0.85;
+let bestRate = 0;
+
+/**
+ * Rate of 8-bit multiply-adds that the units of all `threads` threads give now, of the best seen by this process. Where
+ * other guests of the host work on the other hardware threads of our cores, this falls to less than half, and kernels
+ * on matrix units slow down by more than vector kernels do; the system itself tells nothing of it.
+ */
+export function unitsShare(threads) {
+  const rate = multiplyAdds("i8", threads) ?? 1;
+  bestRate = Math.max(bestRate, rate);
+  return rate / bestRate;
+}
+
+/** Waits until the machine is calm, at most so long. @param {number} seconds @param {number} threads */
+export async function calm(seconds, threads = availableParallelism()) {
   const end = performance.now() + 1000 * seconds;
   while (performance.now() < end) {
     const { others } = await watched([process.pid], () => sleep(LOOK_MS));
-    if (others < CALM_CORES_MAX) return;
+    if (others < CALM_CORES_MAX && unitsShare(threads) >= UNITS_MIN) return;
   }
 }

@@ -1,7 +1,7 @@
 /** What bench/compare.js measures, part by part: each takes the plan of the run and returns figures for its tables. */
 import { spawn } from "node:child_process";
 import { statSync } from "node:fs";
-import { calm, watched } from "./calm.js";
+import { calm, unitsShare, watched } from "./calm.js";
 import { EngineProcess } from "./engine-process.js";
 import { ggufOf } from "./make-model.js";
 import { programOf } from "./programs.js";
@@ -30,23 +30,34 @@ const ours = async ({ shape }, scheme, threads) =>
   EngineProcess.start("ours", { path: await programOf(shape, scheme), threads });
 const peer = async ({ shape }, threads) => EngineProcess.start("peer-llama", { path: await ggufOf(shape), threads });
 
-/** One answer, and how busy others were. @param {Plan} plan @param {EngineProcess} engine */
-async function sample({ patience }, engine, request) {
-  await calm(patience);
+/**
+ * One answer, how busy others were, and what share of their best rate the cores' units gave before and after.
+ * @param {Plan} plan @param {EngineProcess} engine
+ */
+async function sample({ patience, threads }, engine, request) {
+  const [most] = threads;
+  await calm(patience, most);
+  const before = unitsShare(most);
   const { result, others } = await watched([process.pid, engine.pid], () => engine.ask(request));
-  return { value: Array.isArray(result) ? result[0] : result, others };
+  const units = Math.min(before, unitsShare(most));
+  return { value: Array.isArray(result) ? result[0] : result, others, units };
 }
 
-/** Median of the calmer half. @param {{ value: number, others: number }[]} samples */
+/** Median of the calmer half. @param {{ value: number, others: number, units: number }[]} samples */
 function settled(samples) {
-  const calmest = [...samples].sort((a, b) => a.others - b.others).slice(0, Math.ceil(samples.length / 2));
-  return { value: median(calmest.map(({ value }) => value)), others: Math.max(...calmest.map(({ others }) => others)) };
+  const noise = ({ others, units }) => others + 1 - units;
+  const calmest = [...samples].sort((a, b) => noise(a) - noise(b)).slice(0, Math.ceil(samples.length / 2));
+  return {
+    value: median(calmest.map(({ value }) => value)),
+    others: Math.max(...calmest.map(({ others }) => others)),
+    units: Math.min(...calmest.map(({ units }) => units)),
+  };
 }
 
 /**
  * Asks engines in turn, round by round.
  * @param {Plan} plan @param {Record<string, { engine: EngineProcess, request: object }>} asked
- * @returns {Promise<Record<string, { value: number, others: number }>>}
+ * @returns {Promise<Record<string, { value: number, others: number, units: number }>>}
  */
 async function alternate(plan, asked) {
   const samples = Object.fromEntries(Object.keys(asked).map((name) => [name, []]));
@@ -132,7 +143,7 @@ async function start(plan) {
   const rows = Object.fromEntries(Object.keys(begin).map((name) => [name, []]));
   for (let round = 0; round < Math.min(3, plan.rounds); round++)
     for (const [name, open] of Object.entries(begin)) {
-      await calm(plan.patience);
+      await calm(plan.patience, threads);
       const engine = await open();
       await engine.ask({ what: "prefill", tokens: plan.prefill[0] });
       await engine.ask({ what: "decode", tokens: 16 });

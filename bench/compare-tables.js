@@ -11,6 +11,7 @@ function speed(results) {
     rows.map(({ what, tokens, found }) => {
       const [theirs, own] = [PEER, BASE].map((name) => tokens / found[name].value);
       const others = Math.max(found[PEER].others, found[BASE].others);
+      const units = [PEER, BASE].map((name) => percent(found[name].units)).join(", ");
       return [
         `${what} ${tokens}`,
         String(threads),
@@ -18,6 +19,7 @@ function speed(results) {
         digits(own),
         `${digits(own / theirs)}x`,
         others.toFixed(2),
+        units,
       ];
     }),
   );
@@ -29,7 +31,8 @@ function speed(results) {
   });
   return [
     "## Prefill and decode",
-    table(["tok/s", "threads", PEER, BASE, "ratio", "cores busy with others"], rows),
+    table(["tok/s", "threads", PEER, BASE, "ratio", "cores busy with others", "units, of their best"], rows),
+    "The last column is what the cores' multiply-add units gave just before and after, theirs and ours, of the best rate in the run: on a shared host other guests may use the same units through the other hardware threads, which slows matrix units more than vector units.",
     `Decoding in ${BASE} beside reading the same mapped weights (bytes of weights times tokens a second; reading is the median of the best prefetch distance), asked in turn:`,
     table(["threads", "weights", "decode, GB/s", "read, GB/s", "share"], limits),
   ].join("\n\n");
