@@ -1,6 +1,6 @@
 /** Engines in headless Chromium: ours in a worker of a page, and wllama as its page uses it. */
 import { mkdirSync, writeFileSync } from "node:fs";
-import { basename, join } from "node:path";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { staticServer } from "../scripts/static-server.js";
@@ -69,7 +69,7 @@ async function runWllama({ url, threads, prompt, decode }) {
   };
 }
 
-/** Runs `work` with functions that measure in a browser. @param {string} models folder of the files */
+/** Runs `work` with functions that measure in a browser. @param {string} models folder of the files, also in folders of it */
 export async function withBrowser(models, work) {
   await makePage();
   const server = await servePage(models);
@@ -85,7 +85,7 @@ export async function withBrowser(models, work) {
       await context.close();
     }
   };
-  const urlOf = (file) => `${address}models/${basename(file)}`;
+  const urlOf = (file) => `${address}models/${relative(models, file)}`;
   try {
     return await work({
       version: browser.version(),

@@ -1,0 +1,179 @@
+/**
+ * What bench/wasm.js measures, in parts short enough to be run one at a time: each asks some engines in turn, every one in
+ * a process or a page of its own. `table` makes rows of what all rounds found.
+ */
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
+import { buildWeb } from "../scripts/build-web.js";
+import { demoProgram } from "../scripts/demo-model.js";
+import { nodeOfNpm } from "../scripts/wasm/engines.js";
+import { ggufOf } from "./make-model.js";
+import { programOf } from "./programs.js";
+import { digits, median } from "./report.js";
+
+/** @typedef {import("./wasm-measure.js").Timings} Timings */
+/** @typedef {{ prompts: number[], decode: number }} Counts Tokens. */
+/**
+ * @typedef {object} Part
+ * @property {string} title Sections of one title make one table.
+ * @property {string[]} head
+ * @property {(browser: any) => Promise<Record<string, () => Promise<any>>>} engines
+ * @property {(found: Record<string, any[]>) => string[][]} rows
+ */
+
+const REVECTORIZE = "--experimental-wasm-revectorize";
+const NATIVE = "native, newest Node";
+const NEWEST = "WebAssembly, newest Node";
+const BASE = "4-bit g32";
+
+/** A program measured in a Node. @param {{ node: string, backend?: string, path: string, threads: number, counts: Counts, flags?: string[] }} request */
+function inNode({ node, backend = "wasm", path, threads, counts, flags = [] }) {
+  const { LOWBIT_BACKEND: _, ...rest } = process.env;
+  const env = backend === "native" ? rest : { ...rest, LOWBIT_BACKEND: backend };
+  const program = fileURLToPath(new URL("./wasm-process.js", import.meta.url));
+  const args = [...flags, program, JSON.stringify({ path, threads, counts })];
+  return JSON.parse(execFileSync(nodeOfNpm(node), args, { env, encoding: "utf8" }).trim().split("\n").at(-1));
+}
+
+const of = (results, value) => median(results.map(value));
+const decodeOf = (results) => of(results, (r) => r.decode);
+const prefillOf = (results, i) => of(results, (r) => r.prefill[i]);
+const times = (a, b) => `${digits(a / b)}x`;
+const rounds = (found) => String(Math.min(...Object.values(found).map((all) => all.length)));
+
+/** wllama answers a token of the 1B shape in half a second, so that few must do. @returns {Part} */
+function besideWllama(shape, threads) {
+  const prompts = [128];
+  const decode = shape === "1b" ? 6 : 24;
+  return {
+    title: "In Chromium beside wllama",
+    head: ["shape", "threads", "decode", "wllama", "", "prefill 128", "wllama", "", "rounds"],
+    async engines(browser) {
+      const [program, gguf] = [await programOf(shape, BASE), await ggufOf(shape)];
+      return {
+        ours: () => browser.ours(program, threads, { prompts, decode: 24 }),
+        wllama: () => browser.wllama(gguf, threads, { prompts, decode }),
+      };
+    },
+    rows(found) {
+      const { ours, wllama } = found;
+      const cells = [decodeOf, (all) => prefillOf(all, 0)].map((value) => [value(ours), value(wllama)]);
+      return [
+        [shape, String(threads), ...cells.flatMap(([a, b]) => [digits(a), digits(b), times(a, b)]), rounds(found)],
+      ];
+    },
+  };
+}
+
+/** @returns {Part} */
+function besideNative(threads) {
+  const counts = { prompts: [], decode: 32 };
+  return {
+    title: "Decoding beside native code",
+    head: ["1b, 4-bit g32", "threads", "decode", "of native", "first token", "rounds"],
+    async engines(browser) {
+      const path = await programOf("1b", BASE);
+      const common = { path, threads, counts };
+      return {
+        [NATIVE]: () => inNode({ node: "latest", backend: "native", ...common }),
+        [NEWEST]: () => inNode({ node: "latest", ...common }),
+        [`WebAssembly, Chromium ${browser.version}`]: () => browser.ours(path, threads, counts),
+        "WebAssembly, Node 20": () => inNode({ node: "20", ...common }),
+      };
+    },
+    rows: (found) =>
+      Object.entries(found).map(([name, all]) => [
+        ...[name, String(threads), digits(decodeOf(all)), times(decodeOf(all), decodeOf(found[NATIVE]))],
+        ...[times(of(all, firstToken), 1), String(all.length)],
+      ]),
+  };
+}
+
+/** The first token after load in times of a later one. */
+const firstToken = ({ firstTokenMs, decode }) => (firstTokenMs * decode) / 1000;
+
+/** @returns {Part} */
+function prompts(threads) {
+  const lengths = [128, 512];
+  const counts = { prompts: lengths, decode: 8 };
+  return {
+    title: "Prompts",
+    head: ["1b", "threads", ...lengths.map((length) => `prefill ${length}`), "rounds"],
+    async engines(browser) {
+      const [path, wide] = [await programOf("1b", BASE), await programOf("1b", "4-bit g128")];
+      return {
+        [`${BASE}, newest Node`]: () => inNode({ node: "latest", path, threads, counts }),
+        [`${BASE}, newest Node, ${REVECTORIZE}`]: () =>
+          inNode({ node: "latest", path, threads, counts, flags: [REVECTORIZE] }),
+        [`${BASE}, Chromium ${browser.version}`]: () => browser.ours(path, threads, counts),
+        "4-bit g128, newest Node": () => inNode({ node: "latest", path: wide, threads, counts }),
+        [`${BASE}, Node 20`]: () => inNode({ node: "20", path, threads, counts }),
+      };
+    },
+    rows: (found) =>
+      Object.entries(found).map(([name, all]) => [
+        ...[name, String(threads)],
+        ...[...lengths.map((_, i) => digits(prefillOf(all, i))), String(all.length)],
+      ]),
+  };
+}
+
+/** @returns {Part} */
+function widths() {
+  const counts = { prompts: [], decode: 32 };
+  return {
+    title: "Widths",
+    head: ["1b, newest Node, 2 threads", "decode", "", "rounds"],
+    async engines() {
+      const run = (path) => () => inNode({ node: "latest", path, threads: 2, counts });
+      const schemes = [BASE, "4-bit g128", "3-bit g32", "2-bit g32", "8-bit g32"];
+      const paths = await Promise.all(schemes.map((scheme) => programOf("1b", scheme)));
+      return Object.fromEntries(schemes.map((scheme, i) => [scheme, run(paths[i])]));
+    },
+    rows: (found) =>
+      Object.entries(found).map(([scheme, all]) => [
+        ...[scheme, digits(decodeOf(all)), times(decodeOf(all), decodeOf(found[BASE])), String(all.length)],
+      ]),
+  };
+}
+
+/** The demo model from its file to its first token in a page, and the code that is made for it. @returns {Part} */
+function demo() {
+  return {
+    title: "Demo model",
+    head: ["", "value"],
+    async engines(browser) {
+      const program = await demoProgram();
+      const pageBytes = await buildWeb();
+      const probe = fileURLToPath(new URL("./wasm-module.js", import.meta.url));
+      return {
+        page: () => browser.ours(program, 2, { prompts: [], decode: 48 }),
+        code: () => JSON.parse(execFileSync(nodeOfNpm("latest"), [probe, program], { encoding: "utf8" })),
+        weight: () => ({ pageBytes }),
+      };
+    },
+    rows: ({ page, code, weight }) => [
+      ["load to first token, Chromium", `${digits(of(page, (r) => r.loadMs + r.firstTokenMs))} ms`],
+      ["first token in times of a later one", times(of(page, firstToken), 1)],
+      ["decode, Chromium, 2 threads", `${digits(decodeOf(page))} tok/s`],
+      ["WebAssembly made", `${code[0].modules} modules, ${(code[0].bytes / 1e3).toFixed(1)} kB`],
+      ["making and compiling it", `${digits(of(code, (r) => r.milliseconds))} ms`],
+      ["JavaScript of the page, gzipped", `${(weight[0].pageBytes / 1e3).toFixed(1)} kB`],
+      ["rounds", String(page.length)],
+    ],
+  };
+}
+
+/** @type {Readonly<Record<string, Part>>} */
+export const parts = {
+  "wllama-1b-2": besideWllama("1b", 2),
+  "wllama-1b-1": besideWllama("1b", 1),
+  "wllama-110m-2": besideWllama("110m", 2),
+  "wllama-110m-1": besideWllama("110m", 1),
+  "native-2": besideNative(2),
+  "native-1": besideNative(1),
+  "prompts-2": prompts(2),
+  "prompts-1": prompts(1),
+  widths: widths(),
+  demo: demo(),
+};
