@@ -1,7 +1,9 @@
 /** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
 import { InvalidFileError } from "../errors.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { checkMemory } from "../kernels/memory.ts";
 import type { Program } from "../program/program.ts";
-import { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
+import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
 import type { SamplerOptions } from "../text/sampler.ts";
@@ -81,6 +83,11 @@ export class LanguageModel {
   createConversation(): Conversation {
     return new Conversation(this);
   }
+}
+
+/** UnsupportedError with the bytes needed when a program is too large for the memory that programs can have here. */
+export function checkProgramMemory(program: Program): void {
+  checkMemory(hostCpu(), bytesNeeded(program));
 }
 
 /** Loads a program, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here. */

@@ -2,6 +2,7 @@
 import type { Cpu, NativeCall, WasmCall } from "./contract.ts";
 import { planNativeCalls, zeroedBytes } from "./plan.ts";
 import { WasmEngine } from "./wasm/engine.ts";
+import { needsWide } from "./wasm/engine-memory.ts";
 
 /** A call as data, for a plan of its target. */
 export type EncodedCall = NativeCall | WasmCall;
@@ -35,6 +36,11 @@ export interface KernelMemory {
 /** Memory for kernels on a CPU: `bytes` is what the program needs at least. UnsupportedError when there is not so much. */
 export function programMemory(cpu: Cpu, bytes: number, threads: number): KernelMemory {
   return cpu.features.has("simd128") ? new WasmEngine({ bytes, threads }) : processMemory();
+}
+
+/** UnsupportedError when kernels of the CPU can never have so many bytes. */
+export function checkMemory(cpu: Cpu, bytes: number): void {
+  if (cpu.features.has("simd128")) needsWide(bytes);
 }
 
 /** Memory of the process: for native and reference kernels. */

@@ -167,7 +167,7 @@ const KERNEL_BYTES = 1 << 25;
 const SESSIONS = 2;
 
 /** What a program will have in memory, as far as it is known. */
-function bytesNeeded({ constants, methods }: Program): number {
+export function bytesNeeded({ constants, methods }: Program): number {
   const size = (memory: number) => Math.max(0, ...methods.map(({ memorySizes }) => memorySizes[memory] ?? 0));
   const distinct = new Set(constants.map(({ data }) => data));
   const constantBytes = [...distinct].reduce((sum, { byteLength }) => sum + byteLength + 64, 0);

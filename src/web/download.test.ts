@@ -101,4 +101,19 @@ describe("a download", () => {
     };
     await expect(download("http://host/a.pte", new Collected(), { fetch: aborted, signal })).rejects.toBe(reason);
   });
+
+  it("ends with the error of who watches it, at once", async () => {
+    const { starts, fetch } = server([]);
+    const target = new Collected();
+    const problem = new Error("too large");
+    const totals: number[] = [];
+    const watch = (totalBytes: number) => ({
+      take() {
+        totals.push(totalBytes);
+        throw problem;
+      },
+    });
+    await expect(download("http://host/a.pte", target, { fetch, watch })).rejects.toBe(problem);
+    expect([starts, target.size, totals]).toEqual([[0], 10, [file.length]]);
+  });
 });

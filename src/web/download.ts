@@ -24,6 +24,8 @@ export interface DownloadOptions {
   readonly signal?: AbortSignal | undefined;
   /** `totalBytes` is 0 where the server does not say. */
   onProgress?(doneBytes: number, totalBytes: number): void;
+  /** Begins to watch a file from its first byte; what `take` throws ends the download. */
+  watch?(totalBytes: number): { take(bytes: Uint8Array): void };
 }
 
 /** Attempts in a row that bring nothing before the download is given up. */
@@ -32,7 +34,7 @@ const PAUSE_MS = 300;
 
 /**
  * Brings a target to the whole file. InvalidFileError for a status that is no success, or when the connection is cut
- * again and again; an error of `append` as it is; an abort throws the signal's reason.
+ * again and again; errors of `append` and of `watch` as they are; an abort throws the signal's reason.
  */
 export async function download(url: string, target: DownloadTarget, options: DownloadOptions = {}): Promise<void> {
   for (let failures = 0; ; ) {
@@ -70,12 +72,19 @@ async function attempt(url: string, target: DownloadTarget, options: DownloadOpt
     return new InvalidFileError(url, "the file changed during the download");
   }
   const total = version.byteLength ?? 0;
+  const watcher = isRest ? undefined : options.watch?.(total);
   const reader = response.body!.getReader();
   for (;;) {
     const part = await reader.read().catch((error: Error) => error);
     if (part instanceof Error) return part;
     if (part.done) break;
-    target.append(part.value);
+    try {
+      target.append(part.value);
+      watcher?.take(part.value);
+    } catch (error) {
+      await reader.cancel();
+      throw error;
+    }
     onProgress?.(target.size, total);
   }
   if (version.byteLength !== null && target.size !== version.byteLength)

@@ -2,7 +2,7 @@
  * Downloaded models in the browser's private file system: one file each, and beside it what the server said of it. Works
  * in workers, which alone can write there at once. Where there is no such file system or no room, memory serves.
  */
-import { InvalidFileError } from "../errors.ts";
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import {
   type DownloadOptions,
   type DownloadTarget,
@@ -101,7 +101,7 @@ async function fetchToFolder(
       await folder.removeEntry(name);
       return null;
     }
-    if (target.isEmpty) await folder.removeEntry(name);
+    if (target.isEmpty || error instanceof UnsupportedError) await folder.removeEntry(name);
     throw error;
   }
   target.close();

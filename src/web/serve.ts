@@ -6,6 +6,7 @@ import type { Generation } from "../api/token-stream.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { readProgram } from "../program/read.ts";
 import { blobSource } from "./blob-source.ts";
+import { HeadCheck } from "./head-check.ts";
 import { fetchModel } from "./model-cache.ts";
 import {
   type ModelFacts,
@@ -104,7 +105,10 @@ async function openSource(
   source: PostedSource,
   options: OpenOptions,
 ): Promise<{ name: string; blob: Blob; isCached: boolean | null }> {
-  if (typeof source === "string") return { name: source, ...(await fetchModel(source, options)) };
+  if (typeof source === "string") {
+    const watch = (totalBytes: number) => new HeadCheck(source, totalBytes);
+    return { name: source, ...(await fetchModel(source, { ...options, watch })) };
+  }
   const blob = source instanceof Blob ? source : await source.getFile();
   return { name: (blob as Partial<File>).name ?? "model", blob, isCached: null };
 }

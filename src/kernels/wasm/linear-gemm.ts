@@ -23,16 +23,19 @@ const UNIT_STEPS = 8;
 /** Before a panel taken apart, thread scratch has the end of rows that `storePanel` needs. */
 const PANEL_START = 128;
 
-/** Bytes of a group taken apart: scales, zero points, planes. */
+/** Rows of weights multiplied at once; a panel taken apart has all groups of the first of them before those of the next. */
+const WIDE_ROWS = 4 * WIDE_QUADS;
+
+/** Bytes of a group of some rows taken apart: scales, zero points, planes. */
 function unpackedGroup(shape: PanelShape, mode: DotMode): { zeros: number; vectors: number; bytes: number } {
-  const zeros = 4 * shape.rows;
-  const vectors = zeros + (shape.hasZeros ? 4 * shape.rows : 0);
-  return { zeros, vectors, bytes: vectors + shape.rows * shape.groupLength * planeCount(mode, shape.bits) };
+  const zeros = 4 * WIDE_ROWS;
+  const vectors = zeros + (shape.hasZeros ? 4 * WIDE_ROWS : 0);
+  return { zeros, vectors, bytes: vectors + WIDE_ROWS * shape.groupLength * planeCount(mode, shape.bits) };
 }
 
 /** Thread scratch that the kernel needs for so many groups. */
 export function gemmThreadBytes(shape: PanelShape, mode: DotMode, groups: number): number {
-  return PANEL_START + groups * unpackedGroup(shape, mode).bytes;
+  return PANEL_START + (shape.rows / WIDE_ROWS) * groups * unpackedGroup(shape, mode).bytes;
 }
 
 /** 8-bit weights are multiplied in the plain way, whose sums take half the registers. */
@@ -84,38 +87,44 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
     const table = scope.local("v128", "level_table");
     const group = scope.local("i32", "group");
     const at = scope.local("ptr", "at");
-    const out = scope.local("ptr", "out");
+    const parts = scope.localArray("ptr", "part", shape.rows / WIDE_ROWS);
+    const outs = scope.localArray("ptr", "out", parts.length);
     const block = scope.local("i32", "block");
     const places = unpackedGroup(shape, mode);
     const planes = planeCount(mode, shape.bits);
     const blocks = shape.groupLength / (4 * blockSteps(shape));
     const field = (unpacked: Local<"v128">, quad: number, step: number) =>
       planesOf(mode, shape, unpacked, constants, table).map((plane, p) =>
-        v128.store(out, plane, places.vectors + 4 * shape.rows * (step * planes + p) + 16 * quad),
+        v128.store(partOf(outs, quad), plane, places.vectors + 4 * WIDE_ROWS * (step * planes + p) + placeIn(quad)),
       );
     const quads = Array.from({ length: quadsOf(shape) }, (_, r) => r);
     const head = quads.map((r) => [
-      v128.store(to, loadScales(shape, weights, r, constants), 16 * r),
-      shape.hasZeros ? v128.store(to, loadZeros(shape, weights, r), places.zeros + 16 * r) : [],
+      v128.store(partOf(parts, r), loadScales(shape, weights, r, constants), placeIn(r)),
+      shape.hasZeros ? v128.store(partOf(parts, r), loadZeros(shape, weights, r), places.zeros + placeIn(r)) : [],
     ]);
     return [
       shape.hasLevels ? table.set(v128.load(levels)) : [],
       constants.prepare,
+      parts.map((part, i) => part.set(i === 0 ? to : elementAt(parts[i - 1]!, groups, places.bytes))),
       repeat(group, groups, [
         head,
         at.set(weights),
-        out.set(to),
+        outs.map((out, i) => out.set(parts[i]!)),
         repeat(block, int(blocks), [
           forFields({ shape, scope, constants }, at, field),
           advance(at, blockBytes(shape)),
-          advance(out, 4 * shape.rows * blockSteps(shape) * planes),
+          outs.map((out) => advance(out, 4 * WIDE_ROWS * blockSteps(shape) * planes)),
         ]),
         advance(weights, shape.groupBytes),
-        advance(to, places.bytes),
+        parts.map((part) => advance(part, places.bytes)),
       ]),
     ];
   });
 }
+
+/** Where a quad of rows is among the parts of a panel, and in its part. */
+const partOf = (parts: readonly Local<"ptr">[], quad: number) => parts[Math.floor(quad / WIDE_QUADS)]!;
+const placeIn = (quad: number) => 16 * (quad % WIDE_QUADS);
 
 /** Multiplies some rows of activations with a panel taken apart, eight rows of weights at a time. */
 function rowsCode(name: string, shape: PanelShape, mode: DotMode, count: number): FunctionCode {
@@ -191,13 +200,14 @@ class RowsGenerator {
     return [
       results.map((quads) => quads.slice(first, first + WIDE_QUADS).map((result) => result.set(constants.words(0)))),
       this.#weights.set(ptr.add(start, size(PANEL_START))),
+      this.#weights.set(elementAt(this.#weights, i32.mul(fields.groups, int(first / WIDE_QUADS)), places.bytes)),
       this.#x.map((x, t) => x.set(elementAt(fields.values, index(t), fields.groupBytes))),
       this.#seeds.map((seed, t) => seed.set(elementAt(fields.seeds, index(t), 4))),
       this.#totals.map((total, t) => total.set(elementAt(fields.sums, index(t), 4))),
       repeat(group, fields.groups, [
-        this.#begin(first),
-        scale.map((quadScale, q) => quadScale.set(v128.load(this.#weights, 16 * (first + q)))),
-        this.#steps(first),
+        this.#begin(),
+        scale.map((quadScale, q) => quadScale.set(v128.load(this.#weights, 16 * q))),
+        this.#steps(),
         scaled,
         [...this.#seeds, ...this.#totals].map((pointer) => advance(pointer, 4)),
         this.#x.map((x) => advance(x, shape.groupLength * activationBytes(mode))),
@@ -206,13 +216,13 @@ class RowsGenerator {
     ];
   }
 
-  #begin(first: number): Body {
+  #begin(): Body {
     const { shape, mode } = this.#context;
     const { zeros } = unpackedGroup(shape, mode);
     return this.#seeds.flatMap((seed, t) =>
       Array.from({ length: WIDE_QUADS }, (_, q) => {
         const splat = v128.load32_splat(seed);
-        const start = shape.hasZeros ? this.#lessZeros(splat, t, zeros + 16 * (first + q)) : splat;
+        const start = shape.hasZeros ? this.#lessZeros(splat, t, zeros + 16 * q) : splat;
         return this.#sums.begin(t * WIDE_QUADS + q, start);
       }),
     );
@@ -224,11 +234,11 @@ class RowsGenerator {
   }
 
   /** The integer sums of a group: eight steps of four k at a time. */
-  #steps(first: number): Body {
+  #steps(): Body {
     const { shape, mode, scope } = this.#context;
     const units = shape.groupLength / 4 / UNIT_STEPS;
     const { vectors } = unpackedGroup(shape, mode);
-    if (units === 1) return this.#unit(first, this.#weights, this.#x, vectors);
+    if (units === 1) return this.#unit(this.#weights, this.#x, vectors);
     const unit = scope.local("i32", "unit");
     const weights = scope.local("ptr", "weights_at");
     const planes = planeCount(mode, shape.bits);
@@ -236,23 +246,21 @@ class RowsGenerator {
     return [
       weights.set(this.#weights),
       repeat(unit, int(units), [
-        this.#unit(first, weights, this.#x, vectors),
-        advance(weights, 4 * shape.rows * planes * UNIT_STEPS),
+        this.#unit(weights, this.#x, vectors),
+        advance(weights, 4 * WIDE_ROWS * planes * UNIT_STEPS),
         this.#x.map((x) => advance(x, unitBytes)),
       ]),
       this.#x.map((x) => advance(x, -units * unitBytes)),
     ];
   }
 
-  #unit(first: number, weights: Local<"ptr">, x: readonly Local<"ptr">[], vectorsAt: number): Body {
+  #unit(weights: Local<"ptr">, x: readonly Local<"ptr">[], vectorsAt: number): Body {
     const { shape, mode } = this.#context;
     const planes = planeCount(mode, shape.bits);
     const steps = Array.from({ length: UNIT_STEPS * planes }, (_, i) => {
       const offset = activationOffset(mode, Math.floor(i / planes), i % planes);
       return [
-        this.#planes.map((plane, q) =>
-          plane.set(v128.load(weights, vectorsAt + 4 * shape.rows * i + 16 * (first + q))),
-        ),
+        this.#planes.map((plane, q) => plane.set(v128.load(weights, vectorsAt + 4 * WIDE_ROWS * i + 16 * q))),
         x.map((pointer, t) => [
           this.#splat.set(v128.load32_splat(pointer, offset)),
           this.#planes.map((plane, q) => this.#sums.add(t * WIDE_QUADS + q, i % planes, plane, this.#splat)),

@@ -1,0 +1,55 @@
+/** Programs too large for this engine, told from the first bytes of their files; on WebAssembly as in pages. */
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { beforeAll, describe, expect, it, vi } from "vitest";
+import { temporaryFolder } from "../../test/support/folders.ts";
+import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { exportProgram } from "../api/compile-model.ts";
+import { loadCheckpoint } from "../api/model.ts";
+import { UnsupportedError } from "../errors.ts";
+import { HeadCheck } from "./head-check.ts";
+
+vi.hoisted(() => {
+  process.env.LOWBIT_BACKEND = "wasm";
+});
+
+const folder = await temporaryFolder();
+const files = { small: join(folder, "small.pte"), large: join(folder, "large.pte") };
+
+beforeAll(async () => {
+  await writeTinyCheckpoint(folder);
+  const config = JSON.parse(await readFile(join(folder, "config.json"), "utf8"));
+  await writeFile(join(folder, "config.json"), JSON.stringify({ ...config, max_position_embeddings: 2 ** 28 }));
+  for (const [path, maxContextLen] of [[files.small, 64] as const, [files.large, 2 ** 28] as const]) {
+    const model = await loadCheckpoint(folder);
+    await exportProgram(model, path, { maxContextLen });
+    await model.close();
+  }
+});
+
+/** Gives a check a file in parts, with time between; how many bytes it has taken. */
+async function feed(path: string, totalBytes?: number): Promise<number> {
+  const bytes = await readFile(path);
+  const check = new HeadCheck("http://host/model.pte", totalBytes ?? bytes.length);
+  for (let at = 0; at < bytes.length; at += 500) {
+    check.take(bytes.subarray(at, at + 500));
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  return bytes.length;
+}
+
+describe("the check of a program's head", () => {
+  it("lets a program pass that fits, with and without a known size", async () => {
+    const { length } = await readFile(files.small);
+    expect(await feed(files.small)).toBe(length);
+    expect(await feed(files.small, 0)).toBe(length);
+  });
+
+  it("says before the end of the file how much a program needs", async () => {
+    const error = await feed(files.large).catch((problem) => problem);
+    expect(error).toBeInstanceOf(UnsupportedError);
+    const needed = Number(/needs (\d+) bytes/.exec(error.message)?.[1]);
+    // Two sessions of keys and values at 2^28 positions.
+    expect(needed).toBeGreaterThan(2 * 2 ** 28);
+  });
+});
