@@ -21,17 +21,17 @@ import { digits, median } from "./report.js";
  * @property {(found: Record<string, any[]>) => string[][]} rows
  */
 
-const REVECTORIZE = "--experimental-wasm-revectorize";
+const REVECTORIZE = "LOWBIT_WASM_REVECTORIZE";
 const NATIVE = "native, newest Node";
 const NEWEST = "WebAssembly, newest Node";
 const BASE = "4-bit g32";
 
-/** A program measured in a Node. @param {{ node: string, backend?: string, path: string, threads: number, counts: Counts, flags?: string[] }} request */
-function inNode({ node, backend = "wasm", path, threads, counts, flags = [] }) {
+/** A program measured in a Node. @param {{ node: string, backend?: string, path: string, threads: number, counts: Counts, extra?: Record<string, string> }} request */
+function inNode({ node, backend = "wasm", path, threads, counts, extra = {} }) {
   const { LOWBIT_BACKEND: _, ...rest } = process.env;
-  const env = backend === "native" ? rest : { ...rest, LOWBIT_BACKEND: backend };
+  const env = backend === "native" ? rest : { ...rest, ...extra, LOWBIT_BACKEND: backend };
   const program = fileURLToPath(new URL("./wasm-process.js", import.meta.url));
-  const args = [...flags, program, JSON.stringify({ path, threads, counts })];
+  const args = [program, JSON.stringify({ path, threads, counts })];
   return JSON.parse(execFileSync(nodeOfNpm(node), args, { env, encoding: "utf8" }).trim().split("\n").at(-1));
 }
 
@@ -103,8 +103,8 @@ function prompts(threads) {
       const [path, wide] = [await programOf("1b", BASE), await programOf("1b", "4-bit g128")];
       return {
         [`${BASE}, newest Node`]: () => inNode({ node: "latest", path, threads, counts }),
-        [`${BASE}, newest Node, ${REVECTORIZE}`]: () =>
-          inNode({ node: "latest", path, threads, counts, flags: [REVECTORIZE] }),
+        [`${BASE}, newest Node, ${REVECTORIZE}=1`]: () =>
+          inNode({ node: "latest", path, threads, counts, extra: { [REVECTORIZE]: "1" } }),
         [`${BASE}, Chromium ${browser.version}`]: () => browser.ours(path, threads, counts),
         "4-bit g128, newest Node": () => inNode({ node: "latest", path: wide, threads, counts }),
         [`${BASE}, Node 20`]: () => inNode({ node: "20", path, threads, counts }),

@@ -10,6 +10,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { calm } from "./calm.js";
 import { folder } from "./make-model.js";
 import { commit, table, writeReport } from "./report.js";
 import { withBrowser } from "./wasm-browser.js";
@@ -21,6 +22,8 @@ const { values: options } = parseArgs({
     rounds: { type: "string", default: "3" },
   },
 });
+/** Longest wait for a calm moment. */
+const CALM_SECONDS = 5;
 const statePath = join(folder, "wasm.json");
 /** What was found of each part, by engine. @type {Record<string, { commit: string, day: string, found: Record<string, any[]> }>} */
 const state = existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {};
@@ -38,6 +41,7 @@ async function measurePart(name, browser) {
   for (let round = 0; round < Number(options.rounds); round++) {
     const results = [];
     for (const [engine, run] of Object.entries(engines)) {
+      await calm(CALM_SECONDS);
       results.push([engine, await run()]);
       console.error(`${name}, round ${round + 1}: ${engine}: ${JSON.stringify(results.at(-1)[1])}`);
     }

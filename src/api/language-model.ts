@@ -94,9 +94,9 @@ export function checkProgramMemory(program: Program): void {
 export async function loadProgramObject(
   program: Program,
   name: string,
-  options: LoadOptions & { texts?: ModelTexts } = {},
+  options: LoadOptions & { texts?: ModelTexts; warmUpMs?: number | undefined } = {},
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program, options);
   const texts = options.texts ?? (await programTexts(program));
-  return new LanguageModel(name, loaded, texts, await warmDecoder(loaded, options.signal));
+  return new LanguageModel(name, loaded, texts, await warmDecoder(loaded, options));
 }

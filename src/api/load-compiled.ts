@@ -3,6 +3,7 @@ import type { LoadOptions } from "../runtime/program.ts";
 import { type CompileModelOptions, compileModel } from "./compile-model.ts";
 import { type LanguageModel, loadProgramObject } from "./language-model.ts";
 import type { Model } from "./model.ts";
+import { engineOptions } from "./program-file.ts";
 import { textsOf } from "./texts.ts";
 
 /** Compiles a model and loads the program: weights are read (quantized, packed) now, so the model may be closed after. */
@@ -11,5 +12,9 @@ export async function loadCompiled(
   options: CompileModelOptions & LoadOptions = {},
 ): Promise<LanguageModel> {
   const texts = textsOf(model.checkpoint);
-  return loadProgramObject(compileModel(model, options), model.checkpoint.folder, { ...options, texts });
+  return loadProgramObject(compileModel(model, options), model.checkpoint.folder, {
+    ...options,
+    ...engineOptions(options),
+    texts,
+  });
 }

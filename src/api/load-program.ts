@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type LanguageModel, loadProgramObject } from "./language-model.ts";
-import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
+import { engineOptions, type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 import { programTexts } from "./texts.ts";
 
 /**
@@ -12,6 +12,6 @@ import { programTexts } from "./texts.ts";
 export function loadProgram(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
   return withProgramFile(path, options, async (program) => {
     const texts = await programTexts(program, (name) => readFile(join(dirname(path), name), "utf8").catch(() => null));
-    return loadProgramObject(program, path, { ...options, texts });
+    return loadProgramObject(program, path, { ...options, ...engineOptions(options), texts });
   });
 }

@@ -1,5 +1,7 @@
 /** Opening of `.pte` files of Node, with the files of tensors that they need. */
+import { hostCpu } from "../kernels/cpu.ts";
 import { mapFile } from "../kernels/native/mapped-file.ts";
+import { revectorize } from "../kernels/wasm/revectorize.ts";
 import { openFile } from "../node-file.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
@@ -8,6 +10,14 @@ import type { LoadOptions } from "../runtime/program.ts";
 export interface ProgramFileOptions extends LoadOptions {
   /** Paths of files of tensors (.ptd) that the program leaves outside; several programs may share one. */
   readonly data?: readonly string[] | undefined;
+}
+
+/** V8's optimising compiler takes longer then. */
+const REVECTORIZED_MS = 2000;
+
+/** Turns on what the environment asks of Node's WebAssembly (see `revectorize`), and how long to warm programs up for it. */
+export function engineOptions({ cpu = hostCpu() }: LoadOptions): { warmUpMs?: number } {
+  return cpu.features.has("simd128") && revectorize() ? { warmUpMs: REVECTORIZED_MS } : {};
 }
 
 /** Reads a program (mapped where the addon can), and closes its files when `work` has ended. */

@@ -16,7 +16,13 @@ const STEADY = 1.15;
 const STEPS_MS = 500;
 
 /** A decoder that has run, at its start again; null where there is nothing to warm up. */
-export async function warmDecoder(program: LoadedProgram, signal?: AbortSignal): Promise<SessionDecoder | null> {
+export async function warmDecoder(
+  program: LoadedProgram,
+  {
+    signal,
+    warmUpMs = STEPS_MS,
+  }: { readonly signal?: AbortSignal | undefined; readonly warmUpMs?: number | undefined } = {},
+): Promise<SessionDecoder | null> {
   const isDecoder = ["get_max_seq_len", "get_vocab_size"].every((name) => program.metadata.has(name));
   if (!program.memory.holdsConstants || !isDecoder) return null;
   await warmPrompt(program, signal);
@@ -30,8 +36,8 @@ export async function warmDecoder(program: LoadedProgram, signal?: AbortSignal):
     const taken = performance.now() - before;
     best = Math.min(best, taken);
     const isSteady = i >= STEPS_MIN && taken <= STEADY * best;
-    if (isSteady && (performance.now() - start > STEPS_MS || i > STEPS_MAX / 2)) break;
-    if (performance.now() - start > 2 * STEPS_MS && i >= STEPS_MIN) break;
+    if (isSteady && (performance.now() - start > warmUpMs || i > STEPS_MAX / 2)) break;
+    if (performance.now() - start > 2 * warmUpMs && i >= STEPS_MIN) break;
   }
   return decoder;
 }
