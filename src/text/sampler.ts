@@ -120,7 +120,11 @@ class LogitSampler implements Sampler {
     const max = scores[best]!;
     let count = scores.length;
     for (let i = 0; i < count; i++) ids[i] = i;
-    if (topK > 0 && topK < count) count = selectBest(ids, scores, count, { count: topK });
+    if (topK > 0 && topK < count) {
+      // Most tokens are seen to be too unlikely at a glance; the best of the others are looked for.
+      count = this.#keepHeavier(count, reachedBy(scores, topK));
+      count = selectBest(ids, scores, count, { count: topK });
+    }
     let total = 0;
     for (let i = 0; i < count; i++) {
       const weight = Math.exp((scores[ids[i]!]! - max) / temperature);
@@ -160,6 +164,18 @@ class LogitSampler implements Sampler {
     }
     return best;
   }
+}
+
+/** A value that at least `count` of the scores reach: the least of the largest of so many parts. */
+function reachedBy(scores: Float64Array, count: number): number {
+  const length = Math.floor(scores.length / count);
+  let least = Number.POSITIVE_INFINITY;
+  for (let part = 0; part < count; part++) {
+    let largest = Number.NEGATIVE_INFINITY;
+    for (let i = part * length; i < (part + 1) * length; i++) if (scores[i]! > largest) largest = scores[i]!;
+    if (largest < least) least = largest;
+  }
+  return least;
 }
 
 /** The index of the largest value, the lowest of equal ones. */
