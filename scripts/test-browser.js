@@ -3,7 +3,7 @@
  * kernels generate; `--screenshots` writes docs/page-*.png and the page's icons.
  */
 import assert from "node:assert/strict";
-import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, cpSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { root } from "./native-sources.js";
@@ -13,7 +13,7 @@ process.env.LOWBIT_BACKEND = "reference";
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
 const { staticServer } = await import("./static-server.js");
-const { loadProgram } = await import("../dist/index.js");
+const { aqlmWeight, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
 
 const QUESTION = "Speak, what trade art thou?";
 const TOKENS = 48;
@@ -41,14 +41,14 @@ async function ask(page) {
 }
 
 /**
- * Serves the page. The program at a path of `cuts` comes by half, and the rest when it is asked for; at /slow.pte the
- * rest never comes.
+ * Serves the page. The program at a path of `cuts` comes by half, and the rest when it is asked for; of those that are
+ * slow the rest never comes.
  */
 function serve(program, cuts, isIsolated = true) {
-  const bytes = readFileSync(program);
   const onRequest = (request, response) => {
     const cut = cuts.get(request.url);
     if (!cut || request.method !== "GET") return false;
+    const bytes = readFileSync(cut.program ?? program);
     const start = Number(request.headers.range?.match(/\d+/)?.[0] ?? 0);
     cut.starts.push(start);
     const headers = { ETag: '"one"', "Content-Length": bytes.length - start };
@@ -182,6 +182,46 @@ async function checkPlainHost(browser, program, expected) {
   }
 }
 
+/** The demo model with random AQLM weights in one layer, and the rest of that layer as it was. */
+async function aqlmProgram() {
+  const model = await loadCheckpoint(join(root, "models", "shakespeare"));
+  const random = (length, size) => Float32Array.from({ length }, (_, i) => size * Math.sin(i * i + i));
+  for (const { name, shape } of model.decoder.slots.filter(({ name }) => /layers\.0\.mlp/.test(name))) {
+    const [n, k] = shape;
+    const form = { n, k, codebooks: 2, bits: 8, inGroup: 8, outGroup: 1 };
+    const codes = Uint8Array.from({ length: (n * k) / 4 }, (_, i) => i * 7919 + (i >> 3));
+    const load = async () => ({ ...form, codes, vectors: random(2 * 256 * 8, 0.05), scales: random(n, 1) });
+    model.replaceWeight(name, aqlmWeight(name, form, { vectors: "f32", scales: "f32" }, load));
+  }
+  const path = join(pageFolder, "aqlm.pte");
+  await exportProgram(model, path);
+  await model.close();
+  return path;
+}
+
+/** The demo model for a context whose keys and values no engine has room for. */
+async function largeProgram() {
+  const folder = join(root, "build", "large-context");
+  cpSync(join(root, "models", "shakespeare"), folder, { recursive: true });
+  const config = JSON.parse(readFileSync(join(folder, "config.json"), "utf8"));
+  writeFileSync(join(folder, "config.json"), JSON.stringify({ ...config, max_position_embeddings: 2 ** 24 }));
+  const model = await loadCheckpoint(folder);
+  const path = join(folder, "large.pte");
+  await exportProgram(model, path, { maxContextLen: 2 ** 24 });
+  await model.close();
+  return path;
+}
+
+/** A program that is refused before all of it has come, and one of AQLM weights. */
+async function checkPrograms(page) {
+  await loadFrom(page, "large.pte", "Cannot load: the program needs");
+  assert.match(await page.textContent("#status"), /needs \d{11,} bytes of memory/);
+  const expected = await nodeAnswer(await aqlmProgram());
+  await loadFrom(page, "aqlm.pte", "Ready");
+  assert.equal(await ask(page), expected, "the answer of AQLM weights");
+  assert.match(await page.textContent("#kernels"), /aqlm_\S+_wasm/);
+}
+
 console.log(`${((await buildWeb()) / 1e3).toFixed(1)} kB of JavaScript, gzipped`);
 assert.ok((await buildWeb()) < PAGE_BYTES_MAX);
 const program = await demoProgram();
@@ -191,6 +231,7 @@ const expected = await nodeAnswer(program);
 const cuts = new Map([
   ["/cut.pte", { starts: [] }],
   ["/slow.pte", { starts: [], isSlow: true }],
+  ["/large.pte", { starts: [], isSlow: true, program: await largeProgram() }],
 ]);
 const server = await serve(program, cuts);
 const address = addressOf(server);
@@ -224,6 +265,8 @@ try {
   assert.equal(await ask(page), expected, "the answer of a model whose download was cut");
   await checkCancel(page, expected);
   console.log("files from disk, missing, damaged, cut and cancelled ones");
+  await checkPrograms(page);
+  console.log("a program that is too large, and AQLM weights");
   await checkQuota(browser, address, expected);
   await checkPlainHost(browser, program, expected);
   console.log("no room for the program; a host without headers");

@@ -16,6 +16,8 @@ export async function showFigures(model: WebModel, result: GenerationResult | nu
     ["Threads", globalThis.crossOriginIsolated ? `${threads}` : "1 (page is not isolated)"],
     ["Features", features.replaceAll(",", ", ")],
   ];
+  const slow = kernels.filter(([, used]) => used.some((name) => name.endsWith("_reference")));
+  if (slow.length > 0) rows.push(["Slow: no fast kernel for", slow.map(([operator]) => operator).join(", ")]);
   const entries = rows.flatMap(([name, value]) => [element("dt", name), element("dd", value)]);
   document.getElementById("figures")!.replaceChildren(...entries);
   const names = new Set(kernels.flatMap(([, used]) => used));
