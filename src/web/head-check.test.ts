@@ -25,7 +25,7 @@ beforeAll(async () => {
     await exportProgram(model, path, { maxContextLen });
     await model.close();
   }
-});
+}, 60_000);
 
 /** Gives a check a file in parts, with time between; how many bytes it has taken. */
 async function feed(path: string, totalBytes?: number): Promise<number> {
