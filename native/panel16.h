@@ -27,6 +27,20 @@ struct Panels {
   const uint8_t* panel(uint32_t index) const { return panels + index * panel_bytes; }
 };
 
+// Offsets and sizes of panels of so many rows, from the sizes of the matrix and what its groups have.
+static inline void size_panels(Panels& w, uint32_t rows) {
+  const uint32_t group = w.group_size < w.k ? w.group_size : w.k;
+  w.groups = ceil_div(w.k, w.group_size);
+  w.group_length = static_cast<uint32_t>(round_up(group, 32));
+  w.zeros_offset = rows * (w.f16_scales ? 2 : 4);
+  w.vectors_offset = w.zeros_offset + (w.has_zeros ? rows : 0);
+  w.group_bytes = w.vectors_offset + rows * w.group_length * w.bits / 8;
+  w.correction_offset = w.groups * w.group_bytes;
+  w.bias_offset = w.correction_offset + 4 * rows;
+  w.panel_bytes = round_up(w.bias_offset + (w.has_bias ? 4 * rows : 0), 64);
+  w.panel_count = ceil_div(w.n, rows);
+}
+
 // Reads a buffer whose header TypeScript has checked, with panels of so many rows.
 static inline Panels read_panels(const void* buffer, uint32_t rows) {
   const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
@@ -44,16 +58,7 @@ static inline Panels read_panels(const void* buffer, uint32_t rows) {
   w.k = u32(20);
   w.group_size = u32(24);
   memcpy(w.levels, bytes + 40, 16);
-  uint32_t group = w.group_size < w.k ? w.group_size : w.k;
-  w.groups = ceil_div(w.k, w.group_size);
-  w.group_length = static_cast<uint32_t>(round_up(group, 32));
-  w.zeros_offset = rows * (w.f16_scales ? 2 : 4);
-  w.vectors_offset = w.zeros_offset + (w.has_zeros ? rows : 0);
-  w.group_bytes = w.vectors_offset + rows * w.group_length * w.bits / 8;
-  w.correction_offset = w.groups * w.group_bytes;
-  w.bias_offset = w.correction_offset + 4 * rows;
-  w.panel_bytes = round_up(w.bias_offset + (w.has_bias ? 4 * rows : 0), 64);
-  w.panel_count = ceil_div(w.n, rows);
+  size_panels(w, rows);
   return w;
 }
 

@@ -4,7 +4,7 @@
 Weights are not stored: both sides make them from their names with the generator of test/support/random.ts. Everything
 runs in float32 with eager attention. Configs are written as given, so that defaults of transformers are tested too.
 
-Needs: pip install torch transformers (made with torch 2.13.0 and transformers 5.23.0)
+Needs: pip install torch transformers (made with torch 2.15.0 and transformers 5.23.0)
 """
 
 import copy
@@ -175,6 +175,11 @@ CONFIGS = {
         },
     ),
     "granite-tied": ("Granite", {"tie_word_embeddings": True, "residual_multiplier": 2}),
+    "llama-gelu": ("Llama", {"hidden_act": "gelu"}),
+    "qwen2-gelu-fast": ("Qwen2", {"hidden_act": "gelu_fast"}),
+    "qwen3-quick-gelu": ("Qwen3", {"hidden_act": "quick_gelu"}),
+    "phi3-relu": ("Phi3", {"hidden_act": "relu"}),
+    "gemma2-relu2": ("Gemma2", {"hidden_activation": "relu2", "head_dim": 8}),
 }
 
 

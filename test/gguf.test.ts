@@ -2,7 +2,16 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { compileModel, loadCheckpoint, loadProgramObject } from "../src/index.ts";
+import { listWeights } from "../src/api/weight-list.ts";
+import {
+  compileModel,
+  int8DynamicActivationIntxWeight,
+  loadCheckpoint,
+  loadProgramObject,
+  quantize,
+  weightOrigins,
+} from "../src/index.ts";
+import { TORCHAO_MAGIC } from "../src/kernels/layout/torchao-linear.ts";
 import { toFloat32 } from "../src/tensor.ts";
 import { absence, shared } from "./support/folders.ts";
 
@@ -31,5 +40,27 @@ describe.skipIf(golden === null)(`golden GGUF files${absence(path)}`, () => {
     for (const [i, value] of expected.last_logits.entries())
       if (!(Math.abs(logits[i]! - value) < 1e-4)) expect(logits[i], `logit ${i}`).toBe(value);
     expect(llm.hasTokenizer).toBe(true);
+  });
+
+  it.each(files.filter((file) => file !== "F16.gguf"))("%s, carried over to ExecuTorch's layout too", async (file) => {
+    const model = await loadCheckpoint(join(shared, path, file));
+    const [first] = model.decoder.slots.filter(({ role }) => role === "linear");
+    const { bits } = model.checkpoint.tensors.lowBit!(first!.name)!.spec;
+    quantize(model, [int8DynamicActivationIntxWeight({ bits, groupSize: 32 })]);
+    const results = [];
+    for (const target of ["lowbit", "executorch"] as const) {
+      const linear = weightOrigins(model, target).filter(({ name }) => /proj/.test(name));
+      expect(linear.every(({ treatment }) => treatment === "carried over")).toBe(true);
+      const program = compileModel(model, { target });
+      const layouts = listWeights(program).flatMap(({ kind, data }) => (kind === "packed" ? [data] : []));
+      for (const data of layouts) {
+        const magic = new DataView((await data.read()).slice().buffer).getUint32(0, true);
+        expect(magic === TORCHAO_MAGIC).toBe(target === "executorch");
+      }
+      const llm = await loadProgramObject(program, file);
+      results.push(await llm.createDecoder().prefill(golden!.ids));
+    }
+    await model.close();
+    for (const [i, value] of results[0]!.entries()) expect(Math.abs(results[1]![i]! - value)).toBeLessThan(0.02);
   });
 });

@@ -134,6 +134,32 @@ Tensor& geglu(KernelRuntimeContext& context, const Tensor& gate, const Tensor& u
   return gated(context, "geglu", gate, up, out);
 }
 
+Tensor& erf_geglu(KernelRuntimeContext& context, const Tensor& gate, const Tensor& up, Tensor& out) {
+  return gated(context, "erf_geglu", gate, up, out);
+}
+
+Tensor& quick_geglu(KernelRuntimeContext& context, const Tensor& gate, const Tensor& up, Tensor& out) {
+  return gated(context, "quick_geglu", gate, up, out);
+}
+
+Tensor& reglu(KernelRuntimeContext& context, const Tensor& gate, const Tensor& up, Tensor& out) {
+  return gated(context, "reglu", gate, up, out);
+}
+
+Tensor& squared_reglu(KernelRuntimeContext& context, const Tensor& gate, const Tensor& up, Tensor& out) {
+  return gated(context, "squared_reglu", gate, up, out);
+}
+
+Tensor& group_sums(KernelRuntimeContext& context, const Tensor& x, int64_t group_size, Tensor& out) {
+  const int64_t k = last_size(x);
+  LOWBIT_CHECK(is_float(x) && is_float(out) && k > 0 && group_size > 0, "expected float rows and a positive group size");
+  LOWBIT_CHECK(resize_like(out, x, (k + group_size - 1) / group_size), "the result does not fit the memory planned for it");
+  run_kernel(context, {"group_sums"},
+             {static_cast<double>(row_count(x)), static_cast<double>(k), static_cast<double>(group_size)},
+             {x.const_data_ptr(), out.mutable_data_ptr()});
+  return out;
+}
+
 Tensor& softcap(KernelRuntimeContext& context, const Tensor& x, double cap, Tensor& out) {
   LOWBIT_CHECK(is_float(x) && is_float(out) && cap > 0, "expected float values and a positive cap");
   LOWBIT_CHECK(resize_like(out, x, last_size(x)), "the result does not fit the memory planned for it");
@@ -227,6 +253,11 @@ EXECUTORCH_LIBRARY(lowbit, "attention.out", attention);
 EXECUTORCH_LIBRARY(lowbit, "attention_int8_cache.out", attention_int8);
 EXECUTORCH_LIBRARY(lowbit, "swiglu.out", swiglu);
 EXECUTORCH_LIBRARY(lowbit, "geglu.out", geglu);
+EXECUTORCH_LIBRARY(lowbit, "erf_geglu.out", erf_geglu);
+EXECUTORCH_LIBRARY(lowbit, "quick_geglu.out", quick_geglu);
+EXECUTORCH_LIBRARY(lowbit, "reglu.out", reglu);
+EXECUTORCH_LIBRARY(lowbit, "squared_reglu.out", squared_reglu);
+EXECUTORCH_LIBRARY(lowbit, "group_sums.out", group_sums);
 EXECUTORCH_LIBRARY(lowbit, "softcap.out", softcap);
 
 }  // namespace

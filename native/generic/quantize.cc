@@ -1,12 +1,14 @@
-// The quantizer's rounding on what every CPU of the architecture has.
+// The quantizer's rounding and packing on what every CPU of the architecture has.
 #include "../quantize/affine_rows.h"
+#include "../quantize/pack_panels.h"
 #include "../rows.h"
 #include "floats.h"
 
 namespace lowbit {
 namespace {
 
-constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(LOWBIT_FLOATS_TARGET, kBaselineNeeds)};
+constexpr KernelRow kRows[] = {LOWBIT_QUANTIZE_ROW(LOWBIT_FLOATS_TARGET, kBaselineNeeds),
+                                LOWBIT_PACK_ROWS(LOWBIT_FLOATS_TARGET)};
 
 }  // namespace
 

@@ -43,6 +43,48 @@ struct GegluOperation {
   }
 };
 
+// gelu(a) * b with gelu(a) = max(a, 0) - |a| erfc(z) / 2, z = |a| / sqrt 2; erfc(z) = t exp(p(t) - z^2), t = 1 / (1 + z / 2),
+// with a relative error of 1.2e-7 (Press et al., Numerical Recipes, 6.2).
+struct ErfGegluOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
+    const auto zero = Isa::set(0.0f), one = Isa::set(1.0f);
+    const auto distance = Isa::max(a, zero - a);
+    const auto t = one / Isa::multiply_add(distance, Isa::set(0.35355339f), one);
+    auto p = Isa::set(0.17087277f);
+    for (float coefficient : {-0.82215223f, 1.48851587f, -1.13520398f, 0.27886807f, -0.18628806f, 0.09678418f,
+                              0.37409196f, 1.00002368f, -1.26551223f})
+      p = Isa::multiply_add(p, t, Isa::set(coefficient));
+    const auto tail = t * exp_of<Isa>(Isa::multiply_add(a * Isa::set(-0.5f), a, p)) * Isa::set(0.5f);
+    return (Isa::max(a, zero) - distance * tail) * b;
+  }
+};
+
+// a * sigmoid(1.702 a) * b
+struct QuickGegluOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
+    return a / (Isa::set(1.0f) + exp_of<Isa>(a * Isa::set(-1.702f))) * b;
+  }
+};
+
+// relu(a) * b
+struct RegluOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
+    return Isa::max(a, Isa::set(0.0f)) * b;
+  }
+};
+
+// relu(a)^2 * b
+struct SquaredRegluOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
+    const auto positive = Isa::max(a, Isa::set(0.0f));
+    return positive * positive * b;
+  }
+};
+
 template <class Isa, class Operation>
 void binary_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const BinaryArgs& args = step.as<BinaryArgs>();

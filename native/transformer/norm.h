@@ -1,4 +1,4 @@
-// RMSNorm, softmax and argmax: operators over rows of values.
+// RMSNorm, softmax, sums of groups and argmax: operators over rows of values.
 #pragma once
 
 #include <cmath>
@@ -113,6 +113,38 @@ template <class Isa>
 void softmax_prepare(Step& step, const Call& call) {
   split_rows<Isa>(step, call).y = call.buffers[1];
   step.run = softmax_run<Isa>;
+}
+
+struct GroupSumsArgs : RowsArgs {
+  uint32_t group_size, groups;
+};
+
+template <class Isa>
+void group_sums_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const GroupSumsArgs& args = step.as<GroupSumsArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* x = args.x + static_cast<size_t>(row) * args.dim;
+    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.groups;
+    for (uint32_t g = 0, c = 0; g < args.groups; g++, c += args.group_size) {
+      auto sum = Isa::set(0);
+      each_vector<Isa>(std::min(args.group_size, args.dim - c),
+                       [&](size_t i, auto vector) { sum = sum + vector.load(x + c + i); });
+      y[g] = Isa::sum(sum);
+    }
+  }
+}
+
+// scalars: rows, k, group size; buffers: x, y.
+template <class Isa>
+void group_sums_prepare(Step& step, const Call& call) {
+  const RowsArgs rows = split_rows<Isa>(step, call);
+  GroupSumsArgs& args = step.init<GroupSumsArgs>();
+  static_cast<RowsArgs&>(args) = rows;
+  args.group_size = static_cast<uint32_t>(call.scalars[2]);
+  args.groups = ceil_div(args.dim, args.group_size);
+  args.y = call.buffers[1];
+  step.run = group_sums_run<Isa>;
 }
 
 // Index of the first largest value. As in the reference, NaN wins only in the first place.

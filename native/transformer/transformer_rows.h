@@ -27,12 +27,22 @@
        binary_prepare<Isa, AddOperation>},                                                                             \
       {"geglu_f32_1x1x" lanes "_" target, "geglu", nullptr, 0, needs, 1, 1, nullptr,                         \
        binary_prepare<Isa, GegluOperation>},                                                                           \
+      {"erf_geglu_f32_1x1x" lanes "_" target, "erf_geglu", nullptr, 0, needs, 1, 1, nullptr,                           \
+       binary_prepare<Isa, ErfGegluOperation>},                                                                        \
+      {"quick_geglu_f32_1x1x" lanes "_" target, "quick_geglu", nullptr, 0, needs, 1, 1, nullptr,                       \
+       binary_prepare<Isa, QuickGegluOperation>},                                                                      \
+      {"reglu_f32_1x1x" lanes "_" target, "reglu", nullptr, 0, needs, 1, 1, nullptr,                                   \
+       binary_prepare<Isa, RegluOperation>},                                                                           \
+      {"squared_reglu_f32_1x1x" lanes "_" target, "squared_reglu", nullptr, 0, needs, 1, 1, nullptr,                   \
+       binary_prepare<Isa, SquaredRegluOperation>},                                                                    \
       {"scale_f32_1x1x" lanes "_" target, "scale", nullptr, 0, needs, 1, 1, nullptr,                         \
        unary_prepare<Isa, ScaleOperation>},                                                                            \
       {"softcap_f32_1x1x" lanes "_" target, "softcap", nullptr, 0, needs, 1, 1, nullptr,                     \
        unary_prepare<Isa, SoftcapOperation>},                                                                          \
       {"softmax_f32_1x1x" lanes "_" target, "softmax", nullptr, 0, needs, 1, 1, nullptr,                     \
        softmax_prepare<Isa>},                                                                                          \
+      {"group_sums_f32_1x1x" lanes "_" target, "group_sums", nullptr, 0, needs, 1, 1, nullptr,                         \
+       group_sums_prepare<Isa>},                                                                                       \
       {"argmax_f32_1x1x" lanes "_" target, "argmax", nullptr, 0, needs, 1, 1, nullptr, argmax_prepare<Isa>}, \
   {                                                                                                                    \
     "embedding_f32_1x1x" lanes "_" target, "embedding_float", nullptr, 0, needs, 1, 1, nullptr,              \

@@ -20,6 +20,7 @@ import type { Model, ModelHooks } from "./model.ts";
 import { resumeKey } from "./resume-key.ts";
 import { LONG_METHOD } from "./session-decoder.ts";
 import { encodeTexts, textsOf } from "./texts.ts";
+import { holdsFor } from "./weight-origins.ts";
 
 export interface CompileModelOptions extends ModelHooks {
   /** The CPU that weights are packed for. Default: this one. */
@@ -88,7 +89,8 @@ function forwardSource(
   { maxSeqLen, maxContextLen }: Lengths,
   longContext = false,
 ): MethodSource {
-  const hooks = { signal: options.signal, layout: layoutFor(model, options.target) };
+  const holds = holdsFor(options.target ?? "lowbit");
+  const hooks = { signal: options.signal, layout: layoutFor(model, options.target), holds };
   return {
     name: longContext ? LONG_METHOD : "forward",
     inputs: [

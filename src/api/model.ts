@@ -7,10 +7,11 @@ import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import type { Decoder, WeightSlot } from "../model/decoder.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
+import type { MinimaFormat } from "../ops/minima.ts";
 import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
-import type { QuantizedWeights } from "../quantized.ts";
+import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { findStoredWeight } from "./weight-storage.ts";
 
@@ -27,6 +28,8 @@ export interface WeightUse extends ModelHooks {
   readonly layout?: string | undefined;
   /** The values that are stored, whatever configuration is set. */
   readonly float?: boolean | undefined;
+  /** Which of the checkpoint's low-bit weights its place can hold; others are quantized anew. Default: all. */
+  readonly holds?: ((stored: LowBitTensor) => boolean) | undefined;
 }
 
 /** Weights that were quantized by the activations of a text, with the configuration that they have. */
@@ -106,9 +109,9 @@ export class Model {
       throw new InvalidArgumentError(
         `${name}: is calibrated with the configuration it had; load the checkpoint again for another`,
       );
-    const carried = this.carriedOver(name);
+    const carried = this.carriedOver(name, hooks.holds);
     if (hooks.float) return this.#floatWeight(slot.tiedTo ?? name, slot.tiedTo ?? name, slot.shape);
-    if (carried) return this.#carriedWeight(slot.tiedTo ?? name, carried, this.configs.get(name));
+    if (carried) return this.#carriedWeight(slot, carried, hooks);
     const config = this.configs.get(name);
     const sharesBuffer = slot.tiedTo && (!config || config.kind === "sharedEmbedding");
     const handle = sharesBuffer ? slot.tiedTo! : name;
@@ -119,14 +122,14 @@ export class Model {
 
   /**
    * The low-bit weights that the checkpoint stores for a slot when they are kept as they are: no configuration is set,
-   * or one of as many bits. Null for weights that are float or quantized anew.
+   * or one of as many bits, and `holds` accepts them. Null for weights that are float or quantized anew.
    */
-  carriedOver(name: string): LowBitTensor | null {
+  carriedOver(name: string, holds: WeightUse["holds"] = () => true): LowBitTensor | null {
     const slot = this.decoder.slots.find((candidate) => candidate.name === name);
     if (!slot || slot.role === "vector" || this.#replaced.has(name)) return null;
     const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
     const config = this.configs.get(name);
-    return stored && (!config || config.bits === stored.spec.bits) ? stored : null;
+    return stored && (!config || config.bits === stored.spec.bits) && holds(stored) ? stored : null;
   }
 
   /** Closes the weight files. */
@@ -134,19 +137,35 @@ export class Model {
     return this.checkpoint.close();
   }
 
-  #carriedWeight(
-    name: string,
-    { spec, activations = "float", rows }: LowBitTensor,
-    config: QuantizationConfig | undefined,
-  ): Weight {
-    const format: AffineFormat = {
+  #carriedWeight({ name: slot, tiedTo }: WeightSlot, stored: LowBitTensor, { layout }: WeightUse): Weight {
+    const { activations = "float", rows, minima } = stored;
+    // Layouts that a use names are of others, whose scales are float32.
+    const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
+    const name = tiedTo ?? slot;
+    const config = this.configs.get(slot);
+    const affine: AffineFormat = {
       kind: "affine",
       spec,
       activations: !config ? activations : config.kind === "intxWeightOnly" ? "float" : "int8",
-      layout: this.layout,
+      layout: layout ?? this.layout,
     };
     const shape = [spec.n, spec.k] as const;
-    return { name, shape, format, load: () => rows(0, spec.n), loadRows: () => inParts(shape, rows) };
+    const load = () => rows(0, spec.n);
+    const weights = { name, shape, format: affine, load, loadRows: () => inParts(shape, rows) };
+    if (!minima) return weights;
+    const sizes = [spec.n, groupCount(spec)] as const;
+    const loadMinima = () => minima.rows(0, spec.n);
+    const format: MinimaFormat = {
+      kind: "minima",
+      weights,
+      minima: {
+        name: `${name}.minima`,
+        shape: sizes,
+        format: { kind: "float", dtype: minima.dtype },
+        load: loadMinima,
+      },
+    };
+    return { name, shape, format, load };
   }
 
   #floatWeight(name: string, stored: string, shape: readonly number[]): Weight {

@@ -17,6 +17,7 @@ import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { bytesOf, toFloat32 } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
 import type { Model, ModelHooks } from "./model.ts";
+import { holdsFor } from "./weight-origins.ts";
 
 const F32 = 0;
 const floatTypes = { f32: F32, f16: 1, bf16: 30 } as const;
@@ -91,7 +92,7 @@ interface WrittenTensor extends GgufTensorEntry {
 function tensorOf(model: Model, slot: WeightSlot, form: TensorForm, hooks: ModelHooks): WrittenTensor {
   const name = ggufName(slot.name, form.names);
   if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
-  const weight = model.weight(slot.name, hooks);
+  const weight = model.weight(slot.name, { ...hooks, holds: holdsFor("gguf") });
   const headDim = /\.[qk]_proj\./.test(slot.name) ? form.headDim : null;
   if (slot.role === "vector") return vectorTensor(name, floatWeight(weight), { ...form, headDim });
   if (weight.format.kind === "float") return floatTensor(name, floatWeight(weight), headDim);

@@ -10,6 +10,7 @@ import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { Model, ModelHooks } from "./model.ts";
 import { encodeTexts, textsOf } from "./texts.ts";
+import { holdsFor } from "./weight-origins.ts";
 
 /** One tensor of the model, or the three of a quantized matrix, with what the file's metadata says of it. */
 interface Written {
@@ -45,7 +46,7 @@ export async function saveTorchao(model: Model, folder: string, hooks: ModelHook
 }
 
 function write(model: Model, slot: WeightSlot, hooks: ModelHooks): Written {
-  const weight = model.weight(slot.name, hooks);
+  const weight = model.weight(slot.name, { ...hooks, holds: holdsFor("torchao") });
   const { kind } = weight.format;
   if (kind === "float") return { slot, ...floatEntry(floatWeight(weight)), format: null };
   const config = model.configs.get(slot.name);

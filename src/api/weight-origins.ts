@@ -1,4 +1,6 @@
 /** What becomes of the weights of a checkpoint: which are kept as they are stored, which are quantized anew. */
+import type { LowBitTensor } from "../formats/tensor-source.ts";
+import { torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
 import type { Model } from "./model.ts";
 
 export interface WeightOrigin {
@@ -9,15 +11,26 @@ export interface WeightOrigin {
   readonly treatment: "carried over" | "quantized" | "float";
 }
 
+/** Where weights go: a program of ours or for ExecuTorch, or files of others. */
+export type Destination = "lowbit" | "executorch" | "torchao" | "gguf";
+
+/** Which low-bit weights of a checkpoint a destination can hold as they are. */
+export function holdsFor(destination: Destination): (stored: LowBitTensor) => boolean {
+  if (destination === "lowbit") return () => true;
+  if (destination !== "executorch") return ({ minima }) => !minima;
+  return ({ spec }) => torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
+}
+
 /** One entry a tensor, in the model's order. A tied slot is its source's tensor and is not listed. */
-export function weightOrigins(model: Model): readonly WeightOrigin[] {
+export function weightOrigins(model: Model, destination: Destination = "lowbit"): readonly WeightOrigin[] {
+  const holds = holdsFor(destination);
   const { tensors } = model.checkpoint;
   return model.decoder.slots.flatMap(({ name, tiedTo }): WeightOrigin[] => {
     if (tiedTo !== null) return [];
     const own = model.storedFormat(name);
     if (own) return [{ name, stored: own, treatment: "carried over" }];
     const stored = tensors.storedType?.(name) ?? tensors.info(name).dtype;
-    const treatment = model.carriedOver(name) ? "carried over" : model.configs.has(name) ? "quantized" : "float";
+    const treatment = model.carriedOver(name, holds) ? "carried over" : model.configs.has(name) ? "quantized" : "float";
     return [{ name, stored, treatment }];
   });
 }

@@ -29,6 +29,7 @@ import * as fused from "../ops/fused.ts";
 import * as int4 from "../ops/int4.ts";
 import * as linear from "../ops/linear.ts";
 import * as llama from "../ops/llama.ts";
+import * as minima from "../ops/minima.ts";
 import * as number from "../ops/number.ts";
 import * as quantizedDecomposed from "../ops/quantized-decomposed.ts";
 import * as transformer from "../ops/transformer.ts";
@@ -44,6 +45,7 @@ export const operatorModules: Readonly<Record<string, Part>> = {
   "ops/int4": int4,
   "ops/linear": linear,
   "ops/llama": llama,
+  "ops/minima": minima,
   "ops/number": number,
   "ops/quantized-decomposed": quantizedDecomposed,
   "ops/transformer": transformer,

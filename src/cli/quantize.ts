@@ -79,7 +79,7 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];
   const write = async (model: Model) => {
-    origins = weightOrigins(model);
+    origins = weightOrigins(model, format === "gguf" ? "gguf" : "torchao");
     if (format === "gguf") await saveGguf(model, output, { signal, onProgress: progress.update });
     else await saveTorchao(model, output, { signal });
   };
@@ -112,7 +112,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   let origins: readonly WeightOrigin[] = [];
   const work = async (model: Model) => {
     encoding.stop();
-    origins = weightOrigins(model);
+    origins = weightOrigins(model, target);
     await exportProgram(model, output, {
       maxSeqLen,
       maxContextLen,

@@ -67,7 +67,7 @@ describe("capture", () => {
   it("raises shape errors for the largest and for the smallest inputs", () => {
     const largest = method("forward", [fixed("x", 3), fixed("y", 4)], (ops, [x, y]) => [ops.add(x!, y!)]);
     expect(() => capture(largest, operators, scalarCpu)).toThrow(ShapeError);
-    const smallest = method("forward", [upTo("x", 4), fixed("y", 4)], (ops, [x, y]) => [ops.swiglu(x!, y!)]);
+    const smallest = method("forward", [upTo("x", 4), fixed("y", 4)], (ops, [x, y]) => [ops.gated("silu", x!, y!)]);
     expect(() => capture(smallest, operators, scalarCpu)).toThrow(/expected the shape of gate \[1\] but found \[4\]/);
   });
 

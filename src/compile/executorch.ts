@@ -102,14 +102,42 @@ const attention: Rewriting = (builder, args) => {
   return builder.call("aten::view_copy.out", mixed, [1, -1, args.tensor("q").spec.shape.at(-1)!]);
 };
 
-const swiglu: Rewriting = (builder, args) => {
-  const gate = args.tensor("gate");
-  const silu = builder.call("aten::mul.out", gate, builder.call("aten::sigmoid.out", gate));
-  return builder.call("aten::mul.out", silu, args.tensor("up"));
+/** activation(gate) * up */
+const gate = (activation: (builder: GraphBuilder, gate: GraphValue) => GraphValue): Rewriting => {
+  return (builder, args) => builder.call("aten::mul.out", activation(builder, args.tensor("gate")), args.tensor("up"));
 };
 
-const geglu: Rewriting = (builder, args) =>
-  builder.call("aten::mul.out", builder.call("aten::gelu.out", args.tensor("gate"), "tanh"), args.tensor("up"));
+const gates = new Map<string, Rewriting>([
+  ["swiglu", gate((builder, x) => builder.call("aten::mul.out", x, builder.call("aten::sigmoid.out", x)))],
+  ["geglu", gate((builder, x) => builder.call("aten::gelu.out", x, "tanh"))],
+  ["erf_geglu", gate((builder, x) => builder.call("aten::gelu.out", x, "none"))],
+  [
+    "quick_geglu",
+    gate((builder, x) => {
+      const bent = builder.call("aten::mul.Scalar_out", x, 1.702);
+      return builder.call("aten::mul.out", x, builder.call("aten::sigmoid.out", bent));
+    }),
+  ],
+  ["reglu", gate((builder, x) => builder.call("aten::relu.out", x))],
+  [
+    "squared_reglu",
+    gate((builder, x) => {
+      const positive = builder.call("aten::relu.out", x);
+      return builder.call("aten::mul.out", positive, positive);
+    }),
+  ],
+]);
+
+/** Sums of groups that divide a row. */
+const groupSums: Rewriting = (builder, args) => {
+  const x = args.tensor("x");
+  const groupSize = args.number("group_size");
+  const k = x.spec.shape.at(-1)!;
+  if (k % groupSize !== 0)
+    throw new UnsupportedError(`target executorch: groups of ${groupSize} do not divide rows of ${k}`);
+  const groups = builder.call("aten::view_copy.out", x, [...leading(x), k / groupSize, groupSize]);
+  return builder.call("aten::sum.IntList_out", groups, [-1], false, null);
+};
 
 const softcap: Rewriting = (builder, args) => {
   const cap = args.number("cap");
@@ -198,8 +226,8 @@ const rules = new Map<string, Rewriting>([
   ["lowbit::rope_angles.out", ropeAngles],
   ["lowbit::rope.out", rope],
   ["lowbit::attention.out", attention],
-  ["lowbit::swiglu.out", swiglu],
-  ["lowbit::geglu.out", geglu],
+  ...[...gates].map(([name, rule]): [string, Rewriting] => [`lowbit::${name}.out`, rule]),
+  ["lowbit::group_sums.out", groupSums],
   ["lowbit::softcap.out", softcap],
   ["aten::linear.out", linear],
   ["aten::embedding.out", embedding],

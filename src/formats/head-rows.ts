@@ -4,7 +4,7 @@
  */
 import { groupCount } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
-import type { OpenTensors } from "./tensor-source.ts";
+import type { LowBitTensor, OpenTensors } from "./tensor-source.ts";
 
 /** Where row `row` of a matrix whose heads are halves is among rows that pair neighbours, for heads of `headDim` rows. */
 function storedRow(row: number, headDim: number): number {
@@ -68,26 +68,41 @@ export function withTurnedHeads(
     },
     lowBit(name) {
       const found = tensors.lowBit?.(name) ?? null;
-      if (!found || !isTurned(name)) return found;
+      return found && isTurned(name) ? turnLowBit(found, headDim) : found;
+    },
+  };
+}
+
+function turnLowBit({ rows, minima, ...found }: LowBitTensor, headDim: number): LowBitTensor {
+  /** Rows from whole heads, of which `firstRow` and the `rowCount` - 1 after it are kept. */
+  const turned = <A extends Rows>(values: A, columns: number, firstRow: number, rowCount: number): A => {
+    const from = (firstRow % headDim) * columns;
+    return turnRows(values, columns, headDim).slice(from, from + rowCount * columns) as A;
+  };
+  return {
+    ...found,
+    async rows(firstRow, rowCount) {
+      const { first, count } = headsOf(firstRow, rowCount, headDim);
+      const weights = await rows(first, count);
+      const groups = groupCount(weights);
       return {
-        ...found,
-        async rows(firstRow, rowCount) {
-          const { first, count } = headsOf(firstRow, rowCount, headDim);
-          const weights = await found.rows(first, count);
-          const groups = groupCount(weights);
-          const turned = <A extends Float32Array | Int8Array>(values: A, columns: number) => {
-            const from = (firstRow - first) * columns;
-            return turnRows(values, columns, headDim).slice(from, from + rowCount * columns) as A;
-          };
-          return {
-            ...weights,
-            n: rowCount,
-            qvals: turned(weights.qvals, weights.k),
-            scales: turned(weights.scales, groups),
-            zeros: weights.zeros && turned(weights.zeros, groups),
-          };
-        },
+        ...weights,
+        n: rowCount,
+        qvals: turned(weights.qvals, weights.k, firstRow, rowCount),
+        scales: turned(weights.scales, groups, firstRow, rowCount),
+        zeros: weights.zeros && turned(weights.zeros, groups, firstRow, rowCount),
       };
     },
+    ...(minima && {
+      minima: {
+        dtype: minima.dtype,
+        async rows(firstRow: number, rowCount: number) {
+          const { first, count } = headsOf(firstRow, rowCount, headDim);
+          const { dtype, shape, data } = await minima.rows(first, count);
+          const groups = shape[1]!;
+          return { dtype, shape: [rowCount, groups], data: turned(data as Float32Array, groups, firstRow, rowCount) };
+        },
+      },
+    }),
   };
 }

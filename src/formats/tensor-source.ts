@@ -9,7 +9,7 @@ export interface TensorInfo {
   readonly shape: readonly number[];
 }
 
-/** A matrix that the file stores in few bits, in a form that is exactly one of lowbit's. */
+/** A matrix that the file stores in few bits: in a form that is exactly one of lowbit's, or with minima beside it. */
 export interface LowBitTensor {
   /** The file's name of the form: "Q4_0". */
   readonly stored: string;
@@ -18,6 +18,15 @@ export interface LowBitTensor {
   readonly activations?: "int8" | "float";
   /** The same integers, scales and zero points of `count` rows from `first` on; no value is rounded. */
   rows(first: number, count: number): Promise<QuantizedWeights>;
+  /** What each group's weights have added to what `rows` gives; absent where that is nothing. */
+  readonly minima?: GroupMinima;
+}
+
+/** A float [n, groups] for each group of a matrix. */
+export interface GroupMinima {
+  readonly dtype: "f32" | "f16" | "bf16";
+  /** [count, groups] of rows from `first` on, as stored. */
+  rows(first: number, count: number): Promise<Tensor>;
 }
 
 /**

@@ -145,6 +145,15 @@ export interface HalvesArgs {
   readonly y: Float32Array;
 }
 
+/** y [rows, groups] = sums of `groupSize` neighbours of rows of x [rows, k], of fewer in the last group. */
+export interface GroupSumsArgs {
+  readonly rows: number;
+  readonly k: number;
+  readonly groupSize: number;
+  readonly x: Float32Array;
+  readonly y: Float32Array;
+}
+
 /** x += alpha * addend, then y = x / sqrt(mean(x^2) + eps) * weight, over rows of `dim`. */
 export interface AddRmsNormArgs extends RmsNormArgs {
   readonly addend: Float32Array;

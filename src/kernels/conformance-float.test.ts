@@ -9,11 +9,16 @@ import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
 import type { AttentionArgs } from "./arguments.ts";
+import { erf } from "./reference/erf.ts";
 import {
   add,
   argmax,
   attention,
+  erfGeglu,
   geglu,
+  groupSums,
+  quickGeglu,
+  reglu,
   rmsNorm,
   rope,
   ropeAngles,
@@ -21,6 +26,7 @@ import {
   select,
   softcap,
   softmax,
+  squaredReglu,
   swiglu,
 } from "./table.ts";
 
@@ -383,6 +389,53 @@ describeRows(geglu, cpu, (kernel) => {
         const value = (i: number) => 0.5 * a[i]! * (1 + Math.tanh(inner(a[i]!))) * b[i]!;
         expectNear(y, value, (i) => 1e-5 * Math.abs(value(i)) + 1e-6);
       }
+  });
+});
+
+for (const [rows, activation] of [
+  [erfGeglu, (x: number) => 0.5 * x * (1 + erf(x * Math.SQRT1_2))],
+  [quickGeglu, (x: number) => x / (1 + Math.exp(-1.702 * x))],
+  [reglu, (x: number) => Math.max(x, 0)],
+  [squaredReglu, (x: number) => Math.max(x, 0) ** 2],
+] as const)
+  describeRows(rows, cpu, (kernel) => {
+    it("f(a) * b", () => {
+      const random = new Random(1);
+      for (const length of [1, 15, 16, 17, 5000])
+        for (const size of [5, 1, 0.01]) {
+          const a = random.floats(length, size);
+          a[0] = -1000;
+          a[length - 1] = length > 1 ? 1000 : -1000;
+          const b = random.floats(length, 10);
+          const y = new Float32Array(length);
+          run(kernel, { a, b, alpha: 1, y }, bench);
+          const value = (i: number) => activation(a[i]!) * b[i]!;
+          expectNear(y, value, (i) => 1e-5 * Math.abs(value(i)) + 1e-6);
+        }
+    });
+  });
+
+describeRows(groupSums, cpu, (kernel) => {
+  it("sums of groups, the last of which may be shorter", () => {
+    const random = new Random(1);
+    for (const [rows, k, groupSize] of [
+      [1, 1, 1],
+      [3, 64, 32],
+      [2, 100, 32],
+      [5, 33, 7],
+      [4, 20, 64],
+      [70, 256, 16],
+    ] as const) {
+      const x = random.floats(rows * k, 3);
+      const groups = Math.ceil(k / groupSize);
+      const y = new Float32Array(rows * groups);
+      run(kernel, { rows, k, groupSize, x, y }, bench);
+      const value = (i: number) => {
+        const [row, first] = [Math.floor(i / groups), (i % groups) * groupSize];
+        return x.slice(row * k + first, row * k + Math.min(k, first + groupSize)).reduce((sum, item) => sum + item, 0);
+      };
+      expectNear(y, value, () => 1e-4);
+    }
   });
 });
 

@@ -4,11 +4,16 @@ import { nativeKernels } from "./native/rows.ts";
 import {
   addReference,
   argmaxReference,
+  erfGegluReference,
   gegluReference,
+  groupSumsReference,
+  quickGegluReference,
+  regluReference,
   scaleReference,
   selectReference,
   softcapReference,
   softmaxReference,
+  squaredRegluReference,
   swigluReference,
 } from "./reference/elementwise.ts";
 import { embeddingFloatReference, embeddingPackedReference, embeddingSharedReference } from "./reference/embedding.ts";
@@ -22,7 +27,18 @@ import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
 import { attentionWasm } from "./wasm/attention.ts";
-import { addWasm, gegluWasm, scaleWasm, selectWasm, softcapWasm, swigluWasm } from "./wasm/elementwise.ts";
+import {
+  addWasm,
+  erfGegluWasm,
+  gegluWasm,
+  quickGegluWasm,
+  regluWasm,
+  scaleWasm,
+  selectWasm,
+  softcapWasm,
+  squaredRegluWasm,
+  swigluWasm,
+} from "./wasm/elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
 import { addRmsNormWasm, gegluHalvesWasm, ropeAttentionWasm, swigluHalvesWasm } from "./wasm/fused.ts";
@@ -30,7 +46,7 @@ import { linearA8Wasm } from "./wasm/linear.ts";
 import { linearFloatWasm } from "./wasm/linear-float.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear-weight-only.ts";
 import { ropeAnglesWasm, ropeWasm } from "./wasm/rope.ts";
-import { argmaxWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
 export const linearWeightOnly = [
@@ -73,9 +89,14 @@ export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), 
 export const add = [...nativeKernels("add", native.binary), addWasm, addReference];
 export const swiglu = [...nativeKernels("swiglu", native.binary), swigluWasm, swigluReference];
 export const geglu = [...nativeKernels("geglu", native.binary), gegluWasm, gegluReference];
+export const erfGeglu = [...nativeKernels("erf_geglu", native.binary), erfGegluWasm, erfGegluReference];
+export const quickGeglu = [...nativeKernels("quick_geglu", native.binary), quickGegluWasm, quickGegluReference];
+export const reglu = [...nativeKernels("reglu", native.binary), regluWasm, regluReference];
+export const squaredReglu = [...nativeKernels("squared_reglu", native.binary), squaredRegluWasm, squaredRegluReference];
 export const scale = [...nativeKernels("scale", native.unary), scaleWasm, scaleReference];
 export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, softcapReference];
 export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];
+export const groupSums = [...nativeKernels("group_sums", native.groupSums), groupSumsWasm, groupSumsReference];
 export const argmax = [...nativeKernels("argmax", native.rows), argmaxWasm, argmaxReference];
 export const select = [...nativeKernels("select", native.select), selectWasm, selectReference];
 export const int4Pack = [int4PackReference];

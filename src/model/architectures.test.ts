@@ -79,7 +79,7 @@ describe("a llama config", () => {
       /divisible by num_key_value_heads .* found 4, 3 and 16/,
     ],
     ["an odd head_dim", { head_dim: 15 }, /an even head_dim/],
-    ["another activation", { hidden_act: "gelu" }, /hidden_act "gelu" is not supported, only silu/],
+    ["another activation", { hidden_act: "mish" }, /hidden_act "mish" is not supported, only silu/],
     ["a number for a flag", { attention_bias: 1 }, /attention_bias: expected true or false but found 1/],
     ["a list for an object", { rope_scaling: [] }, /rope_scaling: expected an object but found \[\]/],
     [
@@ -122,7 +122,7 @@ describe("other configs", () => {
   });
 
   it.each<[string, string, JsonObject, RegExp]>([
-    ["an activation", "MistralForCausalLM", { hidden_act: "relu" }, /hidden_act "relu" is not supported, only silu/],
+    ["an activation", "MistralForCausalLM", { hidden_act: "relu6" }, /hidden_act "relu6" is not supported, only silu/],
     ["a sort of layer", "Qwen2ForCausalLM", { layer_types: ["linear_attention", "x"] }, /layer_types with "linear_att/],
     ["too few sorts of layers", "Gemma2ForCausalLM", { layer_types: ["full_attention"] }, /a list of at least 2/],
     ["a window without size", "Gemma2ForCausalLM", { sliding_window: null }, /expected a number for sliding_window/],

@@ -34,7 +34,7 @@ export const gemma: Architecture = {
   build(config) {
     // The first configs say "gelu" and mean the approximation.
     const says = config.has("hidden_act") && config.string("hidden_act") !== "gelu";
-    const activation = says ? activationOf(config, "hidden_act", GELU) : "gelu";
+    const activation = says ? activationOf(config, "hidden_act", GELU) : "geluTanh";
     return transformer(this.name, { ...readGemma(config, 8192), activation });
   },
 };

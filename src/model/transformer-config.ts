@@ -1,5 +1,6 @@
 /** What tells the decoders of this package apart, and how the fields that all of them have are read from a config. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import type { Activation } from "../ops/ops.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
@@ -40,7 +41,7 @@ export interface TransformerConfig {
   readonly biases: { readonly qkv: boolean; readonly output: boolean; readonly mlp: boolean };
   /** Whether queries, keys and values are one matrix, and gate and up another. */
   readonly fused: boolean;
-  readonly activation: "silu" | "gelu";
+  readonly activation: Activation;
   /** Factors: on embeddings, on what a block adds to the residual stream, on attention scores, on logits. */
   readonly scales: {
     readonly embedding: number;
@@ -64,16 +65,22 @@ export interface Defaults {
 }
 
 /** Functions of a gated MLP, by their names in configs. */
-const activations: Readonly<Record<string, TransformerConfig["activation"]>> = {
+const activations: Readonly<Record<string, Activation>> = {
   silu: "silu",
   swish: "silu",
-  gelu_pytorch_tanh: "gelu",
-  gelu_new: "gelu",
-  gelu_fast: "gelu",
+  gelu: "gelu",
+  gelu_python: "gelu",
+  gelu_pytorch_tanh: "geluTanh",
+  gelu_new: "geluTanh",
+  gelu_fast: "geluTanh",
+  gelu_accurate: "geluTanh",
+  quick_gelu: "quickGelu",
+  relu: "relu",
+  relu2: "squaredRelu",
 };
 
 /** Reads the activation at `field`; UnsupportedError for one that is not here. */
-export function activationOf(config: ConfigReader, field: string, fallback: string): TransformerConfig["activation"] {
+export function activationOf(config: ConfigReader, field: string, fallback: string): Activation {
   return activations[config.oneOf(field, Object.keys(activations), fallback)]!;
 }
 

@@ -141,8 +141,7 @@ class Pass<T> {
     const both = fused ? project("gate_up_proj") : null;
     const gate = both ? this.#ops.columns(both, 0, intermediate) : project("gate_proj");
     const up = both ? this.#ops.columns(both, intermediate, 2 * intermediate) : project("up_proj");
-    const gated = activation === "silu" ? this.#ops.swiglu(gate, up) : this.#ops.geglu(gate, up);
-    return this.#linear(gated, `${module}.down_proj`, biases.mlp);
+    return this.#linear(this.#ops.gated(activation, gate, up), `${module}.down_proj`, biases.mlp);
   }
 
   #linear(x: T, module: string, bias: boolean): T {

@@ -17,6 +17,19 @@ export interface AttentionOptions<T> extends KvCache<T> {
   readonly softcap?: number;
 }
 
+/** What gates multiply with: operators by functions of the gate. */
+const gates = {
+  silu: "swiglu",
+  gelu: "erf_geglu",
+  /** GELU by its approximation with tanh. */
+  geluTanh: "geglu",
+  quickGelu: "quick_geglu",
+  relu: "reglu",
+  squaredRelu: "squared_reglu",
+} as const;
+
+export type Activation = keyof typeof gates;
+
 export class Ops<T> {
   readonly #builder: Builder<T>;
 
@@ -91,13 +104,9 @@ export class Ops<T> {
     );
   }
 
-  swiglu(gate: T, up: T): T {
-    return this.call("lowbit::swiglu.out", gate, up);
-  }
-
-  /** GELU by its approximation with tanh. */
-  geglu(gate: T, up: T): T {
-    return this.call("lowbit::geglu.out", gate, up);
+  /** activation(gate) * up */
+  gated(activation: Activation, gate: T, up: T): T {
+    return this.call(`lowbit::${gates[activation]}.out`, gate, up);
   }
 
   /** a + alpha * b */

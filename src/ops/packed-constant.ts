@@ -1,6 +1,6 @@
 /** Constants of weights [n, k]: packed when they are read, and joined along n, so that one call reads several matrices. */
 import type { TypedArray } from "../dtype.ts";
-import { packWeights, startPacking } from "../kernels/layout/packed.ts";
+import { startFastPacking } from "../kernels/packer.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { LazyConstant, PackedSource, UnpackedMatrix, UnpackedStream } from "./builder.ts";
 
@@ -18,13 +18,16 @@ export function packedWeights(name: string, source: PackedSource): LazyConstant 
     async read() {
       if (stream) return packStream(source, stream);
       const { weights, bias } = await load();
-      return packWeights(weights, bias, layout);
+      const { packer, target } = startFastPacking(spec, bias, layout);
+      packer.add(weights, 0);
+      packer.finish();
+      return target;
     },
   };
 }
 
 async function packStream({ spec, layout }: PackedSource, { rows, bias }: UnpackedStream): Promise<Uint8Array> {
-  const { packer, target } = startPacking(spec, await bias(), layout);
+  const { packer, target } = startFastPacking(spec, await bias(), layout);
   let row = 0;
   for await (const part of rows()) {
     packer.add(part, row);

@@ -12,10 +12,11 @@ import { fusedOperators } from "./fused.ts";
 import { int4Operators } from "./int4.ts";
 import { linearA8Operators, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
 import { llamaOperators } from "./llama.ts";
+import { groupSumsOperator } from "./minima.ts";
 import { numberOperators } from "./number.ts";
 import { defineOperator, type Operator, type OperatorDefinition, OperatorRegistry } from "./operator.ts";
 import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./quantized-decomposed.ts";
-import { gegluOperator, rmsNormOperator, ropeAnglesOperator, ropeOperator, swigluOperator } from "./transformer.ts";
+import { gatedOperators, rmsNormOperator, ropeAnglesOperator, ropeOperator } from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
 export const operators = new OperatorRegistry(
@@ -32,10 +33,10 @@ export const operators = new OperatorRegistry(
     ropeOperator,
     attentionOperator,
     attentionInt8Operator,
-    swigluOperator,
-    gegluOperator,
+    ...gatedOperators,
     ...fusedOperators,
     softcapOperator,
+    groupSumsOperator,
     selectOperator,
     argmaxOperator,
     ...pointwiseOperators,

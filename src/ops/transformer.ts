@@ -2,7 +2,17 @@
 
 import type { BinaryArgs } from "../kernels/arguments.ts";
 import type { Kernel } from "../kernels/contract.ts";
-import { geglu, rmsNorm, rope, ropeAngles, swiglu } from "../kernels/table.ts";
+import {
+  erfGeglu,
+  geglu,
+  quickGeglu,
+  reglu,
+  rmsNorm,
+  rope,
+  ropeAngles,
+  squaredReglu,
+  swiglu,
+} from "../kernels/table.ts";
 import { checkPosition } from "./attention.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
@@ -107,8 +117,17 @@ function gatedOperator(name: string, kernels: readonly Kernel<BinaryArgs>[]): Op
   });
 }
 
-/** y = silu(gate) * up (Shazeer 2020). */
-export const swigluOperator = gatedOperator("lowbit::swiglu", swiglu);
-
-/** y = gelu(gate) * up with GELU's approximation by tanh (Hendrycks & Gimpel 2016; Shazeer 2020). */
-export const gegluOperator = gatedOperator("lowbit::geglu", geglu);
+/** y = f(gate) * up (Shazeer 2020), by functions f. */
+export const gatedOperators: readonly Operator[] = [
+  gatedOperator("lowbit::swiglu", swiglu),
+  // GELU's approximation by tanh (Hendrycks & Gimpel 2016)
+  gatedOperator("lowbit::geglu", geglu),
+  // GELU
+  gatedOperator("lowbit::erf_geglu", erfGeglu),
+  // x sigmoid(1.702 x)
+  gatedOperator("lowbit::quick_geglu", quickGeglu),
+  // max(x, 0)
+  gatedOperator("lowbit::reglu", reglu),
+  // its square
+  gatedOperator("lowbit::squared_reglu", squaredReglu),
+];

@@ -11,7 +11,7 @@ import { Uses } from "./uses.ts";
 const rowwise: readonly [RegExp, number][] = [
   [/^torchao::_linear_8bit_act_\dbit_weight\.out$|^lowbit::linear_weight_only\.out$|^aten::linear\.out$/, 1],
   [/^lowbit::rms_norm\.out$|^lowbit::softcap\.out$|^aten::mul\.Scalar_out$/, 1],
-  [/^aten::add\.out$|^lowbit::(swiglu|geglu)\.out$/, 2],
+  [/^aten::add\.out$|^lowbit::\w*glu\.out$/, 2],
 ];
 
 function rowArguments({ operator }: GraphNode): number {

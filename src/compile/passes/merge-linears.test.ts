@@ -11,7 +11,8 @@ const linear = <T>(ops: Ops<T>, x: T, weight: T, n: number, bits = 4) =>
 
 it("joins gate and up", async () => {
   const graph = graphOf([rows("x", 32)], (ops, [x], constant) => [
-    ops.swiglu(
+    ops.gated(
+      "silu",
       linear(ops, x!, constant(packed("gate", 48, 32)), 48),
       linear(ops, x!, constant(packed("up", 48, 32)), 48),
     ),
@@ -71,7 +72,7 @@ it("leaves weights of different widths, and results that others read", () => {
     const two = linear(ops, x!, constant(packed("two", 48, 32, 2)), 48, 2);
     const shared = linear(ops, x!, constant(packed("shared", 48, 32)), 48);
     const more = linear(ops, x!, constant(packed("more", 48, 32)), 48);
-    return [ops.swiglu(four, two), ops.swiglu(shared, more), shared];
+    return [ops.gated("silu", four, two), ops.gated("silu", shared, more), shared];
   });
   const text = after(mergeLinears, graph);
   expect(text).not.toContain("slice");

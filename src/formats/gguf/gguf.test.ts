@@ -8,8 +8,10 @@ import { Random } from "../../../test/support/random.ts";
 import { memorySource } from "../../byte-source.ts";
 import { InvalidFileError, LowbitError } from "../../errors.ts";
 import { dequantize } from "../../quantized.ts";
+import { toFloat32 } from "../../tensor.ts";
 import { Tokenizer } from "../../text/tokenizer.ts";
 import { openCheckpoint } from "../checkpoint.ts";
+import { blockFormats } from "./blocks.ts";
 import { openGguf } from "./checkpoint.ts";
 import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
@@ -115,6 +117,40 @@ describe("a GGUF file", () => {
     const given = entries.length > 0 ? entries : tensors;
     await expect(open(ggufFile({ ...metadata, ...changes }, given))).rejects.toThrow(message);
     await expect(open(ggufFile({ ...metadata, ...changes }, given))).rejects.toThrow(LowbitError);
+  });
+});
+
+describe("few bits", () => {
+  it.each(blockFormats)("of $name are the values, by rows, whole and with turned heads", async (format) => {
+    const random = new Random(format.id);
+    const [n, k] = [32, 256];
+    // Without the bit, no half is infinite or not a number.
+    const data = Uint8Array.from({ length: (n * k * format.bytes) / format.size }, () => random.integer(0, 255) & 0xbf);
+    const checkpoint = await open(
+      ggufFile({ ...metadata, "llama.embedding_length": 256, "llama.attention.key_length": 8 }, [
+        matrix("token_embd.weight", 8),
+        { name: "blk.0.attn_q.weight", sizes: [k, n], type: format.id, data },
+        { name: "blk.0.attn_output.weight", sizes: [k, n], type: format.id, data },
+      ]),
+    );
+    for (const module of ["q_proj", "o_proj"]) {
+      const name = `model.layers.0.self_attn.${module}.weight`;
+      const values = (await checkpoint.tensors.read(name)).data as Float32Array;
+      const low = checkpoint.tensors.lowBit!(name)!;
+      for (const [first, count] of [
+        [0, n],
+        [5, 12],
+      ] as const) {
+        const found = dequantize(await low.rows(first, count));
+        if (low.minima) {
+          const minima = toFloat32(await low.minima.rows(first, count));
+          const { groupSize } = low.spec;
+          for (let i = 0; i < found.length; i++) found[i]! += minima[Math.floor(i / groupSize)]!;
+        }
+        expect(found).toEqual(values.slice(first * k, (first + count) * k));
+      }
+    }
+    await checkpoint.close();
   });
 });
 

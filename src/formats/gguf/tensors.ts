@@ -2,11 +2,12 @@
 import type { ByteSource } from "../../byte-source.ts";
 import { byteSize, type DType, viewOf } from "../../dtype.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../../errors.ts";
-import type { QuantizedWeights } from "../../quantized.ts";
+import { f32ToF16 } from "../../half.ts";
+import type { QuantizedWeights, ScaleDType } from "../../quantized.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { quote } from "../json.ts";
 import type { LowBitTensor, OpenTensors } from "../tensor-source.ts";
-import { type BlockFormat, blockFormats, dequantizeBlocks, emptyBlock } from "./blocks.ts";
+import { type Block, type BlockFormat, blockFormats, dequantizeBlocks, emptyBlock } from "./blocks.ts";
 import type { GgufHeader, GgufTensor } from "./header.ts";
 
 /** Storage types that are floats. */
@@ -115,11 +116,16 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
     },
     lowBit(name) {
       const { tensor, format, start, rowBytes } = stored(name);
-      if (!format || format.hasMinima || tensor.shape.length !== 2) return null;
+      if (!format || tensor.shape.length !== 2) return null;
       const spec = specOf(format, tensor.shape as [number, number]);
+      const read = (first: number, count: number) => source.read(start + first * rowBytes, count * rowBytes);
       const rows = async (first: number, count: number) =>
-        integers(format, { ...spec, n: count }, await source.read(start + first * rowBytes, count * rowBytes));
-      return { stored: format.name, spec, rows };
+        integers(format, { ...spec, n: count }, await read(first, count));
+      if (!format.hasMinima) return { stored: format.name, spec, rows };
+      const { k, scaleDType: dtype } = spec;
+      const minimaOf = async (first: number, count: number) =>
+        minima(format, { n: count, k, dtype }, await read(first, count));
+      return { stored: format.name, spec, rows, minima: { dtype, rows: minimaOf } };
     },
     close: () => source.close(),
   };
@@ -132,21 +138,44 @@ function unsupported(file: string, { name, type }: GgufTensor): UnsupportedError
   );
 }
 
-function specOf({ bits, groupSize, levels, halfScales }: BlockFormat, [n, k]: readonly [number, number]) {
+/** Integers of formats with minima begin at 0, which is a zero point of the lowest integer. */
+function specOf({ bits, groupSize, levels, halfScales, hasMinima }: BlockFormat, [n, k]: readonly [number, number]) {
   const scaleDType = halfScales ? ("f16" as const) : ("f32" as const);
-  return { bits, n, k, groupSize, hasZeros: false, hasLevels: levels !== null, scaleDType };
+  return { bits, n, k, groupSize, hasZeros: hasMinima, hasLevels: levels !== null, scaleDType };
+}
+
+/** Decodes the blocks of rows one after the other; `take` copies what it needs. */
+function eachBlock(format: BlockFormat, data: Uint8Array, take: (block: Block, index: number) => void): void {
+  const block = emptyBlock(format);
+  for (let at = 0, index = 0; at < data.length; at += format.bytes, index++) {
+    format.decode(data, at, block);
+    take(block, index);
+  }
 }
 
 /** The same integers and scales as in the blocks. */
 function integers(format: BlockFormat, spec: LowBitTensor["spec"], data: Uint8Array): QuantizedWeights {
-  const block = emptyBlock(format);
-  const groups = block.scales.length;
+  const { size, bits, groupSize, levels } = format;
+  const lowest = -(1 << (bits - 1));
   const qvals = new Int8Array(spec.n * spec.k);
-  const scales = new Float32Array(qvals.length / format.groupSize);
-  for (let i = 0; i * format.size < qvals.length; i++) {
-    format.decode(data, i * format.bytes, block);
-    qvals.set(block.q, i * format.size);
-    scales.set(block.scales, i * groups);
-  }
-  return { ...spec, qvals, scales, zeros: null, levels: format.levels };
+  const scales = new Float32Array(qvals.length / groupSize);
+  eachBlock(format, data, (block, index) => {
+    qvals.set(block.q, index * size);
+    scales.set(block.scales, (index * size) / groupSize);
+  });
+  if (spec.hasZeros) for (let i = 0; i < qvals.length; i++) qvals[i]! += lowest;
+  return { ...spec, qvals, scales, zeros: spec.hasZeros ? new Int8Array(scales.length).fill(lowest) : null, levels };
+}
+
+/** The minima of the blocks, [n, groups]. */
+function minima(
+  format: BlockFormat,
+  { n, k, dtype }: { n: number; k: number; dtype: ScaleDType },
+  data: Uint8Array,
+): Tensor {
+  const { size, groupSize } = format;
+  const groups = k / groupSize;
+  const values = new Float32Array(n * groups);
+  eachBlock(format, data, (block, index) => values.set(block.minima, (index * size) / groupSize));
+  return { dtype, shape: [n, groups], data: dtype === "f16" ? Uint16Array.from(values, f32ToF16) : values };
 }

@@ -40,7 +40,7 @@ export interface PanelOptions extends Pick<PackedLayout, "id" | "name" | "suits"
 }
 
 /** Offsets, in bytes, of the parts of a buffer. */
-interface PanelGeometry {
+export interface PanelGeometry {
   readonly groups: number;
   /** From the start of a group to its zero points and its vectors. */
   readonly zerosOffset: number;
@@ -53,7 +53,7 @@ interface PanelGeometry {
   readonly panels: number;
 }
 
-function panelGeometry(rows: number, spec: WeightSpec, hasBias: boolean): PanelGeometry {
+export function panelGeometry(rows: number, spec: WeightSpec, hasBias: boolean): PanelGeometry {
   const groups = groupCount(spec);
   const groupLength = roundUp(Math.min(spec.groupSize, spec.k), K_STEP);
   const zerosOffset = rows * (spec.scaleDType === "f16" ? 2 : 4);

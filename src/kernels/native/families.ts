@@ -10,6 +10,7 @@ import type {
   FloatEmbeddingArgs,
   FloatLinearArgs,
   FloatWeights,
+  GroupSumsArgs,
   HalvesArgs,
   PackedEmbeddingArgs,
   PackedLinearArgs,
@@ -108,6 +109,11 @@ export function unary({ x, value, y }: UnaryArgs): NativeArguments {
 /** scalars: rows, dim; buffers: x, y. */
 export function rows({ dim, x, y }: SoftmaxArgs | ArgmaxArgs): NativeArguments {
   return { scalars: [x.length / dim, dim], buffers: [x, y] };
+}
+
+/** scalars: rows, k, group size; buffers: x, y. */
+export function groupSums({ rows, k, groupSize, x, y }: GroupSumsArgs): NativeArguments {
+  return { scalars: [rows, k, groupSize], buffers: [x, y] };
 }
 
 /** scalars: outer, stride, offset, bytes of a block; buffers: x, y. */

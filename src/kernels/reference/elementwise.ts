@@ -1,6 +1,9 @@
-/** Elementwise and row operators as plain loops: add, SwiGLU, GEGLU, scale, softcap, softmax, argmax, select. */
-import type { ArgmaxArgs, BinaryArgs, SelectArgs, SoftmaxArgs, UnaryArgs } from "../arguments.ts";
+/** Elementwise and row operators as plain loops: add, gates, scale, softcap, softmax, sums, argmax, select. */
+
+import { groupCount } from "../../quantized.ts";
+import type { ArgmaxArgs, BinaryArgs, GroupSumsArgs, SelectArgs, SoftmaxArgs, UnaryArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
+import { erf } from "./erf.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
 
@@ -14,30 +17,40 @@ export const addReference: Kernel<BinaryArgs> = {
     },
 };
 
-/** y = silu(a) * b, silu(a) = a / (1 + exp(-a)). */
-export const swigluReference: Kernel<BinaryArgs> = {
-  ...anyShape,
-  name: "swiglu_f32_1x1x1_reference",
-  bind:
-    ({ a, b, y }) =>
-    () => {
-      for (let i = 0; i < y.length; i++) y[i] = (a[i]! / (1 + Math.exp(-a[i]!))) * b[i]!;
-    },
-};
+/** y = f(a) * b. */
+function gate(operator: string, activation: (value: number) => number): Kernel<BinaryArgs> {
+  return {
+    ...anyShape,
+    name: `${operator}_f32_1x1x1_reference`,
+    bind:
+      ({ a, b, y }) =>
+      () => {
+        for (let i = 0; i < y.length; i++) y[i] = activation(a[i]!) * b[i]!;
+      },
+  };
+}
 
-/** y = gelu(a) * b, gelu(a) = a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))). */
-export const gegluReference: Kernel<BinaryArgs> = {
-  ...anyShape,
-  name: "geglu_f32_1x1x1_reference",
-  bind:
-    ({ a, b, y }) =>
-    () => {
-      for (let i = 0; i < y.length; i++) {
-        const x = a[i]!;
-        y[i] = 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))) * b[i]!;
-      }
-    },
-};
+const sigmoid = (value: number) => 1 / (1 + Math.exp(-value));
+
+/** silu(a) = a / (1 + exp(-a)). */
+export const swigluReference = gate("swiglu", (a) => a / (1 + Math.exp(-a)));
+
+/** gelu(a) = a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))). */
+export const gegluReference = gate("geglu", (a) => {
+  const bent = Math.sqrt(2 / Math.PI) * (a + 0.044715 * a ** 3);
+  return 0.5 * a * (1 + Math.tanh(bent));
+});
+
+/** gelu(a) = a / 2 * (1 + erf(a / sqrt 2)). */
+export const erfGegluReference = gate("erf_geglu", (a) => 0.5 * a * (1 + erf(a * Math.SQRT1_2)));
+
+/** a * sigmoid(1.702 a). */
+export const quickGegluReference = gate("quick_geglu", (a) => a * sigmoid(1.702 * a));
+
+export const regluReference = gate("reglu", (a) => Math.max(a, 0));
+
+/** relu(a)^2. */
+export const squaredRegluReference = gate("squared_reglu", (a) => Math.max(a, 0) ** 2);
 
 export const scaleReference: Kernel<UnaryArgs> = {
   ...anyShape,
@@ -74,6 +87,22 @@ export const softmaxReference: Kernel<SoftmaxArgs> = {
         for (let c = start; c < start + dim; c++) y[c] = Math.exp(x[c]! - max) / total;
       }
     },
+};
+
+export const groupSumsReference: Kernel<GroupSumsArgs> = {
+  ...anyShape,
+  name: "group_sums_f32_1x1x1_reference",
+  bind({ rows, k, groupSize, x, y }) {
+    const groups = groupCount({ k, groupSize });
+    return () => {
+      for (let row = 0; row < rows; row++)
+        for (let group = 0; group < groups; group++) {
+          let sum = 0;
+          for (let c = group * groupSize; c < Math.min(k, (group + 1) * groupSize); c++) sum += x[row * k + c]!;
+          y[row * groups + group] = sum;
+        }
+    };
+  },
 };
 
 export const argmaxReference: Kernel<ArgmaxArgs> = {

@@ -1,7 +1,8 @@
-/** Operators over rows: RMS norm, softmax, argmax. A tile is a row. */
-import type { ArgmaxArgs, RmsNormArgs, SoftmaxArgs } from "../arguments.ts";
+/** Operators over rows: RMS norm, softmax, sums of groups, argmax. A tile is a row. */
+import { groupCount } from "../../quantized.ts";
+import type { ArgmaxArgs, GroupSumsArgs, RmsNormArgs, SoftmaxArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
-import { type Body, type Local, when } from "./assembler/expression.ts";
+import { type Body, type Local, when, whileDo } from "./assembler/expression.ts";
 import { f32, f32x4, float, i32, i64, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
@@ -117,6 +118,46 @@ export const softmaxWasm: Kernel<SoftmaxArgs> = wasmKernel<SoftmaxArgs>({
 });
 
 /** NaN wins only in the first place. */
+const groupBlock = new ArgumentBlock({ x: "ptr", y: "ptr", k: "i32", groupSize: "i32", groups: "i32" });
+
+const groupSumsCode: KernelCode = {
+  key: "group_sums",
+  build: () => [
+    kernelFunction("group_sums", groupBlock, ({ x, y, k, groupSize, groups }, { tile }, scope) => {
+      const constants = new VectorConstants(scope);
+      const rest = scope.local("i32", "rest");
+      const count = scope.local("i32", "group_count");
+      const total = scope.local("v128", "total");
+      return [
+        constants.prepare,
+        x.set(elementAt(x, i32.mul(tile, k), 4)),
+        y.set(elementAt(y, i32.mul(tile, groups), 4)),
+        rest.set(k),
+        whileDo(i32.gt_u(rest, int(0)), [
+          count.set(rest),
+          when(i32.gt_u(count, groupSize), [count.set(groupSize)]),
+          rest.set(i32.sub(rest, count)),
+          total.set(constants.floats(0)),
+          forLanes({ scope, constants, count, pointers: [[x]] }, (lanes) => [
+            total.set(f32x4.add(total, lanes.load(x))),
+          ]),
+          f32.store(y, sumOfLanes(total)),
+          advance(y, 4),
+        ]),
+      ];
+    }),
+  ],
+};
+
+export const groupSumsWasm: Kernel<GroupSumsArgs> = wasmKernel<GroupSumsArgs>({
+  ...plainRow,
+  name: "group_sums_f32_1x1x4_wasm_simd",
+  step({ rows, k, groupSize, x, y }, place) {
+    const values = { x: place.read(x), y: place.write(y), k, groupSize, groups: groupCount({ k, groupSize }) };
+    return { phases: [{ code: groupSumsCode, tiles: rows, args: groupBlock.encode(values) }] };
+  },
+});
+
 const argmaxCode: KernelCode = {
   key: "argmax",
   build: () => [

@@ -2,6 +2,7 @@
 
 import type { DType } from "../../dtype.ts";
 import { type PointwiseArgs, pointwiseReference } from "../../kernels/reference/aten/pointwise.ts";
+import { erf } from "../../kernels/reference/erf.ts";
 import { roundHalfEven } from "../../rounding.ts";
 import type { Tensor } from "../../tensor.ts";
 import { addOperator, scaleOperator } from "../elementwise.ts";
@@ -127,24 +128,6 @@ const mulFloats = overload(mulScalar!, {
   operator: scaleOperator,
   fits: (args) => args.tensor("self").dtype === "f32",
 });
-
-/** Abramowitz and Stegun 7.1.26 is too coarse for floats: the series near 0, a continued fraction beyond. */
-function erf(x: number): number {
-  const a = Math.abs(x);
-  if (a > 6) return Math.sign(x);
-  if (a < 2.5) {
-    let term = a;
-    let total = a;
-    for (let n = 1; Math.abs(term) > 1e-17 * Math.abs(total) && n < 100; n++) {
-      term *= (-a * a) / n;
-      total += term / (2 * n + 1);
-    }
-    return (Math.sign(x) * 2 * total) / Math.sqrt(Math.PI);
-  }
-  let fraction = 0;
-  for (let n = 60; n >= 1; n--) fraction = n / 2 / (a + fraction);
-  return Math.sign(x) * (1 - Math.exp(-a * a) / (Math.sqrt(Math.PI) * (a + fraction)));
-}
 
 const SQRT_2_OVER_PI = Math.sqrt(2 / Math.PI);
 const geluTanh = (a: number) => 0.5 * a * (1 + Math.tanh(SQRT_2_OVER_PI * (a + 0.044715 * a ** 3)));

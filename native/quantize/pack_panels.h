@@ -1,0 +1,174 @@
+// Packs the integers of quantized rows into the panel layouts: src/kernels/layout/panels.ts in C++, the same in every byte.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "../half.h"
+#include "../linear/packed_rows.h"
+
+namespace lowbit {
+namespace {
+
+struct PackArgs {
+  const int8_t* qvals;
+  const float* scales;
+  // Null without.
+  const int8_t* zeros;
+  const int8_t* levels;
+  uint8_t* target;
+  // Set to 1 when a scale is negative, or -0.
+  int32_t* negative;
+  // Of the panels that are packed: `panels` stays null.
+  Panels shape;
+  uint32_t n, panels_per_tile;
+};
+static_assert(sizeof(PackArgs) <= kArgsMax);
+
+// Integers 4 step .. 4 step + 3 of a row of `count`, unsigned, one in each byte; 0 past the end.
+template <int Bits>
+inline uint32_t word_of(const int8_t* q, uint32_t count, uint32_t step) {
+  constexpr uint32_t kFlips = 0x01010101u * (1u << (Bits - 1)), kKeep = 0x01010101u * ((1u << Bits) - 1);
+  if (4 * step >= count) return 0;
+  const uint32_t some = std::min(4u, count - 4 * step);
+  uint32_t word = 0;
+  memcpy(&word, q + 4 * step, some);
+  word = (word ^ kFlips) & kKeep;
+  return some == 4 ? word : word & ((1u << (8 * some)) - 1);
+}
+
+// Stores the vectors that kFields words share. `value(f)` is word f.
+template <class Places, int Bits, class Value>
+inline void store_words(uint8_t* at, Value value) {
+  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  uint32_t words[kVectors] = {};
+  for (int f = 0; f < kFields; f++) {
+    const Field field = Fields<Bits>::field(f);
+    const uint32_t word = value(f);
+    for (int p = 0; p < field.pieces; p++) {
+      const FieldPiece& piece = field.piece[p];
+      words[piece.vector] |= ((word >> piece.at) & 0x01010101u * ((1u << piece.width) - 1)) << piece.shift;
+    }
+  }
+  for (int v = 0; v < kVectors; v++) {
+    const uint32_t word = words[v] ^ Places::kFlip;
+    memcpy(at + Places::kVectorBytes * v, &word, 4);
+  }
+}
+
+// The integers of one group of a panel: those of row r begin at `rows[r]`, null past the last row.
+template <int Bits>
+void pack_group(Panel16Places, const int8_t* const* rows, uint32_t count, uint32_t steps, uint8_t* vectors) {
+  constexpr uint32_t kFields = Fields<Bits>::kFields;
+  for (uint32_t step = 0; step < steps; step += kFields)
+    for (uint32_t lane = 0; lane < Panel16Places::kRows; lane++)
+      store_words<Panel16Places, Bits>(vectors + Panel16Places::byte<Bits>(lane, step), [&](uint32_t f) {
+        return rows[lane] ? word_of<Bits>(rows[lane], count, step + f) : 0;
+      });
+}
+
+template <int Bits>
+void pack_group(Panel32Places, const int8_t* const* rows, uint32_t count, uint32_t steps, uint8_t* vectors) {
+  constexpr uint32_t kFields = Fields<Bits>::kFields;
+  for (uint32_t step = 0; step < steps; step++)
+    for (uint32_t first = 0; first < Panel32Places::kRows; first += 4 * kFields)
+      for (uint32_t lane = first; lane < first + 4; lane++)
+        store_words<Panel32Places, Bits>(vectors + Panel32Places::byte<Bits>(lane, step), [&](uint32_t f) {
+          const int8_t* row = rows[lane + 4 * f];
+          return row ? word_of<Bits>(row, count, step) : 0;
+        });
+}
+
+// Sum of (level - zero) over a group.
+inline int64_t level_sum(const PackArgs& args, const int8_t* q, uint32_t count, int32_t zero) {
+  int32_t sum = 0;
+  if (args.levels) {
+    for (uint32_t i = 0; i < count; i++) sum += args.levels[q[i] + (1 << (args.shape.bits - 1))];
+  } else {
+    for (uint32_t i = 0; i < count; i++) sum += q[i];
+  }
+  return sum - static_cast<int64_t>(count) * zero;
+}
+
+template <class Places, int Bits>
+void pack_panel(const PackArgs& args, uint32_t panel) {
+  const Panels& w = args.shape;
+  uint8_t* at = args.target + panel * w.panel_bytes;
+  const uint32_t first = panel * Places::kRows, rows = std::min(Places::kRows, args.n - first);
+  double corrections[Places::kRows] = {};
+  for (uint32_t g = 0; g < w.groups; g++) {
+    const uint32_t start = g * w.group_size, count = std::min(w.group_size, w.k - start);
+    uint8_t* group = at + static_cast<size_t>(g) * w.group_bytes;
+    const int8_t* q[Places::kRows] = {};
+    for (uint32_t r = 0; r < rows; r++) {
+      q[r] = args.qvals + static_cast<size_t>(first + r) * w.k + start;
+      const size_t index = static_cast<size_t>(first + r) * w.groups + g;
+      const float scale = args.scales[index];
+      const int8_t zero = args.zeros ? args.zeros[index] : 0;
+      if (std::signbit(scale) && scale == scale) *args.negative = 1;
+      const uint16_t half = float_to_half(scale);
+      if (w.f16_scales) memcpy(group + 2 * r, &half, 2);
+      else memcpy(group + 4 * r, &scale, 4);
+      if (args.zeros) group[w.zeros_offset + r] = static_cast<uint8_t>(zero);
+      corrections[r] += static_cast<double>(level_sum(args, q[r], count, zero)) * static_cast<double>(scale);
+    }
+    pack_group<Bits>(Places{}, q, count, w.group_length / 4, group + w.vectors_offset);
+  }
+  for (uint32_t r = 0; r < rows; r++) {
+    const float correction = static_cast<float>(corrections[r]);
+    memcpy(at + w.correction_offset + 4 * r, &correction, 4);
+  }
+}
+
+template <class Places>
+struct PackPanels {
+  template <int Bits>
+  static void run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+    const PackArgs& args = step.as<PackArgs>();
+    const uint32_t first = tile * args.panels_per_tile;
+    const uint32_t last = std::min(args.shape.panel_count, first + args.panels_per_tile);
+    for (uint32_t panel = first; panel < last; panel++) pack_panel<Places, Bits>(args, panel);
+  }
+
+  // scalars: n, k, group size, bits, 1 for f16 scales, 1 with zero points, 1 with levels, 1 with a bias; buffers: integers,
+  // scales, zero points, levels, the panels' bytes, negative.
+  static void prepare(Step& step, const Call& call) {
+    PackArgs& args = step.init<PackArgs>();
+    auto number = [&](int i) { return static_cast<uint32_t>(call.scalars[i]); };
+    Panels& w = args.shape;
+    w = {};
+    args.n = w.n = number(0);
+    w.k = number(1);
+    w.group_size = number(2);
+    w.bits = number(3);
+    w.f16_scales = number(4) != 0;
+    w.has_zeros = number(5) != 0;
+    w.has_levels = number(6) != 0;
+    w.has_bias = number(7) != 0;
+    size_panels(w, Places::kRows);
+    args.qvals = static_cast<const int8_t*>(call.buffers[0]);
+    args.scales = static_cast<const float*>(call.buffers[1]);
+    args.zeros = w.has_zeros ? static_cast<const int8_t*>(call.buffers[2]) : nullptr;
+    args.levels = w.has_levels ? static_cast<const int8_t*>(call.buffers[3]) : nullptr;
+    args.target = static_cast<uint8_t*>(call.buffers[4]);
+    args.negative = static_cast<int32_t*>(call.buffers[5]);
+    args.panels_per_tile = std::max(1u, w.panel_count / (8 * call.threads));
+    step.phases = 1;
+    step.tiles[0] = ceil_div(w.panel_count, args.panels_per_tile);
+    using Run = decltype(Step::run);
+    constexpr Run kRuns[] = {run<1>, run<2>, run<3>, run<4>, run<5>, run<6>, run<7>, run<8>};
+    step.run = kRuns[w.bits - 1];
+  }
+};
+
+#define LOWBIT_PACK_ROWS(target)                                                                                        \
+  {"pack_any_wx_1x16x4_" target, "quantize_pack", "panel16", 0x1fe, kBaselineNeeds, 1, 16, nullptr,                     \
+   PackPanels<Panel16Places>::prepare},                                                                                 \
+  {                                                                                                                     \
+    "pack_any_wx_1x32x4_" target, "quantize_pack", "panel32", 0x1fe, kBaselineNeeds, 1, 32, nullptr,                    \
+        PackPanels<Panel32Places>::prepare                                                                              \
+  }
+
+}  // namespace
+}  // namespace lowbit

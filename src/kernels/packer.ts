@@ -1,0 +1,92 @@
+/** Packing into the panel layouts by native code: the same bytes as `layout/panels.ts` makes, on all cores. */
+import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
+import type { Kernel, LayoutPacker, PackedLayout } from "./contract.ts";
+import { hostCpu } from "./cpu.ts";
+import { HEADER_BYTES, writeHeader } from "./layout/header.ts";
+import { startPacking } from "./layout/packed.ts";
+import { panelGeometry } from "./layout/panels.ts";
+import type { NativeArguments } from "./native/families.ts";
+import { nativeKernels } from "./native/rows.ts";
+import { defaultThreads } from "./plan.ts";
+import { kernelRefusal } from "./select.ts";
+
+/** Rows of weights that begin a panel, and the bytes of their panels, which are zero. */
+interface PackingArgs {
+  readonly part: QuantizedWeights;
+  readonly hasBias: boolean;
+  readonly panels: Uint8Array;
+  /** [1], set when a scale is negative. */
+  readonly negative: Int32Array;
+}
+
+const none = new Int8Array(0);
+
+/**
+ * scalars: n, k, group size, bits, 1 for f16 scales, 1 with zero points, 1 with levels, 1 with a bias; buffers: integers,
+ * scales, zero points, levels, the panels' bytes, negative.
+ */
+function packing({ part, hasBias, panels, negative }: PackingArgs): NativeArguments {
+  const { n, k, groupSize, bits, scaleDType, qvals, scales, zeros, levels } = part;
+  const flags = [scaleDType === "f16", zeros !== null, levels !== null, hasBias].map(Number);
+  return {
+    scalars: [n, k, groupSize, bits, ...flags],
+    buffers: [qvals, scales, zeros ?? none, levels ?? none, panels, negative],
+  };
+}
+
+/** The native kernels; none where there is no native code. */
+export const packingKernels: readonly Kernel<PackingArgs>[] = nativeKernels("quantize_pack", packing);
+
+/** A new buffer for weights of this spec and what packs their rows into it, natively where that is possible. */
+export function startFastPacking(
+  spec: WeightSpec,
+  bias: Float32Array | null,
+  layout: PackedLayout,
+): { packer: LayoutPacker; target: Uint8Array } {
+  const query = { layout: layout.name, bits: spec.bits, m: 1 };
+  const kernel = packingKernels.find((candidate) => kernelRefusal(candidate, query, hostCpu()) === null);
+  const started = startPacking(spec, bias, layout);
+  if (!kernel) return started;
+  return { ...started, packer: new NativePacker(kernel, { spec, bias, layout, target: started.target }) };
+}
+
+interface Packing {
+  readonly spec: WeightSpec;
+  readonly bias: Float32Array | null;
+  readonly layout: PackedLayout;
+  readonly target: Uint8Array;
+}
+
+class NativePacker implements LayoutPacker {
+  readonly #kernel: Kernel<PackingArgs>;
+  readonly #packing: Packing;
+  readonly #negative = new Int32Array(1);
+  #levels: Int8Array | null = null;
+
+  constructor(kernel: Kernel<PackingArgs>, packing: Packing) {
+    this.#kernel = kernel;
+    this.#packing = packing;
+  }
+
+  add(part: QuantizedWeights, firstRow: number): void {
+    const { spec, bias, layout, target } = this.#packing;
+    const { panelBytes } = panelGeometry(layout.nr, spec, bias !== null);
+    const start = HEADER_BYTES + (firstRow / layout.nr) * panelBytes;
+    const panels = target.subarray(start, start + Math.ceil(part.n / layout.nr) * panelBytes);
+    const args = { part, hasBias: bias !== null, panels, negative: this.#negative };
+    this.#levels = part.levels;
+    this.#kernel.bind(args, new Uint8Array(0), defaultThreads())();
+  }
+
+  finish(): void {
+    const { spec, bias, layout, target } = this.#packing;
+    const { panelBytes, biasOffset } = panelGeometry(layout.nr, spec, bias !== null);
+    const view = new DataView(target.buffer, target.byteOffset, target.length);
+    bias?.forEach((value, row) => {
+      const panel = HEADER_BYTES + Math.floor(row / layout.nr) * panelBytes;
+      view.setFloat32(panel + biasOffset + 4 * (row % layout.nr), value, true);
+    });
+    const mark = this.#negative[0] === 0 ? 1 : 0;
+    writeHeader(target, layout, { spec, hasBias: bias !== null, levels: this.#levels, mark });
+  }
+}

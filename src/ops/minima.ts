@@ -1,0 +1,75 @@
+/**
+ * Low-bit weights with a minimum for each group, w = scale * (q - zero) + minimum, as GGUF and MLX have them. A product is
+ * that of the integers and scales plus that of the minima with the sums of each group of x.
+ */
+import { groupSums } from "../kernels/table.ts";
+import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import { rowCount } from "./linear.ts";
+import type { AffineFormat } from "./lowering.ts";
+import { defineOperator } from "./operator.ts";
+import { type FloatWeight, loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
+
+export interface MinimaFormat extends WeightFormat {
+  readonly kind: "minima";
+  readonly weights: Weight<AffineFormat, QuantizedWeights>;
+  /** [n, groups] */
+  readonly minima: FloatWeight;
+}
+
+/** out [..., groups]: sums of `group_size` neighbours of x [..., k], of fewer in the last group. */
+export const groupSumsOperator = defineOperator({
+  schema: "lowbit::group_sums.out(Tensor x, int group_size, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: groupSums,
+  shape(args) {
+    const { shape } = args.tensor("x", "f32");
+    const k = shape.at(-1) ?? 0;
+    if (k === 0) args.fail("x", `expected a last dimension of values but found shape [${shape}]`);
+    return { dtype: "f32", shape: shape.with(-1, groupCount({ k, groupSize: args.integer("group_size", 1) })) };
+  },
+  prepare(args) {
+    const { shape, data } = args.tensor("x");
+    return {
+      rows: rowCount(shape),
+      k: shape.at(-1)!,
+      groupSize: args.number("group_size"),
+      x: data as Float32Array,
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
+});
+
+/** [k, groups] of ones where a column is of a group: a row of minima times it is the minimum of each column. */
+function groupColumns({ k, groupSize }: { k: number; groupSize: number }): Float32Array {
+  const groups = groupCount({ k, groupSize });
+  const columns = new Float32Array(k * groups);
+  for (let c = 0; c < k; c++) columns[c * groups + Math.floor(c / groupSize)] = 1;
+  return columns;
+}
+
+registerWeightFormat({
+  kind: "minima",
+  linear(builder, x, weight, bias) {
+    const { weights, minima } = (weight as Weight<MinimaFormat>).format;
+    const product = loweringOf(weights).linear(builder, x, weights, bias);
+    const sums = builder.call("lowbit::group_sums.out", x, weights.format.spec.groupSize);
+    return builder.call("aten::add.out", product, loweringOf(minima).linear(builder, sums, minima, null), 1);
+  },
+  embedding(builder, weight, indices) {
+    const { weights, minima } = (weight as Weight<MinimaFormat>).format;
+    const { k, groupSize } = weights.format.spec;
+    const rows = loweringOf(weights).embedding!(builder, weights, indices);
+    const columns = builder.constant({
+      key: `columns of groups of ${groupSize}:${k}`,
+      dtype: "f32",
+      shape: [k, groupCount({ k, groupSize })],
+      read: async () => groupColumns({ k, groupSize }),
+    });
+    const added = builder.call(
+      "aten::linear.out",
+      loweringOf(minima).embedding!(builder, minima, indices),
+      columns,
+      null,
+    );
+    return builder.call("aten::add.out", rows, added, 1);
+  },
+});
