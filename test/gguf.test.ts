@@ -61,6 +61,7 @@ describe.skipIf(golden === null)(`golden GGUF files${absence(path)}`, () => {
       results.push(await llm.createDecoder().prefill(golden!.ids));
     }
     await model.close();
-    for (const [i, value] of results[0]!.entries()) expect(Math.abs(results[1]![i]! - value)).toBeLessThan(0.02);
+    // Activations of 8 bits, rounded after other float operators: as far apart as both are from float activations.
+    for (const [i, value] of results[0]!.entries()) expect(Math.abs(results[1]![i]! - value)).toBeLessThan(0.15);
   });
 });
