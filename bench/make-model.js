@@ -5,10 +5,10 @@
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { writeGguf } from "../dist/formats/gguf/writer.js";
 import { writeSafetensors } from "../dist/formats/safetensors-writer.js";
 import { f32ToBf16 } from "../dist/half.js";
 import { createRandom } from "../dist/text/random.js";
-import { GGML_F32, GGML_Q4_0, writeGguf } from "./gguf-writer.js";
 import { CONTEXT_LENGTH, shapeNamed, tensorsOf } from "./shapes.js";
 
 export const folder = fileURLToPath(new URL("../build/bench/", import.meta.url));
@@ -19,6 +19,9 @@ const BLOCK_ELEMENTS = 4_194_301;
 const SPREAD = 0.03;
 /** f16 bits of SPREAD / 8, the scale of a Q4_0 block. */
 const Q4_0_SCALE = 0x1bae;
+/** ggml's numbers of storage types. */
+const GGML_F32 = 0;
+const GGML_Q4_0 = 2;
 const Q4_0_BLOCK_WEIGHTS = 32;
 const Q4_0_BLOCK_BYTES = 18;
 
@@ -157,15 +160,20 @@ export async function ggufOf(name) {
   let start = 0;
   const tensors = tensorsOf(shapeNamed(name)).map(({ gguf, size }) => {
     if (size.length === 1) {
-      const data = () => new Uint8Array(new Float32Array(size[0]).fill(1).buffer);
-      return { name: gguf, type: GGML_F32, size, byteLength: 4 * size[0], data };
+      const parts = async function* () {
+        yield new Uint8Array(new Float32Array(size[0]).fill(1).buffer);
+      };
+      return { name: gguf, type: GGML_F32, shape: size, byteLength: 4 * size[0], parts };
     }
     const byteLength = (elements(size) / Q4_0_BLOCK_WEIGHTS) * Q4_0_BLOCK_BYTES;
     const at = start;
     start += byteLength + Q4_0_BLOCK_BYTES;
-    return { name: gguf, type: GGML_Q4_0, size, byteLength, data: () => repeated(block, at, byteLength) };
+    const parts = async function* () {
+      yield repeated(block, at, byteLength);
+    };
+    return { name: gguf, type: GGML_Q4_0, shape: size, byteLength, parts };
   });
-  writeGguf(path, ggufMetadata(shapeNamed(name)), tensors);
+  await writeGguf(path, new Map(Object.entries(ggufMetadata(shapeNamed(name)))), tensors);
   return path;
 }
 

@@ -1,6 +1,7 @@
 /**
- * `npm run accuracy [-- --max-tokens n]`: measures the demo model at every number of bits and writes the table between
- * the accuracy markers of README.md. Two worker processes share the rows, since a row keeps one core busy.
+ * `npm run accuracy [-- --max-tokens n] [--only text]`: measures the demo model at every number of bits and writes the table
+ * between the accuracy markers of README.md; `--only` prints the rows whose names have that text, and writes nothing. Two
+ * worker processes share the rows, since a row keeps one core busy.
  */
 import { fork } from "node:child_process";
 import { mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -126,20 +127,21 @@ async function measure(/** @type {number} */ index, /** @type {number | undefine
   return { bytes: parts.total, bits: bitsPerWeight, perplexity, tokens, windows };
 }
 
-/** All rows, by worker processes that each ask for the next row. @returns {Promise<Measured[]>} */
-function measureAll(/** @type {number | undefined} */ maxTokens) {
+/** Rows by their indices, by worker processes that each ask for the next one. @returns {Promise<Measured[]>} */
+function measureRows(/** @type {number[]} */ wanted, /** @type {number | undefined} */ maxTokens) {
   /** @type {Measured[]} */
   const results = [];
-  let next = 0;
+  const left = [...wanted];
   const workers = Array.from({ length: WORKERS }, () => {
     const worker = fork(fileURLToPath(import.meta.url));
     const assign = () => {
-      if (next < rows.length) worker.send({ index: next++, maxTokens });
-      else worker.disconnect();
+      const index = left.shift();
+      if (index === undefined) worker.disconnect();
+      else worker.send({ index, maxTokens });
     };
     worker.on("message", (/** @type {{ index: number, result: Measured }} */ { index, result }) => {
       results[index] = result;
-      console.log(`${rows[index].name}: perplexity ${result.perplexity.toFixed(3)}`);
+      console.log(rowLine(rows[index], result));
       assign();
     });
     assign();
@@ -150,13 +152,13 @@ function measureAll(/** @type {number | undefined} */ maxTokens) {
   return Promise.all(workers).then(() => results);
 }
 
+const rowLine = (/** @type {{ name: string }} */ { name }, /** @type {Measured} */ { bits, bytes, perplexity }) =>
+  `| ${name} | ${bits.toFixed(2)} | ${(bytes / 1e6).toFixed(2)} | ${perplexity.toFixed(2)} |`;
+
 /** @returns {string} */
 function table(/** @type {Measured[]} */ results) {
   const [{ tokens, windows }] = results;
-  const lines = results.map(
-    ({ bytes, bits, perplexity }, i) =>
-      `| ${rows[i].name} | ${bits.toFixed(2)} | ${(bytes / 1e6).toFixed(2)} | ${perplexity.toFixed(2)} |`,
-  );
+  const lines = results.map((result, i) => rowLine(rows[i], result));
   return [
     "| weights | bits per weight | .pte, MB | held-out perplexity |",
     "|---|---:|---:|---:|",
@@ -170,13 +172,19 @@ function table(/** @type {Measured[]} */ results) {
 }
 
 async function main() {
-  const { values } = parseArgs({ options: { "max-tokens": { type: "string" } } });
+  const { values } = parseArgs({
+    options: { "max-tokens": { type: "string" }, only: { type: "string", default: "" } },
+  });
+  const maxTokens = values["max-tokens"] === undefined ? undefined : Number(values["max-tokens"]);
+  const wanted = rows.flatMap(({ name }, index) => (name.includes(values.only) ? [index] : []));
+  if (wanted.length === 0) throw new Error(`--only: no row's name has "${values.only}"`);
+  if (values.only !== "") return void (await measureRows(wanted, maxTokens));
   const readme = readFileSync(path("README.md"), "utf8");
   const [before, rest] = readme.split(BEGIN);
   const after = rest?.split(END)[1];
   if (after === undefined) throw new Error(`README.md: expected the markers ${BEGIN} and ${END}`);
   mkdirSync(path("build"), { recursive: true });
-  const text = table(await measureAll(values["max-tokens"] === undefined ? undefined : Number(values["max-tokens"])));
+  const text = table(await measureRows(wanted, maxTokens));
   writeFileSync(path("README.md"), `${before}${BEGIN}\n${text}\n${END}${after}`);
   console.log(text);
 }

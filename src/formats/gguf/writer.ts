@@ -79,7 +79,8 @@ class GgufBytes {
   readonly #utf8 = new TextEncoder();
 
   u32(value: number): this {
-    this.#view.setUint32(this.#take(4), value, true);
+    const at = this.#take(4);
+    this.#view.setUint32(at, value, true);
     return this;
   }
 
@@ -88,24 +89,28 @@ class GgufBytes {
   }
 
   f32(value: number): this {
-    this.#view.setFloat32(this.#take(4), value, true);
+    const at = this.#take(4);
+    this.#view.setFloat32(at, value, true);
     return this;
   }
 
   u64(value: number): this {
-    this.#view.setBigUint64(this.#take(8), BigInt(value), true);
+    const at = this.#take(8);
+    this.#view.setBigUint64(at, BigInt(value), true);
     return this;
   }
 
   bool(value: boolean): this {
-    this.#view.setUint8(this.#take(1), value ? 1 : 0);
+    const at = this.#take(1);
+    this.#view.setUint8(at, value ? 1 : 0);
     return this;
   }
 
   string(value: string): this {
     const text = this.#utf8.encode(value);
     this.u64(text.length);
-    this.#bytes.set(text, this.#take(text.length));
+    const at = this.#take(text.length);
+    this.#bytes.set(text, at);
     return this;
   }
 
@@ -114,7 +119,7 @@ class GgufBytes {
     return this.#bytes.subarray(0, this.#length);
   }
 
-  /** Where the next `count` bytes, which are zero, begin. */
+  /** Where the next `count` bytes, which are zero, begin; they may be in a new array. */
   #take(count: number): number {
     const start = this.#length;
     this.#length += count;
