@@ -2,7 +2,7 @@
 import { watched } from "./calm.js";
 import { EngineProcess } from "./engine-process.js";
 import { AQLM, programOf } from "./programs.js";
-import { digits, median, table } from "./report.js";
+import { digits, median } from "./report.js";
 import { shapeNamed } from "./shapes.js";
 
 const BASE = "4-bit g32";
@@ -35,28 +35,23 @@ async function modelTimes(shape, threads, rounds) {
   }));
 }
 
-/** @param {string} shape @param {number[]} threadCounts @param {number} rounds */
-export async function modelSpeeds(shape, threadCounts, rounds) {
-  const rows = [];
-  for (const threads of threadCounts) {
-    const [base, aqlm] = await modelTimes(shape, threads, rounds);
-    for (const found of [base, aqlm])
-      rows.push([
-        `${shape}, ${found.scheme}`,
-        String(threads),
-        digits(found.decode),
-        (found.decode / base.decode).toFixed(2),
-        digits(found.prefill),
-        (found.prefill / base.prefill).toFixed(2),
-        found.others.toFixed(2),
-      ]);
-    for (const row of rows.slice(-2)) console.error(row.join("  "));
-  }
-  const head = ["model", "threads", "decode, tok/s", "4-bit = 1", `prefill ${PREFILL_TOKENS}, tok/s`, "4-bit = 1"];
-  return table([...head, "cores busy with others"], rows);
+/** Rows of a table. @param {string} shape @param {number} threads @param {number} rounds */
+export async function modelSpeeds(shape, threads, rounds) {
+  const [base, aqlm] = await modelTimes(shape, threads, rounds);
+  const rows = [base, aqlm].map((found) => [
+    `${shape}, ${found.scheme}`,
+    String(threads),
+    digits(found.decode),
+    (found.decode / base.decode).toFixed(2),
+    digits(found.prefill),
+    (found.prefill / base.prefill).toFixed(2),
+    found.others.toFixed(2),
+  ]);
+  for (const row of rows) console.error(row.join("  "));
+  return rows;
 }
 
-/** Bytes of a program of a shape cut to fewer layers, and from them those of all layers; then what a process has. */
+/** Rows of a table: bytes of a program of a shape cut to fewer layers, from them those of all, and what a process has. */
 export async function modelMemory(cut, whole, context, measure) {
   const { layers: cutLayers } = shapeNamed(cut);
   const { layers } = shapeNamed(whole);
@@ -72,13 +67,10 @@ export async function modelMemory(cut, whole, context, measure) {
     rows.push([`${whole}, measured`, found.constants, found.scratch, found.state, found.peak]);
   }
   const gigabytes = (value) => (value === null ? "" : (value / 1e9).toFixed(3));
-  return table(
-    ["GB, context 1024", "weights", "scratch", "KV cache", "sum", "peak resident set"],
-    rows.map(([name, ...sizes]) => {
-      const sum = sizes.slice(0, 3).reduce((total, size) => total + size, 0);
-      return [name, ...sizes.slice(0, 3).map(gigabytes), gigabytes(sum), gigabytes(sizes[3])];
-    }),
-  );
+  return rows.map(([name, ...sizes]) => {
+    const sum = sizes.slice(0, 3).reduce((total, size) => total + size, 0);
+    return [name, ...sizes.slice(0, 3).map(gigabytes), gigabytes(sum), gigabytes(sizes[3])];
+  });
 }
 
 async function memoryOf(shape, context) {

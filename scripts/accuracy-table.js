@@ -68,6 +68,15 @@ const rows = [
     configs: () => [sharedEmbedding({ bits: 8, groupSize: 32, scaleDType: "f16" })],
     encode: (model) => encodeAqlm(model, { codebooks: 2, bits: 8 }),
   },
+  {
+    name: "aqlm-2x8, encoded with the calibration text",
+    configs: () => [sharedEmbedding({ bits: 8, groupSize: 32, scaleDType: "f16" })],
+    encode: (model) =>
+      encodeAqlm(model, {
+        ...{ codebooks: 2, bits: 8, calibrationTokens: CALIBRATION_TOKENS },
+        calibrationText: readFileSync(path("models/shakespeare/calibration.txt"), "utf8"),
+      }),
+  },
   ...[3, 4, 5, 6, 7, 8].map(affineRow),
   {
     name: "tied 4-bit: 8da4w, group 32, embedding and head at 4 bits",

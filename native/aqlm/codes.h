@@ -37,6 +37,8 @@ struct Codes {
   uint32_t groups, blocks, tiles;
 
   uint32_t entries() const { return mask + 1; }
+  // Values of all codebooks.
+  size_t vector_values() const { return size_t{codebooks} * entries() * out_group * in_group; }
   uint32_t block_groups(uint32_t block) const { return std::min(kBlock, groups - block * kBlock); }
   // Rows of kTile codes of a tile in a block: one for each group and codebook.
   const uint8_t* tile(uint32_t block, uint32_t index) const {
@@ -66,7 +68,8 @@ static inline Codes read_codes(const void* buffer) {
 // Position of an output in a row of codes.
 static inline uint32_t lane_of(uint32_t output) { return output < kTile / 2 ? 2 * output : 2 * output + 1 - kTile; }
 
-struct Product {
+// What all kernels are given.
+struct Arguments {
   Codes codes;
   const float* x;
   const void* vectors;
@@ -75,6 +78,25 @@ struct Product {
   float* y;
   uint32_t m;
   bool half_vectors, half_scales;
+};
+
+// scalars: m, 1 for f16 vectors, 1 for f16 scales, 1 for a bias;
+// buffers: x, packed codes, vectors, scales, bias, y, scratch.
+static inline Arguments read_arguments(const Call& call) {
+  Arguments a{};
+  a.codes = read_codes(call.buffers[1]);
+  a.x = static_cast<const float*>(call.buffers[0]);
+  a.vectors = call.buffers[2];
+  a.scales = call.buffers[3];
+  a.bias = call.scalars[3] == 1 ? static_cast<const float*>(call.buffers[4]) : nullptr;
+  a.y = static_cast<float*>(call.buffers[5]);
+  a.m = static_cast<uint32_t>(call.scalars[0]);
+  a.half_vectors = call.scalars[1] == 1;
+  a.half_scales = call.scalars[2] == 1;
+  return a;
+}
+
+struct Product : Arguments {
   // Blocks of a slice and tiles of a chunk of outputs; a work item is one of each.
   uint32_t slice_blocks, slices, chunk_tiles, chunks;
   // The codebooks as work items read them: as they are stored, or prepared in the first phase.
@@ -106,19 +128,10 @@ static inline size_t product_bytes(const Codes& codes, uint32_t m, uint32_t thre
          threads * round_up(memory.own, kAlignment);
 }
 
-// scalars: m, 1 for f16 vectors, 1 for f16 scales, 1 for a bias;
-// buffers: x, packed codes, vectors, scales, bias, y, scratch.
 static inline Product& init_product(Step& step, const Call& call, Memory memory) {
   Product& p = step.init<Product>();
-  p.m = static_cast<uint32_t>(call.scalars[0]);
-  p.half_vectors = call.scalars[1] == 1;
-  p.half_scales = call.scalars[2] == 1;
-  p.x = static_cast<const float*>(call.buffers[0]);
-  p.codes = read_codes(call.buffers[1]);
-  p.vectors = p.table = call.buffers[2];
-  p.scales = call.buffers[3];
-  p.bias = call.scalars[3] == 1 ? static_cast<const float*>(call.buffers[4]) : nullptr;
-  p.y = static_cast<float*>(call.buffers[5]);
+  p = Product{read_arguments(call)};
+  p.table = p.vectors;
   p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
   p.sums = reinterpret_cast<float*>(p.prepared + round_up(memory.prepared, kAlignment));
   p.own = reinterpret_cast<uint8_t*>(p.sums) + sums_bytes(p.codes, p.m);

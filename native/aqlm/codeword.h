@@ -57,13 +57,9 @@ void codeword_item(const Product& p, const Item& item) {
 
 constexpr size_t kConvertAtOnce = 1 << 16;
 
-static inline size_t vector_values(const Codes& w) {
-  return static_cast<size_t>(w.codebooks) * w.entries() * w.out_group * w.in_group;
-}
-
 // Codebooks as f32, where the instruction set has no conversion to do it on the way.
 static inline void convert_vectors(const Product& p, uint32_t tile) {
-  const size_t first = tile * kConvertAtOnce, last = std::min(vector_values(p.codes), first + kConvertAtOnce);
+  const size_t first = tile * kConvertAtOnce, last = std::min(p.codes.vector_values(), first + kConvertAtOnce);
   float* target = reinterpret_cast<float*>(p.prepared);
   for (size_t i = first; i < last; i++) target[i] = float_at(p.vectors, true, i);
 }
@@ -81,7 +77,7 @@ bool converts_first(const Call& call) { return !Isa::kConverts && call.scalars[1
 
 template <class Isa>
 Memory codeword_memory(const Call& call) {
-  return {converts_first<Isa>(call) ? 4 * vector_values(read_codes(call.buffers[1])) : 0, 0};
+  return {converts_first<Isa>(call) ? 4 * read_codes(call.buffers[1]).vector_values() : 0, 0};
 }
 
 template <class Isa>
@@ -95,7 +91,7 @@ void codeword_prepare(Step& step, const Call& call) {
   Product& p = init_product(step, call, codeword_memory<Isa>(call));
   split_product(step, p, call.threads, 1);
   const bool first = converts_first<Isa>(call);
-  step.tiles[0] = first ? static_cast<uint32_t>((vector_values(p.codes) + kConvertAtOnce - 1) / kConvertAtOnce) : 0;
+  step.tiles[0] = first ? static_cast<uint32_t>((p.codes.vector_values() + kConvertAtOnce - 1) / kConvertAtOnce) : 0;
   if (first) p.table = p.prepared;
   const bool halves = p.half_vectors && !first;
   if (p.codes.code_bytes == 1)

@@ -9,26 +9,15 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-struct FloatGemm {
-  Codes codes;
-  const float* x;
-  const void* vectors;
-  const void* scales;
-  const float* bias;
-  float* y;
+struct FloatGemm : Arguments {
   // Rows of x apart by a stride that is no power of two; codebooks as f32; a panel for each thread.
   float* spaced;
   float* table;
   float* panels;
   size_t stride;
-  uint32_t m, rows_per_tile, x_tiles;
-  bool half_vectors, half_scales;
+  uint32_t rows_per_tile, x_tiles;
 };
 static_assert(sizeof(FloatGemm) <= kArgsMax);
-
-static inline size_t codebook_values(const Codes& w) {
-  return static_cast<size_t>(w.codebooks) * w.entries() * w.out_group * w.in_group;
-}
 
 // Inputs of a group at most: GROUP_MAX of src/aqlm/form.ts.
 constexpr uint32_t kInGroupMax = 64;
@@ -89,7 +78,7 @@ static inline void copy_inputs(const FloatGemm& p, uint32_t tile) {
 }
 
 static inline void copy_codebooks(const FloatGemm& p, uint32_t tile) {
-  const size_t first = tile * kValuesAtOnce, last = std::min(codebook_values(p.codes), first + kValuesAtOnce);
+  const size_t first = tile * kValuesAtOnce, last = std::min(p.codes.vector_values(), first + kValuesAtOnce);
   for (size_t i = first; i < last; i++) p.table[i] = float_at(p.vectors, p.half_vectors, i);
 }
 
@@ -111,13 +100,8 @@ void float_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
   multiply_panel<Isa>({p.spaced, p.stride, panel, p.bias ? p.bias + first : nullptr, p.y + first, w.n, p.m, w.k, count});
 }
 
-// scalars and buffers: see init_product in codes.h.
 static inline FloatGemm read_float_gemm(const Call& call) {
-  FloatGemm p{};
-  p.m = static_cast<uint32_t>(call.scalars[0]);
-  p.half_vectors = call.scalars[1] == 1;
-  p.half_scales = call.scalars[2] == 1;
-  p.codes = read_codes(call.buffers[1]);
+  FloatGemm p{read_arguments(call)};
   p.stride = static_cast<size_t>(p.codes.k) + 16;
   p.rows_per_tile = ceil_div(p.m, 4 * call.threads);
   p.x_tiles = ceil_div(p.m, p.rows_per_tile);
@@ -128,23 +112,18 @@ template <class Isa>
 size_t float_gemm_scratch(const Call& call) {
   const FloatGemm p = read_float_gemm(call);
   const size_t panels = static_cast<size_t>(call.threads) * kPanelColumns<Isa> * p.codes.k;
-  return 4 * (p.m * p.stride + codebook_values(p.codes) + panels);
+  return 4 * (p.m * p.stride + p.codes.vector_values() + panels);
 }
 
 template <class Isa>
 void float_gemm_prepare(Step& step, const Call& call) {
   FloatGemm& p = step.init<FloatGemm>();
   p = read_float_gemm(call);
-  p.x = static_cast<const float*>(call.buffers[0]);
-  p.vectors = call.buffers[2];
-  p.scales = call.buffers[3];
-  p.bias = call.scalars[3] == 1 ? static_cast<const float*>(call.buffers[4]) : nullptr;
-  p.y = static_cast<float*>(call.buffers[5]);
   p.spaced = static_cast<float*>(call.buffers[6]);
   p.table = p.spaced + p.m * p.stride;
-  p.panels = p.table + codebook_values(p.codes);
+  p.panels = p.table + p.codes.vector_values();
   step.phases = 2;
-  step.tiles[0] = p.x_tiles + static_cast<uint32_t>((codebook_values(p.codes) + kValuesAtOnce - 1) / kValuesAtOnce);
+  step.tiles[0] = p.x_tiles + static_cast<uint32_t>((p.codes.vector_values() + kValuesAtOnce - 1) / kValuesAtOnce);
   step.tiles[1] = ceil_div(p.codes.n, kPanelColumns<Isa>);
   step.run = float_gemm_run<Isa>;
 }

@@ -104,18 +104,7 @@ template <bool Split>
 void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t b_stride, uint32_t steps, uint8_t* sums,
                     bool first) {
   constexpr size_t kNextRows = kTileColumns / 16 * kTileBytes;
-  tile_fence();
-  if (first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, 64);
-    _tile_loadd(1, sums + kTileBytes, 64);
-    _tile_loadd(2, sums + kNextRows, 64);
-    _tile_loadd(3, sums + kNextRows + kTileBytes, 64);
-  }
+  begin_sums(sums, kNextRows, first);
   for (uint32_t step = 0; step < steps; step++, a += 2 * kTileBytes, b += 2 * kTileBytes) {
     if constexpr (Split) {
       _tile_loadd(6, b + kTileBytes, 64);
@@ -127,11 +116,7 @@ void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t 
     multiply_pairs(a + kTileBytes, a + a_stride + kTileBytes);
     multiply_pairs(a, a + a_stride);
   }
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + kTileBytes, 64);
-  _tile_stored(2, sums + kNextRows, 64);
-  _tile_stored(3, sums + kNextRows + kTileBytes, 64);
-  tile_fence();
+  end_sums(sums, kNextRows);
 }
 
 void write_sums(const AmxFloatLinear& args, uint32_t row, uint32_t column, const uint8_t* sums) {

@@ -5,6 +5,7 @@
 
 #include <immintrin.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace lowbit {
@@ -36,6 +37,31 @@ class TileScope {
 
 // Of a tile of 16 rows of 64 bytes.
 constexpr uint32_t kTileBytes = 1024;
+
+// The accumulators are two by two tiles of sums, the second two `below` bytes after the first: zeros at first, then what
+// end_sums stored.
+inline __attribute__((always_inline)) void begin_sums(const uint8_t* sums, size_t below, bool first) {
+  tile_fence();
+  if (first) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+  } else {
+    _tile_loadd(0, sums, 64);
+    _tile_loadd(1, sums + kTileBytes, 64);
+    _tile_loadd(2, sums + below, 64);
+    _tile_loadd(3, sums + below + kTileBytes, 64);
+  }
+}
+
+inline __attribute__((always_inline)) void end_sums(uint8_t* sums, size_t below) {
+  _tile_stored(0, sums, 64);
+  _tile_stored(1, sums + kTileBytes, 64);
+  _tile_stored(2, sums + below, 64);
+  _tile_stored(3, sums + below + kTileBytes, 64);
+  tile_fence();
+}
 
 }  // namespace
 }  // namespace lowbit

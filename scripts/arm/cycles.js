@@ -37,7 +37,7 @@ function standalone(text) {
 }
 
 /**
- * One turn of the loop that runs `turns` times and holds the products: the addresses around the most frequent product
+ * One turn of the loop that runs `turns` times and holds the products or lookups: the addresses around the most frequent product
  * that run as often at least, with what runs more often in it, repeated.
  * @param {Map<number, number>} counts
  * @returns {{ instructions: string[], turns: number }}
@@ -45,7 +45,7 @@ function standalone(text) {
 export function steadyLoop(counts, turns, llvm) {
   const addresses = [...counts.keys()].sort((a, b) => a - b);
   const texts = disassemble(llvm, addresses[0], addresses.at(-1));
-  const products = addresses.filter((address) => /^(sdot|usdot|smmla) /.test(texts.get(address) ?? ""));
+  const products = addresses.filter((address) => /^(sdot|usdot|smmla|tbx) /.test(texts.get(address) ?? ""));
   const hottest = products.reduce((best, address) => (counts.get(address) > counts.get(best) ? address : best));
   const isIn = (address) => (counts.get(address) ?? 0) >= turns;
   let first = hottest;

@@ -37,11 +37,22 @@ const sized = (title, bits, m, names) =>
     cases: names.map((kernel) => ({ row: kernel, m, n: N, k: K, bits, group })),
   }));
 
+/** 4-bit weights, then AQLM's 2x8, as tall as the layers of models: tables of sums are made once for all outputs. */
+const ofTables = ["1x64x128_neon"].map((size) => `aqlm_lut8_c8_${size}`);
+const tall = ["1 row, n = 4096", "1 row, n = 14336"].map((title) => ({
+  title,
+  cases: [row, ...ofTables].map((kernel) => {
+    const [n, k] = [Number(title.split(" ").at(-1)), 1024];
+    return { row: kernel, m: 1, n, k, bits: 4, group: 32 };
+  }),
+}));
+
 const sections = [
   {
     title: "One row of activations",
     tables: [1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) => sized("1 row,", bits, 1, bits % 2 ? [row, mixedRow] : [row])),
   },
+  { title: "AQLM 2x8 beside 4-bit group 32, one row of activations", tables: tall },
   { title: "64 rows, i8mm", tables: [2, 4, 8].flatMap((bits) => sized("i8mm,", bits, M, [matrix])) },
   { title: "64 rows, dotprod", tables: [2, 4, 8].flatMap((bits) => sized("dotprod,", bits, M, [dot])) },
 ];
@@ -50,7 +61,9 @@ const sections = [
  * How often the steady loop of a kernel runs. Groups are worked on in chunks, whose loop is the steady one; where a group
  * is a single chunk of more than 128 k, steps of 32 k are.
  */
-function turnsOf({ m, n, k, bits, group }) {
+function turnsOf({ row: name, m, n, k, bits, group }) {
+  // A loop of lookups for 64 outputs: two codebooks of eight inputs, sixteen groups.
+  if (name.startsWith("aqlm")) return (n / 64) * (k / 8) * 2;
   const chunk = m === 1 ? 128 : 128 << (8 - bits);
   const step = group <= 128 ? group : chunk < group ? chunk : 32;
   if (m === 1) return (n / 32) * (k / step);

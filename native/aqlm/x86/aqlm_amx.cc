@@ -22,13 +22,7 @@ constexpr uint32_t kPanel = 32, kPanelsMax = 8;
 constexpr uint32_t kRowsMax = 512;
 constexpr size_t kPanelBytes = kChunkSteps * 2 * kTileBytes, kPairBytes = 4 * kTileBytes;
 
-struct AmxProduct {
-  Codes codes;
-  const float* x;
-  const void* vectors;
-  const void* scales;
-  const float* bias;
-  float* y;
+struct AmxProduct : Arguments {
   // Codebooks as f32, or as they are stored.
   const void* table;
   uint8_t* prepared;
@@ -37,15 +31,13 @@ struct AmxProduct {
   // For each thread: two panels of weights, sums [panels][pairs][4 tiles].
   uint8_t* local;
   size_t local_bytes;
-  uint32_t m, steps, panels, item_panels;
-  bool half_vectors, half_scales, converts;
+  uint32_t steps, panels, item_panels;
+  bool converts;
 
   uint32_t pairs() const { return ceil_div(m, 32); }
   size_t pair_bytes() const { return size_t{steps} * 2 * kTileBytes; }
 };
 static_assert(sizeof(AmxProduct) <= kArgsMax);
-
-size_t vector_values(const Codes& w) { return size_t{w.codebooks} * w.entries() * w.out_group * w.in_group; }
 
 // Eight values of a vector.
 inline __m256 load8(const float* p) { return _mm256_loadu_ps(p); }
@@ -55,7 +47,7 @@ inline __m256 load8(const uint16_t* p) {
 
 void convert_vectors(const AmxProduct& p) {
   float* target = reinterpret_cast<float*>(p.prepared);
-  const size_t count = vector_values(p.codes);
+  const size_t count = p.codes.vector_values();
   for (size_t i = 0; i < count; i += 8)
     _mm256_storeu_ps(target + i, load8(static_cast<const uint16_t*>(p.vectors) + i));
 }
@@ -202,17 +194,7 @@ class PanelDecoder {
 template <class Decoder>
 ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps, uint8_t* sums, bool first,
                                  Decoder& decoder, uint32_t share) {
-  if (first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  } else {
-    _tile_loadd(0, sums, 64);
-    _tile_loadd(1, sums + kTileBytes, 64);
-    _tile_loadd(2, sums + 2 * kTileBytes, 64);
-    _tile_loadd(3, sums + 3 * kTileBytes, 64);
-  }
+  begin_sums(sums, 2 * kTileBytes, first);
   for (uint32_t step = 0; step < steps; step++, weights += 2 * kTileBytes, rows += 2 * kTileBytes) {
     _tile_loadd(4, weights, 64);
     _tile_loadd(6, rows, 64);
@@ -225,11 +207,7 @@ ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, ui
     tile_fence();
     decoder.rows(share);
   }
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + kTileBytes, 64);
-  _tile_stored(2, sums + 2 * kTileBytes, 64);
-  _tile_stored(3, sums + 3 * kTileBytes, 64);
-  tile_fence();
+  end_sums(sums, 2 * kTileBytes);
 }
 
 // Finished sums of 16 outputs from `output` and 16 rows of x from `row`.
@@ -295,13 +273,8 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
                                                        std::min(p.pairs(), pair + kRowsMax / 32));
 }
 
-// scalars and buffers: see init_product in codes.h.
 AmxProduct read_amx_product(const Call& call) {
-  AmxProduct p{};
-  p.m = static_cast<uint32_t>(call.scalars[0]);
-  p.half_vectors = call.scalars[1] == 1;
-  p.half_scales = call.scalars[2] == 1;
-  p.codes = read_codes(call.buffers[1]);
+  AmxProduct p{read_arguments(call)};
   p.steps = ceil_div(p.codes.k, kStep);
   p.panels = ceil_div(p.codes.n, kPanel);
   p.item_panels = std::min(kPanelsMax, std::max(1u, p.panels / (8 * call.threads)));
@@ -312,7 +285,7 @@ AmxProduct read_amx_product(const Call& call) {
 }
 
 size_t prepared_bytes(const AmxProduct& p) {
-  return p.converts ? round_up(4 * vector_values(p.codes), kAlignment) : 0;
+  return p.converts ? round_up(4 * p.codes.vector_values(), kAlignment) : 0;
 }
 
 size_t amx_scratch(const Call& call) {
@@ -331,11 +304,6 @@ void choose_run(Step& step, const Codes& w) {
 void amx_prepare(Step& step, const Call& call) {
   AmxProduct& p = step.init<AmxProduct>();
   p = read_amx_product(call);
-  p.x = static_cast<const float*>(call.buffers[0]);
-  p.vectors = call.buffers[2];
-  p.scales = call.buffers[3];
-  p.bias = call.scalars[3] == 1 ? static_cast<const float*>(call.buffers[4]) : nullptr;
-  p.y = static_cast<float*>(call.buffers[5]);
   p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
   p.rows = p.prepared + prepared_bytes(p);
   p.local = p.rows + p.pairs() * p.pair_bytes();

@@ -1,10 +1,12 @@
-// AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 12-bit sums lie in registers, a plane of high bytes and one of
-// low halves of bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
+// AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 16-bit sums lie in registers, a plane of low and one of high
+// bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
 //
-// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper 12 bits of a 32-bit sum;
-// 2^11 is added so that entries are unsigned. Of a result all roundings make some 9e-4, a sixth of what activations of 8
-// bits lose. Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
+// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum; 2^15
+// is added so that bytes are unsigned. Of a result all roundings make some 7e-5, where activations of 8 bits make 5e-3
+// (tables of 12 bits 1e-3, of 8 bits 1e-2). Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
 #include <immintrin.h>
+
+#include <cmath>
 
 #include "../codes.h"
 #include "../rows.h"
@@ -13,24 +15,26 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-constexpr uint32_t kEntries = 256, kPlane = 256, kTable = kPlane + kPlane / 2;
-// Halves of bytes that are summed before their sums may be more than a byte.
-constexpr uint32_t kHalvesAtOnce = 17;
+constexpr uint32_t kEntries = 256, kPlane = 256, kTable = 2 * kPlane;
 // Tiles that one loading of a table serves.
 constexpr uint32_t kTilesAtOnce = 4;
-// Half of a 32-bit sum's range, to make it unsigned, and half of the unit of its upper 12 bits, to round.
-constexpr uint32_t kSumStart = 0x80080000;
-// The largest sum is below 2^31: |x| summed over a group stays below this, times vectors up to 32767.
-constexpr float kGroupMax = 65000, kVectorMax = 32767, kValueMax = 32767;
+// Half of a 32-bit sum's range, to make it unsigned, and half of its upper half's unit, to round.
+constexpr uint32_t kSumStart = 0x80008000;
+constexpr float kVectorMax = 32767, kValueMax = 32767;
+// What the product of a group's and a vector's length may be: their sum is no larger, rounding included.
+constexpr float kLengthsMax = 0x1.ffp30f;
 
-// Codebooks of 16-bit integers: the step of all, then [codebooks][in_group / 2][256] pairs.
+// Codebooks of 16-bit integers: the step of all and the longest vector's length, then [codebooks][in_group / 2][256]
+// pairs.
 struct PreparedVectors {
   float* step;
+  float* longest;
   int32_t* pairs;
 };
 
 static inline PreparedVectors prepared_vectors(const Product& p) {
-  return {reinterpret_cast<float*>(p.prepared), reinterpret_cast<int32_t*>(p.prepared + 64)};
+  float* first = reinterpret_cast<float*>(p.prepared);
+  return {first, first + 1, reinterpret_cast<int32_t*>(p.prepared + 64)};
 }
 
 static inline __m256 load8(const Product& p, size_t at) {
@@ -39,6 +43,8 @@ static inline __m256 load8(const Product& p, size_t at) {
   return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
 }
 
+static inline float sum8(__m256 v) { return _mm512_reduce_add_ps(_mm512_zextps256_ps512(v)); }
+
 // One work item for all codebooks, which share a step; each is some kilobytes.
 static inline void prepare_vectors(const Product& p) {
   const PreparedVectors prepared = prepared_vectors(p);
@@ -46,9 +52,19 @@ static inline void prepare_vectors(const Product& p) {
   const size_t count = static_cast<size_t>(p.codes.codebooks) * kEntries * length;
   const __m256 sign = _mm256_set1_ps(-0.0f);
   __m256 largest = _mm256_setzero_ps();
-  for (size_t i = 0; i < count; i += 8) largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, load8(p, i)));
+  float longest = 0;
+  for (size_t i = 0; i < count; i += length) {
+    __m256 squares = _mm256_setzero_ps();
+    for (uint32_t j = 0; j < length; j += 8) {
+      const __m256 v = load8(p, i + j);
+      largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, v));
+      squares = _mm256_fmadd_ps(v, v, squares);
+    }
+    longest = std::max(longest, sum8(squares));
+  }
   const float step = std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(largest)) / kVectorMax, 0x1p-100f);
   *prepared.step = step;
+  *prepared.longest = std::sqrt(longest) / step;
   const __m256 inverse = _mm256_set1_ps(1 / step);
   const uint32_t pairs = length / 2;
   for (size_t vector = 0, i = 0; i < count; vector++) {
@@ -68,19 +84,22 @@ struct BlockInputs {
   float step;
 };
 
-static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t length, BlockInputs* inputs) {
-  float largest = 0, largest_group = 0;
+static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t length, float longest_vector,
+                                   BlockInputs* inputs) {
+  float longest = 0;
+  __m256 peak = _mm256_setzero_ps();
   for (uint32_t g = 0; g < groups; g++) {
-    __m256 sum = _mm256_setzero_ps(), peak = sum;
+    __m256 squares = _mm256_setzero_ps();
     for (uint32_t j = 0; j < length; j += 8) {
-      const __m256 v = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), _mm256_loadu_ps(x + g * length + j));
-      sum = _mm256_add_ps(sum, v);
-      peak = _mm256_max_ps(peak, v);
+      const __m256 v = _mm256_loadu_ps(x + g * length + j);
+      squares = _mm256_fmadd_ps(v, v, squares);
+      peak = _mm256_max_ps(peak, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v));
     }
-    largest = std::max(largest, _mm512_reduce_max_ps(_mm512_zextps256_ps512(peak)));
-    largest_group = std::max(largest_group, _mm512_reduce_add_ps(_mm512_zextps256_ps512(sum)));
+    longest = std::max(longest, sum8(squares));
   }
-  inputs->step = std::max(std::max(largest / kValueMax, largest_group / kGroupMax), 0x1p-100f);
+  const float largest = _mm512_reduce_max_ps(_mm512_zextps256_ps512(peak));
+  const float by_length = std::sqrt(longest) * longest_vector / kLengthsMax;
+  inputs->step = std::max(std::max(largest / kValueMax, by_length), 0x1p-100f);
   const __m256 inverse = _mm256_set1_ps(1 / inputs->step);
   for (uint32_t i = 0; i < groups * length; i += 8) {
     const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), inverse));
@@ -88,13 +107,8 @@ static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t len
   }
 }
 
-// Bytes 2 of 64 sums, then bytes 3.
-struct EntryBytes {
-  __m512i second, third;
-};
-
-// 64 entries; `pairs` points to the first one's first pair.
-static inline EntryBytes build_entries(const int32_t* pairs, const int16_t* x, uint32_t count) {
+// 64 entries of a table: their low and their high bytes. `pairs` points to the first entry's first pair.
+static inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count, uint8_t* table) {
   __m512i sums[4];
   for (auto& sum : sums) sum = _mm512_set1_epi32(static_cast<int32_t>(kSumStart));
   for (uint32_t q = 0; q < count; q++) {
@@ -112,33 +126,28 @@ static inline EntryBytes build_entries(const int32_t* pairs, const int16_t* x, u
   const __m512i index = _mm512_load_si512(kBytes);
   const __m512i first = _mm512_permutex2var_epi8(sums[0], index, sums[1]);
   const __m512i second = _mm512_permutex2var_epi8(sums[2], index, sums[3]);
-  return {_mm512_shuffle_i64x2(first, second, 0x44), _mm512_shuffle_i64x2(first, second, 0xee)};
+  _mm512_store_si512(table, _mm512_shuffle_i64x2(first, second, 0x44));
+  _mm512_store_si512(table + kPlane, _mm512_shuffle_i64x2(first, second, 0xee));
 }
 
-// Tables of a block: [groups][codebooks] of a plane of high bytes and one of low halves of bytes, where entry e is the
-// low and entry e + 128 the high half of byte e.
+// Tables of a block: [groups][codebooks] of two planes.
 static inline void build_tables(const Product& p, uint32_t groups, const BlockInputs& inputs, uint8_t* tables) {
-  constexpr int kSelect = 0xca;  // a ? b : c
-  const __m512i low_half = _mm512_set1_epi8(15);
-  const uint32_t count = p.codes.in_group / 2;
+  const uint32_t pairs = p.codes.in_group / 2;
   const int32_t* vectors = prepared_vectors(p).pairs;
   for (uint32_t g = 0; g < groups; g++)
     for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kTable)
-      for (uint32_t e = 0; e < kEntries / 2; e += 64) {
-        const int32_t* pairs = vectors + c * count * kEntries + e;
-        const int16_t* x = inputs.values + g * p.codes.in_group;
-        const EntryBytes a = build_entries(pairs, x, count), b = build_entries(pairs + kEntries / 2, x, count);
-        _mm512_store_si512(tables + e, a.third);
-        _mm512_store_si512(tables + kEntries / 2 + e, b.third);
-        _mm512_store_si512(tables + kPlane + e,
-                           _mm512_ternarylogic_epi32(low_half, _mm512_srli_epi16(a.second, 4), b.second, kSelect));
-      }
+      for (uint32_t e = 0; e < kEntries; e += 64)
+        build_entries(vectors + c * pairs * kEntries + e, inputs.values + g * p.codes.in_group, pairs, tables + e);
 }
 
 // Sums of looked up bytes of 64 outputs: of all bytes as 16-bit lanes, where the even ones' sums are spoilt by the odd
 // ones, and of the odd ones.
 struct ByteSums {
   __m512i both, odd;
+  // All outputs' sums begin at this.
+  static ByteSums from(int32_t start) {
+    return {_mm512_set1_epi16(static_cast<int16_t>(start * 257)), _mm512_set1_epi16(static_cast<int16_t>(start))};
+  }
   void add(__m512i bytes) {
     both = _mm512_add_epi16(both, bytes);
     odd = _mm512_add_epi16(odd, _mm512_srli_epi16(bytes, 8));
@@ -147,39 +156,23 @@ struct ByteSums {
 };
 
 struct Planes {
-  __m512i high[4], low[2];
+  __m512i low[4], high[4];
 };
 
 static inline Planes load_planes(const uint8_t* table) {
   Planes planes;
-  for (int i = 0; i < 4; i++) planes.high[i] = _mm512_load_si512(table + 64 * i);
-  for (int i = 0; i < 2; i++) planes.low[i] = _mm512_load_si512(table + kPlane + 64 * i);
+  for (int i = 0; i < 4; i++) {
+    planes.low[i] = _mm512_load_si512(table + 64 * i);
+    planes.high[i] = _mm512_load_si512(table + kPlane + 64 * i);
+  }
   return planes;
 }
 
-// High bytes and low halves of the entries of 64 codes.
-struct Entries {
-  __m512i high, low;
-};
-
-// Four vpermb with masks take as many cycles as two vpermi2b, and leave more to other instructions.
-static inline Entries look_up(const Planes& planes, __m512i codes) {
-  const __mmask64 upper = _mm512_movepi8_mask(codes), odd = _mm512_test_epi8_mask(codes, _mm512_set1_epi8(64));
-  auto half = [&](__m512i even_entries, __m512i odd_entries) {
-    return _mm512_mask_permutexvar_epi8(_mm512_permutexvar_epi8(codes, even_entries), odd, codes, odd_entries);
-  };
-  const __m512i high = _mm512_mask_blend_epi8(upper, half(planes.high[0], planes.high[1]),
-                                              half(planes.high[2], planes.high[3]));
-  // The matrix moves a byte's high half down.
-  const __m512i down = _mm512_set1_epi64(0x1020408000000000), low = half(planes.low[0], planes.low[1]);
-  const __m512i kept = _mm512_and_si512(low, _mm512_set1_epi8(15));
-  return {high, _mm512_mask_gf2p8affine_epi64_epi8(kept, upper, low, down, 0)};
-}
-
-// 16 sums as floats: high * 16 + low - offset, times the step.
-static inline __m512 to_floats(__m256i low, __m256i high, __m512i offset, __m512 step) {
-  const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_cvtepu16_epi32(high), 4), _mm512_cvtepu16_epi32(low));
-  return _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_sub_epi32(whole, offset)), step);
+// Entries of 64 codes; `upper` and `odd` are the codes' bits 7 and 6. Four vpermb take one cycle each, two vpermi2b two.
+static inline __m512i look_up(const __m512i* plane, __m512i codes, __mmask64 upper, __mmask64 odd) {
+  const __m512i low = _mm512_permutexvar_epi8(codes, plane[0]), high = _mm512_permutexvar_epi8(codes, plane[2]);
+  return _mm512_mask_blend_epi8(upper, _mm512_mask_permutexvar_epi8(low, odd, codes, plane[1]),
+                                _mm512_mask_permutexvar_epi8(high, odd, codes, plane[3]));
 }
 
 struct BlockStep {
@@ -189,43 +182,42 @@ struct BlockStep {
   bool first;
 };
 
+// 16 sums: (256 * high + low) * step, added to those of the slice's earlier blocks.
+static inline void store16(__m256i low, __m256i high, const BlockStep& block, float* y) {
+  const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_cvtepi16_epi32(high), 8), _mm512_cvtepu16_epi32(low));
+  const __m512 before = block.first ? _mm512_setzero_ps() : _mm512_loadu_ps(y);
+  _mm512_storeu_ps(y, _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), _mm512_set1_ps(block.step), before));
+}
+
 static inline void store_sums(__m512i low, __m512i high, const BlockStep& block, float* y) {
-  const __m512i offset = _mm512_set1_epi32(static_cast<int32_t>(block.rows << 11));
-  const __m512 step = _mm512_set1_ps(block.step);
-  const __m512 a = to_floats(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high), offset, step);
-  const __m512 b = to_floats(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1), offset, step);
-  _mm512_storeu_ps(y, block.first ? a : _mm512_add_ps(a, _mm512_loadu_ps(y)));
-  _mm512_storeu_ps(y + 16, block.first ? b : _mm512_add_ps(b, _mm512_loadu_ps(y + 16)));
+  store16(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high), block, y);
+  store16(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1), block, y + 16);
 }
 
 // `Tiles` tiles of a block, tile `first` and others `apart`: as many streams for the memory to serve.
 template <uint32_t Tiles>
 inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t apart, const uint8_t* tables,
                       const BlockStep& block, float* y) {
-  const __m512i zero = _mm512_setzero_si512();
   const uint8_t* codes[Tiles];
   ByteSums low[Tiles], high[Tiles];
   for (uint32_t t = 0; t < Tiles; t++) {
     codes[t] = p.codes.tile(index, first + t * apart);
-    low[t] = high[t] = {zero, zero};
+    low[t] = ByteSums::from(0);
+    // Entries have 2^15 added.
+    high[t] = ByteSums::from(-128 * static_cast<int32_t>(block.rows));
   }
   const size_t tile_bytes = block.rows * kTile;
-  for (uint32_t start = 0; start < block.rows; start += kHalvesAtOnce) {
-    __m512i halves[Tiles];
-    for (uint32_t t = 0; t < Tiles; t++) halves[t] = zero;
-    const uint32_t end = std::min(block.rows, start + kHalvesAtOnce);
-    for (uint32_t row = start; row < end; row++, tables += kTable) {
-      const Planes planes = load_planes(tables);
-      for (uint32_t t = 0; t < Tiles; t++) {
-        const uint8_t* at = codes[t] + row * kTile;
-        // The same of the stream's next tile.
-        _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T0);
-        const Entries entries = look_up(planes, _mm512_loadu_si512(at));
-        high[t].add(entries.high);
-        halves[t] = _mm512_add_epi8(halves[t], entries.low);
-      }
+  for (uint32_t row = 0; row < block.rows; row++, tables += kTable) {
+    const Planes planes = load_planes(tables);
+    for (uint32_t t = 0; t < Tiles; t++) {
+      const uint8_t* at = codes[t] + row * kTile;
+      // The same of the stream's next tile.
+      _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T0);
+      const __m512i code = _mm512_loadu_si512(at);
+      const __mmask64 upper = _mm512_movepi8_mask(code), odd = _mm512_test_epi8_mask(code, _mm512_set1_epi8(64));
+      low[t].add(look_up(planes.low, code, upper, odd));
+      high[t].add(look_up(planes.high, code, upper, odd));
     }
-    for (uint32_t t = 0; t < Tiles; t++) low[t].add(halves[t]);
   }
   for (uint32_t t = 0; t < Tiles; t++) {
     float* to = y + (first + t * apart) * kTile;
@@ -234,13 +226,13 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
   }
 }
 
-static inline void lut12_block(const Product& p, const Item& item, uint32_t block, uint32_t row, uint8_t* tables) {
+static inline void lut16_block(const Product& p, const Item& item, uint32_t block, uint32_t row, uint8_t* tables) {
   const uint32_t groups = p.codes.block_groups(block), length = p.codes.in_group;
   BlockInputs inputs;
   quantize_inputs(p.x + static_cast<size_t>(row) * p.codes.k + static_cast<size_t>(block) * kBlock * length, groups,
-                  length, &inputs);
+                  length, *prepared_vectors(p).longest, &inputs);
   build_tables(p, groups, inputs, tables);
-  const BlockStep step = {groups * p.codes.codebooks, inputs.step * *prepared_vectors(p).step * 0x1p20f,
+  const BlockStep step = {groups * p.codes.codebooks, inputs.step * *prepared_vectors(p).step * 0x1p16f,
                           block == item.first_block};
   float* y = p.slice_sums(item.slice, row);
   const uint32_t apart = (item.last_tile - item.first_tile) / kTilesAtOnce;
@@ -250,39 +242,39 @@ static inline void lut12_block(const Product& p, const Item& item, uint32_t bloc
     tile_sums<1>(p, block, tile, 0, tables, step, y);
 }
 
-void lut12_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const Product& p = step.as<Product>();
   if (phase == 0) return prepare_vectors(p);
   if (phase == 2) return add_slices(p, tile, step.tiles[2]);
   const Item item = item_at(p, tile);
   // Rows inside blocks: the codes of a block are read from memory once.
   for (uint32_t block = item.first_block; block < item.last_block; block++)
-    for (uint32_t row = 0; row < p.m; row++) lut12_block(p, item, block, row, p.own + thread * p.own_bytes);
+    for (uint32_t row = 0; row < p.m; row++) lut16_block(p, item, block, row, p.own + thread * p.own_bytes);
 }
 
-Memory lut12_memory(const Codes& codes) {
+Memory lut16_memory(const Codes& codes) {
   return {64 + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries,
           static_cast<size_t>(kBlock) * codes.codebooks * kTable};
 }
 
-size_t lut12_scratch(const Call& call) {
+size_t lut16_scratch(const Call& call) {
   const Codes codes = read_codes(call.buffers[1]);
-  return product_bytes(codes, static_cast<uint32_t>(call.scalars[0]), call.threads, lut12_memory(codes));
+  return product_bytes(codes, static_cast<uint32_t>(call.scalars[0]), call.threads, lut16_memory(codes));
 }
 
-void lut12_prepare(Step& step, const Call& call) {
-  Product& p = init_product(step, call, lut12_memory(read_codes(call.buffers[1])));
+void lut16_prepare(Step& step, const Call& call) {
+  Product& p = init_product(step, call, lut16_memory(read_codes(call.buffers[1])));
   split_product(step, p, call.threads, kTilesAtOnce);
   step.tiles[0] = 1;
-  step.run = lut12_run;
+  step.run = lut16_run;
 }
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_lut12_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 1,
-     256, lut12_scratch, lut12_prepare},
+    {"aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 1,
+     256, lut16_scratch, lut16_prepare},
     // Several rows share the reading of codes: the same code, ahead of rows for several rows of other files.
-    {"aqlm_lut12_c8_4x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 4,
-     256, lut12_scratch, lut12_prepare},
+    {"aqlm_lut16_c8_4x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 4,
+     256, lut16_scratch, lut16_prepare},
 };
 
 }  // namespace

@@ -1,10 +1,12 @@
-// Runs one linear row once, on one thread, over weights of random bits: for emulators that count instructions.
+// Runs one row of linear layers once, on one thread, over weights of random bits: for emulators that count instructions.
+// AQLM rows take weights of two codebooks of 8 bits, whatever BITS and GROUP say.
 //
 //   run_row ROW M N K BITS GROUP
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 
+#include "../../aqlm/codes.h"
 #include "../../kernel.h"
 #include "../../panel16.h"
 
@@ -40,28 +42,69 @@ void write_header(uint8_t* at, const Shape& shape) {
   memcpy(at + 24, &shape.group, 4);
 }
 
-void run(const KernelRow& row, const Shape& shape) {
-  uint8_t header[64] = {};
-  write_header(header, shape);
-  const Panels panels = read_panels(header, strcmp(row.layout, "panel32") == 0 ? 32 : 16);
-  uint8_t *weights, *x, *y, *scratch;
-  auto weights_memory = buffer(64 + panels.panel_count * panels.panel_bytes, &weights);
-  auto x_memory = buffer(sizeof(float) * shape.m * shape.k, &x);
-  auto y_memory = buffer(sizeof(float) * shape.m * shape.n, &y);
+void fill(uint8_t* bytes, size_t size) {
   uint32_t state = 1;
-  for (size_t i = 0; i < panels.panel_count * panels.panel_bytes; i++)
-    weights[64 + i] = static_cast<uint8_t>((state = state * 1664525u + 1013904223u) >> 24);
-  memcpy(weights, header, sizeof header);
-  for (size_t i = 0; i < shape.m * shape.k; i++) reinterpret_cast<float*>(x)[i] = static_cast<float>(i % 17) - 8;
-  const double m = shape.m;
-  void* buffers[] = {x, weights, y, nullptr};
-  Call call{&m, buffers, 1};
-  auto scratch_memory = buffer(row.scratch_bytes(call), &scratch);
-  buffers[3] = scratch;
+  for (size_t i = 0; i < size; i++) bytes[i] = static_cast<uint8_t>((state = state * 1664525u + 1013904223u) >> 24);
+}
+
+void fill(float* values, size_t count) {
+  for (size_t i = 0; i < count; i++) values[i] = static_cast<float>(i % 17) - 8;
+}
+
+// Plans a call and runs its tiles. `call` lacks the scratch, the last of `buffers`.
+void run_tiles(const KernelRow& row, const Call& call, void** scratch) {
+  uint8_t* bytes;
+  auto memory = buffer(row.scratch_bytes(call), &bytes);
+  *scratch = bytes;
   Step step{};
   row.prepare(step, call);
   for (uint32_t phase = 0; phase < step.phases; phase++)
     for (uint32_t tile = 0; tile < step.tiles[phase]; tile++) step.run(step, phase, tile, 0);
+}
+
+void run_aqlm(const KernelRow& row, const Shape& shape, float* x, float* y) {
+  constexpr uint8_t kBooks = 2, kBits = 8, kInputs = 8;
+  uint8_t header[64] = {};
+  const uint8_t fields[] = {1, kBooks, kBits, kInputs, 1};
+  memcpy(header + 6, fields, sizeof fields);
+  memcpy(header + 16, &shape.n, 4);
+  memcpy(header + 20, &shape.k, 4);
+  const aqlm::Codes sizes = aqlm::read_codes(header);
+  const size_t count = size_t{sizes.tiles} * aqlm::kTile * sizes.groups * kBooks;
+  uint8_t *codes, *vectors, *scales;
+  auto codes_memory = buffer(64 + count, &codes);
+  auto vectors_memory = buffer(sizeof(float) * kBooks * 256 * kInputs, &vectors);
+  auto scales_memory = buffer(sizeof(float) * shape.n, &scales);
+  memcpy(codes, header, sizeof header);
+  fill(codes + 64, count);
+  fill(reinterpret_cast<float*>(vectors), size_t{kBooks} * 256 * kInputs);
+  fill(reinterpret_cast<float*>(scales), shape.n);
+  const double scalars[] = {static_cast<double>(shape.m), 0, 0, 0};
+  void* buffers[] = {x, codes, vectors, scales, nullptr, y, nullptr};
+  run_tiles(row, {scalars, buffers, 1}, &buffers[6]);
+}
+
+void run_linear(const KernelRow& row, const Shape& shape, float* x, float* y) {
+  uint8_t header[64] = {};
+  write_header(header, shape);
+  const Panels panels = read_panels(header, strcmp(row.layout, "panel32") == 0 ? 32 : 16);
+  const size_t size = panels.panel_count * panels.panel_bytes;
+  uint8_t* weights;
+  auto weights_memory = buffer(64 + size, &weights);
+  fill(weights + 64, size);
+  memcpy(weights, header, sizeof header);
+  const double m = shape.m;
+  void* buffers[] = {x, weights, y, nullptr};
+  run_tiles(row, {&m, buffers, 1}, &buffers[3]);
+}
+
+void run(const KernelRow& row, const Shape& shape) {
+  uint8_t *x, *y;
+  auto x_memory = buffer(sizeof(float) * shape.m * shape.k, &x);
+  auto y_memory = buffer(sizeof(float) * shape.m * shape.n, &y);
+  fill(reinterpret_cast<float*>(x), size_t{shape.m} * shape.k);
+  const auto run_family = strcmp(row.family, "aqlm") == 0 ? run_aqlm : run_linear;
+  run_family(row, shape, reinterpret_cast<float*>(x), reinterpret_cast<float*>(y));
 }
 
 }  // namespace
