@@ -37,7 +37,7 @@ const BITS_MAX = 16;
 const GROUP_MAX = 64;
 
 /** "2x8": codebooks times bits, as AQLM's checkpoints are named. */
-export function formName({ codebooks, bits }: AqlmForm): string {
+export function formName({ codebooks, bits }: Pick<AqlmForm, "codebooks" | "bits">): string {
   return `${codebooks}x${bits}`;
 }
 

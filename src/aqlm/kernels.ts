@@ -2,7 +2,8 @@
 import { type Kernel, type NativeArguments, nativeKernels } from "../extension/index.ts";
 import type { AqlmArgs } from "./arguments.ts";
 import { aqlmReference } from "./reference.ts";
-import { aqlmWasm } from "./wasm.ts";
+import { aqlmPanelsWasm } from "./wasm-panels.ts";
+import { aqlmTablesWasm } from "./wasm-tables.ts";
 
 /** scalars: m, 1 for f16 vectors, 1 for f16 scales; buffers: x, packed codes, vectors, scales, bias or null, y. */
 function nativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): NativeArguments {
@@ -13,6 +14,7 @@ function nativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): N
 
 export const aqlmKernels: readonly Kernel<AqlmArgs>[] = [
   ...nativeKernels("aqlm", nativeArguments),
-  aqlmWasm,
+  ...aqlmTablesWasm,
+  aqlmPanelsWasm,
   aqlmReference,
 ];

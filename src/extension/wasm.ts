@@ -2,6 +2,7 @@
 export * from "../kernels/wasm/assembler/expression.ts";
 export * from "../kernels/wasm/assembler/instructions.ts";
 export { defineFunction, type FunctionCode, Scope } from "../kernels/wasm/assembler/module.ts";
+export * from "../kernels/wasm/float-panels.ts";
 export { type WasmRow, wasmKernel } from "../kernels/wasm/kernel.ts";
 export {
   ArgumentBlock,
@@ -11,4 +12,6 @@ export {
   type WasmPhase,
   type WasmStep,
 } from "../kernels/wasm/kernel-code.ts";
+export { type Lanes, lanesOf, type StoredType, storedBytes } from "../kernels/wasm/lanes.ts";
 export * from "../kernels/wasm/loops.ts";
+export { VectorConstants } from "../kernels/wasm/weight-fields.ts";
