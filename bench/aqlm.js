@@ -116,12 +116,12 @@ const parts = {
 };
 
 const statePath = new URL("results/aqlm.json", import.meta.url);
-/** Entries of each part, and of which run they are. @type {Record<string, { origin: string, entries: Record<string, string[][]> }>} */
-const state = existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {};
+/** Entries of each part, and of which run they are. @returns {Record<string, { origin: string, entries: Record<string, string[][]> }>} */
+const readState = () => (existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {});
 const narrowed = process.argv.slice(2).join(" ");
 const command = `node bench/aqlm.js${narrowed ? ` ${narrowed}` : ""}`;
 
-function report() {
+function report(state) {
   const sections = Object.entries(parts).flatMap(([name, { title, head }]) => {
     if (!state[name]) return [];
     const rows = Object.values(state[name].entries).flat();
@@ -133,11 +133,14 @@ function report() {
 for (const name of list(options.parts)) {
   const part = parts[name];
   if (!part) throw new RangeError(`part "${name}": expected some of ${Object.keys(parts).join(", ")}`);
-  const entries = { ...state[name]?.entries };
-  for await (const [key, rows] of part.measure()) entries[key] = rows;
-  if (Object.keys(entries).length === 0) continue;
+  /** @type {Record<string, string[][]>} */
+  const found = {};
+  for await (const [key, rows] of part.measure()) found[key] = rows;
+  if (Object.keys(found).length === 0) continue;
+  // Other parts may have been measured meanwhile.
+  const state = readState();
   const origin = `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}, by \`${command}\``;
-  state[name] = { origin, entries };
+  state[name] = { origin, entries: { ...state[name]?.entries, ...found } };
   writeFileSync(statePath, `${JSON.stringify(state, null, 1)}\n`);
-  report();
+  report(state);
 }
