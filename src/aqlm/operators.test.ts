@@ -151,7 +151,7 @@ describe("operators", () => {
 function bound(name: string): number {
   // Half a step of 255 an entry; of the smallest layer two entries nearly cancel.
   if (name.includes("lut8")) return 0.05;
-  if (name.includes("lut16")) return 3e-4;
+  if (name.includes("lut16")) return 6e-4;
   if (name.includes("bf16")) return 6e-3;
   return 2e-6;
 }
