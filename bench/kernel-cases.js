@@ -129,6 +129,17 @@ const caches = {
 };
 
 /** @returns {Case} */
+function ropeAttention({ m, dtype }) {
+  const { args: separate, ...rest } = attention({ m, dtype });
+  const args = () => {
+    const { q: _q, k: _k, v: _v, ...shared } = separate();
+    const qkv = floats(m * (HEADS + 2 * KV_HEADS) * HEAD_DIM);
+    return { ...shared, qkv, angles: floats(m * HEAD_DIM), half: HEAD_DIM / 2 };
+  };
+  return { ...rest, args };
+}
+
+/** @returns {Case} */
 function attention({ m, dtype }) {
   const capacity = CONTEXT + m;
   const kv = KV_HEADS * HEAD_DIM;
@@ -189,6 +200,35 @@ const rmsNorm = ({ m }) => {
   return elementwise(`${m} x ${HIDDEN}`, length, 2, args);
 };
 
+const halves = ({ m }) => {
+  const length = m * INTERMEDIATE;
+  const args = () => ({ dim: INTERMEDIATE, x: floats(2 * length), y: new Float32Array(length) });
+  return elementwise(`${m} x 2 x ${INTERMEDIATE}`, length, 3, args);
+};
+
+const addRmsNorm = ({ m }) => {
+  const { args: norm, what } = rmsNorm({ m });
+  const args = () => ({ ...norm(), addend: floats(m * HIDDEN), alpha: 1 });
+  return elementwise(what, m * HIDDEN, 4, args);
+};
+
+const ropeAngles = ({ m }) => {
+  const half = HEAD_DIM / 2;
+  const args = () => ({
+    ...{ tokens: m, position: BigInt64Array.of(BigInt(CONTEXT)), inverseFrequencies: floats(half), scale: 1 },
+    angles: new Float32Array(m * 2 * half),
+  });
+  return elementwise(`${m} positions, heads of ${HEAD_DIM}`, m * 2 * half, 1, args);
+};
+
+/** The last row of each of `m` blocks of 32. */
+const select = ({ m }) => {
+  const bytes = 4 * HIDDEN;
+  const [x, y] = [new Uint8Array(m * 32 * bytes), new Uint8Array(m * bytes)];
+  const args = () => ({ outer: m, stride: 32 * bytes, offset: 31 * bytes, blockBytes: bytes, x, y });
+  return elementwise(`${m} of ${32 * m} x ${HIDDEN}`, m * HIDDEN, 2, args);
+};
+
 const rope = ({ m }) => {
   const length = m * HIDDEN;
   const half = HEAD_DIM / 2;
@@ -215,8 +255,14 @@ export const families = {
   embeddingPacked: { make: packedEmbedding, bits: true },
   embeddingShared: { make: sharedEmbedding, packed: true },
   attention: { make: attention, dtypes: Object.keys(caches) },
+  ropeAttention: { make: ropeAttention, dtypes: Object.keys(caches) },
   rmsNorm: { make: rmsNorm },
+  addRmsNorm: { make: addRmsNorm },
   rope: { make: rope },
+  ropeAngles: { make: ropeAngles },
+  swigluHalves: { make: halves },
+  gegluHalves: { make: halves },
+  select: { make: select },
   add: { make: binary },
   swiglu: { make: binary },
   geglu: { make: binary },

@@ -4,12 +4,15 @@
  * `node bench/kernels.js [--family linearA8] [--kernel avx512] [--bits 2,4] [--m 1,512] [--group 32] [--threads 2]
  * [--targets native,reference]`
  */
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";
 import * as kernelTable from "../dist/kernels/table.js";
 import { families, variantsOf } from "./kernel-cases.js";
+import { folder } from "./make-model.js";
 import { multiplyAdds, readBandwidth, requireAddon } from "./peak.js";
-import { digits, table, writeReport } from "./report.js";
+import { commit, digits, table, writeReport } from "./report.js";
 
 /** Weights come from memory, not from caches: copies of at least so many bytes take turns. */
 const COLD_BYTES = 256e6;
@@ -110,40 +113,58 @@ function kernelRows(family, kernel, peaks) {
   return rows;
 }
 
-const cpu = hostCpu();
-const memory = new Uint8Array(512e6).fill(1);
-const peaks = {
-  bandwidth: readBandwidth([memory], threads),
-  i8: multiplyAdds("i8", threads),
-  f32: multiplyAdds("f32", threads),
-  bf16: multiplyAdds("bf16", threads),
-};
+const statePath = join(folder, "kernels.json");
+/** Tables of families as the last whole run of each found them. @type {Record<string, { origin: string, limits: string, rows: string[][] }>} */
+const state = existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {};
+/** Runs over some families keep the others' figures; any other choice is a table of its own. */
+const isPart = process.argv.slice(2).some((word) => word.startsWith("--") && !word.startsWith("--family"));
+
 const gops = (macs) => (macs ? `${digits((2 * macs) / 1e9)} GOPS` : "not measured");
-const sections = [
-  `On ${threads} threads. Peaks measured in the same run: read ${digits(peaks.bandwidth / 1e9)} GB/s, int8 ${gops(peaks.i8)}, float32 ${gops(peaks.f32)}, bf16 ${gops(peaks.bf16)}, each by the fastest instructions of this CPU (an operation is half a multiply-add); rows of AMX bf16 are compared with bf16. Best of several runs; up to ${COLD_ROWS_MAX} rows the weights come from memory.`,
-];
-const narrowed = process.argv.slice(2).join(" ");
-const unmeasured = new Set(Object.keys(kernelTable));
+
+/** The peaks of now, which change on shared machines, and how a report tells them. */
+function measurePeaks() {
+  const memory = new Uint8Array(512e6).fill(1);
+  const [i8, f32, bf16] = ["i8", "f32", "bf16"].map((type) => multiplyAdds(type, threads));
+  const bandwidth = readBandwidth([memory], threads);
+  const text = `read ${digits(bandwidth / 1e9)} GB/s, int8 ${gops(i8)}, float32 ${gops(f32)}, bf16 ${gops(bf16)}`;
+  return { peaks: { bandwidth, i8, f32, bf16 }, text };
+}
+
+const head = ["kernel", "call", "µs", "GB/s", "of read peak", "GOPS", "of peak"];
 
 /** Written anew after each family, so that a run cut short leaves what it found. */
 function report() {
-  const left = [...unmeasured];
-  writeReport(narrowed ? "kernels-part" : "kernels", {
+  const names = Object.keys(kernelTable).filter((family) => families[family]);
+  const sections = names.flatMap((family) => {
+    if (!state[family] || state[family].rows.length === 0) return [];
+    const { origin, limits, rows } = state[family];
+    return [`## ${family}\n\nPeaks: ${limits}. Measured ${origin}.\n\n${table(head, rows)}`];
+  });
+  const left = names.filter((family) => !state[family]);
+  if (left.length > 0) sections.push(`Not measured: ${left.join(", ")}.`);
+  writeReport(isPart ? "kernels-part" : "kernels", {
     title: "Kernels",
-    command: narrowed ? `npm run bench:kernels -- ${narrowed}` : "npm run bench:kernels",
-    sections: left.length > 0 ? [...sections, `Not measured: ${left.join(", ")}.`] : sections,
+    command: "npm run bench:kernels",
+    sections: [
+      `On ${threads} threads. Peaks are measured just before each family, by the fastest instructions of this CPU (an operation is half a multiply-add); rows of AMX bf16 are compared with bf16. Best of several runs; up to ${COLD_ROWS_MAX} rows the weights come from memory.`,
+      ...sections,
+    ],
   });
 }
 
+const cpu = hostCpu();
+if (isPart) for (const family of Object.keys(state)) delete state[family];
+const chosen = options.family?.split(",") ?? Object.keys(kernelTable);
 for (const [family, kernels] of Object.entries(kernelTable)) {
-  if (!families[family] || (options.family && options.family !== family)) continue;
+  if (!chosen.includes(family)) continue;
   const runnable = kernels.filter(({ name, needs, target }) => {
     const runs = targets.includes(target) && needs.every((feature) => cpu.features.has(feature));
-    return runs && name.includes(options.kernel ?? "");
+    return families[family] && runs && name.includes(options.kernel ?? "");
   });
+  if (runnable.length === 0) continue;
+  const { peaks, text } = measurePeaks();
   const rows = runnable.flatMap((kernel) => kernelRows(family, kernel, peaks));
-  const head = ["kernel", "call", "µs", "GB/s", "of read peak", "GOPS", "of peak"];
-  if (rows.length > 0) sections.push(`## ${family}\n\n${table(head, rows)}`);
-  unmeasured.delete(family);
+  state[family] = { origin: `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`, limits: text, rows };
+  if (!isPart) writeFileSync(statePath, JSON.stringify(state));
   report();
 }
