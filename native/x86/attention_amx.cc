@@ -13,7 +13,7 @@ namespace {
 // Queries that are multiplied at once: two tiles.
 constexpr uint32_t kPair = 32;
 // Queries of a tile of work: converting keys and values costs as much as some 40 of them.
-constexpr uint32_t kQueriesMax = 256;
+constexpr uint32_t kQueriesMax = 512;
 constexpr uint32_t kTileFloats = kTileBytes / 4;
 // Score of a key that is not seen.
 constexpr float kNone = -INFINITY;
@@ -322,16 +322,28 @@ void begin_queries(const AttentionArgs& args, const Queries& queries, const Size
   memset(w.sums, 0, sizes.query_tiles * sizes.sums);
 }
 
-// All queries over a block of keys whose tiles are ready.
-void attend_tiles(const AttentionArgs& args, const Queries& queries, const Sizes& sizes, const Workspace& w,
-                  uint32_t start, uint32_t count) {
-  for (uint32_t pair = 0; pair < sizes.query_tiles / 2; pair++) {
-    // Rows are in the order of tokens: the first one sees from the earliest key, the last one to the latest.
+// A block of keys whose tiles are ready, over all queries that see some of it.
+struct Block {
+  const AttentionArgs& args;
+  const Queries& queries;
+  const Sizes& sizes;
+  const Workspace& w;
+  uint32_t start, count;
+
+  // Halves that some query of the pair sees up to. Rows are in the order of tokens: the first one sees from the
+  // earliest key, the last one to the latest.
+  uint32_t halves(uint32_t pair) const {
     const uint32_t last_row = std::min(queries.rows, kPair * (pair + 1)) - 1;
     const uint32_t from = static_cast<uint32_t>(w.first[kPair * pair]), to = static_cast<uint32_t>(w.last[last_row]);
-    if (to <= start || from >= start + count) continue;
-    const uint32_t halves = ceil_div(std::min(to - start, count), 32);
-    score_pair(w, sizes, pair, halves);
+    return to <= start || from >= start + count ? 0 : ceil_div(std::min(to - start, count), 32);
+  }
+  // The next pair that sees anything.
+  uint32_t seeing(uint32_t pair) const {
+    while (pair < sizes.query_tiles / 2 && halves(pair) == 0) pair++;
+    return pair;
+  }
+
+  void soften(uint32_t pair, uint32_t halves) const {
     for (uint32_t tile = 2 * pair; tile < 2 * pair + 2; tile++) {
       const __m512i first = _mm512_load_si512(w.first + 16 * tile), last = _mm512_load_si512(w.last + 16 * tile);
       const __m512i begin = _mm512_set1_epi32(static_cast<int>(start));
@@ -341,7 +353,21 @@ void attend_tiles(const AttentionArgs& args, const Queries& queries, const Sizes
         hide_scores(w.scores + (tile & 1) * 4 * kTileFloats, args.rule.softcap, start, 32 * halves, first, last);
       softmax_tile(w, sizes, tile, halves);
     }
-    add_pair(w, sizes, pair, halves);
+  }
+};
+
+// The next pair's scores are made between a pair's softmax and its products with values: what vectors stored has then
+// reached the cache when tiles load it, and the other way around.
+void attend_tiles(const Block& block) {
+  const uint32_t pairs = block.sizes.query_tiles / 2;
+  uint32_t pair = block.seeing(0);
+  if (pair < pairs) score_pair(block.w, block.sizes, pair, block.halves(pair));
+  while (pair < pairs) {
+    const uint32_t halves = block.halves(pair), next = block.seeing(pair + 1);
+    block.soften(pair, halves);
+    if (next < pairs) score_pair(block.w, block.sizes, next, block.halves(next));
+    add_pair(block.w, block.sizes, pair, halves);
+    pair = next;
   }
 }
 
@@ -381,7 +407,7 @@ void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
     fetch_next(block);
     convert_keys(block, sizes.steps, w.keys);
     convert_values(block, sizes.steps, w.values);
-    attend_tiles(args, queries, sizes, w, start, count);
+    attend_tiles({args, queries, sizes, w, start, count});
   }
   end_queries(args, queries, sizes, w);
 }
