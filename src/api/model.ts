@@ -234,7 +234,7 @@ function checkSlot({ tensors, folder }: Checkpoint, { name, shape }: WeightSlot)
   const info = requireTensor(tensors, folder, name);
   if (info.shape.join() !== shape.join())
     throw new ShapeError(
-      `${folder}, tensor ${name}: expected shape [${shape}] from config.json but found [${info.shape}]`,
+      `${folder}, tensor ${name}: expected shape [${shape}] by the config but found [${info.shape}]`,
     );
   if (!floatTypes.some((dtype) => dtype === info.dtype))
     throw new ShapeError(`${folder}, tensor ${name}: expected dtype ${floatTypes.join(", ")} but found ${info.dtype}`);

@@ -3,6 +3,7 @@
  * the columns; a weight is scale * integer + bias. config.json says bits and group size.
  */
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
+import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 import { toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
 import { isObject, type JsonObject } from "./json.ts";
@@ -53,14 +54,31 @@ function mlxMatrix(file: string, module: string, tensors: OpenTensors, { bits, g
     throw new ShapeError(
       `${file}, tensor ${name}: expected 32-bit words of ${bits}-bit integers but found ${dtype} [${shape}]`,
     );
+  const stored = `MLX ${bits}-bit`;
+  const readPacked = async (first: number, count: number) =>
+    (await tensors.readRows(name, first, count)).data as Uint32Array;
+  const spec: WeightSpec = {
+    ...{ bits, n, k: columns, groupSize, hasZeros: true, hasLevels: false },
+    scaleDType: tensors.info(scales).dtype === "f16" ? "f16" : "f32",
+  };
+  const minimaDType = floatType(file, tensors, biases);
+  floatType(file, tensors, scales);
   return {
     name,
     shape: [n, columns],
-    stored: `MLX ${bits}-bit`,
+    stored,
     parts: [name, scales, biases],
-    lowBit: null,
+    lowBit: {
+      stored,
+      spec,
+      async rows(first, count) {
+        const scale = toFloat32(await tensors.readRows(scales, first, count));
+        return integers({ ...spec, n: count }, await readPacked(first, count), scale);
+      },
+      minima: { dtype: minimaDType, rows: (first, count) => tensors.readRows(biases, first, count) },
+    },
     async rows(first, count) {
-      const packed = (await tensors.readRows(name, first, count)).data as Uint32Array;
+      const packed = await readPacked(first, count);
       const scale = toFloat32(await tensors.readRows(scales, first, count));
       const bias = toFloat32(await tensors.readRows(biases, first, count));
       const values = new Float32Array(count * columns);
@@ -72,6 +90,23 @@ function mlxMatrix(file: string, module: string, tensors: OpenTensors, { bits, g
       return values;
     },
   };
+}
+
+function floatType(file: string, tensors: OpenTensors, name: string): "f32" | "f16" | "bf16" {
+  const { dtype } = tensors.info(name);
+  if (dtype !== "f32" && dtype !== "f16" && dtype !== "bf16")
+    throw new ShapeError(`${file}, tensor ${name}: expected f32, f16 or bf16 but found ${dtype}`);
+  return dtype;
+}
+
+/** The integers less 2^(bits-1), and that as their zero points: they are stored from 0 on. */
+function integers(spec: WeightSpec, packed: Uint32Array, scales: Float32Array): QuantizedWeights {
+  const { n, k, bits } = spec;
+  const lowest = -(1 << (bits - 1));
+  const qvals = new Int8Array(n * k);
+  for (let row = 0, i = 0; row < n; row++)
+    for (let c = 0; c < k; c++, i++) qvals[i] = integerAt(packed, row * (packed.length / n), c, bits) + lowest;
+  return { ...spec, qvals, scales, zeros: new Int8Array(scales.length).fill(lowest), levels: null };
 }
 
 /** Integer `c` of a stream of bits that begins at word `start`, lowest bits first. */

@@ -7,6 +7,7 @@ import { Random } from "../../test/support/random.ts";
 import { memorySource } from "../byte-source.ts";
 import type { DType, TypedArray } from "../dtype.ts";
 import { dequantize } from "../quantized.ts";
+import { toFloat32 } from "../tensor.ts";
 import { openCheckpoint } from "./checkpoint.ts";
 import { openLlama2c } from "./llama2c.ts";
 import { metaConfig, metaTensors } from "./meta.ts";
@@ -126,6 +127,12 @@ describe("MLX's safetensors", () => {
       expect(data[i]).toBeCloseTo(scales[group]! * value + biases[group]!, 4);
     }
     expect((await tensors.readRows("m.weight", 1, 1)).data).toEqual(data.slice(columns));
+    const low = tensors.lowBit!("m.weight")!;
+    const values = dequantize(await low.rows(0, n));
+    const minima = toFloat32(await low.minima!.rows(0, n));
+    expect([low.spec.bits, minima]).toEqual([bits, biases]);
+    for (const [i, value] of q.entries())
+      expect(values[i]).toBe(Math.fround(value * scales[Math.floor(i / groupSize)]!));
     await checkpoint.close();
   });
 });
