@@ -66,7 +66,7 @@ const weights = model.decoder.slots
   .reduce((sum, { shape: [rowCount, columns] }) => sum + rowCount * columns, 0);
 const output = join(folder, `${shape}-quantize-bench.pte`);
 await measure("safetensors to .pte, all weights", weights, () => exportProgram(model, output));
-rmSync(output);
+rmSync(output, { force: true });
 await model.close();
 
 const what = "Affine, 4 bits in groups of 32, f16 scales; the checkpoint in the file cache";

@@ -78,13 +78,14 @@ inline Range range_of(const float* values, size_t count) {
     // 0, but NaN from the first value on that is not finite.
     for (size_t j = 0; j < kLanes; j++) odd[j] += w[j] * 0.0f;
   });
-  Range range = {0, 0, true};
-  for (size_t j = 0; j < kLanes; j++) {
-    range.low = smaller(range.low, low[j]);
-    range.high = larger(range.high, high[j]);
-    range.is_finite &= odd[j] == 0;
-  }
-  return range;
+  // Halves that shrink, in vectors: one lane after the other would take longer than all the rest.
+  for (size_t width = kLanes / 2; width > 0; width /= 2)
+    for (size_t j = 0; j < width; j++) {
+      low[j] = smaller(low[j], low[j + width]);
+      high[j] = larger(high[j], high[j + width]);
+      odd[j] += odd[j + width];
+    }
+  return {low[0], high[0], odd[0] == 0};
 }
 
 inline float affine_scale(const QuantizeArgs& args, float low, float high) {

@@ -30,12 +30,15 @@ static_assert(sizeof(PackArgs) <= kArgsMax);
 template <int Bits>
 inline uint32_t word_of(const int8_t* q, uint32_t count, uint32_t step) {
   constexpr uint32_t kFlips = 0x01010101u * (1u << (Bits - 1)), kKeep = 0x01010101u * ((1u << Bits) - 1);
-  if (4 * step >= count) return 0;
-  const uint32_t some = std::min(4u, count - 4 * step);
   uint32_t word = 0;
+  if (4 * step + 4 <= count) {
+    memcpy(&word, q + 4 * step, 4);
+    return (word ^ kFlips) & kKeep;
+  }
+  if (4 * step >= count) return 0;
+  const uint32_t some = count - 4 * step;
   memcpy(&word, q + 4 * step, some);
-  word = (word ^ kFlips) & kKeep;
-  return some == 4 ? word : word & ((1u << (8 * some)) - 1);
+  return (word ^ kFlips) & kKeep & ((1u << (8 * some)) - 1);
 }
 
 // Stores the vectors that kFields words share. `value(f)` is word f.

@@ -26,11 +26,12 @@ export async function* inParts<P>(
     part?.catch(() => {}); // until it is awaited
     return part;
   };
-  let next = readFrom(0);
-  for (let row = rowStep; next; row += rowStep) {
+  // While the caller is at a part, the next one is made and the one after that is read.
+  const ahead = [readFrom(0), readFrom(rowStep)];
+  for (let row = 2 * rowStep; ahead[0]; row += rowStep) {
     signal?.throwIfAborted();
-    const part = await next;
-    next = readFrom(row); // while the caller is at this one
+    const part = await ahead.shift()!;
+    ahead.push(readFrom(row));
     yield part;
     await nextMacrotask();
   }
