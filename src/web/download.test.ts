@@ -102,15 +102,15 @@ describe("a download", () => {
     await expect(download("http://host/a.pte", new Collected(), { fetch: aborted, signal })).rejects.toBe(reason);
   });
 
-  it("ends with the error of who watches it, at once", async () => {
+  it("ends at once when who watches it refuses it", async () => {
     const { starts, fetch } = server([]);
     const target = new Collected();
     const problem = new Error("too large");
     const totals: number[] = [];
-    const watch = (totalBytes: number) => ({
+    const watch = (totalBytes: number, refuse: (error: Error) => void) => ({
       take() {
         totals.push(totalBytes);
-        throw problem;
+        refuse(problem);
       },
     });
     await expect(download("http://host/a.pte", target, { fetch, watch })).rejects.toBe(problem);

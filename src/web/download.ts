@@ -24,8 +24,8 @@ export interface DownloadOptions {
   readonly signal?: AbortSignal | undefined;
   /** `totalBytes` is 0 where the server does not say. */
   onProgress?(doneBytes: number, totalBytes: number): void;
-  /** Begins to watch a file from its first byte; what `take` throws ends the download. */
-  watch?(totalBytes: number): { take(bytes: Uint8Array): void };
+  /** Begins to watch a file from its first byte; `refuse` ends the download with an error, at any time. */
+  watch?(totalBytes: number, refuse: (error: Error) => void): { take(bytes: Uint8Array): void };
 }
 
 /** Attempts in a row that bring nothing before the download is given up. */
@@ -34,7 +34,7 @@ const PAUSE_MS = 300;
 
 /**
  * Brings a target to the whole file. InvalidFileError for a status that is no success, or when the connection is cut
- * again and again; errors of `append` and of `watch` as they are; an abort throws the signal's reason.
+ * again and again; errors of `append` and those given to `refuse` as they are; an abort throws the signal's reason.
  */
 export async function download(url: string, target: DownloadTarget, options: DownloadOptions = {}): Promise<void> {
   for (let failures = 0; ; ) {
@@ -72,21 +72,22 @@ async function attempt(url: string, target: DownloadTarget, options: DownloadOpt
     return new InvalidFileError(url, "the file changed during the download");
   }
   const total = version.byteLength ?? 0;
-  const watcher = isRest ? undefined : options.watch?.(total);
   const reader = response.body!.getReader();
+  let refusal: Error | null = null;
+  const refuse = (error: Error) => {
+    refusal = error;
+    void reader.cancel();
+  };
+  const watcher = isRest ? undefined : options.watch?.(total, refuse);
   for (;;) {
     const part = await reader.read().catch((error: Error) => error);
     if (part instanceof Error) return part;
     if (part.done) break;
-    try {
-      target.append(part.value);
-      watcher?.take(part.value);
-    } catch (error) {
-      await reader.cancel();
-      throw error;
-    }
+    target.append(part.value);
+    watcher?.take(part.value);
     onProgress?.(target.size, total);
   }
+  if (refusal) throw refusal;
   if (version.byteLength !== null && target.size !== version.byteLength)
     return new InvalidFileError(url, `expected ${version.byteLength} bytes but found ${target.size}`);
   return null;

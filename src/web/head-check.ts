@@ -7,23 +7,23 @@ import { readProgram } from "../program/read.ts";
 /** Is given the bytes of a file in order. */
 export class HeadCheck {
   readonly #source: HeadSource;
-  #problem: UnsupportedError | null = null;
 
-  /** @param totalBytes 0 where it is not known */
-  constructor(name: string, totalBytes: number) {
+  /**
+   * `totalBytes`: 0 where it is not known; `refuse` gets an UnsupportedError as soon as it is known that the program
+   * cannot run here.
+   */
+  constructor(name: string, totalBytes: number, refuse: (error: UnsupportedError) => void) {
     this.#source = new HeadSource(name, totalBytes);
     readProgram(this.#source)
       .then(checkProgramMemory)
       .catch((error) => {
         // What else is wrong with the file is found again when it is loaded.
-        if (error instanceof UnsupportedError) this.#problem = error;
+        if (error instanceof UnsupportedError) refuse(error);
       })
       .finally(() => void this.#source.close());
   }
 
-  /** UnsupportedError as soon as it is known that the program cannot run here. */
   take(bytes: Uint8Array): void {
-    if (this.#problem) throw this.#problem;
     this.#source.append(bytes);
   }
 }

@@ -67,15 +67,18 @@ export interface PostedError {
   readonly file: string | null;
 }
 
+/** Under names of their own: bundlers give classes others. */
+const known = { ContextLengthError, InvalidArgumentError, UnsupportedError };
+
 export function postedError(error: unknown): PostedError {
   const { name = "Error", message = String(error) } = error as Partial<Error>;
-  return { name, message, file: error instanceof InvalidFileError ? error.file : null };
+  const found = Object.entries(known).find(([, type]) => error instanceof type);
+  return { name: found?.[0] ?? name, message, file: error instanceof InvalidFileError ? error.file : null };
 }
 
 /** The error again, of its class where it is one of lowbit's. */
 export function errorOf({ name, message, file }: PostedError): Error {
   if (file !== null) return new InvalidFileError(file, message.slice(file.length + 2));
-  for (const known of [ContextLengthError, InvalidArgumentError, UnsupportedError])
-    if (known.name === name) return new known(message);
-  return new LowbitError(`${name}: ${message}`);
+  const type = Object.entries(known).find(([known]) => known === name)?.[1];
+  return type ? new type(message) : new LowbitError(`${name}: ${message}`);
 }

@@ -106,7 +106,7 @@ async function openSource(
   options: OpenOptions,
 ): Promise<{ name: string; blob: Blob; isCached: boolean | null }> {
   if (typeof source === "string") {
-    const watch = (totalBytes: number) => new HeadCheck(source, totalBytes);
+    const watch = (totalBytes: number, refuse: (error: Error) => void) => new HeadCheck(source, totalBytes, refuse);
     return { name: source, ...(await fetchModel(source, { ...options, watch })) };
   }
   const blob = source instanceof Blob ? source : await source.getFile();
