@@ -87,7 +87,7 @@ describe("a bad checkpoint", () => {
     [
       "a wrong shape",
       () => writeTinyCheckpoint(bad, { shapes: tinyShapes().set(norm, [16]) }),
-      /tensor model\.norm\.weight: expected shape \[32\] from config\.json but found \[16\]/,
+      /tensor model\.norm\.weight: expected shape \[32\] by the config but found \[16\]/,
     ],
     [
       "a wrong dtype",
