@@ -46,49 +46,50 @@ function chunkCode(bits: number, chunk: ChunkSize): FunctionCode {
 
 function packedCode(bits: number, index: "i32" | "i64"): KernelCode {
   const key = `packed_embedding_${index}_w${bits}`;
+  return { key, build: () => packedFunctions(key, bits, index) };
+}
+
+function packedFunctions(key: string, bits: number, index: "i32" | "i64"): FunctionCode[] {
   const chunks = chunkSizes.map((size) => ({ size, code: chunkCode(bits, size) }));
-  return {
-    key,
-    build: () => [
-      kernelFunction(key, block, (fields, { tile, thread }, scope) => {
-        const { packed, rowBytes, indices, rows, dim, y, threadScratch } = fields;
-        const constants = new VectorConstants(scope);
-        const row = scope.local("i32", "row");
-        const isKnown = scope.local("i32", "is_known");
-        const from = scope.local("ptr", "from");
-        const to = scope.local("ptr", "to");
-        const left = scope.local("i32", "left");
-        const values = scope.local("ptr", "values");
-        return [
-          constants.prepare,
-          readIndex(index, { indices, rows, tile, row, isKnown }),
-          y.set(elementAt(y, i32.mul(tile, dim), 4)),
-          when(
-            isKnown,
-            [
-              from.set(elementAt(packed, row, rowBytes)),
-              values.set(elementAt(threadScratch, i32.mul(thread, dim), 1)),
-              to.set(values),
-              left.set(dim),
-              chunks.map(({ size, code }) =>
-                whileDo(i32.ge_u(left, int(size)), [
-                  call(code, from, to),
-                  advance(from, (size * bits) / 8),
-                  advance(to, size),
-                  left.set(i32.sub(left, int(size))),
-                ]),
-              ),
-              scaleGroups(fields, { row, values, scope, constants }),
-            ],
-            forLanes({ scope, constants, count: dim, pointers: [[y]] }, (lanes) => [
-              lanes.store(y, constants.floats(Number.NaN)),
-            ]),
-          ),
-        ];
-      }),
-      ...chunks.map(({ code }) => code),
-    ],
-  };
+  return [
+    kernelFunction(key, block, (fields, { tile, thread }, scope) => {
+      const { packed, rowBytes, indices, rows, dim, y, threadScratch } = fields;
+      const constants = new VectorConstants(scope);
+      const row = scope.local("i32", "row");
+      const isKnown = scope.local("i32", "is_known");
+      const from = scope.local("ptr", "from");
+      const to = scope.local("ptr", "to");
+      const left = scope.local("i32", "left");
+      const values = scope.local("ptr", "values");
+      return [
+        constants.prepare,
+        readIndex(index, { indices, rows, tile, row, isKnown }),
+        y.set(elementAt(y, i32.mul(tile, dim), 4)),
+        when(
+          isKnown,
+          [
+            from.set(elementAt(packed, row, rowBytes)),
+            values.set(elementAt(threadScratch, i32.mul(thread, dim), 1)),
+            to.set(values),
+            left.set(dim),
+            chunks.map(({ size, code }) =>
+              whileDo(i32.ge_u(left, int(size)), [
+                call(code, from, to),
+                advance(from, (size * bits) / 8),
+                advance(to, size),
+                left.set(i32.sub(left, int(size))),
+              ]),
+            ),
+            scaleGroups(fields, { row, values, scope, constants }),
+          ],
+          forLanes({ scope, constants, count: dim, pointers: [[y]] }, (lanes) => [
+            lanes.store(y, constants.floats(Number.NaN)),
+          ]),
+        ),
+      ];
+    }),
+    ...chunks.map(({ code }) => code),
+  ];
 }
 
 interface RowValues {

@@ -61,48 +61,49 @@ export function floatThreadBytes(rows: number, m: number): number {
 }
 
 export function floatPanelCode(panels: FloatPanels): KernelCode {
+  return { key: panels.key, build: () => floatPanelFunctions(panels) };
+}
+
+function floatPanelFunctions(panels: FloatPanels): FunctionCode[] {
   const { key, rows } = panels;
   const unpack = panels.unpack(`${key}_unpack`);
   const multiply = Array.from({ length: X_ROWS }, (_, i) => multiplyCode(`${key}_m${i + 1}`, rows, i + 1));
-  return {
-    key,
-    build: () => [
-      kernelFunction(key, floatPanelBlock, (fields, { args, tile, thread }, scope) => {
-        const { perTile, panelCount, threadScratch, threadBytes, units, m } = fields;
-        const panel = scope.local("i32", "panel");
-        const last = scope.local("i32", "last");
-        const unit = scope.local("i32", "unit");
-        const floats = scope.local("ptr", "floats");
-        const sums = scope.local("ptr", "sums");
-        const left = scope.local("i32", "left_bytes");
-        const constants = new VectorConstants(scope);
-        const local = { panel, unit, floats, sums, left, row: scope.local("i32", "row"), at: scope.local("ptr", "at") };
-        const x = scope.local("ptr", "x_unit");
-        return [
-          constants.prepare,
-          panel.set(i32.mul(tile, perTile)),
-          last.set(i32.add(panel, perTile)),
-          when(i32.lt_u(panelCount, last), [last.set(panelCount)]),
-          floats.set(elementAt(threadScratch, thread, threadBytes)),
-          sums.set(ptr.add(floats, size(4 * rows * UNIT))),
-          forRange(panel, panel, last, [
-            left.set(i32.mul(i32.sub(fields.n, i32.mul(panel, int(rows))), int(4))),
-            when(i32.lt_u(int(4 * rows), left), [left.set(int(4 * rows))]),
-            beginSums(panels, fields, local, constants),
-            x.set(fields.x),
-            forRange(unit, int(0), units, [
-              call(unpack, args, panel, unit, floats),
-              multiplyRows(multiply, rows, { x, m, units, ...local }),
-              advance(x, 4 * UNIT),
-            ]),
-            storeSums(rows, fields, local),
+  return [
+    kernelFunction(key, floatPanelBlock, (fields, { args, tile, thread }, scope) => {
+      const { perTile, panelCount, threadScratch, threadBytes, units, m } = fields;
+      const panel = scope.local("i32", "panel");
+      const last = scope.local("i32", "last");
+      const unit = scope.local("i32", "unit");
+      const floats = scope.local("ptr", "floats");
+      const sums = scope.local("ptr", "sums");
+      const left = scope.local("i32", "left_bytes");
+      const constants = new VectorConstants(scope);
+      const local = { panel, unit, floats, sums, left, row: scope.local("i32", "row"), at: scope.local("ptr", "at") };
+      const x = scope.local("ptr", "x_unit");
+      return [
+        constants.prepare,
+        panel.set(i32.mul(tile, perTile)),
+        last.set(i32.add(panel, perTile)),
+        when(i32.lt_u(panelCount, last), [last.set(panelCount)]),
+        floats.set(elementAt(threadScratch, thread, threadBytes)),
+        sums.set(ptr.add(floats, size(4 * rows * UNIT))),
+        forRange(panel, panel, last, [
+          left.set(i32.mul(i32.sub(fields.n, i32.mul(panel, int(rows))), int(4))),
+          when(i32.lt_u(int(4 * rows), left), [left.set(int(4 * rows))]),
+          beginSums(panels, fields, local, constants),
+          x.set(fields.x),
+          forRange(unit, int(0), units, [
+            call(unpack, args, panel, unit, floats),
+            multiplyRows(multiply, rows, { x, m, units, ...local }),
+            advance(x, 4 * UNIT),
           ]),
-        ];
-      }),
-      unpack,
-      ...multiply,
-    ],
-  };
+          storeSums(rows, fields, local),
+        ]),
+      ];
+    }),
+    unpack,
+    ...multiply,
+  ];
 }
 
 interface PanelLocals {

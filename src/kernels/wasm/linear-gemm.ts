@@ -45,38 +45,39 @@ export function gemmMode(mode: DotMode, shape: PanelShape): DotMode {
 
 export function gemmCode(shape: PanelShape, mode: DotMode): KernelCode {
   const key = `gemm_${mode}_${shapeKey(shape)}`;
+  return { key, build: () => gemmFunctions(key, shape, mode) };
+}
+
+function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionCode[] {
   const unpack = unpackCode(`${key}_unpack`, shape, mode);
   const rows = Array.from({ length: GEMM_ROWS }, (_, i) => rowsCode(`${key}_m${i + 1}`, shape, mode, i + 1));
-  return {
-    key,
-    build: () => [
-      kernelFunction(key, linearBlock, (fields, { args, tile, thread }, scope) => {
-        const { perTile, panelCount, panels, panelBytes, m, groups, threadScratch, threadBytes } = fields;
-        const panel = scope.local("i32", "panel");
-        const last = scope.local("i32", "last");
-        const row = scope.local("i32", "row");
-        const weights = scope.local("ptr", "weights");
-        const unpacked = scope.local("ptr", "unpacked");
-        const left = i32.sub(m, row);
-        const run = (count: number) => call(rows[count - 1]!, args, panel, thread, row);
-        return [
-          panel.set(i32.mul(tile, perTile)),
-          last.set(i32.add(panel, perTile)),
-          when(i32.lt_u(panelCount, last), [last.set(panelCount)]),
-          unpacked.set(ptr.add(elementAt(threadScratch, thread, threadBytes), size(PANEL_START))),
-          forRange(panel, panel, last, [
-            weights.set(elementAt(panels, panel, panelBytes)),
-            call(unpack, weights, unpacked, groups, fields.levels),
-            row.set(int(0)),
-            forRange(row, row, i32.sub(m, i32.rem_u(m, int(GEMM_ROWS))), [run(GEMM_ROWS)], GEMM_ROWS),
-            [1, 2, 3].map((count) => when(i32.eq(left, int(count)), [run(count), row.set(m)])),
-          ]),
-        ];
-      }),
-      unpack,
-      ...rows,
-    ],
-  };
+  return [
+    kernelFunction(key, linearBlock, (fields, { args, tile, thread }, scope) => {
+      const { perTile, panelCount, panels, panelBytes, m, groups, threadScratch, threadBytes } = fields;
+      const panel = scope.local("i32", "panel");
+      const last = scope.local("i32", "last");
+      const row = scope.local("i32", "row");
+      const weights = scope.local("ptr", "weights");
+      const unpacked = scope.local("ptr", "unpacked");
+      const left = i32.sub(m, row);
+      const run = (count: number) => call(rows[count - 1]!, args, panel, thread, row);
+      return [
+        panel.set(i32.mul(tile, perTile)),
+        last.set(i32.add(panel, perTile)),
+        when(i32.lt_u(panelCount, last), [last.set(panelCount)]),
+        unpacked.set(ptr.add(elementAt(threadScratch, thread, threadBytes), size(PANEL_START))),
+        forRange(panel, panel, last, [
+          weights.set(elementAt(panels, panel, panelBytes)),
+          call(unpack, weights, unpacked, groups, fields.levels),
+          row.set(int(0)),
+          forRange(row, row, i32.sub(m, i32.rem_u(m, int(GEMM_ROWS))), [run(GEMM_ROWS)], GEMM_ROWS),
+          [1, 2, 3].map((count) => when(i32.eq(left, int(count)), [run(count), row.set(m)])),
+        ]),
+      ];
+    }),
+    unpack,
+    ...rows,
+  ];
 }
 
 /** Takes a panel apart: float32 scales, 32-bit zero points, and weights as the planes that are multiplied. */

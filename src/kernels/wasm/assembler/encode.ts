@@ -4,19 +4,17 @@ import type { FunctionCode } from "./module.ts";
 import { opcodes, structure, typeCodes, type ValueType } from "./opcodes.ts";
 
 /** Unsigned LEB128. */
-export function leb(value: number | bigint): number[] {
+export function leb(value: number): number[] {
   const bytes: number[] = [];
-  let rest = BigInt(value);
-  do {
-    const byte = Number(rest & 127n);
-    rest >>= 7n;
-    bytes.push(rest > 0n ? byte | 128 : byte);
-  } while (rest > 0n);
+  let rest = value;
+  for (; rest >= 128; rest = Math.floor(rest / 128)) bytes.push((rest % 128) | 128);
+  bytes.push(rest);
   return bytes;
 }
 
 /** Signed LEB128. */
 function signedLeb(value: number | bigint): number[] {
+  if (value >= -64 && value < 64) return [Number(value) & 127];
   const bytes: number[] = [];
   for (let rest = BigInt(value); ; ) {
     const byte = Number(rest & 127n);
@@ -29,7 +27,9 @@ function signedLeb(value: number | bigint): number[] {
 
 /** A vector of the format: a count and the items. */
 export function vectorOf(items: readonly (readonly number[] | Uint8Array)[]): number[] {
-  return [...leb(items.length), ...items.flatMap((item) => [...item])];
+  const bytes = leb(items.length);
+  for (const item of items) for (const byte of item) bytes.push(byte);
+  return bytes;
 }
 
 /** A name of the format. */
