@@ -43,6 +43,7 @@ function each(register) {
   };
 }
 
+describe.skip = skip;
 describe.each = each(describe);
 it.each = each(it);
 describe.skipIf = (condition) => (condition ? skip : describe);
