@@ -70,6 +70,7 @@ Every kernel of this package, best first for each operator, by the name of its r
 \`<operator>_<types>_<m>x<n>x<k>_<target>\`, where the types are activations and weights (\`a8\`: floats quantized to 8 bits
 as they come; \`wx\`: weights of 1 to 8 bits) and m x n x k is the tile. For a call with m rows of activations, selection
 takes the kernel with the largest tile height (from m) that is at most m, among those whose features the CPU has.
+Rows of \`a8\` activations without a finite range (a NaN, an infinity, more than the largest float) give NaN with all of them.
 \`lowbit kernels\` shows the choice on this machine, \`lowbit kernels --cpu neoverse-v2\` on another one.
 
 This file is written by \`npm run rows\`; a test checks that it is up to date.

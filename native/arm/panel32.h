@@ -107,22 +107,24 @@ struct RowRange {
   int32_t zero;
 };
 
-// Scale and zero point of a row: src/kernels/reference/activations.ts, operation by operation.
+// Scale and zero point of a row: src/kernels/reference/activations.ts, operation by operation. These minima and maxima
+// keep NaNs; rows without a finite range get NaN as scale.
 inline RowRange row_range(const float* x, uint32_t k) {
   float32x4_t lows = vdupq_n_f32(0), highs = lows;
+  auto widen = [&](float32x4_t v) {
+    lows = vminq_f32(lows, v);
+    highs = vmaxq_f32(highs, v);
+  };
   uint32_t c = 0;
-  for (; c + 4 <= k; c += 4) {
-    const float32x4_t v = vld1q_f32(x + c);
-    lows = vminnmq_f32(lows, v);
-    highs = vmaxnmq_f32(highs, v);
+  for (; c + 4 <= k; c += 4) widen(vld1q_f32(x + c));
+  if (c < k) {
+    float rest[4] = {};
+    memcpy(rest, x + c, 4 * (k - c));
+    widen(vld1q_f32(rest));
   }
-  float low = vminnmvq_f32(lows), high = vmaxnmvq_f32(highs);
-  for (; c < k; c++) {
-    low = x[c] < low ? x[c] : low;
-    high = x[c] > high ? x[c] : high;
-  }
+  const float low = vminvq_f32(lows), width = vmaxvq_f32(highs) - low;
   RowRange range;
-  range.scale = std::max((high - low) / 255.0f, 0x1p-126f);
+  range.scale = std::max(width / 255.0f + 0.0f * width, 0x1p-126f);
   range.inverse = 1.0f / range.scale;
   const float rounded = (low / range.scale + kMagic) - kMagic;
   range.zero = static_cast<int32_t>(std::min(127.0f, std::max(-128.0f, -128.0f - rounded)));

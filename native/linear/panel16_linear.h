@@ -274,14 +274,25 @@ struct ActivationScale {
   // For magnitudes under 2^22: adding and taking away 1.5 * 2^23 rounds half to even.
   static float round(float value) { return (value + 12582912.0f) - 12582912.0f; }
   int8_t integer(float value) const {
-    const int32_t q = static_cast<int32_t>(round(value * inverse)) + zero;
-    return static_cast<int8_t>(q < -128 ? -128 : q > 127 ? 127 : q);
+    return static_cast<int8_t>(std::min(127.0f, std::max(-128.0f, round(value * inverse) + static_cast<float>(zero))));
   }
 };
 
-// From the least and the largest of a row's values and 0.
-static inline ActivationScale activation_scale(float low, float high) {
-  const float scale = std::max((high - low) / 255.0f, 0x1p-126f);
+// The least and the largest of a row's values and 0, by the bits of the floats: as unsigned integers, negative floats are
+// above all others, and as signed ones, positive floats are; NaNs are beyond infinity, so one of them is found, too.
+constexpr uint32_t kLowestStart = 0x80000000u;
+constexpr int32_t kHighestStart = 0;
+
+static inline float float_of_bits(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// From those bits. Rows without a finite range (NaN, infinity, more than the largest float) get NaN as scale.
+static inline ActivationScale activation_scale(uint32_t lowest, int32_t highest) {
+  const float low = float_of_bits(lowest), range = float_of_bits(static_cast<uint32_t>(highest)) - low;
+  const float scale = std::max(range / 255.0f + 0.0f * range, 0x1p-126f);
   const float zero = std::min(127.0f, std::max(-128.0f, -128.0f - ActivationScale::round(low / scale)));
   return {scale, 1.0f / scale, static_cast<int32_t>(zero)};
 }
@@ -292,12 +303,15 @@ struct ScalarQuantizer {
                             uint32_t last) {
     for (uint32_t row = first; row < last; row++) {
       const float* in = x + static_cast<size_t>(row) * w.k;
-      float low = 0, high = 0;
+      uint32_t lowest = kLowestStart;
+      int32_t highest = kHighestStart;
       for (uint32_t c = 0; c < w.k; c++) {
-        low = in[c] < low ? in[c] : low;
-        high = in[c] > high ? in[c] : high;
+        int32_t bits;
+        memcpy(&bits, in + c, sizeof bits);
+        lowest = std::max(lowest, static_cast<uint32_t>(bits));
+        highest = std::max(highest, bits);
       }
-      const ActivationScale scale = activation_scale(low, high);
+      const ActivationScale scale = activation_scale(lowest, highest);
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
       int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();

@@ -16,9 +16,7 @@ struct QuantizerAvx2 {
     for (uint32_t row = first; row < last; row++) {
       const float* in = x + static_cast<size_t>(row) * w.k;
       int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();
-      float low, high;
-      range(in, w.k, &low, &high);
-      const ActivationScale scale = activation_scale(low, high);
+      const ActivationScale scale = scale_of(in, w.k);
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
       for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
@@ -31,26 +29,31 @@ struct QuantizerAvx2 {
   }
 
  private:
-  static void range(const float* x, uint32_t k, float* low, float* high) {
-    __m256 lows[2] = {_mm256_setzero_ps(), _mm256_setzero_ps()}, highs[2] = {lows[0], lows[0]};
+  static ActivationScale scale_of(const float* x, uint32_t k) {
+    __m256i lows[2] = {_mm256_set1_epi32(static_cast<int32_t>(kLowestStart)), lows[0]};
+    __m256i highs[2] = {_mm256_set1_epi32(kHighestStart), highs[0]};
     uint32_t c = 0;
     for (; c + 16 <= k; c += 16)
       for (int i = 0; i < 2; i++) {
-        const __m256 v = _mm256_loadu_ps(x + c + 8 * i);
-        lows[i] = _mm256_min_ps(v, lows[i]);
-        highs[i] = _mm256_max_ps(v, highs[i]);
+        const __m256i v = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(x + c + 8 * i));
+        lows[i] = _mm256_max_epu32(v, lows[i]);
+        highs[i] = _mm256_max_epi32(v, highs[i]);
       }
-    float least[8], most[8];
-    _mm256_storeu_ps(least, _mm256_min_ps(lows[0], lows[1]));
-    _mm256_storeu_ps(most, _mm256_max_ps(highs[0], highs[1]));
-    *low = *high = 0;
-    for (int i = 0; i < 8; i++) widen(least[i], most[i], low, high);
-    for (; c < k; c++) widen(x[c], x[c], low, high);
-  }
-
-  static void widen(float least, float most, float* low, float* high) {
-    *low = least < *low ? least : *low;
-    *high = most > *high ? most : *high;
+    uint32_t least[8], lowest = kLowestStart;
+    int32_t most[8], highest = kHighestStart;
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(least), _mm256_max_epu32(lows[0], lows[1]));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(most), _mm256_max_epi32(highs[0], highs[1]));
+    for (int i = 0; i < 8; i++) {
+      lowest = std::max(lowest, least[i]);
+      highest = std::max(highest, most[i]);
+    }
+    for (; c < k; c++) {
+      int32_t bits;
+      memcpy(&bits, x + c, sizeof bits);
+      lowest = std::max(lowest, static_cast<uint32_t>(bits));
+      highest = std::max(highest, bits);
+    }
+    return activation_scale(lowest, highest);
   }
 
   // Integers of a group and their sum.

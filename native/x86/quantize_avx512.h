@@ -20,26 +20,27 @@ inline __mmask16 first_lanes(int count) {
 // Fetches the row after x, too: memory is waited for once, not in both passes over a row.
 inline ActivationScale row_activation_scale(const float* x, uint32_t k) {
   constexpr int kChains = 4;
-  __m512 low[kChains], high[kChains];
-  for (int i = 0; i < kChains; i++) low[i] = high[i] = _mm512_setzero_ps();
+  __m512i low[kChains], high[kChains];
+  for (int i = 0; i < kChains; i++) {
+    low[i] = _mm512_set1_epi32(static_cast<int32_t>(kLowestStart));
+    high[i] = _mm512_set1_epi32(kHighestStart);
+  }
   uint32_t c = 0;
   for (; c + 16 * kChains <= k; c += 16 * kChains)
     for (int i = 0; i < kChains; i++) {
-      const __m512 v = _mm512_loadu_ps(x + c + 16 * i);
+      const __m512i v = _mm512_loadu_si512(x + c + 16 * i);
       _mm_prefetch(reinterpret_cast<const char*>(x + k + c + 16 * i), _MM_HINT_T0);
-      low[i] = _mm512_min_ps(v, low[i]);
-      high[i] = _mm512_max_ps(v, high[i]);
+      low[i] = _mm512_max_epu32(v, low[i]);
+      high[i] = _mm512_max_epi32(v, high[i]);
     }
   for (; c < k; c += 16) {
-    const __m512 v = _mm512_maskz_loadu_ps(first_lanes(static_cast<int>(k - c)), x + c);
-    low[0] = _mm512_min_ps(v, low[0]);
-    high[0] = _mm512_max_ps(v, high[0]);
+    const __m512i v = _mm512_maskz_loadu_epi32(first_lanes(static_cast<int>(k - c)), x + c);
+    low[0] = _mm512_max_epu32(v, low[0]);
+    high[0] = _mm512_max_epi32(v, high[0]);
   }
-  const float least = _mm512_reduce_min_ps(
-      _mm512_min_ps(_mm512_min_ps(low[0], low[1]), _mm512_min_ps(low[2], low[3])));
-  const float most = _mm512_reduce_max_ps(
-      _mm512_max_ps(_mm512_max_ps(high[0], high[1]), _mm512_max_ps(high[2], high[3])));
-  return activation_scale(least, most);
+  const __m512i lows = _mm512_max_epu32(_mm512_max_epu32(low[0], low[1]), _mm512_max_epu32(low[2], low[3]));
+  const __m512i highs = _mm512_max_epi32(_mm512_max_epi32(high[0], high[1]), _mm512_max_epi32(high[2], high[3]));
+  return activation_scale(_mm512_reduce_max_epu32(lows), _mm512_reduce_max_epi32(highs));
 }
 
 inline int32_t sum_lanes(__m256i v) {

@@ -1,7 +1,7 @@
 /**
- * Every row of the kernel table with low-bit or float weights against definitions in double precision, written here
- * from the meaning of the logical weights. Integer sums are compared exactly: scales are powers of two there. Float
- * results have a bound of rounding errors: `terms` roundings of the sum of the magnitudes, 2^-23 each.
+ * Every row of the kernel table with low-bit or float weights against definitions in double precision
+ * (test/support/linear-definition.ts). Integer sums are compared exactly: scales are powers of two there. Float results
+ * have a bound of rounding errors.
  */
 import { describe, expect, it } from "vitest";
 import {
@@ -14,10 +14,20 @@ import {
   place,
   run,
 } from "../../test/support/conformance.ts";
+import {
+  type Expected,
+  expectWithin,
+  integersOf,
+  linearOfFloats,
+  linearOfRows,
+  linearOfWeights,
+  type QuantizedRow,
+  quantizeRow,
+} from "../../test/support/linear-definition.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToBf16, f32ToF16 } from "../half.ts";
-import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import type { QuantizedWeights } from "../quantized.ts";
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "./arguments.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
@@ -33,6 +43,9 @@ const threaded: Bench = { memory: heap, threads: 3 };
  */
 const rowCounts = isEmulated ? [1, 2, 3, 7, 8, 13] : [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 101, 150];
 const M_MAX = Math.max(...rowCounts);
+
+/** Cases with all counts have activations for the most; the others for the least that every kernel takes and more than 8. */
+const M_FEW = Math.min(M_MAX, 43);
 
 /** Kernels that round weights: how far, as a share of the largest magnitude that a weight of the row could have. */
 const weightRounding: ReadonlyMap<string, number> = new Map([["linear_a8_wx_32x16x64_amx_int8", 2 ** -13]]);
@@ -58,119 +71,6 @@ const variants: readonly Partial<RandomWeightsOptions>[] = [
   { zeros: true, scaleDType: "f16" },
 ];
 
-/** Level minus zero point, and the scale it takes, both [n, k]. */
-function integersOf({ n, k, groupSize, bits, qvals, zeros, levels, ...rest }: QuantizedWeights) {
-  const groups = groupCount({ k, groupSize });
-  const values = new Float64Array(n * k);
-  const scales = new Float64Array(n * k);
-  for (let i = 0; i < n * k; i++) {
-    const group = Math.floor(i / k) * groups + Math.floor((i % k) / groupSize);
-    const level = levels ? levels[qvals[i]! + 2 ** (bits - 1)]! : qvals[i]!;
-    values[i] = level - (zeros ? zeros[group]! : 0);
-    scales[i] = rest.scales[group]!;
-  }
-  return { values, scales };
-}
-
-/** Spacing of the floats below the normal ones. */
-const SMALLEST = 2 ** -149;
-
-function roundHalfEven(value: number): number {
-  const floor = Math.floor(value);
-  const rest = value - floor;
-  return rest > 0.5 || (rest === 0.5 && floor % 2 !== 0) ? floor + 1 : floor;
-}
-
-interface QuantizedRow {
-  readonly q: readonly number[];
-  readonly scale: number;
-  readonly zero: number;
-}
-
-/** One row of activations in 8 bits: range widened to 0, float32 steps, ties to even, all clamped (TorchAO's Python). */
-function quantizeRow(x: readonly number[]): QuantizedRow {
-  const clamp = (value: number) => Math.min(127, Math.max(-128, value));
-  const low = Math.min(0, ...x);
-  const scale = Math.max(Math.fround(Math.fround(Math.max(0, ...x) - low) / 255), 2 ** -126);
-  const inverse = Math.fround(1 / scale);
-  const zero = clamp(-128 - roundHalfEven(Math.fround(low / scale)));
-  return { q: x.map((value) => clamp(roundHalfEven(Math.fround(value * inverse)) + zero)), scale, zero };
-}
-
-interface Expected {
-  readonly value: number;
-  /** How far float32 arithmetic in any order may be off. */
-  readonly bound: number;
-  /** How far results are off for each unit of weightRounding. */
-  readonly perRounding?: number;
-}
-
-/** The largest magnitude that a weight of each row could have, with its scales and zero points. */
-function largestWeights({ n, k, groupSize, bits, scales, zeros, levels }: QuantizedWeights): number[] {
-  const groups = groupCount({ k, groupSize });
-  const reach = levels ? Math.max(...levels.map(Math.abs), 1) : 2 ** (bits - 1);
-  return Array.from({ length: n }, (_, row) => {
-    let largest = 0;
-    for (let i = row * groups; i < (row + 1) * groups; i++)
-      largest = Math.max(largest, scales[i]! * (reach + (zeros ? Math.abs(zeros[i]!) : 0)));
-    return largest;
-  });
-}
-
-/** Expected results [m, n] for activations already in 8 bits. */
-function linearOfRows(rows: readonly QuantizedRow[], weights: QuantizedWeights, bias: Float32Array | null): Expected[] {
-  const { n, k, bits } = weights;
-  const { values, scales } = integersOf(weights);
-  const terms = groupCount(weights) + 8;
-  const offset = 2 ** bits;
-  const largest = largestWeights(weights);
-  return rows.flatMap(({ q, scale, zero }) =>
-    Array.from({ length: n }, (_, row): Expected => {
-      let sum = 0;
-      let magnitude = 0;
-      let activations = 0;
-      for (let c = 0; c < k; c++) {
-        activations += Math.abs(q[c]! - zero);
-        const w = values[row * k + c]!;
-        const wScale = scales[row * k + c]!;
-        sum += wScale * (w * (q[c]! - zero));
-        // Kernels may sum unsigned weights and zero points apart.
-        magnitude += wScale * (Math.abs(w) + offset) * (Math.abs(q[c]!) + Math.abs(zero));
-      }
-      const b = bias ? bias[row]! : 0;
-      const bound = terms * (2 ** -23 * (scale * magnitude + Math.abs(b)) + SMALLEST);
-      return { value: scale * sum + b, bound, perRounding: scale * activations * largest[row]! };
-    }),
-  );
-}
-
-/** Expected results [m, n] for float activations. */
-function linearOfFloats(x: Float32Array, weights: QuantizedWeights, bias: Float32Array | null): Expected[] {
-  const { n, k, bits } = weights;
-  const { values, scales } = integersOf(weights);
-  return Array.from({ length: (x.length / k) * n }, (_, i): Expected => {
-    const row = i % n;
-    const start = Math.floor(i / n) * k;
-    let sum = bias ? bias[row]! : 0;
-    let magnitude = Math.abs(sum);
-    for (let c = 0; c < k; c++) {
-      const w = values[row * k + c]!;
-      const scale = scales[row * k + c]!;
-      sum += scale * w * x[start + c]!;
-      magnitude += scale * (Math.abs(w) + 2 ** bits) * Math.abs(x[start + c]!);
-    }
-    return { value: sum, bound: (k + 8) * (2 ** -23 * magnitude + SMALLEST) };
-  });
-}
-
-function expectClose(found: Float32Array, expected: readonly Expected[], message: string, rounding = 0): void {
-  for (let i = 0; i < found.length; i++) {
-    const { value, perRounding = 0 } = expected[i]!;
-    const bound = expected[i]!.bound + rounding * perRounding;
-    if (!(Math.abs(found[i]! - value) <= bound)) expect(found[i], `${message}, [${i}] within ${bound}`).toBe(value);
-  }
-}
-
 /** y [m, n] of the first m rows of a case. */
 function packedCall(kernel: Kernel<PackedLinearArgs>, bench: Bench, call: LinearCase, m: number): Float32Array {
   const { weights, bytes } = call;
@@ -186,7 +86,7 @@ interface LinearCase {
   readonly weights: QuantizedWeights;
   readonly bytes: Uint8Array;
   readonly x: Float32Array;
-  readonly expected: readonly Expected[];
+  readonly expected: Expected;
   /** Every count of rows is tried on it, not just some. */
   readonly isThorough: boolean;
 }
@@ -195,10 +95,17 @@ type Inputs = (
   random: Random,
   weights: QuantizedWeights,
   bias: Float32Array | null,
+  m: number,
 ) => Pick<LinearCase, "x" | "expected">;
 
+interface CaseOptions {
+  readonly weights?: Partial<RandomWeightsOptions>;
+  /** Leaves out what is not tried with every count of rows. */
+  readonly onlyThorough?: boolean;
+}
+
 /** Makes the cases of one layout and width, every second one with a bias, once for all rows. */
-function linearCases(inputs: Inputs, options: Partial<RandomWeightsOptions> = {}) {
+function linearCases(inputs: Inputs, options: CaseOptions = {}) {
   const known = new Map<string, readonly LinearCase[]>();
   return (layout: PackedLayout, bits: number): readonly LinearCase[] => {
     const key = `${layout.name} ${bits}`;
@@ -208,24 +115,19 @@ function linearCases(inputs: Inputs, options: Partial<RandomWeightsOptions> = {}
   };
 }
 
-function makeCases(
-  layout: PackedLayout,
-  bits: number,
-  inputs: Inputs,
-  options: Partial<RandomWeightsOptions>,
-): LinearCase[] {
+function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: CaseOptions): LinearCase[] {
   const random = new Random(31 * bits + layout.id);
   const cases: LinearCase[] = [];
   for (const [n, k, groupSize] of shapes)
     for (const variant of variants) {
-      const weights = randomWeights(random, { n, k, bits, groupSize, ...variant, ...options });
-      if (layout.refusal(weights) !== null) continue;
+      const weights = randomWeights(random, { n, k, bits, groupSize, ...variant, ...options.weights });
+      const isThorough = variant === variants[0] && k % 2 === 0;
+      if (layout.refusal(weights) !== null || (options.onlyThorough && !isThorough)) continue;
       // Multiples of 8 stay exact in sums of the exact tests.
       const bias = cases.length % 2 === 0 ? Float32Array.from({ length: n }, () => 8 * random.integer(-99, 99)) : null;
       const name = `n ${n}, k ${k}, group ${groupSize}, ${JSON.stringify(variant)}`;
       const bytes = packWeights(weights, bias, layout);
-      const isThorough = variant === variants[0] && k % 2 === 0;
-      cases.push({ name, weights, bytes, isThorough, ...inputs(random, weights, bias) });
+      cases.push({ name, weights, bytes, isThorough, ...inputs(random, weights, bias, isThorough ? M_MAX : M_FEW) });
     }
   return cases;
 }
@@ -236,12 +138,11 @@ function forCounts(
   item: LinearCase,
   check: (found: Float32Array, m: number, message: string) => void,
 ): void {
-  // WebAssembly's loops over rows repeat after four; Node runs them in its slower compiler.
-  const most = kernel.target.startsWith("wasm") ? 21 : kernel.mStep >= 32 ? M_MAX : 101;
+  const most = kernel.mStep >= 32 ? M_MAX : 101;
   const all = rowCounts.filter((m) => m >= kernel.mStep && m <= most);
   const few = [all[0]!, all.find((m) => m > 8)!];
   for (const m of item.isThorough ? all : few) check(packedCall(kernel, single, item, m), m, `${item.name}, m ${m}`);
-  if (kernel.target === "reference" || !item.isThorough) return;
+  if (kernel.target !== "native" || !item.isThorough) return;
   for (const m of [all[0]!, all.at(-1)!])
     check(packedCall(kernel, threaded, item, m), m, `${item.name}, m ${m}, ${threaded.threads} threads`);
 }
@@ -252,8 +153,8 @@ function describeLayouts(kernel: Kernel<PackedLinearArgs>, tests: (layout: Packe
 }
 
 /** Activations of known integers: x = (q - zero) * scale with both ends of int8 in every row. */
-function exactRows(random: Random, k: number): { rows: QuantizedRow[]; x: Float32Array } {
-  const rows = Array.from({ length: M_MAX }, (_, i): QuantizedRow => {
+function exactRows(random: Random, k: number, m: number): { rows: QuantizedRow[]; x: Float32Array } {
+  const rows = Array.from({ length: m }, (_, i): QuantizedRow => {
     const q = Array.from({ length: k }, () => random.integer(-128, 127));
     q[i % k] = -128;
     q[(i + 1) % k] = 127;
@@ -262,8 +163,11 @@ function exactRows(random: Random, k: number): { rows: QuantizedRow[]; x: Float3
   return { rows, x: Float32Array.from(rows.flatMap(({ q, scale, zero }) => q.map((value) => (value - zero) * scale))) };
 }
 
+type Value = (random: Random, column: number, k: number) => number;
+const even: Value = (random) => 2 * random.next() - 1;
+
 /** Rows that are hard to quantize, by name. */
-const extremeRows: readonly [string, (random: Random) => number][] = [
+const extremeRows: readonly [string, Value][] = [
   ["zeros", () => 0],
   ["a positive constant", () => 5.1],
   ["a negative constant", () => -3.3],
@@ -273,65 +177,77 @@ const extremeRows: readonly [string, (random: Random) => number][] = [
   ["tiny", (random) => 1e-30 * (2 * random.next() - 1)],
   ["below the normal numbers", (random) => 1e-41 * (2 * random.next() - 1)],
   ["an outlier", (random) => (random.next() < 0.05 ? 1e5 : random.next())],
+  ["NaN first", (random, column, k) => (column === 0 ? Number.NaN : even(random, column, k))],
+  ["NaN last", (random, column, k) => (column === k - 1 ? Number.NaN : even(random, column, k))],
+  ["infinity", (random, column, k) => (column === k >> 1 ? Number.POSITIVE_INFINITY : even(random, column, k))],
+  ["-infinity last", (random, column, k) => (column === k - 1 ? Number.NEGATIVE_INFINITY : even(random, column, k))],
 ];
 
-/** Every extreme, so often that there are rows enough for all kernels. */
-const EXTREME_ROWS = 16 * extremeRows.length;
+/** Finite, but their range is not: for 8-bit activations. */
+const tooWide: readonly [string, Value][] = [["-3e38 to 3e38", (_, column) => (column % 2 === 0 ? 3e38 : -3e38)]];
 
-function extremes(random: Random, k: number): Float32Array {
-  const values = Array.from({ length: EXTREME_ROWS }, (_, i) => extremeRows[i % extremeRows.length]![1]);
-  return Float32Array.from(values.flatMap((value) => Array.from({ length: k }, () => value(random))));
+const EXTREME_TURNS = 12;
+
+/** All of them in turn, as often as it takes for all kernels. */
+function extremes(random: Random, k: number, rows: readonly [string, Value][]): Float32Array {
+  const values = Array.from({ length: EXTREME_TURNS * rows.length }, (_, i) => rows[i % rows.length]![1]);
+  return Float32Array.from(values.flatMap((value) => Array.from({ length: k }, (_, c) => value(random, c, k))));
 }
 
-function extremeCount({ mStep }: Kernel<PackedLinearArgs>): number {
-  return mStep <= extremeRows.length ? extremeRows.length : EXTREME_ROWS;
+/** Each of them once, more often where the kernel takes no fewer rows. */
+function extremeCall(kernel: Kernel<PackedLinearArgs>, item: LinearCase): Float32Array {
+  const rows = item.x.length / item.weights.k;
+  const once = rows / EXTREME_TURNS;
+  return packedCall(kernel, single, item, kernel.mStep <= once ? once : rows);
 }
 
 function rowsOf(x: Float32Array, k: number): number[][] {
   return Array.from({ length: x.length / k }, (_, i) => [...x.subarray(i * k, (i + 1) * k)]);
 }
 
-const extremeNames = extremeRows.map(([name]) => name).join(", ");
+const namesOf = (rows: readonly [string, Value][]) => rows.map(([name]) => name).join(", ");
 
 const exactCases = linearCases(
-  (random, weights, bias) => {
-    const { rows, x } = exactRows(random, weights.k);
+  (random, weights, bias, m) => {
+    const { rows, x } = exactRows(random, weights.k, m);
     return { x, expected: linearOfRows(rows, weights, bias) };
   },
-  { exactScales: true },
+  { weights: { exactScales: true } },
 );
 const quantize = (x: Float32Array, k: number) => rowsOf(x, k).map(quantizeRow);
-const a8Cases = linearCases((random, weights, bias) => {
-  const x = random.floats(M_MAX * weights.k, 4);
+const a8Cases = linearCases((random, weights, bias, m) => {
+  const x = random.floats(m * weights.k, 4);
   return { x, expected: linearOfRows(quantize(x, weights.k), weights, bias) };
 });
-const a8Extremes = linearCases(
-  (random, weights, bias) => {
-    const x = extremes(random, weights.k);
-    return { x, expected: linearOfRows(quantize(x, weights.k), weights, bias) };
-  },
-  { scaleDType: "f32" },
-);
-const floatCases = linearCases((random, weights, bias) => {
-  const x = random.floats(M_MAX * weights.k, 4);
+const floatCases = linearCases((random, weights, bias, m) => {
+  const x = random.floats(m * weights.k, 4);
   return { x, expected: linearOfFloats(x, weights, bias) };
 });
+
+const a8Extremes = linearCases(
+  (random, weights, bias) => {
+    const x = extremes(random, weights.k, [...extremeRows, ...tooWide]);
+    return { x, expected: linearOfRows(quantize(x, weights.k), weights, bias) };
+  },
+  { weights: { scaleDType: "f32" }, onlyThorough: true },
+);
 const floatExtremes = linearCases(
   (random, weights, bias) => {
-    const x = extremes(random, weights.k);
+    const x = extremes(random, weights.k, extremeRows);
     return { x, expected: linearOfFloats(x, weights, bias) };
   },
-  { scaleDType: "f32" },
+  { weights: { scaleDType: "f32" }, onlyThorough: true },
 );
 
 describeRows(linearA8, machine(), (kernel) => {
-  const rounding = weightRounding.get(kernel.name);
+  const weights = weightRounding.get(kernel.name) ?? 0;
   describeLayouts(kernel, (layout, bits) => {
     it("integer sums are exact, on any number of threads", () => {
       for (const item of exactCases(layout, bits)) {
-        const expected = Float32Array.from(item.expected, ({ value }) => value);
-        for (const [i, { value }] of item.expected.entries())
+        const expected = Float32Array.from(item.expected.values);
+        item.expected.values.forEach((value, i) => {
           if (value !== expected[i]) expect(value, "a test of exact sums needs float32 numbers").toBe(expected[i]);
+        });
         forCounts(kernel, item, (found, m, message) =>
           expectSame(found, expected.slice(0, m * item.weights.n), message),
         );
@@ -340,12 +256,12 @@ describeRows(linearA8, machine(), (kernel) => {
 
     it("quantizes activations and sums within rounding", () => {
       for (const item of a8Cases(layout, bits))
-        forCounts(kernel, item, (found, _, message) => expectClose(found, item.expected, message, rounding));
+        forCounts(kernel, item, (found, _, message) => expectWithin(found, item.expected, message, { weights }));
     });
 
-    it(`takes ${extremeNames}`, () => {
-      for (const item of a8Extremes(layout, bits).filter(({ isThorough }) => isThorough))
-        expectClose(packedCall(kernel, single, item, extremeCount(kernel)), item.expected, item.name, rounding);
+    it(`takes ${namesOf([...extremeRows, ...tooWide])}`, () => {
+      for (const item of a8Extremes(layout, bits))
+        expectWithin(extremeCall(kernel, item), item.expected, item.name, { weights });
     });
   });
 });
@@ -354,12 +270,11 @@ describeRows(linearWeightOnly, machine(), (kernel) => {
   describeLayouts(kernel, (layout, bits) => {
     it("sums within rounding, on any number of threads", () => {
       for (const item of floatCases(layout, bits))
-        forCounts(kernel, item, (found, _, message) => expectClose(found, item.expected, message));
+        forCounts(kernel, item, (found, _, message) => expectWithin(found, item.expected, message));
     });
 
-    it(`takes ${extremeNames}`, () => {
-      for (const item of floatExtremes(layout, bits).filter(({ isThorough }) => isThorough))
-        expectClose(packedCall(kernel, single, item, extremeCount(kernel)), item.expected, item.name);
+    it(`takes ${namesOf(extremeRows)}`, () => {
+      for (const item of floatExtremes(layout, bits)) expectWithin(extremeCall(kernel, item), item.expected, item.name);
     });
   });
 });
@@ -377,75 +292,84 @@ function floatWeights(random: Random, length: number): { stored: FloatWeights; v
   ];
 }
 
-/** y [m, n] of one call against sums in double precision. */
-function expectFloatLinear(kernel: Kernel<FloatLinearArgs>, bench: Bench, args: FloatLinearArgs, values: Float32Array) {
-  const { m, n, k, x, weights, bias } = args;
-  run(kernel, args, bench);
-  // Rows that serve many rows only may multiply with 16 bits of each factor, and take the smallest floats for 0.
-  const isRough = kernel.mStep >= 128;
-  const relative = (k + 4) * 2 ** -23 + (isRough ? 3 * 2 ** -16 : 0);
-  const absolute = (k + 4) * (isRough ? 2 ** -126 : SMALLEST);
-  const expected = Array.from(args.y, (_, i): Expected => {
-    const row = i % n;
-    const start = Math.floor(i / n) * k;
-    let sum = bias ? bias[row]! : 0;
-    let magnitude = Math.abs(sum);
-    for (let c = 0; c < k; c++) {
-      const product = x[start + c]! * values[row * k + c]!;
-      sum += product;
-      magnitude += Math.abs(product);
-    }
-    return { value: sum, bound: relative * magnitude + absolute };
-  });
-  expectClose(args.y, expected, `${weights.dtype}, n ${n}, k ${k}, m ${m}, ${bench.threads} threads`);
+/** Float weights with activations for the most rows. */
+interface FloatCase {
+  readonly name: string;
+  readonly n: number;
+  readonly k: number;
+  readonly stored: FloatWeights;
+  readonly bias: Float32Array | null;
+  readonly x: Float32Array;
+  readonly expected: Expected;
 }
 
-describeRows(linearFloat, machine(), (kernel) => {
-  const random = new Random(5);
-  const call = (
-    m: number,
-    n: number,
-    k: number,
-    x: Float32Array,
-    weights: FloatWeights,
-    bias: Float32Array | null,
-  ) => ({
-    ...{ m, n, k, x, weights, bias },
-    y: new Float32Array(m * n),
-  });
-  const counts = [...rowCounts, 131].filter((m) => m >= kernel.mStep);
+/** Made once for all rows. `makeX` gives [m, k]. */
+function floatLinearCases(
+  [n, k]: readonly [number, number],
+  hasBias: readonly boolean[],
+  makeX: (random: Random) => Float32Array,
+): () => FloatCase[] {
+  let made: FloatCase[] | undefined;
+  const make = () => {
+    const random = new Random(n + k);
+    return floatWeights(random, n * k).flatMap(({ stored, values }) =>
+      hasBias.map((isBiased) => {
+        const bias = isBiased ? random.floats(n) : null;
+        const x = makeX(random);
+        const name = `${stored.dtype}, n ${n}, k ${k}${bias ? ", bias" : ""}`;
+        return { name, n, k, stored, bias, x, expected: linearOfWeights(x, values, k, bias) };
+      }),
+    );
+  };
+  return () => {
+    made ??= make();
+    return made;
+  };
+}
 
-  it.each([
-    [1, 1],
-    [16, 64],
-    [17, 33],
-    [31, 127],
-    [64, 100],
-  ])("sums within rounding: n %i, k %i", (n, k) => {
-    for (const { stored, values } of floatWeights(random, n * k))
-      for (const bias of [null, random.floats(n)])
-        for (const m of counts) {
-          const args = call(m, n, k, random.floats(m * k, 3), stored, bias);
-          expectFloatLinear(kernel, single, args, values);
-        }
-  });
+function expectFloatLinear(kernel: Kernel<FloatLinearArgs>, bench: Bench, item: FloatCase, m: number): void {
+  const { name, n, k, x, stored, bias, expected } = item;
+  const y = new Float32Array(m * n);
+  run(kernel, { m, n, k, x: x.slice(0, m * k), weights: stored, bias, y }, bench);
+  // Rows that serve many rows only may multiply with 16 bits of each factor, and take the smallest floats for 0.
+  const rough = { relative: 3 * 2 ** -16, absolute: 2 ** -126 };
+  expectWithin(y, expected, `${name}, m ${m}, ${bench.threads} threads`, kernel.mStep >= 128 ? rough : {});
+}
+
+const floatCounts = [...rowCounts, 131];
+const floatShapes = [
+  [1, 1],
+  [16, 64],
+  [17, 33],
+  [31, 127],
+  [64, 100],
+] as const;
+const plainCases = floatShapes.map(([n, k]) => ({
+  name: `n ${n}, k ${k}`,
+  cases: floatLinearCases([n, k], [false, true], (random) => random.floats(Math.max(...floatCounts) * k, 3)),
+}));
+const longCases = floatLinearCases([133, 1123], [true], (random) => random.floats((isEmulated ? 13 : 530) * 1123));
+const extremeFloatCases = floatLinearCases([19, 70], [false], (random) => extremes(random, 70, extremeRows));
+
+describeRows(linearFloat, machine(), (kernel) => {
+  const isForMany = kernel.mStep >= 128;
+
+  for (const { name, cases } of plainCases)
+    it(`sums within rounding: ${name}`, () => {
+      for (const item of cases())
+        for (const m of floatCounts.filter((count) => count >= kernel.mStep))
+          expectFloatLinear(kernel, single, item, m);
+    });
 
   it("sums within rounding: long rows, many columns, threads", () => {
-    const [n, k] = [133, 1123];
-    for (const { stored, values } of floatWeights(random, n * k))
-      for (const m of kernel.mStep >= 128 ? [128, 530] : [1, 13])
-        expectFloatLinear(kernel, threaded, call(m, n, k, random.floats(m * k), stored, random.floats(n)), values);
+    for (const item of longCases())
+      for (const m of isForMany ? [128, 530] : [1, 13]) expectFloatLinear(kernel, threaded, item, m);
   });
 
-  it(`takes ${extremeNames}`, () => {
-    const [n, k] = [19, 70];
-    const times = Math.ceil(kernel.mStep / extremeRows.length);
-    const rows = extremes(random, k);
-    const x = new Float32Array(times * rows.length);
-    for (let i = 0; i < times; i++) x.set(rows, i * rows.length);
-    for (const { stored, values } of floatWeights(random, n * k))
-      for (const m of new Set([kernel.mStep, times * extremeRows.length]))
-        expectFloatLinear(kernel, single, call(m, n, k, x.slice(0, m * k), stored, null), values);
+  it(`takes ${namesOf(extremeRows)}`, () => {
+    for (const item of extremeFloatCases())
+      for (const m of isForMany ? [128, item.x.length / 70] : [1, extremeRows.length])
+        expectFloatLinear(kernel, single, item, m);
   });
 });
 

@@ -2,7 +2,7 @@
 import { describe } from "vitest";
 import { type TypedArray, viewOf } from "../../src/dtype.ts";
 import type { Cpu, Kernel } from "../../src/kernels/contract.ts";
-import { hostCpu } from "../../src/kernels/cpu.ts";
+import { cpuWith, hostCpu } from "../../src/kernels/cpu.ts";
 import { wasmFeatures } from "../../src/kernels/wasm/features.ts";
 import { bytesOf } from "../../src/tensor.ts";
 
@@ -56,11 +56,21 @@ export function run<A>(kernel: Kernel<A>, args: A, { memory, threads }: Bench): 
   kernel.bind(args, scratch, threads)();
 }
 
+/** A CPU whose rows are tested whole elsewhere (scripts/arm/test.js says so): here they are tested at one width, if at all. */
+const elsewhere = globalThis.process?.env.LOWBIT_TESTED_ELSEWHERE;
+const widthElsewhere = 4;
+
 /** A block of tests for every row of a family that `cpu` can run; the others are skipped with the reason. */
 export function describeRows<A>(rows: readonly Kernel<A>[], cpu: Cpu, tests: (kernel: Kernel<A>) => void): void {
+  const tested = elsewhere ? cpuWith(elsewhere) : null;
   for (const kernel of rows) {
     const missing = kernel.needs.filter((feature) => !cpu.features.has(feature));
-    const reason = missing.length > 0 ? ` (skipped: this CPU lacks ${missing.join(", ")})` : "";
-    describe.skipIf(missing.length > 0)(`${kernel.name}${reason}`, () => tests(kernel));
+    if (missing.length > 0) {
+      describe.skip(`${kernel.name} (skipped: this CPU lacks ${missing.join(", ")})`, () => tests(kernel));
+    } else if (tested && kernel.needs.every((feature) => tested.features.has(feature))) {
+      const bits = kernel.bits?.filter((width) => width === widthElsewhere) ?? [];
+      const title = `${kernel.name} (tested on ${tested.name}; here ${bits.length > 0 ? `${bits} bits` : "skipped"})`;
+      describe.skipIf(bits.length === 0)(title, () => tests({ ...kernel, bits }));
+    } else describe(kernel.name, () => tests(kernel));
   }
 }

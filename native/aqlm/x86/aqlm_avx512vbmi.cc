@@ -60,7 +60,9 @@ static inline void prepare_vectors(const Product& p) {
       largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, v));
       squares = _mm256_fmadd_ps(v, v, squares);
     }
-    longest = std::max(longest, sum8(squares));
+    const float length_squared = sum8(squares);
+    longest = std::max(longest, length_squared);
+    all += length_squared;
   }
   const float step = std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(largest)) / kVectorMax, 0x1p-100f);
   *prepared.step = step;
@@ -86,7 +88,7 @@ struct BlockInputs {
 
 static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t length, float longest_vector,
                                    BlockInputs* inputs) {
-  float longest = 0;
+  float longest = 0, all = 0;
   __m256 peak = _mm256_setzero_ps();
   for (uint32_t g = 0; g < groups; g++) {
     __m256 squares = _mm256_setzero_ps();
@@ -95,11 +97,14 @@ static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t len
       squares = _mm256_fmadd_ps(v, v, squares);
       peak = _mm256_max_ps(peak, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v));
     }
-    longest = std::max(longest, sum8(squares));
+    const float length_squared = sum8(squares);
+    longest = std::max(longest, length_squared);
+    all += length_squared;
   }
   const float largest = _mm512_reduce_max_ps(_mm512_zextps256_ps512(peak));
   const float by_length = std::sqrt(longest) * longest_vector / kLengthsMax;
-  inputs->step = std::max(std::max(largest / kValueMax, by_length), 0x1p-100f);
+  // NaN where an input is not finite.
+  inputs->step = std::max(std::max(largest / kValueMax, by_length), 0x1p-100f) + 0.0f * all;
   const __m256 inverse = _mm256_set1_ps(1 / inputs->step);
   for (uint32_t i = 0; i < groups * length; i += 8) {
     const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), inverse));

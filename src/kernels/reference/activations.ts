@@ -1,7 +1,8 @@
 /**
  * Dynamic 8-bit activation quantization, one scale and zero point a row: the definition for every backend.
  * TorchAO's Python semantics (int8 asymmetric per token): the range includes 0, the scale is at least the smallest
- * normal float, the zero point is clamped, rounding is half to even; each step in float32, without FMA.
+ * normal float, the zero point is clamped, rounding is half to even; each step in float32, without FMA. A row without a
+ * finite range (NaN, infinity, more than the largest float) has the scale NaN, so that its results are NaN.
  */
 import { roundHalfEven } from "../../rounding.ts";
 
@@ -21,12 +22,11 @@ export function quantizeActivations(x: Float32Array, m: number, k: number, targe
     let min = 0;
     let max = 0;
     for (let c = row * k; c < (row + 1) * k; c++) {
-      const value = x[c]!;
-      if (value < min) min = value;
-      if (value > max) max = value;
+      min = Math.min(min, x[c]!);
+      max = Math.max(max, x[c]!);
     }
     const range = Math.fround(max - min);
-    const scale = Math.max(Math.fround(range / 255), SMALLEST_NORMAL);
+    const scale = Number.isFinite(range) ? Math.max(Math.fround(range / 255), SMALLEST_NORMAL) : Number.NaN;
     const inverse = Math.fround(1 / scale);
     const zero = Math.min(QMAX, Math.max(QMIN, QMIN - roundHalfEven(Math.fround(min / scale))));
     target.scales[row] = scale;

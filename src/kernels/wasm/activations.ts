@@ -2,7 +2,7 @@
  * Dynamic 8-bit quantization of activation rows, as src/kernels/reference/activations.ts defines it: int8 values (groups
  * padded with zeros), and for each group what its sums start from. A tile is a row.
  */
-import { type Body, type Expr, type Local, shuffle, when, whileDo } from "./assembler/expression.ts";
+import { type Body, type Expr, type Local, shuffle, shuffle4, when, whileDo } from "./assembler/expression.ts";
 import { f32, f32x4, float, i8x16, i16x8, i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import { activationBytes, type DotMode } from "./dot-sums.ts";
@@ -105,47 +105,43 @@ interface RowScale {
   readonly zero: Local<"v128">;
 }
 
-/** Finds the range of a row and from it scale and zero point. */
+/**
+ * Finds the range of a row and from it scale and zero point. By the bits of the floats: as unsigned integers, negative floats
+ * are above all others, as signed ones positive floats are; NaNs are beyond infinity, so they are found, too.
+ */
 function rowScale(fields: Fields, row: Local<"i32">, scope: Scope, { x, inverse, zero }: RowScale): Body {
   const lows = scope.local("v128", "lows");
   const highs = scope.local("v128", "highs");
   const value = scope.local("v128", "value");
-  const single = scope.local("f32", "single");
   const low = scope.local("f32", "low");
-  const high = scope.local("f32", "high");
+  const range = scope.local("f32", "range");
   const scale = scope.local("f32", "scale");
   const point = scope.local("f32", "point");
   const at = scope.local("ptr", "at");
   const i = scope.local("i32", "i");
-  const fold = (result: Local<"f32">, lanes: Local<"v128">, choose: (a: Expr<"f32">, b: Expr<"f32">) => Expr<"f32">) =>
-    [0, 1, 2, 3].map((lane) => result.set(choose(result, f32x4.extract_lane(lanes, lane))));
+  const widen = [lows.set(i32x4.max_u(lows, value)), highs.set(i32x4.max_s(highs, value))];
+  const fold = (lanes: Local<"v128">, choose: typeof i32x4.max_u) =>
+    [
+      [2, 3, 0, 1],
+      [1, 0, 3, 2],
+    ].map((order) => lanes.set(choose(lanes, shuffle4(lanes, lanes, order))));
   return [
     at.set(x),
-    forRange(
-      i,
-      int(4),
-      i32.add(fields.k, int(1)),
-      [
-        value.set(v128.load(at)),
-        lows.set(f32x4.pmin(lows, value)),
-        highs.set(f32x4.pmax(highs, value)),
-        advance(at, 16),
-      ],
-      4,
-    ),
-    fold(low, lows, f32.min),
-    fold(high, highs, f32.max),
-    forRange(i, i32.sub(i, int(4)), fields.k, [
-      single.set(f32.load(at)),
-      when(f32.lt(single, low), [low.set(single)]),
-      when(f32.gt(single, high), [high.set(single)]),
-      advance(at, 4),
-    ]),
-    scale.set(f32.max(f32.div(f32.sub(high, low), float(255)), float(2 ** -126))),
+    lows.set(i32x4.splat(int(-(2 ** 31)))),
+    highs.set(i32x4.splat(int(0))),
+    forRange(i, int(4), i32.add(fields.k, int(1)), [value.set(v128.load(at)), widen, advance(at, 16)], 4),
+    forRange(i, i32.sub(i, int(4)), fields.k, [value.set(v128.load32_zero(at)), widen, advance(at, 4)]),
+    fold(lows, i32x4.max_u),
+    fold(highs, i32x4.max_s),
+    low.set(f32x4.extract_lane(lows, 0)),
+    range.set(f32.sub(f32x4.extract_lane(highs, 0), low)),
+    // NaN without a finite range.
+    scale.set(f32.add(f32.div(range, float(255)), f32.mul(range, float(0)))),
+    scale.set(f32.max(scale, float(2 ** -126))),
     point.set(f32.sub(float(-128), f32.nearest(f32.div(low, scale)))),
     point.set(f32.min(float(127), f32.max(float(-128), point))),
     inverse.set(f32x4.splat(f32.div(float(1), scale))),
-    zero.set(i32x4.splat(i32.trunc_f32_s(point))),
+    zero.set(i32x4.trunc_sat_f32x4_s(f32x4.splat(point))),
     f32.store(elementAt(fields.scales, row, 4), scale),
     f32.store(elementAt(fields.zeros, row, 4), point),
   ];

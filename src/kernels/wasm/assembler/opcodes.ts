@@ -114,6 +114,7 @@ const plain = {
   "i32x4.mul": [simd(181), "v128,v128:v128"],
   "i32x4.min_s": [simd(182), "v128,v128:v128"],
   "i32x4.max_s": [simd(184), "v128,v128:v128"],
+  "i32x4.max_u": [simd(185), "v128,v128:v128"],
   "i32x4.dot_i16x8_s": [simd(186), "v128,v128:v128"],
   "f32x4.abs": [simd(224), "v128:v128"],
   "f32x4.neg": [simd(225), "v128:v128"],
