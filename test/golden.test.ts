@@ -183,10 +183,10 @@ describe.each(transformersGoldens)("transformers", (name) => {
       expect(largestDifference(long, long_last_logits)).toBeLessThan(1e-4);
     });
 
-    // The last block works on fewer rows when it is compiled, for which native float kernels differ by roundings.
+    // The last block works on fewer rows of a prompt when it is compiled, for which native float kernels differ by roundings.
     it.each([
       ["bit by bit on the reference kernels", scalarCpu, 0],
-      ["to roundings on those of this CPU", hostCpu(), 1e-4],
+      ["to roundings on those of this CPU", hostCpu(), 1e-5],
     ])("eager and compiled agree from the first token to the sixteenth, %s", async (_, cpu, bound) => {
       const eager = await EagerModel.load(model, { cpu });
       const decoder = (await loadProgramObject(compileModel(model, { cpu }), name, { cpu })).createDecoder();
@@ -195,7 +195,7 @@ describe.each(transformersGoldens)("transformers", (name) => {
         bound === 0 ? expectSame(found, expected) : expect(largestDifference(found, expected)).toBeLessThan(bound);
       expectAgreement(await decoder.prefill(input_ids), eager.forward(input_ids, 0).data as Float32Array);
       for (const [i, id] of ids.entries())
-        expectAgreement(await decoder.step(id), eager.forward([id], input_ids.length + i).data as Float32Array);
+        expectSame(await decoder.step(id), eager.forward([id], input_ids.length + i).data as Float32Array);
     });
 
     /** Last-token logits of the model quantized by a setting. */
