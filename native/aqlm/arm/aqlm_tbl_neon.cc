@@ -1,5 +1,6 @@
 // AQLM on NEON for codes of 8 bits: tables of 8-bit sums lie in 16 registers, and TBL looks up 16 outputs at a time.
-// A table entry is rounded to a step that is the same for 16 groups of inputs: of a result, roundings make some 1e-2.
+// A table entry is rounded to a step that is the same for 16 groups of inputs: of a result, roundings make 1.4e-2, or 2e-2
+// where a few inputs are large.
 #include <arm_neon.h>
 
 #include "../rows.h"

@@ -2,8 +2,8 @@
 // bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
 //
 // A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum; 2^15
-// is added so that bytes are unsigned. Of a result all roundings make some 7e-5, where activations of 8 bits make 5e-3
-// (tables of 12 bits 1e-3, of 8 bits 1e-2). Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
+// is added so that bytes are unsigned. Of a result all roundings make some 1e-4, where activations of 8 bits make 5e-3
+// (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
 #include <immintrin.h>
 
 #include <cmath>

@@ -42,12 +42,13 @@ void write_header(uint8_t* at, const Shape& shape) {
   memcpy(at + 24, &shape.group, 4);
 }
 
-void fill(uint8_t* bytes, size_t size) {
+// Not inlined: instructions of functions whose names, with the types of what they take, have "lowbit" are counted.
+__attribute__((noinline)) void fill(uint8_t* bytes, size_t size) {
   uint32_t state = 1;
   for (size_t i = 0; i < size; i++) bytes[i] = static_cast<uint8_t>((state = state * 1664525u + 1013904223u) >> 24);
 }
 
-void fill(float* values, size_t count) {
+__attribute__((noinline)) void fill(float* values, size_t count) {
   for (size_t i = 0; i < count; i++) values[i] = static_cast<float>(i % 17) - 8;
 }
 
