@@ -12,6 +12,7 @@ import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { centered } from "./centered-minima.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { findStoredWeight } from "./weight-storage.ts";
 
@@ -137,18 +138,15 @@ export class Model {
     return this.checkpoint.close();
   }
 
-  #carriedWeight({ name: slot, tiedTo }: WeightSlot, stored: LowBitTensor, { layout }: WeightUse): Weight {
-    const { activations = "float", rows, minima } = stored;
-    // Layouts that a use names are of others, whose scales are float32.
-    const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
+  #carriedWeight({ name: slot, tiedTo }: WeightSlot, found: LowBitTensor, { layout }: WeightUse): Weight {
     const name = tiedTo ?? slot;
     const config = this.configs.get(slot);
-    const affine: AffineFormat = {
-      kind: "affine",
-      spec,
-      activations: !config ? activations : config.kind === "intxWeightOnly" ? "float" : "int8",
-      layout: layout ?? this.layout,
-    };
+    const kept = found.activations ?? "float";
+    const activations = !config ? kept : config.kind === "intxWeightOnly" ? "float" : "int8";
+    const { rows, minima, ...stored } = activations === "int8" ? centered(found) : found;
+    // Layouts that a use names are of others, whose scales are float32.
+    const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
+    const affine: AffineFormat = { kind: "affine", spec, activations, layout: layout ?? this.layout };
     const shape = [spec.n, spec.k] as const;
     const load = () => rows(0, spec.n);
     const weights = { name, shape, format: affine, load, loadRows: () => inParts(shape, rows) };

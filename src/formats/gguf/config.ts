@@ -110,6 +110,18 @@ export function architectureOf({ file, architecture }: GgufMetadata): GgufArchit
   throw new UnsupportedError(`${file}: GGUF architecture "${architecture}" is not supported, only ${known}`);
 }
 
+/** Rows of the embedding, of which each piece of the tokenizer needs one. */
+function vocabularySize(metadata: GgufMetadata, tensors: GgufTensors): number {
+  const rows = tensors.info("token_embd.weight").shape[0] ?? 0;
+  const pieces = metadata.strings("tokenizer.ggml.tokens")?.length ?? 0;
+  if (pieces > rows)
+    throw new InvalidFileError(
+      metadata.file,
+      `metadata tokenizer.ggml.tokens: expected at most ${rows} tokens, the rows of token_embd.weight, but found ${pieces}`,
+    );
+  return rows;
+}
+
 /** The config; reads the few tensors that hold rope factors. */
 export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): Promise<JsonObject> {
   const { file } = metadata;
@@ -132,7 +144,7 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
     num_attention_heads: heads,
     num_key_value_heads: metadata.sameNumber("{arch}.attention.head_count_kv") ?? heads,
     head_dim: headDim,
-    vocab_size: tensors.info("token_embd.weight").shape[0],
+    vocab_size: vocabularySize(metadata, tensors),
     max_position_embeddings: required("{arch}.context_length"),
     rms_norm_eps: required("{arch}.attention.layer_norm_rms_epsilon"),
     tie_word_embeddings: !tensors.has("output.weight"),

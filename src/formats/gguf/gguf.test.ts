@@ -110,6 +110,12 @@ describe("a GGUF file", () => {
     ["columns that are no blocks", {}, [{ ...tensors[0]!, sizes: [31, 8] }], /31 columns are no blocks of 32/],
     ["a tensor past the end", {}, [{ ...tensors[0]!, sizes: [32, 8000] }], /after the file's/],
     ["sizes beyond 2^53", {}, [{ ...tensors[0]!, sizes: [2 ** 40, 2 ** 40] }], /sizes \[/],
+    [
+      "more tokens than rows",
+      { "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": Array.from({ length: 9 }, (_, i) => `t${i}`) },
+      [],
+      /tokenizer.ggml.tokens: expected at most 8 tokens, the rows of token_embd.weight, but found 9/,
+    ],
     ["an alignment of 3", { "general.alignment": 3 }, [], /general.alignment: expected a power of two/],
     ["an alignment of 0", { "general.alignment": 0 }, [], /general.alignment: expected a power of two/],
     ["a tensor twice", {}, [tensors[0]!, tensors[0]!], /lists tensor "token_embd.weight" twice/],
