@@ -60,9 +60,7 @@ static inline void prepare_vectors(const Product& p) {
       largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, v));
       squares = _mm256_fmadd_ps(v, v, squares);
     }
-    const float length_squared = sum8(squares);
-    longest = std::max(longest, length_squared);
-    all += length_squared;
+    longest = std::max(longest, sum8(squares));
   }
   const float step = std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(largest)) / kVectorMax, 0x1p-100f);
   *prepared.step = step;
