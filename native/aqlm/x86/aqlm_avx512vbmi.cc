@@ -95,7 +95,9 @@ static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t len
       squares = _mm256_fmadd_ps(v, v, squares);
       peak = _mm256_max_ps(peak, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v));
     }
-    longest = std::max(longest, sum8(squares));
+    const float length_squared = sum8(squares);
+    longest = std::max(longest, length_squared);
+    all += length_squared;
   }
   const float largest = _mm512_reduce_max_ps(_mm512_zextps256_ps512(peak));
   const float by_length = std::sqrt(longest) * longest_vector / kLengthsMax;
