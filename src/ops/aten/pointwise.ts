@@ -6,7 +6,7 @@ import { erf } from "../../kernels/reference/erf.ts";
 import { roundHalfEven } from "../../rounding.ts";
 import type { Tensor } from "../../tensor.ts";
 import { addOperator, scaleOperator } from "../elementwise.ts";
-import { type Arguments, defineOperator, type Operator, overload } from "../operator.ts";
+import { type Arguments, defineOperator, type Operator, overload, type TensorSpec } from "../operator.ts";
 import { broadcastShape } from "./shapes.ts";
 
 /** Element types from the weakest to the strongest. */
@@ -64,6 +64,21 @@ function pointwise({ schema, inputs, result, rule }: Pointwise): Operator {
 const unary = (name: string, result: Result, f: (a: number) => number): Operator =>
   pointwise({ schema: `${name}.out(Tensor self`, inputs: ["self"], result, rule: () => f });
 
+/** What arithmetic on a tensor rounds each step to, as ExecuTorch's portable kernels do: float32 but for f64. */
+const stepOf = ({ dtype }: TensorSpec): ((value: number) => number) => (dtype === "f64" ? (value) => value : Math.fround);
+
+/** Of floats, with the roundings of ExecuTorch's portable kernels: `f` rounds each step but the last. */
+const stepwise = (name: string, f: (a: number, step: (value: number) => number) => number): Operator =>
+  pointwise({
+    schema: `${name}.out(Tensor self`,
+    inputs: ["self"],
+    result: "float",
+    rule(args) {
+      const step = stepOf(args.tensor("self"));
+      return (a) => f(a, step);
+    },
+  });
+
 /** The overloads on two tensors and on a tensor and a number. */
 function binary(name: string, result: Result, f: (a: number, b: number) => number, tensorOverload = "out"): Operator[] {
   const tensors = `${name}.${tensorOverload}(Tensor self, Tensor other`;
@@ -104,7 +119,8 @@ function sum(name: string, sign: number): Operator[] {
       result: "same",
       rule(args) {
         const other = alphaOf(args) * args.number("other");
-        return (a) => a + other;
+        const addend = isFloat(args.tensor("self").dtype) ? stepOf(args.tensor("self"))(other) : other;
+        return (a) => a + addend;
       },
     }),
   ];
@@ -130,14 +146,21 @@ const mulFloats = overload(mulScalar!, {
 });
 
 const SQRT_2_OVER_PI = Math.sqrt(2 / Math.PI);
-const geluTanh = (a: number) => 0.5 * a * (1 + Math.tanh(SQRT_2_OVER_PI * (a + 0.044715 * a ** 3)));
+function geluTanh(a: number, step: (value: number) => number): number {
+  const cubic = step(step(0.044715) * step(step(a * a) * a));
+  const inner = step(step(SQRT_2_OVER_PI) * step(a + cubic));
+  return step(0.5 * a) * step(1 + step(Math.tanh(inner)));
+}
 const geluErf = (a: number) => 0.5 * a * (1 + erf(a * Math.SQRT1_2));
 
 const gelu = pointwise({
   schema: "gelu.out(Tensor self, str approximate",
   inputs: ["self"],
   result: "same",
-  rule: (args) => (args.string("approximate") === "tanh" ? geluTanh : geluErf),
+  rule(args) {
+    const step = stepOf(args.tensor("self"));
+    return args.string("approximate") === "tanh" ? (a) => geluTanh(a, step) : geluErf;
+  },
 });
 
 const where = pointwise({
@@ -203,9 +226,9 @@ export const pointwiseOperators: readonly Operator[] = [
   unary("exp", "float", Math.exp),
   unary("log", "float", Math.log),
   unary("sqrt", "float", Math.sqrt),
-  unary("rsqrt", "float", (a) => 1 / Math.sqrt(a)),
+  stepwise("rsqrt", (a, step) => 1 / step(Math.sqrt(a))),
   unary("reciprocal", "float", (a) => 1 / a),
-  unary("sigmoid", "float", (a) => 1 / (1 + Math.exp(-a))),
+  stepwise("sigmoid", (a, step) => 1 / step(1 + step(Math.exp(-a)))),
   unary("tanh", "float", Math.tanh),
   unary("cos", "float", Math.cos),
   unary("sin", "float", Math.sin),
