@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { copyFileSync, cpSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { root } from "./native-sources.js";
 import { launchChromium } from "./wasm/browser.js";
@@ -13,7 +13,7 @@ process.env.LOWBIT_BACKEND = "reference";
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
 const { staticServer } = await import("./static-server.js");
-const { aqlmWeight, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
+const { aqlmWeight, bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
 
 const QUESTION = "Speak, what trade art thou?";
 const TOKENS = 48;
@@ -222,6 +222,52 @@ async function checkPrograms(page) {
   assert.match(await page.textContent("#kernels"), /aqlm_\S+_wasm/);
 }
 
+/** The text after the question by the likeliest tokens, one by one. `decoder`: prefill, step. */
+async function greedyText(model, decoder) {
+  const ids = model.tokenizer.encode(QUESTION);
+  const tokens = [];
+  let logits = await decoder.prefill(ids);
+  while (tokens.length < TOKENS) {
+    tokens.push(logits.indexOf(Math.max(...logits)));
+    logits = await decoder.step(tokens.at(-1));
+  }
+  return model.tokenizer.decode(tokens);
+}
+
+/** The worker of `lowbit bundle` on a page: its messages give the text of Node's reference kernels. */
+async function checkBundle(page, program) {
+  const { files } = await bundleProgram(program, join(pageFolder, "bundle"));
+  await page.evaluate(() => {
+    const worker = new Worker("bundle/worker.js", { type: "module" });
+    const waiting = new Map();
+    worker.onmessage = ({ data: { id, result, error } }) => {
+      const { resolve, reject } = waiting.get(id);
+      error === undefined ? resolve(result) : reject(new Error(error));
+    };
+    globalThis.callBundle = (call) =>
+      new Promise((resolve, reject) => {
+        worker.postMessage({ id: waiting.size, ...call });
+        waiting.set(waiting.size, { resolve, reject });
+      });
+  });
+  const call = (message) =>
+    page.evaluate(async (m) => {
+      const result = await globalThis.callBundle(m);
+      return result instanceof Float32Array ? [...result] : result;
+    }, message);
+  const source = new URL("shakespeare-4bit.pte", page.url()).href;
+  const { vocabularySize } = await call({ call: "load", source });
+  const model = await loadProgram(program);
+  const decoder = model.createDecoder();
+  assert.equal(vocabularySize, decoder.vocabularySize);
+  const bundled = { prefill: (ids) => call({ call: "prefill", ids }), step: (token) => call({ call: "step", token }) };
+  assert.equal(await greedyText(model, bundled), await greedyText(model, decoder), "the text of the bundle's worker");
+  await assert.rejects(call({ call: "load", source: `${source}.missing` }), /404/);
+  await model.dispose();
+  const sizes = files.map(({ path, gzippedBytes }) => `${basename(path)} ${(gzippedBytes / 1e3).toFixed(1)} kB`);
+  console.log(`the bundle's worker answers as Node does: ${sizes.join(", ")}, gzipped`);
+}
+
 console.log(`${((await buildWeb()) / 1e3).toFixed(1)} kB of JavaScript, gzipped`);
 assert.ok((await buildWeb()) < PAGE_BYTES_MAX);
 const program = await demoProgram();
@@ -246,6 +292,7 @@ try {
   assert.equal(await ask(page), expected, "the answer of the page");
   assert.match(await page.textContent("#kernels"), /linear_a8_wx_\S+_wasm/);
   console.log("the page answers as Node does");
+  await checkBundle(page, program);
   await checkIdle(browser);
   await screenshots(page);
   await checkInstallable(page);

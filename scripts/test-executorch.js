@@ -12,6 +12,7 @@ import { comparePrograms } from "./executorch/compare.js";
 import { pythonWithExecutorch, versions } from "./executorch/environment.js";
 import { compareExports } from "./executorch/exports.js";
 import { writePrograms } from "./executorch/programs.js";
+import { compareRoundings } from "./executorch/roundings.js";
 import { verifyPrograms } from "./executorch/verify.js";
 import { root } from "./native-sources.js";
 
@@ -23,6 +24,8 @@ const ERROR_MAX = 1e-3;
  * activation is rounded to the neighbouring integer, and the KV cache remembers it.
  */
 const ROUNDED_ERROR_MAX = 2e-2;
+/** For tokens before any activation was rounded to another integer. */
+const SAME_INTEGERS_ERROR_MAX = 1e-5;
 
 const problems = [];
 let passed = 0;
@@ -45,6 +48,20 @@ function comparisonTable(results) {
   return [
     "| model | weights | `--target` | logits, relative L2 | 60 greedy tokens | text of TextLLMRunner |",
     "| --- | --- | --- | ---: | --- | --- |",
+    ...rows,
+  ].join("\n");
+}
+
+function roundingTable(found) {
+  const rows = found.map(({ name, scheme, pair, tokens, integers, first, errorBefore, flips, errors }) => {
+    const begins = first < 0 ? `none of ${tokens}` : `${first + 1} of ${tokens}`;
+    const before = errorBefore === null ? "" : figure(errorBefore);
+    const logits = errors.map(figure).join(" / ");
+    return `| ${name}, ${scheme} | ${pair} | ${begins} | ${before} | ${flips.join(" / ")} of ${integers} | ${logits} |`;
+  });
+  return [
+    "| program | compared | first token with another integer | logits before it | other integers a token | logits of a token |",
+    "| --- | --- | --- | ---: | ---: | ---: |",
     ...rows,
   ].join("\n");
 }
@@ -87,6 +104,12 @@ for (const result of results) {
   check(sameTokens, `${where}: 60 greedy tokens`);
   check(sameText, `${where}: text of TextLLMRunner`);
 }
+const roundings = await compareRoundings(python, library, results, folder);
+for (const { name, scheme, pair, errorBefore } of roundings)
+  check(
+    (errorBefore ?? 0) < SAME_INTEGERS_ERROR_MAX,
+    `${name}, ${scheme}: ${pair}: logits of equal integers differ by ${figure(errorBefore ?? 0)}`,
+  );
 const { errors, refusal } = await compareExports(python, join(folder, "exports"));
 for (const [name, error] of Object.entries(errors))
   check(error < ERROR_MAX, `program ${name} of export_llm: relative L2 of logits ${figure(error)}`);
@@ -97,6 +120,7 @@ const line = Object.entries(found).map(([name, version]) => `${name} ${version}`
 const parts = {
   versions: `Versions: ${line.join(", ")}, x86-64.`,
   comparison: comparisonTable(results),
+  roundings: roundingTable(roundings),
   exports: exportTable(errors),
 };
 await writeFileWhole(document, async (sink) => sink.write(new TextEncoder().encode(filled(parts))));

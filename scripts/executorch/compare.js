@@ -17,7 +17,7 @@ function argmax(values) {
   return best;
 }
 
-/** As `greedy` of run.py, and the text that our own generation gives. */
+/** Greedy tokens with the logits of each token fed, and the text that our own generation gives. */
 async function runHere({ file, prompt }) {
   const llm = await loadProgram(file);
   const ids = llm.tokenizer.encode(prompt);
@@ -32,25 +32,45 @@ async function runHere({ file, prompt }) {
   let text = "";
   for await (const piece of llm.generate(prompt, { maxTokens: COUNT, temperature: 0, ignoreEos: true })) text += piece;
   await llm.dispose();
-  return { ids, tokens: fed.slice(ids.length), logits, text };
+  return { fed, prompt: ids.length, logits, text };
 }
 
-/** |a - b| / |b| over all values. @param {Float32Array[]} rows @param {Float32Array} expected */
+/**
+ * Runs programs in ExecuTorch along given tokens; for each, the likeliest token after each, a row of outputs a token,
+ * and the text of its runner.
+ * @param {string} python
+ * @param {string} library the operator library
+ * @param {object[]} programs
+ * @param {Record<string, string>} [variables] of the environment
+ */
+export function runThere(python, library, programs, variables) {
+  const [job, result] = ["job.json", "result.json"].map((name) => join(root, "build", "executorch", name));
+  writeFileSync(job, JSON.stringify({ library, programs }));
+  run(python, [join(root, "scripts", "executorch", "run.py"), job, result], variables);
+  return JSON.parse(readFileSync(result, "utf8")).map((found, i) => {
+    const { buffer, byteOffset, length } = readFileSync(`${programs[i].file}.outputs`);
+    const values = new Float32Array(buffer.slice(byteOffset, byteOffset + length));
+    const width = values.length / programs[i].fed.length;
+    return { ...found, rows: programs[i].fed.map((_, t) => values.subarray(t * width, (t + 1) * width)) };
+  });
+}
+
+/** |a - b| / |b| over all values. @param {Float32Array[]} rows @param {Float32Array[]} expected */
 export function relativeError(rows, expected) {
   let difference = 0;
   let size = 0;
-  let at = 0;
-  for (const row of rows)
-    for (const value of row) {
-      difference += (value - expected[at]) ** 2;
-      size += expected[at++] ** 2;
+  for (const [t, row] of rows.entries()) {
+    if (row.length !== expected[t].length) throw new Error(`${row.length} values here but ${expected[t].length} there`);
+    for (const [i, value] of row.entries()) {
+      difference += (value - expected[t][i]) ** 2;
+      size += expected[t][i] ** 2;
     }
-  if (at !== expected.length) throw new Error(`${at} logits here but ${expected.length} there`);
+  }
   return Math.sqrt(difference / size);
 }
 
 /**
- * For each program what was found. `error` is that of logits along the tokens generated here.
+ * For each program what was found, both runtimes along the tokens generated here.
  * @param {string} python
  * @param {string} library the operator library
  * @param {Awaited<ReturnType<typeof import("./programs.js").writePrograms>>} programs
@@ -58,20 +78,17 @@ export function relativeError(rows, expected) {
 export async function comparePrograms(python, library, programs) {
   const ours = [];
   for (const program of programs) ours.push(await runHere(program));
-  const [job, result] = ["job.json", "result.json"].map((name) => join(root, "build", "executorch", name));
-  const described = programs.map((program, i) => ({ ...program, ids: ours[i].ids, count: COUNT }));
-  writeFileSync(job, JSON.stringify({ library, programs: described }));
-  run(python, [join(root, "scripts", "executorch", "run.py"), job, result]);
-  const theirs = JSON.parse(readFileSync(result, "utf8"));
-  return programs.map((program, i) => {
-    const { buffer, byteOffset, length } = readFileSync(`${program.file}.logits`);
-    const expected = new Float32Array(buffer.slice(byteOffset, byteOffset + length));
+  const described = programs.map((program, i) => ({ ...program, fed: ours[i].fed.slice(0, -1), count: COUNT }));
+  const theirs = runThere(python, library, described);
+  return described.map((program, i) => {
+    const { fed, prompt, logits, text } = ours[i];
+    const { best, rows, text: theirText } = theirs[i];
     const shown = (text) => (program.spaces ? text : text.replaceAll(/\s/g, ""));
     return {
       ...program,
-      error: relativeError(ours[i].logits, expected),
-      sameTokens: ours[i].tokens.join() === theirs[i].tokens.join(),
-      sameText: shown(ours[i].text) === shown(theirs[i].text),
+      error: relativeError(logits, rows),
+      sameTokens: best.slice(prompt - 1).join() === fed.slice(prompt).join(),
+      sameText: shown(text) === shown(theirText),
     };
   });
 }

@@ -5,10 +5,16 @@ import { join } from "node:path";
 
 const packages = ["executorch==1.5.1", "torch==2.13.0"];
 
-/** Runs a program, its errors beside ours only when it fails; gives what it prints. @param {string} program @param {string[]} args */
-export function run(program, args) {
+/**
+ * Runs a program, its errors beside ours only when it fails; gives what it prints.
+ * @param {string} program
+ * @param {string[]} args
+ * @param {Record<string, string>} [variables] of its environment, beside ours
+ */
+export function run(program, args, variables = {}) {
+  const env = { ...process.env, ...variables };
   try {
-    return execFileSync(program, args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"] });
+    return execFileSync(program, args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"], env });
   } catch (error) {
     console.error(String(error.stderr).slice(-4000));
     throw error;

@@ -6,17 +6,20 @@ import {
   exportProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
+  makeRecipe,
   quantize,
+  quantizeByRecipe,
   sharedEmbedding,
 } from "../../dist/index.js";
 import { root } from "../native-sources.js";
 
 const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32 });
-/** Codes stand for 8 inputs: layers of other sizes, and the head, have 4-bit weights. */
+/** Codes stand for 8 inputs: layers of other sizes have 4-bit weights. */
 const skip = (name) => name.endsWith("down_proj.weight");
+const fourBitDown = makeRecipe([["re:.*down_proj", eightBit(4)]]);
 
-/** Name → how the weights of a model become quantized, and whether activations do. */
-const schemes = {
+/** Name → how the weights of a model become quantized, and whether activations, or tables of them, are rounded to 8 bits. */
+export const schemes = {
   float: { apply: () => {}, rounds: false },
   "8da4w": { apply: (model) => quantize(model, [eightBit(4)]), rounds: true },
   "8da2w": { apply: (model) => quantize(model, [eightBit(2)]), rounds: true },
@@ -25,14 +28,12 @@ const schemes = {
     rounds: true,
   },
   "aqlm 2x8": {
-    apply: (model, name, folder) =>
-      encodeAqlm(model, {
-        codebooks: 2,
-        bits: 8,
-        folder: join(folder, `aqlm-${name}`),
-        ...(name === "stories260K" && { skip }),
-      }),
-    rounds: false,
+    async apply(model, name, folder) {
+      const odd = name === "stories260K";
+      await encodeAqlm(model, { codebooks: 2, bits: 8, folder: join(folder, `aqlm-${name}`), ...(odd && { skip }) });
+      if (odd) quantizeByRecipe(model, fourBitDown);
+    },
+    rounds: true,
   },
 };
 

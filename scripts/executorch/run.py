@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Runs .pte programs in ExecuTorch's runtime: greedy tokens with their logits, and the text of its TextLLMRunner.
+"""Runs .pte programs in ExecuTorch's runtime: all their outputs token by token, and the text of its TextLLMRunner.
 
-Reads a job, {library, programs: [{file, ids, count, tokenizer, prompt, bos}]}, and writes a result for each program:
-{tokens, text}; logits go to FILE.logits as float32, one row for each token that was fed.
+Reads a job, {library, programs: [{file, fed, count, tokenizer, prompt, bos}]}, and writes a result for each program:
+{best, text}: the likeliest token after each of those fed, and, where there is a tokenizer, the text. Outputs go to
+FILE.outputs as float32, one row for each token.
 
 Needs: pip install executorch torch
 """
@@ -19,16 +20,15 @@ from executorch.extension.llm.runner import GenerationConfig, TextLLMRunner
 from executorch.runtime import Runtime, Verification
 
 
-def greedy(file: str, ids: list[int], count: int) -> tuple[list[int], torch.Tensor]:
-    """Feeds the prompt token by token and then what was most likely; gives the tokens after the prompt, all logits."""
+def feed(file: str, fed: list[int]) -> tuple[list[int], torch.Tensor]:
+    """Feeds tokens one by one; gives the likeliest after each, and rows of all outputs, the logits first."""
     method = Runtime.get().load_program(file, verification=Verification.InternalConsistency).load_method("forward")
-    fed, logits = list(ids), []
-    for position in range(len(ids) + count - 1):
-        output = method.execute([torch.tensor([[fed[position]]]), torch.tensor([position])])[0].flatten().clone()
-        logits.append(output)
-        if len(fed) == position + 1:
-            fed.append(int(output.argmax()))
-    return fed[len(ids) :], torch.stack(logits)
+    best, rows = [], []
+    for position, token in enumerate(fed):
+        outputs = method.execute([torch.tensor([[token]]), torch.tensor([position])])
+        best.append(int(outputs[0].argmax()))
+        rows.append(torch.cat([output.flatten() for output in outputs]))
+    return best, torch.stack(rows)
 
 
 def runner_text(file: str, tokenizer: str, prompt: str, count: int, bos: int) -> str:
@@ -39,11 +39,13 @@ def runner_text(file: str, tokenizer: str, prompt: str, count: int, bos: int) ->
 
 
 def run(program: dict) -> dict:
-    file, count = program["file"], program["count"]
-    tokens, logits = greedy(file, program["ids"], count)
-    Path(f"{file}.logits").write_bytes(logits.numpy().tobytes())
-    text = runner_text(file, program["tokenizer"], program["prompt"], count, program["bos"])
-    return {"tokens": tokens, "text": text}
+    file = program["file"]
+    best, rows = feed(file, program["fed"])
+    Path(f"{file}.outputs").write_bytes(rows.numpy().tobytes())
+    if "tokenizer" not in program:
+        return {"best": best}
+    text = runner_text(file, program["tokenizer"], program["prompt"], program["count"], program["bos"])
+    return {"best": best, "text": text}
 
 
 def main() -> None:

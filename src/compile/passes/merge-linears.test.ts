@@ -35,24 +35,26 @@ it("joins gate and up", async () => {
   expect([...joined.scales]).toEqual(parts.flatMap(({ scales }) => [...scales]));
 });
 
-it("joins queries, keys and values that are rotated", () => {
+/** Attention of one block over x, with queries and keys normed or not. */
+function attentionGraph(isNormed: boolean) {
   const cache = { dtype: "f32", shape: [1, 8, 1, 16] } as const;
-  const graph = graphOf([rows("x", 32), tokens, position], (ops, [x, ids, pos], constant) => {
+  return graphOf([rows("x", 32), tokens, position], (ops, [x, ids, pos], constant) => {
     const project = (name: string, n: number) =>
       linear(ops, x!, constant(packed(`layer.${name}_proj.weight`, n, 32)), n);
     const angles = ops.ropeAngles(ids!, pos!, constant(vector("frequencies", [1, 2])), 1);
     const [q, k, v] = [project("q", 32), project("k", 16), project("v", 16)];
+    const turn = (value: typeof q, name: string) => {
+      const weight = constant(vector(name, Array(16).fill(1)));
+      return ops.rope(isNormed ? ops.call("lowbit::rms_norm.out", value, weight, 1e-5) : value, angles, 16);
+    };
     const [keyCache, valueCache] = [ops.state("keys", cache), ops.state("values", cache)];
-    return [
-      ops.attention(ops.rope(q, angles, 16), ops.rope(k, angles, 16), v, {
-        keyCache,
-        valueCache,
-        position: pos!,
-        scale: 1,
-      }),
-    ];
+    const options = { keyCache, valueCache, position: pos!, scale: 1 };
+    return [ops.attention(turn(q, "q_norm"), turn(k, "k_norm"), v, options)];
   });
-  expect(after(mergeLinears, graph)).toMatchInlineSnapshot(`
+}
+
+it("joins queries, keys and values that are rotated", () => {
+  expect(after(mergeLinears, attentionGraph(false))).toMatchInlineSnapshot(`
     "forward(x: f32[1, <=4, 32], tokens: i64[1, <=4], pos: i64[1])
       %0: f32[<=4, 2, 2] = lowbit::rope_angles.out(tokens, pos, frequencies:f32, 1)
       %1: f32[1, <=4, 64] = torchao::_linear_8bit_act_4bit_weight.out(x, layer.{q,k,v}_proj.weight:panel16, 32, 64, 32)
@@ -63,6 +65,23 @@ it("joins queries, keys and values that are rotated", () => {
       %6: f32[1, <=4, 16] = lowbit::rope.out(%3, %0, 16)
       %7: f32[1, <=4, 32] = lowbit::attention.out(%5, %6, %4, keys, values, pos, 1, 0, 0)
       return %7"
+  `);
+});
+
+it("joins queries and keys that are normed before", () => {
+  expect(after(mergeLinears, attentionGraph(true))).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 32], tokens: i64[1, <=4], pos: i64[1])
+      %0: f32[<=4, 2, 2] = lowbit::rope_angles.out(tokens, pos, frequencies:f32, 1)
+      %1: f32[1, <=4, 64] = torchao::_linear_8bit_act_4bit_weight.out(x, layer.{q,k,v}_proj.weight:panel16, 32, 64, 32)
+      %2: f32[1, <=4, 32] = aten::slice_copy.Tensor_out(%1, -1, 0, 32, 1)
+      %3: f32[1, <=4, 16] = aten::slice_copy.Tensor_out(%1, -1, 32, 48, 1)
+      %4: f32[1, <=4, 16] = aten::slice_copy.Tensor_out(%1, -1, 48, 64, 1)
+      %5: f32[1, <=4, 32] = lowbit::rms_norm.out(%2, q_norm:f32, 0.00001)
+      %6: f32[1, <=4, 32] = lowbit::rope.out(%5, %0, 16)
+      %7: f32[1, <=4, 16] = lowbit::rms_norm.out(%3, k_norm:f32, 0.00001)
+      %8: f32[1, <=4, 16] = lowbit::rope.out(%7, %0, 16)
+      %9: f32[1, <=4, 32] = lowbit::attention.out(%6, %8, %4, keys, values, pos, 1, 0, 0)
+      return %9"
   `);
 });
 

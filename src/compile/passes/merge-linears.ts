@@ -40,12 +40,23 @@ function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
     ? (node.args.slice(0, 2) as GraphValue[])
     : attentionInputs(node, uses)?.values;
   if (!values) return null;
-  const parts = values.map((value) => (uses.isReadOnce(value) ? uses.maker(value) : undefined));
+  const parts = values.map((value) => soleMaker(beforeNorm(value, uses), uses));
   const [first] = parts;
   if (!first || new Set(parts).size !== parts.length) return null;
   const alike = (part: GraphNode | undefined): part is GraphNode =>
     part?.operator === first.operator && part.args[0] === first.args[0];
   return isLinear(first) && parts.every(alike) ? parts : null;
+}
+
+/** The call that makes a value that nothing else reads. */
+function soleMaker(value: GraphValue, uses: Uses): GraphNode | undefined {
+  return uses.isReadOnce(value) ? uses.maker(value) : undefined;
+}
+
+/** What was normed, of queries and keys that are normed before they are rotated. */
+function beforeNorm(value: GraphValue, uses: Uses): GraphValue {
+  const maker = soleMaker(value, uses);
+  return maker?.operator === "lowbit::rms_norm.out" ? (maker.args[0] as GraphValue) : value;
 }
 
 function isLinear({ operator }: GraphNode): boolean {
