@@ -14,7 +14,12 @@ const packages = ["executorch==1.5.1", "torch==2.13.0"];
 export function run(program, args, variables = {}) {
   const env = { ...process.env, ...variables };
   try {
-    return execFileSync(program, args, { encoding: "utf8", maxBuffer: 1 << 28, stdio: ["ignore", "pipe", "pipe"], env });
+    return execFileSync(program, args, {
+      encoding: "utf8",
+      maxBuffer: 1 << 28,
+      stdio: ["ignore", "pipe", "pipe"],
+      env,
+    });
   } catch (error) {
     console.error(String(error.stderr).slice(-4000));
     throw error;

@@ -36,7 +36,7 @@ function observed(source) {
   };
 }
 
-/** Writes a program with observed layers for ExecuTorch and gives the widths of what they read. */
+/** Writes a program with observed layers for ExecuTorch. */
 async function writeObserved({ folder: checkpoint, scheme, name }, file, folder) {
   const model = await loadCheckpoint(checkpoint);
   await schemes[scheme].apply(model, name, folder);
@@ -83,9 +83,7 @@ function differences(rows, others, widths) {
     const [a, b] = [integersOf(row, widths), integersOf(others[t], widths)];
     return a.filter((value, i) => value !== b[i]).length;
   });
-  const errors = rows.map((row, t) =>
-    relativeError([row.subarray(0, widths[0])], [others[t].subarray(0, widths[0])]),
-  );
+  const errors = rows.map((row, t) => relativeError([row.subarray(0, widths[0])], [others[t].subarray(0, widths[0])]));
   const first = flips.findIndex((count) => count > 0);
   const before = first < 0 ? errors : errors.slice(0, first);
   return {
@@ -98,9 +96,13 @@ function differences(rows, others, widths) {
   };
 }
 
+/** Whose attention ExecuTorch runs, and in which order its matrix library (MKL) sums: by default, that of the CPU. */
+const stock = { LOWBIT_STOCK_ATTENTION: "1" };
+const others = { ...stock, MKL_CBWR: "AVX2" };
+
 /**
- * For each program that rounds activations: ours against ExecuTorch, and ExecuTorch against itself with the sums of MKL
- * in the order that it has on CPUs without AVX-512.
+ * For each program that rounds activations: ours against ExecuTorch, with our attention and its own, and ExecuTorch
+ * against itself with the sums of MKL in the order that they have on CPUs without AVX-512.
  * @param {string} python
  * @param {string} library
  * @param {object[]} results of `comparePrograms`
@@ -112,11 +114,15 @@ export async function compareRoundings(python, library, results, folder) {
     const file = join(folder, "observed.pte");
     await writeObserved(result, file, folder);
     const { rows, widths } = await runObserved(file, result.fed);
-    const [stock] = runThere(python, library, [{ file, fed: result.fed }]);
-    const [other] = runThere(python, library, [{ file, fed: result.fed }], { MKL_CBWR: "AVX2" });
-    const named = { name: result.name, scheme: result.scheme };
-    found.push({ ...named, pair: "lowbit, ExecuTorch", ...differences(rows, stock.rows, widths) });
-    found.push({ ...named, pair: "ExecuTorch, itself on AVX2", ...differences(other.rows, stock.rows, widths) });
+    const there = (variables) => runThere(python, library, [{ file, fed: result.fed }], variables)[0].rows;
+    const [fused, own, otherOrder] = [{}, stock, others].map(there);
+    const pairs = {
+      "lowbit, ExecuTorch with our attention": [rows, fused],
+      "lowbit, ExecuTorch": [rows, own],
+      "ExecuTorch, itself on AVX2": [otherOrder, own],
+    };
+    for (const [pair, [a, b]] of Object.entries(pairs))
+      found.push({ name: result.name, scheme: result.scheme, pair, ...differences(a, b, widths) });
   }
   return found;
 }
