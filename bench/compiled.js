@@ -1,8 +1,10 @@
 /**
  * Compiled against eager execution of the same weights on the same kernels, in turns in one process: decoding and a
  * prompt. Usage: node bench/compiled.js [--shapes demo,110m,1b] [--rounds 3] [--tokens 16] [--prompt 128]. Build first
- * (npm run build).
+ * (npm run build). Shapes may be measured in several runs: the report has all those of one commit.
  */
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import {
@@ -15,8 +17,8 @@ import {
 } from "../dist/index.js";
 import { calm, watched } from "./calm.js";
 import { randomIds } from "./engine-process.js";
-import { checkpointOf } from "./make-model.js";
-import { digits, median, table, writeReport } from "./report.js";
+import { checkpointOf, folder } from "./make-model.js";
+import { commit, digits, median, table, writeReport } from "./report.js";
 
 const { values: options } = parseArgs({
   options: {
@@ -90,13 +92,21 @@ async function measure(name) {
   });
 }
 
-const rows = [];
-for (const name of options.shapes.split(",")) rows.push(...(await measure(name)));
+/** Rows of a run by shape, and what they were measured with. */
+const kept = join(folder, "compiled.json");
+const measuredWith = `${commit()} ${options.rounds} ${tokens} ${promptTokens}`;
+const known = existsSync(kept) ? JSON.parse(readFileSync(kept, "utf8")) : null;
+const rows = known?.measuredWith === measuredWith ? known.rows : {};
+for (const name of options.shapes.split(",")) {
+  rows[name] = await measure(name);
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(kept, JSON.stringify({ measuredWith, rows }));
+}
 writeReport("compiled", {
   title: "Compiled and eager execution",
-  command: `node bench/compiled.js --shapes ${options.shapes} --rounds ${options.rounds} --tokens ${tokens} --prompt ${promptTokens}`,
+  command: `node bench/compiled.js --shapes ${Object.keys(rows)} --rounds ${options.rounds} --tokens ${tokens} --prompt ${promptTokens}`,
   sections: [
     "All matrices in 4 bits, group 32; medians of rounds in milliseconds, both modes in turns in one process. Busy: the most cores that other processes used during a round.",
-    table(["model", "what", "eager ms", "compiled ms", "times faster", "busy"], rows),
+    table(["model", "what", "eager ms", "compiled ms", "times faster", "busy"], Object.values(rows).flat()),
   ],
 });

@@ -65,7 +65,8 @@ const unary = (name: string, result: Result, f: (a: number) => number): Operator
   pointwise({ schema: `${name}.out(Tensor self`, inputs: ["self"], result, rule: () => f });
 
 /** What arithmetic on a tensor rounds each step to, as ExecuTorch's portable kernels do: float32 but for f64. */
-const stepOf = ({ dtype }: TensorSpec): ((value: number) => number) => (dtype === "f64" ? (value) => value : Math.fround);
+const stepOf = ({ dtype }: TensorSpec): ((value: number) => number) =>
+  dtype === "f64" ? (value) => value : Math.fround;
 
 /** Of floats, with the roundings of ExecuTorch's portable kernels: `f` rounds each step but the last. */
 const stepwise = (name: string, f: (a: number, step: (value: number) => number) => number): Operator =>

@@ -17,7 +17,9 @@ export interface ReductionArgs {
 /** Totals of f32 are f32, in the order of the elements, as ExecuTorch's portable kernels have them. */
 export const reductionReference = denseKernel<ReductionArgs>("reduction", ({ first, rule, finish, x, dims, out }) => {
   const values = numbersOf(x);
-  const totals = (x.dtype === "f32" ? new Float32Array(out.data.length) : new Float64Array(out.data.length)).fill(first);
+  const totals = (x.dtype === "f32" ? new Float32Array(out.data.length) : new Float64Array(out.data.length)).fill(
+    first,
+  );
   const kept = x.shape.map((size, dim) => (dims.includes(dim) ? 1 : size));
   const strides = stridesOf(kept).map((stride, dim) => (dims.includes(dim) ? 0 : stride));
   eachPlace(x.shape, strides, (index, place) => {
