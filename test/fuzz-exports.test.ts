@@ -6,6 +6,7 @@ import { readFile } from "node:fs/promises";
 import { expect, it } from "vitest";
 import { memorySource } from "../src/byte-source.ts";
 import { LowbitError } from "../src/errors.ts";
+import { formatMethod } from "../src/program/format.ts";
 import { readProgram } from "../src/program/read.ts";
 import { LoadedProgram } from "../src/runtime/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../src/tensor.ts";
@@ -18,11 +19,12 @@ const golden = "../src/program/golden";
 /** More than the inputs of honest programs here; a damaged file may ask for any. */
 const INPUT_ELEMENTS_MAX = 4096;
 
-/** Runs every method that is not metadata on zeros, twice. True when all went well, false for an error of ours. */
+/** Prints every method, and runs those that are not metadata on zeros, twice. True when all went well, false for an error of ours. */
 async function survives(name: string, program: Uint8Array, data: Uint8Array | null): Promise<boolean> {
   try {
     const tensors = data ? [memorySource("fuzz.ptd", data)] : [];
     const read = await readProgram(memorySource("fuzz.pte", program), { data: tensors });
+    read.methods.map(formatMethod);
     const loaded = await LoadedProgram.load(read);
     const session = loaded.createSession();
     for (const method of read.methods) {

@@ -18,6 +18,7 @@ import {
   quantize,
   sharedEmbedding,
 } from "../src/index.ts";
+import { formatMethod } from "../src/program/format.ts";
 import type { Program } from "../src/program/program.ts";
 import { readProgram } from "../src/program/read.ts";
 import { verifyProgram } from "../src/program/verify.ts";
@@ -45,10 +46,12 @@ const files = {
   float: await exported(null),
 };
 
-/** Loads a program and runs a prompt, a step and the sampler. True when that went well, false for an error of ours. */
+/** Prints a program, loads it and runs a prompt, a step and the sampler. True when that went well, false for an error of ours. */
 async function survives(program: () => Promise<Program>, name: string): Promise<boolean> {
   try {
-    const llm = await loadProgramObject(await program(), "fuzz.pte");
+    const read = await program();
+    read.methods.map(formatMethod);
+    const llm = await loadProgramObject(read, "fuzz.pte");
     const decoder = llm.createDecoder();
     await decoder.prefill([1, 2, 3]);
     await decoder.step(4);

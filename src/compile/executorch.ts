@@ -4,10 +4,11 @@
  */
 import { UnsupportedError } from "../errors.ts";
 import { readEmbeddingRow } from "../kernels/layout/torchao-embedding.ts";
+import type { LazyConstant } from "../ops/builder.ts";
 import type { Argument } from "../ops/operator.ts";
 import { toFloat32 } from "../tensor.ts";
 import type { GraphBuilder } from "./capture.ts";
-import type { Graph, GraphValue } from "./graph.ts";
+import { argumentValues, type Graph, type GraphValue } from "./graph.ts";
 import { type RewriteContext, type Rewriting, rewrite } from "./passes/rewrite.ts";
 
 /** Namespaces of operators that ExecuTorch has, or that an operator library can give it. */
@@ -37,21 +38,42 @@ function leading({ spec, smallest }: GraphValue): number[] {
   return spec.shape.slice(0, -1).map((size, dim) => (size === smallest[dim] ? size : -1));
 }
 
-/** Positions input_pos .. input_pos + T - 1 times the frequencies: cos and sin [T, 2, half]. */
-const ropeAngles: Rewriting = (builder, args) => {
-  const ones = builder.call("aten::full_like.out", args.tensor("tokens"), 1, null);
-  const counts = builder.call("aten::cumsum.out", ones, 1, null);
-  const after = builder.call("aten::add.out", counts, args.tensor("input_pos"), 1);
-  const positions = builder.call("aten::add.Scalar_out", after, -1, 1);
-  const column = builder.call("aten::view_copy.out", positions, [-1, 1]);
-  const angles = builder.call("aten::mul.out", column, args.tensor("inverse_frequencies"));
-  const scale = args.number("scale");
-  const parts = ["aten::cos.out", "aten::sin.out"].map((name) => {
-    const part = builder.call(name, angles);
-    return scale === 1 ? part : builder.call("aten::mul.Scalar_out", part, scale);
-  });
-  return builder.call("aten::stack.out", parts, 1);
+/** cos and sin [T, 2, half] of the angles at positions input_pos .. input_pos + T - 1: rows of a table of `length`. */
+const ropeAngles = (length: number): Rewriting => {
+  return (builder, args) => {
+    const frequencies = args.tensor("inverse_frequencies");
+    const ones = builder.call("aten::full_like.out", args.tensor("tokens"), 1, null);
+    const counts = builder.call("aten::cumsum.out", ones, 1, null);
+    const after = builder.call("aten::add.out", counts, args.tensor("input_pos"), 1);
+    const positions = builder.call("aten::add.Scalar_out", after, -1, 1);
+    const table = builder.constant(angleTable(frequencies.constant!, length, args.number("scale")));
+    const rows = builder.call("aten::embedding.out", table, positions);
+    return builder.call("aten::view_copy.out", rows, [-1, 2, frequencies.spec.shape[0]!]);
+  };
 };
+
+/** scale * cos, then scale * sin, of each frequency at positions 0 .. length - 1: f32 [length, 2 * half]. */
+function angleTable(frequencies: LazyConstant, length: number, scale: number): LazyConstant {
+  const half = frequencies.shape[0]!;
+  return {
+    key: `${frequencies.key}:${length} angles by ${scale}`,
+    dtype: "f32",
+    shape: [length, 2 * half],
+    async read() {
+      const inverse = (await frequencies.read()) as Float32Array;
+      return Float32Array.from({ length: 2 * half * length }, (_, at) => {
+        const angle = Math.fround(Math.floor(at / (2 * half)) * inverse[at % half]!);
+        return scale * (at % (2 * half) < half ? Math.cos(angle) : Math.sin(angle));
+      });
+    },
+  };
+}
+
+/** Positions of the largest KV cache of a graph. */
+function contextLength({ nodes }: Graph): number {
+  const states = nodes.flatMap(argumentValues).filter(({ kind }) => kind === "state");
+  return Math.max(0, ...states.map(({ spec }) => spec.shape[1] ?? 0));
+}
 
 /** Rotates the halves of each head; what the angles do not reach stays. */
 const rope: Rewriting = (builder, args) => {
@@ -223,7 +245,6 @@ const packedEmbedding = (bits: number): Rewriting => {
 
 const rules = new Map<string, Rewriting>([
   ["lowbit::rms_norm.out", rmsNorm],
-  ["lowbit::rope_angles.out", ropeAngles],
   ["lowbit::rope.out", rope],
   ["lowbit::attention.out", attention],
   ...[...gates].map(([name, rule]): [string, Rewriting] => [`lowbit::${name}.out`, rule]),
@@ -242,7 +263,8 @@ export const EXECUTORCH_LAYOUT = "torchao_universal";
 
 /** A graph that calls only operators that ExecuTorch has; UnsupportedError names the first that has no such form. */
 export function forExecutorch(graph: Graph, context: RewriteContext): Graph {
-  const rewritten = rewrite(graph, rules, context);
+  const rotating = ["lowbit::rope_angles.out", ropeAngles(contextLength(graph))] as const;
+  const rewritten = rewrite(graph, new Map([...rules, rotating]), context);
   for (const { operator } of rewritten.nodes)
     if (!namespaces.includes(operator.split("::")[0]!))
       throw new UnsupportedError(

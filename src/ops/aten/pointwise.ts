@@ -1,6 +1,7 @@
 /** aten operators on the elements of tensors that broadcast against each other, as in PyTorch. */
 
 import type { DType } from "../../dtype.ts";
+import { exp32 } from "../../kernels/reference/aten/exponential.ts";
 import { type PointwiseArgs, pointwiseReference } from "../../kernels/reference/aten/pointwise.ts";
 import { erf } from "../../kernels/reference/erf.ts";
 import { roundHalfEven } from "../../rounding.ts";
@@ -67,6 +68,8 @@ const unary = (name: string, result: Result, f: (a: number) => number): Operator
 /** What arithmetic on a tensor rounds each step to, as ExecuTorch's portable kernels do: float32 but for f64. */
 const stepOf = ({ dtype }: TensorSpec): ((value: number) => number) =>
   dtype === "f64" ? (value) => value : Math.fround;
+
+const exponential = (a: number, step: (value: number) => number) => (step === Math.fround ? exp32(a) : Math.exp(a));
 
 /** Of floats, with the roundings of ExecuTorch's portable kernels: `f` rounds each step but the last. */
 const stepwise = (name: string, f: (a: number, step: (value: number) => number) => number): Operator =>
@@ -224,12 +227,12 @@ export const pointwiseOperators: readonly Operator[] = [
   unary("logical_not", "bool", (a) => Number(a === 0)),
   unary("neg", "same", (a) => -a),
   unary("abs", "same", Math.abs),
-  unary("exp", "float", Math.exp),
+  stepwise("exp", exponential),
   unary("log", "float", Math.log),
   unary("sqrt", "float", Math.sqrt),
   stepwise("rsqrt", (a, step) => 1 / step(Math.sqrt(a))),
   unary("reciprocal", "float", (a) => 1 / a),
-  stepwise("sigmoid", (a, step) => 1 / step(1 + step(Math.exp(-a)))),
+  stepwise("sigmoid", (a, step) => 1 / step(1 + exponential(-a, step))),
   unary("tanh", "float", Math.tanh),
   unary("cos", "float", Math.cos),
   unary("sin", "float", Math.sin),
