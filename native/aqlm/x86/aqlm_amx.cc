@@ -318,6 +318,8 @@ void amx_prepare(Step& step, const Call& call) {
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;
 
 constexpr KernelRow kRows[] = {
+    {"aqlm_bf16_c8_16x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 16, 32, amx_scratch, amx_prepare},
+    // Faster than tables of sums from 12 rows on: the same code.
     {"aqlm_bf16_c8_12x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 12, 32, amx_scratch, amx_prepare},
     {"aqlm_bf16_cx_16x32x32_amx_bf16", "aqlm", "aqlm_tiles", 0, kNeeds, 16, 32, amx_scratch, amx_prepare},
 };

@@ -64,6 +64,7 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["group_sums_f32_1x1x8_avx2", "group_sums", null, 0x0, 0x1, 1, 1],
     ["argmax_f32_1x1x8_avx2", "argmax", null, 0x0, 0x1, 1, 1],
     ["embedding_f32_1x1x8_avx2", "embedding_float", null, 0x0, 0x1, 1, 1],
+    ["aqlm_bf16_c8_16x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0x0, 0xa5, 16, 32],
     ["aqlm_bf16_c8_12x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0x0, 0xa5, 12, 32],
     ["aqlm_bf16_cx_16x32x32_amx_bf16", "aqlm", "aqlm_tiles", 0x0, 0xa5, 16, 32],
     ["aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0x0, 0x1d, 1, 256],
