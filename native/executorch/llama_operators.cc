@@ -54,7 +54,8 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
 // LOWBIT_STOCK_ATTENTION in the environment leaves all calls to ExecuTorch's kernel.
 const bool registered =
     !std::getenv("LOWBIT_STOCK_ATTENTION") &&
-    executorch::runtime::register_kernel({kName, executorch::runtime::KernelKey(kKey), custom_sdpa}) ==
+    executorch::runtime::register_kernel(
+        executorch::runtime::Kernel(kName, executorch::runtime::KernelKey(kKey), custom_sdpa)) ==
         executorch::runtime::Error::Ok;
 
 }  // namespace
