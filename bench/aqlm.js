@@ -1,15 +1,17 @@
 /**
  * AQLM beside 4-bit weights: single layers (aqlm-layers.js), the aqlm package where LOWBIT_PYTHON names a Python that has
  * it, whole models and their memory (aqlm-models.js). Each part takes up to two minutes, models not counted, which are
- * written at first use. Results are kept in results/aqlm.json and shown in results/aqlm.md after each part.
+ * written at first use. Results are kept beside the models and shown in results/aqlm.md after each part.
  * `node bench/aqlm.js [--parts gemv,rows,prefill,package,models,memory] [--shapes 4096x4096,14336x4096] [--threads 1,2]
  *  [--rounds 9] [--whole]`: parts that are narrowed replace only what they measure; `--whole` measures the memory of all
  * 32 layers, too.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { besidePackage, chosenKernel, compare, kernelNamed } from "./aqlm-layers.js";
 import { modelMemory, modelSpeeds } from "./aqlm-models.js";
+import { folder } from "./make-model.js";
 import { commit, digits, table, writeReport } from "./report.js";
 
 const list = (text) => text.split(",");
@@ -114,7 +116,7 @@ const parts = {
   },
 };
 
-const statePath = new URL("results/aqlm.json", import.meta.url);
+const statePath = join(folder, "aqlm.json");
 /** Entries of each part, and of which run they are. @returns {Record<string, { origin: string, entries: Record<string, string[][]> }>} */
 const readState = () => (existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {});
 const narrowed = process.argv.slice(2).join(" ");
