@@ -19,11 +19,6 @@ import { root } from "./native-sources.js";
 const folder = join(root, "build", "executorch");
 const document = join(root, "docs", "executorch.md");
 const ERROR_MAX = 1e-3;
-/**
- * For decomposed operators around activations that are rounded to 8 bits: where sums differ in their last bit, some
- * activation is rounded to the neighbouring integer, and the KV cache remembers it.
- */
-const ROUNDED_ERROR_MAX = 2e-2;
 /** For tokens before any activation was rounded to another integer. */
 const SAME_INTEGERS_ERROR_MAX = 1e-5;
 
@@ -36,7 +31,6 @@ function check(fine, what) {
   console.log(`${fine ? "passed" : "FAILED"}: ${what}`);
 }
 
-const limitOf = ({ target, rounds }) => (rounds && target === "executorch" ? ROUNDED_ERROR_MAX : ERROR_MAX);
 const figure = (value) => (value === 0 ? "0" : value.toExponential(1));
 
 function comparisonTable(results) {
@@ -97,10 +91,9 @@ check(
   ["ExecuTorch's verifier sees what lowbit inspect prints", ...disagreements].join("\n"),
 );
 const results = await comparePrograms(python, library, programs);
-for (const result of results) {
-  const { name, scheme, target, error, sameTokens, sameText } = result;
+for (const { name, scheme, target, error, sameTokens, sameText } of results) {
   const where = `${name}, ${scheme}, --target ${target}`;
-  check(error < limitOf(result), `${where}: relative L2 of logits ${figure(error)} under ${limitOf(result)}`);
+  check(error < ERROR_MAX, `${where}: relative L2 of logits ${figure(error)} under ${ERROR_MAX}`);
   check(sameTokens, `${where}: 60 greedy tokens`);
   check(sameText, `${where}: text of TextLLMRunner`);
 }

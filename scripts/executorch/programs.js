@@ -18,22 +18,16 @@ const eightBit = (bits) => int8DynamicActivationIntxWeight({ bits, groupSize: 32
 const skip = (name) => name.endsWith("down_proj.weight");
 const fourBitDown = makeRecipe([["re:.*down_proj", eightBit(4)]]);
 
-/** Name → how the weights of a model become quantized, and whether activations, or tables of them, are rounded to 8 bits. */
+/** Name → how the weights of a model become quantized. */
 export const schemes = {
-  float: { apply: () => {}, rounds: false },
-  "8da4w": { apply: (model) => quantize(model, [eightBit(4)]), rounds: true },
-  "8da2w": { apply: (model) => quantize(model, [eightBit(2)]), rounds: true },
-  "8da4w, tied embedding": {
-    apply: (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32 })]),
-    rounds: true,
-  },
-  "aqlm 2x8": {
-    async apply(model, name, folder) {
-      const odd = name === "stories260K";
-      await encodeAqlm(model, { codebooks: 2, bits: 8, folder: join(folder, `aqlm-${name}`), ...(odd && { skip }) });
-      if (odd) quantizeByRecipe(model, fourBitDown);
-    },
-    rounds: true,
+  float: () => {},
+  "8da4w": (model) => quantize(model, [eightBit(4)]),
+  "8da2w": (model) => quantize(model, [eightBit(2)]),
+  "8da4w, tied embedding": (model) => quantize(model, [eightBit(4), sharedEmbedding({ bits: 4, groupSize: 32 })]),
+  "aqlm 2x8": async (model, name, folder) => {
+    const odd = name === "stories260K";
+    await encodeAqlm(model, { codebooks: 2, bits: 8, folder: join(folder, `aqlm-${name}`), ...(odd && { skip }) });
+    if (odd) quantizeByRecipe(model, fourBitDown);
   },
 };
 
@@ -66,13 +60,13 @@ export async function writePrograms(folder) {
       console.log(`${source.name}: left out, ${source.folder} is not there`);
       continue;
     }
-    for (const [scheme, { apply, rounds }] of Object.entries(schemes)) {
+    for (const [scheme, apply] of Object.entries(schemes)) {
       const model = await loadCheckpoint(source.folder);
       await apply(model, source.name, folder);
       for (const target of ["lowbit", "executorch"]) {
         const file = join(folder, `${source.name}-${scheme.replaceAll(/\W+/g, "-")}-${target}.pte`);
         await exportProgram(model, file, { target });
-        programs.push({ ...source, scheme, target, rounds, file, tokenizer: join(source.folder, "tokenizer.json") });
+        programs.push({ ...source, scheme, target, file, tokenizer: join(source.folder, "tokenizer.json") });
       }
       await model.close();
     }

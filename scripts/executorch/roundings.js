@@ -39,7 +39,7 @@ function observed(source) {
 /** Writes a program with observed layers for ExecuTorch. */
 async function writeObserved({ folder: checkpoint, scheme, name }, file, folder) {
   const model = await loadCheckpoint(checkpoint);
-  await schemes[scheme].apply(model, name, folder);
+  await schemes[scheme](model, name, folder);
   const { sources } = methodSources(model, { target: "executorch" });
   const program = compile(sources.map(observed), { registry: operators, cpu: hostCpu(), target: "executorch" });
   await saveProgram(program, file);

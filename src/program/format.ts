@@ -24,10 +24,13 @@ export function formatMethod(method: Method): string {
   const line = (instruction: Instruction) => {
     if (instruction.kind !== "kernel") return `  ${instruction.kind}`;
     const { name: operator, overload } = method.operators[instruction.operator]!;
-    const out = instruction.args.at(-1)!;
+    const fullName = `${operator}${overload ? `.${overload}` : ""}`;
+    const out = instruction.args.at(-1);
+    // Only damaged files call without arguments.
+    if (out === undefined) return `  ${fullName}()`;
     // The out argument and what is returned are one value.
     const args = instruction.args.slice(0, instruction.args.at(-2) === out ? -2 : -1);
-    return `  ${typed(out)} = ${operator}${overload ? `.${overload}` : ""}(${args.map(show).join(", ")})`;
+    return `  ${typed(out)} = ${fullName}(${args.map(show).join(", ")})`;
   };
   const head = `${name}(${inputs.map(typed).join(", ")})`;
   return [head, ...instructions.map(line), `  return ${outputs.map(show).join(", ")}`].join("\n");
