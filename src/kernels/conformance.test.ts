@@ -186,12 +186,12 @@ const extremeRows: readonly [string, Value][] = [
 /** Finite, but their range is not: for 8-bit activations. */
 const tooWide: readonly [string, Value][] = [["-3e38 to 3e38", (_, column) => (column % 2 === 0 ? 3e38 : -3e38)]];
 
-/** Enough rows for kernels that take no fewer than 128; those of emulated CPUs take few. */
+/** Enough rows for kernels that take no fewer than 128; 8-bit ones of emulated CPUs take few. */
 const EXTREME_TURNS = isEmulated ? 1 : 12;
 
 /** All of them in turn, as often as it takes for all kernels. */
-function extremes(random: Random, k: number, rows: readonly [string, Value][]): Float32Array {
-  const values = Array.from({ length: EXTREME_TURNS * rows.length }, (_, i) => rows[i % rows.length]![1]);
+function extremes(random: Random, k: number, rows: readonly [string, Value][], turns = EXTREME_TURNS): Float32Array {
+  const values = Array.from({ length: turns * rows.length }, (_, i) => rows[i % rows.length]![1]);
   return Float32Array.from(values.flatMap((value) => Array.from({ length: k }, (_, c) => value(random, c, k))));
 }
 
@@ -349,8 +349,9 @@ const plainCases = floatShapes.map(([n, k]) => ({
   name: `n ${n}, k ${k}`,
   cases: floatLinearCases([n, k], [false, true], (random) => random.floats(Math.max(...floatCounts) * k, 3)),
 }));
-const longCases = floatLinearCases([133, 1123], [true], (random) => random.floats((isEmulated ? 13 : 530) * 1123));
-const extremeFloatCases = floatLinearCases([19, 70], [false], (random) => extremes(random, 70, extremeRows));
+const LONG_M = isEmulated ? 128 : 530;
+const longCases = floatLinearCases([133, 1123], [true], (random) => random.floats(LONG_M * 1123));
+const extremeFloatCases = floatLinearCases([19, 70], [false], (random) => extremes(random, 70, extremeRows, 12));
 
 describeRows(linearFloat, machine(), (kernel) => {
   const isForMany = kernel.mStep >= 128;
@@ -364,7 +365,7 @@ describeRows(linearFloat, machine(), (kernel) => {
 
   it("sums within rounding: long rows, many columns, threads", () => {
     for (const item of longCases())
-      for (const m of isForMany ? [128, 530] : [1, 13]) expectFloatLinear(kernel, threaded, item, m);
+      for (const m of isForMany ? [128, LONG_M] : [1, 13]) expectFloatLinear(kernel, threaded, item, m);
   });
 
   it(`takes ${namesOf(extremeRows)}`, () => {
