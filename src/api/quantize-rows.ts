@@ -2,6 +2,7 @@
 import { InvalidArgumentError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
+import { PANEL_ROWS_MAX } from "../kernels/layout/packed.ts";
 import { canRoundNatively, roundNatively } from "../kernels/quantizer.ts";
 import { quantizeAffine } from "../quantize/affine.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
@@ -11,16 +12,14 @@ import { type Tensor, toFloat32 } from "../tensor.ts";
 
 /** Weights at a time: their integers and what they are made from stay in the caches of most processors. */
 const CHUNK_WEIGHTS = 1 << 20;
-/** Every layout's panels begin at multiples of this many rows. */
-const ROW_STEP = 32;
 
-/** The rows of a matrix [n, k] in parts, in order, each of a multiple of 32 rows but the last, as `read` gives them. */
+/** The rows of a matrix [n, k] in parts, in order, each of whole panels of any layout but the last, as `read` gives them. */
 export async function* inParts<P>(
   [n, k]: readonly [number, number],
   read: (first: number, count: number) => Promise<P>,
   signal?: AbortSignal,
 ): AsyncGenerator<P> {
-  const rowStep = ROW_STEP * Math.max(1, Math.floor(CHUNK_WEIGHTS / k / ROW_STEP));
+  const rowStep = PANEL_ROWS_MAX * Math.max(1, Math.floor(CHUNK_WEIGHTS / k / PANEL_ROWS_MAX));
   const readFrom = (first: number) => {
     const part = first < n ? read(first, Math.min(rowStep, n - first)) : null;
     part?.catch(() => {}); // until it is awaited

@@ -4,9 +4,6 @@ import { startFastPacking } from "../kernels/packer.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { LazyConstant, PackedSource, UnpackedMatrix, UnpackedStream } from "./builder.ts";
 
-/** Every layout has panels of a divisor of so many rows. */
-const PANEL_ROWS = 32;
-
 /** Packed weights under the name of the weight. */
 export function packedWeights(name: string, source: PackedSource): LazyConstant {
   const { spec, layout, hasBias, load, stream } = source;
@@ -62,7 +59,7 @@ function joinPacked(parts: readonly LazyConstant[]): LazyConstant | null {
 /** One stream after the other; null unless all but the last have whole panels, so that every part begins at one. */
 function joinStreams(sources: readonly PackedSource[]): UnpackedStream | null {
   const streams = sources.flatMap(({ stream }) => stream ?? []);
-  if (streams.length < sources.length || sources.slice(0, -1).some(({ spec }) => spec.n % PANEL_ROWS !== 0))
+  if (streams.length < sources.length || sources.slice(0, -1).some(({ spec, layout }) => spec.n % layout.nr !== 0))
     return null;
   return {
     async *rows() {

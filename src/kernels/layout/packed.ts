@@ -10,6 +10,9 @@ import { readTorchaoHeader, TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversa
 /** All layouts of quantized linear weights, best first. */
 export const layouts: readonly PackedLayout[] = [panel32, panel16, torchaoUniversal];
 
+/** Every layout's panels begin at multiples of this many rows. */
+export const PANEL_ROWS_MAX = Math.max(...layouts.map(({ nr }) => nr));
+
 /** The layout of that name; ShapeError lists the known ones. */
 export function layoutNamed(name: string): PackedLayout {
   const layout = layouts.find((candidate) => candidate.name === name);
