@@ -19,7 +19,8 @@ function randomAqlm(random: Random, form: AqlmForm): AqlmWeights {
   return {
     ...form,
     codes: codes as Uint8Array | Uint16Array,
-    vectors: Uint16Array.from(vectors, f32ToF16),
+    // Of one form f32, which checkpoints may have, too.
+    vectors: form.bits === 12 ? vectors : Uint16Array.from(vectors, f32ToF16),
     scales: Uint16Array.from(random.floats(outputs), f32ToF16),
   };
 }
@@ -38,6 +39,7 @@ const allForms: readonly AqlmForm[] = [
   form(96, 144, "1x8", 16),
   form(64, 512, "8x8", 32),
   form(33, 136, "1x16"),
+  form(130, 392, "1x16"),
   form(70, 256, "2x8", 8, 2),
   form(40, 96, "3x5", 8, 4),
   form(24, 64, "1x12"),
@@ -98,7 +100,7 @@ describe("operators", () => {
       name,
       { dtype: "f32", shape: [1, m, weights.k], data: x },
       codes,
-      { dtype: "f16", shape: sizes, data: weights.vectors },
+      { dtype: weights.vectors instanceof Uint16Array ? "f16" : "f32", shape: sizes, data: weights.vectors },
       { dtype: "f16", shape: [outputs, 1, 1, 1], data: weights.scales },
       { dtype: "f32", shape: [weights.n], data: bias },
     );

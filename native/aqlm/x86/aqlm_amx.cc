@@ -20,6 +20,8 @@ constexpr uint32_t kStep = 32, kChunkSteps = 16;
 constexpr uint32_t kPanel = 32, kPanelsMax = 8;
 // Rows of x that share decoded weights; more are worked on one after the other.
 constexpr uint32_t kRowsMax = 512;
+// Results of more bytes bypass the caches.
+constexpr size_t kStreamBytes = 1u << 17;
 constexpr size_t kPanelBytes = kChunkSteps * 2 * kTileBytes, kPairBytes = 4 * kTileBytes;
 
 struct AmxProduct : Arguments {
@@ -32,7 +34,8 @@ struct AmxProduct : Arguments {
   uint8_t* local;
   size_t local_bytes;
   uint32_t steps, panels, item_panels;
-  bool converts;
+  // Whether results bypass the caches.
+  bool converts, stream;
 
   uint32_t pairs() const { return ceil_div(m, 32); }
   size_t pair_bytes() const { return size_t{steps} * 2 * kTileBytes; }
@@ -93,12 +96,11 @@ struct ShortGroups {
       sum = _mm256_add_ps(sum, load8(vectors + c * book_length + size_t{codes[c * kTile]} * 8));
     return sum;
   }
-  ALWAYS_INLINE __m512i four(const Code* codes) const {
-    __m256 sums[4];
-    for (uint32_t g = 0; g < 4; g++) sums[g] = sum8(codes + g * Books * kTile);
-    return rounded(sums);
-  }
 };
+
+// Rows of a step that are decoded at a time, between products of tiles: few, for the CPU looks ahead by some 256 to 512
+// instructions only.
+constexpr uint32_t kUnit = 2;
 
 // Decodes a chunk of a panel, step by step and output by output: two tiles of 16 outputs for each step. `Books` is the
 // number of codebooks when groups have 8 inputs, or 0 for every form.
@@ -106,68 +108,66 @@ template <class Code, class Vector, uint32_t Books>
 class PanelDecoder {
  public:
   PanelDecoder(const AmxProduct& p, uint32_t panel, uint32_t chunk, uint8_t* target)
-      : w_(&p.codes), vectors_(static_cast<const Vector*>(p.table)), target_(target), panel_(panel),
-        step_(chunk * kChunkSteps) {
-    left_ = std::min(kChunkSteps, p.steps - step_) * kPanel;
-    vector_length_ = w_->out_group * w_->in_group;
-    book_length_ = static_cast<size_t>(w_->entries()) * vector_length_;
-    if (left_ > 0) begin_step();
+      : w_(p.codes), vectors_(static_cast<const Vector*>(p.table)), target_(target), panel_(panel),
+        first_step_(chunk * kChunkSteps) {
+    rows_ = std::min(kChunkSteps, p.steps - first_step_) * kPanel;
+    whole_steps_ = w_.groups / 4 - std::min(w_.groups / 4, first_step_);
+    vector_length_ = w_.out_group * w_.in_group;
+    book_length_ = static_cast<size_t>(w_.entries()) * vector_length_;
+    const uint32_t place = panel * kPanel, block = first_step_ / kBlockSteps;
+    for (uint32_t i = 0; Books > 0 && i < kChunkSteps / kBlockSteps && block + i < w_.blocks; i++)
+      blocks_[i] = reinterpret_cast<const Code*>(w_.tile(block + i, place / kTile)) + lane_of(place % kTile);
   }
 
-  // Members stay in memory, since stores of vectors may change anything: the loop has copies.
-  ALWAYS_INLINE void rows(uint32_t count) {
-    while (count > 0 && left_ > 0) {
-      const uint32_t run = std::min(count, kPanel - output_), output = output_;
-      uint8_t* target = target_;
+  ALWAYS_INLINE void units(uint32_t count) {
+    for (; count > 0 && row_ < rows_; count--, row_ += kUnit) {
+      const uint32_t step = row_ / kPanel, output = row_ % kPanel;
+      __m512i rows[kUnit];
       if (Books == 0) {
-        for (uint32_t i = 0; i < run; i++) _mm512_store_si512(target + 64 * i, any_groups(output + i));
-      } else if (groups_ < 4) {
-        for (uint32_t i = 0; i < run; i++) _mm512_store_si512(target + 64 * i, last_groups(codes_ + 2 * (output + i)));
+        for (uint32_t i = 0; i < kUnit; i++) rows[i] = any_groups(first_step_ + step, output + i);
       } else {
-        const Code* codes = codes_ + 2 * output;
-        const ShortGroups<Code, Vector, Books> short_groups = {vectors_, book_length_};
-        for (uint32_t i = 0; i < run; i++, codes += 2) _mm512_store_si512(target + 64 * i, short_groups.four(codes));
+        constexpr uint32_t kStepCodes = 4 * Books * kTile;
+        const Code* codes = blocks_[step / kBlockSteps] + step % kBlockSteps * kStepCodes;
+        // The same of the next tile, one of its rows of codes at a time.
+        const Code* next = codes + kBlockSteps * kStepCodes + output / kUnit % (4 * Books) * kTile;
+        _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
+        codes += 2 * output;
+        if (step < whole_steps_) {
+          for (uint32_t i = 0; i < kUnit; i++) rows[i] = short_groups<4>(codes + 2 * i);
+        } else {
+          for (uint32_t i = 0; i < kUnit; i++) rows[i] = last_groups(codes + 2 * i);
+        }
       }
-      target_ = target + 64 * run;
-      count -= run;
-      left_ -= run;
-      output_ = output + run;
-      if (output_ < kPanel) continue;
-      step_++;
-      if (left_ > 0) begin_step();
+      for (uint32_t i = 0; i < kUnit; i++) _mm512_store_si512(target_ + 64 * (row_ + i), rows[i]);
     }
   }
 
  private:
-  ALWAYS_INLINE void begin_step() {
-    output_ = 0;
-    if (Books == 0) return;
-    // A step is four groups of one block; those beyond the last are 0.
-    const uint32_t group = 4 * step_, place = panel_ * kPanel;
-    const Code* tile = reinterpret_cast<const Code*>(w_->tile(group / kBlock, place / kTile));
-    codes_ = tile + group % kBlock * Books * kTile + lane_of(place % kTile);
-    groups_ = std::min(4u, w_->groups - group);
-    // The same of the next tile.
-    const Code* next = codes_ + w_->block_groups(group / kBlock) * Books * kTile;
-    for (uint32_t row = 0; row < 4 * Books; row++)
-      _mm_prefetch(reinterpret_cast<const char*>(next + row * kTile), _MM_HINT_T0);
-  }
+  // Of a block.
+  static constexpr uint32_t kBlockSteps = kBlock / 4;
+  static_assert(kChunkSteps % kBlockSteps == 0);
 
-  ALWAYS_INLINE __m512i last_groups(const Code* codes) const {
-    const ShortGroups<Code, Vector, Books> short_groups = {vectors_, book_length_};
+  // Four groups; those beyond the last `Groups` are 0.
+  template <uint32_t Groups>
+  ALWAYS_INLINE __m512i short_groups(const Code* codes) const {
+    const ShortGroups<Code, Vector, Books> vectors = {vectors_, book_length_};
     __m256 sums[4];
     for (uint32_t g = 0; g < 4; g++)
-      sums[g] = g < groups_ ? short_groups.sum8(codes + g * Books * kTile) : _mm256_setzero_ps();
+      sums[g] = g < Groups ? vectors.sum8(codes + g * Books * kTile) : _mm256_setzero_ps();
     return rounded(sums);
   }
+  ALWAYS_INLINE __m512i last_groups(const Code* codes) const {
+    const uint32_t groups = w_.groups % 4;
+    return groups == 1 ? short_groups<1>(codes) : groups == 2 ? short_groups<2>(codes) : short_groups<3>(codes);
+  }
 
-  __m512i any_groups(uint32_t output) const {
-    const Codes& w = *w_;
+  __m512i any_groups(uint32_t step, uint32_t output) const {
+    const Codes& w = w_;
     __m256 sums[4];
     const uint32_t row = panel_ * kPanel + output, place = row / w.out_group, tile = place / kTile;
     for (uint32_t i = 0; i < 4; i++) {
       sums[i] = _mm256_setzero_ps();
-      const uint32_t c = kStep * step_ + 8 * i;
+      const uint32_t c = kStep * step + 8 * i;
       if (c >= w.k || tile >= w.tiles) continue;
       const uint32_t group = c / w.in_group, block = group / kBlock;
       const Code* codes = reinterpret_cast<const Code*>(w.tile(block, tile)) +
@@ -181,31 +181,37 @@ class PanelDecoder {
     return rounded(sums);
   }
 
-  const Codes* w_;
+  const Codes& w_;
   const Vector* vectors_;
   uint8_t* target_;
-  const Code* codes_ = nullptr;
+  const Code* blocks_[kChunkSteps / kBlockSteps] = {};
   size_t book_length_;
-  // Rows of 32 values that are left of the chunk.
-  uint32_t panel_, step_, left_, vector_length_, output_ = 0, groups_ = 0;
+  uint32_t panel_, first_step_, whole_steps_, rows_, vector_length_, row_ = 0;
 };
 
-// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, decoding `share` rows of weights at each step.
+// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, decoding `units` of weights after each product.
 template <class Decoder>
 ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps, uint8_t* sums, bool first,
-                                 Decoder& decoder, uint32_t share) {
+                                 Decoder& decoder, uint32_t units) {
   begin_sums(sums, 2 * kTileBytes, first);
+  auto decode = [&]() __attribute__((always_inline)) {
+    tile_fence();
+    decoder.units(units);
+    tile_fence();
+  };
   for (uint32_t step = 0; step < steps; step++, weights += 2 * kTileBytes, rows += 2 * kTileBytes) {
     _tile_loadd(4, weights, 64);
     _tile_loadd(6, rows, 64);
     _tile_dpbf16ps(0, 4, 6);
+    decode();
     _tile_loadd(7, rows + kTileBytes, 64);
     _tile_dpbf16ps(1, 4, 7);
+    decode();
     _tile_loadd(5, weights + kTileBytes, 64);
     _tile_dpbf16ps(2, 5, 6);
+    decode();
     _tile_dpbf16ps(3, 5, 7);
-    tile_fence();
-    decoder.rows(share);
+    decode();
   }
   end_sums(sums, 2 * kTileBytes);
 }
@@ -224,17 +230,20 @@ void write_sums(const AmxProduct& p, uint32_t output, uint32_t row, const uint8_
   for (int i = 0; i < 16; i++) r[i] = _mm512_load_si512(sums + 64 * i);
   transpose16(r);
   float* y = p.y + size_t{row} * n + output;
-  for (uint32_t i = 0; i < 16 && row + i < p.m; i++, y += n)
-    _mm512_mask_storeu_ps(y, mask, _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), scale, bias));
+  for (uint32_t i = 0; i < 16 && row + i < p.m; i++, y += n) {
+    const __m512 value = _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), scale, bias);
+    if (p.stream) _mm512_stream_ps(y, value);
+    else _mm512_mask_storeu_ps(y, mask, value);
+  }
 }
 
 // All of k for panels begin .. end and rows of x from pair `first` to `last`.
 template <class Decoder>
 void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
-  const uint32_t chunks = ceil_div(p.steps, kChunkSteps), pairs = last - first, share = ceil_div(kPanel, pairs);
+  const uint32_t chunks = ceil_div(p.steps, kChunkSteps), pairs = last - first, units = ceil_div(kPanel, 4 * kUnit * pairs);
   uint8_t* sums = local + 2 * kPanelBytes;
   Decoder start(p, begin, 0, local);
-  start.rows(kChunkSteps * kPanel);
+  start.units(kChunkSteps * kPanel / kUnit);
   tile_fence();
   uint32_t turn = 0;
   for (uint32_t chunk = 0; chunk < chunks; chunk++) {
@@ -246,13 +255,13 @@ void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32
       for (uint32_t pair = 0; pair < pairs; pair++) {
         uint8_t* at = sums + (size_t{panel - begin} * pairs + pair) * kPairBytes;
         const uint8_t* rows = p.rows + (first + pair) * p.pair_bytes() + size_t{chunk} * kChunkSteps * 2 * kTileBytes;
-        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, decoder, more ? share : 0);
+        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, decoder, more ? units : 0);
         if (chunk + 1 < chunks) continue;
         for (uint32_t tile = 0; tile < 4; tile++)
           write_sums(p, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16, at + tile * kTileBytes);
       }
       // The last chunk may have fewer steps than the next panel's.
-      if (more) decoder.rows(kChunkSteps * kPanel);
+      if (more) decoder.units(kChunkSteps * kPanel / kUnit);
       tile_fence();
     }
   }
@@ -271,6 +280,7 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   for (uint32_t pair = 0; pair < p.pairs(); pair += kRowsMax / 32)
     multiply_panels<PanelDecoder<Code, Vector, Books>>(p, p.local + thread * p.local_bytes, begin, end, pair,
                                                        std::min(p.pairs(), pair + kRowsMax / 32));
+  if (p.stream) _mm_sfence();
 }
 
 AmxProduct read_amx_product(const Call& call) {
@@ -307,6 +317,8 @@ void amx_prepare(Step& step, const Call& call) {
   p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
   p.rows = p.prepared + prepared_bytes(p);
   p.local = p.rows + p.pairs() * p.pair_bytes();
+  const bool aligned = reinterpret_cast<uintptr_t>(p.y) % 64 == 0 && p.codes.n % 16 == 0;
+  p.stream = aligned && 4 * size_t{p.m} * p.codes.n > kStreamBytes;
   p.table = p.converts ? p.prepared : p.vectors;
   step.phases = 2;
   step.tiles[0] = 2 * p.pairs() + (p.converts ? 1 : 0);
@@ -319,8 +331,6 @@ constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;
 
 constexpr KernelRow kRows[] = {
     {"aqlm_bf16_c8_16x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 16, 32, amx_scratch, amx_prepare},
-    // Faster than tables of sums from 12 rows on: the same code.
-    {"aqlm_bf16_c8_12x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 12, 32, amx_scratch, amx_prepare},
     {"aqlm_bf16_cx_16x32x32_amx_bf16", "aqlm", "aqlm_tiles", 0, kNeeds, 16, 32, amx_scratch, amx_prepare},
 };
 
