@@ -4,6 +4,8 @@
 // byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Where exact sums of groups
 // are as fast, these serve.
 #include "../rows.h"
+#include "../transformer/elementwise.h"
+#include "floats_avx512.h"
 #include "planes_call_amx.h"
 
 namespace lowbit {
@@ -63,12 +65,18 @@ ALWAYS_INLINE void store_sums(int32_t* sums) {
   tile_fence();
 }
 
+// What gates the columns of a linear layer whose halves are its results as they are.
+struct NoGate {};
+
 // Finished sums of up to 32 rows that are yet to become results; done row by row while tiles multiply.
+template <class Gate>
 struct Finisher {
   const int32_t* sums;
   const PanelFactors* factors;
   const float* scales;
   const float* zeros;
+  // Results that gate these, one row after the other; null where there are none.
+  const float* gates;
   float* y;
   size_t stride;
   uint32_t rows;
@@ -81,6 +89,12 @@ struct Finisher {
     value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums + 512)), _mm512_load_ps(factors->low), value);
     value = _mm512_fnmadd_ps(_mm512_load_ps(factors->correction), _mm512_set1_ps(*zeros), value);
     value = _mm512_fmadd_ps(value, _mm512_set1_ps(*scales), _mm512_load_ps(factors->bias));
+    if constexpr (!std::is_same_v<Gate, NoGate>) {
+      if (gates) {
+        value = Gate::template apply<FloatsAvx512>(_mm512_load_ps(gates), value, _mm512_set1_ps(1));
+        gates += 16;
+      }
+    }
     if (stream) _mm512_stream_ps(y, value);
     else _mm512_mask_storeu_ps(y, columns, value);
     sums += 16;
@@ -110,17 +124,17 @@ struct ChunkSplitter {
   ALWAYS_INLINE void second_half(uint8_t* planes) { one(planes + kTileBytes / 2); }
 };
 
-// Chunks of k of a few panels with rows first .. last (512 at most).
-template <int Bits, bool Levels>
+// Chunks of k of a few panels, the places begin .. end in the order of work, with rows first .. last (512 at most).
+template <int Bits, bool Levels, class Gate>
 class ChunkMultiplier {
  public:
   ChunkMultiplier(const PlanesLinear& a, uint8_t* scratch, uint32_t begin, uint32_t end)
       : a_(a), levels_(a.weights), planes_(scratch), sums_(a.sums(scratch)), factors_(a.factors(scratch)),
-        begin_(begin), end_(end) {
+        gates_(a.gates(scratch)), begin_(begin), end_(end) {
     for (uint32_t p = begin; p < end; p++) {
-      const __m512 exponents = step_exponents(a_.weights, p, levels_.top);
+      const __m512 exponents = step_exponents(a_.weights, a_.panel_at(p), levels_.top);
       _mm512_store_ps(exponents_[p - begin], exponents);
-      factors_[p - begin] = panel_factors(a_.weights, p, exponents);
+      factors_[p - begin] = panel_factors(a_.weights, a_.panel_at(p), exponents);
     }
     finisher_.rows = 0;
   }
@@ -162,7 +176,7 @@ class ChunkMultiplier {
   // Nothing to split after the last panel.
   ALWAYS_INLINE Splitter splitter_for(uint32_t panel) const {
     const uint32_t known = std::min(panel, end_ - 1);
-    const PanelSplitter<Bits, Levels> splitter(a_.weights, levels_, known, exponents_[known - begin_], 2 * step_);
+    const PanelSplitter<Bits, Levels> splitter(a_.weights, levels_, a_.panel_at(known), exponents_[known - begin_], 2 * step_);
     const uint32_t runs = std::min(2 * steps_, a_.weights.padded_k() / 32 - 2 * step_);
     return {splitter, panel < end_ ? runs : 0};
   }
@@ -220,16 +234,25 @@ class ChunkMultiplier {
     store_sums(sums);
     if (step_ + steps_ < a_.steps) return;
     finisher_.rest();
-    const uint32_t n = a_.weights.n;
-    finisher_ = {sums, factors_ + (panel - begin_), a_.scales + row, a_.zeros + row,
-                 a_.y + static_cast<size_t>(row) * n + 16 * panel, n, std::min(kPairRows, last_ - row),
-                 first_lanes(static_cast<int>(n - 16 * panel)), a_.stream};
+    finisher_ = {sums, factors_ + (panel - begin_), a_.scales + row, a_.zeros + row, nullptr, nullptr, 16,
+                 std::min(kPairRows, last_ - row), 0xffff, false};
+    float* gates = gates_ + row % kRowsMax * 16;
+    if (a_.gated && panel % 2 == 0) {
+      finisher_.y = gates;
+      return;
+    }
+    if (a_.gated) finisher_.gates = gates;
+    const uint32_t n = a_.gated ? a_.weights.n / 2 : a_.weights.n, column = 16 * (a_.gated ? panel / 2 : panel);
+    finisher_.y = a_.y + static_cast<size_t>(row) * n + column;
+    finisher_.stride = n;
+    finisher_.columns = first_lanes(static_cast<int>(n - column));
+    finisher_.stream = a_.stream;
   }
 
   // Tiles multiply while vectors finish the rows before. Nothing in these loops may be a call: functions that use
   // vectors end with vzeroupper, which waits for the tiles.
   ALWAYS_INLINE void multiply(Operands at) {
-    Finisher finisher = finisher_;
+    Finisher<Gate> finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
     for (uint32_t s = 0; s < steps_; s++, at.advance()) {
       multiply_first(at.a0, at.planes);
@@ -258,7 +281,7 @@ class ChunkMultiplier {
   // With at most 32 rows, split weights are used once: a few steps of them go around in the first-level cache.
   template <int Blocks>
   ALWAYS_INLINE Splitter split_and_multiply(Operands at, Splitter splitter) {
-    Finisher finisher = finisher_;
+    Finisher<Gate> finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
     uint8_t* planes = planes_;
     splitter.first_half(planes);
@@ -282,19 +305,21 @@ class ChunkMultiplier {
   uint8_t* planes_;
   int32_t* sums_;
   PanelFactors* factors_;
-  Finisher finisher_;
+  // [rows][16], of the panel that was worked on last.
+  float* gates_;
+  Finisher<Gate> finisher_;
   alignas(64) float exponents_[kPanelsMax][16];
   const int8_t* fetch_ = nullptr;
   uint32_t fetch_each_ = 0;
   uint32_t begin_, end_, step_ = 0, steps_ = 0, last_ = 0, turn_ = 0;
 };
 
-template <int Bits, bool Levels>
+template <int Bits, bool Levels, class Gate>
 void planes_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const PlanesLinear& a = step.as<PlanesLinear>();
   if (phase == 0) return quantize_tiles(a, tile);
   const uint32_t begin = tile * a.panels_per_tile, end = std::min(a.weights.panel_count, begin + a.panels_per_tile);
-  ChunkMultiplier<Bits, Levels> multiplier(a, a.scratch + thread * a.scratch_bytes, begin, end);
+  ChunkMultiplier<Bits, Levels, Gate> multiplier(a, a.scratch + thread * a.scratch_bytes, begin, end);
   TileScope scope;
   for (uint32_t row = 0; row < a.m; row += kRowsMax)
     for (uint32_t s = 0; s < a.steps; s += a.chunk_steps) multiplier.chunk(s, row, std::min(a.m, row + kRowsMax));
@@ -302,9 +327,10 @@ void planes_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t
   if (a.stream) _mm_sfence();
 }
 
+template <class Gate>
 struct PlanesCode {
   template <int Bits, bool Levels>
-  static constexpr RunFunction run() { return planes_linear_run<Bits, Levels>; }
+  static constexpr RunFunction run() { return planes_linear_run<Bits, Levels, Gate>; }
 };
 
 // The row that sums groups exactly, where it is as fast: in long groups, and in all but the shortest with few rows.
@@ -313,19 +339,15 @@ const KernelRow* exact_row(const Call& call) {
   return read_panel16(call.buffers[1]).group_length >= shortest ? linear_amx_rows().rows : nullptr;
 }
 
-size_t planes_linear_scratch(const Call& call) {
-  const KernelRow* exact = exact_row(call);
-  return exact ? exact->scratch_bytes(call) : planes_scratch(call);
-}
-
-void planes_linear_prepare(Step& step, const Call& call) {
-  if (const KernelRow* exact = exact_row(call)) return exact->prepare(step, call);
+template <class Gate>
+void planes_prepare(Step& step, const Call& call) {
   PlanesLinear& a = step.init<PlanesLinear>();
-  a = plan_call(call);
+  a = plan_call(call, !std::is_same_v<Gate, NoGate>);
   a.x = static_cast<const float*>(call.buffers[0]);
   a.y = static_cast<float*>(call.buffers[2]);
-  const bool aligned = reinterpret_cast<size_t>(a.y) % 64 == 0 && a.weights.n % 16 == 0;
-  a.stream = aligned && 4 * static_cast<size_t>(a.m) * a.weights.n > kStreamBytes;
+  const uint32_t columns = a.gated ? a.weights.n / 2 : a.weights.n;
+  const bool aligned = reinterpret_cast<size_t>(a.y) % 64 == 0 && columns % 16 == 0;
+  a.stream = aligned && 4 * static_cast<size_t>(a.m) * columns > kStreamBytes;
   uint8_t* at = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<size_t>(call.buffers[3]), 64));
   a.tiles = reinterpret_cast<int8_t*>(at);
   at += a.tiles_bytes();
@@ -336,12 +358,26 @@ void planes_linear_prepare(Step& step, const Call& call) {
   step.phases = 2;
   step.tiles[0] = ceil_div(a.m, a.rows_per_tile);
   step.tiles[1] = ceil_div(a.weights.panel_count, a.panels_per_tile);
-  step.run = run_for_bits<PlanesCode>(a.weights);
+  step.run = run_for_bits<PlanesCode<Gate>>(a.weights);
 }
+
+size_t planes_linear_scratch(const Call& call) {
+  const KernelRow* exact = exact_row(call);
+  return exact ? exact->scratch_bytes(call) : planes_scratch(call, false);
+}
+
+void planes_linear_prepare(Step& step, const Call& call) {
+  if (const KernelRow* exact = exact_row(call)) return exact->prepare(step, call);
+  planes_prepare<NoGate>(step, call);
+}
+
+size_t gated_linear_scratch(const Call& call) { return planes_scratch(call, true); }
 
 constexpr KernelRow kTable[] = {
     {"linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
      kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 16, planes_linear_scratch, planes_linear_prepare},
+    {"linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe,
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 32, gated_linear_scratch, planes_prepare<SwigluOperation>},
 };
 
 }  // namespace

@@ -23,8 +23,8 @@ constexpr size_t kResidentBytes = 1u << 20, kChunkBytes = 1u << 19;
 constexpr uint32_t kRingSteps = 4;
 // Results of this size do not fit caches: they are written past them.
 constexpr size_t kStreamBytes = 1u << 17;
-// Both planes of a step; four accumulators.
-constexpr size_t kPlaneStepBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes;
+// Both planes of a step; four accumulators; a gate's results of all rows that share split weights.
+constexpr size_t kPlaneStepBytes = 2 * kTileBytes, kSumBytes = 4 * kTileBytes, kGateBytes = 64 * kRowsMax;
 
 inline uint32_t row_blocks(uint32_t m) { return ceil_div(m, kRows); }
 
@@ -57,6 +57,8 @@ struct PlanesLinear {
   size_t scratch_bytes;
   uint32_t m, steps, chunk_steps;
   uint16_t panels_per_tile, rows_per_tile;
+  // The first half of the columns gates the second: y has half of them.
+  bool gated;
   bool stream;
 
   size_t block_bytes() const { return static_cast<size_t>(chunk_steps) * kTileBytes; }
@@ -68,12 +70,20 @@ struct PlanesLinear {
   PanelFactors* factors(uint8_t* scratch) const {
     return reinterpret_cast<PanelFactors*>(scratch + scratch_bytes) - panels_per_tile;
   }
+  float* gates(uint8_t* scratch) const {
+    return reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(factors(scratch)) - kGateBytes);
+  }
+  // The panel of a place in the order of work: where columns are gated, each gate comes before what it gates.
+  uint32_t panel_at(uint32_t place) const {
+    return gated ? place / 2 + place % 2 * (weights.panel_count / 2) : place;
+  }
 };
 static_assert(sizeof(PlanesLinear) <= kArgsMax);
 
 // Fills in all sizes; pointers stay null without memory.
-inline PlanesLinear plan_call(const Call& call) {
+inline PlanesLinear plan_call(const Call& call, bool gated) {
   PlanesLinear a{};
+  a.gated = gated;
   a.m = static_cast<uint32_t>(call.scalars[0]);
   a.weights = read_panel16(call.buffers[1]);
   a.steps = ceil_div(a.weights.padded_k(), kStep);
@@ -83,15 +93,16 @@ inline PlanesLinear plan_call(const Call& call) {
   a.chunk_steps = ceil_div(a.steps, chunks);
   // Sums that wait for the next chunk take as much cache as the activations at most; short tiles balance threads.
   const uint32_t share = std::max(1u, a.weights.panel_count / (8 * call.threads));
-  a.panels_per_tile = static_cast<uint16_t>(std::min(share, kPanelsMax));
+  a.panels_per_tile = static_cast<uint16_t>(gated ? std::max(2u, std::min(share, kPanelsMax) & ~1u) : std::min(share, kPanelsMax));
   a.rows_per_tile = static_cast<uint16_t>(std::min(ceil_div(a.m, 4 * call.threads), 65535u));
   const size_t pairs = a.chunk_steps < a.steps ? a.panels_per_tile * ((rows + kRows) / kPairRows) : 2;
-  a.scratch_bytes = a.planes_bytes() + pairs * kSumBytes + sizeof(PanelFactors) * a.panels_per_tile;
+  a.scratch_bytes = a.planes_bytes() + pairs * kSumBytes + sizeof(PanelFactors) * a.panels_per_tile +
+                    (gated ? kGateBytes : 0);
   return a;
 }
 
-inline size_t planes_scratch(const Call& call) {
-  const PlanesLinear a = plan_call(call);
+inline size_t planes_scratch(const Call& call, bool gated) {
+  const PlanesLinear a = plan_call(call, gated);
   return 64 + a.tiles_bytes() + 2 * a.row_bytes() + call.threads * a.scratch_bytes;
 }
 

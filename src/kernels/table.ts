@@ -20,6 +20,7 @@ import { embeddingFloatReference, embeddingPackedReference, embeddingSharedRefer
 import {
   addRmsNormReference,
   gegluHalvesReference,
+  linearA8SwigluReference,
   ropeAttentionReference,
   swigluHalvesReference,
 } from "./reference/fused.ts";
@@ -49,6 +50,8 @@ import { ropeAnglesWasm, ropeWasm } from "./wasm/rope.ts";
 import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
+/** y [m, n / 2]: the first half of the linear layer's columns gates the second. */
+export const linearA8Swiglu = [...nativeKernels("linear_a8_swiglu", native.packedLinear), linearA8SwigluReference];
 export const linearWeightOnly = [
   ...nativeKernels("linear_weight_only", native.packedLinear),
   ...linearWeightOnlyWasm,

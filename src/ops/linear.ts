@@ -2,7 +2,7 @@
 import type { PackedLinearArgs } from "../kernels/arguments.ts";
 import type { Kernel, PackedWeights } from "../kernels/contract.ts";
 import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
-import { linearA8, linearFloat, linearWeightOnly } from "../kernels/table.ts";
+import { linearA8, linearA8Swiglu, linearFloat, linearWeightOnly } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
 
@@ -30,7 +30,12 @@ export function openArgument(args: Arguments<Tensor>, name: string, bits: number
 const packedSchema = (name: string) =>
   `${name}.out(Tensor activations, Tensor packed_weights, int group_size, int n, int k, *, Tensor(a!) out) -> Tensor(a!)`;
 
-function packedLinear(name: string, kernels: readonly Kernel<PackedLinearArgs>[], bits: number | null): Operator {
+function packedLinear(
+  name: string,
+  kernels: readonly Kernel<PackedLinearArgs>[],
+  bits: number | null,
+  columns: (n: number, args: Arguments<TensorSpec>) => number = (n) => n,
+): Operator {
   return defineOperator<PackedLinearArgs>({
     schema: packedSchema(name),
     kernels,
@@ -40,7 +45,7 @@ function packedLinear(name: string, kernels: readonly Kernel<PackedLinearArgs>[]
       const { n, k } = packedShape(args);
       args.tensor("packed_weights", "u8", "i8");
       if (shape.at(-1) !== k) args.fail("activations", `expected last dimension ${k} but found shape [${shape}]`);
-      return { dtype: "f32", shape: [...shape.slice(0, -1), n] };
+      return { dtype: "f32", shape: [...shape.slice(0, -1), columns(n, args)] };
     },
     query(args) {
       const { layout, spec } = openArgument(args, "packed_weights", bits);
@@ -62,6 +67,17 @@ export const linearA8Operators: readonly Operator[] = weightBits.map((bits) =>
 
 /** y = x W^T + bias with float activations and low-bit weights of any width. */
 export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly, null);
+
+/** lowbit::swiglu_halves of y = x W^T + bias, with x quantized as above. n is a multiple of 32. */
+export const linearA8SwigluOperator = packedLinear(
+  "lowbit::linear_8bit_act_swiglu",
+  linearA8Swiglu,
+  null,
+  (n, args) => {
+    if (n % 32 !== 0) args.fail("n", `expected a multiple of 32 but found ${n}`);
+    return n / 2;
+  },
+);
 
 /** y = x W^T + bias with float weights [n, k] in f32, f16 or bf16 (aten::linear, whose weights are f32 upstream). */
 export const linearFloatOperator = defineOperator({

@@ -10,7 +10,7 @@ import { argmaxOperator, selectOperator, softcapOperator } from "./elementwise.t
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
 import { fusedOperators } from "./fused.ts";
 import { int4Operators } from "./int4.ts";
-import { linearA8Operators, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
+import { linearA8Operators, linearA8SwigluOperator, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
 import { llamaOperators } from "./llama.ts";
 import { groupSumsOperator } from "./minima.ts";
 import { numberOperators } from "./number.ts";
@@ -22,6 +22,7 @@ import { gatedOperators, rmsNormOperator, ropeAnglesOperator, ropeOperator } fro
 export const operators = new OperatorRegistry(
   [
     ...linearA8Operators,
+    linearA8SwigluOperator,
     linearWeightOnlyOperator,
     linearFloatOperator,
     ...int4Operators,

@@ -17,6 +17,7 @@ import {
 import { qualifiedName, type Schema } from "../ops/schema.ts";
 import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
+import { joinCalls, type ReadyCall } from "./joins.ts";
 
 /** Memory that the views of a method point into. */
 export interface MethodMemory {
@@ -75,6 +76,7 @@ export function readyMethod(
     return tensorAt(index, inputSizes[i]);
   });
   const calls: BoundCall[] = [];
+  let before: ReadyCall | null = null;
   for (const instruction of method.instructions) {
     if (instruction.kind !== "kernel") continue;
     const operator = context.registry.get(qualifiedName(method.operators[instruction.operator]!));
@@ -87,7 +89,11 @@ export function readyMethod(
     const out = tensorAt(outIndex, spec.shape);
     if (out.shape.join() !== spec.shape.join())
       throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
-    calls.push(operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu));
+    const call: ReadyCall = { operator, given: args, out, outIndex };
+    const joined: BoundCall | null = before && joinCalls(before, call, method, context);
+    if (joined) calls.pop();
+    calls.push(joined ?? operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu));
+    before = call;
   }
   return { inputs, outputs: method.outputs.map((index) => tensorAt(index)), calls, checks: inputChecks(inputs, calls) };
 }

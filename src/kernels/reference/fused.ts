@@ -1,7 +1,15 @@
 /** Fused operators as what they are made of: the very values of the single reference kernels. */
-import type { AddRmsNormArgs, AttentionArgs, BinaryArgs, HalvesArgs, RopeAttentionArgs } from "../arguments.ts";
+import type {
+  AddRmsNormArgs,
+  AttentionArgs,
+  BinaryArgs,
+  HalvesArgs,
+  PackedLinearArgs,
+  RopeAttentionArgs,
+} from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { addReference, gegluReference, swigluReference } from "./elementwise.ts";
+import { linearA8Reference } from "./linear.ts";
 import { attentionReference, rmsNormReference, ropeReference } from "./transformer.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
@@ -26,6 +34,24 @@ function halves(operator: string, gate: Kernel<BinaryArgs>): Kernel<HalvesArgs> 
 
 export const swigluHalvesReference = halves("swiglu_halves", swigluReference);
 export const gegluHalvesReference = halves("geglu_halves", gegluReference);
+
+/** Results of the linear layer [m, n] come first in scratch. */
+export const linearA8SwigluReference: Kernel<PackedLinearArgs> = {
+  ...linearA8Reference,
+  name: "linear_a8_swiglu_wx_1x1x1_reference",
+  scratchBytes: (args, threads) =>
+    Math.ceil((args.m * args.weights.spec.n) / 2) * 8 + linearA8Reference.scratchBytes!(args, threads),
+  bind({ m, x, weights, y }, scratch, threads) {
+    const whole = new Float32Array(scratch.buffer, scratch.byteOffset, m * weights.spec.n);
+    const rest = scratch.subarray(Math.ceil(whole.length / 2) * 8);
+    const multiply = linearA8Reference.bind({ m, x, weights, y: whole }, rest, threads);
+    const gate = swigluHalvesReference.bind({ dim: y.length / m, x: whole, y }, noScratch, threads);
+    return () => {
+      multiply();
+      gate();
+    };
+  },
+};
 
 export const addRmsNormReference: Kernel<AddRmsNormArgs> = {
   ...anyShape,

@@ -1,0 +1,92 @@
+/** Every row of linear layers whose first columns gate the others, against definitions in double precision. */
+import { expect, it } from "vitest";
+import { type Bench, describeRows, floats, heap, machine, place, run } from "../../test/support/conformance.ts";
+import { type Expected, expectWithin, linearOfRows, quantizeRow } from "../../test/support/linear-definition.ts";
+import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
+import type { PackedLinearArgs } from "./arguments.ts";
+import type { Kernel } from "./contract.ts";
+import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
+import { linearA8Swiglu } from "./table.ts";
+
+const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
+
+/** Kernels that round weights: how far, as a share of the largest magnitude that a weight of the row could have. */
+const weightRounding: ReadonlyMap<string, number> = new Map([["linear_a8_swiglu_wx_32x32x64_amx_int8", 2 ** -13]]);
+
+/** n, k, group size, rows. The last one's activations are more than a cache keeps, its rows more than share weights. */
+const shapes = [
+  [32, 64, 32, [1, 2, 32, 33, 43]],
+  [160, 96, 32, [1, 47, 64, 101]],
+  [96, 128, 128, [1, 32, 48, 80]],
+  [64, 98, 64, [1, 32]],
+] as const;
+const longest = [64, 2112, 32, [530]] as const;
+
+const variants: readonly Partial<RandomWeightsOptions>[] = [
+  {},
+  { zeros: true },
+  { levels: true },
+  { zeros: true, scaleDType: "f16" },
+];
+
+/** silu(gate) * up with bounds [m, n / 2], of the linear layer's [m, n]. |silu'| is under 1.1. */
+function gated({ values, magnitudes, reaches, terms }: Expected, n: number, rounding: number): Expected {
+  const half = n / 2;
+  const results = new Float64Array(values.length / 2);
+  const bounds = new Float64Array(results.length);
+  const errorOf = (i: number) => terms * 2 ** -23 * magnitudes[i]! + rounding * reaches![i]!;
+  for (let i = 0; i < results.length; i++) {
+    const gate = Math.floor(i / half) * n + (i % half);
+    const [up, gateError, upError] = [values[gate + half]!, errorOf(gate), errorOf(gate + half)];
+    const silu = values[gate]! / (1 + Math.exp(-values[gate]!));
+    results[i] = silu * up;
+    bounds[i] =
+      1.1 * gateError * (Math.abs(up) + upError) + Math.abs(silu) * upError + 1e-6 * Math.abs(results[i]!) + 1e-35;
+  }
+  return { values: results, magnitudes: bounds, terms: 0, reaches: null };
+}
+
+function check(
+  kernel: Kernel<PackedLinearArgs>,
+  [n, k, groupSize, counts]: readonly [number, number, number, readonly number[]],
+  options: Partial<RandomWeightsOptions> & { bits: number },
+): void {
+  const random = new Random(n + k);
+  const weights = randomWeights(random, { n, k, groupSize, ...options });
+  const layout = layoutNamed(kernel.layouts![0]!);
+  if (layout.refusal(weights) !== null) return;
+  weights.scales.forEach((scale, i) => {
+    weights.scales[i] = scale % 1;
+  });
+  const bias = options.zeros ? random.floats(n, 3) : null;
+  const bytes = packWeights(weights, bias, layout);
+  const most = Math.max(...counts);
+  const x = random.floats(most * k, 0.3 / 2 ** options.bits);
+  if (most > 32) x[33 * k - 1] = Number.NaN;
+  const rows = Array.from({ length: most }, (_, i) => quantizeRow([...x.subarray(i * k, (i + 1) * k)]));
+  const expected = gated(linearOfRows(rows, weights, bias), n, weightRounding.get(kernel.name) ?? 0);
+  for (const bench of benches)
+    for (const m of counts.filter((count) => count >= kernel.mStep)) {
+      const y = floats(bench, (m * n) / 2);
+      const args = { m, x: place(bench, x.slice(0, m * k)), weights: openPacked(place(bench, bytes), weights), y };
+      run(kernel, args, bench);
+      expectWithin(
+        y,
+        expected,
+        `n ${n}, k ${k}, group ${groupSize}, ${JSON.stringify(options)}, m ${m}, ${bench.threads} threads`,
+        { relative: 1, absolute: 0 },
+      );
+    }
+}
+
+describeRows(linearA8Swiglu, machine(), (kernel) => {
+  for (const bits of kernel.bits!)
+    it(`gates as it sums, ${bits} bits`, () => {
+      expect(kernel.layouts).not.toHaveLength(0);
+      for (const shape of shapes) for (const variant of variants) check(kernel, shape, { bits, ...variant });
+    });
+
+  it("takes many rows of many columns", () => {
+    check(kernel, longest, { bits: 4 });
+  });
+});

@@ -1,0 +1,59 @@
+/**
+ * Neighbouring calls that run as one where this CPU has a kernel for both: what the first makes for the second alone
+ * does not go to memory and back. Programs name the calls one by one, so that they run anywhere.
+ */
+import type { Cpu } from "../kernels/contract.ts";
+import { type Argument, Arguments, type BoundCall, type Operator, type OperatorRegistry } from "../ops/operator.ts";
+import type { Method } from "../program/program.ts";
+import type { Tensor } from "../tensor.ts";
+
+/** A call with its arguments as tensors, but for the out tensor. */
+export interface ReadyCall {
+  readonly operator: Operator;
+  readonly given: readonly Argument<Tensor>[];
+  readonly out: Tensor;
+  /** Of the out tensor among the values of the method. */
+  readonly outIndex: number;
+}
+
+interface Join {
+  readonly first: RegExp;
+  /** Takes what the first makes as its first argument. */
+  readonly second: string;
+  /** Takes what the first is given, reads all of it before it writes, and makes what the second makes. */
+  readonly into: string;
+  /** Whether the kernel for both is faster for calls with these arguments of the first. */
+  pays(args: Arguments<Tensor>): boolean;
+}
+
+const joins: readonly Join[] = [
+  {
+    first: /^torchao::_linear_8bit_act_\dbit_weight\.out$/,
+    second: "lowbit::swiglu_halves.out",
+    into: "lowbit::linear_8bit_act_swiglu.out",
+    // Kernels that sum groups exactly serve long groups, each gate in a call of its own.
+    pays: (args) => args.integer("n") % 32 === 0 && args.integer("group_size") < 256,
+  },
+];
+
+/** The calls as one, where a kernel that is no plain loop serves both; else null. */
+export function joinCalls(
+  first: ReadyCall,
+  second: ReadyCall,
+  method: Method,
+  { registry, cpu }: { registry: OperatorRegistry; cpu: Cpu },
+): BoundCall | null {
+  const join = joins.find((item) => item.first.test(first.operator.name) && item.second === second.operator.name);
+  if (!join || second.given[0] !== first.out || !registry.has(join.into)) return null;
+  if (!isReadOnce(method, first.outIndex)) return null;
+  if (!join.pays(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
+  const into = registry.get(join.into);
+  const call = into.resolve(new Arguments(into.schema, [...first.given, second.out]), cpu);
+  return call.kernel.target === "reference" ? null : call;
+}
+
+/** Whether one call alone uses the value that another makes. */
+function isReadOnce(method: Method, index: number): boolean {
+  const calls = method.instructions.filter((instruction) => "args" in instruction && instruction.args.includes(index));
+  return calls.length === 2 && !method.outputs.includes(index);
+}
