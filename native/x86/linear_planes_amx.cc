@@ -65,11 +65,7 @@ ALWAYS_INLINE void store_sums(int32_t* sums) {
   tile_fence();
 }
 
-// What gates the columns of a linear layer whose halves are its results as they are.
-struct NoGate {};
-
 // Finished sums of up to 32 rows that are yet to become results; done row by row while tiles multiply.
-template <class Gate>
 struct Finisher {
   const int32_t* sums;
   const PanelFactors* factors;
@@ -89,11 +85,9 @@ struct Finisher {
     value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums + 512)), _mm512_load_ps(factors->low), value);
     value = _mm512_fnmadd_ps(_mm512_load_ps(factors->correction), _mm512_set1_ps(*zeros), value);
     value = _mm512_fmadd_ps(value, _mm512_set1_ps(*scales), _mm512_load_ps(factors->bias));
-    if constexpr (!std::is_same_v<Gate, NoGate>) {
-      if (gates) {
-        value = Gate::template apply<FloatsAvx512>(_mm512_load_ps(gates), value, _mm512_set1_ps(1));
-        gates += 16;
-      }
+    if (gates) {
+      value = SwigluOperation::apply<FloatsAvx512>(_mm512_load_ps(gates), value, value);
+      gates += 16;
     }
     if (stream) _mm512_stream_ps(y, value);
     else _mm512_mask_storeu_ps(y, columns, value);
@@ -104,7 +98,13 @@ struct Finisher {
     rows--;
   }
   ALWAYS_INLINE void rest() {
-    while (rows > 0) one();
+    if (rows > 0) finish(*this);
+  }
+
+ private:
+  // Seldom needed, and not worth copies of its own everywhere.
+  static __attribute__((noinline)) void finish(Finisher& finisher) {
+    while (finisher.rows > 0) finisher.one();
   }
 };
 
@@ -125,7 +125,7 @@ struct ChunkSplitter {
 };
 
 // Chunks of k of a few panels, the places begin .. end in the order of work, with rows first .. last (512 at most).
-template <int Bits, bool Levels, class Gate>
+template <int Bits, bool Levels>
 class ChunkMultiplier {
  public:
   ChunkMultiplier(const PlanesLinear& a, uint8_t* scratch, uint32_t begin, uint32_t end)
@@ -252,7 +252,7 @@ class ChunkMultiplier {
   // Tiles multiply while vectors finish the rows before. Nothing in these loops may be a call: functions that use
   // vectors end with vzeroupper, which waits for the tiles.
   ALWAYS_INLINE void multiply(Operands at) {
-    Finisher<Gate> finisher = finisher_;
+    Finisher finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
     for (uint32_t s = 0; s < steps_; s++, at.advance()) {
       multiply_first(at.a0, at.planes);
@@ -281,7 +281,7 @@ class ChunkMultiplier {
   // With at most 32 rows, split weights are used once: a few steps of them go around in the first-level cache.
   template <int Blocks>
   ALWAYS_INLINE Splitter split_and_multiply(Operands at, Splitter splitter) {
-    Finisher<Gate> finisher = finisher_;
+    Finisher finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
     uint8_t* planes = planes_;
     splitter.first_half(planes);
@@ -307,19 +307,19 @@ class ChunkMultiplier {
   PanelFactors* factors_;
   // [rows][16], of the panel that was worked on last.
   float* gates_;
-  Finisher<Gate> finisher_;
+  Finisher finisher_;
   alignas(64) float exponents_[kPanelsMax][16];
   const int8_t* fetch_ = nullptr;
   uint32_t fetch_each_ = 0;
   uint32_t begin_, end_, step_ = 0, steps_ = 0, last_ = 0, turn_ = 0;
 };
 
-template <int Bits, bool Levels, class Gate>
+template <int Bits, bool Levels>
 void planes_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const PlanesLinear& a = step.as<PlanesLinear>();
   if (phase == 0) return quantize_tiles(a, tile);
   const uint32_t begin = tile * a.panels_per_tile, end = std::min(a.weights.panel_count, begin + a.panels_per_tile);
-  ChunkMultiplier<Bits, Levels, Gate> multiplier(a, a.scratch + thread * a.scratch_bytes, begin, end);
+  ChunkMultiplier<Bits, Levels> multiplier(a, a.scratch + thread * a.scratch_bytes, begin, end);
   TileScope scope;
   for (uint32_t row = 0; row < a.m; row += kRowsMax)
     for (uint32_t s = 0; s < a.steps; s += a.chunk_steps) multiplier.chunk(s, row, std::min(a.m, row + kRowsMax));
@@ -327,10 +327,9 @@ void planes_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t
   if (a.stream) _mm_sfence();
 }
 
-template <class Gate>
 struct PlanesCode {
   template <int Bits, bool Levels>
-  static constexpr RunFunction run() { return planes_linear_run<Bits, Levels, Gate>; }
+  static constexpr RunFunction run() { return planes_linear_run<Bits, Levels>; }
 };
 
 // The row that sums groups exactly, where it is as fast: in long groups, and in all but the shortest with few rows.
@@ -339,10 +338,10 @@ const KernelRow* exact_row(const Call& call) {
   return read_panel16(call.buffers[1]).group_length >= shortest ? linear_amx_rows().rows : nullptr;
 }
 
-template <class Gate>
+template <bool Gated>
 void planes_prepare(Step& step, const Call& call) {
   PlanesLinear& a = step.init<PlanesLinear>();
-  a = plan_call(call, !std::is_same_v<Gate, NoGate>);
+  a = plan_call(call, Gated);
   a.x = static_cast<const float*>(call.buffers[0]);
   a.y = static_cast<float*>(call.buffers[2]);
   const uint32_t columns = a.gated ? a.weights.n / 2 : a.weights.n;
@@ -358,7 +357,7 @@ void planes_prepare(Step& step, const Call& call) {
   step.phases = 2;
   step.tiles[0] = ceil_div(a.m, a.rows_per_tile);
   step.tiles[1] = ceil_div(a.weights.panel_count, a.panels_per_tile);
-  step.run = run_for_bits<PlanesCode<Gate>>(a.weights);
+  step.run = run_for_bits<PlanesCode>(a.weights);
 }
 
 size_t planes_linear_scratch(const Call& call) {
@@ -368,7 +367,7 @@ size_t planes_linear_scratch(const Call& call) {
 
 void planes_linear_prepare(Step& step, const Call& call) {
   if (const KernelRow* exact = exact_row(call)) return exact->prepare(step, call);
-  planes_prepare<NoGate>(step, call);
+  planes_prepare<false>(step, call);
 }
 
 size_t gated_linear_scratch(const Call& call) { return planes_scratch(call, true); }
@@ -377,7 +376,7 @@ constexpr KernelRow kTable[] = {
     {"linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
      kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 16, planes_linear_scratch, planes_linear_prepare},
     {"linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe,
-     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 32, gated_linear_scratch, planes_prepare<SwigluOperation>},
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 32, gated_linear_scratch, planes_prepare<true>},
 };
 
 }  // namespace
