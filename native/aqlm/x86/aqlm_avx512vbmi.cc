@@ -3,7 +3,7 @@
 //
 // A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum; 2^15
 // is added so that bytes are unsigned. Of a result all roundings make some 1e-4, where activations of 8 bits make 5e-3
-// (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 16 groups of at most 16 codebooks.
+// (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 256 rows of codes.
 #include <immintrin.h>
 
 #include <cmath>
@@ -18,6 +18,8 @@ namespace {
 constexpr uint32_t kEntries = 256, kPlane = 256, kTable = 2 * kPlane;
 // Tiles that one loading of a table serves.
 constexpr uint32_t kTilesAtOnce = 4;
+// Blocks of a run, which has one step and whose sums of bytes stay as they are; rows of codes that it may have.
+constexpr uint32_t kRunBlocks = 4, kRunRows = 256;
 // Half of a 32-bit sum's range, to make it unsigned, and half of its upper half's unit, to round.
 constexpr uint32_t kSumStart = 0x80008000;
 constexpr float kVectorMax = 32767, kValueMax = 32767;
@@ -78,14 +80,14 @@ static inline void prepare_vectors(const Product& p) {
   }
 }
 
-// x of a block as pairs of 16-bit integers.
-struct BlockInputs {
-  alignas(64) int16_t values[kBlock * 64];
+// x of a run of blocks as pairs of 16-bit integers.
+struct RunInputs {
+  alignas(64) int16_t values[kRunBlocks * kBlock * 64];
   float step;
 };
 
 static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t length, float longest_vector,
-                                   BlockInputs* inputs) {
+                                   RunInputs* inputs) {
   float longest = 0, all = 0;
   __m256 peak = _mm256_setzero_ps();
   for (uint32_t g = 0; g < groups; g++) {
@@ -134,13 +136,13 @@ static inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_
 }
 
 // Tables of a block: [groups][codebooks] of two planes.
-static inline void build_tables(const Product& p, uint32_t groups, const BlockInputs& inputs, uint8_t* tables) {
+static inline void build_tables(const Product& p, uint32_t groups, const int16_t* x, uint8_t* tables) {
   const uint32_t pairs = p.codes.in_group / 2;
   const int32_t* vectors = prepared_vectors(p).pairs;
   for (uint32_t g = 0; g < groups; g++)
     for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kTable)
       for (uint32_t e = 0; e < kEntries; e += 64)
-        build_entries(vectors + c * pairs * kEntries + e, inputs.values + g * p.codes.in_group, pairs, tables + e);
+        build_entries(vectors + c * pairs * kEntries + e, x + g * p.codes.in_group, pairs, tables + e);
 }
 
 // Sums of looked up bytes of 64 outputs: of all bytes as 16-bit lanes, where the even ones' sums are spoilt by the odd
@@ -155,8 +157,16 @@ struct ByteSums {
     both = _mm512_add_epi16(both, bytes);
     odd = _mm512_add_epi16(odd, _mm512_srli_epi16(bytes, 8));
   }
+  static ByteSums load(const uint8_t* from) { return {_mm512_load_si512(from), _mm512_load_si512(from + 64)}; }
+  void store(uint8_t* to) const {
+    _mm512_store_si512(to, both);
+    _mm512_store_si512(to + 64, odd);
+  }
   __m512i even() const { return _mm512_sub_epi16(both, _mm512_slli_epi16(odd, 8)); }
 };
+
+// Of a tile: sums of low and of high bytes.
+constexpr uint32_t kTileSums = 2 * sizeof(ByteSums);
 
 struct Planes {
   __m512i low[4], high[4];
@@ -171,78 +181,110 @@ static inline Planes load_planes(const uint8_t* table) {
   return planes;
 }
 
-// Entries of 64 codes; `upper` and `odd` are the codes' bits 7 and 6. Four vpermb take one cycle each, two vpermi2b two.
-static inline __m512i look_up(const __m512i* plane, __m512i codes, __mmask64 upper, __mmask64 odd) {
-  const __m512i low = _mm512_permutexvar_epi8(codes, plane[0]), high = _mm512_permutexvar_epi8(codes, plane[2]);
-  return _mm512_mask_blend_epi8(upper, _mm512_mask_permutexvar_epi8(low, odd, codes, plane[1]),
-                                _mm512_mask_permutexvar_epi8(high, odd, codes, plane[3]));
+// Entries of 64 codes; `upper` and `odd` are the codes' bits 7 and 6, `last` both.
+static inline __m512i look_up(const __m512i* plane, __m512i codes, __mmask64 upper, __mmask64 odd, __mmask64 last) {
+  __m512i entries = _mm512_permutexvar_epi8(codes, plane[0]);
+  entries = _mm512_mask_permutexvar_epi8(entries, odd, codes, plane[1]);
+  entries = _mm512_mask_permutexvar_epi8(entries, upper, codes, plane[2]);
+  return _mm512_mask_permutexvar_epi8(entries, last, codes, plane[3]);
 }
 
-struct BlockStep {
-  uint32_t rows;
+// A block of a run.
+struct Part {
+  // Of codes in this block and in the whole run.
+  uint32_t rows, run_rows;
+  // Of the run; whether the run is the first of its slice.
+  bool first, last, first_run;
   float step;
-  // Whether the sums are the first of their slice.
-  bool first;
+  // Sums of bytes of the run's blocks before.
+  uint8_t* sums;
 };
 
 // 16 sums: (256 * high + low) * step, added to those of the slice's earlier blocks.
-static inline void store16(__m256i low, __m256i high, const BlockStep& block, float* y) {
+static inline void store16(__m256i low, __m256i high, const Part& part, float* y) {
   const __m512i whole = _mm512_add_epi32(_mm512_slli_epi32(_mm512_cvtepi16_epi32(high), 8), _mm512_cvtepu16_epi32(low));
-  const __m512 before = block.first ? _mm512_setzero_ps() : _mm512_loadu_ps(y);
-  _mm512_storeu_ps(y, _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), _mm512_set1_ps(block.step), before));
+  const __m512 before = part.first_run ? _mm512_setzero_ps() : _mm512_loadu_ps(y);
+  _mm512_storeu_ps(y, _mm512_fmadd_ps(_mm512_cvtepi32_ps(whole), _mm512_set1_ps(part.step), before));
 }
 
-static inline void store_sums(__m512i low, __m512i high, const BlockStep& block, float* y) {
-  store16(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high), block, y);
-  store16(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1), block, y + 16);
+static inline void store_sums(__m512i low, __m512i high, const Part& part, float* y) {
+  store16(_mm512_castsi512_si256(low), _mm512_castsi512_si256(high), part, y);
+  store16(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1), part, y + 16);
 }
 
-// `Tiles` tiles of a block, tile `first` and others `apart`: as many streams for the memory to serve.
+// `Tiles` tiles of a block, tile `first` and others `apart`: as many streams for the memory to serve. The item begins at
+// tile `begin`.
 template <uint32_t Tiles>
-inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t apart, const uint8_t* tables,
-                      const BlockStep& block, float* y) {
-  const uint8_t* codes[Tiles];
+inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t apart, uint32_t begin,
+                      const uint8_t* tables, const Part& part, float* y) {
   ByteSums low[Tiles], high[Tiles];
   for (uint32_t t = 0; t < Tiles; t++) {
-    codes[t] = p.codes.tile(index, first + t * apart);
-    low[t] = ByteSums::from(0);
-    // Entries have 2^15 added.
-    high[t] = ByteSums::from(-128 * static_cast<int32_t>(block.rows));
+    if (part.first) {
+      low[t] = ByteSums::from(0);
+      // Entries have 2^15 added.
+      high[t] = ByteSums::from(-128 * static_cast<int32_t>(part.run_rows));
+    } else {
+      const uint8_t* before = part.sums + (first - begin + t * apart) * kTileSums;
+      low[t] = ByteSums::load(before);
+      high[t] = ByteSums::load(before + kTileSums / 2);
+    }
   }
-  const size_t tile_bytes = block.rows * kTile;
-  for (uint32_t row = 0; row < block.rows; row++, tables += kTable) {
+  const uint8_t* codes = p.codes.tile(index, first);
+  const size_t tile_bytes = part.rows * kTile, stride = apart * tile_bytes;
+  for (uint32_t row = 0; row < part.rows; row++, codes += kTile, tables += kTable) {
     const Planes planes = load_planes(tables);
     for (uint32_t t = 0; t < Tiles; t++) {
-      const uint8_t* at = codes[t] + row * kTile;
+      const uint8_t* at = codes + t * stride;
       // The same of the stream's next tile.
       _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T0);
       const __m512i code = _mm512_loadu_si512(at);
       const __mmask64 upper = _mm512_movepi8_mask(code), odd = _mm512_test_epi8_mask(code, _mm512_set1_epi8(64));
-      low[t].add(look_up(planes.low, code, upper, odd));
-      high[t].add(look_up(planes.high, code, upper, odd));
+      const __mmask64 last = _kand_mask64(upper, odd);
+      low[t].add(look_up(planes.low, code, upper, odd, last));
+      high[t].add(look_up(planes.high, code, upper, odd, last));
     }
   }
   for (uint32_t t = 0; t < Tiles; t++) {
-    float* to = y + (first + t * apart) * kTile;
-    store_sums(low[t].even(), high[t].even(), block, to);
-    store_sums(low[t].odd, high[t].odd, block, to + kTile / 2);
+    if (part.last) {
+      float* to = y + (first + t * apart) * kTile;
+      store_sums(low[t].even(), high[t].even(), part, to);
+      store_sums(low[t].odd, high[t].odd, part, to + kTile / 2);
+    } else {
+      uint8_t* sums = part.sums + (first - begin + t * apart) * kTileSums;
+      low[t].store(sums);
+      high[t].store(sums + kTileSums / 2);
+    }
   }
 }
 
-static inline void lut16_block(const Product& p, const Item& item, uint32_t block, uint32_t row, uint8_t* tables) {
-  const uint32_t groups = p.codes.block_groups(block), length = p.codes.in_group;
-  BlockInputs inputs;
-  quantize_inputs(p.x + static_cast<size_t>(row) * p.codes.k + static_cast<size_t>(block) * kBlock * length, groups,
+static inline size_t table_bytes(const Codes& codes) { return static_cast<size_t>(kBlock) * codes.codebooks * kTable; }
+
+// Blocks first .. last for one row of x. `own` has room for tables and then for sums of bytes.
+static inline void lut16_blocks(const Product& p, const Item& item, uint32_t first, uint32_t last, uint32_t row,
+                                uint8_t* own) {
+  const uint32_t length = p.codes.in_group, first_group = first * kBlock;
+  const uint32_t run_groups = std::min(p.codes.groups, last * kBlock) - first_group;
+  RunInputs inputs;
+  quantize_inputs(p.x + static_cast<size_t>(row) * p.codes.k + static_cast<size_t>(first_group) * length, run_groups,
                   length, *prepared_vectors(p).longest, &inputs);
-  build_tables(p, groups, inputs, tables);
-  const BlockStep step = {groups * p.codes.codebooks, inputs.step * *prepared_vectors(p).step * 0x1p16f,
-                          block == item.first_block};
+  Part part{};
+  part.run_rows = run_groups * p.codes.codebooks;
+  part.first_run = first == item.first_block;
+  part.step = inputs.step * *prepared_vectors(p).step * 0x1p16f;
+  part.sums = own + table_bytes(p.codes);
   float* y = p.slice_sums(item.slice, row);
   const uint32_t apart = (item.last_tile - item.first_tile) / kTilesAtOnce;
-  for (uint32_t i = 0; i < apart; i++)
-    tile_sums<kTilesAtOnce>(p, block, item.first_tile + i, apart, tables, step, y);
-  for (uint32_t tile = item.first_tile + apart * kTilesAtOnce; tile < item.last_tile; tile++)
-    tile_sums<1>(p, block, tile, 0, tables, step, y);
+  for (uint32_t block = first; block < last; block++) {
+    const uint32_t groups = p.codes.block_groups(block);
+    build_tables(p, groups, inputs.values + (block - first) * kBlock * length, own);
+    part.rows = groups * p.codes.codebooks;
+    part.first = block == first;
+    part.last = block + 1 == last;
+    for (uint32_t i = 0; i < apart; i++)
+      tile_sums<kTilesAtOnce>(p, block, item.first_tile + i, apart, item.first_tile, own, part, y);
+    for (uint32_t tile = item.first_tile + apart * kTilesAtOnce; tile < item.last_tile; tile++)
+      tile_sums<1>(p, block, tile, 0, item.first_tile, own, part, y);
+  }
 }
 
 void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
@@ -250,14 +292,16 @@ void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
   if (phase == 0) return prepare_vectors(p);
   if (phase == 2) return add_slices(p, tile, step.tiles[2]);
   const Item item = item_at(p, tile);
-  // Rows inside blocks: the codes of a block are read from memory once.
-  for (uint32_t block = item.first_block; block < item.last_block; block++)
-    for (uint32_t row = 0; row < p.m; row++) lut16_block(p, item, block, row, p.own + thread * p.own_bytes);
+  const uint32_t blocks = std::min(kRunBlocks, kRunRows / (kBlock * p.codes.codebooks));
+  // Rows inside runs: the codes of a run are read from memory once.
+  for (uint32_t first = item.first_block; first < item.last_block; first += blocks)
+    for (uint32_t row = 0; row < p.m; row++)
+      lut16_blocks(p, item, first, std::min(item.last_block, first + blocks), row, p.own + thread * p.own_bytes);
 }
 
 Memory lut16_memory(const Codes& codes) {
   return {64 + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries,
-          static_cast<size_t>(kBlock) * codes.codebooks * kTable};
+          table_bytes(codes) + static_cast<size_t>(codes.tiles) * kTileSums};
 }
 
 size_t lut16_scratch(const Call& call) {
