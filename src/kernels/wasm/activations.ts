@@ -1,21 +1,19 @@
 /**
- * Dynamic 8-bit quantization of activation rows, as src/kernels/reference/activations.ts defines it: int8 values (groups
- * padded with zeros), and for each group what its sums start from. A tile is a row.
+ * Dynamic 8-bit quantization of activation rows, as src/kernels/reference/activations.ts defines it: for each group a
+ * record of its values (padded with zeros) and of what its sums start from. A tile is a row.
  */
 import { type Body, type Expr, type Local, shuffle, shuffle4, when, whileDo } from "./assembler/expression.ts";
-import { f32, f32x4, float, i8x16, i16x8, i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
+import { f32, f32x4, float, i8x16, i16x8, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
-import { activationBytes, type DotMode } from "./dot-sums.ts";
+import { activationBytes, type DotMode, recordBytes, recordPlaces, seedBits } from "./dot-sums.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { advance, elementAt, forRange } from "./loops.ts";
+import { advance, elementAt, forRange, repeat } from "./loops.ts";
 import type { PanelShape } from "./packed-panels.ts";
 
 const block = new ArgumentBlock({
   x: "ptr",
+  records: "ptr",
   values: "ptr",
-  pairs: "ptr",
-  seeds: "ptr",
-  sums: "ptr",
   scales: "ptr",
   zeros: "ptr",
   k: "i32",
@@ -25,14 +23,10 @@ type Fields = FieldsOf<typeof block>;
 
 /** Quantized rows in memory: addresses of the parts, and what one row takes of each. */
 export interface QuantizedPlaces {
-  /** int8 [m, padded k] */
+  /** [m, groups] records; see `recordPlaces`. */
+  readonly records: number;
+  /** int8 [m, padded k] where the records have int16. */
   readonly values: number;
-  /** The same as int16 for the plain dot product, in each four the order 0, 2, 1, 3. */
-  readonly pairs: number;
-  /** int32 [m, groups]: what integer sums start from, so that unsigned weights count as signed. */
-  readonly seeds: number;
-  /** int32 [m, groups]: sums of the values. */
-  readonly sums: number;
   /** float32 [m] each. */
   readonly scales: number;
   readonly zeros: number;
@@ -40,19 +34,22 @@ export interface QuantizedPlaces {
 }
 
 /** Places the parts from an address on. */
-export function quantizedPlaces(start: number, m: number, groups: number, shape: PanelShape): QuantizedPlaces {
+export function quantizedPlaces(
+  start: number,
+  m: number,
+  groups: number,
+  shape: PanelShape,
+  mode: DotMode,
+): QuantizedPlaces {
   let end = start;
   const take = (bytes: number) => {
     const at = end;
     end += Math.ceil(bytes / 64) * 64;
     return at;
   };
-  const padded = groups * shape.groupLength;
   return {
-    values: take(m * padded),
-    pairs: take(2 * m * padded),
-    seeds: take(4 * m * groups),
-    sums: take(4 * m * groups),
+    records: take(m * groups * recordBytes(mode, shape)),
+    values: take(activationBytes(mode) === 2 ? m * groups * shape.groupLength : 0),
     scales: take(4 * m),
     zeros: take(4 * m),
     get byteLength() {
@@ -69,8 +66,8 @@ export interface QuantizeCall {
 }
 
 export function quantizeArgs({ x, places, k, groups }: QuantizeCall): Uint8Array {
-  const { values, pairs, seeds, sums, scales, zeros } = places;
-  return block.encode({ x, values, pairs, seeds, sums, scales, zeros, k, groups });
+  const { records, values, scales, zeros } = places;
+  return block.encode({ x, records, values, scales, zeros, k, groups });
 }
 
 /** The kernel for a shape of weights and a way to multiply. */
@@ -78,7 +75,8 @@ export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
   const { groupLength, groupSize, bits, hasLevels } = shape;
   const isPaired = activationBytes(mode) === 2;
   const offset = hasLevels ? 0 : 2 ** (bits - 1);
-  const key = `quantize_g${groupSize}of${groupLength}_o${offset}${isPaired ? "_pairs" : ""}`;
+  const start = seedBits(shape);
+  const key = `quantize_g${groupSize}of${groupLength}_o${offset}${isPaired ? "_pairs" : ""}${start ? "_float" : ""}`;
   return {
     key,
     build: () => [
@@ -89,8 +87,8 @@ export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
         return [
           x.set(elementAt(fields.x, i32.mul(row, fields.k), 4)),
           rowScale(fields, row, scope, { x, inverse, zero }),
-          quantizeGroups(fields, row, scope, { x, inverse, zero, groupLength, groupSize, offset }),
-          isPaired ? pairValues(fields, row, scope, groupLength) : [],
+          quantizeGroups(fields, row, scope, { x, inverse, zero, shape, mode, offset, start }),
+          isPaired ? pairValues(fields, row, scope, shape) : [],
         ];
       }),
     ],
@@ -148,17 +146,22 @@ function rowScale(fields: Fields, row: Local<"i32">, scope: Scope, { x, inverse,
 }
 
 interface GroupFacts extends RowScale {
-  readonly groupLength: number;
-  readonly groupSize: number;
+  readonly shape: PanelShape;
+  readonly mode: DotMode;
+  /** What stored weights have more than the weights. */
   readonly offset: number;
+  /** What sums have more than the dot products. */
+  readonly start: number;
 }
 
 function quantizeGroups(fields: Fields, row: Local<"i32">, scope: Scope, facts: GroupFacts): Body {
-  const { x, groupLength, groupSize, offset } = facts;
+  const { x, shape, mode, offset, start } = facts;
+  const isPaired = activationBytes(mode) === 2;
+  const bytes = recordBytes(mode, shape);
+  const { seed, sum } = recordPlaces(mode, shape);
   const at = scope.local("ptr", "x_at");
   const q = scope.local("ptr", "q");
-  const seed = scope.local("ptr", "seed");
-  const sum = scope.local("ptr", "sum_at");
+  const record = scope.local("ptr", "record");
   const group = scope.local("i32", "group");
   const left = scope.local("i32", "left");
   const count = scope.local("i32", "count");
@@ -167,18 +170,17 @@ function quantizeGroups(fields: Fields, row: Local<"i32">, scope: Scope, facts: 
   return [
     at.set(x),
     left.set(fields.k),
-    q.set(elementAt(fields.values, index, groupLength)),
-    seed.set(elementAt(fields.seeds, index, 4)),
-    sum.set(elementAt(fields.sums, index, 4)),
+    record.set(elementAt(fields.records, index, bytes)),
+    isPaired ? q.set(elementAt(fields.values, index, shape.groupLength)) : [],
     forRange(group, int(0), fields.groups, [
-      count.set(int(groupSize)),
+      isPaired ? [] : q.set(record),
+      count.set(int(shape.groupSize)),
       when(i32.lt_u(left, count), [count.set(left)]),
       left.set(i32.sub(left, count)),
       quantizeGroup(scope, facts, { at, q, count, total }),
-      i32.store(seed, i32.mul(total, int(-offset))),
-      i32.store(sum, total),
-      advance(seed, 4),
-      advance(sum, 4),
+      i32.store(record, i32.add(i32.mul(total, int(-offset)), int(start)), seed),
+      i32.store(record, total, sum),
+      advance(record, bytes),
     ]),
   ];
 }
@@ -192,7 +194,7 @@ interface GroupPlaces {
 
 /** `count` values in 16s, then one by one, then zeros up to the stored length. */
 function quantizeGroup(scope: Scope, facts: GroupFacts, { at, q, count, total }: GroupPlaces): Body {
-  const { inverse, zero, groupLength } = facts;
+  const { inverse, zero, shape } = facts;
   const four = (i: number): Expr<"v128"> =>
     i32x4.add(i32x4.trunc_sat_f32x4_s(f32x4.nearest(f32x4.mul(v128.load(at, 16 * i), inverse))), zero);
   const eight = (i: number) => i16x8.narrow_i32x4_s(four(i), four(i + 1));
@@ -228,31 +230,35 @@ function quantizeGroup(scope: Scope, facts: GroupFacts, { at, q, count, total }:
       advance(at, 4),
       advance(q, 1),
     ]),
-    whileDo(i32.lt_u(i, int(groupLength)), [i32.store8(q, int(0)), advance(q, 1), i.set(i32.add(i, int(1)))]),
+    whileDo(i32.lt_u(i, int(shape.groupLength)), [i32.store8(q, int(0)), advance(q, 1), i.set(i32.add(i, int(1)))]),
   ];
 }
 
-/** Widens a row to 16 bits, even k before odd k in each four. */
-function pairValues(fields: Fields, row: Local<"i32">, scope: Scope, groupLength: number): Body {
+/** Widens the values of a row to 16 bits, even k before odd k in each four, in its records. */
+function pairValues(fields: Fields, row: Local<"i32">, scope: Scope, shape: PanelShape): Body {
   const from = scope.local("ptr", "from");
   const to = scope.local("ptr", "to");
-  const end = scope.local("ptr", "end");
+  const group = scope.local("i32", "paired");
+  const i = scope.local("i32", "pair");
   const bytes = scope.local("v128", "bytes");
   const ordered = (half: Expr<"v128">, again: Expr<"v128">) =>
     shuffle(half, again, [0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]);
   const low = () => i16x8.extend_low_i8x16_s(bytes);
   const high = () => i16x8.extend_high_i8x16_s(bytes);
   const index = i32.mul(row, fields.groups);
+  const rest = recordBytes("plain", shape) - recordPlaces("plain", shape).seed;
   return [
-    from.set(elementAt(fields.values, index, groupLength)),
-    to.set(elementAt(fields.pairs, index, 2 * groupLength)),
-    end.set(elementAt(from, fields.groups, groupLength)),
-    whileDo(ptr.lt_u(from, end), [
-      bytes.set(v128.load(from)),
-      v128.store(to, ordered(low(), low())),
-      v128.store(to, ordered(high(), high()), 16),
-      from.set(ptr.add(from, size(16))),
-      to.set(ptr.add(to, size(32))),
+    from.set(elementAt(fields.values, index, shape.groupLength)),
+    to.set(elementAt(fields.records, index, recordBytes("plain", shape))),
+    repeat(group, fields.groups, [
+      repeat(i, int(shape.groupLength / 16), [
+        bytes.set(v128.load(from)),
+        v128.store(to, ordered(low(), low())),
+        v128.store(to, ordered(high(), high()), 16),
+        advance(from, 16),
+        advance(to, 32),
+      ]),
+      advance(to, rest),
     ]),
   ];
 }

@@ -8,7 +8,7 @@
  * All give the same integers. Codebooks, whose levels are signed, are always multiplied in the plain way.
  */
 import type { Body, Expr, Local } from "./assembler/expression.ts";
-import { i8x16, i16x8, i32x4, int, v128 } from "./assembler/instructions.ts";
+import { f32x4, i8x16, i16x8, i32x4, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import type { PanelShape } from "./packed-panels.ts";
 import type { VectorConstants } from "./weight-fields.ts";
@@ -18,6 +18,44 @@ export type DotMode = "relaxed" | "relaxed16" | "plain";
 /** Bytes of an activation. */
 export function activationBytes(mode: DotMode): number {
   return mode === "plain" ? 2 : 1;
+}
+
+/**
+ * A group of quantized activations in memory: the values, int8, or for the plain way int16 in each four in the order 0, 2,
+ * 1, 3; then int32 what integer sums start from, so that unsigned weights count as signed, and the sum of the values.
+ */
+export function recordPlaces(mode: DotMode, { groupLength }: PanelShape): { seed: number; sum: number } {
+  const seed = groupLength * activationBytes(mode);
+  return { seed, sum: seed + 4 };
+}
+
+export function recordBytes(mode: DotMode, shape: PanelShape): number {
+  return recordPlaces(mode, shape).sum + 4;
+}
+
+/** The bits of 1.5 * 2^23 as float32, whose last bit counts one: an integer added to them is added to the float. */
+const FLOAT_BITS = 0x4b400000;
+const FLOAT_OF_BITS = 1.5 * 2 ** 23;
+/** What sums may be at most, either way, to be read as floats. */
+const FLOAT_SUM_MAX = 2 ** 22;
+
+/**
+ * What all integer sums have more than the dot products, so that they can be read as floats: subtracting a float is faster
+ * than converting an integer. 0 where sums are too large.
+ */
+export function seedBits({ bits, groupLength, hasZeros, hasLevels }: PanelShape): number {
+  const largest = hasZeros ? 256 : hasLevels ? 128 : 2 ** (bits - 1);
+  return 128 * largest * groupLength < FLOAT_SUM_MAX ? FLOAT_BITS : 0;
+}
+
+/** The dot products of a group's sums as floats. */
+export function floatsOfSums(shape: PanelShape, sums: Expr<"v128">, constants: VectorConstants): Expr<"v128"> {
+  return seedBits(shape) === 0 ? f32x4.convert_i32x4_s(sums) : f32x4.sub(sums, constants.floats(FLOAT_OF_BITS));
+}
+
+/** a * b + c, in one instruction where relaxed ones are used: whether the product is rounded is the engine's choice. */
+export function multiplyAdd(mode: DotMode, a: Expr<"v128">, b: Expr<"v128">, c: Expr<"v128">): Expr<"v128"> {
+  return mode === "plain" ? f32x4.add(c, f32x4.mul(a, b)) : f32x4.relaxed_madd(a, b, c);
 }
 
 /** Vectors that four weights of four rows are multiplied as. */

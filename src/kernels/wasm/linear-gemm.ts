@@ -1,12 +1,23 @@
 /**
- * Integer linear layers for many rows of activations: a panel is taken apart once, then multiplied with four rows of
- * activations and eight rows of weights at a time. A tile is a range of panels.
+ * Integer linear layers for many rows of activations: a panel is taken apart once, then each eight rows of its weights are
+ * multiplied with some rows of activations at a time. A tile is a range of panels.
  */
 
-import { type Body, call, type Expr, type Local, when } from "./assembler/expression.ts";
-import { f32x4, i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
+import { type Body, call, type Local, when } from "./assembler/expression.ts";
+import { i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
 import { defineFunction, type FunctionCode, type Scope } from "./assembler/module.ts";
-import { activationBytes, activationOffset, type DotMode, DotSums, planeCount, planesOf } from "./dot-sums.ts";
+import {
+  activationBytes,
+  activationOffset,
+  type DotMode,
+  DotSums,
+  floatsOfSums,
+  multiplyAdd,
+  planeCount,
+  planesOf,
+  recordBytes,
+  recordPlaces,
+} from "./dot-sums.ts";
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
 import { type LinearFields, linearBlock, storePanel } from "./linear-panel.ts";
 import { advance, elementAt, forRange, repeat } from "./loops.ts";
@@ -14,10 +25,10 @@ import { type PanelShape, quadsOf, shapeKey } from "./packed-panels.ts";
 import { blockBytes, blockSteps, forFields } from "./panel-blocks.ts";
 import { loadScales, loadZeros, VectorConstants } from "./weight-fields.ts";
 
-/** Rows of activations multiplied at once. */
-const GEMM_ROWS = 4;
-/** Quads of weight rows multiplied at once: what fits in registers. */
+/** Quads of weight rows multiplied at once. */
 const WIDE_QUADS = 2;
+/** Rows of activations multiplied at once: with two vectors of weights and one of activations, sums take 15 registers. */
+const gemmRows = (mode: DotMode) => (mode === "relaxed" ? 6 : 4);
 /** Steps of four k that one turn of the innermost loop takes. */
 const UNIT_STEPS = 8;
 /** Before a panel taken apart, thread scratch has the end of rows that `storePanel` needs. */
@@ -50,17 +61,19 @@ export function gemmCode(shape: PanelShape, mode: DotMode): KernelCode {
 
 function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionCode[] {
   const unpack = unpackCode(`${key}_unpack`, shape, mode);
-  const rows = Array.from({ length: GEMM_ROWS }, (_, i) => rowsCode(`${key}_m${i + 1}`, shape, mode, i + 1));
+  const most = gemmRows(mode);
+  const rows = Array.from({ length: most }, (_, i) => rowsCode(`${key}_m${i + 1}`, shape, mode, i + 1));
   return [
     kernelFunction(key, linearBlock, (fields, { args, tile, thread }, scope) => {
       const { perTile, panelCount, panels, panelBytes, m, groups, threadScratch, threadBytes } = fields;
       const panel = scope.local("i32", "panel");
       const last = scope.local("i32", "last");
       const row = scope.local("i32", "row");
+      const part = scope.local("i32", "part");
       const weights = scope.local("ptr", "weights");
       const unpacked = scope.local("ptr", "unpacked");
       const left = i32.sub(m, row);
-      const run = (count: number) => call(rows[count - 1]!, args, panel, thread, row);
+      const run = (count: number) => call(rows[count - 1]!, args, panel, thread, row, part);
       return [
         panel.set(i32.mul(tile, perTile)),
         last.set(i32.add(panel, perTile)),
@@ -69,9 +82,10 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
         forRange(panel, panel, last, [
           weights.set(elementAt(panels, panel, panelBytes)),
           call(unpack, weights, unpacked, groups, fields.levels),
-          row.set(int(0)),
-          forRange(row, row, i32.sub(m, i32.rem_u(m, int(GEMM_ROWS))), [run(GEMM_ROWS)], GEMM_ROWS),
-          [1, 2, 3].map((count) => when(i32.eq(left, int(count)), [run(count), row.set(m)])),
+          forRange(part, int(0), int(shape.rows / WIDE_ROWS), [
+            forRange(row, int(0), i32.sub(m, i32.rem_u(m, int(most))), [run(most)], most),
+            rows.slice(1).map((_, i) => when(i32.eq(left, int(i + 1)), [run(i + 1), row.set(m)])),
+          ]),
         ]),
       ];
     }),
@@ -127,26 +141,27 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
 const partOf = (parts: readonly Local<"ptr">[], quad: number) => parts[Math.floor(quad / WIDE_QUADS)]!;
 const placeIn = (quad: number) => 16 * (quad % WIDE_QUADS);
 
-/** Multiplies some rows of activations with a panel taken apart, eight rows of weights at a time. */
+/** Multiplies some rows of activations with eight rows of weights of a panel taken apart. */
 function rowsCode(name: string, shape: PanelShape, mode: DotMode, count: number): FunctionCode {
-  const params = { args: "ptr", panel: "i32", thread: "i32", row: "i32" } as const;
-  return defineFunction(name, params, ({ args, panel, thread, row }, scope) => {
+  const params = { args: "ptr", panel: "i32", thread: "i32", row: "i32", part: "i32" } as const;
+  return defineFunction(name, params, ({ args, panel, thread, row, part }, scope) => {
     const { fields, statements } = linearBlock.load(scope, args);
     const constants = new VectorConstants(scope);
     const generator = new RowsGenerator({ shape, mode, fields, scope, constants, count });
-    const results = Array.from({ length: count }, (_, t) => scope.localArray("v128", `result${t}_`, quadsOf(shape)));
+    const results = Array.from({ length: count }, (_, t) => scope.localArray("v128", `result${t}_`, WIDE_QUADS));
+    const body = generator.body({ thread, row, part }, results);
     const tail = scope.local("ptr", "tail");
-    const halves = Array.from({ length: quadsOf(shape) / WIDE_QUADS }, (_, half) =>
-      generator.half(half * WIDE_QUADS, thread, row, results),
-    );
+    const column = scope.local("i32", "first_column");
     const ends = results.map((quads, t) =>
-      storePanel({ shape, fields, scope, constants, thread, row: i32.add(row, int(t)), panel, tail, results: quads }),
+      storePanel({ shape, fields, scope, constants, thread, row: i32.add(row, int(t)), column, tail, results: quads }),
     );
     return [
       statements,
       constants.prepare,
+      body,
       tail.set(ptr.add(elementAt(fields.panels, panel, fields.panelBytes), fields.correctionOffset)),
-      halves,
+      tail.set(elementAt(tail, part, 4 * WIDE_ROWS)),
+      column.set(i32.add(i32.mul(panel, int(shape.rows)), i32.mul(part, int(WIDE_ROWS)))),
       ends,
     ];
   });
@@ -161,13 +176,17 @@ interface RowsContext {
   readonly count: number;
 }
 
+interface RowsPlace {
+  readonly thread: Local<"i32">;
+  readonly row: Local<"i32">;
+  readonly part: Local<"i32">;
+}
+
 class RowsGenerator {
   readonly #context: RowsContext;
   readonly #sums: DotSums;
   readonly #weights: Local<"ptr">;
   readonly #x: readonly Local<"ptr">[];
-  readonly #seeds: readonly Local<"ptr">[];
-  readonly #totals: readonly Local<"ptr">[];
   readonly #planes: readonly Local<"v128">[];
   readonly #splat: Local<"v128">;
 
@@ -177,41 +196,36 @@ class RowsGenerator {
     this.#sums = new DotSums(scope, mode, shape, count * WIDE_QUADS, constants);
     this.#weights = scope.local("ptr", "weights");
     this.#x = scope.localArray("ptr", "x", count);
-    this.#seeds = scope.localArray("ptr", "seed", count);
-    this.#totals = scope.localArray("ptr", "total", shape.hasZeros ? count : 0);
     this.#planes = scope.localArray("v128", "plane", WIDE_QUADS);
     this.#splat = scope.local("v128", "splat");
   }
 
-  /** The quads from `first` on, over all groups. */
-  half(first: number, thread: Local<"i32">, row: Local<"i32">, results: readonly (readonly Local<"v128">[])[]): Body {
+  /** All groups. */
+  body({ thread, row, part }: RowsPlace, results: readonly (readonly Local<"v128">[])[]): Body {
     const { shape, mode, fields, scope, constants } = this.#context;
     const group = scope.local("i32", "group");
     const start = elementAt(fields.threadScratch, thread, fields.threadBytes);
     const index = (t: number) => i32.mul(i32.add(row, int(t)), fields.groups);
     const scale = scope.localArray("v128", "scale", WIDE_QUADS);
+    const bytes = recordBytes(mode, shape);
     const scaled = results.flatMap((quads, t) =>
-      scale.map((quadScale, q) => {
-        const result = quads[first + q]!;
-        const total = f32x4.convert_i32x4_s(this.#sums.total(t * WIDE_QUADS + q));
-        return result.set(f32x4.add(result, f32x4.mul(total, quadScale)));
+      quads.map((result, q) => {
+        const sums = floatsOfSums(shape, this.#sums.total(t * WIDE_QUADS + q), constants);
+        return result.set(multiplyAdd(mode, sums, scale[q]!, result));
       }),
     );
     const places = unpackedGroup(shape, mode);
     return [
-      results.map((quads) => quads.slice(first, first + WIDE_QUADS).map((result) => result.set(constants.words(0)))),
+      results.flat().map((result) => result.set(constants.words(0))),
       this.#weights.set(ptr.add(start, size(PANEL_START))),
-      this.#weights.set(elementAt(this.#weights, i32.mul(fields.groups, int(first / WIDE_QUADS)), places.bytes)),
-      this.#x.map((x, t) => x.set(elementAt(fields.values, index(t), fields.groupBytes))),
-      this.#seeds.map((seed, t) => seed.set(elementAt(fields.seeds, index(t), 4))),
-      this.#totals.map((total, t) => total.set(elementAt(fields.sums, index(t), 4))),
+      this.#weights.set(elementAt(this.#weights, i32.mul(fields.groups, part), places.bytes)),
+      this.#x.map((x, t) => x.set(elementAt(fields.records, index(t), bytes))),
       repeat(group, fields.groups, [
         this.#begin(),
-        scale.map((quadScale, q) => quadScale.set(v128.load(this.#weights, 16 * q))),
         this.#steps(),
+        scale.map((quadScale, q) => quadScale.set(v128.load(this.#weights, 16 * q))),
         scaled,
-        [...this.#seeds, ...this.#totals].map((pointer) => advance(pointer, 4)),
-        this.#x.map((x) => advance(x, shape.groupLength * activationBytes(mode))),
+        this.#x.map((x) => advance(x, bytes)),
         advance(this.#weights, places.bytes),
       ]),
     ];
@@ -220,18 +234,14 @@ class RowsGenerator {
   #begin(): Body {
     const { shape, mode } = this.#context;
     const { zeros } = unpackedGroup(shape, mode);
-    return this.#seeds.flatMap((seed, t) =>
-      Array.from({ length: WIDE_QUADS }, (_, q) => {
-        const splat = v128.load32_splat(seed);
-        const start = shape.hasZeros ? this.#lessZeros(splat, t, zeros + 16 * q) : splat;
-        return this.#sums.begin(t * WIDE_QUADS + q, start);
+    const { seed, sum } = recordPlaces(mode, shape);
+    return this.#x.flatMap((x, t) =>
+      this.#planes.map((_, q) => {
+        const splat = v128.load32_splat(x, seed);
+        const product = i32x4.mul(v128.load(this.#weights, zeros + 16 * q), v128.load32_splat(x, sum));
+        return this.#sums.begin(t * WIDE_QUADS + q, shape.hasZeros ? i32x4.sub(splat, product) : splat);
       }),
     );
-  }
-
-  #lessZeros(seed: Expr<"v128">, t: number, offset: number): Expr<"v128"> {
-    const product = i32x4.mul(v128.load(this.#weights, offset), v128.load32_splat(this.#totals[t]!));
-    return i32x4.sub(seed, product);
   }
 
   /** The integer sums of a group: eight steps of four k at a time. */

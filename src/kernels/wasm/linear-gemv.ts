@@ -7,11 +7,21 @@ import { fieldTables } from "../layout/fields.ts";
 import { type Body, type Expr, type Local, when } from "./assembler/expression.ts";
 import { f32x4, i32, int, ptr, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
-import { activationBytes, activationOffset, type DotMode, DotSums, planeCount, planesOf } from "./dot-sums.ts";
+import {
+  activationBytes,
+  activationOffset,
+  type DotMode,
+  DotSums,
+  floatsOfSums,
+  planeCount,
+  planesOf,
+  recordBytes,
+  recordPlaces,
+} from "./dot-sums.ts";
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
 import { type LinearFields, linearBlock, seedOf, storePanel } from "./linear-panel.ts";
 import { advance, elementAt, forRange, repeat } from "./loops.ts";
-import { type PanelShape, QUADS, shapeKey } from "./packed-panels.ts";
+import { PANEL_ROWS, type PanelShape, QUADS, shapeKey } from "./packed-panels.ts";
 import { fieldOf, loadChunk, loadScales, VectorConstants } from "./weight-fields.ts";
 
 /** Panels read at once. */
@@ -44,8 +54,6 @@ class GemvGenerator {
   readonly #sums: DotSums;
   readonly #row: Local<"i32">;
   readonly #x: Local<"ptr">;
-  readonly #seed: Local<"ptr">;
-  readonly #total: Local<"ptr">;
   readonly #levels: Local<"v128">;
   readonly #vectors: readonly Local<"v128">[];
   readonly #field: Local<"v128">;
@@ -61,8 +69,6 @@ class GemvGenerator {
     this.#sums = new DotSums(scope, mode, shape, QUADS, this.#constants);
     this.#row = scope.local("i32", "row");
     this.#x = scope.local("ptr", "x");
-    this.#seed = scope.local("ptr", "seed");
-    this.#total = scope.local("ptr", "total");
     this.#levels = scope.local("v128", "level_table");
     this.#vectors = scope.localArray("v128", "vector", fieldTables[shape.bits]!.vectors);
     this.#field = scope.local("v128", "field");
@@ -95,25 +101,21 @@ class GemvGenerator {
 
   /** `count` panels of each of some streams, which begin `count` panels apart. */
   #stripe(streams: number, start: Local<"i32">, count: Local<"i32">): Body {
-    const { panels, panelBytes, correctionOffset, values, seeds, sums, groups, groupBytes } = this.#fields;
+    const { panels, panelBytes, correctionOffset, records, groups } = this.#fields;
     const weights = this.#scope.localArray("ptr", "weights", streams);
     const results = weights.map((_, s) => this.#scope.localArray("v128", `result${s}_`, QUADS));
     const turns = this.#scope.local("i32", "turns");
     const group = this.#scope.local("i32", "group");
     const first = (s: number): Expr<"i32"> => i32.add(start, i32.mul(count, int(s)));
-    const index = i32.mul(this.#row, groups);
+    const bytes = recordBytes(this.#mode, this.#shape);
     return [
       weights.map((weight, s) => weight.set(elementAt(panels, first(s), panelBytes))),
       repeat(turns, count, [
         results.flat().map((result) => result.set(this.#constants.words(0))),
-        this.#x.set(elementAt(values, index, groupBytes)),
-        this.#seed.set(elementAt(seeds, index, 4)),
-        this.#total.set(elementAt(sums, index, 4)),
+        this.#x.set(elementAt(records, i32.mul(this.#row, groups), bytes)),
         repeat(group, groups, [
           weights.map((weight, s) => this.#group(weight, results[s]!)),
-          advance(this.#x, this.#shape.groupLength * activationBytes(this.#mode)),
-          advance(this.#seed, 4),
-          advance(this.#total, 4),
+          advance(this.#x, bytes),
         ]),
         weights.map((weight, s) => [
           storePanel({
@@ -123,7 +125,7 @@ class GemvGenerator {
             constants: this.#constants,
             thread: this.#thread,
             row: this.#row,
-            panel: i32.add(first(s), i32.sub(count, turns)),
+            column: i32.mul(i32.add(first(s), i32.sub(count, turns)), int(PANEL_ROWS)),
             tail: weight,
             results: results[s]!,
           }),
@@ -137,16 +139,16 @@ class GemvGenerator {
   #group(weight: Local<"ptr">, results: readonly Local<"v128">[]): Body {
     const shape = this.#shape;
     const units = shape.groupLength / UNIT;
-    const seeds = results.map((_, r) =>
-      this.#sums.begin(r, seedOf(shape, weight, r, v128.load32_splat(this.#seed), v128.load32_splat(this.#total))),
-    );
+    const { seed, sum } = recordPlaces(this.#mode, shape);
+    const splat = (offset: number) => v128.load32_splat(this.#x, offset);
+    const seeds = results.map((_, r) => this.#sums.begin(r, seedOf(shape, weight, r, splat(seed), splat(sum))));
     const sums =
       units <= UNROLLED_UNITS
         ? Array.from({ length: units }, (_, unit) => this.#unit(weight, this.#x, shape.vectorsOffset, unit))
         : this.#loopedUnits(weight, units);
     const scaled = results.map((result, r) => {
       const scale = loadScales(shape, weight, r, this.#constants);
-      return result.set(f32x4.add(result, f32x4.mul(f32x4.convert_i32x4_s(this.#sums.total(r)), scale)));
+      return result.set(f32x4.add(result, f32x4.mul(floatsOfSums(shape, this.#sums.total(r), this.#constants), scale)));
     });
     return [seeds, sums, scaled, advance(weight, shape.groupBytes)];
   }

@@ -13,17 +13,14 @@ export const linearBlock = new ArgumentBlock({
   panelBytes: "ptr",
   correctionOffset: "ptr",
   levels: "ptr",
-  values: "ptr",
-  seeds: "ptr",
-  sums: "ptr",
+  /** Quantized activations. */
+  records: "ptr",
   scales: "ptr",
   zeros: "ptr",
   y: "ptr",
   /** For each thread: room for the end of rows, then a panel taken apart. */
   threadScratch: "ptr",
   threadBytes: "ptr",
-  /** Bytes of the activations of a group. */
-  groupBytes: "ptr",
   m: "i32",
   n: "i32",
   groups: "i32",
@@ -51,14 +48,15 @@ export interface PanelEnd {
   readonly constants: VectorConstants;
   readonly thread: Local<"i32">;
   readonly row: Expr<"i32">;
-  readonly panel: Expr<"i32">;
-  /** Address of the panel's corrections and biases. */
+  /** The first of the columns of y. */
+  readonly column: Expr<"i32">;
+  /** Address of their corrections; those of all columns of the panel are before all biases. */
   readonly tail: Expr<"ptr">;
-  /** Sums of a panel's rows, four to a vector. */
+  /** Sums of columns, four to a vector. */
   readonly results: readonly Local<"v128">[];
 }
 
-/** y = (sums - zero point * corrections) * scale + bias for the rows of a panel, fewer at the end of the matrix. */
+/** y = (sums - zero point * corrections) * scale + bias for columns of a panel, fewer at the end of the matrix. */
 export function storePanel(end: PanelEnd): Body {
   const { shape, fields, scope, constants, results, row, tail } = end;
   const scale = scope.local("v128", "row_scale");
@@ -76,13 +74,15 @@ export function storePanel(end: PanelEnd): Body {
     scale.set(v128.load32_splat(elementAt(fields.scales, row, 4))),
     zero.set(v128.load32_splat(elementAt(fields.zeros, row, 4))),
     finish,
-    column.set(i32.mul(end.panel, int(shape.rows))),
+    column.set(end.column),
     y.set(elementAt(elementAt(fields.y, i32.mul(row, fields.n), 4), column, 4)),
     column.set(i32.sub(fields.n, column)),
-    when(i32.ge_u(column, int(shape.rows)), store(y), [
-      rest.set(elementAt(fields.threadScratch, end.thread, fields.threadBytes)),
-      store(rest),
-      memory.copy(y, rest, widen(i32.mul(column, int(4)))),
+    when(i32.ge_s(column, int(4 * results.length)), store(y), [
+      when(i32.gt_s(column, int(0)), [
+        rest.set(elementAt(fields.threadScratch, end.thread, fields.threadBytes)),
+        store(rest),
+        memory.copy(y, rest, widen(i32.mul(column, int(4)))),
+      ]),
     ]),
   ];
 }

@@ -2,7 +2,7 @@
 import type { PackedLinearArgs } from "../arguments.ts";
 import type { CpuFeature, Kernel } from "../contract.ts";
 import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
-import { activationBytes, type DotMode } from "./dot-sums.ts";
+import type { DotMode } from "./dot-sums.ts";
 import { wasmKernel } from "./kernel.ts";
 import type { KernelCode, Placement, WasmStep } from "./kernel-code.ts";
 import { gemmCode, gemmMode, gemmThreadBytes } from "./linear-gemm.ts";
@@ -61,7 +61,8 @@ function threadBytes({ weights }: PackedLinearArgs, multiply: Multiply): number 
 function scratchBytes(args: PackedLinearArgs, threads: number, multiply: Multiply): number {
   const shape = panelShape(args.weights);
   const { groups } = panelSizes(args.weights, shape);
-  return quantizedPlaces(0, args.m, groups, shape).byteLength + threads * threadBytes(args, multiply);
+  const places = quantizedPlaces(0, args.m, groups, shape, multiply.mode(shape));
+  return places.byteLength + threads * threadBytes(args, multiply);
 }
 
 function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply): WasmStep {
@@ -69,7 +70,7 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
   const shape = panelShape(weights);
   const mode = multiply.mode(shape);
   const { n, k, groups, panels, panelBytes, correctionOffset } = panelSizes(weights, shape);
-  const places = quantizedPlaces(place.scratch, m, groups, shape);
+  const places = quantizedPlaces(place.scratch, m, groups, shape, mode);
   const packed = place.read(weights.bytes);
   const perTile = multiply.panelsPerTile(panels, place.threads);
   const linear = linearBlock.encode({
@@ -77,15 +78,12 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
     panelBytes,
     correctionOffset,
     levels: packed + LEVELS_OFFSET,
-    values: activationBytes(mode) === 2 ? places.pairs : places.values,
-    seeds: places.seeds,
-    sums: places.sums,
+    records: places.records,
     scales: places.scales,
     zeros: places.zeros,
     y: place.write(y),
     threadScratch: place.scratch + places.byteLength,
     threadBytes: threadBytes(args, multiply),
-    groupBytes: shape.groupLength * activationBytes(mode),
     m,
     n,
     groups,

@@ -128,6 +128,7 @@ const plain = {
   "f32x4.pmax": [simd(235), "v128,v128:v128"],
   "i32x4.trunc_sat_f32x4_s": [simd(248), "v128:v128"],
   "f32x4.convert_i32x4_s": [simd(250), "v128:v128"],
+  "f32x4.relaxed_madd": [simd(0x105), "v128,v128,v128:v128"],
   "i16x8.relaxed_dot_i8x16_i7x16_s": [simd(0x112), "v128,v128:v128"],
   "i32x4.relaxed_dot_i8x16_i7x16_add_s": [simd(0x113), "v128,v128,v128:v128"],
   "atomic.fence": [atomic(0x03), ":"],
