@@ -27,7 +27,7 @@ import {
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
-import { attentionWasm } from "./wasm/attention.ts";
+import { attentionRelaxedWasm, attentionWasm } from "./wasm/attention.ts";
 import {
   addWasm,
   erfGegluWasm,
@@ -42,7 +42,13 @@ import {
 } from "./wasm/elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
-import { addRmsNormWasm, gegluHalvesWasm, ropeAttentionWasm, swigluHalvesWasm } from "./wasm/fused.ts";
+import {
+  addRmsNormWasm,
+  gegluHalvesWasm,
+  ropeAttentionRelaxedWasm,
+  ropeAttentionWasm,
+  swigluHalvesWasm,
+} from "./wasm/fused.ts";
 import { linearA8Wasm } from "./wasm/linear.ts";
 import { linearFloatWasm } from "./wasm/linear-float.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear-weight-only.ts";
@@ -80,9 +86,15 @@ export const embeddingShared = [
 export const rmsNorm = [...nativeKernels("rms_norm", native.rmsNorm), rmsNormWasm, rmsNormReference];
 export const ropeAngles = [...nativeKernels("rope_angles", native.ropeAngles), ropeAnglesWasm, ropeAnglesReference];
 export const rope = [...nativeKernels("rope", native.rope), ropeWasm, ropeReference];
-export const attention = [...nativeKernels("attention", native.attention), attentionWasm, attentionReference];
+export const attention = [
+  ...nativeKernels("attention", native.attention),
+  attentionRelaxedWasm,
+  attentionWasm,
+  attentionReference,
+];
 export const ropeAttention = [
   ...nativeKernels("rope_attention", native.ropeAttention),
+  ropeAttentionRelaxedWasm,
   ropeAttentionWasm,
   ropeAttentionReference,
 ];

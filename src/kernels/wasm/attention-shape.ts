@@ -3,7 +3,9 @@ import { ArgumentBlock, type FieldsOf } from "./kernel-code.ts";
 
 export interface AttentionShape {
   /** Queries of a block. */
-  readonly queries: 1 | 4;
+  readonly queries: 1 | 4 | 8;
+  /** Multiplies and adds in one instruction. */
+  readonly isRelaxed: boolean;
   readonly cache: "f32" | "f16" | "int8";
   readonly hasWindow: boolean;
   readonly hasSoftcap: boolean;
@@ -36,6 +38,7 @@ export const attentionBlock = new ArgumentBlock({
 });
 export type AttentionFields = FieldsOf<typeof attentionBlock>;
 
-export function attentionKey({ queries, cache, hasWindow, hasSoftcap }: AttentionShape): string {
-  return `attention_${queries}_${cache}${hasWindow ? "_window" : ""}${hasSoftcap ? "_softcap" : ""}`;
+export function attentionKey({ queries, isRelaxed, cache, hasWindow, hasSoftcap }: AttentionShape): string {
+  const marks = [isRelaxed ? "_relaxed" : "", hasWindow ? "_window" : "", hasSoftcap ? "_softcap" : ""];
+  return `attention_${queries}_${cache}${marks.join("")}`;
 }

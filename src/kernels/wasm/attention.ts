@@ -1,14 +1,16 @@
 /**
  * Attention over a cache: new keys and values go into it first, then queries are answered in blocks. The queries of one
- * head of keys, of all tokens, are numbered one after the other; a block is four of them, in the lanes of vectors, or one.
+ * head of keys, of all tokens, are numbered one after the other; a block is eight or four of them, in the lanes of vectors, or
+ * one.
  */
 import type { AttentionArgs } from "../arguments.ts";
-import type { Kernel } from "../contract.ts";
+import type { CpuFeature } from "../contract.ts";
 import { type Body, type Expr, type Local, leave, select, when } from "./assembler/expression.ts";
 import { f32, f32x4, float, i32, int } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
-import { attendBlock } from "./attention-block.ts";
 import { type AttentionFields, type AttentionShape, attentionBlock, attentionKey } from "./attention-shape.ts";
+import { attendSingly } from "./attention-single.ts";
+import { attendWidely, wideScratch } from "./attention-wide.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
 import { forLanes, halvesOfFloats, largestLane, storedBytes } from "./lanes.ts";
@@ -118,68 +120,77 @@ function attendCode(shape: AttentionShape): KernelCode {
     build: () => [
       kernelFunction(key, attentionBlock, (fields, { tile, thread }, scope) => {
         const first = scope.local("i32", "first");
-        return [checkPosition(fields, first), attendBlock({ shape, fields, scope, first, tile, thread })];
+        const attend = shape.queries === 1 ? attendSingly : attendWidely;
+        return [checkPosition(fields, first), attend({ shape, fields, scope, first, tile, thread })];
       }),
     ],
   };
 }
 
-/** Four queries where there are about as many; else one at a time. */
-function queriesOf({ tokens, heads, kvHeads }: AttentionArgs): 1 | 4 {
-  return (tokens * heads) / kvHeads >= 3 ? 4 : 1;
+/** Eight or four queries where there are about as many; else one at a time. */
+function queriesOf({ tokens, heads, kvHeads }: AttentionArgs): AttentionShape["queries"] {
+  const queries = (tokens * heads) / kvHeads;
+  return queries >= 7 ? 8 : queries >= 3 ? 4 : 1;
 }
 
-export const attentionWasm: Kernel<AttentionArgs> = wasmKernel<AttentionArgs>({
-  ...plainRow,
-  name: "attention_f32_1x1x4_wasm_simd",
-  scratchBytes: (args, threads) => threads * threadBytes(args),
-  step(args, place) {
-    const { tokens, heads, kvHeads, headDim, capacity, scale, window, softcap } = args;
-    const queries = queriesOf(args);
-    const shape: AttentionShape = {
-      queries,
-      cache: cacheType(args),
-      hasWindow: window > 0,
-      hasSoftcap: softcap > 0,
-    };
-    const blocks = Math.ceil((tokens * heads) / kvHeads / queries);
-    const values = attentionBlock.encode({
-      q: place.read(args.q),
-      k: place.read(args.k),
-      v: place.read(args.v),
-      keyCache: place.write(args.keyCache),
-      valueCache: place.write(args.valueCache),
-      keyScales: args.keyScales ? place.write(args.keyScales) : 0,
-      valueScales: args.valueScales ? place.write(args.valueScales) : 0,
-      position: place.read(args.position),
-      y: place.write(args.y),
-      scores: place.scratch,
-      threadBytes: threadBytes(args),
-      tokens,
-      kvHeads,
-      ratio: heads / kvHeads,
-      headDim,
-      capacity,
-      blocks,
-      window,
-      scale,
-      softcap,
-    });
-    return {
-      phases: [
-        { code: storeCode(shape), tiles: tokens, args: values },
-        { code: attendCode(shape), tiles: blocks * kvHeads, args: values },
-      ],
-    };
-  },
-});
+const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boolean) =>
+  wasmKernel<AttentionArgs>({
+    ...plainRow,
+    name,
+    needs,
+    scratchBytes: (args, threads) => threads * threadBytes(args),
+    step(args, place) {
+      const { tokens, heads, kvHeads, headDim, capacity, scale, window, softcap } = args;
+      const queries = queriesOf(args);
+      const shape: AttentionShape = {
+        queries,
+        isRelaxed,
+        cache: cacheType(args),
+        hasWindow: window > 0,
+        hasSoftcap: softcap > 0,
+      };
+      const blocks = Math.ceil((tokens * heads) / kvHeads / queries);
+      const values = attentionBlock.encode({
+        q: place.read(args.q),
+        k: place.read(args.k),
+        v: place.read(args.v),
+        keyCache: place.write(args.keyCache),
+        valueCache: place.write(args.valueCache),
+        keyScales: args.keyScales ? place.write(args.keyScales) : 0,
+        valueScales: args.valueScales ? place.write(args.valueScales) : 0,
+        position: place.read(args.position),
+        y: place.write(args.y),
+        scores: place.scratch,
+        threadBytes: threadBytes(args),
+        tokens,
+        kvHeads,
+        ratio: heads / kvHeads,
+        headDim,
+        capacity,
+        blocks,
+        window,
+        scale,
+        softcap,
+      });
+      return {
+        phases: [
+          { code: storeCode(shape), tiles: tokens, args: values },
+          { code: attendCode(shape), tiles: blocks * kvHeads, args: values },
+        ],
+      };
+    },
+  });
 
 function cacheType({ keyCache }: AttentionArgs): AttentionShape["cache"] {
   if (keyCache instanceof Int8Array) return "int8";
   return keyCache instanceof Uint16Array ? "f16" : "f32";
 }
 
-/** A block's scores: a vector for each position. */
-function threadBytes({ capacity }: AttentionArgs): number {
-  return Math.ceil((16 * capacity) / 64) * 64;
+function threadBytes(args: AttentionArgs): number {
+  const queries = queriesOf(args);
+  return Math.ceil((4 * queries * (queries === 1 ? args.capacity : wideScratch(args))) / 64) * 64;
 }
+
+export const attentionWasm = attentionRow("attention_f32_1x1x4_wasm_simd", ["simd128"], false);
+/** Engines whose relaxed dot products are right have the multiply-add, too. */
+export const attentionRelaxedWasm = attentionRow("attention_f32_1x1x4_wasm_relaxed", ["relaxed_dot16"], true);

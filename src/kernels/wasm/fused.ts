@@ -4,7 +4,7 @@ import type { Kernel } from "../contract.ts";
 import { rotatedPlaces } from "../reference/fused.ts";
 import type { Local } from "./assembler/expression.ts";
 import { f32x4, i32 } from "./assembler/instructions.ts";
-import { attentionWasm } from "./attention.ts";
+import { attentionRelaxedWasm, attentionWasm } from "./attention.ts";
 import { type Formula, gegluFormula, selectWasm, swigluFormula } from "./elementwise.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction, type Placement, type WasmPhase } from "./kernel-code.ts";
@@ -139,33 +139,38 @@ const step = <A>(kernel: Kernel<A>, args: A, place: Placement): readonly WasmPha
 };
 
 /** Columns are copied to scratch and rotated there, then attended to: the phases of the single kernels. */
-export const ropeAttentionWasm: Kernel<RopeAttentionArgs> = wasmKernel<RopeAttentionArgs>({
-  ...plainRow,
-  name: "rope_attention_f32_1x1x4_wasm_simd",
-  scratchBytes: (args, threads) => rotatedBytes(args) + attentionWasm.scratchBytes!(withArrays(args), threads),
-  step(args, given) {
-    const { qkv, angles, half, tokens, heads, kvHeads, headDim } = args;
-    const call = withArrays(args);
-    const places = rotatedPlaces(args);
-    const parts = [
-      { array: call.q, start: places.q, column: 0, heads },
-      { array: call.k, start: places.k, column: heads, heads: kvHeads },
-      { array: call.v, start: places.v, column: heads + kvHeads, heads: kvHeads },
-    ];
-    const place = placementWith(
-      given,
-      new Map(parts.map(({ array, start }) => [array, 4 * start])),
-      rotatedBytes(args),
-    );
-    const x = new Uint8Array(qkv.buffer, qkv.byteOffset, qkv.byteLength);
-    const rowBytes = 4 * headDim;
-    const copies = parts.flatMap(({ array, column, heads: count }) => {
-      const bytes = { outer: tokens, stride: (heads + 2 * kvHeads) * rowBytes, blockBytes: count * rowBytes };
-      return step(selectWasm, { ...bytes, offset: column * rowBytes, x, y: array as unknown as Uint8Array }, place);
-    });
-    const turns = parts.slice(0, 2).flatMap(({ array, heads: count }) => {
-      return step(ropeWasm, { tokens, heads: count, headDim, half, x: array, angles, y: array }, place);
-    });
-    return { phases: [...copies, ...turns, ...step(attentionWasm, call, place)] };
-  },
-});
+const ropeAttentionRow = (name: string, attention: Kernel<AttentionArgs>) =>
+  wasmKernel<RopeAttentionArgs>({
+    ...plainRow,
+    name,
+    needs: attention.needs,
+    scratchBytes: (args, threads) => rotatedBytes(args) + attention.scratchBytes!(withArrays(args), threads),
+    step(args, given) {
+      const { qkv, angles, half, tokens, heads, kvHeads, headDim } = args;
+      const call = withArrays(args);
+      const places = rotatedPlaces(args);
+      const parts = [
+        { array: call.q, start: places.q, column: 0, heads },
+        { array: call.k, start: places.k, column: heads, heads: kvHeads },
+        { array: call.v, start: places.v, column: heads + kvHeads, heads: kvHeads },
+      ];
+      const place = placementWith(
+        given,
+        new Map(parts.map(({ array, start }) => [array, 4 * start])),
+        rotatedBytes(args),
+      );
+      const x = new Uint8Array(qkv.buffer, qkv.byteOffset, qkv.byteLength);
+      const rowBytes = 4 * headDim;
+      const copies = parts.flatMap(({ array, column, heads: count }) => {
+        const bytes = { outer: tokens, stride: (heads + 2 * kvHeads) * rowBytes, blockBytes: count * rowBytes };
+        return step(selectWasm, { ...bytes, offset: column * rowBytes, x, y: array as unknown as Uint8Array }, place);
+      });
+      const turns = parts.slice(0, 2).flatMap(({ array, heads: count }) => {
+        return step(ropeWasm, { tokens, heads: count, headDim, half, x: array, angles, y: array }, place);
+      });
+      return { phases: [...copies, ...turns, ...step(attention, call, place)] };
+    },
+  });
+
+export const ropeAttentionWasm = ropeAttentionRow("rope_attention_f32_1x1x4_wasm_simd", attentionWasm);
+export const ropeAttentionRelaxedWasm = ropeAttentionRow("rope_attention_f32_1x1x4_wasm_relaxed", attentionRelaxedWasm);

@@ -113,10 +113,7 @@ class GemvGenerator {
       repeat(turns, count, [
         results.flat().map((result) => result.set(this.#constants.words(0))),
         this.#x.set(elementAt(records, i32.mul(this.#row, groups), bytes)),
-        repeat(group, groups, [
-          weights.map((weight, s) => this.#group(weight, results[s]!)),
-          advance(this.#x, bytes),
-        ]),
+        repeat(group, groups, [weights.map((weight, s) => this.#group(weight, results[s]!)), advance(this.#x, bytes)]),
         weights.map((weight, s) => [
           storePanel({
             shape: this.#shape,
