@@ -154,18 +154,34 @@ export const softcapWasm: Kernel<UnaryArgs> = elementwise(
   unary,
 );
 
-const selectBlock = new ArgumentBlock({ x: "ptr", y: "ptr", outer: "i32", stride: "ptr", blockBytes: "ptr" });
+/** Bytes of a tile of copies. */
+const TILE_BYTES = 4 * TILE_VALUES;
+
+const selectBlock = new ArgumentBlock({
+  x: "ptr",
+  y: "ptr",
+  outer: "i32",
+  stride: "ptr",
+  blockBytes: "ptr",
+  /** Blocks of a tile. */
+  perTile: "i32",
+});
 
 const selectCode: KernelCode = {
   key: "select",
   build: () => [
-    kernelFunction("select", selectBlock, ({ x, y, outer, stride, blockBytes }, _, scope) =>
-      forRange(scope.local("i32", "i"), int(0), outer, [
-        memory.copy(y, x, blockBytes),
-        advance(x, stride),
-        advance(y, blockBytes),
-      ]),
-    ),
+    kernelFunction("select", selectBlock, ({ x, y, outer, stride, blockBytes, perTile }, { tile }, scope) => {
+      const i = scope.local("i32", "i");
+      const end = scope.local("i32", "end");
+      return [
+        i.set(i32.mul(tile, perTile)),
+        end.set(i32.add(i, perTile)),
+        when(i32.lt_u(outer, end), [end.set(outer)]),
+        x.set(elementAt(x, i, stride)),
+        y.set(elementAt(y, i, blockBytes)),
+        forRange(i, i, end, [memory.copy(y, x, blockBytes), advance(x, stride), advance(y, blockBytes)]),
+      ];
+    }),
   ],
 };
 
@@ -173,7 +189,8 @@ export const selectWasm: Kernel<SelectArgs> = wasmKernel<SelectArgs>({
   ...plainRow,
   name: "select_any_1x1x1_wasm_simd",
   step({ outer, stride, offset, blockBytes, x, y }, place) {
-    const values = { x: place.read(x) + offset, y: place.write(y), outer, stride, blockBytes };
-    return { phases: [{ code: selectCode, tiles: 1, args: selectBlock.encode(values) }] };
+    const perTile = Math.ceil(TILE_BYTES / Math.max(1, blockBytes));
+    const values = { x: place.read(x) + offset, y: place.write(y), outer, stride, blockBytes, perTile };
+    return { phases: [{ code: selectCode, tiles: Math.ceil(outer / perTile), args: selectBlock.encode(values) }] };
   },
 });
