@@ -25,18 +25,22 @@ export class LanguageModel {
   readonly stopStrings: readonly string[];
   readonly #tokenizer: Tokenizer | null;
   /** A decoder that was used to warm up; the first that is asked for. */
-  #warm: SessionDecoder | null;
+  #warm: SessionDecoder | null = null;
 
-  constructor(name: string, program: LoadedProgram, texts: ModelTexts, warm: SessionDecoder | null = null) {
+  constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
     const { tokenizer, template } = readTexts(texts, name);
     const settings = texts.generationConfig ? parse(texts.generationConfig, `${name}, generation_config.json`) : {};
     this.name = name;
     this.program = program;
-    this.#warm = warm;
     this.template = template;
     this.#tokenizer = tokenizer;
     this.samplingDefaults = samplingDefaults(settings);
     this.stopStrings = stopStrings(settings);
+  }
+
+  /** Runs the program until it is fast, where code is compiled on the way; the next thing to do is to use it. */
+  async warmUp(options: { signal?: AbortSignal | undefined; warmUpMs?: number | undefined } = {}): Promise<void> {
+    this.#warm = await warmDecoder(this.program, options);
   }
 
   get hasTokenizer(): boolean {
@@ -98,5 +102,7 @@ export async function loadProgramObject(
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program, options);
   const texts = options.texts ?? (await programTexts(program));
-  return new LanguageModel(name, loaded, texts, await warmDecoder(loaded, options));
+  const model = new LanguageModel(name, loaded, texts);
+  await model.warmUp(options);
+  return model;
 }

@@ -8,9 +8,12 @@ import { SessionDecoder } from "./session-decoder.ts";
 /** Tokens of a warm-up prompt: enough for the kernels of many rows. */
 const PROMPT_TOKENS = 8;
 const PROMPT_RUNS = 3;
-/** Steps are repeated until one is about as fast as the fastest. */
+/**
+ * Steps are repeated until one is about as fast as the fastest; those of small models often, since the code that replaces
+ * the first is compiled while all cores are busy.
+ */
 const STEPS_MIN = 4;
-const STEPS_MAX = 40;
+const STEPS_MAX = 160;
 const STEADY = 1.15;
 /** Large models are slow enough that their code is replaced within few steps. */
 const STEPS_MS = 500;
@@ -31,7 +34,8 @@ export async function warmDecoder(
   let best = Number.POSITIVE_INFINITY;
   for (let i = 0; i < STEPS_MAX; i++) {
     const before = performance.now();
-    await decoder.step(0, { signal });
+    // A first token comes from a prompt.
+    await (i % 2 === 0 ? decoder.prefill([0], { signal }) : decoder.step(0, { signal }));
     decoder.rewind(0);
     const taken = performance.now() - before;
     best = Math.min(best, taken);
