@@ -22,6 +22,7 @@ struct NeonVectors : ScalarQuantizer {
   template <int Bits>
   static Bytes weight(Bytes u) { return Bits == 8 ? veorq_u8(u, vdupq_n_u8(0x80)) : u; }
   static Bytes load_bytes(const uint8_t* p) { return vld1q_u8(p); }
+  static constexpr size_t kAhead = 0;
   template <int Bits>
   static void prefetch(const uint8_t*) {}
   template <int Shift, int Mask>

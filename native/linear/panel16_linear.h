@@ -24,6 +24,8 @@ struct PackedLinear {
   uint32_t m;
   // Panels of one tile, rows of one quantization tile.
   uint32_t panels_per_tile, rows_per_tile;
+  // From a tile to the one that the same thread is likely to work on next, in panels.
+  uint32_t next_tile_panels;
 };
 static_assert(sizeof(PackedLinear) <= kArgsMax);
 
@@ -106,6 +108,11 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
     for (int part = 0; part < kParts; part++)
       for (int m = 0; m < Rows; m++) total[p][part][m] = Isa::zero_floats();
 
+  // What is ahead of a panel's end is the start of the one that is read after it.
+  const uint32_t next = first + Panels <= last ? Panels : Panels + args.next_tile_panels - args.panels_per_tile;
+  const size_t jump = (next - 1) * w.panel_bytes;
+  const uint8_t* const jump_from = group[0] + w.panel_bytes - Isa::kAhead;
+
   for (uint32_t g = 0; g < w.groups; g++) {
     for (int part = 0; part < kParts; part++) {
       Ints sum[Panels][Rows];
@@ -121,8 +128,10 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
       }
       uint32_t at = w.vectors_offset;
       for (uint32_t c = g * w.group_length, end = c + w.group_length; c < end; c += 32, at += 64 * Bits) {
-        if (part == 0)
-          for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + at);
+        if (part == 0) {
+          const size_t from = at + (group[0] + at >= jump_from ? jump : 0);
+          for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + from);
+        }
         unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
           for (int p = 0; p < Panels; p++) {
             Bytes chunk[kVectors];
@@ -245,6 +254,7 @@ static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t 
   const uint32_t by_size = std::max<size_t>(1, (128u << 10) / w.panel_bytes);
   const uint32_t by_share = std::max(1u, w.panel_count / (8 * threads));
   args.panels_per_tile = static_cast<uint32_t>(round_up(std::min(by_size, by_share), panel_step));
+  args.next_tile_panels = threads * args.panels_per_tile;
   step.phases = 2;
   step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
   step.tiles[1] = ceil_div(w.panel_count, args.panels_per_tile);

@@ -26,10 +26,11 @@ struct Avx512Vnni : QuantizerAvx512 {
   static constexpr int kGemmRows = 7;
   static void store_bytes(uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
   static Bytes load_bytes(const uint8_t* p) { return _mm512_loadu_si512(p); }
-  // As far ahead of p as pays, the memory of 32 columns of weights and a line for what is between.
+  // How far ahead memory is asked for, in bytes.
+  static constexpr size_t kAhead = 1024;
+  // The memory of 32 columns of weights that far ahead of p, and a line for what is between.
   template <int Bits>
   static void prefetch(const uint8_t* p) {
-    constexpr uint32_t kAhead = 1024;
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T0);
   }
