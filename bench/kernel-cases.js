@@ -77,6 +77,14 @@ function packedLinear({ m, n, bits, groupSize, layout }) {
 }
 
 /** @returns {Case} */
+function gatedLinear(options) {
+  const { m, n } = options;
+  const { args, ...rest } = packedLinear(options);
+  const bytes = rest.bytes - 2 * m * n;
+  return { ...rest, bytes, args: () => ({ ...args(), y: new Float32Array((m * n) / 2) }) };
+}
+
+/** @returns {Case} */
 function floatLinear({ m, n, dtype }) {
   const width = dtype === "f32" ? 4 : 2;
   const data = () => (dtype === "f32" ? floats(n * HIDDEN) : new Uint16Array(n * HIDDEN).fill(0x3c00));
@@ -249,6 +257,7 @@ const embeddingFloat = ({ m, dtype }) => ({
 /** By export of src/kernels/table.ts; the options beside m that a family is measured with. */
 export const families = {
   linearA8: { make: packedLinear, packed: true },
+  linearA8Swiglu: { make: gatedLinear, packed: true },
   linearWeightOnly: { make: packedLinear, packed: true },
   linearFloat: { make: floatLinear, dtypes: ["f32", "f16", "bf16"] },
   embeddingFloat: { make: embeddingFloat, dtypes: ["f32", "bf16"] },

@@ -56,7 +56,10 @@ export function run<A>(kernel: Kernel<A>, args: A, { memory, threads }: Bench): 
   kernel.bind(args, scratch, threads)();
 }
 
-/** A CPU whose rows are tested whole elsewhere (scripts/arm/test.js says so): here they are tested at one width, if at all. */
+/**
+ * A CPU whose rows are tested whole elsewhere (scripts/arm/test.js says so): here linear layers are tested at one width,
+ * the others not at all.
+ */
 const elsewhere = globalThis.process?.env.LOWBIT_TESTED_ELSEWHERE;
 const widthElsewhere = 4;
 
@@ -68,7 +71,8 @@ export function describeRows<A>(rows: readonly Kernel<A>[], cpu: Cpu, tests: (ke
     if (missing.length > 0) {
       describe.skip(`${kernel.name} (skipped: this CPU lacks ${missing.join(", ")})`, () => tests(kernel));
     } else if (tested && kernel.needs.every((feature) => tested.features.has(feature))) {
-      const bits = kernel.bits?.filter((width) => width === widthElsewhere) ?? [];
+      const isLinear = kernel.name.startsWith("linear_");
+      const bits = (isLinear && kernel.bits?.filter((width) => width === widthElsewhere)) || [];
       const title = `${kernel.name} (tested on ${tested.name}; here ${bits.length > 0 ? `${bits} bits` : "skipped"})`;
       describe.skipIf(bits.length === 0)(title, () => tests({ ...kernel, bits }));
     } else describe(kernel.name, () => tests(kernel));
