@@ -56,10 +56,11 @@ export async function modelMemory(cut, whole, context, measure) {
   const { layers: cutLayers } = shapeNamed(cut);
   const { layers } = shapeNamed(whole);
   const sizes = await memoryOf(cut, context);
-  const { hidden, kvHeads, headDim, vocabulary } = shapeNamed(whole);
-  const ends = 2 * vocabulary * hidden * (4.5 / 8);
+  const { hidden, vocabulary } = shapeNamed(whole);
+  // The embedding has scales of 32 bits and zero points of 8, the head scales of 16.
+  const ends = vocabulary * hidden * ((5.25 + 4.5) / 8);
   const constants = ends + ((sizes.constants - ends) * layers) / cutLayers;
-  const state = 2 * 2 * layers * context * kvHeads * headDim;
+  const state = (sizes.state * layers) / cutLayers;
   const computed = [`${whole}, computed`, constants, sizes.scratch, state, null];
   const rows = [[`${cut}, measured`, sizes.constants, sizes.scratch, sizes.state, sizes.peak], computed];
   if (measure) {

@@ -108,7 +108,7 @@ const parts = {
     },
   },
   memory: {
-    title: "Memory of Llama-3.1-8B's shape, head and embedding in 4 bits, context 1024, GB",
+    title: "Memory of Llama-3.1-8B's shape, head and embedding in 4 bits, KV cache in 8, context 1024, GB",
     head: ["model", "weights", "scratch", "KV cache", "sum", "peak resident set"],
     async *measure() {
       yield [options.model, await modelMemory(options.model, "8b", 1024, options.whole)];

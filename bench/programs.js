@@ -72,7 +72,7 @@ async function aqlmProgramOf(shape, context = CONTEXT_LENGTH) {
   await exportProgram(model, path, {
     maxSeqLen: isShort ? PREFILL_LENGTH : CHUNK_LENGTH,
     maxContextLen: context,
-    ...(isShort && { kvCache: "f16" }),
+    ...(isShort && { kvCache: "int8" }),
   });
   await model.close();
   return path;

@@ -123,6 +123,9 @@ dot products and four masks with 4 bits, eight and six with 2, ten and seven wit
 of groups are applied: at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 end just
 below KleidiAI's fastest kernel for 4 bits on N1, and above it on cores with i8mm.
 
+AQLM's lookups take more instructions than 4-bit dot products, and fewer the taller a layer is, since tables of sums are
+made once for all outputs; what they save is memory, of which they read less than half.
+
 ${text.join("\n\n")}
 `;
 }

@@ -128,8 +128,9 @@ class PanelDecoder {
       } else {
         constexpr uint32_t kStepCodes = 4 * Books * kTile;
         const Code* codes = blocks_[step / kBlockSteps] + step % kBlockSteps * kStepCodes;
-        // The same of the next tile, one of its rows of codes at a time.
-        const Code* next = codes + kBlockSteps * kStepCodes + output / kUnit % (4 * Books) * kTile;
+        // The same of the next tile, a line of memory at a time.
+        constexpr uint32_t kLineCodes = 64 / sizeof(Code);
+        const Code* next = codes + kBlockSteps * kStepCodes + output / kUnit % (kStepCodes / kLineCodes) * kLineCodes;
         _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
         codes += 2 * output;
         if (step < whole_steps_) {
@@ -189,10 +190,11 @@ class PanelDecoder {
   uint32_t panel_, first_step_, whole_steps_, rows_, vector_length_, row_ = 0;
 };
 
-// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, decoding `units` of weights after each product.
+// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows, decoding `units` of weights
+// after each product.
 template <class Decoder>
 ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps, uint8_t* sums, bool first,
-                                 Decoder& decoder, uint32_t units) {
+                                 bool two, Decoder& decoder, uint32_t units) {
   begin_sums(sums, 2 * kTileBytes, first);
   auto decode = [&]() __attribute__((always_inline)) {
     tile_fence();
@@ -204,13 +206,15 @@ ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, ui
     _tile_loadd(6, rows, 64);
     _tile_dpbf16ps(0, 4, 6);
     decode();
-    _tile_loadd(7, rows + kTileBytes, 64);
-    _tile_dpbf16ps(1, 4, 7);
+    if (two) {
+      _tile_loadd(7, rows + kTileBytes, 64);
+      _tile_dpbf16ps(1, 4, 7);
+    }
     decode();
     _tile_loadd(5, weights + kTileBytes, 64);
     _tile_dpbf16ps(2, 5, 6);
     decode();
-    _tile_dpbf16ps(3, 5, 7);
+    if (two) _tile_dpbf16ps(3, 5, 7);
     decode();
   }
   end_sums(sums, 2 * kTileBytes);
@@ -255,9 +259,10 @@ void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32
       for (uint32_t pair = 0; pair < pairs; pair++) {
         uint8_t* at = sums + (size_t{panel - begin} * pairs + pair) * kPairBytes;
         const uint8_t* rows = p.rows + (first + pair) * p.pair_bytes() + size_t{chunk} * kChunkSteps * 2 * kTileBytes;
-        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, decoder, more ? units : 0);
+        const bool two = (first + pair) * 32 + 16 < p.m;
+        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, two, decoder, more ? units : 0);
         if (chunk + 1 < chunks) continue;
-        for (uint32_t tile = 0; tile < 4; tile++)
+        for (uint32_t tile = 0; tile < 4; tile += two ? 1 : 2)
           write_sums(p, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16, at + tile * kTileBytes);
       }
       // The last chunk may have fewer steps than the next panel's.
@@ -306,9 +311,10 @@ size_t amx_scratch(const Call& call) {
 template <class Vector>
 void choose_run(Step& step, const Codes& w) {
   const bool short_groups = w.in_group == 8 && w.out_group == 1;
-  if (w.code_bytes == 2) step.run = amx_run<uint16_t, Vector, 0>;
-  else if (w.mask != 255 || !short_groups || w.codebooks > 2) step.run = amx_run<uint8_t, Vector, 0>;
-  else step.run = w.codebooks == 2 ? amx_run<uint8_t, Vector, 2> : amx_run<uint8_t, Vector, 1>;
+  const uint32_t books = short_groups && w.mask == (w.code_bytes == 1 ? 0xff : 0xffff) ? w.codebooks : 0;
+  if (w.code_bytes == 2) step.run = books == 1 ? amx_run<uint16_t, Vector, 1> : amx_run<uint16_t, Vector, 0>;
+  else if (books == 2) step.run = amx_run<uint8_t, Vector, 2>;
+  else step.run = books == 1 ? amx_run<uint8_t, Vector, 1> : amx_run<uint8_t, Vector, 0>;
 }
 
 void amx_prepare(Step& step, const Call& call) {
