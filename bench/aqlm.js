@@ -56,7 +56,7 @@ function* layerEntries(ms, wanted, settings) {
       }
 }
 
-/** @type {Record<string, { title: string, head: string[], measure(): Iterable<any> | AsyncIterable<any> }>} */
+/** @type {Record<string, { title: string, head: string[], note?: string, measure(): Iterable<any> | AsyncIterable<any> }>} */
 const parts = {
   gemv: {
     title: "One row of x, weights of 2x8 from memory",
@@ -77,6 +77,7 @@ const parts = {
   prefill: {
     title: "128 rows of x",
     head: LAYER_HEAD,
+    note: "On a shared machine single rows differ up to twofold.",
     measure: () => layerEntries([128], shapes, (m) => ({ form: "2x8", kernels: [chosenKernel("2x8", m)] })),
   },
   package: {
@@ -123,10 +124,10 @@ const narrowed = process.argv.slice(2).join(" ");
 const command = `node bench/aqlm.js${narrowed ? ` ${narrowed}` : ""}`;
 
 function report(state) {
-  const sections = Object.entries(parts).flatMap(([name, { title, head }]) => {
+  const sections = Object.entries(parts).flatMap(([name, { title, head, note }]) => {
     if (!state[name]) return [];
     const rows = Object.values(state[name].entries).flat();
-    return [`## ${title}\n\n${table(head, rows)}\n\nMeasured ${state[name].origin}.`];
+    return [`## ${title}\n\n${table(head, rows)}\n\n${note ? `${note} ` : ""}Measured ${state[name].origin}.`];
   });
   writeReport("aqlm", { title: "AQLM beside 4-bit weights", command: "node bench/aqlm.js", sections });
 }

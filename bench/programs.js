@@ -62,13 +62,13 @@ export async function programOf(shape, scheme, context) {
 
 /** @param {string} shape @param {number} [context] */
 async function aqlmProgramOf(shape, context = CONTEXT_LENGTH) {
-  const path = join(folder, `${shape}-aqlm-2x8${context === CONTEXT_LENGTH ? "" : `-${context}`}.pte`);
+  const isShort = context < CONTEXT_LENGTH;
+  const path = join(folder, `${shape}-aqlm-2x8${isShort ? `-${context}-int8-cache` : ""}.pte`);
   if (existsSync(path)) return path;
   const model = await loadCheckpoint(await aqlmCheckpointOf(shape));
   const four = { bits: 4, groupSize: 32, scaleDType: "f16" };
   if (shapeNamed(shape).tied) quantize(model, [sharedEmbedding({ ...four, mappingType: "symmetric" })]);
   else quantize(model, [embedding(four)], { head: int8DynamicActivationIntxWeight(four) });
-  const isShort = context < CONTEXT_LENGTH;
   await exportProgram(model, path, {
     maxSeqLen: isShort ? PREFILL_LENGTH : CHUNK_LENGTH,
     maxContextLen: context,

@@ -25,7 +25,7 @@ const { values: options } = parseArgs({
 /** Longest wait for a calm moment. */
 const CALM_SECONDS = 5;
 const statePath = join(folder, "wasm.json");
-/** What was found of each part, by engine. @type {Record<string, { commit: string, day: string, found: Record<string, any[]> }>} */
+/** What was found of each part, by engine, on a commit or "… and …". @type {Record<string, { commit: string, day: string, found: Record<string, any[]> }>} */
 const state = existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {};
 
 function recordOf(name) {
@@ -51,6 +51,17 @@ async function measurePart(name, browser) {
   }
 }
 
+/** The commits that parts were measured on, of one day together. @param {readonly string[]} names */
+function originOf(names) {
+  const days = [...new Set(names.map((name) => state[name].day))];
+  const origins = days.map((day) => {
+    const ofDay = names.filter((name) => state[name].day === day);
+    const commits = new Set(ofDay.flatMap((name) => state[name].commit.split(" and ")));
+    return `on commit${commits.size > 1 ? "s" : ""} ${[...commits].join(" and ")}, ${day}`;
+  });
+  return origins.join("; ");
+}
+
 /** A table for each title, with where its rows come from. */
 function sections() {
   const measured = Object.keys(parts).filter((name) => state[name]);
@@ -58,8 +69,7 @@ function sections() {
   return titles.map((title) => {
     const names = measured.filter((name) => parts[name].title === title);
     const rows = names.flatMap((name) => parts[name].rows(state[name].found));
-    const origins = [...new Set(names.map((name) => `${state[name].commit}, ${state[name].day}`))];
-    return `## ${title}\n\n${table(parts[names[0]].head, rows)}\n\nMeasured on commit ${origins.join(" and ")}.`;
+    return `## ${title}\n\n${table(parts[names[0]].head, rows)}\n\nMeasured ${originOf(names)}.`;
   });
 }
 

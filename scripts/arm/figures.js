@@ -62,7 +62,7 @@ const sections = [
  * is a single chunk of more than 128 k, steps of 32 k are.
  */
 function turnsOf({ row: name, m, n, k, bits, group }) {
-  // A loop of lookups for 64 outputs: two codebooks of eight inputs, sixteen groups.
+  // One codebook's codes of one group for 64 outputs.
   if (name.startsWith("aqlm")) return (n / 64) * (k / 8) * 2;
   const chunk = m === 1 ? 128 : 128 << (8 - bits);
   const step = group <= 128 ? group : chunk < group ? chunk : 32;
@@ -108,7 +108,8 @@ function documentText(llvm) {
   });
   return `# Arm kernels
 
-Made by \`npm run arm:figures\`, without Arm hardware. n = ${N}, k = ${K}, scales in f16.
+Made by \`npm run arm:figures\`, without Arm hardware. n = ${N} where a table says nothing else, k = ${K},
+scales in f16.
 
 - *instructions*: executed for 1000 multiply-adds, counted under qemu; everything that a call executes but the quantization
   of activations. TorchAO's are those of its loop.

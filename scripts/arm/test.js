@@ -44,6 +44,7 @@ const testFiles = [
   "src/kernels/emulated.test.js",
   "src/kernels/conformance.test.js",
   "src/kernels/conformance-float.test.js",
+  "src/kernels/conformance-choice.test.js",
   "src/kernels/native/transformer.test.js",
   "src/aqlm/operators.test.js",
 ];

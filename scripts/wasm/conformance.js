@@ -8,6 +8,7 @@ export function runConformance(isSmall) {
   const files = {
     conformance: () => import("../../src/kernels/conformance.test.ts"),
     "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
+    "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
   };
   return runFiles(files, isSmall ? new RegExp(`${others.source}|, [3567] bits$`) : others);
 }

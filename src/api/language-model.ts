@@ -38,8 +38,14 @@ export class LanguageModel {
     this.stopStrings = stopStrings(settings);
   }
 
-  /** Runs the program until it is fast, where code is compiled on the way; the next thing to do is to use it. */
+  /**
+   * Runs the program until it is fast, where code is compiled on the way. The first decoder asked for afterwards is the one
+   * that ran.
+   */
   async warmUp(options: { signal?: AbortSignal | undefined; warmUpMs?: number | undefined } = {}): Promise<void> {
+    const earlier = this.#warm;
+    this.#warm = null;
+    await earlier?.dispose();
     this.#warm = await warmDecoder(this.program, options);
   }
 

@@ -1,7 +1,7 @@
 /**
- * Every row of the kernel table without weights in bits: attention, rotary embedding, norms, elementwise operators,
- * against plain loops in double precision. Bounds are a few roundings of the largest magnitude: kernels may sum in
- * float32, approximate exp, and multiply with 16 bits of each factor.
+ * Every row of the kernel table that computes without weights in bits: attention, rotary embedding, norms, elementwise
+ * operators, against plain loops in double precision. Bounds are a few roundings of the largest magnitude: kernels may sum
+ * in float32, approximate exp, and multiply with 16 bits of each factor.
  */
 import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
@@ -12,7 +12,6 @@ import type { AttentionArgs } from "./arguments.ts";
 import { erf } from "./reference/erf.ts";
 import {
   add,
-  argmax,
   attention,
   erfGeglu,
   geglu,
@@ -23,7 +22,6 @@ import {
   rope,
   ropeAngles,
   scale,
-  select,
   softcap,
   softmax,
   squaredReglu,
@@ -499,33 +497,5 @@ describeRows(softmax, cpu, (kernel) => {
           expect(found.reduce((sum, v) => sum + v, 0)).toBeCloseTo(1, 5);
         }
       }
-  });
-});
-
-describeRows(argmax, cpu, (kernel) => {
-  it("the first of the largest values of each row", () => {
-    const x = Float32Array.of(1, 5, 5, 2, -3, -1, -2, -1, 0, 0, 0, 0);
-    const y = new BigInt64Array(3);
-    run(kernel, { dim: 4, x, y }, bench);
-    expect(y).toEqual(BigInt64Array.of(1n, 1n, 0n));
-  });
-
-  it("finds it anywhere in long rows", () => {
-    for (const at of [0, 1, 63, 500, 999]) {
-      const x = new Random(at).floats(1000);
-      x[at] = 1.5;
-      const y = new BigInt64Array(1);
-      run(kernel, { dim: 1000, x, y }, bench);
-      expect(y[0]).toBe(BigInt(at));
-    }
-  });
-});
-
-describeRows(select, cpu, (kernel) => {
-  it("copies one block of each", () => {
-    const x = Uint8Array.from({ length: 24 }, (_, i) => i);
-    const y = new Uint8Array(6);
-    run(kernel, { outer: 3, stride: 8, offset: 4, blockBytes: 2, x, y }, bench);
-    expect([...y]).toEqual([4, 5, 12, 13, 20, 21]);
   });
 });

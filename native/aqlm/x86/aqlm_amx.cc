@@ -6,6 +6,7 @@
 #include "../../x86/tiles_amx.h"
 #include "../codes.h"
 #include "../rows.h"
+#include "floats8.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -34,7 +35,7 @@ struct AmxProduct : Arguments {
   uint8_t* local;
   size_t local_bytes;
   uint32_t steps, panels, item_panels;
-  // Whether results bypass the caches.
+  // Whether codebooks are converted to f32 first, and whether results bypass the caches.
   bool converts, stream;
 
   uint32_t pairs() const { return ceil_div(m, 32); }
@@ -42,17 +43,11 @@ struct AmxProduct : Arguments {
 };
 static_assert(sizeof(AmxProduct) <= kArgsMax);
 
-// Eight values of a vector.
-inline __m256 load8(const float* p) { return _mm256_loadu_ps(p); }
-inline __m256 load8(const uint16_t* p) {
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
-}
-
 void convert_vectors(const AmxProduct& p) {
   float* target = reinterpret_cast<float*>(p.prepared);
   const size_t count = p.codes.vector_values();
   for (size_t i = 0; i < count; i += 8)
-    _mm256_storeu_ps(target + i, load8(static_cast<const uint16_t*>(p.vectors) + i));
+    _mm256_storeu_ps(target + i, Avx2::load(static_cast<const uint16_t*>(p.vectors) + i));
 }
 
 // 32 values of a row of x from value c on as bf16; those beyond k are 0.
@@ -91,9 +86,9 @@ struct ShortGroups {
   size_t book_length;
 
   ALWAYS_INLINE __m256 sum8(const Code* codes) const {
-    __m256 sum = load8(vectors + size_t{codes[0]} * 8);
+    __m256 sum = Avx2::load(vectors + size_t{codes[0]} * 8);
     for (uint32_t c = 1; c < Books; c++)
-      sum = _mm256_add_ps(sum, load8(vectors + c * book_length + size_t{codes[c * kTile]} * 8));
+      sum = _mm256_add_ps(sum, Avx2::load(vectors + c * book_length + size_t{codes[c * kTile]} * 8));
     return sum;
   }
 };
@@ -176,7 +171,7 @@ class PanelDecoder {
       const size_t at = row % w.out_group * w.in_group + c % w.in_group;
       for (uint32_t book = 0; book < w.codebooks; book++) {
         const uint32_t code = codes[book * kTile] & w.mask;
-        sums[i] = _mm256_add_ps(sums[i], load8(vectors_ + book * book_length_ + code * vector_length_ + at));
+        sums[i] = _mm256_add_ps(sums[i], Avx2::load(vectors_ + book * book_length_ + code * vector_length_ + at));
       }
     }
     return rounded(sums);

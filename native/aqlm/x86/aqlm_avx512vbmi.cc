@@ -10,6 +10,7 @@
 
 #include "../codes.h"
 #include "../rows.h"
+#include "floats8.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -40,12 +41,9 @@ static inline PreparedVectors prepared_vectors(const Product& p) {
 }
 
 static inline __m256 load8(const Product& p, size_t at) {
-  if (!p.half_vectors) return _mm256_loadu_ps(static_cast<const float*>(p.vectors) + at);
-  const uint16_t* halves = static_cast<const uint16_t*>(p.vectors) + at;
-  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(halves)));
+  if (p.half_vectors) return Avx2::load(static_cast<const uint16_t*>(p.vectors) + at);
+  return Avx2::load(static_cast<const float*>(p.vectors) + at);
 }
-
-static inline float sum8(__m256 v) { return _mm512_reduce_add_ps(_mm512_zextps256_ps512(v)); }
 
 // One work item for all codebooks, which share a step; each is some kilobytes.
 static inline void prepare_vectors(const Product& p) {
@@ -62,7 +60,7 @@ static inline void prepare_vectors(const Product& p) {
       largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, v));
       squares = _mm256_fmadd_ps(v, v, squares);
     }
-    longest = std::max(longest, sum8(squares));
+    longest = std::max(longest, Avx2::sum(squares));
   }
   const float step = std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(largest)) / kVectorMax, 0x1p-100f);
   *prepared.step = step;
@@ -97,7 +95,7 @@ static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t len
       squares = _mm256_fmadd_ps(v, v, squares);
       peak = _mm256_max_ps(peak, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v));
     }
-    const float length_squared = sum8(squares);
+    const float length_squared = Avx2::sum(squares);
     longest = std::max(longest, length_squared);
     all += length_squared;
   }

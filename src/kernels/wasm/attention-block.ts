@@ -3,7 +3,7 @@
  * queries and keys.
  */
 import { type Body, type Expr, type Local, type Statement, select, when } from "./assembler/expression.ts";
-import { f32x4, float, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
+import { f32x4, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import type { AttentionFields, AttentionShape } from "./attention-shape.ts";
 import { storedBytes } from "./lanes.ts";
@@ -24,6 +24,7 @@ export interface BlockContext {
 const setLane = (vector: Local<"v128">, value: Expr<"i32">, lane: number): Statement =>
   vector.set(i32x4.replace_lane(vector, value, lane));
 
+/** Locals of a tile's block of queries, and the statements that set them and finish scores. */
 export class QueryBlock {
   readonly context: BlockContext;
   readonly constants: VectorConstants;
@@ -128,11 +129,6 @@ export class QueryBlock {
         ? value.set(v128.bitselect(this.constants.floats(Number.NEGATIVE_INFINITY), value, hidden))
         : [],
     ];
-  }
-
-  /** Before the first score: what the largest is set to. */
-  get lowest(): Expr<"v128"> {
-    return f32x4.splat(float(Number.NEGATIVE_INFINITY));
   }
 
   /** Sets a pointer to the scale of the first position's values. */

@@ -36,7 +36,7 @@ class SingleGenerator {
 
   /** Two positions at a time where there are two. */
   #computeScores(): Body {
-    const { from, to, scores, lowest, context } = this.#block;
+    const { from, to, scores, constants, context } = this.#block;
     const { scope, fields } = context;
     const position = scope.local("i32", "position");
     const key = scope.local("ptr", "key");
@@ -53,7 +53,7 @@ class SingleGenerator {
       key.set(this.#block.cacheStart(fields.keyCache)),
       stride.set(this.#block.cacheStride),
       score.set(scores),
-      this.#largest.set(lowest),
+      this.#largest.set(constants.floats(Number.NEGATIVE_INFINITY)),
       whileDo(i32.lt_u(i32.add(position, int(1)), to), turn(2)),
       whileDo(i32.lt_u(position, to), turn(1)),
     ];

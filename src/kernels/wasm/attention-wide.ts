@@ -6,8 +6,7 @@
 import { type Body, type Expr, type Local, shuffle4, when, whileDo } from "./assembler/expression.ts";
 import { f32x4, i32, int, ptr, size, v128 } from "./assembler/instructions.ts";
 import { type BlockContext, QueryBlock } from "./attention-block.ts";
-import type { AttentionShape } from "./attention-shape.ts";
-import { forLanes, type Lanes, lanesOf, storedBytes } from "./lanes.ts";
+import { forLanes, type Lanes, lanesOf, multiplyAdd, storedBytes } from "./lanes.ts";
 import { advance, elementAt, repeat } from "./loops.ts";
 import type { VectorConstants } from "./weight-fields.ts";
 
@@ -28,10 +27,6 @@ const MIXED_POSITIONS = 16;
 /** Thread scratch in floats for each query. */
 export function wideScratch({ capacity, headDim }: { capacity: number; headDim: number }): number {
   return capacity + headDim;
-}
-
-function multiplyAdd(shape: AttentionShape, a: Expr<"v128">, b: Expr<"v128">, sum: Local<"v128">) {
-  return sum.set(shape.isRelaxed ? f32x4.relaxed_madd(a, b, sum) : f32x4.add(sum, f32x4.mul(a, b)));
 }
 
 /** Lane `lane` in all lanes. */
@@ -109,7 +104,7 @@ class WideGenerator {
   }
 
   #computeScores(): Body {
-    const { from, to, scores, lowest, context } = this.#block;
+    const { from, to, scores, constants, context } = this.#block;
     const { scope, fields } = context;
     const position = scope.local("i32", "position");
     const key = scope.local("ptr", "key");
@@ -126,7 +121,7 @@ class WideGenerator {
       key.set(this.#block.cacheStart(fields.keyCache)),
       stride.set(this.#block.cacheStride),
       score.set(scores),
-      this.#largest.map((largest) => largest.set(lowest)),
+      this.#largest.map((largest) => largest.set(constants.floats(Number.NEGATIVE_INFINITY))),
       whileDo(i32.lt_u(i32.add(position, int(WIDE_POSITIONS - 1)), to), turn(WIDE_POSITIONS)),
       whileDo(i32.lt_u(position, to), turn(1)),
     ];
@@ -146,7 +141,7 @@ class WideGenerator {
       parts.map((part, v) => part.set(v128.load(query, this.#rowBytes * d + 16 * v))),
       keys.map((local, p) => [
         this.#splat.set(spread(local, d)),
-        parts.map((part, v) => multiplyAdd(shape, part, this.#splat, sums[p]![v]!)),
+        parts.map((part, v) => sums[p]![v]!.set(multiplyAdd(shape.isRelaxed, part, this.#splat, sums[p]![v]!))),
       ]),
     ];
     return [
@@ -283,7 +278,7 @@ class WideGenerator {
     };
     const dimension = (d: number) => [
       this.#splat.set(spread(part, d % 4)),
-      weights.map((weight, v) => multiplyAdd(shape, weight, this.#splat, sums[d]![v]!)),
+      weights.map((weight, v) => sums[d]![v]!.set(multiplyAdd(shape.isRelaxed, weight, this.#splat, sums[d]![v]!))),
     ];
     const eachSum = (work: (local: Local<"v128">, offset: number) => Body[number]) =>
       sums.map((locals, d) => locals.map((local, v) => work(local, this.#rowBytes * d + 16 * v)));

@@ -144,7 +144,8 @@ const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boo
       const queries = queriesOf(args);
       const shape: AttentionShape = {
         queries,
-        isRelaxed,
+        // One query is multiplied in the plain way.
+        isRelaxed: isRelaxed && queries > 1,
         cache: cacheType(args),
         hasWindow: window > 0,
         hasSoftcap: softcap > 0,

@@ -53,11 +53,6 @@ export function floatsOfSums(shape: PanelShape, sums: Expr<"v128">, constants: V
   return seedBits(shape) === 0 ? f32x4.convert_i32x4_s(sums) : f32x4.sub(sums, constants.floats(FLOAT_OF_BITS));
 }
 
-/** a * b + c, in one instruction where relaxed ones are used: whether the product is rounded is the engine's choice. */
-export function multiplyAdd(mode: DotMode, a: Expr<"v128">, b: Expr<"v128">, c: Expr<"v128">): Expr<"v128"> {
-  return mode === "plain" ? f32x4.add(c, f32x4.mul(a, b)) : f32x4.relaxed_madd(a, b, c);
-}
-
 /** Vectors that four weights of four rows are multiplied as. */
 export function planeCount(mode: DotMode, bits: number): number {
   return mode === "plain" || bits === 8 ? 2 : 1;

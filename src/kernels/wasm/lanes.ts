@@ -109,6 +109,11 @@ export function forLanes({ scope, constants, count, pointers }: Streams, body: (
   return [left.set(count), loop(lanesOf(4, constants)), loop(lanesOf(1, constants))];
 }
 
+/** a * b + c, in one instruction if relaxed, where the engine chooses whether the product is rounded. */
+export function multiplyAdd(isRelaxed: boolean, a: Expr<"v128">, b: Expr<"v128">, c: Expr<"v128">): Expr<"v128"> {
+  return isRelaxed ? f32x4.relaxed_madd(a, b, c) : f32x4.add(c, f32x4.mul(a, b));
+}
+
 /** The sum of four lanes. */
 export function sumOfLanes(value: Local<"v128">): Expr<"f32"> {
   const lane = (i: number) => f32x4.extract_lane(value, i);

@@ -12,13 +12,13 @@ import {
   type DotMode,
   DotSums,
   floatsOfSums,
-  multiplyAdd,
   planeCount,
   planesOf,
   recordBytes,
   recordPlaces,
 } from "./dot-sums.ts";
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
+import { multiplyAdd } from "./lanes.ts";
 import { type LinearFields, linearBlock, storePanel } from "./linear-panel.ts";
 import { advance, elementAt, forRange, repeat } from "./loops.ts";
 import { type PanelShape, quadsOf, shapeKey } from "./packed-panels.ts";
@@ -211,7 +211,7 @@ class RowsGenerator {
     const scaled = results.flatMap((quads, t) =>
       quads.map((result, q) => {
         const sums = floatsOfSums(shape, this.#sums.total(t * WIDE_QUADS + q), constants);
-        return result.set(multiplyAdd(mode, sums, scale[q]!, result));
+        return result.set(multiplyAdd(mode !== "plain", sums, scale[q]!, result));
       }),
     );
     const places = unpackedGroup(shape, mode);

@@ -99,7 +99,10 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
   };
 }
 
-/** A row is named for its tile; panels of 32 rows are always taken apart first. */
+/**
+ * A row is named for the fewest rows of activations that it serves and the rows of its panels; panels of 32 rows are always
+ * taken apart first.
+ */
 function linearRow(name: string, need: CpuFeature, multiply: Multiply): Kernel<PackedLinearArgs> {
   const [mStep, nStep] = /_(\d+)x(\d+)x/.exec(name)!.slice(1).map(Number) as [number, number];
   return wasmKernel({

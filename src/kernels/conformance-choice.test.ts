@@ -1,0 +1,44 @@
+/** Every row of the kernel table that chooses or copies values: their results are exact. */
+import { expect, it } from "vitest";
+import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
+import { Random } from "../../test/support/random.ts";
+import { argmax, select } from "./table.ts";
+
+const bench: Bench = { memory: heap, threads: 2 };
+const cpu = machine();
+
+describeRows(argmax, cpu, (kernel) => {
+  it("the first of the largest values of each row", () => {
+    const x = Float32Array.of(1, 5, 5, 2, -3, -1, -2, -1, 0, 0, 0, 0);
+    const y = new BigInt64Array(3);
+    run(kernel, { dim: 4, x, y }, bench);
+    expect(y).toEqual(BigInt64Array.of(1n, 1n, 0n));
+  });
+
+  it("finds it anywhere in long rows", () => {
+    for (const at of [0, 1, 63, 500, 999]) {
+      const x = new Random(at).floats(1000);
+      x[at] = 1.5;
+      const y = new BigInt64Array(1);
+      run(kernel, { dim: 1000, x, y }, bench);
+      expect(y[0]).toBe(BigInt(at));
+    }
+  });
+});
+
+describeRows(select, cpu, (kernel) => {
+  it("copies one block of each", () => {
+    const x = Uint8Array.from({ length: 24 }, (_, i) => i);
+    const y = new Uint8Array(6);
+    run(kernel, { outer: 3, stride: 8, offset: 4, blockBytes: 2, x, y }, bench);
+    expect([...y]).toEqual([4, 5, 12, 13, 20, 21]);
+  });
+
+  it("copies blocks of several kilobytes in all", () => {
+    const x = Uint8Array.from({ length: 40 * 1200 }, (_, i) => i % 251);
+    const y = new Uint8Array(40 * 1000);
+    run(kernel, { outer: 40, stride: 1200, offset: 100, blockBytes: 1000, x, y }, bench);
+    for (let i = 0; i < 40; i++)
+      expect(y.subarray(1000 * i, 1000 * (i + 1)), `block ${i}`).toEqual(x.subarray(i * 1200 + 100, i * 1200 + 1100));
+  });
+});
