@@ -108,10 +108,10 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
     for (int part = 0; part < kParts; part++)
       for (int m = 0; m < Rows; m++) total[p][part][m] = Isa::zero_floats();
 
-  // What is ahead of a panel's end is the start of the one that is read after it.
+  // What is ahead of a panel's end is the start of the one that is read after it (with up to seven rows).
   const uint32_t next = first + Panels <= last ? Panels : Panels + args.next_tile_panels - args.panels_per_tile;
   const size_t jump = (next - 1) * w.panel_bytes;
-  const uint8_t* const jump_from = group[0] + w.panel_bytes - Isa::kAhead;
+  const uint8_t* const end_of_first = group[0] + w.panel_bytes;
 
   for (uint32_t g = 0; g < w.groups; g++) {
     for (int part = 0; part < kParts; part++) {
@@ -129,7 +129,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
       uint32_t at = w.vectors_offset;
       for (uint32_t c = g * w.group_length, end = c + w.group_length; c < end; c += 32, at += 64 * Bits) {
         if (part == 0) {
-          const size_t from = at + (group[0] + at >= jump_from ? jump : 0);
+          const size_t from = at + (group[0] + at + Isa::kAhead >= end_of_first ? jump : 0);
           for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + from);
         }
         unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {

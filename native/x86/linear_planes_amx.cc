@@ -176,7 +176,8 @@ class ChunkMultiplier {
   // Nothing to split after the last panel.
   ALWAYS_INLINE Splitter splitter_for(uint32_t panel) const {
     const uint32_t known = std::min(panel, end_ - 1);
-    const PanelSplitter<Bits, Levels> splitter(a_.weights, levels_, a_.panel_at(known), exponents_[known - begin_], 2 * step_);
+    const float* exponents = exponents_[known - begin_];
+    const PanelSplitter<Bits, Levels> splitter(a_.weights, levels_, a_.panel_at(known), exponents, 2 * step_);
     const uint32_t runs = std::min(2 * steps_, a_.weights.padded_k() / 32 - 2 * step_);
     return {splitter, panel < end_ ? runs : 0};
   }

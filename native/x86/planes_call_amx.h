@@ -53,7 +53,7 @@ struct PlanesLinear {
   float* scales;
   float* zeros;
   uint8_t* scratch;
-  // Of one thread: split weights, sums, factors of panels.
+  // Of one thread: split weights, sums, results of a gate, factors of panels.
   size_t scratch_bytes;
   uint32_t m, steps, chunk_steps;
   uint16_t panels_per_tile, rows_per_tile;
@@ -93,7 +93,8 @@ inline PlanesLinear plan_call(const Call& call, bool gated) {
   a.chunk_steps = ceil_div(a.steps, chunks);
   // Sums that wait for the next chunk take as much cache as the activations at most; short tiles balance threads.
   const uint32_t share = std::max(1u, a.weights.panel_count / (8 * call.threads));
-  a.panels_per_tile = static_cast<uint16_t>(gated ? std::max(2u, std::min(share, kPanelsMax) & ~1u) : std::min(share, kPanelsMax));
+  const uint32_t panels = std::min(share, kPanelsMax);
+  a.panels_per_tile = static_cast<uint16_t>(gated ? std::max(2u, panels & ~1u) : panels);
   a.rows_per_tile = static_cast<uint16_t>(std::min(ceil_div(a.m, 4 * call.threads), 65535u));
   const size_t pairs = a.chunk_steps < a.steps ? a.panels_per_tile * ((rows + kRows) / kPairRows) : 2;
   a.scratch_bytes = a.planes_bytes() + pairs * kSumBytes + sizeof(PanelFactors) * a.panels_per_tile +

@@ -1,10 +1,10 @@
 /** Every row of linear layers whose first columns gate the others, against definitions in double precision. */
-import { expect, it } from "vitest";
+import { describe, expect, it } from "vitest";
 import { type Bench, describeRows, floats, heap, machine, place, run } from "../../test/support/conformance.ts";
 import { type Expected, expectWithin, linearOfRows, quantizeRow } from "../../test/support/linear-definition.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
 import type { PackedLinearArgs } from "./arguments.ts";
-import type { Kernel } from "./contract.ts";
+import type { Kernel, PackedLayout } from "./contract.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
 import { linearA8Swiglu } from "./table.ts";
 
@@ -46,15 +46,16 @@ function gated({ values, magnitudes, reaches, terms }: Expected, n: number, roun
   return { values: results, magnitudes: bounds, terms: 0, reaches: null };
 }
 
+/** Runs a case with all counts of rows; returns how many runs that made, none for a layout that refuses the weights. */
 function check(
   kernel: Kernel<PackedLinearArgs>,
+  layout: PackedLayout,
   [n, k, groupSize, counts]: readonly [number, number, number, readonly number[]],
   options: Partial<RandomWeightsOptions> & { bits: number },
-): void {
+): number {
   const random = new Random(n + k);
   const weights = randomWeights(random, { n, k, groupSize, ...options });
-  const layout = layoutNamed(kernel.layouts![0]!);
-  if (layout.refusal(weights) !== null) return;
+  if (layout.refusal(weights) !== null) return 0;
   weights.scales.forEach((scale, i) => {
     weights.scales[i] = scale % 1;
   });
@@ -65,8 +66,9 @@ function check(
   if (most > 32) x[33 * k - 1] = Number.NaN;
   const rows = Array.from({ length: most }, (_, i) => quantizeRow([...x.subarray(i * k, (i + 1) * k)]));
   const expected = gated(linearOfRows(rows, weights, bias), n, weightRounding.get(kernel.name) ?? 0);
+  const served = counts.filter((count) => count >= kernel.mStep);
   for (const bench of benches)
-    for (const m of counts.filter((count) => count >= kernel.mStep)) {
+    for (const m of served) {
       const y = floats(bench, (m * n) / 2);
       const args = { m, x: place(bench, x.slice(0, m * k)), weights: openPacked(place(bench, bytes), weights), y };
       run(kernel, args, bench);
@@ -77,16 +79,23 @@ function check(
         { relative: 1, absolute: 0 },
       );
     }
+  return served.length * benches.length;
 }
 
 describeRows(linearA8Swiglu, machine(), (kernel) => {
-  for (const bits of kernel.bits!)
-    it(`gates as it sums, ${bits} bits`, () => {
-      expect(kernel.layouts).not.toHaveLength(0);
-      for (const shape of shapes) for (const variant of variants) check(kernel, shape, { bits, ...variant });
-    });
+  for (const name of kernel.layouts!)
+    describe(name, () => {
+      const layout = layoutNamed(name);
+      for (const bits of kernel.bits!)
+        it(`gates as it sums, ${bits} bits`, () => {
+          let runs = 0;
+          for (const shape of shapes)
+            for (const variant of variants) runs += check(kernel, layout, shape, { bits, ...variant });
+          expect(runs).toBeGreaterThan(shapes.length);
+        });
 
-  it("takes many rows of many columns", () => {
-    check(kernel, longest, { bits: 4 });
-  });
+      it("takes many rows of many columns", () => {
+        expect(check(kernel, layout, longest, { bits: 4 })).toBeGreaterThan(0);
+      });
+    });
 });

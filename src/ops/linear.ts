@@ -68,7 +68,10 @@ export const linearA8Operators: readonly Operator[] = weightBits.map((bits) =>
 /** y = x W^T + bias with float activations and low-bit weights of any width. */
 export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only", linearWeightOnly, null);
 
-/** lowbit::swiglu_halves of y = x W^T + bias, with x quantized as above. n is a multiple of 32. */
+/**
+ * lowbit::swiglu_halves of y = x W^T + bias, with x quantized as above. n is a multiple of 32. Programs do not name it: the
+ * runtime makes it of two calls (src/runtime/joins.ts).
+ */
 export const linearA8SwigluOperator = packedLinear(
   "lowbit::linear_8bit_act_swiglu",
   linearA8Swiglu,

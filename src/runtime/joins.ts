@@ -3,8 +3,9 @@
  * does not go to memory and back. Programs name the calls one by one, so that they run anywhere.
  */
 import type { Cpu } from "../kernels/contract.ts";
+import { rowCount } from "../ops/linear.ts";
 import { type Argument, Arguments, type BoundCall, type Operator, type OperatorRegistry } from "../ops/operator.ts";
-import type { Method } from "../program/program.ts";
+import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
 
 /** A call with its arguments as tensors, but for the out tensor. */
@@ -31,8 +32,10 @@ const joins: readonly Join[] = [
     first: /^torchao::_linear_8bit_act_\dbit_weight\.out$/,
     second: "lowbit::swiglu_halves.out",
     into: "lowbit::linear_8bit_act_swiglu.out",
-    // Kernels that sum groups exactly serve long groups, each gate in a call of its own.
-    pays: (args) => args.integer("n") % 32 === 0 && args.integer("group_size") < 256,
+    // Longer groups are summed exactly by kernels without a gate.
+    pays: (args) =>
+      args.integer("n") % 32 === 0 &&
+      args.integer("group_size") < (rowCount(args.tensor("activations").shape) < 128 ? 64 : 256),
   },
 ];
 
@@ -52,8 +55,15 @@ export function joinCalls(
   return call.kernel.target === "reference" ? null : call;
 }
 
-/** Whether one call alone uses the value that another makes. */
+/**
+ * Whether one call alone uses the value that another makes. Other values for the same bytes are not looked for: programs
+ * that call operators of this package have none.
+ */
 function isReadOnce(method: Method, index: number): boolean {
+  const value = method.values[index]!;
+  if (value.kind !== "tensor" || value.allocation?.memoryId !== SCRATCH_MEMORY || method.inputs.includes(index))
+    return false;
+  if (method.values.some((other) => other.kind === "tensorList" && other.items.includes(index))) return false;
   const calls = method.instructions.filter((instruction) => "args" in instruction && instruction.args.includes(index));
   return calls.length === 2 && !method.outputs.includes(index);
 }

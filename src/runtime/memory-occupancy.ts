@@ -8,7 +8,7 @@ export interface MemoryOccupancy {
   /** Bytes that are planned for values of a call, and for what outlives calls (keys and values). */
   readonly scratchBytes: number;
   readonly stateBytes: number;
-  /** Bytes of scratch in use at each kernel call: of values made before or by it, and needed by it or after. */
+  /** Bytes of scratch in use at each call: of values made before or by it, and needed by it or after. */
   readonly live: readonly number[];
   readonly peakBytes: number;
   readonly meanBytes: number;
@@ -21,11 +21,11 @@ interface Lifetime {
   last: number;
 }
 
-/** By the planned, that is largest, sizes; values that share bytes count once. */
-export function memoryOccupancy(method: Method): MemoryOccupancy {
+/** By the planned, that is largest, sizes; values that share bytes count once. `places`: the kernel calls to tell of. */
+export function memoryOccupancy(method: Method, places: readonly number[]): MemoryOccupancy {
   const calls = method.instructions.flatMap((step) => (step.kind === "kernel" ? [step.args] : []));
   const lifetimes = [...lifetimesOf(method, calls).values()];
-  const live = calls.map((_, i) => coveredBytes(lifetimes.filter(({ first, last }) => first <= i && i <= last)));
+  const live = places.map((i) => coveredBytes(lifetimes.filter(({ first, last }) => first <= i && i <= last)));
   return {
     method: method.name,
     scratchBytes: method.memorySizes[SCRATCH_MEMORY] ?? 0,

@@ -32,6 +32,8 @@ export interface ReadyMethod {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly Tensor[];
   readonly calls: readonly BoundCall[];
+  /** Of each call among the method's kernel calls; of calls that run as one, the last. */
+  readonly places: readonly number[];
   /** What the values of inputs must fulfil before a run. */
   readonly checks: readonly IndexCheck[];
 }
@@ -76,9 +78,10 @@ export function readyMethod(
     return tensorAt(index, inputSizes[i]);
   });
   const calls: BoundCall[] = [];
+  const places: number[] = [];
   let before: ReadyCall | null = null;
-  for (const instruction of method.instructions) {
-    if (instruction.kind !== "kernel") continue;
+  const instructions = method.instructions.flatMap((step) => (step.kind === "kernel" ? [step] : []));
+  for (const [place, instruction] of instructions.entries()) {
     const operator = context.registry.get(qualifiedName(method.operators[instruction.operator]!));
     const { given, outIndex } = splitArguments(method, operator, instruction.args);
     const args = given.map((index) => argumentOf(method, index, tensorAt));
@@ -91,11 +94,16 @@ export function readyMethod(
       throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
     const call: ReadyCall = { operator, given: args, out, outIndex };
     const joined: BoundCall | null = before && joinCalls(before, call, method, context);
-    if (joined) calls.pop();
+    if (joined) {
+      calls.pop();
+      places.pop();
+    }
+    places.push(place);
     calls.push(joined ?? operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu));
     before = call;
   }
-  return { inputs, outputs: method.outputs.map((index) => tensorAt(index)), calls, checks: inputChecks(inputs, calls) };
+  const outputs = method.outputs.map((index) => tensorAt(index));
+  return { inputs, outputs, calls, places, checks: inputChecks(inputs, calls) };
 }
 
 /** The strictest check of each input. Indices that the method computes itself are the kernels' business. */

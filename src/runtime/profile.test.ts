@@ -116,7 +116,8 @@ it("counts the planned memory that is in use", () => {
     delegates: [],
     memorySizes: [0, 64, 100],
   };
-  expect(memoryOccupancy(method)).toEqual({
+  expect(memoryOccupancy(method, [0, 2]).live).toEqual([48, 16]);
+  expect(memoryOccupancy(method, [0, 1, 2])).toEqual({
     method: "forward",
     scratchBytes: 64,
     stateBytes: 100,

@@ -109,7 +109,8 @@ export class Session {
     );
     program.noteKernels(ready.calls);
     const label = `${method.name} ${inputs.map(({ shape }) => `[${shape.join(", ")}]`).join(" ")}`;
-    const times = program.profile?.track(ready.calls, { label, memory: memoryOccupancy(method) });
+    const memoryOfCalls = memoryOccupancy(method, ready.places);
+    const times = program.profile?.track(ready.calls, { label, memory: memoryOfCalls });
     const calls = new RunList(ready.calls, program.memory, program.threads, times);
     const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
     return { ready, calls, outputs, free: this.#holdings.add(calls.release) };

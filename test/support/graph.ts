@@ -35,8 +35,8 @@ export function after(pass: (graph: Graph, context: RewriteContext) => Graph, gr
 }
 
 /** Packed weights [n, k] of so many bits. */
-export function packed(name: string, n: number, k: number, bits = 4): LazyConstant {
-  const spec = { bits, n, k, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f32" } as const;
+export function packed(name: string, n: number, k: number, bits = 4, groupSize = 32): LazyConstant {
+  const spec = { bits, n, k, groupSize, hasZeros: false, hasLevels: false, scaleDType: "f32" } as const;
   const load = async () => ({ weights: randomWeights(new Random(n), spec), bias: null });
   return packedWeights(name, { spec, layout: layoutNamed("panel16"), hasBias: false, load });
 }
