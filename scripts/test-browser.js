@@ -125,14 +125,21 @@ async function pageSeconds(browser) {
   return processInfo.filter(({ type }) => type === "renderer").reduce((sum, { cpuTime }) => sum + cpuTime, 0);
 }
 
-/** A second after an answer nothing computes. */
+/**
+ * A second after an answer nothing computes. What the browser does by itself, such as collecting garbage, ends after a
+ * while; workers that wait by looking would never.
+ */
 async function checkIdle(browser) {
-  await pause(1000);
-  const before = await pageSeconds(browser);
-  await pause(2000);
-  const seconds = (await pageSeconds(browser)) - before;
-  assert.ok(seconds < 0.05, `${seconds} s of computing in 2 s without anything to do`);
-  console.log(`idle pages compute ${(1000 * seconds).toFixed(0)} ms in 2 s`);
+  const looks = [];
+  do {
+    await pause(1000);
+    const before = await pageSeconds(browser);
+    await pause(2000);
+    looks.push((await pageSeconds(browser)) - before);
+  } while (looks.at(-1) >= 0.05 && looks.length < 5);
+  const texts = looks.map((seconds) => `${(1000 * seconds).toFixed(0)} ms`);
+  assert.ok(looks.at(-1) < 0.05, `pages without anything to do compute ${texts.join(", ")} in 2 s each`);
+  console.log(`idle pages compute ${texts.join(", ")} in 2 s`);
 }
 
 async function checkInstallable(page) {
