@@ -56,6 +56,14 @@ describe.each([
   );
 });
 
+it("writes the same when warmed up again", async () => {
+  const model = await load(demo, 4, wasmCpu, 2);
+  const expected = await textOf(model, "To be, or not to be");
+  for (let i = 0; i < 2; i++) await model.warmUp({ warmUpMs: 1 });
+  for (let i = 0; i < 2; i++) expect(await textOf(model, "To be, or not to be")).toBe(expected);
+  await model.dispose();
+});
+
 it("a program loaded and disposed of fifty times leaves memory flat", async () => {
   const path = join(await temporaryFolder(), "demo.pte");
   const checkpoint = await loadCheckpoint(demo);
