@@ -80,6 +80,23 @@ describe("a model behind a channel", () => {
     expect(await textOf(model.generate("Hello", options))).not.toBe("");
   });
 
+  it("gives nothing after a stop, however much has come before it was looked at", async () => {
+    const model = await open(file);
+    const controller = new AbortController();
+    const reason = new Error("enough");
+    const pieces: string[] = [];
+    const read = async () => {
+      for await (const piece of model.generate("Hello", { ...options, signal: controller.signal })) {
+        pieces.push(piece);
+        // Meanwhile the others come.
+        await model.stats();
+        controller.abort(reason);
+      }
+    };
+    await expect(read()).rejects.toBe(reason);
+    expect(pieces).toHaveLength(1);
+  });
+
   it("gives errors as their classes", async () => {
     await expect(open(new Blob([new Uint8Array(100)]))).rejects.toThrow(InvalidFileError);
     const model = await open(file);

@@ -197,14 +197,17 @@ class TextStream implements WebGeneration {
       wake();
     });
     try {
-      while (!isEnded || texts.length > 0) {
+      // What has come already is not given after an abort.
+      while (!signal.aborted && (!isEnded || texts.length > 0)) {
         if (texts.length > 0) yield texts.shift()!;
         else
           await new Promise<void>((resolve) => {
             wake = resolve;
           });
       }
-      this.result = (await answer) as GenerationResult;
+      const result = (await answer) as GenerationResult;
+      signal.throwIfAborted();
+      this.result = result;
     } finally {
       stop.abort();
       await ended;
