@@ -83,7 +83,9 @@ function check(
 }
 
 describeRows(linearA8Swiglu, machine(), (kernel) => {
-  for (const name of kernel.layouts!)
+  // The plain loop is made of two that are tested in all layouts.
+  const tested = kernel.target === "reference" ? kernel.layouts!.slice(0, 1) : kernel.layouts!;
+  for (const name of tested)
     describe(name, () => {
       const layout = layoutNamed(name);
       for (const bits of kernel.bits!)
