@@ -16,8 +16,8 @@ constexpr uint32_t kStep = 64;
 constexpr uint32_t kRowsMax = 512;
 // Panels of one tile of work.
 constexpr uint32_t kPanelsMax = 8;
-// Activations that stay in the second-level cache; where they do not, chunks of k, with room for sums and the next
-// chunk.
+// Activations that stay in the second-level cache of a core that works alone (beside others, half as much was faster);
+// where they do not, chunks of k, with room for sums and the next chunk.
 constexpr size_t kResidentBytes = 1u << 20, kChunkBytes = 1u << 19;
 // Steps of split weights that stay in the first-level cache.
 constexpr uint32_t kRingSteps = 4;
@@ -89,7 +89,8 @@ inline PlanesLinear plan_call(const Call& call, bool gated) {
   a.steps = ceil_div(a.weights.padded_k(), kStep);
   const size_t rows = kRows * row_blocks(std::min(a.m, kRowsMax));
   const size_t bytes = rows * kStep * a.steps;
-  const uint32_t chunks = bytes <= kResidentBytes ? 1 : static_cast<uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
+  const size_t resident = call.threads > 1 ? kChunkBytes : kResidentBytes;
+  const uint32_t chunks = bytes <= resident ? 1 : static_cast<uint32_t>((bytes + kChunkBytes - 1) / kChunkBytes);
   a.chunk_steps = ceil_div(a.steps, chunks);
   // Sums that wait for the next chunk take as much cache as the activations at most; short tiles balance threads.
   const uint32_t share = std::max(1u, a.weights.panel_count / (8 * call.threads));
