@@ -107,8 +107,12 @@ export async function loadProgramObject(
   options: LoadOptions & { texts?: ModelTexts; warmUpMs?: number | undefined } = {},
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program, options);
-  const texts = options.texts ?? (await programTexts(program));
-  const model = new LanguageModel(name, loaded, texts);
-  await model.warmUp(options);
-  return model;
+  try {
+    const model = new LanguageModel(name, loaded, options.texts ?? (await programTexts(program)));
+    await model.warmUp(options);
+    return model;
+  } catch (error) {
+    await loaded.dispose();
+    throw error;
+  }
 }

@@ -25,6 +25,7 @@ function call(operator: string, size: number, run: () => void): BoundCall {
   };
 }
 
+const place = { memory: processMemory(), threads: 1, kernelScratch: (length: number) => new Uint8Array(length) };
 const facts = { label: "forward [1, 4]", memory: null };
 
 it("adds up the calls of all runs by operator, kernel and shapes", async () => {
@@ -34,7 +35,7 @@ it("adds up the calls of all runs by operator, kernel and shapes", async () => {
     done++;
   };
   const calls = [call("mul", 4, count), call("add", 4, count), call("mul", 4, count), call("mul", 8, count)];
-  const list = new RunList(calls, processMemory(), 1, profile.track(calls, facts));
+  const list = new RunList(calls, place, profile.track(calls, facts));
   for (let run = 0; run < 3; run++) await list.run(undefined);
   const entries = profile.entries();
   expect(entries.map(({ operator, shapes, calls }) => `${operator} ${shapes}: ${calls}`).sort()).toEqual([
@@ -53,7 +54,7 @@ it("adds up the calls of all runs by operator, kernel and shapes", async () => {
 it("forgets on reset, and lists nothing of lists that did not run", async () => {
   const profile = new Profile();
   const calls = [call("add", 1, () => {})];
-  const list = new RunList(calls, processMemory(), 1, profile.track(calls, facts));
+  const list = new RunList(calls, place, profile.track(calls, facts));
   expect(profile.entries()).toEqual([]);
   await list.run(undefined);
   profile.reset();
@@ -68,7 +69,7 @@ it("traces every call of every run, in order and within the run", async () => {
     while (performance.now() - start < 0.2);
   };
   const calls = [call("mul", 4, wait), call("add", 4, wait)];
-  const list = new RunList(calls, processMemory(), 1, profile.track(calls, facts));
+  const list = new RunList(calls, place, profile.track(calls, facts));
   await list.run(undefined);
   profile.reset();
   for (let run = 0; run < 3; run++) await list.run(undefined);

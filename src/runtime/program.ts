@@ -1,5 +1,5 @@
 /** A program loaded to run: constants in memory, metadata read, operators known. Sessions hold the state. */
-import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { type KernelMemory, programMemory } from "../kernels/memory.ts";
@@ -46,6 +46,8 @@ export class LoadedProgram {
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();
   readonly #kernels = new Map<string, Set<string>>();
+  #kernelScratch: Uint8Array = new Uint8Array();
+  #isDisposed = false;
   #turn: Promise<void> = Promise.resolve();
 
   private constructor(
@@ -61,11 +63,8 @@ export class LoadedProgram {
     this.registry = options.registry;
     this.constants = constants;
     this.metadata = readMetadata(program);
-    const holdings = new Holdings();
-    holdings.add(() => void memory.dispose());
-    freeWith(this, holdings);
-    const callable = program.methods.filter((method) => !this.metadata.has(method.name));
-    this.#methods = new Map(callable.map((method) => [method.name, method]));
+    this.#methods = callableMethods(program, this.metadata);
+    freeWith(this, holdingsOf(memory));
   }
 
   /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
@@ -83,13 +82,25 @@ export class LoadedProgram {
     }
   }
 
-  /** Frees what the program holds: threads and memory of WebAssembly. Its sessions must not be used any more. */
+  /**
+   * Ends the run that is under way, with an error, and frees what the program holds: threads and memory of WebAssembly;
+   * native memory goes with the garbage. Whatever uses its sessions afterwards gets an UnsupportedError.
+   */
   async dispose(): Promise<void> {
-    await this.memory.dispose();
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    this.memory.abort[0] = 1;
+    await this.exclusive(() => this.memory.dispose());
+  }
+
+  /** UnsupportedError once the program was disposed of: its memory may belong to another by now. */
+  checkUsable(): void {
+    if (this.#isDisposed) throw new UnsupportedError("the program was disposed of");
   }
 
   /** A session with zeroed state of its own. */
   createSession(): Session {
+    this.checkUsable();
     return new Session(this);
   }
 
@@ -131,6 +142,18 @@ export class LoadedProgram {
     return scratch;
   }
 
+  /**
+   * Scratch of kernels, shared by all runs, which take turns. What was given stays valid; it grows in steps, so that runs
+   * of many sizes do not each take their own.
+   */
+  kernelScratch(byteLength: number): Uint8Array {
+    if (byteLength > this.#kernelScratch.length) {
+      const room = Math.max(byteLength, Math.min(2 * this.#kernelScratch.length, byteLength + SPARE_SCRATCH_BYTES));
+      this.#kernelScratch = allocate(this.memory, "scratch of kernels", room);
+    }
+    return this.#kernelScratch.subarray(0, byteLength);
+  }
+
   /** Runs `work` when all earlier work on this program has ended. */
   async exclusive<R>(work: () => Promise<R>): Promise<R> {
     const previous = this.#turn;
@@ -161,6 +184,8 @@ export class LoadedProgram {
   }
 }
 
+/** Most that scratch of kernels grows beyond what a run needs. */
+const SPARE_SCRATCH_BYTES = 1 << 21;
 /** Room for what is allocated later: scratch of kernels, plans. */
 const KERNEL_BYTES = 1 << 25;
 /** Of the state: that of two sessions, such as a conversation and something beside it. */
@@ -221,6 +246,18 @@ function newTurn(): { promise: Promise<void>; resolve: () => void } {
 /** Typed views need aligned starts; data at an odd place is copied once. */
 function aligned(bytes: Uint8Array): Uint8Array {
   return bytes.byteOffset % 8 === 0 ? bytes : bytes.slice();
+}
+
+/** Closures made where nothing refers to a program: what it holds must not keep it from being forgotten. */
+function holdingsOf(memory: KernelMemory): Holdings {
+  const holdings = new Holdings();
+  holdings.add(() => void memory.dispose());
+  return holdings;
+}
+
+function callableMethods(program: Program, metadata: ReadonlyMap<string, Metadata>): Map<string, Method> {
+  const callable = program.methods.filter(({ name }) => !metadata.has(name));
+  return new Map(callable.map((method) => [method.name, method]));
 }
 
 /** Metadata of a program by name: methods without inputs and instructions, which return constants. */

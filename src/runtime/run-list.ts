@@ -5,7 +5,6 @@
 import { takeTurn, turnHappened } from "../event-loop.ts";
 import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/memory.ts";
 import type { BoundCall } from "../ops/operator.ts";
-import { allocate } from "./memory.ts";
 import type { RunTimes } from "./profile.ts";
 
 /**
@@ -32,6 +31,13 @@ interface TimedPlan {
   milliseconds: number;
 }
 
+/** Where calls run: with which memory and threads, and the scratch of kernels, which all runs of a program share. */
+export interface RunPlace {
+  readonly memory: KernelMemory;
+  readonly threads: number;
+  kernelScratch(byteLength: number): Uint8Array;
+}
+
 export class RunList {
   readonly #parts: readonly Part[];
   readonly #abort: Int32Array;
@@ -39,11 +45,11 @@ export class RunList {
 
   readonly #release: () => void;
 
-  constructor(calls: readonly BoundCall[], memory: KernelMemory, threads: number, times?: RunTimes) {
+  constructor(calls: readonly BoundCall[], place: RunPlace, times?: RunTimes) {
+    const { memory, threads } = place;
     this.#abort = memory.abort;
     this.#times = times;
-    const scratchBytes = calls.map((call) => call.scratchBytes(threads));
-    const scratch = allocate(memory, "scratch of kernels", Math.max(0, ...scratchBytes));
+    const scratch = place.kernelScratch(Math.max(0, ...calls.map((call) => call.scratchBytes(threads))));
     const parts: Part[] = [];
     let first = 0;
     for (const stretch of stretches(calls, scratch)) {
@@ -57,7 +63,6 @@ export class RunList {
     this.#parts = parts;
     this.#release = () => {
       for (const part of parts) if ("plan" in part) part.plan.dispose();
-      memory.free(scratch);
     };
   }
 

@@ -155,6 +155,31 @@ describe("a loaded program", () => {
     ]);
   });
 
+  it("shares the scratch of kernels between runs, which keep what they were given", async () => {
+    const program = await load();
+    const first = program.kernelScratch(100);
+    expect(program.kernelScratch(60).buffer).toBe(first.buffer);
+    const larger = program.kernelScratch(150);
+    expect(larger.length).toBe(150);
+    expect(larger.buffer).not.toBe(first.buffer);
+    expect(program.kernelScratch(200).buffer).toBe(larger.buffer);
+  });
+
+  it("serves nobody once it was disposed of", async () => {
+    const program = await load();
+    const session = program.createSession();
+    const running = session.run("forward", inputs(0, 3));
+    const waiting = session.run("forward", inputs(3, 1));
+    const ends = Promise.allSettled([running, waiting]);
+    await program.dispose();
+    for (const { status } of await ends) expect(status).toBe("rejected");
+    await expect(session.run("forward", inputs(0, 1))).rejects.toThrow(/program was disposed of/);
+    expect(() => session.reset()).toThrow(UnsupportedError);
+    expect(() => program.createSession()).toThrow(UnsupportedError);
+    await session.dispose();
+    await program.dispose();
+  });
+
   it("reports progress, and an abort while it loads", async () => {
     const seen: number[][] = [];
     await LoadedProgram.load(compiled(), { onProgress: (done, total) => seen.push([done, total]) });

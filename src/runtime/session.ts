@@ -43,6 +43,7 @@ export class Session {
 
   /** Zeroes the state. */
   reset(): void {
+    this.#program.checkUsable();
     this.#state.fill(0);
     for (const interpreter of this.#interpreters.values()) interpreter.reset();
   }
@@ -53,6 +54,7 @@ export class Session {
    */
   run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     return this.#program.exclusive(async () => {
+      this.#program.checkUsable();
       const method = this.#program.method(name);
       checkInputCount(method, inputs);
       const interpreter = this.#interpreterOf(method);
@@ -61,6 +63,7 @@ export class Session {
       for (const [i, target] of run.ready.inputs.entries()) copyInput(method, i, inputs[i]!, target);
       run.ready.checks.forEach(checkIndices);
       await run.calls.run(signal);
+      this.#program.checkUsable();
       for (const [i, output] of run.ready.outputs.entries())
         (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
       return run.outputs;
@@ -111,7 +114,7 @@ export class Session {
     const label = `${method.name} ${inputs.map(({ shape }) => `[${shape.join(", ")}]`).join(" ")}`;
     const memoryOfCalls = memoryOccupancy(method, ready.places);
     const times = program.profile?.track(ready.calls, { label, memory: memoryOfCalls });
-    const calls = new RunList(ready.calls, program.memory, program.threads, times);
+    const calls = new RunList(ready.calls, program, times);
     const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
     return { ready, calls, outputs, free: this.#holdings.add(calls.release) };
   }

@@ -65,6 +65,7 @@ export class WasmEngine implements KernelMemory {
 
   /** Zeroed bytes of the memory. UnsupportedError when it has no more. */
   allocate(byteLength: number): Uint8Array {
+    this.#checkUsable();
     const { memory, isShared } = this.#memory;
     let start = this.#allocator.take(byteLength);
     if (start === null) {
@@ -108,6 +109,11 @@ export class WasmEngine implements KernelMemory {
     releaseMemory(this.#memory);
   }
 
+  /** The memory may be another engine's by now. */
+  #checkUsable(): void {
+    if (this.#isDisposed) throw new UnsupportedError("the program was disposed of");
+  }
+
   #release(address: number): void {
     if (!this.#isDisposed) this.#allocator.free(address);
   }
@@ -146,7 +152,7 @@ export class WasmEngine implements KernelMemory {
   }
 
   async #run(plan: PlacedPlan, abort: Int32Array, nanoseconds?: Float64Array): Promise<void> {
-    if (this.#isDisposed) throw new UnsupportedError("the program was disposed of");
+    this.#checkUsable();
     const control = new Int32Array(this.#memory.memory.buffer, 0, HEAP_START / 4);
     control[words.stop / 4] = 0;
     const timed = { ...plan, times: nanoseconds ? plan.times : 0 };
@@ -162,6 +168,7 @@ export class WasmEngine implements KernelMemory {
     for (let i = 0; i < phases && abort[0] === 0; i++) {
       this.#local!.run({ address: address + record.bytes * i, phases: 1, times });
       await takeTurn();
+      this.#checkUsable();
     }
   }
 
