@@ -78,6 +78,21 @@ describe.each([hostCpu(), scalarCpu])("int4 operators on $name", (cpu) => {
     });
 });
 
+it.each([hostCpu(), scalarCpu])("no rows of x give no rows on $name", (cpu) => {
+  const ops = new EagerBuilder(operators, cpu);
+  const { weights, scales } = int4Weights(7, 64, 32, "f32", random(9));
+  const packed = ops.call("aten::_dyn_quant_pack_4bit_weight.out", weights, scales, null, 32, 64, 7);
+  const y = ops.call(
+    "aten::_dyn_quant_matmul_4bit.out",
+    f32([0, 64], () => 0),
+    packed,
+    32,
+    64,
+    7,
+  );
+  expect([y.shape, y.data.length]).toEqual([[0, 7], 0]);
+});
+
 describe("int4 operators", () => {
   const ops = new EagerBuilder(operators, scalarCpu);
   const weights: Tensor = { dtype: "u8", shape: [4, 32], data: new Uint8Array(128) };

@@ -7,7 +7,7 @@ import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts
 import type { Cpu, Kernel, KernelQuery } from "../kernels/contract.ts";
 import type { EncodedCall } from "../kernels/memory.ts";
 import { selectKernel } from "../kernels/select.ts";
-import type { Tensor } from "../tensor.ts";
+import { elementCount, type Tensor } from "../tensor.ts";
 import { parseAnySchema, parseSchema, qualifiedName, type Schema } from "./schema.ts";
 
 /** Dtype and sizes of a tensor whose values are not known, or not looked at. */
@@ -234,6 +234,10 @@ export interface Operator {
 
 const anyCall: KernelQuery = { layout: null, bits: null, m: 1 };
 
+function isEmpty({ shape }: TensorSpec): boolean {
+  return elementCount(shape) === 0;
+}
+
 function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): IndexCheck {
   const where = `${qualifiedName(args.schema)}, argument ${argument}`;
   return { tensor: args.tensor(argument), limit: limit(args), where };
@@ -252,7 +256,10 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     shape: (args, planned) => definition.shape(args, planned),
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
-      const kernel = selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
+      // Without results there is nothing to be fast at, and no tile fits.
+      const kernel = isEmpty(args.tensor(schema.args.at(-1)!.name))
+        ? definition.kernels.at(-1)!
+        : selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
       const prepared = definition.prepare(args);
       return {
         operator: name,
