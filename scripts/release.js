@@ -4,7 +4,7 @@
  * Publish the platform packages first. Needs Python 3, PyPI and npm; the first run builds zig's libraries for minutes.
  */
 import { execFileSync } from "node:child_process";
-import { copyFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { buildWorker } from "./build-web.js";
@@ -28,7 +28,7 @@ for (const name of only ?? [])
 /** Writes a package's manifest and packs its folder. @param {string} folder @param {object} manifest @param {string[]} texts */
 function pack(folder, manifest, texts) {
   writeFileSync(join(folder, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
-  for (const name of texts) copyFileSync(join(root, name), join(folder, name));
+  for (const name of texts) cpSync(join(root, name), join(folder, name));
   const report = execFileSync("npm", ["pack", "--json", "--ignore-scripts", "--pack-destination", out], {
     cwd: folder,
     encoding: "utf8",
@@ -47,7 +47,7 @@ const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
 const output = ["--outDir", join(main, "dist"), "--tsBuildInfoFile", join(stage, "tsbuildinfo")];
 execFileSync(process.execPath, [compiler, "-p", join(root, "tsconfig.build.json"), ...output], { stdio: "inherit" });
 await buildWorker(join(main, "dist"));
-pack(main, mainManifest(), ["LICENSE", "README.md"]);
+pack(main, mainManifest(), ["LICENSE", "README.md", "native/kernel.h"]);
 
 await installZig();
 for (const platform of platforms.filter(({ name }) => only?.includes(name) ?? true)) {

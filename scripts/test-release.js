@@ -84,9 +84,10 @@ function checkMainPackage(folder) {
   assert.equal(installed.devDependencies, undefined);
   const files = readdirSync(folder, { recursive: true }).map(String);
   const strays = files.filter(
-    (file) => !/^(dist|package\.json|README\.md|LICENSE)/.test(file) || /\.test\./.test(file),
+    (file) => !/^(dist|native$|native.kernel\.h$|package\.json|README\.md|LICENSE)/.test(file) || /\.test\./.test(file),
   );
-  assert.deepEqual(strays, [], "the published package has dist and texts only, without tests");
+  assert.deepEqual(strays, [], "the published package has dist, texts and the header of kernels only, without tests");
+  for (const file of installed.files) assert.ok(existsSync(join(folder, file)), `files: ${file} is missing`);
   for (const [path, target] of Object.entries(installed.exports)) {
     const targets = typeof target === "string" ? [target] : Object.values(target);
     for (const file of targets) assert.ok(existsSync(join(folder, file)), `exports["${path}"]: ${file} is missing`);

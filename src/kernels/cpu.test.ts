@@ -1,7 +1,7 @@
 /** CPUs by name, by features, and from the environment. */
 import { afterEach, describe, expect, it, vi } from "vitest";
 import { InvalidArgumentError } from "../errors.ts";
-import { cpuWith, hostCpu } from "./cpu.ts";
+import { cpuWith, hostCpu, servingFeatures } from "./cpu.ts";
 import { knownCpus } from "./known-cpus.ts";
 
 afterEach(() => vi.unstubAllEnvs());
@@ -43,6 +43,13 @@ describe("this machine", () => {
     expect([...features]).toEqual([...all].filter((feature) => ["sse2", "avx2", "avx512", "neon"].includes(feature)));
     vi.stubEnv("LOWBIT_CPU", "scalar");
     expect(hostCpu().features.size).toBe(0);
+  });
+
+  it("without AVX2 is served by WebAssembly where that has vectors", () => {
+    expect(servingFeatures(["sse2"], () => ["simd128"])).toEqual(["simd128"]);
+    expect(servingFeatures(["sse2"], () => [])).toEqual(["sse2"]);
+    for (const native of [["sse2", "avx2"], ["neon"]] as const)
+      expect(servingFeatures(native, () => ["simd128"])).toEqual(native);
   });
 
   it("says which variable is wrong", () => {

@@ -1,5 +1,6 @@
 /** CPUs as sets of features: invented ones, known ones, and the one of this machine. */
 import { InvalidArgumentError } from "../errors.ts";
+import { logInfo } from "../log.ts";
 import type { Cpu, CpuFeature } from "./contract.ts";
 import { knownCpus } from "./known-cpus.ts";
 import { featureBits } from "./native/interface.ts";
@@ -42,12 +43,31 @@ function chosenWasmFeatures(): readonly CpuFeature[] {
   return globalThis.process?.env.LOWBIT_BACKEND === "reference" ? [] : wasmFeatures();
 }
 
+let isTold = false;
+
+/**
+ * Features to choose kernels by where there is native code: its own, but on x86 without AVX2 those of WebAssembly, whose
+ * vectors are faster there than native kernels without any, unless LOWBIT_BACKEND says native. Says so once, at info level.
+ */
+export function servingFeatures(
+  native: readonly CpuFeature[],
+  ofWasm: () => readonly CpuFeature[],
+): readonly CpuFeature[] {
+  if (!native.includes("sse2") || native.includes("avx2") || globalThis.process?.env.LOWBIT_BACKEND === "native")
+    return native;
+  const wasm = ofWasm();
+  if (!wasm.includes("simd128")) return native;
+  if (!isTold) logInfo(() => "this CPU has no AVX2: WebAssembly serves, which is faster here than native code");
+  isTold = true;
+  return wasm;
+}
+
 /**
  * This machine, as far as there is code for it here; LOWBIT_CPU ("avx2", "skylake-x", "scalar", …) leaves only some
  * features. InvalidArgumentError where that is no CPU.
  */
 export function hostCpu(): Cpu {
-  const found = new Set(hasNative() ? nativeFeatures() : chosenWasmFeatures());
+  const found = new Set(hasNative() ? servingFeatures(nativeFeatures(), wasmFeatures) : chosenWasmFeatures());
   const only = globalThis.process?.env.LOWBIT_CPU;
   if (only === undefined) return { name: [...found].join(",") || scalarCpu.name, features: found };
   const { name, features: allowed } = cpuOfEnvironment(only);
