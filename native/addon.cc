@@ -317,6 +317,8 @@ napi_value allocate(napi_env env, napi_callback_info info) {
 napi_value init(napi_env env, napi_value exports) {
   keep_this_library();
   begin_environment(env);
+  // Asks the system for the tile registers, which kernels may not touch before.
+  cpu_features();
   struct {
     const char* name;
     napi_callback function;

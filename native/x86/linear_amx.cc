@@ -274,8 +274,7 @@ void amx_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
   const AmxLinear& a = step.as<AmxLinear>();
   if (phase == 0) return quantize_tiles(a, tile);
   const Panel16& w = a.weights;
-  const bool aligned = reinterpret_cast<size_t>(a.y) % 64 == 0 && w.n % 16 == 0;
-  const bool stream = aligned && 4 * static_cast<size_t>(a.m) * w.n > kStreamBytes;
+  const bool stream = bypasses_caches(a.y, a.m, w.n, kStreamBytes);
   const Workspace work(a, a.scratch + thread * a.scratch_bytes);
   const uint32_t begin = tile * a.panels_per_tile, end = std::min(w.panel_count, begin + a.panels_per_tile);
   const TileScope scope(a.width);

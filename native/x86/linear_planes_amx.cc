@@ -345,9 +345,7 @@ void planes_prepare(Step& step, const Call& call) {
   a = plan_call(call, Gated);
   a.x = static_cast<const float*>(call.buffers[0]);
   a.y = static_cast<float*>(call.buffers[2]);
-  const uint32_t columns = a.gated ? a.weights.n / 2 : a.weights.n;
-  const bool aligned = reinterpret_cast<size_t>(a.y) % 64 == 0 && columns % 16 == 0;
-  a.stream = aligned && 4 * static_cast<size_t>(a.m) * columns > kStreamBytes;
+  a.stream = bypasses_caches(a.y, a.m, a.gated ? a.weights.n / 2 : a.weights.n, kStreamBytes);
   uint8_t* at = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<size_t>(call.buffers[3]), 64));
   a.tiles = reinterpret_cast<int8_t*>(at);
   at += a.tiles_bytes();

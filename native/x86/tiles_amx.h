@@ -35,6 +35,11 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
+// Whether results are written past the caches: whole lines of them, and more than `bytes`.
+inline bool bypasses_caches(const float* y, size_t rows, size_t columns, size_t bytes) {
+  return reinterpret_cast<size_t>(y) % 64 == 0 && columns % 16 == 0 && 4 * rows * columns > bytes;
+}
+
 // Of a tile of 16 rows of 64 bytes.
 constexpr uint32_t kTileBytes = 1024;
 

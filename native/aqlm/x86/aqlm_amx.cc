@@ -318,8 +318,7 @@ void amx_prepare(Step& step, const Call& call) {
   p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
   p.rows = p.prepared + prepared_bytes(p);
   p.local = p.rows + p.pairs() * p.pair_bytes();
-  const bool aligned = reinterpret_cast<uintptr_t>(p.y) % 64 == 0 && p.codes.n % 16 == 0;
-  p.stream = aligned && 4 * size_t{p.m} * p.codes.n > kStreamBytes;
+  p.stream = bypasses_caches(p.y, p.m, p.codes.n, kStreamBytes);
   p.table = p.converts ? p.prepared : p.vectors;
   step.phases = 2;
   step.tiles[0] = 2 * p.pairs() + (p.converts ? 1 : 0);

@@ -2,12 +2,12 @@
  * A block of queries of one head of keys: which they are, which positions they see, and what becomes of the products of
  * queries and keys.
  */
-import { type Body, type Expr, type Local, type Statement, select, when } from "./assembler/expression.ts";
-import { f32x4, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
+import { type Body, type Expr, type Local, type Statement, select, when, whileDo } from "./assembler/expression.ts";
+import { f32x4, i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import type { AttentionFields, AttentionShape } from "./attention-shape.ts";
 import { storedBytes } from "./lanes.ts";
-import { elementAt } from "./loops.ts";
+import { advance, elementAt } from "./loops.ts";
 import { VectorMath } from "./vector-math.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
@@ -19,6 +19,14 @@ export interface BlockContext {
   readonly first: Local<"i32">;
   readonly tile: Local<"i32">;
   readonly thread: Local<"i32">;
+}
+
+/** A position, its key, how far the next one is, and the place of its scores. */
+export interface ScoreCursor {
+  readonly position: Local<"i32">;
+  readonly key: Local<"ptr">;
+  readonly stride: Local<"ptr">;
+  readonly score: Local<"ptr">;
 }
 
 const setLane = (vector: Local<"v128">, value: Expr<"i32">, lane: number): Statement =>
@@ -108,6 +116,32 @@ export class QueryBlock {
     const { fields, shape } = this.context;
     const zero = { type: "ptr", node: { kind: "const", type: "ptr", value: 0 } } as const;
     return elementAt(zero, i32.mul(fields.kvHeads, fields.headDim), storedBytes[shape.cache]);
+  }
+
+  /** Computes the scores of all positions, of `rowBytes` each: of `count` at once where there are so many, else of one. */
+  eachScore(count: number, rowBytes: number, dots: (cursor: ScoreCursor, count: number) => Body): Body {
+    const { scope, fields } = this.context;
+    const cursor = {
+      position: scope.local("i32", "position"),
+      key: scope.local("ptr", "key"),
+      stride: scope.local("ptr", "key_stride"),
+      score: scope.local("ptr", "score"),
+    };
+    const { position, key, stride, score } = cursor;
+    const turn = (some: number) => [
+      dots(cursor, some),
+      position.set(i32.add(position, int(some))),
+      advance(key, ptr.mul(stride, size(some))),
+      advance(score, some * rowBytes),
+    ];
+    return [
+      position.set(this.from),
+      key.set(this.cacheStart(fields.keyCache)),
+      stride.set(this.cacheStride),
+      score.set(this.scores),
+      whileDo(i32.lt_u(i32.add(position, int(count - 1)), this.to), turn(count)),
+      whileDo(i32.lt_u(position, this.to), turn(1)),
+    ];
   }
 
   /** Products become scores: scaled, capped, and of several queries minus infinity where one does not see the position. */

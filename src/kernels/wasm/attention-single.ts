@@ -4,7 +4,7 @@
  */
 import { type Body, type Local, whileDo } from "./assembler/expression.ts";
 import { f32, f32x4, float, i32, int, ptr, v128 } from "./assembler/instructions.ts";
-import { type BlockContext, QueryBlock } from "./attention-block.ts";
+import { type BlockContext, QueryBlock, type ScoreCursor } from "./attention-block.ts";
 import { forLanes, type Lanes, lanesOf, largestLane, storedBytes, sumOfLanes } from "./lanes.ts";
 import { advance, elementAt } from "./loops.ts";
 
@@ -14,6 +14,8 @@ export function attendSingly(context: BlockContext): Body {
   return generator.build();
 }
 
+/** Positions whose scores are computed at once. */
+const POSITIONS = 2;
 /** Sums of values that fit in registers beside what they are made of. */
 const REGISTER_SUMS = 8;
 
@@ -34,33 +36,15 @@ class SingleGenerator {
     return [this.#block.prepare(), steps];
   }
 
-  /** Two positions at a time where there are two. */
   #computeScores(): Body {
-    const { from, to, scores, constants, context } = this.#block;
-    const { scope, fields } = context;
-    const position = scope.local("i32", "position");
-    const key = scope.local("ptr", "key");
-    const stride = scope.local("ptr", "key_stride");
-    const score = scope.local("ptr", "score");
-    const turn = (count: 1 | 2) => [
-      this.#dots(key, stride, score, position, count),
-      position.set(i32.add(position, int(count))),
-      Array.from({ length: count }, () => advance(key, stride)),
-      advance(score, 4 * count),
-    ];
     return [
-      position.set(from),
-      key.set(this.#block.cacheStart(fields.keyCache)),
-      stride.set(this.#block.cacheStride),
-      score.set(scores),
-      this.#largest.set(constants.floats(Number.NEGATIVE_INFINITY)),
-      whileDo(i32.lt_u(i32.add(position, int(1)), to), turn(2)),
-      whileDo(i32.lt_u(position, to), turn(1)),
+      this.#largest.set(this.#block.constants.floats(Number.NEGATIVE_INFINITY)),
+      this.#block.eachScore(POSITIONS, 4, (cursor, count) => this.#dots(cursor, count)),
     ];
   }
 
   /** Scores of `count` positions. */
-  #dots(key: Local<"ptr">, stride: Local<"ptr">, score: Local<"ptr">, position: Local<"i32">, count: 1 | 2): Body {
+  #dots({ position, key, stride, score }: ScoreCursor, count: number): Body {
     const { q, constants, context } = this.#block;
     const { scope, fields, shape } = context;
     const sums = scope.localArray("v128", "dot", count);

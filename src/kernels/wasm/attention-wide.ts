@@ -5,7 +5,7 @@
  */
 import { type Body, type Expr, type Local, shuffle4, when, whileDo } from "./assembler/expression.ts";
 import { f32x4, i32, int, ptr, size, v128 } from "./assembler/instructions.ts";
-import { type BlockContext, QueryBlock } from "./attention-block.ts";
+import { type BlockContext, QueryBlock, type ScoreCursor } from "./attention-block.ts";
 import { forLanes, type Lanes, lanesOf, multiplyAdd, storedBytes } from "./lanes.ts";
 import { advance, elementAt, repeat } from "./loops.ts";
 import type { VectorConstants } from "./weight-fields.ts";
@@ -104,31 +104,15 @@ class WideGenerator {
   }
 
   #computeScores(): Body {
-    const { from, to, scores, constants, context } = this.#block;
-    const { scope, fields } = context;
-    const position = scope.local("i32", "position");
-    const key = scope.local("ptr", "key");
-    const stride = scope.local("ptr", "key_stride");
-    const score = scope.local("ptr", "score");
-    const turn = (count: number) => [
-      this.#dots(key, stride, score, position, count),
-      position.set(i32.add(position, int(count))),
-      advance(key, ptr.mul(stride, size(count))),
-      advance(score, count * this.#rowBytes),
-    ];
+    const lowest = this.#block.constants.floats(Number.NEGATIVE_INFINITY);
     return [
-      position.set(from),
-      key.set(this.#block.cacheStart(fields.keyCache)),
-      stride.set(this.#block.cacheStride),
-      score.set(scores),
-      this.#largest.map((largest) => largest.set(constants.floats(Number.NEGATIVE_INFINITY))),
-      whileDo(i32.lt_u(i32.add(position, int(WIDE_POSITIONS - 1)), to), turn(WIDE_POSITIONS)),
-      whileDo(i32.lt_u(position, to), turn(1)),
+      this.#largest.map((largest) => largest.set(lowest)),
+      this.#block.eachScore(WIDE_POSITIONS, this.#rowBytes, (cursor, count) => this.#dots(cursor, count)),
     ];
   }
 
   /** Scores of all queries for `count` positions. */
-  #dots(key: Local<"ptr">, stride: Local<"ptr">, score: Local<"ptr">, position: Local<"i32">, count: number): Body {
+  #dots({ position, key, stride, score }: ScoreCursor, count: number): Body {
     const { constants, context } = this.#block;
     const { scope, fields, shape } = context;
     const sums = Array.from({ length: count }, (_, p) => scope.localArray("v128", `dot${p}_`, this.#vectors));
