@@ -68,6 +68,10 @@ async function load(source: string | File): Promise<void> {
   };
   try {
     const loaded = await loadModel(source, { signal: controller.signal, onProgress });
+    if (running !== controller) {
+      loaded.dispose();
+      return;
+    }
     model = loaded;
     const kept = loaded.facts.isCached === false ? "; there was no room to keep it for the next visit" : "";
     say(`Ready: ${loaded.facts.name.split("/").at(-1)}${kept}`);
@@ -99,6 +103,7 @@ async function talk(text: string): Promise<void> {
       messages.scrollTop = messages.scrollHeight;
     }
     await showFigures(current, answer.result);
+    if (model !== current) return;
     say("Ready");
   } catch (error) {
     if (model !== current) return;
@@ -114,6 +119,8 @@ find<HTMLFormElement>("load").addEventListener("submit", (event) => {
 });
 file.addEventListener("change", () => {
   const chosen = file.files?.[0];
+  // So that choosing the same file again is a change, too.
+  file.value = "";
   if (chosen) void load(chosen);
 });
 find<HTMLFormElement>("compose").addEventListener("submit", (event) => {

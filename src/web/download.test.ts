@@ -1,7 +1,7 @@
 /** Downloads that are cut, refused or changed meanwhile, by a server that is a function. */
 import { describe, expect, it } from "vitest";
 import { InvalidFileError } from "../errors.ts";
-import { type DownloadTarget, download, type FileVersion } from "./download.ts";
+import { type DownloadTarget, download, type FileVersion, isSame, versionOf } from "./download.ts";
 
 const file = Uint8Array.from({ length: 1000 }, (_, i) => (7 * i) % 256);
 
@@ -35,16 +35,29 @@ function body(bytes: Uint8Array, isCut: boolean): ReadableStream<Uint8Array> {
   });
 }
 
-/** Answers requests in turn; `ends` is where each answer is cut. */
-function server(ends: readonly number[], etags: readonly string[] = []) {
+interface Server {
+  /** Where each answer is cut. */
+  readonly ends?: readonly number[];
+  readonly etags?: readonly string[];
+  /** Instead of an ETag, and without Content-Range, as pages of other origins see it. */
+  readonly dates?: readonly string[];
+}
+
+/** Answers requests in turn. */
+function server({ ends = [], etags = ["one"], dates }: Server = {}) {
   const starts: number[] = [];
+  const at = (values: readonly string[]) => values[Math.min(starts.length, values.length - 1)]!;
   const request = async (_: unknown, init?: RequestInit): Promise<Response> => {
     const start = Number(new Headers(init?.headers).get("range")?.match(/\d+/)?.[0] ?? 0);
     const end = ends[starts.length] ?? file.length;
-    const etag = etags[starts.length] ?? "one";
+    const headers = new Headers({ "content-length": `${file.length - start}` });
+    if (dates) {
+      if (dates.length > 0) headers.set("last-modified", at(dates));
+    } else {
+      headers.set("etag", at(etags));
+      if (start > 0) headers.set("content-range", `bytes ${start}-${file.length - 1}/${file.length}`);
+    }
     starts.push(start);
-    const headers: Record<string, string> = { etag, "content-length": `${file.length - start}` };
-    if (start > 0) headers["content-range"] = `bytes ${start}-${file.length - 1}/${file.length}`;
     return new Response(body(file.slice(start, end), end < file.length), { status: start > 0 ? 206 : 200, headers });
   };
   return { starts, fetch: request as typeof fetch };
@@ -52,7 +65,7 @@ function server(ends: readonly number[], etags: readonly string[] = []) {
 
 describe("a download", () => {
   it("asks for the rest after a cut, and says how far it is", async () => {
-    const { starts, fetch } = server([300, 700]);
+    const { starts, fetch } = server({ ends: [300, 700] });
     const target = new Collected();
     const progress: number[] = [];
     await download("http://host/a.pte", target, {
@@ -69,11 +82,50 @@ describe("a download", () => {
   });
 
   it("begins again when the rest is of another file", async () => {
-    const { starts, fetch } = server([300], ["one", "two", "two"]);
+    const { starts, fetch } = server({ ends: [300], etags: ["one", "two"] });
     const target = new Collected();
     await download("http://host/a.pte", target, { fetch });
     expect(target.bytes).toEqual([...file]);
     expect(starts).toEqual([0, 300, 0]);
+  });
+
+  it("tells files without ETags apart by their dates, and does not join those that have neither", async () => {
+    const same = server({ ends: [300, 700], dates: ["Monday"] });
+    const replaced = server({ ends: [300], dates: ["Monday", "Tuesday"] });
+    const unknown = server({ ends: [300], dates: [] });
+    for (const { fetch } of [same, replaced, unknown]) {
+      const target = new Collected();
+      await download("http://host/a.pte", target, { fetch });
+      expect(target.bytes).toEqual([...file]);
+    }
+    expect(same.starts).toEqual([0, 300, 700]);
+    expect(replaced.starts).toEqual([0, 300, 0]);
+    expect(unknown.starts).toEqual([0, 0]);
+    const [monday, tuesday] = ["Monday", "Tuesday"].map((date) =>
+      versionOf(new Response("", { headers: { "content-length": "1000", "last-modified": date } })),
+    );
+    expect(isSame(monday!, tuesday!)).toBe(false);
+  });
+
+  it("ends when attempts begin anew and never come further", async () => {
+    const { starts, fetch } = server({ ends: Array(30).fill(600), dates: [] });
+    await expect(download("http://host/a.pte", new Collected(), { fetch })).rejects.toThrow(/cut at byte 600/);
+    expect(starts).toEqual([0, 0, 0, 0]);
+  });
+
+  it("does not go on with bytes that were compressed, whether the server may say so or not", async () => {
+    for (const hidden of [false, true]) {
+      const starts: (string | null)[] = [];
+      const fetch = async (_: unknown, init?: RequestInit) => {
+        starts.push(new Headers(init?.headers).get("range"));
+        const headers = { "content-length": "400", etag: "one", ...(hidden ? {} : { "content-encoding": "gzip" }) };
+        return new Response(body(starts.length === 1 ? file.slice(0, 300) : file, starts.length === 1), { headers });
+      };
+      const target = new Collected();
+      await download("http://host/a.pte", target, { fetch: fetch as typeof globalThis.fetch });
+      expect(target.bytes).toEqual([...file]);
+      expect(starts).toEqual([null, hidden ? "bytes=300-" : null]);
+    }
   });
 
   it("is given up when nothing comes", async () => {
@@ -93,7 +145,7 @@ describe("a download", () => {
 
   it("ends with the signal's reason", async () => {
     const reason = new Error("enough");
-    const { fetch } = server([]);
+    const { fetch } = server();
     const signal = AbortSignal.abort(reason);
     const aborted: typeof fetch = async (input, init) => {
       init?.signal?.throwIfAborted();
@@ -103,7 +155,7 @@ describe("a download", () => {
   });
 
   it("ends at once when who watches it refuses it", async () => {
-    const { starts, fetch } = server([]);
+    const { starts, fetch } = server();
     const target = new Collected();
     const problem = new Error("too large");
     const totals: number[] = [];

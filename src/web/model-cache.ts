@@ -1,9 +1,12 @@
 /**
  * Downloaded models in the browser's private file system: one file each, and beside it what the server said of it. Works
- * in workers, which alone can write there at once. Where there is no such file system or no room, memory serves.
+ * in workers, which alone can write there at once. Where there is no such file system or no room, files are not kept.
  */
+import type { ByteSource } from "../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { blobSource } from "./blob-source.ts";
 import {
+  canResume,
   type DownloadOptions,
   type DownloadTarget,
   download,
@@ -11,12 +14,15 @@ import {
   isSame,
   versionOf,
 } from "./download.ts";
+import { streamFile } from "./stream-file.ts";
 
-/** A downloaded file. */
+/** A model's file as it can be read; it is closed when the model is loaded or cannot be. */
 export interface StoredModel {
-  readonly blob: Blob;
-  /** Whether it is there after a reload. */
-  readonly isCached: boolean;
+  readonly source: ByteSource;
+  /** Whether it is there after a reload; null for a file of the user's own. */
+  readonly isCached: boolean | null;
+  /** Keeps a file no longer that proves to be damaged. */
+  forget(): Promise<void>;
 }
 
 interface SyncAccess {
@@ -32,15 +38,23 @@ type SyncFileHandle = FileSystemFileHandle & { createSyncAccessHandle(): Promise
 
 const FOLDER = "lowbit";
 
-/** The file at a URL: cached where it can be. A cached one is used when the server has no other, or cannot be asked. */
+/**
+ * The file at a URL: cached where it can be, else read as it comes. A cached one is used when the server has no other, or
+ * cannot be asked.
+ */
 export async function fetchModel(url: string, options: DownloadOptions = {}): Promise<StoredModel> {
+  const { signal } = options;
   const folder = await openFolder();
-  if (!folder) return { blob: await fetchToMemory(url, options), isCached: false };
+  const stream = async () => ({ source: await streamFile(url, options), isCached: false, async forget() {} });
+  if (!folder) return stream();
   const name = await nameOf(url);
   // Two tabs must not write to one file; the second finds it complete.
-  const blob = await navigator.locks.request(`${FOLDER}/${name}`, () => fetchToFolder(url, folder, name, options));
-  if (blob) return { blob, isCached: true };
-  return { blob: await fetchToMemory(url, options), isCached: false };
+  const alone = <R>(locking: LockOptions, work: () => Promise<R>): Promise<R> =>
+    navigator.locks.request(`${FOLDER}/${name}`, locking, work);
+  const blob = await alone(signal ? { signal } : {}, () => fetchToFolder(url, folder, name, options));
+  if (!blob) return stream();
+  const forget = () => alone({}, () => folder.removeEntry(name)).catch(() => {});
+  return { source: blobSource(url, blob), isCached: true, forget };
 }
 
 async function openFolder(): Promise<FileSystemDirectoryHandle | null> {
@@ -54,33 +68,6 @@ async function openFolder(): Promise<FileSystemDirectoryHandle | null> {
 async function nameOf(url: string): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(url));
   return Array.from(new Uint8Array(digest), (byte) => byte.toString(16).padStart(2, "0")).join("");
-}
-
-async function fetchToMemory(url: string, options: DownloadOptions): Promise<Blob> {
-  const target = new MemoryTarget();
-  await download(url, target, options);
-  return target.blob();
-}
-
-class MemoryTarget implements DownloadTarget {
-  size = 0;
-  version: FileVersion | null = null;
-  #parts: Uint8Array<ArrayBuffer>[] = [];
-
-  async restart(version: FileVersion): Promise<void> {
-    this.size = 0;
-    this.version = version;
-    this.#parts = [];
-  }
-
-  append(bytes: Uint8Array): void {
-    this.size += bytes.length;
-    this.#parts.push(bytes as Uint8Array<ArrayBuffer>);
-  }
-
-  blob(): Blob {
-    return new Blob(this.#parts);
-  }
 }
 
 /** Null when there is no room. */
@@ -101,7 +88,7 @@ async function fetchToFolder(
       await folder.removeEntry(name);
       return null;
     }
-    if (target.isEmpty || error instanceof UnsupportedError) await folder.removeEntry(name);
+    if (!target.canGoOn || error instanceof UnsupportedError) await folder.removeEntry(name);
     throw error;
   }
   target.close();
@@ -139,8 +126,9 @@ class FileTarget implements DownloadTarget {
     this.isComplete = stored.isComplete;
   }
 
-  get isEmpty(): boolean {
-    return this.size === 0;
+  /** Whether it has bytes that a later download can complete. */
+  get canGoOn(): boolean {
+    return this.size > 0 && canResume(this.version);
   }
 
   async restart(version: FileVersion): Promise<void> {
@@ -201,8 +189,8 @@ function readHead(access: SyncAccess): { version: FileVersion; isComplete: boole
   access.read(bytes, { at: 0 });
   try {
     const { version, isComplete } = JSON.parse(new TextDecoder().decode(bytes.subarray(0, bytes.indexOf(0))));
-    const { etag, byteLength } = version;
-    return { version: { etag, byteLength }, isComplete: isComplete === true };
+    const { validator, byteLength } = version;
+    return { version: { validator, byteLength }, isComplete: isComplete === true };
   } catch {
     return null;
   }

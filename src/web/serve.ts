@@ -3,11 +3,11 @@
 import type { Conversation } from "../api/conversation.ts";
 import { type LanguageModel, loadProgramObject } from "../api/language-model.ts";
 import type { Generation } from "../api/token-stream.ts";
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { readProgram } from "../program/read.ts";
 import { blobSource } from "./blob-source.ts";
 import { HeadCheck } from "./head-check.ts";
-import { fetchModel } from "./model-cache.ts";
+import { fetchModel, type StoredModel } from "./model-cache.ts";
 import {
   type ModelFacts,
   type ModelStats,
@@ -70,19 +70,26 @@ class ModelServer {
   async #load({ source, threads }: Request & { kind: "load" }, send: Send, signal: AbortSignal): Promise<ModelFacts> {
     if (this.#model) throw new InvalidArgumentError("load: expected a worker without a model but found one with");
     const onProgress = (doneBytes: number, totalBytes: number) => send({ kind: "progress", doneBytes, totalBytes });
-    const { name, blob, isCached } = await openSource(source, { onProgress, signal });
+    const { source: file, isCached, forget } = await openSource(source, { onProgress, signal });
+    const { name } = file;
     // Of a file at hand the reading is the progress; of a download it is a moment at the end.
     const progress = isCached === null ? { onProgress } : {};
-    const program = await readProgram(blobSource(name, blob));
-    const model = await loadProgramObject(program, name, { threads, signal, ...progress });
-    this.#model = model;
-    return {
-      name,
-      contextLength: model.program.number("get_max_context_len", model.program.number("get_max_seq_len")),
-      hasChatTemplate: model.template !== null,
-      samplingDefaults: model.samplingDefaults,
-      isCached,
-    };
+    try {
+      const model = await loadProgramObject(await readProgram(file), name, { threads, signal, ...progress });
+      this.#model = model;
+      return {
+        name,
+        contextLength: model.program.number("get_max_context_len", model.program.number("get_max_seq_len")),
+        hasChatTemplate: model.template !== null,
+        samplingDefaults: model.samplingDefaults,
+        isCached,
+      };
+    } catch (error) {
+      if (error instanceof InvalidFileError) await forget();
+      throw error;
+    } finally {
+      await file.close();
+    }
   }
 
   #loaded(): LanguageModel {
@@ -101,16 +108,14 @@ interface OpenOptions {
   readonly signal: AbortSignal;
 }
 
-async function openSource(
-  source: PostedSource,
-  options: OpenOptions,
-): Promise<{ name: string; blob: Blob; isCached: boolean | null }> {
+async function openSource(source: PostedSource, options: OpenOptions): Promise<StoredModel> {
   if (typeof source === "string") {
     const watch = (totalBytes: number, refuse: (error: Error) => void) => new HeadCheck(source, totalBytes, refuse);
-    return { name: source, ...(await fetchModel(source, { ...options, watch })) };
+    return fetchModel(source, { ...options, watch });
   }
   const blob = source instanceof Blob ? source : await source.getFile();
-  return { name: (blob as Partial<File>).name ?? "model", blob, isCached: null };
+  const name = (blob as Partial<File>).name ?? "model";
+  return { source: blobSource(name, blob), isCached: null, async forget() {} };
 }
 
 async function stream(generation: Generation, send: Send): Promise<Answer> {
