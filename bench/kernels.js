@@ -28,7 +28,7 @@ const { values: options } = parseArgs({
   options: {
     family: { type: "string" },
     kernel: { type: "string" },
-    bits: { type: "string", default: "2,4,8" },
+    bits: { type: "string", default: "2,3,4,8" },
     m: { type: "string", default: "1,4,512" },
     group: { type: "string", default: "32" },
     targets: { type: "string", default: "native" },

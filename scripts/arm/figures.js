@@ -121,8 +121,9 @@ scales in f16.
 
 What limits one row are the units for vectors, two on N1 and N2, four on V1 and V2. 128 weights take eight
 dot products and four masks with 4 bits, eight and six with 2, ten and seven with 3 (six with i8mm), before the scales
-of groups are applied: at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 end just
-below KleidiAI's fastest kernel for 4 bits on N1, and above it on cores with i8mm.
+of groups are applied: at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 and of
+128 end below KleidiAI's fastest kernels for 4 bits on N1 (12.5 to 12.8, 14.3 to 15.0) and on A55, and above them on cores
+with i8mm.
 
 AQLM's lookups take more instructions than 4-bit dot products, and fewer the taller a layer is, since tables of sums are
 made once for all outputs; what they save is memory, of which they read less than half.
