@@ -46,7 +46,22 @@ const KernelRow* row_at(uint32_t index) {
   return nullptr;
 }
 
-// kernels(): [{ name, family, layout, bits, needs, mStep, nStep }]
+// [{ m, longest }] of those that are set, null for none
+napi_value group_limits(napi_env env, const KernelRow& row) {
+  napi_value list;
+  napi_get_null(env, &list);
+  for (uint32_t i = 0; i < kGroupLimits && row.groups[i].m > 0; i++) {
+    if (i == 0) napi_create_array(env, &list);
+    napi_value object;
+    napi_create_object(env, &object);
+    set(env, object, "m", number(env, row.groups[i].m));
+    set(env, object, "longest", number(env, row.groups[i].longest));
+    napi_set_element(env, list, i, object);
+  }
+  return list;
+}
+
+// kernels(): [{ name, family, layout, bits, needs, mStep, nStep, groups }]
 napi_value kernels(napi_env env, napi_callback_info) {
   napi_value list;
   napi_create_array(env, &list);
@@ -61,6 +76,7 @@ napi_value kernels(napi_env env, napi_callback_info) {
     set(env, object, "needs", number(env, row->needs));
     set(env, object, "mStep", number(env, row->m_step));
     set(env, object, "nStep", number(env, row->n_step));
+    set(env, object, "groups", group_limits(env, *row));
     napi_set_element(env, list, i, object);
   }
   return list;

@@ -56,6 +56,12 @@ struct Step {
   }
 };
 
+// In calls of at least m rows, groups of at most `longest` weights.
+struct GroupLimit {
+  uint32_t m, longest;
+};
+constexpr uint32_t kGroupLimits = 2;
+
 struct KernelRow {
   const char* name;
   // Operator family, as in src/kernels/native/families.ts.
@@ -69,6 +75,8 @@ struct KernelRow {
   uint32_t n_step;
   size_t (*scratch_bytes)(const Call& call);
   void (*prepare)(Step& step, const Call& call);
+  // Groups that the row serves, within any of those with an m; groups of any length where none has one.
+  GroupLimit groups[kGroupLimits] = {};
 };
 
 struct KernelRows {
@@ -78,7 +86,7 @@ struct KernelRows {
 
 // What a shared library of kernels exports, as a C function `lowbit_kernel_library`, to add its rows to those of the
 // addon. `contract` is the kContract that it was compiled with: any other is refused.
-constexpr uint32_t kContract = 1;
+constexpr uint32_t kContract = 2;
 struct KernelLibrary {
   uint32_t contract;
   KernelRows rows;

@@ -23,35 +23,44 @@ function ranges(numbers) {
   return whole ? `${numbers[0]}–${numbers.at(-1)}` : numbers.join(", ");
 }
 
-/** @param {readonly KernelRow[]} rows */
+/** @param {KernelRow["groups"]} groups */
+function groupText(groups) {
+  return groups?.map(({ m, longest }) => `at most ${longest} from m = ${m}`).join(", ") ?? "";
+}
+
+/** Operators that share a kernel may take some of its bits only: the one with the most says them. @param {readonly KernelRow[]} rows */
 function rowTable(rows) {
-  const unique = [...new Map(rows.map((row) => [row.kernel, row])).values()];
-  const cells = unique.map(({ kernel, needs, layouts, bits, mStep }) => [
+  const fewestFirst = rows.toSorted((a, b) => (a.bits?.length ?? 0) - (b.bits?.length ?? 0));
+  const widest = new Map(fewestFirst.map((row) => [row.kernel, row]));
+  const unique = [...new Set(rows.map(({ kernel }) => kernel))].map((kernel) => widest.get(kernel));
+  const cells = unique.map(({ kernel, needs, layouts, bits, mStep, groups }) => [
     `\`${kernel}\``,
     needs.join(", ") || "nothing",
     layouts?.join(", ") ?? "",
     bits ? ranges(bits) : "",
     String(mStep),
+    groupText(groups),
   ]);
-  return markdown(["kernel", "needs", "layouts", "bits", "from m"], cells);
+  return markdown(["kernel", "needs", "layouts", "bits", "from m", "groups"], cells);
 }
 
-/** Linear layers of 4 bits and groups of 32, of each known CPU; CPUs that are served alike share a row. @param {Library} library */
+/** Linear layers of 4 bits, of each known CPU; CPUs that are served alike share rows. @param {Library} library */
 function linearTable({ kernelTable, cpuWith, knownCpus }) {
   /** @type {Map<string, string[]>} */
   const cpus = new Map();
   for (const name of ["scalar", ...Object.keys(knownCpus)]) {
-    const choice = kernelTable(cpuWith(name)).choices.find(
-      ({ operator, bits, groupSizes }) =>
-        operator.startsWith("torchao::_linear_8bit_act_") && bits?.includes(4) && groupSizes?.includes(32),
+    const choices = kernelTable(cpuWith(name)).choices.filter(
+      ({ operator, bits, packed }) => operator.startsWith("torchao::_linear_8bit_act_") && bits?.includes(4) && packed,
     );
-    if (!choice) throw new Error(`no kernel serves 4-bit linear layers on ${name}`);
-    const serving = choice.serving.map(({ m, kernel }) => `\`${kernel}\`${m > 1 ? ` from m = ${m}` : ""}`).join(", ");
-    const key = `${choice.layout} | ${serving}`;
-    cpus.set(key, [...(cpus.get(key) ?? []), name]);
+    if (choices.length === 0) throw new Error(`no kernel serves 4-bit linear layers on ${name}`);
+    for (const { layout, groupSizes, serving } of choices) {
+      const kernels = serving.map(({ m, kernel }) => `\`${kernel}\`${m > 1 ? ` from m = ${m}` : ""}`).join(", ");
+      const key = `${layout} | ${groupSizes?.join(", ")} | ${kernels}`;
+      cpus.set(key, [...(cpus.get(key) ?? []), name]);
+    }
   }
   return markdown(
-    ["CPU", "layout", "kernels"],
+    ["CPU", "layout", "groups of", "kernels"],
     [...cpus].map(([key, names]) => [names.join(", "), key]),
   );
 }
@@ -69,13 +78,19 @@ export function renderDocs(library) {
 Every kernel of this package, best first for each operator, by the name of its row:
 \`<operator>_<types>_<m>x<n>x<k>_<target>\`, where the types are activations and weights (\`a8\`: floats quantized to 8 bits
 as they come; \`wx\`: weights of 1 to 8 bits) and m x n x k is the tile. For a call with m rows of activations, selection
-takes the kernel with the largest tile height (from m) that is at most m, among those whose features the CPU has.
+takes the kernel with the largest tile height (from m) that is at most m, among those whose features the CPU has and that
+serve the weights' groups (any length, where the tables say nothing).
+AMX rows multiply rounded numbers. Of \`a8\` layers, those with tiles of 32 rows round each weight once, to 15 bits and a
+sign of the largest magnitude that a weight of its row could have (off by at most 2^-13 of it); the others sum integers
+exactly. \`amx_bf16\` layers take
+each float as two bf16, 16 bits of it. Attention on \`amx_int8\`, over caches of int8, rounds the weights of a block of keys to
+1/32639 of the largest; attention on \`amx\` takes two bf16 as well.
 Rows of \`a8\` activations without a finite range (a NaN, an infinity, more than the largest float) give NaN with all of them.
 \`lowbit kernels\` shows the choice on this machine, \`lowbit kernels --cpu neoverse-v2\` on another one.
 
 This file is written by \`npm run rows\`; a test checks that it is up to date.
 
-## 4-bit linear layers with dynamic 8-bit activations, groups of 32
+## 4-bit linear layers with dynamic 8-bit activations
 
 ${linearTable(library)}
 

@@ -51,9 +51,10 @@ function linesFor(rows) {
   const listed = rows.filter(({ family }) => !/^(measure|quantize)_/.test(family));
   const hex = (/** @type {number} */ value) => `0x${value.toString(16)}`;
   return listed
-    .map(({ name, family, layout, bits, needs, mStep, nStep }) => {
+    .map(({ name, family, layout, bits, needs, mStep, nStep, groups }) => {
       const texts = [name, family, layout].map((text) => JSON.stringify(text));
-      return `    [${[...texts, hex(bits), hex(needs), mStep, nStep].join(", ")}],`;
+      const limits = groups ? [`[${groups.map(({ m, longest }) => `[${m}, ${longest}]`).join(", ")}]`] : [];
+      return `    [${[...texts, hex(bits), hex(needs), mStep, nStep, ...limits].join(", ")}],`;
     })
     .join("\n");
 }
@@ -65,8 +66,8 @@ function render(lines) {
 /** The rows of the addons of all architectures, best first, as native/kernel.h declares them. Written by \`npm run rows\`. */
 import type { NativeRow } from "./interface.ts";
 
-/** name, family, layout, bits, needs, mStep, nStep */
-type Fields = readonly [string, string, string | null, number, number, number, number];
+/** name, family, layout, bits, needs, mStep, nStep and, for kernels with limits of groups, those: m, longest */
+type Fields = readonly [string, string, string | null, number, number, number, number, (readonly [number, number][])?];
 
 const fields: Readonly<Record<string, readonly Fields[]>> = {
 ${architectures.join("\n")}
@@ -76,7 +77,10 @@ ${architectures.join("\n")}
 export const knownRows: Readonly<Record<string, readonly NativeRow[]>> = Object.fromEntries(
   Object.entries(fields).map(([architecture, rows]) => [
     architecture,
-    rows.map(([name, family, layout, bits, needs, mStep, nStep]) => ({ name, family, layout, bits, needs, mStep, nStep })),
+    rows.map(([name, family, layout, bits, needs, mStep, nStep, limits]) => {
+      const groups = limits?.map(([m, longest]) => ({ m, longest })) ?? null;
+      return { name, family, layout, bits, needs, mStep, nStep, groups };
+    }),
   ]),
 );
 `;

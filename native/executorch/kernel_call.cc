@@ -12,10 +12,18 @@ constexpr size_t kBuffersMax = 16;
 // Of scratch: a cache line, which vectors of every width fit.
 constexpr size_t kScratchAlignment = 64;
 
+bool takes_groups(const KernelRow& row, const KernelQuery& query) {
+  if (row.groups[0].m == 0 || query.group == 0) return true;
+  for (const GroupLimit& limit : row.groups)
+    if (limit.m > 0 && query.m >= limit.m && query.group <= limit.longest) return true;
+  return false;
+}
+
 bool serves(const KernelRow& row, const KernelQuery& query) {
   static const uint32_t features = cpu_features();
   if ((row.needs & ~features) != 0 || strcmp(row.family, query.family) != 0 || row.m_step > query.m) return false;
   if (row.layout && query.layout && strcmp(row.layout, query.layout) != 0) return false;
+  if (!takes_groups(row, query)) return false;
   return row.bits == 0 || query.bits == 0 || (row.bits >> query.bits & 1) != 0;
 }
 

@@ -18,12 +18,13 @@ using executorch::aten::Tensor;
 using executorch::runtime::KernelRuntimeContext;
 using OptionalTensor = std::optional<Tensor>;
 
-// What a row is chosen by, as in src/kernels/contract.ts. `bits` 0: any.
+// What a row is chosen by, as in src/kernels/contract.ts. `bits` 0: any; `group` 0: no groups.
 struct KernelQuery {
   const char* family;
   const char* layout = nullptr;
   uint32_t bits = 0;
   uint32_t m = 1;
+  uint32_t group = 0;
 };
 
 // The row that src/kernels/select.ts would choose on this CPU, or null.

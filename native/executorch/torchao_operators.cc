@@ -16,7 +16,8 @@ Tensor& packed_linear(KernelRuntimeContext& context, const char* family, uint32_
                "expected float activations of %d values", static_cast<int>(shape.k));
   LOWBIT_CHECK(resize_like(out, activations, shape.n), "the result does not fit the memory planned for it");
   const double m = static_cast<double>(row_count(activations));
-  run_kernel(context, {family, weights.layout, weights.bits, static_cast<uint32_t>(m)},
+  const uint32_t group = static_cast<uint32_t>(std::min(shape.group_size, shape.k));
+  run_kernel(context, {family, weights.layout, weights.bits, static_cast<uint32_t>(m), group},
              {m, static_cast<double>(shape.n), static_cast<double>(shape.k), static_cast<double>(shape.group_size)},
              {activations.const_data_ptr(), packed.const_data_ptr(), out.mutable_data_ptr()});
   return out;

@@ -1,8 +1,8 @@
 // panel16 linear layers on AMX: 8-bit activations in tiles times weights in two planes of bytes.
 //
 // All of k is summed in 32-bit integers, so neither group size nor zero points cost anything in the inner loop: two
-// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Where exact sums of groups
-// are as fast, these serve.
+// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which exact sums
+// are as fast are not for these rows.
 #include "../rows.h"
 #include "../transformer/elementwise.h"
 #include "floats_avx512.h"
@@ -333,12 +333,6 @@ struct PlanesCode {
   static constexpr RunFunction run() { return planes_linear_run<Bits, Levels>; }
 };
 
-// The row that sums groups exactly, where it is as fast: in long groups, and in all but the shortest with few rows.
-const KernelRow* exact_row(const Call& call) {
-  const uint32_t shortest = call.scalars[0] < 128 ? 64 : 256;
-  return read_panel16(call.buffers[1]).group_length >= shortest ? linear_amx_rows().rows : nullptr;
-}
-
 template <bool Gated>
 void planes_prepare(Step& step, const Call& call) {
   PlanesLinear& a = step.init<PlanesLinear>();
@@ -359,23 +353,19 @@ void planes_prepare(Step& step, const Call& call) {
   step.run = run_for_bits<PlanesCode>(a.weights);
 }
 
-size_t planes_linear_scratch(const Call& call) {
-  const KernelRow* exact = exact_row(call);
-  return exact ? exact->scratch_bytes(call) : planes_scratch(call, false);
-}
+template <bool Gated>
+size_t planes_linear_scratch(const Call& call) { return planes_scratch(call, Gated); }
 
-void planes_linear_prepare(Step& step, const Call& call) {
-  if (const KernelRow* exact = exact_row(call)) return exact->prepare(step, call);
-  planes_prepare<false>(step, call);
-}
-
-size_t gated_linear_scratch(const Call& call) { return planes_scratch(call, true); }
+// Sums of longer groups are as fast one by one, and exact: in all but the shortest with few rows, in long ones with many.
+constexpr GroupLimit kFewRows = {32, 32}, kManyRows = {128, 224};
 
 constexpr KernelRow kTable[] = {
     {"linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
-     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 16, planes_linear_scratch, planes_linear_prepare},
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 16, planes_linear_scratch<false>, planes_prepare<false>,
+     {kFewRows, kManyRows}},
     {"linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe,
-     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 32, gated_linear_scratch, planes_prepare<true>},
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 32, planes_linear_scratch<true>, planes_prepare<true>,
+     {kFewRows, kManyRows}},
 };
 
 }  // namespace

@@ -2,12 +2,19 @@
 import { describe, expect, test } from "vitest";
 import type { CpuFeature, Kernel } from "../kernels/contract.ts";
 import { cpuWith } from "../kernels/cpu.ts";
-import { defineOperator, OperatorRegistry } from "../ops/operator.ts";
+import { defineOperator, type Operator, OperatorRegistry } from "../ops/operator.ts";
 import { operators } from "../ops/registry.ts";
-import { type KernelChoice, kernelTable } from "./kernel-table.ts";
+import { kernelTable } from "./kernel-table.ts";
 
-function kernel(name: string, bits: readonly number[], needs: readonly CpuFeature[], mStep: number): Kernel<object> {
-  return { name, target: "reference", layouts: ["panel16"], bits, needs, mStep, nStep: 1, bind: () => () => {} };
+function kernel(
+  name: string,
+  bits: readonly number[],
+  needs: readonly CpuFeature[],
+  mStep: number,
+  changes: Partial<Kernel<object>> = {},
+): Kernel<object> {
+  const rest = { target: "reference", layouts: ["panel16"], nStep: 1, bind: () => () => {} } as const;
+  return { ...rest, name, bits, needs, mStep, ...changes };
 }
 
 const rows = [
@@ -16,15 +23,17 @@ const rows = [
   kernel("plain", [1, 2, 3, 4], [], 1),
 ];
 
+function operatorNamed(name: string, kernels: readonly Kernel<object>[], isJoin = false): Operator {
+  return defineOperator<object>({
+    schema: `${name}.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`,
+    ...{ kernels, isJoin },
+    shape: () => ({ dtype: "f32", shape: [1] }),
+    prepare: () => ({}),
+  });
+}
+
 const registry = new OperatorRegistry(
-  ["test::mul_8bit_act_2bit", "test::mul_8bit_act_4bit"].map((name) =>
-    defineOperator<object>({
-      schema: `${name}.out(Tensor x, *, Tensor(a!) out) -> Tensor(a!)`,
-      kernels: rows,
-      shape: () => ({ dtype: "f32", shape: [1] }),
-      prepare: () => ({}),
-    }),
-  ),
+  ["test::mul_8bit_act_2bit", "test::mul_8bit_act_4bit"].map((name) => operatorNamed(name, rows)),
 );
 
 const operator = "test::mul_8bit_act_{b}bit.out";
@@ -40,15 +49,16 @@ describe("kernelTable", () => {
     ]);
   });
 
+  const groupSizes = [32, 64, 128, 256, "axis"] as const;
+
   test("tells which kernel serves which call, with bits that are served alike together", () => {
     const { choices } = kernelTable(cpuWith("neon"), registry);
-    const groupSizes: KernelChoice["groupSizes"] = [];
-    const layout = "panel16";
+    const what = { operator, layout: "panel16", groupSizes, packed: false };
     expect(choices).toEqual([
-      { operator, layout, bits: [1], groupSizes, serving: [{ m: 1, kernel: "plain" }] },
-      { operator, layout, bits: [2, 3], groupSizes, serving: [{ m: 1, kernel: "narrow" }] },
+      { ...what, bits: [1], serving: [{ m: 1, kernel: "plain" }] },
+      { ...what, bits: [2, 3], serving: [{ m: 1, kernel: "narrow" }] },
       {
-        ...{ operator, layout, bits: [4], groupSizes },
+        ...{ ...what, bits: [4] },
         serving: [
           { m: 1, kernel: "narrow" },
           { m: 4, kernel: "wide" },
@@ -58,9 +68,47 @@ describe("kernelTable", () => {
   });
 
   test("tells which group sizes are packed in a layout for a CPU", () => {
-    const groupSizes = [32, 64, 128, 256, "axis"];
+    const serving = [{ m: 1, kernel: "plain" }];
     expect(kernelTable(cpuWith("scalar"), registry).choices).toEqual([
-      { operator, layout: "panel16", bits: [1, 2, 3, 4], groupSizes, serving: [{ m: 1, kernel: "plain" }] },
+      { operator, layout: "panel16", bits: [1, 2, 3, 4], groupSizes, packed: true, serving },
+    ]);
+  });
+
+  const limits = [
+    { m: 4, longest: 32 },
+    { m: 9, longest: 200 },
+  ];
+  const limited = [kernel("fast", [4], [], 4, { target: "wasm", groups: limits }), kernel("plain", [4], [], 1)];
+
+  test("tells group sizes apart that are served by different kernels", () => {
+    const table = kernelTable(cpuWith("scalar"), new OperatorRegistry([operatorNamed("test::mul", limited)]));
+    const what = { operator: "test::mul.out", layout: "panel16", bits: [4], packed: true };
+    const plain = { m: 1, kernel: "plain" };
+    expect(table.choices).toEqual([
+      { ...what, groupSizes: [32], serving: [plain, { m: 4, kernel: "fast" }] },
+      { ...what, groupSizes: [64, 128], serving: [plain, { m: 9, kernel: "fast" }] },
+      { ...what, groupSizes: [256, "axis"], serving: [plain] },
+    ]);
+    expect(table.rows.map(({ groups }) => groups)).toEqual([limits, null]);
+  });
+
+  test("shows no plain loop where calls would not be joined", () => {
+    const joins = new OperatorRegistry([operatorNamed("test::join", limited, true)]);
+    expect(kernelTable(cpuWith("scalar"), joins).choices.map((choice) => [choice.groupSizes, choice.serving])).toEqual([
+      [
+        [32],
+        [
+          { m: 1, kernel: null },
+          { m: 4, kernel: "fast" },
+        ],
+      ],
+      [
+        [64, 128],
+        [
+          { m: 1, kernel: null },
+          { m: 9, kernel: "fast" },
+        ],
+      ],
     ]);
   });
 

@@ -1,5 +1,5 @@
 /** The kernel rows of all operators as data for people: what there is, what serves which call on a CPU, and why. */
-import type { Cpu, Kernel, KernelQuery, KernelTarget } from "../kernels/contract.ts";
+import type { Cpu, GroupLimit, Kernel, KernelQuery, KernelTarget } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { layouts } from "../kernels/layout/packed.ts";
 import { kernelRefusal, selectKernel, selectLayout } from "../kernels/select.ts";
@@ -16,6 +16,8 @@ export interface KernelRow {
   readonly needs: readonly string[];
   readonly mStep: number;
   readonly nStep: number;
+  /** Groups of weights that it serves, within any of these; null when it serves groups of any length. */
+  readonly groups: readonly GroupLimit[] | null;
   /** Why the CPU cannot run it, null when it can. */
   readonly refusal: string | null;
 }
@@ -23,8 +25,12 @@ export interface KernelRow {
 /** What serves calls with at least so many rows of activations. */
 export interface ServingKernel {
   readonly m: number;
-  readonly kernel: string;
+  /** Null where the runtime leaves the calls apart that this operator would join. */
+  readonly kernel: string | null;
 }
+
+const GROUP_SIZES = [32, 64, 128, 256, "axis"] as const;
+type GroupSize = (typeof GROUP_SIZES)[number];
 
 /** The kernels that serve an operator's calls; bits and group sizes that are served alike are one entry. */
 export interface KernelChoice {
@@ -32,11 +38,10 @@ export interface KernelChoice {
   /** Layout of the packed weights, null for operators without. */
   readonly layout: string | null;
   readonly bits: readonly number[] | null;
-  /**
-   * Those of GROUP_SIZES that are packed in this layout for this CPU, "axis" for one scale a row; empty when the layout
-   * is only read, null where there is no choice of layouts.
-   */
-  readonly groupSizes: readonly (number | "axis")[] | null;
+  /** Those of GROUP_SIZES that are served so, "axis" for one scale a row; null where there is no choice of layouts. */
+  readonly groupSizes: readonly GroupSize[] | null;
+  /** Whether weights in such groups are packed in this layout for this CPU, or only read; null likewise. */
+  readonly packed: boolean | null;
   /** By rows of activations, rising; the first from 1 row on. */
   readonly serving: readonly ServingKernel[];
 }
@@ -49,8 +54,7 @@ export interface KernelTable {
   readonly choices: readonly KernelChoice[];
 }
 
-const GROUP_SIZES = [32, 64, 128, 256, "axis"] as const;
-/** Of the weights whose layout is asked for; no kernel's choice depends on them. */
+/** Of the weights that are asked about; no kernel's choice depends on n, or on k but for one scale a row. */
 const [ROWS, COLUMNS] = [4096, 4096];
 
 /** Operators that share one list of kernels and, but for their bits, a name. */
@@ -59,6 +63,8 @@ interface Family {
   readonly kernels: readonly Kernel<never>[];
   /** Widths of weights that the operators take; null for all that the kernels take. */
   readonly bits: ReadonlySet<number> | null;
+  /** Of operators that programs do not name. */
+  readonly isJoin: boolean;
 }
 
 /** All kernels of a registry, and the choice among them, for this CPU or another. */
@@ -77,10 +83,10 @@ function familiesOf(registry: OperatorRegistry): Family[] {
   for (const operator of registry) sharing.set(operator.kernels, [...(sharing.get(operator.kernels) ?? []), operator]);
   return [...sharing].flatMap(([kernels, members]) => {
     const names = familyNames(members.map(({ name }) => name));
-    return unique(names).map((name) => ({
-      ...{ name, kernels },
-      bits: bitsOf(members.filter((_, i) => names[i] === name)),
-    }));
+    return unique(names).map((name) => {
+      const named = members.filter((_, i) => names[i] === name);
+      return { name, kernels, bits: bitsOf(named), isJoin: named.every(({ isJoin }) => isJoin) };
+    });
   });
 }
 
@@ -105,11 +111,11 @@ function familyNames(names: readonly string[]): string[] {
 /** Rows that serve some of the family's widths. */
 function rowsOf({ name: operator, kernels, bits: taken }: Family, cpu: Cpu): KernelRow[] {
   return kernels.flatMap((kernel): KernelRow[] => {
-    const { name, target, layouts, needs, mStep, nStep } = kernel;
+    const { name, target, layouts, needs, mStep, nStep, groups = null } = kernel;
     const bits = kernel.bits?.filter((width) => taken?.has(width) ?? true) ?? null;
     if (bits?.length === 0 || !isFor(kernel, cpu)) return [];
     const refusal = kernelRefusal(kernel, { layout: null, bits: null, m: mStep }, cpu);
-    return [{ operator, kernel: name, target, layouts, bits, needs, mStep, nStep, refusal }];
+    return [{ operator, kernel: name, target, layouts, bits, needs, mStep, nStep, groups, refusal }];
   });
 }
 
@@ -118,47 +124,68 @@ function isFor({ target, needs }: Kernel<never>, { features }: Cpu): boolean {
   return target !== "native" || features.has(needs.includes("neon") ? "neon" : "sse2");
 }
 
-function choicesOf({ name, kernels, bits: taken }: Family, cpu: Cpu): KernelChoice[] {
+function choicesOf(family: Family, cpu: Cpu): KernelChoice[] {
+  const { name: operator, kernels, bits: taken } = family;
   const names = unique(kernels.flatMap((kernel): readonly (string | null)[] => kernel.layouts ?? [null]));
   const allBits = unique(kernels.flatMap((kernel): readonly (number | null)[] => kernel.bits ?? [null])).filter(
     (width) => width === null || (taken?.has(width) ?? true),
   );
   allBits.sort((a, b) => (a ?? 0) - (b ?? 0));
-  const choices: KernelChoice[] = [];
-  for (const layout of names)
+  return names.flatMap((layout) => {
+    const ranges: { readonly bits: number[] | null; readonly served: readonly Served[] }[] = [];
     for (const bits of allBits) {
-      const groupSizes = groupSizesIn(layout, bits, cpu);
-      const serving = servingKernels(kernels, { layout, bits }, cpu);
-      const last = choices.at(-1);
-      const what = JSON.stringify([layout, groupSizes, serving]);
-      const alike = last?.bits && what === JSON.stringify([last.layout, last.groupSizes, last.serving]);
-      if (alike && bits !== null) choices.splice(-1, 1, { ...last, bits: [...last.bits, bits] });
-      else choices.push({ operator: name, layout, bits: bits === null ? null : [bits], groupSizes, serving });
+      const served = servedGroups(family, { layout, bits }, cpu);
+      const last = ranges.at(-1);
+      if (last?.bits && bits !== null && isAlike(last.served, served)) last.bits.push(bits);
+      else ranges.push({ bits: bits === null ? null : [bits], served });
     }
-  return choices;
+    // Calls that are joined for no number of rows are none.
+    return ranges.flatMap(({ bits, served }) =>
+      served
+        .filter(({ serving }) => serving.some(({ kernel }) => kernel !== null))
+        .map((part) => ({ operator, layout, bits, ...part })),
+    );
+  });
 }
 
-/** Group sizes of weights that are packed in a layout for a CPU; null where there is only one layout. */
-function groupSizesIn(layout: string | null, bits: number | null, cpu: Cpu): KernelChoice["groupSizes"] {
-  if (bits === null || !layouts.some(({ name }) => name === layout)) return null;
-  const weights = { bits, n: ROWS, k: COLUMNS, hasZeros: false, hasLevels: false, scaleDType: "f16" } as const;
-  const sizeOf = (size: number | "axis") => (size === "axis" ? COLUMNS : size);
-  return GROUP_SIZES.filter((size) => selectLayout({ ...weights, groupSize: sizeOf(size) }, cpu).name === layout);
+type Served = Pick<KernelChoice, "groupSizes" | "packed" | "serving">;
+
+/** What serves the group sizes of weights in a layout; those that are served alike are one entry. */
+function servedGroups(family: Family, weights: Pick<KernelQuery, "layout" | "bits">, cpu: Cpu): readonly Served[] {
+  const { layout, bits } = weights;
+  if (bits === null || !layouts.some(({ name }) => name === layout))
+    return [{ groupSizes: null, packed: null, serving: servingKernels(family, weights, cpu) }];
+  const spec = { bits, n: ROWS, k: COLUMNS, hasZeros: false, hasLevels: false, scaleDType: "f16" } as const;
+  const all: (Served & { readonly groupSizes: GroupSize[] })[] = [];
+  for (const size of GROUP_SIZES) {
+    const group = size === "axis" ? COLUMNS : size;
+    const packed = selectLayout({ ...spec, groupSize: group }, cpu).name === layout;
+    const serving = servingKernels(family, { ...weights, group }, cpu);
+    const alike = all.find((other) => other.packed === packed && isAlike(other.serving, serving));
+    if (alike) alike.groupSizes.push(size);
+    else all.push({ groupSizes: [size], packed, serving });
+  }
+  return all;
 }
 
-/** Kernels by the fewest rows of activations that each serves: the choice changes only at some kernel's mStep. */
+/** Kernels by the fewest rows of activations that each serves: the choice changes only where some kernel begins to serve. */
 function servingKernels(
-  kernels: Family["kernels"],
+  { kernels, isJoin }: Family,
   weights: Omit<KernelQuery, "m">,
   cpu: Cpu,
 ): readonly ServingKernel[] {
-  const steps = unique([1, ...kernels.map(({ mStep }) => mStep)]).sort((a, b) => a - b);
+  const starts = kernels.flatMap(({ mStep, groups = [] }) => [mStep, ...groups.map(({ m }) => m)]);
   const serving: ServingKernel[] = [];
-  for (const m of steps) {
-    const kernel = selectKernel(kernels, { ...weights, m }, cpu).name;
+  for (const m of unique([1, ...starts]).sort((a, b) => a - b)) {
+    const { name, target } = selectKernel(kernels, { ...weights, m }, cpu);
+    const kernel = isJoin && target === "reference" ? null : name;
     if (serving.at(-1)?.kernel !== kernel) serving.push({ m, kernel });
   }
   return serving;
+}
+
+function isAlike(a: unknown, b: unknown): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
 }
 
 function unique<V>(values: readonly V[]): V[] {

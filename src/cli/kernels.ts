@@ -54,15 +54,22 @@ async function kernels({ cpu, json }: KernelsOptions, terminal: Terminal): Promi
   await terminal.writeLine(choiceTable(table.choices));
 }
 
-/** Which kernel serves calls with m rows of activations, and which weights are packed in its layout. */
+/** Which kernel serves calls with m rows of activations and weights in such groups, and whether those are packed so. */
 function choiceTable(choices: readonly KernelChoice[]): string {
-  const rows = choices.flatMap(({ operator, layout, bits, groupSizes, serving }) => {
-    const groups = groupSizes?.length === 0 ? "read, not packed" : (groupSizes?.join(", ") ?? "");
-    const call = [operator, layout ?? "", bits ? formatRanges(bits) : "", groups];
+  const rows = choices.flatMap(({ operator, layout, bits, groupSizes, packed, serving }) => {
+    const groups = groupSizes?.join(", ") ?? "";
+    const call = [
+      operator,
+      layout ?? "",
+      bits ? formatRanges(bits) : "",
+      groups,
+      packed === null ? "" : packed ? "yes" : "no",
+    ];
     return serving.map(({ m, kernel }, i) => {
       const next = serving[i + 1]?.m;
-      return [...call, next === undefined ? `${m}+` : `${m}${next - m > 1 ? `-${next - 1}` : ""}`, kernel];
+      const rows = next === undefined ? `${m}+` : `${m}${next - m > 1 ? `-${next - 1}` : ""}`;
+      return [...call, rows, kernel ?? "not joined: one kernel after the other"];
     });
   });
-  return formatTable([["call", "layout", "bits", "packed here in groups of", "m", "kernel"], ...rows]);
+  return formatTable([["call", "layout", "bits", "groups of", "packed here", "m", "kernel"], ...rows]);
 }

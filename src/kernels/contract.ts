@@ -33,6 +33,12 @@ export interface Cpu {
 /** Where a kernel's code comes from. */
 export type KernelTarget = "reference" | "wasm" | "native";
 
+/** In calls with at least `m` rows of activations, groups of at most `longest` weights. */
+export interface GroupLimit {
+  readonly m: number;
+  readonly longest: number;
+}
+
 /**
  * One kernel: a row of data. `A` is the argument type of its operator family.
  * Stateless: no threads, logging or validation inside; the caller owns every buffer.
@@ -49,6 +55,8 @@ export interface Kernel<A> {
   /** Rows and columns of its tile; a kernel serves calls with m >= mStep. */
   readonly mStep: number;
   readonly nStep: number;
+  /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */
+  readonly groups?: readonly GroupLimit[];
   /** Temporary bytes that a run on so many threads uses, for these arguments; none when absent. */
   scratchBytes?(args: A, threads: number): number;
   /** The call with its arguments fixed. All views are made here: running it allocates nothing. */
@@ -79,6 +87,8 @@ export interface KernelQuery {
   readonly layout: string | null;
   readonly bits: number | null;
   readonly m: number;
+  /** Weights of a group; absent where there are no groups. */
+  readonly group?: number;
 }
 
 /** One row of packed weights, as stored: integers before any codebook. */

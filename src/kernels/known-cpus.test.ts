@@ -3,10 +3,11 @@ import { describe, expect, it } from "vitest";
 import type { WeightSpec } from "../quantized.ts";
 import type { Kernel } from "./contract.ts";
 import { cpuWith, hostCpu } from "./cpu.ts";
+import { panel16 } from "./layout/panel16.ts";
 import { nativeAddon } from "./native/addon.ts";
 import { featureBits } from "./native/interface.ts";
 import { knownRows } from "./native/known-rows.ts";
-import { selectKernel, selectLayout } from "./select.ts";
+import { packedQuery, selectKernel, selectLayout } from "./select.ts";
 import * as table from "./table.ts";
 
 const families = Object.values(table) as unknown as (readonly Kernel<never>[])[];
@@ -48,6 +49,29 @@ describe("4-bit linear layers of groups of 32", () => {
 
   it("of a machine with AVX-512 but no VNNI need no VNNI", () => {
     for (const m of [1, 8, 512]) expect(targetOf(table.linearA8, "skylake-x", m, 4)).toMatch(/^avx(2|512)$/);
+  });
+});
+
+/** Exact sums of groups where they are as fast; else weights in two planes of bytes. */
+const [exact, planes] = ["linear_a8_wx_16x16x64_amx_int8", "linear_a8_wx_32x16x64_amx_int8"];
+
+describe("linear layers on AMX, by groups", () => {
+  it.each([
+    [16, 32, exact],
+    [31, 32, exact],
+    [32, 32, planes],
+    [32, 64, exact],
+    [127, 64, exact],
+    [128, 64, planes],
+    [512, 128, planes],
+    [512, 256, exact],
+    [512, 2048, exact],
+  ])("m = %i, group %i: %s", (m, groupSize, name) => {
+    const cpu = cpuWith("sapphire-rapids");
+    for (const bits of [2, 4, 8]) {
+      const spec = { ...weights, bits, k: 2048, groupSize };
+      expect(selectKernel(table.linearA8, packedQuery({ layout: panel16, spec }, m), cpu).name).toBe(name);
+    }
   });
 });
 

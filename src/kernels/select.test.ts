@@ -4,7 +4,8 @@ import { UnsupportedError } from "../errors.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { Cpu, CpuFeature, Kernel, KernelQuery } from "./contract.ts";
 import { cpuWith, scalarCpu } from "./cpu.ts";
-import { explain, kernelRefusal, selectKernel, selectLayout } from "./select.ts";
+import { panel16 } from "./layout/panel16.ts";
+import { explain, kernelRefusal, packedQuery, selectKernel, selectLayout } from "./select.ts";
 
 const bind = () => () => {};
 
@@ -68,6 +69,52 @@ describe("the largest mStep <= m, ties by order", () => {
 
   it("operators without packed weights ask with null", () => {
     expect(selectKernel(rows, { layout: null, bits: null, m: 1 }, xeon).name).toBe("gemv_vnni");
+  });
+});
+
+describe("groups of weights", () => {
+  const limited = [
+    row("long", 16, []),
+    row("short", 32, [], {
+      groups: [
+        { m: 32, longest: 32 },
+        { m: 128, longest: 224 },
+      ],
+    }),
+  ];
+
+  it.each([
+    [16, 32, "long"],
+    [32, 32, "short"],
+    [32, 33, "long"],
+    [127, 64, "long"],
+    [128, 64, "short"],
+    [128, 224, "short"],
+    [128, 225, "long"],
+    [999, 2048, "long"],
+    [999, undefined, "short"],
+  ])("m = %i, group %s: %s", (m, group, name) => {
+    expect(selectKernel(limited, query(m, group === undefined ? {} : { group }), xeon).name).toBe(name);
+  });
+
+  it("are what the weights have: at most k", () => {
+    const spec = {
+      bits: 4,
+      n: 8,
+      k: 48,
+      groupSize: 1000,
+      hasZeros: false,
+      hasLevels: false,
+      scaleDType: "f32",
+    } as const;
+    expect(packedQuery({ layout: panel16, spec }, 7)).toEqual({ layout: "panel16", bits: 4, m: 7, group: 48 });
+    expect(packedQuery({ layout: panel16, spec: { ...spec, groupSize: 32 } }, 7).group).toBe(32);
+  });
+
+  it("are part of the reason", () => {
+    expect(kernelRefusal(limited[1]!, query(64, { group: 64 }), xeon)).toBe(
+      "serves groups of at most 32 for m >= 32, 224 for m >= 128",
+    );
   });
 });
 

@@ -1,11 +1,17 @@
 /**
  * Which layout and which kernel: pure functions of what is asked and of a CPU, which need not be this one.
- * A kernel is chosen among those that read the layout and bits on this CPU: the largest mStep <= m, ties by table order.
+ * A kernel is chosen among those that read the layout, bits and groups on this CPU: the largest mStep <= m, ties by table
+ * order.
  */
 import { UnsupportedError } from "../errors.ts";
 import type { WeightSpec } from "../quantized.ts";
-import type { Cpu, Kernel, KernelQuery, PackedLayout } from "./contract.ts";
+import type { Cpu, Kernel, KernelQuery, PackedLayout, PackedWeights } from "./contract.ts";
 import { layouts } from "./layout/packed.ts";
+
+/** What selection knows of a call with m rows of activations and these weights. */
+export function packedQuery({ layout, spec }: Pick<PackedWeights, "layout" | "spec">, m: number): KernelQuery {
+  return { layout: layout.name, bits: spec.bits, m, group: Math.min(spec.groupSize, spec.k) };
+}
 
 /** Why a kernel does not serve a query on a CPU, or null when it does. */
 export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu): string | null {
@@ -16,6 +22,10 @@ export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu
   if (kernel.bits && query.bits !== null && !kernel.bits.includes(query.bits))
     return `takes ${kernel.bits.join(", ")} bits`;
   if (query.m < kernel.mStep) return `serves m >= ${kernel.mStep}`;
+  const { groups } = kernel;
+  const { group, m } = query;
+  if (groups && group !== undefined && !groups.some((limit) => m >= limit.m && group <= limit.longest))
+    return `serves groups of at most ${groups.map((limit) => `${limit.longest} for m >= ${limit.m}`).join(", ")}`;
   return null;
 }
 
@@ -33,8 +43,9 @@ export function explain<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cp
   return kernels.map((kernel) => `${kernel.name} ${kernelRefusal(kernel, query, cpu) ?? "serves"}`).join("; ");
 }
 
-function describeQuery({ layout, bits, m }: KernelQuery): string {
-  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, m = ${m}`;
+function describeQuery({ layout, bits, m, group }: KernelQuery): string {
+  const groups = group === undefined ? "" : `groups of ${group}, `;
+  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, ${groups}m = ${m}`;
 }
 
 /** The layout to pack weights in for a CPU: the first made for it that can store them. UnsupportedError says why none can. */

@@ -1,6 +1,7 @@
 /** Embedding operators: float tables, TorchAO-packed tables, and rows of a packed lm_head (tied embeddings). */
 import type { Indices } from "../kernels/arguments.ts";
 import { checkEmbedding } from "../kernels/layout/torchao-embedding.ts";
+import { packedQuery } from "../kernels/select.ts";
 import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/table.ts";
 import type { Tensor } from "../tensor.ts";
 import { openArgument, packedShape, weightBits } from "./linear.ts";
@@ -91,10 +92,7 @@ const sharedEmbedding = (bits: number): Operator =>
       args.tensor("packed_weights", "u8", "i8");
       return rowsShape(args, packedShape(args).k);
     },
-    query(args) {
-      const { layout, spec } = openArgument(args, "packed_weights", bits);
-      return { layout: layout.name, bits: spec.bits, m: 1 };
-    },
+    query: (args) => packedQuery(openArgument(args, "packed_weights", bits), 1),
     prepare: (args) => ({
       weights: openArgument(args, "packed_weights", bits),
       indices: args.tensor("indices").data as Indices,

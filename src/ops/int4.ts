@@ -7,6 +7,7 @@
 import type { PackedLinearArgs } from "../kernels/arguments.ts";
 import { openPacked } from "../kernels/layout/packed.ts";
 import { panel16 } from "../kernels/layout/panel16.ts";
+import { packedQuery } from "../kernels/select.ts";
 import { int4Pack, linearA8 } from "../kernels/table.ts";
 import type { WeightSpec } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
@@ -81,7 +82,7 @@ function matmulOperator(schema: string, names: ShapeNames, inputs: { x: string; 
       if (shape.at(-1) !== k) args.fail(inputs.x, `expected last dimension ${k} but found shape [${shape}]`);
       return { dtype: "f32", shape: [...shape.slice(0, -1), n] };
     },
-    query: (args) => ({ layout: open(args).layout.name, bits: 4, m: rowCount(args.tensor(inputs.x).shape) }),
+    query: (args) => packedQuery(open(args), rowCount(args.tensor(inputs.x).shape)),
     prepare: (args) => ({
       m: rowCount(args.tensor(inputs.x).shape),
       x: args.tensor(inputs.x).data as Float32Array,

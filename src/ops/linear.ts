@@ -2,6 +2,7 @@
 import type { PackedLinearArgs } from "../kernels/arguments.ts";
 import type { Kernel, PackedWeights } from "../kernels/contract.ts";
 import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
+import { packedQuery } from "../kernels/select.ts";
 import { linearA8, linearA8Swiglu, linearFloat, linearWeightOnly } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
@@ -30,16 +31,24 @@ export function openArgument(args: Arguments<Tensor>, name: string, bits: number
 const packedSchema = (name: string) =>
   `${name}.out(Tensor activations, Tensor packed_weights, int group_size, int n, int k, *, Tensor(a!) out) -> Tensor(a!)`;
 
+/** What a linear operator may have of its own. */
+interface LinearOptions {
+  /** Columns of the result, from those of the weights. */
+  columns?(n: number, args: Arguments<TensorSpec>): number;
+  readonly isJoin?: boolean;
+}
+
 function packedLinear(
   name: string,
   kernels: readonly Kernel<PackedLinearArgs>[],
   bits: number | null,
-  columns: (n: number, args: Arguments<TensorSpec>) => number = (n) => n,
+  { columns = (n) => n, isJoin = false }: LinearOptions = {},
 ): Operator {
   return defineOperator<PackedLinearArgs>({
     schema: packedSchema(name),
     kernels,
     ...(bits !== null && { bits: [bits] }),
+    isJoin,
     shape(args): TensorSpec {
       const { shape } = args.tensor("activations", "f32");
       const { n, k } = packedShape(args);
@@ -47,10 +56,8 @@ function packedLinear(
       if (shape.at(-1) !== k) args.fail("activations", `expected last dimension ${k} but found shape [${shape}]`);
       return { dtype: "f32", shape: [...shape.slice(0, -1), columns(n, args)] };
     },
-    query(args) {
-      const { layout, spec } = openArgument(args, "packed_weights", bits);
-      return { layout: layout.name, bits: spec.bits, m: rowCount(args.tensor("activations").shape) };
-    },
+    query: (args) =>
+      packedQuery(openArgument(args, "packed_weights", bits), rowCount(args.tensor("activations").shape)),
     prepare: (args) => ({
       m: rowCount(args.tensor("activations").shape),
       x: args.tensor("activations").data as Float32Array,
@@ -72,15 +79,13 @@ export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only
  * lowbit::swiglu_halves of y = x W^T + bias, with x quantized as above. n is a multiple of 32. Programs do not name it: the
  * runtime makes it of two calls (src/runtime/joins.ts).
  */
-export const linearA8SwigluOperator = packedLinear(
-  "lowbit::linear_8bit_act_swiglu",
-  linearA8Swiglu,
-  null,
-  (n, args) => {
+export const linearA8SwigluOperator = packedLinear("lowbit::linear_8bit_act_swiglu", linearA8Swiglu, null, {
+  isJoin: true,
+  columns(n, args) {
     if (n % 32 !== 0) args.fail("n", `expected a multiple of 32 but found ${n}`);
     return n / 2;
   },
-);
+});
 
 /** y = x W^T + bias with float weights [n, k] in f32, f16 or bf16 (aten::linear, whose weights are f32 upstream). */
 export const linearFloatOperator = defineOperator({

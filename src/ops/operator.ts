@@ -166,6 +166,8 @@ export interface OperatorDefinition<A> {
   readonly kernels: readonly Kernel<A>[];
   /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
   readonly bits?: readonly number[];
+  /** Programs do not name it: the runtime joins neighbouring calls into it, where a kernel other than a plain loop serves. */
+  readonly isJoin?: boolean;
   /** Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written. */
   readonly inPlace?: readonly string[];
   /** Checked before a run when the values are known then; native kernels cannot raise errors. */
@@ -223,6 +225,8 @@ export interface Operator {
   readonly kernels: readonly Kernel<never>[];
   /** Widths of packed weights that calls may have; null when it takes all that its kernels take. */
   readonly bits: readonly number[] | null;
+  /** Programs do not name it: the runtime joins neighbouring calls into it. */
+  readonly isJoin: boolean;
   /** Arguments that the out tensor may be written over. */
   readonly inPlace: readonly string[];
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
@@ -252,6 +256,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     name,
     kernels: definition.kernels,
     bits: definition.bits ?? null,
+    isJoin: definition.isJoin ?? false,
     inPlace: definition.inPlace ?? [],
     shape: (args, planned) => definition.shape(args, planned),
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,

@@ -12,7 +12,8 @@ import type { Program, TensorValue } from "../program/program.ts";
 import { readyMethod } from "./method.ts";
 import { LoadedProgram } from "./program.ts";
 
-const [ROWS, K] = [40, 64];
+/** The most rows of a program, and columns. */
+const [ROWS, K] = [130, 64];
 
 interface Variant {
   /** What the gate reads is a result as well, or is read by another call. */
@@ -53,18 +54,20 @@ async function kernelsOf({ methods, constants }: Program, rows: number, cpu: Cpu
   return calls.map(({ kernel }) => kernel.name);
 }
 
-it("runs both on one kernel where there is one for the CPU, the rows and the columns", async () => {
+it("runs both on one kernel where there is one for the CPU, the rows, the groups and the columns", async () => {
   const amx = cpuWith("sapphire-rapids");
   const joined = "linear_a8_swiglu_wx_32x32x64_amx_int8";
-  expect(await kernelsOf(program(96), ROWS, amx)).toContain(joined);
-  expect(await kernelsOf(program(96), ROWS, amx)).toHaveLength(2);
+  expect(await kernelsOf(program(96), 40, amx)).toContain(joined);
+  expect(await kernelsOf(program(96), 40, amx)).toHaveLength(2);
   expect(await kernelsOf(program(96), 31, amx)).toHaveLength(3);
-  expect(await kernelsOf(program(80), ROWS, amx)).toHaveLength(3);
-  expect(await kernelsOf(program(96, { alsoUsed: "as a result" }), ROWS, amx)).toHaveLength(3);
-  expect(await kernelsOf(program(96, { alsoUsed: "by a call" }), ROWS, amx)).toHaveLength(4);
-  expect(await kernelsOf(program(96, { groupSize: 64 }), ROWS, amx)).toHaveLength(3);
-  expect(await kernelsOf(program(96), ROWS, cpuWith("ice-lake"))).toHaveLength(3);
-  expect(await kernelsOf(program(96), ROWS, scalarCpu)).toHaveLength(3);
+  expect(await kernelsOf(program(80), 40, amx)).toHaveLength(3);
+  expect(await kernelsOf(program(96, { alsoUsed: "as a result" }), 40, amx)).toHaveLength(3);
+  expect(await kernelsOf(program(96, { alsoUsed: "by a call" }), 40, amx)).toHaveLength(4);
+  expect(await kernelsOf(program(96, { groupSize: 64 }), 40, amx)).toHaveLength(3);
+  expect(await kernelsOf(program(96, { groupSize: 64 }), 128, amx)).toContain(joined);
+  expect(await kernelsOf(program(96, { k: 512, groupSize: 256 }), 128, amx)).toHaveLength(3);
+  expect(await kernelsOf(program(96), 40, cpuWith("ice-lake"))).toHaveLength(3);
+  expect(await kernelsOf(program(96), 40, scalarCpu)).toHaveLength(3);
 });
 
 const isHere = hostCpu().features.has("amx_int8");

@@ -3,7 +3,6 @@
  * does not go to memory and back. Programs name the calls one by one, so that they run anywhere.
  */
 import type { Cpu } from "../kernels/contract.ts";
-import { rowCount } from "../ops/linear.ts";
 import { type Argument, Arguments, type BoundCall, type Operator, type OperatorRegistry } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
@@ -23,8 +22,8 @@ interface Join {
   readonly second: string;
   /** Takes what the first is given, reads all of it before it writes, and makes what the second makes. */
   readonly into: string;
-  /** Whether the kernel for both is faster for calls with these arguments of the first. */
-  pays(args: Arguments<Tensor>): boolean;
+  /** Whether the operator for both takes calls with these arguments of the first. */
+  takes(args: Arguments<Tensor>): boolean;
 }
 
 const joins: readonly Join[] = [
@@ -32,14 +31,11 @@ const joins: readonly Join[] = [
     first: /^torchao::_linear_8bit_act_\dbit_weight\.out$/,
     second: "lowbit::swiglu_halves.out",
     into: "lowbit::linear_8bit_act_swiglu.out",
-    // Longer groups are summed exactly by kernels without a gate.
-    pays: (args) =>
-      args.integer("n") % 32 === 0 &&
-      args.integer("group_size") < (rowCount(args.tensor("activations").shape) < 128 ? 64 : 256),
+    takes: (args) => args.integer("n") % 32 === 0,
   },
 ];
 
-/** The calls as one, where a kernel that is no plain loop serves both; else null. */
+/** The calls as one, where selection has a kernel for both that is no plain loop; else null. */
 export function joinCalls(
   first: ReadyCall,
   second: ReadyCall,
@@ -49,7 +45,7 @@ export function joinCalls(
   const join = joins.find((item) => item.first.test(first.operator.name) && item.second === second.operator.name);
   if (!join || second.given[0] !== first.out || !registry.has(join.into)) return null;
   if (!isReadOnce(method, first.outIndex)) return null;
-  if (!join.pays(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
+  if (!join.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
   const into = registry.get(join.into);
   const call = into.resolve(new Arguments(into.schema, [...first.given, second.out]), cpu);
   return call.kernel.target === "reference" ? null : call;

@@ -2,7 +2,7 @@
  * What the native addon offers, as native/addon.cc implements it. With families.ts this is the contract that an addon
  * and this code must share: abi.ts holds its fingerprint.
  */
-import type { CpuFeature, NativeCall } from "../contract.ts";
+import type { CpuFeature, GroupLimit, NativeCall } from "../contract.ts";
 
 /** Features in the order of their bits in native/kernel.h. */
 export const featureBits: readonly CpuFeature[] = [
@@ -35,6 +35,8 @@ export interface NativeRow {
   readonly needs: number;
   readonly mStep: number;
   readonly nStep: number;
+  /** Null when it serves groups of any length. */
+  readonly groups: readonly GroupLimit[] | null;
 }
 
 export interface NativeAddon {

@@ -2,14 +2,14 @@
 /** The rows of the addons of all architectures, best first, as native/kernel.h declares them. Written by `npm run rows`. */
 import type { NativeRow } from "./interface.ts";
 
-/** name, family, layout, bits, needs, mStep, nStep */
-type Fields = readonly [string, string, string | null, number, number, number, number];
+/** name, family, layout, bits, needs, mStep, nStep and, for kernels with limits of groups, those: m, longest */
+type Fields = readonly [string, string, string | null, number, number, number, number, (readonly [number, number][])?];
 
 const fields: Readonly<Record<string, readonly Fields[]>> = {
   x64: [
     ["linear_a8_wx_16x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 16, 16],
-    ["linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 32, 16],
-    ["linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe, 0x4d, 32, 32],
+    ["linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 32, 16, [[32, 32], [128, 224]]],
+    ["linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe, 0x4d, 32, 32, [[32, 32], [128, 224]]],
     ["linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, 0xd, 16, 32],
     ["linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, 0xd, 1, 128],
     ["linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", 0x1fe, 0x3, 16, 16],
@@ -172,6 +172,9 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
 export const knownRows: Readonly<Record<string, readonly NativeRow[]>> = Object.fromEntries(
   Object.entries(fields).map(([architecture, rows]) => [
     architecture,
-    rows.map(([name, family, layout, bits, needs, mStep, nStep]) => ({ name, family, layout, bits, needs, mStep, nStep })),
+    rows.map(([name, family, layout, bits, needs, mStep, nStep, limits]) => {
+      const groups = limits?.map(([m, longest]) => ({ m, longest })) ?? null;
+      return { name, family, layout, bits, needs, mStep, nStep, groups };
+    }),
   ]),
 );

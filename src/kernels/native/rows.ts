@@ -60,6 +60,7 @@ function describe(row: NativeRow): Description {
     needs: featuresOf(row.needs),
     mStep: row.mStep,
     nStep: row.nStep,
+    ...(row.groups && { groups: row.groups }),
   };
 }
 
