@@ -1,14 +1,18 @@
 /**
- * Runs compiled conformance tests of the native kernels in this process: what scripts/arm/test.js starts on each emulated
+ * Conformance tests of the native kernels, run in this process: what scripts/arm/test.js bundles and starts on each emulated
  * CPU. Rows in TypeScript and in WebAssembly are tested without emulation.
- *
- *     node scripts/arm/conformance.js build/arm-tests/src/kernels/conformance.test.js …
  */
-import { basename, resolve } from "node:path";
-import { pathToFileURL } from "node:url";
 import { runFiles } from "./vitest.js";
 
-const files = process.argv.slice(2).map((file) => [basename(file), () => import(pathToFileURL(resolve(file)).href)]);
-const { failed, log } = await runFiles(Object.fromEntries(files), /_reference$|_wasm_/);
+const files = {
+  emulated: () => import("../../src/kernels/emulated.test.ts"),
+  conformance: () => import("../../src/kernels/conformance.test.ts"),
+  "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
+  "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
+  "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),
+  transformer: () => import("../../src/kernels/native/transformer.test.ts"),
+  aqlm: () => import("../../src/aqlm/operators.test.ts"),
+};
+const { failed, log } = await runFiles(files, /_reference$|_wasm_|^packed codes$|^operators$/);
 console.log(log.join("\n"));
 process.exit(failed > 0 ? 1 : 0);

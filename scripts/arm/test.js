@@ -1,5 +1,5 @@
 /**
- * Conformance of the native Arm kernels on emulated CPUs, from plain NEON to i8mm: cross-builds the addon, compiles the
+ * Conformance of the native Arm kernels on emulated CPUs, from plain NEON to i8mm: cross-builds the addon, bundles the
  * tests and runs them under qemu in an arm64 Node. Installs what is missing.
  *
  *     node scripts/arm/test.js [--each-row-once] [CPU …]
@@ -8,15 +8,17 @@
  * layer with weights in bits. Emulators run the same instructions on all of them; what differs is which rows there are,
  * and selection.
  */
-import { execFileSync, spawn, spawnSync } from "node:child_process";
-import { copyFileSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, rmSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
+import { bundleTests } from "../bundle-tests.js";
 import { root } from "../native-sources.js";
 import { emulated, installNode, installPackages } from "./toolchain.js";
 
-const compiled = join(root, "build", "arm-tests");
+const tests = join(root, "build", "arm-tests", "conformance.js");
+const cases = join(root, "build", "arm-tests", "cases");
 const addon = join(root, "build", "lowbit-linux-arm64.node");
 
 /**
@@ -40,51 +42,17 @@ if (unknown) {
 }
 const cpus = allCpus.filter(({ cpu }) => positionals.length === 0 || positionals.includes(cpu));
 
-/** The tests that go through the rows of native kernels. */
-const testFiles = [
-  "src/kernels/emulated.test.js",
-  "src/kernels/conformance.test.js",
-  "src/kernels/conformance-float.test.js",
-  "src/kernels/conformance-choice.test.js",
-  "src/kernels/native/transformer.test.js",
-  "src/aqlm/operators.test.js",
-];
-
 /** A CPU that takes longer hangs. */
 const PATIENCE_MS = 15 * 60_000;
 
-/** Types are checked elsewhere: a compiler that complains still writes its output. */
-function compileTests() {
-  rmSync(compiled, { recursive: true, force: true });
-  const tsc = join(root, "node_modules", "typescript", "bin", "tsc");
-  spawnSync(process.execPath, [tsc, "-p", "tsconfig.json", "--noEmit", "false", "--outDir", compiled, "--noCheck"], {
-    cwd: root,
-    stdio: "inherit",
-  });
-  copyFileSync(join(root, "package.json"), join(compiled, "package.json"));
-  const replacement = join(compiled, "node_modules", "vitest");
-  mkdirSync(replacement, { recursive: true });
-  writeFileSync(join(replacement, "package.json"), '{ "type": "module", "main": "index.js" }');
-  writeFileSync(join(replacement, "index.js"), 'export * from "../../../../scripts/arm/vitest.js";\n');
-}
-
 /**
- * Runs the tests on one CPU; resolves with its exit code, or the signal that ended it, and output.
- * @param {{ cpu: string, like: string }} emulatedCpu @param {string} node
+ * Runs the tests in a process; resolves with its exit code, or the signal that ended it, and output.
+ * @param {string} command @param {string[]} args @param {NodeJS.ProcessEnv} env
  */
-function testOn({ cpu, like }, node) {
+function runTests(command, args, env) {
   return new Promise((resolve) => {
-    const before = options["each-row-once"] ? cpus[cpus.findIndex((other) => other.cpu === cpu) - 1] : undefined;
-    const files = testFiles.map((file) => join(compiled, file));
-    const args = ["-cpu", cpu, node, join(root, "scripts", "arm", "conformance.js"), ...files];
-    const env = {
-      ...emulated,
-      LOWBIT_NATIVE_PATH: addon,
-      LOWBIT_EMULATED: "1",
-      LOWBIT_EMULATED_CPU: like,
-      LOWBIT_TESTED_ELSEWHERE: before?.like,
-    };
-    const child = spawn("qemu-aarch64-static", args, { cwd: root, env, timeout: PATIENCE_MS });
+    const sizes = { LOWBIT_EMULATED: "1", LOWBIT_CASES: cases };
+    const child = spawn(command, [...args, tests], { cwd: root, env: { ...env, ...sizes }, timeout: PATIENCE_MS });
     let output = "";
     child.stdout.on("data", (data) => {
       output += data;
@@ -96,11 +64,37 @@ function testOn({ cpu, like }, node) {
   });
 }
 
+/** @param {{ cpu: string, like: string }} emulatedCpu @param {string} node */
+function testOn({ cpu, like }, node) {
+  const before = options["each-row-once"] ? cpus[cpus.findIndex((other) => other.cpu === cpu) - 1] : undefined;
+  return runTests("qemu-aarch64-static", ["-cpu", cpu, node], {
+    ...emulated,
+    LOWBIT_NATIVE_PATH: addon,
+    LOWBIT_EMULATED_CPU: like,
+    LOWBIT_TESTED_ELSEWHERE: before?.like,
+  });
+}
+
+/** The plainest rows of this machine need all cases; emulated, making them would take longer than all else. */
+async function makeCases() {
+  rmSync(cases, { recursive: true, force: true });
+  mkdirSync(cases, { recursive: true });
+  const { end, output } = await runTests(process.execPath, [], {
+    ...process.env,
+    LOWBIT_NATIVE_PATH: join(root, "build", "lowbit.node"),
+    LOWBIT_CPU: "sse2",
+  });
+  if (end === 0) return;
+  console.error(`the tests on this machine, before emulated ones: ended with ${end}\n${output}`);
+  process.exit(1);
+}
+
 installPackages({ "qemu-aarch64-static": "qemu-user-static", "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu" });
 const node = installNode();
 const build = [join(root, "scripts", "build-native.js"), "--target=linux-arm64", "--strict"];
 execFileSync(process.execPath, build, { cwd: root, stdio: "inherit" });
-compileTests();
+await bundleTests("arm/conformance.js", tests, { platform: "node", external: ["esbuild"] });
+await makeCases();
 
 let failed = 0;
 const queue = [...cpus];

@@ -9,6 +9,7 @@ export function runConformance(isSmall) {
     conformance: () => import("../../src/kernels/conformance.test.ts"),
     "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
     "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
+    "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),
   };
   return runFiles(files, isSmall ? new RegExp(`${others.source}|, [3567] bits$`) : others);
 }

@@ -3,8 +3,8 @@ import { execFileSync, spawn } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
-import { build } from "esbuild";
 import { emulated, installNode, installPackages } from "../arm/toolchain.js";
+import { bundleTests } from "../bundle-tests.js";
 import { root } from "../native-sources.js";
 import { staticServer } from "../static-server.js";
 import { launchChromium } from "./browser.js";
@@ -27,14 +27,7 @@ export function nodeOfNpm(version) {
 /** Bundles the conformance tests and returns the module's file. @param {boolean} isEmulated fewer sizes */
 async function bundle(isEmulated) {
   const outfile = join(folder, isEmulated ? "small" : "full", "conformance.js");
-  await build({
-    entryPoints: [join(root, "scripts", "wasm", "conformance.js")],
-    outfile,
-    bundle: true,
-    format: "esm",
-    target: "es2022",
-    logLevel: "warning",
-    alias: { vitest: join(root, "scripts", "arm", "vitest.js") },
+  await bundleTests("wasm/conformance.js", outfile, {
     define: { "process.env.LOWBIT_EMULATED": isEmulated ? '"1"' : '"0"' },
   });
   return outfile;

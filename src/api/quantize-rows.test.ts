@@ -1,6 +1,7 @@
 /** Quantizing by parts: the same in every bit as the definition, whatever rounds it and however floats are stored. */
 import { describe, expect, it } from "vitest";
 import { Random } from "../../test/support/random.ts";
+import { expectSameFields } from "../../test/support/same.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { decodeF16Array, f32ToBf16, f32ToF16 } from "../half.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -62,7 +63,7 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
           const tensor = stored(dtype, [n, k], values(random, n * k));
           const expected = quantizeAffine(toFloat32(tensor), { ...config, n, k });
           const label = `${bits} bits, groups of ${groupSize}, ${dtype}, [${n}, ${k}]`;
-          expect(await quantized(tensor, config), label).toEqual(expected);
+          expectSameFields(await quantized(tensor, config), expected, label);
         }
   });
 
@@ -82,10 +83,11 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
           const cpu = { name: "invented", features: new Set(needs) };
           expect(await roundNatively({ ...form, weights: tensor.data, ...found, zeros }, cpu)).toBe(true);
           const expected = quantizeAffine(toFloat32(tensor), { ...config, n, k });
-          expect({ ...found, zeros }, `${needs} ${mappingType} ${algorithm} ${scaleDType} ${bits}`).toEqual({
-            ...{ qvals: expected.qvals, scales: expected.scales },
-            zeros: expected.zeros ?? new Int8Array(counts.scales),
-          });
+          expectSameFields(
+            { ...found, zeros },
+            { qvals: expected.qvals, scales: expected.scales, zeros: expected.zeros ?? new Int8Array(counts.scales) },
+            `${needs} ${mappingType} ${algorithm} ${scaleDType} ${bits}`,
+          );
         }
   });
 
@@ -95,7 +97,8 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
     decodeF16Array(halves, floats);
     const config = int8DynamicActivationIntxWeight({ bits: 8, groupSize: 1 });
     const shape = [1, halves.length];
-    expect(await quantized({ dtype: "f16", shape, data: halves }, config)).toEqual(
+    expectSameFields(
+      await quantized({ dtype: "f16", shape, data: halves }, config),
       await quantized({ dtype: "f32", shape, data: floats }, config),
     );
   });

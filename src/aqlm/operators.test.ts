@@ -1,7 +1,9 @@
 /** AQLM's operators, packing and kernels against a loop in double precision over plain codes. */
 import { describe, expect, it } from "vitest";
-import { describeRows, floats, heap, isEmulated, place, run } from "../../test/support/conformance.ts";
+import { benchesFor, describeRows, floats, heap, isEmulated, place, run } from "../../test/support/conformance.ts";
+import { madeOnce } from "../../test/support/made-once.ts";
 import { Random } from "../../test/support/random.ts";
+import { expectSame } from "../../test/support/same.ts";
 import { f16Table } from "../extension/index.ts";
 import { cpuWith, f32ToF16, hostCpu, operators, type Tensor } from "../index.ts";
 import { zeroedBytes } from "../kernels/plan.ts";
@@ -71,7 +73,7 @@ describe("packed codes", () => {
     for (const shape of forms) {
       const weights = randomAqlm(random, shape);
       const packed = packCodes(weights);
-      expect(unpackCodes(openCodes(packed))).toEqual(weights.codes);
+      expectSame(unpackCodes(openCodes(packed)), weights.codes);
       expect(openCodes(packed).form).toEqual(shape);
       expect(codesIntact(packed)).toBe(true);
       packed[packed.length - 1]! ^= 1;
@@ -131,7 +133,9 @@ describe("operators", () => {
         [1, 2, shape.n],
       ]);
       const { y } = expected(weights, x, 2, bias);
-      for (const { data } of [one, other]) for (const [i, value] of y.entries()) expect(data[i]).toBeCloseTo(value, 3);
+      for (const { data } of [one, other])
+        for (const [i, value] of y.entries())
+          if (!(Math.abs(Number(data[i]) - value) < 5e-4)) expect(data[i], `[${i}]`).toBeCloseTo(value, 3);
     }
   });
 
@@ -202,30 +206,26 @@ function makeCase(shape: AqlmForm, m: number) {
   const weights = randomAqlm(random, shape);
   const x = random.floats(m * shape.k);
   const bias = m % 2 === 0 ? random.floats(shape.n) : null;
-  return { weights, x, bias, packed: packCodes(weights), ...expected(weights, x, m, bias) };
+  // On emulated CPUs there are rows for them.
+  const bounds = isEmulated && packedLayout(shape) === "aqlm_tiles8" ? tableRounding(weights, x, m) : null;
+  return { weights, x, bias, packed: packCodes(weights), bounds, ...expected(weights, x, m, bias) };
 }
 
-const madeCases = new Map<string, ReturnType<typeof makeCase>>();
-function caseOf(shape: AqlmForm, m: number): ReturnType<typeof makeCase> {
-  const name = `${JSON.stringify(shape)}, m ${m}`;
-  const known = madeCases.get(name) ?? makeCase(shape, m);
-  madeCases.set(name, known);
-  return known;
-}
+const caseOf = (shape: AqlmForm, m: number) =>
+  madeOnce(`AQLM ${JSON.stringify(shape)}, m ${m}`, () => makeCase(shape, m));
 
 describeRows(aqlmKernels, hostCpu(), (kernel) => {
   it("gives no numbers for rows with NaN or infinity, and leaves the others alone", () => {
-    const random = new Random(6);
     const bench = benches[0]!;
+    const m = kernel.mStep <= 3 ? 3 : 33;
     for (const shape of forms) {
       if (shape.n * shape.k > 20_000 || !kernel.layouts!.includes(packedLayout(shape))) continue;
-      const weights = randomAqlm(random, shape);
-      const m = Math.max(3, kernel.mStep);
-      const x = random.floats(m * shape.k);
+      const { weights, packed, ...usual } = caseOf(shape, m);
+      const x = usual.x.slice();
       x[shape.k >> 1] = Number.NaN;
       x[x.length - 1] = Number.NEGATIVE_INFINITY;
       const y = floats(bench, m * shape.n);
-      const codes = openCodes(place(bench, packCodes(weights)));
+      const codes = openCodes(place(bench, packed));
       const { vectors, scales } = weights;
       run(kernel, { m, x: place(bench, x), codes, vectors, scales, bias: null, y }, bench);
       const finite = Array.from({ length: m }, (_, row) => y.subarray(row * shape.n, (row + 1) * shape.n)).map(
@@ -240,8 +240,8 @@ describeRows(aqlmKernels, hostCpu(), (kernel) => {
       const layout = packedLayout(shape);
       if (!kernel.layouts!.includes(layout)) continue;
       for (const m of [1, 2, 3, 7, 33, 130].filter((rows) => rows >= kernel.mStep && rows < 40 * kernel.mStep)) {
-        const { weights, x, bias, packed, y: wanted, size } = caseOf(shape, m);
-        for (const bench of benches) {
+        const { weights, x, bias, packed, y: wanted, size, ...made } = caseOf(shape, m);
+        for (const bench of benchesFor(kernel, benches)) {
           const args: AqlmArgs = {
             m,
             x: place(bench, x),
@@ -255,11 +255,9 @@ describeRows(aqlmKernels, hostCpu(), (kernel) => {
           const differences = args.y.map((value, i) => value - wanted[i]!);
           const name = `${JSON.stringify(shape)}, m ${m}`;
           if (kernel.name.includes("lut8")) {
-            const bounds = tableRounding(weights, x, m);
-            expect(
-              Math.max(...differences.map((value, i) => Math.abs(value) / (bounds[i]! + 1e-6))),
-              name,
-            ).toBeLessThan(1);
+            const bounds = made.bounds ?? tableRounding(weights, x, m);
+            const shares = differences.map((value, i) => Math.abs(value) / (bounds[i]! + 1e-6));
+            expect(Math.max(...shares), name).toBeLessThan(1);
             if (m * shape.n < 16) continue;
           }
           expect(Math.hypot(...differences) / size, name).toBeLessThan(bound(kernel.name));

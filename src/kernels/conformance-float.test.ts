@@ -5,6 +5,7 @@
  */
 import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
+import { madeOnce } from "../../test/support/made-once.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
@@ -175,11 +176,10 @@ function solve(item: AttentionCase, random: Random): SolvedAttention {
   return { name: JSON.stringify(item), args, keys, values, expected };
 }
 
-/** Made once for all rows. */
-const solved: SolvedAttention[] = [];
+const attentionCases = () => madeOnce("attention by definition", makeAttentionCases);
 
-function attentionCases(): SolvedAttention[] {
-  if (solved.length > 0) return solved;
+function makeAttentionCases(): SolvedAttention[] {
+  const solved: SolvedAttention[] = [];
   const random = new Random(1);
   const heads = [
     { heads: 4, kvHeads: 4, headDim: 8 },

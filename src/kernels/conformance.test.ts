@@ -1,5 +1,5 @@
 /**
- * Every row of the kernel table with low-bit or float weights against definitions in double precision
+ * Every row of linear layers with low-bit or float weights against definitions in double precision
  * (test/support/linear-definition.ts). Integer sums are compared exactly: scales are powers of two there. Float results
  * have a bound of rounding errors.
  */
@@ -17,22 +17,20 @@ import {
 import {
   type Expected,
   expectWithin,
-  integersOf,
   linearOfFloats,
   linearOfRows,
   linearOfWeights,
   type QuantizedRow,
   quantizeRow,
 } from "../../test/support/linear-definition.ts";
-import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
+import { madeOnce } from "../../test/support/made-once.ts";
+import { Random, type RandomWeightsOptions, randomFloatWeights, randomWeights } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
-import { f16Table, f32ToBf16, f32ToF16 } from "../half.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "./arguments.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
 import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
-import { packEmbedding } from "./layout/torchao-embedding.ts";
-import { embeddingFloat, embeddingPacked, embeddingShared, linearA8, linearFloat, linearWeightOnly } from "./table.ts";
+import { linearA8, linearFloat, linearWeightOnly } from "./table.ts";
 
 const single: Bench = { memory: heap, threads: 1 };
 const threaded: Bench = { memory: heap, threads: 3 };
@@ -105,14 +103,9 @@ interface CaseOptions {
 }
 
 /** Makes the cases of one layout and width, every second one with a bias, once for all rows. */
-function linearCases(inputs: Inputs, options: CaseOptions = {}) {
-  const known = new Map<string, readonly LinearCase[]>();
-  return (layout: PackedLayout, bits: number): readonly LinearCase[] => {
-    const key = `${layout.name} ${bits}`;
-    const cases = known.get(key) ?? makeCases(layout, bits, inputs, options);
-    known.set(key, cases);
-    return cases;
-  };
+function linearCases(name: string, inputs: Inputs, options: CaseOptions = {}) {
+  return (layout: PackedLayout, bits: number): readonly LinearCase[] =>
+    madeOnce(`${name}, ${layout.name}, ${bits} bits`, () => makeCases(layout, bits, inputs, options));
 }
 
 function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: CaseOptions): LinearCase[] {
@@ -209,6 +202,7 @@ function rowsOf(x: Float32Array, k: number): number[][] {
 const namesOf = (rows: readonly [string, Value][]) => rows.map(([name]) => name).join(", ");
 
 const exactCases = linearCases(
+  "exact sums",
   (random, weights, bias, m) => {
     const { rows, x } = exactRows(random, weights.k, m);
     return { x, expected: linearOfRows(rows, weights, bias) };
@@ -216,16 +210,17 @@ const exactCases = linearCases(
   { weights: { exactScales: true } },
 );
 const quantize = (x: Float32Array, k: number) => rowsOf(x, k).map(quantizeRow);
-const a8Cases = linearCases((random, weights, bias, m) => {
+const a8Cases = linearCases("8-bit activations", (random, weights, bias, m) => {
   const x = random.floats(m * weights.k, 4);
   return { x, expected: linearOfRows(quantize(x, weights.k), weights, bias) };
 });
-const floatCases = linearCases((random, weights, bias, m) => {
+const floatCases = linearCases("float activations", (random, weights, bias, m) => {
   const x = random.floats(m * weights.k, 4);
   return { x, expected: linearOfFloats(x, weights, bias) };
 });
 
 const a8Extremes = linearCases(
+  "8-bit extremes",
   (random, weights, bias) => {
     const x = extremes(random, weights.k, [...extremeRows, ...tooWide]);
     return { x, expected: linearOfRows(quantize(x, weights.k), weights, bias) };
@@ -233,6 +228,7 @@ const a8Extremes = linearCases(
   { weights: { scaleDType: "f32" }, onlyThorough: true },
 );
 const floatExtremes = linearCases(
+  "float extremes",
   (random, weights, bias) => {
     const x = extremes(random, weights.k, extremeRows);
     return { x, expected: linearOfFloats(x, weights, bias) };
@@ -280,19 +276,6 @@ describeRows(linearWeightOnly, machine(), (kernel) => {
   });
 });
 
-/** Random float weights of each stored type, and their exact values. */
-function floatWeights(random: Random, length: number): { stored: FloatWeights; values: Float32Array }[] {
-  const values = random.floats(length);
-  const f16 = Uint16Array.from(values, f32ToF16);
-  const bf16 = Uint16Array.from(values, f32ToBf16);
-  const fromBf16 = new Float32Array(Uint32Array.from(bf16, (bits) => bits * 65536).buffer);
-  return [
-    { stored: { dtype: "f32", data: values }, values },
-    { stored: { dtype: "f16", data: f16 }, values: Float32Array.from(f16, (bits) => f16Table()[bits]!) },
-    { stored: { dtype: "bf16", data: bf16 }, values: fromBf16 },
-  ];
-}
-
 /** Float weights with activations for the most rows. */
 interface FloatCase {
   readonly name: string;
@@ -306,14 +289,14 @@ interface FloatCase {
 
 /** Made once for all rows. `makeX` gives [m, k]. */
 function floatLinearCases(
+  name: string,
   [n, k]: readonly [number, number],
   hasBias: readonly boolean[],
   makeX: (random: Random) => Float32Array,
 ): () => FloatCase[] {
-  let made: FloatCase[] | undefined;
   const make = () => {
     const random = new Random(n + k);
-    return floatWeights(random, n * k).flatMap(({ stored, values }) =>
+    return randomFloatWeights(random, n * k).flatMap(({ stored, values }) =>
       hasBias.map((isBiased) => {
         const bias = isBiased ? random.floats(n) : null;
         const x = makeX(random);
@@ -322,10 +305,7 @@ function floatLinearCases(
       }),
     );
   };
-  return () => {
-    made ??= make();
-    return made;
-  };
+  return () => madeOnce(`float weights, ${name}`, make);
 }
 
 function expectFloatLinear(kernel: Kernel<FloatLinearArgs>, bench: Bench, item: FloatCase, m: number): void {
@@ -345,13 +325,16 @@ const floatShapes = [
   [31, 127],
   [64, 100],
 ] as const;
-const plainCases = floatShapes.map(([n, k]) => ({
-  name: `n ${n}, k ${k}`,
-  cases: floatLinearCases([n, k], [false, true], (random) => random.floats(Math.max(...floatCounts) * k, 3)),
-}));
+const plainCases = floatShapes.map(([n, k]) => {
+  const name = `n ${n}, k ${k}`;
+  const makeX = (random: Random) => random.floats(Math.max(...floatCounts) * k, 3);
+  return { name, cases: floatLinearCases(name, [n, k], [false, true], makeX) };
+});
 const LONG_M = isEmulated ? 128 : 530;
-const longCases = floatLinearCases([133, 1123], [true], (random) => random.floats(LONG_M * 1123));
-const extremeFloatCases = floatLinearCases([19, 70], [false], (random) => extremes(random, 70, extremeRows, 12));
+const longCases = floatLinearCases("long rows", [133, 1123], [true], (random) => random.floats(LONG_M * 1123));
+const extremeFloatCases = floatLinearCases("extremes", [19, 70], [false], (random) =>
+  extremes(random, 70, extremeRows, 12),
+);
 
 describeRows(linearFloat, machine(), (kernel) => {
   const isForMany = kernel.mStep >= 128;
@@ -373,69 +356,4 @@ describeRows(linearFloat, machine(), (kernel) => {
       for (const m of isForMany ? [128, item.x.length / 70] : [1, extremeRows.length])
         expectFloatLinear(kernel, single, item, m);
   });
-});
-
-const ROWS = 37;
-const ids = [36, 0, 17, 17, 5, 16, 15];
-
-/** The rows `ids` of a matrix with `dim` columns, as float32. */
-function pickRows(matrix: (row: number, c: number) => number, dim: number): Float32Array {
-  return Float32Array.from(ids.flatMap((row) => Array.from({ length: dim }, (_, c) => matrix(row, c))));
-}
-
-describeRows(embeddingFloat, machine(), (kernel) => {
-  it.each([1, 31, 64])("copies rows of %i", (dim) => {
-    for (const { stored, values } of floatWeights(new Random(dim), ROWS * dim)) {
-      const expected = pickRows((row, c) => values[row * dim + c]!, dim);
-      for (const indices of [BigInt64Array.from(ids, BigInt), Int32Array.from(ids)]) {
-        const y = new Float32Array(ids.length * dim);
-        run(kernel, { rows: ROWS, dim, weights: stored, indices, y }, single);
-        expectSame(y, expected, stored.dtype);
-      }
-    }
-  });
-});
-
-describeRows(embeddingPacked, machine(), (kernel) => {
-  it.each(kernel.bits!)("reads rows of %i bits", (bits) => {
-    const random = new Random(bits);
-    for (const [dim, groupSize] of [
-      [32, 32],
-      [96, 32],
-      [224, 32],
-      [128, 128],
-      [160, 160],
-      [288, 96],
-    ] as const) {
-      const weights = randomWeights(random, { n: ROWS, k: dim, bits, groupSize, zeros: true });
-      const integers = integersOf(weights);
-      const y = new Float32Array(ids.length * dim);
-      const packed = packEmbedding(weights.qvals, { bits, rows: ROWS, dim });
-      const { scales } = weights;
-      const zeros = weights.zeros!;
-      const indices = BigInt64Array.from(ids, BigInt);
-      run(kernel, { bits, rows: ROWS, dim, packed, scales, zeros, indices, y }, single);
-      const value = (row: number, c: number) => integers.values[row * dim + c]! * integers.scales[row * dim + c]!;
-      expectSame(y, pickRows(value, dim), `dim ${dim}, group ${groupSize}`);
-    }
-  });
-});
-
-describeRows(embeddingShared, machine(), (kernel) => {
-  for (const name of kernel.layouts!)
-    it.each(kernel.bits!)(`reads rows of ${name}, %i bits`, (bits) => {
-      const layout = layoutNamed(name);
-      const random = new Random(bits);
-      for (const [, k, groupSize] of shapes)
-        for (const variant of variants) {
-          const weights = randomWeights(random, { n: ROWS, k, bits, groupSize, ...variant });
-          if (layout.refusal(weights) !== null) continue;
-          const integers = integersOf(weights);
-          const packed = openPacked(packWeights(weights, null, layout), weights);
-          const y = new Float32Array(ids.length * k);
-          run(kernel, { weights: packed, indices: Int32Array.from(ids), y }, single);
-          const value = (row: number, c: number) => integers.values[row * k + c]! * integers.scales[row * k + c]!;
-          expectSame(y, pickRows(value, k), `k ${k}, group ${groupSize}, ${JSON.stringify(variant)}`);
-        }
-    });
 });

@@ -1,6 +1,6 @@
 /** Every row of the fused operators against the single reference kernels one after the other. */
 import { expect, it } from "vitest";
-import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
+import { type Bench, benchesFor, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
 import { Random } from "../../test/support/random.ts";
 import { f16Table, f32ToF16 } from "../half.ts";
 import type { AddRmsNormArgs, HalvesArgs, RopeAttentionArgs } from "./arguments.ts";
@@ -34,7 +34,7 @@ for (const [rows, gates] of [
             Float32Array.from({ length: rows * dim }, (_, i) => x[(2 * Math.floor(i / dim) + half) * dim + (i % dim)]!);
           const expected = new Float32Array(rows * dim);
           run(gates.at(-1)!, { a: column(0), b: column(1), alpha: 1, y: expected }, benches[0]!);
-          for (const bench of benches) {
+          for (const bench of benchesFor(kernel, benches)) {
             const y = new Float32Array(rows * dim);
             run(kernel, { dim, x, y }, bench);
             expectClose(y, expected, `${rows} rows of ${dim}, ${bench.threads} threads`);
@@ -53,7 +53,7 @@ describeRows(table.addRmsNorm, cpu, (kernel: Kernel<AddRmsNormArgs>) => {
         const expected = new Float32Array(rows * dim);
         run(table.add.at(-1)!, { a: x, b: addend, alpha: -0.5, y: sum }, benches[0]!);
         run(table.rmsNorm.at(-1)!, { dim, x: sum, weight, eps: 1e-5, y: expected }, benches[0]!);
-        for (const bench of benches) {
+        for (const bench of benchesFor(kernel, benches)) {
           const [found, y] = [x.slice(), addend.slice()];
           run(kernel, { dim, x: found, addend: y, alpha: -0.5, weight, eps: 1e-5, y }, bench);
           expectClose(found, sum, `sum of ${rows} rows of ${dim}, ${bench.threads} threads`);
@@ -135,7 +135,7 @@ describeRows(table.ropeAttention, cpu, (kernel: Kernel<RopeAttentionArgs>) => {
   it("turns queries and keys, stores keys and values, and attends", () => {
     // Integers may differ by one where rotated keys differ in their last bit.
     for (const { name, args, expected } of cases)
-      for (const bench of benches) {
+      for (const bench of benchesFor(kernel, benches)) {
         const found = ownResults(args);
         run(kernel, found, bench);
         const bound = args.keyScales ? 3e-3 : kernel.needs.includes("amx_bf16") ? 1e-4 : 2e-4;

@@ -23,6 +23,11 @@ export interface Bench {
   readonly threads: number;
 }
 
+/** The benches that make a difference: kernels that are not native run on one thread here whatever they are told. */
+export function benchesFor({ target }: Pick<Kernel<never>, "target">, benches: readonly Bench[]): readonly Bench[] {
+  return target === "native" ? benches : benches.slice(0, 1);
+}
+
 /** This machine with all that its kernels may use, those that selection passes over included. */
 export function machine(): Cpu {
   const { name, features } = hostCpu();

@@ -1,5 +1,6 @@
 /** Reproducible random numbers and random logical weights for tests. */
-import { f16Table } from "../../src/half.ts";
+import { f16Table, f32ToBf16, f32ToF16 } from "../../src/half.ts";
+import type { FloatWeights } from "../../src/kernels/arguments.ts";
 import { groupCount, type QuantizedWeights, type ScaleDType } from "../../src/quantized.ts";
 
 /** A mulberry32 generator: numbers in [0, 1), the same for the same seed. */
@@ -63,4 +64,17 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
     zeros: zeros ? integers(count) : null,
     levels: levels ? Int8Array.from({ length: 2 ** bits }, () => random.integer(-128, 127)) : null,
   };
+}
+
+/** Random float weights of each stored type, and their exact values. */
+export function randomFloatWeights(random: Random, length: number): { stored: FloatWeights; values: Float32Array }[] {
+  const values = random.floats(length);
+  const f16 = Uint16Array.from(values, f32ToF16);
+  const bf16 = Uint16Array.from(values, f32ToBf16);
+  const fromBf16 = new Float32Array(Uint32Array.from(bf16, (bits) => bits * 65536).buffer);
+  return [
+    { stored: { dtype: "f32", data: values }, values },
+    { stored: { dtype: "f16", data: f16 }, values: Float32Array.from(f16, (bits) => f16Table()[bits]!) },
+    { stored: { dtype: "bf16", data: bf16 }, values: fromBf16 },
+  ];
 }

@@ -1,17 +1,16 @@
 /**
  * Native rows of a transformer block against the reference rows: odd sizes, several threads, memory that begins
- * anywhere, contexts longer than a block of keys, caches of halves, and indices out of range.
+ * anywhere, contexts longer than a block of keys, and caches of halves.
  */
-import { describe, expect, it } from "vitest";
+import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, isEmulated, run } from "../../../test/support/conformance.ts";
-import { Random, randomWeights } from "../../../test/support/random.ts";
+import { madeOnce } from "../../../test/support/made-once.ts";
+import { Random } from "../../../test/support/random.ts";
 import { expectSame } from "../../../test/support/same.ts";
-import { f32ToBf16, f32ToF16 } from "../../half.ts";
+import { f32ToF16 } from "../../half.ts";
 import type { AttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { hostCpu } from "../cpu.ts";
-import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
-import { packEmbedding } from "../layout/torchao-embedding.ts";
 import * as table from "../table.ts";
 
 /** Scratch and threads of a run; tensors are made by `floats`, which begin at odd places. */
@@ -20,12 +19,18 @@ const benches: readonly Bench[] = [
   { memory: heap, threads: 3 },
 ];
 
-/** Floats that begin four bytes after a cache line. */
-function floats(random: Random, length: number, size = 1): Float32Array {
-  const values = new Float32Array(new ArrayBuffer(4 * length + 4), 4, length);
-  values.set(random.floats(length, size));
+/** A copy that begins four bytes after a cache line. */
+function displaced(source: Float32Array): Float32Array {
+  const values = new Float32Array(new ArrayBuffer(source.byteLength + 4), 4, source.length);
+  values.set(source);
   return values;
 }
+
+/** Floats that begin there. */
+const floats = (random: Random, length: number, size = 1) => displaced(random.floats(length, size));
+
+/** Room for results that begins there. */
+const room = (length: number) => displaced(new Float32Array(length));
 
 function describeNative<A>(rows: readonly Kernel<A>[], tests: (kernel: Kernel<A>, reference: Kernel<A>) => void): void {
   const native = rows.filter(({ target }) => target === "native");
@@ -64,7 +69,7 @@ describeNative(table.rmsNorm, (kernel, reference) => {
     for (const dim of dims)
       for (const rows of rowCounts)
         for (const size of [1, 1e-6, 1e25]) {
-          const y = floats(random, rows * dim);
+          const y = room(rows * dim);
           const args = { dim, x: floats(random, rows * dim, size), weight: floats(random, dim, 2), eps: 1e-6, y };
           compare(kernel, reference, args, `dim ${dim}, rows ${rows}, size ${size}`);
         }
@@ -93,7 +98,7 @@ describeNative(table.rope, (kernel, reference) => {
       ] as const) {
         const x = floats(random, tokens * heads * headDim, 3);
         const angles = floats(random, tokens * 2 * half);
-        const y = floats(random, x.length);
+        const y = room(x.length);
         compare(kernel, reference, { tokens, heads, headDim, half, x, angles, y }, `${tokens}, ${headDim}, ${half}`);
       }
   });
@@ -123,7 +128,7 @@ describeNative(table.swiglu, (kernel, reference) => {
     const random = new Random(1);
     for (const length of [...dims, 10_000])
       for (const size of [1000, 100, 10, 1e-3, 1e-20]) {
-        const [a, b, y] = [floats(random, length, size), floats(random, length, 3), floats(random, length)];
+        const [a, b, y] = [floats(random, length, size), floats(random, length, 3), room(length)];
         compare(kernel, reference, { a, b, alpha: 1, y }, `length ${length}, size ${size}`);
       }
   });
@@ -134,7 +139,7 @@ describeNative(table.geglu, (kernel, reference) => {
     const random = new Random(1);
     for (const length of [...dims, 10_000])
       for (const size of [5, 1, 1e-3, 1e-20]) {
-        const [a, b, y] = [floats(random, length, size), floats(random, length, 3), floats(random, length)];
+        const [a, b, y] = [floats(random, length, size), floats(random, length, 3), room(length)];
         compare(kernel, reference, { a, b, alpha: 1, y }, `length ${length}, size ${size}`);
       }
   });
@@ -145,7 +150,7 @@ describeNative(table.softcap, (kernel, reference) => {
     const random = new Random(1);
     for (const length of [...dims, 10_000])
       for (const size of [1e4, 30, 1e-3]) {
-        const [x, y] = [floats(random, length, size), floats(random, length)];
+        const [x, y] = [floats(random, length, size), room(length)];
         compare(kernel, reference, { x, value: 30, y }, `length ${length}, size ${size}`);
       }
   });
@@ -155,7 +160,7 @@ describeNative(table.add, (kernel, reference) => {
   it("adds any number of values", () => {
     const random = new Random(1);
     for (const length of [...dims, 100_003]) {
-      const [a, b, y] = [floats(random, length, 5), floats(random, length, 5), floats(random, length)];
+      const [a, b, y] = [floats(random, length, 5), floats(random, length, 5), room(length)];
       compare(kernel, reference, { a, b, alpha: -0.5, y }, `length ${length}`);
     }
   });
@@ -167,8 +172,13 @@ describeNative(table.softmax, (kernel, reference) => {
     for (const dim of [...dims, 5000])
       for (const rows of [1, 3, 33])
         for (const size of [1, 50]) {
-          const y = floats(random, rows * dim);
-          compare(kernel, reference, { dim, x: floats(random, rows * dim, size), y }, `dim ${dim}, size ${size}`);
+          const y = room(rows * dim);
+          compare(
+            kernel,
+            reference,
+            { dim, x: floats(random, rows * dim, size), y },
+            `dim ${dim}, rows ${rows}, size ${size}`,
+          );
         }
   });
 
@@ -213,22 +223,22 @@ function attentionArgs(random: Random, shape: Shape): AttentionArgs {
   const { tokens, heads, kvHeads, headDim, first, window = 0, softcap = 0 } = shape;
   const capacity = first + tokens + 2;
   const cache = () => {
-    const values = floats(random, capacity * kvHeads * headDim, 2);
+    const values = random.floats(capacity * kvHeads * headDim, 2);
     if (shape.cache === "int8") return Int8Array.from(values, (value) => 60 * value);
     return shape.cache === "f16" ? Uint16Array.from(values, f32ToF16) : values;
   };
-  const scales = () => (shape.cache === "int8" ? floats(random, capacity * kvHeads, 0.02) : null);
+  const scales = () => (shape.cache === "int8" ? random.floats(capacity * kvHeads, 0.02) : null);
   return {
     ...{ tokens, heads, kvHeads, headDim, capacity, window, softcap, scale: headDim ** -0.5 },
-    q: floats(random, tokens * heads * headDim, 2),
-    k: floats(random, tokens * kvHeads * headDim, 2),
-    v: floats(random, tokens * kvHeads * headDim, 3),
+    q: random.floats(tokens * heads * headDim, 2),
+    k: random.floats(tokens * kvHeads * headDim, 2),
+    v: random.floats(tokens * kvHeads * headDim, 3),
     keyCache: cache(),
     valueCache: cache(),
     keyScales: scales(),
     valueScales: scales(),
     position: BigInt64Array.of(BigInt(first)),
-    y: floats(random, tokens * heads * headDim),
+    y: new Float32Array(tokens * heads * headDim),
   };
 }
 
@@ -263,26 +273,26 @@ function* attentionShapes(): Generator<Shape> {
 interface AttentionCase {
   readonly name: string;
   readonly args: AttentionArgs;
-  readonly expected: AttentionArgs;
+  readonly expected: AttentionResults;
 }
 
-/** Arguments of each shape before a run, and after one by the reference. Emulated CPUs, which are slow, take one in four. */
+/** Arguments of each shape before a run, and what the reference leaves. Emulated CPUs, which are slow, take one in four. */
 function makeAttentionCases(): AttentionCase[] {
   const random = new Random(1);
   const reference = table.attention.at(-1)!;
   const shapes = [...attentionShapes()].filter((_, i) => !isEmulated || i % 4 === 0);
   return shapes.map((shape) => {
     const args = attentionArgs(random, shape);
-    const expected = withOwnResults(args);
-    run(reference, expected, benches[0]!);
+    const expected = ownResults(args);
+    run(reference, { ...args, ...expected }, benches[0]!);
     return { name: JSON.stringify(shape), args, expected };
   });
 }
 
-function withOwnResults(args: AttentionArgs): AttentionArgs {
-  const { keyCache, valueCache, keyScales, valueScales, y } = args;
+type AttentionResults = Pick<AttentionArgs, "keyCache" | "valueCache" | "keyScales" | "valueScales" | "y">;
+
+function ownResults({ keyCache, valueCache, keyScales, valueScales, y }: AttentionArgs): AttentionResults {
   return {
-    ...args,
     keyCache: keyCache.slice(),
     valueCache: valueCache.slice(),
     keyScales: keyScales?.slice() ?? null,
@@ -291,21 +301,17 @@ function withOwnResults(args: AttentionArgs): AttentionArgs {
   };
 }
 
-let madeCases: AttentionCase[] | undefined;
-/** Made once for all rows. */
-function attentionCases(): readonly AttentionCase[] {
-  madeCases ??= makeAttentionCases();
-  return madeCases;
-}
+const attentionCases = () => madeOnce("attention by the reference", makeAttentionCases);
 
 describeNative(table.attention, (kernel) => {
   // Products of floats split into two bf16 or two bytes have 16 bits; where values cancel out, that shows.
   const bound = kernel.needs.some((need) => need.startsWith("amx_")) ? 1e-4 : 1e-5;
 
   it("is the reference's, and stores the same keys and values", () => {
-    for (const { name, args, expected } of attentionCases())
+    for (const { name, args, expected } of attentionCases()) {
+      const inputs = { q: displaced(args.q), k: displaced(args.k), v: displaced(args.v) };
       for (const bench of benches) {
-        const found = withOwnResults(args);
+        const found = { ...args, ...inputs, ...ownResults(args) };
         run(kernel, found, bench);
         expectClose(found.y, expected.y, `${name}, ${bench.threads} threads`, bound);
         expectSame(found.keyCache, expected.keyCache, name);
@@ -313,6 +319,7 @@ describeNative(table.attention, (kernel) => {
         if (found.keyScales) expectSame(found.keyScales, expected.keyScales!, name);
         if (found.valueScales) expectSame(found.valueScales, expected.valueScales!, name);
       }
+    }
   });
 
   it("writes nothing and gives NaN for a position outside of the cache", () => {
@@ -324,99 +331,6 @@ describeNative(table.attention, (kernel) => {
       expect(args.y.every(Number.isNaN)).toBe(true);
       expectSame(args.keyCache, keys);
     }
-  });
-});
-
-const ids = [4, 0, 36, 36, 17];
-const wrongIds = [37, -1, 3];
-
-/** Rows of NaN, and a right one. */
-function expectNanRows(y: Float32Array, dim: number): void {
-  const rows = wrongIds.map((_, i) => y.subarray(i * dim, (i + 1) * dim));
-  expect(rows.map((row) => row.every(Number.isNaN))).toEqual([true, true, false]);
-}
-
-describeNative(table.embeddingFloat, (kernel, reference) => {
-  it.each(["f32", "f16", "bf16"] as const)("reads rows of %s; ids out of range give NaN", (dtype) => {
-    const random = new Random(1);
-    for (const dim of dims) {
-      const values = floats(random, 37 * dim, 9);
-      const narrow = dtype === "f16" ? f32ToF16 : f32ToBf16;
-      const weights = { dtype, data: dtype === "f32" ? values : Uint16Array.from(values, narrow) };
-      const args = { rows: 37, dim, weights, indices: Int32Array.from(ids), y: new Float32Array(ids.length * dim) };
-      const expected = new Float32Array(args.y.length);
-      run(reference, { ...args, y: expected }, benches[0]!);
-      run(kernel, args, benches[1]!);
-      expectSame(args.y, expected, `dim ${dim}`);
-      const y = new Float32Array(wrongIds.length * dim);
-      run(kernel, { ...args, indices: BigInt64Array.from(wrongIds, BigInt), y }, benches[0]!);
-      expectNanRows(y, dim);
-    }
-  });
-
-  it("reads subnormal and infinite halves", () => {
-    const data = Uint16Array.of(0x0001, 0x03ff, 0x0400, 0x7bff, 0x7c00, 0xfc00, 0x8000, 0x8001);
-    const args = { rows: 1, dim: 8, weights: { dtype: "f16" as const, data }, indices: Int32Array.of(0) };
-    const [found, expected] = [new Float32Array(8), new Float32Array(8)];
-    run(reference, { ...args, y: expected }, benches[0]!);
-    run(kernel, { ...args, y: found }, benches[0]!);
-    expectSame(found, expected);
-  });
-});
-
-describe.each([1, 2, 3, 4, 5, 6, 7, 8])("embeddings of %i bits", (bits) => {
-  describeNative(table.embeddingPacked, (kernel, reference) => {
-    it("reads rows of all chunk and group sizes; ids out of range give NaN", () => {
-      const random = new Random(bits);
-      for (const [dim, groupSize] of [
-        [32, 32],
-        [64, 32],
-        [96, 96],
-        [160, 32],
-        [224, 224],
-        [384, 128],
-      ] as const) {
-        const weights = randomWeights(random, { n: 37, k: dim, bits, groupSize, zeros: true });
-        const packed = packEmbedding(weights.qvals, { bits, rows: 37, dim });
-        const table = { bits, rows: 37, dim, packed, scales: weights.scales, zeros: weights.zeros! };
-        const args = { ...table, indices: BigInt64Array.from(ids, BigInt), y: new Float32Array(ids.length * dim) };
-        const expected = new Float32Array(args.y.length);
-        run(reference, { ...args, y: expected }, benches[0]!);
-        run(kernel, args, benches[1]!);
-        expectSame(args.y, expected, `dim ${dim}, group ${groupSize}`);
-        const y = new Float32Array(wrongIds.length * dim);
-        run(kernel, { ...table, indices: Int32Array.from(wrongIds), y }, benches[0]!);
-        expectNanRows(y, dim);
-      }
-    });
-  });
-
-  describeNative(table.embeddingShared, (kernel, reference) => {
-    it("reads rows of packed panels of all groups; ids out of range give NaN", () => {
-      const layout = layoutNamed(kernel.layouts![0]!);
-      const random = new Random(bits);
-      for (const [k, groupSize] of [
-        [32, 32],
-        [65, 32],
-        [96, 7],
-        [100, 64],
-        [128, 128],
-        [48, 1000],
-      ] as const)
-        for (const variant of [{}, { zeros: true }, { levels: true }, { scaleDType: "f16" as const }]) {
-          const weights = randomWeights(random, { n: 37, k, bits, groupSize, ...variant });
-          if (layout.refusal(weights) !== null) continue;
-          const packed = openPacked(packWeights(weights, null, layout), weights);
-          const args = { weights: packed, indices: Int32Array.from(ids), y: new Float32Array(ids.length * k) };
-          const expected = new Float32Array(args.y.length);
-          run(reference, { ...args, y: expected }, benches[0]!);
-          run(kernel, args, benches[1]!);
-          expectSame(args.y, expected, `k ${k}, group ${groupSize}, ${JSON.stringify(variant)}`);
-          const y = new Float32Array(wrongIds.length * k);
-          run(kernel, { ...args, indices: BigInt64Array.from(wrongIds, BigInt), y }, benches[0]!);
-          expectNanRows(y, k);
-        }
-    });
   });
 });
 
