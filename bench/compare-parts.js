@@ -8,6 +8,8 @@ import { programOf } from "./programs.js";
 import { median } from "./report.js";
 
 export const BASE = "4-bit g32";
+/** Beside it, with fewer scales than the peer has. */
+export const WIDE = "4-bit g128";
 export const PEER = "node-llama-cpp Q4_0";
 /** The same weights with the caches that programs may have. */
 const CACHES = { "f16 (default)": BASE, int8: "4-bit g32, int8 cache" };
@@ -82,19 +84,19 @@ const stopAll = async (engines) => {
   for (const engine of Object.values(engines)) await engine.stop();
 };
 
-/** Prefill and decode beside the peer's, and decode beside reading the same weights, for each number of threads. */
+/** Prefill and decode beside the peer's in two group sizes, and decode beside reading the same weights, for each number of threads. */
 async function speed(plan) {
   const results = [];
   for (const threads of plan.threads) {
-    const engines = { [PEER]: await peer(plan, threads), [BASE]: await ours(plan, BASE, threads) };
+    const engines = { [PEER]: await peer(plan, threads) };
+    for (const scheme of [BASE, WIDE]) engines[scheme] = await ours(plan, scheme, threads);
     const rows = [];
     for (const tokens of plan.prefill)
       rows.push({ what: "prefill", tokens, found: await askAll(plan, engines, { what: "prefill", tokens }) });
     const decode = { what: "decode", tokens: plan.decode };
     for (const engine of Object.values(engines)) await engine.ask({ ...decode, tokens: 8 });
     const found = await alternate(plan, {
-      [PEER]: { engine: engines[PEER], request: decode },
-      [BASE]: { engine: engines[BASE], request: decode },
+      ...Object.fromEntries(Object.entries(engines).map(([name, engine]) => [name, { engine, request: decode }])),
       bandwidth: { engine: engines[BASE], request: { what: "bandwidth" } },
     });
     const { constants } = await engines[BASE].ask({ what: "memory" });
@@ -183,16 +185,18 @@ async function busy(plan) {
   }
 }
 
-/** Reading the weights where they are mapped, and from a copy in huge pages, in turn. */
+/** Reading the weights where they are mapped, with and without prefetching, and from a copy in huge pages, in turn. */
 async function pages(plan) {
   const engine = await ours(plan, BASE, plan.threads[0]);
   const { seconds, bytes } = await engine.ask({ what: "copy" });
   const found = await alternate(plan, {
     mapped: { engine, request: { what: "bandwidth" } },
+    unasked: { engine, request: { what: "bandwidth", ahead: [0] } },
     copied: { engine, request: { what: "bandwidth", copied: true } },
   });
   await engine.stop();
-  return { bytes, copySeconds: seconds, mapped: found.mapped.value, copied: found.copied.value };
+  const rates = Object.fromEntries(Object.entries(found).map(([name, { value }]) => [name, value]));
+  return { bytes, copySeconds: seconds, ...rates };
 }
 
 /** @type {Readonly<Record<string, (plan: Plan) => Promise<any>>>} */

@@ -1,5 +1,5 @@
 /** The figures of bench/compare-parts.js as Markdown. */
-import { BASE, PEER } from "./compare-parts.js";
+import { BASE, PEER, WIDE } from "./compare-parts.js";
 import { digits, table } from "./report.js";
 
 const percent = (ratio) => `${(100 * ratio).toFixed(0)} %`;
@@ -9,15 +9,17 @@ const gb = (bytes) => digits(bytes / 1e9);
 function speed(results) {
   const rows = results.flatMap(({ threads, rows }) =>
     rows.map(({ what, tokens, found }) => {
-      const [theirs, own] = [PEER, BASE].map((name) => tokens / found[name].value);
-      const others = Math.max(found[PEER].others, found[BASE].others);
-      const units = [PEER, BASE].map((name) => percent(found[name].units)).join(", ");
+      const names = [PEER, BASE, WIDE].filter((name) => found[name]);
+      const [theirs, own, wide] = names.map((name) => tokens / found[name].value);
+      const others = Math.max(...names.map((name) => found[name].others));
+      const units = names.map((name) => percent(found[name].units)).join(", ");
       return [
         `${what} ${tokens}`,
         String(threads),
         digits(theirs),
         digits(own),
         `${digits(own / theirs)}x`,
+        ...(wide ? [digits(wide), `${digits(wide / theirs)}x`] : ["", ""]),
         others.toFixed(2),
         units,
       ];
@@ -31,8 +33,8 @@ function speed(results) {
   });
   return [
     "## Prefill and decode",
-    table(["tok/s", "threads", PEER, BASE, "ratio", "cores busy with others", "units, of their best"], rows),
-    "The last column is what the cores' multiply-add units gave just before and after, theirs and ours, of the best rate in the run: on a shared host other guests may use the same units through the other hardware threads, which slows matrix units more than vector units.",
+    table(["tok/s", "threads", PEER, BASE, "", WIDE, "", "cores busy with others", "units, of their best"], rows),
+    "The last column is what the cores' multiply-add units gave just before and after, of each engine in turn, of the best rate in the run: on a shared host other guests may use the same units through the other hardware threads, which slows matrix units more than vector units.",
     `Decoding in ${BASE} beside reading the same mapped weights (bytes of weights times tokens a second; reading is the median of the best prefetch distance), asked in turn:`,
     table(["threads", "weights", "decode, GB/s", "read, GB/s", "share"], limits),
   ].join("\n\n");
@@ -95,9 +97,10 @@ function busy({ threadCounts, rows }) {
   return `## Beside a busy core\n\nAnother process keeps one core busy; below 1, two threads would wait for it.\n\n${table(head, cells)}`;
 }
 
-function pages({ bytes, copySeconds, mapped, copied }) {
+function pages({ bytes, copySeconds, mapped, unasked, copied }) {
   const rows = [
-    ["mapped from the file (as loaded)", gb(mapped), "0"],
+    ["mapped from the file (as loaded), prefetched at the best distance", gb(mapped), "0"],
+    ...(unasked ? [["the same, not prefetched", gb(unasked), "0"]] : []),
     ["copied into huge pages", gb(copied), (1000 * copySeconds).toFixed(0)],
   ];
   return `## Where the weights are\n\nReading ${mb(bytes)} of weights, in turn.\n\n${table(["weights", "read, GB/s", "added to the load, ms"], rows)}`;

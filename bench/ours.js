@@ -65,7 +65,11 @@ await serveEngine(async ({ path, threads }) => {
         return { seconds: (performance.now() - start) / 1000, bytes };
       },
       /** Bytes a second of reading the very weights, or their copy, with as many threads. */
-      bandwidth: (request) => readBandwidth(request.copied ? copied : model.program.constants, threads, median),
+      bandwidth: (request) =>
+        readBandwidth(request.copied ? copied : model.program.constants, threads, {
+          pick: median,
+          ahead: request.ahead,
+        }),
     },
   };
 });

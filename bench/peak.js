@@ -4,7 +4,7 @@ import { nativeAddon } from "../dist/kernels/native/addon.js";
 /** Enough for clock speeds to settle, short enough for a shared machine. */
 const MACS_PER_TILE = 1e9;
 const RUNS = 3;
-/** Distances that memory is asked for ahead of its use; the best one counts. */
+/** Distances in bytes that memory is asked for ahead of its use; the best one counts. */
 const PREFETCH_DISTANCES = [0, 512, 2048, 8192];
 
 /** The addon, which everything here is about. */
@@ -39,12 +39,13 @@ const least = (/** @type {number[]} */ values) => Math.min(...values);
 /**
  * Bytes a second that `threads` threads read, the best of several ways.
  * @param {readonly Uint8Array[]} memories Together larger than the caches. @param {number} threads
- * @param {(seconds: number[]) => number} pick What counts of the runs of one way.
+ * @param {{ pick?: (seconds: number[]) => number, ahead?: readonly number[] }} [ways] What counts of the runs of one way;
+ *   distances to try.
  */
-export function readBandwidth(memories, threads, pick = least) {
+export function readBandwidth(memories, threads, { pick = least, ahead: distances = PREFETCH_DISTANCES } = {}) {
   const [kernel] = kernelsOf("measure_read");
   const bytes = memories.reduce((sum, { length }) => sum + length, 0);
-  const seconds = PREFETCH_DISTANCES.map((ahead) => {
+  const seconds = distances.map((ahead) => {
     const calls = memories.map((memory) => ({ kernel, scalars: [memory.length, 1, ahead], buffers: [memory] }));
     return pick(Array.from({ length: RUNS }, () => secondsOf(calls, threads)));
   });
