@@ -9,75 +9,40 @@ import { setTimeout as pause } from "node:timers/promises";
 import { root } from "./native-sources.js";
 import { launchChromium } from "./wasm/browser.js";
 
-process.env.LOWBIT_BACKEND = "reference";
+const { addressOf, ask, loadFrom, nodeAnswer, QUESTION, recordWorkers, serve, status, TOKENS } = await import(
+  "./browser/driver.js"
+);
+const { checkCancel, checkQuota, checkReplaced, checkSuperseded, checkTogether } = await import("./browser/loads.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
-const { staticServer } = await import("./static-server.js");
 const { aqlmWeight, bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
 
-const QUESTION = "Speak, what trade art thou?";
-const TOKENS = 48;
 const PAGE_BYTES_MAX = 150e3;
 
-async function nodeAnswer(program) {
-  const model = await loadProgram(program);
-  let text = "";
-  for await (const piece of model.createConversation().send(QUESTION, { temperature: 0, maxTokens: TOKENS }))
-    text += piece;
-  return text;
-}
-
-const status = (page, text) =>
-  page.waitForFunction((t) => document.getElementById("status").textContent.startsWith(t), text);
-
-async function ask(page) {
-  await page.fill("#temperature", "0");
-  await page.fill("#maxTokens", `${TOKENS}`);
-  await page.fill("#input", QUESTION);
-  await page.press("#input", "Enter");
-  await page.waitForSelector("#send:visible");
-  await status(page, "Ready");
-  return page.locator(".message.model span").last().textContent();
-}
-
 /**
- * Serves the page. The program at a path of `cuts` comes by half, and the rest when it is asked for; of those that are
- * slow the rest never comes.
+ * Stops an answer at its first words; the next one is whole again. The worker is asked something right after it is told to
+ * stop: what it writes after the answer to that, it writes although it has been told.
  */
-function serve(program, cuts, isIsolated = true) {
-  const onRequest = (request, response) => {
-    const cut = cuts.get(request.url);
-    if (!cut || request.method !== "GET") return false;
-    const bytes = readFileSync(cut.program ?? program);
-    const start = Number(request.headers.range?.match(/\d+/)?.[0] ?? 0);
-    cut.starts.push(start);
-    const headers = { ETag: '"one"', "Content-Length": bytes.length - start };
-    const range = { "Content-Range": `bytes ${start}-${bytes.length - 1}/${bytes.length}` };
-    response.writeHead(start > 0 ? 206 : 200, start > 0 ? { ...headers, ...range } : headers);
-    const end = () => setTimeout(() => response.destroy(), 200);
-    if (start > 0) response.end(bytes.subarray(start));
-    else response.write(bytes.subarray(0, bytes.length / 2), () => cut.isSlow || end());
-    return true;
-  };
-  const server = staticServer(pageFolder, { onRequest, isIsolated });
-  return new Promise((resolve) => server.listen(0, () => resolve(server)));
-}
-
-const addressOf = (server) => `http://localhost:${server.address().port}/`;
-
-async function loadFrom(page, address, expected) {
-  await page.fill("#url", address);
-  await page.click("#fetch");
-  await status(page, expected);
-}
-
-/** Stops an answer at its first words; the next one is whole again. */
 async function checkStop(page, expected) {
   const settings = { temperature: 3, seed: 7, maxTokens: 400 };
   for (const [name, value] of Object.entries(settings)) await page.fill(`#${name}`, `${value}`);
   await page.fill("#input", "Tell me everything.");
   // In the page, since an answer of so small a model may end before a click from outside comes.
   await page.evaluate(() => {
+    const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
+    const { postMessage } = worker;
+    const kinds = [];
+    globalThis.repliesAfterStop = kinds;
+    worker.postMessage = (message) => {
+      postMessage.call(worker, message);
+      if (message.kind !== "abort") return;
+      postMessage.call(worker, { kind: "stats", id: -1 });
+      worker.postMessage = postMessage;
+      worker.addEventListener("message", ({ data }) => {
+        if (data.id === -1) kinds.push("answer");
+        else if (data.id === message.id) kinds.push(data.kind);
+      });
+    };
     const observer = new MutationObserver(() => {
       const answer = document.querySelector(".message.model:last-child span");
       if (!answer?.textContent) return;
@@ -89,10 +54,15 @@ async function checkStop(page, expected) {
   });
   await page.press("#input", "Enter");
   await status(page, "Stopped");
-  const more = await page.evaluate(
-    () => document.querySelector(".message.model:last-child span").childNodes.length - globalThis.piecesBeforeStop,
-  );
+  await page.waitForFunction(() => globalThis.repliesAfterStop.includes("answer"));
+  const { more, replies } = await page.evaluate(() => ({
+    more: document.querySelector(".message.model:last-child span").childNodes.length - globalThis.piecesBeforeStop,
+    replies: globalThis.repliesAfterStop,
+  }));
   assert.ok(more <= 1, `${more} pieces came after the stop`);
+  assert.ok(replies.includes("error"), "the worker ends what is stopped");
+  const late = replies.slice(replies.indexOf("answer")).filter((kind) => kind === "text");
+  assert.ok(late.length <= 1, `the worker wrote ${late.length} pieces after it was told to stop`);
   await page.click("#reset");
   await status(page, "New conversation");
   assert.equal(await ask(page), expected, "the answer after a stop");
@@ -150,26 +120,67 @@ async function checkInstallable(page) {
   assert.deepEqual(problems, [], "what keeps the page from being installed");
 }
 
-/** A load that is cancelled leaves a page that loads. */
-async function checkCancel(page, expected) {
-  await loadFrom(page, "slow.pte", "Loading: ");
-  await page.click("#cancel");
-  await status(page, "Loading was cancelled");
-  await loadFrom(page, "shakespeare-4bit.pte", "Ready");
-  assert.equal(await ask(page), expected, "the answer after a cancelled load");
+/** What is read out: each change of state once, answers when they are whole; what scrolls can be reached by keys. */
+async function checkAccessible(page, expected) {
+  await page.evaluate(() => {
+    const texts = [];
+    const busy = [];
+    globalThis.said = { texts, busy };
+    const watch = (id, note, what) => {
+      const target = document.getElementById(id);
+      new MutationObserver(() => note(target)).observe(target, what);
+    };
+    watch("status", ({ textContent }) => texts.push(textContent), { childList: true });
+    watch("messages", ({ ariaBusy }) => busy.push(ariaBusy), { attributeFilter: ["aria-busy"] });
+  });
+  await loadFrom(page, "accessible.pte", "Ready");
+  assert.equal(await ask(page), expected);
+  const { texts, busy } = await page.evaluate(() => globalThis.said);
+  assert.deepEqual(texts, ["Loading accessible.pte", "Ready: accessible.pte", "Answering", "Ready"]);
+  assert.deepEqual(busy, ["true", "false"], "whether the messages are busy");
+  await page.focus("#messages");
+  assert.equal(await page.evaluate(() => document.activeElement.id), "messages");
+  assert.equal(await page.locator("main aside").count(), 0, "asides within the main part");
 }
 
-/** Where there is no room for the program, memory serves, and the page says so. */
-async function checkQuota(browser, address, expected) {
-  const context = await browser.newContext();
+/** Without isolation there is one thread and unshared memory, and the text is the same. */
+async function checkOneThread(browser, program, expected) {
+  const server = await serve(program, new Map(), false);
+  const context = await browser.newContext({ serviceWorkers: "block" });
+  try {
+    const page = await context.newPage();
+    await page.goto(addressOf(server));
+    await status(page, "Ready");
+    assert.ok(await page.evaluate(() => !globalThis.crossOriginIsolated && !globalThis.SharedArrayBuffer));
+    assert.equal(await ask(page), expected, "the answer of one thread");
+    assert.match(await page.textContent("#figures"), /Threads1 \(page is not isolated\)/);
+  } finally {
+    await context.close();
+    server.closeAllConnections();
+    server.close();
+  }
+}
+
+/** `lowbit/web` as it is in the package, without a bundler, loads a handle of a file. */
+async function checkModuleScript(context, address) {
   const page = await context.newPage();
-  const session = await context.newCDPSession(page);
-  await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize: 1e6 });
-  await page.goto(address);
-  await status(page, "Ready");
-  assert.match(await page.textContent("#status"), /no room to keep it/);
-  assert.equal(await ask(page), expected, "the answer without room for the program");
-  await context.close();
+  await page.goto(`${address}unbundled.html`);
+  const text = await page.evaluate(async (question) => {
+    const loadModel = await globalThis.imported;
+    const folder = await navigator.storage.getDirectory();
+    const handle = await folder.getFileHandle("mine.pte", { create: true });
+    const { body } = await fetch("shakespeare-4bit.pte");
+    await body.pipeTo(await handle.createWritable());
+    const model = await loadModel(handle);
+    if (model.facts.name !== "mine.pte" || model.facts.isCached !== null) throw new Error(JSON.stringify(model.facts));
+    let text = "";
+    for await (const piece of model.chat(question, { temperature: 0, maxTokens: 48 })) text += piece;
+    model.dispose();
+    await folder.removeEntry("mine.pte");
+    return text;
+  }, QUESTION);
+  await page.close();
+  return text;
 }
 
 /** A host that sets no headers: the service worker does, after the page has loaded itself again. */
@@ -178,7 +189,7 @@ async function checkPlainHost(browser, program, expected) {
   const context = await browser.newContext();
   try {
     const page = await context.newPage();
-    await page.goto(addressOf(server));
+    await page.goto(`${addressOf(server)}index.html`);
     await page.waitForFunction(() => globalThis.crossOriginIsolated);
     await status(page, "Ready");
     assert.equal(await ask(page), expected, "the answer on a host without headers");
@@ -281,18 +292,22 @@ const program = await demoProgram();
 copyFileSync(program, join(pageFolder, "shakespeare-4bit.pte"));
 writeFileSync(join(pageFolder, "damaged.pte"), readFileSync(program).subarray(0, 100_000));
 const expected = await nodeAnswer(program);
-const cuts = new Map([
-  ["/cut.pte", { starts: [] }],
-  ["/slow.pte", { starts: [], isSlow: true }],
-  ["/large.pte", { starts: [], isSlow: true, program: await largeProgram() }],
+const files = new Map([
+  ["/cut.pte", { starts: [], rest: "cut" }],
+  ["/slow.pte", { starts: [], rest: "never" }],
+  ["/shared.pte", { starts: [], rest: "later" }],
+  ["/accessible.pte", { starts: [], rest: "later" }],
+  ["/dated.pte", { starts: [], rest: "at once", date: new Date(0).toUTCString() }],
+  ["/large.pte", { starts: [], rest: "never", bytes: readFileSync(await largeProgram()) }],
 ]);
-const server = await serve(program, cuts);
+const server = await serve(program, files);
 const address = addressOf(server);
 const browser = await launchChromium();
 try {
   const context = await browser.newContext();
   const page = await context.newPage();
   page.on("pageerror", (error) => console.error(`page: ${error.message}`));
+  await recordWorkers(page);
   await page.goto(address);
   await status(page, "Ready");
   assert.ok(await page.evaluate(() => crossOriginIsolated), "the page is isolated");
@@ -300,38 +315,46 @@ try {
   assert.match(await page.textContent("#kernels"), /linear_a8_wx_\S+_wasm/);
   console.log("the page answers as Node does");
   await checkBundle(page, program);
+  assert.equal(await checkModuleScript(context, address), expected, "the answer of a module script");
   await checkIdle(browser);
+  await page.evaluate(() => globalThis.workers.at(-1).terminate());
   await screenshots(page);
   await checkInstallable(page);
   await page.click("#reset");
   await checkStop(page, expected);
-  console.log("an answer can be stopped");
+  await checkAccessible(page, expected);
+  console.log("an answer can be stopped; what is read out");
 
   await page.setInputFiles("#file", program);
   await status(page, "Ready");
   assert.equal(await ask(page), expected, "the answer of a file from disk");
+  assert.equal(await page.inputValue("#file"), "", "the file chosen, so that it can be chosen again");
   await loadFrom(page, "missing.pte", "Cannot load: http");
   assert.match(await page.textContent("#status"), /404/);
   await loadFrom(page, "damaged.pte", "Cannot load: http");
   await loadFrom(page, "cut.pte", "Ready");
-  assert.equal(cuts.get("/cut.pte").starts.length, 2, "requests of a download that was cut");
-  assert.ok(cuts.get("/cut.pte").starts[1] > 0, "the second asks for the rest");
+  assert.equal(files.get("/cut.pte").starts.length, 2, "requests of a download that was cut");
+  assert.ok(files.get("/cut.pte").starts[1] > 0, "the second asks for the rest");
   assert.equal(await ask(page), expected, "the answer of a model whose download was cut");
-  await checkCancel(page, expected);
-  console.log("files from disk, missing, damaged, cut and cancelled ones");
+  await checkReplaced(page, program, files.get("/dated.pte"));
+  await checkSuperseded(page);
+  console.log("files from disk, missing, damaged, cut and replaced ones");
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");
   await checkQuota(browser, address, expected);
   await checkPlainHost(browser, program, expected);
-  console.log("no room for the program; a host without headers");
+  await checkOneThread(browser, program, expected);
+  console.log("no room for the program; a host without headers; one thread");
 
   const second = await context.newPage();
   await second.goto(address);
   await status(second, "Ready");
   assert.equal(await ask(second), expected, "the answer in a second tab");
+  await checkCancel(page, second, expected);
+  await checkTogether([page, second], files.get("/shared.pte"), expected);
   await second.close();
   await new Promise((resolve) => server.close(resolve).closeAllConnections());
-  await page.reload();
+  await page.goto(`${address}index.html`);
   await status(page, "Ready");
   assert.ok(await page.evaluate(() => crossOriginIsolated), "the page is isolated without its server");
   assert.equal(await ask(page), expected, "the answer without a server");

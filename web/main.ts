@@ -8,6 +8,7 @@ const find = <E extends HTMLElement>(id: string) => document.getElementById(id) 
 const messages = find("messages");
 const status = find("status");
 const progress = find<HTMLProgressElement>("progress");
+const amount = find("amount");
 const input = find<HTMLTextAreaElement>("input");
 const send = find<HTMLButtonElement>("send");
 const stop = find<HTMLButtonElement>("stop");
@@ -29,10 +30,11 @@ function show(state: "empty" | "loading" | "ready" | "answering"): void {
   send.hidden = state === "answering";
   stop.hidden = state !== "answering";
   cancel.hidden = state !== "loading";
-  progress.hidden = state !== "loading";
+  find("loading").hidden = state !== "loading";
   find<HTMLButtonElement>("fetch").disabled = state === "loading";
 }
 
+/** To those who listen, too, so what changes all the time is not said here. */
 function say(text: string): void {
   status.textContent = text;
 }
@@ -50,7 +52,13 @@ function addMessage(role: "user" | "model", text: string): HTMLElement {
   return body;
 }
 
-const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1);
+/** How far a file is; `total` is 0 where it is not known. */
+function showProgress(done: number, total: number): void {
+  const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1);
+  if (total > 0) progress.value = done / total;
+  else progress.removeAttribute("value");
+  amount.textContent = done > 0 ? `${megabytes(done)}${total > 0 ? ` of ${megabytes(total)}` : ""} MB` : "";
+}
 
 /** Puts another model in the place of the one there is. */
 async function load(source: string | File): Promise<void> {
@@ -61,13 +69,10 @@ async function load(source: string | File): Promise<void> {
   model = null;
   messages.replaceChildren();
   show("loading");
-  say("Loading");
-  const onProgress = (done: number, total: number) => {
-    if (total > 0) progress.value = done / total;
-    say(`Loading: ${megabytes(done)}${total > 0 ? ` of ${megabytes(total)}` : ""} MB`);
-  };
+  showProgress(0, 0);
+  say(`Loading ${typeof source === "string" ? source : source.name}`);
   try {
-    const loaded = await loadModel(source, { signal: controller.signal, onProgress });
+    const loaded = await loadModel(source, { signal: controller.signal, onProgress: showProgress });
     if (running !== controller) {
       loaded.dispose();
       return;
@@ -95,6 +100,8 @@ async function talk(text: string): Promise<void> {
   const body = addMessage("model", "");
   show("answering");
   say("Answering");
+  // The answer is read out when it is whole, not piece by piece.
+  messages.ariaBusy = "true";
   try {
     const options = { ...readSettings(), signal: controller.signal };
     const answer = current.facts.hasChatTemplate ? current.chat(text, options) : current.generate(text, options);
@@ -108,6 +115,8 @@ async function talk(text: string): Promise<void> {
   } catch (error) {
     if (model !== current) return;
     say(controller.signal.aborted ? "Stopped" : `Cannot answer: ${(error as Error).message}`);
+  } finally {
+    messages.ariaBusy = "false";
   }
   show("ready");
   input.focus();
@@ -142,7 +151,9 @@ document.addEventListener("keydown", (event) => {
 });
 find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
 reset.addEventListener("click", async () => {
-  await model?.reset();
+  const current = model;
+  await current?.reset();
+  if (model !== current) return;
   messages.replaceChildren();
   say("New conversation");
   input.focus();

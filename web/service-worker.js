@@ -22,20 +22,26 @@ self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim(
 const kept = new Set(FILES.map((file) => new URL(file, self.registration.scope).href));
 
 self.addEventListener("fetch", (event) => {
-  const url = new URL(event.request.url);
-  if (event.request.method === "GET" && kept.has(url.origin + url.pathname)) event.respondWith(answer(event.request));
+  const file = fileOf(event.request.url);
+  if (event.request.method === "GET" && kept.has(file)) event.respondWith(answer(event.request, file));
 });
 
+/** The page has two addresses, and queries do not matter. */
+function fileOf(address) {
+  const { origin, pathname } = new URL(address);
+  return origin + pathname.replace(/\/index\.html$/, "/");
+}
+
 /** From the network, so that a new version is seen at once; without one from the cache. */
-async function answer(request) {
+async function answer(request, file) {
   const cache = await caches.open(CACHE);
   try {
     const response = await fetch(request);
     if (!response.ok) return response;
-    await cache.put(request, response.clone());
+    await cache.put(file, response.clone());
     return isolated(response);
   } catch (error) {
-    const known = await cache.match(request, { ignoreSearch: true });
+    const known = await cache.match(file);
     if (!known) throw error;
     return isolated(known);
   }

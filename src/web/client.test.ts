@@ -1,7 +1,7 @@
 /** The client and the worker's half over a message channel: the same text as without, aborts, errors as their classes. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { exportProgram } from "../api/compile-model.ts";
@@ -9,7 +9,7 @@ import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../api/model.ts";
 import { ContextLengthError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Channel, openModel, type WebModel } from "./client.ts";
-import type { Port } from "./protocol.ts";
+import type { Port, Reply, Request } from "./protocol.ts";
 import { serveModel } from "./serve.ts";
 
 const folder = await temporaryFolder();
@@ -95,6 +95,26 @@ describe("a model behind a channel", () => {
     };
     await expect(read()).rejects.toBe(reason);
     expect(pieces).toHaveLength(1);
+  });
+
+  it("is not computed on in the worker once that has been told to stop", async () => {
+    const replies: Reply[] = [];
+    const port: Port = {
+      onmessage: null,
+      postMessage(message) {
+        replies.push(message as Reply);
+        if ((message as Reply).kind === "text") tell({ kind: "abort", id: 2 });
+      },
+    };
+    const tell = (data: Request) => port.onmessage!({ data } as MessageEvent);
+    const ended = (id: number) =>
+      vi.waitUntil(() => replies.find((reply) => reply.id === id && (reply.kind === "end" || reply.kind === "error")));
+    serveModel(port);
+    tell({ kind: "load", source: file, threads: 1, id: 1 });
+    await ended(1);
+    tell({ kind: "generate", prompt: "Hello", options: { ...options, maxTokens: 50 }, id: 2 });
+    await ended(2);
+    expect(replies.filter(({ id }) => id === 2).map(({ kind }) => kind)).toEqual(["text", "error"]);
   });
 
   it("gives errors as their classes", async () => {

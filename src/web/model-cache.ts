@@ -80,7 +80,10 @@ async function fetchToFolder(
   const handle = (await folder.getFileHandle(name, { create: true })) as SyncFileHandle;
   const target = new FileTarget(await handle.createSyncAccessHandle());
   try {
-    if (!(await isCurrent(url, target, options))) await download(url, target, options);
+    if (!(await isCurrent(url, target, options))) {
+      if (target.isComplete) target.expectAnother();
+      await download(url, target, options);
+    }
     target.finish();
   } catch (error) {
     target.close();
@@ -88,7 +91,7 @@ async function fetchToFolder(
       await folder.removeEntry(name);
       return null;
     }
-    if (!target.canGoOn || error instanceof UnsupportedError) await folder.removeEntry(name);
+    if (!target.isOfUse || error instanceof UnsupportedError) await folder.removeEntry(name);
     throw error;
   }
   target.close();
@@ -126,9 +129,15 @@ class FileTarget implements DownloadTarget {
     this.isComplete = stored.isComplete;
   }
 
-  /** Whether it has bytes that a later download can complete. */
-  get canGoOn(): boolean {
-    return this.size > 0 && canResume(this.version);
+  /** Whether it has a whole file, or bytes that a later download can complete. */
+  get isOfUse(): boolean {
+    return this.isComplete || (this.size > 0 && canResume(this.version));
+  }
+
+  /** For a download from the first byte on; until it begins, the file that is there stays. */
+  expectAnother(): void {
+    this.version = null;
+    this.size = 0;
   }
 
   async restart(version: FileVersion): Promise<void> {

@@ -1,0 +1,111 @@
+/** The page of web/ driven by playwright-core: a server for it, questions, and what Node's reference kernels answer. */
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../native-sources.js";
+import { staticServer } from "../static-server.js";
+
+process.env.LOWBIT_BACKEND = "reference";
+const { loadProgram } = await import("../../dist/index.js");
+
+export const QUESTION = "Speak, what trade art thou?";
+export const TOKENS = 48;
+
+/** @param {string} program a file */
+export async function nodeAnswer(program) {
+  const model = await loadProgram(program);
+  let text = "";
+  for await (const piece of model.createConversation().send(QUESTION, { temperature: 0, maxTokens: TOKENS }))
+    text += piece;
+  return text;
+}
+
+/** Waits until the page's state begins with a text. */
+export const status = (page, text) =>
+  page.waitForFunction((t) => document.getElementById("status").textContent.startsWith(t), text);
+
+/** Asks the page's model and gives its answer. */
+export async function ask(page) {
+  await page.fill("#temperature", "0");
+  await page.fill("#maxTokens", `${TOKENS}`);
+  await page.fill("#input", QUESTION);
+  await page.press("#input", "Enter");
+  await page.waitForSelector("#send:visible");
+  await status(page, "Ready");
+  return page.locator(".message.model span").last().textContent();
+}
+
+/** Loads from an address, until the page's state begins with `expected`. */
+export async function loadFrom(page, address, expected) {
+  await page.fill("#url", address);
+  await page.click("#fetch");
+  await status(page, expected);
+}
+
+/** Lists the page's workers in `workers`, `isEnded` when they were ended. Before the page is opened. */
+export function recordWorkers(page) {
+  return page.addInitScript(() => {
+    globalThis.workers = [];
+    globalThis.Worker = class extends globalThis.Worker {
+      isEnded = false;
+      constructor(...args) {
+        super(...args);
+        globalThis.workers.push(this);
+        // Before the page's own listener.
+        this.addEventListener("message", (event) => globalThis.onWorkerMessage?.(event));
+      }
+      terminate() {
+        this.isEnded = true;
+        super.terminate();
+      }
+    };
+  });
+}
+
+/** A page with nothing but a module script of the package's files as they are. */
+const unbundled = `<!doctype html><title>lowbit</title><script type="module">
+  globalThis.imported = import("/dist/web/index.js").then(({ loadModel }) => loadModel);
+</script>`;
+
+/**
+ * Serves the page, and the package's modules in dist/. `files`: programs by path, each with `bytes` (those of `program` where
+ * it has none), `starts`, which gets the first byte of each answer, and what becomes of the `rest` after half of an answer
+ * from the first byte on: it comes "at once", "later" or "never", or the connection is "cut". With a `date` they have
+ * no ETag.
+ */
+export function serve(program, files, isIsolated = true) {
+  const onRequest = (request, response) => {
+    const file = files.get(request.url);
+    if (!file) return false;
+    const { bytes = readFileSync(program), date, rest } = file;
+    const start = Number(request.headers.range?.match(/\d+/)?.[0] ?? 0);
+    const version = date ? { "Last-Modified": date } : { ETag: '"one"' };
+    const range = start > 0 ? { "Content-Range": `bytes ${start}-${bytes.length - 1}/${bytes.length}` } : {};
+    response.writeHead(start > 0 ? 206 : 200, { ...version, ...range, "Content-Length": bytes.length - start });
+    if (request.method === "HEAD") {
+      response.end();
+      return true;
+    }
+    file.starts.push(start);
+    const half = bytes.length / 2;
+    if (start > 0 || rest === "at once") response.end(bytes.subarray(start));
+    else
+      response.write(bytes.subarray(0, half), () => {
+        if (rest === "cut") setTimeout(() => response.destroy(), 200);
+        if (rest === "later") setTimeout(() => response.end(bytes.subarray(half)), 300);
+      });
+    return true;
+  };
+  const modules = staticServer(root);
+  const onAny = (request, response) => {
+    if (request.url === "/unbundled.html") {
+      response.writeHead(200, { "Content-Type": "text/html" }).end(unbundled);
+      return true;
+    }
+    if (request.url.startsWith("/dist/")) return modules.emit("request", request, response);
+    return onRequest(request, response);
+  };
+  const server = staticServer(join(root, "build", "web"), { onRequest: onAny, isIsolated });
+  return new Promise((resolve) => server.listen(0, () => resolve(server)));
+}
+
+export const addressOf = (server) => `http://localhost:${server.address().port}/`;

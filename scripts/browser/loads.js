@@ -1,0 +1,76 @@
+/** Loads that are cancelled, superseded, of a replaced file, without room, or in two tabs at once. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { ask, loadFrom, status } from "./driver.js";
+
+const untilBytesCome = (page) => page.waitForFunction(() => document.getElementById("amount").textContent !== "");
+
+/** A load that is cancelled leaves a page that loads; so does one that waits for that of another tab. */
+export async function checkCancel(page, second, expected) {
+  await loadFrom(page, "slow.pte", "Loading slow.pte");
+  await untilBytesCome(page);
+  await loadFrom(second, "slow.pte", "Loading slow.pte");
+  const isWaiting = () => navigator.locks.query().then(({ pending }) => pending.length === 1);
+  await second.waitForFunction(isWaiting);
+  for (const tab of [second, page]) {
+    await tab.click("#cancel");
+    await status(tab, "Loading was cancelled");
+    await loadFrom(tab, "shakespeare-4bit.pte", "Ready");
+  }
+  assert.equal(await ask(page), expected, "the answer after a cancelled load");
+}
+
+/** Two tabs that load a file at once download it once. */
+export async function checkTogether(pages, file, expected) {
+  await Promise.all(pages.map((page) => loadFrom(page, "shared.pte", "Ready: shared.pte")));
+  for (const page of pages) assert.equal(await ask(page), expected, "the answer of two tabs that loaded at once");
+  assert.deepEqual(file.starts, [0], "requests of two tabs");
+}
+
+/** A file of equal length in the place of another, by a server without ETags; a damaged one is not kept. */
+export async function checkReplaced(page, program, file) {
+  await loadFrom(page, "dated.pte", "Ready: dated.pte");
+  await loadFrom(page, "dated.pte", "Ready: dated.pte");
+  assert.equal(file.starts.length, 1, "downloads of a file that stays the same");
+  file.bytes = readFileSync(program).fill(0, 0, 4096);
+  file.date = new Date(1e12).toUTCString();
+  await loadFrom(page, "dated.pte", "Cannot load: http");
+  file.bytes = undefined;
+  await loadFrom(page, "dated.pte", "Ready: dated.pte");
+  assert.equal(file.starts.length, 3, "downloads of a file that was replaced twice");
+}
+
+/** A load that begins at the moment when the one before ends leaves one worker, its own. */
+export async function checkSuperseded(page) {
+  await page.evaluate(() => {
+    globalThis.onWorkerMessage = ({ data }) => {
+      if (data.kind !== "end") return;
+      globalThis.onWorkerMessage = undefined;
+      globalThis.isSuperseded = true;
+      document.getElementById("load").requestSubmit();
+    };
+  });
+  await page.fill("#url", "shakespeare-4bit.pte");
+  await page.click("#fetch");
+  await page.waitForFunction(() => globalThis.isSuperseded);
+  await status(page, "Ready");
+  const ended = await page.evaluate(() => globalThis.workers.map(({ isEnded }) => isEnded));
+  assert.deepEqual(
+    ended,
+    ended.map((_, index) => index < ended.length - 1),
+    "which workers were ended",
+  );
+}
+
+/** Where there is no room for the program, it is not kept, and the page says so. */
+export async function checkQuota(browser, address, expected) {
+  const context = await browser.newContext();
+  const page = await context.newPage();
+  const session = await context.newCDPSession(page);
+  await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize: 1e6 });
+  await page.goto(address);
+  await status(page, "Ready");
+  assert.match(await page.textContent("#status"), /no room to keep it/);
+  assert.equal(await ask(page), expected, "the answer without room for the program");
+  await context.close();
+}
