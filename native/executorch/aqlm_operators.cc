@@ -7,6 +7,10 @@ namespace executorch_operators {
 namespace {
 
 constexpr uint32_t kAqlmMagic = 0x3141424c;
+// Of src/aqlm/form.ts: kernels have room for groups so long, and sum so many codebooks in 16 bits.
+constexpr uint8_t kCodebooksMax = 16, kBitsMax = 16, kGroupMax = 64;
+
+bool is_within(uint8_t value, uint8_t most) { return value >= 1 && value <= most; }
 
 // Sizes that vectors [codebooks, 2^bits, out group, in group] and scales say; whether a header says the same.
 bool is_packed_codes(const Tensor& codes, const Tensor& vectors, int64_t n, int64_t k) {
@@ -16,7 +20,9 @@ bool is_packed_codes(const Tensor& codes, const Tensor& vectors, int64_t n, int6
   memcpy(&magic, bytes, 4);
   memcpy(&sum, bytes + 60, 4);
   if (magic != kAqlmMagic || sum != checksum(bytes, 60) || bytes[4] != 1 || bytes[5] != 0) return false;
-  if (bytes[9] == 0 || bytes[10] == 0 || bytes[8] > 16 || bytes[11] != aqlm::kBlock) return false;
+  if (!is_within(bytes[7], kCodebooksMax) || !is_within(bytes[8], kBitsMax) || !is_within(bytes[9], kGroupMax) ||
+      !is_within(bytes[10], kGroupMax) || bytes[11] != aqlm::kBlock || n < 1 || k < 1)
+    return false;
   const aqlm::Codes header = aqlm::read_codes(bytes);
   const bool agrees = header.n == n && header.k == k && header.codebooks == vectors.size(0) &&
                       header.entries() == vectors.size(1) && header.out_group == vectors.size(2) &&

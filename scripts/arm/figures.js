@@ -38,7 +38,7 @@ const sized = (title, bits, m, names) =>
   }));
 
 /** 4-bit weights, then AQLM's 2x8, as tall as the layers of models: tables of sums are made once for all outputs. */
-const ofTables = ["1x64x128_neon"].map((size) => `aqlm_lut8_c8_${size}`);
+const ofTables = ["1x64x128_neon"].map((size) => `aqlm_lut16_c8_${size}`);
 const tall = ["1 row, n = 4096", "1 row, n = 14336"].map((title) => ({
   title,
   cases: [row, ...ofTables].map((kernel) => {

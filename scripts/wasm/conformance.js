@@ -10,6 +10,7 @@ export function runConformance(isSmall) {
     "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
     "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
     "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),
+    aqlm: () => import("../../src/aqlm/operators.test.ts"),
   };
   return runFiles(files, isSmall ? new RegExp(`${others.source}|, [3567] bits$`) : others);
 }

@@ -15,6 +15,7 @@ import {
   loadCompiled,
   quantize,
 } from "../index.ts";
+import type { FloatFormat } from "../ops/weight.ts";
 
 const folder = await temporaryFolder();
 let count = 0;
@@ -31,8 +32,15 @@ const q = "model.layers.0.self_attn.q_proj";
 const changed = (name: string, change: Partial<TensorEntry>) => (entries: TensorEntry[]) =>
   entries.map((entry) => (entry.name === name ? { ...entry, ...change } : entry));
 
-async function logits(path: string): Promise<Float32Array> {
+/** Logits of a model on the reference kernels; of its AQLM weights as floats when `dequantized`. */
+async function logits(path: string, dequantized = false): Promise<Float32Array> {
   const model = await loadCheckpoint(path);
+  for (const { name, shape } of model.decoder.slots.filter((slot) => model.storedFormat(slot.name) === "aqlm")) {
+    if (!dequantized) break;
+    const data = dequantizeAqlm((await model.weight(name).load()) as AqlmWeights);
+    const load = async () => ({ dtype: "f32", shape, data });
+    model.replaceWeight(name, { name, shape, format: { kind: "float", dtype: "f32" } as FloatFormat, load });
+  }
   const llm = await loadCompiled(model, { cpu: cpuWith("scalar") }).finally(() => model.close());
   return llm.createDecoder().prefill([1, 2, 3]);
 }
@@ -71,10 +79,16 @@ describe("AQLM checkpoints", () => {
   });
 
   it("may leave layers float, have tied heads and biases, or the config of the first releases", async () => {
-    const mixed = await checkpoint({ plain: [q, "model.layers.1.mlp.down_proj"] });
-    expect((await logits(mixed)).every(Number.isFinite)).toBe(true);
-    const untied = await checkpoint({ config: { tie_word_embeddings: false, attention_bias: true } });
-    expect((await logits(untied)).every(Number.isFinite)).toBe(true);
+    const paths = [
+      await checkpoint({ plain: [q, "model.layers.1.mlp.down_proj"] }),
+      await checkpoint({ config: { tie_word_embeddings: false, attention_bias: true } }),
+      await checkpoint({ codebooks: 1, bits: 12, outGroup: 2, config: { attention_bias: true, mlp_bias: true } }),
+    ];
+    for (const path of paths) {
+      const expected = await logits(path, true);
+      const differences = (await logits(path)).map((value, i) => value - expected[i]!);
+      expect(Math.hypot(...differences)).toBeLessThan(1e-5 * Math.hypot(...expected));
+    }
     expect(await logits(await checkpoint({ field: "aqlm" }))).toEqual(await logits(await checkpoint()));
   });
 
@@ -111,6 +125,8 @@ describe("AQLM checkpoints", () => {
       ...["logits", path, "--ids", "1,2,3", "--json", "--qmode", "aqlm-2x8", "--embedding", "4,32", "--head", "8da4w"],
     ]);
     expect(run.stdout).toBe(direct.stdout);
+    const again = await lowbit(["quantize", path, "--qmode", "aqlm-2x8", "--calibrate", "text.txt", "-o", out]);
+    expect(again.stderr).toContain("has aqlm-2x8 weights already, which no text changes");
   });
 
   it("of another form than the mode are refused", async () => {

@@ -46,7 +46,7 @@ export function formCounts(form: AqlmForm): { outputs: number; inputs: number; e
   return { outputs: form.n / form.outGroup, inputs: form.k / form.inGroup, entries: 2 ** form.bits };
 }
 
-/** UnsupportedError for a variant that no kernel knows, ShapeError for sizes that are not whole groups. */
+/** UnsupportedError for a variant that no kernel knows, ShapeError for sizes that are empty or not whole groups. */
 export function checkForm(where: string, form: AqlmForm): void {
   const { n, k, codebooks, bits, inGroup, outGroup } = form;
   const known = (name: string, value: number, max: number) => {
@@ -59,6 +59,8 @@ export function checkForm(where: string, form: AqlmForm): void {
   known("out_group_size", outGroup, GROUP_MAX);
   if (inGroup % 8 !== 0)
     throw new UnsupportedError(`${where}: expected an in_group_size divisible by 8 but found ${inGroup}`);
+  if (!(n >= 1 && k >= 1))
+    throw new ShapeError(`${where}: expected AQLM weights of at least [1, 1] but found [${n}, ${k}]`);
   if (k % inGroup !== 0 || n % outGroup !== 0)
     throw new ShapeError(
       `${where}: expected in groups of ${inGroup} and out groups of ${outGroup} to divide [${n}, ${k}]`,

@@ -113,10 +113,10 @@ function writeHeader(form: AqlmForm, target: Uint8Array): void {
   view.setUint32(60, checksum(target.subarray(0, 60)), true);
 }
 
-/** Opens packed codes and checks the header; ShapeError says what is wrong. */
-export function openCodes(bytes: Uint8Array): OpenCodes {
+/** Opens packed codes and checks the header; ShapeError says where and what is wrong. */
+export function openCodes(bytes: Uint8Array, where = "packed AQLM codes"): OpenCodes {
   const fail = (problem: string): never => {
-    throw new ShapeError(`packed AQLM codes: ${problem}`);
+    throw new ShapeError(`${where}: ${problem}`);
   };
   if (bytes.length < HEADER_BYTES) fail(`expected at least ${HEADER_BYTES} bytes but found ${bytes.length}`);
   const view = new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES);
@@ -132,7 +132,7 @@ export function openCodes(bytes: Uint8Array): OpenCodes {
     k: view.getUint32(20, true),
     ...{ codebooks: codebooks!, bits: bits!, inGroup: inGroup!, outGroup: outGroup! },
   };
-  checkForm("packed AQLM codes", form);
+  checkForm(where, form);
   if (block !== BLOCK || view.getUint32(12, true) !== TILE || width !== codeBytes(form))
     fail(`expected tiles of ${TILE} outputs and ${BLOCK} groups; export the model again`);
   const expected = packedByteLength(form);

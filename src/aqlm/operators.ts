@@ -66,7 +66,7 @@ function open(args: Arguments<Tensor>): OpenCodes {
   const { dtype, data } = args.tensor("codes");
   const bytes = new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
   if (dtype !== "u8") return { form, layout: "aqlm_plain", bytes };
-  const codes = openCodes(bytes);
+  const codes = openCodes(bytes, `${args.schema.name}, argument codes`);
   for (const field of Object.keys(form) as (keyof AqlmForm)[])
     if (codes.form[field] !== form[field])
       throw new ShapeError(

@@ -1,15 +1,19 @@
 /**
  * AQLM in WebAssembly, for codes of 8 bits: a table of x . vector for every group, codebook and entry, which threads
  * build group by group; then sums of looked up floats, tile by tile. Exact in float32. Four rows of x share tables of
- * vectors, with a lane for each row, and the reading of codes.
+ * vectors, with a lane for each row, and the reading of codes. Where there are many rows, each thread builds tables of
+ * its own for the four that it works on, and no thread waits for another.
  */
 import type { Kernel } from "../extension/index.ts";
 import {
   ArgumentBlock,
   advance,
   type Body,
+  call,
+  defineFunction,
   type Expr,
   elementAt,
+  type FunctionCode,
   f32,
   f32x4,
   float,
@@ -105,44 +109,51 @@ function tableCode({ codebooks, inGroup }: AqlmForm): KernelCode {
   return { key, build };
 }
 
-const fourBlock = new ArgumentBlock({ x: "ptr", vectors: "ptr", tables: "ptr", k: "i32", lastRow: "i32" });
+const fourFields = { x: "ptr", vectors: "ptr", tables: "ptr", k: "i32", lastRow: "i32" } as const;
+const fourBlock = new ArgumentBlock(fourFields);
 
 /** Tables of one group of inputs for four rows, the last one again where there are fewer. `vectors` are as stored. */
-function fourTableCode({ codebooks, inGroup }: AqlmForm): KernelCode {
-  const key = `aqlm_four_tables_${codebooks}_${inGroup}`;
-  const build = () => [
-    kernelFunction(key, fourBlock, ({ x, vectors, tables, k, lastRow }, { tile }, scope) => {
-      const inputs = Array.from({ length: inGroup }, (_, j) => j);
-      const columns = scope.localArray("v128", "column", inGroup);
-      const sum = scope.local("v128", "sum");
-      const row = scope.local("i32", "row");
-      const from = scope.local("ptr", "from");
-      const load = (i: number): Body => [
-        row.set(select(i32.lt_u(int(i), lastRow), int(i), lastRow)),
-        from.set(elementAt(elementAt(x, i32.mul(row, k), 4), tile, 4 * inGroup)),
-        columns.map((column, j) =>
-          column.set(i === 0 ? v128.load32_splat(from, 4 * j) : i32x4.replace_lane(column, i32.load(from, 4 * j), i)),
-        ),
-      ];
-      return [
-        [0, 1, 2, 3].map(load),
-        tables.set(elementAt(tables, tile, 4 * codebooks * TABLE_BYTES)),
-        repeat(scope.local("i32", "entry"), int(codebooks * ENTRIES), [
-          sum.set(f32x4.mul(columns[0]!, v128.load32_splat(vectors))),
-          inputs
-            .slice(1)
-            .map((j) => sum.set(f32x4.add(sum, f32x4.mul(columns[j]!, v128.load32_splat(vectors, 4 * j))))),
-          v128.store(tables, sum),
-          advance(vectors, 4 * inGroup),
-          advance(tables, 16),
-        ]),
-      ];
-    }),
-  ];
+function fourTables({ codebooks, inGroup }: AqlmForm, name: string): FunctionCode {
+  return defineFunction(name, { ...fourFields, tile: "i32" }, ({ x, vectors, tables, k, lastRow, tile }, scope) => {
+    const inputs = Array.from({ length: inGroup }, (_, j) => j);
+    const columns = scope.localArray("v128", "column", inGroup);
+    const sum = scope.local("v128", "sum");
+    const row = scope.local("i32", "row");
+    const from = scope.local("ptr", "from");
+    const load = (i: number): Body => [
+      row.set(select(i32.lt_u(int(i), lastRow), int(i), lastRow)),
+      from.set(elementAt(elementAt(x, i32.mul(row, k), 4), tile, 4 * inGroup)),
+      columns.map((column, j) =>
+        column.set(i === 0 ? v128.load32_splat(from, 4 * j) : i32x4.replace_lane(column, i32.load(from, 4 * j), i)),
+      ),
+    ];
+    return [
+      [0, 1, 2, 3].map(load),
+      tables.set(elementAt(tables, tile, 4 * codebooks * TABLE_BYTES)),
+      repeat(scope.local("i32", "entry"), int(codebooks * ENTRIES), [
+        sum.set(f32x4.mul(columns[0]!, v128.load32_splat(vectors))),
+        inputs.slice(1).map((j) => sum.set(f32x4.add(sum, f32x4.mul(columns[j]!, v128.load32_splat(vectors, 4 * j))))),
+        v128.store(tables, sum),
+        advance(vectors, 4 * inGroup),
+        advance(tables, 16),
+      ]),
+    ];
+  });
+}
+
+function fourTableCode(form: AqlmForm): KernelCode {
+  const key = `aqlm_four_tables_${form.codebooks}_${form.inGroup}`;
+  const build = () => {
+    const body = fourTables(form, `${key}_body`);
+    const entry = kernelFunction(key, fourBlock, ({ x, vectors, tables, k, lastRow }, { tile }) => [
+      call(body, x, vectors, tables, k, lastRow, tile),
+    ]);
+    return [entry, body];
+  };
   return { key, build };
 }
 
-const sumBlock = new ArgumentBlock({
+const sumFields = {
   codes: "ptr",
   tables: "ptr",
   /** [outputs padded to tiles] */
@@ -160,7 +171,8 @@ const sumBlock = new ArgumentBlock({
   /** Whether these groups are the first, and the last ones. */
   isFirst: "i32",
   isLast: "i32",
-});
+} as const;
+const sumBlock = new ArgumentBlock(sumFields);
 
 /** Adds what `groups` groups of a tile look up to its sums, and moves on. */
 function addGroups(
@@ -190,60 +202,141 @@ function addGroups(
 }
 
 /** Sums of a tile of outputs over some groups; behind the last ones, scales and biases. */
-function sumCode({ codebooks }: AqlmForm, width: Rows): KernelCode {
-  const key = `aqlm_sums_${codebooks}_${width}`;
-  const build = () => [
-    kernelFunction(key, sumBlock, (fields, { tile }, scope) => {
-      const pointer = (name: string) => scope.local("ptr", name);
-      const [codes, tables, block] = [pointer("at"), pointer("table"), pointer("block")];
-      const at = { sums: pointer("tile_sums"), codes, tables };
+function tileSums({ codebooks }: AqlmForm, width: Rows, name: string): FunctionCode {
+  return defineFunction(name, { ...sumFields, tile: "i32" }, ({ tile, ...fields }, scope) => {
+    const pointer = (name: string) => scope.local("ptr", name);
+    const [codes, tables, block] = [pointer("at"), pointer("table"), pointer("block")];
+    const at = { sums: pointer("tile_sums"), codes, tables };
+    const number = (name: string) => scope.local("i32", name);
+    const [left, length, output, lane, row] = [
+      number("left"),
+      number("length"),
+      number("output"),
+      number("lane"),
+      number("row"),
+    ];
+    const rowBytes = codebooks * TILE;
+    const pass = (groups: number): Body => [
+      whileDo(i32.ge_u(length, int(groups)), [
+        addGroups(groups, codebooks, width, at),
+        length.set(i32.sub(length, int(groups))),
+      ]),
+    ];
+    const sum = f32.load(elementAt(at.sums, i32.add(i32.mul(lane, int(width)), row), 4));
+    const scaled = f32.mul(sum, f32.load(elementAt(fields.scales, output, 4)));
+    const result = f32.add(scaled, f32.load(elementAt(fields.biases, output, 4)));
+    // Lane 2 i is output i, lane 2 i + 1 output 32 + i.
+    const place = i32.add(i32.shr_u(lane, int(1)), i32.mul(i32.and(lane, int(1)), int(TILE / 2)));
+    const target = elementAt(fields.y, i32.add(i32.mul(row, fields.n), output), 4);
+    return [
+      at.sums.set(elementAt(fields.sums, tile, 4 * width * TILE)),
+      block.set(fields.codes),
+      tables.set(fields.tables),
+      left.set(fields.groups),
+      when(fields.isFirst, [
+        forRange(lane, int(0), int(width * TILE), [f32.store(elementAt(at.sums, lane, 4), float(0))]),
+      ]),
+      whileDo(left, [
+        length.set(int(BLOCK)),
+        when(i32.lt_u(left, int(BLOCK)), [length.set(left)]),
+        codes.set(ptr.add(block, ptr.mul(widen(i32.mul(tile, length)), size(rowBytes)))),
+        block.set(ptr.add(block, ptr.mul(widen(i32.mul(fields.tiles, length)), size(rowBytes)))),
+        left.set(i32.sub(left, length)),
+        pass(GROUPS_AT_ONCE),
+        pass(1),
+      ]),
+      when(fields.isLast, [
+        forRange(lane, int(0), int(TILE), [
+          output.set(i32.add(i32.mul(tile, int(TILE)), place)),
+          when(i32.lt_u(output, fields.n), [forRange(row, int(0), fields.rows, [f32.store(target, result)])]),
+        ]),
+      ]),
+    ];
+  });
+}
+
+function sumCode(form: AqlmForm, width: Rows): KernelCode {
+  const key = `aqlm_sums_${form.codebooks}_${width}`;
+  const build = () => {
+    const body = tileSums(form, width, `${key}_body`);
+    const entry = kernelFunction(key, sumBlock, (fields, { tile }) => [call(body, ...Object.values(fields), tile)]);
+    return [entry, body];
+  };
+  return { key, build };
+}
+
+const foursBlock = new ArgumentBlock({
+  x: "ptr",
+  codes: "ptr",
+  vectors: "ptr",
+  scales: "ptr",
+  biases: "ptr",
+  y: "ptr",
+  /** Tables and then sums, of each thread. */
+  own: "ptr",
+  ownBytes: "ptr",
+  tableBytes: "ptr",
+  /** Rows of x and y; the first four that tile 0 works on. */
+  m: "i32",
+  firstFour: "i32",
+  n: "i32",
+  k: "i32",
+  /** Groups of inputs, tiles of outputs. */
+  inputs: "i32",
+  tiles: "i32",
+});
+
+/** All of four rows of x, in memory of the thread's own: tile = four rows. */
+function foursCode(form: AqlmForm): KernelCode {
+  const { codebooks, inGroup } = form;
+  const key = `aqlm_fours_${codebooks}_${inGroup}`;
+  const build = () => {
+    const tablesOf = fourTables(form, `${key}_tables`);
+    const sumsOf = tileSums(form, 4, `${key}_sums`);
+    const entry = kernelFunction(key, foursBlock, (fields, { tile, thread }, scope) => {
+      const { m, n, k, inputs, tiles, tableBytes } = fields;
       const number = (name: string) => scope.local("i32", name);
-      const [left, length, output, lane, row] = [
-        number("left"),
-        number("length"),
-        number("output"),
-        number("lane"),
-        number("row"),
+      const [rows, first, groups, part] = [number("rows"), number("first"), number("groups"), number("part")];
+      const [tables, x, codes] = ["tables", "inputs_at", "codes_at"].map((name) => scope.local("ptr", name)) as [
+        Local<"ptr">,
+        Local<"ptr">,
+        Local<"ptr">,
       ];
-      const rowBytes = codebooks * TILE;
-      const pass = (groups: number): Body => [
-        whileDo(i32.ge_u(length, int(groups)), [
-          addGroups(groups, codebooks, width, at),
-          length.set(i32.sub(length, int(groups))),
-        ]),
-      ];
-      const sum = f32.load(elementAt(at.sums, i32.add(i32.mul(lane, int(width)), row), 4));
-      const scaled = f32.mul(sum, f32.load(elementAt(fields.scales, output, 4)));
-      const result = f32.add(scaled, f32.load(elementAt(fields.biases, output, 4)));
-      // Lane 2 i is output i, lane 2 i + 1 output 32 + i.
-      const place = i32.add(i32.shr_u(lane, int(1)), i32.mul(i32.and(lane, int(1)), int(TILE / 2)));
-      const target = elementAt(fields.y, i32.add(i32.mul(row, fields.n), output), 4);
+      const sums = ptr.add(tables, tableBytes);
       return [
-        at.sums.set(elementAt(fields.sums, tile, 4 * width * TILE)),
-        block.set(fields.codes),
-        tables.set(fields.tables),
-        left.set(fields.groups),
-        when(fields.isFirst, [
-          forRange(lane, int(0), int(width * TILE), [f32.store(elementAt(at.sums, lane, 4), float(0))]),
-        ]),
-        whileDo(left, [
-          length.set(int(BLOCK)),
-          when(i32.lt_u(left, int(BLOCK)), [length.set(left)]),
-          codes.set(ptr.add(block, ptr.mul(widen(i32.mul(tile, length)), size(rowBytes)))),
-          block.set(ptr.add(block, ptr.mul(widen(i32.mul(fields.tiles, length)), size(rowBytes)))),
-          left.set(i32.sub(left, length)),
-          pass(GROUPS_AT_ONCE),
-          pass(1),
-        ]),
-        when(fields.isLast, [
-          forRange(lane, int(0), int(TILE), [
-            output.set(i32.add(i32.mul(tile, int(TILE)), place)),
-            when(i32.lt_u(output, fields.n), [forRange(row, int(0), fields.rows, [f32.store(target, result)])]),
-          ]),
-        ]),
+        tables.set(ptr.add(fields.own, ptr.mul(widen(thread), fields.ownBytes))),
+        tile.set(i32.mul(i32.add(tile, fields.firstFour), int(4))),
+        rows.set(i32.sub(m, tile)),
+        when(i32.gt_u(rows, int(4)), [rows.set(int(4))]),
+        x.set(elementAt(fields.x, tile, ptr.mul(widen(k), size(4)))),
+        codes.set(fields.codes),
+        fields.y.set(elementAt(fields.y, tile, ptr.mul(widen(n), size(4)))),
+        forRange(
+          first,
+          int(0),
+          inputs,
+          [
+            groups.set(i32.sub(inputs, first)),
+            when(i32.gt_u(groups, int(CHUNK_GROUPS)), [groups.set(int(CHUNK_GROUPS))]),
+            forRange(part, int(0), groups, [call(tablesOf, x, fields.vectors, tables, k, i32.sub(rows, int(1)), part)]),
+            forRange(part, int(0), tiles, [
+              call(
+                sumsOf,
+                ...[codes, tables, fields.scales, fields.biases, fields.y, sums, groups, tiles, n, rows],
+                i32.eqz(first),
+                i32.eq(i32.add(first, groups), inputs),
+                part,
+              ),
+            ]),
+            advance(x, 4 * inGroup * CHUNK_GROUPS),
+            codes.set(elementAt(codes, i32.mul(groups, tiles), codebooks * TILE)),
+          ],
+          CHUNK_GROUPS,
+        ),
       ];
-    }),
-  ];
+    });
+    return [entry, tablesOf, sumsOf];
+  };
   return { key, build };
 }
 
@@ -256,6 +349,11 @@ function transposed({ codebooks, inGroup }: AqlmForm, vectors: Float32Array): Fl
         result[(c * inGroup + j) * ENTRIES + e] = vectors[(c * ENTRIES + e) * inGroup + j]!;
   return result;
 }
+
+/** Whether each thread works on four rows of its own: all have some, again and again. */
+const haveOwnRows = (m: number, threads: number, width: Rows) => width === 4 && m >= 8 * threads;
+/** Fours of rows of a phase: between phases others may have a turn, and a run may be ended. */
+const PHASE_FOURS = 32;
 
 /** Bytes of the parts of the scratch: tables, then floats as `constantsOf` gives them, then sums. */
 function scratchParts(form: AqlmForm, width: Rows) {
@@ -279,21 +377,27 @@ function constantsOf({ codes: { form }, vectors, scales, bias }: AqlmArgs, width
   return floats;
 }
 
-/** Rows after rows, so that the tables of few are in memory; of four rows, chunk after chunk of the inputs. */
-function aqlmStep(call: AqlmArgs, place: Placement, width: Rows): WasmStep {
-  const { m, codes } = call;
-  const { form } = codes;
-  const { n, k, codebooks, inGroup } = form;
-  const { inputs } = formCounts(form);
-  const parts = scratchParts(form, width);
-  const tables = place.scratch;
-  const vectors = tables + parts.tables;
+/** Where the parts of the scratch are: floats first, then tables and sums, of each thread or of all. */
+function places(call: AqlmArgs, place: Placement, width: Rows) {
+  const parts = scratchParts(call.codes.form, width);
+  const vectors = place.scratch;
   const scales = vectors + parts.vectors;
   const biases = scales + parts.outputs;
-  const at = { x: place.read(call.x), codes: place.read(codes.bytes) + HEADER_BYTES, y: place.write(call.y) };
+  const tables = biases + parts.outputs;
+  return {
+    ...{ vectors, scales, biases, tables, sums: tables + parts.tables },
+    ...{ x: place.read(call.x), codes: place.read(call.codes.bytes) + HEADER_BYTES, y: place.write(call.y) },
+  };
+}
+
+/** Rows after rows, so that the tables of few are in memory; of four rows, chunk after chunk of the inputs. */
+function sharedPhases({ m, codes: { form } }: AqlmArgs, at: ReturnType<typeof places>, width: Rows): WasmPhase[] {
+  const { n, k, codebooks, inGroup } = form;
+  const { inputs } = formCounts(form);
+  const { vectors, tables, scales, biases, sums } = at;
   const tiles = Math.ceil(n / TILE);
   const chunk = width === 1 ? inputs : CHUNK_GROUPS;
-  const phases: WasmPhase[] = [{ code: constantCode, tiles: 1, args: constantArgs(vectors, constantsOf(call, width)) }];
+  const phases: WasmPhase[] = [];
   for (let row = 0; row < m; row += width)
     for (let first = 0; first < inputs; first += chunk) {
       const groups = Math.min(chunk, inputs - first);
@@ -305,13 +409,39 @@ function aqlmStep(call: AqlmArgs, place: Placement, width: Rows): WasmStep {
           : { code: fourTableCode(form), args: fourBlock.encode({ ...own, k, lastRow: rows - 1 }) };
       const args = sumBlock.encode({
         codes: at.codes + first * tiles * codebooks * TILE,
-        ...{ tables, scales, biases, y: at.y + 4 * row * n, sums: biases + parts.outputs, groups, tiles, n, rows },
+        ...{ tables, scales, biases, y: at.y + 4 * row * n, sums, groups, tiles, n, rows },
         isFirst: first === 0 ? 1 : 0,
         isLast: first + groups === inputs ? 1 : 0,
       });
       phases.push({ ...build, tiles: groups }, { code: sumCode(form, width), tiles, args });
     }
-  return { phases };
+  return phases;
+}
+
+/** Few phases, however many rows there are. */
+function ownPhases({ m, codes: { form } }: AqlmArgs, at: ReturnType<typeof places>): WasmPhase[] {
+  const { n, k } = form;
+  const { inputs } = formCounts(form);
+  const parts = scratchParts(form, 4);
+  const { x, codes, vectors, scales, biases, y, tables: own } = at;
+  const sizes = { ownBytes: parts.tables + parts.sums, tableBytes: parts.tables };
+  const fours = Math.ceil(m / 4);
+  const phases: WasmPhase[] = [];
+  for (let firstFour = 0; firstFour < fours; firstFour += PHASE_FOURS) {
+    const args = foursBlock.encode({
+      ...{ x, codes, vectors, scales, biases, y, own, ...sizes },
+      ...{ m, firstFour, n, k, inputs, tiles: Math.ceil(n / TILE) },
+    });
+    phases.push({ code: foursCode(form), tiles: Math.min(PHASE_FOURS, fours - firstFour), args });
+  }
+  return phases;
+}
+
+function aqlmStep(call: AqlmArgs, place: Placement, width: Rows): WasmStep {
+  const at = places(call, place, width);
+  const constants = { code: constantCode, tiles: 1, args: constantArgs(at.vectors, constantsOf(call, width)) };
+  const phases = haveOwnRows(call.m, place.threads, width) ? ownPhases(call, at) : sharedPhases(call, at, width);
+  return { phases: [constants, ...phases] };
 }
 
 const tablesWasm = (width: Rows): Kernel<AqlmArgs> =>
@@ -322,9 +452,9 @@ const tablesWasm = (width: Rows): Kernel<AqlmArgs> =>
     needs: ["simd128"],
     mStep: width,
     nStep: TILE,
-    scratchBytes({ codes }) {
+    scratchBytes({ m, codes }, threads) {
       const { tables, vectors, outputs, sums } = scratchParts(codes.form, width);
-      return tables + vectors + 2 * outputs + sums;
+      return vectors + 2 * outputs + (haveOwnRows(m, threads, width) ? threads : 1) * (tables + sums);
     },
     step: (call, place) => aqlmStep(call, place, width),
   });

@@ -12,7 +12,7 @@ export function calledOperators({ methods }: Program): string[] {
   const strange = names.filter((name) => !exportOf(operatorModules, name));
   if (strange.length > 0)
     throw new UnsupportedError(
-      `bundle: operators ${strange.join(", ")} are not of this package's core; load the program with lowbit itself`,
+      `bundle: operators ${strange.join(", ")} are registered from outside lowbit's core, such as AQLM's, and a bundle holds those of the core alone; load the program with the whole package`,
     );
   if (methods.some(({ delegates }) => delegates.length > 0))
     throw new UnsupportedError("bundle: the program calls delegates, which only ExecuTorch has");

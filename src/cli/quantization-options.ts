@@ -138,7 +138,12 @@ export async function applyQuantization(
   if (options.recipe !== undefined) quantizeByRecipe(model, await readRecipe(options.recipe));
   else {
     const mode = aqlmMode(options);
-    if (mode && !hasAqlmWeights(model, mode)) {
+    const isEncoded = mode !== null && hasAqlmWeights(model, mode);
+    if (isEncoded && options.calibrate !== undefined)
+      throw new UsageError(
+        `--calibrate: ${model.name} has ${options.qmode} weights already, which no text changes; leave it out`,
+      );
+    if (mode && !isEncoded) {
       const { calibrationTokens } = options;
       const calibrationText = await readCalibration(options.calibrate);
       await encodeAqlm(model, { ...mode, ...hooks, calibrationText, calibrationTokens });

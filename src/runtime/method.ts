@@ -87,23 +87,41 @@ export function readyMethod(
     const args = given.map((index) => argumentOf(method, index, tensorAt));
     const planned = method.values[outIndex]!;
     const dtype = planned.kind === "tensor" ? planned.dtype : undefined;
-    const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args), dtype);
+    const spec = withNames(method, given, () =>
+      operator.shape(new Arguments<TensorSpec>(operator.schema, args), dtype),
+    );
     checkPlanned(method, operator.name, outIndex, spec);
     const out = tensorAt(outIndex, spec.shape);
     if (out.shape.join() !== spec.shape.join())
       throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
     const call: ReadyCall = { operator, given: args, out, outIndex };
-    const joined: BoundCall | null = before && joinCalls(before, call, method, context);
+    const joined: BoundCall | null =
+      before && withNames(method, given, () => joinCalls(before!, call, method, context));
     if (joined) {
       calls.pop();
       places.pop();
     }
     places.push(place);
-    calls.push(joined ?? operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu));
+    const resolve = () => operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu);
+    calls.push(joined ?? withNames(method, given, resolve));
     before = call;
   }
   const outputs = method.outputs.map((index) => tensorAt(index));
   return { inputs, outputs, calls, places, checks: inputChecks(inputs, calls) };
+}
+
+/** What a call makes of its arguments; a ShapeError also names the constants among them, as the file does. */
+function withNames<R>(method: Method, indices: readonly number[], work: () => R): R {
+  try {
+    return work();
+  } catch (error) {
+    if (!(error instanceof ShapeError)) throw error;
+    const values = indices.map((index) => method.values[index]!);
+    const names = values.flatMap(
+      (value) => (value.kind === "tensor" && value.constant !== null ? value.name : null) ?? [],
+    );
+    throw names.length === 0 ? error : new ShapeError(`${error.message} (of ${names.join(", ")})`, { cause: error });
+  }
 }
 
 /** The strictest check of each input. Indices that the method computes itself are the kernels' business. */

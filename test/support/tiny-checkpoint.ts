@@ -82,25 +82,25 @@ export interface TinyOptions {
   /** Tensors to write, by default those of `config`. */
   readonly shapes?: Shapes;
   readonly dtype?: "f32" | "f16" | "bf16";
+  /** Changes the values of a tensor before they are written. */
+  readonly edit?: (name: string, values: Float32Array) => void;
 }
 
 /** Writes the folder. */
 export async function writeTinyCheckpoint(folder: string, options: TinyOptions = {}): Promise<void> {
-  const { config = {}, shapes = tinyShapes(config), dtype = "f32" } = options;
+  const { config = {}, shapes = tinyShapes(config), dtype = "f32", edit } = options;
   await mkdir(folder, { recursive: true });
   const random = new Random(1);
   const entries = [...shapes].map(([name, shape]) => ({
     name,
     dtype,
     shape,
-    data: async () =>
-      encode(
-        random.floats(
-          shape.reduce((a, b) => a * b, 1),
-          shape.length === 1 ? 1 : 0.4,
-        ),
-        dtype,
-      ),
+    data: async () => {
+      const count = shape.reduce((a, b) => a * b, 1);
+      const values = random.floats(count, shape.length === 1 ? 1 : 0.4);
+      edit?.(name, values);
+      return encode(values, dtype);
+    },
   }));
   await writeSafetensors(`${folder}/model.safetensors`, entries);
   await writeFile(`${folder}/config.json`, JSON.stringify({ ...tinyConfig, ...config }));

@@ -45,26 +45,39 @@ static inline __m256 load8(const Product& p, size_t at) {
   return Avx2::load(static_cast<const float*>(p.vectors) + at);
 }
 
+// Magnitudes of floats, eight by eight.
+struct Magnitudes {
+  __m256 peak = _mm256_setzero_ps(), none = _mm256_setzero_ps();
+  void add(__m256 v) {
+    peak = _mm256_max_ps(peak, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v));
+    none = _mm256_fmadd_ps(v, _mm256_setzero_ps(), none);
+  }
+  float largest() const { return std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(peak)), 0x1p-100f); }
+  // 0, or NaN where a float is not finite: maxima do not tell.
+  float zero() const { return Avx2::sum(none); }
+};
+
 // One work item for all codebooks, which share a step; each is some kilobytes.
 static inline void prepare_vectors(const Product& p) {
   const PreparedVectors prepared = prepared_vectors(p);
   const uint32_t length = p.codes.in_group;
   const size_t count = static_cast<size_t>(p.codes.codebooks) * kEntries * length;
-  const __m256 sign = _mm256_set1_ps(-0.0f);
-  __m256 largest = _mm256_setzero_ps();
+  Magnitudes all;
+  for (size_t i = 0; i < count; i += 8) all.add(load8(p, i));
+  // Of vectors over their largest value, whose squares floats can hold.
+  const __m256 unit = _mm256_set1_ps(1 / all.largest());
   float longest = 0;
   for (size_t i = 0; i < count; i += length) {
     __m256 squares = _mm256_setzero_ps();
     for (uint32_t j = 0; j < length; j += 8) {
-      const __m256 v = load8(p, i + j);
-      largest = _mm256_max_ps(largest, _mm256_andnot_ps(sign, v));
+      const __m256 v = _mm256_mul_ps(load8(p, i + j), unit);
       squares = _mm256_fmadd_ps(v, v, squares);
     }
     longest = std::max(longest, Avx2::sum(squares));
   }
-  const float step = std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(largest)) / kVectorMax, 0x1p-100f);
+  const float step = all.largest() / kVectorMax + all.zero();
   *prepared.step = step;
-  *prepared.longest = std::sqrt(longest) / step;
+  *prepared.longest = std::sqrt(longest) * kVectorMax;
   const __m256 inverse = _mm256_set1_ps(1 / step);
   const uint32_t pairs = length / 2;
   for (size_t vector = 0, i = 0; i < count; vector++) {
@@ -86,23 +99,21 @@ struct RunInputs {
 
 static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t length, float longest_vector,
                                    RunInputs* inputs) {
-  float longest = 0, all = 0;
-  __m256 peak = _mm256_setzero_ps();
+  Magnitudes all;
+  for (uint32_t i = 0; i < groups * length; i += 8) all.add(_mm256_loadu_ps(x + i));
+  const float largest = all.largest();
+  const __m256 unit = _mm256_set1_ps(1 / largest);
+  float longest = 0;
   for (uint32_t g = 0; g < groups; g++) {
     __m256 squares = _mm256_setzero_ps();
     for (uint32_t j = 0; j < length; j += 8) {
-      const __m256 v = _mm256_loadu_ps(x + g * length + j);
+      const __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + g * length + j), unit);
       squares = _mm256_fmadd_ps(v, v, squares);
-      peak = _mm256_max_ps(peak, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v));
     }
-    const float length_squared = Avx2::sum(squares);
-    longest = std::max(longest, length_squared);
-    all += length_squared;
+    longest = std::max(longest, Avx2::sum(squares));
   }
-  const float largest = _mm512_reduce_max_ps(_mm512_zextps256_ps512(peak));
   const float by_length = std::sqrt(longest) * longest_vector / kLengthsMax;
-  // NaN where an input is not finite.
-  inputs->step = std::max(std::max(largest / kValueMax, by_length), 0x1p-100f) + 0.0f * all;
+  inputs->step = largest * std::max(1 / kValueMax, by_length) + all.zero();
   const __m256 inverse = _mm256_set1_ps(1 / inputs->step);
   for (uint32_t i = 0; i < groups * length; i += 8) {
     const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), inverse));

@@ -8,7 +8,15 @@ import { temporaryFolder } from "../../../test/support/folders.ts";
 import { Random } from "../../../test/support/random.ts";
 import { writeTinyCheckpoint } from "../../../test/support/tiny-checkpoint.ts";
 import { cholesky, matrix, solveCholesky } from "../../extension/index.ts";
-import { type AqlmWeights, dequantizeAqlm, encodeAqlm, loadCheckpoint } from "../../index.ts";
+import {
+  type AqlmWeights,
+  dequantizeAqlm,
+  encodeAqlm,
+  int8DynamicActivationIntxWeight,
+  loadCheckpoint,
+  quantize,
+  saveGguf,
+} from "../../index.ts";
 import { encodeLayer } from "./layer.ts";
 
 const folder = await temporaryFolder();
@@ -83,24 +91,62 @@ describe("a model", () => {
     const parts = join(folder, "parts");
     const controller = new AbortController();
     const interrupted = await loadCheckpoint(checkpoint);
+    const reports: number[] = [];
     const onProgress = (done: number, total: number) => {
+      reports.push(done / total);
       if (done > total / 2) controller.abort(new Error("enough"));
     };
     const options = { ...mode, calibrationText: text, folder: parts };
     await expect(encodeAqlm(interrupted, { ...options, onProgress, signal: controller.signal })).rejects.toThrow(
       "enough",
     );
+    expect(interrupted.storedFormat(q)).toBe(null);
     await interrupted.close();
+    expect(reports).toEqual(reports.toSorted((a, b) => a - b));
     const finished = readdirSync(parts).length;
     expect(finished).toBeGreaterThan(5);
     expect(finished).toBeLessThan(14);
+    // Within layers, too: three rounds without the text, then six steps with it.
+    expect(new Set(reports).size).toBeGreaterThan(9 * finished);
     const resumed = await loadCheckpoint(checkpoint);
     await encodeAqlm(resumed, options);
     expect(readdirSync(parts).length).toBe(14);
-    const load = async (model: typeof whole) => (await model.weight(q).load()) as AqlmWeights;
-    expect(await load(resumed)).toEqual(await load(whole));
+    const load = async (model: typeof whole, name: string) => (await model.weight(name).load()) as AqlmWeights;
+    for (const name of whole.decoder.slots.map((slot) => slot.name).filter((slot) => whole.storedFormat(slot)))
+      expect(await load(resumed, name), name).toEqual(await load(whole, name));
     await whole.close();
     await resumed.close();
+  });
+
+  it("is encoded from the floats that low-bit weights stand for, not from codes", async () => {
+    await writeTinyCheckpoint(checkpoint);
+    const float = await loadCheckpoint(checkpoint);
+    const gguf = join(folder, "low.gguf");
+    quantize(float, [int8DynamicActivationIntxWeight({ bits: 8, groupSize: 32, scaleDType: "f16" })]);
+    await saveGguf(float, gguf);
+    const low = await loadCheckpoint(gguf);
+    expect(low.carriedOver(q)).not.toBe(null);
+    await encodeAqlm(float, mode);
+    await encodeAqlm(low, mode);
+    const values = async (model: typeof float) => dequantizeAqlm((await model.weight(q).load()) as AqlmWeights);
+    const [one, other] = [await values(float), await values(low)];
+    // Weights of 8 bits are off by less than codebooks of 16 vectors are.
+    expect(loss(one, other, 32, null)).toBeLessThan(0.3);
+    await expect(encodeAqlm(low, mode)).rejects.toThrow(
+      `${q}: expected weights that are floats or integers with scales to encode as aqlm-2x4 but found aqlm`,
+    );
+    await float.close();
+    await low.close();
+  });
+
+  it("is refused when weights are not finite", async () => {
+    await writeTinyCheckpoint(checkpoint, { edit: (name, values) => name === q && values.fill(Number.NaN, 7, 8) });
+    const model = await loadCheckpoint(checkpoint);
+    await expect(encodeAqlm(model, mode)).rejects.toThrow(
+      `${checkpoint}: tensor ${q}: expected finite weights to encode but found NaN at 7`,
+    );
+    expect(model.storedFormat("model.layers.0.self_attn.k_proj.weight")).toBe(null);
+    await model.close();
   });
 
   it("is encoded from the command line", async () => {

@@ -36,14 +36,30 @@ interface State {
   books: Codebooks;
 }
 
-/** Encodes weights of a form with out groups of 1. `hessian` [k, k] is X^T X of the layer's inputs, or null. */
+/** What encoding a layer reports and obeys. */
+export interface LayerHooks {
+  /** Steps done, of those that the layer takes: rounds, and those of a sweep over the groups of inputs. */
+  onStep?(done: number, total: number): void;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Groups of inputs that a step of a sweep works on. */
+const STEP_GROUPS = 16;
+
+/**
+ * Encodes weights of a form with out groups of 1. `hessian` [k, k] is X^T X of the layer's inputs, or null; both are
+ * finite.
+ */
 export async function encodeLayer(
   form: AqlmForm,
   weights: Matrix,
   hessian: Matrix | null,
-  signal?: AbortSignal,
+  hooks: LayerHooks = {},
 ): Promise<AqlmWeights> {
   const { outputs, inputs, entries } = formCounts(form);
+  const steps = PLAIN_ROUNDS + (hessian ? OUTPUT_ROUNDS * (1 + Math.ceil(inputs / STEP_GROUPS)) : 0);
+  const turn = turns(hooks, steps);
+  await turn();
   const scales = rowSizes(weights);
   const groups = scaledGroups(form, weights, scales);
   const state: State = {
@@ -55,25 +71,30 @@ export async function encodeLayer(
     books: startCodebooks(groups, form.codebooks, entries),
   };
   for (let round = 0; round < PLAIN_ROUNDS; round++) {
-    await turn(signal);
     searchCodes(state.books, scaledGroups(form, weights, scales), state.codes);
     fitCodebooks(state);
     fitScales(state);
+    await turn();
   }
   const full = hessian ? { ...state, hessian: damped(hessian) } : state;
   for (let round = 0; hessian && round < OUTPUT_ROUNDS; round++) {
-    await turn(signal);
     fitCodebooks(full);
     fitScales(full);
-    await sweep(full, signal);
+    await turn();
+    await sweep(full, turn);
   }
   fitCodebooks(full);
   return finished(full);
 }
 
-async function turn(signal: AbortSignal | undefined): Promise<void> {
-  await nextMacrotask();
-  signal?.throwIfAborted();
+/** A function to call before the first step and after each: reports, lets others work, and may stop here. */
+function turns({ onStep, signal }: LayerHooks, total: number): () => Promise<void> {
+  let done = 0;
+  return async () => {
+    onStep?.(done++, total);
+    await nextMacrotask();
+    signal?.throwIfAborted();
+  };
 }
 
 /** Root mean squares of rows, at least a tiny number. */
@@ -190,20 +211,20 @@ function fitScales(state: State): void {
 }
 
 /** New codes for one group of inputs after the other, each making up for the errors of the others. */
-async function sweep(state: State, signal: AbortSignal | undefined): Promise<void> {
+async function sweep(state: State, turn: () => Promise<void>): Promise<void> {
   const { form, weights, scales } = state;
   const { n, k, inGroup, codebooks } = form;
   const errors = scaleRows(decode(state, state.books.vectors.data), scales);
   for (let i = 0; i < errors.data.length; i++) errors.data[i] = weights.data[i]! - errors.data[i]!;
   const groupCodes = codeArray(form.bits, n * codebooks);
   for (let group = 0; group < k / inGroup; group++) {
-    if (group % 16 === 0) await turn(signal);
     const { targets, lower } = groupTargets(state, errors, group);
     searchCodes(whitened(state.books, lower), targets, groupCodes);
     for (let r = 0; r < n; r++)
       for (let c = 0; c < codebooks; c++)
         state.codes[((r * k) / inGroup + group) * codebooks + c] = groupCodes[r * codebooks + c]!;
     updateErrors(state, errors, group);
+    if ((group + 1) % STEP_GROUPS === 0 || group + 1 === k / inGroup) await turn();
   }
 }
 

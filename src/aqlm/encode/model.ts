@@ -5,6 +5,7 @@ import { join } from "node:path";
 import {
   checksum,
   InvalidArgumentError,
+  InvalidFileError,
   type LinearVisitor,
   type Matrix,
   type Model,
@@ -12,14 +13,15 @@ import {
   openTensorFile,
   type Tensor,
   toFloat32,
+  UnsupportedError,
   visitLinearLayers,
   type WeightSlot,
   writeSafetensors,
 } from "../../extension/index.ts";
 import { type AqlmForm, type AqlmWeights, checkForm, formCounts } from "../form.ts";
 import type { AqlmMode } from "../mode.ts";
-import { aqlmWeight } from "../weight.ts";
-import { encodeLayer } from "./layer.ts";
+import { type AqlmWeight, aqlmWeight } from "../weight.ts";
+import { encodeLayer, type LayerHooks } from "./layer.ts";
 
 export interface EncodeOptions extends AqlmMode {
   /** Text whose activations weigh the errors; without one, errors of weights count alike. */
@@ -30,6 +32,7 @@ export interface EncodeOptions extends AqlmMode {
   skip?(name: string): boolean;
   /** Folder for finished layers. What it has from before, made with the same options, is not computed again. */
   readonly folder?: string | undefined;
+  /** A layer counts bit by bit, as its rounds go. */
   onProgress?(doneWeights: number, totalWeights: number): void;
   readonly signal?: AbortSignal | undefined;
 }
@@ -38,7 +41,11 @@ const IN_GROUP = 8;
 const TOKENS_DEFAULT = 4096;
 /** Codebooks of 8 bits or fewer: the search compares with every vector. */
 const BITS_MAX = 8;
-/** Replaces the linear layers of `model`, but for the head, by AQLM weights. */
+
+/**
+ * Replaces the linear layers of `model`, but for the head, by AQLM weights: all of them, or none when this fails.
+ * UnsupportedError for weights in a format of their own, InvalidFileError for weights that are not finite.
+ */
 export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<void> {
   if (options.bits > BITS_MAX)
     throw new InvalidArgumentError(
@@ -46,32 +53,49 @@ export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<
     );
   const layers = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
   const slots = layers.filter(({ name }) => !options.skip?.(name));
-  const total = slots.reduce((sum, { shape }) => sum + shape[0]! * shape[1]!, 0);
+  for (const slot of slots) checkSource(model, slot, options);
+  const total = slots.reduce((sum, slot) => sum + weightCount(slot), 0);
   if (options.folder) await mkdir(options.folder, { recursive: true });
-  const missing = new Set<string>();
+  const encoded = new Map<string, AqlmWeight>();
   let done = 0;
-  const finished = ({ shape }: WeightSlot) => {
-    done += shape[0]! * shape[1]!;
-    options.onProgress?.(done, total);
+  const report = (slot: WeightSlot, share: number) => options.onProgress?.(done + share * weightCount(slot), total);
+  const finish = (slot: WeightSlot, weight: AqlmWeight) => {
+    encoded.set(slot.name, weight);
+    done += weightCount(slot);
+    report(slot, 0);
   };
-  for (const slot of slots)
-    if (options.folder && (await restored(model, slot, options))) finished(slot);
-    else missing.add(slot.name);
-  const encode = async (name: string, hessian: Matrix | null) => {
-    const slot = slots.find((candidate) => candidate.name === name)!;
-    await encodeSlot(model, slot, hessian, options);
-    finished(slot);
+  for (const slot of slots) {
+    const weight = options.folder ? await restored(model, slot, options) : null;
+    if (weight) finish(slot, weight);
+  }
+  const encode = async (slot: WeightSlot, hessian: Matrix | null) => {
+    const onStep = (step: number, steps: number) => report(slot, step / steps);
+    finish(slot, await encodeSlot(model, slot, hessian, { ...options, onStep }));
   };
+  const missing = slots.filter(({ name }) => !encoded.has(name));
   const { calibrationText: text, calibrationTokens: maxTokens = TOKENS_DEFAULT, signal } = options;
-  if (text === undefined) for (const name of missing) await encode(name, null);
-  else if (missing.size > 0) {
-    // Later layers see what they would in the float model.
+  if (text === undefined) for (const slot of missing) await encode(slot, null);
+  else if (missing.length > 0) {
+    // All layers see what they would in the float model, whichever are there from before.
     const visit: LinearVisitor = async ({ name, hessian }) => {
-      if (missing.has(name)) await encode(name, hessian());
+      const slot = missing.find((candidate) => candidate.name === name);
+      if (slot) await encode(slot, hessian());
       return null;
     };
     await visitLinearLayers(model, text, visit, { maxTokens, signal });
   }
+  for (const [name, weight] of encoded) model.replaceWeight(name, weight);
+}
+
+const weightCount = ({ shape }: WeightSlot) => shape[0]! * shape[1]!;
+
+/** Low-bit weights of a checkpoint are read as the floats that they stand for; formats of their own are not. */
+function checkSource(model: Model, { name }: WeightSlot, { codebooks, bits }: EncodeOptions): void {
+  const { kind } = model.weight(name, { float: true }).format;
+  if (kind !== "float")
+    throw new UnsupportedError(
+      `${name}: expected weights that are floats or integers with scales to encode as aqlm-${codebooks}x${bits} but found ${kind}`,
+    );
 }
 
 function formOf(slot: WeightSlot, { codebooks, bits }: EncodeOptions): AqlmForm {
@@ -81,24 +105,37 @@ function formOf(slot: WeightSlot, { codebooks, bits }: EncodeOptions): AqlmForm 
   return form;
 }
 
+/** The weights of a layer in the floating point that the checkpoint has them in. InvalidFileError for NaN or infinity. */
+async function readFloats(model: Model, { name }: WeightSlot): Promise<{ stored: Tensor; values: Float32Array }> {
+  const stored = (await model.weight(name, { float: true }).load()) as Tensor;
+  const values = toFloat32(stored);
+  const at = values.findIndex((value) => !Number.isFinite(value));
+  if (at >= 0)
+    throw new InvalidFileError(
+      model.checkpoint.folder,
+      `tensor ${name}: expected finite weights to encode but found ${values[at]} at ${at}`,
+    );
+  return { stored, values };
+}
+
+const diagonal = ({ rows, data }: Matrix) => Array.from({ length: rows }, (_, i) => data[i * rows + i]!);
+
 async function encodeSlot(
   model: Model,
   slot: WeightSlot,
   hessian: Matrix | null,
-  options: EncodeOptions,
-): Promise<void> {
+  options: EncodeOptions & LayerHooks,
+): Promise<AqlmWeight> {
   const form = formOf(slot, options);
-  const weights = (await model.weight(slot.name).load()) as Tensor;
-  const values = matrix(form.n, form.k, toFloat32(weights));
-  const encoded = await encodeLayer(form, values, hessian, options.signal);
-  if (options.folder) {
-    await save(pathOf(options.folder, slot), encoded, fingerprint(options, weights));
-    model.replaceWeight(slot.name, loadedLater(slot, form, options.folder));
-  } else
-    model.replaceWeight(
-      slot.name,
-      aqlmWeight(slot.name, form, { vectors: "f16", scales: "f16" }, async () => encoded),
+  const { stored, values } = await readFloats(model, slot);
+  if (hessian && !diagonal(hessian).every(Number.isFinite))
+    throw new InvalidArgumentError(
+      `${slot.name}: expected finite inputs of the text to calibrate with but found NaN or infinity`,
     );
+  const encoded = await encodeLayer(form, matrix(form.n, form.k, values), hessian, options);
+  if (!options.folder) return aqlmWeight(slot.name, form, { vectors: "f16", scales: "f16" }, async () => encoded);
+  await save(pathOf(options.folder, slot), encoded, fingerprint(options, stored));
+  return loadedLater(slot, form, options.folder);
 }
 
 const pathOf = (folder: string, slot: WeightSlot) => join(folder, `${slot.name}.safetensors`);
@@ -127,18 +164,17 @@ async function save(path: string, weights: AqlmWeights, made: string): Promise<v
   );
 }
 
-/** Takes a layer of an earlier run; false when there is none, or one of other weights or options. */
-async function restored(model: Model, slot: WeightSlot, options: EncodeOptions): Promise<boolean> {
+/** A layer of an earlier run; null when there is none, or one of other weights or options. */
+async function restored(model: Model, slot: WeightSlot, options: EncodeOptions): Promise<AqlmWeight | null> {
   const folder = options.folder!;
   const path = pathOf(folder, slot);
-  if (!existsSync(path)) return false;
+  if (!existsSync(path)) return null;
   const file = await openTensorFile(path);
   const made = file.metadata.get("made");
   await file.close();
-  const weights = (await model.weight(slot.name).load()) as Tensor;
-  if (made !== fingerprint(options, weights)) return false;
-  model.replaceWeight(slot.name, loadedLater(slot, formOf(slot, options), folder));
-  return true;
+  const { stored } = await readFloats(model, slot);
+  if (made !== fingerprint(options, stored)) return null;
+  return loadedLater(slot, formOf(slot, options), folder);
 }
 
 function loadedLater(slot: WeightSlot, form: AqlmForm, folder: string) {
