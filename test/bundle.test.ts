@@ -135,6 +135,8 @@ describe("a bundle", () => {
 
   it("names operators that it cannot hold", () => {
     const methods = [{ operators: [{ name: "mine::twice", overload: "out" }], delegates: [] }];
-    expect(() => calledOperators({ methods } as unknown as Program)).toThrow(/operators mine::twice.out are not/);
+    expect(() => calledOperators({ methods } as unknown as Program)).toThrow(
+      /operators mine::twice.out are registered from outside lowbit.s core/,
+    );
   });
 });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it } from "vitest";
 import { registerSquaredRelu } from "../examples/squared-relu/operator.ts";
+import { compile } from "../src/compile/compile.ts";
 import {
   cpuWith,
   exportMethods,
@@ -13,8 +14,10 @@ import {
   loadNativeKernels,
   type MethodSource,
   Ops,
+  operators,
 } from "../src/index.ts";
 import { nativeAddon } from "../src/kernels/native/addon.ts";
+import { qualifiedName } from "../src/ops/schema.ts";
 import { temporaryFolder } from "./support/folders.ts";
 
 const path = (name: string) => fileURLToPath(new URL(`../${name}`, import.meta.url));
@@ -57,6 +60,11 @@ describe("an operator outside the package", () => {
 
   it.skipIf(isBuilt)("runs in TypeScript or WebAssembly where there is no library", async () => {
     expect(await kernelsAfterRun("scalar")).toEqual(["squared_relu_f32_1x1x1_reference"]);
+  });
+
+  it("stays in programs for ExecuTorch, which an operator library can give it", () => {
+    const { methods } = compile([forward], { registry: operators, cpu: cpuWith("scalar"), target: "executorch" });
+    expect(methods[0]!.operators.map(qualifiedName)).toContain("example::squared_relu.out");
   });
 
   it.skipIf(!isBuilt)(`refuses a file that is no library${reason}`, () => {

@@ -37,14 +37,15 @@ const sized = (title, bits, m, names) =>
     cases: names.map((kernel) => ({ row: kernel, m, n: N, k: K, bits, group })),
   }));
 
-/** 4-bit weights, then AQLM's 2x8, as tall as the layers of models: tables of sums are made once for all outputs. */
+/** 4-bit weights, then AQLM's 2x8, as large as the layers of models: tables of sums are made once for all outputs. */
 const ofTables = ["1x64x128_neon"].map((size) => `aqlm_lut16_c8_${size}`);
-const tall = ["1 row, n = 4096", "1 row, n = 14336"].map((title) => ({
-  title,
-  cases: [row, ...ofTables].map((kernel) => {
-    const [n, k] = [Number(title.split(" ").at(-1)), 1024];
-    return { row: kernel, m: 1, n, k, bits: 4, group: 32 };
-  }),
+const tall = [
+  [4096, 4096],
+  [14336, 4096],
+  [4096, 14336],
+].map(([n, k]) => ({
+  title: `1 row, n = ${n}, k = ${k}`,
+  cases: [row, ...ofTables].map((kernel) => ({ row: kernel, m: 1, n, k, bits: 4, group: 32 })),
 }));
 
 const sections = [
@@ -62,7 +63,7 @@ const sections = [
  * is a single chunk of more than 128 k, steps of 32 k are.
  */
 function turnsOf({ row: name, m, n, k, bits, group }) {
-  // One codebook's codes of one group for 64 outputs.
+  // One codebook's codes of one group for 64 outputs; each plane of the tables is such a loop.
   if (name.startsWith("aqlm")) return (n / 64) * (k / 8) * 2;
   const chunk = m === 1 ? 128 : 128 << (8 - bits);
   const step = group <= 128 ? group : chunk < group ? chunk : 32;

@@ -1,5 +1,6 @@
 /** AQLM checkpoints: what is read, and what is refused with the name of the tensor. */
 import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { type TinyAqlm, writeAqlmCheckpoint } from "../../test/support/aqlm-checkpoint.ts";
@@ -13,6 +14,7 @@ import {
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
   loadCompiled,
+  loadProgram,
   quantize,
 } from "../index.ts";
 import type { FloatFormat } from "../ops/weight.ts";
@@ -125,6 +127,13 @@ describe("AQLM checkpoints", () => {
       ...["logits", path, "--ids", "1,2,3", "--json", "--qmode", "aqlm-2x8", "--embedding", "4,32", "--head", "8da4w"],
     ]);
     expect(run.stdout).toBe(direct.stdout);
+    const bytes = readFileSync(out);
+    bytes[bytes.indexOf("LBA1") + 16]! ^= 1;
+    await writeFile(join(folder, "damaged.pte"), bytes);
+    const damaged = await loadProgram(join(folder, "damaged.pte"), { cpu: cpuWith("scalar") });
+    await expect(damaged.createDecoder().prefill([1, 2, 3])).rejects.toThrow(
+      /argument codes: the header's checksum does not match; the buffer is damaged \(of model.layers.0.\w+.\w+_proj.weight:codes/,
+    );
     const again = await lowbit(["quantize", path, "--qmode", "aqlm-2x8", "--calibrate", "text.txt", "-o", out]);
     expect(again.stderr).toContain("has aqlm-2x8 weights already, which no text changes");
   });

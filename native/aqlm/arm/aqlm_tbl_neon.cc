@@ -86,7 +86,7 @@ struct PlaneSums {
 };
 
 // As 16-bit lanes, sums of all bytes, where odd ones spoil the even ones', and of the odd ones.
-static inline PlaneSums plane_sums(const uint8_t* codes, const uint8_t* plane, uint32_t rows) {
+__attribute__((noinline)) PlaneSums plane_sums(const uint8_t* codes, const uint8_t* plane, uint32_t rows) {
   PlaneSums sums;
   for (int v = 0; v < 4; v++) sums.even[v] = sums.odd[v] = vdupq_n_u16(0);
   for (uint32_t row = 0; row < rows; row++, codes += kTile, plane += kEntries) {
