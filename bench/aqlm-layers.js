@@ -4,7 +4,6 @@
  */
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
-import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { aqlmKernels } from "../dist/aqlm/kernels.js";
 import { openCodes, packCodes } from "../dist/aqlm/layout.js";
@@ -114,26 +113,31 @@ function runner({ kernel, byteLength, args }, threads) {
 /** Libraries of kernels that are loaded. */
 const loaded = new Set();
 
-/** The kernel of lookup-loop.cc, compiled for this machine. */
-function lookupLoop() {
+/** What lookup-loop.cc is compiled for: gathers of this machine are not always faster than plain loads. */
+const loopTargets = { baseline: [], native: ["-march=native"] };
+
+/** The kernels of lookup-loop.cc. */
+function lookupLoops() {
   const path = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
-  const library = path("build/bench/lookup-loop.so");
-  mkdirSync(join(library, ".."), { recursive: true });
-  const flags = ["-O3", "-march=native", "-std=c++17", "-shared", "-fPIC", "-I", path("native")];
+  mkdirSync(path("build/bench"), { recursive: true });
   const [compiler, ...first] = (process.env.CXX ?? "c++").split(" ");
-  const { status, stderr } = spawnSync(compiler, [...first, ...flags, path("bench/lookup-loop.cc"), "-o", library]);
-  if (status !== 0) throw new Error(`lookup-loop.cc: ${stderr}`);
-  if (!loaded.has(library)) loadNativeKernels(library);
-  loaded.add(library);
-  const [kernel] = nativeKernels("lookup_loop", ({ n, k, x, codes, vectors, scales, y }) => ({
+  for (const [target, flags] of Object.entries(loopTargets)) {
+    const library = path(`build/bench/lookup-loop-${target}.so`);
+    if (loaded.has(library)) continue;
+    const common = ["-O3", "-std=c++17", "-shared", "-fPIC", "-I", path("native"), `-DLOOP_TARGET="${target}"`];
+    const all = [...first, ...common, ...flags, path("bench/lookup-loop.cc"), "-o", library];
+    const { status, stderr } = spawnSync(compiler, all);
+    if (status !== 0) throw new Error(`lookup-loop.cc: ${stderr}`);
+    loadNativeKernels(library);
+    loaded.add(library);
+  }
+  return nativeKernels("lookup_loop", ({ n, k, x, codes, vectors, scales, y }) => ({
     scalars: [n, k],
     buffers: [x, codes, vectors, scales, y],
   }));
-  return kernel;
 }
 
-function lookupRival({ n, k }) {
-  const loop = lookupLoop();
+function lookupRival({ n, k }, loop) {
   const args = () => ({
     ...{ n, k, x: floats(k), codes: filled(zeroedBytes((n * k) / 4), bytes) },
     ...{ vectors: floats(2 * 256 * 8), scales: floats(n), y: floats(n) },
@@ -164,7 +168,8 @@ export function kernelNamed(form, part) {
  */
 
 /**
- * Times of 4-bit weights, then of AQLM weights by each of some kernels, then of the published loop where it is wanted.
+ * Times of 4-bit weights, then of AQLM weights by each of some kernels, then of the published loop as compilers make it
+ * where it is wanted.
  * @param {{ n: number, k: number, m: number }} shape @param {number} threads
  * @param {{ form: string, kernels: any[], loop?: boolean, rounds: number }} options
  * @returns {Found[]}
@@ -173,7 +178,7 @@ export function compare(shape, threads, { form, kernels, loop = false, rounds })
   const rivals = [
     { what: "4-bit g32", ...fourBit(shape) },
     ...kernels.map((kernel) => ({ what: form, ...aqlm(shape, form, kernel) })),
-    ...(loop ? [{ what: "2x8, published loop", ...lookupRival(shape) }] : []),
+    ...(loop ? lookupLoops().map((kernel) => ({ what: "2x8, published loop", ...lookupRival(shape, kernel) })) : []),
   ];
   const runners = rivals.map((rival) => runner(rival, threads));
   const times = rivals.map(() => []);

@@ -19,7 +19,7 @@ const { values: options } = parseArgs({
   options: {
     parts: { type: "string", default: "gemv,rows,prefill,package,models,memory" },
     shapes: { type: "string", default: "4096x4096,14336x4096,4096x14336" },
-    m: { type: "string", default: "1,2,3,4,5,6,8,12,16" },
+    m: { type: "string", default: "1,2,4,8,12,16,32,64,128" },
     threads: { type: "string", default: "1,2" },
     rounds: { type: "string", default: "9" },
     model: { type: "string", default: "8b-8" },
@@ -33,12 +33,14 @@ const shapes = list(options.shapes).map((text) => {
   return { n, k };
 });
 
-/** Of every kernel: µs, GB/s and the speed beside the first, which is 4-bit. */
-function rowsOf(found, shape, threads) {
+/** Of every kernel: µs, GB/s, the speed beside the first, which is 4-bit, and where asked for beside the faster loop. */
+function rowsOf(found, shape, threads, besideLoop) {
+  const loops = found.filter(({ what }) => what.endsWith("loop")).map(({ seconds }) => seconds);
   const call = `[${shape.n}, ${shape.k}], m ${shape.m}, ${threads} thread${threads > 1 ? "s" : ""}`;
   return found.map(({ what, kernel, seconds, byteLength }) => [
     ...[`${call}, ${what}`, kernel, digits(1e6 * seconds), digits(byteLength / seconds / 1e9)],
     (found[0].seconds / seconds).toFixed(2),
+    ...(besideLoop ? [loops.length > 0 ? (Math.min(...loops) / seconds).toFixed(2) : ""] : []),
   ]);
 }
 
@@ -50,7 +52,8 @@ function* layerEntries(ms, wanted, settings) {
     for (const m of ms)
       for (const threads of threadCounts) {
         const call = { ...shape, m };
-        const rows = rowsOf(compare(call, threads, { rounds, ...settings(m, threads) }), call, threads);
+        const chosen = settings(m, threads);
+        const rows = rowsOf(compare(call, threads, { rounds, ...chosen }), call, threads, chosen.loop !== undefined);
         for (const row of rows) console.error(row.join("  "));
         yield [`${shape.n}x${shape.k} ${m} ${threads}`, rows];
       }
@@ -60,18 +63,21 @@ function* layerEntries(ms, wanted, settings) {
 const parts = {
   gemv: {
     title: "One row of x, weights of 2x8 from memory",
-    head: LAYER_HEAD,
+    head: [...LAYER_HEAD, "speed, faster published loop = 1"],
     measure: () =>
       layerEntries([1], shapes, (m, threads) => ({
         ...{ form: "2x8", kernels: [chosenKernel("2x8", m)], loop: threads === 1 },
       })),
   },
   rows: {
-    title: "Few rows of x: tables against decoding into the GEMM",
+    title: "More rows of x: tables against decoding into the GEMM, on AMX of two bf16 a value or of one",
     head: LAYER_HEAD,
     measure: () =>
       layerEntries(list(options.m).map(Number), shapes.slice(0, 1), () => ({
-        ...{ form: "2x8", kernels: ["_lut", "_bf16"].map((part) => kernelNamed("2x8", part)).filter(Boolean) },
+        ...{
+          form: "2x8",
+          kernels: ["_lut", "_bf16x2_", "_bf16_"].map((part) => kernelNamed("2x8", part)).filter(Boolean),
+        },
       })),
   },
   prefill: {

@@ -1,6 +1,7 @@
 // The lookup loop that AQLM's published CPU kernels are made of, in plain C++ on one thread: a table of sums for each
 // group of inputs and each codebook, then for every group and output the sums of its codes. A library of kernels for
 // bench/aqlm.js: c++ -O3 -march=native -std=c++17 -shared -fPIC -I native bench/lookup-loop.cc -o lookup-loop.so
+// LOOP_TARGET is what it is compiled for, which its name ends with.
 #include <cstring>
 
 #include "kernel.h"
@@ -69,7 +70,7 @@ size_t scratch(const lowbit::Call& call) {
 }
 
 constexpr lowbit::KernelRow kRows[] = {
-    {"lookup_loop_f32_1x1x8_cpp", "lookup_loop", nullptr, 0, 0, 1, 1, scratch, prepare},
+    {"lookup_loop_f32_1x1x8_" LOOP_TARGET, "lookup_loop", nullptr, 0, 0, 1, 1, scratch, prepare},
 };
 
 }  // namespace
