@@ -1,7 +1,7 @@
 /** Arguments of each kernel family, already validated by the operator: typed views, sizes, opened weights. */
 import type { DType } from "../dtype.ts";
 import type { WeightSpec } from "../quantized.ts";
-import type { PackedLayout, PackedWeights } from "./contract.ts";
+import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget } from "./contract.ts";
 
 /** y [m, n] = x [m, k] times quantized weights [n, k] transposed, plus the bias packed with them. */
 export interface PackedLinearArgs {
@@ -191,14 +191,17 @@ export interface SelectArgs {
   readonly y: Uint8Array;
 }
 
-/** Fills `target` with weights [n, k] packed in `layout`. */
+/** Packs weights [n, k] in `layout` at the start of `target`, with zeros behind them. */
 export interface Int4PackArgs {
   readonly spec: WeightSpec;
   readonly layout: PackedLayout;
+  /** What packs into the layout. */
+  packer(target: PackTarget): LayoutPacker;
   /** [n, k/2], even k in the low nibble, each value + 8. */
   readonly nibbles: Uint8Array;
   /** [n, groups] float32, or bfloat16 bit patterns. */
   readonly scales: Float32Array | Uint16Array;
   readonly bias: Float32Array | null;
+  /** At least of the layout's `byteLength`. */
   readonly target: Uint8Array;
 }

@@ -1,6 +1,6 @@
 /** Packing into the panel layouts by native code: the same bytes as `layout/panels.ts` makes, on all cores. */
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
-import type { Kernel, LayoutPacker, PackedLayout } from "./contract.ts";
+import type { Cpu, Kernel, LayoutPacker, PackedLayout, PackTarget } from "./contract.ts";
 import { hostCpu } from "./cpu.ts";
 import { HEADER_BYTES, writeHeader } from "./layout/header.ts";
 import { startPacking } from "./layout/packed.ts";
@@ -43,18 +43,19 @@ export function startFastPacking(
   bias: Float32Array | null,
   layout: PackedLayout,
 ): { packer: LayoutPacker; target: Uint8Array } {
-  const query = { layout: layout.name, bits: spec.bits, m: 1 };
-  const kernel = packingKernels.find((candidate) => kernelRefusal(candidate, query, hostCpu()) === null);
-  const started = startPacking(spec, bias, layout);
-  if (!kernel) return started;
-  return { ...started, packer: new NativePacker(kernel, { spec, bias, layout, target: started.target }) };
+  const { target } = startPacking(spec, bias, layout);
+  return { packer: fastPacker(layout, { spec, bias, target }), target };
 }
 
-interface Packing {
-  readonly spec: WeightSpec;
-  readonly bias: Float32Array | null;
+/** What packs weights into a layout on a CPU, natively where that is possible. */
+export function fastPacker(layout: PackedLayout, target: PackTarget, cpu: Cpu = hostCpu()): LayoutPacker {
+  const query = { layout: layout.name, bits: target.spec.bits, m: 1 };
+  const kernel = packingKernels.find((candidate) => kernelRefusal(candidate, query, cpu) === null);
+  return kernel ? new NativePacker(kernel, { ...target, layout }) : layout.packer(target);
+}
+
+interface Packing extends PackTarget {
   readonly layout: PackedLayout;
-  readonly target: Uint8Array;
 }
 
 class NativePacker implements LayoutPacker {

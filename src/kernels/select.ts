@@ -51,8 +51,17 @@ function describeQuery({ layout, bits, m, group }: KernelQuery): string {
 /** The layout to pack weights in for a CPU: the first made for it that can store them. UnsupportedError says why none can. */
 export function selectLayout(spec: WeightSpec, cpu: Cpu): PackedLayout {
   const suitable = layouts.filter(({ suits = [] }) => suits.every((feature) => cpu.features.has(feature)));
-  const layout = suitable.find((candidate) => candidate.refusal(spec) === null);
-  if (layout) return layout;
-  const reasons = suitable.map((candidate) => `${candidate.name}: ${candidate.refusal(spec)}`).join("; ");
+  return suitable.find((candidate) => candidate.refusal(spec) === null) ?? refuse(spec, suitable);
+}
+
+/** What `selectLayout` gives for these weights on one CPU or another. UnsupportedError likewise. */
+export function selectableLayouts(spec: WeightSpec): readonly PackedLayout[] {
+  const able = layouts.filter((candidate) => candidate.refusal(spec) === null);
+  const forAll = able.findIndex(({ suits }) => suits === undefined);
+  return forAll < 0 ? refuse(spec, layouts) : able.slice(0, forAll + 1);
+}
+
+function refuse(spec: WeightSpec, candidates: readonly PackedLayout[]): never {
+  const reasons = candidates.map((candidate) => `${candidate.name}: ${candidate.refusal(spec)}`).join("; ");
   throw new UnsupportedError(`no layout for ${spec.bits}-bit weights [${spec.n}, ${spec.k}]: ${reasons}`);
 }

@@ -1,7 +1,8 @@
 import { describe, expect, it } from "vitest";
 import { ShapeError } from "../errors.ts";
 import { f32ToBf16 } from "../half.ts";
-import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
+import { cpuWith, hostCpu, scalarCpu } from "../kernels/cpu.ts";
+import { openPackedWithin } from "../kernels/layout/packed.ts";
 import type { Tensor } from "../tensor.ts";
 import { EagerBuilder } from "./eager.ts";
 import { operators } from "./registry.ts";
@@ -110,6 +111,43 @@ describe("int4 operators", () => {
     const scales = f32([4, 1], () => 1);
     expect(() => ops.call("aten::_dyn_quant_pack_4bit_weight.out", weights, scales, null, 32, 64, 4)).toThrow(
       /scales_zeros: expected 8 scales/,
+    );
+  });
+
+  const scales = f32([4, 1], () => 1);
+  const packOn = (features: string) =>
+    new EagerBuilder(operators, cpuWith(features)).call(
+      ...(["aten::_dyn_quant_pack_4bit_weight.out", weights, scales, null, 64, 64, 4] as const),
+    ).data as Uint8Array;
+  const multiply = (data: Uint8Array) =>
+    ops.call(
+      "aten::_dyn_quant_matmul_4bit.out",
+      ...([f32([1, 64], () => 1), { dtype: "u8", shape: [data.length], data }, 64, 64, 4] as const),
+    );
+  const layoutOf = (data: Uint8Array) => openPackedWithin(data, { n: 4, k: 64, groupSize: 64 }).layout.name;
+
+  it("pack in the layout for the CPU, in buffers of one size", () => {
+    const [wide, arm] = [packOn("scalar"), packOn("neon")];
+    expect([layoutOf(wide), layoutOf(arm)]).toEqual(["panel16", "panel32"]);
+    expect(arm.length).toBe(wide.length);
+    expect(multiply(arm).data).toEqual(multiply(wide).data);
+  });
+
+  it("pack natively as in plain loops", () => {
+    const native = packOn([...hostCpu().features].join());
+    expect(native).toEqual(packOn(layoutOf(native) === "panel32" ? "neon" : "scalar"));
+  });
+
+  it("refuse bytes that are no packed weights, damaged or cut ones, and those of other sizes", () => {
+    const packed = packOn("scalar");
+    expect(() => multiply(packed.map(() => 7))).toThrow(/expected a lowbit or TorchAO header but found 0x7070707/);
+    expect(() => multiply(packed.slice(0, 10))).toThrow(/expected a lowbit or TorchAO header|at least 64 bytes/);
+    expect(() => multiply(packed.slice(0, 100))).toThrow(/the header says \d+ bytes but the buffer has 100/);
+    expect(() => multiply(packed.with(20, 65))).toThrow(/the header's checksum does not match/);
+    const x = f32([1, 64], () => 1);
+    const other: Tensor = { dtype: "u8", shape: [packed.length], data: packed };
+    expect(() => ops.call("aten::_dyn_quant_matmul_4bit.out", x, other, 32, 64, 4)).toThrow(
+      /expected n 4, k 64, group size 32 but the header says n 4, k 64, group size 64/,
     );
   });
 });

@@ -4,10 +4,11 @@
  * first proposal, _kai_weights_pack_int4 and _kai_input_quant_mm_int4, where a group size of 0 means per channel.
  * Activations are quantized as everywhere in lowbit, which differs from PyTorch's kernels by single roundings.
  */
-import type { PackedLinearArgs } from "../kernels/arguments.ts";
-import { openPacked } from "../kernels/layout/packed.ts";
-import { panel16 } from "../kernels/layout/panel16.ts";
-import { packedQuery } from "../kernels/select.ts";
+import type { Int4PackArgs, PackedLinearArgs } from "../kernels/arguments.ts";
+import type { Cpu } from "../kernels/contract.ts";
+import { openPackedWithin } from "../kernels/layout/packed.ts";
+import { fastPacker } from "../kernels/packer.ts";
+import { packedQuery, selectableLayouts, selectLayout } from "../kernels/select.ts";
 import { int4Pack, linearA8 } from "../kernels/table.ts";
 import type { WeightSpec } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
@@ -48,11 +49,13 @@ function packOperator(schema: string, names: ShapeNames, inputs: { weights: stri
         args.fail(inputs.weights, `expected shape [${spec.n}, ${spec.k / 2}] but found [${shape}]`);
       if (elementCount(scales.shape) !== spec.n * groups)
         args.fail(inputs.scales, `expected ${spec.n * groups} scales but found shape [${scales.shape}]`);
-      return { dtype: "u8", shape: [panel16.byteLength(spec, biasOf(args) !== null)] };
+      // One size on every CPU: the largest of its layouts'.
+      const sizes = selectableLayouts(spec).map((layout) => layout.byteLength(spec, biasOf(args) !== null));
+      return { dtype: "u8", shape: [Math.max(...sizes)] };
     },
-    prepare: (args) => ({
+    prepare: (args, cpu) => ({
       spec: specOf(args, names),
-      layout: panel16,
+      ...packingFor(specOf(args, names), cpu),
       nibbles: args.tensor(inputs.weights).data as Uint8Array,
       scales: args.tensor(inputs.scales).data as Float32Array | Uint16Array,
       bias: (biasOf(args)?.data as Float32Array | undefined) ?? null,
@@ -61,13 +64,19 @@ function packOperator(schema: string, names: ShapeNames, inputs: { weights: stri
   });
 }
 
+/** The layout for a CPU and what packs into it. */
+function packingFor(spec: WeightSpec, cpu: Cpu): Pick<Int4PackArgs, "layout" | "packer"> {
+  const layout = selectLayout(spec, cpu);
+  return { layout, packer: (target) => fastPacker(layout, target, cpu) };
+}
+
 function biasOf<T extends TensorSpec>(args: Arguments<T>): T | null {
   return args.schema.args.some(({ name }) => name === "bias") ? args.optionalTensor("bias", "f32") : null;
 }
 
 function matmulOperator(schema: string, names: ShapeNames, inputs: { x: string; packed: string }): Operator {
   const open = (args: Arguments<Tensor>) => {
-    const packed = openPacked(args.tensor(inputs.packed).data as Uint8Array, specOf(args, names));
+    const packed = openPackedWithin(args.tensor(inputs.packed).data as Uint8Array, specOf(args, names));
     if (packed.spec.bits !== 4) args.fail(inputs.packed, `expected weights of 4 bits but found ${packed.spec.bits}`);
     return packed;
   };

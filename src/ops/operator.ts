@@ -174,8 +174,8 @@ export interface OperatorDefinition<A> {
   readonly indices?: IndexRule;
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
   query?(args: Arguments<Tensor>): KernelQuery;
-  /** Kernel arguments: typed views of the tensors. */
-  prepare(args: Arguments<Tensor>): A;
+  /** Kernel arguments: typed views of the tensors. `cpu` is what kernels are chosen for. */
+  prepare(args: Arguments<Tensor>, cpu: Cpu): A;
   /** The weights of a call, where they are more than a plain tensor. */
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
   /** Bytes that a call reads and writes, by the values that its arguments have now. Default: of all its tensors. */
@@ -265,7 +265,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       const kernel = isEmpty(args.tensor(schema.args.at(-1)!.name))
         ? definition.kernels.at(-1)!
         : selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
-      const prepared = definition.prepare(args);
+      const prepared = definition.prepare(args, cpu);
       return {
         operator: name,
         kernel,

@@ -75,6 +75,11 @@ export function writeHeader(
   view.setUint32(60, checksum(target.subarray(0, 60)), true);
 }
 
+/** Bytes of the packed weights that begin with this header, which is not checked. */
+export function storedByteLength(bytes: Uint8Array): number {
+  return Number(new DataView(bytes.buffer, bytes.byteOffset, HEADER_BYTES).getBigUint64(32, true));
+}
+
 /**
  * Reads and checks a header; ShapeError when the bytes are not packed weights of this version or are cut short.
  * `length` is that of the whole buffer, of which `bytes` may be the start only.
@@ -91,7 +96,7 @@ export function readHeader(bytes: Uint8Array, length = bytes.length): PackedHead
   const version = view.getUint16(4, true);
   if (version !== VERSION)
     throw new ShapeError(`packed weights: expected version ${VERSION} but found ${version}; export the model again`);
-  const byteLength = Number(view.getBigUint64(32, true));
+  const byteLength = storedByteLength(bytes);
   if (byteLength !== length)
     throw new ShapeError(`packed weights: the header says ${byteLength} bytes but the buffer has ${length}`);
   const bits = view.getUint8(8);

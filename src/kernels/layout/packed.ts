@@ -2,7 +2,7 @@
 import { ShapeError } from "../../errors.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
-import { checksum, HEADER_BYTES, MAGIC, readHeader } from "./header.ts";
+import { checksum, HEADER_BYTES, MAGIC, readHeader, storedByteLength } from "./header.ts";
 import { panel16 } from "./panel16.ts";
 import { panel32 } from "./panel32.ts";
 import { readTorchaoHeader, TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversal } from "./torchao-linear.ts";
@@ -54,9 +54,19 @@ export function openPacked(bytes: Uint8Array, shape: PackedShape): PackedWeights
   return { ...describePacked(bytes, bytes.length, shape), bytes };
 }
 
+/** The same at the start of a buffer that may have room for other layouts of the weights. */
+export function openPackedWithin(bytes: Uint8Array, shape: PackedShape): PackedWeights {
+  const isOurs = bytes.length >= HEADER_BYTES && magicOf(bytes) === MAGIC;
+  return openPacked(isOurs ? bytes.subarray(0, storedByteLength(bytes)) : bytes, shape);
+}
+
+function magicOf(bytes: Uint8Array): number {
+  return bytes.length >= 4 ? new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) : 0;
+}
+
 /** The same from the first bytes (64 suffice) of a buffer of `length` bytes: all but the weights themselves. */
 export function describePacked(bytes: Uint8Array, length: number, shape: PackedShape): Omit<PackedWeights, "bytes"> {
-  const magic = bytes.length >= 4 ? new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) : 0;
+  const magic = magicOf(bytes);
   if (magic === TORCHAO_MAGIC && bytes.length >= TORCHAO_HEADER_BYTES)
     return { layout: torchaoUniversal, levels: null, ...readTorchaoHeader(bytes, shape, length) };
   if (magic !== MAGIC)

@@ -12,10 +12,11 @@ export const int4PackReference: Kernel<Int4PackArgs> = {
   needs: [],
   mStep: 1,
   nStep: 1,
-  bind({ spec, layout, nibbles, scales, bias, target }) {
+  bind({ spec, layout, packer, nibbles, scales, bias, target }) {
     const qvals = new Int8Array(spec.n * spec.k);
     const values = scales instanceof Float32Array ? scales : new Float32Array(scales.length);
     const weights: QuantizedWeights = { ...spec, qvals, scales: values, zeros: null, levels: null };
+    const bytes = target.subarray(0, layout.byteLength(spec, bias !== null));
     return () => {
       if (!(scales instanceof Float32Array)) decodeBf16(scales, values);
       for (let i = 0; i < nibbles.length; i++) {
@@ -23,9 +24,9 @@ export const int4PackReference: Kernel<Int4PackArgs> = {
         qvals[2 * i + 1] = (nibbles[i]! >> 4) - 8;
       }
       target.fill(0);
-      const packer = layout.packer({ spec, bias, target });
-      packer.add(weights, 0);
-      packer.finish();
+      const packing = packer({ spec, bias, target: bytes });
+      packing.add(weights, 0);
+      packing.finish();
     };
   },
 };
