@@ -85,6 +85,21 @@ napi_value kernels(napi_env env, napi_callback_info) {
 napi_value cpu_features_js(napi_env env, napi_callback_info) { return number(env, cpu_features()); }
 napi_value default_threads_js(napi_env env, napi_callback_info) { return number(env, default_threads()); }
 
+// countCores(sysfs, cpus): as of CPUs 0 .. cpus - 1
+napi_value count_cores_js(napi_env env, napi_callback_info info) {
+  napi_value args[2];
+  size_t count = 2;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  char sysfs[4096] = {};
+  size_t length;
+  uint32_t limit = 0;
+  napi_get_value_string_utf8(env, args[0], sysfs, sizeof sysfs, &length);
+  napi_get_value_uint32(env, args[1], &limit);
+  std::set<uint32_t> cpus;
+  for (uint32_t cpu = 0; cpu < limit; cpu++) cpus.insert(cpu);
+  return number(env, count_cores(sysfs, cpus));
+}
+
 // The memory behind a typed array; null for other values. JavaScript keeps the arrays alive as long as the plan.
 void* data_of(napi_env env, napi_value value) {
   napi_typedarray_type type;
@@ -340,6 +355,7 @@ napi_value init(napi_env env, napi_value exports) {
     napi_callback function;
   } functions[] = {
       {"kernels", kernels},       {"cpuFeatures", cpu_features_js}, {"defaultThreads", default_threads_js},
+      {"countCores", count_cores_js},
       {"createPlan", create_plan}, {"scratchBytes", scratch_bytes},  {"runPlan", run_plan_js},
       {"runPlanAsync", run_plan_async}, {"mapFile", map_file}, {"allocate", allocate}, {"loadKernels", load_kernels},
   };

@@ -1,14 +1,13 @@
 // How many threads serve by default: physical cores, performance cores where the system tells them apart.
 #include "thread_pool.h"
 
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 #if defined(__linux__)
 #include <sched.h>
-
-#include <cstdio>
-#include <set>
-#include <utility>
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
 #elif defined(_WIN32)
@@ -16,43 +15,74 @@
 #endif
 
 namespace lowbit {
-
-#if defined(__linux__)
 namespace {
 
-long read_number(const char* format, int cpu) {
-  char path[128];
-  snprintf(path, sizeof path, format, cpu);
-  long value = -1;
-  if (FILE* file = fopen(path, "r")) {
-    if (fscanf(file, "%ld", &value) != 1) value = -1;
+// More are not read from a list.
+constexpr uint32_t kCpusMax = 8192;
+
+// The first line of a file, without its end; empty when there is none.
+std::string read_line(const std::string& path) {
+  char line[4096] = {};
+  if (FILE* file = fopen(path.c_str(), "r")) {
+    if (!fgets(line, sizeof line, file)) line[0] = 0;
     fclose(file);
   }
-  return value;
+  const std::string text(line);
+  return text.substr(0, text.find('\n'));
+}
+
+// CPUs of a list as the kernel writes it: "0-3,8".
+std::set<uint32_t> parse_cpus(const std::string& list) {
+  std::set<uint32_t> cpus;
+  const char* at = list.c_str();
+  unsigned first, last;
+  int length;
+  while (sscanf(at, "%u%n", &first, &length) == 1) {
+    at += length;
+    last = first;
+    if (sscanf(at, "-%u%n", &last, &length) == 1) at += length;
+    for (unsigned cpu = first; cpu <= last && cpu < kCpusMax; cpu++) cpus.insert(cpu);
+    if (*at++ != ',') break;
+  }
+  return cpus;
 }
 
 }  // namespace
 
+uint32_t count_cores(const std::string& sysfs, const std::set<uint32_t>& cpus) {
+  auto of_cpu = [&](uint32_t cpu, const char* name) {
+    return read_line(sysfs + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/" + name);
+  };
+  // Intel's hybrid CPUs list their performance cores.
+  std::set<uint32_t> fast;
+  for (uint32_t cpu : parse_cpus(read_line(sysfs + "/devices/cpu_core/cpus")))
+    if (cpus.count(cpu)) fast.insert(cpu);
+  if (fast.empty()) fast = cpus;
+  // Cores whose capacity is well under the largest are efficiency cores.
+  std::vector<long> capacities;
+  for (uint32_t cpu : fast) capacities.push_back(atol(of_cpu(cpu, "cpu_capacity").c_str()));
+  const long largest = fast.empty() ? 0 : *std::max_element(capacities.begin(), capacities.end());
+  // A core is named by its CPUs: numbers of cores begin anew in each cluster of some machines.
+  std::set<std::string> cores;
+  size_t index = 0;
+  for (uint32_t cpu : fast) {
+    if (2 * capacities[index++] < largest) continue;
+    std::string siblings = of_cpu(cpu, "topology/core_cpus_list");
+    if (siblings.empty()) siblings = of_cpu(cpu, "topology/thread_siblings_list");
+    cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
+  }
+  return std::max<uint32_t>(1, static_cast<uint32_t>(cores.size()));
+}
+
+#if defined(__linux__)
 uint32_t default_threads() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
   if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  // Cores whose capacity is well under the largest are efficiency cores.
-  long largest = 0;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-    if (CPU_ISSET(cpu, &allowed)) {
-      long capacity = read_number("/sys/devices/system/cpu/cpu%d/cpu_capacity", cpu);
-      if (capacity > largest) largest = capacity;
-    }
-  std::set<std::pair<long, long>> cores;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    if (largest > 0 && 2 * read_number("/sys/devices/system/cpu/cpu%d/cpu_capacity", cpu) < largest) continue;
-    long core = read_number("/sys/devices/system/cpu/cpu%d/topology/core_id", cpu);
-    long package = read_number("/sys/devices/system/cpu/cpu%d/topology/physical_package_id", cpu);
-    cores.insert({package, core < 0 ? cpu : core});
-  }
-  return cores.empty() ? 1 : static_cast<uint32_t>(cores.size());
+  std::set<uint32_t> cpus;
+  for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+    if (CPU_ISSET(cpu, &allowed)) cpus.insert(cpu);
+  return count_cores("/sys", cpus);
 }
 #elif defined(__APPLE__)
 uint32_t default_threads() {

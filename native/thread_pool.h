@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "kernel.h"
@@ -44,5 +45,8 @@ void run_plan_here(const Plan& plan, const RunOptions& options);
 
 // Physical cores, performance cores where the system tells them apart.
 uint32_t default_threads();
+
+// The same of some of Linux' CPUs, by its files under `sysfs`: at least 1. CPUs without files count as cores.
+uint32_t count_cores(const std::string& sysfs, const std::set<uint32_t>& cpus);
 
 }  // namespace lowbit
