@@ -48,3 +48,29 @@ export async function measure(load, { prompts, decode }) {
   await model.dispose();
   return result;
 }
+
+const LATER_PROMPTS = 9;
+
+/**
+ * The first prompt after load and the median of later ones, once their code has been replaced. For a process or a page of
+ * its own: code is kept when a model is loaded again.
+ * @param {() => Promise<any>} load @param {number} length tokens
+ * @returns {Promise<{ loadMs: number, firstPromptMs: number, laterPromptMs: number }>}
+ */
+export async function measureFirstPrompt(load, length) {
+  const begin = performance.now();
+  const model = await load();
+  const loadMs = performance.now() - begin;
+  const decoder = model.createDecoder();
+  const times = [];
+  for (let run = 0; run < 2 * LATER_PROMPTS; run++) {
+    const ids = Array.from({ length }, (_, i) => (i * 7919 + run) % decoder.vocabularySize);
+    decoder.rewind(0);
+    const start = performance.now();
+    await decoder.prefill(ids);
+    times.push(performance.now() - start);
+  }
+  await decoder.dispose();
+  await model.dispose();
+  return { loadMs, firstPromptMs: times[0], laterPromptMs: middle(times.slice(-LATER_PROMPTS)) };
+}

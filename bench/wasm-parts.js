@@ -12,7 +12,7 @@ import { programOf } from "./programs.js";
 import { digits, median } from "./report.js";
 
 /** @typedef {import("./wasm-measure.js").Timings} Timings */
-/** @typedef {{ prompts: number[], decode: number }} Counts Tokens. */
+/** @typedef {{ prompts: number[], decode: number } | { firstPrompt: number }} Counts Tokens. */
 /**
  * @typedef {object} Part
  * @property {string} title Sections of one title make one table.
@@ -136,6 +136,20 @@ function widths() {
   };
 }
 
+/** Tokens of a short question with a chat's template. */
+const FIRST_PROMPT = 24;
+const firstPrompt = ({ firstPromptMs, laterPromptMs }) => firstPromptMs / laterPromptMs;
+
+/** What is made for a program in the newest Node. */
+function codeRows(name, found) {
+  const { modules, bytes } = found[0];
+  return [
+    [`WebAssembly for ${name}`, `${modules} modules, ${(bytes / 1e3).toFixed(1)} kB`],
+    ["assembling it", `${digits(of(found, (r) => r.assembleMs))} ms`],
+    ["compiling it", `${digits(of(found, (r) => r.compileMs))} ms`],
+  ];
+}
+
 /** The demo model from its file to its first token in a page, and the code that is made for it. @returns {Part} */
 function demo() {
   return {
@@ -144,19 +158,30 @@ function demo() {
     async engines(browser) {
       const program = await demoProgram();
       const pageBytes = await buildWeb();
+      const prompt = { path: program, threads: 2, counts: { firstPrompt: FIRST_PROMPT } };
+      const large = await programOf("1b", BASE);
       const probe = fileURLToPath(new URL("./wasm-module.js", import.meta.url));
+      const codeOf = (path) => () =>
+        JSON.parse(execFileSync(nodeOfNpm("latest"), [probe, path], { encoding: "utf8" }).trim().split("\n").at(-1));
       return {
         page: () => browser.ours(program, 2, { prompts: [], decode: 48 }),
-        code: () => JSON.parse(execFileSync(nodeOfNpm("latest"), [probe, program], { encoding: "utf8" })),
+        prompt: () => browser.ours(program, 2, { firstPrompt: FIRST_PROMPT }),
+        "prompt, newest Node": () => inNode({ node: "latest", ...prompt }),
+        "prompt, Node 20": () => inNode({ node: "20", ...prompt }),
+        code: codeOf(program),
+        large: codeOf(large),
         weight: () => ({ pageBytes }),
       };
     },
-    rows: ({ page, code, weight }) => [
+    rows: ({ page, prompt, code, large, weight, ...others }) => [
       ["load to first token, Chromium", `${digits(of(page, (r) => r.loadMs + r.firstTokenMs))} ms`],
       ["first token in times of a later one", times(of(page, firstToken), 1)],
+      [`first prompt of ${FIRST_PROMPT} tokens in times of a later one, Chromium`, times(of(prompt, firstPrompt), 1)],
+      ["the same in the newest Node", times(of(others["prompt, newest Node"], firstPrompt), 1)],
+      ["the same in Node 20", times(of(others["prompt, Node 20"], firstPrompt), 1)],
       ["decode, Chromium, 2 threads", `${digits(decodeOf(page))} tok/s`],
-      ["WebAssembly made", `${code[0].modules} modules, ${(code[0].bytes / 1e3).toFixed(1)} kB`],
-      ["making and compiling it", `${digits(of(code, (r) => r.milliseconds))} ms`],
+      ...codeRows("the demo model", code),
+      ...codeRows("the 1b shape", large),
       ["JavaScript of the page, gzipped", `${(weight[0].pageBytes / 1e3).toFixed(1)} kB`],
       ["rounds", String(page.length)],
     ],

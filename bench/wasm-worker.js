@@ -2,13 +2,13 @@
 import { loadProgramObject } from "../dist/api/language-model.js";
 import { readProgram } from "../dist/program/read.js";
 import { blobSource } from "../dist/web/blob-source.js";
-import { measure } from "./wasm-measure.js";
+import { measure, measureFirstPrompt } from "./wasm-measure.js";
 
 addEventListener("message", async ({ data: { url, threads, counts } }) => {
   try {
     const blob = await (await fetch(url)).blob();
     const load = async () => loadProgramObject(await readProgram(blobSource(url, blob)), url, { threads });
-    postMessage(await measure(load, counts));
+    postMessage(await (counts.firstPrompt ? measureFirstPrompt(load, counts.firstPrompt) : measure(load, counts)));
   } catch (error) {
     postMessage({ error: String(error.stack) });
   }

@@ -9,7 +9,6 @@ import {
   defineFunction,
   elementAt,
   type FloatPanelFields,
-  type FunctionCode,
   f32x4,
   floatPanelBlock,
   floatPanelCode,
@@ -30,6 +29,7 @@ import {
   shuffle4,
   storedBytes,
   UNIT,
+  type UnpackCode,
   unpackParams,
   VectorConstants,
   v128,
@@ -139,7 +139,7 @@ function storeColumns([a, b, c, d]: readonly Local<"v128">[], to: Local<"ptr">, 
 }
 
 /** Decodes 32 inputs of a panel, four outputs and eight inputs at a time; inputs past k are 0. */
-function decodeCode(name: string, variant: Variant): FunctionCode {
+function decodeCode(name: string, variant: Variant): UnpackCode {
   const { codebooks, bits, inGroup, outGroup } = variant;
   return defineFunction(name, unpackParams, ({ args, panel, unit, to }, scope) => {
     const { fields, statements } = floatPanelBlock.load(scope, args);

@@ -29,9 +29,11 @@ const block = new ArgumentBlock({
 
 const chunkSizes: readonly ChunkSize[] = [128, 64, 32];
 
+const chunkParams = { from: "ptr", to: "ptr" } as const;
+
 /** Reads a chunk as int8. */
-function chunkCode(bits: number, chunk: ChunkSize): FunctionCode {
-  return defineFunction(`packed_chunk_w${bits}_${chunk}`, { from: "ptr", to: "ptr" }, ({ from, to }) =>
+function chunkCode(bits: number, chunk: ChunkSize): FunctionCode<typeof chunkParams, null> {
+  return defineFunction(`packed_chunk_w${bits}_${chunk}`, chunkParams, ({ from, to }) =>
     chunkPieces(bits, chunk).map((pieces, i) => {
       const value = pieces
         .map(({ byte, shift, mask, at }): Expr<"i32"> => {
@@ -74,7 +76,7 @@ function packedFunctions(key: string, bits: number, index: "i32" | "i64"): Funct
             left.set(dim),
             chunks.map(({ size, code }) =>
               whileDo(i32.ge_u(left, int(size)), [
-                call(code, from, to),
+                call(code, { from, to }),
                 advance(from, (size * bits) / 8),
                 advance(to, size),
                 left.set(i32.sub(left, int(size))),

@@ -2,7 +2,7 @@
  * Linear layers over floats: 32 k of a panel of weights at a time become floats, k by k, and are multiplied with all rows
  * of activations, whose sums wait in thread scratch. What the weights were is the caller's. A tile is a range of panels.
  */
-import { type Body, type Callable, call, type Expr, type Local, when, widen } from "./assembler/expression.ts";
+import { type Body, call, type Expr, type Local, when, widen } from "./assembler/expression.ts";
 import { f32x4, i32, int, memory, ptr, size, v128 } from "./assembler/instructions.ts";
 import { defineFunction, type FunctionCode } from "./assembler/module.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction, type WasmPhase } from "./kernel-code.ts";
@@ -44,6 +44,7 @@ export type FloatPanelFields = FieldsOf<typeof floatPanelBlock>;
 
 /** Parameters of functions that make floats [32, rows] of a unit of a panel. */
 export const unpackParams = { args: "ptr", panel: "i32", unit: "i32", to: "ptr" } as const;
+export type UnpackCode = FunctionCode<typeof unpackParams, null>;
 
 export interface FloatPanels {
   readonly key: string;
@@ -52,7 +53,7 @@ export interface FloatPanels {
   readonly hasBias: boolean;
   /** Bytes of a bias that may be read for each panel: all rows, or those that the matrix has. */
   readonly hasWholeBiases: boolean;
-  unpack(name: string): FunctionCode;
+  unpack(name: string): UnpackCode;
 }
 
 /** Thread scratch: floats of a unit, then sums [m, rows]. */
@@ -93,7 +94,7 @@ function floatPanelFunctions(panels: FloatPanels): FunctionCode[] {
           beginSums(panels, fields, local, constants),
           x.set(fields.x),
           forRange(unit, int(0), units, [
-            call(unpack, args, panel, unit, floats),
+            call(unpack, { args, panel, unit, to: floats }),
             multiplyRows(multiply, rows, { x, m, units, ...local }),
             advance(x, 4 * UNIT),
           ]),
@@ -146,13 +147,13 @@ interface Multiplied extends PanelLocals {
 
 /** Adds the products of a unit to the sums of all rows, four rows at a time. */
 function multiplyRows(
-  multiply: readonly Callable[],
+  multiply: readonly MultiplyCode[],
   rows: number,
   { x, m, units, floats, sums, row }: Multiplied,
 ): Body {
   const xRow = elementAt(x, i32.mul(row, units), 4 * UNIT);
-  const run = (count: number) =>
-    call(multiply[count - 1]!, xRow, i32.mul(units, int(4 * UNIT)), floats, elementAt(sums, row, 4 * rows));
+  const given = { x: xRow, xBytes: i32.mul(units, int(4 * UNIT)), floats, sums: elementAt(sums, row, 4 * rows) };
+  const run = (count: number) => call(multiply[count - 1]!, given);
   const left = i32.sub(m, row);
   return [
     row.set(int(0)),
@@ -161,10 +162,12 @@ function multiplyRows(
   ];
 }
 
+const multiplyParams = { x: "ptr", xBytes: "i32", floats: "ptr", sums: "ptr" } as const;
+type MultiplyCode = FunctionCode<typeof multiplyParams, null>;
+
 /** sums [count, rows] += x [count, 32] . floats [32, rows] */
-function multiplyCode(name: string, rows: number, count: number): FunctionCode {
-  const params = { x: "ptr", xBytes: "i32", floats: "ptr", sums: "ptr" } as const;
-  return defineFunction(name, params, ({ x, xBytes, floats, sums }, scope) => {
+function multiplyCode(name: string, rows: number, count: number): MultiplyCode {
+  return defineFunction(name, multiplyParams, ({ x, xBytes, floats, sums }, scope) => {
     const xs = [x, ...scope.localArray("ptr", "x", count - 1)];
     const totals = scope.localArray("v128", "total", count * QUADS_AT_ONCE);
     const weights = scope.localArray("v128", "weight", QUADS_AT_ONCE);

@@ -3,7 +3,7 @@ import type { FloatLinearArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { type Body, type Expr, type Local, select, shuffle4, when, widen } from "./assembler/expression.ts";
 import { f32, f32x4, i32, int, ptr, size, v128 } from "./assembler/instructions.ts";
-import { defineFunction, type FunctionCode, type Scope } from "./assembler/module.ts";
+import { defineFunction, type Scope } from "./assembler/module.ts";
 import {
   floatPanelBlock,
   floatPanelCode,
@@ -13,6 +13,7 @@ import {
   paddedLength,
   padRows,
   UNIT,
+  type UnpackCode,
   unpackParams,
 } from "./float-panels.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
@@ -97,7 +98,7 @@ function dotCode(type: StoredType, hasBias: boolean): KernelCode {
 }
 
 /** Transposes 32 k of 16 rows of weights; k past the end are 0. */
-function transposeCode(name: string, type: StoredType): FunctionCode {
+function transposeCode(name: string, type: StoredType): UnpackCode {
   return defineFunction(name, unpackParams, ({ args, panel, unit, to }, scope) => {
     const { fields, statements } = floatPanelBlock.load(scope, args);
     const constants = new VectorConstants(scope);

@@ -73,7 +73,7 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
       const weights = scope.local("ptr", "weights");
       const unpacked = scope.local("ptr", "unpacked");
       const left = i32.sub(m, row);
-      const run = (count: number) => call(rows[count - 1]!, args, panel, thread, row, part);
+      const run = (count: number) => call(rows[count - 1]!, { args, panel, thread, row, part });
       return [
         panel.set(i32.mul(tile, perTile)),
         last.set(i32.add(panel, perTile)),
@@ -81,7 +81,7 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
         unpacked.set(ptr.add(elementAt(threadScratch, thread, threadBytes), size(PANEL_START))),
         forRange(panel, panel, last, [
           weights.set(elementAt(panels, panel, panelBytes)),
-          call(unpack, weights, unpacked, groups, fields.levels),
+          call(unpack, { weights, to: unpacked, groups, levels: fields.levels }),
           forRange(part, int(0), int(shape.rows / WIDE_ROWS), [
             forRange(row, int(0), i32.sub(m, i32.rem_u(m, int(most))), [run(most)], most),
             rows.slice(1).map((_, i) => when(i32.eq(left, int(i + 1)), [run(i + 1), row.set(m)])),
@@ -94,10 +94,11 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
   ];
 }
 
+const unpackParams = { weights: "ptr", to: "ptr", groups: "i32", levels: "ptr" } as const;
+
 /** Takes a panel apart: float32 scales, 32-bit zero points, and weights as the planes that are multiplied. */
-function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCode {
-  return defineFunction(name, { weights: "ptr", to: "ptr", groups: "i32", levels: "ptr" }, (params, scope) => {
-    const { weights, to, groups, levels } = params;
+function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCode<typeof unpackParams, null> {
+  return defineFunction(name, unpackParams, ({ weights, to, groups, levels }, scope) => {
     const constants = new VectorConstants(scope);
     const table = scope.local("v128", "level_table");
     const group = scope.local("i32", "group");
@@ -141,10 +142,12 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
 const partOf = (parts: readonly Local<"ptr">[], quad: number) => parts[Math.floor(quad / WIDE_QUADS)]!;
 const placeIn = (quad: number) => 16 * (quad % WIDE_QUADS);
 
+const rowsParams = { args: "ptr", panel: "i32", thread: "i32", row: "i32", part: "i32" } as const;
+type RowsCode = FunctionCode<typeof rowsParams, null>;
+
 /** Multiplies some rows of activations with eight rows of weights of a panel taken apart. */
-function rowsCode(name: string, shape: PanelShape, mode: DotMode, count: number): FunctionCode {
-  const params = { args: "ptr", panel: "i32", thread: "i32", row: "i32", part: "i32" } as const;
-  return defineFunction(name, params, ({ args, panel, thread, row, part }, scope) => {
+function rowsCode(name: string, shape: PanelShape, mode: DotMode, count: number): RowsCode {
+  return defineFunction(name, rowsParams, ({ args, panel, thread, row, part }, scope) => {
     const { fields, statements } = linearBlock.load(scope, args);
     const constants = new VectorConstants(scope);
     const generator = new RowsGenerator({ shape, mode, fields, scope, constants, count });

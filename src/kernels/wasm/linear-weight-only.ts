@@ -3,7 +3,7 @@ import type { PackedLinearArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import type { Body, Local } from "./assembler/expression.ts";
 import { f32x4, i8x16, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
-import { defineFunction, type FunctionCode } from "./assembler/module.ts";
+import { defineFunction } from "./assembler/module.ts";
 import {
   floatPanelBlock,
   floatPanelCode,
@@ -13,6 +13,7 @@ import {
   paddedLength,
   padRows,
   UNIT,
+  type UnpackCode,
   unpackParams,
 } from "./float-panels.ts";
 import { wasmKernel } from "./kernel.ts";
@@ -34,7 +35,7 @@ import { loadScales, loadZeros, unscaleHalves, VectorConstants } from "./weight-
 const TILES_PER_THREAD = 8;
 
 /** Makes (level - zero) * scale of 32 k of a panel. */
-function unpackCode(name: string, shape: PanelShape): FunctionCode {
+function unpackCode(name: string, shape: PanelShape): UnpackCode {
   return defineFunction(name, unpackParams, ({ args, panel, unit, to }, scope) => {
     const { fields, statements } = floatPanelBlock.load(scope, args);
     const constants = new VectorConstants(scope);

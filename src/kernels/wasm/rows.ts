@@ -117,7 +117,6 @@ export const softmaxWasm: Kernel<SoftmaxArgs> = wasmKernel<SoftmaxArgs>({
   },
 });
 
-/** NaN wins only in the first place. */
 const groupBlock = new ArgumentBlock({ x: "ptr", y: "ptr", k: "i32", groupSize: "i32", groups: "i32" });
 
 const groupSumsCode: KernelCode = {
@@ -158,6 +157,7 @@ export const groupSumsWasm: Kernel<GroupSumsArgs> = wasmKernel<GroupSumsArgs>({
   },
 });
 
+/** NaN wins only in the first place. */
 const argmaxCode: KernelCode = {
   key: "argmax",
   build: () => [

@@ -52,7 +52,7 @@ const SPINS = 200_000;
 const SHIFT_MAX = 10;
 
 /** Import of the runner: milliseconds. */
-export const nowImport: Callable = { name: "now", params: [], result: "f64" };
+export const nowImport: Callable<Record<never, never>, "f64"> = { name: "now", params: {}, result: "f64" };
 
 /** The functions of the runner's module; `run` is the entry. */
 export function runnerFunctions(): FunctionCode[] {
@@ -71,19 +71,19 @@ export function runnerFunctions(): FunctionCode[] {
       const before = scope.local("f64", "before");
       const now = scope.local("f64", "now_ms");
       const take = tile.set(i32.atomic_rmw_add(plan, int(1), record.nextTile));
-      const type = { params: Object.values(kernelParams), result: null };
+      const type = { params: kernelParams, result: null };
       return [
         isTimed.set(i32.and(i32.eqz(thread), ptr.lt_u(size(0), times))),
-        when(isTimed, [before.set(callFor("f64", nowImport))]),
+        when(isTimed, [before.set(callFor(nowImport, {}))]),
         repeat(turns, count, [
           code.set(i32.load(plan, record.code)),
           tiles.set(i32.load(plan, record.tiles)),
           args.set(ptr.load(plan, record.args)),
           take,
-          whileDo(i32.lt_u(tile, tiles), [callIndirect(type, code, args, tile, thread), take]),
-          call(arrive, plan, thread, threads),
+          whileDo(i32.lt_u(tile, tiles), [callIndirect(type, code, { args, tile, thread }), take]),
+          call(arrive, { phase: plan, thread, threads }),
           when(isTimed, [
-            now.set(callFor("f64", nowImport)),
+            now.set(callFor(nowImport, {})),
             slot.set(ptr.add(times, widen(i32.mul(i32.load(plan, record.step), int(8))))),
             f64.store(slot, f64.add(f64.load(slot), f64.sub(now, before))),
             before.set(now),
@@ -97,10 +97,11 @@ export function runnerFunctions(): FunctionCode[] {
   return [run, arrive];
 }
 
+const arriveParams = { phase: "ptr", thread: "i32", threads: "i32" } as const;
+
 /** The barrier after a phase. The last to arrive makes the phase ready for the next run and looks for an abort. */
-function arriveCode(): FunctionCode {
-  const params = { phase: "ptr", thread: "i32", threads: "i32" } as const;
-  return defineFunction("arrive", params, ({ phase, thread, threads }, scope) => {
+function arriveCode(): FunctionCode<typeof arriveParams, null> {
+  return defineFunction("arrive", arriveParams, ({ phase, thread, threads }, scope) => {
     const generation = scope.local("i32", "seen");
     const spins = scope.local("i32", "spins");
     const shift = scope.local("i32", "shift");

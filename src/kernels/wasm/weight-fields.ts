@@ -10,30 +10,32 @@ import type { PanelShape } from "./packed-panels.ts";
 export class VectorConstants {
   readonly prepare: Statement[] = [];
   readonly #scope: Scope;
-  readonly #known = new Map<string, Local<"v128">>();
+  readonly #bytes = new Map<number, Local<"v128">>();
+  readonly #words = new Map<number, Local<"v128">>();
+  readonly #floats = new Map<number, Local<"v128">>();
 
   constructor(scope: Scope) {
     this.#scope = scope;
   }
 
   bytes(value: number): Local<"v128"> {
-    return this.#get(`bytes_${value}`, bytes16(value));
+    return this.#bytes.get(value) ?? this.#add(this.#bytes, value, `bytes_${value}`, bytes16(value));
   }
 
   words(value: number): Local<"v128"> {
-    return this.#get(`words_${value >>> 0}`, words4(value));
+    const word = value >>> 0;
+    return this.#words.get(word) ?? this.#add(this.#words, word, `words_${word}`, words4(word));
   }
 
   floats(value: number): Local<"v128"> {
-    return this.#get(`floats_${String(value).replace(/[^a-z0-9]/g, "_")}`, floats4(value));
+    const name = () => `floats_${String(value).replace(/[^a-z0-9]/gi, "_")}`;
+    return this.#floats.get(value) ?? this.#add(this.#floats, value, name(), floats4(value));
   }
 
-  #get(name: string, value: Expr<"v128">): Local<"v128"> {
-    const known = this.#known.get(name);
-    if (known) return known;
+  #add(known: Map<number, Local<"v128">>, value: number, name: string, vector: Expr<"v128">): Local<"v128"> {
     const local = this.#scope.local("v128", name);
-    this.#known.set(name, local);
-    this.prepare.push(local.set(value));
+    known.set(value, local);
+    this.prepare.push(local.set(vector));
     return local;
   }
 }

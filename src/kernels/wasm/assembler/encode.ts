@@ -1,42 +1,8 @@
 /** The binary encoding of function bodies. */
+import type { ByteWriter } from "./bytes.ts";
 import type { Body, Callable, FunctionType, Local, Node } from "./expression.ts";
 import type { FunctionCode } from "./module.ts";
 import { opcodes, structure, typeCodes, type ValueType } from "./opcodes.ts";
-
-/** Unsigned LEB128. */
-export function leb(value: number): number[] {
-  const bytes: number[] = [];
-  let rest = value;
-  for (; rest >= 128; rest = Math.floor(rest / 128)) bytes.push((rest % 128) | 128);
-  bytes.push(rest);
-  return bytes;
-}
-
-/** Signed LEB128. */
-function signedLeb(value: number | bigint): number[] {
-  if (value >= -64 && value < 64) return [Number(value) & 127];
-  const bytes: number[] = [];
-  for (let rest = BigInt(value); ; ) {
-    const byte = Number(rest & 127n);
-    rest >>= 7n;
-    const isLast = (rest === 0n && byte < 64) || (rest === -1n && byte >= 64);
-    bytes.push(isLast ? byte : byte | 128);
-    if (isLast) return bytes;
-  }
-}
-
-/** A vector of the format: a count and the items. */
-export function vectorOf(items: readonly (readonly number[] | Uint8Array)[]): number[] {
-  const bytes = leb(items.length);
-  for (const item of items) for (const byte of item) bytes.push(byte);
-  return bytes;
-}
-
-/** A name of the format. */
-export function text(value: string): number[] {
-  const bytes = [...new TextEncoder().encode(value)];
-  return [...leb(bytes.length), ...bytes];
-}
 
 export interface EncoderContext {
   readonly isWide: boolean;
@@ -47,20 +13,24 @@ export interface EncoderContext {
 /** Encodes functions of one module. */
 export class FunctionEncoder {
   readonly #context: EncoderContext;
-  #bytes: number[] = [];
+  readonly #out: ByteWriter;
 
-  constructor(context: EncoderContext) {
+  constructor(context: EncoderContext, out: ByteWriter) {
     this.#context = context;
+    this.#out = out;
   }
 
   /** A function as the code section has it: its size, its locals, its instructions. */
-  encode({ params, locals, body, returned }: FunctionCode): number[] {
-    this.#bytes = [];
-    this.#body(body);
-    if (returned) this.#node(returned.node);
-    const declared = runs(locals.slice(params.length)).map(({ type, count }) => [...leb(count), this.type(type)]);
-    const content = [...vectorOf(declared), ...this.#bytes, structure.end];
-    return [...leb(content.length), ...content];
+  encode({ params, locals, body, returned }: FunctionCode): void {
+    this.#out.sized(() => {
+      this.#out.vector(runs(locals.slice(Object.keys(params).length)), ({ type, count }) => {
+        this.#out.unsigned(count);
+        this.#out.byte(this.type(type));
+      });
+      this.#body(body);
+      if (returned) this.#node(returned.node);
+      this.#out.byte(structure.end);
+    });
   }
 
   type(type: ValueType): number {
@@ -79,8 +49,15 @@ export class FunctionEncoder {
   }
 
   #opcode(code: number): void {
-    if (code < 256) this.#bytes.push(code);
-    else this.#bytes.push(code >> 12, ...leb(code & 0xfff));
+    if (code < 256) this.#out.byte(code);
+    else {
+      this.#out.byte(code >> 12);
+      this.#out.unsigned(code & 0xfff);
+    }
+  }
+
+  #operands(operands: readonly Node[]): void {
+    for (const operand of operands) this.#node(operand);
   }
 
   #node(node: Node): void {
@@ -88,40 +65,47 @@ export class FunctionEncoder {
       case "op":
         this.#op(node);
         break;
+      case "get":
+        this.#indexed(structure.localGet, node.local.index);
+        break;
+      case "set":
+      case "tee":
+        this.#node(node.value);
+        this.#indexed(node.kind === "set" ? structure.localSet : structure.localTee, node.local.index);
+        break;
       case "const":
         this.#constant(node.type, node.value);
         break;
       case "vector":
         this.#opcode(structure.v128Const);
-        this.#bytes.push(...node.bytes);
+        this.#out.bytes(node.bytes);
         break;
       case "shuffle":
-        this.#after(node.operands, structure.shuffle, ...node.lanes);
-        break;
-      case "get":
-        this.#after([], structure.localGet, ...leb(node.local.index));
-        break;
-      case "set":
-        this.#after([node.value], structure.localSet, ...leb(node.local.index));
-        break;
-      case "tee":
-        this.#after([node.value], structure.localTee, ...leb(node.local.index));
+        this.#operands(node.operands);
+        this.#opcode(structure.shuffle);
+        this.#out.bytes(node.lanes);
         break;
       case "widen":
         this.#node(node.value);
         if (this.#context.isWide) this.#opcode(opcodes.get("i64.extend_i32_u")!.code);
         break;
       case "select":
-        this.#after(node.operands, structure.select, 1, this.type(node.type));
+        this.#operands(node.operands);
+        this.#indexed(structure.select, 1);
+        this.#out.byte(this.type(node.type));
         break;
       case "drop":
-        this.#after([node.value], structure.drop);
+        this.#node(node.value);
+        this.#opcode(structure.drop);
         break;
       case "call":
-        this.#after(node.operands, structure.call, ...leb(this.#context.indexOf(node.target)));
+        this.#operands(node.operands);
+        this.#indexed(structure.call, this.#context.indexOf(node.target));
         break;
       case "callIndirect":
-        this.#after(node.operands, structure.callIndirect, ...leb(this.#context.typeIndex(node.type)), 0);
+        this.#operands(node.operands);
+        this.#indexed(structure.callIndirect, this.#context.typeIndex(node.type));
+        this.#out.byte(0);
         break;
       default:
         this.#control(node);
@@ -129,60 +113,73 @@ export class FunctionEncoder {
     }
   }
 
-  /** Operands, an opcode and its immediates. */
-  #after(operands: readonly Node[], code: number, ...immediates: number[]): void {
-    for (const operand of operands) this.#node(operand);
-    this.#opcode(code);
-    this.#bytes.push(...immediates);
+  /** An opcode and a number. */
+  #indexed(code: number, index: number): void {
+    this.#out.byte(code);
+    this.#out.unsigned(index);
   }
 
   #op({ name, operands, immediates }: Extract<Node, { kind: "op" }>): void {
     const wide = this.#context.isWide && name.startsWith("ptr.") ? wideOf(name) : name;
     const { code, immediate, align } = opcodes.get(wide)!;
-    const encoded = {
-      none: () => [],
-      memory: () => [...leb(align), ...leb(immediates[0] ?? 0)],
-      lane: () => [immediates[0]!],
-      memoryLane: () => [...leb(align), ...leb(immediates[1] ?? 0), immediates[0]!],
-      memoryPair: () => [0, 0],
-    }[immediate]();
-    this.#after(operands, code, ...encoded);
+    this.#operands(operands);
+    this.#opcode(code);
+    switch (immediate) {
+      case "none":
+        break;
+      case "memory":
+        this.#indexed(align, immediates[0] ?? 0);
+        break;
+      case "lane":
+        this.#out.byte(immediates[0]!);
+        break;
+      case "memoryLane":
+        this.#indexed(align, immediates[1] ?? 0);
+        this.#out.byte(immediates[0]!);
+        break;
+      case "memoryPair":
+        this.#indexed(0, 0);
+        break;
+    }
   }
 
   #constant(type: Exclude<ValueType, "v128">, value: number | bigint): void {
     const real = type === "ptr" ? this.#pointer : type;
-    if (real === "i32") this.#after([], structure.i32Const, ...signedLeb(Number(value) | 0));
-    else if (real === "i64") this.#after([], structure.i64Const, ...signedLeb(value));
-    else {
+    if (real === "i32") {
+      this.#out.byte(structure.i32Const);
+      this.#out.signed(Number(value) | 0);
+    } else if (real === "i64") {
+      this.#out.byte(structure.i64Const);
+      this.#out.signed64(BigInt(value));
+    } else {
       const floats = real === "f32" ? Float32Array.of(Number(value)) : Float64Array.of(Number(value));
-      const code = real === "f32" ? structure.f32Const : structure.f64Const;
-      this.#after([], code, ...new Uint8Array(floats.buffer));
+      this.#out.byte(real === "f32" ? structure.f32Const : structure.f64Const);
+      this.#out.bytes(new Uint8Array(floats.buffer));
     }
   }
 
   #control(node: Extract<Node, { kind: "if" | "doWhile" | "whileDo" }>): void {
-    const push = (...bytes: number[]) => this.#bytes.push(...bytes);
+    const out = this.#out;
     if (node.kind === "if") {
       this.#node(node.condition);
-      push(structure.if, structure.noResult);
+      out.bytes([structure.if, structure.noResult]);
       this.#body(node.then);
       if (node.otherwise) {
-        push(structure.else);
+        out.byte(structure.else);
         this.#body(node.otherwise);
       }
-      push(structure.end);
+      out.byte(structure.end);
     } else if (node.kind === "doWhile") {
-      push(structure.loop, structure.noResult);
+      out.bytes([structure.loop, structure.noResult]);
       this.#body(node.body);
       this.#node(node.condition);
-      push(structure.brIf, 0, structure.end);
+      out.bytes([structure.brIf, 0, structure.end]);
     } else {
-      push(structure.block, structure.noResult, structure.loop, structure.noResult);
+      out.bytes([structure.block, structure.noResult, structure.loop, structure.noResult]);
       this.#node(node.condition);
-      this.#opcode(opcodes.get("i32.eqz")!.code);
-      push(structure.brIf, 1);
+      out.bytes([opcodes.get("i32.eqz")!.code, structure.brIf, 1]);
       this.#body(node.body);
-      push(structure.br, 0, structure.end, structure.end);
+      out.bytes([structure.br, 0, structure.end, structure.end]);
     }
   }
 }

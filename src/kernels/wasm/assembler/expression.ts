@@ -51,30 +51,35 @@ export interface Statement {
 /** Statements in order, nested as generators like. */
 export type Body = readonly (Statement | Body)[];
 
-export interface FunctionType {
-  readonly params: readonly ValueType[];
-  readonly result: ValueType | null;
+/** Parameters by name, in order. */
+export type Params = Readonly<Record<string, ValueType>>;
+type Result = ValueType | null;
+
+export interface FunctionType<P extends Params = Params, R extends Result = Result> {
+  readonly params: P;
+  readonly result: R;
 }
 
 /** A function that calls may name: one of the module or an import. */
-export interface Callable extends FunctionType {
+export interface Callable<P extends Params = Params, R extends Result = Result> extends FunctionType<P, R> {
   readonly name: string;
 }
+
+/** A value for each parameter. */
+export type Given<P extends Params> = { readonly [N in keyof P]: Expr<P[N]> };
 
 /** A variable of a function. */
 export class Local<T extends ValueType> implements Expr<T> {
   readonly type: T;
   readonly name: string;
   readonly index: number;
+  readonly node: Node;
 
   constructor(type: T, name: string, index: number) {
     this.type = type;
     this.name = name;
     this.index = index;
-  }
-
-  get node(): Node {
-    return { kind: "get", local: this };
+    this.node = { kind: "get", local: this };
   }
 
   set(value: Expr<T>): Statement {
@@ -110,14 +115,20 @@ export type Namespace<P extends string> = {
   readonly [N in OpName as N extends `${P}.${infer Rest}` ? Flat<Rest> : never]: Instruction<N>;
 };
 
+const noImmediates: readonly number[] = [];
+
 /** Makes the functions of a prefix: operands first, then the lane, then the offset. */
 export function namespace<P extends string>(prefix: P): Namespace<P> {
   const functions: Record<string, (...args: (Expr<ValueType> | number)[]) => Expr<ValueType> | Statement> = {};
   for (const [name, { result }] of opcodes) {
     if (!name.startsWith(`${prefix}.`)) continue;
     functions[name.slice(prefix.length + 1).replaceAll(".", "_")] = (...args) => {
-      const operands = args.filter((arg) => typeof arg !== "number").map(({ node }) => node);
-      const immediates = args.filter((arg) => typeof arg === "number");
+      const operands: Node[] = [];
+      let immediates = noImmediates;
+      args.forEach((arg, i) => {
+        if (typeof arg !== "number") operands.push(arg.node);
+        else if (immediates === noImmediates) immediates = args.slice(i) as number[];
+      });
       const node: Node = { kind: "op", name: name as OpName, operands, immediates };
       return result === null ? { node } : { type: result, node };
     };
@@ -141,11 +152,13 @@ export function vector(bytes: readonly number[]): Expr<"v128"> {
 }
 
 /** A vector of one byte. */
-export const bytes16 = (byte: number): Expr<"v128"> => vector(new Array(16).fill(byte & 255));
+export const bytes16 = (byte: number): Expr<"v128"> => words4((byte & 255) * 0x01010101);
 
 /** A vector of one 32-bit pattern. */
-export const words4 = (word: number): Expr<"v128"> =>
-  vector(Array.from({ length: 16 }, (_, i) => (word >>> (8 * (i % 4))) & 255));
+export function words4(word: number): Expr<"v128"> {
+  const bytes = [word & 255, (word >>> 8) & 255, (word >>> 16) & 255, word >>> 24];
+  return vector([...bytes, ...bytes, ...bytes, ...bytes]);
+}
 
 /** A vector of one float. */
 export const floats4 = (value: number): Expr<"v128"> => words4(new Uint32Array(Float32Array.of(value).buffer)[0]!);
@@ -195,17 +208,25 @@ export function whileDo(condition: Expr<"i32">, body: Body): Statement {
   return { node: { kind: "whileDo", condition: condition.node, body } };
 }
 
+function nodesOf<P extends Params>(params: P, given: Given<P>): Node[] {
+  return Object.keys(params).map((name) => given[name]!.node);
+}
+
 /** A call without a result. */
-export function call(target: Callable, ...operands: Expr<ValueType>[]): Statement {
-  return { node: { kind: "call", target, operands: operands.map(({ node }) => node) } };
+export function call<P extends Params>(target: Callable<P, null>, given: Given<P>): Statement {
+  return { node: { kind: "call", target, operands: nodesOf(target.params, given) } };
 }
 
 /** A call with a result. */
-export function callFor<T extends ValueType>(type: T, target: Callable, ...operands: Expr<ValueType>[]): Expr<T> {
-  return { type, node: { kind: "call", target, operands: operands.map(({ node }) => node) } };
+export function callFor<P extends Params, R extends ValueType>(target: Callable<P, R>, given: Given<P>): Expr<R> {
+  return { type: target.result, node: { kind: "call", target, operands: nodesOf(target.params, given) } };
 }
 
-/** A call of the function at an index of the table. */
-export function callIndirect(type: FunctionType, index: Expr<"i32">, ...operands: Expr<ValueType>[]): Statement {
-  return { node: { kind: "callIndirect", type, operands: [...operands.map(({ node }) => node), index.node] } };
+/** A call without a result of the function at an index of the table. */
+export function callIndirect<P extends Params>(
+  type: FunctionType<P, null>,
+  index: Expr<"i32">,
+  given: Given<P>,
+): Statement {
+  return { node: { kind: "callIndirect", type, operands: [...nodesOf(type.params, given), index.node] } };
 }

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { moduleMemory } from "../engine-memory.ts";
 import { webAssembly } from "../web-assembly.ts";
-import { call, drop, select, shuffle4, when, whileDo, widen } from "./expression.ts";
+import { call, callFor, callIndirect, drop, select, shuffle4, when, whileDo, widen } from "./expression.ts";
 import { f32, f64, i32, i32x4, i64, int, long, size, v128 } from "./instructions.ts";
 import { defineFunction, defineFunctionOf, type FunctionCode, Module, type ModuleOptions } from "./module.ts";
 import { printModule } from "./print.ts";
@@ -58,7 +58,9 @@ describe("functions", () => {
     const reverse = defineFunction("reverse", { at: "ptr" }, ({ at }) => [
       v128.store(at, shuffle4(v128.load(at), i32x4.splat(int(9)), [3, 2, 1, 4])),
     ]);
-    const both = defineFunction("both", { at: "i32" }, ({ at }) => [when(at, [call(reverse, widen(at))], [drop(at)])]);
+    const both = defineFunction("both", { at: "i32" }, ({ at }) => [
+      when(at, [call(reverse, { at: widen(at) })], [drop(at)]),
+    ]);
     const { exports, memory } = instantiate([reverse, both]);
     const words = new Int32Array(memory.buffer, 16, 4);
     words.set([1, 2, 3, 4]);
@@ -89,6 +91,25 @@ it("refuses operands of other types when it is compiled", () => {
     i32.load(int(0));
     // @ts-expect-error a lane is needed
     i32x4.extract_lane(v128.load(size(0)));
+    const at = defineFunction("at", { address: "ptr", count: "i32" }, () => []);
+    const type = { params: at.params, result: null };
+    call(at, { address: size(0), count: int(1) });
+    // @ts-expect-error an integer is no address
+    call(at, { address: int(0), count: int(1) });
+    // @ts-expect-error an operand is missing
+    call(at, { address: size(0) });
+    // @ts-expect-error it has no such parameter
+    call(at, { address: size(0), count: int(1), more: int(1) });
+    // @ts-expect-error a result must be used
+    call(triangle, { n: int(1) });
+    // @ts-expect-error there is no result
+    callFor(at, { address: size(0), count: int(1) });
+    // @ts-expect-error the result is an integer
+    f32.neg(callFor(triangle, { n: int(1) }));
+    // @ts-expect-error a vector is no integer
+    callIndirect(type, int(0), { address: size(0), count: v128.load(size(0)) });
+    // @ts-expect-error an index is no address
+    callIndirect(type, size(0), { address: size(0), count: int(1) });
   };
   expect(unused).toBeTypeOf("function");
 });

@@ -1,21 +1,24 @@
 /** Functions and modules: what generators build, and its encoding as a WebAssembly binary. */
-import { FunctionEncoder, leb, text, vectorOf } from "./encode.ts";
-import { type Body, type Callable, type Expr, type FunctionType, Local } from "./expression.ts";
+import { ByteWriter } from "./bytes.ts";
+import { FunctionEncoder } from "./encode.ts";
+import { type Body, type Callable, type Expr, type FunctionType, Local, type Params } from "./expression.ts";
 import { structure, type ValueType } from "./opcodes.ts";
 
-type Params = Readonly<Record<string, ValueType>>;
 type Locals<P extends Params> = { readonly [N in keyof P]: Local<P[N]> };
 
 /** Gives a function's generator its variables. */
 export class Scope {
   readonly locals: Local<ValueType>[] = [];
-  readonly #names = new Set<string>();
+  /** Names that are taken, and the number that makes the next one of each. */
+  readonly #names = new Map<string, number>();
 
   /** A variable, 0 at first; its name serves the printed text. */
   local<T extends ValueType>(type: T, name: string): Local<T> {
     let unique = name;
-    for (let i = 1; this.#names.has(unique); i++) unique = `${name}_${i}`;
-    this.#names.add(unique);
+    let next = this.#names.get(name) ?? 1;
+    while (this.#names.has(unique)) unique = `${name}_${next++}`;
+    this.#names.set(unique, 1);
+    if (unique !== name) this.#names.set(name, next);
     const local = new Local(type, unique, this.locals.length);
     this.locals.push(local);
     return local;
@@ -28,7 +31,8 @@ export class Scope {
 }
 
 /** A function of a module. */
-export interface FunctionCode extends Callable {
+export interface FunctionCode<P extends Params = Params, R extends ValueType | null = ValueType | null>
+  extends Callable<P, R> {
   readonly locals: readonly Local<ValueType>[];
   readonly body: Body;
   /** The value it returns, when it has a result. */
@@ -40,21 +44,26 @@ export function defineFunction<P extends Params>(
   name: string,
   params: P,
   build: (params: Locals<P>, scope: Scope) => Body,
-): FunctionCode {
-  return defineFunctionOf(name, params, (locals, scope) => ({ body: build(locals, scope), returned: null }));
+): FunctionCode<P, null> {
+  const { scope, locals } = variablesOf(params);
+  return { name, params, result: null, locals: scope.locals, body: build(locals, scope), returned: null };
 }
 
 /** The same for a function that returns a value. */
-export function defineFunctionOf<P extends Params>(
+export function defineFunctionOf<P extends Params, R extends ValueType>(
   name: string,
   params: P,
-  build: (params: Locals<P>, scope: Scope) => { body: Body; returned: Expr<ValueType> | null },
-): FunctionCode {
+  build: (params: Locals<P>, scope: Scope) => { body: Body; returned: Expr<R> },
+): FunctionCode<P, R> {
+  const { scope, locals } = variablesOf(params);
+  const { body, returned } = build(locals, scope);
+  return { name, params, result: returned.type, locals: scope.locals, body, returned };
+}
+
+function variablesOf<P extends Params>(params: P): { scope: Scope; locals: Locals<P> } {
   const scope = new Scope();
   const locals = Object.fromEntries(Object.entries(params).map(([key, type]) => [key, scope.local(type, key)]));
-  const { body, returned } = build(locals as Locals<P>, scope);
-  const types = Object.values(params);
-  return { name, params: types, result: returned?.type ?? null, locals: scope.locals, body, returned };
+  return { scope, locals: locals as Locals<P> };
 }
 
 export interface ModuleOptions {
@@ -79,51 +88,73 @@ export class Module {
 
   /** The binary. */
   encode(): Uint8Array<ArrayBuffer> {
-    const types: FunctionType[] = [];
+    const { imports, isWide } = this.options;
+    const types = new Map<string, FunctionType>();
+    const typeIndices = new Map<string, number>();
     const typeIndex = (type: FunctionType): number => {
-      const known = types.findIndex((other) => signature(other) === signature(type));
-      return known >= 0 ? known : types.push(type) - 1;
+      const key = signature(type);
+      const known = typeIndices.get(key);
+      if (known !== undefined) return known;
+      types.set(key, type);
+      typeIndices.set(key, typeIndices.size);
+      return typeIndices.size - 1;
     };
-    const callables: Callable[] = [...this.options.imports, ...this.functions];
-    const encoder = new FunctionEncoder({
-      isWide: this.options.isWide,
-      typeIndex,
-      indexOf: (target) => callables.indexOf(target),
-    });
-    const declared = this.functions.map((code) => leb(typeIndex(code)));
-    const imports = this.#encodeImports(typeIndex);
-    const bodies = this.functions.map((code) => encoder.encode(code));
-    const exported = this.functions.map(({ name }, i) => [...text(name), 0, ...leb(this.options.imports.length + i)]);
-    const typeSection = types.map(({ params, result }) => [
-      structure.functionType,
-      ...vectorOf(params.map((type) => [encoder.type(type)])),
-      ...vectorOf(result ? [[encoder.type(result)]] : []),
-    ]);
-    return Uint8Array.from([
-      ...[0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0],
-      ...section(1, vectorOf(typeSection)),
-      ...section(2, vectorOf(imports)),
-      ...section(3, vectorOf(declared)),
-      ...section(7, vectorOf(exported)),
-      ...section(10, vectorOf(bodies)),
-    ]);
+    const indices = new Map([...imports, ...this.functions].map((callable, i) => [callable, i]));
+    for (const type of [...this.functions, ...imports]) typeIndex(type);
+    const code = new ByteWriter();
+    const encoder = new FunctionEncoder({ isWide, typeIndex, indexOf: (target) => indices.get(target)! }, code);
+    code.vector(this.functions, (item) => encoder.encode(item));
+
+    const out = new ByteWriter();
+    out.bytes([0x00, 0x61, 0x73, 0x6d, 1, 0, 0, 0]);
+    section(out, 1, () =>
+      out.vector([...types.values()], ({ params, result }) => {
+        out.byte(structure.functionType);
+        out.vector(Object.values(params), (type) => out.byte(encoder.type(type)));
+        out.vector(result ? [result] : [], (type) => out.byte(encoder.type(type)));
+      }),
+    );
+    section(out, 2, () => this.#encodeImports(out, typeIndex));
+    section(out, 3, () => out.vector(this.functions, (item) => out.unsigned(typeIndex(item))));
+    section(out, 7, () =>
+      out.vector(this.functions, ({ name }, i) => {
+        out.text(name);
+        out.byte(0);
+        out.unsigned(imports.length + i);
+      }),
+    );
+    section(out, 10, () => out.bytes(code.take()));
+    return out.take();
   }
 
-  #encodeImports(typeIndex: (type: FunctionType) => number): number[][] {
+  #encodeImports(out: ByteWriter, typeIndex: (type: FunctionType) => number): void {
     const { memory, imports, hasTable, isWide } = this.options;
-    const flags = (memory.isShared ? 3 : 1) | (isWide ? 4 : 0);
-    return [
-      [...text("env"), ...text("memory"), 2, flags, ...leb(memory.initialPages), ...leb(memory.maximumPages)],
-      ...(hasTable ? [[...text("env"), ...text("table"), 1, structure.functionReference, 0, 0]] : []),
-      ...imports.map((callable) => [...text("env"), ...text(callable.name), 0, ...leb(typeIndex(callable))]),
-    ];
+    const named = (name: string, kind: number) => {
+      out.text("env");
+      out.text(name);
+      out.byte(kind);
+    };
+    out.unsigned(1 + (hasTable ? 1 : 0) + imports.length);
+    named("memory", 2);
+    out.byte((memory.isShared ? 3 : 1) | (isWide ? 4 : 0));
+    out.unsigned(memory.initialPages);
+    out.unsigned(memory.maximumPages);
+    if (hasTable) {
+      named("table", 1);
+      out.bytes([structure.functionReference, 0, 0]);
+    }
+    for (const callable of imports) {
+      named(callable.name, 0);
+      out.unsigned(typeIndex(callable));
+    }
   }
 }
 
 function signature({ params, result }: FunctionType): string {
-  return `${params.join()}:${result ?? ""}`;
+  return `${Object.values(params).join()}:${result ?? ""}`;
 }
 
-function section(id: number, content: readonly number[]): number[] {
-  return [id, ...leb(content.length), ...content];
+function section(out: ByteWriter, id: number, content: () => void): void {
+  out.byte(id);
+  out.sized(content);
 }

@@ -131,7 +131,6 @@ const plain = {
   "f32x4.relaxed_madd": [simd(0x105), "v128,v128,v128:v128"],
   "i16x8.relaxed_dot_i8x16_i7x16_s": [simd(0x112), "v128,v128:v128"],
   "i32x4.relaxed_dot_i8x16_i7x16_add_s": [simd(0x113), "v128,v128,v128:v128"],
-  "atomic.fence": [atomic(0x03), ":"],
 } as const;
 
 /** With an address as first operand and a constant offset; the third entry is log2 of the natural alignment. */

@@ -1,5 +1,5 @@
 /** Functions as WebAssembly text, folded: what a generator made, for reading and for tests. */
-import type { Body, Node } from "./expression.ts";
+import type { Body, FunctionType, Node } from "./expression.ts";
 import type { FunctionCode, Module } from "./module.ts";
 import type { ValueType } from "./opcodes.ts";
 
@@ -14,9 +14,9 @@ export function printModule({ functions, options }: Module): string {
   const lines = [
     `(import "env" "memory" (memory ${limits}))`,
     ...(hasTable ? ['(import "env" "table" (table 0 funcref))'] : []),
-    ...imports.map(({ name, params, result }) => {
-      const type = [...params.map((param) => `(param ${param})`), ...(result ? [`(result ${result})`] : [])].join(" ");
-      return `(import "env" "${name}" (func $${name} ${type}))`;
+    ...imports.map((callable) => {
+      const type = new Printer(pointer).signature(callable).join(" ");
+      return `(import "env" "${callable.name}" (func $${callable.name} ${type}))`;
     }),
     ...functions.map((code) => printFunction(code, pointer)),
   ];
@@ -27,11 +27,12 @@ export function printModule({ functions, options }: Module): string {
 export function printFunction(code: FunctionCode, pointer: "i32" | "i64"): string {
   const printer = new Printer(pointer);
   const { name, params, locals, body, returned, result } = code;
+  const count = Object.keys(params).length;
   const declare = (kind: string, from: number, to?: number) =>
     locals.slice(from, to).map((local) => `(${kind} $${local.name} ${printer.type(local.type)})`);
-  const head = [`(func $${name} (export "${name}")`, ...declare("param", 0, params.length)];
+  const head = [`(func $${name} (export "${name}")`, ...declare("param", 0, count)];
   if (result) head.push(`(result ${printer.type(result)})`);
-  const variables = declare("local", params.length);
+  const variables = declare("local", count);
   const lines = [...(variables.length > 0 ? [variables.join(" ")] : []), ...printer.body(body)];
   if (returned) lines.push(printer.node(returned.node));
   return `${head.join(" ")}\n${indent(lines.join("\n"))})`;
@@ -48,6 +49,11 @@ class Printer {
     return type === "ptr" ? this.#pointer : type;
   }
 
+  signature({ params, result }: FunctionType): string[] {
+    const types = Object.values(params).map((type) => `(param ${this.type(type)})`);
+    return result ? [...types, `(result ${this.type(result)})`] : types;
+  }
+
   body(body: Body): string[] {
     return body.flatMap((item) => ("node" in item ? [this.node(item.node)] : this.body(item)));
   }
@@ -57,7 +63,7 @@ class Printer {
       case "op":
         return this.#folded([node.name.replace(/^ptr\./, `${this.#pointer}.`), ...immediatesOf(node)], node.operands);
       case "const":
-        return `(${this.type(node.type)}.const ${node.value})`;
+        return `(${this.type(node.type)}.const ${this.#number(node.type, node.value)})`;
       case "vector":
         return `(v128.const i8x16 ${node.bytes.join(" ")})`;
       case "shuffle":
@@ -76,12 +82,21 @@ class Printer {
       case "call":
         return this.#folded(["call", `$${node.target.name}`], node.operands);
       case "callIndirect": {
-        const params = node.type.params.map((type) => `(param ${this.type(type)})`);
-        return this.#folded(["call_indirect", ...params], node.operands);
+        return this.#folded(["call_indirect", ...this.signature(node.type)], node.operands);
       }
       default:
         return this.#control(node);
     }
+  }
+
+  #number(type: Exclude<ValueType, "v128">, value: number | bigint): string {
+    const real = this.type(type);
+    if (real === "i64") return String(value);
+    if (real === "i32") return String(Number(value) | 0);
+    const float = real === "f32" ? Math.fround(Number(value)) : Number(value);
+    if (Number.isNaN(float)) return "nan";
+    const sign = float < 0 || Object.is(float, -0) ? "-" : "";
+    return `${sign}${Number.isFinite(float) ? Math.abs(float) : "inf"}`;
   }
 
   #folded(words: readonly (string | number)[], operands: readonly Node[]): string {

@@ -1,0 +1,77 @@
+/** Bytes of a module as they are written, in the number encodings of the format. */
+
+const FIRST_CAPACITY = 1 << 14;
+
+export class ByteWriter {
+  #bytes = new Uint8Array(FIRST_CAPACITY);
+  #length = 0;
+
+  byte(value: number): void {
+    if (this.#length === this.#bytes.length) this.#reserve(1);
+    this.#bytes[this.#length++] = value;
+  }
+
+  bytes(values: ArrayLike<number>): void {
+    this.#reserve(values.length);
+    this.#bytes.set(values, this.#length);
+    this.#length += values.length;
+  }
+
+  /** Unsigned LEB128. */
+  unsigned(value: number): void {
+    let rest = value;
+    for (; rest >= 128; rest = Math.floor(rest / 128)) this.byte((rest % 128) | 128);
+    this.byte(rest);
+  }
+
+  /** Signed LEB128 of an int32. */
+  signed(value: number): void {
+    let rest = value;
+    for (; rest < -64 || rest >= 64; rest >>= 7) this.byte((rest & 127) | 128);
+    this.byte(rest & 127);
+  }
+
+  /** Signed LEB128 of an int64. */
+  signed64(value: bigint): void {
+    let rest = value;
+    for (; rest < -64n || rest >= 64n; rest >>= 7n) this.byte(Number(rest & 127n) | 128);
+    this.byte(Number(rest & 127n));
+  }
+
+  /** A name of the format. */
+  text(value: string): void {
+    const encoded = new TextEncoder().encode(value);
+    this.unsigned(encoded.length);
+    this.bytes(encoded);
+  }
+
+  /** A vector of the format: a count and the items. */
+  vector<T>(items: readonly T[], write: (item: T, index: number) => void): void {
+    this.unsigned(items.length);
+    items.forEach(write);
+  }
+
+  /** The size of what `write` adds, and that. */
+  sized(write: () => void): void {
+    const start = this.#length;
+    write();
+    const end = this.#length;
+    this.unsigned(end - start);
+    const size = this.#bytes.slice(end, this.#length);
+    this.#bytes.copyWithin(start + size.length, start, end);
+    this.#bytes.set(size, start);
+  }
+
+  /** A copy of all bytes. */
+  take(): Uint8Array<ArrayBuffer> {
+    return this.#bytes.slice(0, this.#length);
+  }
+
+  #reserve(count: number): void {
+    const needed = this.#length + count;
+    if (needed <= this.#bytes.length) return;
+    const longer = new Uint8Array(Math.max(needed, 2 * this.#bytes.length));
+    longer.set(this.#bytes);
+    this.#bytes = longer;
+  }
+}
