@@ -86,7 +86,8 @@ exactly. \`amx_bf16\` layers take
 each float as two bf16, 16 bits of it. Attention on \`amx_int8\`, over caches of int8, rounds the weights of a block of keys to
 1/32639 of the largest; attention on \`amx\` takes two bf16 as well.
 Rows of \`a8\` activations without a finite range (a NaN, an infinity, more than the largest float) give NaN with all of them.
-\`lowbit kernels\` shows the choice on this machine, \`lowbit kernels --cpu neoverse-v2\` on another one.
+\`lowbit kernels\` shows the choice on this machine, \`lowbit kernels --cpu neoverse-v2\` on another one;
+\`lowbit kernels --text KERNEL\` prints what is assembled for a WebAssembly one. Sampling is TypeScript, over copied logits.
 
 This file is written by \`npm run rows\`; a test checks that it is up to date.
 

@@ -46,6 +46,7 @@ export { type HubSettings, hubSettings } from "./hub/settings.ts";
 export { type PullOptions, pullModel } from "./hub/snapshot.ts";
 export { knownCpus } from "./kernels/known-cpus.ts";
 export { layouts } from "./kernels/layout/packed.ts";
+export { wasmKernelText } from "./kernels/wasm/row-text.ts";
 export { openFile, writeFileWhole } from "./node-file.ts";
 export { type KvCacheType, kvCacheTypes } from "./ops/kv-cache.ts";
 export { OperatorRegistry } from "./ops/operator.ts";

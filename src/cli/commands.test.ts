@@ -379,6 +379,9 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     const { rows } = (await json("kernels")) as unknown as { rows: { kernel: string }[] };
     expect(rows.some(({ kernel }) => kernel === "linear_a8_wx_1x1x1_reference")).toBe(true);
     expect(await lowbit(["kernels", "--cpu", "mmx"])).toMatchObject({ code: 1 });
+    const text = await lowbit(["kernels", "--text", "rms_norm_f32_1x1x4_wasm_simd"]);
+    expect(text.stdout).toMatch(/^\(module\n.*\(func \$rms_norm /s);
+    expect((await lowbit(["kernels", "--text", "rms_norm"])).stderr).toContain("is no WebAssembly row");
   });
 
   test.each([

@@ -1,12 +1,14 @@
 /** `lowbit kernels`: the kernel rows, and which of them serves which call. */
 import type { Command } from "commander";
-import { cpuWith, hostCpu, type KernelChoice, kernelTable } from "../index.ts";
+import { cpuWith, hostCpu, type KernelChoice, kernelTable, wasmKernelText } from "../index.ts";
 import { formatRanges, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
 
 interface KernelsOptions {
   readonly cpu?: string;
   readonly json?: boolean;
+  readonly text?: string;
 }
 
 export function addKernels(program: Command, terminal: Terminal): void {
@@ -19,6 +21,7 @@ export function addKernels(program: Command, terminal: Terminal): void {
       'another CPU than this one: a name, or features, for example "neoverse-v2" or "neon,dotprod"',
     )
     .option("--json", "print the table as JSON")
+    .option("--text <kernel>", "print the code of a WebAssembly kernel for a small call, as text")
     .addHelpText(
       "after",
       `
@@ -26,12 +29,17 @@ Examples:
   $ lowbit kernels
   $ lowbit kernels --cpu neoverse-v2
   $ lowbit kernels --cpu avx2,avx_vnni
-  $ lowbit kernels --json`,
+  $ lowbit kernels --json
+  $ lowbit kernels --text rms_norm_f32_1x1x4_wasm_simd`,
     )
     .action((options: KernelsOptions) => kernels(options, terminal));
 }
 
-async function kernels({ cpu, json }: KernelsOptions, terminal: Terminal): Promise<void> {
+async function kernels({ cpu, json, text }: KernelsOptions, terminal: Terminal): Promise<void> {
+  if (text !== undefined) {
+    await terminal.writeLine(textOf(text));
+    return;
+  }
   const table = kernelTable(cpu === undefined ? hostCpu() : cpuWith(cpu));
   if (json) {
     await terminal.writeJson(table);
@@ -52,6 +60,15 @@ async function kernels({ cpu, json }: KernelsOptions, terminal: Terminal): Promi
   );
   await terminal.writeLine();
   await terminal.writeLine(choiceTable(table.choices));
+}
+
+function textOf(kernel: string): string {
+  try {
+    return wasmKernelText(kernel).trimEnd();
+  } catch (error) {
+    if (error instanceof RangeError) throw new UsageError(error.message);
+    throw error;
+  }
 }
 
 /** Which kernel serves calls with m rows of activations and weights in such groups, and whether those are packed so. */

@@ -1,7 +1,15 @@
 /** The assembler and the row maker for kernels in WebAssembly; re-exports only. */
 export * from "../kernels/wasm/assembler/expression.ts";
 export * from "../kernels/wasm/assembler/instructions.ts";
-export { defineFunction, type FunctionCode, Scope } from "../kernels/wasm/assembler/module.ts";
+export {
+  defineFunction,
+  defineFunctionOf,
+  type FunctionCode,
+  Module,
+  type ModuleOptions,
+  Scope,
+} from "../kernels/wasm/assembler/module.ts";
+export { printFunction, printModule } from "../kernels/wasm/assembler/print.ts";
 export * from "../kernels/wasm/float-panels.ts";
 export { type WasmRow, wasmKernel } from "../kernels/wasm/kernel.ts";
 export {

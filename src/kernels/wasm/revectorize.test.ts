@@ -1,8 +1,9 @@
-/** The self-test before V8's option is used: right kernels pass, wrong ones are named. */
+/** The self-test before V8's option is used: right kernels pass, wrong ones of any family are named. */
 import { expect, it } from "vitest";
+import * as rows from "../table.ts";
 import { wasmFeatures } from "./features.ts";
-import { linearA8Wasm } from "./linear.ts";
 import { findProblem } from "./revectorize.ts";
+import { sampleCalls } from "./sample-calls.ts";
 
 const isUsable = wasmFeatures().includes("simd128");
 
@@ -10,16 +11,29 @@ it.runIf(isUsable)("finds nothing wrong with the kernels as they are", () => {
   expect(findProblem()).toBeNull();
 });
 
-it.runIf(isUsable)("says which kernel is wrong and what it gives", () => {
-  const wrong = linearA8Wasm.map((kernel) => ({
-    ...kernel,
-    bind: (...[args, scratch, threads]: Parameters<typeof kernel.bind>) => {
-      const run = kernel.bind(args, scratch, threads);
-      return () => {
-        run();
-        args.y[3] = Number.NaN;
-      };
-    },
-  }));
-  expect(findProblem(wrong)).toMatch(/linear_a8_wx_\S+ with \d bits gives NaN instead of -?\d/);
+it("has a call of every row", () => {
+  const all = Object.values(rows).flatMap((family) => family.filter(({ target }) => target === "wasm"));
+  const called = new Set(sampleCalls().map(({ kernel }) => kernel));
+  expect(all.filter(({ name }) => !called.has(name)).map(({ name }) => name)).toEqual([]);
 });
+
+it
+  .runIf(isUsable)
+  .each(["linear_a8_wx_1x16x32_wasm_simd", "attention_f32_1x1x4_wasm_simd", "rms_norm_f32_1x1x4_wasm_simd"])(
+  "says that %s is wrong and what it gives",
+  (name) => {
+    const calls = sampleCalls().filter(({ kernel }) => kernel === name);
+    const wrong = calls.slice(0, 1).map((call) => ({
+      ...call,
+      bind: () => {
+        const { run, results } = call.bind();
+        const spoil = () => {
+          run();
+          results[3] = Number.NaN;
+        };
+        return { results, run: spoil };
+      },
+    }));
+    expect(findProblem(wrong)).toMatch(new RegExp(`^${name}.* gives NaN instead of -?\\d`));
+  },
+);

@@ -1,6 +1,6 @@
 /** The binary encoding of function bodies. */
 import type { ByteWriter } from "./bytes.ts";
-import type { Body, Callable, FunctionType, Local, Node } from "./expression.ts";
+import type { Body, Callable, FunctionType, Node } from "./expression.ts";
 import type { FunctionCode } from "./module.ts";
 import { opcodes, structure, typeCodes, type ValueType } from "./opcodes.ts";
 
@@ -23,9 +23,10 @@ export class FunctionEncoder {
   /** A function as the code section has it: its size, its locals, its instructions. */
   encode({ params, locals, body, returned }: FunctionCode): void {
     this.#out.sized(() => {
-      this.#out.vector(runs(locals.slice(Object.keys(params).length)), ({ type, count }) => {
+      const types = locals.slice(Object.keys(params).length).map(({ type }) => this.type(type));
+      this.#out.vector(runs(types), ({ type, count }) => {
         this.#out.unsigned(count);
-        this.#out.byte(this.type(type));
+        this.#out.byte(type);
       });
       this.#body(body);
       if (returned) this.#node(returned.node);
@@ -189,10 +190,10 @@ function wideOf(name: string): string {
   return name.replace("ptr.", "i64.");
 }
 
-/** Neighbouring locals of one type, as the format counts them. */
-function runs(locals: readonly Local<ValueType>[]): { type: ValueType; count: number }[] {
-  const found: { type: ValueType; count: number }[] = [];
-  for (const { type } of locals) {
+/** Neighbours of one type, as the format counts them. */
+function runs(types: readonly number[]): { type: number; count: number }[] {
+  const found: { type: number; count: number }[] = [];
+  for (const type of types) {
     const last = found.at(-1);
     if (last?.type === type) last.count++;
     else found.push({ type, count: 1 });

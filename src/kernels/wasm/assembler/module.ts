@@ -92,7 +92,7 @@ export class Module {
     const types = new Map<string, FunctionType>();
     const typeIndices = new Map<string, number>();
     const typeIndex = (type: FunctionType): number => {
-      const key = signature(type);
+      const key = signature(type, isWide);
       const known = typeIndices.get(key);
       if (known !== undefined) return known;
       types.set(key, type);
@@ -100,7 +100,7 @@ export class Module {
       return typeIndices.size - 1;
     };
     const indices = new Map([...imports, ...this.functions].map((callable, i) => [callable, i]));
-    for (const type of [...this.functions, ...imports]) typeIndex(type);
+    for (const type of [...imports, ...this.functions]) typeIndex(type);
     const code = new ByteWriter();
     const encoder = new FunctionEncoder({ isWide, typeIndex, indexOf: (target) => indices.get(target)! }, code);
     code.vector(this.functions, (item) => encoder.encode(item));
@@ -150,8 +150,9 @@ export class Module {
   }
 }
 
-function signature({ params, result }: FunctionType): string {
-  return `${Object.values(params).join()}:${result ?? ""}`;
+/** Addresses are not told from other integers. */
+function signature({ params, result }: FunctionType, isWide: boolean): string {
+  return `${Object.values(params).join()}:${result ?? ""}`.replaceAll("ptr", isWide ? "i64" : "i32");
 }
 
 function section(out: ByteWriter, id: number, content: () => void): void {

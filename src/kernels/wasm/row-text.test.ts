@@ -1,0 +1,55 @@
+/** The text of modules, read by WABT's parser: it must be the binary that was assembled. */
+import { expect, it } from "vitest";
+import makeWabt from "wabt";
+import { double, float } from "./assembler/instructions.ts";
+import { defineFunctionOf, Module } from "./assembler/module.ts";
+import { printModule } from "./assembler/print.ts";
+import { moduleMemory } from "./engine-memory.ts";
+import { moduleOf, wasmKernelText } from "./row-text.ts";
+import { nowImport, runnerFunctions } from "./runner.ts";
+import { sampleCalls } from "./sample-calls.ts";
+
+const wabt = await makeWabt();
+const features = { threads: true, memory64: true, relaxed_simd: true, simd: true, bulk_memory: true } as const;
+
+function parsed(text: string): Uint8Array {
+  const module = wabt.parseWat("module.wat", text, features);
+  const { buffer } = module.toBinary({ canonicalize_lebs: true });
+  module.destroy();
+  return buffer;
+}
+
+function expectSameModule(module: Module): void {
+  const [found, expected] = [parsed(printModule(module)), module.encode()];
+  if (Buffer.compare(found, expected) !== 0) expect([...found]).toEqual([...expected]);
+}
+
+it.each([false, true])("is the binary of every row, 64-bit addresses: %s", (isWide) => {
+  const codes = sampleCalls().flatMap((call) => call.step().phases.map(({ code }) => code));
+  const distinct = [...new Map(codes.map((code) => [code.key, code])).values()];
+  for (const code of distinct) expectSameModule(moduleOf([code], isWide));
+});
+
+it.each([false, true])("is the binary of the plan loop, 64-bit addresses: %s", (isWide) => {
+  const memory = moduleMemory({ isWide, isShared: true });
+  expectSameModule(new Module({ isWide, memory, imports: [nowImport], hasTable: true }, runnerFunctions()));
+});
+
+it("has constants that are no ordinary numbers", () => {
+  const values = [0, -0, Number.NaN, Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0.1, 1e-45, -3.4e38, 1e300];
+  const functions = values.flatMap((value, i) => [
+    defineFunctionOf(`f${i}`, {}, () => ({ body: [], returned: float(value) })),
+    defineFunctionOf(`d${i}`, {}, () => ({ body: [], returned: double(value) })),
+  ]);
+  const memory = moduleMemory({ isWide: false, isShared: false });
+  expectSameModule(new Module({ isWide: false, memory, imports: [], hasTable: false }, functions));
+});
+
+it("is found by a row's name", () => {
+  expect(wasmKernelText("linear_a8_wx_1x16x32_wasm_relaxed")).toMatch(
+    /^\(module\n.*\(func \$gemv_relaxed_w4_.*relaxed_dot/s,
+  );
+  expect(() => wasmKernelText("linear")).toThrow(
+    /"linear" is no WebAssembly row: expected one of linear_a8_wx_4x16x32/,
+  );
+});

@@ -1,0 +1,273 @@
+/**
+ * A small call of every WebAssembly row, with the reference kernel that says what it must give: for looking at what is
+ * made for a row, and for checking code compiled in an unusual way.
+ */
+import type { QuantizedWeights } from "../../quantized.ts";
+import type { AttentionArgs, PackedLinearArgs } from "../arguments.ts";
+import type { Kernel } from "../contract.ts";
+import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
+import { packEmbedding } from "../layout/torchao-embedding.ts";
+import * as plain from "../reference/elementwise.ts";
+import * as embeddings from "../reference/embedding.ts";
+import * as joined from "../reference/fused.ts";
+import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "../reference/linear.ts";
+import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "../reference/transformer.ts";
+import { attentionRelaxedWasm, attentionWasm } from "./attention.ts";
+import * as elementwise from "./elementwise.ts";
+import { embeddingFloatWasm, embeddingSharedWasm } from "./embedding.ts";
+import { embeddingPackedWasm } from "./embedding-packed.ts";
+import * as fused from "./fused.ts";
+import type { WasmStep } from "./kernel-code.ts";
+import { linearA8Wasm } from "./linear.ts";
+import { linearFloatWasm } from "./linear-float.ts";
+import { linearWeightOnlyWasm } from "./linear-weight-only.ts";
+import { ropeAnglesWasm, ropeWasm } from "./rope.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./rows.ts";
+
+type Results = Float32Array | BigInt64Array | Uint8Array;
+
+export interface SampleCall {
+  readonly kernel: string;
+  readonly needs: readonly string[];
+  /** Bits and rows, where a row has several calls. */
+  readonly what: string;
+  /** Makes arguments, the same each time, and gives what runs the kernel on them. */
+  bind(): { run(): void; readonly results: Results };
+  expected(): Results;
+  /** The phases of the call, whatever the addresses. */
+  step(): WasmStep;
+}
+
+const M = 7;
+const DIM = 64;
+const ROWS = 32;
+const WIDTHS = [2, 3, 4, 8];
+
+const floats = (length: number, seed = 1) => Float32Array.from({ length }, (_, i) => Math.sin(seed + i * i));
+const indices = () => BigInt64Array.of(3n, 0n, 31n);
+
+function callOf<A>(
+  kernel: Kernel<A>,
+  reference: Kernel<A>,
+  make: () => A,
+  resultsOf: (args: A) => Results,
+  what = "",
+): SampleCall {
+  const bound = (row: Kernel<A>) => {
+    const args = make();
+    return { run: row.bind(args, scratchOf(row, args), 1), results: resultsOf(args) };
+  };
+  return {
+    kernel: kernel.name,
+    needs: kernel.needs,
+    what,
+    bind: () => bound(kernel),
+    expected: () => {
+      const { run, results } = bound(reference);
+      run();
+      return results;
+    },
+    step: () => {
+      const args = make();
+      const call = kernel.encode!(args, scratchOf(kernel, args));
+      if (call.target !== "wasm") throw new TypeError(`${kernel.name} is no WebAssembly row`);
+      return call.prepare({ read: () => 0, write: () => 0, scratch: 0, threads: 1 });
+    },
+  };
+}
+
+function scratchOf<A>(kernel: Kernel<A>, args: A): Uint8Array {
+  return new Uint8Array(kernel.scratchBytes?.(args, 1) ?? 0);
+}
+
+/** Weights [n, k] in groups of 32. */
+function logicalWeights(n: number, k: number, bits: number): QuantizedWeights {
+  const levels = 2 ** bits;
+  return {
+    ...{ n, k, bits, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f16", zeros: null, levels: null },
+    qvals: Int8Array.from({ length: n * k }, (_, i) => ((i * 7919) % levels) - levels / 2),
+    scales: Float32Array.from({ length: (n * k) / 32 }, (_, i) => 2 ** -7 * (1 + (i % 5))),
+  };
+}
+
+function packed(n: number, k: number, bits: number, layout: string) {
+  const logical = logicalWeights(n, k, bits);
+  return openPacked(packWeights(logical, null, layoutNamed(layout)), logical);
+}
+
+/** One row of activations where a row serves it, and more than the kernels of many take at a time. */
+function linearCalls(kernels: readonly Kernel<PackedLinearArgs>[], reference: Kernel<PackedLinearArgs>): SampleCall[] {
+  const [n, k] = [64, 512];
+  return kernels.flatMap((kernel) =>
+    WIDTHS.flatMap((bits) =>
+      [1, M]
+        .filter((m) => m >= kernel.mStep)
+        .map((m) => {
+          const weights = packed(n, k, bits, kernel.layouts![0]!);
+          const make = () => ({ m, x: floats(m * k), weights, y: new Float32Array(m * n) });
+          return callOf(kernel, reference, make, ({ y }) => y, `${bits} bits, ${m} rows`);
+        }),
+    ),
+  );
+}
+
+const HEADS = 4;
+const KV_HEADS = 2;
+const CAPACITY = 48;
+/** Small floats, or bit patterns of halves near 0.5. */
+const caches = {
+  f32: (length: number) => floats(length, 5),
+  f16: (length: number) => Uint16Array.from({ length }, (_, i) => 0x3800 + ((i * 7919) % 512)),
+};
+
+/** What attention has in either form, of `tokens` after 20. */
+function attentionArgs(tokens: number, type: keyof typeof caches): Omit<AttentionArgs, "q" | "k" | "v"> {
+  const cache = () => caches[type](CAPACITY * KV_HEADS * DIM);
+  return {
+    ...{ tokens, heads: HEADS, kvHeads: KV_HEADS, headDim: DIM, capacity: CAPACITY },
+    ...{ keyCache: cache(), valueCache: cache(), keyScales: null, valueScales: null },
+    ...{ position: BigInt64Array.of(20n), scale: DIM ** -0.5, window: 0, softcap: 0 },
+    y: new Float32Array(tokens * HEADS * DIM),
+  };
+}
+
+/** One token, and as many as go through attention of several queries at once. */
+function attentionCalls(): SampleCall[] {
+  const kinds = (["f32", "f16"] as const).flatMap((type) => [1, 17].map((tokens) => ({ type, tokens })));
+  return kinds.flatMap(({ type, tokens }) => {
+    const what = `${tokens} tokens, cache of ${type}`;
+    const kv = tokens * KV_HEADS * DIM;
+    const make = () => ({
+      ...attentionArgs(tokens, type),
+      ...{ q: floats(tokens * HEADS * DIM), k: floats(kv, 2), v: floats(kv, 3) },
+    });
+    const angles = floats(tokens * DIM, 4);
+    const makeRope = () => ({
+      ...attentionArgs(tokens, type),
+      ...{ qkv: floats(tokens * (HEADS + 2 * KV_HEADS) * DIM), angles, half: DIM / 2 },
+    });
+    return [
+      ...[attentionRelaxedWasm, attentionWasm].map((row) => callOf(row, attentionReference, make, ({ y }) => y, what)),
+      ...[fused.ropeAttentionRelaxedWasm, fused.ropeAttentionWasm].map((row) =>
+        callOf(row, joined.ropeAttentionReference, makeRope, ({ y }) => y, what),
+      ),
+    ];
+  });
+}
+
+function elementwiseCalls(): SampleCall[] {
+  const length = M * DIM + 3;
+  const binary = () => ({ a: floats(length), b: floats(length, 2), alpha: 0.5, y: new Float32Array(length) });
+  const unary = () => ({ x: floats(length), value: 3, y: new Float32Array(length) });
+  const halves = () => ({ dim: DIM, x: floats(2 * M * DIM), y: new Float32Array(M * DIM) });
+  const pairs = [
+    [elementwise.addWasm, plain.addReference],
+    [elementwise.swigluWasm, plain.swigluReference],
+    [elementwise.gegluWasm, plain.gegluReference],
+    [elementwise.erfGegluWasm, plain.erfGegluReference],
+    [elementwise.quickGegluWasm, plain.quickGegluReference],
+    [elementwise.regluWasm, plain.regluReference],
+    [elementwise.squaredRegluWasm, plain.squaredRegluReference],
+  ] as const;
+  const select = () => ({
+    ...{ outer: M, stride: 4 * DIM, offset: 16, blockBytes: 40 },
+    ...{ x: new Uint8Array(floats(M * DIM).buffer), y: new Uint8Array(M * 40) },
+  });
+  return [
+    ...pairs.map(([kernel, reference]) => callOf(kernel, reference, binary, ({ y }) => y)),
+    callOf(elementwise.scaleWasm, plain.scaleReference, unary, ({ y }) => y),
+    callOf(elementwise.softcapWasm, plain.softcapReference, unary, ({ y }) => y),
+    callOf(elementwise.selectWasm, plain.selectReference, select, ({ y }) => y),
+    callOf(fused.swigluHalvesWasm, joined.swigluHalvesReference, halves, ({ y }) => y),
+    callOf(fused.gegluHalvesWasm, joined.gegluHalvesReference, halves, ({ y }) => y),
+  ];
+}
+
+function rowCalls(): SampleCall[] {
+  const y = () => new Float32Array(M * DIM);
+  const norm = () => ({ dim: DIM, x: floats(M * DIM), weight: floats(DIM, 2), eps: 1e-5, y: y() });
+  const rope = () => ({
+    ...{ tokens: M, heads: 2, headDim: DIM / 2, half: DIM / 4 },
+    ...{ x: floats(M * DIM), angles: floats((M * DIM) / 2, 2), y: y() },
+  });
+  const angles = () => ({
+    ...{ tokens: M, position: BigInt64Array.of(3n), scale: 1 },
+    ...{ inverseFrequencies: Float32Array.from(floats(DIM), Math.abs), angles: new Float32Array(M * 2 * DIM) },
+  });
+  return [
+    callOf(rmsNormWasm, rmsNormReference, norm, (args) => args.y),
+    callOf(
+      fused.addRmsNormWasm,
+      joined.addRmsNormReference,
+      () => ({ ...norm(), addend: floats(M * DIM, 3), alpha: 0.5 }),
+      (args) => args.y,
+    ),
+    callOf(
+      softmaxWasm,
+      plain.softmaxReference,
+      () => ({ dim: DIM, x: floats(M * DIM), y: y() }),
+      (args) => args.y,
+    ),
+    callOf(
+      groupSumsWasm,
+      plain.groupSumsReference,
+      () => ({ rows: M, k: DIM, groupSize: 8, x: floats(M * DIM), y: new Float32Array((M * DIM) / 8) }),
+      (args) => args.y,
+    ),
+    callOf(
+      argmaxWasm,
+      plain.argmaxReference,
+      () => ({ dim: DIM, x: floats(M * DIM), y: new BigInt64Array(M) }),
+      (args) => args.y,
+    ),
+    callOf(ropeWasm, ropeReference, rope, (args) => args.y),
+    callOf(ropeAnglesWasm, ropeAnglesReference, angles, (args) => args.angles),
+  ];
+}
+
+function embeddingCalls(): SampleCall[] {
+  const y = () => new Float32Array(3 * DIM);
+  const weights = { dtype: "f32", data: floats(ROWS * DIM) } as const;
+  const float = () => ({ rows: ROWS, dim: DIM, weights, indices: indices(), y: y() });
+  const ofWidth = (bits: number) => {
+    const what = `${bits} bits`;
+    const shared = packed(ROWS, DIM, bits, embeddingSharedWasm.layouts![0]!);
+    const { qvals, scales } = logicalWeights(ROWS, DIM, bits);
+    const table = packEmbedding(qvals, { bits, rows: ROWS, dim: DIM });
+    const plainTable = () => ({
+      ...{ bits, rows: ROWS, dim: DIM, packed: table, scales, zeros: new Int8Array(scales.length) },
+      ...{ indices: indices(), y: y() },
+    });
+    const make = () => ({ weights: shared, indices: indices(), y: y() });
+    return [
+      callOf(embeddingSharedWasm, embeddings.embeddingSharedReference, make, (args) => args.y, what),
+      callOf(embeddingPackedWasm, embeddings.embeddingPackedReference, plainTable, (args) => args.y, what),
+    ];
+  };
+  return [
+    callOf(embeddingFloatWasm, embeddings.embeddingFloatReference, float, (args) => args.y),
+    ...WIDTHS.flatMap(ofWidth),
+  ];
+}
+
+function floatLinearCalls(): SampleCall[] {
+  const [n, k] = [ROWS, 2 * DIM];
+  const make = () => ({
+    ...{ m: M, n, k, x: floats(M * k), weights: { dtype: "f32", data: floats(n * k, 2) } as const },
+    ...{ bias: null, y: new Float32Array(M * n) },
+  });
+  return linearFloatWasm.map((kernel) => callOf(kernel, linearFloatReference, make, ({ y }) => y));
+}
+
+/** Calls of all rows. */
+export function sampleCalls(): SampleCall[] {
+  return [
+    ...linearCalls(linearA8Wasm, linearA8Reference),
+    ...linearCalls(linearWeightOnlyWasm, linearWeightOnlyReference),
+    ...floatLinearCalls(),
+    ...embeddingCalls(),
+    ...attentionCalls(),
+    ...rowCalls(),
+    ...elementwiseCalls(),
+  ];
+}
