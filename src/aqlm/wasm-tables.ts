@@ -111,10 +111,11 @@ function tableCode({ codebooks, inGroup }: AqlmForm): KernelCode {
 
 const fourFields = { x: "ptr", vectors: "ptr", tables: "ptr", k: "i32", lastRow: "i32" } as const;
 const fourBlock = new ArgumentBlock(fourFields);
+const fourParams = { ...fourFields, tile: "i32" } as const;
 
 /** Tables of one group of inputs for four rows, the last one again where there are fewer. `vectors` are as stored. */
-function fourTables({ codebooks, inGroup }: AqlmForm, name: string): FunctionCode {
-  return defineFunction(name, { ...fourFields, tile: "i32" }, ({ x, vectors, tables, k, lastRow, tile }, scope) => {
+function fourTables({ codebooks, inGroup }: AqlmForm, name: string): FunctionCode<typeof fourParams, null> {
+  return defineFunction(name, fourParams, ({ x, vectors, tables, k, lastRow, tile }, scope) => {
     const inputs = Array.from({ length: inGroup }, (_, j) => j);
     const columns = scope.localArray("v128", "column", inGroup);
     const sum = scope.local("v128", "sum");
@@ -146,7 +147,7 @@ function fourTableCode(form: AqlmForm): KernelCode {
   const build = () => {
     const body = fourTables(form, `${key}_body`);
     const entry = kernelFunction(key, fourBlock, ({ x, vectors, tables, k, lastRow }, { tile }) => [
-      call(body, x, vectors, tables, k, lastRow, tile),
+      call(body, { x, vectors, tables, k, lastRow, tile }),
     ]);
     return [entry, body];
   };
@@ -173,6 +174,7 @@ const sumFields = {
   isLast: "i32",
 } as const;
 const sumBlock = new ArgumentBlock(sumFields);
+const sumParams = { ...sumFields, tile: "i32" } as const;
 
 /** Adds what `groups` groups of a tile look up to its sums, and moves on. */
 function addGroups(
@@ -202,8 +204,8 @@ function addGroups(
 }
 
 /** Sums of a tile of outputs over some groups; behind the last ones, scales and biases. */
-function tileSums({ codebooks }: AqlmForm, width: Rows, name: string): FunctionCode {
-  return defineFunction(name, { ...sumFields, tile: "i32" }, ({ tile, ...fields }, scope) => {
+function tileSums({ codebooks }: AqlmForm, width: Rows, name: string): FunctionCode<typeof sumParams, null> {
+  return defineFunction(name, sumParams, ({ tile, ...fields }, scope) => {
     const pointer = (name: string) => scope.local("ptr", name);
     const [codes, tables, block] = [pointer("at"), pointer("table"), pointer("block")];
     const at = { sums: pointer("tile_sums"), codes, tables };
@@ -259,7 +261,7 @@ function sumCode(form: AqlmForm, width: Rows): KernelCode {
   const key = `aqlm_sums_${form.codebooks}_${width}`;
   const build = () => {
     const body = tileSums(form, width, `${key}_body`);
-    const entry = kernelFunction(key, sumBlock, (fields, { tile }) => [call(body, ...Object.values(fields), tile)]);
+    const entry = kernelFunction(key, sumBlock, (fields, { tile }) => [call(body, { ...fields, tile })]);
     return [entry, body];
   };
   return { key, build };
@@ -318,15 +320,16 @@ function foursCode(form: AqlmForm): KernelCode {
           [
             groups.set(i32.sub(inputs, first)),
             when(i32.gt_u(groups, int(CHUNK_GROUPS)), [groups.set(int(CHUNK_GROUPS))]),
-            forRange(part, int(0), groups, [call(tablesOf, x, fields.vectors, tables, k, i32.sub(rows, int(1)), part)]),
+            forRange(part, int(0), groups, [
+              call(tablesOf, { x, vectors: fields.vectors, tables, k, lastRow: i32.sub(rows, int(1)), tile: part }),
+            ]),
             forRange(part, int(0), tiles, [
-              call(
-                sumsOf,
-                ...[codes, tables, fields.scales, fields.biases, fields.y, sums, groups, tiles, n, rows],
-                i32.eqz(first),
-                i32.eq(i32.add(first, groups), inputs),
-                part,
-              ),
+              call(sumsOf, {
+                ...{ codes, tables, scales: fields.scales, biases: fields.biases, y: fields.y, sums },
+                ...{ groups, tiles, n, rows, tile: part },
+                isFirst: i32.eqz(first),
+                isLast: i32.eq(i32.add(first, groups), inputs),
+              }),
             ]),
             advance(x, 4 * inGroup * CHUNK_GROUPS),
             codes.set(elementAt(codes, i32.mul(groups, tiles), codebooks * TILE)),
