@@ -70,7 +70,10 @@ async function checkStop(page, expected) {
 
 async function screenshots(page) {
   if (!process.argv.includes("--screenshots")) return;
-  const shot = (name) => page.screenshot({ path: join(root, "docs", `page-${name}.png`) });
+  const shot = async (name) => {
+    await page.locator("aside").evaluate((aside) => aside.scrollTo(0, 0));
+    await page.screenshot({ path: join(root, "docs", `page-${name}.png`) });
+  };
   await page.setViewportSize({ width: 1100, height: 720 });
   await shot("light");
   await page.click("#theme");
