@@ -12,6 +12,11 @@ import type { WeightSpec } from "../../quantized.ts";
 import type { PackedLayout } from "../contract.ts";
 
 export const HEADER_BYTES = 64;
+/**
+ * Columns whose products kernels sum in 32 bits, those of a group or of all k. The longest sums are those of activations
+ * of -128 with weights of 255, and of such activations alone, which native/x86/linear_amx.cc takes as two of 16 bits.
+ */
+export const SUMMED_COLUMNS_MAX = 2 ** 16 - 32;
 export const MAGIC = 0x3157424c;
 const VERSION = 1;
 const FLAG_ZEROS = 1;

@@ -110,6 +110,9 @@ describe("what a layout cannot store", () => {
     ["torchao_universal", { levels: true }, /codebooks are not stored/],
     ["torchao_universal", { scaleDType: "f16" }, /scales must be f32, found f16/],
     ["torchao_universal", { groupSize: 8 }, /the group size must be a multiple of 16, found 8/],
+    ["panel16", { n: 1, k: 65505 }, /k may be 65504 at most, not 65505/],
+    ["panel32", { n: 1, k: 65505, groupSize: 65505 }, /k may be 65504 at most, not 65505/],
+    ["torchao_universal", { n: 1, k: 65520, groupSize: 65520 }, /groups may have 65504 weights at most, not 65520/],
     ["torchao_universal", { groupSize: 48 }, /k must be a multiple of the group size 48, found 64/],
   ] as const)("%s refuses %o", (name, options, message) => {
     expect(() => packWeights(weights(options), null, layoutNamed(name))).toThrow(message);
@@ -261,14 +264,15 @@ describe("a damaged buffer", () => {
     expect(() => openPacked(forged(change), weights)).toThrow(ShapeError);
   });
 
-  it("with panels so large that native sizes would overflow says so", () => {
+  it("with rows so long that sums of 32 bits would overflow says so", () => {
     for (const [k, groupSize] of [
+      [2 ** 16, 32],
       [2 ** 29, 2 ** 29],
       [2 ** 26, 1],
       [2 ** 32 - 1, 2 ** 32 - 1],
     ] as const) {
       const bytes = forged((view) => [view.setUint32(20, k, true), view.setUint32(24, groupSize, true)]);
-      expect(() => openPacked(bytes, { n: 20, k, groupSize })).toThrow(/16 rows may take \d+ bytes, not \d+/);
+      expect(() => openPacked(bytes, { n: 20, k, groupSize })).toThrow(/k may be 65504 at most, not \d+/);
     }
   });
 

@@ -15,13 +15,11 @@ import { f16Table, f32ToF16 } from "../../half.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget, WeightRow } from "../contract.ts";
 import { type FieldTable, fieldTables } from "./fields.ts";
-import { HEADER_BYTES, writeHeader } from "./header.ts";
+import { HEADER_BYTES, SUMMED_COLUMNS_MAX, writeHeader } from "./header.ts";
 import { GroupPacker } from "./panel-pack.ts";
 
 /** Four consecutive k of a row are four bytes of a vector. */
 const KR = 4;
-/** Native kernels count the bits of a panel's weights in 32 bits. */
-const PANEL_BYTES_MAX = 2 ** 28;
 /** All field tables divide 32 consecutive k. */
 const K_STEP = 32;
 
@@ -83,8 +81,7 @@ export function panelLayout(options: PanelOptions): PackedLayout {
 
     refusal(spec) {
       if (spec.hasLevels && spec.bits > 4) return `codebooks of more than 4 bits are not stored, found ${spec.bits}`;
-      const { panelBytes } = panelGeometry(rows, spec, true);
-      if (panelBytes > PANEL_BYTES_MAX) return `${rows} rows may take ${PANEL_BYTES_MAX} bytes, not ${panelBytes}`;
+      if (spec.k > SUMMED_COLUMNS_MAX) return `k may be ${SUMMED_COLUMNS_MAX} at most, not ${spec.k}`;
       return null;
     },
 

@@ -6,6 +6,7 @@
 import { ShapeError } from "../../errors.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
+import { SUMMED_COLUMNS_MAX } from "./header.ts";
 import { chunkReader, packChunk } from "./torchao-bits.ts";
 
 export const TORCHAO_MAGIC = 6712;
@@ -42,6 +43,8 @@ export const torchaoUniversal: PackedLayout = {
     if (spec.hasLevels) return "codebooks are not stored";
     if (spec.scaleDType !== "f32") return `scales must be f32, found ${spec.scaleDType}`;
     if (groupSize % K_STEP !== 0) return `the group size must be a multiple of 16, found ${groupSize}`;
+    if (groupSize > SUMMED_COLUMNS_MAX)
+      return `groups may have ${SUMMED_COLUMNS_MAX} weights at most, not ${groupSize}`;
     if (spec.k % groupSize !== 0) return `k must be a multiple of the group size ${groupSize}, found ${spec.k}`;
     return null;
   },
