@@ -49,11 +49,12 @@ export async function measure(load, { prompts, decode }) {
   return result;
 }
 
-const LATER_PROMPTS = 9;
+const PROMPTS = 19;
 
 /**
- * The first prompt after load and the median of later ones, once their code has been replaced. For a process or a page of
- * its own: code is kept when a model is loaded again.
+ * The first prompt after load and the median of later ones once their code has been replaced, by what their mean length
+ * takes: each has a length of its own, which is planned. For a process or a page of its own: code is kept when a model is
+ * loaded again.
  * @param {() => Promise<any>} load @param {number} length tokens
  * @returns {Promise<{ loadMs: number, firstPromptMs: number, laterPromptMs: number }>}
  */
@@ -63,14 +64,15 @@ export async function measureFirstPrompt(load, length) {
   const loadMs = performance.now() - begin;
   const decoder = model.createDecoder();
   const times = [];
-  for (let run = 0; run < 2 * LATER_PROMPTS; run++) {
-    const ids = Array.from({ length }, (_, i) => (i * 7919 + run) % decoder.vocabularySize);
+  for (let run = 0; run < PROMPTS; run++) {
+    const count = length + (run % 2 === 0 ? -run / 2 : (run + 1) / 2);
+    const ids = Array.from({ length: count }, (_, i) => (i * 7919 + run) % decoder.vocabularySize);
     decoder.rewind(0);
     const start = performance.now();
     await decoder.prefill(ids);
-    times.push(performance.now() - start);
+    times.push(((performance.now() - start) * length) / count);
   }
   await decoder.dispose();
   await model.dispose();
-  return { loadMs, firstPromptMs: times[0], laterPromptMs: middle(times.slice(-LATER_PROMPTS)) };
+  return { loadMs, firstPromptMs: times[0], laterPromptMs: middle(times.slice(PROMPTS >> 1)) };
 }

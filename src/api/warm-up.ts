@@ -5,9 +5,15 @@
 import type { LoadedProgram } from "../runtime/program.ts";
 import { SessionDecoder } from "./session-decoder.ts";
 
-/** Tokens of a warm-up prompt: enough for the kernels of many rows. */
-const PROMPT_TOKENS = 8;
-const PROMPT_RUNS = 3;
+/**
+ * Tokens of the first warm-up prompts, enough for the kernels of many rows; while there is time, some of longer ones follow,
+ * each of another length: kernels have a function for each rest of six rows.
+ */
+const SHORT_PROMPT = 8;
+const SHORT_RUNS = 3;
+const LONG_PROMPT = 32;
+const PROMPT_RUNS = 15;
+const PROMPT_MS = 120;
 /**
  * Steps are repeated until one is about as fast as the fastest; those of small models often, since the code that replaces
  * the first is compiled while all cores are busy.
@@ -48,10 +54,14 @@ export async function warmDecoder(
 
 async function warmPrompt(program: LoadedProgram, signal: AbortSignal | undefined): Promise<void> {
   const decoder = new SessionDecoder(program);
-  const count = Math.min(PROMPT_TOKENS, decoder.chunkLength, decoder.contextLength);
+  const most = Math.min(decoder.chunkLength, decoder.contextLength);
+  const start = performance.now();
   for (let run = 0; run < PROMPT_RUNS; run++) {
+    const isShort = run < SHORT_RUNS;
+    if (!isShort && performance.now() - start > PROMPT_MS) break;
+    const tokens = isShort ? SHORT_PROMPT : LONG_PROMPT - (run % 6);
     decoder.rewind(0);
-    await decoder.prefill(new Array(count).fill(0), { signal });
+    await decoder.prefill(new Array(Math.min(tokens, most)).fill(0), { signal });
   }
   await decoder.dispose();
 }
