@@ -7,6 +7,7 @@ import { runFiles } from "./vitest.js";
 const files = {
   emulated: () => import("../../src/kernels/emulated.test.ts"),
   conformance: () => import("../../src/kernels/conformance.test.ts"),
+  "conformance-long": () => import("../../src/kernels/conformance-long.test.ts"),
   "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
   "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
   "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),
