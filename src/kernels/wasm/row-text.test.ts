@@ -25,7 +25,7 @@ function expectSameModule(module: Module): void {
 }
 
 it.each([false, true])("is the binary of every row, 64-bit addresses: %s", (isWide) => {
-  const codes = sampleCalls().flatMap((call) => call.step().phases.map(({ code }) => code));
+  const codes = sampleCalls().flatMap((call) => call.step().step.phases.map(({ code }) => code));
   const distinct = [...new Map(codes.map((code) => [code.key, code])).values()];
   for (const code of distinct) expectSameModule(moduleOf([code], isWide));
 });

@@ -17,7 +17,7 @@ export function wasmKernelText(kernel: string): string {
     const names = [...new Set(calls.map((other) => other.kernel))].join(", ");
     throw new RangeError(`"${kernel}" is no WebAssembly row: expected one of ${names}`);
   }
-  return printModule(moduleOf(call.step().phases.map(({ code }) => code)));
+  return printModule(moduleOf(call.step().step.phases.map(({ code }) => code)));
 }
 
 /** The codes as a module for one thread. */

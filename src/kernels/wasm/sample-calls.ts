@@ -17,7 +17,7 @@ import * as elementwise from "./elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./embedding.ts";
 import { embeddingPackedWasm } from "./embedding-packed.ts";
 import * as fused from "./fused.ts";
-import type { WasmStep } from "./kernel-code.ts";
+import type { Placement, WasmStep } from "./kernel-code.ts";
 import { linearA8Wasm } from "./linear.ts";
 import { linearFloatWasm } from "./linear-float.ts";
 import { linearWeightOnlyWasm } from "./linear-weight-only.ts";
@@ -34,8 +34,9 @@ export interface SampleCall {
   /** Makes arguments, the same each time, and gives what runs the kernel on them. */
   bind(): { run(): void; readonly results: Results };
   expected(): Results;
-  /** The phases of the call, whatever the addresses. */
-  step(): WasmStep;
+  scratchBytes(threads: number): number;
+  /** The call's phases for arrays at given places, and the array of them that gets the results. */
+  step(place?: Placement): { step: WasmStep; results: Results };
 }
 
 const M = 7;
@@ -45,6 +46,9 @@ const WIDTHS = [2, 3, 4, 8];
 
 const floats = (length: number, seed = 1) => Float32Array.from({ length }, (_, i) => Math.sin(seed + i * i));
 const indices = () => BigInt64Array.of(3n, 0n, 31n);
+
+/** For what does not depend on addresses. */
+const nowhere: Placement = { read: () => 0, write: () => 0, scratch: 0, threads: 1 };
 
 function callOf<A>(
   kernel: Kernel<A>,
@@ -67,11 +71,12 @@ function callOf<A>(
       run();
       return results;
     },
-    step: () => {
+    scratchBytes: (threads) => kernel.scratchBytes?.(make(), threads) ?? 0,
+    step: (place = nowhere) => {
       const args = make();
-      const call = kernel.encode!(args, scratchOf(kernel, args));
+      const call = kernel.encode!(args, new Uint8Array(0));
       if (call.target !== "wasm") throw new TypeError(`${kernel.name} is no WebAssembly row`);
-      return call.prepare({ read: () => 0, write: () => 0, scratch: 0, threads: 1 });
+      return { step: call.prepare(place), results: resultsOf(args) };
     },
   };
 }
