@@ -16,7 +16,7 @@ async function resultsOf(call: SampleCall, engine: WasmEngine): Promise<number[]
   const placed = new Map<ArrayBufferView, Uint8Array>();
   const put = (view: ArrayBufferView) => {
     const bytes = engine.allocate(view.byteLength);
-    bytes.set(bytesOf(view));
+    bytes.set(new Uint8Array(view.buffer, view.byteOffset, view.byteLength));
     placed.set(view, bytes);
     return bytes.byteOffset;
   };
