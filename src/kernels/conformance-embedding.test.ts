@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { type Bench, benchesFor, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
 import { integersOf } from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
-import { Random, randomFloatWeights, randomWeights } from "../../test/support/random.ts";
+import { Random, randomFloatWeights, randomWeights, weightVariants } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
@@ -129,19 +129,11 @@ const sharedShapes = [
   [48, 1000],
 ] as const;
 
-const variants = [
-  {},
-  { zeros: true },
-  { levels: true },
-  { scaleDType: "f16" },
-  { zeros: true, scaleDType: "f16" },
-] as const;
-
 const sharedCases = (layout: PackedLayout, bits: number) =>
   madeOnce(`shared embedding, ${layout.name}, ${bits} bits`, () => {
     const random = new Random(bits);
     return sharedShapes.flatMap(([k, groupSize]) =>
-      variants.flatMap((variant) => {
+      weightVariants.flatMap((variant) => {
         const weights = randomWeights(random, { n: ROWS, k, bits, groupSize, ...variant });
         if (layout.refusal(weights) !== null) return [];
         const name = `k ${k}, group ${groupSize}, ${JSON.stringify(variant)}`;

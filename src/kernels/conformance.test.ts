@@ -24,7 +24,13 @@ import {
   quantizeRow,
 } from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
-import { Random, type RandomWeightsOptions, randomFloatWeights, randomWeights } from "../../test/support/random.ts";
+import {
+  Random,
+  type RandomWeightsOptions,
+  randomFloatWeights,
+  randomWeights,
+  weightVariants,
+} from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "./arguments.ts";
@@ -59,15 +65,6 @@ const shapes = [
   [7, 60, 12],
   [3, 48, 1000],
 ] as const;
-
-/** What the weights of a case are made of; refused ones are left out layout by layout. */
-const variants: readonly Partial<RandomWeightsOptions>[] = [
-  {},
-  { zeros: true },
-  { levels: true },
-  { scaleDType: "f16" },
-  { zeros: true, scaleDType: "f16" },
-];
 
 /** y [m, n] of the first m rows of a case. */
 function packedCall(kernel: Kernel<PackedLinearArgs>, bench: Bench, call: LinearCase, m: number): Float32Array {
@@ -112,9 +109,9 @@ function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: 
   const random = new Random(31 * bits + layout.id);
   const cases: LinearCase[] = [];
   for (const [n, k, groupSize] of shapes)
-    for (const variant of variants) {
+    for (const variant of weightVariants) {
       const weights = randomWeights(random, { n, k, bits, groupSize, ...variant, ...options.weights });
-      const isThorough = variant === variants[0] && k % 2 === 0;
+      const isThorough = variant === weightVariants[0] && k % 2 === 0;
       if (layout.refusal(weights) !== null || (options.onlyThorough && !isThorough)) continue;
       // Multiples of 8 stay exact in sums of the exact tests.
       const bias = cases.length % 2 === 0 ? Float32Array.from({ length: n }, () => 8 * random.integer(-99, 99)) : null;

@@ -45,6 +45,15 @@ export interface RandomWeightsOptions {
   readonly exactScales?: boolean;
 }
 
+/** What weights are made of in tests of layouts and of kernels that read them. */
+export const weightVariants: readonly Partial<RandomWeightsOptions>[] = [
+  {},
+  { zeros: true },
+  { levels: true },
+  { scaleDType: "f16" },
+  { zeros: true, scaleDType: "f16" },
+];
+
 /** Logical weights of random integers, scales and zero points over their whole ranges. */
 export function randomWeights(random: Random, options: RandomWeightsOptions): QuantizedWeights {
   const { n, k, bits, groupSize, zeros = false, levels = false, scaleDType = "f32", exactScales = false } = options;

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { Random, type RandomWeightsOptions, randomWeights } from "../../../test/support/random.ts";
+import { Random, type RandomWeightsOptions, randomWeights, weightVariants } from "../../../test/support/random.ts";
 import { expectSame } from "../../../test/support/same.ts";
 import { ShapeError } from "../../errors.ts";
 import type { QuantizedWeights } from "../../quantized.ts";
@@ -27,14 +27,6 @@ const shapes = [
   [7, 48, 1000],
 ] as const;
 
-const variants = [
-  {},
-  { zeros: true },
-  { levels: true },
-  { scaleDType: "f16" },
-  { zeros: true, scaleDType: "f16" },
-] as const;
-
 function roundTrip(weights: QuantizedWeights, bias: Float32Array | null, layout: PackedLayout) {
   const packed = openPacked(packWeights(weights, bias, layout), weights);
   expect(packed.layout).toBe(layout);
@@ -46,7 +38,7 @@ describe.each(layouts.map((layout) => [layout.name, layout] as const))("layout %
     const random = new Random(bits);
     let stored = 0;
     for (const [n, k, groupSize] of shapes)
-      for (const variant of variants) {
+      for (const variant of weightVariants) {
         const weights = randomWeights(random, { n, k, bits, groupSize, ...variant });
         if (layout.refusal(weights) !== null) continue;
         for (const bias of [null, random.floats(n, 10)]) {
