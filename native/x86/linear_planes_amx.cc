@@ -124,13 +124,14 @@ struct ChunkSplitter {
   ALWAYS_INLINE void second_half(uint8_t* planes) { one(planes + kTileBytes / 2); }
 };
 
-// Chunks of k of a few panels, the places begin .. end in the order of work, with rows first .. last (512 at most).
+// Chunks of k of a few panels, the places begin .. end in the order of work, with rows first .. last (512 at most), whose
+// activations are `tiles`.
 template <int Bits, bool Levels>
 class ChunkMultiplier {
  public:
-  ChunkMultiplier(const PlanesLinear& a, uint8_t* scratch, uint32_t begin, uint32_t end)
-      : a_(a), levels_(a.weights), planes_(scratch), sums_(a.sums(scratch)), factors_(a.factors(scratch)),
-        gates_(a.gates(scratch)), begin_(begin), end_(end) {
+  ChunkMultiplier(const PlanesLinear& a, const int8_t* tiles, uint8_t* scratch, uint32_t begin, uint32_t end)
+      : a_(a), levels_(a.weights), tiles_(tiles), planes_(scratch), sums_(a.sums(scratch)),
+        factors_(a.factors(scratch)), gates_(a.gates(scratch)), begin_(begin), end_(end) {
     for (uint32_t p = begin; p < end; p++) {
       const __m512 exponents = step_exponents(a_.weights, a_.panel_at(p), levels_.top);
       _mm512_store_ps(exponents_[p - begin], exponents);
@@ -146,7 +147,7 @@ class ChunkMultiplier {
     steps_ = std::min(a_.chunk_steps, a_.steps - step);
     last_ = last;
     const uint32_t pairs = ceil_div(last - first, kPairRows);
-    fetch_next_chunk(first, pairs * (end_ - begin_) * steps_);
+    fetch_next_chunk(last - first, pairs * (end_ - begin_) * steps_);
     if (pairs > 1) split_first_panel();
     for (uint32_t p = begin_; p < end_; p++) {
       // The next panel takes the places of this one as the last rows leave them.
@@ -155,7 +156,7 @@ class ChunkMultiplier {
         int32_t* sums = begin_pair(p, pair, pairs);
         const uint32_t row = first + kPairRows * pair;
         // Back and forth: the planes that were used last are still in the first-level cache.
-        const Operands at = operands(row, (pairs - 1 - pair) % 2 == 0 ? 1 : -1);
+        const Operands at = operands(kPairRows * pair, (pairs - 1 - pair) % 2 == 0 ? 1 : -1);
         const bool two = row + kRows < last;
         if (pairs == 1 && two) splitter = split_and_multiply<2>(at, splitter);
         else if (pairs == 1) splitter = split_and_multiply<1>(at, splitter);
@@ -183,11 +184,11 @@ class ChunkMultiplier {
   }
 
   // Activations of the next chunk come from far; they are asked for a few lines at each of this chunk's steps.
-  ALWAYS_INLINE void fetch_next_chunk(uint32_t first, uint32_t all_steps) {
+  ALWAYS_INLINE void fetch_next_chunk(uint32_t rows, uint32_t all_steps) {
     if (a_.chunk_steps == a_.steps) return;
     const uint32_t next = step_ + steps_ < a_.steps ? step_ / a_.chunk_steps + 1 : 0;
-    const uint32_t lines = ceil_div(last_ - first, kRows) * static_cast<uint32_t>(a_.block_bytes() / 64);
-    fetch_ = a_.tiles + next * a_.chunk_bytes() + first / kRows * a_.block_bytes();
+    const uint32_t lines = row_blocks(rows) * static_cast<uint32_t>(a_.block_bytes() / 64);
+    fetch_ = tiles_ + next * a_.chunk_bytes();
     fetch_each_ = ceil_div(lines, all_steps);
   }
 
@@ -216,7 +217,7 @@ class ChunkMultiplier {
   }
 
   ALWAYS_INLINE Operands operands(uint32_t row, ptrdiff_t direction) const {
-    const int8_t* chunk = a_.tiles + step_ / a_.chunk_steps * a_.chunk_bytes();
+    const int8_t* chunk = tiles_ + step_ / a_.chunk_steps * a_.chunk_bytes();
     const uint32_t start = direction > 0 ? 0 : steps_ - 1;
     const int8_t* a0 = chunk + row / kRows * a_.block_bytes() + start * kTileBytes;
     return {a0, a0 + a_.block_bytes(), planes_ + start * kPlaneStepBytes, direction};
@@ -303,6 +304,7 @@ class ChunkMultiplier {
 
   const PlanesLinear& a_;
   const LevelRange<Bits, Levels> levels_;
+  const int8_t* tiles_;
   uint8_t* planes_;
   int32_t* sums_;
   PanelFactors* factors_;
@@ -318,12 +320,17 @@ class ChunkMultiplier {
 template <int Bits, bool Levels>
 void planes_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const PlanesLinear& a = step.as<PlanesLinear>();
-  if (phase == 0) return quantize_tiles(a, tile);
-  const uint32_t begin = tile * a.panels_per_tile, end = std::min(a.weights.panel_count, begin + a.panels_per_tile);
-  ChunkMultiplier<Bits, Levels> multiplier(a, a.scratch + thread * a.scratch_bytes, begin, end);
+  if (phase == 0) {
+    if (tile == 0) forget_copies(a);
+    return quantize_tiles(a, tile);
+  }
+  const uint32_t block = tile / a.panel_tiles(), begin = tile % a.panel_tiles() * a.panels_per_tile;
+  const uint32_t end = std::min(a.weights.panel_count, begin + a.panels_per_tile);
+  const uint32_t first = block * kRowsMax, last = std::min(a.m, first + kRowsMax);
+  uint8_t* scratch = a.scratch + thread * a.scratch_bytes;
+  ChunkMultiplier<Bits, Levels> multiplier(a, block_tiles(a, block, thread), scratch, begin, end);
   TileScope scope;
-  for (uint32_t row = 0; row < a.m; row += kRowsMax)
-    for (uint32_t s = 0; s < a.steps; s += a.chunk_steps) multiplier.chunk(s, row, std::min(a.m, row + kRowsMax));
+  for (uint32_t s = 0; s < a.steps; s += a.chunk_steps) multiplier.chunk(s, first, last);
   multiplier.finish();
   if (a.stream) _mm_sfence();
 }
@@ -346,10 +353,12 @@ void planes_prepare(Step& step, const Call& call) {
   a.scales = reinterpret_cast<float*>(at);
   at += a.row_bytes();
   a.zeros = reinterpret_cast<float*>(at);
-  a.scratch = at + a.row_bytes();
+  at += a.row_bytes();
+  if (a.copies_bytes() > 0) a.copies = reinterpret_cast<int8_t*>(at);
+  a.scratch = at + a.copies_bytes();
   step.phases = 2;
   step.tiles[0] = ceil_div(a.m, a.rows_per_tile);
-  step.tiles[1] = ceil_div(a.weights.panel_count, a.panels_per_tile);
+  step.tiles[1] = ceil_div(a.m, kRowsMax) * a.panel_tiles();
   step.run = run_for_bits<PlanesCode>(a.weights);
 }
 

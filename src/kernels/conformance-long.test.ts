@@ -33,8 +33,13 @@ const shapes: readonly Shape[] = [
   [17, 2048, 2048, counts],
   [40, 600, 300, counts],
 ];
-/** Of kernels that take several rows: activations that no cache keeps whole, and a very long row of them. */
-const wide: readonly Shape[] = [...(isEmulated ? [] : [[17, 2112, 32, [530]] as const]), [17, 17000, 32, [43]]];
+/** Of kernels that take several rows: more rows than share weights, of activations that a cache keeps or not. */
+const many: readonly Shape[] = [
+  [49, 352, 32, [530]],
+  [17, 2112, 32, [530]],
+];
+/** And a very long row of them. */
+const wide: readonly Shape[] = [...(isEmulated ? [] : many), [17, 17000, 32, [43]]];
 
 const variants: readonly Partial<RandomWeightsOptions>[] = isEmulated
   ? [{ zeros: true }]
