@@ -1,9 +1,9 @@
 /**
- * `npm run test:wasm`: conformance of the WebAssembly rows in Node 20, the newest Node, headless Chromium and an emulated
- * arm64 Node, whose relaxed SIMD and 64-bit memories differ; then engines and whole programs in the newest Node. What is
- * missing is installed.
+ * `npm run test:wasm`: conformance of the WebAssembly rows in Node 20, the newest Node, the same with V8's pairing of
+ * operations, headless Chromium and an emulated arm64 Node, whose relaxed SIMD and 64-bit memories differ; then engines and
+ * whole programs in the newest Node. What is missing is installed.
  *
- *     node scripts/test-wasm.js [node20 | newest | chromium | arm64 | programs …]
+ *     node scripts/test-wasm.js [node20 | newest | pairs | chromium | arm64 | programs …]
  */
 import { execFileSync } from "node:child_process";
 import { join } from "node:path";

@@ -61,10 +61,11 @@ function programFor(file, isSmall) {
   return ["--input-type=module", "--eval", program];
 }
 
-/** @param {string} executable */
-async function inNode(executable) {
+/** @param {string} executable @param {string[]} [flags] of V8 */
+async function inNode(executable, flags = []) {
   const env = { ...process.env, LOWBIT_BACKEND: "wasm" };
-  return runInProcess(executable, programFor(await bundle(false), false), env);
+  const result = await runInProcess(executable, [...flags, ...programFor(await bundle(false), false)], env);
+  return { ...result, engine: [result.engine, ...flags].join(" ") };
 }
 
 async function inEmulatedArm() {
@@ -108,6 +109,8 @@ async function inChromium() {
 export const engines = {
   node20: () => inNode(nodeOfNpm("20")),
   newest: () => inNode(nodeOfNpm("latest")),
+  // All code optimized from the start, or none of it would be paired.
+  pairs: () => inNode(nodeOfNpm("latest"), ["--experimental-wasm-revectorize", "--no-liftoff"]),
   chromium: inChromium,
   arm64: inEmulatedArm,
 };
