@@ -43,8 +43,9 @@ const threaded: Bench = { memory: heap, threads: 3 };
 
 /** The last count is for kernels that take no fewer. */
 const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 101, 150];
-/** Of cases that are not thorough: what every kernel takes, with one count above 8. Emulated CPUs are slow. */
-const fewCounts = rowCounts.filter((m) => m <= (isEmulated ? 13 : 43));
+const M_MAX = 150;
+/** Rows of cases with few counts: the least that every kernel takes and more than 8. Emulated CPUs are slow. */
+const M_FEW = isEmulated ? 13 : 43;
 
 /** Kernels that round weights: how far, as a share of the largest magnitude that a weight of the row could have. */
 const weightRounding: ReadonlyMap<string, number> = new Map([["linear_a8_wx_32x16x64_amx_int8", 2 ** -13]]);
@@ -77,9 +78,7 @@ interface LinearCase {
   readonly bytes: Uint8Array;
   readonly x: Float32Array;
   readonly expected: Expected;
-  /** Counts of rows, with activations for the most. */
-  readonly counts: readonly number[];
-  /** Every count is tried, not just some. */
+  /** Every count of rows is tried on it, not just some. */
   readonly isThorough: boolean;
 }
 
@@ -114,8 +113,7 @@ function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: 
       const bias = cases.length % 2 === 0 ? Float32Array.from({ length: n }, () => 8 * random.integer(-99, 99)) : null;
       const name = `n ${n}, k ${k}, group ${groupSize}, ${JSON.stringify(variant)}`;
       const bytes = packWeights(weights, bias, layout);
-      const counts = isThorough ? rowCounts : fewCounts;
-      cases.push({ name, weights, bytes, counts, isThorough, ...inputs(random, weights, bias, Math.max(...counts)) });
+      cases.push({ name, weights, bytes, isThorough, ...inputs(random, weights, bias, isThorough ? M_MAX : M_FEW) });
     }
   return cases;
 }
@@ -126,8 +124,8 @@ function forCounts(
   item: LinearCase,
   check: (found: Float32Array, m: number, message: string) => void,
 ): void {
-  const most = kernel.mStep >= 32 ? 150 : 101;
-  const all = item.counts.filter((m) => m >= kernel.mStep && m <= most);
+  const most = kernel.mStep >= 32 ? M_MAX : 101;
+  const all = rowCounts.filter((m) => m >= kernel.mStep && m <= most);
   const few = [all[0]!, all.find((m) => m > 8)!];
   for (const m of item.isThorough ? all : few) check(packedCall(kernel, single, item, m), m, `${item.name}, m ${m}`);
   if (kernel.target !== "native" || !item.isThorough) return;
@@ -312,7 +310,7 @@ function expectFloatLinear(kernel: Kernel<FloatLinearArgs>, bench: Bench, item: 
   expectWithin(y, expected, `${name}, m ${m}, ${bench.threads} threads`, kernel.mStep >= 128 ? rough : {});
 }
 
-const floatCounts = [...rowCounts.filter((m) => m <= 101), 131];
+const floatCounts = [...rowCounts, 131];
 const floatShapes = [
   [1, 1],
   [16, 64],
