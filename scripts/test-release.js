@@ -2,7 +2,8 @@
  * `npm run test:release`: makes the published packages for this machine, and for linux-arm64 where qemu-aarch64-static
  * and the arm64 C library are installed, installs them with npm into an empty project and uses them there: types,
  * import and require, kernels, quantize, run; then without the addon. A registry in this process serves @lowbit, so npm
- * chooses the addon as it will for users. Other packages come from npm's cache or registry. Takes half a minute to five.
+ * chooses the addon as it will for users. Other packages come from npm's cache or registry. Takes two minutes, up
+ * to ten where zig builds its libraries first.
  */
 import assert from "node:assert/strict";
 import { execFileSync, spawn, spawnSync } from "node:child_process";
