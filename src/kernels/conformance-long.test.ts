@@ -13,7 +13,13 @@ import {
   place,
   run,
 } from "../../test/support/conformance.ts";
-import { type Expected, expectWithin, linearOfRows, quantizeRow } from "../../test/support/linear-definition.ts";
+import {
+  type Expected,
+  expectWithin,
+  linearOfRows,
+  quantizeRow,
+  weightRounding,
+} from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
 import type { QuantizedWeights } from "../quantized.ts";
@@ -45,9 +51,6 @@ const variants: readonly Partial<RandomWeightsOptions>[] = isEmulated
   ? [{ zeros: true }]
   : [{}, { zeros: true, scaleDType: "f16" }];
 const allBits = isEmulated ? [4] : [3, 8];
-
-/** Kernels that round weights: see conformance.test.ts. */
-const weightRounding: ReadonlyMap<string, number> = new Map([["linear_a8_wx_32x16x64_amx_int8", 2 ** -13]]);
 
 interface LongCase {
   readonly weights: QuantizedWeights;
@@ -93,7 +96,7 @@ describeRows(linearA8, machine(), (kernel) => {
       const args = { m, x: place(bench, x.slice(0, m * k)), weights: openPacked(place(bench, bytes), weights), y };
       run(kernel, args, bench);
       const name = `n ${n}, k ${k}, group ${groupSize}, ${bits} bits, zeros ${weights.zeros !== null}, m ${m}`;
-      expectWithin(y, expected, name, { weights: weightRounding.get(kernel.name) ?? 0 });
+      expectWithin(y, expected, name, { weights: weightRounding(kernel.name) });
     }
   };
 

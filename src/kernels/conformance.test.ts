@@ -22,6 +22,7 @@ import {
   linearOfWeights,
   type QuantizedRow,
   quantizeRow,
+  weightRounding,
 } from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
 import {
@@ -46,9 +47,6 @@ const rowCounts = [1, 2, 3, 4, 5, 6, 7, 8, 9, 13, 21, 32, 43, 101, 150];
 const M_MAX = 150;
 /** Rows of cases with few counts: the least that every kernel takes and more than 8. Emulated CPUs are slow. */
 const M_FEW = isEmulated ? 13 : 43;
-
-/** Kernels that round weights: how far, as a share of the largest magnitude that a weight of the row could have. */
-const weightRounding: ReadonlyMap<string, number> = new Map([["linear_a8_wx_32x16x64_amx_int8", 2 ** -13]]);
 
 /** n, k, group size: tiles of every layout, one more and one less, primes, groups that do not divide k. */
 const shapes = [
@@ -230,7 +228,7 @@ const floatExtremes = linearCases(
 );
 
 describeRows(linearA8, machine(), (kernel) => {
-  const weights = weightRounding.get(kernel.name) ?? 0;
+  const weights = weightRounding(kernel.name);
   describeLayouts(kernel, (layout, bits) => {
     it("integer sums are exact, on any number of threads", () => {
       for (const item of exactCases(layout, bits)) {

@@ -10,7 +10,13 @@ import {
   place,
   run,
 } from "../../test/support/conformance.ts";
-import { type Expected, expectWithin, linearOfRows, quantizeRow } from "../../test/support/linear-definition.ts";
+import {
+  type Expected,
+  expectWithin,
+  linearOfRows,
+  quantizeRow,
+  weightRounding,
+} from "../../test/support/linear-definition.ts";
 import { madeOnce } from "../../test/support/made-once.ts";
 import { Random, type RandomWeightsOptions, randomWeights } from "../../test/support/random.ts";
 import type { PackedLinearArgs } from "./arguments.ts";
@@ -19,9 +25,6 @@ import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
 import { linearA8Swiglu } from "./table.ts";
 
 const benches: readonly Bench[] = [1, 3].map((threads) => ({ memory: heap, threads }));
-
-/** Kernels that round weights: how far, as a share of the largest magnitude that a weight of the row could have. */
-const weightRounding: ReadonlyMap<string, number> = new Map([["linear_a8_swiglu_wx_32x32x64_amx_int8", 2 ** -13]]);
 
 /** n, k, group size, rows. */
 const shapes = [
@@ -82,7 +85,7 @@ function check(
     const rows = Array.from({ length: most }, (_, i) => quantizeRow([...x.subarray(i * k, (i + 1) * k)]));
     return linearOfRows(rows, weights, bias);
   });
-  const expected = gated(linear, n, weightRounding.get(kernel.name) ?? 0);
+  const expected = gated(linear, n, weightRounding(kernel.name));
   const served = counts.filter((count) => count >= kernel.mStep);
   const used = benchesFor(kernel, benches);
   for (const bench of used)

@@ -35,6 +35,14 @@ function isClose(found: number, value: number, bound: number): boolean {
   return Number.isFinite(value) ? Math.abs(found - value) <= bound : !Number.isFinite(found);
 }
 
+const roundings: ReadonlyMap<string, number> = new Map([
+  ["linear_a8_wx_32x16x64_amx_int8", 2 ** -13],
+  ["linear_a8_swiglu_wx_32x32x64_amx_int8", 2 ** -13],
+]);
+
+/** How far a kernel rounds weights, as `weights` of a Tolerance: 0 for most. */
+export const weightRounding = (kernel: string): number => roundings.get(kernel) ?? 0;
+
 /** Fails, with the place, where one of the first `found.length` results is further off than float32 arithmetic. */
 export function expectWithin(
   found: Float32Array,
