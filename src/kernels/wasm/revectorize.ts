@@ -6,14 +6,12 @@
 import { logInfo } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import { wasmFeatures } from "./features.ts";
-import { type SampleCall, sampleCalls } from "./sample-calls.ts";
+import { problemOf, type SampleCall, sampleCalls } from "./sample-calls.ts";
 
 const FLAG = "experimental-wasm-revectorize";
 /** Kernels run until V8 has had time to replace the code that it makes first, in its own threads. */
 const RUN_MS = 20;
 const COMPILE_MS = 400;
-/** Roundings of float32 sums, as a share of the largest result. */
-const TOLERANCE = 1e-5;
 let isOn: boolean | undefined;
 
 /** Whether kernels are compiled so; turns it on the first time, where it is asked for. */
@@ -54,14 +52,8 @@ export function findProblem(calls: readonly SampleCall[] = sampleCalls()): strin
   for (const call of usable) {
     const { run, results } = call.bind();
     run();
-    const expected = Array.from(call.expected(), Number);
-    const found = Array.from(results, Number);
-    const largest = expected.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
-    const wrong = found.findIndex((value, i) => !(Math.abs(value - expected[i]!) <= TOLERANCE * largest));
-    if (wrong >= 0) {
-      const what = call.what === "" ? call.kernel : `${call.kernel} (${call.what})`;
-      return `${what} gives ${found[wrong]} instead of ${expected[wrong]}`;
-    }
+    const problem = problemOf(call, results);
+    if (problem !== null) return problem;
   }
   return null;
 }

@@ -39,6 +39,20 @@ export interface SampleCall {
   step(place?: Placement): { step: WasmStep; results: Results };
 }
 
+/** Roundings of float32 sums, as a share of the largest result. */
+const TOLERANCE = 1e-5;
+
+/** What is wrong with a call's results beside the reference's; null when nothing is. */
+export function problemOf(call: SampleCall, results: Results): string | null {
+  const expected = Array.from(call.expected(), Number);
+  const found = Array.from(results, Number);
+  const largest = expected.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+  const wrong = found.findIndex((value, i) => !(Math.abs(value - expected[i]!) <= TOLERANCE * largest));
+  if (wrong < 0) return null;
+  const what = call.what === "" ? call.kernel : `${call.kernel} (${call.what})`;
+  return `${what} gives ${found[wrong]} instead of ${expected[wrong]}`;
+}
+
 const M = 7;
 const DIM = 64;
 const ROWS = 32;
