@@ -37,7 +37,8 @@ PackedWeights open_torchao(const uint8_t* bytes, size_t size, const PackedShape&
   const int64_t group_size = std::min(shape.group_size, shape.k);
   const bool known = u32_at(bytes, 4) == 1 && bits >= 1 && bits <= 8 && u32_at(bytes, 20) == TorchaoRows::kRows &&
                      u32_at(bytes, 24) == TorchaoRows::kStep && u32_at(bytes, 28) == 2;
-  if (!known || group_size > kSummedColumnsMax || group_size % TorchaoRows::kStep != 0 || shape.k % group_size != 0) return {nullptr, bits};
+  if (!known || group_size > kSummedColumnsMax || group_size % TorchaoRows::kStep != 0 || shape.k % group_size != 0)
+    return {nullptr, bits};
   const double scalars[] = {1, static_cast<double>(shape.n), static_cast<double>(shape.k),
                             static_cast<double>(shape.group_size)};
   return {has_size(TorchaoRows::open(bytes, scalars), size) ? "torchao_universal" : nullptr, bits};
@@ -46,7 +47,8 @@ PackedWeights open_torchao(const uint8_t* bytes, size_t size, const PackedShape&
 PackedWeights open_panels(const uint8_t* bytes, size_t size, const PackedShape& shape) {
   const uint32_t bits = bytes[8], flags = u16_at(bytes, 10);
   const bool known = u16_at(bytes, 4) == 1 && bits >= 1 && bits <= 8 && bytes[9] <= 1 && flags <= 7 &&
-                     u32_at(bytes, 60) == checksum(bytes, 60) && ((flags & 4) == 0 || bits <= 4) && shape.k <= kSummedColumnsMax;
+                     u32_at(bytes, 60) == checksum(bytes, 60) && ((flags & 4) == 0 || bits <= 4) &&
+                     shape.k <= kSummedColumnsMax;
   if (!known || u32_at(bytes, 16) != shape.n || u32_at(bytes, 20) != shape.k || u32_at(bytes, 24) != shape.group_size)
     return {nullptr, bits};
   for (const PanelLayout& layout : kPanelLayouts)

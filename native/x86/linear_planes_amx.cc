@@ -124,8 +124,8 @@ struct ChunkSplitter {
   ALWAYS_INLINE void second_half(uint8_t* planes) { one(planes + kTileBytes / 2); }
 };
 
-// Chunks of k of a few panels, the places begin .. end in the order of work, with rows first .. last (512 at most), whose
-// activations are `tiles`.
+// Chunks of k of a few panels, the places begin .. end in the order of work, with rows first .. last (512 at most) and
+// their activations, `tiles`.
 template <int Bits, bool Levels>
 class ChunkMultiplier {
  public:
