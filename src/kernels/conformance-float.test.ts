@@ -164,7 +164,10 @@ interface SolvedAttention {
 }
 
 function solve(item: AttentionCase, random: Random): SolvedAttention {
-  const args = attentionArgs(item, random);
+  return solveArgs(item, attentionArgs(item, random));
+}
+
+function solveArgs(item: AttentionCase, args: AttentionArgs): SolvedAttention {
   const { cache: type, first, kvHeads, headDim } = item;
   const before = {
     keys: { cache: args.keyCache, scales: args.keyScales },
@@ -202,9 +205,36 @@ function makeAttentionCases(): SolvedAttention[] {
   return solved;
 }
 
+/** Halves that are not finite: in a key, in values, and as what new values round to. */
+const specialCases = () =>
+  madeOnce("attention over special halves", () => {
+    const solved: { name: string; args: AttentionArgs; expected: Attended }[] = [];
+    const random = new Random(4);
+    for (const sizes of [
+      { heads: 4, kvHeads: 4, headDim: 70 },
+      { heads: 8, kvHeads: 2, headDim: 16 },
+      { heads: 2, kvHeads: 1, headDim: 64 },
+    ])
+      for (const tokens of [1, 3, 9])
+        for (const at of ["key", "value", "new value"])
+          for (const bits of [0x7c00, 0xfc00, 0x7e00]) {
+            const item = { cache: "f16", tokens, first: 20, window: 0, softcap: 0, ...sizes } as const;
+            const args = attentionArgs(item, random);
+            const place = 11 * sizes.kvHeads * sizes.headDim + 5;
+            if (at === "key") args.keyCache[place] = bits;
+            else if (at === "value") args.valueCache[place] = bits;
+            else args.v[5] = f16Table()[bits]! < 0 ? -1e6 : 65520;
+            const { expected } = solveArgs(item, args);
+            solved.push({ name: `${JSON.stringify(item)}, ${bits} in a ${at}`, args, expected });
+          }
+    return solved;
+  });
+
 describeRows(attention, cpu, (kernel) => {
   // Rows on tiles of integers round weights to 1/32639 of the largest, half a step each.
   const rounding = kernel.needs.includes("amx_int8") ? 1 / 32639 / 2 : 0;
+  // Rows on tiles of floats split them into parts, whose sums are NaN where one is infinite.
+  const isSplit = kernel.needs.includes("amx_bf16");
 
   it("is softmax(q k) v over what each query sees: groups of heads, windows, caps, later positions", () => {
     for (const { name, args, keys, values, expected } of attentionCases()) {
@@ -222,6 +252,19 @@ describeRows(attention, cpu, (kernel) => {
         args.y,
         (i) => expected.y[i]!,
         (i) => 6e-5 + rounding * expected.reaches[i]!,
+        name,
+      );
+    }
+  });
+
+  it("reads infinite halves and NaN, and stores as infinite what no half can hold", () => {
+    for (const { name, args, expected } of specialCases()) {
+      const own = { ...args, keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
+      run(kernel, { ...own, y: args.y.fill(0) }, bench);
+      expectNear(
+        args.y,
+        (i) => (isSplit && Number.isNaN(args.y[i]!) ? Number.NaN : expected.y[i]!),
+        () => 6e-5,
         name,
       );
     }

@@ -33,6 +33,7 @@ import {
   weightVariants,
 } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
+import { f16Table, f32ToF16 } from "../half.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { FloatLinearArgs, FloatWeights, PackedLinearArgs } from "./arguments.ts";
 import type { Kernel, PackedLayout } from "./contract.ts";
@@ -327,6 +328,24 @@ const extremeFloatCases = floatLinearCases("extremes", [19, 70], [false], (rando
   extremes(random, 70, extremeRows, 12),
 );
 
+/** A zero, the smallest and the largest halves, infinities and NaN. */
+const SPECIAL_HALVES = [0x8000, 0x0001, 0x83ff, 0x7bff, 0x7c00, 0xfc00, 0x7e00, 0xfe01];
+
+/** Each row of weights has one special half, or two, among ordinary ones; x is [m, k]. */
+const specialHalves = () =>
+  madeOnce("float weights, special halves", () => {
+    const [n, k] = [37, 75];
+    const random = new Random(5);
+    const data = Uint16Array.from(random.floats(n * k), f32ToF16);
+    for (let row = 0; row < n; row++)
+      for (const i of row % 3 ? [row] : [row, row + 1])
+        data[row * k + ((i * 13) % k)] = SPECIAL_HALVES[i % SPECIAL_HALVES.length]!;
+    const values = Float32Array.from(data, (bits) => f16Table()[bits]!);
+    const x = random.floats(131 * k, 3);
+    const stored = { dtype: "f16" as const, data };
+    return { name: "special halves", n, k, stored, bias: null, x, expected: linearOfWeights(x, values, k, null) };
+  });
+
 describeRows(linearFloat, machine(), (kernel) => {
   const isForMany = kernel.mStep >= 128;
 
@@ -340,6 +359,10 @@ describeRows(linearFloat, machine(), (kernel) => {
   it("sums within rounding: long rows, many columns, threads", () => {
     for (const item of longCases())
       for (const m of isForMany ? [128, LONG_M] : [1, 13]) expectFloatLinear(kernel, threaded, item, m);
+  });
+
+  it("reads the smallest and largest halves, infinite ones and NaN", () => {
+    for (const m of isForMany ? [128, 131] : [1, 6]) expectFloatLinear(kernel, single, specialHalves(), m);
   });
 
   it(`takes ${namesOf(extremeRows)}`, () => {

@@ -5,6 +5,7 @@
 import { type Body, type Local, whileDo } from "./assembler/expression.ts";
 import { f32, f32x4, float, i32, int, ptr, v128 } from "./assembler/instructions.ts";
 import { type BlockContext, QueryBlock, type ScoreCursor } from "./attention-block.ts";
+import { eightHalves } from "./halves.ts";
 import { forLanes, type Lanes, lanesOf, largestLane, storedBytes, sumOfLanes } from "./lanes.ts";
 import { advance, elementAt } from "./loops.ts";
 
@@ -129,7 +130,14 @@ class SingleGenerator {
     const scale = scope.local("ptr", "scale_at");
     const isScaled = shape.cache === "int8";
     const load = v128.load32_splat(score);
-    const part = (v: number) => lanes.load(at, shape.cache, v * step);
+    const floats = scope.localArray("v128", "floats", vectors);
+    const isPaired = shape.cache === "f16" && vectors % 2 === 0;
+    const part = (v: number) => (isPaired ? floats[v]! : lanes.load(at, shape.cache, v * step));
+    const pairs = Array.from({ length: vectors / 2 }, (_, i) => ({
+      from: at,
+      offset: 2 * i * step,
+      floats: floats.slice(2 * i, 2 * i + 2),
+    }));
     return [
       sums.map((sum) => sum.set(constants.words(0))),
       at.set(value),
@@ -138,6 +146,7 @@ class SingleGenerator {
       position.set(from),
       whileDo(i32.lt_u(position, to), [
         weight.set(isScaled ? f32x4.mul(load, v128.load32_splat(scale)) : load),
+        isPaired ? eightHalves({ scope, constants }, pairs) : [],
         sums.map((sum, v) => sum.set(f32x4.add(sum, f32x4.mul(part(v), weight)))),
         advance(at, stride),
         advance(score, 4),

@@ -1,12 +1,13 @@
 /**
  * Attention of four or eight queries: their scores of all positions that any of them sees, the softmax, and the mix of
  * values. Lanes of vectors are queries throughout: queries are turned first, results last, and nothing else crosses lanes.
- * Thread scratch has the scores, vectors of a position's queries, then the turned queries, vectors of a dimension.
+ * Thread scratch has the scores, vectors of a position's queries, then the turned queries, vectors of a dimension, and last
+ * some rows of a cache as floats, whose single numbers go to all lanes as they are loaded.
  */
-import { type Body, type Expr, type Local, shuffle4, when, whileDo } from "./assembler/expression.ts";
+import { type Body, type Local, when, whileDo, widen } from "./assembler/expression.ts";
 import { f32x4, i32, int, ptr, size, v128 } from "./assembler/instructions.ts";
 import { type BlockContext, QueryBlock, type ScoreCursor } from "./attention-block.ts";
-import { forLanes, type Lanes, lanesOf, multiplyAdd, storedBytes } from "./lanes.ts";
+import { forLanes, type Lanes, multiplyAdd, transposed } from "./lanes.ts";
 import { advance, elementAt, repeat } from "./loops.ts";
 import type { VectorConstants } from "./weight-fields.ts";
 
@@ -24,20 +25,9 @@ const REGISTER_SUMS = 8;
 /** Positions whose values are mixed before the next ones are. */
 const MIXED_POSITIONS = 16;
 
-/** Thread scratch in floats for each query. */
-export function wideScratch({ capacity, headDim }: { capacity: number; headDim: number }): number {
-  return capacity + headDim;
-}
-
-/** Lane `lane` in all lanes. */
-const spread = (vector: Local<"v128">, lane: number) => shuffle4(vector, vector, [lane, lane, lane, lane]);
-
-/** Rows of four vectors as columns. */
-function transposed(rows: readonly Expr<"v128">[]): Expr<"v128">[] {
-  const [a, b, c, d] = rows as [Expr<"v128">, Expr<"v128">, Expr<"v128">, Expr<"v128">];
-  const low = [shuffle4(a, b, [0, 4, 1, 5]), shuffle4(c, d, [0, 4, 1, 5])] as const;
-  const high = [shuffle4(a, b, [2, 6, 3, 7]), shuffle4(c, d, [2, 6, 3, 7])] as const;
-  return [low, high].flatMap(([x, y]) => [shuffle4(x, y, [0, 1, 4, 5]), shuffle4(x, y, [2, 3, 6, 7])]);
+/** Bytes of thread scratch. */
+export function wideScratch(args: { capacity: number; headDim: number }, queries: number): number {
+  return 4 * (queries * (args.capacity + args.headDim) + MIXED_POSITIONS * args.headDim);
 }
 
 /** Positions, and where their values, weights and scales begin. */
@@ -58,6 +48,9 @@ class WideGenerator {
   readonly #inverse: readonly Local<"v128">[];
   /** Address of the turned queries. */
   readonly #turned: Local<"ptr">;
+  /** Address of rows of a cache as floats, and the distance of those. */
+  readonly #rows: Local<"ptr">;
+  readonly #rowStride: Local<"ptr">;
   readonly #splat: Local<"v128">;
 
   constructor(block: QueryBlock) {
@@ -67,6 +60,8 @@ class WideGenerator {
     this.#largest = scope.localArray("v128", "largest", this.#vectors);
     this.#inverse = scope.localArray("v128", "inverse", this.#vectors);
     this.#turned = scope.local("ptr", "turned");
+    this.#rows = scope.local("ptr", "rows");
+    this.#rowStride = scope.local("ptr", "row_stride");
     this.#splat = scope.local("v128", "spread");
   }
 
@@ -94,6 +89,8 @@ class WideGenerator {
     };
     return [
       this.#turned.set(elementAt(scores, fields.capacity, this.#rowBytes)),
+      this.#rows.set(elementAt(this.#turned, fields.headDim, this.#rowBytes)),
+      this.#rowStride.set(ptr.mul(widen(fields.headDim), size(4))),
       to.set(this.#turned),
       from.map((pointer, j) => pointer.set(q[j]!)),
       forLanes({ scope, constants, count: fields.headDim, pointers: from.map((p) => [p] as const) }, (lanes) => [
@@ -111,35 +108,52 @@ class WideGenerator {
     ];
   }
 
+  /** Writes `count` rows of a cache to the address `to` as floats, which moves on; `from` does not. */
+  #unpack(from: Local<"ptr">, stride: Local<"ptr">, to: Local<"ptr">, count: number): Body {
+    const { constants, context } = this.#block;
+    const { scope, fields, shape } = context;
+    const sources = scope.localArray("ptr", "packed", count);
+    const targets = scope.localArray("ptr", "unpacked", count);
+    const pointers = [...sources.map((p) => [p, shape.cache] as const), ...targets.map((p) => [p] as const)];
+    return [
+      sources.map((pointer, p) => pointer.set(p === 0 ? from : ptr.add(sources[p - 1]!, stride))),
+      targets.map((pointer, p) => pointer.set(p === 0 ? to : ptr.add(targets[p - 1]!, this.#rowStride))),
+      forLanes({ scope, constants, count: fields.headDim, pointers }, (lanes) =>
+        targets.map((target, p) => lanes.store(target, lanes.load(sources[p]!, shape.cache))),
+      ),
+      to.set(targets[count - 1]!),
+    ];
+  }
+
   /** Scores of all queries for `count` positions. */
   #dots({ position, key, stride, score }: ScoreCursor, count: number): Body {
     const { constants, context } = this.#block;
     const { scope, fields, shape } = context;
     const sums = Array.from({ length: count }, (_, p) => scope.localArray("v128", `dot${p}_`, this.#vectors));
-    const keys = scope.localArray("v128", "keys", count);
-    const pointers = scope.localArray("ptr", "key_at", count);
+    const keys = scope.localArray("ptr", "key_at", count);
     const query = scope.local("ptr", "query_at");
+    const unpacked = scope.local("ptr", "unpacked_key");
     const parts = scope.localArray("v128", "query_part", this.#vectors);
     const value = scope.local("v128", "value");
+    const isPlain = shape.cache === "f32";
     const dimension = (d: number) => [
       parts.map((part, v) => part.set(v128.load(query, this.#rowBytes * d + 16 * v))),
-      keys.map((local, p) => [
-        this.#splat.set(spread(local, d)),
+      keys.map((at, p) => [
+        this.#splat.set(v128.load32_splat(at, 4 * d)),
         parts.map((part, v) => sums[p]![v]!.set(multiplyAdd(shape.isRelaxed, part, this.#splat, sums[p]![v]!))),
       ]),
     ];
+    const first = isPlain ? key : this.#rows;
+    const distance = isPlain ? stride : this.#rowStride;
     return [
+      isPlain ? [] : [unpacked.set(this.#rows), this.#unpack(key, stride, unpacked, count)],
       sums.flat().map((sum) => sum.set(constants.words(0))),
-      pointers.map((pointer, p) => pointer.set(p === 0 ? key : ptr.add(pointers[p - 1]!, stride))),
+      keys.map((pointer, p) => pointer.set(p === 0 ? first : ptr.add(keys[p - 1]!, distance))),
       query.set(this.#turned),
-      forLanes(
-        { scope, constants, count: fields.headDim, pointers: pointers.map((p) => [p, shape.cache] as const) },
-        (lanes) => [
-          keys.map((local, p) => local.set(lanes.load(pointers[p]!, shape.cache))),
-          Array.from({ length: lanes.count }, (_, d) => dimension(d)),
-          advance(query, this.#rowBytes * lanes.count),
-        ],
-      ),
+      forLanes({ scope, constants, count: fields.headDim, pointers: keys.map((p) => [p] as const) }, (lanes) => [
+        Array.from({ length: lanes.count }, (_, d) => dimension(d)),
+        advance(query, this.#rowBytes * lanes.count),
+      ]),
       sums.map((locals, p) =>
         locals.map((sum, v) => [
           value.set(sum),
@@ -217,42 +231,50 @@ class WideGenerator {
 
   /** Some positions: as many dimensions at a time as there are registers for. */
   #mixSome(some: SomePositions): Body {
-    const { constants, context } = this.#block;
-    const { scope, fields, shape } = context;
+    const { scope, fields, shape } = this.#block.context;
     const left = scope.local("i32", "dimensions_left");
     const value = scope.local("ptr", "value_part");
     const sum = scope.local("ptr", "sum_at");
-    const part = (quads: number, lanes: Lanes) => {
-      const dimensions = quads * lanes.count;
-      return whileDo(i32.ge_u(left, int(dimensions)), [
-        this.#mix({ ...some, value }, sum, quads, lanes),
-        advance(value, dimensions * storedBytes[shape.cache]),
+    const isPlain = shape.cache === "f32";
+    const rows = { ...some, value, stride: isPlain ? some.stride : this.#rowStride };
+    const part = (dimensions: number) =>
+      whileDo(i32.ge_u(left, int(dimensions)), [
+        this.#mix(rows, sum, dimensions),
+        advance(value, dimensions * 4),
         advance(sum, dimensions * this.#rowBytes),
         left.set(i32.sub(left, int(dimensions))),
       ]);
-    };
-    const [four, one] = [lanesOf(4, constants), lanesOf(1, constants)];
-    const quads = REGISTER_SUMS / 4 / this.#vectors;
     return [
+      isPlain ? [] : this.#unpackSome(some),
       left.set(fields.headDim),
-      value.set(some.value),
+      value.set(isPlain ? some.value : this.#rows),
       sum.set(this.#turned),
-      part(quads, four),
-      quads > 1 ? part(1, four) : [],
-      part(1, one),
+      part(REGISTER_SUMS / this.#vectors),
+      part(1),
     ];
   }
 
-  /** Some dimensions of the sums, over some positions. */
-  #mix(some: SomePositions, sum: Local<"ptr">, quads: number, lanes: Lanes): Body {
+  #unpackSome({ first, end, value, stride }: SomePositions): Body {
+    const { scope } = this.#block.context;
+    const from = scope.local("ptr", "packed_value");
+    const to = scope.local("ptr", "unpacked_value");
+    const left = scope.local("i32", "packed_left");
+    const some = (count: number) =>
+      whileDo(i32.ge_u(left, int(count)), [
+        this.#unpack(from, stride, to, count),
+        advance(from, ptr.mul(stride, size(count))),
+        left.set(i32.sub(left, int(count))),
+      ]);
+    return [from.set(value), to.set(this.#rows), left.set(i32.sub(end, first)), some(WIDE_POSITIONS), some(1)];
+  }
+
+  /** Some dimensions of the sums, over some positions, whose values are floats. */
+  #mix(some: SomePositions, sum: Local<"ptr">, dimensions: number): Body {
     const { scope, shape, fields } = this.#block.context;
-    const sums = Array.from({ length: quads * lanes.count }, (_, d) =>
-      scope.localArray("v128", `mix${d}_`, this.#vectors),
-    );
+    const sums = Array.from({ length: dimensions }, (_, d) => scope.localArray("v128", `mix${d}_`, this.#vectors));
     const at = scope.local("ptr", "at");
     const score = scope.local("ptr", "weight_at");
     const position = scope.local("i32", "mixed");
-    const part = scope.local("v128", "part");
     const weights = scope.localArray("v128", "weight", this.#vectors);
     const scale = scope.local("ptr", "scale_at");
     const isScaled = shape.cache === "int8";
@@ -261,7 +283,7 @@ class WideGenerator {
       return isScaled ? f32x4.mul(weight, v128.load32_splat(scale)) : weight;
     };
     const dimension = (d: number) => [
-      this.#splat.set(spread(part, d % 4)),
+      this.#splat.set(v128.load32_splat(at, 4 * d)),
       weights.map((weight, v) => sums[d]![v]!.set(multiplyAdd(shape.isRelaxed, weight, this.#splat, sums[d]![v]!))),
     ];
     const eachSum = (work: (local: Local<"v128">, offset: number) => Body[number]) =>
@@ -274,10 +296,7 @@ class WideGenerator {
       position.set(some.first),
       whileDo(i32.lt_u(position, some.end), [
         weights.map((weight, v) => weight.set(scaled(v))),
-        Array.from({ length: quads }, (_, quad) => [
-          part.set(lanes.load(at, shape.cache, 4 * quad * storedBytes[shape.cache])),
-          Array.from({ length: lanes.count }, (_, d) => dimension(4 * quad + d)),
-        ]),
+        sums.map((_, d) => dimension(d)),
         advance(at, some.stride),
         advance(score, this.#rowBytes),
         isScaled ? scale.set(elementAt(scale, fields.kvHeads, 4)) : [],

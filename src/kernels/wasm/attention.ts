@@ -11,9 +11,10 @@ import type { Scope } from "./assembler/module.ts";
 import { type AttentionFields, type AttentionShape, attentionBlock, attentionKey } from "./attention-shape.ts";
 import { attendSingly } from "./attention-single.ts";
 import { attendWidely, wideScratch } from "./attention-wide.ts";
+import { halvesOfFloats } from "./halves.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { forLanes, halvesOfFloats, largestLane, storedBytes } from "./lanes.ts";
+import { forLanes, largestLane, storedBytes } from "./lanes.ts";
 import { advance, elementAt, forRange } from "./loops.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
@@ -189,7 +190,7 @@ function cacheType({ keyCache }: AttentionArgs): AttentionShape["cache"] {
 
 function threadBytes(args: AttentionArgs): number {
   const queries = queriesOf(args);
-  return Math.ceil((4 * queries * (queries === 1 ? args.capacity : wideScratch(args))) / 64) * 64;
+  return Math.ceil((queries === 1 ? 4 * args.capacity : wideScratch(args, queries)) / 64) * 64;
 }
 
 export const attentionWasm = attentionRow("attention_f32_1x1x4_wasm_simd", ["simd128"], false);

@@ -2,7 +2,7 @@
 import type { FloatEmbeddingArgs, Indices, SharedEmbeddingArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { fieldTables } from "../layout/fields.ts";
-import { type Body, type Expr, type Local, type Statement, when, widen } from "./assembler/expression.ts";
+import { type Body, type Expr, type Local, when, widen } from "./assembler/expression.ts";
 import { f32x4, i8x16, i16x8, i32, i32x4, i64, int, long, ptr, size, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
@@ -53,7 +53,6 @@ function floatCode(type: StoredType, index: "i32" | "i64"): KernelCode {
         const row = scope.local("i32", "row");
         const isKnown = scope.local("i32", "is_known");
         const streams = { scope, constants, count: dim };
-        const value = scope.local("v128", "value");
         return [
           constants.prepare,
           readIndex(index, { indices, rows, tile, row, isKnown }),
@@ -63,9 +62,7 @@ function floatCode(type: StoredType, index: "i32" | "i64"): KernelCode {
             [
               weights.set(elementAt(weights, row, scaled(dim, storedBytes[type]))),
               forLanes({ ...streams, pointers: [[weights, type], [y]] }, (lanes) => [
-                value.set(lanes.load(weights, type)),
-                type === "f16" ? withInfinities(value, constants) : [],
-                lanes.store(y, value),
+                lanes.store(y, lanes.load(weights, type)),
               ]),
             ],
             forLanes({ ...streams, pointers: [[y]] }, (lanes) => [lanes.store(y, constants.floats(Number.NaN))]),
@@ -74,12 +71,6 @@ function floatCode(type: StoredType, index: "i32" | "i64"): KernelCode {
       }),
     ],
   };
-}
-
-/** Halves of the highest exponent, which lanes.ts reads as 65536 and more, become infinity or NaN, as they are. */
-function withInfinities(value: Local<"v128">, constants: VectorConstants): Statement {
-  const beyond = i32x4.gt_u(v128.and(value, constants.words(0x7fffffff)), constants.words(0x477fffff));
-  return value.set(v128.or(value, v128.and(beyond, constants.words(0x7f800000))));
 }
 
 /** count * bytes as an address. */

@@ -1,9 +1,18 @@
 /** Loops over arrays of floats four at a time, the last ones singly; and numbers as they are stored: f32, f16, bf16. */
-import { type Body, type Expr, type Local, type Statement, shuffle, whileDo } from "./assembler/expression.ts";
+import {
+  type Body,
+  type Expr,
+  type Local,
+  type Statement,
+  shuffle,
+  shuffle4,
+  whileDo,
+} from "./assembler/expression.ts";
 import { f32, f32x4, i8x16, i16x8, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
+import { eightHalves, floatsOfHalves } from "./halves.ts";
 import { advance } from "./loops.ts";
-import { HALF_SCALE, type VectorConstants } from "./weight-fields.ts";
+import type { VectorConstants } from "./weight-fields.ts";
 
 /** Integers are read as the floats that they are. */
 export type StoredType = "f32" | "f16" | "bf16" | "int8";
@@ -26,8 +35,8 @@ export function lanesOf(count: 1 | 4, constants: VectorConstants): Lanes {
       if (type === "f32") return count === 4 ? v128.load(address, offset) : v128.load32_zero(address, offset);
       const words =
         count === 4
-          ? v128.load16x4_u(address, offset)
-          : i32x4.replace_lane(constants.words(0), i32.load16_u(address, offset), 0);
+          ? v128.load16x4_s(address, offset)
+          : i32x4.replace_lane(constants.words(0), i32.load16_s(address, offset), 0);
       return type === "bf16" ? i32x4.shl(words, int(16)) : floatsOfHalves(words, constants);
     },
     store: (address, value, type = "f32") => {
@@ -56,39 +65,6 @@ function storeBytes(count: 1 | 4, address: Expr<"ptr">, value: Expr<"v128">): St
   return v128.store32_lane(address, i8x16.narrow_i16x8_s(shorts, shorts), 0);
 }
 
-/** Float32 of f16 bit patterns in 32-bit lanes, subnormal ones included. */
-function floatsOfHalves(words: Expr<"v128">, constants: VectorConstants): Expr<"v128"> {
-  // Sign-extended and moved, a half has its sign at bit 31, and copies of it that the mask takes away.
-  const moved = i32x4.shr_s(i32x4.shl(words, int(16)), int(3));
-  return f32x4.mul(v128.and(moved, constants.words(0x8fffe000)), constants.floats(HALF_SCALE));
-}
-
-/** f16 bit patterns, in 32-bit lanes, nearest to floats, ties to even; overflow gives infinity. */
-export function halvesOfFloats(
-  value: Local<"v128">,
-  scope: Scope,
-  constants: VectorConstants,
-): { body: Body; halves: Expr<"v128"> } {
-  const magnitude = scope.local("v128", "magnitude");
-  const half = scope.local("v128", "half");
-  const words = (word: number) => constants.words(word);
-  const odd = v128.and(i32x4.shr_u(magnitude, int(13)), words(1));
-  const normal = i32x4.shr_u(i32x4.add(i32x4.sub(magnitude, words(0x38000000 - 0xfff)), odd), int(13));
-  // Adding 0.5 places the unit of the last bit of a half in the last bit of the float, rounded to even.
-  const subnormal = i32x4.sub(f32x4.add(magnitude, constants.floats(0.5)), words(0x3f000000));
-  const choose = (condition: Expr<"v128">, yes: Expr<"v128">) => half.set(v128.bitselect(yes, half, condition));
-  return {
-    body: [
-      magnitude.set(v128.and(value, words(0x7fffffff))),
-      half.set(normal),
-      choose(i32x4.lt_u(magnitude, words(0x38800000)), subnormal),
-      choose(i32x4.gt_u(magnitude, words(0x477fefff)), words(0x7c00)),
-      choose(i32x4.gt_u(magnitude, words(0x7f800000)), words(0x7e00)),
-    ],
-    halves: v128.or(half, v128.and(i32x4.shr_u(value, int(16)), words(0x8000))),
-  };
-}
-
 export interface Streams {
   readonly scope: Scope;
   readonly constants: VectorConstants;
@@ -98,15 +74,47 @@ export interface Streams {
 }
 
 /** Runs a body for `count` elements, four at a time and then one by one. */
-export function forLanes({ scope, constants, count, pointers }: Streams, body: (lanes: Lanes) => Body): Body {
+export function forLanes(streams: Streams, body: (lanes: Lanes) => Body): Body {
+  const { scope, constants, count, pointers } = streams;
   const left = scope.local("i32", "left");
-  const loop = (lanes: Lanes) =>
-    whileDo(i32.ge_u(left, int(lanes.count)), [
-      body(lanes),
-      pointers.map(([pointer, type = "f32"]) => advance(pointer, lanes.count * storedBytes[type])),
-      left.set(i32.sub(left, int(lanes.count))),
-    ]);
-  return [left.set(count), loop(lanesOf(4, constants)), loop(lanesOf(1, constants))];
+  const turn = (lanes: Lanes) => [
+    body(lanes),
+    pointers.map(([pointer, type = "f32"]) => advance(pointer, lanes.count * storedBytes[type])),
+    left.set(i32.sub(left, int(lanes.count))),
+  ];
+  const loop = (lanes: Lanes) => whileDo(i32.ge_u(left, int(lanes.count)), turn(lanes));
+  const pairs = () => {
+    const { convert, quad, isNeeded } = pairsOfQuads(streams);
+    const twice = [turn(quad(0)), turn(quad(1))];
+    return isNeeded() ? whileDo(i32.ge_u(left, int(8)), [convert(), twice]) : [];
+  };
+  return [
+    left.set(count),
+    pointers.some(([, type]) => type === "f16") ? pairs() : [],
+    loop(lanesOf(4, constants)),
+    loop(lanesOf(1, constants)),
+  ];
+}
+
+/** Lanes of two quads whose halves, of the streams that the body loads from, become floats before the first. */
+function pairsOfQuads({ scope, constants, pointers }: Streams) {
+  const converted = new Map<Expr<"ptr">, readonly Local<"v128">[]>();
+  const quads = lanesOf(4, constants);
+  const quad = (index: number): Lanes => ({
+    ...quads,
+    load: (address, type, offset = 0) => {
+      if (type !== "f16" || offset > 0 || !pointers.some(([pointer]) => pointer === address))
+        return quads.load(address, type, offset);
+      if (!converted.has(address)) converted.set(address, scope.localArray("v128", "floats", 2));
+      return converted.get(address)![index]!;
+    },
+  });
+  const convert = () =>
+    eightHalves(
+      { scope, constants },
+      [...converted].map(([from, floats]) => ({ from, offset: 0, floats })),
+    );
+  return { quad, convert, isNeeded: () => converted.size > 0 };
 }
 
 /** a * b + c, in one instruction if relaxed, where the engine chooses whether the product is rounded. */
@@ -124,4 +132,12 @@ export function sumOfLanes(value: Local<"v128">): Expr<"f32"> {
 export function largestLane(value: Local<"v128">): Expr<"f32"> {
   const lane = (i: number) => f32x4.extract_lane(value, i);
   return f32.max(f32.max(lane(0), lane(1)), f32.max(lane(2), lane(3)));
+}
+
+/** Rows of four vectors as columns. */
+export function transposed(rows: readonly Expr<"v128">[]): Expr<"v128">[] {
+  const [a, b, c, d] = rows as [Expr<"v128">, Expr<"v128">, Expr<"v128">, Expr<"v128">];
+  const low = [shuffle4(a, b, [0, 4, 1, 5]), shuffle4(c, d, [0, 4, 1, 5])] as const;
+  const high = [shuffle4(a, b, [2, 6, 3, 7]), shuffle4(c, d, [2, 6, 3, 7])] as const;
+  return [low, high].flatMap(([x, y]) => [shuffle4(x, y, [0, 1, 4, 5]), shuffle4(x, y, [2, 3, 6, 7])]);
 }

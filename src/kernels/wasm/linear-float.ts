@@ -1,7 +1,7 @@
 /** Rows of float linear layers: dot products for few rows of activations, panels of transposed weights for more. */
 import type { FloatLinearArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
-import { type Body, type Expr, type Local, select, shuffle4, when, widen } from "./assembler/expression.ts";
+import { type Body, type Expr, type Local, select, when, widen } from "./assembler/expression.ts";
 import { f32, f32x4, i32, int, ptr, size, v128 } from "./assembler/instructions.ts";
 import { defineFunction, type Scope } from "./assembler/module.ts";
 import {
@@ -16,9 +16,10 @@ import {
   type UnpackCode,
   unpackParams,
 } from "./float-panels.ts";
+import { eightHalves } from "./halves.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { forLanes, lanesOf, type StoredType, storedBytes, sumOfLanes } from "./lanes.ts";
+import { forLanes, lanesOf, type StoredType, storedBytes, sumOfLanes, transposed } from "./lanes.ts";
 import { advance, elementAt, forRange } from "./loops.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
@@ -135,37 +136,31 @@ interface Transposed {
 }
 
 function transposeQuad({ rows, type, to, scope, constants, left, offset }: Transposed): Body {
-  const [a, b, c, d] = scope.localArray("v128", "loaded", DOTS) as [
-    Local<"v128">,
-    Local<"v128">,
-    Local<"v128">,
-    Local<"v128">,
-  ];
+  const loaded = scope.localArray("v128", "loaded", DOTS);
   const target = scope.local("ptr", "target");
   const i = scope.local("i32", "i");
   const store = (j: number, value: Expr<"v128">) => v128.store(target, value, 4 * PANEL_ROWS * j + offset);
-  const pairs = (low: readonly number[], lane: number) => {
-    const ab = shuffle4(a, b, low);
-    const cd = shuffle4(c, d, low);
-    return shuffle4(ab, cd, [2 * lane, 2 * lane + 1, 4 + 2 * lane, 5 + 2 * lane]);
-  };
-  const low = [0, 4, 1, 5];
-  const high = [2, 6, 3, 7];
-  const load = (count: 1 | 4) =>
-    [a, b, c, d].map((local, row) => local.set(lanesOf(count, constants).load(rows[row]!, type)));
   const next = (count: number) => [
     rows.map((row) => advance(row, count * storedBytes[type])),
     advance(target, 4 * PANEL_ROWS * count),
   ];
-  const four = [
-    load(4),
-    [store(0, pairs(low, 0)), store(1, pairs(low, 1)), store(2, pairs(high, 0)), store(3, pairs(high, 1))],
-    next(4),
+  const load = (count: 1 | 4) =>
+    loaded.map((local, row) => local.set(lanesOf(count, constants).load(rows[row]!, type)));
+  const four = [load(4), transposed(loaded).map((column, j) => store(j, column)), next(4)];
+  const one = [load(1), store(0, transposed(loaded)[0]!), next(1)];
+  const floats = rows.map(() => scope.localArray("v128", "floats", 2));
+  const eight = () => [
+    eightHalves(
+      { scope, constants },
+      rows.map((from, row) => ({ from, offset: 0, floats: floats[row]! })),
+    ),
+    [0, 1].map((quad) => transposed(floats.map((pair) => pair[quad]!)).map((column, j) => store(4 * quad + j, column))),
+    next(8),
   ];
-  const one = [load(1), store(0, pairs(low, 0)), next(1)];
+  const whole = type === "f16" ? forRange(i, int(0), int(UNIT), eight(), 8) : forRange(i, int(0), int(UNIT), four, 4);
   return [
     target.set(to),
-    when(i32.ge_s(left, int(UNIT)), forRange(i, int(0), int(UNIT), four, 4), [
+    when(i32.ge_s(left, int(UNIT)), whole, [
       forRange(i, int(0), left, one),
       forRange(i, i, int(UNIT), [store(0, constants.words(0)), advance(target, 4 * PANEL_ROWS)]),
     ]),

@@ -24,13 +24,13 @@ export class VectorMath {
     this.#rest = scope.local("v128", "rest");
   }
 
-  /** result = e^x; 0 where that is below the normal numbers, infinity above 88.7. */
+  /** result = e^x; 0 where that is below the normal numbers, infinity above 88.7; NaN of NaN. */
   exp(x: Expr<"v128">, result: Local<"v128">): Body {
     const floats = (value: number) => this.#constants.floats(value);
     const value = f32x4.mul(f32x4.add(this.#rest, floats(1)), this.#scale());
     return [
       result.set(x),
-      this.#x.set(f32x4.pmin(floats(89), f32x4.pmax(floats(-87), result))),
+      this.#x.set(f32x4.pmin(f32x4.pmax(result, floats(-87)), floats(89))),
       this.#split(),
       result.set(v128.andnot(value, f32x4.lt(result, floats(-87)))),
     ];
@@ -42,7 +42,7 @@ export class VectorMath {
     return [
       result.set(x),
       result.set(f32x4.add(result, result)),
-      this.#x.set(f32x4.pmin(floats(20), f32x4.pmax(floats(-20), result))),
+      this.#x.set(f32x4.pmin(f32x4.pmax(result, floats(-20)), floats(20))),
       this.#split(),
       this.#power.set(this.#scale()),
       result.set(f32x4.add(f32x4.mul(this.#power, this.#rest), f32x4.sub(this.#power, floats(1)))),

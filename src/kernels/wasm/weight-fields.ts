@@ -13,6 +13,7 @@ export class VectorConstants {
   readonly #bytes = new Map<number, Local<"v128">>();
   readonly #words = new Map<number, Local<"v128">>();
   readonly #floats = new Map<number, Local<"v128">>();
+  readonly #temporaries = new Map<string, Local<"v128">>();
 
   constructor(scope: Scope) {
     this.#scope = scope;
@@ -30,6 +31,13 @@ export class VectorConstants {
   floats(value: number): Local<"v128"> {
     const name = () => `floats_${String(value).replace(/[^a-z0-9]/gi, "_")}`;
     return this.#floats.get(value) ?? this.#add(this.#floats, value, name(), floats4(value));
+  }
+
+  /** A variable for use within a statement, the same for every use of a name. */
+  temporary(name: string): Local<"v128"> {
+    const local = this.#temporaries.get(name) ?? this.#scope.local("v128", name);
+    this.#temporaries.set(name, local);
+    return local;
   }
 
   #add(known: Map<number, Local<"v128">>, value: number, name: string, vector: Expr<"v128">): Local<"v128"> {
