@@ -26,6 +26,9 @@ const ids = [1, 7, 3, 9, 2];
 const folder = await temporaryFolder();
 const program = join(folder, "tiny.pte");
 const output = join(folder, "bundle");
+/** The same weights in TorchAO's layout. */
+const torchaoProgram = join(folder, "torchao.pte");
+const torchaoOutput = join(folder, "torchao-bundle");
 let bundle: Bundle;
 
 beforeAll(async () => {
@@ -35,18 +38,22 @@ beforeAll(async () => {
   const four = { bits: 4, groupSize: 32 } as const;
   quantize(model, [int8DynamicActivationIntxWeight(four), sharedEmbedding(four)]);
   await exportProgram(model, program);
+  const scales = { ...four, scaleDType: "f32" } as const;
+  quantize(model, [int8DynamicActivationIntxWeight(scales), sharedEmbedding(scales)]);
+  model.layout = "torchao_universal";
+  await exportProgram(model, torchaoProgram);
   await model.close();
   bundle = await bundleProgram(program, output);
 });
 
 /** Runs a module in plain Node, in a folder of its own without node_modules. */
-async function runAlone(text: string): Promise<string> {
+async function runAlone(text: string, modules = output, file = program): Promise<string> {
   const alone = join(folder, "alone");
   await mkdir(alone, { recursive: true });
-  for (const name of await readdir(output)) await copyFile(join(output, name), join(alone, name));
+  for (const name of await readdir(modules)) await copyFile(join(modules, name), join(alone, name));
   await writeFile(join(alone, "package.json"), '{ "type": "module" }');
   await writeFile(join(alone, "main.js"), text);
-  const { stdout } = await promisify(execFile)(process.execPath, ["main.js", program], { cwd: alone });
+  const { stdout } = await promisify(execFile)(process.execPath, ["main.js", file], { cwd: alone });
   return stdout;
 }
 
@@ -79,25 +86,38 @@ describe("a bundle", () => {
     }
   });
 
-  it("runs in plain Node and gives the program's logits", async () => {
-    const model = await loadProgram(program);
+  it("has TorchAO's layout where the program's weights are in it, else not", async () => {
+    const { files } = await bundleProgram(torchaoProgram, torchaoOutput);
+    for (const { modules } of bundle.files) expect(modules).not.toContain("kernels/layout/torchao-bits");
+    for (const { modules } of files) expect(modules).toContain("kernels/layout/torchao-bits");
+    await expectLogits(torchaoProgram, torchaoOutput);
+  });
+
+  it("runs in plain Node and gives the program's logits", () => expectLogits(program, output));
+
+  async function expectLogits(file: string, modules: string): Promise<void> {
+    const model = await loadProgram(file);
     const decoder = model.createDecoder();
     const expected = [await decoder.prefill(ids), await decoder.step(4)].map((logits) => [...logits]);
-    const text = await runAlone(`
+    const text = await runAlone(
+      `
       import { load, SessionDecoder } from "./lowbit.js";
       const program = await load(process.argv[2], { threads: 1 });
       const decoder = new SessionDecoder(program);
       const logits = [await decoder.prefill(${JSON.stringify(ids)}), await decoder.step(4)].map((row) => [...row]);
       await program.dispose();
       console.log(JSON.stringify(logits));
-    `);
+    `,
+      modules,
+      file,
+    );
     const found: number[][] = JSON.parse(text);
     for (const [i, row] of expected.entries()) {
       const error = Math.hypot(...row.map((value, j) => value - found[i]![j]!)) / Math.hypot(...row);
       expect(error).toBeLessThan(1e-3);
     }
     await model.dispose();
-  });
+  }
 
   it("has a worker that serves a program by messages", async () => {
     const text = await runAlone(`

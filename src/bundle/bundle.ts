@@ -4,7 +4,9 @@ import { dirname, extname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import type { BuildOptions, BuildResult, Plugin } from "esbuild";
+import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
+import { TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
 import { openFile, writeFileWhole } from "../node-file.ts";
 import { operators as allOperators } from "../ops/registry.ts";
 import type { Program } from "../program/program.ts";
@@ -47,8 +49,27 @@ export const isInterpreted = () => false;
 export class Interpreter {}
 `;
 
+/** For programs without weights in TorchAO's layouts, which are for interchange. */
+const NO_TORCHAO = `
+export const TORCHAO_MAGIC = ${TORCHAO_MAGIC};
+export const TORCHAO_HEADER_BYTES = ${TORCHAO_HEADER_BYTES};
+const absent = "weights in TorchAO's layout, which the program of this bundle does not have";
+export const torchaoUniversal = { name: ${JSON.stringify(torchaoUniversal.name)}, nr: ${torchaoUniversal.nr}, refusal: () => absent };
+export function readTorchaoHeader() { throw new RangeError(absent); }
+`;
+
+/** Whether a program has weights in layouts of TorchAO. */
+async function hasTorchaoWeights({ constants }: Program): Promise<boolean> {
+  for (const { data } of constants) {
+    const bytes = await (data.readRange ? data.readRange(0, Math.min(data.byteLength, 4)) : data.read());
+    if (bytes.length >= 4 && new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) === TORCHAO_MAGIC)
+      return true;
+  }
+  return false;
+}
+
 /** Modules that bundles have in another form. */
-function replacements(program: Program, operators: readonly string[]): ReadonlyMap<string, string> {
+async function replacements(program: Program, operators: readonly string[]): Promise<ReadonlyMap<string, string>> {
   const interpreted = program.methods.some((method) => isInterpreted(method, allOperators));
   return new Map([
     ["ops/registry", registryModule(operators, moduleFile)],
@@ -57,6 +78,7 @@ function replacements(program: Program, operators: readonly string[]): ReadonlyM
     ["kernels/native/rows", NO_NATIVE],
     ["kernels/known-cpus", "export const knownCpus = {};"],
     ...(interpreted ? [] : ([["runtime/interpreter", NO_INTERPRETER]] as const)),
+    ...((await hasTorchaoWeights(program)) ? [] : ([["kernels/layout/torchao-linear", NO_TORCHAO]] as const)),
   ]);
 }
 
@@ -88,6 +110,13 @@ async function esbuild(): Promise<(options: BuildOptions) => Promise<BuildResult
   }
 }
 
+/** What a bundle of the program has. */
+async function choose(file: ByteSource) {
+  const program = await readProgram(file);
+  const operators = calledOperators(program);
+  return { operators, replaced: await replacements(program, operators) };
+}
+
 /**
  * Writes `lowbit.js`, an ES module with `load` and `SessionDecoder`, and `worker.js`, a module worker for pages, to
  * `folder`: the runtime with the operators and the WebAssembly and reference kernels that the program at `path` calls.
@@ -95,8 +124,7 @@ async function esbuild(): Promise<(options: BuildOptions) => Promise<BuildResult
  */
 export async function bundleProgram(path: string, folder: string): Promise<Bundle> {
   const file = await openFile(path);
-  const program = await readProgram(file).finally(() => file.close());
-  const operators = calledOperators(program);
+  const { operators, replaced } = await choose(file).finally(() => file.close());
   const build = await esbuild();
   await mkdir(folder, { recursive: true });
   const result = await build({
@@ -111,7 +139,7 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
     write: false,
     metafile: true,
     absWorkingDir: modulesFolder,
-    plugins: [selecting(replacements(program, operators))],
+    plugins: [selecting(replaced)],
   });
   const files: BundledFile[] = [];
   for (const { path: output, contents } of result.outputFiles) {

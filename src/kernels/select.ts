@@ -29,10 +29,21 @@ export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu
   return null;
 }
 
+/** Kernels of a table whose features a CPU has: most of them have others. */
+const ablesOf = new WeakMap<readonly Kernel<never>[], WeakMap<Cpu, readonly Kernel<never>[]>>();
+
+function ableKernels<A>(kernels: readonly Kernel<A>[], cpu: Cpu): readonly Kernel<A>[] {
+  const known = ablesOf.get(kernels) ?? new WeakMap<Cpu, readonly Kernel<A>[]>();
+  ablesOf.set(kernels, known);
+  const able = known.get(cpu) ?? kernels.filter(({ needs }) => needs.every((feature) => cpu.features.has(feature)));
+  known.set(cpu, able);
+  return able as readonly Kernel<A>[];
+}
+
 /** The kernel that serves a query. UnsupportedError lists every candidate with its reason. */
 export function selectKernel<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cpu: Cpu): Kernel<A> {
   let best: Kernel<A> | undefined;
-  for (const kernel of kernels)
+  for (const kernel of ableKernels(kernels, cpu))
     if (kernelRefusal(kernel, query, cpu) === null && (!best || kernel.mStep > best.mStep)) best = kernel;
   if (best) return best;
   throw new UnsupportedError(`no kernel for ${describeQuery(query)} on ${cpu.name}: ${explain(kernels, query, cpu)}`);

@@ -19,9 +19,21 @@ export function packedShape<T extends TensorSpec>(args: Arguments<T>): PackedSha
   return { n: args.integer("n", 1), k: args.integer("k", 1), groupSize: args.integer("group_size", 1) };
 }
 
+/** Packed weights that were opened: a program's are the same for inputs of all sizes. */
+const opened = new WeakMap<Tensor, PackedWeights>();
+
+function openTensor(tensor: Tensor, shape: PackedShape): PackedWeights {
+  const known = opened.get(tensor);
+  if (known && known.spec.n === shape.n && known.spec.k === shape.k && known.spec.groupSize === shape.groupSize)
+    return known;
+  const packed = openPacked(tensor.data as Uint8Array, shape);
+  opened.set(tensor, packed);
+  return packed;
+}
+
 /** Opens the packed buffer of a call and checks it against group_size, n, k and, where the operator has them, bits. */
 export function openArgument(args: Arguments<Tensor>, name: string, bits: number | null): PackedWeights {
-  const packed = openPacked(args.tensor(name).data as Uint8Array, packedShape(args));
+  const packed = openTensor(args.tensor(name), packedShape(args));
   if (bits !== null && packed.spec.bits !== bits)
     args.fail(name, `expected weights of ${bits} bits but found ${packed.spec.bits}`);
   return packed;

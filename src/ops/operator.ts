@@ -22,11 +22,18 @@ export type Argument<T> = T | number | boolean | string | null | readonly number
 /** Typed access to the arguments of one call, by name. `T` is a spec in shape rules and a tensor in kernels. */
 export class Arguments<T extends TensorSpec> {
   readonly schema: Schema;
-  readonly #values: ReadonlyMap<string, Argument<T>>;
+  readonly #values: readonly Argument<T>[];
 
   constructor(schema: Schema, values: readonly Argument<T>[]) {
     this.schema = schema;
-    this.#values = new Map(schema.args.map((arg, i) => [arg.name, values[i] ?? null]));
+    this.#values = values;
+  }
+
+  /** Undefined when the schema has no such argument. */
+  #value(name: string): Argument<T> | undefined {
+    const { args } = this.schema;
+    for (let i = 0; i < args.length; i++) if (args[i]!.name === name) return this.#values[i] ?? null;
+    return undefined;
   }
 
   /** ShapeError unless the argument is a tensor of one of the dtypes, when any are given. */
@@ -37,7 +44,7 @@ export class Arguments<T extends TensorSpec> {
   }
 
   optionalTensor(name: string, ...dtypes: DType[]): T | null {
-    const value = this.#values.get(name);
+    const value = this.#value(name);
     if (value === null || value === undefined) return null;
     if (typeof value !== "object" || !("shape" in value))
       throw new ShapeError(`${this.#where(name)}: expected a tensor but found ${describe(value)}`);
@@ -48,22 +55,23 @@ export class Arguments<T extends TensorSpec> {
 
   /** All tensors of the call by argument name; those of a list have the name of the list. */
   *allTensors(): Generator<readonly [string, T]> {
-    for (const [name, value] of this.#values)
+    for (const [i, { name }] of this.schema.args.entries()) {
+      const value = this.#values[i] ?? null;
       for (const item of Array.isArray(value) ? value : [value])
         if (typeof item === "object" && item && "shape" in item) yield [name, item as T];
+    }
   }
 
   /** The first tensor of the call, its main input as a rule. */
   firstTensor(): T {
-    for (const { name } of this.schema.args) {
-      const value = this.#values.get(name);
+    for (const value of this.#values.slice(0, this.schema.args.length)) {
       if (typeof value === "object" && value && "shape" in value) return value;
     }
     throw new ShapeError(`${qualifiedName(this.schema)}: expected a tensor but found none`);
   }
 
   number(name: string): number {
-    const value = this.#values.get(name);
+    const value = this.#value(name);
     if (typeof value !== "number")
       throw new ShapeError(`${this.#where(name)}: expected a number but found ${describe(value)}`);
     return value;
@@ -80,23 +88,23 @@ export class Arguments<T extends TensorSpec> {
   }
 
   optionalNumber(name: string): number | null {
-    return this.#values.get(name) === null ? null : this.number(name);
+    return this.#value(name) === null ? null : this.number(name);
   }
 
   numbers(name: string): readonly number[] {
-    const value = this.#values.get(name);
+    const value = this.#value(name);
     if (!Array.isArray(value) || value.some((item) => typeof item !== "number"))
       throw new ShapeError(`${this.#where(name)}: expected a list of numbers but found ${describe(value)}`);
     return value as readonly number[];
   }
 
   optionalNumbers(name: string): readonly number[] | null {
-    return this.#values.get(name) === null ? null : this.numbers(name);
+    return this.#value(name) === null ? null : this.numbers(name);
   }
 
   /** A list of tensors, null where an optional one is missing. */
   tensors(name: string): readonly (T | null)[] {
-    const value = this.#values.get(name);
+    const value = this.#value(name);
     const isTensor = (item: unknown) => item === null || (typeof item === "object" && "shape" in item);
     if (!Array.isArray(value) || !value.every(isTensor))
       throw new ShapeError(`${this.#where(name)}: expected a list of tensors but found ${describe(value)}`);
@@ -104,14 +112,14 @@ export class Arguments<T extends TensorSpec> {
   }
 
   string(name: string): string {
-    const value = this.#values.get(name);
+    const value = this.#value(name);
     if (typeof value !== "string")
       throw new ShapeError(`${this.#where(name)}: expected a string but found ${describe(value)}`);
     return value;
   }
 
   boolean(name: string): boolean {
-    return this.#values.get(name) === true;
+    return this.#value(name) === true;
   }
 
   /** Throws ShapeError with the operator and argument in front. */

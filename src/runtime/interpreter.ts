@@ -18,7 +18,8 @@ import {
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
-import { checkInput, checkPlanned, checkWritten, copyInput, type MethodMemory, viewValue } from "./method.ts";
+import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } from "./method.ts";
+import { checkWritten } from "./method-calls.ts";
 import type { Profile, RunTimes } from "./profile.ts";
 
 /** More backward jumps than any real program takes: a file must not hang its reader. */
@@ -221,7 +222,7 @@ export class Interpreter {
     return {
       inputs,
       out: result,
-      times: profile?.track([call], { label: this.#method.name, memory: null }),
+      times: profile?.track([call], { label: this.#method.name, planned: null }),
       run: call.bind(this.#scratch, threads),
       check: indexCheck ? () => checkIndices(indexCheck) : () => {},
     };

@@ -10,6 +10,7 @@ import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Program, TensorValue } from "../program/program.ts";
 import { readyMethod } from "./method.ts";
+import { MethodCalls } from "./method-calls.ts";
 import { LoadedProgram } from "./program.ts";
 
 /** The most rows of a program, and columns. */
@@ -49,7 +50,10 @@ async function kernelsOf({ methods, constants }: Program, rows: number, cpu: Cpu
     constants: await Promise.all(constants.map(({ data }) => data.read())),
   };
   const { sizes } = method.values[method.inputs[0]!] as TensorValue;
-  const { calls, places } = readyMethod(method, [[1, rows, sizes[2]!]], memory, { registry: operators, cpu });
+  const { calls, places } = readyMethod(new MethodCalls(method, operators), [[1, rows, sizes[2]!]], memory, {
+    registry: operators,
+    cpu,
+  });
   expect(places).toHaveLength(calls.length);
   return calls.map(({ kernel }) => kernel.name);
 }

@@ -42,7 +42,7 @@ export function joinCalls(
   method: Method,
   { registry, cpu }: { registry: OperatorRegistry; cpu: Cpu },
 ): BoundCall | null {
-  const join = joins.find((item) => item.first.test(first.operator.name) && item.second === second.operator.name);
+  const join = joins.find((item) => item.second === second.operator.name && item.first.test(first.operator.name));
   if (!join || second.given[0] !== first.out || !registry.has(join.into)) return null;
   if (!isReadOnce(method, first.outIndex)) return null;
   if (!join.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;

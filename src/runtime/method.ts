@@ -10,14 +10,14 @@ import {
   Arguments,
   type BoundCall,
   type IndexCheck,
-  type Operator,
   type OperatorRegistry,
   type TensorSpec,
 } from "../ops/operator.ts";
-import { qualifiedName, type Schema } from "../ops/schema.ts";
+import { qualifiedName } from "../ops/schema.ts";
 import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { joinCalls, type ReadyCall } from "./joins.ts";
+import type { MethodCalls } from "./method-calls.ts";
 
 /** Memory that the views of a method point into. */
 export interface MethodMemory {
@@ -58,19 +58,19 @@ export function checkMethod(method: Method, registry: OperatorRegistry): void {
 
 /** Resolves a method for inputs of the given sizes, each at most the size that was planned. */
 export function readyMethod(
-  method: Method,
+  { method, calls: planned, constants }: MethodCalls,
   inputSizes: readonly (readonly number[])[],
   memory: MethodMemory,
   context: { registry: OperatorRegistry; cpu: Cpu },
 ): ReadyMethod {
   const tensors = new Map<number, Tensor>();
   const tensorAt = (index: number, sizes?: readonly number[]): Tensor => {
-    const known = tensors.get(index);
+    const known = tensors.get(index) ?? constants.get(index);
     if (known) return known;
     const value = method.values[index]!;
     if (value.kind !== "tensor") throw new ShapeError(`method ${method.name}: value ${index} is no tensor`);
     const tensor = viewValue(value, sizes ?? value.sizes, memory);
-    tensors.set(index, tensor);
+    (value.constant === null ? tensors : constants).set(index, tensor);
     return tensor;
   };
   const inputs = method.inputs.map((index, i) => {
@@ -80,19 +80,14 @@ export function readyMethod(
   const calls: BoundCall[] = [];
   const places: number[] = [];
   let before: ReadyCall | null = null;
-  const instructions = method.instructions.flatMap((step) => (step.kind === "kernel" ? [step] : []));
-  for (const [place, instruction] of instructions.entries()) {
-    const operator = context.registry.get(qualifiedName(method.operators[instruction.operator]!));
-    const { given, outIndex } = splitArguments(method, operator, instruction.args);
+  for (const [place, { operator, given, outIndex, outType }] of planned.entries()) {
     const args = given.map((index) => argumentOf(method, index, tensorAt));
-    const planned = method.values[outIndex]!;
-    const dtype = planned.kind === "tensor" ? planned.dtype : undefined;
     const spec = withNames(method, given, () =>
-      operator.shape(new Arguments<TensorSpec>(operator.schema, args), dtype),
+      operator.shape(new Arguments<TensorSpec>(operator.schema, args), outType),
     );
     checkPlanned(method, operator.name, outIndex, spec);
     const out = tensorAt(outIndex, spec.shape);
-    if (out.shape.join() !== spec.shape.join())
+    if (!isSameShape(out.shape, spec.shape))
       throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
     const call: ReadyCall = { operator, given: args, out, outIndex };
     const joined: BoundCall | null =
@@ -108,6 +103,10 @@ export function readyMethod(
   }
   const outputs = method.outputs.map((index) => tensorAt(index));
   return { inputs, outputs, calls, places, checks: inputChecks(inputs, calls) };
+}
+
+function isSameShape(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((size, i) => size === b[i]);
 }
 
 /** What a call makes of its arguments; a ShapeError also names the constants among them, as the file does. */
@@ -131,31 +130,6 @@ function inputChecks(inputs: readonly Tensor[], calls: readonly BoundCall[]): In
     if (check && inputs.includes(check.tensor) && check.limit < (checks.get(check.tensor)?.limit ?? Infinity))
       checks.set(check.tensor, check);
   return [...checks.values()];
-}
-
-/** Arguments of a call by what they are for. Files list the out value twice: as argument and as what is returned. */
-function splitArguments(
-  method: Method,
-  { name, schema }: Operator,
-  indices: readonly number[],
-): { given: readonly number[]; outIndex: number } {
-  const count = schema.args.length;
-  const outIndex = indices[count - 1];
-  if (outIndex === undefined || indices.length > count + 1 || indices.at(-1) !== outIndex)
-    throw new ShapeError(
-      `${name}: expected ${count} arguments and the last again but method ${method.name} gives values ${indices.join(", ")}`,
-    );
-  checkWritten(method, name, schema, indices);
-  return { given: indices.slice(0, count - 1), outIndex };
-}
-
-/** What a kernel writes must be memory of the program, never a constant, which may be mapped from the file. */
-export function checkWritten(method: Method, name: string, schema: Schema, indices: readonly number[]): void {
-  for (const [i, arg] of schema.args.entries()) {
-    const value = method.values[indices[i]!]!;
-    if (arg.mutable && value.kind === "tensor" && value.constant !== null)
-      throw new ShapeError(`${name}, argument ${arg.name}: is written to but method ${method.name} gives a constant`);
-  }
 }
 
 function argumentOf(method: Method, index: number, tensorAt: (index: number) => Tensor): Argument<Tensor> {

@@ -26,7 +26,7 @@ function call(operator: string, size: number, run: () => void): BoundCall {
 }
 
 const place = { memory: processMemory(), threads: 1, kernelScratch: (length: number) => new Uint8Array(length) };
-const facts = { label: "forward [1, 4]", memory: null };
+const facts = { label: "forward [1, 4]", planned: null };
 
 it("adds up the calls of all runs by operator, kernel and shapes", async () => {
   const profile = new Profile();

@@ -1,6 +1,7 @@
 /** Where the time of a program goes: what each operator call takes, added up over runs. Measures; judges nothing. */
 import type { BoundCall } from "../ops/operator.ts";
-import type { MemoryOccupancy } from "./memory-occupancy.ts";
+import type { Method } from "../program/program.ts";
+import { type MemoryOccupancy, memoryOccupancy } from "./memory-occupancy.ts";
 import { type Trace, type TraceRun, traceOf } from "./trace.ts";
 
 /** Calls that are alike: the same operator and kernel on the same shapes. */
@@ -23,14 +24,16 @@ export interface ProfileEntry {
 export interface RunFacts {
   /** For people: the method and the sizes of its inputs. */
   readonly label: string;
-  /** Null for methods that are not planned as one list. */
-  readonly memory: MemoryOccupancy | null;
+  /** The method, and the places of the calls among its kernel calls; null where it is not planned as one list. */
+  readonly planned: { readonly method: Method; readonly places: readonly number[] } | null;
 }
 
 /** Times of one list of calls. */
 export class RunTimes {
   readonly calls: readonly BoundCall[];
-  readonly facts: RunFacts;
+  readonly label: string;
+  /** How full the planned memory is; null where nothing is planned. */
+  readonly memory: MemoryOccupancy | null;
   /** One element a call, all runs together. */
   readonly nanoseconds: Float64Array;
   /** What the calls moved, all runs together. */
@@ -44,9 +47,10 @@ export class RunTimes {
   readonly #before: Float64Array;
   #starts: { readonly call: number; readonly at: number }[] = [];
 
-  constructor(calls: readonly BoundCall[], facts: RunFacts, isTraced: boolean) {
+  constructor(calls: readonly BoundCall[], { label, planned }: RunFacts, isTraced: boolean) {
     this.calls = calls;
-    this.facts = facts;
+    this.label = label;
+    this.memory = planned && memoryOccupancy(planned.method, planned.places);
     this.nanoseconds = new Float64Array(calls.length);
     this.bytes = new Float64Array(calls.length);
     this.#before = new Float64Array(calls.length);
@@ -113,7 +117,7 @@ export class Profile {
 
   /** How full the planned memory was in the methods that ran; methods of several sizes are planned once. */
   get memory(): ReadonlyMap<string, MemoryOccupancy> {
-    const ran = this.#times.filter(({ runs }) => runs > 0).map(({ facts }) => facts.memory);
+    const ran = this.#times.filter(({ runs }) => runs > 0).map(({ memory }) => memory);
     return new Map(ran.flatMap((memory) => (memory ? [[memory.method, memory] as const] : [])));
   }
 

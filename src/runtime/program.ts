@@ -10,6 +10,7 @@ import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
+import { MethodCalls } from "./method-calls.ts";
 import type { Profile } from "./profile.ts";
 import { Session } from "./session.ts";
 
@@ -45,6 +46,7 @@ export class LoadedProgram {
   readonly constants: readonly Uint8Array[];
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();
+  readonly #calls = new Map<string, MethodCalls>();
   readonly #kernels = new Map<string, Set<string>>();
   #kernelScratch: Uint8Array = new Uint8Array();
   #isDisposed = false;
@@ -109,6 +111,13 @@ export class LoadedProgram {
     if (!method)
       throw new InvalidArgumentError(`method ${name}: expected one of ${[...this.#methods.keys()].join(", ")}`);
     return method;
+  }
+
+  /** What is known of a method's calls before the sizes of its inputs are. */
+  callsOf(method: Method): MethodCalls {
+    const known = this.#calls.get(method.name) ?? new MethodCalls(method, this.registry);
+    this.#calls.set(method.name, known);
+    return known;
   }
 
   has(name: string): boolean {

@@ -4,7 +4,6 @@ import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { Interpreter, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
-import { memoryOccupancy } from "./memory-occupancy.ts";
 import { checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
 import type { LoadedProgram } from "./program.ts";
 import { RunList } from "./run-list.ts";
@@ -104,16 +103,13 @@ export class Session {
   #makeReady(method: Method, inputs: readonly Tensor[]): ReadyRun {
     const program = this.#program;
     const memory = { scratch: program.scratchOf(method), state: this.#state, constants: program.constants };
-    const ready = readyMethod(
-      method,
-      inputs.map(({ shape }) => shape),
-      memory,
-      program,
-    );
+    const sizes = inputs.map(({ shape }) => shape);
+    const ready = readyMethod(program.callsOf(method), sizes, memory, program);
     program.noteKernels(ready.calls);
-    const label = `${method.name} ${inputs.map(({ shape }) => `[${shape.join(", ")}]`).join(" ")}`;
-    const memoryOfCalls = memoryOccupancy(method, ready.places);
-    const times = program.profile?.track(ready.calls, { label, memory: memoryOfCalls });
+    const times = program.profile?.track(ready.calls, {
+      label: `${method.name} ${sizes.map((shape) => `[${shape.join(", ")}]`).join(" ")}`,
+      planned: { method, places: ready.places },
+    });
     const calls = new RunList(ready.calls, program, times);
     const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
     return { ready, calls, outputs, free: this.#holdings.add(calls.release) };

@@ -1,6 +1,6 @@
 /** Runs as events of the Trace Event Format, which Perfetto (ui.perfetto.dev) and chrome://tracing show. */
 import type { BoundCall } from "../ops/operator.ts";
-import type { RunFacts } from "./profile.ts";
+import type { MemoryOccupancy } from "./memory-occupancy.ts";
 
 /** One run of a list of calls; times by `performance.now()`. */
 export interface TraceRun {
@@ -31,7 +31,8 @@ export interface Trace {
 
 interface TracedTimes {
   readonly calls: readonly BoundCall[];
-  readonly facts: RunFacts;
+  readonly label: string;
+  readonly memory: MemoryOccupancy | null;
   readonly traced: readonly TraceRun[] | null;
 }
 
@@ -53,10 +54,10 @@ export function traceOf(times: readonly TracedTimes[]): Trace {
   return { traceEvents: events, displayTimeUnit: "ms" };
 }
 
-function addRun(events: TraceEvent[], { calls, facts }: TracedTimes, run: TraceRun, origin: number): void {
+function addRun(events: TraceEvent[], { calls, label, memory }: TracedTimes, run: TraceRun, origin: number): void {
   const microseconds = (at: number) => 1000 * (at - origin);
   const whole = { ts: microseconds(run.start), dur: 1000 * (run.end - run.start) };
-  events.push({ name: facts.label, cat: "method", ph: "X", ...PROCESS, ...whole });
+  events.push({ name: label, cat: "method", ph: "X", ...PROCESS, ...whole });
   let at = run.start;
   let part = 0;
   for (const [i, call] of calls.entries()) {
@@ -65,7 +66,7 @@ function addRun(events: TraceEvent[], { calls, facts }: TracedTimes, run: TraceR
     const time = { ts: microseconds(at), dur: 1000 * milliseconds };
     const args = { kernel: call.kernel.name, shapes: call.shapes };
     events.push({ name: call.operator, cat: "operator", ph: "X", ...PROCESS, ...time, args });
-    const bytes = facts.memory?.live[i];
+    const bytes = memory?.live[i];
     if (bytes !== undefined) events.push({ name: "scratch in use", ph: "C", ...PROCESS, ts: time.ts, args: { bytes } });
     at += milliseconds;
   }

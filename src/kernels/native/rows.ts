@@ -24,6 +24,9 @@ export function nativeFeatures(): CpuFeature[] {
   return featuresOf(nativeAddon()?.cpuFeatures() ?? 0);
 }
 
+/** One for all calls: an array's memory is made when native code first looks at it. */
+const noScratch = new Uint8Array(0);
+
 /** Kernels of one family, best first in each architecture; those that no addon here has can be chosen, but not run. */
 export function nativeKernels<A>(family: string, argumentsOf: (args: A) => NativeArguments): Kernel<A>[] {
   const addon = nativeAddon();
@@ -85,7 +88,7 @@ function runnable<A>(
   };
   return {
     ...describe(row),
-    scratchBytes: (args, threads) => addon.scratchBytes(encode(args, new Uint8Array(0)), threads),
+    scratchBytes: (args, threads) => addon.scratchBytes(encode(args, noScratch), threads),
     bind: (args, scratch, threads) => bindAlone(addon, encode(args, scratch), threads),
     encode,
   };

@@ -11,7 +11,7 @@ import type { CallPlan, EncodedCall, KernelMemory } from "../memory.ts";
 import { Allocator } from "./allocator.ts";
 import { CodeTable } from "./code-table.ts";
 import { type EngineMemory, growMemory, needsWide, releaseMemory, takeMemory } from "./engine-memory.ts";
-import type { Placement, WasmStep } from "./kernel-code.ts";
+import { type Placement, setAddress, type WasmStep } from "./kernel-code.ts";
 import { LocalThread } from "./local-thread.ts";
 import { HEAP_START, record, THREADS_MAX, words } from "./runner.ts";
 import { WorkerTeam } from "./worker-team.ts";
@@ -144,7 +144,7 @@ export class WasmEngine implements KernelMemory {
       view.setInt32(at + record.code, this.#code.indexOf(code), true);
       view.setInt32(at + record.tiles, tiles, true);
       view.setInt32(at + record.step, index, true);
-      view.setBigUint64(at + record.args, BigInt(bytes.byteOffset + argsAt), true);
+      setAddress(view, at + record.args, bytes.byteOffset + argsAt);
       bytes.set(args, argsAt);
       argsAt += args.length;
     });

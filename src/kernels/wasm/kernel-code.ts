@@ -42,32 +42,39 @@ export interface WasmStep {
 type FieldType = "ptr" | "i32" | "f32" | "f64";
 const SLOT_BYTES = 8;
 
+/** An address, or another whole number below 2^53, in eight bytes. */
+export function setAddress(view: DataView, at: number, address: number): void {
+  view.setUint32(at, address % 2 ** 32, true);
+  view.setUint32(at + 4, Math.floor(address / 2 ** 32), true);
+}
+
 /** Arguments of kernel functions as they lie in memory: eight bytes each. */
 export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
   readonly fields: F;
+  readonly #entries: readonly (readonly [keyof F & string, FieldType])[];
 
   constructor(fields: F) {
     this.fields = fields;
+    this.#entries = Object.entries(fields);
   }
 
   /** The bytes for values, at the width of the engine's addresses or wider: addresses are below 2^53. */
   encode(values: { readonly [N in keyof F]: number }): Uint8Array {
-    const names = Object.keys(this.fields);
-    const view = new DataView(new ArrayBuffer(SLOT_BYTES * names.length));
-    names.forEach((name, i) => {
-      const type = this.fields[name]!;
-      const at = SLOT_BYTES * i;
-      if (type === "ptr") view.setBigUint64(at, BigInt(values[name]!), true);
+    const view = new DataView(new ArrayBuffer(SLOT_BYTES * this.#entries.length));
+    let at = 0;
+    for (const [name, type] of this.#entries) {
+      if (type === "ptr") setAddress(view, at, values[name]!);
       else if (type === "i32") view.setInt32(at, values[name]!, true);
       else if (type === "f32") view.setFloat32(at, values[name]!, true);
       else view.setFloat64(at, values[name]!, true);
-    });
+      at += SLOT_BYTES;
+    }
     return new Uint8Array(view.buffer);
   }
 
   /** Variables for all fields, and the statements that read them. */
   load(scope: Scope, args: Expr<"ptr">): { fields: { readonly [N in keyof F]: Local<F[N]> }; statements: Body } {
-    const entries = Object.entries(this.fields).map(([name, type], i) => {
+    const entries = this.#entries.map(([name, type], i) => {
       const offset = SLOT_BYTES * i;
       const local = scope.local(type, name);
       return { name, local, statement: assign(local, args, offset) };

@@ -1,0 +1,61 @@
+/** The kernel calls of a method as far as they are the same for inputs of any sizes. */
+import type { DType } from "../dtype.ts";
+import { ShapeError } from "../errors.ts";
+import type { Operator, OperatorRegistry } from "../ops/operator.ts";
+import { qualifiedName, type Schema } from "../ops/schema.ts";
+import type { Method } from "../program/program.ts";
+import type { Tensor } from "../tensor.ts";
+
+/** A call with its arguments as indices of the method's values. */
+export interface PlannedCall {
+  readonly operator: Operator;
+  readonly given: readonly number[];
+  readonly outIndex: number;
+  /** What the program planned for the out tensor; undefined where it is none. */
+  readonly outType: DType | undefined;
+}
+
+export class MethodCalls {
+  readonly method: Method;
+  readonly calls: readonly PlannedCall[];
+  /** Views of constants by value index, as far as they were needed. */
+  readonly constants = new Map<number, Tensor>();
+
+  /** ShapeError for a call that does not fit its operator. */
+  constructor(method: Method, registry: OperatorRegistry) {
+    this.method = method;
+    const operators = method.operators.map((name) => registry.find(qualifiedName(name)));
+    this.calls = method.instructions.flatMap((step) => {
+      if (step.kind !== "kernel") return [];
+      const operator = operators[step.operator] ?? registry.get(qualifiedName(method.operators[step.operator]!));
+      const { given, outIndex } = splitArguments(method, operator, step.args);
+      const planned = method.values[outIndex]!;
+      return [{ operator, given, outIndex, outType: planned.kind === "tensor" ? planned.dtype : undefined }];
+    });
+  }
+}
+
+/** Arguments of a call by what they are for. Files list the out value twice: as argument and as what is returned. */
+function splitArguments(
+  method: Method,
+  { name, schema }: Operator,
+  indices: readonly number[],
+): { given: readonly number[]; outIndex: number } {
+  const count = schema.args.length;
+  const outIndex = indices[count - 1];
+  if (outIndex === undefined || indices.length > count + 1 || indices.at(-1) !== outIndex)
+    throw new ShapeError(
+      `${name}: expected ${count} arguments and the last again but method ${method.name} gives values ${indices.join(", ")}`,
+    );
+  checkWritten(method, name, schema, indices);
+  return { given: indices.slice(0, count - 1), outIndex };
+}
+
+/** What a kernel writes must be memory of the program, never a constant, which may be mapped from the file. */
+export function checkWritten(method: Method, name: string, schema: Schema, indices: readonly number[]): void {
+  for (const [i, arg] of schema.args.entries()) {
+    const value = method.values[indices[i]!]!;
+    if (arg.mutable && value.kind === "tensor" && value.constant !== null)
+      throw new ShapeError(`${name}, argument ${arg.name}: is written to but method ${method.name} gives a constant`);
+  }
+}
