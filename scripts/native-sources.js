@@ -88,6 +88,8 @@ export function baseFlags() {
     "-fPIC",
     "-fno-exceptions",
     "-fno-rtti",
+    // Else gcc takes loops that only prefetch for empty ones.
+    "-fno-finite-loops",
     "-fvisibility=hidden",
     "-ffp-contract=off",
     "-Wall",

@@ -104,17 +104,40 @@ inline __attribute__((always_inline)) typename Isa::V spread(Value&& value) {
   return all;
 }
 
-// Scales of the keys or values from `key` on, the first one of a vector; those from `last` on repeat the one before.
+// Scales of keys or values of a block of integers. A copy of where they are, since compilers must expect the block itself
+// to change with each float that is stored.
 template <class Isa, int Rows>
-inline __attribute__((always_inline)) typename Isa::V scales_of(const KeyBlock<int8_t>& block, const float* scales,
-                                                                uint32_t kv, uint32_t key, uint32_t last) {
-  scales += block.row(key) * block.scale_stride + kv - block.kv;
-  const bool whole = key + Isa::kLanes / Rows <= last;
-  // Rows of a vector's keys are as far apart as those of the first vector.
-  if (whole) return spread<Isa, Rows>([&](uint32_t i) { return scales[block.row(i) * block.scale_stride]; });
-  return spread<Isa, Rows>([&](uint32_t i) {
-    return scales[block.row(std::min(i, last - 1 - key)) * block.scale_stride];
-  });
+class ScaleVectors {
+ public:
+  ScaleVectors(const KeyBlock<int8_t>& block, const float* scales)
+      : scales_(scales - block.kv), stride_(block.scale_stride), apart_(block.apart), places_log2_(block.places_log2) {
+    // Rows of a vector's keys are as far apart as those of the first vector.
+    for (uint32_t i = 0; i < kKeys; i++) offsets_[i] = block.row(i) * stride_;
+  }
+
+  // Of head `kv` from `key` on, the first one of a vector; those from `last` on repeat the one before.
+  inline __attribute__((always_inline)) typename Isa::V at(uint32_t kv, uint32_t key, uint32_t last) const {
+    const size_t row = (key & ((1u << places_log2_) - 1)) * apart_ + (key >> places_log2_);
+    const float* first = scales_ + row * stride_ + kv;
+    if (key + kKeys <= last) return spread<Isa, Rows>([&](uint32_t i) { return first[offsets_[i]]; });
+    return spread<Isa, Rows>([&](uint32_t i) { return first[offsets_[std::min(i, last - 1 - key)]]; });
+  }
+
+ private:
+  static constexpr uint32_t kKeys = Isa::kLanes / Rows;
+  const float* scales_;
+  size_t stride_, apart_;
+  uint32_t places_log2_;
+  size_t offsets_[kKeys];
+};
+
+// Of a block's keys; nothing for those that have none.
+template <class Isa, int Rows, class Element>
+auto key_scales(const KeyBlock<Element>& block) {
+  if constexpr (std::is_same_v<Element, int8_t>)
+    return ScaleVectors<Isa, Rows>(block, block.key_scales);
+  else
+    return nullptr;
 }
 
 // each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
@@ -134,6 +157,7 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
                              uint32_t first, uint32_t last, float* scores, size_t apart) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
+  [[maybe_unused]] const auto scales = key_scales<Isa, Rows>(block);
   for (uint32_t key = first; key < last; key += kKeys, scores += kLanes) {
     size_t rows[kKeys];
     for (uint32_t i = 0; i < kKeys; i++) rows[i] = block.row(std::min(key + i, last - 1)) * block.stride;
@@ -155,8 +179,7 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
         });
       });
       V score = Isa::sums(sums);
-      if constexpr (std::is_same_v<Element, int8_t>)
-        score = score * scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, key, last);
+      if constexpr (std::is_same_v<Element, int8_t>) score = score * scales.at(vectors[n].kv, key, last);
       Isa::store(scores + n * apart, score);
     }
   }
@@ -166,8 +189,9 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
 template <class Isa, int Rows>
 LOWBIT_APART void scale_weights(uint32_t kv, const KeyBlock<int8_t>& block, uint32_t first, uint32_t last,
                                 float* weights) {
+  const ScaleVectors<Isa, Rows> scales(block, block.value_scales);
   for (uint32_t key = first; key < last; key += Isa::kLanes / Rows, weights += Isa::kLanes)
-    Isa::store(weights, Isa::load(weights) * scales_of<Isa, Rows>(block, block.value_scales, kv, key, last));
+    Isa::store(weights, Isa::load(weights) * scales.at(kv, key, last));
 }
 
 // Caps scores of keys first .. last of the block and hides those that a query does not see, and those from `last` on.

@@ -64,8 +64,6 @@ struct Places {
   const int8_t* keys[kPlaces];
   const int8_t* values[kPlaces];
   size_t stride;
-  // Of a place's rows to what is fetched meanwhile; 0 for nothing.
-  size_t ahead;
 };
 
 // Queries of a vector to tiles: integers of three signed bytes.
@@ -94,16 +92,28 @@ void convert_queries(const QueryVector<Isa>& v, uint32_t dim, uint8_t* tiles, fl
   }
 }
 
-inline void fetch_rows(const Places& places, const int8_t* const* rows, size_t at, uint32_t dim) {
-  if (places.ahead == 0) return;
-  for (uint32_t j = 0; j < kPlaces; j++)
-    for (uint32_t r = 0; r < kPlaceRows; r++)
-      for (uint32_t d = 0; d < dim; d += 64)
-        _mm_prefetch(reinterpret_cast<const char*>(rows[j] + places.ahead + r * places.stride + at + d), _MM_HINT_T1);
-}
+// Fetches the rows of a block meanwhile, a few lines at each of many steps: of all heads, in the order of memory, since
+// what fetches by itself beyond the second cache follows such streams.
+class Fetch {
+ public:
+  // `rows` of each place, `steps` for the whole block.
+  Fetch(const int8_t* const* rows, size_t stride, uint32_t steps)
+      : rows_(rows), end_(kPlaceRows * stride), each_(ceil_div(static_cast<uint32_t>(end_ / 64), steps) * 64) {}
+  Fetch() : rows_(nullptr), end_(0), each_(0) {}
+
+  inline __attribute__((always_inline)) void step() {
+    for (const size_t until = std::min(end_, at_ + each_); at_ < until; at_ += 64)
+      for (uint32_t j = 0; j < kPlaces; j++)
+        _mm_prefetch(reinterpret_cast<const char*>(rows_[j] + at_), _MM_HINT_T1);
+  }
+
+ private:
+  const int8_t* const* rows_;
+  size_t at_ = 0, end_, each_;
+};
 
 // Scores of a vector's queries with all keys of a block.
-void score_tiles(const AttentionArgs& args, const Workspace& w, const Places& places, uint32_t n) {
+void score_tiles(const AttentionArgs& args, const Workspace& w, const Places& places, uint32_t n, Fetch& fetch) {
   const uint32_t dim = args.head_dim;
   const QueryVector<Isa>& v = w.vectors[n];
   const size_t at = static_cast<size_t>(v.kv) * dim;
@@ -129,17 +139,16 @@ void score_tiles(const AttentionArgs& args, const Workspace& w, const Places& pl
   _tile_stored(2, w.sums + 512, 64);
   _tile_stored(3, w.sums + 768, 64);
   tile_fence();
-  fetch_rows(places, places.keys, at, dim);
   const __m512 factors = Isa::load(w.factors + 16 * n);
   float* scores = w.scores + n * kQueries * kKeys;
+  const ScaleVectors<Isa, kQueries> scales(places.block, places.block.key_scales);
   for (uint32_t r = 0; r < kPlaceRows; r++) {
+    fetch.step();
     __m512 key[kPlaces];
     for (uint32_t j = 0; j < kPlaces; j++)
       key[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(w.sums + 256 * j + 16 * r)), factors);
     const __m512 score = Isa::fold_quarters(Isa::fold_quarters(key[0], key[1]), Isa::fold_quarters(key[2], key[3]));
-    const KeyBlock<int8_t>& block = places.block;
-    const __m512 scale = scales_of<Isa, kQueries>(block, block.key_scales, v.kv, kPlaces * r, block.count);
-    Isa::store(scores + 16 * r, _mm512_mul_ps(score, scale));
+    Isa::store(scores + 16 * r, _mm512_mul_ps(score, scales.at(v.kv, kPlaces * r, places.block.count)));
   }
 }
 
@@ -174,8 +183,9 @@ __m128 convert_weights(const float* weights, uint8_t* target) {
 }
 
 // 64 columns of a block's values to tiles of four keys side by side: tile i has columns 16 L + 4 i .. + 3, L in 0 .. 3.
-void interleave_values(const Places& places, size_t at, uint8_t* target) {
+void interleave_values(const Places& places, size_t at, uint8_t* target, Fetch& fetch) {
   for (uint32_t r = 0; r < kPlaceRows; r++, target += 64) {
+    fetch.step();
     auto row = [&](uint32_t j) { return _mm512_loadu_si512(places.values[j] + r * places.stride + at); };
     const __m512i a = row(0), b = row(1), c = row(2), d = row(3);
     const __m512i ab = _mm512_unpacklo_epi8(a, b), cd = _mm512_unpacklo_epi8(c, d);
@@ -188,14 +198,13 @@ void interleave_values(const Places& places, size_t at, uint8_t* target) {
 }
 
 // sums = sums * shrink + weights . values. Sums keep the order of columns of the tiles until order_columns.
-void add_tiles(const AttentionArgs& args, const Workspace& w, const Places& places, uint32_t n) {
+void add_tiles(const AttentionArgs& args, const Workspace& w, const Places& places, uint32_t n, Fetch& fetch) {
   const QueryVector<Isa>& v = w.vectors[n];
   const size_t at = static_cast<size_t>(v.kv) * args.head_dim;
   alignas(16) float unit[4];
   _mm_store_ps(unit, convert_weights(w.scores + n * kQueries * kKeys, w.weights));
-  fetch_rows(places, places.values, at, args.head_dim);
   for (uint32_t d = 0; d < args.head_dim; d += 64) {
-    interleave_values(places, at + d, w.values);
+    interleave_values(places, at + d, w.values, fetch);
     tile_fence();
     _tile_loadd(4, w.weights, 64);
     _tile_zero(0);
@@ -236,11 +245,18 @@ void order_columns(float* sums, uint32_t dim) {
   }
 }
 
-void attend_integers_block(const AttentionArgs& args, const Workspace& w, const Places& places, uint32_t count) {
-  for (uint32_t n = 0; n < count; n++) score_tiles(args, w, places, n);
+// One block; `next` is the one after it, or null.
+void attend_integers_block(const AttentionArgs& args, const Workspace& w, const Places& places, const Places* next,
+                           uint32_t count) {
+  Fetch keys, values;
+  if (next) {
+    keys = Fetch(next->keys, next->stride, count * kPlaceRows);
+    values = Fetch(next->values, next->stride, count * kPlaceRows * (args.head_dim / 64));
+  }
+  for (uint32_t n = 0; n < count; n++) score_tiles(args, w, places, n, keys);
   for (uint32_t n = 0; n < count; n++)
     weigh_block(w.vectors[n], places.block, 0, places.block.count, args.rule.softcap, w.scores + n * kQueries * kKeys);
-  for (uint32_t n = 0; n < count; n++) add_tiles(args, w, places, n);
+  for (uint32_t n = 0; n < count; n++) add_tiles(args, w, places, n, values);
 }
 
 // Keys from `begin` on, a block of which is not full: a copy, for one head after the other.
@@ -264,44 +280,62 @@ void attend_rest(const AttentionArgs& args, Workspace& w, uint32_t begin, uint32
       places.values[j] = w.values_end + j * kPlaceRows * dim - static_cast<size_t>(kv) * dim;
     }
     float* scores = w.scores + n * kQueries * kKeys;
-    score_tiles(args, w, places, n);
+    Fetch nothing;
+    score_tiles(args, w, places, n, nothing);
     weigh_block(w.vectors[n], places.block, 0, end - begin, args.rule.softcap, scores);
     const uint32_t weighed = kQueries * round_up(end - begin, kPlaces);
     memset(scores + weighed, 0, 4 * (kQueries * kKeys - weighed));
-    add_tiles(args, w, places, n);
+    add_tiles(args, w, places, n, nothing);
   }
+}
+
+// The block of all heads whose first place begins at key `row` of `keys`; places are `rows` apart.
+Places places_at(const AttentionArgs& args, const KeyRange& keys, uint32_t row, uint32_t rows) {
+  Places places{};
+  places.block = key_block<int8_t>(args, 0, keys.begin + row, kKeys);
+  places.block.places_log2 = 2;
+  places.block.apart = rows;
+  places.stride = args.stride();
+  for (uint32_t j = 0; j < kPlaces; j++) {
+    places.keys[j] = places.block.keys + j * rows * places.stride;
+    places.values[j] = places.block.values + j * rows * places.stride;
+  }
+  return places;
+}
+
+// Vectors of all queries in the scratch; returns how many.
+uint32_t begin_integers(const AttentionArgs& args, const Workspace& w, float* sums) {
+  uint32_t count = 0;
+  for (uint32_t kv = 0; kv < args.kv_heads; kv++)
+    for (uint32_t row = 0; row < args.tokens * args.group; row += kQueries, count++) {
+      w.vectors[count].q = w.q + static_cast<size_t>(count) * kQueries * args.head_dim;
+      begin_vector<Isa>(args, {0, args.tokens, 0, args.kv_heads, sums}, kv, row, w.vectors[count]);
+      convert_queries(w.vectors[count], args.head_dim, w.tiles + count * (args.head_dim / 64) * kTileBytes,
+                      w.factors + 16 * count);
+    }
+  memset(w.weights, 0, kTileBytes);
+  return count;
 }
 
 // As attend_split.
 void attend_integers(const AttentionArgs& args, uint32_t split, float* scratch) {
   const KeyRange keys = split_keys<Isa>(args, split);
   if (keys.begin == keys.end) return;
+  const uint32_t rows = (keys.end - keys.begin) / kKeys * kPlaceRows;
+  Places places = places_at(args, keys, 0, rows), next;
+  if (rows > 0) {
+    Fetch(places.keys, places.stride, 1).step();
+    Fetch(places.values, places.stride, 1).step();
+  }
   const SplitResults results = results_of<Isa>(args, split);
   uint8_t* at = reinterpret_cast<uint8_t*>(scratch);
   Workspace w(args, at + (-reinterpret_cast<uintptr_t>(at) & 63));
-  uint32_t count = 0;
-  for (uint32_t kv = 0; kv < args.kv_heads; kv++)
-    for (uint32_t row = 0; row < args.tokens * args.group; row += kQueries, count++) {
-      w.vectors[count].q = w.q + static_cast<size_t>(count) * kQueries * args.head_dim;
-      begin_vector<Isa>(args, {0, args.tokens, 0, args.kv_heads, results.sums}, kv, row, w.vectors[count]);
-      convert_queries(w.vectors[count], args.head_dim, w.tiles + count * (args.head_dim / 64) * kTileBytes,
-                      w.factors + 16 * count);
-    }
-  memset(w.weights, 0, kTileBytes);
+  const uint32_t count = begin_integers(args, w, results.sums);
   const TileScope tiles;
-  const uint32_t rows = (keys.end - keys.begin) / kKeys * kPlaceRows;
-  for (uint32_t row = 0; row < rows; row += kPlaceRows) {
-    Places places{};
-    places.block = key_block<int8_t>(args, 0, keys.begin + row, kKeys);
-    places.block.places_log2 = 2;
-    places.block.apart = rows;
-    places.stride = args.stride();
-    places.ahead = row + kPlaceRows < rows ? kPlaceRows * places.stride : 0;
-    for (uint32_t j = 0; j < kPlaces; j++) {
-      places.keys[j] = places.block.keys + j * rows * places.stride;
-      places.values[j] = places.block.values + j * rows * places.stride;
-    }
-    attend_integers_block(args, w, places, count);
+  for (uint32_t row = 0; row < rows; row += kPlaceRows, places = next) {
+    const bool more = row + kPlaceRows < rows;
+    if (more) next = places_at(args, keys, row + kPlaceRows, rows);
+    attend_integers_block(args, w, places, more ? &next : nullptr, count);
   }
   const uint32_t rest = keys.begin + kPlaces * rows;
   if (rest < keys.end) attend_rest(args, w, rest, keys.end, count);
