@@ -70,13 +70,13 @@ const parts = {
       })),
   },
   rows: {
-    title: "More rows of x: tables against decoding into the GEMM, on AMX of two bf16 a value or of one",
+    title: "More rows of x: tables against decoding into the GEMM, on AMX of 16-bit fixed point or of bf16",
     head: LAYER_HEAD,
     measure: () =>
       layerEntries(list(options.m).map(Number), shapes.slice(0, 1), () => ({
         ...{
           form: "2x8",
-          kernels: ["_lut", "_bf16x2_", "_bf16_"].map((part) => kernelNamed("2x8", part)).filter(Boolean),
+          kernels: ["_lut", "_i16_", "_bf16_"].map((part) => kernelNamed("2x8", part)).filter(Boolean),
         },
       })),
   },

@@ -20,6 +20,7 @@ KernelRows (*const kTables[])() = {
     attention_integers_amx_rows,
     transformer_avx512_rows,
     transformer_avx2_rows,
+    aqlm_digits_amx_rows,
     aqlm_amx_rows,
     aqlm_avx512vbmi_rows,
     aqlm_avx512_rows,

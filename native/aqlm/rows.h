@@ -7,6 +7,7 @@ namespace lowbit {
 
 #if defined(__x86_64__) || defined(_M_X64)
 KernelRows aqlm_amx_rows();
+KernelRows aqlm_digits_amx_rows();
 KernelRows aqlm_avx512vbmi_rows();
 KernelRows aqlm_avx512_rows();
 KernelRows aqlm_avx2_rows();

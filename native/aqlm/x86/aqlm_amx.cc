@@ -1,54 +1,46 @@
 // AQLM for many rows of x on AMX: weights are decoded to bf16 tiles, once for up to 512 rows, while tiles that are ready
 // multiply. Weights are left factors, their outputs the rows, so that a group of inputs stays together; x is turned.
 //
-// Rounding both factors to bf16 makes 3e-3 of a result. Where few rows of x share the decoding, which then takes longer
-// than the products, both are sums of two bf16 and three products are added, which makes 1e-5.
+// Rounding both factors to bf16 makes 3e-3 of a result. From 128 rows of x on, where products take longer than decoding,
+// two thirds of the tile instructions of aqlm_digits_amx.cc make up for that.
 #include <algorithm>
 
-#include "../../x86/split_bf16.h"
-#include "../../x86/tiles_amx.h"
-#include "../codes.h"
 #include "../rows.h"
 #include "floats8.h"
+#include "tiles.h"
 
 namespace lowbit {
 namespace aqlm {
 namespace {
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-
-// Values of k of a product of tiles; such steps that are worked on before the next outputs, for factors of one bf16 or
-// two: their weights stay in the first-level cache, their part of x in the second.
-constexpr uint32_t kStep = 32;
-template <uint32_t Parts>
-constexpr uint32_t kChunkSteps = 16 / Parts;
+// Values of k of a product of tiles; such steps that are worked on before the next outputs: their weights stay in the
+// first-level cache, their part of x in the second.
+constexpr uint32_t kStep = 32, kChunkSteps = 16;
 // Of a step: tiles of 32 outputs or rows of x.
-template <uint32_t Parts>
-constexpr uint32_t kStepBytes = Parts * 2 * kTileBytes;
+constexpr uint32_t kStepBytes = 2 * kTileBytes;
 // Outputs of a panel, and panels of a work item at most.
 constexpr uint32_t kPanel = 32, kPanelsMax = 8;
 // Rows of x that share decoded weights; more are worked on one after the other.
 constexpr uint32_t kRowsMax = 512;
 // Results of more bytes bypass the caches.
 constexpr size_t kStreamBytes = 1u << 17;
-constexpr size_t kPanelBytes = kChunkSteps<1> * kStepBytes<1>, kPairBytes = 4 * kTileBytes;
+constexpr size_t kPanelBytes = kChunkSteps * kStepBytes, kPairBytes = 4 * kTileBytes;
 
 struct AmxProduct : Arguments {
   // Codebooks as f32, or as they are stored.
   const void* table;
   uint8_t* prepared;
-  // x as tiles: [pairs of 16 rows][steps][parts][2][16 pairs of k][16 rows].
+  // x as tiles: [pairs of 16 rows][steps][2][16 pairs of k][16 rows].
   uint8_t* rows;
   // For each thread: two panels of weights, sums [panels][pairs][4 tiles].
   uint8_t* local;
   size_t local_bytes;
-  // `parts`: bf16 of a value.
-  uint32_t steps, panels, item_panels, parts;
+  uint32_t steps, panels, item_panels;
   // Whether codebooks are converted to f32 first, and whether results bypass the caches.
   bool converts, stream;
 
   uint32_t pairs() const { return ceil_div(m, 32); }
-  size_t pair_bytes() const { return size_t{steps} * parts * 2 * kTileBytes; }
+  size_t pair_bytes() const { return size_t{steps} * kStepBytes; }
 };
 static_assert(sizeof(AmxProduct) <= kArgsMax);
 
@@ -59,52 +51,34 @@ void convert_vectors(const AmxProduct& p) {
     _mm256_storeu_ps(target + i, Avx2::load(static_cast<const uint16_t*>(p.vectors) + i));
 }
 
-// Values of a, then of b; with one part only the high ones, rounded.
-template <uint32_t Parts>
-ALWAYS_INLINE SplitVector bf16_parts(__m512 a, __m512 b) {
-  if (Parts == 2) return split_row(a, b);
-  return {reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)), _mm512_setzero_si512()};
-}
+// Values of a, then of b.
+ALWAYS_INLINE __m512i bf16_row(__m512 a, __m512 b) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)); }
 
 // 32 values of a row of x from value c on; those beyond k are 0.
-template <uint32_t Parts>
-inline SplitVector load_row(const AmxProduct& p, uint32_t row, uint32_t c) {
-  if (row >= p.m) return {_mm512_setzero_si512(), _mm512_setzero_si512()};
+inline __m512i load_row(const AmxProduct& p, uint32_t row, uint32_t c) {
+  if (row >= p.m) return _mm512_setzero_si512();
   const float* x = p.x + size_t{row} * p.codes.k + c;
   const uint32_t count = p.codes.k - c;
-  auto first = [](uint32_t n) { return static_cast<__mmask16>(n >= 16 ? 0xffff : (1u << n) - 1); };
-  const __m512 a = _mm512_maskz_loadu_ps(first(count), x);
-  const __m512 b = count > 16 ? _mm512_maskz_loadu_ps(first(count - 16), x + 16) : _mm512_setzero_ps();
-  return bf16_parts<Parts>(a, b);
-}
-
-inline void store_turned(__m512i* rows, uint8_t* tile) {
-  transpose16(rows);
-  for (uint32_t i = 0; i < 16; i++) _mm512_store_si512(tile + 64 * i, rows[i]);
+  const __m512 a = _mm512_maskz_loadu_ps(first16(count), x);
+  const __m512 b = count > 16 ? _mm512_maskz_loadu_ps(first16(count - 16), x + 16) : _mm512_setzero_ps();
+  return bf16_row(a, b);
 }
 
 // 16 rows of x.
-template <uint32_t Parts>
 void turn_rows(const AmxProduct& p, uint32_t block) {
   uint8_t* tile = p.rows + block / 2 * p.pair_bytes() + block % 2 * kTileBytes;
-  for (uint32_t step = 0; step < p.steps; step++, tile += kStepBytes<Parts>) {
-    __m512i high[16], low[16];
-    for (uint32_t i = 0; i < 16; i++) {
-      const SplitVector row = load_row<Parts>(p, 16 * block + i, kStep * step);
-      high[i] = row.high;
-      low[i] = row.low;
-    }
-    store_turned(high, tile);
-    if (Parts == 2) store_turned(low, tile + 2 * kTileBytes);
+  for (uint32_t step = 0; step < p.steps; step++, tile += kStepBytes) {
+    __m512i rows[16];
+    for (uint32_t i = 0; i < 16; i++) rows[i] = load_row(p, 16 * block + i, kStep * step);
+    store_turned(rows, tile);
   }
 }
 
 // Four times eight values, in order.
-template <uint32_t Parts>
-ALWAYS_INLINE SplitVector rounded(const __m256* sums) {
+ALWAYS_INLINE __m512i rounded(const __m256* sums) {
   const __m512 a = _mm512_insertf32x8(_mm512_castps256_ps512(sums[0]), sums[1], 1);
   const __m512 b = _mm512_insertf32x8(_mm512_castps256_ps512(sums[2]), sums[3], 1);
-  return bf16_parts<Parts>(a, b);
+  return bf16_row(a, b);
 }
 
 // Sums of vectors of 8 inputs and one output, of `Books` codebooks.
@@ -125,29 +99,27 @@ struct ShortGroups {
 // instructions only.
 constexpr uint32_t kUnit = 2;
 
-// Decodes a chunk of a panel, step by step and output by output: for each step two tiles of 16 outputs, or two of high
-// parts and then two of low ones. `Books` is the number of codebooks when groups have 8 inputs, or 0 for every form.
-template <class Code, class Vector, uint32_t Books, uint32_t Parts>
+// Decodes a chunk of a panel, step by step and output by output: for each step two tiles of 16 outputs. `Books` is the
+// number of codebooks when groups have 8 inputs, or 0 for every form.
+template <class Code, class Vector, uint32_t Books>
 class PanelDecoder {
  public:
-  static constexpr uint32_t kParts = Parts;
-
   PanelDecoder(const AmxProduct& p, uint32_t panel, uint32_t chunk, uint8_t* target)
       : w_(p.codes), vectors_(static_cast<const Vector*>(p.table)), target_(target), panel_(panel),
-        first_step_(chunk * kChunkSteps<Parts>) {
-    rows_ = std::min(kChunkSteps<Parts>, p.steps - first_step_) * kPanel;
+        first_step_(chunk * kChunkSteps) {
+    rows_ = std::min(kChunkSteps, p.steps - first_step_) * kPanel;
     whole_steps_ = w_.groups / 4 - std::min(w_.groups / 4, first_step_);
     vector_length_ = w_.out_group * w_.in_group;
     book_length_ = static_cast<size_t>(w_.entries()) * vector_length_;
     const uint32_t place = panel * kPanel, block = first_step_ / kBlockSteps;
-    for (uint32_t i = 0; Books > 0 && i < kChunkSteps<Parts> / kBlockSteps && block + i < w_.blocks; i++)
+    for (uint32_t i = 0; Books > 0 && i < kChunkSteps / kBlockSteps && block + i < w_.blocks; i++)
       blocks_[i] = reinterpret_cast<const Code*>(w_.tile(block + i, place / kTile)) + lane_of(place % kTile);
   }
 
   ALWAYS_INLINE void units(uint32_t count) {
     for (; count > 0 && row_ < rows_; count--, row_ += kUnit) {
       const uint32_t step = row_ / kPanel, output = row_ % kPanel;
-      SplitVector rows[kUnit];
+      __m512i rows[kUnit];
       if (Books == 0) {
         for (uint32_t i = 0; i < kUnit; i++) rows[i] = any_groups(first_step_ + step, output + i);
       } else {
@@ -164,34 +136,31 @@ class PanelDecoder {
           for (uint32_t i = 0; i < kUnit; i++) rows[i] = last_groups(codes + 2 * i);
         }
       }
-      uint8_t* target = target_ + step * kStepBytes<Parts> + 64 * output;
-      for (uint32_t i = 0; i < kUnit; i++) {
-        _mm512_store_si512(target + 64 * i, rows[i].high);
-        if (Parts == 2) _mm512_store_si512(target + 2 * kTileBytes + 64 * i, rows[i].low);
-      }
+      uint8_t* target = target_ + step * kStepBytes + 64 * output;
+      for (uint32_t i = 0; i < kUnit; i++) _mm512_store_si512(target + 64 * i, rows[i]);
     }
   }
 
  private:
   // Of a block.
   static constexpr uint32_t kBlockSteps = kBlock / 4;
-  static_assert(kChunkSteps<Parts> % kBlockSteps == 0);
+  static_assert(kChunkSteps % kBlockSteps == 0);
 
   // Four groups; those beyond the last `Groups` are 0.
   template <uint32_t Groups>
-  ALWAYS_INLINE SplitVector short_groups(const Code* codes) const {
+  ALWAYS_INLINE __m512i short_groups(const Code* codes) const {
     const ShortGroups<Code, Vector, Books> vectors = {vectors_, book_length_};
     __m256 sums[4];
     for (uint32_t g = 0; g < 4; g++)
       sums[g] = g < Groups ? vectors.sum8(codes + g * Books * kTile) : _mm256_setzero_ps();
-    return rounded<Parts>(sums);
+    return rounded(sums);
   }
-  ALWAYS_INLINE SplitVector last_groups(const Code* codes) const {
+  ALWAYS_INLINE __m512i last_groups(const Code* codes) const {
     const uint32_t groups = w_.groups % 4;
     return groups == 1 ? short_groups<1>(codes) : groups == 2 ? short_groups<2>(codes) : short_groups<3>(codes);
   }
 
-  SplitVector any_groups(uint32_t step, uint32_t output) const {
+  __m512i any_groups(uint32_t step, uint32_t output) const {
     const Codes& w = w_;
     __m256 sums[4];
     const uint32_t row = panel_ * kPanel + output, place = row / w.out_group, tile = place / kTile;
@@ -208,13 +177,13 @@ class PanelDecoder {
         sums[i] = _mm256_add_ps(sums[i], Avx2::load(vectors_ + book * book_length_ + code * vector_length_ + at));
       }
     }
-    return rounded<Parts>(sums);
+    return rounded(sums);
   }
 
   const Codes& w_;
   const Vector* vectors_;
   uint8_t* target_;
-  const Code* blocks_[kChunkSteps<Parts> / kBlockSteps] = {};
+  const Code* blocks_[kChunkSteps / kBlockSteps] = {};
   size_t book_length_;
   uint32_t panel_, first_step_, whole_steps_, rows_, vector_length_, row_ = 0;
 };
@@ -230,74 +199,29 @@ ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, ui
     decoder.units(units);
     tile_fence();
   };
-  constexpr uint32_t kParts = Decoder::kParts;
-  for (uint32_t step = 0; step < steps; step++, weights += kStepBytes<kParts>, rows += kStepBytes<kParts>) {
+  for (uint32_t step = 0; step < steps; step++, weights += kStepBytes, rows += kStepBytes) {
     _tile_loadd(4, weights, 64);
     _tile_loadd(6, rows, 64);
     _tile_dpbf16ps(0, 4, 6);
-    if (kParts == 1) decode();
+    decode();
     if (two) {
       _tile_loadd(7, rows + kTileBytes, 64);
       _tile_dpbf16ps(1, 4, 7);
     }
-    if (kParts == 1) decode();
+    decode();
     _tile_loadd(5, weights + kTileBytes, 64);
     _tile_dpbf16ps(2, 5, 6);
-    if (kParts == 1) decode();
+    decode();
     if (two) _tile_dpbf16ps(3, 5, 7);
-    decode();
-    if (kParts == 1) continue;
-    // High parts of weights with low ones of x, then the other way round.
-    _tile_loadd(6, rows + 2 * kTileBytes, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(2, 5, 6);
-    if (two) {
-      _tile_loadd(7, rows + 3 * kTileBytes, 64);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_dpbf16ps(3, 5, 7);
-    }
-    decode();
-    _tile_loadd(4, weights + 2 * kTileBytes, 64);
-    _tile_loadd(6, rows, 64);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(5, weights + 3 * kTileBytes, 64);
-    _tile_dpbf16ps(2, 5, 6);
-    decode();
-    if (two) {
-      _tile_loadd(7, rows + kTileBytes, 64);
-      _tile_dpbf16ps(1, 4, 7);
-      _tile_dpbf16ps(3, 5, 7);
-    }
     decode();
   }
   end_sums(sums, 2 * kTileBytes);
 }
 
-// Finished sums of 16 outputs from `output` and 16 rows of x from `row`.
-void write_sums(const AmxProduct& p, uint32_t output, uint32_t row, const uint8_t* sums) {
-  const uint32_t n = p.codes.n, out_group = p.codes.out_group;
-  if (output >= n) return;
-  const uint32_t count = std::min(16u, n - output);
-  const __mmask16 mask = static_cast<__mmask16>((1u << count) - 1);
-  float factors[16];
-  for (uint32_t i = 0; i < count; i++) factors[i] = float_at(p.scales, p.half_scales, (output + i) / out_group);
-  const __m512 scale = _mm512_maskz_loadu_ps(mask, factors);
-  const __m512 bias = p.bias ? _mm512_maskz_loadu_ps(mask, p.bias + output) : _mm512_setzero_ps();
-  __m512i r[16];
-  for (int i = 0; i < 16; i++) r[i] = _mm512_load_si512(sums + 64 * i);
-  transpose16(r);
-  float* y = p.y + size_t{row} * n + output;
-  for (uint32_t i = 0; i < 16 && row + i < p.m; i++, y += n) {
-    const __m512 value = _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), scale, bias);
-    if (p.stream) _mm512_stream_ps(y, value);
-    else _mm512_mask_storeu_ps(y, mask, value);
-  }
-}
-
 // All of k for panels begin .. end and rows of x from pair `first` to `last`.
 template <class Decoder>
 void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
-  constexpr uint32_t kSteps = kChunkSteps<Decoder::kParts>, kUnits = kSteps * kPanel / kUnit;
+  constexpr uint32_t kSteps = kChunkSteps, kUnits = kSteps * kPanel / kUnit;
   const uint32_t chunks = ceil_div(p.steps, kSteps), pairs = last - first, units = ceil_div(kPanel, 4 * kUnit * pairs);
   uint8_t* sums = local + 2 * kPanelBytes;
   Decoder start(p, begin, 0, local);
@@ -312,12 +236,13 @@ void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32
       Decoder decoder(p, same ? panel + 1 : begin, more ? (same ? chunk : chunk + 1) : chunk, next);
       for (uint32_t pair = 0; pair < pairs; pair++) {
         uint8_t* at = sums + (size_t{panel - begin} * pairs + pair) * kPairBytes;
-        const uint8_t* rows = p.rows + (first + pair) * p.pair_bytes() + size_t{chunk} * kSteps * kStepBytes<Decoder::kParts>;
+        const uint8_t* rows = p.rows + (first + pair) * p.pair_bytes() + size_t{chunk} * kSteps * kStepBytes;
         const bool two = (first + pair) * 32 + 16 < p.m;
         multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, two, decoder, more ? units : 0);
         if (chunk + 1 < chunks) continue;
         for (uint32_t tile = 0; tile < 4; tile += two ? 1 : 2)
-          write_sums(p, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16, at + tile * kTileBytes);
+          write_sums(p, p.stream, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16,
+                     reinterpret_cast<const float*>(at + tile * kTileBytes));
       }
       // The last chunk may have fewer steps than the next panel's.
       if (more) decoder.units(kUnits);
@@ -326,25 +251,24 @@ void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32
   }
 }
 
-template <class Code, class Vector, uint32_t Books, uint32_t Parts>
+template <class Code, class Vector, uint32_t Books>
 void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const AmxProduct& p = step.as<AmxProduct>();
   if (phase == 0) {
-    if (tile < 2 * p.pairs()) turn_rows<Parts>(p, tile);
+    if (tile < 2 * p.pairs()) turn_rows(p, tile);
     else convert_vectors(p);
     return;
   }
   const TileScope scope;
   const uint32_t begin = tile * p.item_panels, end = std::min(p.panels, begin + p.item_panels);
   for (uint32_t pair = 0; pair < p.pairs(); pair += kRowsMax / 32)
-    multiply_panels<PanelDecoder<Code, Vector, Books, Parts>>(p, p.local + thread * p.local_bytes, begin, end, pair,
+    multiply_panels<PanelDecoder<Code, Vector, Books>>(p, p.local + thread * p.local_bytes, begin, end, pair,
                                                        std::min(p.pairs(), pair + kRowsMax / 32));
   if (p.stream) _mm_sfence();
 }
 
-AmxProduct read_amx_product(const Call& call, uint32_t parts) {
+AmxProduct read_amx_product(const Call& call) {
   AmxProduct p{read_arguments(call)};
-  p.parts = parts;
   p.steps = ceil_div(p.codes.k, kStep);
   p.panels = ceil_div(p.codes.n, kPanel);
   p.item_panels = std::min(kPanelsMax, std::max(1u, p.panels / (8 * call.threads)));
@@ -358,25 +282,23 @@ size_t prepared_bytes(const AmxProduct& p) {
   return p.converts ? round_up(4 * p.codes.vector_values(), kAlignment) : 0;
 }
 
-template <uint32_t Parts>
 size_t amx_scratch(const Call& call) {
-  const AmxProduct p = read_amx_product(call, Parts);
+  const AmxProduct p = read_amx_product(call);
   return kAlignment + prepared_bytes(p) + p.pairs() * p.pair_bytes() + call.threads * p.local_bytes;
 }
 
-template <class Vector, uint32_t Parts>
+template <class Vector>
 void choose_run(Step& step, const Codes& w) {
   const bool short_groups = w.in_group == 8 && w.out_group == 1;
   const uint32_t books = short_groups && w.mask == (w.code_bytes == 1 ? 0xff : 0xffff) ? w.codebooks : 0;
-  if (w.code_bytes == 2) step.run = books == 1 ? amx_run<uint16_t, Vector, 1, Parts> : amx_run<uint16_t, Vector, 0, Parts>;
-  else if (books == 2) step.run = amx_run<uint8_t, Vector, 2, Parts>;
-  else step.run = books == 1 ? amx_run<uint8_t, Vector, 1, Parts> : amx_run<uint8_t, Vector, 0, Parts>;
+  if (w.code_bytes == 2) step.run = books == 1 ? amx_run<uint16_t, Vector, 1> : amx_run<uint16_t, Vector, 0>;
+  else if (books == 2) step.run = amx_run<uint8_t, Vector, 2>;
+  else step.run = books == 1 ? amx_run<uint8_t, Vector, 1> : amx_run<uint8_t, Vector, 0>;
 }
 
-template <uint32_t Parts>
 void amx_prepare(Step& step, const Call& call) {
   AmxProduct& p = step.init<AmxProduct>();
-  p = read_amx_product(call, Parts);
+  p = read_amx_product(call);
   p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
   p.rows = p.prepared + prepared_bytes(p);
   p.local = p.rows + p.pairs() * p.pair_bytes();
@@ -385,17 +307,15 @@ void amx_prepare(Step& step, const Call& call) {
   step.phases = 2;
   step.tiles[0] = 2 * p.pairs() + (p.converts ? 1 : 0);
   step.tiles[1] = ceil_div(p.panels, p.item_panels);
-  if (p.half_vectors && !p.converts) choose_run<uint16_t, Parts>(step, p.codes);
-  else choose_run<float, Parts>(step, p.codes);
+  if (p.half_vectors && !p.converts) choose_run<uint16_t>(step, p.codes);
+  else choose_run<float>(step, p.codes);
 }
 
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_bf16_c8_128x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 128, 32, amx_scratch<1>, amx_prepare<1>},
-    {"aqlm_bf16_cx_128x32x32_amx_bf16", "aqlm", "aqlm_tiles", 0, kNeeds, 128, 32, amx_scratch<1>, amx_prepare<1>},
-    {"aqlm_bf16x2_c8_16x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 16, 32, amx_scratch<2>, amx_prepare<2>},
-    {"aqlm_bf16x2_cx_16x32x32_amx_bf16", "aqlm", "aqlm_tiles", 0, kNeeds, 16, 32, amx_scratch<2>, amx_prepare<2>},
+    {"aqlm_bf16_c8_128x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 128, 32, amx_scratch, amx_prepare},
+    {"aqlm_bf16_cx_128x32x32_amx_bf16", "aqlm", "aqlm_tiles", 0, kNeeds, 128, 32, amx_scratch, amx_prepare},
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "../codes.h"
 #include "../rows.h"
-#include "floats8.h"
+#include "vectors.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -39,23 +39,6 @@ static inline PreparedVectors prepared_vectors(const Product& p) {
   float* first = reinterpret_cast<float*>(p.prepared);
   return {first, first + 1, reinterpret_cast<int32_t*>(p.prepared + 64)};
 }
-
-static inline __m256 load8(const Product& p, size_t at) {
-  if (p.half_vectors) return Avx2::load(static_cast<const uint16_t*>(p.vectors) + at);
-  return Avx2::load(static_cast<const float*>(p.vectors) + at);
-}
-
-// Magnitudes of floats, eight by eight.
-struct Magnitudes {
-  __m256 peak = _mm256_setzero_ps(), none = _mm256_setzero_ps();
-  void add(__m256 v) {
-    peak = _mm256_max_ps(peak, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v));
-    none = _mm256_fmadd_ps(v, _mm256_setzero_ps(), none);
-  }
-  float largest() const { return std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(peak)), 0x1p-100f); }
-  // 0, or NaN where a float is not finite: maxima do not tell.
-  float zero() const { return Avx2::sum(none); }
-};
 
 // One work item for all codebooks, which share a step; each is some kilobytes.
 static inline void prepare_vectors(const Product& p) {

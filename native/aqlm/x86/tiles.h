@@ -1,0 +1,49 @@
+// What AQLM's products on AMX share: x is turned to tiles, tiles of sums to results.
+#pragma once
+
+#include <immintrin.h>
+
+#include "../../x86/split_bf16.h"
+#include "../../x86/tiles_amx.h"
+#include "../codes.h"
+
+namespace lowbit {
+namespace aqlm {
+namespace {
+
+#define ALWAYS_INLINE inline __attribute__((always_inline))
+
+// The first `count` of 16 lanes, all for more.
+inline __mmask16 first16(int64_t count) {
+  return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
+}
+
+inline void store_turned(__m512i* rows, uint8_t* tile) {
+  transpose16(rows);
+  for (uint32_t i = 0; i < 16; i++) _mm512_store_si512(tile + 64 * i, rows[i]);
+}
+
+// Sums of 16 outputs from `output` and 16 rows of x from `row` as results.
+inline void write_sums(const Arguments& p, bool stream, uint32_t output, uint32_t row, const float* sums) {
+  const uint32_t n = p.codes.n, out_group = p.codes.out_group;
+  if (output >= n) return;
+  const uint32_t count = std::min(16u, n - output);
+  const __mmask16 mask = first16(count);
+  float factors[16] = {};
+  for (uint32_t i = 0; i < count; i++) factors[i] = float_at(p.scales, p.half_scales, (output + i) / out_group);
+  const __m512 scale = _mm512_loadu_ps(factors);
+  const __m512 bias = p.bias ? _mm512_maskz_loadu_ps(mask, p.bias + output) : _mm512_setzero_ps();
+  __m512i r[16];
+  for (int i = 0; i < 16; i++) r[i] = _mm512_load_si512(sums + 16 * i);
+  transpose16(r);
+  float* y = p.y + size_t{row} * n + output;
+  for (uint32_t i = 0; i < 16 && row + i < p.m; i++, y += n) {
+    const __m512 value = _mm512_fmadd_ps(_mm512_castsi512_ps(r[i]), scale, bias);
+    if (stream) _mm512_stream_ps(y, value);
+    else _mm512_mask_storeu_ps(y, mask, value);
+  }
+}
+
+}  // namespace
+}  // namespace aqlm
+}  // namespace lowbit
