@@ -11,7 +11,7 @@ import type { CallPlan, EncodedCall, KernelMemory } from "../memory.ts";
 import { Allocator } from "./allocator.ts";
 import { CodeTable } from "./code-table.ts";
 import { type EngineMemory, growMemory, needsWide, releaseMemory, takeMemory } from "./engine-memory.ts";
-import { type Placement, setAddress, type WasmStep } from "./kernel-code.ts";
+import { type Placement, setAddress, type WasmPhase, type WasmStep } from "./kernel-code.ts";
 import { LocalThread } from "./local-thread.ts";
 import { HEAP_START, record, THREADS_MAX, words } from "./runner.ts";
 import { WorkerTeam } from "./worker-team.ts";
@@ -139,8 +139,10 @@ export class WasmEngine implements KernelMemory {
     const bytes = this.allocate(times + 8 * steps.length + argsBytes);
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     let argsAt = times + 8 * steps.length;
+    const followers = followersOf(phases);
     phases.forEach(({ code, tiles, args, index }, i) => {
       const at = record.bytes * i;
+      view.setInt32(at + record.followers, followers[i]!, true);
       view.setInt32(at + record.code, this.#code.indexOf(code), true);
       view.setInt32(at + record.tiles, tiles, true);
       view.setInt32(at + record.step, index, true);
@@ -183,4 +185,12 @@ export class WasmEngine implements KernelMemory {
   get byteLength(): number {
     return this.#memory.memory.buffer.byteLength;
   }
+}
+
+/** Of each phase of one tile, how many such phases follow without others between; 0 of the others. */
+function followersOf(phases: readonly WasmPhase[]): number[] {
+  const followers = phases.map(() => 0);
+  for (let i = phases.length - 2; i >= 0; i--)
+    if (phases[i]!.tiles === 1 && phases[i + 1]!.tiles === 1) followers[i] = followers[i + 1]! + 1;
+  return followers;
 }

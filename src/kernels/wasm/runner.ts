@@ -1,5 +1,6 @@
 /**
  * The plan loop: every thread walks the same phases, takes tiles until there are none, and meets the others at a barrier.
+ * Phases of one tile in a row run on one thread, without barriers between them, but for runs that are timed.
  * Waiting threads spin briefly, then sleep. It runs in WebAssembly from the first phase to the last.
  */
 import {
@@ -17,7 +18,7 @@ import {
 import { f64, i32, int, long, memory, ptr, size } from "./assembler/instructions.ts";
 import { defineFunction, type FunctionCode } from "./assembler/module.ts";
 import { kernelParams } from "./kernel-code.ts";
-import { elementAt, repeat } from "./loops.ts";
+import { advance, elementAt, forRange } from "./loops.ts";
 
 /** Addresses of the words that threads share; each has a cache line. The first bytes of memory belong to nobody. */
 export const words = {
@@ -41,8 +42,11 @@ export const THREADS_MAX = 64;
 /** Where allocations may begin. */
 export const HEAP_START = 1024;
 
-/** A phase in a plan: the function's table index, tiles, the step for times, arguments; and the next tile to take. */
-export const record = { code: 0, tiles: 4, step: 8, args: 16, nextTile: 64, bytes: 128 } as const;
+/**
+ * A phase in a plan: the function's table index, tiles, the step for times, how many of the phases that follow are of one
+ * tile as this one is, arguments; and the next tile to take.
+ */
+export const record = { code: 0, tiles: 4, step: 8, followers: 12, args: 16, nextTile: 64, bytes: 128 } as const;
 
 /**
  * Turns of the waiting loop before a thread sleeps: some 200 microseconds. Threads that had to sleep all the same, as
@@ -68,21 +72,36 @@ export function runnerFunctions(): FunctionCode[] {
       const tiles = scope.local("i32", "tiles");
       const code = scope.local("i32", "code");
       const args = scope.local("ptr", "args");
+      const followers = scope.local("i32", "followers");
+      const done = scope.local("i32", "done");
+      const next = scope.local("ptr", "next");
       const isTimed = scope.local("i32", "is_timed");
       const slot = scope.local("ptr", "slot");
       const before = scope.local("f64", "before");
       const now = scope.local("f64", "now_ms");
       const take = tile.set(i32.atomic_rmw_add(plan, int(1), record.nextTile));
       const type = { params: kernelParams, result: null };
+      const runTile = [
+        code.set(i32.load(next, record.code)),
+        args.set(ptr.load(next, record.args)),
+        callIndirect(type, code, { args, tile, thread }),
+      ];
       return [
         isTimed.set(i32.and(i32.eqz(thread), ptr.lt_u(size(0), times))),
         when(isTimed, [before.set(callFor(nowImport, {}))]),
-        repeat(turns, count, [
-          code.set(i32.load(plan, record.code)),
+        whileDo(i32.lt_u(done, count), [
           tiles.set(i32.load(plan, record.tiles)),
-          args.set(ptr.load(plan, record.args)),
+          followers.set(i32.load(plan, record.followers)),
+          when(select(ptr.lt_u(size(0), times), int(1), i32.ge_u(followers, i32.sub(count, done))), [
+            followers.set(int(0)),
+          ]),
           take,
-          whileDo(i32.lt_u(tile, tiles), [callIndirect(type, code, { args, tile, thread }), take]),
+          next.set(plan),
+          whileDo(i32.lt_u(tile, tiles), [
+            runTile,
+            forRange(turns, int(0), followers, [advance(next, record.bytes), runTile]),
+            take,
+          ]),
           call(arrive, { phase: plan, thread, threads }),
           when(isTimed, [
             now.set(callFor(nowImport, {})),
@@ -91,7 +110,9 @@ export function runnerFunctions(): FunctionCode[] {
             before.set(now),
           ]),
           when(i32.load(size(words.stop)), [leave]),
-          plan.set(ptr.add(plan, size(record.bytes))),
+          followers.set(i32.add(followers, int(1))),
+          plan.set(elementAt(plan, followers, record.bytes)),
+          done.set(i32.add(done, followers)),
         ]),
       ];
     },
