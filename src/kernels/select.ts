@@ -29,23 +29,40 @@ export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu
   return null;
 }
 
-/** Kernels of a table whose features a CPU has: most of them have others. */
-const ablesOf = new WeakMap<readonly Kernel<never>[], WeakMap<Cpu, readonly Kernel<never>[]>>();
+/** What is known of a table and a CPU: kernels whose features it has, and what was chosen last, as layers are alike. */
+interface Choices {
+  readonly able: readonly Kernel<never>[];
+  last: { readonly query: KernelQuery; readonly kernel: Kernel<never> } | null;
+}
 
-function ableKernels<A>(kernels: readonly Kernel<A>[], cpu: Cpu): readonly Kernel<A>[] {
-  const known = ablesOf.get(kernels) ?? new WeakMap<Cpu, readonly Kernel<A>[]>();
-  ablesOf.set(kernels, known);
-  const able = known.get(cpu) ?? kernels.filter(({ needs }) => needs.every((feature) => cpu.features.has(feature)));
-  known.set(cpu, able);
-  return able as readonly Kernel<A>[];
+const choicesOf = new WeakMap<readonly Kernel<never>[], WeakMap<Cpu, Choices>>();
+
+function choicesFor<A>(kernels: readonly Kernel<A>[], cpu: Cpu): Choices {
+  const known = choicesOf.get(kernels) ?? new WeakMap<Cpu, Choices>();
+  choicesOf.set(kernels, known);
+  let choices = known.get(cpu);
+  if (!choices) {
+    choices = { able: kernels.filter(({ needs }) => needs.every((feature) => cpu.features.has(feature))), last: null };
+    known.set(cpu, choices);
+  }
+  return choices;
+}
+
+function isSameQuery(a: KernelQuery, b: KernelQuery): boolean {
+  return a.m === b.m && a.layout === b.layout && a.bits === b.bits && a.group === b.group;
 }
 
 /** The kernel that serves a query. UnsupportedError lists every candidate with its reason. */
 export function selectKernel<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cpu: Cpu): Kernel<A> {
+  const choices = choicesFor(kernels, cpu);
+  if (choices.last && isSameQuery(choices.last.query, query)) return choices.last.kernel;
   let best: Kernel<A> | undefined;
-  for (const kernel of ableKernels(kernels, cpu))
+  for (const kernel of choices.able as readonly Kernel<A>[])
     if (kernelRefusal(kernel, query, cpu) === null && (!best || kernel.mStep > best.mStep)) best = kernel;
-  if (best) return best;
+  if (best) {
+    choices.last = { query, kernel: best };
+    return best;
+  }
   throw new UnsupportedError(`no kernel for ${describeQuery(query)} on ${cpu.name}: ${explain(kernels, query, cpu)}`);
 }
 

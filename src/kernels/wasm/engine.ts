@@ -133,19 +133,20 @@ export class WasmEngine implements KernelMemory {
 
   /** Writes the records of a plan, its arguments, and room for times. */
   #place(steps: readonly WasmStep[]): PlacedPlan {
-    const phases = steps.flatMap((step, index) => step.phases.map((phase) => ({ ...phase, index })));
+    const phases = steps.flatMap(({ phases }) => phases);
+    const indices = steps.flatMap(({ phases }, index) => phases.map(() => index));
     const times = record.bytes * phases.length;
     const argsBytes = phases.reduce((sum, { args }) => sum + args.length, 0);
     const bytes = this.allocate(times + 8 * steps.length + argsBytes);
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
     let argsAt = times + 8 * steps.length;
     const followers = followersOf(phases);
-    phases.forEach(({ code, tiles, args, index }, i) => {
+    phases.forEach(({ code, tiles, args }, i) => {
       const at = record.bytes * i;
       view.setInt32(at + record.followers, followers[i]!, true);
       view.setInt32(at + record.code, this.#code.indexOf(code), true);
       view.setInt32(at + record.tiles, tiles, true);
-      view.setInt32(at + record.step, index, true);
+      view.setInt32(at + record.step, indices[i]!, true);
       setAddress(view, at + record.args, bytes.byteOffset + argsAt);
       bytes.set(args, argsAt);
       argsAt += args.length;

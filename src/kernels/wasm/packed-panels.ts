@@ -45,7 +45,16 @@ export interface PanelSizes {
   readonly correctionOffset: number;
 }
 
-export function panelShape({ spec, hasBias, bytes, layout }: PackedWeights): PanelShape {
+const shapes = new WeakMap<PackedWeights, PanelShape>();
+
+/** The shape of weights; worked out once for weights that are opened once. */
+export function panelShape(weights: PackedWeights): PanelShape {
+  const known = shapes.get(weights) ?? shapeOf(weights);
+  shapes.set(weights, known);
+  return known;
+}
+
+function shapeOf({ spec, hasBias, bytes, layout }: PackedWeights): PanelShape {
   const { bits, k, groupSize, scaleDType, hasZeros, hasLevels } = spec;
   const length = Math.min(groupSize, k);
   const groupLength = Math.ceil(length / K_STEP) * K_STEP;
@@ -84,8 +93,16 @@ export function quadsOf({ rows }: PanelShape): number {
 /** Where the panels begin in a buffer. */
 export const PANELS_OFFSET = HEADER_BYTES;
 
+const keys = new WeakMap<PanelShape, string>();
+
 /** A name for code of a shape. */
 export function shapeKey(shape: PanelShape): string {
+  const known = keys.get(shape) ?? keyOf(shape);
+  keys.set(shape, known);
+  return known;
+}
+
+function keyOf(shape: PanelShape): string {
   const { bits, groupLength, groupSize } = shape;
   const size = groupLength === groupSize ? `${groupSize}` : `${groupSize}of${groupLength}`;
   const marks = [
