@@ -1,8 +1,8 @@
 // AQLM for many rows of x on AMX: weights are decoded to bf16 tiles, once for up to 512 rows, while tiles that are ready
 // multiply. Weights are left factors, their outputs the rows, so that a group of inputs stays together; x is turned.
 //
-// Rounding both factors to bf16 makes 3e-3 of a result. From 128 rows of x on, where products take longer than decoding,
-// two thirds of the tile instructions of aqlm_digits_amx.cc make up for that.
+// Rounding both factors to bf16 makes 3e-3 of a result. These rows are for 128 rows of x and more, where products take
+// longer than decoding, for they need two thirds of the tile instructions of aqlm_digits_amx.cc.
 #include <algorithm>
 
 #include "../rows.h"
@@ -95,10 +95,6 @@ struct ShortGroups {
   }
 };
 
-// Rows of a step that are decoded at a time, between products of tiles: few, for the CPU looks ahead by some 256 to 512
-// instructions only.
-constexpr uint32_t kUnit = 2;
-
 // Decodes a chunk of a panel, step by step and output by output: for each step two tiles of 16 outputs. `Books` is the
 // number of codebooks when groups have 8 inputs, or 0 for every form.
 template <class Code, class Vector, uint32_t Books>
@@ -116,28 +112,24 @@ class PanelDecoder {
       blocks_[i] = reinterpret_cast<const Code*>(w_.tile(block + i, place / kTile)) + lane_of(place % kTile);
   }
 
-  ALWAYS_INLINE void units(uint32_t count) {
-    for (; count > 0 && row_ < rows_; count--, row_ += kUnit) {
+  // Decodes so many rows of tiles; few, for the CPU looks ahead by some 256 to 512 instructions only.
+  ALWAYS_INLINE void rows(uint32_t count) {
+    for (; count > 0 && row_ < rows_; count--, row_++) {
       const uint32_t step = row_ / kPanel, output = row_ % kPanel;
-      __m512i rows[kUnit];
+      __m512i row;
       if (Books == 0) {
-        for (uint32_t i = 0; i < kUnit; i++) rows[i] = any_groups(first_step_ + step, output + i);
+        row = any_groups(first_step_ + step, output);
       } else {
         constexpr uint32_t kStepCodes = 4 * Books * kTile;
         const Code* codes = blocks_[step / kBlockSteps] + step % kBlockSteps * kStepCodes;
         // The same of the next tile, a line of memory at a time.
         constexpr uint32_t kLineCodes = 64 / sizeof(Code);
-        const Code* next = codes + kBlockSteps * kStepCodes + output / kUnit % (kStepCodes / kLineCodes) * kLineCodes;
+        const Code* next = codes + kBlockSteps * kStepCodes + output % (kStepCodes / kLineCodes) * kLineCodes;
         _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
         codes += 2 * output;
-        if (step < whole_steps_) {
-          for (uint32_t i = 0; i < kUnit; i++) rows[i] = short_groups<4>(codes + 2 * i);
-        } else {
-          for (uint32_t i = 0; i < kUnit; i++) rows[i] = last_groups(codes + 2 * i);
-        }
+        row = step < whole_steps_ ? short_groups<4>(codes) : last_groups(codes);
       }
-      uint8_t* target = target_ + step * kStepBytes + 64 * output;
-      for (uint32_t i = 0; i < kUnit; i++) _mm512_store_si512(target + 64 * i, rows[i]);
+      _mm512_store_si512(target_ + step * kStepBytes + 64 * output, row);
     }
   }
 
@@ -188,28 +180,31 @@ class PanelDecoder {
   uint32_t panel_, first_step_, whole_steps_, rows_, vector_length_, row_ = 0;
 };
 
-// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows, decoding `units` of weights
-// after each product.
+// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows, decoding `decoded` rows of
+// tiles behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second thread of the core uses
+// tiles, too.
 template <class Decoder>
 ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps, uint8_t* sums, bool first,
-                                 bool two, Decoder& decoder, uint32_t units) {
+                                 bool two, Decoder& decoder, uint32_t decoded) {
   begin_sums(sums, 2 * kTileBytes, first);
   auto decode = [&]() __attribute__((always_inline)) {
     tile_fence();
-    decoder.units(units);
+    decoder.rows(decoded);
     tile_fence();
   };
   for (uint32_t step = 0; step < steps; step++, weights += kStepBytes, rows += kStepBytes) {
     _tile_loadd(4, weights, 64);
+    decode();
     _tile_loadd(6, rows, 64);
+    decode();
     _tile_dpbf16ps(0, 4, 6);
     decode();
-    if (two) {
-      _tile_loadd(7, rows + kTileBytes, 64);
-      _tile_dpbf16ps(1, 4, 7);
-    }
+    if (two) _tile_loadd(7, rows + kTileBytes, 64);
+    decode();
+    if (two) _tile_dpbf16ps(1, 4, 7);
     decode();
     _tile_loadd(5, weights + kTileBytes, 64);
+    decode();
     _tile_dpbf16ps(2, 5, 6);
     decode();
     if (two) _tile_dpbf16ps(3, 5, 7);
@@ -221,11 +216,11 @@ ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, ui
 // All of k for panels begin .. end and rows of x from pair `first` to `last`.
 template <class Decoder>
 void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
-  constexpr uint32_t kSteps = kChunkSteps, kUnits = kSteps * kPanel / kUnit;
-  const uint32_t chunks = ceil_div(p.steps, kSteps), pairs = last - first, units = ceil_div(kPanel, 4 * kUnit * pairs);
+  constexpr uint32_t kSteps = kChunkSteps, kTileRows = kSteps * kPanel;
+  const uint32_t chunks = ceil_div(p.steps, kSteps), pairs = last - first, decoded = ceil_div(kPanel, 8 * pairs);
   uint8_t* sums = local + 2 * kPanelBytes;
   Decoder start(p, begin, 0, local);
-  start.units(kUnits);
+  start.rows(kTileRows);
   tile_fence();
   uint32_t turn = 0;
   for (uint32_t chunk = 0; chunk < chunks; chunk++) {
@@ -238,14 +233,14 @@ void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32
         uint8_t* at = sums + (size_t{panel - begin} * pairs + pair) * kPairBytes;
         const uint8_t* rows = p.rows + (first + pair) * p.pair_bytes() + size_t{chunk} * kSteps * kStepBytes;
         const bool two = (first + pair) * 32 + 16 < p.m;
-        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, two, decoder, more ? units : 0);
+        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, two, decoder, more ? decoded : 0);
         if (chunk + 1 < chunks) continue;
         for (uint32_t tile = 0; tile < 4; tile += two ? 1 : 2)
           write_sums(p, p.stream, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16,
                      reinterpret_cast<const float*>(at + tile * kTileBytes));
       }
       // The last chunk may have fewer steps than the next panel's.
-      if (more) decoder.units(kUnits);
+      if (more) decoder.rows(kTileRows);
       tile_fence();
     }
   }
