@@ -51,30 +51,34 @@ export function setAddress(view: DataView, at: number, address: number): void {
 /** Arguments of kernel functions as they lie in memory: eight bytes each. */
 export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
   readonly fields: F;
-  readonly #entries: readonly (readonly [keyof F & string, FieldType])[];
+  readonly #names: readonly (keyof F & string)[];
+  readonly #types: readonly FieldType[];
 
   constructor(fields: F) {
     this.fields = fields;
-    this.#entries = Object.entries(fields);
+    this.#names = Object.keys(fields);
+    this.#types = Object.values(fields);
   }
 
   /** The bytes for values, at the width of the engine's addresses or wider: addresses are below 2^53. */
   encode(values: { readonly [N in keyof F]: number }): Uint8Array {
-    const view = new DataView(new ArrayBuffer(SLOT_BYTES * this.#entries.length));
-    let at = 0;
-    for (const [name, type] of this.#entries) {
-      if (type === "ptr") setAddress(view, at, values[name]!);
-      else if (type === "i32") view.setInt32(at, values[name]!, true);
-      else if (type === "f32") view.setFloat32(at, values[name]!, true);
-      else view.setFloat64(at, values[name]!, true);
-      at += SLOT_BYTES;
+    const view = new DataView(new ArrayBuffer(SLOT_BYTES * this.#names.length));
+    for (let i = 0; i < this.#names.length; i++) {
+      const value = values[this.#names[i]!]!;
+      const type = this.#types[i]!;
+      const at = SLOT_BYTES * i;
+      if (type === "ptr") setAddress(view, at, value);
+      else if (type === "i32") view.setInt32(at, value, true);
+      else if (type === "f32") view.setFloat32(at, value, true);
+      else view.setFloat64(at, value, true);
     }
     return new Uint8Array(view.buffer);
   }
 
   /** Variables for all fields, and the statements that read them. */
   load(scope: Scope, args: Expr<"ptr">): { fields: { readonly [N in keyof F]: Local<F[N]> }; statements: Body } {
-    const entries = this.#entries.map(([name, type], i) => {
+    const entries = this.#names.map((name, i) => {
+      const type = this.#types[i]!;
       const offset = SLOT_BYTES * i;
       const local = scope.local(type, name);
       return { name, local, statement: assign(local, args, offset) };
