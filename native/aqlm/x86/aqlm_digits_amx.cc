@@ -6,7 +6,6 @@
 // Of a result, the roundings and the products of low bytes, which are left out, make some 5e-5; 3e-4 where a few inputs
 // are a hundred times as large as the others of their chunk.
 #include <algorithm>
-#include <type_traits>
 
 #include "../rows.h"
 #include "digit_decoder.h"

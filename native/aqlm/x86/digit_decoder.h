@@ -1,6 +1,8 @@
 // Decodes panels of AQLM weights to tiles of low and of high bytes, little by little, while tiles that are ready multiply.
 #pragma once
 
+#include <type_traits>
+
 #include "digits.h"
 
 namespace lowbit {
