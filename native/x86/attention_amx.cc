@@ -165,25 +165,45 @@ void convert_values(const KeyBlock<Element>& block, uint32_t steps, uint8_t* tar
 inline __attribute__((always_inline)) void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
                                                           const uint8_t* b1) {
   _tile_loadd(4, a0, 64);
+  tile_gap();
   _tile_loadd(5, a1, 64);
+  tile_gap();
   _tile_loadd(6, b0 + kTileBytes, 64);
+  tile_gap();
   _tile_loadd(7, b1 + kTileBytes, 64);
+  tile_gap();
   _tile_dpbf16ps(0, 4, 6);
+  tile_gap();
   _tile_dpbf16ps(1, 4, 7);
+  tile_gap();
   _tile_dpbf16ps(2, 5, 6);
+  tile_gap();
   _tile_dpbf16ps(3, 5, 7);
+  tile_gap();
   _tile_loadd(6, b0, 64);
+  tile_gap();
   _tile_loadd(7, b1, 64);
+  tile_gap();
   _tile_dpbf16ps(0, 4, 6);
+  tile_gap();
   _tile_dpbf16ps(1, 4, 7);
+  tile_gap();
   _tile_dpbf16ps(2, 5, 6);
+  tile_gap();
   _tile_dpbf16ps(3, 5, 7);
+  tile_gap();
   _tile_loadd(4, a0 + kTileBytes, 64);
+  tile_gap();
   _tile_loadd(5, a1 + kTileBytes, 64);
+  tile_gap();
   _tile_dpbf16ps(0, 4, 6);
+  tile_gap();
   _tile_dpbf16ps(1, 4, 7);
+  tile_gap();
   _tile_dpbf16ps(2, 5, 6);
+  tile_gap();
   _tile_dpbf16ps(3, 5, 7);
+  tile_gap();
 }
 
 // scores[2][64][16] of a pair of query tiles over 32 * halves keys.

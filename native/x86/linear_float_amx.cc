@@ -92,11 +92,17 @@ void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, u
 // The four products of two tiles of rows with two of columns.
 inline __attribute__((always_inline)) void multiply_pairs(const uint8_t* a0, const uint8_t* a1) {
   _tile_loadd(4, a0, 64);
+  tile_gap();
   _tile_loadd(5, a1, 64);
+  tile_gap();
   _tile_dpbf16ps(0, 4, 6);
+  tile_gap();
   _tile_dpbf16ps(1, 4, 7);
+  tile_gap();
   _tile_dpbf16ps(2, 5, 6);
+  tile_gap();
   _tile_dpbf16ps(3, 5, 7);
+  tile_gap();
 }
 
 // Adds `steps` of k to four tiles of sums, of 32 rows and 32 columns.
@@ -108,11 +114,15 @@ void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t 
   for (uint32_t step = 0; step < steps; step++, a += 2 * kTileBytes, b += 2 * kTileBytes) {
     if constexpr (Split) {
       _tile_loadd(6, b + kTileBytes, 64);
+      tile_gap();
       _tile_loadd(7, b + b_stride + kTileBytes, 64);
+      tile_gap();
       multiply_pairs(a, a + a_stride);
     }
     _tile_loadd(6, b, 64);
+    tile_gap();
     _tile_loadd(7, b + b_stride, 64);
+    tile_gap();
     multiply_pairs(a + kTileBytes, a + a_stride + kTileBytes);
     multiply_pairs(a, a + a_stride);
   }

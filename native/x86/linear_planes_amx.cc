@@ -28,17 +28,25 @@ struct Operands {
 // Products of the first 16 rows and of the second. Activations pass by once for each panel: `stream` keeps them from
 // pushing the weights out of the first-level cache.
 ALWAYS_INLINE void multiply_first(const int8_t* activations, const uint8_t* planes) {
-  _tile_loadd(6, planes, 64);
   _tile_stream_loadd(4, activations, 64);
-  _tile_dpbssd(0, 4, 6);
+  tile_gap();
+  _tile_loadd(6, planes, 64);
+  tile_gap();
   _tile_loadd(7, planes + kTileBytes, 64);
+  tile_gap();
+  _tile_dpbssd(0, 4, 6);
+  tile_gap();
   _tile_dpbsud(1, 4, 7);
+  tile_gap();
   tile_fence();
 }
 ALWAYS_INLINE void multiply_second(const int8_t* activations) {
   _tile_stream_loadd(5, activations, 64);
+  tile_gap();
   _tile_dpbssd(2, 5, 6);
+  tile_gap();
   _tile_dpbsud(3, 5, 7);
+  tile_gap();
   tile_fence();
 }
 
