@@ -258,7 +258,7 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const uint32_t begin = tile * p.item_panels, end = std::min(p.panels, begin + p.item_panels);
   for (uint32_t pair = 0; pair < p.pairs(); pair += kRowsMax / 32)
     multiply_panels<PanelDecoder<Code, Vector, Books>>(p, p.local + thread * p.local_bytes, begin, end, pair,
-                                                       std::min(p.pairs(), pair + kRowsMax / 32));
+                                                         std::min(p.pairs(), pair + kRowsMax / 32));
   if (p.stream) _mm_sfence();
 }
 

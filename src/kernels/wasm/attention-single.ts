@@ -130,10 +130,9 @@ class SingleGenerator {
     const scale = scope.local("ptr", "scale_at");
     const isScaled = shape.cache === "int8";
     const load = v128.load32_splat(score);
-    const floats = scope.localArray("v128", "floats", vectors);
-    const isPaired = shape.cache === "f16" && vectors % 2 === 0;
-    const part = (v: number) => (isPaired ? floats[v]! : lanes.load(at, shape.cache, v * step));
-    const pairs = Array.from({ length: vectors / 2 }, (_, i) => ({
+    const floats = shape.cache === "f16" && vectors % 2 === 0 ? scope.localArray("v128", "floats", vectors) : [];
+    const part = (v: number) => floats[v] ?? lanes.load(at, shape.cache, v * step);
+    const pairs = Array.from({ length: floats.length / 2 }, (_, i) => ({
       from: at,
       offset: 2 * i * step,
       floats: floats.slice(2 * i, 2 * i + 2),
@@ -146,7 +145,7 @@ class SingleGenerator {
       position.set(from),
       whileDo(i32.lt_u(position, to), [
         weight.set(isScaled ? f32x4.mul(load, v128.load32_splat(scale)) : load),
-        isPaired ? eightHalves({ scope, constants }, pairs) : [],
+        pairs.length > 0 ? eightHalves({ scope, constants }, pairs) : [],
         sums.map((sum, v) => sum.set(f32x4.add(sum, f32x4.mul(part(v), weight)))),
         advance(at, stride),
         advance(score, 4),

@@ -148,15 +148,11 @@ function transposeQuad({ rows, type, to, scope, constants, left, offset }: Trans
     loaded.map((local, row) => local.set(lanesOf(count, constants).load(rows[row]!, type)));
   const four = [load(4), transposed(loaded).map((column, j) => store(j, column)), next(4)];
   const one = [load(1), store(0, transposed(loaded)[0]!), next(1)];
-  const floats = rows.map(() => scope.localArray("v128", "floats", 2));
-  const eight = () => [
-    eightHalves(
-      { scope, constants },
-      rows.map((from, row) => ({ from, offset: 0, floats: floats[row]! })),
-    ),
-    [0, 1].map((quad) => transposed(floats.map((pair) => pair[quad]!)).map((column, j) => store(4 * quad + j, column))),
-    next(8),
-  ];
+  const eight = () => {
+    const sources = rows.map((from) => ({ from, offset: 0, floats: scope.localArray("v128", "floats", 2) }));
+    const columns = [0, 1].flatMap((quad) => transposed(sources.map(({ floats }) => floats[quad]!)));
+    return [eightHalves({ scope, constants }, sources), columns.map((column, j) => store(j, column)), next(8)];
+  };
   const whole = type === "f16" ? forRange(i, int(0), int(UNIT), eight(), 8) : forRange(i, int(0), int(UNIT), four, 4);
   return [
     target.set(to),
