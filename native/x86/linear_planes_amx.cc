@@ -25,29 +25,34 @@ struct Operands {
   }
 };
 
-// Products of the first 16 rows and of the second. Activations pass by once for each panel: `stream` keeps them from
+// Tile instructions of a step, each followed by other work, `behind`: of the same core's units, those for vectors would
+// wait else while tiles are loaded and multiplied. Activations pass by once for each panel: `stream` keeps them from
 // pushing the weights out of the first-level cache.
-ALWAYS_INLINE void multiply_first(const int8_t* activations, const uint8_t* planes) {
-  _tile_stream_loadd(4, activations, 64);
-  tile_gap();
+constexpr int kPlaces = 8;
+template <int Index>
+using Place = std::integral_constant<int, Index>;
+template <int Blocks, class Behind>
+ALWAYS_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behind&& behind) {
+  const auto place = [&](auto index) ALWAYS_INLINE_LAMBDA {
+    behind(index);
+    tile_fence();
+  };
+  _tile_stream_loadd(4, at.a0, 64);
+  place(Place<0>{});
   _tile_loadd(6, planes, 64);
-  tile_gap();
+  place(Place<1>{});
   _tile_loadd(7, planes + kTileBytes, 64);
-  tile_gap();
+  place(Place<2>{});
   _tile_dpbssd(0, 4, 6);
-  tile_gap();
+  place(Place<3>{});
   _tile_dpbsud(1, 4, 7);
-  tile_gap();
-  tile_fence();
-}
-ALWAYS_INLINE void multiply_second(const int8_t* activations) {
-  _tile_stream_loadd(5, activations, 64);
-  tile_gap();
-  _tile_dpbssd(2, 5, 6);
-  tile_gap();
-  _tile_dpbsud(3, 5, 7);
-  tile_gap();
-  tile_fence();
+  place(Place<4>{});
+  if (Blocks == 2) _tile_stream_loadd(5, at.a1, 64);
+  place(Place<5>{});
+  if (Blocks == 2) _tile_dpbssd(2, 5, 6);
+  place(Place<6>{});
+  if (Blocks == 2) _tile_dpbsud(3, 5, 7);
+  place(Place<7>{});
 }
 
 // In memory, sums of the high bytes of 32 rows come first, then those of the low bytes.
@@ -116,20 +121,29 @@ struct Finisher {
   }
 };
 
-// Splits a chunk of a panel, 32 columns at a time.
+// Splits a chunk of a panel.
 template <int Bits, bool Levels>
 struct ChunkSplitter {
-  PanelSplitter<Bits, Levels> splitter;
+  using Panel = PanelSplitter<Bits, Levels>;
+  static_assert(2 * Panel::kParts == kPlaces);
+
+  Panel splitter;
   // Runs of 32 columns that are left.
   uint32_t runs;
 
-  ALWAYS_INLINE void one(uint8_t* planes) {
+  // An eighth of the two runs of a step.
+  template <int Place>
+  ALWAYS_INLINE void part(uint8_t* planes) {
+    constexpr int kPart = Place % Panel::kParts;
     if (runs == 0) return;
-    splitter.next(planes, planes + kTileBytes);
-    runs--;
+    if (kPart == 0) splitter.begin_run();
+    planes += Place / Panel::kParts * (kTileBytes / 2);
+    splitter.template part<kPart>(planes, planes + kTileBytes);
+    if (kPart == Panel::kParts - 1) runs--;
   }
-  ALWAYS_INLINE void first_half(uint8_t* planes) { one(planes); }
-  ALWAYS_INLINE void second_half(uint8_t* planes) { one(planes + kTileBytes / 2); }
+  ALWAYS_INLINE void step(uint8_t* planes) {
+    unroll<kPlaces>([&](auto place) ALWAYS_INLINE_LAMBDA { this->template part<place>(planes); });
+  }
 };
 
 // Chunks of k of a few panels, the places begin .. end in the order of work, with rows first .. last (512 at most) and
@@ -207,10 +221,7 @@ class ChunkMultiplier {
 
   ALWAYS_INLINE void split_first_panel() {
     Splitter splitter = splitter_for(begin_);
-    for (uint32_t s = 0; s < steps_; s++) {
-      splitter.first_half(planes_ + s * kPlaneStepBytes);
-      splitter.second_half(planes_ + s * kPlaneStepBytes);
-    }
+    for (uint32_t s = 0; s < steps_; s++) splitter.step(planes_ + s * kPlaneStepBytes);
     keep_sums(begin_, splitter);
     tile_fence();
   }
@@ -265,26 +276,27 @@ class ChunkMultiplier {
     Finisher finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
     for (uint32_t s = 0; s < steps_; s++, at.advance()) {
-      multiply_first(at.a0, at.planes);
-      multiply_second(at.a1);
+      multiply_step<2>(at, at.planes, [](auto) ALWAYS_INLINE_LAMBDA { tile_gap(); });
       for (uint32_t i = 0; i < rows_each; i++) finisher.one();
       fetch();
     }
     finisher_ = finisher;
   }
 
-  // The last rows: behind them, the weights of the next panel are split.
+  // The last rows: the weights of the next panel take the places that they left a step ago.
   template <int Blocks>
   ALWAYS_INLINE Splitter multiply_and_split(Operands at, Splitter splitter) {
-    uint8_t* planes = planes_;
-    for (uint32_t s = 0; s < steps_; s++, at.advance(), planes += kPlaneStepBytes) {
-      multiply_first(at.a0, planes);
-      if (Blocks == 2) multiply_second(at.a1);
-      splitter.first_half(planes);
-      splitter.second_half(planes);
-      tile_fence();
+    uint8_t* left = planes_;
+    multiply_step<Blocks>(at, left, [](auto) ALWAYS_INLINE_LAMBDA { tile_gap(); });
+    for (uint32_t s = 1; s < steps_; s++, left += kPlaneStepBytes) {
+      at.advance();
+      multiply_step<Blocks>(at, left + kPlaneStepBytes, [&](auto place) ALWAYS_INLINE_LAMBDA {
+        splitter.template part<place>(left);
+      });
       fetch();
     }
+    splitter.step(left);
+    tile_fence();
     return splitter;
   }
 
@@ -293,17 +305,13 @@ class ChunkMultiplier {
   ALWAYS_INLINE Splitter split_and_multiply(Operands at, Splitter splitter) {
     Finisher finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
-    uint8_t* planes = planes_;
-    splitter.first_half(planes);
-    splitter.second_half(planes);
+    uint8_t* next = planes_;
+    splitter.step(next);
+    tile_fence();
     for (uint32_t s = 0; s < steps_; s++, at.advance()) {
-      const uint8_t* ready = planes;
-      planes = planes_ + (s + 1) % kRingSteps * kPlaneStepBytes;
-      tile_fence();
-      multiply_first(at.a0, ready);
-      splitter.first_half(planes);
-      if (Blocks == 2) multiply_second(at.a1);
-      splitter.second_half(planes);
+      const uint8_t* ready = next;
+      next = planes_ + (s + 1) % kRingSteps * kPlaneStepBytes;
+      multiply_step<Blocks>(at, ready, [&](auto place) ALWAYS_INLINE_LAMBDA { splitter.template part<place>(next); });
       for (uint32_t i = 0; i < rows_each; i++) finisher.one();
     }
     finisher_ = finisher;

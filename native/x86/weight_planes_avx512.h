@@ -109,8 +109,11 @@ class PanelSplitter {
     load_group();
   }
 
-  // Eight vectors of each plane. There must be columns left.
-  ALWAYS_INLINE void next(uint8_t* high, uint8_t* low) {
+  // Each run of 32 columns, of which there must be one left, is split in parts from 0 to kParts - 1: other instructions
+  // may come in between.
+  static constexpr int kParts = 4;
+
+  ALWAYS_INLINE void begin_run() {
     if (left_ == 0) {
       group_ += w_->group_bytes;
       vectors_ = group_ + w_->vectors_offset;
@@ -119,9 +122,17 @@ class PanelSplitter {
       load_group();
     }
     left_--;
-    if (w_->has_zeros) split<true>(high, low);
-    else split<false>(high, low);
-    vectors_ += kRunBytes;
+    const int32_t start = static_cast<int32_t>(w_->group_length - 32 * (left_ + 1));
+    const int32_t filled = std::min(columns_, static_cast<int32_t>(w_->group_size)) - start;
+    ones_ = kOnes.bytes + 32 - std::max(0, std::min(32, filled));
+  }
+
+  // Two of the run's eight vectors of each plane.
+  template <int Part>
+  ALWAYS_INLINE void part(uint8_t* high, uint8_t* low) {
+    if (w_->has_zeros) split<Part, true>(high, low);
+    else split<Part, false>(high, low);
+    if (Part == kParts - 1) vectors_ += kRunBytes;
   }
 
   // Sums over the columns that were split, of each row.
@@ -129,47 +140,48 @@ class PanelSplitter {
   ALWAYS_INLINE __m512 low_sum() const { return _mm512_cvtepi32_ps(low_sum_); }
 
  private:
-  static constexpr uint32_t kRunBytes = 64 * Bits;
+  static constexpr uint32_t kRunBytes = 64 * Bits, kPartBytes = kRunBytes / kParts;
 
-  template <bool Zeros>
+  template <int Part, bool Zeros>
   ALWAYS_INLINE void split(uint8_t* high, uint8_t* low) {
-    constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
-    constexpr int kSelect = 0xca;  // a ? b : c
+    constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields, kEach = 8 / kParts;
+    constexpr int kUpperOfSecond = 0xd8, kUpperOfFirst = 0xe4;  // c ? b : a, c ? a : b
     const __m512i upper = _mm512_set1_epi16(static_cast<short>(0xff00));
-    const int32_t start = static_cast<int32_t>(w_->group_length - 32 * (left_ + 1));
-    const int32_t filled = std::min(columns_, static_cast<int32_t>(w_->group_size)) - start;
-    const uint8_t* ones = kOnes.bytes + 32 - std::max(0, std::min(32, filled));
     // The same place of the next panel.
-    for (uint32_t at = 0; at < kRunBytes; at += 64)
+    for (uint32_t at = round_up(Part * kPartBytes, 64); at < (Part + 1) * kPartBytes; at += 64)
       _mm_prefetch(reinterpret_cast<const char*>(vectors_ + w_->panel_bytes + at), _MM_HINT_T1);
-    for (int c = 0; c < 8 / kFields; c++) {
+    // All loads come before stores: compilers would load twice.
+    __m512i even[kEach], odd[kEach];
+    unroll<kEach>([&](auto i) ALWAYS_INLINE_LAMBDA {
+      constexpr int index = kEach * Part + i, first = index / kFields * kVectors;
       __m512i chunk[kVectors];
-      for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (c * kVectors + v));
-      unroll<kFields>([&](auto f) ALWAYS_INLINE_LAMBDA {
-        const FieldWords words = field_words<Bits, Levels, f>(chunk, levels_);
-        __m512i even = _mm512_mulhrs_epi16(words.even, multiplier_), odd = _mm512_mulhrs_epi16(words.odd, multiplier_);
-        if (Zeros) {
-          even = _mm512_subs_epi16(even, zero_);
-          odd = _mm512_subs_epi16(odd, zero_);
-        }
-        const int at = 64 * (c * kFields + f);
-        const __m512i highs = _mm512_ternarylogic_epi32(upper, odd, _mm512_srli_epi16(even, 8), kSelect);
-        const __m512i lows = _mm512_ternarylogic_epi32(upper, _mm512_slli_epi16(odd, 8), even, kSelect);
-        _mm512_store_si512(high + at, highs);
-        _mm512_store_si512(low + at, lows);
-        int32_t four;
-        memcpy(&four, ones + at / 16, 4);
-        high_sum_ = _mm512_dpbusd_epi32(high_sum_, _mm512_set1_epi32(four), highs);
-        low_sum_ = _mm512_dpbusd_epi32(low_sum_, lows, _mm512_set1_epi32(four));
-      });
+      for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (first + v));
+      const FieldWords words = field_words<Bits, Levels, index % kFields>(chunk, levels_);
+      even[i] = _mm512_mulhrs_epi16(words.even, multiplier_);
+      odd[i] = _mm512_mulhrs_epi16(words.odd, multiplier_);
+      if (Zeros) {
+        even[i] = _mm512_subs_epi16(even[i], zero_);
+        odd[i] = _mm512_subs_epi16(odd[i], zero_);
+      }
+    });
+    for (int i = 0; i < kEach; i++) {
+      const int at = 64 * (kEach * Part + i);
+      const __m512i highs = _mm512_ternarylogic_epi32(_mm512_srli_epi16(even[i], 8), odd[i], upper, kUpperOfSecond);
+      const __m512i lows = _mm512_ternarylogic_epi32(_mm512_slli_epi16(odd[i], 8), even[i], upper, kUpperOfFirst);
+      _mm512_store_si512(high + at, highs);
+      _mm512_store_si512(low + at, lows);
+      int32_t four;
+      memcpy(&four, ones_ + at / 16, 4);
+      high_sum_ = _mm512_dpbusd_epi32(high_sum_, _mm512_set1_epi32(four), highs);
+      low_sum_ = _mm512_dpbusd_epi32(low_sum_, lows, _mm512_set1_epi32(four));
     }
   }
 
   static ALWAYS_INLINE __m512i words(__m512 v) {
-    const __m512i limit = _mm512_set1_epi32(32767);
-    __m512i word = _mm512_cvtps_epi32(v);
-    word = _mm512_max_epi32(_mm512_min_epi32(word, limit), _mm512_sub_epi32(_mm512_setzero_si512(), limit));
-    return _mm512_mask_blend_epi16(0xaaaaaaaa, word, _mm512_slli_epi32(word, 16));
+    // Products of two -32768 would overflow.
+    const __m512i integers = _mm512_cvtps_epi32(_mm512_max_ps(v, _mm512_set1_ps(-32767)));
+    const __m512i packed = _mm512_packs_epi32(integers, integers);
+    return _mm512_unpacklo_epi16(packed, packed);
   }
 
   ALWAYS_INLINE void load_group() {
@@ -181,6 +193,7 @@ class PanelSplitter {
   const Panel16* w_;
   const uint8_t* group_;
   const uint8_t* vectors_;
+  const uint8_t* ones_;
   // Runs of 32 columns left in the group; columns of k from the group's start on.
   uint32_t left_;
   int32_t columns_;
