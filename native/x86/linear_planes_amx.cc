@@ -154,11 +154,6 @@ class ChunkMultiplier {
   ChunkMultiplier(const PlanesLinear& a, const int8_t* tiles, uint8_t* scratch, uint32_t begin, uint32_t end)
       : a_(a), levels_(a.weights), tiles_(tiles), planes_(scratch), sums_(a.sums(scratch)),
         factors_(a.factors(scratch)), gates_(a.gates(scratch)), begin_(begin), end_(end) {
-    for (uint32_t p = begin; p < end; p++) {
-      const __m512 exponents = step_exponents(a_.weights, a_.panel_at(p), levels_.top);
-      _mm512_store_ps(exponents_[p - begin], exponents);
-      factors_[p - begin] = panel_factors(a_.weights, a_.panel_at(p), exponents);
-    }
     finisher_.rows = 0;
   }
 
@@ -196,8 +191,16 @@ class ChunkMultiplier {
  private:
   using Splitter = ChunkSplitter<Bits, Levels>;
 
+  // Scales are read no sooner than this: by now splitting the panel before has fetched them.
+  ALWAYS_INLINE void begin_panel(uint32_t panel) {
+    const __m512 exponents = step_exponents(a_.weights, a_.panel_at(panel), levels_.top);
+    _mm512_store_ps(exponents_[panel - begin_], exponents);
+    factors_[panel - begin_] = panel_factors(a_.weights, a_.panel_at(panel), exponents);
+  }
+
   // Nothing to split after the last panel.
-  ALWAYS_INLINE Splitter splitter_for(uint32_t panel) const {
+  ALWAYS_INLINE Splitter splitter_for(uint32_t panel) {
+    if (step_ == 0 && panel < end_) begin_panel(panel);
     const uint32_t known = std::min(panel, end_ - 1);
     const float* exponents = exponents_[known - begin_];
     const PanelSplitter<Bits, Levels> splitter(a_.weights, levels_, a_.panel_at(known), exponents, 2 * step_);
