@@ -104,11 +104,13 @@ static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t len
   }
 }
 
-// 64 entries of a table: their low and their high bytes. `pairs` points to the first entry's first pair.
-static inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count, uint8_t* table) {
+// 64 entries of a table: their low and their high bytes. `pairs` points to the first entry's first pair; there are
+// `count` pairs, `Pairs` unless that is 0.
+template <uint32_t Pairs>
+inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count, uint8_t* table) {
   __m512i sums[4];
   for (auto& sum : sums) sum = _mm512_set1_epi32(static_cast<int32_t>(kSumStart));
-  for (uint32_t q = 0; q < count; q++) {
+  for (uint32_t q = 0; q < (Pairs == 0 ? count : Pairs); q++) {
     int32_t two;
     memcpy(&two, x + 2 * q, 4);
     const __m512i both = _mm512_set1_epi32(two);
@@ -127,14 +129,24 @@ static inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_
   _mm512_store_si512(table + kPlane, _mm512_shuffle_i64x2(first, second, 0xee));
 }
 
-// Tables of a block: [groups][codebooks] of two planes.
-static inline void build_tables(const Product& p, uint32_t groups, const int16_t* x, uint8_t* tables) {
+// Where codes of the tiles that are worked on first lie.
+struct Streams {
+  const uint8_t* first;
+  size_t stride;
+};
+
+// Tables of a block: [groups][codebooks] of two planes. Meanwhile the codes that come first are fetched.
+template <uint32_t Pairs>
+void build_tables(const Product& p, uint32_t groups, const int16_t* x, uint8_t* tables, Streams streams) {
   const uint32_t pairs = p.codes.in_group / 2;
   const int32_t* vectors = prepared_vectors(p).pairs;
   for (uint32_t g = 0; g < groups; g++)
-    for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kTable)
+    for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kTable, streams.first += kTile) {
+      for (uint32_t t = 0; t < kTilesAtOnce; t++)
+        _mm_prefetch(reinterpret_cast<const char*>(streams.first + t * streams.stride), _MM_HINT_T0);
       for (uint32_t e = 0; e < kEntries; e += 64)
-        build_entries(vectors + c * pairs * kEntries + e, x + g * p.codes.in_group, pairs, tables + e);
+        build_entries<Pairs>(vectors + c * pairs * kEntries + e, x + g * p.codes.in_group, pairs, tables + e);
+    }
 }
 
 // Sums of looked up bytes of 64 outputs: of all bytes as 16-bit lanes, where the even ones' sums are spoilt by the odd
@@ -268,8 +280,10 @@ static inline void lut16_blocks(const Product& p, const Item& item, uint32_t fir
   const uint32_t apart = (item.last_tile - item.first_tile) / kTilesAtOnce;
   for (uint32_t block = first; block < last; block++) {
     const uint32_t groups = p.codes.block_groups(block);
-    build_tables(p, groups, inputs.values + (block - first) * kBlock * length, own);
     part.rows = groups * p.codes.codebooks;
+    const Streams streams = {p.codes.tile(block, item.first_tile), apart * part.rows * kTile};
+    (length == 8 ? build_tables<4> : build_tables<0>)(p, groups, inputs.values + (block - first) * kBlock * length, own,
+                                                      streams);
     part.first = block == first;
     part.last = block + 1 == last;
     for (uint32_t i = 0; i < apart; i++)
