@@ -17,8 +17,8 @@ namespace aqlm {
 namespace {
 
 constexpr uint32_t kEntries = 256, kPlane = 256, kTable = 2 * kPlane;
-// Tiles that one loading of a table serves.
-constexpr uint32_t kTilesAtOnce = 4;
+// Tiles that are worked on side by side, streams for the memory to serve: with four, sums no longer fit the registers.
+constexpr uint32_t kTilesAtOnce = 3;
 // Blocks of a run, which has one step and whose sums of bytes stay as they are; rows of codes that it may have.
 constexpr uint32_t kRunBlocks = 4, kRunRows = 256;
 // Half of a 32-bit sum's range, to make it unsigned, and half of its upper half's unit, to round.
@@ -143,7 +143,7 @@ void build_tables(const Product& p, uint32_t groups, const int16_t* x, uint8_t* 
   for (uint32_t g = 0; g < groups; g++)
     for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kTable, streams.first += kTile) {
       for (uint32_t t = 0; t < kTilesAtOnce; t++)
-        _mm_prefetch(reinterpret_cast<const char*>(streams.first + t * streams.stride), _MM_HINT_T0);
+        _mm_prefetch(reinterpret_cast<const char*>(streams.first + t * streams.stride), _MM_HINT_T1);
       for (uint32_t e = 0; e < kEntries; e += 64)
         build_entries<Pairs>(vectors + c * pairs * kEntries + e, x + g * p.codes.in_group, pairs, tables + e);
     }
@@ -172,25 +172,12 @@ struct ByteSums {
 // Of a tile: sums of low and of high bytes.
 constexpr uint32_t kTileSums = 2 * sizeof(ByteSums);
 
-struct Planes {
-  __m512i low[4], high[4];
-};
-
-static inline Planes load_planes(const uint8_t* table) {
-  Planes planes;
-  for (int i = 0; i < 4; i++) {
-    planes.low[i] = _mm512_load_si512(table + 64 * i);
-    planes.high[i] = _mm512_load_si512(table + kPlane + 64 * i);
-  }
-  return planes;
-}
-
 // Entries of 64 codes; `upper` and `odd` are the codes' bits 7 and 6, `last` both.
-static inline __m512i look_up(const __m512i* plane, __m512i codes, __mmask64 upper, __mmask64 odd, __mmask64 last) {
-  __m512i entries = _mm512_permutexvar_epi8(codes, plane[0]);
-  entries = _mm512_mask_permutexvar_epi8(entries, odd, codes, plane[1]);
-  entries = _mm512_mask_permutexvar_epi8(entries, upper, codes, plane[2]);
-  return _mm512_mask_permutexvar_epi8(entries, last, codes, plane[3]);
+static inline __m512i look_up(const uint8_t* plane, __m512i codes, __mmask64 upper, __mmask64 odd, __mmask64 last) {
+  __m512i entries = _mm512_permutexvar_epi8(codes, _mm512_load_si512(plane));
+  entries = _mm512_mask_permutexvar_epi8(entries, odd, codes, _mm512_load_si512(plane + 64));
+  entries = _mm512_mask_permutexvar_epi8(entries, upper, codes, _mm512_load_si512(plane + 128));
+  return _mm512_mask_permutexvar_epi8(entries, last, codes, _mm512_load_si512(plane + 192));
 }
 
 // A block of a run.
@@ -216,8 +203,7 @@ static inline void store_sums(__m512i low, __m512i high, const Part& part, float
   store16(_mm512_extracti64x4_epi64(low, 1), _mm512_extracti64x4_epi64(high, 1), part, y + 16);
 }
 
-// `Tiles` tiles of a block, tile `first` and others `apart`: as many streams for the memory to serve. The item begins at
-// tile `begin`.
+// `Tiles` tiles of a block, tile `first` and others `apart`. The item begins at tile `begin`.
 template <uint32_t Tiles>
 inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t apart, uint32_t begin,
                       const uint8_t* tables, const Part& part, float* y) {
@@ -236,16 +222,18 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
   const uint8_t* codes = p.codes.tile(index, first);
   const size_t tile_bytes = part.rows * kTile, stride = apart * tile_bytes;
   for (uint32_t row = 0; row < part.rows; row++, codes += kTile, tables += kTable) {
-    const Planes planes = load_planes(tables);
     for (uint32_t t = 0; t < Tiles; t++) {
+      // Hidden from the compiler, which would keep tables in registers, and sums in memory instead.
+      const uint8_t* planes = tables;
+      __asm__("" : "+r"(planes));
       const uint8_t* at = codes + t * stride;
       // The same of the stream's next tile.
-      _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T0);
+      _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T1);
       const __m512i code = _mm512_loadu_si512(at);
       const __mmask64 upper = _mm512_movepi8_mask(code), odd = _mm512_test_epi8_mask(code, _mm512_set1_epi8(64));
       const __mmask64 last = _kand_mask64(upper, odd);
-      low[t].add(look_up(planes.low, code, upper, odd, last));
-      high[t].add(look_up(planes.high, code, upper, odd, last));
+      low[t].add(look_up(planes, code, upper, odd, last));
+      high[t].add(look_up(planes + kPlane, code, upper, odd, last));
     }
   }
   for (uint32_t t = 0; t < Tiles; t++) {
