@@ -30,7 +30,8 @@ struct AmxProduct : Arguments {
   // Codebooks as f32, or as they are stored.
   const void* table;
   uint8_t* prepared;
-  // x as tiles: [pairs of 16 rows][steps][2][16 pairs of k][16 rows].
+  // x as tiles: [chunks][pairs of 16 rows][kChunkSteps][2][16 pairs of k][16 rows], as what is worked on at once lies
+  // together: pairs whose distance is a power of two would push each other out of caches.
   uint8_t* rows;
   // For each thread: two panels of weights, sums [panels][pairs][4 tiles].
   uint8_t* local;
@@ -40,7 +41,10 @@ struct AmxProduct : Arguments {
   bool converts, stream;
 
   uint32_t pairs() const { return ceil_div(m, 32); }
-  size_t pair_bytes() const { return size_t{steps} * kStepBytes; }
+  uint32_t chunks() const { return ceil_div(steps, kChunkSteps); }
+  uint8_t* tiles(uint32_t chunk, uint32_t pair) const {
+    return rows + (size_t{chunk} * pairs() + pair) * kPanelBytes;
+  }
 };
 static_assert(sizeof(AmxProduct) <= kArgsMax);
 
@@ -66,8 +70,8 @@ inline __m512i load_row(const AmxProduct& p, uint32_t row, uint32_t c) {
 
 // 16 rows of x.
 void turn_rows(const AmxProduct& p, uint32_t block) {
-  uint8_t* tile = p.rows + block / 2 * p.pair_bytes() + block % 2 * kTileBytes;
-  for (uint32_t step = 0; step < p.steps; step++, tile += kStepBytes) {
+  for (uint32_t step = 0; step < p.steps; step++) {
+    uint8_t* tile = p.tiles(step / kChunkSteps, block / 2) + step % kChunkSteps * kStepBytes + block % 2 * kTileBytes;
     __m512i rows[16];
     for (uint32_t i = 0; i < 16; i++) rows[i] = load_row(p, 16 * block + i, kStep * step);
     store_turned(rows, tile);
@@ -100,43 +104,53 @@ struct ShortGroups {
 template <class Code, class Vector, uint32_t Books>
 class PanelDecoder {
  public:
+  // Past the last chunk there is nothing to decode.
   PanelDecoder(const AmxProduct& p, uint32_t panel, uint32_t chunk, uint8_t* target)
       : w_(p.codes), vectors_(static_cast<const Vector*>(p.table)), target_(target), panel_(panel),
-        first_step_(chunk * kChunkSteps) {
-    rows_ = std::min(kChunkSteps, p.steps - first_step_) * kPanel;
-    whole_steps_ = w_.groups / 4 - std::min(w_.groups / 4, first_step_);
+        step_(chunk * kChunkSteps) {
+    left_ = std::min(kChunkSteps, p.steps - std::min(p.steps, step_)) * kPanel;
     vector_length_ = w_.out_group * w_.in_group;
     book_length_ = static_cast<size_t>(w_.entries()) * vector_length_;
-    const uint32_t place = panel * kPanel, block = first_step_ / kBlockSteps;
-    for (uint32_t i = 0; Books > 0 && i < kChunkSteps / kBlockSteps && block + i < w_.blocks; i++)
-      blocks_[i] = reinterpret_cast<const Code*>(w_.tile(block + i, place / kTile)) + lane_of(place % kTile);
   }
 
-  // Decodes so many rows of tiles; few, for the CPU looks ahead by some 256 to 512 instructions only.
-  ALWAYS_INLINE void rows(uint32_t count) {
-    for (; count > 0 && row_ < rows_; count--, row_++) {
-      const uint32_t step = row_ / kPanel, output = row_ % kPanel;
-      __m512i row;
-      if (Books == 0) {
-        row = any_groups(first_step_ + step, output);
-      } else {
-        constexpr uint32_t kStepCodes = 4 * Books * kTile;
-        const Code* codes = blocks_[step / kBlockSteps] + step % kBlockSteps * kStepCodes;
-        // The same of the next tile, a line of memory at a time.
-        constexpr uint32_t kLineCodes = 64 / sizeof(Code);
-        const Code* next = codes + kBlockSteps * kStepCodes + output % (kStepCodes / kLineCodes) * kLineCodes;
-        _mm_prefetch(reinterpret_cast<const char*>(next), _MM_HINT_T0);
-        codes += 2 * output;
-        row = step < whole_steps_ ? short_groups<4>(codes) : last_groups(codes);
-      }
-      _mm512_store_si512(target_ + step * kStepBytes + 64 * output, row);
+  // Decodes the next row of tiles, if there is one.
+  ALWAYS_INLINE void row() {
+    if (left_ == 0) return;
+    if (left_ % kPanel == 0) begin_step();
+    __m512i row;
+    if constexpr (Books == 0) {
+      row = any_groups(step_ - 1, kPanel - 1 - (left_ - 1) % kPanel);
+    } else {
+      _mm_prefetch(reinterpret_cast<const char*>(ahead_), _MM_HINT_T0);
+      ahead_ += 64 / sizeof(Code);
+      row = whole_ ? short_groups<4>(codes_) : last_groups(codes_);
+      codes_ += 2;
     }
+    _mm512_store_si512(target_, row);
+    target_ += 64;
+    left_--;
+  }
+  ALWAYS_INLINE void rest() {
+    while (left_ > 0) row();
   }
 
  private:
   // Of a block.
   static constexpr uint32_t kBlockSteps = kBlock / 4;
   static_assert(kChunkSteps % kBlockSteps == 0);
+  static constexpr uint32_t kStepCodes = 4 * Books * kTile;
+
+  ALWAYS_INLINE void begin_step() {
+    if constexpr (Books > 0) {
+      const uint32_t place = panel_ * kPanel, block = step_ / kBlockSteps;
+      codes_ = reinterpret_cast<const Code*>(w_.tile(block, place / kTile)) + step_ % kBlockSteps * kStepCodes +
+               lane_of(place % kTile);
+      // The same of the next tile, and more.
+      ahead_ = codes_ + kBlockSteps * kStepCodes;
+      whole_ = step_ < w_.groups / 4;
+    }
+    step_++;
+  }
 
   // Four groups; those beyond the last `Groups` are 0.
   template <uint32_t Groups>
@@ -175,35 +189,39 @@ class PanelDecoder {
   const Codes& w_;
   const Vector* vectors_;
   uint8_t* target_;
-  const Code* blocks_[kChunkSteps / kBlockSteps] = {};
+  // Of an output at a step; what will be read later.
+  const Code* codes_ = nullptr;
+  const Code* ahead_ = nullptr;
   size_t book_length_;
-  uint32_t panel_, first_step_, whole_steps_, rows_, vector_length_, row_ = 0;
+  // The step that comes next; rows of tiles that are left.
+  uint32_t panel_, step_, left_, vector_length_;
+  bool whole_ = false;
 };
 
-// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows, decoding `decoded` rows of
-// tiles behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second thread of the core uses
-// tiles, too.
+// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows, decoding a row of tiles
+// behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second thread of the core uses
+// tiles, too. Tiles pass by the first-level cache, which codebooks need.
 template <class Decoder>
 ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps, uint8_t* sums, bool first,
-                                 bool two, Decoder& decoder, uint32_t decoded) {
+                                 bool two, Decoder& decoder) {
   begin_sums(sums, 2 * kTileBytes, first);
   auto decode = [&]() __attribute__((always_inline)) {
     tile_fence();
-    decoder.rows(decoded);
+    decoder.row();
     tile_fence();
   };
   for (uint32_t step = 0; step < steps; step++, weights += kStepBytes, rows += kStepBytes) {
-    _tile_loadd(4, weights, 64);
+    _tile_stream_loadd(4, weights, 64);
     decode();
-    _tile_loadd(6, rows, 64);
+    _tile_stream_loadd(6, rows, 64);
+    decode();
+    if (two) _tile_stream_loadd(7, rows + kTileBytes, 64);
     decode();
     _tile_dpbf16ps(0, 4, 6);
     decode();
-    if (two) _tile_loadd(7, rows + kTileBytes, 64);
-    decode();
     if (two) _tile_dpbf16ps(1, 4, 7);
     decode();
-    _tile_loadd(5, weights + kTileBytes, 64);
+    _tile_stream_loadd(5, weights + kTileBytes, 64);
     decode();
     _tile_dpbf16ps(2, 5, 6);
     decode();
@@ -216,31 +234,31 @@ ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, ui
 // All of k for panels begin .. end and rows of x from pair `first` to `last`.
 template <class Decoder>
 void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
-  constexpr uint32_t kSteps = kChunkSteps, kTileRows = kSteps * kPanel;
-  const uint32_t chunks = ceil_div(p.steps, kSteps), pairs = last - first, decoded = ceil_div(kPanel, 8 * pairs);
+  constexpr uint32_t kSteps = kChunkSteps;
+  const uint32_t chunks = p.chunks(), pairs = last - first;
   uint8_t* sums = local + 2 * kPanelBytes;
   Decoder start(p, begin, 0, local);
-  start.rows(kTileRows);
+  start.rest();
   tile_fence();
   uint32_t turn = 0;
   for (uint32_t chunk = 0; chunk < chunks; chunk++) {
     const uint32_t steps = std::min(kSteps, p.steps - chunk * kSteps);
     for (uint32_t panel = begin; panel < end; panel++, turn ^= 1) {
-      const bool same = panel + 1 < end, more = same || chunk + 1 < chunks;
+      const bool same = panel + 1 < end;
       uint8_t* next = local + (turn ^ 1) * kPanelBytes;
-      Decoder decoder(p, same ? panel + 1 : begin, more ? (same ? chunk : chunk + 1) : chunk, next);
+      Decoder decoder(p, same ? panel + 1 : begin, same ? chunk : chunk + 1, next);
       for (uint32_t pair = 0; pair < pairs; pair++) {
         uint8_t* at = sums + (size_t{panel - begin} * pairs + pair) * kPairBytes;
-        const uint8_t* rows = p.rows + (first + pair) * p.pair_bytes() + size_t{chunk} * kSteps * kStepBytes;
+        const uint8_t* rows = p.tiles(chunk, first + pair);
         const bool two = (first + pair) * 32 + 16 < p.m;
-        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, two, decoder, more ? decoded : 0);
+        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, two, decoder);
         if (chunk + 1 < chunks) continue;
         for (uint32_t tile = 0; tile < 4; tile += two ? 1 : 2)
           write_sums(p, p.stream, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16,
                      reinterpret_cast<const float*>(at + tile * kTileBytes));
       }
       // The last chunk may have fewer steps than the next panel's.
-      if (more) decoder.rows(kTileRows);
+      decoder.rest();
       tile_fence();
     }
   }
@@ -279,7 +297,7 @@ size_t prepared_bytes(const AmxProduct& p) {
 
 size_t amx_scratch(const Call& call) {
   const AmxProduct p = read_amx_product(call);
-  return kAlignment + prepared_bytes(p) + p.pairs() * p.pair_bytes() + call.threads * p.local_bytes;
+  return kAlignment + prepared_bytes(p) + size_t{p.chunks()} * p.pairs() * kPanelBytes + call.threads * p.local_bytes;
 }
 
 template <class Vector>
@@ -296,7 +314,7 @@ void amx_prepare(Step& step, const Call& call) {
   p = read_amx_product(call);
   p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
   p.rows = p.prepared + prepared_bytes(p);
-  p.local = p.rows + p.pairs() * p.pair_bytes();
+  p.local = p.tiles(p.chunks(), 0);
   p.stream = bypasses_caches(p.y, p.m, p.codes.n, kStreamBytes);
   p.table = p.converts ? p.prepared : p.vectors;
   step.phases = 2;
