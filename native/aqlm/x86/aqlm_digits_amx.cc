@@ -71,7 +71,7 @@ struct Adder {
 // Multiplies a chunk of a panel with a chunk of 16 rows of x. Sums of products of high bytes are in accumulators 0 and 2,
 // of high with low ones in 1 and 3; each of these is added to by every third product. Behind each instruction other work
 // is done, evenly: `decode(0)` .. `decode(7)` and four times `add`. CPUs look only a few tile instructions ahead, fewer
-// where a second thread of the core uses tiles, too.
+// where a second thread of the core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
 template <class Decode, class Add>
 ALWAYS_INLINE void multiply(const uint8_t* weights, const uint8_t* rows, const int32_t* starts, uint32_t steps,
                             Decode decode, Add add) {
@@ -82,25 +82,25 @@ ALWAYS_INLINE void multiply(const uint8_t* weights, const uint8_t* rows, const i
   _tile_loadd(3, starts, 0);
   for (uint32_t s = 0; s < steps; s++, weights += kStepBytes, rows += kRowsStepBytes) {
     const uint8_t* high = weights + kPanelBytes / 2;
-    _tile_loadd(4, weights, 64);
+    _tile_stream_loadd(4, weights, 64);
     decode(0);
-    _tile_loadd(6, rows, 64);
+    _tile_stream_loadd(6, rows, 64);
     add();
     _tile_dpbusd(1, 4, 6);
     decode(1);
-    _tile_loadd(5, weights + kTileBytes, 64);
+    _tile_stream_loadd(5, weights + kTileBytes, 64);
     decode(2);
     _tile_dpbusd(3, 5, 6);
     add();
-    _tile_loadd(4, high, 64);
+    _tile_stream_loadd(4, high, 64);
     decode(3);
     _tile_dpbssd(0, 4, 6);
     decode(4);
-    _tile_loadd(7, rows + kTileBytes, 64);
+    _tile_stream_loadd(7, rows + kTileBytes, 64);
     add();
     _tile_dpbssd(1, 4, 7);
     decode(5);
-    _tile_loadd(5, high + kTileBytes, 64);
+    _tile_stream_loadd(5, high + kTileBytes, 64);
     decode(6);
     _tile_dpbssd(3, 5, 7);
     add();
