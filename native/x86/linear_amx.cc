@@ -178,17 +178,18 @@ struct Block {
   uint32_t segments, steps, width;
 };
 
-// Sums of two segments, in two accumulators, stored one after the other.
+// Sums of two segments, in two accumulators, stored one after the other. Tiles pass by the first-level cache, as it is
+// needed for unpacking.
 ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps, uint32_t width, int32_t* sums) {
   const size_t step = kRows * width, stride = steps * step;
   _tile_zero(0);
   _tile_zero(1);
   for (uint32_t s = 0; s < steps; s++, a += step, b += step) {
-    _tile_loadd(4, a, width);
-    _tile_loadd(6, b, 64);
+    _tile_stream_loadd(4, a, width);
+    _tile_stream_loadd(6, b, 64);
     _tile_dpbssd(0, 4, 6);
-    _tile_loadd(5, a + stride, width);
-    _tile_loadd(7, b + stride, 64);
+    _tile_stream_loadd(5, a + stride, width);
+    _tile_stream_loadd(7, b + stride, 64);
     _tile_dpbssd(1, 5, 7);
   }
   _tile_stored(0, sums, 64);

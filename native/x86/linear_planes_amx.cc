@@ -27,11 +27,11 @@ struct Operands {
 
 // Tile instructions of a step, each followed by other work, `behind`: of the same core's units, those for vectors would
 // wait else while tiles are loaded and multiplied. Activations pass by once for each panel: `stream` keeps them from
-// pushing the weights out of the first-level cache.
+// pushing the weights out of the first-level cache. So do weights that are used `Once`.
 constexpr int kPlaces = 8;
 template <int Index>
 using Place = std::integral_constant<int, Index>;
-template <int Blocks, class Behind>
+template <int Blocks, bool Once, class Behind>
 ALWAYS_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behind&& behind) {
   const auto place = [&](auto index) ALWAYS_INLINE_LAMBDA {
     behind(index);
@@ -39,9 +39,11 @@ ALWAYS_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behi
   };
   _tile_stream_loadd(4, at.a0, 64);
   place(Place<0>{});
-  _tile_loadd(6, planes, 64);
+  if (Once) _tile_stream_loadd(6, planes, 64);
+  else _tile_loadd(6, planes, 64);
   place(Place<1>{});
-  _tile_loadd(7, planes + kTileBytes, 64);
+  if (Once) _tile_stream_loadd(7, planes + kTileBytes, 64);
+  else _tile_loadd(7, planes + kTileBytes, 64);
   place(Place<2>{});
   _tile_dpbssd(0, 4, 6);
   place(Place<3>{});
@@ -279,7 +281,7 @@ class ChunkMultiplier {
     Finisher finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
     for (uint32_t s = 0; s < steps_; s++, at.advance()) {
-      multiply_step<2>(at, at.planes, [](auto) ALWAYS_INLINE_LAMBDA { tile_gap(); });
+      multiply_step<2, false>(at, at.planes, [](auto) ALWAYS_INLINE_LAMBDA { tile_gap(); });
       for (uint32_t i = 0; i < rows_each; i++) finisher.one();
       fetch();
     }
@@ -290,10 +292,10 @@ class ChunkMultiplier {
   template <int Blocks>
   ALWAYS_INLINE Splitter multiply_and_split(Operands at, Splitter splitter) {
     uint8_t* left = planes_;
-    multiply_step<Blocks>(at, left, [](auto) ALWAYS_INLINE_LAMBDA { tile_gap(); });
+    multiply_step<Blocks, false>(at, left, [](auto) ALWAYS_INLINE_LAMBDA { tile_gap(); });
     for (uint32_t s = 1; s < steps_; s++, left += kPlaneStepBytes) {
       at.advance();
-      multiply_step<Blocks>(at, left + kPlaneStepBytes, [&](auto place) ALWAYS_INLINE_LAMBDA {
+      multiply_step<Blocks, false>(at, left + kPlaneStepBytes, [&](auto place) ALWAYS_INLINE_LAMBDA {
         splitter.template part<place>(left);
       });
       fetch();
@@ -314,7 +316,9 @@ class ChunkMultiplier {
     for (uint32_t s = 0; s < steps_; s++, at.advance()) {
       const uint8_t* ready = next;
       next = planes_ + (s + 1) % kRingSteps * kPlaneStepBytes;
-      multiply_step<Blocks>(at, ready, [&](auto place) ALWAYS_INLINE_LAMBDA { splitter.template part<place>(next); });
+      multiply_step<Blocks, true>(at, ready, [&](auto place) ALWAYS_INLINE_LAMBDA {
+        splitter.template part<place>(next);
+      });
       for (uint32_t i = 0; i < rows_each; i++) finisher.one();
     }
     finisher_ = finisher;
