@@ -228,7 +228,7 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
       __asm__("" : "+r"(planes));
       const uint8_t* at = codes + t * stride;
       // The same of the stream's next tile.
-      _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T0);
       const __m512i code = _mm512_loadu_si512(at);
       const __mmask64 upper = _mm512_movepi8_mask(code), odd = _mm512_test_epi8_mask(code, _mm512_set1_epi8(64));
       const __mmask64 last = _kand_mask64(upper, odd);
