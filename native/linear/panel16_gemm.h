@@ -21,9 +21,10 @@ constexpr uint32_t gemm_panels() { return Isa::kRows == 16 ? 2 : 1; }
 // Bytes of one unpacked panel: [k / 4][16 rows][4].
 inline size_t unpacked_bytes(const Panel16& w) { return 16 * static_cast<size_t>(w.padded_k()); }
 
-// Columns 32 * first .. 32 * last of a panel.
+// Columns 32 * first .. 32 * last of a panel. What lies `ahead` bytes behind, and as much as the `Isa` says, is fetched.
 template <class Isa, int Bits, bool Levels>
-inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint32_t last, uint8_t* out) {
+inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint32_t last, uint8_t* out,
+                         size_t ahead = 0) {
   using Bytes = typename Isa::Bytes;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   constexpr int kVectorBytes = 4 * Isa::kRows;
@@ -34,7 +35,7 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
     const uint8_t* in = group + w.vectors_offset + static_cast<size_t>(start) * 64 * Bits;
     const uint32_t end = std::min(last, run + group_runs - start);
     for (; run < end; run++) {
-      Isa::template prefetch<Bits>(in);
+      Isa::template prefetch<Bits>(in + ahead);
       unroll<8 / kFields>([&](auto) __attribute__((always_inline)) {
         for (int at = 0; at < 64; at += kVectorBytes) {
           Bytes chunk[kVectors];

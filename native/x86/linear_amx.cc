@@ -28,6 +28,11 @@ constexpr size_t kStreamBytes = 1u << 20;
 struct SignedAvx512 : Avx512Vnni {
   template <int Bits>
   static Bytes weight(Bytes u) { return _mm512_sub_epi8(u, _mm512_set1_epi8(static_cast<char>(1 << (Bits - 1)))); }
+  template <int Bits>
+  static void prefetch(const uint8_t* p) {
+    for (uint32_t line = 0; line <= Bits; line++)
+      _mm_prefetch(reinterpret_cast<const char*>(p + 64 * line), _MM_HINT_T1);
+  }
   static Bytes load_levels(const int8_t* levels, int) {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(levels)));
   }
@@ -285,7 +290,7 @@ void amx_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
         const uint32_t last = std::min(a.m, row + kRowsMax), last_segment = std::min(a.segments, s + a.chunk_segments);
         const uint32_t runs = a.segment_columns() / 32, padded_runs = w.padded_k() / 32;
         unpack_panel<SignedAvx512, Bits, Levels>(w, p, runs * s, std::min(padded_runs, runs * last_segment),
-                                                 reinterpret_cast<uint8_t*>(work.weights));
+                                                 reinterpret_cast<uint8_t*>(work.weights), w.panel_bytes);
         load_factors(a, p, s, last_segment, work);
         tile_fence();
         const uint32_t blocks = a.one_chunk() ? 0 : ceil_div(std::min(a.m, kRowsMax), kRows);
