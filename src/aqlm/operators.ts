@@ -94,6 +94,7 @@ function definition(name: string) {
   return {
     schema: `${name}.out(${ARGUMENTS}, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: aqlmKernels,
+    rowwise: ["input"],
     shape(args) {
       const { n } = formOf(args);
       return { dtype: "f32", shape: [...args.tensor("input").shape.slice(0, -1), n] };

@@ -11,6 +11,7 @@ export const addOperator = defineOperator({
   schema: "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)",
   kernels: add,
   inPlace: ["self", "other"],
+  rowwise: ["self", "other"],
   shape(args) {
     const self = args.tensor("self", "f32");
     const other = args.tensor("other", "f32");
@@ -31,6 +32,7 @@ export const scaleOperator = defineOperator({
   schema: "aten::mul.Scalar_out(Tensor self, Scalar other, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: scale,
   inPlace: ["self"],
+  rowwise: ["self"],
   shape: (args) => ({ dtype: "f32", shape: args.tensor("self", "f32").shape }),
   prepare: (args) => ({
     x: args.tensor("self").data as Float32Array,
@@ -44,6 +46,7 @@ export const softcapOperator = defineOperator({
   schema: "lowbit::softcap.out(Tensor x, float cap, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: softcap,
   inPlace: ["x"],
+  rowwise: ["x"],
   shape(args) {
     if (!(args.number("cap") > 0)) args.fail("cap", `expected a positive number but found ${args.number("cap")}`);
     return { dtype: "f32", shape: args.tensor("x", "f32").shape };

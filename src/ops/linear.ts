@@ -61,6 +61,7 @@ function packedLinear(
     kernels,
     ...(bits !== null && { bits: [bits] }),
     isJoin,
+    rowwise: ["activations"],
     shape(args): TensorSpec {
       const { shape } = args.tensor("activations", "f32");
       const { n, k } = packedShape(args);
@@ -103,6 +104,7 @@ export const linearA8SwigluOperator = packedLinear("lowbit::linear_8bit_act_swig
 export const linearFloatOperator = defineOperator({
   schema: "aten::linear.out(Tensor input, Tensor weight, Tensor? bias=None, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: linearFloat,
+  rowwise: ["input"],
   shape(args) {
     const input = args.tensor("input", "f32");
     const weight = args.tensor("weight", "f32", "f16", "bf16");

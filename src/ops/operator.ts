@@ -178,6 +178,11 @@ export interface OperatorDefinition<A> {
   readonly isJoin?: boolean;
   /** Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written. */
   readonly inPlace?: readonly string[];
+  /**
+   * Arguments [1, T, n] that it works on row by row: row t of the out tensor depends on row t of each of these, and on
+   * other arguments as a whole. Where only the last row is read, it is called for that row alone.
+   */
+  readonly rowwise?: readonly string[];
   /** Checked before a run when the values are known then; native kernels cannot raise errors. */
   readonly indices?: IndexRule;
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
@@ -237,6 +242,8 @@ export interface Operator {
   readonly isJoin: boolean;
   /** Arguments that the out tensor may be written over. */
   readonly inPlace: readonly string[];
+  /** Arguments that it works on row by row; empty where rows depend on each other. */
+  readonly rowwise: readonly string[];
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
@@ -266,6 +273,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     bits: definition.bits ?? null,
     isJoin: definition.isJoin ?? false,
     inPlace: definition.inPlace ?? [],
+    rowwise: definition.rowwise ?? [],
     shape: (args, planned) => definition.shape(args, planned),
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
@@ -298,6 +306,7 @@ export function overload(
     ...general,
     kernels: [...special.operator.kernels, ...general.kernels],
     inPlace: special.operator.inPlace,
+    rowwise: special.operator.rowwise,
     shape: (args, planned) => choose(args).shape(args, planned),
     resolve: (args, cpu) => choose(args).resolve(args, cpu),
   };

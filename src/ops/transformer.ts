@@ -22,6 +22,7 @@ export const rmsNormOperator = defineOperator({
   schema: "lowbit::rms_norm.out(Tensor x, Tensor weight, float eps, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: rmsNorm,
   inPlace: ["x"],
+  rowwise: ["x"],
   shape(args) {
     const x = args.tensor("x", "f32");
     const weight = args.tensor("weight", "f32");
@@ -101,6 +102,7 @@ function gatedOperator(name: string, kernels: readonly Kernel<BinaryArgs>[]): Op
     schema: `${name}.out(Tensor gate, Tensor up, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels,
     inPlace: ["gate", "up"],
+    rowwise: ["gate", "up"],
     shape(args) {
       const gate = args.tensor("gate", "f32");
       const up = args.tensor("up", "f32");

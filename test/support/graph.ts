@@ -20,13 +20,13 @@ export const position = { name: "pos", spec: { dtype: "i64", shape: [1] }, small
 
 type Build = <T>(ops: Ops<T>, inputs: readonly T[], constant: (constant: LazyConstant) => T) => readonly T[];
 
-export function graphOf(inputs: MethodSource["inputs"], build: Build): Graph {
+export function graphOf(inputs: MethodSource["inputs"], build: Build, registry = operators): Graph {
   const source: MethodSource = {
     name: "forward",
     inputs,
     build: (builder, values) => build(new Ops(builder), values, (constant) => builder.constant(constant)),
   };
-  return capture(source, operators, scalarCpu);
+  return capture(source, registry, scalarCpu);
 }
 
 /** The text of a graph after a pass. */

@@ -1,6 +1,10 @@
 /** Makers of values of which only the last row is read work on that row. */
 import { expect, it } from "vitest";
-import { after, graphOf, packed, rows, vector } from "../../../test/support/graph.ts";
+import { after, context, graphOf, packed, rows, vector } from "../../../test/support/graph.ts";
+import { add } from "../../kernels/table.ts";
+import { defineOperator, OperatorRegistry } from "../../ops/operator.ts";
+import { operators } from "../../ops/registry.ts";
+import { formatGraph } from "../graph.ts";
 import { narrowToLastRow } from "./last-row.ts";
 
 it("narrows a block down to what does not work row by row", () => {
@@ -34,5 +38,29 @@ it("leaves values of which others read all rows", () => {
       %1: f32[1, 4] = aten::select_copy.int_out(%0, 1, -1)
       %2: f32[1, <=4, 2] = aten::slice_copy.Tensor_out(%0, -1, 0, 2, 1)
       return %1, %2"
+  `);
+});
+
+it("narrows operators of others that say what they work on row by row", () => {
+  const other = (name: string, rowwise: readonly string[]) =>
+    defineOperator({
+      schema: `my::${name}.out(Tensor x, Tensor all, *, Tensor(a!) out) -> Tensor(a!)`,
+      kernels: add,
+      rowwise,
+      shape: (args) => args.tensor("x", "f32"),
+      prepare: () => ({ a: new Float32Array(), b: new Float32Array(), alpha: 1, y: new Float32Array() }),
+    });
+  const registry = new OperatorRegistry([...operators, other("by_row", ["x"]), other("mixing", [])]);
+  const graph = graphOf(
+    [rows("x", 4)],
+    (ops, [x]) => [ops.lastRow(ops.call("my::by_row.out", ops.call("my::mixing.out", x!, x!), x!))],
+    registry,
+  );
+  expect(formatGraph(narrowToLastRow(graph, { ...context, registry }))).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 4])
+      %0: f32[1, <=4, 4] = my::mixing.out(x, x)
+      %1: f32[1, 4] = aten::select_copy.int_out(%0, 1, -1)
+      %2: f32[1, 4] = my::by_row.out(%1, x)
+      return %2"
   `);
 });

@@ -2,20 +2,30 @@
  * Where only the last row of a value is read, its makers work on that row alone, as far as they work row by row: of the
  * last block of a decoder, everything after the attention.
  */
+import type { OperatorRegistry } from "../../ops/operator.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 import type { RewriteContext } from "./rewrite.ts";
 import { Uses } from "./uses.ts";
 
-/** Calls whose result's row i depends on row i of their tensor arguments alone; how many of these come first. */
-const rowwise: readonly [RegExp, number][] = [
-  [/^torchao::_linear_8bit_act_\dbit_weight\.out$|^lowbit::linear_weight_only\.out$|^aten::linear\.out$/, 1],
-  [/^lowbit::rms_norm\.out$|^lowbit::softcap\.out$|^aten::mul\.Scalar_out$/, 1],
-  [/^aten::add\.out$|^lowbit::\w*glu\.out$/, 2],
-];
+/** Places of the arguments that a call works on row by row. */
+function rowArguments({ operator }: GraphNode, registry: OperatorRegistry): number[] {
+  const found = registry.find(operator);
+  return (found?.rowwise ?? []).map((name) => found!.schema.args.findIndex((arg) => arg.name === name));
+}
 
-function rowArguments({ operator }: GraphNode): number {
-  return rowwise.find(([names]) => names.test(operator))?.[1] ?? 0;
+/** Whether row t of a result [1, T, n] depends on row t of arguments of as many rows. */
+function isRowwise(node: GraphNode, registry: OperatorRegistry): boolean {
+  const places = rowArguments(node, registry);
+  const { shape } = node.out.spec;
+  const hasRows = (arg: GraphNode["args"][number]) =>
+    isGraphValue(arg) && arg.spec.shape.length === 3 && arg.spec.shape[1] === shape[1];
+  return shape.length === 3 && shape[0] === 1 && places.length > 0 && places.every((i) => hasRows(node.args[i]!));
+}
+
+function readsByRow(reader: GraphNode, value: GraphValue, registry: OperatorRegistry): boolean {
+  const places = rowArguments(reader, registry);
+  return reader.args.every((arg, i) => arg !== value || places.includes(i));
 }
 
 /** x[:, -1] of x [1, T, n]. */
@@ -27,22 +37,22 @@ function isLastRow({ operator, args }: GraphNode): boolean {
 }
 
 /** The values of which only the last row is read. */
-function lastOnly(graph: Graph): Set<GraphValue> {
+function lastOnly(graph: Graph, registry: OperatorRegistry): Set<GraphValue> {
   const uses = new Uses(graph);
   const found = new Set<GraphValue>();
   for (const node of graph.nodes.toReversed()) {
     const { out } = node;
     const readsOne = (reader: GraphNode) =>
-      isLastRow(reader) || (found.has(reader.out) && reader.args.indexOf(out) < rowArguments(reader));
+      isLastRow(reader) || (found.has(reader.out) && readsByRow(reader, out, registry));
     const readers = uses.readers(out);
-    const isMade = rowArguments(node) > 0 && out.spec.shape.length === 3 && out.spec.shape[0] === 1;
-    if (isMade && readers.length > 0 && !uses.isOutput(out) && readers.every(readsOne)) found.add(out);
+    if (isRowwise(node, registry) && readers.length > 0 && !uses.isOutput(out) && readers.every(readsOne))
+      found.add(out);
   }
   return found;
 }
 
 export function narrowToLastRow(graph: Graph, { registry, cpu }: RewriteContext): Graph {
-  const narrow = lastOnly(graph);
+  const narrow = lastOnly(graph, registry);
   const builder = new GraphBuilder(registry, cpu);
   /** The last rows of values. */
   const rows = new Map<GraphValue, GraphValue>();
@@ -55,8 +65,8 @@ export function narrowToLastRow(graph: Graph, { registry, cpu }: RewriteContext)
   for (const node of graph.nodes) {
     const [x] = node.args;
     if (narrow.has(node.out)) {
-      const count = rowArguments(node);
-      const args = node.args.map((arg, i) => (i < count && isGraphValue(arg) ? rowOf(arg) : arg));
+      const places = rowArguments(node, registry);
+      const args = node.args.map((arg, i) => (places.includes(i) && isGraphValue(arg) ? rowOf(arg) : arg));
       rows.set(node.out, builder.call(node.operator, ...args));
     } else if (isLastRow(node) && narrow.has(x as GraphValue)) replaced.set(node.out, rowOf(x as GraphValue));
     else builder.nodes.push({ ...node, args: renewArguments(node, current) });
