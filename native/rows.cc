@@ -8,8 +8,8 @@ namespace {
 
 KernelRows (*const kTables[])() = {
 #if defined(__x86_64__) || defined(_M_X64)
-    linear_planes_amx_rows,
     linear_amx_rows,
+    linear_planes_amx_rows,
     linear_avx512_rows,
     linear_avxvnni_rows,
     linear_avx2_rows,

@@ -77,15 +77,15 @@ export function renderDocs(library) {
 
 Every kernel of this package, best first for each operator, by the name of its row:
 \`<operator>_<types>_<m>x<n>x<k>_<target>\`, where the types are activations and weights (\`a8\`: floats quantized to 8 bits
-as they come; \`wx\`: weights of 1 to 8 bits; \`i16\`: multiplied as 16-bit integers) and m x n x k is the tile. For a call
-with m rows of activations, selection takes the kernel with the largest tile height (from m) that is at most m, among those
-whose features the CPU has and that serve the weights' groups (any length, where the tables say nothing).
-AMX rows multiply rounded numbers. Of \`a8\` layers, the \`i16\` ones round each weight once, to 15 bits and a sign of the
-largest magnitude that a weight of its row could have (off by at most 2^-13 of it); the others sum integers exactly.
-\`amx_bf16\` layers take each float as two bf16, 16 bits of it. Attention on \`amx_int8\`, over caches of int8, rounds the
-weights of a block of keys to 1/32639 of the largest; attention on \`amx\` takes two bf16 as well. AQLM's \`i16\` rows round
-vectors of codebooks and, row by row, 256 values of activations to 1/32639 of the largest (1e-4 of a result), its \`bf16\`
-rows both factors to one bf16.
+as they come; \`wx\`: weights of 1 to 8 bits) and m x n x k is the tile. For a call with m rows of activations, selection
+takes the kernel with the largest tile height (from m) that is at most m, among those whose features the CPU has and that
+serve the weights' groups (any length, where the tables say nothing).
+AMX rows multiply rounded numbers. Of \`a8\` layers, those with tiles of 32 rows round each weight once, to 15 bits and a
+sign of the largest magnitude that a weight of its row could have (off by at most 2^-13 of it); the others sum integers
+exactly. \`amx_bf16\` layers take
+each float as two bf16, 16 bits of it. Attention on \`amx_int8\`, over caches of int8, rounds the weights of a block of keys to
+1/32639 of the largest; attention on \`amx\` takes two bf16 as well. AQLM's \`i16\` rows round vectors of codebooks and, row by
+row, 256 values of activations to 1/32639 of the largest (1e-4 of a result), its \`bf16\` rows both factors to one bf16.
 Rows of \`a8\` activations without a finite range (a NaN, an infinity, more than the largest float) give NaN with all of them.
 \`lowbit kernels\` shows the choice on this machine, \`lowbit kernels --cpu neoverse-v2\` on another one;
 \`lowbit kernels --text KERNEL\` prints what is assembled for a WebAssembly one. Sampling is TypeScript, over copied logits.

@@ -389,18 +389,16 @@ template <bool Gated>
 size_t planes_linear_scratch(const Call& call) { return planes_scratch(call, Gated); }
 
 // Sums of longer groups are exact one by one, and about as fast (with 32 rows they take a fifth longer): in all but the
-// shortest with few rows, in long ones with many.
-constexpr GroupLimit kFewRows = {8, 32}, kManyRows = {128, 224};
-constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;
+// shortest with few rows, in long ones with many. With fewer rows, prompts give what tokens one by one give.
+constexpr GroupLimit kFewRows = {32, 32}, kManyRows = {128, 224};
 
 constexpr KernelRow kTable[] = {
-    {"linear_a8_wx_i16_8x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, kNeeds, 8, 16,
-     planes_linear_scratch<false>, planes_prepare<false>, {kFewRows, kManyRows}},
-    // The same, ahead of rows of other files for as many rows of activations.
-    {"linear_a8_wx_i16_16x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, kNeeds, 16, 16,
-     planes_linear_scratch<false>, planes_prepare<false>, {kFewRows, kManyRows}},
-    {"linear_a8_swiglu_wx_i16_8x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe, kNeeds, 8, 32,
-     planes_linear_scratch<true>, planes_prepare<true>, {kFewRows, kManyRows}},
+    {"linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 16, planes_linear_scratch<false>, planes_prepare<false>,
+     {kFewRows, kManyRows}},
+    {"linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe,
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 32, planes_linear_scratch<true>, planes_prepare<true>,
+     {kFewRows, kManyRows}},
 };
 
 }  // namespace

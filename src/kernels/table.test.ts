@@ -10,7 +10,7 @@ const rows = families.flatMap(([, kernels]) => kernels);
 
 /** `<operator>_<types>_<m>x<n>x<k>_<target>` */
 const NAME =
-  /^(?<operator>[a-z][a-z0-9]*(?:_[a-z][a-z0-9]*)*?)_(?<types>(?:a8|any|f32|f16|bf16|wx|w[1-8])(?:_(?:f32|f16|bf16|i16|wx|w[1-8]))*)_(?<m>\d+)x(?<n>\d+)x(?<k>\d+)_(?<target>[a-z0-9]+(?:_[a-z0-9]+)*)$/;
+  /^(?<operator>[a-z][a-z0-9]*(?:_[a-z][a-z0-9]*)*?)_(?<types>(?:a8|any|f32|f16|bf16|wx|w[1-8])(?:_(?:f32|f16|bf16|wx|w[1-8]))*)_(?<m>\d+)x(?<n>\d+)x(?<k>\d+)_(?<target>[a-z0-9]+(?:_[a-z0-9]+)*)$/;
 
 /** The last part of native kernels' names, and features that such a kernel needs. */
 const NATIVE_TARGETS: Readonly<Record<string, readonly CpuFeature[]>> = {

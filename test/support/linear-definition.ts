@@ -36,9 +36,8 @@ function isClose(found: number, value: number, bound: number): boolean {
 }
 
 const roundings: ReadonlyMap<string, number> = new Map([
-  ["linear_a8_wx_i16_8x16x64_amx_int8", 2 ** -13],
-  ["linear_a8_wx_i16_16x16x64_amx_int8", 2 ** -13],
-  ["linear_a8_swiglu_wx_i16_8x32x64_amx_int8", 2 ** -13],
+  ["linear_a8_wx_32x16x64_amx_int8", 2 ** -13],
+  ["linear_a8_swiglu_wx_32x32x64_amx_int8", 2 ** -13],
 ]);
 
 /** How far a kernel rounds weights, as `weights` of a Tolerance: 0 for most. */

@@ -7,10 +7,9 @@ type Fields = readonly [string, string, string | null, number, number, number, n
 
 const fields: Readonly<Record<string, readonly Fields[]>> = {
   x64: [
-    ["linear_a8_wx_i16_8x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 8, 16, [[8, 32], [128, 224]]],
-    ["linear_a8_wx_i16_16x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 16, 16, [[8, 32], [128, 224]]],
-    ["linear_a8_swiglu_wx_i16_8x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe, 0x4d, 8, 32, [[8, 32], [128, 224]]],
     ["linear_a8_wx_16x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 16, 16],
+    ["linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, 0x4d, 32, 16, [[32, 32], [128, 224]]],
+    ["linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe, 0x4d, 32, 32, [[32, 32], [128, 224]]],
     ["linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, 0xd, 16, 32],
     ["linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, 0xd, 1, 128],
     ["linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", 0x1fe, 0x3, 16, 16],
