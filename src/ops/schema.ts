@@ -69,6 +69,11 @@ export function qualifiedName({ name, overload }: { name: string; overload: stri
   return overload ? `${name}.${overload}` : name;
 }
 
+/** The place of an argument; -1 when there is none of that name. */
+export function argumentIndex({ args }: Schema, name: string): number {
+  return args.findIndex((arg) => arg.name === name);
+}
+
 /** Parses a schema of an out-variant with one out argument; InvalidArgumentError says what is wrong with it. */
 export function parseSchema(text: string): Schema {
   const schema = parseAnySchema(text);

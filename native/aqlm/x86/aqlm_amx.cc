@@ -234,7 +234,6 @@ ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, ui
 // All of k for panels begin .. end and rows of x from pair `first` to `last`.
 template <class Decoder>
 void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
-  constexpr uint32_t kSteps = kChunkSteps;
   const uint32_t chunks = p.chunks(), pairs = last - first;
   uint8_t* sums = local + 2 * kPanelBytes;
   Decoder start(p, begin, 0, local);
@@ -242,7 +241,7 @@ void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32
   tile_fence();
   uint32_t turn = 0;
   for (uint32_t chunk = 0; chunk < chunks; chunk++) {
-    const uint32_t steps = std::min(kSteps, p.steps - chunk * kSteps);
+    const uint32_t steps = std::min(kChunkSteps, p.steps - chunk * kChunkSteps);
     for (uint32_t panel = begin; panel < end; panel++, turn ^= 1) {
       const bool same = panel + 1 < end;
       uint8_t* next = local + (turn ^ 1) * kPanelBytes;
@@ -276,7 +275,7 @@ void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const uint32_t begin = tile * p.item_panels, end = std::min(p.panels, begin + p.item_panels);
   for (uint32_t pair = 0; pair < p.pairs(); pair += kRowsMax / 32)
     multiply_panels<PanelDecoder<Code, Vector, Books>>(p, p.local + thread * p.local_bytes, begin, end, pair,
-                                                         std::min(p.pairs(), pair + kRowsMax / 32));
+                                                       std::min(p.pairs(), pair + kRowsMax / 32));
   if (p.stream) _mm_sfence();
 }
 

@@ -1,5 +1,6 @@
 /** Which results may lie where an argument lies that nobody reads afterwards. */
 import type { OperatorRegistry } from "../../ops/operator.ts";
+import { argumentIndex } from "../../ops/schema.ts";
 import type { Graph, GraphNode, GraphValue } from "../graph.ts";
 import { Uses } from "./uses.ts";
 
@@ -20,7 +21,7 @@ export function reusePlaces(graph: Graph, registry: OperatorRegistry): Places {
 function placeFor(node: GraphNode, registry: OperatorRegistry, uses: Uses): GraphValue | undefined {
   const operator = registry.find(node.operator);
   const names = operator?.inPlace ?? [];
-  const candidates = names.map((name) => node.args[operator!.schema.args.findIndex((arg) => arg.name === name)]);
+  const candidates = names.map((name) => node.args[argumentIndex(operator!.schema, name)]);
   const { dtype, shape } = node.out.spec;
   return (candidates as GraphValue[]).find(
     (value) =>

@@ -3,6 +3,7 @@
  * last block of a decoder, everything after the attention.
  */
 import type { OperatorRegistry } from "../../ops/operator.ts";
+import { argumentIndex } from "../../ops/schema.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 import type { RewriteContext } from "./rewrite.ts";
@@ -11,7 +12,7 @@ import { Uses } from "./uses.ts";
 /** Places of the arguments that a call works on row by row. */
 function rowArguments({ operator }: GraphNode, registry: OperatorRegistry): number[] {
   const found = registry.find(operator);
-  return (found?.rowwise ?? []).map((name) => found!.schema.args.findIndex((arg) => arg.name === name));
+  return (found?.rowwise ?? []).map((name) => argumentIndex(found!.schema, name));
 }
 
 /** Whether row t of a result [1, T, n] depends on row t of arguments of as many rows. */

@@ -1,7 +1,7 @@
 /** Replaces calls of some operators by other calls: fused ones, or, for another runtime, those that it has. */
 import type { Cpu } from "../../kernels/contract.ts";
 import type { Argument, OperatorRegistry } from "../../ops/operator.ts";
-import type { Schema } from "../../ops/schema.ts";
+import { argumentIndex, type Schema } from "../../ops/schema.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 
@@ -16,7 +16,7 @@ export class CallArguments {
   }
 
   argument(name: string): Argument<GraphValue> {
-    return this.#args[this.#schema.args.findIndex((arg) => arg.name === name)] ?? null;
+    return this.#args[argumentIndex(this.#schema, name)] ?? null;
   }
 
   tensor(name: string): GraphValue {
