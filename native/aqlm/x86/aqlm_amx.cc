@@ -6,20 +6,18 @@
 #include <algorithm>
 
 #include "../rows.h"
-#include "floats8.h"
-#include "tiles.h"
+#include "bf16_decoder.h"
 
 namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Values of k of a product of tiles; such steps that are worked on before the next outputs: their weights stay in the
-// first-level cache, their part of x in the second.
-constexpr uint32_t kStep = 32, kChunkSteps = 16;
+// Steps that are worked on before the next outputs: their weights and their part of x stay in the second-level cache.
+constexpr uint32_t kChunkSteps = 16;
 // Of a step: tiles of 32 outputs or rows of x.
 constexpr uint32_t kStepBytes = 2 * kTileBytes;
-// Outputs of a panel, and panels of a work item at most.
-constexpr uint32_t kPanel = 32, kPanelsMax = 8;
+// Panels of a work item at most.
+constexpr uint32_t kPanelsMax = 8;
 // Rows of x that share decoded weights; more are worked on one after the other.
 constexpr uint32_t kRowsMax = 512;
 // Results of more bytes bypass the caches.
@@ -42,6 +40,10 @@ struct AmxProduct : Arguments {
 
   uint32_t pairs() const { return ceil_div(m, 32); }
   uint32_t chunks() const { return ceil_div(steps, kChunkSteps); }
+  // None from `steps` on.
+  uint32_t chunk_steps(uint32_t chunk) const {
+    return std::min(kChunkSteps, steps - std::min(steps, chunk * kChunkSteps));
+  }
   uint8_t* tiles(uint32_t chunk, uint32_t pair) const {
     return rows + (size_t{chunk} * pairs() + pair) * kPanelBytes;
   }
@@ -54,9 +56,6 @@ void convert_vectors(const AmxProduct& p) {
   for (size_t i = 0; i < count; i += 8)
     _mm256_storeu_ps(target + i, Avx2::load(static_cast<const uint16_t*>(p.vectors) + i));
 }
-
-// Values of a, then of b.
-ALWAYS_INLINE __m512i bf16_row(__m512 a, __m512 b) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)); }
 
 // 32 values of a row of x from value c on; those beyond k are 0.
 inline __m512i load_row(const AmxProduct& p, uint32_t row, uint32_t c) {
@@ -78,155 +77,56 @@ void turn_rows(const AmxProduct& p, uint32_t block) {
   }
 }
 
-// Four times eight values, in order.
-ALWAYS_INLINE __m512i rounded(const __m256* sums) {
-  const __m512 a = _mm512_insertf32x8(_mm512_castps256_ps512(sums[0]), sums[1], 1);
-  const __m512 b = _mm512_insertf32x8(_mm512_castps256_ps512(sums[2]), sums[3], 1);
-  return bf16_row(a, b);
+// Adds a step to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows. `behind(0)` to `behind(7)`
+// is work to do behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second thread of the
+// core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
+template <class Behind>
+ALWAYS_INLINE void multiply_step(const uint8_t* weights, const uint8_t* rows, bool two, Behind behind) {
+  _tile_stream_loadd(4, weights, 64);
+  behind(0);
+  _tile_stream_loadd(6, rows, 64);
+  behind(1);
+  if (two) _tile_stream_loadd(7, rows + kTileBytes, 64);
+  behind(2);
+  _tile_dpbf16ps(0, 4, 6);
+  behind(3);
+  if (two) _tile_dpbf16ps(1, 4, 7);
+  behind(4);
+  _tile_stream_loadd(5, weights + kTileBytes, 64);
+  behind(5);
+  _tile_dpbf16ps(2, 5, 6);
+  behind(6);
+  if (two) _tile_dpbf16ps(3, 5, 7);
+  behind(7);
 }
 
-// Sums of vectors of 8 inputs and one output, of `Books` codebooks.
-template <class Code, class Vector, uint32_t Books>
-struct ShortGroups {
-  const Vector* vectors;
-  size_t book_length;
+// Lines of x that each step fetches from what is multiplied after this chunk: with kPanelsMax panels, all of them.
+constexpr uint32_t kLinesAhead = kStepBytes / 64 / kPanelsMax;
 
-  ALWAYS_INLINE __m256 sum8(const Code* codes) const {
-    __m256 sum = Avx2::load(vectors + size_t{codes[0]} * 8);
-    for (uint32_t c = 1; c < Books; c++)
-      sum = _mm256_add_ps(sum, Avx2::load(vectors + c * book_length + size_t{codes[c * kTile]} * 8));
-    return sum;
-  }
-};
-
-// Decodes a chunk of a panel, step by step and output by output: for each step two tiles of 16 outputs. `Books` is the
-// number of codebooks when groups have 8 inputs, or 0 for every form.
-template <class Code, class Vector, uint32_t Books>
-class PanelDecoder {
- public:
-  // Past the last chunk there is nothing to decode.
-  PanelDecoder(const AmxProduct& p, uint32_t panel, uint32_t chunk, uint8_t* target)
-      : w_(p.codes), vectors_(static_cast<const Vector*>(p.table)), target_(target), panel_(panel),
-        step_(chunk * kChunkSteps) {
-    left_ = std::min(kChunkSteps, p.steps - std::min(p.steps, step_)) * kPanel;
-    vector_length_ = w_.out_group * w_.in_group;
-    book_length_ = static_cast<size_t>(w_.entries()) * vector_length_;
-  }
-
-  // Decodes the next row of tiles, if there is one.
-  ALWAYS_INLINE void row() {
-    if (left_ == 0) return;
-    if (left_ % kPanel == 0) begin_step();
-    __m512i row;
-    if constexpr (Books == 0) {
-      row = any_groups(step_ - 1, kPanel - 1 - (left_ - 1) % kPanel);
-    } else {
-      _mm_prefetch(reinterpret_cast<const char*>(ahead_), _MM_HINT_T0);
-      ahead_ += 64 / sizeof(Code);
-      row = whole_ ? short_groups<4>(codes_) : last_groups(codes_);
-      codes_ += 2;
-    }
-    _mm512_store_si512(target_, row);
-    target_ += 64;
-    left_--;
-  }
-  ALWAYS_INLINE void rest() {
-    while (left_ > 0) row();
-  }
-
- private:
-  // Of a block.
-  static constexpr uint32_t kBlockSteps = kBlock / 4;
-  static_assert(kChunkSteps % kBlockSteps == 0);
-  static constexpr uint32_t kStepCodes = 4 * Books * kTile;
-
-  ALWAYS_INLINE void begin_step() {
-    if constexpr (Books > 0) {
-      const uint32_t place = panel_ * kPanel, block = step_ / kBlockSteps;
-      codes_ = reinterpret_cast<const Code*>(w_.tile(block, place / kTile)) + step_ % kBlockSteps * kStepCodes +
-               lane_of(place % kTile);
-      // The same of the next tile, and more.
-      ahead_ = codes_ + kBlockSteps * kStepCodes;
-      whole_ = step_ < w_.groups / 4;
-    }
-    step_++;
-  }
-
-  // Four groups; those beyond the last `Groups` are 0.
-  template <uint32_t Groups>
-  ALWAYS_INLINE __m512i short_groups(const Code* codes) const {
-    const ShortGroups<Code, Vector, Books> vectors = {vectors_, book_length_};
-    __m256 sums[4];
-    for (uint32_t g = 0; g < 4; g++)
-      sums[g] = g < Groups ? vectors.sum8(codes + g * Books * kTile) : _mm256_setzero_ps();
-    return rounded(sums);
-  }
-  ALWAYS_INLINE __m512i last_groups(const Code* codes) const {
-    const uint32_t groups = w_.groups % 4;
-    return groups == 1 ? short_groups<1>(codes) : groups == 2 ? short_groups<2>(codes) : short_groups<3>(codes);
-  }
-
-  __m512i any_groups(uint32_t step, uint32_t output) const {
-    const Codes& w = w_;
-    __m256 sums[4];
-    const uint32_t row = panel_ * kPanel + output, place = row / w.out_group, tile = place / kTile;
-    for (uint32_t i = 0; i < 4; i++) {
-      sums[i] = _mm256_setzero_ps();
-      const uint32_t c = kStep * step + 8 * i;
-      if (c >= w.k || tile >= w.tiles) continue;
-      const uint32_t group = c / w.in_group, block = group / kBlock;
-      const Code* codes = reinterpret_cast<const Code*>(w.tile(block, tile)) +
-                          group % kBlock * w.codebooks * kTile + lane_of(place % kTile);
-      const size_t at = row % w.out_group * w.in_group + c % w.in_group;
-      for (uint32_t book = 0; book < w.codebooks; book++) {
-        const uint32_t code = codes[book * kTile] & w.mask;
-        sums[i] = _mm256_add_ps(sums[i], Avx2::load(vectors_ + book * book_length_ + code * vector_length_ + at));
-      }
-    }
-    return rounded(sums);
-  }
-
-  const Codes& w_;
-  const Vector* vectors_;
-  uint8_t* target_;
-  // Of an output at a step; what will be read later.
-  const Code* codes_ = nullptr;
-  const Code* ahead_ = nullptr;
-  size_t book_length_;
-  // The step that comes next; rows of tiles that are left.
-  uint32_t panel_, step_, left_, vector_length_;
-  bool whole_ = false;
-};
-
-// Adds a chunk to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows, decoding a row of tiles
-// behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second thread of the core uses
-// tiles, too. Tiles pass by the first-level cache, which codebooks need.
+// Adds a chunk to the sums of a panel and a pair of 16 rows of x, while the decoder decodes the next panel.
 template <class Decoder>
 ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps, uint8_t* sums, bool first,
-                                 bool two, Decoder& decoder) {
+                                 bool two, Decoder& decoder, const uint8_t*& ahead) {
   begin_sums(sums, 2 * kTileBytes, first);
-  auto decode = [&]() __attribute__((always_inline)) {
-    tile_fence();
-    decoder.row();
-    tile_fence();
+  auto fetch = [&](uint32_t line) __attribute__((always_inline)) {
+    if (line < kLinesAhead) _mm_prefetch(reinterpret_cast<const char*>(ahead) + 64 * line, _MM_HINT_T1);
   };
-  for (uint32_t step = 0; step < steps; step++, weights += kStepBytes, rows += kStepBytes) {
-    _tile_stream_loadd(4, weights, 64);
-    decode();
-    _tile_stream_loadd(6, rows, 64);
-    decode();
-    if (two) _tile_stream_loadd(7, rows + kTileBytes, 64);
-    decode();
-    _tile_dpbf16ps(0, 4, 6);
-    decode();
-    if (two) _tile_dpbf16ps(1, 4, 7);
-    decode();
-    _tile_stream_loadd(5, weights + kTileBytes, 64);
-    decode();
-    _tile_dpbf16ps(2, 5, 6);
-    decode();
-    if (two) _tile_dpbf16ps(3, 5, 7);
-    decode();
+  for (uint32_t step = 0; step < steps; step++, weights += kStepBytes, rows += kStepBytes, ahead += 64 * kLinesAhead) {
+    static_assert(Decoder::kRows == 8 && kLinesAhead < 8);
+    typename Decoder::Rows ready;
+    if (decoder.next(ready)) {
+      multiply_step(weights, rows, two, [&](uint32_t i) __attribute__((always_inline)) {
+        tile_fence();
+        ready.decode(i);
+        fetch(i);
+        tile_fence();
+      });
+    } else {
+      multiply_step(weights, rows, two, [&](uint32_t i) __attribute__((always_inline)) {
+        tile_gap();
+        fetch(i);
+      });
+    }
   }
   end_sums(sums, 2 * kTileBytes);
 }
@@ -236,21 +136,25 @@ template <class Decoder>
 void multiply_panels(const AmxProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
   const uint32_t chunks = p.chunks(), pairs = last - first;
   uint8_t* sums = local + 2 * kPanelBytes;
-  Decoder start(p, begin, 0, local);
+  auto decoder_of = [&](uint32_t panel, uint32_t chunk, uint8_t* target) {
+    return Decoder(p.codes, p.table, panel, chunk * kChunkSteps, p.chunk_steps(chunk), target);
+  };
+  Decoder start = decoder_of(begin, 0, local);
   start.rest();
   tile_fence();
   uint32_t turn = 0;
   for (uint32_t chunk = 0; chunk < chunks; chunk++) {
-    const uint32_t steps = std::min(kChunkSteps, p.steps - chunk * kChunkSteps);
+    const uint32_t steps = p.chunk_steps(chunk);
+    const uint8_t* ahead = p.tiles(chunk + 1, first);
     for (uint32_t panel = begin; panel < end; panel++, turn ^= 1) {
       const bool same = panel + 1 < end;
       uint8_t* next = local + (turn ^ 1) * kPanelBytes;
-      Decoder decoder(p, same ? panel + 1 : begin, same ? chunk : chunk + 1, next);
+      Decoder decoder = decoder_of(same ? panel + 1 : begin, same ? chunk : chunk + 1, next);
       for (uint32_t pair = 0; pair < pairs; pair++) {
         uint8_t* at = sums + (size_t{panel - begin} * pairs + pair) * kPairBytes;
         const uint8_t* rows = p.tiles(chunk, first + pair);
         const bool two = (first + pair) * 32 + 16 < p.m;
-        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, two, decoder);
+        multiply_pair(local + turn * kPanelBytes, rows, steps, at, chunk == 0, two, decoder, ahead);
         if (chunk + 1 < chunks) continue;
         for (uint32_t tile = 0; tile < 4; tile += two ? 1 : 2)
           write_sums(p, p.stream, panel * kPanel + tile / 2 * 16, (first + pair) * 32 + tile % 2 * 16,
@@ -299,13 +203,12 @@ size_t amx_scratch(const Call& call) {
   return kAlignment + prepared_bytes(p) + size_t{p.chunks()} * p.pairs() * kPanelBytes + call.threads * p.local_bytes;
 }
 
-template <class Vector>
+template <class Code, class Vector, uint32_t BooksMax>
 void choose_run(Step& step, const Codes& w) {
-  const bool short_groups = w.in_group == 8 && w.out_group == 1;
-  const uint32_t books = short_groups && w.mask == (w.code_bytes == 1 ? 0xff : 0xffff) ? w.codebooks : 0;
-  if (w.code_bytes == 2) step.run = books == 1 ? amx_run<uint16_t, Vector, 1> : amx_run<uint16_t, Vector, 0>;
-  else if (books == 2) step.run = amx_run<uint8_t, Vector, 2>;
-  else step.run = books == 1 ? amx_run<uint8_t, Vector, 1> : amx_run<uint8_t, Vector, 0>;
+  const bool short_groups = w.in_group == 8 && w.out_group == 1 && w.mask == static_cast<Code>(~0u);
+  step.run = amx_run<Code, Vector, 0>;
+  if (short_groups && w.codebooks == 1) step.run = amx_run<Code, Vector, 1>;
+  if (short_groups && w.codebooks == BooksMax) step.run = amx_run<Code, Vector, BooksMax>;
 }
 
 void amx_prepare(Step& step, const Call& call) {
@@ -319,8 +222,9 @@ void amx_prepare(Step& step, const Call& call) {
   step.phases = 2;
   step.tiles[0] = 2 * p.pairs() + (p.converts ? 1 : 0);
   step.tiles[1] = ceil_div(p.panels, p.item_panels);
-  if (p.half_vectors && !p.converts) choose_run<uint16_t>(step, p.codes);
-  else choose_run<float>(step, p.codes);
+  if (p.codes.code_bytes == 1) choose_run<uint8_t, float, 2>(step, p.codes);
+  else if (p.half_vectors) choose_run<uint16_t, uint16_t, 1>(step, p.codes);
+  else choose_run<uint16_t, float, 1>(step, p.codes);
 }
 
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;

@@ -23,15 +23,22 @@ inline void store_turned(__m512i* rows, uint8_t* tile) {
   for (uint32_t i = 0; i < 16; i++) _mm512_store_si512(tile + 64 * i, rows[i]);
 }
 
+// Of 16 outputs from `output` on; 0 for those that are not in `mask`.
+inline __m512 load_scales(const Arguments& p, uint32_t output, __mmask16 mask) {
+  if (p.codes.out_group == 1 && p.half_scales)
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(mask, static_cast<const uint16_t*>(p.scales) + output));
+  float scales[16] = {};
+  for (uint32_t i = 0; mask >> i != 0; i++)
+    scales[i] = float_at(p.scales, p.half_scales, (output + i) / p.codes.out_group);
+  return _mm512_loadu_ps(scales);
+}
+
 // Sums of 16 outputs from `output` and 16 rows of x from `row` as results.
 inline void write_sums(const Arguments& p, bool stream, uint32_t output, uint32_t row, const float* sums) {
-  const uint32_t n = p.codes.n, out_group = p.codes.out_group;
+  const uint32_t n = p.codes.n;
   if (output >= n) return;
-  const uint32_t count = std::min(16u, n - output);
-  const __mmask16 mask = first16(count);
-  float factors[16] = {};
-  for (uint32_t i = 0; i < count; i++) factors[i] = float_at(p.scales, p.half_scales, (output + i) / out_group);
-  const __m512 scale = _mm512_loadu_ps(factors);
+  const __mmask16 mask = first16(n - output);
+  const __m512 scale = load_scales(p, output, mask);
   const __m512 bias = p.bias ? _mm512_maskz_loadu_ps(mask, p.bias + output) : _mm512_setzero_ps();
   __m512i r[16];
   for (int i = 0; i < 16; i++) r[i] = _mm512_load_si512(sums + 16 * i);
