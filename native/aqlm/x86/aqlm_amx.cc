@@ -187,7 +187,7 @@ AmxProduct read_amx_product(const Call& call) {
   AmxProduct p{read_arguments(call)};
   p.steps = ceil_div(p.codes.k, kStep);
   p.panels = ceil_div(p.codes.n, kPanel);
-  p.item_panels = std::min(kPanelsMax, std::max(1u, p.panels / (8 * call.threads)));
+  p.item_panels = std::min(kPanelsMax, std::max(1u, p.panels / (4 * call.threads)));
   p.converts = p.half_vectors && p.codes.code_bytes == 1;
   const size_t pairs = std::min(p.pairs(), kRowsMax / 32);
   p.local_bytes = 2 * kPanelBytes + p.item_panels * pairs * kPairBytes;
