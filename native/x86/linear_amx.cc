@@ -173,6 +173,9 @@ void load_factors(const AmxLinear& a, uint32_t panel, uint32_t first, uint32_t l
   }
 }
 
+template <int Index>
+using Place = std::integral_constant<int, Index>;
+
 // Tiles of a chunk of 16 rows and a panel.
 struct Block {
   const int8_t* activations;
@@ -183,13 +186,36 @@ struct Block {
   uint32_t segments, steps, width;
 };
 
-// Sums of two segments, in two accumulators, stored one after the other. Tiles pass by the first-level cache, as it is
-// needed for unpacking.
-ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps, uint32_t width, int32_t* sums) {
+// Sums of two segments, in two accumulators, stored one after the other. Behind each instruction of the first step, and of
+// the end, other work is done: `behind` of places 0 to 7. Tiles pass by the first-level cache, as it is needed for
+// unpacking.
+constexpr int kPlaces = 8;
+template <class Behind>
+ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps, uint32_t width, int32_t* sums,
+                                     Behind&& behind) {
   const size_t step = kRows * width, stride = steps * step;
+  const auto place = [&](auto index) __attribute__((always_inline)) {
+    tile_fence();
+    behind(index);
+    tile_fence();
+  };
   _tile_zero(0);
   _tile_zero(1);
-  for (uint32_t s = 0; s < steps; s++, a += step, b += step) {
+  _tile_stream_loadd(4, a, width);
+  place(Place<0>{});
+  _tile_stream_loadd(6, b, 64);
+  place(Place<1>{});
+  _tile_dpbssd(0, 4, 6);
+  place(Place<2>{});
+  _tile_stream_loadd(5, a + stride, width);
+  place(Place<3>{});
+  _tile_stream_loadd(7, b + stride, 64);
+  place(Place<4>{});
+  _tile_dpbssd(1, 5, 7);
+  place(Place<5>{});
+  for (uint32_t s = 1; s < steps; s++) {
+    a += step;
+    b += step;
     _tile_stream_loadd(4, a, width);
     _tile_stream_loadd(6, b, 64);
     _tile_dpbssd(0, 4, 6);
@@ -198,24 +224,27 @@ ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t 
     _tile_dpbssd(1, 5, 7);
   }
   _tile_stored(0, sums, 64);
+  place(Place<6>{});
   _tile_stored(1, sums + 256, 64);
-  tile_fence();
+  place(Place<7>{});
 }
 
-// Adds finished sums, of two segments from `segment` on, to the totals.
-template <bool Zeros>
-ALWAYS_INLINE void add_segments(const Block& block, uint32_t segment, const int32_t* sums, __m512* total) {
-  for (uint32_t c = segment; c < segment + kChains; c++, sums += 256) {
-    const __m512 scale = _mm512_load_ps(block.scales + kRows * c);
-    unroll<kRows>([&](auto r) __attribute__((always_inline)) {
-      __m512i sum = _mm512_load_si512(sums + 16 * r);
-      if (Zeros) {
-        const __m512i row = _mm512_set1_epi32(block.sums[kRows * c + r]);
-        sum = _mm512_dpwssd_epi32(sum, _mm512_load_si512(block.zeros + kRows * c), row);
-      }
-      total[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, total[r]);
-    });
-  }
+// Adds finished sums, of two segments from `segment` on, to the totals: an eighth of them.
+template <bool Zeros, int Index>
+ALWAYS_INLINE void add_part(const Block& block, uint32_t segment, const int32_t* sums, __m512* total) {
+  constexpr int kChain = Index / (kPlaces / kChains), kCount = kRows * kChains / kPlaces;
+  constexpr int kFirst = Index % (kPlaces / kChains) * kCount;
+  const uint32_t c = segment + kChain;
+  const __m512 scale = _mm512_load_ps(block.scales + kRows * c);
+  unroll<kCount>([&](auto i) __attribute__((always_inline)) {
+    constexpr int kRow = kFirst + i;
+    __m512i sum = _mm512_load_si512(sums + 256 * kChain + 16 * kRow);
+    if (Zeros) {
+      const __m512i row = _mm512_set1_epi32(block.sums[kRows * c + kRow]);
+      sum = _mm512_dpwssd_epi32(sum, _mm512_load_si512(block.zeros + kRows * c), row);
+    }
+    total[kRow] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), scale, total[kRow]);
+  });
 }
 
 // Adds a chunk of k to the totals of a block.
@@ -228,14 +257,20 @@ ALWAYS_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
     return sums + segment / kChains % kTurns * (kChains * 256);
   };
   constexpr uint32_t kBehind = kChains * (kTurns - 1);
+  uint32_t s = 0;
+  for (; s < std::min(kBehind, block.segments); s += kChains, a += stride, b += stride)
+    multiply_segments(a, b, block.steps, block.width, turn(s), [](auto) __attribute__((always_inline)) { tile_gap(); });
   uint32_t added = 0;
-  for (uint32_t s = 0; s < block.segments; s += kChains, a += stride, b += stride) {
-    multiply_segments(a, b, block.steps, block.width, turn(s));
-    if (s < kBehind) continue;
-    add_segments<Zeros>(block, added, turn(added), total);
-    added += kChains;
+  for (; s < block.segments; s += kChains, added += kChains, a += stride, b += stride) {
+    const int32_t* ready = turn(added);
+    multiply_segments(a, b, block.steps, block.width, turn(s), [&](auto place) __attribute__((always_inline)) {
+      add_part<Zeros, place>(block, added, ready, total);
+    });
   }
-  for (; added < block.segments; added += kChains) add_segments<Zeros>(block, added, turn(added), total);
+  for (; added < block.segments; added += kChains)
+    unroll<kPlaces>([&](auto place) __attribute__((always_inline)) {
+      add_part<Zeros, place>(block, added, turn(added), total);
+    });
 }
 
 // Results of 16 rows of a panel from their totals.
