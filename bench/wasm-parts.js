@@ -3,6 +3,7 @@
  * a process or a page of its own. `table` makes rows of what all rounds found.
  */
 import { execFileSync } from "node:child_process";
+import { statSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { buildWeb } from "../scripts/build-web.js";
 import { demoProgram } from "../scripts/demo-model.js";
@@ -10,6 +11,7 @@ import { nodeOfNpm } from "../scripts/wasm/engines.js";
 import { ggufOf } from "./make-model.js";
 import { programOf } from "./programs.js";
 import { digits, median } from "./report.js";
+import { shapes } from "./shapes.js";
 
 /** @typedef {import("./wasm-measure.js").Timings} Timings */
 /** @typedef {{ prompts: number[], decode: number } | { firstPrompt: number }} Counts Tokens. */
@@ -188,6 +190,41 @@ function demo() {
   };
 }
 
+/** Multiply-adds of the linear layers for a token of a prompt, but for the head. @param {keyof typeof shapes} name */
+function linearMacs(name) {
+  const { layers, hidden, intermediate, heads, kvHeads, headDim } = shapes[name];
+  return layers * hidden * ((2 * heads + 2 * kvHeads) * headDim + 3 * intermediate);
+}
+
+/** What relaxed dot products and reading alone would allow. @returns {Part} */
+function peak() {
+  const probe = fileURLToPath(new URL("./wasm-peak.js", import.meta.url));
+  return {
+    title: "Limits of the newest Node",
+    head: [
+      "threads",
+      "dot products, GMAC/s",
+      "1b prompts at most, tok/s",
+      "reading, GB/s",
+      "1b decode at most, tok/s",
+      "rounds",
+    ],
+    async engines() {
+      const { size } = statSync(await programOf("1b", BASE));
+      const run = (threads) => () => {
+        const output = execFileSync(nodeOfNpm("latest"), [probe, String(threads)], { encoding: "utf8" });
+        return { ...JSON.parse(output.trim().split("\n").at(-1)), size };
+      };
+      return { 2: run(2), 1: run(1) };
+    },
+    rows: (found) =>
+      Object.entries(found).map(([threads, all]) => [
+        ...[threads, digits(of(all, (r) => r.macs / 1e9)), digits(of(all, (r) => r.macs / linearMacs("1b")))],
+        ...[digits(of(all, (r) => r.read / 1e9)), digits(of(all, (r) => r.read / r.size)), String(all.length)],
+      ]),
+  };
+}
+
 /** @type {Readonly<Record<string, Part>>} */
 export const parts = {
   "wllama-1b-2": besideWllama("1b", 2),
@@ -199,5 +236,6 @@ export const parts = {
   "prompts-2": prompts(2),
   "prompts-1": prompts(1),
   widths: widths(),
+  peak: peak(),
   demo: demo(),
 };
