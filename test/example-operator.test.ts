@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { beforeAll, describe, expect, it } from "vitest";
+import { beforeAll, describe, expect, it, vi } from "vitest";
 import { registerSquaredRelu } from "../examples/squared-relu/operator.ts";
 import { compile } from "../src/compile/compile.ts";
 import {
@@ -10,13 +10,14 @@ import {
   exportMethods,
   hostCpu,
   InvalidFileError,
-  loadMethods,
   loadNativeKernels,
   type MethodSource,
   Ops,
   operators,
 } from "../src/index.ts";
+import type { Cpu } from "../src/kernels/contract.ts";
 import { nativeAddon } from "../src/kernels/native/addon.ts";
+import { wasmFeatures } from "../src/kernels/wasm/features.ts";
 import { qualifiedName } from "../src/ops/schema.ts";
 import { temporaryFolder } from "./support/folders.ts";
 
@@ -41,25 +42,38 @@ const forward: MethodSource = {
 const program = join(folder, "squared-relu.pte");
 
 beforeAll(async () => {
-  registerSquaredRelu(isBuilt ? library : undefined);
+  registerSquaredRelu();
   await exportMethods([forward], program);
 });
 
-async function kernelsAfterRun(features: string | null): Promise<string[]> {
-  const loaded = await loadMethods(program, { cpu: features === null ? hostCpu() : cpuWith(features) });
+/** Runs the program with a copy of the package of its own, as an operator is registered once only. */
+async function kernelsAfterRun(cpu: Cpu, options: { threads?: number; library?: string } = {}): Promise<string[]> {
+  const { threads = 1, library } = options;
+  vi.resetModules();
+  const own = await import("../src/index.ts");
+  (await import("../examples/squared-relu/operator.ts")).registerSquaredRelu(library);
+  const loaded = await own.loadMethods(program, { cpu, threads });
   const data = Float32Array.from({ length: 10000 }, (_, i) => (i - 5000) / 1000);
   const [y] = await loaded.createSession().run("forward", [{ dtype: "f32", shape: [1, 10000], data }]);
   for (const [i, value] of data.entries()) expect(y!.data[i]).toBeCloseTo(value > 0 ? 4 * value * value : 0, 4);
-  return [...loaded.activeKernels.get("example::squared_relu.out")!];
+  const kernels = [...loaded.activeKernels.get("example::squared_relu.out")!];
+  await loaded.dispose();
+  return kernels;
 }
 
 describe("an operator outside the package", () => {
-  it.skipIf(!isBuilt)(`runs in C++${reason}`, async () => {
-    expect(await kernelsAfterRun(null)).toEqual(["squared_relu_f32_1x1x1_cpp"]);
+  it("runs in TypeScript", async () => {
+    expect(await kernelsAfterRun(cpuWith("scalar"))).toEqual(["squared_relu_f32_1x1x1_reference"]);
   });
 
-  it.skipIf(isBuilt)("runs in TypeScript or WebAssembly where there is no library", async () => {
-    expect(await kernelsAfterRun("scalar")).toEqual(["squared_relu_f32_1x1x1_reference"]);
+  it.each([1, 2])("runs in WebAssembly, threads: %i", async (threads) => {
+    const cpu: Cpu = { name: "WebAssembly", features: new Set(wasmFeatures()) };
+    expect(await kernelsAfterRun(cpu, { threads })).toEqual(["squared_relu_f32_1x1x1_wasm"]);
+  });
+
+  // After the others: a process keeps the libraries that it has loaded.
+  it.skipIf(!isBuilt)(`runs in C++${reason}`, async () => {
+    expect(await kernelsAfterRun(hostCpu(), { library })).toEqual(["squared_relu_f32_1x1x1_cpp"]);
   });
 
   it("stays in programs for ExecuTorch, which an operator library can give it", () => {

@@ -120,6 +120,8 @@ export class WasmEngine implements KernelMemory {
 
   #placement(scratch: Uint8Array): Placement {
     const addressOf = (view: ArrayBufferView) => {
+      // Nothing of it is read or written, wherever it is: a call that needs no scratch is given none.
+      if (view.byteLength === 0) return 0;
       if (!this.#buffers.has(view.buffer)) throw new UnsupportedError("an array of the call is in another memory");
       return view.byteOffset;
     };
