@@ -126,7 +126,7 @@ export function wantsQuantization(options: QuantizationOptions): boolean {
 }
 
 /** What encoding weights may report and obey, and where it keeps what it has finished. */
-export type EncodeHooks = Pick<EncodeOptions, "folder" | "onProgress" | "signal">;
+export type EncodeHooks = Pick<EncodeOptions, "folder" | "onProgress" | "onDamagedPart" | "signal">;
 
 /** Sets the configurations of a model. InvalidArgumentError or UsageError for options that do not fit. */
 export async function applyQuantization(

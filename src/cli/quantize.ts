@@ -125,9 +125,14 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   };
   // Finished layers are kept here until the program is written. An interrupted run of AQLM's goes on where it was.
   const folder = `${output}.parts`;
+  const onDamagedPart = (notice: string) => {
+    encoding.stop();
+    terminal.note(`lowbit: ${notice}`);
+  };
   let isWritten = false;
   try {
-    await withCheckpoint(path, options, terminal, work, { folder, signal, onProgress: encoding.update });
+    const hooks = { folder, signal, onProgress: encoding.update, onDamagedPart };
+    await withCheckpoint(path, options, terminal, work, hooks);
     isWritten = true;
   } finally {
     encoding.stop();

@@ -1,6 +1,6 @@
 /** The encoder: how near it comes, that activations weigh errors, and that it goes on where it was interrupted. */
-import { existsSync, readdirSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { existsSync, readdirSync, statSync } from "node:fs";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { lowbit } from "../../../test/support/command-line.ts";
@@ -118,6 +118,40 @@ describe("a model", () => {
     await resumed.close();
   });
 
+  it("is encoded again where a part of an earlier run is damaged", async () => {
+    await writeTinyCheckpoint(checkpoint);
+    const parts = join(folder, "damaged-parts");
+    const notices: string[] = [];
+    const encode = async () => {
+      const model = await loadCheckpoint(checkpoint);
+      await encodeAqlm(model, { ...mode, folder: parts, onDamagedPart: (problem) => notices.push(problem) });
+      await model.close();
+    };
+    const read = () => Promise.all(names.map((name) => readFile(join(parts, name))));
+    await encode();
+    const names = readdirSync(parts).toSorted();
+    const before = await read();
+    const writtenAt = (i: number) => statSync(join(parts, names[i]!)).mtimeMs;
+    const kept = writtenAt(5);
+    const damages: ((bytes: Buffer) => Buffer)[] = [
+      (bytes) => bytes.subarray(0, bytes.length - 100),
+      (bytes) => bytes.subarray(0, 100),
+      () => Buffer.alloc(0),
+      (bytes) => Buffer.alloc(bytes.length),
+      (bytes) => Buffer.concat([bytes.subarray(0, -1), Buffer.of(bytes.at(-1)! ^ 1)]),
+    ];
+    for (const [i, damage] of damages.entries()) await writeFile(join(parts, names[i]!), damage(before[i]!));
+    await encode();
+    expect(notices).toHaveLength(damages.length);
+    for (const name of names.slice(0, damages.length))
+      expect(notices.filter((notice) => notice.includes(`${name}: `))).toHaveLength(1);
+    expect(notices.find((notice) => notice.includes(`${names[4]}: `))).toContain("its checksum does not match");
+    expect(await read()).toEqual(before);
+    expect(writtenAt(5)).toBe(kept);
+    await encode();
+    expect(notices).toHaveLength(damages.length);
+  });
+
   it("is encoded from the floats that low-bit weights stand for, not from codes", async () => {
     await writeTinyCheckpoint(checkpoint);
     const float = await loadCheckpoint(checkpoint);
@@ -154,8 +188,14 @@ describe("a model", () => {
     const out = join(folder, "encoded.pte");
     const text = join(folder, "text.txt");
     await writeFile(text, "To be, or not to be, that is the question.");
+    // What a power cut may leave.
+    const part = join(`${out}.parts`, `${q}.safetensors`);
+    await mkdir(`${out}.parts`);
+    await writeFile(part, "");
     const options = ["--qmode", "aqlm-2x4", "--calibrate", text, "--head", "8da8w", "--embedding", "8,32"];
-    expect(await lowbit(["quantize", checkpoint, ...options, "-o", out])).toMatchObject({ code: 0 });
+    const first = await lowbit(["quantize", checkpoint, ...options, "-o", out]);
+    expect(first.code).toBe(0);
+    expect(first.stderr).toContain(`encoding ${q} again: ${part}: `);
     expect(existsSync(`${out}.parts`)).toBe(false);
     expect(await lowbit(["logits", out, "--ids", "1,2,3"])).toMatchObject({ code: 0 });
     const wide = await lowbit(["quantize", checkpoint, "--qmode", "aqlm-1x16", "-o", out]);

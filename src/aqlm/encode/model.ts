@@ -7,11 +7,13 @@ import {
   InvalidArgumentError,
   InvalidFileError,
   type LinearVisitor,
+  LowbitError,
   type Matrix,
   type Model,
   matrix,
   openTensorFile,
   type Tensor,
+  type TensorSource,
   toFloat32,
   UnsupportedError,
   visitLinearLayers,
@@ -34,6 +36,8 @@ export interface EncodeOptions extends AqlmMode {
   readonly folder?: string | undefined;
   /** A layer counts bit by bit, as its rounds go. */
   onProgress?(doneWeights: number, totalWeights: number): void;
+  /** Told why a layer in `folder` that was cut short or changed is encoded again. */
+  onDamagedPart?(notice: string): void;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -160,38 +164,59 @@ async function save(path: string, weights: AqlmWeights, made: string): Promise<v
       entry("codebooks", "f16", [weights.codebooks, entries, 1, weights.inGroup], weights.vectors as Uint16Array),
       entry("scales", "f16", [outputs, 1, 1, 1], weights.scales as Uint16Array),
     ],
-    { made },
+    { made, checksums: checksums(weights) },
   );
 }
 
-/** A layer of an earlier run; null when there is none, or one of other weights or options. */
+function checksums({ codes, vectors, scales }: Pick<AqlmWeights, "codes" | "vectors" | "scales">): string {
+  const bytes = ({ buffer, byteOffset, byteLength }: ArrayBufferView) =>
+    new Uint8Array(buffer as ArrayBuffer, byteOffset, byteLength);
+  return [codes, vectors, scales].map((part) => checksum(bytes(part))).join(" ");
+}
+
+/** A layer of an earlier run; null when there is none, one of other weights or options, or one that is damaged. */
 async function restored(model: Model, slot: WeightSlot, options: EncodeOptions): Promise<AqlmWeight | null> {
   const folder = options.folder!;
   const path = pathOf(folder, slot);
   if (!existsSync(path)) return null;
-  const file = await openTensorFile(path);
-  const made = file.metadata.get("made");
-  await file.close();
+  const made = await madeOf(path).catch((cause: unknown) => {
+    if (!(cause instanceof LowbitError)) throw cause;
+    options.onDamagedPart?.(`encoding ${slot.name} again: ${cause.message}`);
+    return null;
+  });
+  if (made === null) return null;
   const { stored } = await readFloats(model, slot);
   if (made !== fingerprint(options, stored)) return null;
   return loadedLater(slot, formOf(slot, options), folder);
+}
+
+/** The fingerprint that a part was saved with. InvalidFileError for one that is not whole. */
+async function madeOf(path: string): Promise<string> {
+  const file = await openTensorFile(path);
+  try {
+    const found = checksums(await readParts(file));
+    // Earlier versions saved none.
+    if ((file.metadata.get("checksums") ?? found) !== found)
+      throw new InvalidFileError(path, "its checksum does not match");
+    return file.metadata.get("made") ?? "";
+  } finally {
+    await file.close();
+  }
+}
+
+async function readParts(file: TensorSource): Promise<Pick<AqlmWeights, "codes" | "vectors" | "scales">> {
+  return {
+    codes: (await file.read("codes")).data as Uint8Array,
+    vectors: (await file.read("codebooks")).data as Uint16Array,
+    scales: (await file.read("scales")).data as Uint16Array,
+  };
 }
 
 function loadedLater(slot: WeightSlot, form: AqlmForm, folder: string) {
   return aqlmWeight(slot.name, form, { vectors: "f16", scales: "f16" }, async () => {
     const file = await openTensorFile(pathOf(folder, slot));
     try {
-      const [codes, vectors, scales] = [
-        await file.read("codes"),
-        await file.read("codebooks"),
-        await file.read("scales"),
-      ];
-      return {
-        ...form,
-        codes: codes.data as Uint8Array,
-        vectors: vectors.data as Uint16Array,
-        scales: scales.data as Uint16Array,
-      };
+      return { ...form, ...(await readParts(file)) };
     } finally {
       await file.close();
     }
