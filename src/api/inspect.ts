@@ -56,6 +56,9 @@ export interface WeightReport {
   readonly operators: readonly string[];
   /** Packed layout, null for plain tensors. */
   readonly layout: string | null;
+  /** What stored values are where bits and group size do not say it, such as `aqlm 2x8, groups of 8`; else null. */
+  readonly form: string | null;
+  /** Of a weight; scales and the like are not counted. */
   readonly bits: number;
   readonly shape: readonly number[];
   readonly groupSize: number | null;
@@ -218,13 +221,14 @@ async function weightReports(
 
 async function weightReport(weight: ListedWeight, verify: boolean): Promise<WeightReport> {
   const { name, operators: users, shape, dtype, byteLength, groupSize } = weight;
-  const base = { name, operators: users, shape, dtype, byteLength, bitsPerWeight: bitsPerWeight([weight]) };
+  const base = { name, operators: users, shape, dtype, byteLength, bitsPerWeight: bitsPerWeight([weight]), form: null };
   const isEmbedding = weight.kind === "embedding";
   const { matrix } = weight;
   if (matrix)
     return {
       ...base,
       layout: matrix.layout,
+      form: matrix.form ?? null,
       bits: matrix.bits,
       groupSize,
       scaleType: matrix.scaleType,

@@ -25,7 +25,7 @@ export interface ListedWeight {
   /** [n, k] of quantized weights, else the sizes of the tensor. */
   readonly shape: readonly number[];
   readonly dtype: TensorValue["dtype"];
-  /** Bits of a stored value: of the operator for embeddings, of the dtype for plain tensors, null where the header says. */
+  /** Bits of a weight: of the operator for embeddings, of the dtype for plain tensors, null where the header says. */
   readonly bits: number | null;
   readonly groupSize: number | null;
   /** Of the values with their scales and zero points. */

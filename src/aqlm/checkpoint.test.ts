@@ -11,6 +11,7 @@ import {
   type AqlmWeights,
   cpuWith,
   dequantizeAqlm,
+  inspectProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
   loadCompiled,
@@ -116,10 +117,19 @@ describe("AQLM checkpoints", () => {
       operators: ["aqlm::code2x8_lut_matmat.out"],
       layout: "aqlm_tiles8",
       shape: [32, 32],
-      bits: 8,
+      form: "aqlm 2x8, groups of 8",
+      bits: 2,
       groupSize: 8,
       intact: true,
     });
+    const row = (await lowbit(["inspect", out])).stdout.split("\n").find((line) => line.includes(`${q}.weight`));
+    expect(row).toContain("aqlm 2x8, groups of 8");
+    const wide = await checkpoint({ codebooks: 1, bits: 12, outGroup: 2 });
+    expect(await lowbit(["quantize", wide, "-o", join(folder, "wide.pte")])).toMatchObject({ code: 0 });
+    const { weights } = await inspectProgram(join(folder, "wide.pte"));
+    const form = "aqlm 1x12, groups of 8 inputs by 2 outputs";
+    expect(weights.find(({ name }) => name === `${q}.weight`)).toMatchObject({ form, bits: 0.75 });
+    expect(weights.find(({ name }) => name === "model.norm.weight")).toMatchObject({ form: null, bits: 32 });
     // Codes of 32 outputs padded to 64, codebooks, scales.
     expect(weight.byteLength).toBe(64 + 64 * 4 * 2 + 2 * 256 * 8 * 2 + 32 * 2);
     const run = await lowbit(["logits", out, "--ids", "1,2,3", "--json"]);

@@ -41,6 +41,13 @@ export function formName({ codebooks, bits }: Pick<AqlmForm, "codebooks" | "bits
   return `${codebooks}x${bits}`;
 }
 
+/** "aqlm 2x8, groups of 8", or "aqlm 1x16, groups of 8 inputs by 2 outputs". */
+export function describeForm(form: AqlmForm): string {
+  const { inGroup, outGroup } = form;
+  const groups = outGroup === 1 ? `${inGroup}` : `${inGroup} inputs by ${outGroup} outputs`;
+  return `aqlm ${formName(form)}, groups of ${groups}`;
+}
+
 /** Groups of rows and of inputs, vectors of a codebook. */
 export function formCounts(form: AqlmForm): { outputs: number; inputs: number; entries: number } {
   return { outputs: form.n / form.outGroup, inputs: form.k / form.inGroup, entries: 2 ** form.bits };

@@ -12,7 +12,7 @@ import {
   type TensorSpec,
 } from "../extension/index.ts";
 import type { AqlmArgs } from "./arguments.ts";
-import { type AqlmForm, checkForm, type Floats, formCounts, formName } from "./form.ts";
+import { type AqlmForm, checkForm, describeForm, type Floats, formCounts, formName } from "./form.ts";
 import { aqlmKernels } from "./kernels.ts";
 import { codesIntact, type OpenCodes, openCodes, packedByteLength, packedLayout } from "./layout.ts";
 
@@ -82,8 +82,9 @@ function storedMatrix(args: Arguments<TensorSpec>): StoredMatrix {
     argument: "codes",
     parts: ["codebooks", "scales"],
     shape: [form.n, form.k],
-    bits: form.bits,
+    bits: (form.codebooks * form.bits) / (form.inGroup * form.outGroup),
     groupSize: form.inGroup,
+    form: describeForm(form),
     layout: packed ? packedLayout(form) : "aqlm_plain",
     scaleType: args.tensor("scales").dtype === "f16" ? "f16" : "f32",
     ...(packed && { intact: codesIntact }),

@@ -137,14 +137,14 @@ function methodSections(method: MethodReport): string[] {
 function weightTable(weights: readonly WeightReport[], verified: boolean): string {
   const heading = ["weight", "layout", "bits", "shape", "group", "scales", "size", "bits/weight"];
   const rows = weights.map((weight) => {
-    const { layout, dtype, bits, shape, groupSize, scaleType, hasZeros, byteLength } = weight;
+    const { layout, dtype, form, bits, shape, groupSize, scaleType, hasZeros, byteLength } = weight;
     const isAxis = groupSize !== null && groupSize >= (shape[1] ?? 0);
     const row = [
       weight.name,
       layout ?? dtype,
-      bits,
+      form ?? bits,
       `[${shape.join(", ")}]`,
-      isAxis ? "axis" : (groupSize ?? ""),
+      form ? "" : isAxis ? "axis" : (groupSize ?? ""),
       `${scaleType ?? ""}${hasZeros ? " + zeros" : ""}`,
       formatBytes(byteLength),
       weight.bitsPerWeight.toFixed(2),

@@ -152,9 +152,11 @@ export interface StoredMatrix {
   readonly parts: readonly string[];
   /** [n, k] */
   readonly shape: readonly number[];
-  /** Bits of a stored value. */
+  /** Bits of a weight, scales and the like not counted. */
   readonly bits: number;
   readonly groupSize: number | null;
+  /** What its values are, where bits and group size do not say it. */
+  readonly form?: string;
   readonly layout: string;
   readonly scaleType: "f32" | "f16" | null;
   /** Whether the bytes of `argument` are what they were when they were packed; absent when nothing tells. */
