@@ -46,7 +46,9 @@ export class Model {
   readonly configs = new Map<string, QuantizationConfig>();
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;
-  /** Weights in formats of their own, by slot name: as the checkpoint stores them, or as `replaceWeight` set them. */
+  /** Weights that the checkpoint stores in formats of their own, by slot name. */
+  readonly #stored = new Map<string, Weight>();
+  /** What `replaceWeight` set, by slot name. */
   readonly #replaced = new Map<string, Weight>();
   /** By slot name. */
   readonly #calibrated = new Map<string, CalibratedWeight>();
@@ -59,7 +61,7 @@ export class Model {
     this.decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
     for (const slot of this.decoder.slots) {
       const stored = slot.tiedTo ? null : findStoredWeight(checkpoint, slot);
-      if (stored) this.#replaced.set(slot.name, stored);
+      if (stored) this.#stored.set(slot.name, stored);
       else if (!slot.tiedTo) checkSlot(checkpoint, slot);
     }
   }
@@ -84,8 +86,22 @@ export class Model {
 
   /** Format of a slot's weight when it has one of its own, "aqlm"; null for a plain float tensor. */
   storedFormat(name: string): string | null {
-    const kind = this.#replaced.get(name)?.format.kind ?? null;
+    const kind = this.#ownWeight(name)?.format.kind ?? null;
     return kind === "float" ? null : kind;
+  }
+
+  /** Format of its own in which the checkpoint stores a slot, whatever replaces it; null for a plain tensor. */
+  checkpointFormat(name: string): string | null {
+    return this.#stored.get(name)?.format.kind ?? null;
+  }
+
+  /** Whether `replaceWeight` gave a slot its weight. */
+  isReplaced(name: string): boolean {
+    return this.#replaced.has(name);
+  }
+
+  #ownWeight(name: string): Weight | undefined {
+    return this.#replaced.get(name) ?? this.#stored.get(name);
   }
 
   /** Gives a slot quantized weights of a configuration, which count until it gets another one. */
@@ -103,8 +119,8 @@ export class Model {
   weight(name: string, hooks: WeightUse = {}): Weight {
     const slot = this.decoder.slots.find((candidate) => candidate.name === name);
     if (!slot) return this.#unknown(name);
-    const replaced = this.#replaced.get(name);
-    if (replaced) return replaced;
+    const own = this.#ownWeight(name);
+    if (own) return own;
     const calibrated = this.#calibrated.get(name);
     if (calibrated && (hooks.float || calibrated.config !== this.configs.get(name)))
       throw new InvalidArgumentError(
@@ -127,7 +143,7 @@ export class Model {
    */
   carriedOver(name: string, holds: WeightUse["holds"] = () => true): LowBitTensor | null {
     const slot = this.decoder.slots.find((candidate) => candidate.name === name);
-    if (!slot || slot.role === "vector" || this.#replaced.has(name)) return null;
+    if (!slot || slot.role === "vector" || this.#ownWeight(name)) return null;
     const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
     const config = this.configs.get(name);
     return stored && (!config || config.bits === stored.spec.bits) && holds(stored) ? stored : null;

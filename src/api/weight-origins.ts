@@ -5,9 +5,9 @@ import type { Model } from "./model.ts";
 
 export interface WeightOrigin {
   readonly name: string;
-  /** The checkpoint's name for how it stores the weight: "Q4_0", "bf16". */
+  /** The checkpoint's name for how it stores the weight: "Q4_0", "bf16", "aqlm". */
   readonly stored: string;
-  /** Carried over bit for bit, quantized (or quantized again), or kept as floats. */
+  /** Carried over bit for bit, quantized (or quantized again, or encoded), or kept as floats. */
   readonly treatment: "carried over" | "quantized" | "float";
 }
 
@@ -27,12 +27,16 @@ export function weightOrigins(model: Model, destination: Destination = "lowbit")
   const { tensors } = model.checkpoint;
   return model.decoder.slots.flatMap(({ name, tiedTo }): WeightOrigin[] => {
     if (tiedTo !== null) return [];
-    const own = model.storedFormat(name);
-    if (own) return [{ name, stored: own, treatment: "carried over" }];
-    const stored = tensors.storedType?.(name) ?? tensors.info(name).dtype;
-    const treatment = model.carriedOver(name, holds) ? "carried over" : model.configs.has(name) ? "quantized" : "float";
-    return [{ name, stored, treatment }];
+    const stored = model.checkpointFormat(name) ?? tensors.storedType?.(name) ?? tensors.info(name).dtype;
+    return [{ name, stored, treatment: treatmentOf(model, name, holds) }];
   });
+}
+
+function treatmentOf(model: Model, name: string, holds: ReturnType<typeof holdsFor>): WeightOrigin["treatment"] {
+  const format = model.storedFormat(name);
+  if (model.isReplaced(name)) return format === null ? "float" : "quantized";
+  if (format !== null || model.carriedOver(name, holds)) return "carried over";
+  return model.configs.has(name) ? "quantized" : "float";
 }
 
 /** A line for people: "carried over bit for bit: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */

@@ -147,8 +147,8 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
     await terminal.writeLine(
       `wrote ${output}: ${formatBytes(parts.total)}, ${bitsPerWeight.toFixed(2)} bits per weight, in ${seconds.toFixed(1)} s`,
     );
-    // Of checkpoints that are quantized already.
-    if (origins.some(({ treatment, stored }) => treatment === "carried over" || /^I?Q\d/.test(stored)))
+    // Where weights were encoded, or were quantized already in the checkpoint.
+    if (isAqlm || origins.some(({ treatment, stored }) => treatment === "carried over" || /^I?Q\d/.test(stored)))
       await terminal.writeLine(`weights ${describeOrigins(origins)}`);
   }
 }
