@@ -1,8 +1,8 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
 import { basename } from "node:path";
-import { InvalidArgumentError, InvalidFileError, ShapeError } from "../errors.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
-import type { LowBitTensor, TensorSource } from "../formats/tensor-source.ts";
+import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import type { Decoder, WeightSlot } from "../model/decoder.ts";
@@ -13,10 +13,9 @@ import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { centered } from "./centered-minima.ts";
+import { checkSlot } from "./check-slot.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
-import { findStoredWeight } from "./weight-storage.ts";
-
-const floatTypes = ["f32", "f16", "bf16"] as const;
+import { findStoredWeight, verifyStoredWeights } from "./weight-storage.ts";
 
 /** What loading and quantizing a weight may report and obey. */
 export interface ModelHooks {
@@ -243,22 +242,6 @@ export class Model {
   }
 }
 
-/** The stored tensor must have the slot's shape and a float dtype. */
-function checkSlot({ tensors, folder }: Checkpoint, { name, shape }: WeightSlot): void {
-  const info = requireTensor(tensors, folder, name);
-  if (info.shape.join() !== shape.join())
-    throw new ShapeError(
-      `${folder}, tensor ${name}: expected shape [${shape}] by the config but found [${info.shape}]`,
-    );
-  if (!floatTypes.some((dtype) => dtype === info.dtype))
-    throw new ShapeError(`${folder}, tensor ${name}: expected dtype ${floatTypes.join(", ")} but found ${info.dtype}`);
-}
-
-function requireTensor(tensors: TensorSource, folder: string, name: string): ReturnType<TensorSource["info"]> {
-  if (!tensors.has(name)) throw new InvalidFileError(folder, `expected tensor ${name}, which the checkpoint lacks`);
-  return tensors.info(name);
-}
-
 /** Whether a path names a model on the hub: "hf:org/name". */
 export function isHubName(path: string): boolean {
   return path.startsWith("hf:");
@@ -268,7 +251,9 @@ export function isHubName(path: string): boolean {
 export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
-    return new Model(checkpoint);
+    const model = new Model(checkpoint);
+    await verifyStoredWeights(checkpoint, model.decoder.slots);
+    return model;
   } catch (error) {
     await checkpoint.close();
     throw error;

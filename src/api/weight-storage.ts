@@ -5,13 +5,15 @@ import type { WeightSlot } from "../model/decoder.ts";
 import type { Weight } from "../ops/weight.ts";
 
 export interface WeightStorage {
-  /** For messages: "AQLM". */
+  /** "AQLM": for messages, and what `quant_method` of config.json says, but for case. */
   readonly name: string;
   /**
    * The weight of a slot when the checkpoint stores it this way, else null. Only headers are read here; errors name
    * the tensor.
    */
   find(checkpoint: Checkpoint, slot: WeightSlot): Weight | null;
+  /** Reads what is small of the weight of a slot that `find` found; errors name the tensor whose values are bad. */
+  verify?(checkpoint: Checkpoint, slot: WeightSlot): Promise<void>;
 }
 
 const storages: WeightStorage[] = [];
@@ -23,6 +25,11 @@ export function registerWeightStorage(storage: WeightStorage): void {
   storages.push(storage);
 }
 
+/** The names of the storages, as `quant_method` of config.json has them but for case. */
+export function storageNames(): readonly string[] {
+  return storages.map(({ name }) => name);
+}
+
 /** The weight of a slot in the first storage that has it; null when it is a plain tensor. */
 export function findStoredWeight(checkpoint: Checkpoint, slot: WeightSlot): Weight | null {
   for (const storage of storages) {
@@ -30,4 +37,12 @@ export function findStoredWeight(checkpoint: Checkpoint, slot: WeightSlot): Weig
     if (weight) return weight;
   }
   return null;
+}
+
+/** Reads what storages can check of a checkpoint's weights without reading them whole. */
+export async function verifyStoredWeights(checkpoint: Checkpoint, slots: readonly WeightSlot[]): Promise<void> {
+  for (const slot of slots.filter(({ tiedTo }) => tiedTo === null)) {
+    const storage = storages.find((candidate) => candidate.find(checkpoint, slot) !== null);
+    await storage?.verify?.(checkpoint, slot);
+  }
 }

@@ -11,12 +11,14 @@ import {
   type AqlmWeights,
   cpuWith,
   dequantizeAqlm,
+  InvalidFileError,
   inspectProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
   loadCompiled,
   loadProgram,
   quantize,
+  UnsupportedError,
 } from "../index.ts";
 import type { FloatFormat } from "../ops/weight.ts";
 
@@ -169,6 +171,96 @@ describe("bad AQLM checkpoints", () => {
         { edit: (entries) => entries.filter(({ name }) => name !== `${q}.${part}`) },
         `expected tensor ${q}.${part}`,
       );
+  });
+
+  it("have codes for what is no linear layer", async () => {
+    const asCodes = (module: string) => (entries: TensorEntry[]) =>
+      entries.map((entry) => (entry.name === `${module}.weight` ? { ...entry, name: `${module}.codes` } : entry));
+    for (const [module, what] of [
+      ["model.embed_tokens", "the embedding table"],
+      ["model.norm", "a vector"],
+    ] as const) {
+      const path = await checkpoint({ edit: asCodes(module) });
+      const expected = `${path}: expected tensor ${module}.weight, floats, for ${what} but found ${module}.codes: of AQLM, linear layers only are read`;
+      await expect(loadCheckpoint(path)).rejects.toThrow(new UnsupportedError(expected));
+      for (const options of [[], ["--embedding", "4,32"]]) {
+        const { code, stderr } = await lowbit(["quantize", path, ...options, "-o", join(folder, "x.pte")]);
+        expect([code, stderr]).toEqual([1, expect.stringContaining(expected)]);
+      }
+    }
+  });
+
+  it("have floats beside the codes of a layer", async () => {
+    for (const module of [q, "model.embed_tokens"]) {
+      const extra = (name: string, like: TensorEntry): TensorEntry => ({ ...like, name: `${module}.${name}` });
+      const path = await checkpoint({
+        edit: (entries) => {
+          const other = module === q ? extra("weight", entries[0]!) : extra("codes", entries[0]!);
+          return [...entries, other];
+        },
+      });
+      await expect(loadCheckpoint(path)).rejects.toThrow(
+        new InvalidFileError(
+          path,
+          `expected one of the tensors ${module}.codes and ${module}.weight, which both give the weight, but found both`,
+        ),
+      );
+    }
+  });
+
+  it("are of another method, which is named", async () => {
+    const renamed = (entries: TensorEntry[]) =>
+      entries
+        .filter(({ name }) => !name.endsWith(".codebooks"))
+        .map((entry) => ({ ...entry, name: entry.name.replace(/\.codes$/, ".qweight") }));
+    const gptq = await checkpoint({ method: "gptq", edit: renamed });
+    await expect(loadCheckpoint(gptq)).rejects.toThrow(
+      new UnsupportedError(
+        `${gptq}/config.json: quantization_config.quant_method: expected AQLM or TorchAO or weights as floats but found "gptq" (${gptq}: expected tensor ${q}.weight, which the checkpoint lacks; it has ${q}.qweight, ${q}.scales)`,
+      ),
+    );
+    const higgs = await checkpoint({
+      method: "higgs",
+      plain: [q],
+      edit: changed(`${q}.weight`, { dtype: "i16", shape: [32, 8], data: async () => new Int16Array(256) }),
+    });
+    await expect(loadCheckpoint(higgs)).rejects.toThrow(
+      `quant_method: expected AQLM or TorchAO or weights as floats but found "higgs" (${higgs}, tensor ${q}.weight: expected shape [32,32] by the config but found [32,8])`,
+    );
+    const vptq = await checkpoint({ method: "vptq" });
+    await expect(loadCheckpoint(vptq)).rejects.toThrow(
+      `${vptq}/config.json: quantization_config.quant_method: expected "aqlm" for tensor ${q}.codes but found "vptq"`,
+    );
+    const unnamed = await checkpoint({ field: "aqlm", edit: renamed });
+    await expect(loadCheckpoint(unnamed)).rejects.toThrow(
+      new InvalidFileError(
+        unnamed,
+        `expected tensor ${q}.weight, which the checkpoint lacks; it has ${q}.qweight, ${q}.scales`,
+      ),
+    );
+  });
+
+  it("have codebooks or scales that are not finite", async () => {
+    const at = (values: ArrayLike<number>, index: number, value: number) =>
+      Uint16Array.from(values, (old, i) => (i === index ? value : old));
+    const cases: [string, number, number, string][] = [
+      ["codebooks", 100, 0x7c00, "Infinity at 100"],
+      ["codebooks", 4095, 0xfe01, "NaN at 4095"],
+      ["scales", 31, 0xfc00, "-Infinity at 31"],
+    ];
+    for (const [part, index, value, found] of cases) {
+      const edit = (entries: TensorEntry[]) =>
+        entries.map((entry) => {
+          if (entry.name !== `${q}.${part}`) return entry;
+          return { ...entry, data: async () => at((await entry.data()) as Uint16Array, index, value) };
+        });
+      const path = await checkpoint({ edit });
+      await expect(loadCheckpoint(path)).rejects.toThrow(
+        new InvalidFileError(path, `tensor ${q}.${part}: expected finite numbers but found ${found}`),
+      );
+    }
+    const bf16 = changed(`${q}.scales`, { dtype: "bf16", data: async () => new Uint16Array(32).fill(0x7f80, 3) });
+    await refuse({ edit: bf16 }, `tensor ${q}.scales: expected finite numbers but found Infinity at 3`);
   });
 
   it("have tensors of other sizes or types", async () => {

@@ -10,6 +10,7 @@ import {
   type Tensor,
   type TensorInfo,
   toFloat32,
+  UnsupportedError,
   type WeightSlot,
   type WeightStorage,
 } from "../extension/index.ts";
@@ -28,13 +29,51 @@ type Part = (typeof parts)[number];
 export const aqlmStorage: WeightStorage = {
   name: "AQLM",
   find(checkpoint, slot) {
-    const module = slot.name.replace(/\.weight$/, "");
-    const { tensors } = checkpoint;
-    const present = parts.filter((part) => tensors.has(`${module}.${part}`));
-    if (present.length === 0 || (tensors.has(slot.name) && !present.includes("codes"))) return null;
-    return openLayer({ checkpoint, module }, slot);
+    const layer = layerOf(checkpoint, slot);
+    return isStored(layer, slot) ? openLayer(layer, slot) : null;
+  },
+  async verify(checkpoint, slot) {
+    const layer = layerOf(checkpoint, slot);
+    for (const part of ["codebooks", "scales"] as const) await readFloats(layer, part);
   },
 };
+
+function layerOf(checkpoint: Checkpoint, slot: WeightSlot): Layer {
+  return { checkpoint, module: slot.name.replace(/\.weight$/, "") };
+}
+
+/**
+ * Whether a slot has codes. InvalidFileError for codebooks without codes and for codes beside floats, UnsupportedError
+ * for codes of other methods and of what is no linear layer. Scales alone are of other methods.
+ */
+function isStored({ checkpoint, module }: Layer, { name, role }: WeightSlot): boolean {
+  const { tensors, folder, config, configFile } = checkpoint;
+  const codes = `${module}.codes`;
+  const method = record(config.quantization_config)?.quant_method ?? "aqlm";
+  if (!tensors.has(codes)) {
+    if (method !== "aqlm" || tensors.has(name) || !tensors.has(`${module}.codebooks`)) return false;
+    throw new InvalidFileError(folder, `expected tensor ${codes}, which AQLM layers have beside ${module}.codebooks`);
+  }
+  if (method !== "aqlm")
+    throw new UnsupportedError(
+      `${configFile}: quantization_config.quant_method: expected "aqlm" for tensor ${codes} but found ${JSON.stringify(method)}`,
+    );
+  if (tensors.has(name))
+    throw new InvalidFileError(
+      folder,
+      `expected one of the tensors ${codes} and ${name}, which both give the weight, but found both`,
+    );
+  if (role === "linear") return true;
+  const what = role === "embedding" ? "the embedding table" : "a vector";
+  throw new UnsupportedError(
+    `${folder}: expected tensor ${name}, floats, for ${what} but found ${codes}: of AQLM, linear layers only are read`,
+  );
+}
+
+/** An object of the config; null for anything else. */
+function record(value: unknown): Readonly<Record<string, unknown>> | null {
+  return typeof value === "object" && value !== null ? (value as Readonly<Record<string, unknown>>) : null;
+}
 
 function fail(layer: Layer, part: Part, problem: string): never {
   throw new ShapeError(`${layer.checkpoint.folder}, tensor ${layer.module}.${part}: ${problem}`);
@@ -82,9 +121,8 @@ function formOf(layer: Layer, slot: WeightSlot, { shape }: TensorInfo): AqlmForm
 function configForm(
   config: Checkpoint["config"],
 ): Pick<AqlmForm, "codebooks" | "bits" | "inGroup" | "outGroup"> | null {
-  const found = config.quantization_config ?? config.aqlm;
-  if (typeof found !== "object" || found === null) return null;
-  const fields = found as Readonly<Record<string, unknown>>;
+  const fields = record(config.quantization_config ?? config.aqlm);
+  if (!fields) return null;
   const number = (name: string, fallback: number) => Number(fields[name] ?? fallback);
   return {
     codebooks: number("num_codebooks", 1),
@@ -120,12 +158,25 @@ function floatType(layer: Layer, part: Part, { dtype }: TensorInfo): "f16" | "f3
 
 async function read(layer: Layer, form: AqlmForm): Promise<AqlmWeights> {
   const { tensors } = layer.checkpoint;
-  const [codes, vectors, scales] = await Promise.all(parts.map((part) => tensors.read(`${layer.module}.${part}`)));
-  return { ...form, codes: unsignedCodes(layer, form, codes!), vectors: floats(vectors!), scales: floats(scales!) };
+  const [codes, vectors, scales] = await Promise.all([
+    tensors.read(`${layer.module}.codes`),
+    readFloats(layer, "codebooks"),
+    readFloats(layer, "scales"),
+  ]);
+  return { ...form, codes: unsignedCodes(layer, form, codes), vectors, scales };
 }
 
-function floats(tensor: Tensor): Floats {
-  return tensor.dtype === "f16" ? (tensor.data as Uint16Array) : toFloat32(tensor);
+/** InvalidFileError for NaN and infinity. */
+async function readFloats({ checkpoint, module }: Layer, part: Part): Promise<Floats> {
+  const tensor = await checkpoint.tensors.read(`${module}.${part}`);
+  const values = toFloat32(tensor);
+  const at = values.findIndex((value) => !Number.isFinite(value));
+  if (at >= 0)
+    throw new InvalidFileError(
+      checkpoint.folder,
+      `tensor ${module}.${part}: expected finite numbers but found ${values[at]} at ${at}`,
+    );
+  return tensor.dtype === "f16" ? (tensor.data as Uint16Array) : values;
 }
 
 /** Codes are stored as two's complement of `bits` bits; ShapeError for one that is not. */

@@ -2,6 +2,7 @@
  * The operator interface that models are written over: `function llama<T>(ops: Ops<T>, …): T`.
  * Each method is one line of a paper; the weights' formats decide which operator serves it.
  */
+import { UnsupportedError } from "../errors.ts";
 import type { Builder } from "./builder.ts";
 import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
 import { literalConstant, vectorConstant } from "./lowering.ts";
@@ -58,7 +59,10 @@ export class Ops<T> {
   /** Rows of `weight` [rows, dim] for indices [1, T] → [1, T, dim]. */
   embedding(weight: Weight, indices: T): T {
     const lowering = loweringOf(weight);
-    if (!lowering.embedding) throw new TypeError(`${weight.name}: format ${lowering.kind} has no rows to read`);
+    if (!lowering.embedding)
+      throw new UnsupportedError(
+        `${weight.name}: expected an embedding table in a format whose rows are read but found format ${lowering.kind}`,
+      );
     return lowering.embedding(this.#builder, weight, indices);
   }
 

@@ -17,13 +17,16 @@ export interface TinyAqlm {
   readonly edit?: (entries: TensorEntry[]) => TensorEntry[];
   /** Field of config.json for the numbers. Default "quantization_config". */
   readonly field?: string;
+  /** `quant_method` there. Default "aqlm". */
+  readonly method?: string;
 }
 
 const linear = /^model\.layers\..*_proj\.weight$/;
 
 /** Writes the folder. */
 export async function writeAqlmCheckpoint(folder: string, options: TinyAqlm): Promise<void> {
-  const { codebooks, bits, inGroup, outGroup, config = {}, plain = [], edit, field = "quantization_config" } = options;
+  const { codebooks, bits, inGroup, outGroup, config = {}, plain = [], edit } = options;
+  const { field = "quantization_config", method = "aqlm" } = options;
   await writeTinyCheckpoint(folder, { config });
   const random = new Random(3);
   const halves = (length: number, size: number) => Uint16Array.from(random.floats(length, size), f32ToF16);
@@ -60,7 +63,7 @@ export async function writeAqlmCheckpoint(folder: string, options: TinyAqlm): Pr
   await writeSafetensors(`${folder}/model.safetensors`, edit ? edit(entries) : entries);
   const path = `${folder}/config.json`;
   const numbers = {
-    quant_method: "aqlm",
+    quant_method: method,
     num_codebooks: codebooks,
     nbits_per_codebook: bits,
     in_group_size: inGroup,

@@ -1,0 +1,55 @@
+/** Whether a checkpoint stores a slot's weight as a plain tensor that can be read. */
+import { InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { WeightSlot } from "../model/decoder.ts";
+import { storageNames } from "./weight-storage.ts";
+
+/** What files' readers serve themselves, beside the storages. */
+const readMethods = ["TorchAO"];
+const floatTypes = ["f32", "f16", "bf16"] as const;
+
+/**
+ * The stored tensor must have the slot's shape and a float dtype: InvalidFileError, ShapeError, or UnsupportedError
+ * when config.json names a quantization method that no storage reads.
+ */
+export function checkSlot(checkpoint: Checkpoint, slot: WeightSlot): void {
+  try {
+    checkTensor(checkpoint, slot);
+  } catch (error) {
+    const method = quantMethod(checkpoint);
+    if (!(error instanceof LowbitError) || method === null || isRead(method)) throw error;
+    const known = [...storageNames(), ...readMethods, "weights as floats"].join(" or ");
+    throw new UnsupportedError(
+      `${checkpoint.configFile}: quantization_config.quant_method: expected ${known} but found "${method}" (${error.message})`,
+      { cause: error },
+    );
+  }
+}
+
+/** Names are those that config.json has, but for case. */
+const isRead = (method: string) =>
+  [...storageNames(), ...readMethods].some((name) => name.toLowerCase() === method.toLowerCase());
+
+/** The method that config.json says weights were quantized by; null when it says none. */
+function quantMethod({ config }: Checkpoint): string | null {
+  const found = config.quantization_config;
+  if (typeof found !== "object" || found === null) return null;
+  const { quant_method: method } = found as Readonly<Record<string, unknown>>;
+  return typeof method === "string" ? method : null;
+}
+
+function checkTensor({ tensors, folder }: Checkpoint, { name, shape }: WeightSlot): void {
+  if (!tensors.has(name)) {
+    const module = name.replace(/\.weight$/, "");
+    const others = tensors.names.filter((other) => other.startsWith(`${module}.`) && other !== `${module}.bias`);
+    const found = others.length === 0 ? "" : `; it has ${others.toSorted().join(", ")}`;
+    throw new InvalidFileError(folder, `expected tensor ${name}, which the checkpoint lacks${found}`);
+  }
+  const info = tensors.info(name);
+  if (info.shape.join() !== shape.join())
+    throw new ShapeError(
+      `${folder}, tensor ${name}: expected shape [${shape}] by the config but found [${info.shape}]`,
+    );
+  if (!floatTypes.some((dtype) => dtype === info.dtype))
+    throw new ShapeError(`${folder}, tensor ${name}: expected dtype ${floatTypes.join(", ")} but found ${info.dtype}`);
+}
