@@ -1,8 +1,9 @@
 // AQLM for many rows of x on AMX: weights are decoded to bf16 tiles, once for up to 512 rows, while tiles that are ready
 // multiply. Weights are left factors, their outputs the rows, so that a group of inputs stays together; x is turned.
 //
-// Rounding both factors to bf16 makes 3e-3 of a result. These rows are for 128 rows of x and more, where products take
-// longer than decoding, for they need two thirds of the tile instructions of aqlm_digits_amx.cc.
+// Rounding both factors to bf16 makes 3e-3 of a result. These rows are for many rows of x, 64 where groups have 8 inputs
+// and else 128, where products take longer than decoding, for they need two thirds of the tile instructions of
+// aqlm_digits_amx.cc.
 #include <algorithm>
 
 #include "../rows.h"
@@ -230,7 +231,7 @@ void amx_prepare(Step& step, const Call& call) {
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Bf16 | kAmxBf16;
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_bf16_c8_128x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 128, 32, amx_scratch, amx_prepare},
+    {"aqlm_bf16_c8_64x32x32_amx_bf16", "aqlm", "aqlm_tiles8", 0, kNeeds, 64, 32, amx_scratch, amx_prepare},
     {"aqlm_bf16_cx_128x32x32_amx_bf16", "aqlm", "aqlm_tiles", 0, kNeeds, 128, 32, amx_scratch, amx_prepare},
 };
 

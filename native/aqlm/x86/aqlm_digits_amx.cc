@@ -257,7 +257,7 @@ void digits_prepare(Step& step, const Call& call) {
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;
 
 constexpr KernelRow kTable[] = {
-    {"aqlm_i16_c8_10x32x64_amx_int8", "aqlm", "aqlm_tiles8", 0, kNeeds, 10, 32, digits_scratch, digits_prepare},
+    {"aqlm_i16_c8_13x32x64_amx_int8", "aqlm", "aqlm_tiles8", 0, kNeeds, 13, 32, digits_scratch, digits_prepare},
     {"aqlm_i16_cx_4x32x64_amx_int8", "aqlm", "aqlm_tiles", 0, kNeeds, 4, 32, digits_scratch, digits_prepare},
 };
 
