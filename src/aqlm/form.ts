@@ -32,8 +32,8 @@ export interface AqlmWeights extends AqlmForm {
 }
 
 /** Kernels sum in 16 bits at most so many byte lookups of a block. */
-const CODEBOOKS_MAX = 16;
-const BITS_MAX = 16;
+export const CODEBOOKS_MAX = 16;
+export const BITS_MAX = 16;
 const GROUP_MAX = 64;
 
 /** "2x8": codebooks times bits, as AQLM's checkpoints are named. */

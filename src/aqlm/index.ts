@@ -13,6 +13,6 @@ registerWeightStorage(aqlmStorage);
 export { type EncodeOptions, encodeAqlm } from "./encode/model.ts";
 export { type AqlmForm, type AqlmWeights, aqlmBitsPerWeight } from "./form.ts";
 export { packCodes, unpackCodes } from "./layout.ts";
-export { type AqlmMode, hasAqlmWeights, parseAqlmMode } from "./mode.ts";
+export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "./mode.ts";
 export { dequantizeAqlm } from "./reference.ts";
 export { type AqlmFormat, type AqlmWeight, aqlmWeight } from "./weight.ts";

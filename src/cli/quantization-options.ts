@@ -3,7 +3,6 @@ import { readFile } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
-  type AqlmMode,
   algorithms,
   calibrate,
   type EncodeOptions,
@@ -11,13 +10,13 @@ import {
   encodeAqlm,
   hasAqlmWeights,
   type KvCacheType,
+  knownAqlmModes,
   knownQmodes,
   kvCacheTypes,
   layouts,
   type Model,
   mappingTypes,
   needsActivations,
-  parseAqlmMode,
   parseEmbedding,
   parseGroupSize,
   parseQmode,
@@ -28,6 +27,7 @@ import {
   scaleDTypes,
   sharedEmbedding,
 } from "../index.ts";
+import { aqlmMode } from "./aqlm-options.ts";
 import { UsageError } from "./usage-error.ts";
 import { bitsPerWeight, fraction, wholeNumber } from "./values.ts";
 
@@ -135,6 +135,8 @@ export async function applyQuantization(
   hooks: EncodeHooks = {},
 ): Promise<void> {
   model.layout = options.layout ?? null;
+  if (options.calibrationTokens !== undefined && options.calibrate === undefined)
+    throw new UsageError("--calibration-tokens needs the text whose tokens it counts: expected --calibrate text.txt");
   if (options.recipe !== undefined) quantizeByRecipe(model, await readRecipe(options.recipe));
   else {
     const mode = aqlmMode(options);
@@ -143,12 +145,13 @@ export async function applyQuantization(
       throw new UsageError(
         `--calibrate: ${model.name} has ${options.qmode} weights already, which no text changes; leave it out`,
       );
+    // Before encoding, which takes long.
+    quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
     if (mode && !isEncoded) {
       const { calibrationTokens } = options;
       const calibrationText = await readCalibration(options.calibrate);
       await encodeAqlm(model, { ...mode, ...hooks, calibrationText, calibrationTokens });
     }
-    quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
     if (mode) return;
   }
   await applyCalibration(model, options, hooks);
@@ -169,21 +172,6 @@ async function applyCalibration(model: Model, options: QuantizationOptions, hook
     );
   const text = await readCalibration(path);
   if (wanted) await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant, budget });
-}
-
-/** The mode when it is one of AQLM's, whose options are not those of the other modes. */
-function aqlmMode({ qmode, mappingType, algorithm, smoothquant, budget }: QuantizationOptions): AqlmMode | null {
-  const mode = qmode === undefined ? null : parseAqlmMode(qmode);
-  const flags = {
-    "--mapping-type": mappingType,
-    "--algorithm": algorithm,
-    "--smoothquant": smoothquant,
-    "--budget": budget,
-  };
-  if (mode)
-    for (const [flag, value] of Object.entries(flags))
-      if (value !== undefined) throw new UsageError(`${flag} does not go with --qmode ${qmode}`);
-  return mode;
 }
 
 function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): QuantizationConfig | null {
@@ -210,7 +198,9 @@ export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const scaleDType = options.scaleDtype;
   const isAqlm = aqlmMode(options) !== null;
   const linear =
-    qmode === undefined || isAqlm ? null : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType });
+    qmode === undefined || isAqlm
+      ? null
+      : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType }, knownAqlmModes);
   if (!linear && !isAqlm)
     for (const [flag, value] of Object.entries({
       "--group-size": options.head === undefined ? groupSize : undefined,

@@ -6,7 +6,6 @@ import {
   exportProgram,
   inspectProgram,
   type Model,
-  parseAqlmMode,
   saveGguf,
   saveTorchao,
   type Target,
@@ -14,10 +13,12 @@ import {
   type WeightOrigin,
   weightOrigins,
 } from "../index.ts";
+import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
 import { formatBytes } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
 import { wholeNumber } from "./values.ts";
 
 interface QuantizeCommandOptions extends QuantizationOptions {
@@ -74,6 +75,10 @@ Examples:
 /** A checkpoint for others: a folder that transformers with torchao loads, or a GGUF file. */
 async function writeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   const { output, format, json } = options;
+  if (aqlmMode(options))
+    throw new UsageError(
+      `--format ${format} does not go with --qmode ${options.qmode}, whose weights only a program holds: expected --format pte`,
+    );
   const { signal } = terminal;
   const start = performance.now();
   const progress = terminal.progress("quantizing");
@@ -106,7 +111,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const { signal } = terminal;
   const start = performance.now();
-  const isAqlm = options.qmode !== undefined && parseAqlmMode(options.qmode) !== null;
+  const isAqlm = aqlmMode(options) !== null;
   const encoding = terminal.progress(isAqlm ? "encoding" : "calibrating");
   const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];

@@ -20,9 +20,13 @@ const GROUP_SIZE = 32;
  * - `8da{b}w`, also `torchao:8da{b}w`: int8 dynamic activations, b-bit weights;
  * - `wo{b}w`, `4w`, `8w`: weight only; `int8`: weight only, 8 bits, one scale a row.
  *
- * InvalidArgumentError for an unknown mode (listing those known) or option.
+ * InvalidArgumentError for an unknown mode (listing those known, and `others` that the caller has) or option.
  */
-export function parseQmode(qmode: string, options: Omit<ConfigOptions, "bits"> = {}): QuantizationConfig {
+export function parseQmode(
+  qmode: string,
+  options: Omit<ConfigOptions, "bits"> = {},
+  others: readonly string[] = [],
+): QuantizationConfig {
   const dynamic = /^(?:torchao:)?8da([1-8])w$/.exec(qmode);
   if (dynamic) return int8DynamicActivationIntxWeight({ ...options, bits: Number(dynamic[1]) });
   const weightOnly = /^(?:wo([1-8])|([48]))w$/.exec(qmode);
@@ -38,7 +42,7 @@ export function parseQmode(qmode: string, options: Omit<ConfigOptions, "bits"> =
       );
     return intxWeightOnly({ ...options, bits: 8, groupSize: "axis" });
   }
-  throw new InvalidArgumentError(`unknown qmode "${qmode}"; known are ${knownQmodes.join(", ")}`);
+  throw new InvalidArgumentError(`unknown qmode "${qmode}"; known are ${[...knownQmodes, ...others].join(", ")}`);
 }
 
 /** A group size as typed: a whole number, or `axis` (`per-axis`) for one scale a row; else InvalidArgumentError. */
