@@ -1,6 +1,6 @@
 /**
- * Checks what ARCHITECTURE.md promises: imports go only where its table allows, there are no import rings among files,
- * files stay small, names say something, the native contract's fingerprint is true, and the project mentions no machine.
+ * Checks what ARCHITECTURE.md promises: imports go only where its table allows, AQLM's kernels include what they may,
+ * there are no import rings among files, files stay small, names say something, the native contract's fingerprint is true, and the project mentions no machine.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
@@ -55,11 +55,30 @@ for (const file of sources) {
     );
   for (const { target } of imports) {
     const other = roomOf(target);
-    const allowed = other === room || (other === "vocabulary" && room !== "index") || mayImport.get(room)?.has(other);
+    const vocabulary = other === "vocabulary" && room !== "index" && room !== "aqlm";
+    const allowed = other === room || vocabulary || mayImport.get(room)?.has(other);
     if (!allowed && !(room === "index" && other === "vocabulary") && !isTest)
       problems.push(`${file}: "${room}" may not import "${other}" (${target})`);
   }
 }
+
+/** What kernels in native/aqlm/ take from other folders: the contract that the package ships, and helpers by name. */
+const aqlmIncludes = new Set([
+  "native/kernel.h",
+  "native/half.h",
+  "native/generic/floats.h",
+  "native/linear/float_panels.h",
+  "native/x86/floats_avx2.h",
+  "native/x86/floats_avx512.h",
+  "native/x86/split_bf16.h",
+  "native/x86/tiles_amx.h",
+]);
+for (const file of filesUnder("native/aqlm"))
+  for (const [, path] of readFileSync(file, "utf8").matchAll(/^\s*#\s*include\s+"([^"]+)"/gm)) {
+    const target = normalize(join(dirname(file), path));
+    if (!target.startsWith("native/aqlm/") && !aqlmIncludes.has(target))
+      problems.push(`${file}: may include files of native/aqlm/ and ${[...aqlmIncludes].join(", ")}, not ${target}`);
+  }
 
 /** Import rings: a depth-first walk that meets a file on its own path. @param {string} file @param {string[]} path */
 function walk(file, path, done) {
