@@ -190,6 +190,18 @@ describe("bad AQLM checkpoints", () => {
     }
   });
 
+  it("are no embedding table when set by hand, either", async () => {
+    const model = await loadCheckpoint(await checkpoint());
+    const name = "model.embed_tokens.weight";
+    model.replaceWeight(name, { ...model.weight(`${q}.weight`), name });
+    await expect(loadCompiled(model, { cpu: cpuWith("scalar") })).rejects.toThrow(
+      new UnsupportedError(
+        `${name}: expected an embedding table in a format whose rows are read but found format aqlm`,
+      ),
+    );
+    await model.close();
+  });
+
   it("have floats beside the codes of a layer", async () => {
     for (const module of [q, "model.embed_tokens"]) {
       const extra = (name: string, like: TensorEntry): TensorEntry => ({ ...like, name: `${module}.${name}` });
