@@ -13,10 +13,12 @@ export function table(head, rows) {
   return lines.map((line) => `| ${line.map((text, i) => cell(text, i, line)).join(" | ")} |`).join("\n");
 }
 
-/** The commit that is checked out, and whether files differ from it. */
+/** The commit that is checked out, and whether files differ from it: but for results, which parts of a run write. */
 export function commit() {
-  const { stdout } = spawnSync("git", ["describe", "--always", "--dirty", "--abbrev=10"], { encoding: "utf8" });
-  return stdout?.trim() || "unknown";
+  const git = (/** @type {string[]} */ ...args) => spawnSync("git", args, { encoding: "utf8" }).stdout?.trim() ?? "";
+  const name = git("describe", "--always", "--abbrev=10");
+  const changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/", ":(exclude,top)bench/results");
+  return name === "" ? "unknown" : `${name}${changed === "" ? "" : "-dirty"}`;
 }
 
 /** What a reader needs to judge figures: machine, commit, day, command. @param {string} command */
