@@ -1,6 +1,7 @@
 /**
  * Checks what ARCHITECTURE.md promises: imports go only where its table allows, AQLM's kernels include what they may,
- * there are no import rings among files, files stay small, names say something, the native contract's fingerprint is true, and the project mentions no machine.
+ * there are no import rings among files, files stay small, names say something, the native contract's fingerprint is
+ * true, and the project mentions no machine.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
