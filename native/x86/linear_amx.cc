@@ -173,9 +173,6 @@ void load_factors(const AmxLinear& a, uint32_t panel, uint32_t first, uint32_t l
   }
 }
 
-template <int Index>
-using Place = std::integral_constant<int, Index>;
-
 // Tiles of a chunk of 16 rows and a panel.
 struct Block {
   const int8_t* activations;

@@ -29,8 +29,6 @@ struct Operands {
 // wait else while tiles are loaded and multiplied. Activations pass by once for each panel: `stream` keeps them from
 // pushing the weights out of the first-level cache. So do weights that are used `Once`.
 constexpr int kPlaces = 8;
-template <int Index>
-using Place = std::integral_constant<int, Index>;
 template <int Blocks, bool Once, class Behind>
 ALWAYS_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behind&& behind) {
   const auto place = [&](auto index) ALWAYS_INLINE_LAMBDA {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 namespace lowbit {
 namespace {
@@ -19,6 +20,10 @@ inline void tile_fence() { __asm__ volatile("" ::: "memory"); }
 // linear layers and attention took a sixth to a quarter less time then. Alone they took as long; floats split in two 4 %
 // longer.
 inline __attribute__((always_inline)) void tile_gap() { __asm__ volatile(".rept 8\n\tnop\n\t.endr"); }
+
+// Of other work among the tile instructions of a step.
+template <int Index>
+using Place = std::integral_constant<int, Index>;
 
 struct alignas(64) TileShapes {
   uint8_t palette, start_row, reserved[14];

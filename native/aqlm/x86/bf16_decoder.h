@@ -44,12 +44,9 @@ __m512i any_groups(const Codes& w, const Vector* vectors, uint32_t step, uint32_
   return rounded(sums);
 }
 
-// A row of codes has those of a tile's halves in turn: the 32 of one half. Codes of one byte are multiplied by the bytes
-// of 8 floats.
+// The codes of one half of a tile in a row of them; those of one byte are multiplied by the bytes of 8 floats.
 ALWAYS_INLINE __m512i half_row(const uint8_t* codes, bool second) {
-  const __m512i both = _mm512_loadu_si512(codes);
-  const __m512i scaled = second ? _mm512_srli_epi16(both, 3) : _mm512_slli_epi16(both, 5);
-  return _mm512_and_si512(scaled, _mm512_set1_epi16(0xff << 5));
+  return half_codes<5>(_mm512_loadu_si512(codes), second);
 }
 ALWAYS_INLINE __m512i half_row(const uint16_t* codes, bool second) {
   const __m128i shift = _mm_cvtsi32_si128(second ? 16 : 0);

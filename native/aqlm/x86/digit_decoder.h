@@ -74,8 +74,7 @@ class Entries {
         const __m512i pairs = _mm512_loadu_si512(from + i);
         __m512i offsets;
         if constexpr (sizeof(Code) == 1) {
-          const __m512i shifted = Half == 0 ? _mm512_slli_epi16(pairs, 4) : _mm512_srli_epi16(pairs, 4);
-          offsets = _mm512_and_si512(shifted, _mm512_set1_epi16(0xff0));
+          offsets = half_codes<4>(pairs, Half == 1);
         } else {
           const __m512i shifted = Half == 0 ? _mm512_slli_epi32(pairs, 4) : _mm512_srli_epi32(pairs, 12);
           offsets = _mm512_and_si512(shifted, _mm512_set1_epi32(0xffff0));
