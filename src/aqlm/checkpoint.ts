@@ -9,11 +9,11 @@ import {
   ShapeError,
   type Tensor,
   type TensorInfo,
-  toFloat32,
   UnsupportedError,
   type WeightSlot,
   type WeightStorage,
 } from "../extension/index.ts";
+import { finiteFloats } from "./finite.ts";
 import { type AqlmForm, type AqlmWeights, checkForm, codeArray, type Floats, formCounts } from "./form.ts";
 import { type AqlmWeight, aqlmWeight } from "./weight.ts";
 
@@ -169,13 +169,7 @@ async function read(layer: Layer, form: AqlmForm): Promise<AqlmWeights> {
 /** InvalidFileError for NaN and infinity. */
 async function readFloats({ checkpoint, module }: Layer, part: Part): Promise<Floats> {
   const tensor = await checkpoint.tensors.read(`${module}.${part}`);
-  const values = toFloat32(tensor);
-  const at = values.findIndex((value) => !Number.isFinite(value));
-  if (at >= 0)
-    throw new InvalidFileError(
-      checkpoint.folder,
-      `tensor ${module}.${part}: expected finite numbers but found ${values[at]} at ${at}`,
-    );
+  const values = finiteFloats(checkpoint.folder, `${module}.${part}`, tensor, "numbers");
   return tensor.dtype === "f16" ? (tensor.data as Uint16Array) : values;
 }
 

@@ -14,12 +14,12 @@ import {
   openTensorFile,
   type Tensor,
   type TensorSource,
-  toFloat32,
   UnsupportedError,
   visitLinearLayers,
   type WeightSlot,
   writeSafetensors,
 } from "../../extension/index.ts";
+import { finiteFloats } from "../finite.ts";
 import { type AqlmForm, type AqlmWeights, checkForm, formCounts } from "../form.ts";
 import type { AqlmMode } from "../mode.ts";
 import { type AqlmWeight, aqlmWeight } from "../weight.ts";
@@ -112,13 +112,7 @@ function formOf(slot: WeightSlot, { codebooks, bits }: EncodeOptions): AqlmForm 
 /** The weights of a layer in the floating point that the checkpoint has them in. InvalidFileError for NaN or infinity. */
 async function readFloats(model: Model, { name }: WeightSlot): Promise<{ stored: Tensor; values: Float32Array }> {
   const stored = (await model.weight(name, { float: true }).load()) as Tensor;
-  const values = toFloat32(stored);
-  const at = values.findIndex((value) => !Number.isFinite(value));
-  if (at >= 0)
-    throw new InvalidFileError(
-      model.checkpoint.folder,
-      `tensor ${name}: expected finite weights to encode but found ${values[at]} at ${at}`,
-    );
+  const values = finiteFloats(model.checkpoint.folder, name, stored, "weights to encode");
   return { stored, values };
 }
 
