@@ -8,7 +8,7 @@
 namespace lowbit {
 namespace {
 
-struct NeonVectors : ScalarQuantizer {
+struct NeonVectors : NoShortSums, ScalarQuantizer {
   using Bytes = uint8x16_t;
   using Ints = int32x4_t;
   using Floats = float32x4_t;

@@ -54,73 +54,141 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
   }
 }
 
-// Where the two vectors of columns of a block are: two panels, or two parts of one.
+// The scales of a group's 16 rows as floats.
+constexpr size_t kScaleBytes = 64;
+
+// Bytes of an unpacked panel and its scales, [groups][16] floats.
+inline size_t gemm_panel_bytes(const Panel16& w) { return unpacked_bytes(w) + kScaleBytes * w.groups; }
+
+// The scales of a panel lie among its weights: gathered once, they are one stream for all rows of activations.
 template <class Isa>
-struct ColumnPair {
-  const uint8_t* unpacked[2];
-  const uint8_t* group[2];
-  uint32_t panel[2];
-  int part[2];
+inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
+  const uint8_t* group = w.panel(panel);
+  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes)
+    for (int row = 0; row < 16; row += Isa::kRows, out += 4 * Isa::kRows)
+      Isa::store_floats(reinterpret_cast<float*>(out), w.f16_scales ? Isa::load_halves(group + 2 * row)
+                                                                    : Isa::load_floats(group + 4 * row));
+}
+
+// A vector of columns of a block: a panel, or part of one. Zero points are as they are packed.
+struct GemmColumns {
+  const uint8_t *unpacked, *scales, *zeros;
+  uint32_t panel;
+  int part;
 };
 
-// `Rows` rows from `row` on by two vectors of columns. Wide: weights of more than 7 bits.
-template <class Isa, bool Wide, int Rows>
-inline void gemm_block(const PackedLinear& args, const ColumnPair<Isa>& pair, int32_t offset, uint32_t row) {
+// `Rows` rows from `row` on by two vectors of columns.
+template <class Isa, int Steps, int Rows>
+inline void gemm_block(const PackedLinear& args, const GemmColumns* columns, int32_t offset, uint32_t row) {
+  using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
   const Panel16& w = args.weights;
-  const int8_t* x = args.rows.values + static_cast<size_t>(row) * w.padded_k();
-  const size_t stride = w.padded_k();
-  const int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  const uint8_t* unpacked[2] = {pair.unpacked[0], pair.unpacked[1]};
+  const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
+  const uint32_t length = w.group_length;
+  const bool has_zeros = w.has_zeros;
+  const int8_t* x = args.rows.values + row * stride;
+  const int32_t* starts = args.rows.sums + row * groups;
+  const uint8_t* unpacked[2] = {columns[0].unpacked, columns[1].unpacked};
+  const uint8_t* scales[2] = {columns[0].scales, columns[1].scales};
+  const uint8_t* zeros[2] = {columns[0].zeros, columns[1].zeros};
   Floats total[2][Rows];
   for (int v = 0; v < 2; v++)
     for (int m = 0; m < Rows; m++) total[v][m] = Isa::zero_floats();
-  for (uint32_t g = 0; g < w.groups; g++, sums++) {
-    const uint8_t* group[2] = {pair.group[0] + static_cast<size_t>(g) * w.group_bytes,
-                               pair.group[1] + static_cast<size_t>(g) * w.group_bytes};
-    typename Isa::Ints sum[2][Rows];
-    if (w.has_zeros) {
+  for (uint32_t g = 0; g < groups; g++, starts++) {
+    Ints sum[2][Rows];
+    if (has_zeros) {
       for (int v = 0; v < 2; v++)
-        for (int m = 0; m < Rows; m++)
-          sum[v][m] = Isa::scaled_zeros(group[v] + w.zeros_offset + pair.part[v] * Isa::kRows, offset,
-                                        -sums[static_cast<size_t>(m) * w.groups]);
+        for (int m = 0; m < Rows; m++) sum[v][m] = Isa::scaled_zeros(zeros[v], offset, -starts[m * groups]);
     } else {
-      for (int m = 0; m < Rows; m++)
-        sum[0][m] = sum[1][m] = Isa::broadcast_int(sums[static_cast<size_t>(m) * w.groups]);
+      for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(starts[m * groups]);
     }
     // 32 columns at once: compilers move every sum to another register and back in each turn of a loop.
-    for (const int8_t* end = x + w.group_length; x < end; x += 32, unpacked[0] += 512, unpacked[1] += 512) {
+    for (const int8_t* end = x + length; x < end; x += 32, unpacked[0] += 512, unpacked[1] += 512)
       unroll<8>([&](auto step) __attribute__((always_inline)) {
         const auto u0 = Isa::load_bytes(unpacked[0] + 64 * step), u1 = Isa::load_bytes(unpacked[1] + 64 * step);
         for (int m = 0; m < Rows; m++) {
           int32_t four;
           memcpy(&four, x + m * stride + 4 * step, 4);
-          sum[0][m] = Isa::template dot<Wide>(sum[0][m], u0, four);
-          sum[1][m] = Isa::template dot<Wide>(sum[1][m], u1, four);
+          sum[0][m] = Isa::template dot<(Steps == 0)>(sum[0][m], u0, four);
+          sum[1][m] = Isa::template dot<(Steps == 0)>(sum[1][m], u1, four);
         }
       });
-    }
     for (int v = 0; v < 2; v++) {
-      const Floats scale = w.f16_scales ? Isa::load_halves(group[v] + 2 * Isa::kRows * pair.part[v])
-                                        : Isa::load_floats(group[v] + 4 * Isa::kRows * pair.part[v]);
-      for (int m = 0; m < Rows; m++) total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), scale, total[v][m]);
+      for (int m = 0; m < Rows; m++)
+        total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales[v]), total[v][m]);
+      scales[v] += kScaleBytes;
+      zeros[v] += group_bytes;
     }
   }
-  for (int v = 0; v < 2; v++) store_part<Isa, Rows>(args, pair.panel[v], pair.part[v], row, total[v]);
+  store_part<Isa, Rows>(args, columns[0].panel, columns[0].part, row, total[0]);
+  store_part<Isa, Rows>(args, columns[1].panel, columns[1].part, row, total[1]);
 }
 
-template <class Isa, bool Wide>
-inline void gemm_rows(const PackedLinear& args, const ColumnPair<Isa>& pair, int32_t offset) {
+// The same with sums that are 16-bit ones at first, for vectors of half a panel. Every 32 columns become floats: sums of a
+// whole group would not fit into the registers besides.
+template <class Isa, int Steps, int Rows>
+inline void short_gemm_block(const PackedLinear& args, const GemmColumns* columns, int32_t offset, uint32_t row) {
+  using Ints = typename Isa::Ints;
+  using Floats = typename Isa::Floats;
+  static_assert(Isa::kRows == 8);
+  const Panel16& w = args.weights;
+  const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
+  const uint32_t length = w.group_length;
+  const bool has_zeros = w.has_zeros;
+  const int8_t* x = args.rows.values + row * stride;
+  const int32_t* starts = args.rows.sums + row * groups;
+  const uint8_t *unpacked = columns->unpacked, *scales = columns->scales, *zeros = columns->zeros;
+  Floats total[2][Rows];
+  for (int v = 0; v < 2; v++)
+    for (int m = 0; m < Rows; m++) total[v][m] = Isa::zero_floats();
+  for (uint32_t g = 0; g < groups; g++, starts++, scales += kScaleBytes, zeros += group_bytes) {
+    for (uint32_t at = 0; at < length; at += 32, x += 32, unpacked += 512) {
+      Ints shorts[2][Rows], sum[2][Rows];
+      unroll<8>([&](auto step) __attribute__((always_inline)) {
+        for (int m = 0; m < Rows; m++) {
+          int32_t four;
+          memcpy(&four, x + m * stride + 4 * step, 4);
+          for (int v = 0; v < 2; v++)
+            add_step<Isa, Steps, step>(Isa::load_bytes(unpacked + 64 * step + 32 * v), four, shorts[v][m], sum[v][m]);
+        }
+      });
+      if (at == 0 && has_zeros) {
+        for (int v = 0; v < 2; v++)
+          for (int m = 0; m < Rows; m++)
+            sum[v][m] = Isa::add(sum[v][m], Isa::scaled_zeros(zeros + 8 * v, offset, -starts[m * groups]));
+      } else if (at == 0) {
+        for (int m = 0; m < Rows; m++) {
+          const Ints start = Isa::broadcast_int(starts[m * groups]);
+          for (int v = 0; v < 2; v++) sum[v][m] = Isa::add(sum[v][m], start);
+        }
+      }
+      for (int v = 0; v < 2; v++)
+        for (int m = 0; m < Rows; m++)
+          total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales + 32 * v), total[v][m]);
+    }
+  }
+  store_part<Isa, Rows>(args, columns[0].panel, columns[0].part, row, total[0]);
+  store_part<Isa, Rows>(args, columns[1].panel, columns[1].part, row, total[1]);
+}
+
+template <class Isa, int Steps, int Rows>
+inline void block_of_rows(const PackedLinear& args, const GemmColumns* columns, int32_t offset, uint32_t row) {
+  if constexpr (Steps > 1) short_gemm_block<Isa, Steps, Rows>(args, columns, offset, row);
+  else gemm_block<Isa, Steps, Rows>(args, columns, offset, row);
+}
+
+template <class Isa, int Steps>
+inline void gemm_rows(const PackedLinear& args, const GemmColumns* columns, int32_t offset) {
   constexpr int kMax = Isa::kGemmRows;
   even_parts(args.m, kMax, [&](uint32_t row, uint32_t rows) {
     switch (rows) {
-      case 1: return gemm_block<Isa, Wide, 1>(args, pair, offset, row);
-      case 2: return gemm_block<Isa, Wide, 2>(args, pair, offset, row);
-      case 3: return gemm_block<Isa, Wide, 3>(args, pair, offset, row);
-      case 4: return gemm_block<Isa, Wide, 4>(args, pair, offset, row);
-      case 5: return gemm_block<Isa, Wide, (kMax < 5 ? 1 : 5)>(args, pair, offset, row);
-      case 6: return gemm_block<Isa, Wide, (kMax < 6 ? 1 : 6)>(args, pair, offset, row);
-      default: return gemm_block<Isa, Wide, (kMax < 7 ? 1 : 7)>(args, pair, offset, row);
+      case 1: return block_of_rows<Isa, Steps, 1>(args, columns, offset, row);
+      case 2: return block_of_rows<Isa, Steps, 2>(args, columns, offset, row);
+      case 3: return block_of_rows<Isa, Steps, 3>(args, columns, offset, row);
+      case 4: return block_of_rows<Isa, Steps, 4>(args, columns, offset, row);
+      case 5: return block_of_rows<Isa, Steps, (kMax < 5 ? 1 : 5)>(args, columns, offset, row);
+      case 6: return block_of_rows<Isa, Steps, (kMax < 6 ? 1 : 6)>(args, columns, offset, row);
+      default: return block_of_rows<Isa, Steps, (kMax < 7 ? 1 : 7)>(args, columns, offset, row);
     }
   });
 }
@@ -133,25 +201,31 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   constexpr int32_t kOffset = weight_offset<Isa, Bits, Levels>();
   if (phase == 0) return quantize_tile<Isa>(args, tile, kOffset);
   constexpr uint32_t kStep = gemm_panels<Isa>();
-  const size_t bytes = unpacked_bytes(w);
+  constexpr int kParts = 16 / Isa::kRows;
+  const size_t bytes = gemm_panel_bytes(w), scales = unpacked_bytes(w);
   uint8_t* unpacked = gemm.scratch + thread * kStep * bytes;
   const uint32_t first = tile * args.panels_per_tile;
   const uint32_t last = std::min(w.panel_count, first + args.panels_per_tile);
   for (uint32_t p = first; p < last; p += kStep) {
-    const uint32_t second = std::min(p + kStep, last) - 1;
-    for (uint32_t i = 0; i < kStep && p + i < last; i++) 
+    for (uint32_t i = 0; i < kStep && p + i < last; i++) {
       unpack_panel<Isa, Bits, Levels>(w, p + i, 0, w.padded_k() / 32, unpacked + i * bytes);
-    const uint8_t* other = kStep == 1 ? unpacked + 4 * Isa::kRows : unpacked + (second - p) * bytes;
-    const ColumnPair<Isa> pair = {
-        {unpacked, other}, {w.panel(p), w.panel(second)}, {p, second}, {0, kStep == 1 ? 1 : 0}};
-    gemm_rows<Isa, (Bits == 8 || Levels)>(args, pair, kOffset);
+      unpack_scales<Isa>(w, p + i, unpacked + i * bytes + scales);
+    }
+    GemmColumns columns[2];
+    for (int v = 0; v < 2; v++) {
+      const uint32_t panel = std::min(p + v / kParts, last - 1);
+      const int part = v % kParts;
+      const uint8_t* from = unpacked + (panel - p) * bytes + 4 * Isa::kRows * part;
+      columns[v] = {from, from + scales, w.panel(panel) + w.zeros_offset + Isa::kRows * part, panel, part};
+    }
+    gemm_rows<Isa, short_steps<Isa, Bits, Levels>()>(args, columns, kOffset);
   }
 }
 
 template <class Isa>
 size_t packed_gemm_scratch(const Call& call) {
-  const size_t unpacked = unpacked_bytes(read_panel16(call.buffers[1]));
-  return packed_linear_scratch(call) + call.threads * gemm_panels<Isa>() * unpacked;
+  const size_t panel = gemm_panel_bytes(read_panel16(call.buffers[1]));
+  return packed_linear_scratch(call) + call.threads * gemm_panels<Isa>() * panel;
 }
 
 template <class Isa>

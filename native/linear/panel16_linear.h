@@ -43,9 +43,42 @@ inline __attribute__((always_inline)) void unroll(F&& body) {
   unroll(std::make_integer_sequence<int, N>{}, body);
 }
 
+// A loop that is written out where `Unrolled`: needed where what it indexes must stay in registers, slow to compile.
+template <bool Unrolled, int N, class F>
+inline __attribute__((always_inline)) void each(F&& body) {
+  if constexpr (Unrolled) unroll<N>(body);
+  else
+    for (int i = 0; i < N; i++) body(i);
+}
+
 // What is added to weights to make them unsigned, or as the instruction set wants them.
 template <class Isa, int Bits, bool Levels>
 constexpr int32_t weight_offset() { return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>(); }
+
+// Of instruction sets whose dot products are 32-bit sums at once.
+struct NoShortSums {
+  static constexpr bool kShortSums = false;
+};
+
+// Steps of four columns whose sums of two products each stay in 16 bits; 0 for weights that take more than 7.
+template <class Isa, int Bits, bool Levels>
+constexpr int short_steps() {
+  if (Levels || Bits == 8) return 0;
+  if (!Isa::kShortSums) return 1;
+  return Bits < 4 ? 8 : 128 >> Bits;
+}
+
+// Adds a step of 32 columns to 16-bit sums and these, before they may overflow, to a sum that the first of them starts.
+template <class Isa, int Steps, int Step>
+inline __attribute__((always_inline)) void add_step(typename Isa::Bytes u, int32_t four, typename Isa::Ints& shorts,
+                                                    typename Isa::Ints& sum) {
+  const auto products = Isa::products(u, four);
+  shorts = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
+  Isa::keep(shorts);
+  if constexpr (Step % Steps < Steps - 1) return;
+  const auto pairs = Isa::add_pairs(shorts);
+  sum = Step == Steps - 1 ? pairs : Isa::add(sum, pairs);
+}
 
 // A field of a chunk as a vector of unsigned bytes.
 template <class Isa, int Bits, int Index>
@@ -72,14 +105,14 @@ inline __attribute__((always_inline)) void store_part(const PackedLinear& args, 
   const uint8_t* bytes = w.panel(panel);
   const Floats correction = Isa::load_floats(bytes + w.correction_offset + 4 * Isa::kRows * part);
   const Floats bias = w.has_bias ? Isa::load_floats(bytes + w.bias_offset + 4 * Isa::kRows * part) : Isa::zero_floats();
-  for (int m = 0; m < Rows; m++) {
+  unroll<Rows>([&](auto m) __attribute__((always_inline)) {
     const float zero = static_cast<float>(args.rows.zeros[row + m]);
     Floats value = Isa::multiply_add(correction, Isa::broadcast(-zero), total[m]);
     value = Isa::multiply_add(value, Isa::broadcast(args.rows.scales[row + m]), bias);
     float* y = args.y + static_cast<size_t>(row + m) * w.n + column;
     if (column + Isa::kRows <= w.n) Isa::store_floats(y, value);
     else Isa::store_some_floats(y, value, w.n - column);
-  }
+  });
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
@@ -91,6 +124,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   using Floats = typename Isa::Floats;
   constexpr int kParts = 16 / Isa::kRows;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
   const Panel16& w = args.weights;
   const uint32_t padded_k = w.padded_k();
   const int32_t offset = weight_offset<Isa, Bits, Levels>();
@@ -132,8 +166,9 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
           const size_t from = at + (group[0] + at + Isa::kAhead >= end_of_first ? jump : 0);
           for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + from);
         }
+        [[maybe_unused]] Ints shorts[Panels][Rows], run[Panels][Rows];
         unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
-          for (int p = 0; p < Panels; p++) {
+          each<(kSteps > 1), Panels>([&](auto p) __attribute__((always_inline)) {
             Bytes chunk[kVectors];
             for (int v = 0; v < kVectors; v++)
               chunk[v] = Isa::load_bytes(group[p] + at + 64 * (i * kVectors + v) + 4 * Isa::kRows * part);
@@ -141,14 +176,18 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
               Bytes u = unpack_field<Isa, Bits, f>(chunk);
               if constexpr (Levels) u = Isa::lookup(levels, u);
               else u = Isa::template weight<Bits>(u);
-              for (int m = 0; m < Rows; m++) {
+              each<(kSteps > 1), Rows>([&](auto m) __attribute__((always_inline)) {
                 int32_t four;
                 memcpy(&four, x[m] + c + 4 * (i * kFields + f), 4);
-                sum[p][m] = Isa::template dot<(Bits == 8 || Levels)>(sum[p][m], u, four);
-              }
+                if constexpr (kSteps > 1) add_step<Isa, kSteps, i * kFields + f>(u, four, shorts[p][m], run[p][m]);
+                else sum[p][m] = Isa::template dot<(kSteps == 0)>(sum[p][m], u, four);
+              });
             });
-          }
+          });
         });
+        if constexpr (kSteps > 1)
+          for (int p = 0; p < Panels; p++)
+            for (int m = 0; m < Rows; m++) sum[p][m] = Isa::add(sum[p][m], run[p][m]);
       }
       for (int p = 0; p < Panels; p++) {
         Floats scale = w.f16_scales ? Isa::load_halves(group[p] + 2 * Isa::kRows * part)

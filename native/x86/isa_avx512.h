@@ -10,7 +10,7 @@
 namespace lowbit {
 namespace {
 
-struct Avx512Vnni : QuantizerAvx512 {
+struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   using Bytes = __m512i;
   using Ints = __m512i;
   using Floats = __m512;

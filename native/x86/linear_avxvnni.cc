@@ -6,6 +6,7 @@
 namespace lowbit {
 namespace {
 
+#define ISA_SHORT NoShortSums
 #define ISA_GEMM_ROWS 6
 #define ISA_NAME AvxVnni
 #define ISA_DOT(wide, sum, u, x) _mm256_dpbusd_avx_epi32(sum, u, x)

@@ -14,7 +14,7 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, 0xd, 1, 128],
     ["linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", 0x1fe, 0x3, 16, 16],
     ["linear_a8_wx_1x64x4_avx_vnni", "linear_a8", "panel16", 0x1fe, 0x3, 1, 64],
-    ["linear_a8_wx_16x16x4_avx2", "linear_a8", "panel16", 0x1fe, 0x1, 16, 16],
+    ["linear_a8_wx_8x16x4_avx2", "linear_a8", "panel16", 0x1fe, 0x1, 8, 16],
     ["linear_a8_wx_1x64x4_avx2", "linear_a8", "panel16", 0x1fe, 0x1, 1, 64],
     ["linear_f32_f32_128x32x32_amx_bf16", "linear_float", null, 0x0, 0xa5, 128, 32],
     ["linear_f32_f32_1x4x16_avx512", "linear_float", null, 0x0, 0x5, 1, 4],
