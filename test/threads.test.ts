@@ -1,9 +1,8 @@
 /** Native threads as a process sees them: models that come and go, worker threads, two models at once. */
-import { execFile } from "node:child_process";
+import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
 import { setImmediate } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { promisify } from "node:util";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { Worker } from "node:worker_threads";
@@ -165,8 +164,9 @@ describe.skipIf(unbuilt !== "")(`a worker thread${unbuilt}`, () => {
     quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
     await exportProgram(model, path);
     await model.close();
-    const { stdout } = await promisify(execFile)(process.execPath, ["-e", endedEarly, pathToFileURL(built).href, path]);
-    expect(stdout).toBe("still here\n");
+    const args = ["-e", endedEarly, pathToFileURL(built).href, path];
+    const { stdout, stderr, status, signal } = spawnSync(process.execPath, args, { encoding: "utf8" });
+    expect({ stdout, stderr, status, signal }).toEqual({ stdout: "still here\n", stderr: "", status: 0, signal: null });
   });
 });
 
