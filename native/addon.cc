@@ -116,6 +116,12 @@ struct CallArguments {
   std::vector<void*> buffers;
 };
 
+// Element `index` of an array. Like all calls that may run JavaScript, it fails in a worker that is being ended, from one
+// moment to the next.
+bool element(napi_env env, napi_value list, uint32_t index, napi_value* item) {
+  return napi_get_element(env, list, index, item) == napi_ok;
+}
+
 // { kernel: number, scalars: number[], buffers: TypedArray[] }
 bool read_call(napi_env env, napi_value object, CallArguments* call) {
   napi_value field, item;
@@ -126,14 +132,13 @@ bool read_call(napi_env env, napi_value object, CallArguments* call) {
   if (napi_get_array_length(env, field, &count) != napi_ok) return false;
   for (uint32_t i = 0; i < count; i++) {
     double value;
-    napi_get_element(env, field, i, &item);
-    if (napi_get_value_double(env, item, &value) != napi_ok) return false;
+    if (!element(env, field, i, &item) || napi_get_value_double(env, item, &value) != napi_ok) return false;
     call->scalars.push_back(value);
   }
   if (napi_get_named_property(env, object, "buffers", &field) != napi_ok) return false;
   if (napi_get_array_length(env, field, &count) != napi_ok) return false;
   for (uint32_t i = 0; i < count; i++) {
-    napi_get_element(env, field, i, &item);
+    if (!element(env, field, i, &item)) return false;
     call->buffers.push_back(data_of(env, item));
   }
   return true;
@@ -171,8 +176,7 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
   for (uint32_t i = 0; i < calls; i++) {
     napi_value object;
     CallArguments call;
-    napi_get_element(env, args[0], i, &object);
-    if (!read_call(env, object, &call)) {
+    if (!element(env, args[0], i, &object) || !read_call(env, object, &call)) {
       throw_error(env, "createPlan: expected calls of { kernel, scalars, buffers }");
       return nullptr;
     }
@@ -180,9 +184,10 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
     for (const void* buffer : call.buffers)
       if (auto region = region_of(buffer)) plan->holds.insert(std::move(region));
   }
-  napi_value external;
+  napi_value external = nullptr;
   auto release = [](napi_env, void* data, void*) { delete static_cast<PlanHandle*>(data); };
-  napi_create_external(env, new PlanHandle(std::move(plan)), release, nullptr, &external);
+  auto* handle = new PlanHandle(std::move(plan));
+  if (napi_create_external(env, handle, release, nullptr, &external) != napi_ok) delete handle;
   return external;
 }
 
@@ -286,8 +291,9 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   }
   void* data = nullptr;
   napi_get_instance_data(env, &data);
-  AsyncRun* run = new AsyncRun{*static_cast<EnvironmentHandle*>(data), plan, nullptr, nullptr, nullptr, nullptr};
-  napi_create_promise(env, &run->deferred, &promise);
+  napi_deferred deferred;
+  if (napi_create_promise(env, &deferred, &promise) != napi_ok) return nullptr;
+  AsyncRun* run = new AsyncRun{*static_cast<EnvironmentHandle*>(data), plan, nullptr, deferred, nullptr, nullptr};
   napi_create_reference(env, args[2], 1, &run->abort);
   run->abort_flag = static_cast<volatile int32_t*>(data_of(env, args[2]));
   double* times = static_cast<double*>(data_of(env, args[3]));

@@ -106,23 +106,47 @@ const script = `
   })();
 `;
 
-/** Ends workers while they run long plans, in a process of its own, which nothing of it may bring down. */
+/** A worker that runs long plans. */
+const runsPlans = `
+  const { parentPort, workerData: { built, path } } = require("node:worker_threads");
+  (async () => {
+    const { loadProgram } = await import(built);
+    const decoder = (await loadProgram(path)).createDecoder();
+    const ids = Array.from({ length: 500 }, (_, i) => i % 200);
+    for (;;) {
+      parentPort.postMessage("begins");
+      await decoder.prefill(ids);
+      decoder.rewind(0);
+    }
+  })();
+`;
+
+/** A worker that does nothing but make plans. */
+const makesPlans = `
+  const { parentPort, workerData: { built } } = require("node:worker_threads");
+  const load = (name) => import(new URL(name, built).href);
+  (async () => {
+    const { hostCpu } = await import(built);
+    const { openPacked, packWeights } = await load("kernels/layout/packed.js");
+    const { selectKernel, selectLayout } = await load("kernels/select.js");
+    const { linearA8 } = await load("kernels/table.js");
+    const addon = (await load("kernels/native/addon.js")).nativeAddon();
+    const spec = { n: 16, k: 32, bits: 4, groupSize: 32, hasZeros: false, hasLevels: false, scaleDType: "f32" };
+    const weights = { ...spec, qvals: new Int8Array(512), scales: new Float32Array(16), zeros: null, levels: null };
+    const layout = selectLayout(spec, hostCpu());
+    const packed = openPacked(packWeights(weights, null, layout), spec);
+    const args = { m: 1, x: new Float32Array(32), weights: packed, y: new Float32Array(16) };
+    const kernel = selectKernel(linearA8, { layout: layout.name, bits: 4, m: 1 }, hostCpu());
+    const call = kernel.encode(args, new Uint8Array(65536));
+    parentPort.postMessage("begins");
+    for (;;) addon.createPlan([call], addon.scratchBytes(call, 1) > 0 ? 1 : 2);
+  })();
+`;
+
+/** Ends workers at several moments, in a process of its own, which nothing of it may bring down. */
 const endedEarly = `
   const { Worker } = require("node:worker_threads");
-  const [built, path] = process.argv.slice(1);
-  const script = \`
-    const { parentPort, workerData: { built, path } } = require("node:worker_threads");
-    (async () => {
-      const { loadProgram } = await import(built);
-      const decoder = (await loadProgram(path)).createDecoder();
-      const ids = Array.from({ length: 500 }, (_, i) => i % 200);
-      for (;;) {
-        parentPort.postMessage("begins");
-        await decoder.prefill(ids);
-        decoder.rewind(0);
-      }
-    })();
-  \`;
+  const [script, built, path] = process.argv.slice(1);
   (async () => {
     for (let i = 0; i < 8; i++) {
       const worker = new Worker(script, { eval: true, workerData: { built, path } });
@@ -133,6 +157,12 @@ const endedEarly = `
     console.log("still here");
   })();
 `;
+
+function expectToSurvive(worker: string, path: string): void {
+  const args = ["-e", endedEarly, worker, pathToFileURL(built).href, path];
+  const { stdout, stderr, status, signal } = spawnSync(process.execPath, args, { encoding: "utf8" });
+  expect({ stdout, stderr, status, signal }).toEqual({ stdout: "still here\n", stderr: "", status: 0, signal: null });
+}
 
 describe.skipIf(unbuilt !== "")(`a worker thread${unbuilt}`, () => {
   it("writes the same, also beside the main thread and when it is ended early", async () => {
@@ -164,9 +194,11 @@ describe.skipIf(unbuilt !== "")(`a worker thread${unbuilt}`, () => {
     quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
     await exportProgram(model, path);
     await model.close();
-    const args = ["-e", endedEarly, pathToFileURL(built).href, path];
-    const { stdout, stderr, status, signal } = spawnSync(process.execPath, args, { encoding: "utf8" });
-    expect({ stdout, stderr, status, signal }).toEqual({ stdout: "still here\n", stderr: "", status: 0, signal: null });
+    expectToSurvive(runsPlans, path);
+  });
+
+  it.skipIf(!nativeAddon())("may be ended while it makes plans", () => {
+    expectToSurvive(makesPlans, "");
   });
 });
 
