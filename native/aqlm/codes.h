@@ -26,6 +26,8 @@ constexpr uint32_t kTile = 64, kBlock = 16;
 constexpr uint32_t kHeaderBytes = 64;
 // Of every part of the scratch, which may begin anywhere.
 constexpr size_t kAlignment = 64;
+// Inputs of a group at most: GROUP_MAX of src/aqlm/form.ts. Vectors of a codebook for codes of 8 bits.
+constexpr uint32_t kInGroupMax = 64, kEntries = 256;
 // Slices of inputs, at most.
 constexpr uint32_t kSlices = 8;
 

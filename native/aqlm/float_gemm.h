@@ -19,8 +19,6 @@ struct FloatGemm : Arguments {
 };
 static_assert(sizeof(FloatGemm) <= kArgsMax);
 
-// Inputs of a group at most: GROUP_MAX of src/aqlm/form.ts.
-constexpr uint32_t kInGroupMax = 64;
 // Values of codebooks that one work item makes floats.
 constexpr size_t kValuesAtOnce = 1 << 16;
 

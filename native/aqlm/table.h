@@ -8,8 +8,6 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-constexpr uint32_t kEntries = 256;
-
 // Codebooks as f32 [codebooks][in_group][256], so that tables are built a vector of entries at a time.
 static inline void transpose_vectors(const Product& p, uint32_t codebook) {
   const uint32_t length = p.codes.in_group;

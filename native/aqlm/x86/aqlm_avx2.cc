@@ -1,8 +1,10 @@
-// AQLM on AVX2 with F16C. Flags: see scripts/native-sources.js.
+// AQLM in float32 on AVX2 with F16C: whole vectors for a few rows of x, panels of decoded weights for many. Flags: see
+// scripts/native-sources.js.
 #include <immintrin.h>
 
 #include "../../x86/floats_avx2.h"
-#include "../float_rows.h"
+#include "../codeword.h"
+#include "../float_gemm.h"
 #include "../rows.h"
 #include "floats8.h"
 
@@ -11,7 +13,12 @@ namespace aqlm {
 namespace {
 
 constexpr KernelRow kRows[] = {
-    LOWBIT_AQLM_FLOAT_ROWS("avx2", kAvx2, Avx2, FloatsAvx2, 16)};
+    {"aqlm_f32_cx_1x64x128_avx2", "aqlm", "aqlm_tiles", 0, kAvx2, 1, 64, codeword_scratch<Avx2>, codeword_prepare<Avx2>},
+    {"aqlm_f32_c8_16x16x1_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 16, 16, float_gemm_scratch<FloatsAvx2>,
+     float_gemm_prepare<FloatsAvx2>},
+    {"aqlm_f32_cx_16x16x1_avx2", "aqlm", "aqlm_tiles", 0, kAvx2, 16, 16, float_gemm_scratch<FloatsAvx2>,
+     float_gemm_prepare<FloatsAvx2>},
+};
 
 }  // namespace
 }  // namespace aqlm

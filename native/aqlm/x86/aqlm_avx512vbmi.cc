@@ -6,104 +6,21 @@
 // (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 256 rows of codes.
 #include <immintrin.h>
 
-#include <cmath>
-
 #include "../codes.h"
 #include "../rows.h"
-#include "vectors.h"
+#include "vector_pairs.h"
 
 namespace lowbit {
 namespace aqlm {
 namespace {
 
-constexpr uint32_t kEntries = 256, kPlane = 256, kTable = 2 * kPlane;
+constexpr uint32_t kPlane = 256, kTable = 2 * kPlane;
 // Tiles that are worked on side by side, streams for the memory to serve: with four, sums no longer fit the registers.
 constexpr uint32_t kTilesAtOnce = 3;
 // Blocks of a run, which has one step and whose sums of bytes stay as they are; rows of codes that it may have.
 constexpr uint32_t kRunBlocks = 4, kRunRows = 256;
 // Half of a 32-bit sum's range, to make it unsigned, and half of its upper half's unit, to round.
 constexpr uint32_t kSumStart = 0x80008000;
-constexpr float kVectorMax = 32767, kValueMax = 32767;
-// What the product of a group's and a vector's length may be: their sum is no larger, rounding included.
-constexpr float kLengthsMax = 0x1.ffp30f;
-
-// Codebooks of 16-bit integers: the step of all and the longest vector's length, then [codebooks][in_group / 2][256]
-// pairs.
-struct PreparedVectors {
-  float* step;
-  float* longest;
-  int32_t* pairs;
-};
-
-static inline PreparedVectors prepared_vectors(const Product& p) {
-  float* first = reinterpret_cast<float*>(p.prepared);
-  return {first, first + 1, reinterpret_cast<int32_t*>(p.prepared + 64)};
-}
-
-// One work item for all codebooks, which share a step; each is some kilobytes.
-static inline void prepare_vectors(const Product& p) {
-  const PreparedVectors prepared = prepared_vectors(p);
-  const uint32_t length = p.codes.in_group;
-  const size_t count = static_cast<size_t>(p.codes.codebooks) * kEntries * length;
-  Magnitudes all;
-  for (size_t i = 0; i < count; i += 8) all.add(load8(p, i));
-  // Of vectors over their largest value, whose squares floats can hold.
-  const __m256 unit = _mm256_set1_ps(1 / all.largest());
-  float longest = 0;
-  for (size_t i = 0; i < count; i += length) {
-    __m256 squares = _mm256_setzero_ps();
-    for (uint32_t j = 0; j < length; j += 8) {
-      const __m256 v = _mm256_mul_ps(load8(p, i + j), unit);
-      squares = _mm256_fmadd_ps(v, v, squares);
-    }
-    longest = std::max(longest, Avx2::sum(squares));
-  }
-  const float step = all.largest() / kVectorMax + all.zero();
-  *prepared.step = step;
-  *prepared.longest = std::sqrt(longest) * kVectorMax;
-  const __m256 inverse = _mm256_set1_ps(1 / step);
-  const uint32_t pairs = length / 2;
-  for (size_t vector = 0, i = 0; i < count; vector++) {
-    int32_t* target = prepared.pairs + vector / kEntries * pairs * kEntries + vector % kEntries;
-    for (uint32_t j = 0; j < length; j += 8, i += 8) {
-      const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(load8(p, i), inverse));
-      alignas(16) int32_t four[4];
-      _mm_store_si128(reinterpret_cast<__m128i*>(four), _mm256_cvtepi32_epi16(rounded));
-      for (uint32_t q = 0; q < 4; q++, target += kEntries) *target = four[q];
-    }
-  }
-}
-
-// x of a run of blocks as pairs of 16-bit integers.
-struct RunInputs {
-  alignas(64) int16_t values[kRunBlocks * kBlock * 64];
-  float step;
-};
-
-static inline void quantize_inputs(const float* x, uint32_t groups, uint32_t length, float longest_vector,
-                                   RunInputs* inputs) {
-  Magnitudes all;
-  for (uint32_t i = 0; i < groups * length; i += 8) all.add(_mm256_loadu_ps(x + i));
-  const float largest = all.largest();
-  const __m256 unit = _mm256_set1_ps(1 / largest);
-  float longest = 0;
-  for (uint32_t g = 0; g < groups; g++) {
-    __m256 squares = _mm256_setzero_ps();
-    for (uint32_t j = 0; j < length; j += 8) {
-      const __m256 v = _mm256_mul_ps(_mm256_loadu_ps(x + g * length + j), unit);
-      squares = _mm256_fmadd_ps(v, v, squares);
-    }
-    longest = std::max(longest, Avx2::sum(squares));
-  }
-  const float by_length = std::sqrt(longest) * longest_vector / kLengthsMax;
-  inputs->step = largest * std::max(1 / kValueMax, by_length) + all.zero();
-  const __m256 inverse = _mm256_set1_ps(1 / inputs->step);
-  for (uint32_t i = 0; i < groups * length; i += 8) {
-    const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(_mm256_loadu_ps(x + i), inverse));
-    _mm_store_si128(reinterpret_cast<__m128i*>(inputs->values + i), _mm256_cvtepi32_epi16(rounded));
-  }
-}
-
 // 64 entries of a table: their low and their high bytes. `pairs` points to the first entry's first pair; there are
 // `count` pairs, `Pairs` unless that is 0.
 template <uint32_t Pairs>
@@ -256,13 +173,13 @@ static inline void lut16_blocks(const Product& p, const Item& item, uint32_t fir
                                 uint8_t* own) {
   const uint32_t length = p.codes.in_group, first_group = first * kBlock;
   const uint32_t run_groups = std::min(p.codes.groups, last * kBlock) - first_group;
-  RunInputs inputs;
-  quantize_inputs(p.x + static_cast<size_t>(row) * p.codes.k + static_cast<size_t>(first_group) * length, run_groups,
-                  length, *prepared_vectors(p).longest, &inputs);
+  alignas(64) int16_t inputs[kRunBlocks * kBlock * kInGroupMax];
+  const float* x = p.x + static_cast<size_t>(row) * p.codes.k + static_cast<size_t>(first_group) * length;
+  const float step = quantize_inputs(x, run_groups, length, *prepared_vectors(p).longest, inputs);
   Part part{};
   part.run_rows = run_groups * p.codes.codebooks;
   part.first_run = first == item.first_block;
-  part.step = inputs.step * *prepared_vectors(p).step * 0x1p16f;
+  part.step = step * *prepared_vectors(p).step * 0x1p16f;
   part.sums = own + table_bytes(p.codes);
   float* y = p.slice_sums(item.slice, row);
   const uint32_t apart = (item.last_tile - item.first_tile) / kTilesAtOnce;
@@ -270,7 +187,7 @@ static inline void lut16_blocks(const Product& p, const Item& item, uint32_t fir
     const uint32_t groups = p.codes.block_groups(block);
     part.rows = groups * p.codes.codebooks;
     const Streams streams = {p.codes.tile(block, item.first_tile), apart * part.rows * kTile};
-    (length == 8 ? build_tables<4> : build_tables<0>)(p, groups, inputs.values + (block - first) * kBlock * length, own,
+    (length == 8 ? build_tables<4> : build_tables<0>)(p, groups, inputs + (block - first) * kBlock * length, own,
                                                       streams);
     part.first = block == first;
     part.last = block + 1 == last;
@@ -294,7 +211,7 @@ void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
 }
 
 Memory lut16_memory(const Codes& codes) {
-  return {64 + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries,
+  return {prepared_bytes(codes),
           table_bytes(codes) + static_cast<size_t>(codes.tiles) * kTileSums};
 }
 

@@ -3,6 +3,7 @@
 
 #include <immintrin.h>
 
+#include "../../x86/floats_avx2.h"
 #include "../codes.h"
 #include "floats8.h"
 
@@ -22,7 +23,7 @@ struct Magnitudes {
     peak = _mm256_max_ps(peak, _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v));
     none = _mm256_fmadd_ps(v, _mm256_setzero_ps(), none);
   }
-  float largest() const { return std::max(_mm512_reduce_max_ps(_mm512_zextps256_ps512(peak)), 0x1p-100f); }
+  float largest() const { return std::max(FloatsAvx2::largest(peak), 0x1p-100f); }
   // 0, or NaN where a float is not finite: maxima do not tell.
   float zero() const { return Avx2::sum(none); }
 };

@@ -1,0 +1,97 @@
+// Codebooks and x as pairs of 16-bit integers, from which multiplying and adding pairs makes tables of sums.
+#pragma once
+
+#include <cmath>
+
+#include "vectors.h"
+
+namespace lowbit {
+namespace aqlm {
+namespace {
+
+constexpr float kVectorMax = 32767, kValueMax = 32767;
+// What the product of a group's and a vector's length may be: their sum is no larger, rounding included.
+constexpr float kLengthsMax = 0x1.ffp30f;
+
+// The step of all and the longest vector's length, then pairs [codebooks][in_group / 2][256].
+struct PreparedVectors {
+  float* step;
+  float* longest;
+  int32_t* pairs;
+};
+
+static inline PreparedVectors prepared_vectors(const Product& p) {
+  float* first = reinterpret_cast<float*>(p.prepared);
+  return {first, first + 1, reinterpret_cast<int32_t*>(p.prepared + 64)};
+}
+
+static inline size_t prepared_bytes(const Codes& codes) {
+  return 64 + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries;
+}
+
+// Eight values as multiples of a step, whose magnitudes 16 bits hold.
+static inline __m128i round8(__m256 values, __m256 inverse_step) {
+  const __m256i rounded = _mm256_cvtps_epi32(_mm256_mul_ps(values, inverse_step));
+  return _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
+}
+
+// The longest of vectors of `length` values times `unit`, squared; `load` gives eight values.
+template <class Load>
+float longest_square(size_t count, uint32_t length, __m256 unit, Load load) {
+  float longest = 0;
+  for (size_t i = 0; i < count; i += length) {
+    __m256 squares = _mm256_setzero_ps();
+    for (uint32_t j = 0; j < length; j += 8) {
+      const __m256 v = _mm256_mul_ps(load(i + j), unit);
+      squares = _mm256_fmadd_ps(v, v, squares);
+    }
+    longest = std::max(longest, Avx2::sum(squares));
+  }
+  return longest;
+}
+
+// One work item for all codebooks, which share a step; each is some kilobytes.
+static inline void prepare_vectors(const Product& p) {
+  const PreparedVectors prepared = prepared_vectors(p);
+  const uint32_t length = p.codes.in_group;
+  const size_t count = static_cast<size_t>(p.codes.codebooks) * kEntries * length;
+  Magnitudes all;
+  for (size_t i = 0; i < count; i += 8) all.add(load8(p, i));
+  // Of vectors over their largest value, whose squares floats can hold.
+  const float longest = longest_square(count, length, _mm256_set1_ps(1 / all.largest()),
+                                       [&](size_t i) { return load8(p, i); });
+  const float step = all.largest() / kVectorMax + all.zero();
+  *prepared.step = step;
+  *prepared.longest = std::sqrt(longest) * kVectorMax;
+  const __m256 inverse = _mm256_set1_ps(1 / step);
+  const uint32_t pairs = length / 2;
+  for (size_t vector = 0, i = 0; i < count; vector++) {
+    int32_t* target = prepared.pairs + vector / kEntries * pairs * kEntries + vector % kEntries;
+    for (uint32_t j = 0; j < length; j += 8, i += 8) {
+      alignas(16) int32_t four[4];
+      _mm_store_si128(reinterpret_cast<__m128i*>(four), round8(load8(p, i), inverse));
+      for (uint32_t q = 0; q < 4; q++, target += kEntries) *target = four[q];
+    }
+  }
+}
+
+// Groups of x as 16-bit integers; returns their step.
+static inline float quantize_inputs(const float* x, uint32_t groups, uint32_t length, float longest_vector,
+                                    int16_t* values) {
+  const uint32_t count = groups * length;
+  Magnitudes all;
+  for (uint32_t i = 0; i < count; i += 8) all.add(_mm256_loadu_ps(x + i));
+  const float largest = all.largest();
+  const float longest = longest_square(count, length, _mm256_set1_ps(1 / largest),
+                                       [&](size_t i) { return _mm256_loadu_ps(x + i); });
+  const float by_length = std::sqrt(longest) * longest_vector / kLengthsMax;
+  const float step = largest * std::max(1 / kValueMax, by_length) + all.zero();
+  const __m256 inverse = _mm256_set1_ps(1 / step);
+  for (uint32_t i = 0; i < count; i += 8)
+    _mm_store_si128(reinterpret_cast<__m128i*>(values + i), round8(_mm256_loadu_ps(x + i), inverse));
+  return step;
+}
+
+}  // namespace
+}  // namespace aqlm
+}  // namespace lowbit
