@@ -152,11 +152,17 @@ export function chosenKernel(form, m) {
 
 const layoutOf = (form) => (form.endsWith("x8") ? "aqlm_tiles8" : "aqlm_tiles");
 
-/** Kernels that this machine could run for a form. @param {string} form @param {string} part of their names */
-export function kernelNamed(form, part) {
-  const runs = ({ name, layouts, needs }) =>
-    name.includes(part) && layouts.includes(layoutOf(form)) && needs.every((need) => cpu.features.has(need));
-  return aqlmKernels.find(runs);
+/**
+ * What this machine runs for a form and any of these numbers of rows; the same code listed for several m is one.
+ * @param {string} form @param {number[]} ms
+ */
+export function chosenKernels(form, ms) {
+  const found = new Map();
+  for (const kernel of ms.map((m) => chosenKernel(form, m))) {
+    const code = kernel.name.replace(/_\d+x/, "_");
+    if (!found.has(code)) found.set(code, kernel);
+  }
+  return [...found.values()];
 }
 
 /**

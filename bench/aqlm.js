@@ -9,7 +9,7 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { besidePackage, chosenKernel, compare, kernelNamed } from "./aqlm-layers.js";
+import { besidePackage, chosenKernel, chosenKernels, compare } from "./aqlm-layers.js";
 import { modelMemory, modelSpeeds } from "./aqlm-models.js";
 import { folder } from "./make-model.js";
 import { commit, digits, table, writeReport } from "./report.js";
@@ -70,15 +70,13 @@ const parts = {
       })),
   },
   rows: {
-    title: "More rows of x: tables against decoding into the GEMM, on AMX of 16-bit fixed point or of bf16",
+    title: "More rows of x, each by every kernel that this machine runs for some number of rows",
     head: LAYER_HEAD,
-    measure: () =>
-      layerEntries(list(options.m).map(Number), shapes.slice(0, 1), () => ({
-        ...{
-          form: "2x8",
-          kernels: ["_lut", "_i16_", "_bf16_"].map((part) => kernelNamed("2x8", part)).filter(Boolean),
-        },
-      })),
+    *measure() {
+      const ms = list(options.m).map(Number);
+      const kernels = chosenKernels("2x8", ms);
+      yield* layerEntries(ms, shapes.slice(0, 1), () => ({ form: "2x8", kernels }));
+    },
   },
   prefill: {
     title: "128 rows of x",

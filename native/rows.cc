@@ -24,6 +24,7 @@ KernelRows (*const kTables[])() = {
     aqlm_amx_rows,
     aqlm_avx512vbmi_rows,
     aqlm_avx512_rows,
+    aqlm_lut_rows_avx2_rows,
     aqlm_lut_avx2_rows,
     aqlm_avx2_rows,
     aqlm_sse2_rows,

@@ -9,20 +9,22 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-constexpr float kVectorMax = 32767, kValueMax = 32767;
+// What rounded values are at most.
+constexpr float kWordMax = 32767;
 // What the product of a group's and a vector's length may be: their sum is no larger, rounding included.
 constexpr float kLengthsMax = 0x1.ffp30f;
 
-// The step of all and the longest vector's length, then pairs [codebooks][in_group / 2][256].
+// The step of all, the length of the longest vector and the sum of the codebooks' longest in steps, then pairs.
 struct PreparedVectors {
   float* step;
   float* longest;
+  float* lengths;
   int32_t* pairs;
 };
 
-static inline PreparedVectors prepared_vectors(const Product& p) {
-  float* first = reinterpret_cast<float*>(p.prepared);
-  return {first, first + 1, reinterpret_cast<int32_t*>(p.prepared + 64)};
+static inline PreparedVectors prepared_vectors(uint8_t* memory) {
+  float* first = reinterpret_cast<float*>(memory);
+  return {first, first + 1, first + 2, reinterpret_cast<int32_t*>(memory + 64)};
 }
 
 static inline size_t prepared_bytes(const Codes& codes) {
@@ -50,27 +52,31 @@ float longest_square(size_t count, uint32_t length, __m256 unit, Load load) {
   return longest;
 }
 
+// Vectors up to `largest`, as pairs [codebooks][in_group / 2][256] where they are `Turned`, else
+// [codebooks][256][in_group / 2].
 // One work item for all codebooks, which share a step; each is some kilobytes.
-static inline void prepare_vectors(const Product& p) {
-  const PreparedVectors prepared = prepared_vectors(p);
-  const uint32_t length = p.codes.in_group;
-  const size_t count = static_cast<size_t>(p.codes.codebooks) * kEntries * length;
+template <bool Turned>
+void prepare_vectors(const Arguments& p, float largest, const PreparedVectors& prepared) {
+  const uint32_t length = p.codes.in_group, pairs = length / 2;
+  const size_t book = size_t{kEntries} * length, count = p.codes.codebooks * book;
   Magnitudes all;
   for (size_t i = 0; i < count; i += 8) all.add(load8(p, i));
   // Of vectors over their largest value, whose squares floats can hold.
-  const float longest = longest_square(count, length, _mm256_set1_ps(1 / all.largest()),
-                                       [&](size_t i) { return load8(p, i); });
-  const float step = all.largest() / kVectorMax + all.zero();
-  *prepared.step = step;
-  *prepared.longest = std::sqrt(longest) * kVectorMax;
-  const __m256 inverse = _mm256_set1_ps(1 / step);
-  const uint32_t pairs = length / 2;
+  const __m256 unit = _mm256_set1_ps(1 / all.largest());
+  *prepared.longest = *prepared.lengths = 0;
+  for (size_t first = 0; first < count; first += book) {
+    const float square = longest_square(book, length, unit, [&](size_t i) { return load8(p, first + i); });
+    *prepared.longest = std::max(*prepared.longest, std::sqrt(square) * largest);
+    *prepared.lengths += std::sqrt(square) * largest;
+  }
+  *prepared.step = all.largest() / largest + all.zero();
+  const __m256 inverse = _mm256_set1_ps(1 / *prepared.step);
   for (size_t vector = 0, i = 0; i < count; vector++) {
-    int32_t* target = prepared.pairs + vector / kEntries * pairs * kEntries + vector % kEntries;
+    int32_t* target = prepared.pairs + (Turned ? vector / kEntries * pairs * kEntries + vector % kEntries : vector * pairs);
     for (uint32_t j = 0; j < length; j += 8, i += 8) {
       alignas(16) int32_t four[4];
       _mm_store_si128(reinterpret_cast<__m128i*>(four), round8(load8(p, i), inverse));
-      for (uint32_t q = 0; q < 4; q++, target += kEntries) *target = four[q];
+      for (uint32_t q = 0; q < 4; q++, target += Turned ? kEntries : 1) *target = four[q];
     }
   }
 }
@@ -85,7 +91,7 @@ static inline float quantize_inputs(const float* x, uint32_t groups, uint32_t le
   const float longest = longest_square(count, length, _mm256_set1_ps(1 / largest),
                                        [&](size_t i) { return _mm256_loadu_ps(x + i); });
   const float by_length = std::sqrt(longest) * longest_vector / kLengthsMax;
-  const float step = largest * std::max(1 / kValueMax, by_length) + all.zero();
+  const float step = largest * std::max(1 / kWordMax, by_length) + all.zero();
   const __m256 inverse = _mm256_set1_ps(1 / step);
   for (uint32_t i = 0; i < count; i += 8)
     _mm_store_si128(reinterpret_cast<__m128i*>(values + i), round8(_mm256_loadu_ps(x + i), inverse));
