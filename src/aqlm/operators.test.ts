@@ -304,6 +304,27 @@ describeRows(aqlmKernels, machine(), (kernel) => {
     }
   });
 
+  it("sums what is as large as can be: x and all vectors of one direction", () => {
+    const bench = benches[0]!;
+    for (const shape of [form(64, 136), form(64, 264, "16x8"), form(64, 1088, "5x8", 64), form(64, 136, "2x12")]) {
+      if (!kernel.layouts!.includes(packedLayout(shape))) continue;
+      const weights = randomAqlm(new Random(5), shape);
+      const m = Math.max(kernel.mStep, 2);
+      const sign = (i: number) => (i % 3 === 0 ? -1 : 1);
+      const vectors = Float32Array.from(weights.vectors, (_, i) => sign(i % shape.inGroup));
+      const x = Float32Array.from({ length: m * shape.k }, (_, i) => {
+        const [row, j] = [Math.floor(i / shape.k), i % shape.k];
+        return (row % 2 === 0 ? 1 : -1) * sign(j % shape.inGroup);
+      });
+      const { y: wanted, size } = expected({ ...weights, vectors }, x, m, null);
+      const y = floats(bench, m * shape.n);
+      const codes = openCodes(place(bench, packCodes(weights)));
+      run(kernel, { m, x: place(bench, x), codes, vectors, scales: weights.scales, bias: null, y }, bench);
+      const differences = y.map((value, i) => value - wanted[i]!);
+      expect(norm(differences) / size, JSON.stringify(shape)).toBeLessThan(bound(kernel.name));
+    }
+  });
+
   it("multiplies as the definition does", () => {
     for (const shape of forms) {
       const layout = packedLayout(shape);

@@ -210,9 +210,13 @@ static inline void write_outputs(const Batches& p, uint32_t tile, uint32_t place
     }
     transpose<FloatsAvx2>(v);
     const uint32_t row = batch * kRows + half;
-    for (uint32_t i = 0; i < std::min(8u, p.m - row); i++)
-      FloatsAvx2::store_some(p.y + size_t{row + i} * p.codes.n + output,
-                             _mm256_add_ps(_mm256_mul_ps(v[i], _mm256_load_ps(scales)), bias), count);
+    for (uint32_t i = 0; i < std::min(8u, p.m - row); i++) {
+      const __m256 y = _mm256_add_ps(_mm256_mul_ps(v[i], _mm256_load_ps(scales)), bias);
+      float* to = p.y + size_t{row + i} * p.codes.n + output;
+      // Masked stores take long.
+      if (count == 8) FloatsAvx2::store(to, y);
+      else FloatsAvx2::store_some(to, y, count);
+    }
   }
 }
 
