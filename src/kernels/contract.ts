@@ -3,13 +3,14 @@ import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { Placement, WasmStep } from "./wasm/kernel-code.ts";
 
 /**
- * Instruction-set features that kernels may need; `relaxed_dot` and `relaxed_dot16` are WebAssembly's, probed to be right
- * on this engine.
+ * Instruction-set features that kernels may need. WebAssembly's are probed: `relaxed_dot` and `relaxed_dot16` are right on
+ * this engine, and with `split_dot` the first is wrong or several instructions, of which the second is one.
  */
 export type CpuFeature =
   | "simd128"
   | "relaxed_dot"
   | "relaxed_dot16"
+  | "split_dot"
   | "sse2"
   | "avx2"
   | "avx_vnni"

@@ -52,6 +52,19 @@ describe("4-bit linear layers of groups of 32", () => {
   });
 });
 
+describe("linear layers in WebAssembly", () => {
+  it.each([
+    ["simd128,relaxed_dot,relaxed_dot16", "wasm_relaxed"],
+    ["simd128,relaxed_dot,relaxed_dot16,split_dot", "wasm_relaxed16"],
+    ["simd128,relaxed_dot16,split_dot", "wasm_relaxed16"],
+    ["simd128,relaxed_dot", "wasm_relaxed"],
+    ["simd128", "wasm_simd"],
+  ])("with %s: %s", (features, target) => {
+    for (const bits of [1, 4, 8])
+      for (const m of [1, 4, 512]) expect(targetOf(table.linearA8, features, m, bits)).toBe(target);
+  });
+});
+
 /** Exact sums of groups where they are as fast; else weights in two planes of bytes. */
 const [exact, planes] = ["linear_a8_wx_16x16x64_amx_int8", "linear_a8_wx_32x16x64_amx_int8"];
 

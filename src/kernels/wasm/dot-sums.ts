@@ -2,7 +2,8 @@
  * Integer dot products of four weights of four rows with four activations, in the ways that engines offer:
  *
  * - `relaxed`: one instruction for int8 activations and weights of 7 bits; 8-bit weights are 2 * high + low.
- * - `relaxed16`: the same to 16-bit sums, widened before they can overflow; for engines where the first is wrong.
+ * - `relaxed16`: the same to 16-bit sums, widened before they can overflow; for engines where the first is wrong, or made of
+ *   several instructions.
  * - `plain`: SIMD128 only. Activations and weights become 16-bit numbers, k = 0, 2 apart from k = 1, 3.
  *
  * All give the same integers. Codebooks, whose levels are signed, are always multiplied in the plain way.

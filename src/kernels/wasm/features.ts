@@ -11,7 +11,12 @@ import { moduleMemory } from "./engine-memory.ts";
 import { webAssembly } from "./web-assembly.ts";
 
 /** All that there are. */
-export const wasmFeatureNames = ["simd128", "relaxed_dot", "relaxed_dot16"] as const satisfies readonly CpuFeature[];
+export const wasmFeatureNames = [
+  "simd128",
+  "relaxed_dot",
+  "relaxed_dot16",
+  "split_dot",
+] as const satisfies readonly CpuFeature[];
 
 let found: readonly CpuFeature[] | undefined;
 
@@ -25,8 +30,11 @@ function detect(): CpuFeature[] {
   if (!webAssembly || !runs(plainProbe())) return [];
   const features: CpuFeature[] = ["simd128"];
   allowRelaxed();
-  if (relaxedProbes().every(runs)) features.push("relaxed_dot");
-  if (runs(relaxed16Probe())) features.push("relaxed_dot16");
+  const isRight = relaxedProbes(sevenBits).every(runs);
+  if (isRight) features.push("relaxed_dot");
+  if (!runs(relaxed16Probe())) return features;
+  features.push("relaxed_dot16");
+  if (!isRight || relaxedProbes(eightBits).every(runs)) features.push("split_dot");
   return features;
 }
 
@@ -39,30 +47,41 @@ function allowRelaxed(): void {
 
 interface Probe {
   readonly code: FunctionCode;
+  readonly weights: Uint8Array;
   /** The four int32 it must leave at address 48, from what is at 0, 16 and 32. */
   readonly expected: readonly number[];
 }
 
 /** Activations with both ends of int8, weights with both ends of 7 bits, sums with signs. */
 const activations = Int8Array.of(-128, -128, -128, -128, 127, 127, 127, 127, -128, 127, -1, 1, 0, -77, 64, -3);
-const weights = Uint8Array.of(127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 5, 99, 0, 126);
+const sevenBits: Uint8Array = Uint8Array.of(127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 127, 5, 99, 0, 126);
 const seeds = Int32Array.of(-100_000, 7, 1 << 20, -1);
 
-function dots(): number[] {
-  return Array.from(seeds, (seed, lane) => {
-    const products = [0, 1, 2, 3].map((j) => activations[4 * lane + j]! * weights[4 * lane + j]!);
-    return products.reduce((sum, product) => sum + product, seed);
-  });
+/**
+ * Weights that tell one instruction from several, in whichever tier an engine compiles the probe. Where x86 has AVX-VNNI,
+ * vpdpbusd adds four products in 32 bits; elsewhere pmaddubsw adds two in 16 bits, with saturation, before pmaddwd adds
+ * those. Arm and AVX-VNNI-INT8 take such weights as negative.
+ */
+const eightBits = sevenBits.map((weight) => weight | 128);
+
+/** Weights of 7 bits need no saturation. */
+function dots(weights: Uint8Array): number[] {
+  const product = (i: number) => activations[i]! * weights[i]!;
+  const pair = (i: number) => Math.max(-(2 ** 15), Math.min(2 ** 15 - 1, product(i) + product(i + 1)));
+  return Array.from(seeds, (seed, lane) => seed + pair(4 * lane) + pair(4 * lane + 2));
 }
 
 /** A function that loads the three inputs and stores a result. */
-function probe(compute: (a: Expr<"v128">, w: Expr<"v128">, seed: Local<"v128">) => Expr<"v128">): Probe {
+function probe(
+  compute: (a: Expr<"v128">, w: Expr<"v128">, seed: Local<"v128">) => Expr<"v128">,
+  weights = sevenBits,
+): Probe {
   const code = defineFunction("probe", {}, (_, scope) => {
     const sum = scope.local("v128", "sum");
     const at = (address: number) => v128.load(size(address));
     return [sum.set(at(32)), sum.set(compute(at(0), at(16), sum)), v128.store(size(48), sum)];
   });
-  return { code, expected: dots() };
+  return { code, weights, expected: dots(weights) };
 }
 
 function plainProbe(): Probe {
@@ -79,9 +98,10 @@ function pairSums(low: Expr<"v128">, high: Expr<"v128">): Expr<"v128"> {
 }
 
 /** A sum that lives on in a variable, and one that ends in the instruction: compilers treat their registers apart. */
-function relaxedProbes(): Probe[] {
+function relaxedProbes(weights: Uint8Array): Probe[] {
   const dot = i32x4.relaxed_dot_i8x16_i7x16_add_s;
-  return [probe((a, w, seed) => dot(a, w, seed)), probe((a, w) => dot(a, w, v128.load(size(32))))];
+  const sum = () => v128.load(size(32));
+  return [probe((a, w, seed) => dot(a, w, seed), weights), probe((a, w) => dot(a, w, sum()), weights)];
 }
 
 function relaxed16Probe(): Probe {
@@ -93,7 +113,7 @@ function encode(code: FunctionCode): Uint8Array {
   return new Module({ isWide: false, memory, imports: [], hasTable: false }, [code]).encode();
 }
 
-function runs({ code, expected }: Probe): boolean {
+function runs({ code, weights, expected }: Probe): boolean {
   const bytes = encode(code);
   if (!webAssembly!.validate(bytes)) return false;
   const memory = new webAssembly!.Memory({ initial: 1, maximum: 1, shared: false });
