@@ -114,11 +114,7 @@ export class DotSums {
   /** Starts a group with sums of `seed`. */
   begin(i: number, seed: Expr<"v128">): Body {
     const zero = this.#constants.words(0);
-    return [
-      this.#sums[i]!.set(seed),
-      ...(this.#high.length > 0 ? [this.#high[i]!.set(zero)] : []),
-      ...this.#short.map((locals) => locals[i]!.set(zero)),
-    ];
+    return [this.#sums[i]!.set(seed), ...(this.#high.length > 0 ? [this.#high[i]!.set(zero)] : [])];
   }
 
   add(i: number, plane: number, weights: Expr<"v128">, x: Expr<"v128">): Body {
@@ -138,7 +134,7 @@ export class DotSums {
     if (this.#exactSteps[plane] === 1) return [this.#widen(i, plane, dot)];
     steps[i]!++;
     const full = steps[i] === this.#exactSteps[plane];
-    return [short.set(i16x8.add(short, dot)), full ? this.#flush(i, plane) : []];
+    return [short.set(steps[i] === 1 ? dot : i16x8.add(short, dot)), full ? this.#flush(i, plane) : []];
   }
 
   #widen(i: number, plane: number, short: Expr<"v128">): Body {
@@ -149,7 +145,7 @@ export class DotSums {
   #flush(i: number, plane: number): Body {
     const short = this.#short[plane]![i]!;
     this.#shortSteps[plane]![i] = 0;
-    return [this.#widen(i, plane, short), short.set(this.#constants.words(0))];
+    return [this.#widen(i, plane, short)];
   }
 
   /** Ends a body that a loop may run again. */

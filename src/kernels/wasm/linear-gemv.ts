@@ -4,8 +4,8 @@
  */
 
 import { fieldTables } from "../layout/fields.ts";
-import { type Body, type Expr, type Local, when } from "./assembler/expression.ts";
-import { f32x4, i32, int, ptr, v128 } from "./assembler/instructions.ts";
+import { type Body, type Expr, type Local, type Statement, when } from "./assembler/expression.ts";
+import { i32, int, ptr, size, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import {
   activationBytes,
@@ -13,12 +13,12 @@ import {
   type DotMode,
   DotSums,
   floatsOfSums,
-  planeCount,
   planesOf,
   recordBytes,
   recordPlaces,
 } from "./dot-sums.ts";
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
+import { multiplyAdd } from "./lanes.ts";
 import { type LinearFields, linearBlock, seedOf, storePanel } from "./linear-panel.ts";
 import { advance, elementAt, forRange, repeat } from "./loops.ts";
 import { PANEL_ROWS, type PanelShape, QUADS, shapeKey } from "./packed-panels.ts";
@@ -28,8 +28,12 @@ import { fieldOf, loadChunk, loadScales, VectorConstants } from "./weight-fields
 export const STREAMS = 8;
 /** Weights of a row that one turn of the innermost loop takes. */
 const UNIT = 32;
-/** Units of a group that are written out instead of looped over. */
-const UNROLLED_UNITS = 2;
+const UNIT_STEPS = UNIT / 4;
+/** Before results, thread scratch has the end of rows that `storePanel` needs. */
+const RESULTS_START = 4 * PANEL_ROWS;
+
+/** Thread scratch that the kernel needs. */
+export const GEMV_THREAD_BYTES = RESULTS_START + 4 * PANEL_ROWS * STREAMS;
 
 export function gemvCode(shape: PanelShape, mode: DotMode): KernelCode {
   const key = `gemv_${mode}_${shapeKey(shape)}`;
@@ -57,7 +61,10 @@ class GemvGenerator {
   readonly #levels: Local<"v128">;
   readonly #vectors: readonly Local<"v128">[];
   readonly #field: Local<"v128">;
+  /** The activations of a unit. */
   readonly #splats: readonly Local<"v128">[];
+  /** Results in the thread's scratch: engines that keep them in variables load a whole group before they compute. */
+  readonly #resultsAt: Local<"ptr">;
 
   constructor(shape: PanelShape, mode: DotMode, fields: LinearFields, scope: Scope, thread: Local<"i32">) {
     this.#shape = shape;
@@ -72,11 +79,12 @@ class GemvGenerator {
     this.#levels = scope.local("v128", "level_table");
     this.#vectors = scope.localArray("v128", "vector", fieldTables[shape.bits]!.vectors);
     this.#field = scope.local("v128", "field");
-    this.#splats = scope.localArray("v128", "splat", 4);
+    this.#splats = scope.localArray("v128", "splat", UNIT_STEPS * activationBytes(mode));
+    this.#resultsAt = scope.local("ptr", "results_at");
   }
 
   build(tile: Local<"i32">): Body {
-    const { perTile, panelCount, m, levels } = this.#fields;
+    const { perTile, panelCount, m, levels, threadScratch, threadBytes } = this.#fields;
     const first = this.#scope.local("i32", "first");
     const left = this.#scope.local("i32", "left");
     const each = this.#scope.local("i32", "each");
@@ -95,6 +103,7 @@ class GemvGenerator {
       when(i32.lt_u(perTile, left), [left.set(perTile)]),
       this.#shape.hasLevels ? this.#levels.set(v128.load(levels)) : [],
       this.#constants.prepare,
+      this.#resultsAt.set(ptr.add(elementAt(threadScratch, this.#thread, threadBytes), size(RESULTS_START))),
       rows,
     ];
   }
@@ -103,18 +112,24 @@ class GemvGenerator {
   #stripe(streams: number, start: Local<"i32">, count: Local<"i32">): Body {
     const { panels, panelBytes, correctionOffset, records, groups } = this.#fields;
     const weights = this.#scope.localArray("ptr", "weights", streams);
-    const results = weights.map((_, s) => this.#scope.localArray("v128", `result${s}_`, QUADS));
+    const results = this.#scope.localArray("v128", "result", QUADS);
     const turns = this.#scope.local("i32", "turns");
     const group = this.#scope.local("i32", "group");
     const first = (s: number): Expr<"i32"> => i32.add(start, i32.mul(count, int(s)));
     const bytes = recordBytes(this.#mode, this.#shape);
+    const units = this.#shape.groupLength / UNIT;
     return [
       weights.map((weight, s) => weight.set(elementAt(panels, first(s), panelBytes))),
       repeat(turns, count, [
-        results.flat().map((result) => result.set(this.#constants.words(0))),
+        weights.map((_, s) => results.map((_, r) => this.#storeResult(s, r, this.#constants.words(0)))),
         this.#x.set(elementAt(records, i32.mul(this.#row, groups), bytes)),
-        repeat(group, groups, [weights.map((weight, s) => this.#group(weight, results[s]!)), advance(this.#x, bytes)]),
+        repeat(group, groups, [
+          units === 1 ? this.#loadSplats(this.#x, 0, UNIT_STEPS) : [],
+          weights.map((weight, s) => this.#group(weight, s, units)),
+          advance(this.#x, bytes),
+        ]),
         weights.map((weight, s) => [
+          results.map((result, r) => result.set(this.#result(s, r))),
           storePanel({
             shape: this.#shape,
             fields: this.#fields,
@@ -124,7 +139,7 @@ class GemvGenerator {
             row: this.#row,
             column: i32.mul(i32.add(first(s), i32.sub(count, turns)), int(PANEL_ROWS)),
             tail: weight,
-            results: results[s]!,
+            results,
           }),
           advance(weight, ptr.sub(panelBytes, correctionOffset)),
         ]),
@@ -132,22 +147,38 @@ class GemvGenerator {
     ];
   }
 
+  #result(stream: number, quad: number): Expr<"v128"> {
+    return v128.load(this.#resultsAt, 16 * (QUADS * stream + quad));
+  }
+
+  #storeResult(stream: number, quad: number, value: Expr<"v128">): Statement {
+    return v128.store(this.#resultsAt, value, 16 * (QUADS * stream + quad));
+  }
+
+  /** Loads the activations of some steps of a unit. */
+  #loadSplats(x: Local<"ptr">, first: number, count: number): Body {
+    const perStep = activationBytes(this.#mode);
+    const loads = this.#splats.map((splat, i) => splat.set(v128.load32_splat(x, 4 * i)));
+    return loads.slice(first * perStep, (first + count) * perStep);
+  }
+
   /** One group of a panel: its integer sums, scaled and added to the results. */
-  #group(weight: Local<"ptr">, results: readonly Local<"v128">[]): Body {
+  #group(weight: Local<"ptr">, stream: number, units: number): Body {
     const shape = this.#shape;
-    const units = shape.groupLength / UNIT;
     const { seed, sum } = recordPlaces(this.#mode, shape);
     const splat = (offset: number) => v128.load32_splat(this.#x, offset);
-    const seeds = results.map((_, r) => this.#sums.begin(r, seedOf(shape, weight, r, splat(seed), splat(sum))));
-    const sums =
-      units <= UNROLLED_UNITS
-        ? Array.from({ length: units }, (_, unit) => this.#unit(weight, this.#x, shape.vectorsOffset, unit))
-        : this.#loopedUnits(weight, units);
-    const scaled = results.map((result, r) => {
+    const quads = Array.from({ length: QUADS }, (_, r) => r);
+    const scaled = (r: number) => {
+      const sums = floatsOfSums(shape, this.#sums.total(r), this.#constants);
       const scale = loadScales(shape, weight, r, this.#constants);
-      return result.set(f32x4.add(result, f32x4.mul(floatsOfSums(shape, this.#sums.total(r), this.#constants), scale)));
-    });
-    return [seeds, sums, scaled, advance(weight, shape.groupBytes)];
+      return multiplyAdd(this.#mode !== "plain", sums, scale, this.#result(stream, r));
+    };
+    return [
+      quads.map((r) => this.#sums.begin(r, seedOf(shape, weight, r, splat(seed), splat(sum)))),
+      units === 1 ? this.#unit(weight, null) : this.#loopedUnits(weight, units),
+      quads.map((r) => this.#storeResult(stream, r, scaled(r))),
+      advance(weight, shape.groupBytes),
+    ];
   }
 
   #loopedUnits(weight: Local<"ptr">, units: number): Body {
@@ -158,47 +189,36 @@ class GemvGenerator {
       at.set(weight),
       x.set(this.#x),
       repeat(unit, int(units), [
-        this.#unit(at, x, this.#shape.vectorsOffset, 0),
+        this.#unit(at, x),
         advance(at, (UNIT * 16 * this.#shape.bits) / 8),
         advance(x, UNIT * activationBytes(this.#mode)),
       ]),
     ];
   }
 
-  /** 32 weights of 16 rows. */
-  #unit(weight: Local<"ptr">, x: Local<"ptr">, offset: number, unit: number): Body {
-    const { bits } = this.#shape;
-    const { vectors, fields } = fieldTables[bits]!;
-    const chunkLength = 4 * fields.length;
-    const chunks = Array.from({ length: UNIT / chunkLength }, (_, c) => {
-      const chunk = (unit * UNIT) / chunkLength + c;
-      return this.#chunk(weight, x, offset + 64 * vectors * chunk, chunk * fields.length);
-    });
+  /** 32 weights of 16 rows, and their activations where they are not loaded yet. */
+  #unit(weight: Local<"ptr">, x: Local<"ptr"> | null): Body {
+    const { vectors, fields } = fieldTables[this.#shape.bits]!;
+    const chunks = Array.from({ length: UNIT_STEPS / fields.length }, (_, c) => [
+      x ? this.#loadSplats(x, c * fields.length, fields.length) : [],
+      this.#chunk(weight, this.#shape.vectorsOffset + 64 * vectors * c, c * fields.length),
+    ]);
     return [chunks, this.#sums.settle()];
   }
 
   /** The vectors that hold `fields` times four weights of 16 rows. */
-  #chunk(weight: Local<"ptr">, x: Local<"ptr">, offset: number, firstStep: number): Body {
+  #chunk(weight: Local<"ptr">, offset: number, firstStep: number): Body {
     const { bits } = this.#shape;
     const mode = this.#mode;
-    const { fields } = fieldTables[bits]!;
-    const planes = planeCount(mode, bits);
-    const distinct = mode === "plain" ? planes : 1;
-    const load = (f: number, p: number) => v128.load32_splat(x, activationOffset(mode, firstStep + f, p));
-    const isKept = fields.length * distinct <= this.#splats.length;
-    const kept = fields.flatMap((_, f) =>
-      Array.from({ length: distinct }, (_, p) => this.#splats[f * distinct + p]?.set(load(f, p))),
-    );
-    const splat = (f: number, p: number) => (isKept ? this.#splats[f * distinct + (p % distinct)]! : load(f, p));
-    const quads = Array.from({ length: QUADS }, (_, r) => [
+    const splat = (f: number, p: number) => this.#splats[activationOffset(mode, firstStep + f, p) / 4]!;
+    return Array.from({ length: QUADS }, (_, r) => [
       loadChunk(this.#vectors, weight, offset, r),
-      fields.map((_, f) => [
+      fieldTables[bits]!.fields.map((_, f) => [
         this.#field.set(fieldOf(bits, f, this.#vectors, this.#constants)),
         planesOf(mode, this.#shape, this.#field, this.#constants, this.#levels).map((plane, p) =>
           this.#sums.add(r, p, plane, splat(f, p)),
         ),
       ]),
     ]);
-    return [isKept ? kept.filter((statement) => statement !== undefined) : [], quads];
   }
 }

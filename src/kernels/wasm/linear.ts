@@ -6,7 +6,7 @@ import type { DotMode } from "./dot-sums.ts";
 import { wasmKernel } from "./kernel.ts";
 import type { KernelCode, Placement, WasmStep } from "./kernel-code.ts";
 import { gemmCode, gemmMode, gemmThreadBytes } from "./linear-gemm.ts";
-import { gemvCode, STREAMS } from "./linear-gemv.ts";
+import { GEMV_THREAD_BYTES, gemvCode, STREAMS } from "./linear-gemv.ts";
 import { linearBlock } from "./linear-panel.ts";
 import { LEVELS_OFFSET, PANEL_ROWS, PANELS_OFFSET, type PanelShape, panelShape, panelSizes } from "./packed-panels.ts";
 
@@ -18,8 +18,6 @@ interface Multiply {
   panelsPerTile(panels: number, threads: number): number;
 }
 
-/** Bytes of a thread for the last rows of a matrix. */
-const TAIL_BYTES = 4 * PANEL_ROWS;
 /** Tiles for each thread, so that none waits long for another. */
 const TILES_PER_THREAD = 8;
 const GEMV_PANELS_MAX = 32;
@@ -39,7 +37,7 @@ const plainForLevels = (mode: DotMode, { hasLevels }: PanelShape): DotMode => (h
 const gemv = (mode: DotMode): Multiply => ({
   mode: (shape) => plainForLevels(mode, shape),
   code: gemvCode,
-  threadBytes: () => TAIL_BYTES,
+  threadBytes: () => GEMV_THREAD_BYTES,
   panelsPerTile: gemvPanels,
 });
 
