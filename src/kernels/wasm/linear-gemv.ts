@@ -29,6 +29,11 @@ export const STREAMS = 8;
 /** Weights of a row that one turn of the innermost loop takes. */
 const UNIT = 32;
 const UNIT_STEPS = UNIT / 4;
+/** Quads whose results are stored one after the other: where V8 pairs operations, it begins with such stores. */
+const quadPairs = [
+  [0, 1],
+  [2, 3],
+] as const;
 /** Before results, thread scratch has the end of rows that `storePanel` needs. */
 const RESULTS_START = 4 * PANEL_ROWS;
 
@@ -63,6 +68,7 @@ class GemvGenerator {
   readonly #field: Local<"v128">;
   /** The activations of a unit. */
   readonly #splats: readonly Local<"v128">[];
+  readonly #results: readonly Local<"v128">[];
   /** Results in the thread's scratch: engines that keep them in variables load a whole group before they compute. */
   readonly #resultsAt: Local<"ptr">;
 
@@ -80,6 +86,7 @@ class GemvGenerator {
     this.#vectors = scope.localArray("v128", "vector", fieldTables[shape.bits]!.vectors);
     this.#field = scope.local("v128", "field");
     this.#splats = scope.localArray("v128", "splat", UNIT_STEPS * activationBytes(mode));
+    this.#results = scope.localArray("v128", "result", QUADS);
     this.#resultsAt = scope.local("ptr", "results_at");
   }
 
@@ -112,7 +119,6 @@ class GemvGenerator {
   #stripe(streams: number, start: Local<"i32">, count: Local<"i32">): Body {
     const { panels, panelBytes, correctionOffset, records, groups } = this.#fields;
     const weights = this.#scope.localArray("ptr", "weights", streams);
-    const results = this.#scope.localArray("v128", "result", QUADS);
     const turns = this.#scope.local("i32", "turns");
     const group = this.#scope.local("i32", "group");
     const first = (s: number): Expr<"i32"> => i32.add(start, i32.mul(count, int(s)));
@@ -121,7 +127,7 @@ class GemvGenerator {
     return [
       weights.map((weight, s) => weight.set(elementAt(panels, first(s), panelBytes))),
       repeat(turns, count, [
-        weights.map((_, s) => results.map((_, r) => this.#storeResult(s, r, this.#constants.words(0)))),
+        weights.map((_, s) => this.#results.map((_, r) => this.#storeResult(s, r, this.#constants.words(0)))),
         this.#x.set(elementAt(records, i32.mul(this.#row, groups), bytes)),
         repeat(group, groups, [
           units === 1 ? this.#loadSplats(this.#x, 0, UNIT_STEPS) : [],
@@ -129,7 +135,7 @@ class GemvGenerator {
           advance(this.#x, bytes),
         ]),
         weights.map((weight, s) => [
-          results.map((result, r) => result.set(this.#result(s, r))),
+          this.#results.map((result, r) => result.set(this.#result(s, r))),
           storePanel({
             shape: this.#shape,
             fields: this.#fields,
@@ -139,7 +145,7 @@ class GemvGenerator {
             row: this.#row,
             column: i32.mul(i32.add(first(s), i32.sub(count, turns)), int(PANEL_ROWS)),
             tail: weight,
-            results,
+            results: this.#results,
           }),
           advance(weight, ptr.sub(panelBytes, correctionOffset)),
         ]),
@@ -176,7 +182,10 @@ class GemvGenerator {
     return [
       quads.map((r) => this.#sums.begin(r, seedOf(shape, weight, r, splat(seed), splat(sum)))),
       units === 1 ? this.#unit(weight, null) : this.#loopedUnits(weight, units),
-      quads.map((r) => this.#storeResult(stream, r, scaled(r))),
+      quadPairs.map((pair) => [
+        pair.map((r) => this.#results[r]!.set(scaled(r))),
+        pair.map((r) => this.#storeResult(stream, r, this.#results[r]!)),
+      ]),
       advance(weight, shape.groupBytes),
     ];
   }
