@@ -30,13 +30,23 @@ function origin(command) {
   ].join("\n");
 }
 
+/** Instruction sets, widest first, that tell the kernels of machines apart. */
+const WIDEST = ["amx_int8", "avx512_vnni", "avx512", "avx_vnni", "avx2", "i8mm", "dotprod", "neon"];
+
+/** Results of machines without AMX have files of their own. */
+function fileOf(name) {
+  const widest = WIDEST.find((feature) => hostCpu().features.has(feature)) ?? "baseline";
+  return widest === "amx_int8" ? `${name}.md` : `${name}-${widest.replace("_", "-")}.md`;
+}
+
 /** Prints a report and writes it to bench/results/<name>.md. */
 export function writeReport(name, { title, command, sections }) {
   const text = [`# ${title}`, origin(command), ...sections].join("\n\n");
   const folder = new URL("./results/", import.meta.url);
   mkdirSync(folder, { recursive: true });
-  writeFileSync(new URL(`${name}.md`, folder), `${text}\n`);
-  console.log(`\n${text}\n\nwritten to ${fileURLToPath(new URL(`${name}.md`, folder))}`);
+  const file = new URL(fileOf(name), folder);
+  writeFileSync(file, `${text}\n`);
+  console.log(`\n${text}\n\nwritten to ${fileURLToPath(file)}`);
 }
 
 /** @param {readonly number[]} values */
