@@ -5,7 +5,7 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import { aqlmKernels } from "../dist/aqlm/kernels.js";
+import { aqlmKernels, aqlmNativeArguments } from "../dist/aqlm/kernels.js";
 import { openCodes, packCodes } from "../dist/aqlm/layout.js";
 import { hostCpu, loadNativeKernels, nativeKernels } from "../dist/index.js";
 import { openPacked, packWeights } from "../dist/kernels/layout/packed.js";
@@ -116,21 +116,42 @@ const loaded = new Set();
 /** What lookup-loop.cc is compiled for: gathers of this machine are not always faster than plain loads. */
 const loopTargets = { baseline: [], native: ["-march=native"] };
 
-/** The kernels of lookup-loop.cc. */
-function lookupLoops() {
+/** Compiles a file of bench/ to a library of kernels, and loads it. @param {string} file @param {string} name @param {string[]} flags */
+function loadLibrary(file, name, flags) {
   const path = (name) => fileURLToPath(new URL(`../${name}`, import.meta.url));
   mkdirSync(path("build/bench"), { recursive: true });
   const [compiler, ...first] = (process.env.CXX ?? "c++").split(" ");
-  for (const [target, flags] of Object.entries(loopTargets)) {
-    const library = path(`build/bench/lookup-loop-${target}.so`);
-    if (loaded.has(library)) continue;
-    const common = ["-O3", "-std=c++17", "-shared", "-fPIC", "-I", path("native"), `-DLOOP_TARGET="${target}"`];
-    const all = [...first, ...common, ...flags, path("bench/lookup-loop.cc"), "-o", library];
-    const { status, stderr } = spawnSync(compiler, all);
-    if (status !== 0) throw new Error(`lookup-loop.cc: ${stderr}`);
-    loadNativeKernels(library);
-    loaded.add(library);
-  }
+  const library = path(`build/bench/${name}.so`);
+  if (loaded.has(library)) return;
+  const common = ["-O3", "-std=c++17", "-shared", "-fPIC", "-I", path("native")];
+  const { status, stderr } = spawnSync(compiler, [...first, ...common, ...flags, path(`bench/${file}`), "-o", library]);
+  if (status !== 0) throw new Error(`${file}: ${stderr}`);
+  loadNativeKernels(library);
+  loaded.add(library);
+}
+
+/** Files of table kernels that split inputs, by the target in their kernels' names, and the functions of their rows. */
+const splitFiles = {
+  avx512_vbmi: ["aqlm/x86/aqlm_avx512vbmi.cc", "aqlm_avx512vbmi_rows"],
+  avx2: ["aqlm/x86/aqlm_lut_avx2.cc", "aqlm_lut_avx2_rows"],
+  neon: ["aqlm/arm/aqlm_tbl_neon.cc", "aqlm_tbl_neon_rows"],
+};
+
+/** The kernel that this machine runs for one row of x, split over inputs as it is, and over outputs. */
+export function splitKernels() {
+  const chosen = chosenKernel("2x8", 1);
+  const [, [file, rows]] = Object.entries(splitFiles).find(([target]) => chosen.name.endsWith(target)) ?? [null, []];
+  if (!file) return [];
+  const macros = [`-DSPLIT_FILE="${file}"`, `-DSPLIT_ROWS=${rows}`];
+  loadLibrary("aqlm-split.cc", "aqlm-split", [...(process.arch === "x64" ? ["-march=native"] : []), ...macros]);
+  const byOutputs = nativeKernels("aqlm_by_outputs", aqlmNativeArguments);
+  return [chosen, byOutputs.find(({ name }) => name === `${chosen.name}_by_outputs`)];
+}
+
+/** The kernels of lookup-loop.cc. */
+function lookupLoops() {
+  for (const [target, flags] of Object.entries(loopTargets))
+    loadLibrary("lookup-loop.cc", `lookup-loop-${target}`, [`-DLOOP_TARGET="${target}"`, ...flags]);
   return nativeKernels("lookup_loop", ({ n, k, x, codes, vectors, scales, y }) => ({
     scalars: [n, k],
     buffers: [x, codes, vectors, scales, y],

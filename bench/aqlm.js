@@ -2,22 +2,23 @@
  * AQLM beside 4-bit weights: single layers (aqlm-layers.js), the aqlm package where LOWBIT_PYTHON names a Python that has
  * it, whole models and their memory (aqlm-models.js). Each part takes up to two minutes, models not counted, which are
  * written at first use. Results are kept beside the models and shown in results/aqlm.md after each part.
- * `node bench/aqlm.js [--parts gemv,rows,prefill,package,models,memory] [--shapes 4096x4096,14336x4096] [--threads 1,2]
+ * `node bench/aqlm.js [--parts gemv,split,tables,rows,prefill,package,models,memory] [--shapes 4096x4096,14336x4096] [--threads 1,2]
  *  [--rounds 9] [--whole]`: parts that are narrowed replace only what they measure; `--whole` measures the memory of all
  * 32 layers, too.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseArgs } from "node:util";
-import { besidePackage, chosenKernel, chosenKernels, compare } from "./aqlm-layers.js";
+import { besidePackage, chosenKernel, chosenKernels, compare, splitKernels } from "./aqlm-layers.js";
 import { modelMemory, modelSpeeds } from "./aqlm-models.js";
+import { tableErrors } from "./aqlm-tables.js";
 import { folder } from "./make-model.js";
 import { commit, digits, table, writeReport } from "./report.js";
 
 const list = (text) => text.split(",");
 const { values: options } = parseArgs({
   options: {
-    parts: { type: "string", default: "gemv,rows,prefill,package,models,memory" },
+    parts: { type: "string", default: "gemv,split,tables,rows,prefill,package,models,memory" },
     shapes: { type: "string", default: "4096x4096,14336x4096,4096x14336" },
     m: { type: "string", default: "1,2,4,8,12,16,32,64,128" },
     threads: { type: "string", default: "1,2" },
@@ -78,6 +79,15 @@ const parts = {
       yield* layerEntries(ms, shapes.slice(0, 1), () => ({ form: "2x8", kernels }));
     },
   },
+  split: {
+    title: "One row of x, shared among threads by blocks of inputs and by outputs",
+    head: LAYER_HEAD,
+    *measure() {
+      const kernels = splitKernels();
+      if (kernels.length === 0) return console.error("split: skipped, this machine's kernel has one way only");
+      yield* layerEntries([1], shapes, () => ({ form: "2x8", kernels }));
+    },
+  },
   prefill: {
     title: "128 rows of x",
     head: LAYER_HEAD,
@@ -110,6 +120,14 @@ const parts = {
     async *measure() {
       for (const threads of threadCounts)
         yield [`${options.model} ${threads}`, await modelSpeeds(options.model, threads, rounds)];
+    },
+  },
+  tables: {
+    title: "What rounding makes of a layer of 512 outputs and 4096 inputs, against double precision",
+    head: ["x", "rounded", "relative error"],
+    note: "Steps are one for 16 groups of 8 inputs.",
+    *measure() {
+      yield ["all", tableErrors()];
     },
   },
   memory: {

@@ -28,8 +28,12 @@ constexpr uint32_t kHeaderBytes = 64;
 constexpr size_t kAlignment = 64;
 // Inputs of a group at most: GROUP_MAX of src/aqlm/form.ts. Vectors of a codebook for codes of 8 bits.
 constexpr uint32_t kInGroupMax = 64, kEntries = 256;
-// Slices of inputs, at most.
+// Slices of inputs, at most. bench/aqlm-split.cc compares with one, which leaves threads the outputs to share.
+#if defined(LOWBIT_AQLM_SLICES)
+constexpr uint32_t kSlices = LOWBIT_AQLM_SLICES;
+#else
 constexpr uint32_t kSlices = 8;
+#endif
 
 struct Codes {
   const uint8_t* codes;

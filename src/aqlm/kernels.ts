@@ -6,14 +6,14 @@ import { aqlmPanelsWasm } from "./wasm-panels.ts";
 import { aqlmTablesWasm } from "./wasm-tables.ts";
 
 /** scalars: m, 1 for f16 vectors, 1 for f16 scales; buffers: x, packed codes, vectors, scales, bias or null, y. */
-function nativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): NativeArguments {
+export function aqlmNativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): NativeArguments {
   const isHalf = (data: ArrayBufferView) => (data instanceof Uint16Array ? 1 : 0);
   const buffers = [x, codes.bytes, vectors, scales, bias ?? new Float32Array(0), y];
   return { scalars: [m, isHalf(vectors), isHalf(scales), bias ? 1 : 0], buffers };
 }
 
 export const aqlmKernels: readonly Kernel<AqlmArgs>[] = [
-  ...nativeKernels("aqlm", nativeArguments),
+  ...nativeKernels("aqlm", aqlmNativeArguments),
   ...aqlmTablesWasm,
   aqlmPanelsWasm,
   aqlmReference,
