@@ -13,6 +13,7 @@ import { zeroedBytes } from "../dist/kernels/plan.js";
 import { selectKernel, selectLayout } from "../dist/kernels/select.js";
 import { linearA8 } from "../dist/kernels/table.js";
 import { createRandom } from "../dist/text/random.js";
+import { baseFlags, featureFlags, nativeSources } from "../scripts/native-sources.js";
 import { requireAddon } from "./peak.js";
 import { median } from "./report.js";
 
@@ -140,10 +141,12 @@ const splitFiles = {
 /** The kernel that this machine runs for one row of x, split over inputs as it is, and over outputs. */
 export function splitKernels() {
   const chosen = chosenKernel("2x8", 1);
-  const [, [file, rows]] = Object.entries(splitFiles).find(([target]) => chosen.name.endsWith(target)) ?? [null, []];
-  if (!file) return [];
-  const macros = [`-DSPLIT_FILE="${file}"`, `-DSPLIT_ROWS=${rows}`];
-  loadLibrary("aqlm-split.cc", "aqlm-split", [...(process.arch === "x64" ? ["-march=native"] : []), ...macros]);
+  const found = Object.entries(splitFiles).find(([target]) => chosen.name.endsWith(target));
+  if (!found) return [];
+  const [file, rows] = found[1];
+  const { features } = nativeSources(process.arch).find((source) => source.file === file);
+  const flags = [...baseFlags(), ...featureFlags(process.arch, features, "cc")];
+  loadLibrary("aqlm-split.cc", "aqlm-split", [...flags, `-DSPLIT_FILE="${file}"`, `-DSPLIT_ROWS=${rows}`]);
   const byOutputs = nativeKernels("aqlm_by_outputs", aqlmNativeArguments);
   return [chosen, byOutputs.find(({ name }) => name === `${chosen.name}_by_outputs`)];
 }

@@ -2,6 +2,7 @@
  * What rounding makes of an AQLM layer's results: tables of sums in some bits, with one step for 16 groups of inputs as
  * kernels have it, and for comparison activations in 8 bits, as 4-bit layers have them. In double precision besides.
  */
+import { quantizeActivations } from "../dist/kernels/reference/activations.js";
 import { createRandom } from "../dist/text/random.js";
 
 const OUTPUTS = 512;
@@ -17,9 +18,9 @@ const normal = (uniform) => Math.sqrt(-2 * Math.log(1 - uniform())) * Math.cos(2
 
 /** Activations of a row: normal ones, and with some channels that are twelve times as large. */
 const inputs = {
-  normal: (random) => Float64Array.from({ length: INPUTS }, () => normal(random)),
+  normal: (random) => Float32Array.from({ length: INPUTS }, () => normal(random)),
   "12 times larger in 1 of 256": (random) =>
-    Float64Array.from({ length: INPUTS }, (_, i) => (i % 256 === 0 ? 12 : 1) * normal(random)),
+    Float32Array.from({ length: INPUTS }, (_, i) => (i % 256 === 0 ? 12 : 1) * normal(random)),
 };
 
 /** Tables [group][codebook][entry] of vector . x. */
@@ -48,11 +49,11 @@ function rounded(tables, bits) {
   return target;
 }
 
-/** Dynamic quantization of a row, asymmetric, as 8-bit activations have it. */
+/** A row as the 8-bit activations of 4-bit layers are. */
 function rounded8(x) {
-  const [low, high] = [Math.min(0, ...x), Math.max(0, ...x)];
-  const step = (high - low) / 255;
-  return x.map((value) => Math.round(value / step) * step);
+  const [q, scales, zeros] = [new Int8Array(x.length), new Float32Array(1), new Int32Array(1)];
+  quantizeActivations(x, 1, x.length, { q, scales, zeros });
+  return Float64Array.from(q, (value) => (value - zeros[0]) * scales[0]);
 }
 
 function results(tables, codes) {

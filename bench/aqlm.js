@@ -2,9 +2,9 @@
  * AQLM beside 4-bit weights: single layers (aqlm-layers.js), the aqlm package where LOWBIT_PYTHON names a Python that has
  * it, whole models and their memory (aqlm-models.js). Each part takes up to two minutes, models not counted, which are
  * written at first use. Results are kept beside the models and shown in results/aqlm.md after each part.
- * `node bench/aqlm.js [--parts gemv,split,tables,rows,prefill,package,models,memory] [--shapes 4096x4096,14336x4096] [--threads 1,2]
- *  [--rounds 9] [--whole]`: parts that are narrowed replace only what they measure; `--whole` measures the memory of all
- * 32 layers, too.
+ * `node bench/aqlm.js [--parts gemv,split,tables,rows,prefill,package,models,memory] [--shapes 4096x4096,14336x4096]
+ *  [--threads 1,2] [--rounds 9] [--whole]`: parts that are narrowed replace only what they measure; `--whole` measures the
+ * memory of all 32 layers, too.
  */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
