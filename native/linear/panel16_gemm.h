@@ -3,6 +3,8 @@
 // how many rows its registers have room for.
 #pragma once
 
+#include <type_traits>
+
 #include "panel16_linear.h"
 
 namespace lowbit {
@@ -11,8 +13,18 @@ namespace {
 struct PackedGemm {
   PackedLinear linear;
   uint8_t* scratch;
+  // The activations as 16-bit numbers, where weights are multiplied as such.
+  int16_t* words;
 };
 static_assert(sizeof(PackedGemm) <= kArgsMax);
+
+// Whether weights of more than 7 bits are multiplied as 16-bit numbers.
+template <class Isa, int Steps>
+constexpr bool multiplies_words() { return Isa::kShortSums && Steps == 0; }
+
+// The same, of any weights.
+template <class Isa>
+bool takes_words(const Panel16& w) { return Isa::kShortSums && (w.bits == 8 || w.has_levels); }
 
 // Panels whose columns fill two vectors.
 template <class Isa>
@@ -77,16 +89,40 @@ struct GemmColumns {
   int part;
 };
 
+template <class Input>
+const Input* inputs(const PackedGemm& gemm) {
+  if constexpr (sizeof(Input) == 2) return gemm.words;
+  else return gemm.linear.rows.values;
+}
+
+// Adds products of 32 columns: compilers move every sum to another register and back in each turn of a loop.
+template <class Isa, int Steps, int Rows>
+inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
+                                                     const int8_t* x, size_t stride) {
+  unroll<8>([&](auto step) __attribute__((always_inline)) {
+    const auto u0 = Isa::load_bytes(weights[0] + 64 * step), u1 = Isa::load_bytes(weights[1] + 64 * step);
+    for (int m = 0; m < Rows; m++) {
+      int32_t four;
+      memcpy(&four, x + m * stride + 4 * step, 4);
+      sum[0][m] = Isa::template dot<(Steps == 0)>(sum[0][m], u0, four);
+      sum[1][m] = Isa::template dot<(Steps == 0)>(sum[1][m], u1, four);
+    }
+  });
+}
+
 // `Rows` rows from `row` on by two vectors of columns.
 template <class Isa, int Steps, int Rows>
-inline void gemm_block(const PackedLinear& args, const GemmColumns* columns, int32_t offset, uint32_t row) {
+inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
+  constexpr bool kWords = multiplies_words<Isa, Steps>();
+  using Input = std::conditional_t<kWords, int16_t, int8_t>;
+  const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
   const uint32_t length = w.group_length;
   const bool has_zeros = w.has_zeros;
-  const int8_t* x = args.rows.values + row * stride;
+  const Input* x = inputs<Input>(gemm) + row * stride;
   const int32_t* starts = args.rows.sums + row * groups;
   const uint8_t* unpacked[2] = {columns[0].unpacked, columns[1].unpacked};
   const uint8_t* scales[2] = {columns[0].scales, columns[1].scales};
@@ -102,17 +138,10 @@ inline void gemm_block(const PackedLinear& args, const GemmColumns* columns, int
     } else {
       for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(starts[m * groups]);
     }
-    // 32 columns at once: compilers move every sum to another register and back in each turn of a loop.
-    for (const int8_t* end = x + length; x < end; x += 32, unpacked[0] += 512, unpacked[1] += 512)
-      unroll<8>([&](auto step) __attribute__((always_inline)) {
-        const auto u0 = Isa::load_bytes(unpacked[0] + 64 * step), u1 = Isa::load_bytes(unpacked[1] + 64 * step);
-        for (int m = 0; m < Rows; m++) {
-          int32_t four;
-          memcpy(&four, x + m * stride + 4 * step, 4);
-          sum[0][m] = Isa::template dot<(Steps == 0)>(sum[0][m], u0, four);
-          sum[1][m] = Isa::template dot<(Steps == 0)>(sum[1][m], u1, four);
-        }
-      });
+    for (const Input* end = x + length; x < end; x += 32, unpacked[0] += 512, unpacked[1] += 512) {
+      if constexpr (kWords) Isa::template add_words<Rows>(sum, unpacked, x, stride);
+      else add_bytes<Isa, Steps, Rows>(sum, unpacked, x, stride);
+    }
     for (int v = 0; v < 2; v++) {
       for (int m = 0; m < Rows; m++)
         total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales[v]), total[v][m]);
@@ -172,25 +201,34 @@ inline void short_gemm_block(const PackedLinear& args, const GemmColumns* column
 }
 
 template <class Isa, int Steps, int Rows>
-inline void block_of_rows(const PackedLinear& args, const GemmColumns* columns, int32_t offset, uint32_t row) {
-  if constexpr (Steps > 1) short_gemm_block<Isa, Steps, Rows>(args, columns, offset, row);
-  else gemm_block<Isa, Steps, Rows>(args, columns, offset, row);
+inline void block_of_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
+  if constexpr (Steps > 1) short_gemm_block<Isa, Steps, Rows>(gemm.linear, columns, offset, row);
+  else gemm_block<Isa, Steps, Rows>(gemm, columns, offset, row);
 }
 
 template <class Isa, int Steps>
-inline void gemm_rows(const PackedLinear& args, const GemmColumns* columns, int32_t offset) {
+inline void gemm_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset) {
   constexpr int kMax = Isa::kGemmRows;
-  even_parts(args.m, kMax, [&](uint32_t row, uint32_t rows) {
+  even_parts(gemm.linear.m, kMax, [&](uint32_t row, uint32_t rows) {
     switch (rows) {
-      case 1: return block_of_rows<Isa, Steps, 1>(args, columns, offset, row);
-      case 2: return block_of_rows<Isa, Steps, 2>(args, columns, offset, row);
-      case 3: return block_of_rows<Isa, Steps, 3>(args, columns, offset, row);
-      case 4: return block_of_rows<Isa, Steps, 4>(args, columns, offset, row);
-      case 5: return block_of_rows<Isa, Steps, (kMax < 5 ? 1 : 5)>(args, columns, offset, row);
-      case 6: return block_of_rows<Isa, Steps, (kMax < 6 ? 1 : 6)>(args, columns, offset, row);
-      default: return block_of_rows<Isa, Steps, (kMax < 7 ? 1 : 7)>(args, columns, offset, row);
+      case 1: return block_of_rows<Isa, Steps, 1>(gemm, columns, offset, row);
+      case 2: return block_of_rows<Isa, Steps, 2>(gemm, columns, offset, row);
+      case 3: return block_of_rows<Isa, Steps, 3>(gemm, columns, offset, row);
+      case 4: return block_of_rows<Isa, Steps, 4>(gemm, columns, offset, row);
+      case 5: return block_of_rows<Isa, Steps, (kMax < 5 ? 1 : 5)>(gemm, columns, offset, row);
+      case 6: return block_of_rows<Isa, Steps, (kMax < 6 ? 1 : 6)>(gemm, columns, offset, row);
+      default: return block_of_rows<Isa, Steps, (kMax < 7 ? 1 : 7)>(gemm, columns, offset, row);
     }
   });
+}
+
+// The rows of a quantization tile as 16-bit numbers.
+template <class Isa>
+inline void widen_tile(const PackedGemm& gemm, uint32_t tile) {
+  const PackedLinear& args = gemm.linear;
+  const size_t stride = args.weights.padded_k();
+  const uint32_t first = tile * args.rows_per_tile, last = std::min(args.m, first + args.rows_per_tile);
+  for (size_t at = first * stride; at < last * stride; at += 32) Isa::widen(args.rows.values + at, gemm.words + at);
 }
 
 template <class Isa, int Bits, bool Levels>
@@ -199,7 +237,12 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   constexpr int32_t kOffset = weight_offset<Isa, Bits, Levels>();
-  if (phase == 0) return quantize_tile<Isa>(args, tile, kOffset);
+  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
+  if (phase == 0) {
+    quantize_tile<Isa>(args, tile, kOffset);
+    if constexpr (multiplies_words<Isa, kSteps>()) widen_tile<Isa>(gemm, tile);
+    return;
+  }
   constexpr uint32_t kStep = gemm_panels<Isa>();
   constexpr int kParts = 16 / Isa::kRows;
   const size_t bytes = gemm_panel_bytes(w), scales = unpacked_bytes(w);
@@ -218,14 +261,21 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
       const uint8_t* from = unpacked + (panel - p) * bytes + 4 * Isa::kRows * part;
       columns[v] = {from, from + scales, w.panel(panel) + w.zeros_offset + Isa::kRows * part, panel, part};
     }
-    gemm_rows<Isa, short_steps<Isa, Bits, Levels>()>(args, columns, kOffset);
+    gemm_rows<Isa, kSteps>(gemm, columns, kOffset);
   }
+}
+
+// Bytes of the unpacked panels of all threads.
+template <class Isa>
+size_t gemm_panels_bytes(const Panel16& w, uint32_t threads) {
+  return threads * gemm_panels<Isa>() * gemm_panel_bytes(w);
 }
 
 template <class Isa>
 size_t packed_gemm_scratch(const Call& call) {
-  const size_t panel = gemm_panel_bytes(read_panel16(call.buffers[1]));
-  return packed_linear_scratch(call) + call.threads * gemm_panels<Isa>() * panel;
+  const Panel16 w = read_panel16(call.buffers[1]);
+  const size_t words = takes_words<Isa>(w) ? static_cast<size_t>(call.scalars[0]) * w.padded_k() : 0;
+  return packed_linear_scratch(call) + gemm_panels_bytes<Isa>(w, call.threads) + sizeof(int16_t) * words;
 }
 
 template <class Isa>
@@ -239,6 +289,7 @@ void packed_gemm_prepare(Step& step, const Call& call) {
   PackedGemm& gemm = step.init<PackedGemm>();
   bind_packed_linear(gemm.linear, call);
   gemm.scratch = static_cast<uint8_t*>(call.buffers[3]) + packed_linear_scratch(call);
+  gemm.words = reinterpret_cast<int16_t*>(gemm.scratch + gemm_panels_bytes<Isa>(gemm.linear.weights, call.threads));
   split_packed_linear(step, gemm.linear, call.threads, gemm_panels<Isa>());
   step.run = run_for_bits<GemmCode<Isa>>(gemm.linear.weights);
 }

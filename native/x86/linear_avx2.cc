@@ -25,6 +25,44 @@ struct ShortAvx2 {
   static __m256i add_shorts(__m256i a, __m256i b) { return _mm256_add_epi16(a, b); }
   static __m256i add_pairs(__m256i shorts) { return _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)); }
   static __m256i add(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
+  // Four columns of 32 as 16-bit numbers, 0, 2, 1, 3.
+  static void widen(const int8_t* bytes, int16_t* words) {
+    for (int i = 0; i < 32; i += 16) {
+      const __m256i in = _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes + i)));
+      const __m256i out = _mm256_shufflehi_epi16(_mm256_shufflelo_epi16(in, 0xd8), 0xd8);
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(words + i), out);
+    }
+  }
+  // As floats, since compilers make one load of 64 bits and more of two broadcasts.
+  static __m256i broadcast_pair(const int16_t* words) {
+    return _mm256_castps_si256(_mm256_broadcast_ss(reinterpret_cast<const float*>(words)));
+  }
+  // Adds products of 32 columns of two vectors of weights and of rows `stride` apart.
+  template <int Rows>
+  static void add_words(__m256i (*sum)[Rows], const uint8_t* const* weights, const int16_t* x, size_t stride) {
+    const int16_t* row[Rows];
+    for (int m = 0; m < Rows; m++) {
+      row[m] = x + m * stride;
+      // One register a row: compilers would make one of every address and spill them.
+      __asm__("" : "+r"(row[m]));
+    }
+    unroll<8>([&](auto step) __attribute__((always_inline)) {
+      __m256i even[2], odd[2];
+      for (int v = 0; v < 2; v++) {
+        const __m256i u = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights[v] + 64 * step));
+        even[v] = _mm256_and_si256(u, _mm256_set1_epi16(255));
+        odd[v] = _mm256_srli_epi16(u, 8);
+      }
+      for (int m = 0; m < Rows; m++) {
+        const __m256i x_even = broadcast_pair(row[m] + 4 * step), x_odd = broadcast_pair(row[m] + 4 * step + 2);
+        for (int v = 0; v < 2; v++) {
+          sum[v][m] = _mm256_add_epi32(sum[v][m], _mm256_madd_epi16(even[v], x_even));
+          sum[v][m] = _mm256_add_epi32(sum[v][m], _mm256_madd_epi16(odd[v], x_odd));
+          keep(sum[v][m]);
+        }
+      }
+    });
+  }
   // Compilers would compute products of many steps first and spill them.
   static void keep(__m256i& v) { __asm__("" : "+x"(v)); }
 };
