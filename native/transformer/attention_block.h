@@ -292,18 +292,28 @@ void add_rows(const KeyBlock<Element>& block, const WeightRows& rows) {
   if (d < block.dim) add_columns<Isa, Element, Rows, 1>(block, rows, d, PartialVector<Isa>{block.dim - d});
 }
 
+// Keys whose values, rows of all heads apart, stay in the first cache until all their columns are added.
+constexpr uint32_t kKeysAtOnce = 16;
+
 // All sums of the queries, some rows at once.
 template <class Isa, class Element>
 void add_values(const QueryVector<Isa>& queries, KeyBlock<Element> block, uint32_t first, uint32_t last,
                 const float* weights) {
+  static const float kOnes[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
   block.values += static_cast<size_t>(queries.kv - block.kv) * block.dim;
-  uint32_t row = 0;
-  auto rows_at = [&] {
-    return WeightRows{first, last, queries.lane_rows, weights + row, queries.shrink + row, queries.sums + row};
-  };
-  for (; row + 4 <= queries.rows; row += 4) add_rows<Isa, Element, 4>(block, rows_at());
-  for (; row + 2 <= queries.rows; row += 2) add_rows<Isa, Element, 2>(block, rows_at());
-  if (row < queries.rows) add_rows<Isa, Element, 1>(block, rows_at());
+  const bool at_once = block.stride == block.dim || block.dim <= Isa::kColumns * Isa::kLanes;
+  const uint32_t step = at_once ? last - first : kKeysAtOnce;
+  const float* shrink = queries.shrink;
+  for (uint32_t from = first; from < last; from += step, weights += step * queries.lane_rows, shrink = kOnes) {
+    const uint32_t to = std::min(last, from + step);
+    uint32_t row = 0;
+    auto rows_at = [&] {
+      return WeightRows{from, to, queries.lane_rows, weights + row, shrink + row, queries.sums + row};
+    };
+    for (; row + 4 <= queries.rows; row += 4) add_rows<Isa, Element, 4>(block, rows_at());
+    for (; row + 2 <= queries.rows; row += 2) add_rows<Isa, Element, 2>(block, rows_at());
+    if (row < queries.rows) add_rows<Isa, Element, 1>(block, rows_at());
+  }
 }
 
 // Calls body with lane_rows as a constant.
