@@ -37,6 +37,7 @@ KernelRows (*const kTables[])() = {
     linear_dotprod_rows,
     linear_neon_rows,
     linear_float_bf16_rows,
+    aqlm_bf16_rows,
     aqlm_tbl_neon_rows,
     aqlm_neon_rows,
 #endif

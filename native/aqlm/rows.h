@@ -15,6 +15,7 @@ KernelRows aqlm_lut_avx2_rows();
 KernelRows aqlm_avx2_rows();
 KernelRows aqlm_sse2_rows();
 #elif defined(__aarch64__)
+KernelRows aqlm_bf16_rows();
 KernelRows aqlm_tbl_neon_rows();
 KernelRows aqlm_neon_rows();
 #endif

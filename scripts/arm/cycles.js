@@ -45,7 +45,7 @@ function standalone(text) {
 export function steadyLoop(counts, turns, llvm) {
   const addresses = [...counts.keys()].sort((a, b) => a - b);
   const texts = disassemble(llvm, addresses[0], addresses.at(-1));
-  const products = addresses.filter((address) => /^(sdot|usdot|smmla|tbx) /.test(texts.get(address) ?? ""));
+  const products = addresses.filter((address) => /^(sdot|usdot|smmla|bfmmla|tbx|fmla) /.test(texts.get(address) ?? ""));
   const hottest = products.reduce((best, address) => (counts.get(address) > counts.get(best) ? address : best));
   const isIn = (address) => (counts.get(address) ?? 0) >= turns;
   let first = hottest;

@@ -48,12 +48,21 @@ const tall = [
   cases: [row, ...ofTables].map((kernel) => ({ row: kernel, m: 1, n, k, bits: 4, group: 32 })),
 }));
 
+/** AQLM's 2x8 for prompts: blocks of 8 rows and of 10 divide so many. */
+const prompts = {
+  title: "AQLM 2x8, 120 rows",
+  cases: ["bf16_c8_64x32x8_neon_bf16", "f32_c8_4x32x8_neon_bf16", "f32_c8_16x8x1_neon"].map((kernel) => ({
+    ...{ row: `aqlm_${kernel}`, m: 120, n: N, k: K, bits: 4, group: 32 },
+  })),
+};
+
 const sections = [
   {
     title: "One row of activations",
     tables: [1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) => sized("1 row,", bits, 1, bits % 2 ? [row, mixedRow] : [row])),
   },
   { title: "AQLM 2x8 beside 4-bit group 32, one row of activations", tables: tall },
+  { title: "AQLM 2x8, 120 rows of activations", tables: [prompts] },
   { title: "64 rows, i8mm", tables: [2, 4, 8].flatMap((bits) => sized("i8mm,", bits, M, [matrix])) },
   { title: "64 rows, dotprod", tables: [2, 4, 8].flatMap((bits) => sized("dotprod,", bits, M, [dot])) },
 ];
@@ -63,6 +72,8 @@ const sections = [
  * is a single chunk of more than 128 k, steps of 32 k are.
  */
 function turnsOf({ row: name, m, n, k, bits, group }) {
+  if (name.endsWith("_neon_bf16")) return (m / 8) * (n / 8) * (k / 4);
+  if (name.startsWith("aqlm_f32")) return (m / 10) * (n / 8) * k;
   // One codebook's codes of one group for 64 outputs; each plane of the tables is such a loop.
   if (name.startsWith("aqlm")) return (n / 64) * (k / 8) * 2;
   const chunk = m === 1 ? 128 : 128 << (8 - bits);
@@ -73,7 +84,7 @@ function turnsOf({ row: name, m, n, k, bits, group }) {
 }
 
 /** Cores that have the instructions of a row. */
-const runsOn = (name, core) => !name.includes("i8mm") || !["A55", "N1"].includes(core);
+const runsOn = (name, core) => !/i8mm|bf16$/.test(name) || !["A55", "N1"].includes(core);
 
 /** @param {import("./emulator.js").RowCase} item */
 function measure(item, llvm) {
@@ -129,6 +140,10 @@ with i8mm.
 AQLM's lookups take more instructions than 4-bit dot products, and fewer the taller a layer is, since tables of sums are
 made once for all outputs; what they save is memory, of which they read less than half. Tables of 16 bits are looked up
 twice: those of 8 bits would take half of the cycles, but put up to 7e-2 of errors into a small model's logits.
+
+AQLM's prompts are multiplied in bf16, by weights that are decoded once for up to 512 rows: from 64 rows on as they round
+(2e-3 of a layer), from 4 on as sums of two (4e-6, three products). With the cycles of all their loops, 4 rows take 0.55 of
+those of lookups on N2, 0.5 on V1 and 1.2 on V2, where 5 rows take as many; 8 rows take 0.33, 0.3 and 0.6.
 
 ${text.join("\n\n")}
 `;

@@ -1,0 +1,28 @@
+/** Which of AQLM's rows serve how many rows of x, on CPUs that need not be here. */
+import { describe, expect, it } from "vitest";
+import { cpuWith } from "../kernels/cpu.ts";
+import { selectKernel } from "../kernels/select.ts";
+import { aqlmKernels } from "./kernels.ts";
+
+describe.each([
+  ["aqlm_tiles8", "neoverse-n1", ["lut16_c8_1x64x128_neon", "lut16_c8_4x64x128_neon", "f32_c8_16x8x1_neon"]],
+  ["aqlm_tiles", "neoverse-n1", ["f32_cx_1x64x128_neon", "f32_cx_1x64x128_neon", "f32_cx_16x8x1_neon"]],
+  ...["neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m2", "apple-m4"].flatMap((cpu) => [
+    ["aqlm_tiles8", cpu, ["lut16_c8_1x64x128_neon", "f32_c8_4x32x8_neon_bf16", "f32_c8_16x32x8_neon_bf16"]] as const,
+    ["aqlm_tiles", cpu, ["f32_cx_1x64x128_neon", "f32_cx_5x32x8_neon_bf16", "f32_cx_16x32x8_neon_bf16"]] as const,
+  ]),
+] as const)("%s on %s", (layout, name, [few, some, more]) => {
+  const chosen = (m: number) => selectKernel(aqlmKernels, { layout, bits: null, m }, cpuWith(name)).name;
+
+  it(`is served by ${few} for single rows, ${some} from 5 and ${more} from 16 on`, () => {
+    expect([1, 3].map(chosen)).toEqual([`aqlm_${few}`, `aqlm_${few}`]);
+    expect([5, 15].map(chosen)).toEqual([`aqlm_${some}`, `aqlm_${some}`]);
+    expect([16, 63].map(chosen)).toEqual([`aqlm_${more}`, `aqlm_${more}`]);
+  });
+
+  it("is served by bf16 for 64 rows on, where a CPU has it", () => {
+    const long = layout === "aqlm_tiles8" ? "aqlm_bf16_c8_64x32x8_neon_bf16" : "aqlm_bf16_cx_64x32x8_neon_bf16";
+    const isBf16 = cpuWith(name).features.has("bf16");
+    for (const m of [64, 512]) expect(chosen(m)).toBe(isBf16 ? long : `aqlm_${more}`);
+  });
+});
