@@ -36,26 +36,32 @@ function standalone(text) {
   return /^(b|bl|b\..*)$/.test(name) ? `${name} #8` : text;
 }
 
+const isProduct = (text) => /^(sdot|usdot|smmla|bfmmla|tbx) /.test(text);
+const isFloatProduct = (text) => /^fmla /.test(text);
+
 /**
- * One turn of the loop that runs `turns` times and holds the products or lookups: the addresses around the most frequent product
- * that run as often at least, with what runs more often in it, repeated.
+ * One turn of the loops that run `turns` times at least and hold the products or lookups, with what runs more often in
+ * them, repeated.
  * @param {Map<number, number>} counts
  * @returns {{ instructions: string[], turns: number }}
  */
 export function steadyLoop(counts, turns, llvm) {
   const addresses = [...counts.keys()].sort((a, b) => a - b);
   const texts = disassemble(llvm, addresses[0], addresses.at(-1));
-  const products = addresses.filter((address) => /^(sdot|usdot|smmla|bfmmla|tbx|fmla) /.test(texts.get(address) ?? ""));
-  const hottest = products.reduce((best, address) => (counts.get(address) > counts.get(best) ? address : best));
-  const isIn = (address) => (counts.get(address) ?? 0) >= turns;
-  let first = hottest;
-  while (isIn(first - 4)) first -= 4;
-  const stretches = [];
-  for (let address = first; isIn(address); address += 4) {
-    const count = counts.get(address);
-    if (stretches.at(-1)?.count !== count) stretches.push({ count, instructions: [] });
-    stretches.at(-1).instructions.push(standalone(texts.get(address)));
+  const frequent = addresses.filter((address) => counts.get(address) >= turns);
+  const isWanted = frequent.some((address) => isProduct(texts.get(address) ?? "")) ? isProduct : isFloatProduct;
+  const loops = [];
+  for (const address of frequent) {
+    if (loops.at(-1)?.at(-1) !== address - 4) loops.push([]);
+    loops.at(-1).push(address);
   }
+  const stretches = [];
+  for (const loop of loops.filter((each) => each.some((address) => isWanted(texts.get(address) ?? ""))))
+    for (const address of loop) {
+      const count = counts.get(address);
+      if (stretches.at(-1)?.count !== count) stretches.push({ count, instructions: [] });
+      stretches.at(-1).instructions.push(standalone(texts.get(address)));
+    }
   const base = Math.min(...stretches.map(({ count }) => count));
   const instructions = stretches.flatMap((stretch) =>
     Array(Math.round(stretch.count / base))

@@ -38,7 +38,7 @@ const sized = (title, bits, m, names) =>
   }));
 
 /** 4-bit weights, then AQLM's 2x8, as large as the layers of models: tables of sums are made once for all outputs. */
-const ofTables = ["1x64x128_neon"].map((size) => `aqlm_lut16_c8_${size}`);
+const ofTables = ["1x64x128_neon"].map((size) => `aqlm_lut12_c8_${size}`);
 const tall = [
   [4096, 4096],
   [14336, 4096],
@@ -74,7 +74,7 @@ const sections = [
 function turnsOf({ row: name, m, n, k, bits, group }) {
   if (name.endsWith("_neon_bf16")) return (m / 8) * (n / 8) * (k / 4);
   if (name.startsWith("aqlm_f32")) return (m / 10) * (n / 8) * k;
-  // One codebook's codes of one group for 64 outputs; each plane of the tables is such a loop.
+  // One codebook's codes of one group for 64 outputs; each plane of the tables has such a loop.
   if (name.startsWith("aqlm")) return (n / 64) * (k / 8) * 2;
   const chunk = m === 1 ? 128 : 128 << (8 - bits);
   const step = group <= 128 ? group : chunk < group ? chunk : 32;
@@ -127,7 +127,7 @@ scales in f16.
   of activations. TorchAO's are those of its loop.
 - The other columns: multiply-adds in a cycle of one core by llvm-mca ${llvm}'s models, for the steady loop and with front
   ends as wide as the cores': no caches, no memory, no wrong branches. A dot product has 16 multiply-adds and a matrix
-  product 32, so that N1 and N2 end at 32 and 64, V1 and V2 at 64 and 128. The model of the A510 is too fast.
+  product 32 (16 of bf16), so that N1 and N2 end at 32 and 64, V1 and V2 at 64 and 128. The model of the A510 is too fast.
 - **Bold**: lowbit's rows. KleidiAI's and TorchAO's kernels were compiled and measured by us with the same shapes and
   models (KleidiAI 495f6524, of August 2026).
 
@@ -138,12 +138,13 @@ of groups are applied: at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N
 with i8mm.
 
 AQLM's lookups take more instructions than 4-bit dot products, and fewer the taller a layer is, since tables of sums are
-made once for all outputs; what they save is memory, of which they read less than half. Tables of 16 bits are looked up
-twice: those of 8 bits would take half of the cycles, but put up to 7e-2 of errors into a small model's logits.
+made once for all outputs; what they save is memory, of which they read less than half. Tables of 12 bits are looked up
+one and a half times (16 bits, twice: 0.7 to 0.9 of the multiply-adds in a cycle): those of 8 bits would take two thirds of
+the cycles, but put up to 7e-2 of errors into a small model's logits.
 
 AQLM's prompts are multiplied in bf16, by weights that are decoded once for up to 512 rows: from 64 rows on as they round
-(2e-3 of a layer), from 4 on as sums of two (4e-6, three products). With the cycles of all their loops, 4 rows take 0.55 of
-those of lookups on N2, 0.5 on V1 and 1.2 on V2, where 5 rows take as many; 8 rows take 0.33, 0.3 and 0.6.
+(2e-3 of a layer), from 4 on as sums of two (4e-6, three products). With the cycles of all their loops, 4 rows take 0.7 of
+those of lookups on N2 and V1 and 1.4 on V2, where 6 rows take as many; 8 rows take 0.4 and 0.7.
 
 ${text.join("\n\n")}
 `;

@@ -5,10 +5,10 @@ import { selectKernel } from "../kernels/select.ts";
 import { aqlmKernels } from "./kernels.ts";
 
 describe.each([
-  ["aqlm_tiles8", "neoverse-n1", ["lut16_c8_1x64x128_neon", "lut16_c8_4x64x128_neon", "f32_c8_16x8x1_neon"]],
+  ["aqlm_tiles8", "neoverse-n1", ["lut12_c8_1x64x128_neon", "lut12_c8_4x64x128_neon", "f32_c8_16x8x1_neon"]],
   ["aqlm_tiles", "neoverse-n1", ["f32_cx_1x64x128_neon", "f32_cx_1x64x128_neon", "f32_cx_16x8x1_neon"]],
   ...["neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m2", "apple-m4"].flatMap((cpu) => [
-    ["aqlm_tiles8", cpu, ["lut16_c8_1x64x128_neon", "f32_c8_4x32x8_neon_bf16", "f32_c8_16x32x8_neon_bf16"]] as const,
+    ["aqlm_tiles8", cpu, ["lut12_c8_1x64x128_neon", "f32_c8_4x32x8_neon_bf16", "f32_c8_16x32x8_neon_bf16"]] as const,
     ["aqlm_tiles", cpu, ["f32_cx_1x64x128_neon", "f32_cx_5x32x8_neon_bf16", "f32_cx_16x32x8_neon_bf16"]] as const,
   ]),
 ] as const)("%s on %s", (layout, name, [few, some, more]) => {

@@ -1,7 +1,8 @@
-// AQLM on NEON for codes of 8 bits: a table of 16-bit sums is a plane of low and one of high bytes, each in 16 registers,
-// and TBL looks up 16 outputs at a time. A table entry is rounded to a step that is the same for 16 groups of inputs,
-// which makes some 1e-4 of a result. (Tables of 8 bits took half of the time, but made 1.4e-2 of each layer and up to 7e-2
-// of a model's logits.)
+// AQLM on NEON for codes of 8 bits: tables of 12-bit sums, a plane of their upper 8 bits in 16 registers and one with two
+// entries' lower 4 in a byte, in 8; TBL looks up 16 outputs at a time. A table entry is rounded to a step that is the same
+// for 16 groups of inputs, the largest entry's 2047th part, which makes some 8e-4 of a result; activations of 8 bits make
+// 5e-3. (By models of cores, 16 bits took a tenth to a third more cycles. Tables of 8 bits made 1.4e-2 of each layer and up
+// to 7e-2 of a model's logits.)
 #include <arm_neon.h>
 
 #include "../rows.h"
@@ -11,14 +12,18 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Entries are -32767 .. 32767, stored with this added.
-constexpr uint32_t kZero = 32768;
+// Entries are -2047 .. 2047, stored with this added.
+constexpr uint32_t kZero = 2048, kEntryMax = 2047;
+// Of a table: upper parts, and lower ones of two entries a byte, those from 128 on in the lower half.
+constexpr uint32_t kUpperBytes = kEntries, kLowerBytes = kEntries / 2, kTableBytes = kUpperBytes + kLowerBytes;
+// Rows of codes whose sums of 4 bits fit bytes.
+constexpr uint32_t kByteRows = 16;
 
-// Sums, and the planes [rows of codes][256] of a block's tables.
+// Sums, and the tables [rows of codes] of a block: planes of upper parts, then of lower ones.
 struct TableMemory {
   float* sums;
-  uint8_t* low;
-  uint8_t* high;
+  uint8_t* upper;
+  uint8_t* lower;
 };
 
 static inline size_t table_entries(const Codes& codes) { return static_cast<size_t>(kBlock) * codes.codebooks * kEntries; }
@@ -44,34 +49,41 @@ static inline void sum_tables(const Product& p, uint32_t block, const float* x, 
         sum_entries(vectors + static_cast<size_t>(c) * length * kEntries + e, x, length, sums + e);
 }
 
-// Entries as bytes; returns their step, NaN where a sum is none.
+// Tables of sums; returns their step, NaN where a sum is none.
 static inline float round_tables(const TableMemory& own, size_t count) {
   float32x4_t largest = vdupq_n_f32(0x1p-100f);
   for (size_t i = 0; i < count; i += 4) largest = vmaxq_f32(largest, vabsq_f32(vld1q_f32(own.sums + i)));
-  const float step = vmaxvq_f32(largest) / 32767;
+  const float step = vmaxvq_f32(largest) / kEntryMax;
   const float32x4_t inverse = vdupq_n_f32(1 / step);
-  auto words = [&](size_t at) {
-    const int32x4_t low = vcvtnq_s32_f32(vmulq_f32(vld1q_f32(own.sums + at), inverse));
-    const int32x4_t high = vcvtnq_s32_f32(vmulq_f32(vld1q_f32(own.sums + at + 4), inverse));
+  auto words = [&](const float* sums) {
+    const int32x4_t low = vcvtnq_s32_f32(vmulq_f32(vld1q_f32(sums), inverse));
+    const int32x4_t high = vcvtnq_s32_f32(vmulq_f32(vld1q_f32(sums + 4), inverse));
     const uint16x8_t both = vreinterpretq_u16_s16(vcombine_s16(vqmovn_s32(low), vqmovn_s32(high)));
-    return vreinterpretq_u8_u16(vaddq_u16(both, vdupq_n_u16(kZero)));
+    return vaddq_u16(both, vdupq_n_u16(kZero));
   };
-  for (size_t i = 0; i < count; i += 16) {
-    const uint8x16_t first = words(i), second = words(i + 8);
-    vst1q_u8(own.low + i, vuzp1q_u8(first, second));
-    vst1q_u8(own.high + i, vuzp2q_u8(first, second));
-  }
+  // Stores the upper parts of 16 entries; returns bytes with the lower ones.
+  auto split = [&](const float* sums, uint8_t* upper) {
+    const uint16x8_t first = words(sums), second = words(sums + 8);
+    vst1q_u8(upper, vshrn_high_n_u16(vshrn_n_u16(first, 4), second, 4));
+    return vuzp1q_u8(vreinterpretq_u8_u16(first), vreinterpretq_u8_u16(second));
+  };
+  uint8_t* lower = own.lower;
+  for (size_t table = 0; table < count; table += kEntries)
+    for (size_t i = table; i < table + kLowerBytes; i += 16, lower += 16) {
+      const uint8x16_t first = split(own.sums + i, own.upper + i);
+      const uint8x16_t second = split(own.sums + i + kLowerBytes, own.upper + i + kLowerBytes);
+      vst1q_u8(lower, vsliq_n_u8(second, first, 4));
+    }
   return step;
 }
 
-// Entries of 64 codes. An index beyond a part of the table leaves what other parts gave; parts come one after the other,
-// so that only one takes registers.
-static inline void look_up(const uint8_t* table, const uint8_t* codes, uint8x16_t* entries) {
-  uint8x16_t index[4];
-  for (int v = 0; v < 4; v++) index[v] = vld1q_u8(codes + 16 * v);
+// Bytes that 64 codes find in `Parts` times 64. An index beyond a part of the table leaves what other parts gave; parts
+// come one after the other, so that only one takes registers.
+template <int Parts>
+inline void look_up(const uint8_t* table, uint8x16_t* index, uint8x16_t* entries) {
   const uint8x16x4_t start = vld1q_u8_x4(table);
   for (int v = 0; v < 4; v++) entries[v] = vqtbl4q_u8(start, index[v]);
-  for (int part = 1; part < 4; part++) {
+  for (int part = 1; part < Parts; part++) {
     const uint8x16x4_t next = vld1q_u8_x4(table + 64 * part);
     for (int v = 0; v < 4; v++) {
       index[v] = vsubq_u8(index[v], vdupq_n_u8(64));
@@ -83,28 +95,61 @@ static inline void look_up(const uint8_t* table, const uint8_t* codes, uint8x16_
 // Sums of one plane's bytes for a tile of 64 outputs, the first 32 outputs' and then the others'.
 struct PlaneSums {
   uint16x8_t even[4], odd[4];
-};
 
-// As 16-bit lanes, sums of all bytes, where odd ones spoil the even ones', and of the odd ones.
-__attribute__((noinline)) PlaneSums plane_sums(const uint8_t* codes, const uint8_t* plane, uint32_t rows) {
-  PlaneSums sums;
-  for (int v = 0; v < 4; v++) sums.even[v] = sums.odd[v] = vdupq_n_u16(0);
-  for (uint32_t row = 0; row < rows; row++, codes += kTile, plane += kEntries) {
-    uint8x16_t entries[4];
-    look_up(plane, codes, entries);
+  PlaneSums() {
+    for (int v = 0; v < 4; v++) even[v] = odd[v] = vdupq_n_u16(0);
+  }
+  // As 16-bit lanes, sums of all bytes, where odd ones spoil the even ones', and of the odd ones.
+  void add(const uint8x16_t* entries) {
     for (int v = 0; v < 4; v++) {
       const uint16x8_t bytes = vreinterpretq_u16_u8(entries[v]);
-      sums.even[v] = vaddq_u16(sums.even[v], bytes);
-      sums.odd[v] = vsraq_n_u16(sums.odd[v], bytes, 8);
+      even[v] = vaddq_u16(even[v], bytes);
+      odd[v] = vsraq_n_u16(odd[v], bytes, 8);
     }
   }
-  for (int v = 0; v < 4; v++) sums.even[v] = vsubq_u16(sums.even[v], vshlq_n_u16(sums.odd[v], 8));
+  void finish() {
+    for (int v = 0; v < 4; v++) even[v] = vsubq_u16(even[v], vshlq_n_u16(odd[v], 8));
+  }
+};
+
+__attribute__((noinline)) PlaneSums upper_sums(const uint8_t* codes, const uint8_t* plane, uint32_t rows) {
+  PlaneSums sums;
+  for (uint32_t row = 0; row < rows; row++, codes += kTile, plane += kUpperBytes) {
+    uint8x16_t index[4], entries[4];
+    for (int v = 0; v < 4; v++) index[v] = vld1q_u8(codes + 16 * v);
+    look_up<4>(plane, index, entries);
+    sums.add(entries);
+  }
+  sums.finish();
   return sums;
 }
 
-// Four of eight sums 256 * high + low as floats, added to those of earlier blocks.
+__attribute__((noinline)) PlaneSums lower_sums(const uint8_t* codes, const uint8_t* plane, uint32_t rows) {
+  PlaneSums sums;
+  for (uint32_t row = 0; row < rows;) {
+    uint8x16_t bytes[4];
+    for (int v = 0; v < 4; v++) bytes[v] = vdupq_n_u8(0);
+    const uint32_t last = std::min(rows, row + kByteRows);
+    for (; row < last; row++, codes += kTile, plane += kLowerBytes) {
+      uint8x16_t index[4], entries[4];
+      for (int v = 0; v < 4; v++) index[v] = vandq_u8(vld1q_u8(codes + 16 * v), vdupq_n_u8(kLowerBytes - 1));
+      look_up<2>(plane, index, entries);
+      // Bit 7 of a code moves the lower half of what it found to the upper, which counts.
+      for (int v = 0; v < 4; v++) {
+        const uint8x16_t second = vcltzq_s8(vreinterpretq_s8_u8(vld1q_u8(codes + 16 * v)));
+        const int8x16_t shift = vreinterpretq_s8_u8(vandq_u8(second, vdupq_n_u8(4)));
+        bytes[v] = vsraq_n_u8(bytes[v], vshlq_u8(entries[v], shift), 4);
+      }
+    }
+    sums.add(bytes);
+  }
+  sums.finish();
+  return sums;
+}
+
+// Four of eight sums 16 * high + low as floats, added to those of earlier blocks.
 static inline void store4(uint16x4_t low, uint16x4_t high, int32x4_t zero, float step, bool first, float* y) {
-  const int32x4_t whole = vreinterpretq_s32_u32(vaddq_u32(vshll_n_u16(high, 8), vmovl_u16(low)));
+  const int32x4_t whole = vreinterpretq_s32_u32(vaddq_u32(vshll_n_u16(high, 4), vmovl_u16(low)));
   const float32x4_t before = first ? vdupq_n_f32(0) : vld1q_f32(y);
   vst1q_f32(y, vfmaq_n_f32(before, vcvtq_f32_s32(vsubq_s32(whole, zero)), step));
 }
@@ -129,8 +174,8 @@ static inline void tbl_item(const Product& p, const Item& item, const TableMemor
       const bool first = block == item.first_block;
       for (uint32_t tile = item.first_tile; tile < item.last_tile; tile++) {
         // One plane after the other: both would not fit into the registers.
-        const PlaneSums low = plane_sums(p.codes.tile(block, tile), own.low, rows);
-        const PlaneSums high = plane_sums(p.codes.tile(block, tile), own.high, rows);
+        const PlaneSums low = lower_sums(p.codes.tile(block, tile), own.lower, rows);
+        const PlaneSums high = upper_sums(p.codes.tile(block, tile), own.upper, rows);
         store32(low.even, high.even, rows, step, first, y + tile * kTile);
         store32(low.odd, high.odd, rows, step, first, y + tile * kTile + kTile / 2);
       }
@@ -139,7 +184,8 @@ static inline void tbl_item(const Product& p, const Item& item, const TableMemor
 }
 
 Memory tbl_memory(const Codes& codes) {
-  return {4 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries, 6 * table_entries(codes)};
+  return {4 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries,
+          table_entries(codes) / kEntries * (4 * kEntries + kTableBytes)};
 }
 
 size_t tbl_scratch(const Call& call) {
@@ -164,9 +210,9 @@ void tbl_prepare(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_lut16_c8_1x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 1, 64, tbl_scratch, tbl_prepare},
+    {"aqlm_lut12_c8_1x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 1, 64, tbl_scratch, tbl_prepare},
     // Several rows share the reading of codes: the same code, ahead of rows for several rows of other files.
-    {"aqlm_lut16_c8_4x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 4, 64, tbl_scratch, tbl_prepare},
+    {"aqlm_lut12_c8_4x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 4, 64, tbl_scratch, tbl_prepare},
 };
 
 }  // namespace
