@@ -53,6 +53,19 @@ describe("lowbit", () => {
     [["run", "x.pte", "a", "-p", "b"], "not both"],
     [["logits", "x.pte", "--ids", "1,a"], 'Expected a whole number but found "a"'],
     [["quantize", "x", "-o", "y", "--qmode", "8da4w", "--recipe", "r.json"], "cannot be used with option '--qmode"],
+    [["quantize", "x", "-o", "y", "--recipe", "r.json", "--no-quantize-head"], "with option '--no-quantize-head'"],
+    [
+      ["quantize", "x", "-o", "y", "--qmode", "8da4w", "--head", "8da2w", "--no-quantize-head"],
+      "option '--head <mode>' cannot be used with option '--no-quantize-head'",
+    ],
+    [
+      ["quantize", "x", "-o", "y", "--qmode", "8da4w", "--shared-embedding", "--no-quantize-head"],
+      "option '--shared-embedding [bits,group[,mapping]]' cannot be used with option '--no-quantize-head'",
+    ],
+    [
+      ["run", "x", "a", "--qmode", "8da4w", "--head", "8da2w", "--shared-embedding"],
+      "option '--shared-embedding [bits,group[,mapping]]' cannot be used with option '--head <mode>'",
+    ],
     [["quantize", "x", "-o", "y", "--kv-cache", "int4"], "Allowed choices are f32, f16, int8"],
     [["quantize", "x", "-o", "y", "--layout", "panel17"], "Allowed choices are panel32, panel16, torchao_universal"],
   ])("wrong usage has exit code 2: %j", async (argv, message) => {
@@ -66,9 +79,27 @@ describe("lowbit", () => {
     [["--no-quantize-head"], "--no-quantize-head needs --qmode"],
     [["--shared-embedding"], "--shared-embedding needs --qmode"],
     [["--layout", "panel16"], "--layout and --scale-dtype need"],
+    [["--smoothquant", "--calibrate", "text.txt"], "--smoothquant needs --qmode"],
+    [["--budget", "3bpw", "--head", "8da4w", "--calibrate", "text.txt"], "--budget needs --qmode"],
   ])("options that need a qmode say so: %j", async (options, message) => {
     const { code, stderr } = await lowbit(["quantize", folder, "-o", output, ...options]);
     expect([code, stderr]).toEqual([2, expect.stringContaining(message)]);
+  });
+
+  test.each([
+    ["--max-seq-len", "3"],
+    ["--max-context-len", "3"],
+    ["--kv-cache", "f16"],
+    ["--layout", "panel16"],
+    ["--target executorch", ""],
+  ])("%s goes with programs only", async (flag, value) => {
+    for (const format of ["gguf", "torchao"]) {
+      const options = `--qmode 8da4w --format ${format} ${flag} ${value}`.trim().split(" ");
+      const { code, stderr } = await lowbit(["quantize", folder, "-o", output, ...options]);
+      const message = `${flag} does not go with --format ${format}, which writes no program: expected --format pte`;
+      expect([code, stderr]).toEqual([2, `lowbit: ${message}\n`]);
+      expect(existsSync(output)).toBe(false);
+    }
   });
 
   test("an error nobody expected shows its stack and has exit code 70", async () => {

@@ -62,6 +62,7 @@ const inRecipe = [
   "scaleDtype",
   "embedding",
   "sharedEmbedding",
+  "quantizeHead",
   "head",
 ];
 
@@ -84,11 +85,18 @@ export function addQuantizationOptions(command: Command): Command {
       ),
     )
     .option("--embedding <bits,group[,mapping]>", "quantize the embedding table, for example 4,32")
-    .option(
-      "--shared-embedding [bits,group[,mapping]]",
-      "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
+    .addOption(
+      new Option(
+        "--shared-embedding [bits,group[,mapping]]",
+        "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
+      ).conflicts(["head", "quantizeHead"]),
     )
-    .option("--head <mode>", "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...")
+    .addOption(
+      new Option(
+        "--head <mode>",
+        "mode of the lm_head, when it is not that of the other linear layers: 8da4w, ...",
+      ).conflicts("quantizeHead"),
+    )
     .option(
       "--calibrate <text file>",
       "text whose activations --algorithm gptq, awq, ..., --smoothquant, --budget and --qmode aqlm-2x8 look at",
@@ -207,6 +215,8 @@ export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
       "--mapping-type": mappingType,
       "--algorithm": algorithm,
       "--no-quantize-head": options.quantizeHead ? undefined : false,
+      "--smoothquant": options.head === undefined ? options.smoothquant : undefined,
+      "--budget": options.budget,
     }))
       if (value !== undefined) throw new UsageError(`${flag} needs --qmode, such as --qmode 8da4w`);
   const configs = linear ? [linear] : [];

@@ -75,6 +75,7 @@ Examples:
 /** A checkpoint for others: a folder that transformers with torchao loads, or a GGUF file. */
 async function writeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   const { output, format, json } = options;
+  checkCheckpointOptions(options);
   if (aqlmMode(options))
     throw new UsageError(
       `--format ${format} does not go with --qmode ${options.qmode}, whose weights only a program holds: expected --format pte`,
@@ -99,6 +100,23 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   const place = format === "gguf" ? { file: output } : { folder: output };
   if (json) await terminal.writeJson({ ...place, seconds, weights: origins });
   else await terminal.writeLine(`wrote ${output}: weights ${describeOrigins(origins)}, in ${seconds.toFixed(1)} s`);
+}
+
+/** UsageError for options of programs, which would change nothing in a checkpoint. */
+function checkCheckpointOptions(options: QuantizeCommandOptions): void {
+  const { format, maxSeqLen, maxContextLen, kvCache, layout, target } = options;
+  const ofPrograms = {
+    "--max-seq-len": maxSeqLen,
+    "--max-context-len": maxContextLen,
+    "--kv-cache": kvCache,
+    "--layout": layout,
+    "--target executorch": target === "executorch" ? target : undefined,
+  };
+  for (const [flag, value] of Object.entries(ofPrograms))
+    if (value !== undefined)
+      throw new UsageError(
+        `${flag} does not go with --format ${format}, which writes no program: expected --format pte`,
+      );
 }
 
 /** Whether options are given that `--scale-dtype` goes with. */
