@@ -66,6 +66,12 @@ describe("lowbit", () => {
       ["run", "x", "a", "--qmode", "8da4w", "--head", "8da2w", "--shared-embedding"],
       "option '--shared-embedding [bits,group[,mapping]]' cannot be used with option '--head <mode>'",
     ],
+    [["inspect", "x.pte", "--graph", "--verify"], "option '--verify' cannot be used with option '--graph'"],
+    [["kernels", "--text", "k", "--json"], "option '--text <kernel>' cannot be used with option '--json'"],
+    [
+      ["kernels", "--text", "k", "--cpu", "scalar"],
+      "option '--text <kernel>' cannot be used with option '--cpu <cpu>'",
+    ],
     [["quantize", "x", "-o", "y", "--kv-cache", "int4"], "Allowed choices are f32, f16, int8"],
     [["quantize", "x", "-o", "y", "--layout", "panel17"], "Allowed choices are panel32, panel16, torchao_universal"],
   ])("wrong usage has exit code 2: %j", async (argv, message) => {
@@ -100,6 +106,16 @@ describe("lowbit", () => {
       expect([code, stderr]).toEqual([2, `lowbit: ${message}\n`]);
       expect(existsSync(output)).toBe(false);
     }
+  });
+
+  test.each([
+    ["run", folder, "a"],
+    ["logits", folder, "--ids", "1", "--eager"],
+    ["inspect", folder, "--graph"],
+  ])("files of tensors go with programs only: %s", async (...argv) => {
+    const { code, stderr } = await lowbit([...argv, "--data", "x.ptd"]);
+    const message = `--data needs a program, which leaves tensors outside; ${folder} is a checkpoint`;
+    expect([code, stderr]).toEqual([2, `lowbit: ${message}\n`]);
   });
 
   test("an error nobody expected shows its stack and has exit code 70", async () => {
@@ -365,6 +381,14 @@ describe("lowbit logits", () => {
     expect([code, stderr]).toEqual([1, expect.stringContaining(message)]);
   });
 
+  test("keeps keys and values in the type asked for, eager too", async () => {
+    const logits = async (...options: string[]) =>
+      (await json("logits", folder, "--ids", "276,5,6", "--kv-cache", "int8", ...options)).logits;
+    const expected = await logits();
+    expect(expected).not.toEqual((await json("logits", folder, "--ids", "276,5,6")).logits);
+    expect(await logits("--eager")).toEqual(expected);
+  });
+
   test("refuses --eager for a program", async () => {
     const { code, stderr } = await lowbit(["logits", program, "--ids", "1", "--eager"]);
     expect([code, stderr]).toEqual([2, expect.stringContaining("--eager needs a checkpoint folder")]);
@@ -386,6 +410,8 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     for (const operator of ["lowbit::swiglu.out", "lowbit::rope.out", "lowbit::attention.out", "aten::add.out"])
       expect([before.includes(`${operator}(`), after.includes(`= ${operator}(`)], operator).toEqual([true, false]);
     for (const operator of ["swiglu_halves", "rope_attention", "add_rms_norm"]) expect(after).toContain(operator);
+    const int8 = await lowbit(["inspect", folder, "--graph", "--kv-cache", "int8"]);
+    expect(int8.stdout).toContain("lowbit::attention_int8_cache.out(");
     const stored = await lowbit(["inspect", program, "--graph"]);
     expect(stored.stdout).toMatch(/^forward\(input0: i64\[<=1, \d+\]/);
     expect(stored.stdout).toContain("lowbit::rope_attention.out(");

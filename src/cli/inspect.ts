@@ -1,5 +1,5 @@
 /** `lowbit inspect`: what a .pte program holds. */
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
   inspectProgram,
@@ -11,6 +11,7 @@ import {
 } from "../index.ts";
 import {
   addModelOptions,
+  checkModelOptions,
   checkProgramOptions,
   isCheckpoint,
   type ModelOptions,
@@ -33,7 +34,7 @@ export function addInspect(program: Command, terminal: Terminal): void {
       "Shows the methods, operators, memory, weights and sizes of a .pte program, without loading the weights.",
     )
     .argument("<program>", "a .pte file; with --graph a checkpoint too")
-    .option("--verify", "read all weights and check their checksums")
+    .addOption(new Option("--verify", "read all weights and check their checksums").conflicts("graph"))
     .option("--json", "print the report as JSON")
     .option(
       "--graph",
@@ -55,9 +56,11 @@ Examples:
 
 /** Graphs of a checkpoint before and after compiling, of a program as it is. */
 async function inspectGraphs(path: string, options: InspectOptions, terminal: Terminal): Promise<void> {
-  if (!(await isCheckpoint(path))) checkProgramOptions(path, options);
+  await checkModelOptions(path, options);
+  const { kvCache } = options;
+  const { signal } = terminal;
   const graphs = (await isCheckpoint(path))
-    ? await withCheckpoint(path, options, terminal, async (model) => modelGraphs(model), { signal: terminal.signal })
+    ? await withCheckpoint(path, options, terminal, async (model) => modelGraphs(model, { kvCache }), { signal })
     : await programGraphs(path, options);
   if (options.json) return terminal.writeJson(graphs);
   const texts = graphs.map(({ before, after }) =>

@@ -1,5 +1,5 @@
 /** `lowbit kernels`: the kernel rows, and which of them serves which call. */
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { cpuWith, hostCpu, type KernelChoice, kernelTable, wasmKernelText } from "../index.ts";
 import { formatRanges, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
@@ -21,7 +21,12 @@ export function addKernels(program: Command, terminal: Terminal): void {
       'another CPU than this one: a name, or features, for example "neoverse-v2" or "neon,dotprod"',
     )
     .option("--json", "print the table as JSON")
-    .option("--text <kernel>", "print the code of a WebAssembly kernel for a small call, as text")
+    .addOption(
+      new Option("--text <kernel>", "print the code of a WebAssembly kernel for a small call, as text").conflicts([
+        "cpu",
+        "json",
+      ]),
+    )
     .addHelpText(
       "after",
       `

@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { EagerModel, type LanguageModel } from "../index.ts";
 import {
   addModelOptions,
-  checkProgramOptions,
+  checkModelOptions,
   isCheckpoint,
   MODEL_HELP,
   type ModelOptions,
@@ -71,12 +71,11 @@ async function compiledLogits(path: string, options: LogitsOptions, terminal: Te
 }
 
 async function eagerLogits(path: string, options: LogitsOptions, terminal: Terminal): Promise<LastLogits> {
-  if (!(await isCheckpoint(path))) {
-    checkProgramOptions(path, options);
+  await checkModelOptions(path, options);
+  if (!(await isCheckpoint(path)))
     throw new UsageError(`--eager needs a checkpoint folder; ${path} is a program, compiled already`);
-  }
   const values = await withCheckpoint(path, options, terminal, async (model) => {
-    const eager = await EagerModel.load(model, { signal: terminal.signal });
+    const eager = await EagerModel.load(model, { kvCache: options.kvCache, signal: terminal.signal });
     return eager.forward(options.ids, 0).data as Float32Array;
   });
   return { values, textOf: () => "" };

@@ -82,6 +82,7 @@ export async function openModel(
   const { threads, kvCache } = options;
   const hooks = { threads, signal: terminal.signal, onProgress: progress.update };
   try {
+    await checkModelOptions(path, options);
     if (await isCheckpoint(path))
       return await withCheckpoint(
         path,
@@ -90,11 +91,17 @@ export async function openModel(
         (model) => loadCompiled(model, { kvCache, ...compile, ...hooks }),
         hooks,
       );
-    checkProgramOptions(path, options);
     return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
   } finally {
     progress.stop();
   }
+}
+
+/** UsageError for quantization options with a program, and for files of tensors with a checkpoint. */
+export async function checkModelOptions(path: string, options: ModelOptions): Promise<void> {
+  if (!(await isCheckpoint(path))) checkProgramOptions(path, options);
+  else if (options.data !== undefined)
+    throw new UsageError(`--data needs a program, which leaves tensors outside; ${path} is a checkpoint`);
 }
 
 /** UsageError for quantization options with a program. */
