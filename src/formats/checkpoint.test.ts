@@ -232,6 +232,10 @@ describe("refuses", () => {
     expect(await problemOf(folder)).toBe(`${folder}: expected config.json but found model.pt`);
     const alone = folderOf({ "model.gguf": "GGUF" });
     expect(await problemOf(alone)).toContain("model.gguf: header is cut off after 4 bytes");
+    await addWeights(alone, "model.safetensors", { w: [1] });
+    expect(await problemOf(join(alone, "model.safetensors"))).toBe(
+      `${alone}: expected config.json but found model.gguf, model.safetensors`,
+    );
     expect(await problemOf(folderOf({}))).toContain("expected config.json but found no weights among its 0 files");
   });
 

@@ -52,7 +52,7 @@ interface Listing {
 export async function openCheckpoint(path: string): Promise<Checkpoint> {
   if (path.endsWith(".gguf")) return openGguf(path);
   const listing = await list(path);
-  const gguf = onlyModel(listing.names);
+  const gguf = listing.weights === null ? onlyModel(listing.names) : null;
   if (!listing.names.has("config.json") && gguf !== null) return openGguf(join(listing.folder, gguf));
   const tokenizerJson = await readJson(listing, "tokenizer.json");
   const tokenizerConfig = await readJson(listing, "tokenizer_config.json");

@@ -57,7 +57,10 @@ export async function readGgufHeader(source: ByteSource): Promise<GgufHeader> {
 
 function parseHeader(file: string, bytes: Uint8Array, fileSize: number): GgufHeader {
   const cursor = new GgufCursor(file, bytes, Math.min(fileSize, HEADER_MAX));
-  if (cursor.u32() !== MAGIC) throw new InvalidFileError(file, "does not begin with GGUF");
+  if (cursor.u32() !== MAGIC) {
+    const found = quote(String.fromCharCode(...bytes.subarray(0, 4)));
+    throw new InvalidFileError(file, `does not begin with GGUF, as GGUF files do, but with ${found}`);
+  }
   const version = cursor.u32();
   if (version !== 2 && version !== 3)
     throw new UnsupportedError(`${file}: GGUF version ${version} is not supported, only little-endian 2 and 3`);
