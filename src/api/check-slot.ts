@@ -2,7 +2,7 @@
 import { InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { WeightSlot } from "../model/decoder.ts";
-import { storageNames } from "./weight-storage.ts";
+import { isSameMethod, quantMethod, storageNames } from "./weight-storage.ts";
 
 /** What files' readers serve themselves, beside the storages. */
 const readMethods = ["TorchAO"];
@@ -26,17 +26,7 @@ export function checkSlot(checkpoint: Checkpoint, slot: WeightSlot): void {
   }
 }
 
-/** Names are those that config.json has, but for case. */
-const isRead = (method: string) =>
-  [...storageNames(), ...readMethods].some((name) => name.toLowerCase() === method.toLowerCase());
-
-/** The method that config.json says weights were quantized by; null when it says none. */
-function quantMethod({ config }: Checkpoint): string | null {
-  const found = config.quantization_config;
-  if (typeof found !== "object" || found === null) return null;
-  const { quant_method: method } = found as Readonly<Record<string, unknown>>;
-  return typeof method === "string" ? method : null;
-}
+const isRead = (method: string) => [...storageNames(), ...readMethods].some((name) => isSameMethod(name, method));
 
 function checkTensor({ tensors, folder }: Checkpoint, { name, shape }: WeightSlot): void {
   if (!tensors.has(name)) {

@@ -15,7 +15,7 @@ import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized
 import { centered } from "./centered-minima.ts";
 import { checkSlot } from "./check-slot.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
-import { findStoredWeight, verifyStoredWeights } from "./weight-storage.ts";
+import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 
 /** What loading and quantizing a weight may report and obey. */
 export interface ModelHooks {
@@ -46,7 +46,7 @@ export class Model {
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;
   /** Weights that the checkpoint stores in formats of their own, by slot name. */
-  readonly #stored = new Map<string, Weight>();
+  readonly #stored = new Map<string, StoredWeight>();
   /** What `replaceWeight` set, by slot name. */
   readonly #replaced = new Map<string, Weight>();
   /** By slot name. */
@@ -146,6 +146,11 @@ export class Model {
     const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
     const config = this.configs.get(name);
     return stored && (!config || config.bits === stored.spec.bits) && holds(stored) ? stored : null;
+  }
+
+  /** Checks what can be of weights in formats of their own without reading them whole; errors name the tensor. */
+  async verifyStored(): Promise<void> {
+    for (const weight of this.#stored.values()) await weight.verify?.();
   }
 
   /** Closes the weight files. */
@@ -252,7 +257,7 @@ export async function loadCheckpoint(path: string, options: PullOptions = {}): P
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
     const model = new Model(checkpoint);
-    await verifyStoredWeights(checkpoint, model.decoder.slots);
+    await model.verifyStored();
     return model;
   } catch (error) {
     await checkpoint.close();

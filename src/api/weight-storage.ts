@@ -1,19 +1,24 @@
 /** Ways in which checkpoints store weights other than as one float tensor; open to users. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
+import { isObject } from "../formats/json.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import type { Weight } from "../ops/weight.ts";
 
 export interface WeightStorage {
-  /** "AQLM": for messages, and what `quant_method` of config.json says, but for case. */
+  /** "AQLM": for messages, and what `quant_method` of config.json says (`isSameMethod`). */
   readonly name: string;
   /**
    * The weight of a slot when the checkpoint stores it this way, else null. Only headers are read here; errors name
    * the tensor.
    */
-  find(checkpoint: Checkpoint, slot: WeightSlot): Weight | null;
-  /** Reads what is small of the weight of a slot that `find` found; errors name the tensor whose values are bad. */
-  verify?(checkpoint: Checkpoint, slot: WeightSlot): Promise<void>;
+  find(checkpoint: Checkpoint, slot: WeightSlot): StoredWeight | null;
+}
+
+/** A weight of a storage. */
+export interface StoredWeight extends Weight {
+  /** Reads what is small of it, when the checkpoint is opened; errors name the tensor whose values are bad. */
+  verify?(): Promise<void>;
 }
 
 const storages: WeightStorage[] = [];
@@ -25,13 +30,13 @@ export function registerWeightStorage(storage: WeightStorage): void {
   storages.push(storage);
 }
 
-/** The names of the storages, as `quant_method` of config.json has them but for case. */
+/** The names of the storages, which are those of quantization methods. */
 export function storageNames(): readonly string[] {
   return storages.map(({ name }) => name);
 }
 
 /** The weight of a slot in the first storage that has it; null when it is a plain tensor. */
-export function findStoredWeight(checkpoint: Checkpoint, slot: WeightSlot): Weight | null {
+export function findStoredWeight(checkpoint: Checkpoint, slot: WeightSlot): StoredWeight | null {
   for (const storage of storages) {
     const weight = storage.find(checkpoint, slot);
     if (weight) return weight;
@@ -39,10 +44,14 @@ export function findStoredWeight(checkpoint: Checkpoint, slot: WeightSlot): Weig
   return null;
 }
 
-/** Reads what storages can check of a checkpoint's weights without reading them whole. */
-export async function verifyStoredWeights(checkpoint: Checkpoint, slots: readonly WeightSlot[]): Promise<void> {
-  for (const slot of slots.filter(({ tiedTo }) => tiedTo === null)) {
-    const storage = storages.find((candidate) => candidate.find(checkpoint, slot) !== null);
-    await storage?.verify?.(checkpoint, slot);
-  }
+/** The method that config.json says weights were quantized by; null when it says none. */
+export function quantMethod({ config }: Checkpoint): string | null {
+  const found = config.quantization_config;
+  const method = isObject(found) ? found.quant_method : null;
+  return typeof method === "string" ? method : null;
+}
+
+/** Whether two names are of one method: config.json has them in any case. */
+export function isSameMethod(a: string, b: string): boolean {
+  return a.toLowerCase() === b.toLowerCase();
 }

@@ -95,6 +95,7 @@ describe("AQLM checkpoints", () => {
       expect(Math.hypot(...differences)).toBeLessThan(1e-5 * Math.hypot(...expected));
     }
     expect(await logits(await checkpoint({ field: "aqlm" }))).toEqual(await logits(await checkpoint()));
+    expect(await logits(await checkpoint({ method: "AQLM" }))).toEqual(await logits(await checkpoint()));
   });
 
   it("are quantized to a program from the command line, and inspected", async () => {

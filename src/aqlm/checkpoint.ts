@@ -6,7 +6,10 @@ import {
   type Checkpoint,
   type DType,
   InvalidFileError,
+  isSameMethod,
+  quantMethod,
   ShapeError,
+  type StoredWeight,
   type Tensor,
   type TensorInfo,
   UnsupportedError,
@@ -29,32 +32,25 @@ type Part = (typeof parts)[number];
 export const aqlmStorage: WeightStorage = {
   name: "AQLM",
   find(checkpoint, slot) {
-    const layer = layerOf(checkpoint, slot);
+    const layer = { checkpoint, module: slot.name.replace(/\.weight$/, "") };
     return isStored(layer, slot) ? openLayer(layer, slot) : null;
   },
-  async verify(checkpoint, slot) {
-    const layer = layerOf(checkpoint, slot);
-    for (const part of ["codebooks", "scales"] as const) await readFloats(layer, part);
-  },
 };
-
-function layerOf(checkpoint: Checkpoint, slot: WeightSlot): Layer {
-  return { checkpoint, module: slot.name.replace(/\.weight$/, "") };
-}
 
 /**
  * Whether a slot has codes. InvalidFileError for codebooks without codes and for codes beside floats, UnsupportedError
  * for codes of other methods and of what is no linear layer. Scales alone are of other methods.
  */
 function isStored({ checkpoint, module }: Layer, { name, role }: WeightSlot): boolean {
-  const { tensors, folder, config, configFile } = checkpoint;
+  const { tensors, folder, configFile } = checkpoint;
   const codes = `${module}.codes`;
-  const method = record(config.quantization_config)?.quant_method ?? "aqlm";
+  const method = quantMethod(checkpoint);
+  const isAqlm = method === null || isSameMethod(method, aqlmStorage.name);
   if (!tensors.has(codes)) {
-    if (method !== "aqlm" || tensors.has(name) || !tensors.has(`${module}.codebooks`)) return false;
+    if (!isAqlm || tensors.has(name) || !tensors.has(`${module}.codebooks`)) return false;
     throw new InvalidFileError(folder, `expected tensor ${codes}, which AQLM layers have beside ${module}.codebooks`);
   }
-  if (method !== "aqlm")
+  if (!isAqlm)
     throw new UnsupportedError(
       `${configFile}: quantization_config.quant_method: expected "aqlm" for tensor ${codes} but found ${JSON.stringify(method)}`,
     );
@@ -86,17 +82,16 @@ function infoOf({ checkpoint, module }: Layer, part: Part): TensorInfo {
   return checkpoint.tensors.info(name);
 }
 
-function openLayer(layer: Layer, slot: WeightSlot): AqlmWeight {
+function openLayer(layer: Layer, slot: WeightSlot): AqlmWeight & StoredWeight {
   const [codes, vectors, scales] = parts.map((part) => infoOf(layer, part)) as [TensorInfo, TensorInfo, TensorInfo];
   const form = formOf(layer, slot, vectors);
   checkSizes(layer, form, codes, scales);
   const floats = { vectors: floatType(layer, "codebooks", vectors), scales: floatType(layer, "scales", scales) };
-  return aqlmWeight(
-    slot.name,
-    form,
-    floats,
-    lastKept(() => read(layer, form)),
-  );
+  const load = lastKept(() => read(layer, form));
+  const verify = async () => {
+    for (const part of ["codebooks", "scales"] as const) await readFloats(layer, part);
+  };
+  return { ...aqlmWeight(slot.name, form, floats, load), verify };
 }
 
 /** Sizes from the codebooks, which must be those that config.json says. */

@@ -1,7 +1,13 @@
 /** What packages that add operators and weight formats import; re-exports only. AQLM is built on nothing else. */
 export { type LinearLayer, type LinearVisitor, visitLinearLayers, type WalkOptions } from "../api/calibrate/walk.ts";
 export { Model, type ModelHooks } from "../api/model.ts";
-export { registerWeightStorage, type WeightStorage } from "../api/weight-storage.ts";
+export {
+  isSameMethod,
+  quantMethod,
+  registerWeightStorage,
+  type StoredWeight,
+  type WeightStorage,
+} from "../api/weight-storage.ts";
 export type { DType, TypedArray } from "../dtype.ts";
 export { InvalidArgumentError, InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
 export { nextMacrotask } from "../event-loop.ts";

@@ -1,0 +1,36 @@
+/** Storages of weights: what is asked of them when a checkpoint is opened. */
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { temporaryFolder } from "../../test/support/folders.ts";
+import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { InvalidFileError } from "../errors.ts";
+import { loadCheckpoint } from "./model.ts";
+import { registerWeightStorage } from "./weight-storage.ts";
+
+const folder = join(await temporaryFolder(), "tiny");
+const stored = "model.layers.0.self_attn.q_proj.weight";
+
+it("a weight is looked for once, and what was found is verified", async () => {
+  await writeTinyCheckpoint(folder);
+  const calls: string[] = [];
+  let isBad = false;
+  registerWeightStorage({
+    name: "Listed",
+    find(checkpoint, { name, shape }) {
+      calls.push(`find ${name}`);
+      if (name !== stored) return null;
+      const load = () => checkpoint.tensors.read(name);
+      const verify = async () => {
+        calls.push(`verify ${name}`);
+        if (isBad) throw new InvalidFileError(checkpoint.folder, `tensor ${name}: bad`);
+      };
+      return { name, shape, format: { kind: "float" }, load, verify };
+    },
+  });
+  const model = await loadCheckpoint(folder);
+  const own = model.decoder.slots.filter(({ tiedTo }) => tiedTo === null).map(({ name }) => name);
+  expect(calls).toEqual([...own.map((name) => `find ${name}`), `verify ${stored}`]);
+  await model.close();
+  isBad = true;
+  await expect(loadCheckpoint(folder)).rejects.toThrow(`${folder}: tensor ${stored}: bad`);
+});
