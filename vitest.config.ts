@@ -16,6 +16,7 @@ export default defineConfig({
   },
   test: {
     testTimeout: 60_000,
+    globalSetup: "test/support/temporary-root.ts",
     maxWorkers: "100%",
     projects: [
       { extends: true, test: { name: "alone", include: ["{src,test,scripts}/**/*.test.{ts,js}"], exclude: [tidy] } },

@@ -88,8 +88,10 @@ it("a program that was disposed of does not touch the memory that another has by
   await second.dispose();
 });
 
+const folder = await temporaryFolder();
+
 it("a program loaded and disposed of fifty times leaves memory flat", async () => {
-  const path = join(await temporaryFolder(), "demo.pte");
+  const path = join(folder, "demo.pte");
   const checkpoint = await loadCheckpoint(demo);
   quantize(checkpoint, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
   await exportProgram(checkpoint, path);

@@ -21,8 +21,9 @@ function repeated(part: Uint16Array, length: number): Uint16Array {
   return whole;
 }
 
+const folder = await temporaryFolder();
+
 it("a checkpoint of 144 MiB is quantized in less than 128 MiB", async () => {
-  const folder = await temporaryFolder();
   await writeFile(join(folder, "config.json"), JSON.stringify({ ...tinyConfig, ...config }));
   const entries = [...tinyShapes(config)].map(([name, shape]) => ({
     name,

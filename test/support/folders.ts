@@ -14,7 +14,7 @@ export function absence(path: string): string {
   return existsSync(join(shared, path)) ? "" : ` (skipped: ../shared/${path} is absent)`;
 }
 
-/** A new folder that is removed when the tests of the file have ended. */
+/** A new folder that is removed when the tests of the file have ended. Called outside of tests. */
 export async function temporaryFolder(): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "lowbit-test-"));
   afterAll(() => rm(folder, { recursive: true, force: true }));
