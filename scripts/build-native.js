@@ -5,10 +5,18 @@
  * -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--out=file` writes the addon there.
  */
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, rmSync, statSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { abiFile, baseFlags, featureFlags, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
+import {
+  baseFlags,
+  featureFlags,
+  nativeFolder,
+  nativeSources,
+  objectName,
+  root,
+  sourcesFingerprint,
+} from "./native-sources.js";
 
 /** @param {string} name */
 const option = (name) => process.argv.find((argument) => argument.startsWith(name))?.slice(name.length);
@@ -18,14 +26,6 @@ const objects = join(root, "build", cross ? `native-${cross}` : "native");
 const target = option("--out=") ?? join(root, "build", cross ? `lowbit-${cross}.node` : "lowbit.node");
 const strict = process.argv.includes("--strict");
 const sources = nativeSources(arch);
-
-function newest(folder) {
-  return readdirSync(folder, { recursive: true, withFileTypes: true }).reduce(
-    (time, entry) =>
-      entry.isFile() ? Math.max(time, statSync(join(entry.parentPath ?? entry.path, entry.name)).mtimeMs) : time,
-    0,
-  );
-}
 
 /** A command and its first arguments, or undefined. */
 function compiler() {
@@ -63,15 +63,17 @@ async function build(cxx) {
   await run(cxx, [...shared, ...jobs.map(({ object }) => object), "-o", target]);
 }
 
-const scripts = ["build-native.js", "native-sources.js"].map((name) => join(root, "scripts", name));
-const changed = Math.max(newest(nativeFolder), ...[...scripts, abiFile].map((path) => statSync(path).mtimeMs));
-if (existsSync(target) && statSync(target).mtimeMs > changed) process.exit(0);
+/** Holds the fingerprint of the sources that the addon was built from. */
+const note = `${target}.sources`;
+const fingerprint = sourcesFingerprint();
+if (existsSync(target) && existsSync(note) && readFileSync(note, "utf8") === fingerprint) process.exit(0);
 rmSync(target, { force: true });
 try {
   if (sources.length === 0) throw new Error(`there are no kernels for ${arch}`);
   const cxx = compiler();
   if (!cxx) throw new Error("no C++ compiler was found");
   await build(cxx);
+  writeFileSync(note, fingerprint);
   console.log(`lowbit: native addon built`);
 } catch (error) {
   console.log(`lowbit: the native addon was not built and slower kernels will serve: ${error.message}`);

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const root = fileURLToPath(new URL("..", import.meta.url));
@@ -76,6 +76,21 @@ export function contractFingerprint() {
 /** The fingerprint that the TypeScript side asks of an addon. */
 export function nativeAbi() {
   return /NATIVE_ABI = "(\w+)"/.exec(readFileSync(abiFile, "utf8"))?.[1] ?? "";
+}
+
+/** All that an addon is built from, by content: a checkout gives files any time. */
+export function sourcesFingerprint() {
+  const native = readdirSync(nativeFolder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name));
+  const scripts = ["build-native.js", "native-sources.js"].map((name) => join(root, "scripts", name));
+  const hash = createHash("sha256");
+  for (const file of [...native.sort(), ...scripts, abiFile])
+    hash
+      .update(`${relative(root, file)}\0`)
+      .update(readFileSync(file))
+      .update("\0");
+  return hash.digest("hex");
 }
 
 /** Flags of every file. */
