@@ -1,4 +1,4 @@
-/** The conformance tests of the WebAssembly rows as one module for any engine; scripts/wasm/bundle.js bundles it. */
+/** The conformance tests of the WebAssembly rows as one module for any engine; engines.js bundles it. */
 import { runFiles } from "../arm/vitest.js";
 
 const others = /_reference$|^(?!.*_wasm_)\S+_\d+x\d+x\d+_/;

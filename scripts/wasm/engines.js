@@ -24,8 +24,17 @@ export function nodeOfNpm(version) {
   return [linked, real].find((path) => existsSync(path)) ?? linked;
 }
 
-/** Bundles the conformance tests and returns the module's file. @param {boolean} isEmulated fewer sizes */
-async function bundle(isEmulated) {
+/** Modules of the conformance tests, each made once for all engines. @type {Map<boolean, Promise<string>>} */
+const bundles = new Map();
+
+/** The module's file of the conformance tests. @param {boolean} isEmulated fewer sizes */
+function bundle(isEmulated) {
+  if (!bundles.has(isEmulated)) bundles.set(isEmulated, makeBundle(isEmulated));
+  return bundles.get(isEmulated);
+}
+
+/** @param {boolean} isEmulated */
+async function makeBundle(isEmulated) {
   const outfile = join(folder, isEmulated ? "small" : "full", "conformance.js");
   await bundleTests("wasm/conformance.js", outfile, {
     // Modules of Node are left out with the unused ones that import them.
