@@ -13,6 +13,9 @@ const out = join(folder, "out.pte");
 await writeTinyCheckpoint(checkpoint);
 const text = join(folder, "text.txt");
 await writeFile(text, "To be, or not to be, that is the question.");
+/** Of which encoding and calibrating complain at once. */
+const empty = join(folder, "empty.txt");
+await writeFile(empty, "");
 
 async function refusal(...options: string[]): Promise<string> {
   const { code, stdout, stderr } = await lowbit(["quantize", checkpoint, "-o", out, ...options]);
@@ -64,6 +67,25 @@ test("what fits no layer is found before encoding", async () => {
   const { code, stderr } = await lowbit(["quantize", checkpoint, "-o", out, ...options]);
   expect([code, stderr]).toEqual([1, expect.stringContaining('got bits "9"')]);
   expect(existsSync(`${out}.parts`)).toBe(false);
+});
+
+test.each([
+  ["--qmode aqlm-1x2 --max-context-len 65", "maxContextLen: expected a whole number from 1 to 64 but found 65"],
+  ["--qmode 8da4w --algorithm gptq --max-seq-len 65", "maxSeqLen: expected a whole number from 1 to 64 but found 65"],
+  [
+    "--qmode 8da4w --smoothquant --layout panel16 --target executorch",
+    "target executorch: expected layout torchao_universal but found panel16",
+  ],
+])("%s is found impossible before encoding and calibrating", async (options, message) => {
+  const argv = ["quantize", checkpoint, "-o", out, "--calibrate", empty, ...options.split(" ")];
+  expect(await lowbit(argv)).toEqual({ code: 1, stdout: "", stderr: `lowbit: ${message}\n` });
+  expect(existsSync(`${out}.parts`)).toBe(false);
+});
+
+test("a context that is too long is found before encoding in memory, too", async () => {
+  const argv = ["eval", checkpoint, "--text", text, "--context", "65", "--qmode", "aqlm-1x2", "--calibrate", empty];
+  const message = "maxContextLen: expected a whole number from 1 to 64 but found 65";
+  expect(await lowbit(argv)).toEqual({ code: 1, stdout: "", stderr: `lowbit: ${message}\n` });
 });
 
 test.each(["aqlm2x8", "2x8"])("%s is no mode; those of AQLM are listed", async (mode) => {

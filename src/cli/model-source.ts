@@ -4,6 +4,7 @@ import type { Command } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
   type CompileModelOptions,
+  compileModel,
   isHubName,
   type LanguageModel,
   type LoadOptions,
@@ -89,7 +90,7 @@ export async function openModel(
         options,
         terminal,
         (model) => loadCompiled(model, { kvCache, ...compile, ...hooks }),
-        hooks,
+        { ...hooks, check: (model) => compileModel(model, { kvCache, ...compile }) },
       );
     return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
   } finally {

@@ -134,7 +134,10 @@ export function wantsQuantization(options: QuantizationOptions): boolean {
 }
 
 /** What encoding weights may report and obey, and where it keeps what it has finished. */
-export type EncodeHooks = Pick<EncodeOptions, "folder" | "onProgress" | "onDamagedPart" | "signal">;
+export interface EncodeHooks extends Pick<EncodeOptions, "folder" | "onProgress" | "onDamagedPart" | "signal"> {
+  /** Called before encoding or calibrating, which take long, with the configurations set: throws for what cannot follow. */
+  readonly check?: (model: Model) => unknown;
+}
 
 /** Sets the configurations of a model. InvalidArgumentError or UsageError for options that do not fit. */
 export async function applyQuantization(
@@ -156,6 +159,7 @@ export async function applyQuantization(
     // Before encoding, which takes long.
     quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
     if (mode && !isEncoded) {
+      hooks.check?.(model);
       const { calibrationTokens } = options;
       const calibrationText = await readCalibration(options.calibrate);
       await encodeAqlm(model, { ...mode, ...hooks, calibrationText, calibrationTokens });
@@ -179,7 +183,9 @@ async function applyCalibration(model: Model, options: QuantizationOptions, hook
       "--calibrate needs something that looks at activations: --algorithm gptq, awq or awq+gptq, --smoothquant, --budget or --qmode aqlm-2x8",
     );
   const text = await readCalibration(path);
-  if (wanted) await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant, budget });
+  if (!wanted) return;
+  hooks.check?.(model);
+  await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant, budget });
 }
 
 function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): QuantizationConfig | null {

@@ -2,6 +2,7 @@
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import {
+  compileModel,
   describeOrigins,
   exportProgram,
   inspectProgram,
@@ -127,6 +128,7 @@ function wantsScales({ qmode, head, embedding, sharedEmbedding }: QuantizeComman
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
+  const wanted = { maxSeqLen, maxContextLen, kvCache, target };
   const { signal } = terminal;
   const start = performance.now();
   const isAqlm = aqlmMode(options) !== null;
@@ -137,10 +139,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
     encoding.stop();
     origins = weightOrigins(model, target);
     await exportProgram(model, output, {
-      maxSeqLen,
-      maxContextLen,
-      kvCache,
-      target,
+      ...wanted,
       signal,
       resume: true,
       onProgress: progress.update,
@@ -154,7 +153,8 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   };
   let isWritten = false;
   try {
-    const hooks = { folder, signal, onProgress: encoding.update, onDamagedPart };
+    const check = (model: Model) => compileModel(model, wanted);
+    const hooks = { folder, signal, onProgress: encoding.update, onDamagedPart, check };
     await withCheckpoint(path, options, terminal, work, hooks);
     isWritten = true;
   } finally {
