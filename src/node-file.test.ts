@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import ts from "typescript";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { InvalidArgumentError, InvalidFileError } from "./errors.ts";
-import { openFile, writeFileWhole } from "./node-file.ts";
+import { checkWritable, openFile, writeFileWhole } from "./node-file.ts";
 
 const root = mkdtempSync(join(tmpdir(), "lowbit-file-"));
 const folder = join(root, "target");
@@ -103,6 +103,9 @@ describe("writeFileWhole", () => {
   test("names a place that cannot be written", async () => {
     const absent = join(folder, "absent", "file.bin");
     await expect(writeFileWhole(absent, async () => {})).rejects.toThrow(`${absent}: cannot be written: ENOENT`);
+    const other = (found: string) => `expected a file to write but found ${found}`;
+    await expect(writeFileWhole(folder, async () => {})).rejects.toThrow(`${folder}: ${other("a directory")}`);
+    await expect(checkWritable("/dev/null")).rejects.toThrow(`/dev/null: ${other("no file")}`);
   });
 });
 

@@ -1,5 +1,7 @@
 /** Files of Node: positioned reads without loading the whole, and writes that appear complete or not at all. */
-import { type FileHandle, open, rename, rm } from "node:fs/promises";
+import type { Stats } from "node:fs";
+import { access, constants, type FileHandle, mkdir, open, rename, rm, stat } from "node:fs/promises";
+import { dirname } from "node:path";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
 
@@ -21,7 +23,7 @@ export async function openFile(path: string): Promise<ByteSource> {
   const status = await handle.stat();
   if (!status.isFile()) {
     await handle.close();
-    throw new InvalidFileError(path, `expected a file but found ${status.isDirectory() ? "a directory" : "no file"}`);
+    throw new InvalidFileError(path, `expected a file but found ${describeOther(status)}`);
   }
   const readInto = async (offset: number, target: Uint8Array) => {
     const { length } = target;
@@ -51,11 +53,16 @@ export async function openFile(path: string): Promise<ByteSource> {
   return source;
 }
 
+function describeOther(status: Stats): string {
+  return status.isDirectory() ? "a directory" : "no file";
+}
+
 /**
  * Writes a file under a temporary name beside `path` and renames it when `write` has returned;
  * on any error, the temporary file is removed and what was at `path` stays.
  */
 export async function writeFileWhole(path: string, write: (sink: ByteSink) => Promise<void>): Promise<void> {
+  await checkWritable(path);
   const temporary = `${path}.${process.pid}-${++writes}.part`;
   const handle = await open(temporary, "w").catch((cause: Error) => {
     throw new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
@@ -79,6 +86,25 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
     await rm(temporary, { force: true });
     throw cannotWrite(path, cause as Error);
   }
+}
+
+/** InvalidFileError for a path that no file can be written to, before the work that makes the file. */
+export async function checkWritable(path: string): Promise<void> {
+  const status = await stat(path).catch(() => null);
+  if (status && !status.isFile())
+    throw new InvalidFileError(path, `expected a file to write but found ${describeOther(status)}`);
+  await access(dirname(path), constants.W_OK).catch((cause: Error) => {
+    throw cannotWrite(path, cause);
+  });
+}
+
+/** Makes a folder, and those that it lies in; InvalidFileError where there cannot be one. */
+export async function makeFolder(path: string): Promise<void> {
+  await mkdir(path, { recursive: true }).catch((cause: NodeJS.ErrnoException) => {
+    throw cause.code === "EEXIST"
+      ? new InvalidFileError(path, "expected a folder to write to but found a file", { cause })
+      : cannotWrite(path, cause);
+  });
 }
 
 /** Writes all bytes at a position. */

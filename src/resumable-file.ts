@@ -4,7 +4,7 @@
  */
 import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import type { ByteSink } from "./byte-source.ts";
-import { cannotWrite, writeAll, writeFileWhole } from "./node-file.ts";
+import { cannotWrite, checkWritable, writeAll, writeFileWhole } from "./node-file.ts";
 
 /** Notes wait for the disk, so they are not made more often. */
 const NOTE_MS = 5000;
@@ -37,6 +37,7 @@ export async function writeFileResumable(
   options: ResumeOptions,
   write: (sink: ByteSink) => Promise<void>,
 ): Promise<void> {
+  await checkWritable(path);
   const note = await readNote(path);
   if (active.has(path) || (note && note.pid !== process.pid && isRunning(note.pid))) return writeFileWhole(path, write);
   active.add(path);

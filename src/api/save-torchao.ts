@@ -1,10 +1,11 @@
 /** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
-import { mkdir, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { UnsupportedError } from "../errors.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
 import type { WeightSlot } from "../model/decoder.ts";
+import { makeFolder } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
@@ -30,7 +31,7 @@ export async function saveTorchao(model: Model, folder: string, hooks: ModelHook
   const written = model.decoder.slots.filter(({ tiedTo }) => tiedTo === null).map((slot) => write(model, slot, hooks));
   const metadata = Object.fromEntries(written.map(({ slot, metadata: text }) => [slot.name, text]));
   const names = JSON.stringify(written.map(({ slot }) => slot.name));
-  await mkdir(folder, { recursive: true });
+  await makeFolder(folder);
   await writeSafetensors(
     join(folder, "model.safetensors"),
     written.flatMap(({ entries }) => entries),

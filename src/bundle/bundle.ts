@@ -1,5 +1,4 @@
 /** Writes the part of this package that one program needs as modules that need nothing else: for Node and for pages. */
-import { mkdir } from "node:fs/promises";
 import { dirname, extname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
@@ -7,7 +6,7 @@ import type { BuildOptions, BuildResult, Plugin } from "esbuild";
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
 import { TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
-import { openFile, writeFileWhole } from "../node-file.ts";
+import { makeFolder, openFile, writeFileWhole } from "../node-file.ts";
 import { operators as allOperators } from "../ops/registry.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
@@ -126,7 +125,7 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
   const file = await openFile(path);
   const { operators, replaced } = await choose(file).finally(() => file.close());
   const build = await esbuild();
-  await mkdir(folder, { recursive: true });
+  await makeFolder(folder);
   const result = await build({
     entryPoints: { lowbit: moduleFile("bundle/entry"), worker: moduleFile("bundle/worker-entry") },
     outdir: folder,

@@ -162,9 +162,26 @@ describe("impossible options", () => {
   test("a place that cannot be written", async () => {
     const nowhere = join(target, "absent", "out.pte");
     await expectFailure(["quantize", good, "-o", nowhere], `${nowhere}: cannot be written`);
-    await expectFailure(["quantize", good, "-o", target], target);
+    await expectFailure(["quantize", good, "-o", target], `${target}: expected a file to write but found a directory`);
+    const keep = join(target, "keep.json");
+    const folder = `${keep}: expected a folder to write to but found a file`;
+    await expectFailure(["quantize", good, "--format", "torchao", "-o", keep], folder);
+    await expectFailure(["bundle", goodProgram, "-o", keep], folder);
     expect(existsSync(target)).toBe(true);
   });
+});
+
+test("a place that cannot be written is found before the work", async () => {
+  const empty = join(root, "empty.txt");
+  writeFileSync(empty, "");
+  for (const options of ["--qmode aqlm-1x2", "--qmode 8da4w --algorithm gptq"]) {
+    const nowhere = join(target, "absent", "out.pte");
+    const argv = [...options.split(" "), "--calibrate", empty, "-o"];
+    await expectFailure(["quantize", good, ...argv, nowhere], `${nowhere}: cannot be written: ENOENT`);
+    await expectFailure(["quantize", good, ...argv, target], "expected a file to write but found a directory");
+  }
+  const trace = join(target, "absent", "trace.json");
+  await expectFailure(["run", goodProgram, "a", "--trace", trace], `${trace}: cannot be written: ENOENT`);
 });
 
 describe("a bad program", () => {

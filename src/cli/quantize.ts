@@ -14,6 +14,7 @@ import {
   type WeightOrigin,
   weightOrigins,
 } from "../index.ts";
+import { checkWritable } from "../node-file.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
@@ -81,6 +82,7 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
     throw new UsageError(
       `--format ${format} does not go with --qmode ${options.qmode}, whose weights only a program holds: expected --format pte`,
     );
+  if (format === "gguf") await checkWritable(output);
   const { signal } = terminal;
   const start = performance.now();
   const progress = terminal.progress("quantizing");
@@ -128,6 +130,7 @@ function wantsScales({ qmode, head, embedding, sharedEmbedding }: QuantizeComman
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
+  await checkWritable(output);
   const wanted = { maxSeqLen, maxContextLen, kvCache, target };
   const { signal } = terminal;
   const start = performance.now();
