@@ -242,6 +242,7 @@ describe("a bad program", () => {
     [["--temperature", "-1"], "temperature: expected a number from 0"],
     [["--top-p", "1.5"], "topP: expected a number from 0 to 1"],
     [["--logit-bias", "282=1"], "logitBias: expected ids below 282 but found 282"],
+    [["--stop-token", "5", "--stop-token", "282"], "stopTokens: expected ids below 282 but found 282"],
   ])("sampling out of range: %j", async (options, message) => {
     await expectFailure(["run", goodProgram, "a", ...options], message);
   });
@@ -249,5 +250,11 @@ describe("a bad program", () => {
   test("a text that is missing or no UTF-8", async () => {
     await expectFailure(["eval", goodProgram, "--text", join(root, "absent.txt")], "absent.txt: no such file");
     await expectFailure(["eval", goodProgram, "--text", goodProgram], "expected UTF-8 text");
+    const calibrated = ["quantize", good, "--qmode", "8da4w", "--smoothquant", "-o", output, "--calibrate"];
+    await expectFailure([...calibrated, goodProgram], `${goodProgram}: expected UTF-8 text`);
+    await expectFailure(
+      [...calibrated, join(good, "config.json"), "--calibration-tokens", "0"],
+      "tokens of the text: expected a whole number from 1 but found 0",
+    );
   });
 });

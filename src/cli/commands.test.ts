@@ -48,6 +48,7 @@ describe("lowbit", () => {
     [["run", "x.pte", "--tempersture", "1"], "(Did you mean --temperature?)"],
     [["quantize", "x"], "lowbit: required option '-o, --output <file.pte>' not specified"],
     [["run", "x.pte", "-n", "many"], 'Expected a whole number but found "many"'],
+    [["run", "x.pte", "--seed", "9007199254740992"], 'Expected at most 9007199254740991 but found "9007199254740992"'],
     [["run", "x.pte", "--logit-bias", "7"], 'Expected id=bias but found "7"'],
     [["run", "x.pte"], "lowbit: give a prompt"],
     [["run", "x.pte", "a", "-p", "b"], "not both"],

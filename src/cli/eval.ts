@@ -1,10 +1,9 @@
 /** `lowbit eval`: perplexity of a text file under a model. */
-import { readFile } from "node:fs/promises";
 import type { Command } from "commander";
-import { InvalidFileError } from "../errors.ts";
 import { evaluatePerplexity, type LanguageModel, type Perplexity } from "../index.ts";
 import { addModelOptions, isCheckpoint, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import type { Terminal } from "./terminal.ts";
+import { readTextFile } from "./text-file.ts";
 import { wholeNumber } from "./values.ts";
 
 interface EvalOptions extends ModelOptions {
@@ -46,7 +45,7 @@ Examples:
 
 async function evaluate(path: string, options: EvalOptions, terminal: Terminal): Promise<void> {
   const { context, stride, maxTokens } = options;
-  const text = await readText(options.text);
+  const text = await readTextFile(options.text);
   const model = await openForScoring(path, options, terminal);
   const progress = terminal.progress("scoring");
   const hooks = { signal: terminal.signal, onProgress: progress.update };
@@ -67,17 +66,6 @@ async function openForScoring(path: string, options: EvalOptions, terminal: Term
   }
   const maxSeqLen = Math.min(CHUNK_TOKENS, options.context ?? CHUNK_TOKENS);
   return openModel(path, options, terminal, { logits: "all", maxContextLen: options.context, maxSeqLen });
-}
-
-async function readText(path: string): Promise<string> {
-  const bytes = await readFile(path).catch((cause: NodeJS.ErrnoException) => {
-    throw new InvalidFileError(path, cause.code === "ENOENT" ? "no such file" : cause.message, { cause });
-  });
-  try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-  } catch (cause) {
-    throw new InvalidFileError(path, "expected UTF-8 text", { cause });
-  }
 }
 
 function describe(file: string, result: Perplexity): string {

@@ -1,7 +1,5 @@
 /** The options that say how a checkpoint is quantized: declared once, for every command that takes a checkpoint. */
-import { readFile } from "node:fs/promises";
 import { type Command, Option } from "commander";
-import { InvalidFileError } from "../errors.ts";
 import {
   algorithms,
   calibrate,
@@ -28,6 +26,7 @@ import {
   sharedEmbedding,
 } from "../index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
+import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
 import { bitsPerWeight, fraction, wholeNumber } from "./values.ts";
 
@@ -148,7 +147,8 @@ export async function applyQuantization(
   model.layout = options.layout ?? null;
   if (options.calibrationTokens !== undefined && options.calibrate === undefined)
     throw new UsageError("--calibration-tokens needs the text whose tokens it counts: expected --calibrate text.txt");
-  if (options.recipe !== undefined) quantizeByRecipe(model, await readRecipe(options.recipe));
+  if (options.recipe !== undefined)
+    quantizeByRecipe(model, parseRecipe(await readTextFile(options.recipe, "the recipe"), options.recipe));
   else {
     const mode = aqlmMode(options);
     const isEncoded = mode !== null && hasAqlmWeights(model, mode);
@@ -161,7 +161,7 @@ export async function applyQuantization(
     if (mode && !isEncoded) {
       hooks.check?.(model);
       const { calibrationTokens } = options;
-      const calibrationText = await readCalibration(options.calibrate);
+      const calibrationText = await readCalibration(options);
       await encodeAqlm(model, { ...mode, ...hooks, calibrationText, calibrationTokens });
     }
     if (mode) return;
@@ -182,7 +182,7 @@ async function applyCalibration(model: Model, options: QuantizationOptions, hook
     throw new UsageError(
       "--calibrate needs something that looks at activations: --algorithm gptq, awq or awq+gptq, --smoothquant, --budget or --qmode aqlm-2x8",
     );
-  const text = await readCalibration(path);
+  const text = await readCalibration(options);
   if (!wanted) return;
   hooks.check?.(model);
   await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant, budget });
@@ -192,18 +192,8 @@ function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): Quantizat
   return head === undefined ? null : parseQmode(head, { groupSize, scaleDType: scaleDtype });
 }
 
-async function readCalibration(path: string | undefined): Promise<string | undefined> {
-  if (path === undefined) return undefined;
-  return readFile(path, "utf8").catch((cause: Error) => {
-    throw new InvalidFileError(path, `the text cannot be read: ${cause.message}`, { cause });
-  });
-}
-
-async function readRecipe(path: string): Promise<ReturnType<typeof parseRecipe>> {
-  const text = await readFile(path, "utf8").catch((cause: Error) => {
-    throw new InvalidFileError(path, `the recipe cannot be read: ${cause.message}`, { cause });
-  });
-  return parseRecipe(text, path);
+async function readCalibration({ calibrate: path }: QuantizationOptions): Promise<string | undefined> {
+  return path === undefined ? undefined : readTextFile(path, "the text");
 }
 
 /** The configurations that the options ask for. */

@@ -4,8 +4,9 @@ import { InvalidArgumentError } from "commander";
 /** A whole number from 0. */
 export function wholeNumber(text: string): number {
   const value = Number(text);
-  if (!/^\d+$/.test(text.trim()) || !Number.isSafeInteger(value))
-    throw new InvalidArgumentError(`Expected a whole number but found "${text}".`);
+  if (!/^\d+$/.test(text.trim())) throw new InvalidArgumentError(`Expected a whole number but found "${text}".`);
+  if (!Number.isSafeInteger(value))
+    throw new InvalidArgumentError(`Expected at most ${Number.MAX_SAFE_INTEGER} but found "${text}".`);
   return value;
 }
 

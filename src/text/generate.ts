@@ -82,6 +82,7 @@ export async function* generate(
   signal?.throwIfAborted();
   let logits = await decoder.prefill(promptIds, { signal });
   clock.prefilled();
+  checkStopTokens(options, logits.length);
 
   let finishReason: GenerationResult["finishReason"] | null = maxTokens === 0 ? "length" : null;
   while (finishReason === null) {
@@ -108,6 +109,12 @@ export async function* generate(
     generatedTokens: history.length - start,
     ...clock.seconds,
   };
+}
+
+function checkStopTokens({ stopTokens = [] }: GenerateOptions, vocabularySize: number): void {
+  for (const id of stopTokens)
+    if (!Number.isInteger(id) || id < 0 || id >= vocabularySize)
+      throw new InvalidArgumentError(`stopTokens: expected ids below ${vocabularySize} but found ${id}`);
 }
 
 /** Tokens to the text that may be shown: decodes, ends at end tokens and stop strings. */

@@ -52,6 +52,8 @@ export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DE
   const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
   if (!tokenizer)
     throw new InvalidFileError(model.checkpoint.folder, "expected a tokenizer.json to read the text with");
+  if (!Number.isInteger(maxTokens) || maxTokens < 1)
+    throw new InvalidArgumentError(`tokens of the text: expected a whole number from 1 but found ${maxTokens}`);
   const start = text.slice(0, maxTokens * CHARACTERS_MAX);
   const ids = tokenizer.encode(start).slice(0, maxTokens);
   if (text.trim() === "" || ids.length === 0)
