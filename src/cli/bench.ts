@@ -1,15 +1,16 @@
 /** `lowbit bench`: speed, load time, size and memory of a model. */
 import { stat } from "node:fs/promises";
 import type { Command } from "commander";
-import { type Benchmark, benchmark, bitsPerWeight, compileModel, inspectProgram, listWeights } from "../index.ts";
 import {
-  addModelOptions,
-  isCheckpoint,
-  MODEL_HELP,
-  type ModelOptions,
-  openModel,
-  withCheckpoint,
-} from "./model-source.ts";
+  type Benchmark,
+  benchmark,
+  bitsPerWeight,
+  compileModel,
+  inspectProgram,
+  listWeights,
+  type Model,
+} from "../index.ts";
+import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { formatBytes, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { wholeNumber } from "./values.ts";
@@ -59,7 +60,11 @@ async function bench(path: string, options: BenchOptions, terminal: Terminal): P
   const { promptTokens, decodeTokens, runs, seed } = options;
   const { signal } = terminal;
   const start = performance.now();
-  const model = await openModel(path, options, terminal);
+  let size: Size | null = null;
+  const onQuantized = (model: Model) => {
+    size = { fileBytes: null, bitsPerWeight: bitsPerWeight(listWeights(compileModel(model))) };
+  };
+  const model = await openModel(path, options, terminal, { onQuantized });
   const loadSeconds = (performance.now() - start) / 1000;
   const progress = terminal.progress("measuring");
   const sizes = { promptTokens, decodeTokens, runs, seed };
@@ -70,22 +75,16 @@ async function bench(path: string, options: BenchOptions, terminal: Terminal): P
     model: path,
     ...result,
     loadSeconds,
-    ...(await sizeOf(path, options, terminal)),
+    ...(size ?? (await sizeOfFile(path))),
     peakMemoryBytes: process.resourceUsage().maxRSS * 1024,
   };
   if (options.json) await terminal.writeJson(report);
   else await terminal.writeLine(describe(report));
 }
 
-async function sizeOf(
-  path: string,
-  options: ModelOptions,
-  terminal: Terminal,
-): Promise<Pick<BenchReport, "fileBytes" | "bitsPerWeight">> {
-  if (await isCheckpoint(path)) {
-    const weights = await withCheckpoint(path, options, terminal, async (model) => listWeights(compileModel(model)));
-    return { fileBytes: null, bitsPerWeight: bitsPerWeight(weights) };
-  }
+type Size = Pick<BenchReport, "fileBytes" | "bitsPerWeight">;
+
+async function sizeOfFile(path: string): Promise<Size> {
   return { fileBytes: (await stat(path)).size, bitsPerWeight: (await inspectProgram(path)).bitsPerWeight };
 }
 

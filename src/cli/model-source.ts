@@ -72,12 +72,18 @@ export async function withCheckpoint<R>(
   }
 }
 
+/** How a model is compiled and loaded. */
+interface OpenOptions extends Omit<CompileModelOptions, "signal">, Pick<LoadOptions, "profile"> {
+  /** Called with a checkpoint's model before it is compiled, quantized as the options say. */
+  readonly onQuantized?: (model: Model) => void;
+}
+
 /** Loads a model to run. UsageError for quantization options with a program, which is quantized already. */
 export async function openModel(
   path: string,
   options: ModelOptions,
   terminal: Terminal,
-  compile: Omit<CompileModelOptions, "signal"> & Pick<LoadOptions, "profile"> = {},
+  { onQuantized, ...compile }: OpenOptions = {},
 ): Promise<LanguageModel> {
   const progress = terminal.progress("loading");
   const { threads, kvCache } = options;
@@ -89,7 +95,10 @@ export async function openModel(
         path,
         options,
         terminal,
-        (model) => loadCompiled(model, { kvCache, ...compile, ...hooks }),
+        (model) => {
+          onQuantized?.(model);
+          return loadCompiled(model, { kvCache, ...compile, ...hooks });
+        },
         { ...hooks, check: (model) => compileModel(model, { kvCache, ...compile }) },
       );
     return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
