@@ -10,15 +10,23 @@ import type { RewriteContext } from "./rewrite.ts";
 import { attentionInputs } from "./rope-attention.ts";
 import { Uses } from "./uses.ts";
 
+/** Calls that become one, and its constants. */
+interface Group {
+  readonly parts: readonly GraphNode[];
+  readonly weight: LazyConstant;
+  readonly bias: LazyConstant | null;
+}
+
 export function mergeLinears(graph: Graph, { registry, cpu }: RewriteContext): Graph {
   const uses = new Uses(graph);
   /** Of the first call of each group, the group; of the others, nothing to do. */
-  const groups = new Map<GraphNode, readonly GraphNode[]>();
+  const groups = new Map<GraphNode, Group>();
   for (const node of graph.nodes) {
     const parts = partsOf(node, uses);
-    if (parts && joinedConstants(parts)) groups.set(firstOf(graph, parts), parts);
+    const joined = parts && joinedConstants(parts);
+    if (joined) groups.set(firstOf(graph, parts), { parts, ...joined });
   }
-  const merged = new Set([...groups.values()].flat());
+  const merged = new Set([...groups.values()].flatMap(({ parts }) => parts));
   const replaced = new Map<GraphValue, GraphValue>();
   const current = (value: GraphValue) => replaced.get(value) ?? value;
   const builder = new GraphBuilder(registry, cpu);
@@ -66,7 +74,7 @@ function isLinear({ operator }: GraphNode): boolean {
 }
 
 /** The constants of the joined call, in the order of its arguments; null when there are none. */
-function joinedConstants(parts: readonly GraphNode[]): { weight: LazyConstant; bias: LazyConstant | null } | null {
+function joinedConstants(parts: readonly GraphNode[]): Pick<Group, "weight" | "bias"> | null {
   const constantsAt = (index: number) => {
     const values = parts.map(({ args }) => args[index]!);
     return values.map((value) => (isGraphValue(value) ? value.constant : null));
@@ -82,9 +90,12 @@ function joinedConstants(parts: readonly GraphNode[]): { weight: LazyConstant; b
   return bias || biases.every((constant) => constant === null) ? { weight, bias } : null;
 }
 
-function mergeGroup(builder: GraphBuilder, parts: readonly GraphNode[], replaced: Map<GraphValue, GraphValue>): void {
+function mergeGroup(
+  builder: GraphBuilder,
+  { parts, weight, bias }: Group,
+  replaced: Map<GraphValue, GraphValue>,
+): void {
   const [first] = parts as [GraphNode];
-  const { weight, bias } = joinedConstants(parts)!;
   const x = renewArguments(first, (value) => replaced.get(value) ?? value)[0]!;
   const sizes = weight.packed ? [weight.packed.spec.groupSize, weight.packed.spec.n, weight.packed.spec.k] : [];
   const constants = [builder.constant(weight), ...(bias ? [builder.constant(bias)] : [])];
