@@ -9,7 +9,7 @@ import { multiplyAdds } from "./peak.js";
 
 const TICKS_PER_SECOND = 100;
 /** Cores that others may use in a calm moment. */
-export const CALM_CORES_MAX = 0.15;
+const CALM_CORES_MAX = 0.15;
 const LOOK_MS = 200;
 
 /** CPU seconds of the whole machine and of some processes so far; null where the system does not tell. */

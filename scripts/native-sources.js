@@ -63,7 +63,7 @@ export function featureFlags(arch, features, compiler) {
 }
 
 /** Where the addon and the TypeScript side find the fingerprint of what they share. */
-export const abiFile = join(root, "src", "kernels", "native", "abi.ts");
+const abiFile = join(root, "src", "kernels", "native", "abi.ts");
 
 /** The fingerprint as the sources are now: differs when what the addon must know of the TypeScript side differs. */
 export function contractFingerprint() {

@@ -197,7 +197,7 @@ async function readCalibration({ calibrate: path }: QuantizationOptions): Promis
 }
 
 /** The configurations that the options ask for. */
-export function configsOf(options: QuantizationOptions): QuantizationConfig[] {
+function configsOf(options: QuantizationOptions): QuantizationConfig[] {
   const { qmode, groupSize, mappingType, algorithm } = options;
   const scaleDType = options.scaleDtype;
   const isAqlm = aqlmMode(options) !== null;

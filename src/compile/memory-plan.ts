@@ -44,7 +44,7 @@ export function planMemory<K>(lifetimes: ReadonlyMap<K, Lifetime>): Plan<K> {
 }
 
 /** Bytes of a value at its largest. */
-export function valueBytes({ spec }: GraphValue): number {
+function valueBytes({ spec }: GraphValue): number {
   return elementCount(spec.shape) * byteSize(spec.dtype);
 }
 

@@ -16,7 +16,7 @@ function storedRow(row: number, headDim: number): number {
 type Rows = Float32Array | Int8Array | Uint16Array;
 
 /** Rows of values [rows, columns] turned from pairs to halves; whole heads of `headDim` rows. */
-export function turnRows<A extends Rows>(values: A, columns: number, headDim: number): A {
+function turnRows<A extends Rows>(values: A, columns: number, headDim: number): A {
   return moveRows(values, columns, (row) => [storedRow(row, headDim), row]);
 }
 

@@ -94,8 +94,3 @@ export interface Program {
   /** Keyed blobs: tokenizer, chat template. */
   readonly namedData: ReadonlyMap<string, DataSource>;
 }
-
-/** The method named `name`, or undefined. */
-export function findMethod(program: Program, name: string): Method | undefined {
-  return program.methods.find((method) => method.name === name);
-}

@@ -7,7 +7,7 @@ import type { ProgramTable } from "./decode.ts";
 import { encodeProgram } from "./encode.ts";
 import { child, int32, writeOffsets, writeTable } from "./flatbuffer-writer.ts";
 import { HEADER_BYTES, insertHeader } from "./header.ts";
-import { findMethod, type Method, type Program, type TensorValue, type Value } from "./program.ts";
+import type { Method, Program, TensorValue, Value } from "./program.ts";
 import { programLayout, readProgram } from "./read.ts";
 import * as schema from "./schema.ts";
 
@@ -15,6 +15,8 @@ const golden = (name: string): Uint8Array<ArrayBuffer> =>
   new Uint8Array(readFileSync(new URL(`golden/${name}.pte.golden`, import.meta.url)));
 
 const read = (bytes: Uint8Array, name = "x.pte"): Promise<Program> => readProgram(memorySource(name, bytes));
+
+const findMethod = ({ methods }: Program, name: string) => methods.find((method) => method.name === name);
 
 const constant = (changes: Partial<TensorValue> = {}): TensorValue => ({
   kind: "tensor",

@@ -153,6 +153,6 @@ export class Profile {
 }
 
 /** "1x1x2048 → 1x1x8192" */
-export function shapesText(shapes: readonly (readonly number[])[]): string {
+function shapesText(shapes: readonly (readonly number[])[]): string {
   return shapes.map((shape) => shape.join("x")).join(" → ");
 }

@@ -9,7 +9,7 @@ export interface Codebooks {
 }
 
 /** Partial sums that are kept after each codebook. */
-export const BEAM = 8;
+const BEAM = 8;
 
 /** Products of all pairs of vectors, doubled; and squared lengths. */
 interface Products {

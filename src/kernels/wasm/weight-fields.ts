@@ -66,7 +66,7 @@ export function fieldOf(
 }
 
 /** 2^112: what float32 has more in its exponent's offset than float16. */
-export const HALF_SCALE = 2 ** 112;
+const HALF_SCALE = 2 ** 112;
 
 /**
  * Four scales from an address, as float32. Halves come HALF_SCALE too small: the caller multiplies sums by it, which
