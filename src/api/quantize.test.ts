@@ -86,6 +86,13 @@ describe("quantizeByRecipe", () => {
     expect(untied.configs.get("model.layers.0.self_attn.q_proj.weight")!.bits).toBe(8);
   });
 
+  it("names that the model lacks are refused", () => {
+    const message =
+      'recipe: "lm_haed": expected the name of a module of untied, such as model.embed_tokens, "re:" and a regular expression, or "_default"';
+    expect(() => apply(untied, { lm_haed: int(4) })).toThrow(new InvalidArgumentError(message));
+    expect(() => apply(untied, { [GATE]: int(4), "re:nothing": int(4), _default: int(8) })).not.toThrow();
+  });
+
   it("a shared embedding takes the tied head along", () => {
     const recipe = { "model.embed_tokens": { kind: "sharedEmbedding", bits: 2 }, _default: int(8) };
     expect(apply(tied, recipe)).toEqual([2, 8, 2]);

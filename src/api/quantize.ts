@@ -38,8 +38,12 @@ export function quantize(model: Model, configs: readonly QuantizationConfig[], o
   return model;
 }
 
-/** Sets configurations by module name: exact names, `re:` patterns, `_default`; null leaves a module float. */
+/**
+ * Sets configurations by module name: exact names, `re:` patterns, `_default`; null leaves a module float.
+ * InvalidArgumentError for an exact name that the model lacks.
+ */
 export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
+  checkNames(model, recipe);
   for (const slot of model.decoder.slots) {
     if (slot.role === "vector") continue;
     setConfig(model, slot, fitRole(slot, selectConfig(recipe, slot.name.replace(/\.weight$/, ""))));
@@ -50,6 +54,15 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
     if (source?.kind === "sharedEmbedding") configs.set(name, source);
   }
   return model;
+}
+
+function checkNames({ decoder, name: modelName }: Model, recipe: Recipe): void {
+  const names = new Set(decoder.slots.flatMap(({ name }) => [name, name.replace(/\.\w+$/, "")]));
+  const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
+  if (unknown)
+    throw new InvalidArgumentError(
+      `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${decoder.slots[0]!.name.replace(/\.\w+$/, "")}, "re:" and a regular expression, or "_default"`,
+    );
 }
 
 /** A configuration for linear layers says nothing of an embedding, and the other way round. */
