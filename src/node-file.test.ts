@@ -105,6 +105,7 @@ describe("writeFileWhole", () => {
     await expect(writeFileWhole(absent, async () => {})).rejects.toThrow(`${absent}: cannot be written: ENOENT`);
     const other = (found: string) => `expected a file to write but found ${found}`;
     await expect(writeFileWhole(folder, async () => {})).rejects.toThrow(`${folder}: ${other("a directory")}`);
+    await expect(checkWritable("")).rejects.toThrow('"": expected the path of a file to write');
     await expect(checkWritable("/dev/null")).rejects.toThrow(`/dev/null: ${other("no file")}`);
   });
 });

@@ -90,6 +90,7 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
 
 /** InvalidFileError for a path that no file can be written to, before the work that makes the file. */
 export async function checkWritable(path: string): Promise<void> {
+  if (path === "") throw new InvalidFileError('""', "expected the path of a file to write");
   const status = await stat(path).catch(() => null);
   if (status && !status.isFile())
     throw new InvalidFileError(path, `expected a file to write but found ${describeOther(status)}`);
