@@ -478,13 +478,13 @@ function aqlmStep(call: AqlmArgs, place: Placement, width: Rows): WasmStep {
   return { phases: [constants, ...phases] };
 }
 
-const tablesWasm = (width: Rows): Kernel<AqlmArgs> =>
+const tablesWasm = (mStep: number, width: Rows): Kernel<AqlmArgs> =>
   wasmKernel({
-    name: `aqlm_f32_c8_${width}x64x8_wasm_simd`,
+    name: `aqlm_f32_c8_${mStep}x64x8_wasm_simd`,
     layouts: ["aqlm_tiles8"],
     bits: null,
     needs: ["simd128"],
-    mStep: width,
+    mStep,
     nStep: TILE,
     scratchBytes({ m, codes }, threads) {
       const { tables, vectors, outputs, sums } = scratchParts(codes.form, width);
@@ -494,4 +494,4 @@ const tablesWasm = (width: Rows): Kernel<AqlmArgs> =>
   });
 
 /** Best first. */
-export const aqlmTablesWasm: readonly Kernel<AqlmArgs>[] = [tablesWasm(4), tablesWasm(1)];
+export const aqlmTablesWasm: readonly Kernel<AqlmArgs>[] = [tablesWasm(2, 4), tablesWasm(1, 1)];
