@@ -3,8 +3,6 @@
 // how many rows its registers have room for.
 #pragma once
 
-#include <type_traits>
-
 #include "panel16_linear.h"
 
 namespace lowbit {
@@ -24,7 +22,7 @@ constexpr bool multiplies_words() { return Isa::kShortSums && Steps == 0; }
 
 // The same, of any weights.
 template <class Isa>
-bool takes_words(const Panel16& w) { return Isa::kShortSums && (w.bits == 8 || w.has_levels); }
+bool takes_words(const Panel16& w) { return Isa::kShortSums && is_wide(w.bits, w.has_levels); }
 
 // Panels whose columns fill two vectors.
 template <class Isa>
@@ -89,9 +87,10 @@ struct GemmColumns {
   int part;
 };
 
-template <class Input>
-const Input* inputs(const PackedGemm& gemm) {
-  if constexpr (sizeof(Input) == 2) return gemm.words;
+// The activations as they are multiplied.
+template <class Isa, int Steps>
+const auto* inputs(const PackedGemm& gemm) {
+  if constexpr (multiplies_words<Isa, Steps>()) return gemm.words;
   else return gemm.linear.rows.values;
 }
 
@@ -115,14 +114,12 @@ template <class Isa, int Steps, int Rows>
 inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
-  constexpr bool kWords = multiplies_words<Isa, Steps>();
-  using Input = std::conditional_t<kWords, int16_t, int8_t>;
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
   const uint32_t length = w.group_length;
   const bool has_zeros = w.has_zeros;
-  const Input* x = inputs<Input>(gemm) + row * stride;
+  const auto* x = inputs<Isa, Steps>(gemm) + row * stride;
   const int32_t* starts = args.rows.sums + row * groups;
   const uint8_t* unpacked[2] = {columns[0].unpacked, columns[1].unpacked};
   const uint8_t* scales[2] = {columns[0].scales, columns[1].scales};
@@ -138,8 +135,8 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     } else {
       for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(starts[m * groups]);
     }
-    for (const Input* end = x + length; x < end; x += 32, unpacked[0] += 512, unpacked[1] += 512) {
-      if constexpr (kWords) Isa::template add_words<Rows>(sum, unpacked, x, stride);
+    for (const auto* end = x + length; x < end; x += 32, unpacked[0] += 512, unpacked[1] += 512) {
+      if constexpr (multiplies_words<Isa, Steps>()) Isa::template add_words<Rows>(sum, unpacked, x, stride);
       else add_bytes<Isa, Steps, Rows>(sum, unpacked, x, stride);
     }
     for (int v = 0; v < 2; v++) {

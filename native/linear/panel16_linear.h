@@ -60,10 +60,13 @@ struct NoShortSums {
   static constexpr bool kShortSums = false;
 };
 
+// Weights of more than 7 bits, as codebooks have them.
+constexpr bool is_wide(uint32_t bits, bool levels) { return levels || bits == 8; }
+
 // Steps of four columns whose sums of two products each stay in 16 bits; 0 for weights that take more than 7.
 template <class Isa, int Bits, bool Levels>
 constexpr int short_steps() {
-  if (Levels || Bits == 8) return 0;
+  if (is_wide(Bits, Levels)) return 0;
   if (!Isa::kShortSums) return 1;
   return Bits < 4 ? 8 : 128 >> Bits;
 }
