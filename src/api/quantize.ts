@@ -46,7 +46,7 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
   checkNames(model, recipe);
   for (const slot of model.decoder.slots) {
     if (slot.role === "vector") continue;
-    setConfig(model, slot, fitRole(slot, selectConfig(recipe, slot.name.replace(/\.weight$/, ""))));
+    setConfig(model, slot, fitRole(slot, selectConfig(recipe, moduleOf(slot))));
   }
   const { configs, decoder } = model;
   for (const { name, tiedTo } of decoder.slots) {
@@ -56,12 +56,14 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
   return model;
 }
 
+const moduleOf = ({ name }: WeightSlot) => name.replace(/\.\w+$/, "");
+
 function checkNames({ decoder, name: modelName }: Model, recipe: Recipe): void {
-  const names = new Set(decoder.slots.flatMap(({ name }) => [name, name.replace(/\.\w+$/, "")]));
+  const names = new Set(decoder.slots.flatMap((slot) => [slot.name, moduleOf(slot)]));
   const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
   if (unknown)
     throw new InvalidArgumentError(
-      `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${decoder.slots[0]!.name.replace(/\.\w+$/, "")}, "re:" and a regular expression, or "_default"`,
+      `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${moduleOf(decoder.slots[0]!)}, "re:" and a regular expression, or "_default"`,
     );
 }
 
