@@ -61,11 +61,14 @@ async function bench(path: string, options: BenchOptions, terminal: Terminal): P
   const { signal } = terminal;
   const start = performance.now();
   let size: Size | null = null;
+  let sizeMs = 0;
   const onQuantized = (model: Model) => {
+    const sizeStart = performance.now();
     size = { fileBytes: null, bitsPerWeight: bitsPerWeight(listWeights(compileModel(model))) };
+    sizeMs = performance.now() - sizeStart;
   };
   const model = await openModel(path, options, terminal, { onQuantized });
-  const loadSeconds = (performance.now() - start) / 1000;
+  const loadSeconds = (performance.now() - start - sizeMs) / 1000;
   const progress = terminal.progress("measuring");
   const sizes = { promptTokens, decodeTokens, runs, seed };
   const result = await benchmark(model, { ...sizes, signal, onProgress: progress.update }).finally(() =>
