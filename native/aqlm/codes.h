@@ -28,6 +28,8 @@ constexpr uint32_t kHeaderBytes = 64;
 constexpr size_t kAlignment = 64;
 // Inputs of a group at most: GROUP_MAX of src/aqlm/form.ts. Vectors of a codebook for codes of 8 bits.
 constexpr uint32_t kInGroupMax = 64, kEntries = 256;
+// Values of codebooks that one work item converts.
+constexpr size_t kValuesAtOnce = 1 << 16;
 // Slices of inputs, at most. bench/aqlm-split.cc compares with one, which leaves threads the outputs to share.
 #if defined(LOWBIT_AQLM_SLICES)
 constexpr uint32_t kSlices = LOWBIT_AQLM_SLICES;
@@ -45,6 +47,7 @@ struct Codes {
   uint32_t entries() const { return mask + 1; }
   // Values of all codebooks.
   size_t vector_values() const { return size_t{codebooks} * entries() * out_group * in_group; }
+  uint32_t vector_tiles() const { return static_cast<uint32_t>((vector_values() + kValuesAtOnce - 1) / kValuesAtOnce); }
   uint32_t block_groups(uint32_t block) const { return std::min(kBlock, groups - block * kBlock); }
   // Rows of kTile codes of a tile in a block: one for each group and codebook.
   const uint8_t* tile(uint32_t block, uint32_t index) const {

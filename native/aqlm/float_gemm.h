@@ -19,9 +19,6 @@ struct FloatGemm : Arguments {
 };
 static_assert(sizeof(FloatGemm) <= kArgsMax);
 
-// Values of codebooks that one work item makes floats.
-constexpr size_t kValuesAtOnce = 1 << 16;
-
 // Values of a group of a row of weights, from its codes on; `Books` codebooks of 256 vectors of 8 inputs, 0 for any.
 template <class Code, uint32_t Books>
 inline void decode_group(const FloatGemm& p, const Code* codes, const float* vectors, float scale, float* to) {
@@ -121,7 +118,7 @@ void float_gemm_prepare(Step& step, const Call& call) {
   p.table = p.spaced + p.m * p.stride;
   p.panels = p.table + p.codes.vector_values();
   step.phases = 2;
-  step.tiles[0] = p.x_tiles + static_cast<uint32_t>((p.codes.vector_values() + kValuesAtOnce - 1) / kValuesAtOnce);
+  step.tiles[0] = p.x_tiles + p.codes.vector_tiles();
   step.tiles[1] = ceil_div(p.codes.n, kPanelColumns<Isa>);
   step.run = float_gemm_run<Isa>;
 }

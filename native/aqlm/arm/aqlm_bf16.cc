@@ -27,8 +27,6 @@ constexpr uint32_t kItemBlocks = kItemColumns / kSide;
 // Sums of a block of y: [pairs of rows][pairs of outputs], each [2][2].
 constexpr uint32_t kBlockVectors = kPairs * kPairs;
 constexpr size_t kVectorBytes = 16;
-// Values of codebooks that one work item converts.
-constexpr size_t kValuesAtOnce = 1 << 16;
 
 struct Bf16Gemm : Arguments {
   // x as [blocks of 8 rows][steps of k][2][kPairs][parts].
@@ -303,7 +301,7 @@ void bf16_gemm_prepare(Step& step, const Call& call) {
   p.rows = reinterpret_cast<bfloat16x8_t*>(scratch + p.table_bytes());
   p.local = scratch + p.table_bytes() + p.rows_bytes();
   step.phases = 2;
-  step.tiles[0] = p.row_blocks() + static_cast<uint32_t>((p.codes.vector_values() + kValuesAtOnce - 1) / kValuesAtOnce);
+  step.tiles[0] = p.row_blocks() + p.codes.vector_tiles();
   step.tiles[1] = p.row_tiles * ceil_div(p.codes.n, kItemColumns);
   if (p.codes.code_bytes == 1) choose_run<uint8_t, 2, Parts>(step, p.codes);
   else choose_run<uint16_t, 1, Parts>(step, p.codes);
