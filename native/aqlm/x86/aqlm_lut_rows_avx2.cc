@@ -15,12 +15,14 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-// Tables of a run with groups of 8 inputs, and pairs of inputs of a run.
-constexpr uint32_t kRunTables = 12, kRunPairs = 128;
+// Tables of a run with groups of 8 inputs, at most, and pairs of inputs of a run.
+constexpr uint32_t kRunTables = 12, kRunPairs = 192;
 // Codebooks whose tables lie in the nearest cache at a time.
 constexpr uint32_t kBooks = 2;
 // Tiles whose sums lie in the caches, at most; work items that there are at least, where blocks are many enough.
-constexpr uint32_t kChunkTiles = 64, kItems = 16;
+constexpr uint32_t kChunkTiles = 128, kItems = 16;
+// Tiles whose codes are fetched ahead.
+constexpr uint32_t kTilesAhead = 2;
 constexpr float kVectorMax = 4095;
 // What lengths of groups times lengths of vectors of a run may sum up to, of the upper halves of words that 16 bits hold.
 // The rest is for rounding: 1/2 of each table, 1/32 of each input of one, 1/250 of vectors.
@@ -30,27 +32,23 @@ constexpr float kRunMax = 0x7f00 * 0x1p16f;
 struct Sums8 {
   static constexpr uint32_t kRows = 8;
   using V = __m128i;
-  static V zero() { return _mm_setzero_si128(); }
   static V add(V a, V b) { return _mm_add_epi16(a, b); }
   // Upper halves of words.
   static V join(const __m256i* words) {
     const __m256i sums = _mm256_srai_epi32(words[0], 16);
     return _mm_packs_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
   }
-  // The word of a row.
-  static uint32_t word(uint32_t row) { return row; }
-  static __m128i eight(V sums, uint32_t) { return sums; }
+  // The sums of 8 rows as upper halves of words.
+  static __m256i words(V sums, uint32_t) { return _mm256_slli_epi32(_mm256_cvtepi16_epi32(sums), 16); }
 };
 
 struct Sums16 {
   static constexpr uint32_t kRows = 16;
   using V = __m256i;
-  static V zero() { return _mm256_setzero_si256(); }
   static V add(V a, V b) { return _mm256_add_epi16(a, b); }
   static V join(const __m256i* words) { return _mm256_blend_epi16(_mm256_srli_epi32(words[0], 16), words[1], 0xaa); }
-  static uint32_t word(uint32_t row) { return row % 2 * 8 + row / 2; }
-  static __m128i eight(V sums, uint32_t half) {
-    return half == 0 ? _mm256_castsi256_si128(sums) : _mm256_extracti128_si256(sums, 1);
+  static __m256i words(V sums, uint32_t index) {
+    return index == 0 ? _mm256_slli_epi32(sums, 16) : _mm256_and_si256(sums, _mm256_set1_epi32(static_cast<int>(0xffff0000)));
   }
 };
 
@@ -104,9 +102,9 @@ void quantize_row(const Batches& p, const float* x, uint32_t groups, uint32_t ro
   for (uint32_t i = 0; i < groups * length; i += 8) {
     alignas(16) int32_t four[4];
     _mm_store_si128(reinterpret_cast<__m128i*>(four), round8(_mm256_loadu_ps(x + i), inverse));
-    for (uint32_t q = 0; q < 4; q++) run->pairs[i / 2 + q][Sums::word(row)] = four[q];
+    for (uint32_t q = 0; q < 4; q++) run->pairs[i / 2 + q][row] = four[q];
   }
-  run->steps[row] = step * *vectors.step * 0x1p16f;
+  run->steps[row] = step * *vectors.step;
 }
 
 // A table of a group's `count` pairs, `Pairs` unless that is 0.
@@ -130,17 +128,17 @@ void build_table(const int32_t* vectors, const int32_t (*x)[Sums::kRows], uint32
   }
 }
 
-// Adds to a run's sums.
-template <class Sums>
+// Adds to a run's sums, or begins them.
+template <class Sums, bool Begins>
 struct AddToSums {
   using V = typename Sums::V;
   V* sums;
 
-  void operator()(size_t i, V found) const { sums[i] = Sums::add(sums[i], found); }
+  void operator()(size_t i, V found) const { sums[i] = Begins ? found : Sums::add(sums[i], found); }
 };
 
-// Ends a run: adds its sums as floats to those of the slice's earlier runs, and starts the next with zeros.
-template <class Sums>
+// Ends a run: adds its sums as floats to those of the slice's earlier runs.
+template <class Sums, bool Begins>
 struct AddToTotals {
   using V = typename Sums::V;
   V* sums;
@@ -149,11 +147,10 @@ struct AddToTotals {
   bool first_run;
 
   void operator()(size_t i, V found) const {
-    const V sum = Sums::add(sums[i], found);
-    sums[i] = Sums::zero();
+    const V sum = Begins ? found : Sums::add(sums[i], found);
     for (uint32_t row = 0; row < Sums::kRows; row += 8) {
       float* to = totals + i * Sums::kRows + row;
-      const __m256 floats = _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(Sums::eight(sum, row / 8)));
+      const __m256 floats = _mm256_cvtepi32_ps(Sums::words(sum, row / 8));
       const __m256 before = first_run ? _mm256_setzero_ps() : _mm256_load_ps(to);
       _mm256_store_ps(to, _mm256_fmadd_ps(floats, _mm256_load_ps(steps + row), before));
     }
@@ -161,12 +158,14 @@ struct AddToTotals {
 };
 
 // Gives `add` what is found for a group and `Books` codebooks in tiles, whose codes are `stride` apart. Meanwhile those of
-// the next block, `next` on, are fetched.
+// tiles ahead, and of the next block, `next` on, are fetched.
 template <class Sums, uint32_t Books, class Add>
 void add_group(const uint8_t* codes, size_t stride, size_t next, uint32_t tiles, const typename Sums::V* tables, Add add) {
   for (uint32_t tile = 0; tile < tiles; tile++, codes += stride) {
-    for (uint32_t b = 0; b < Books; b++)
+    for (uint32_t b = 0; b < Books; b++) {
       _mm_prefetch(reinterpret_cast<const char*>(codes + next + b * kTile), _MM_HINT_T1);
+      _mm_prefetch(reinterpret_cast<const char*>(codes + kTilesAhead * stride + b * kTile), _MM_HINT_T0);
+    }
     for (uint32_t lane = 0; lane < kTile; lane += 8) {
       uint64_t eight[Books];
       for (uint32_t b = 0; b < Books; b++) memcpy(eight + b, codes + b * kTile + lane, 8);
@@ -188,7 +187,7 @@ struct Chunk {
 // The runs of `groups` groups of a block from `first` on.
 template <class Sums>
 void sum_runs(const Batches& p, uint32_t block, uint32_t first, uint32_t groups, Chunk chunk, const RunInputs<Sums>& run,
-              typename Sums::V* tables, AddToTotals<Sums>* end) {
+              const RunMemory<Sums>& own, float* totals, bool first_run) {
   const uint32_t books = p.codes.codebooks, pairs = p.codes.in_group / 2;
   const int32_t* vectors = prepared_vectors(p.prepared).pairs;
   const size_t stride = size_t{p.codes.block_groups(block)} * books * kTile;
@@ -198,17 +197,19 @@ void sum_runs(const Batches& p, uint32_t block, uint32_t first, uint32_t groups,
     for (uint32_t book = i / groups * p.run_books; book < last; book += kBooks) {
       const uint32_t count = std::min(kBooks, last - book);
       for (uint32_t b = 0; b < count; b++)
-        build(vectors + size_t{book + b} * kEntries * pairs, run.pairs + g * pairs, pairs, tables + b * kEntries);
+        build(vectors + size_t{book + b} * kEntries * pairs, run.pairs + g * pairs, pairs, own.tables + b * kEntries);
       const uint8_t* codes = p.codes.tile(block, chunk.tile) + ((first + g) * books + book) * kTile;
       auto add = [&](auto target) {
         const auto add_count = count == 1 ? add_group<Sums, 1, decltype(target)>
                                           : add_group<Sums, 2, decltype(target)>;
-        add_count(codes, stride, stride * p.codes.tiles, chunk.tiles, tables, target);
+        add_count(codes, stride, stride * p.codes.tiles, chunk.tiles, own.tables, target);
       };
-      const bool ends = g + 1 == groups && book + count == last;
-      if (ends) add(*end);
-      else add(AddToSums<Sums>{end->sums});
-      if (ends) end->first_run = false;
+      const bool begins = g == 0 && book == i / groups * p.run_books, ends = g + 1 == groups && book + count == last;
+      if (begins && ends) add(AddToTotals<Sums, true>{own.sums, run.steps, totals, first_run});
+      else if (ends) add(AddToTotals<Sums, false>{own.sums, run.steps, totals, first_run});
+      else if (begins) add(AddToSums<Sums, true>{own.sums});
+      else add(AddToSums<Sums, false>{own.sums});
+      first_run = first_run && !ends;
     }
   }
 }
@@ -222,14 +223,13 @@ void batch_item(const Batches& p, uint32_t index, const RunMemory<Sums>& own) {
   const Chunk chunk = {tile, std::min(p.chunk_tiles, p.codes.tiles - tile)};
   const uint32_t rows = std::min(kRows, p.m - batch * kRows);
   RunInputs<Sums> run{};
-  AddToTotals<Sums> end = {own.sums, run.steps, p.tile_sums(slice, batch, tile), true};
-  memset(own.sums, 0, size_t{chunk.tiles} * kTile * sizeof *own.sums);
+  float* totals = p.tile_sums(slice, batch, tile);
   for (uint32_t block = first_block; block < last_block; block++)
     for (uint32_t first = 0; first < p.codes.block_groups(block); first += p.run_groups) {
       const uint32_t groups = std::min(p.run_groups, p.codes.block_groups(block) - first);
       const float* x = p.x + size_t{batch} * kRows * p.codes.k + (size_t{block} * kBlock + first) * p.codes.in_group;
       for (uint32_t row = 0; row < rows; row++, x += p.codes.k) quantize_row<Sums>(p, x, groups, row, &run);
-      sum_runs<Sums>(p, block, first, groups, chunk, run, own.tables, &end);
+      sum_runs<Sums>(p, block, first, groups, chunk, run, own, totals, block == first_block && first == 0);
     }
 }
 
@@ -281,7 +281,8 @@ static inline Batches split_batches(const Call& call, void* memory) {
   // Entries of tables grow with the root of a group's inputs, bounds with the inputs.
   const uint32_t tables = static_cast<uint32_t>(kRunTables * std::sqrt(8.0f / static_cast<float>(p.codes.in_group)));
   p.run_books = std::min(p.codes.codebooks, tables);
-  p.run_groups = std::max(1u, tables / p.codes.codebooks);
+  // Runs of a block are alike.
+  p.run_groups = ceil_div(kBlock, ceil_div(kBlock, std::max(1u, tables / p.codes.codebooks)));
   p.slice_blocks = ceil_div(p.codes.blocks, std::min(kSlices, ceil_div(kItems, p.batches * p.chunks)));
   p.slices = ceil_div(p.codes.blocks, p.slice_blocks);
   p.own_bytes = 2 * p.rows * (p.chunk_tiles * kTile + kBooks * kEntries);
