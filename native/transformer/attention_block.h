@@ -169,12 +169,13 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
       for (const Element* fetched : block.fetched)
         if (fetched)
           for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element))
-            for (uint32_t i = 0; i < kKeys; i++) __builtin_prefetch(fetched + rows[i] + at + d);
+            for (uint32_t i = 0; i < kKeys; i++) __builtin_prefetch(fetched + rows[i] + at + d, 0, 2);
       each_column<Isa>(block.dim, [&](size_t d, auto vector) LOWBIT_INLINE {
         V k[kKeys];
         for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(block.keys + rows[i] + at + d);
         each_index<Rows>([&](auto r) LOWBIT_INLINE {
-          const V q = Isa::load(queries + d * Rows + r * kLanes);
+          V q = Isa::load(queries + d * Rows + r * kLanes);
+          load_once(q);
           for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
         });
       });

@@ -52,6 +52,14 @@ inline __attribute__((always_inline)) void each_vector(size_t count, Body&& body
   if (i < count) body(i, PartialVector<Isa>{static_cast<uint32_t>(count - i)});
 }
 
+// Has a vector loaded once: compilers load it with each operation that uses it, where those take it from memory.
+template <class V>
+inline __attribute__((always_inline)) void load_once([[maybe_unused]] V& v) {
+#if defined(__x86_64__)
+  __asm__("" : "+v"(v));
+#endif
+}
+
 // For bodies of each_index that are too large for compilers to inline by themselves: [&](auto i) LOWBIT_INLINE { … }
 #define LOWBIT_INLINE __attribute__((always_inline))
 
