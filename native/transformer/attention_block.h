@@ -175,7 +175,7 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
         for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(block.keys + rows[i] + at + d);
         each_index<Rows>([&](auto r) LOWBIT_INLINE {
           V q = Isa::load(queries + d * Rows + r * kLanes);
-          load_once(q);
+          if constexpr (kKeys > 1) load_once(q);
           for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
         });
       });
