@@ -9,7 +9,7 @@ export class LowbitError extends Error {
 export class InvalidFileError extends LowbitError {
   readonly file: string;
   constructor(file: string, problem: string, options?: ErrorOptions) {
-    super(`${file}: ${problem}`, options);
+    super(`${file || '""'}: ${problem}`, options);
     this.file = file;
   }
 }

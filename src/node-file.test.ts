@@ -7,7 +7,7 @@ import { promisify } from "node:util";
 import ts from "typescript";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { InvalidArgumentError, InvalidFileError } from "./errors.ts";
-import { checkWritable, openFile, writeFileWhole } from "./node-file.ts";
+import { checkWritable, makeFolder, openFile, writeFileWhole } from "./node-file.ts";
 
 const root = mkdtempSync(join(tmpdir(), "lowbit-file-"));
 const folder = join(root, "target");
@@ -146,5 +146,25 @@ describe.skipIf(process.platform === "win32")("on a full disk (skipped on Window
     expect(progress).toBeGreaterThan(500_000);
     expect(readFileSync(path, "utf8")).toBe("old");
     expect(readdirSync(folder)).toEqual(["file.bin"]);
+  });
+});
+
+describe("makeFolder", () => {
+  test("makes what is missing, and keeps what is there", async () => {
+    await makeFolder(join(folder, "a", "b"));
+    await makeFolder(join(folder, "a", "b"));
+    expect(readdirSync(join(folder, "a"))).toEqual(["b"]);
+  });
+
+  test("refuses a file, and a folder that has no room for folders", async () => {
+    writeFileSync(path, "");
+    await expect(makeFolder(path)).rejects.toThrow(`${path}: expected a folder to write to but found a file`);
+    await expect(makeFolder(join(path, "a"))).rejects.toThrow(InvalidFileError);
+    if (process.platform === "linux")
+      await expect(makeFolder("/proc/lowbit")).rejects.toThrow("/proc/lowbit: cannot be written");
+  });
+
+  test("shows an empty path as such", async () => {
+    await expect(makeFolder("")).rejects.toThrow('"": ');
   });
 });

@@ -90,7 +90,7 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
 
 /** InvalidFileError for a path that no file can be written to, before the work that makes the file. */
 export async function checkWritable(path: string): Promise<void> {
-  if (path === "") throw new InvalidFileError('""', "expected the path of a file to write");
+  if (path === "") throw new InvalidFileError(path, "expected the path of a file to write");
   const status = await stat(path).catch(() => null);
   if (status && !status.isFile())
     throw new InvalidFileError(path, `expected a file to write but found ${describeOther(status)}`);
@@ -99,13 +99,30 @@ export async function checkWritable(path: string): Promise<void> {
   });
 }
 
-/** Makes a folder, and those that it lies in; InvalidFileError where there cannot be one. */
+/**
+ * Makes a folder, and those that it lies in; InvalidFileError where there cannot be one. In steps: Node's `recursive` tries
+ * for ever where a folder such as /proc has room for none.
+ */
 export async function makeFolder(path: string): Promise<void> {
-  await mkdir(path, { recursive: true }).catch((cause: NodeJS.ErrnoException) => {
-    throw cause.code === "EEXIST"
-      ? new InvalidFileError(path, "expected a folder to write to but found a file", { cause })
-      : cannotWrite(path, cause);
-  });
+  const make = () =>
+    mkdir(path).then(
+      () => null,
+      (cause: NodeJS.ErrnoException) => cause,
+    );
+  let problem = await make();
+  if (problem?.code === "ENOENT") {
+    await makeFolder(dirname(path));
+    problem = await make();
+  }
+  if (problem === null || (await isFolder(path))) return;
+  throw problem.code === "EEXIST"
+    ? new InvalidFileError(path, "expected a folder to write to but found a file", { cause: problem })
+    : cannotWrite(path, problem);
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  const status = await stat(path).catch(() => null);
+  return status !== null && status.isDirectory();
 }
 
 /** Writes all bytes at a position. */

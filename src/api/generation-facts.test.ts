@@ -1,5 +1,7 @@
 import { describe, expect, it } from "vitest";
-import { samplingDefaults, stopStrings, withDefaults } from "./generation-facts.ts";
+import { InvalidFileError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import { generationFacts, samplingDefaults, stopStrings, withDefaults } from "./generation-facts.ts";
 
 describe("withDefaults", () => {
   it("keeps a default where an option is undefined", () => {
@@ -15,17 +17,53 @@ describe("withDefaults", () => {
 
 describe("generation_config.json", () => {
   it("is greedy unless it says to sample", () => {
-    expect(samplingDefaults({ temperature: 0.6 })).toEqual({ temperature: 0 });
-    expect(samplingDefaults({ do_sample: true, temperature: 0.6, top_p: 0.9, top_k: "x" })).toMatchObject({
+    expect(samplingDefaults({ temperature: 0.6 }, "x.pte")).toEqual({ temperature: 0 });
+    expect(samplingDefaults({ do_sample: true, temperature: 0.6, top_p: 0.9, top_k: null }, "x.pte")).toMatchObject({
       temperature: 0.6,
       topP: 0.9,
       topK: undefined,
     });
   });
 
+  it.each([
+    [{ top_k: "x" }, "topK: expected a number from 0 to Infinity but found x"],
+    [{ temperature: -1 }, `temperature: expected a number from 0 to ${Number.MAX_VALUE} but found -1`],
+    [{ top_p: 2 }, "topP: expected a number from 0 to 1 but found 2"],
+  ])("names the file of sampling out of range: %j", (settings, problem) => {
+    expect(() => samplingDefaults({ do_sample: true, ...settings }, "x.pte")).toThrow(
+      new InvalidFileError("x.pte", problem),
+    );
+  });
+
   it("may hold one stop string or several", () => {
     expect(stopStrings({ stop_strings: "\n\n" })).toEqual(["\n\n"]);
     expect(stopStrings({ stop_strings: ["a", "", 3, "b"] })).toEqual(["a", "b"]);
     expect(stopStrings({})).toEqual([]);
+  });
+});
+
+describe("generationFacts", () => {
+  const checkpoint = (config: object, settings: object | null) =>
+    ({
+      folder: "m",
+      configFile: "m/config.json",
+      config,
+      generationConfig: settings && { text: "", value: settings },
+    }) as unknown as Checkpoint;
+
+  it("takes ids from generation_config.json, else from config.json, and negative ones for none", () => {
+    const config = { bos_token_id: 1, eos_token_id: 2 };
+    expect(generationFacts(checkpoint(config, { eos_token_id: [7, 8] }))).toEqual({ bosId: 1, eosIds: [7, 8] });
+    expect(generationFacts(checkpoint(config, { eos_token_id: null }))).toEqual({ bosId: 1, eosIds: [2] });
+    expect(generationFacts(checkpoint({ bos_token_id: -1 }, null))).toEqual({ bosId: null, eosIds: [] });
+  });
+
+  it("names the file of ids that are no whole numbers", () => {
+    expect(() => generationFacts(checkpoint({ eos_token_id: "2" }, {}))).toThrow(
+      'm/config.json: eos_token_id: expected token ids but found "2"',
+    );
+    expect(() => generationFacts(checkpoint({}, { bos_token_id: [1.5] }))).toThrow(
+      "m/generation_config.json: bos_token_id: expected token ids but found 1.5",
+    );
   });
 });

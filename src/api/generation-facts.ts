@@ -1,6 +1,9 @@
 /** What config.json and generation_config.json say about generating: begin and end tokens, sampling defaults. */
+import { InvalidFileError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import type { SamplerOptions } from "../text/sampler.ts";
+import { createSampler, type SamplerOptions } from "../text/sampler.ts";
+
+const GENERATION_CONFIG = "generation_config.json";
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
@@ -9,31 +12,47 @@ export interface GenerationFacts {
   readonly eosIds: readonly number[];
 }
 
-/** Ids from generation_config.json, else from config.json. */
-export function generationFacts({ config, generationConfig }: Checkpoint): GenerationFacts {
-  const field = (name: string): unknown => generationConfig?.value[name] ?? config[name];
-  const bos = field("bos_token_id");
-  return { bosId: isId(bos) ? bos : null, eosIds: [field("eos_token_id")].flat().filter(isId) };
+/**
+ * Ids from generation_config.json, else from config.json; negative ones stand for none. InvalidFileError for ids that are no
+ * whole numbers, and for sampling that is out of range.
+ */
+export function generationFacts({ folder, configFile, config, generationConfig }: Checkpoint): GenerationFacts {
+  const settings = generationConfig?.value ?? {};
+  const settingsFile = `${folder}/${GENERATION_CONFIG}`;
+  samplingDefaults(settings, settingsFile);
+  const ids = (name: string) =>
+    [settings[name] ?? config[name] ?? []]
+      .flat()
+      .map((id) => checkId(id, name, (settings[name] ?? null) === null ? configFile : settingsFile))
+      .filter((id) => id >= 0);
+  return { bosId: ids("bos_token_id")[0] ?? null, eosIds: ids("eos_token_id") };
 }
 
-function isId(value: unknown): value is number {
-  return typeof value === "number" && Number.isInteger(value) && value >= 0;
+function checkId(id: unknown, name: string, file: string): number {
+  if (typeof id === "number" && Number.isInteger(id)) return id;
+  throw new InvalidFileError(file, `${name}: expected token ids but found ${JSON.stringify(id)}`);
 }
 
-/** Sampling that the model's authors recommend; greedy where they say nothing. */
-export function samplingDefaults(generationConfig: JsonObject): SamplerOptions {
+/**
+ * Sampling that the model's authors recommend; greedy where they say nothing. InvalidFileError naming `file` for numbers
+ * out of range.
+ */
+export function samplingDefaults(generationConfig: JsonObject, file: string): SamplerOptions {
   if (generationConfig.do_sample !== true) return { temperature: 0 };
-  const number = (name: string) => {
-    const value = generationConfig[name];
-    return typeof value === "number" && Number.isFinite(value) ? value : undefined;
-  };
-  return {
+  const number = (name: string) => (generationConfig[name] ?? undefined) as number | undefined;
+  const options = {
     temperature: number("temperature") ?? 1,
     topK: number("top_k"),
     topP: number("top_p"),
     minP: number("min_p"),
     repetitionPenalty: number("repetition_penalty"),
   };
+  try {
+    createSampler(options);
+  } catch (cause) {
+    throw new InvalidFileError(file, (cause as Error).message, { cause });
+  }
+  return options;
 }
 
 /** `stop_strings` of a generation_config.json: they end an answer in a conversation. */

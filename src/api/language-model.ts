@@ -29,12 +29,13 @@ export class LanguageModel {
 
   constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
     const { tokenizer, template } = readTexts(texts, name);
-    const settings = texts.generationConfig ? parse(texts.generationConfig, `${name}, generation_config.json`) : {};
+    const settingsFile = `${name}, generation_config.json`;
+    const settings = texts.generationConfig ? parse(texts.generationConfig, settingsFile) : {};
     this.name = name;
     this.program = program;
     this.template = template;
     this.#tokenizer = tokenizer;
-    this.samplingDefaults = samplingDefaults(settings);
+    this.samplingDefaults = samplingDefaults(settings, settingsFile);
     this.stopStrings = stopStrings(settings);
   }
 

@@ -4,8 +4,9 @@
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { type FileHandle, mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { type FileHandle, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
+import { makeFolder } from "../node-file.ts";
 import { HubError, type RequestOptions, request, retried, StallWatch } from "./request.ts";
 
 export interface BlobSource {
@@ -39,7 +40,7 @@ interface Unfinished {
 export async function downloadBlob(source: BlobSource, path: string, options: BlobOptions): Promise<void> {
   const part = `${path}.lowbit-part`;
   const record = `${part}.json`;
-  await mkdir(dirname(path), { recursive: true });
+  await makeFolder(dirname(path));
   const state = await readState(record, source, options.rangeBytes ?? RANGE_BYTES);
   options.onBytes?.(state.done.reduce((sum, count) => sum + count, 0));
   const file = await open(part, state.done.some((count) => count > 0) ? "r+" : "w");

@@ -2,8 +2,9 @@
  * A revision of a model in the cache, laid out as Python's huggingface_hub does, so that both share their files:
  * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit.
  */
-import { access, copyFile, mkdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { access, copyFile, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
+import { makeFolder } from "../node-file.ts";
 import { type BlobOptions, type BlobSource, downloadBlob } from "./blob.ts";
 import { HubError, request, retried, StallWatch } from "./request.ts";
 import { type HubSettings, hubSettings, parseRepository, type RepositoryName } from "./settings.ts";
@@ -56,7 +57,7 @@ export async function pullModel(name: string, options: PullOptions = {}): Promis
     else await downloadBlob(source, blob, { ...blobOptions, onBytes });
     await link(blob, join(snapshot, file));
   }
-  await mkdir(dirname(join(folder, "refs", parsed.revision)), { recursive: true });
+  await makeFolder(dirname(join(folder, "refs", parsed.revision)));
   await writeFile(join(folder, "refs", parsed.revision), commit);
   return snapshot;
 }
@@ -72,7 +73,7 @@ async function cachedSnapshot(folder: string, { repository, revision }: Reposito
 
 /** A link relative to the cache, as Python makes them; a copy where links cannot be made. */
 async function link(blob: string, target: string): Promise<void> {
-  await mkdir(dirname(target), { recursive: true });
+  await makeFolder(dirname(target));
   await rm(target, { force: true });
   await symlink(relative(dirname(target), blob), target).catch(() => copyFile(blob, target));
 }

@@ -1,8 +1,8 @@
 /** Where calibrated layers are until they are packed: in memory, or in a folder when that is to stay small. */
-import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { writeSafetensors } from "../../formats/safetensors-writer.ts";
 import { openTensorFile } from "../../formats/shards.ts";
+import { makeFolder } from "../../node-file.ts";
 import { groupCount, type QuantizedWeights } from "../../quantized.ts";
 
 /** Gives the weights again, as often as they are asked for. */
@@ -18,7 +18,7 @@ export class LayerStore {
   /** Keeps a layer, in place of an earlier one of its name. */
   async keep(name: string, weights: QuantizedWeights): Promise<LoadLayer> {
     if (this.#folder === undefined) return async () => weights;
-    await mkdir(this.#folder, { recursive: true });
+    await makeFolder(this.#folder);
     const path = join(this.#folder, `${name}.safetensors`);
     const { qvals, scales, zeros, n, k } = weights;
     const shape = [n, groupCount(weights)];
