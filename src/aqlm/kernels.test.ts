@@ -26,3 +26,10 @@ describe.each([
     for (const m of [64, 512]) expect(chosen(m)).toBe(isBf16 ? long : `aqlm_${more}`);
   });
 });
+
+it.each(["haswell", "alder-lake", "skylake-x"])("no row of SSE2 serves codes of 8 bits on %s", (name) => {
+  const cpu = cpuWith(name);
+  expect(cpu.features.has("avx2")).toBe(true);
+  for (let m = 1; m <= 64; m++)
+    expect(selectKernel(aqlmKernels, { layout: "aqlm_tiles8", bits: null, m }, cpu).name).not.toContain("sse2");
+});

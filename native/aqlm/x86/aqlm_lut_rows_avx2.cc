@@ -308,7 +308,7 @@ void batches_prepare(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kRowTable[] = {
-    {"aqlm_lut16_c8_3x64x48_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 3, 64, batches_scratch, batches_prepare},
+    {"aqlm_lut16_c8_4x64x48_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 4, 64, batches_scratch, batches_prepare},
     // The same code, ahead of rows for many rows of x of other files.
     {"aqlm_lut16_c8_16x64x48_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 16, 64, batches_scratch, batches_prepare},
 };

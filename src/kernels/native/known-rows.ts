@@ -74,7 +74,7 @@ const fields: Readonly<Record<string, readonly Fields[]>> = {
     ["aqlm_f32_cx_1x64x128_avx512", "aqlm", "aqlm_tiles", 0x0, 0x5, 1, 64],
     ["aqlm_f32_c8_16x32x1_avx512", "aqlm", "aqlm_tiles8", 0x0, 0x5, 16, 32],
     ["aqlm_f32_cx_16x32x1_avx512", "aqlm", "aqlm_tiles", 0x0, 0x5, 16, 32],
-    ["aqlm_lut16_c8_3x64x48_avx2", "aqlm", "aqlm_tiles8", 0x0, 0x1, 3, 64],
+    ["aqlm_lut16_c8_4x64x48_avx2", "aqlm", "aqlm_tiles8", 0x0, 0x1, 4, 64],
     ["aqlm_lut16_c8_16x64x48_avx2", "aqlm", "aqlm_tiles8", 0x0, 0x1, 16, 64],
     ["aqlm_lut12_c8_1x64x128_avx2", "aqlm", "aqlm_tiles8", 0x0, 0x1, 1, 64],
     ["aqlm_f32_cx_1x64x128_avx2", "aqlm", "aqlm_tiles", 0x0, 0x1, 1, 64],
