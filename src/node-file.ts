@@ -122,7 +122,7 @@ export async function makeFolder(path: string): Promise<void> {
 
 async function isFolder(path: string): Promise<boolean> {
   const status = await stat(path).catch(() => null);
-  return status !== null && status.isDirectory();
+  return status?.isDirectory() ?? false;
 }
 
 /** Writes all bytes at a position. */
