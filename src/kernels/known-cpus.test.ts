@@ -1,5 +1,6 @@
 /** What selection chooses, from the rows of all architectures, on CPUs that need not be here. */
 import { describe, expect, it } from "vitest";
+import { passedOver } from "../../test/support/passed-over.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { Kernel } from "./contract.ts";
 import { cpuWith, hostCpu } from "./cpu.ts";
@@ -104,6 +105,10 @@ describe.each(Object.entries({ attention, rmsNorm, rope, swiglu, add, softmax, a
   ])("of one token on %s: %s", (cpu, target) => {
     expect(targetOf(kernels as unknown as readonly Kernel<never>[], cpu, 1)).toBe(target);
   });
+});
+
+it.each(Object.entries(table))("no row of %s is passed over for one that needs less of a CPU", (_, kernels) => {
+  expect([...passedOver(kernels as unknown as readonly Kernel<never>[])]).toEqual([]);
 });
 
 describe("rows of machines that are not here", () => {
