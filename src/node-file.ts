@@ -114,15 +114,10 @@ export async function makeFolder(path: string): Promise<void> {
     await makeFolder(dirname(path));
     problem = await make();
   }
-  if (problem === null || (await isFolder(path))) return;
+  if (problem === null || (await stat(path).catch(() => null))?.isDirectory()) return;
   throw problem.code === "EEXIST"
     ? new InvalidFileError(path, "expected a folder to write to but found a file", { cause: problem })
     : cannotWrite(path, problem);
-}
-
-async function isFolder(path: string): Promise<boolean> {
-  const status = await stat(path).catch(() => null);
-  return status?.isDirectory() ?? false;
 }
 
 /** Writes all bytes at a position. */

@@ -3,8 +3,6 @@ import { InvalidFileError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { createSampler, type SamplerOptions } from "../text/sampler.ts";
 
-const GENERATION_CONFIG = "generation_config.json";
-
 type JsonObject = Readonly<Record<string, unknown>>;
 
 export interface GenerationFacts {
@@ -18,13 +16,16 @@ export interface GenerationFacts {
  */
 export function generationFacts({ folder, configFile, config, generationConfig }: Checkpoint): GenerationFacts {
   const settings = generationConfig?.value ?? {};
-  const settingsFile = `${folder}/${GENERATION_CONFIG}`;
+  const settingsFile = `${folder}/generation_config.json`;
   samplingDefaults(settings, settingsFile);
-  const ids = (name: string) =>
-    [settings[name] ?? config[name] ?? []]
+  const ids = (name: string) => {
+    const own = settings[name] ?? null;
+    const [value, file] = own === null ? [config[name] ?? [], configFile] : [own, settingsFile];
+    return [value]
       .flat()
-      .map((id) => checkId(id, name, (settings[name] ?? null) === null ? configFile : settingsFile))
+      .map((id) => checkId(id, name, file))
       .filter((id) => id >= 0);
+  };
   return { bosId: ids("bos_token_id")[0] ?? null, eosIds: ids("eos_token_id") };
 }
 

@@ -11,14 +11,14 @@ const GROUPS = [32, 64, 128, 256, 4096];
 const base = new Set<CpuFeature>(["sse2", "neon"]);
 
 /** Whether the second needs all that the first needs, and more. */
-function needsMore(first: Kernel<never>, second: Kernel<never>): boolean {
+function needsMore<A>(first: Kernel<A>, second: Kernel<A>): boolean {
   const own = first.needs.filter((feature) => !base.has(feature));
   const others = second.needs.filter((feature) => !base.has(feature));
   return others.length > own.length && own.every((feature) => others.includes(feature));
 }
 
 /** "<chosen> for <passed over>", each pair once. */
-export function passedOver(kernels: readonly Kernel<never>[]): Set<string> {
+export function passedOver<A>(kernels: readonly Kernel<A>[]): Set<string> {
   const found = new Set<string>();
   const layouts = new Set(kernels.flatMap((kernel): (string | null)[] => [...(kernel.layouts ?? [null])]));
   for (const cpu of Object.keys(knownCpus).map(cpuWith))

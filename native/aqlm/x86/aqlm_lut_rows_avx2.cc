@@ -16,7 +16,7 @@ namespace aqlm {
 namespace {
 
 // Tables of a run with groups of 8 inputs, at most, and pairs of inputs of a run.
-constexpr uint32_t kRunTables = 12, kRunPairs = 192;
+constexpr uint32_t kRunTables = 12, kRunPairs = 128;
 // Codebooks whose tables lie in the nearest cache at a time.
 constexpr uint32_t kBooks = 2;
 // Tiles whose sums lie in the caches, at most; work items that there are at least, where blocks are many enough.
@@ -193,8 +193,8 @@ void sum_runs(const Batches& p, uint32_t block, uint32_t first, uint32_t groups,
   const size_t stride = size_t{p.codes.block_groups(block)} * books * kTile;
   const auto build = pairs == 4 ? build_table<Sums, 4> : build_table<Sums, 0>;
   for (uint32_t i = 0; i < ceil_div(books, p.run_books) * groups; i++) {
-    const uint32_t g = i % groups, last = std::min(books, (i / groups + 1) * p.run_books);
-    for (uint32_t book = i / groups * p.run_books; book < last; book += kBooks) {
+    const uint32_t g = i % groups, first_book = i / groups * p.run_books, last = std::min(books, first_book + p.run_books);
+    for (uint32_t book = first_book; book < last; book += kBooks) {
       const uint32_t count = std::min(kBooks, last - book);
       for (uint32_t b = 0; b < count; b++)
         build(vectors + size_t{book + b} * kEntries * pairs, run.pairs + g * pairs, pairs, own.tables + b * kEntries);
@@ -204,7 +204,7 @@ void sum_runs(const Batches& p, uint32_t block, uint32_t first, uint32_t groups,
                                           : add_group<Sums, 2, decltype(target)>;
         add_count(codes, stride, stride * p.codes.tiles, chunk.tiles, own.tables, target);
       };
-      const bool begins = g == 0 && book == i / groups * p.run_books, ends = g + 1 == groups && book + count == last;
+      const bool begins = g == 0 && book == first_book, ends = g + 1 == groups && book + count == last;
       if (begins && ends) add(AddToTotals<Sums, true>{own.sums, run.steps, totals, first_run});
       else if (ends) add(AddToTotals<Sums, false>{own.sums, run.steps, totals, first_run});
       else if (begins) add(AddToSums<Sums, true>{own.sums});
@@ -281,7 +281,7 @@ static inline Batches split_batches(const Call& call, void* memory) {
   // Entries of tables grow with the root of a group's inputs, bounds with the inputs.
   const uint32_t tables = static_cast<uint32_t>(kRunTables * std::sqrt(8.0f / static_cast<float>(p.codes.in_group)));
   p.run_books = std::min(p.codes.codebooks, tables);
-  // Runs of a block are alike.
+  // No run is longer than as many runs of a block need.
   p.run_groups = ceil_div(kBlock, ceil_div(kBlock, std::max(1u, tables / p.codes.codebooks)));
   p.slice_blocks = ceil_div(p.codes.blocks, std::min(kSlices, ceil_div(kItems, p.batches * p.chunks)));
   p.slices = ceil_div(p.codes.blocks, p.slice_blocks);
