@@ -4,6 +4,7 @@ import type { AqlmArgs } from "./arguments.ts";
 import { aqlmReference } from "./reference.ts";
 import { aqlmPanelsWasm } from "./wasm-panels.ts";
 import { aqlmTablesWasm } from "./wasm-tables.ts";
+import { aqlmWordsWasm } from "./wasm-words.ts";
 
 /** scalars: m, 1 for f16 vectors, 1 for f16 scales; buffers: x, packed codes, vectors, scales, bias or null, y. */
 export function aqlmNativeArguments({ m, x, codes, vectors, scales, bias, y }: AqlmArgs): NativeArguments {
@@ -14,6 +15,7 @@ export function aqlmNativeArguments({ m, x, codes, vectors, scales, bias, y }: A
 
 export const aqlmKernels: readonly Kernel<AqlmArgs>[] = [
   ...nativeKernels("aqlm", aqlmNativeArguments),
+  aqlmWordsWasm,
   ...aqlmTablesWasm,
   aqlmPanelsWasm,
   aqlmReference,

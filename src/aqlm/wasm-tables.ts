@@ -1,8 +1,7 @@
 /**
  * AQLM in WebAssembly, for codes of 8 bits: a table of x . vector for every group, codebook and entry, which threads
  * build group by group; then sums of looked up floats, a block of inputs and a span of tiles at a time. Exact in
- * float32. Four rows of x share tables of vectors, with a lane for each row, and the reading of codes. Where there are
- * many rows, each thread builds tables of its own for the four that it works on, and no thread waits for another.
+ * float32. Four rows of x share tables of vectors, with a lane for each row, and the reading of codes.
  *
  * Tables of 12 bits took 1.2 to 1.4 times as long by relaxed swizzles in V8 on x86, 1.8 to 2.3 times by strict ones.
  */
@@ -11,11 +10,8 @@ import {
   ArgumentBlock,
   advance,
   type Body,
-  call,
-  defineFunction,
   type Expr,
   elementAt,
-  type FunctionCode,
   f32,
   f32x4,
   float,
@@ -26,11 +22,9 @@ import {
   type KernelCode,
   kernelFunction,
   type Local,
-  memory,
   type Placement,
   ptr,
   repeat,
-  type Scope,
   select,
   size,
   v128,
@@ -45,8 +39,8 @@ import type { AqlmArgs } from "./arguments.ts";
 import { type AqlmForm, formCounts } from "./form.ts";
 import { BLOCK, HEADER_BYTES, TILE } from "./layout.ts";
 import { floatsOf } from "./reference.ts";
+import { constantPhase, ENTRIES, writeOutputs } from "./wasm-outputs.ts";
 
-const ENTRIES = 256;
 const TABLE_BYTES = 4 * ENTRIES;
 /** Groups whose tables for four rows are in memory at once: what second-level caches hold. */
 const CHUNK_GROUPS = 2 * BLOCK;
@@ -59,28 +53,6 @@ const ROWS_AT_ONCE = 4;
 /** Tiles that a block's tables serve while the nearest cache has them, at most; spans of a thread, at least. */
 const SPAN_MAX = 16;
 const SPANS_PER_THREAD = 4;
-
-/** In front of floats that come with the arguments: where they go, and how many bytes. */
-const constantBlock = new ArgumentBlock({ to: "ptr", bytes: "ptr" });
-const CONSTANT_OFFSET = 16;
-
-/** Copies the floats behind its arguments: codebooks, scales and biases, which the program has in other types. */
-const constantCode: KernelCode = {
-  key: "aqlm_constants",
-  build: () => [
-    kernelFunction("aqlm_constants", constantBlock, ({ to, bytes }, { args }) => [
-      memory.copy(to, ptr.add(args, size(CONSTANT_OFFSET)), bytes),
-    ]),
-  ],
-};
-
-function constantArgs(to: number, floats: Float32Array): Uint8Array {
-  const head = constantBlock.encode({ to, bytes: floats.byteLength });
-  const bytes = new Uint8Array(CONSTANT_OFFSET + floats.byteLength);
-  bytes.set(head);
-  bytes.set(new Uint8Array(floats.buffer), CONSTANT_OFFSET);
-  return bytes;
-}
 
 const tableBlock = new ArgumentBlock({ x: "ptr", vectors: "ptr", tables: "ptr" });
 
@@ -115,52 +87,44 @@ function tableCode({ codebooks, inGroup }: AqlmForm): KernelCode {
   return { key, build };
 }
 
-const fourFields = { x: "ptr", vectors: "ptr", tables: "ptr", k: "i32", lastRow: "i32" } as const;
-const fourBlock = new ArgumentBlock(fourFields);
-const fourParams = { ...fourFields, tile: "i32" } as const;
+const fourBlock = new ArgumentBlock({ x: "ptr", vectors: "ptr", tables: "ptr", k: "i32", lastRow: "i32" });
 
 /** Tables of one group of inputs for four rows, the last one again where there are fewer. `vectors` are as stored. */
-function fourTables({ codebooks, inGroup }: AqlmForm, name: string): FunctionCode<typeof fourParams, null> {
-  return defineFunction(name, fourParams, ({ x, vectors, tables, k, lastRow, tile }, scope) => {
-    const inputs = Array.from({ length: inGroup }, (_, j) => j);
-    const columns = scope.localArray("v128", "column", inGroup);
-    const sum = scope.local("v128", "sum");
-    const row = scope.local("i32", "row");
-    const from = scope.local("ptr", "from");
-    const load = (i: number): Body => [
-      row.set(select(i32.lt_u(int(i), lastRow), int(i), lastRow)),
-      from.set(elementAt(elementAt(x, i32.mul(row, k), 4), tile, 4 * inGroup)),
-      columns.map((column, j) =>
-        column.set(i === 0 ? v128.load32_splat(from, 4 * j) : i32x4.replace_lane(column, i32.load(from, 4 * j), i)),
-      ),
-    ];
-    return [
-      [0, 1, 2, 3].map(load),
-      tables.set(elementAt(tables, tile, 4 * codebooks * TABLE_BYTES)),
-      repeat(scope.local("i32", "entry"), int(codebooks * ENTRIES), [
-        sum.set(f32x4.mul(columns[0]!, v128.load32_splat(vectors))),
-        inputs.slice(1).map((j) => sum.set(f32x4.add(sum, f32x4.mul(columns[j]!, v128.load32_splat(vectors, 4 * j))))),
-        v128.store(tables, sum),
-        advance(vectors, 4 * inGroup),
-        advance(tables, 16),
-      ]),
-    ];
-  });
-}
-
-function fourTableCode(form: AqlmForm): KernelCode {
-  const key = `aqlm_four_tables_${form.codebooks}_${form.inGroup}`;
-  const build = () => {
-    const body = fourTables(form, `${key}_body`);
-    const entry = kernelFunction(key, fourBlock, ({ x, vectors, tables, k, lastRow }, { tile }) => [
-      call(body, { x, vectors, tables, k, lastRow, tile }),
-    ]);
-    return [entry, body];
-  };
+function fourTableCode({ codebooks, inGroup }: AqlmForm): KernelCode {
+  const key = `aqlm_four_tables_${codebooks}_${inGroup}`;
+  const build = () => [
+    kernelFunction(key, fourBlock, ({ x, vectors, tables, k, lastRow }, { tile }, scope) => {
+      const inputs = Array.from({ length: inGroup }, (_, j) => j);
+      const columns = scope.localArray("v128", "column", inGroup);
+      const sum = scope.local("v128", "sum");
+      const row = scope.local("i32", "row");
+      const from = scope.local("ptr", "from");
+      const load = (i: number): Body => [
+        row.set(select(i32.lt_u(int(i), lastRow), int(i), lastRow)),
+        from.set(elementAt(elementAt(x, i32.mul(row, k), 4), tile, 4 * inGroup)),
+        columns.map((column, j) =>
+          column.set(i === 0 ? v128.load32_splat(from, 4 * j) : i32x4.replace_lane(column, i32.load(from, 4 * j), i)),
+        ),
+      ];
+      return [
+        [0, 1, 2, 3].map(load),
+        tables.set(elementAt(tables, tile, 4 * codebooks * TABLE_BYTES)),
+        repeat(scope.local("i32", "entry"), int(codebooks * ENTRIES), [
+          sum.set(f32x4.mul(columns[0]!, v128.load32_splat(vectors))),
+          inputs
+            .slice(1)
+            .map((j) => sum.set(f32x4.add(sum, f32x4.mul(columns[j]!, v128.load32_splat(vectors, 4 * j))))),
+          v128.store(tables, sum),
+          advance(vectors, 4 * inGroup),
+          advance(tables, 16),
+        ]),
+      ];
+    }),
+  ];
   return { key, build };
 }
 
-const sumFields = {
+const sumBlock = new ArgumentBlock({
   codes: "ptr",
   tables: "ptr",
   /** [outputs padded to tiles] */
@@ -180,9 +144,7 @@ const sumFields = {
   /** Whether these groups are the first, and the last ones. */
   isFirst: "i32",
   isLast: "i32",
-} as const;
-const sumBlock = new ArgumentBlock(sumFields);
-const sumParams = { ...sumFields, part: "i32" } as const;
+});
 
 /** Adds what rows of codes of a tile look up to its sums, and moves on. */
 function addRows(rows: number, width: Rows, at: Record<"codes" | "tables" | "sums", Local<"ptr">>): Body {
@@ -205,164 +167,60 @@ function addRows(rows: number, width: Rows, at: Record<"codes" | "tables" | "sum
   ];
 }
 
-/** Writes a tile's outputs: sums times scales, plus biases. */
-function writeOutputs(
-  width: Rows,
-  fields: { readonly [N in keyof typeof sumFields]: Local<(typeof sumFields)[N]> },
-  tile: Expr<"i32">,
-  sums: Local<"ptr">,
-  scope: Scope,
-): Body {
-  const number = (name: string) => scope.local("i32", name);
-  const [output, lane, row] = [number("output"), number("lane"), number("row")];
-  const sum = f32.load(elementAt(sums, i32.add(i32.mul(lane, int(width)), row), 4));
-  const scaled = f32.mul(sum, f32.load(elementAt(fields.scales, output, 4)));
-  const result = f32.add(scaled, f32.load(elementAt(fields.biases, output, 4)));
-  // Lane 2 i is output i, lane 2 i + 1 output 32 + i.
-  const place = i32.add(i32.shr_u(lane, int(1)), i32.mul(i32.and(lane, int(1)), int(TILE / 2)));
-  const target = elementAt(fields.y, i32.add(i32.mul(row, fields.n), output), 4);
-  return forRange(lane, int(0), int(TILE), [
-    output.set(i32.add(i32.mul(tile, int(TILE)), place)),
-    when(i32.lt_u(output, fields.n), [forRange(row, int(0), fields.rows, [f32.store(target, result)])]),
-  ]);
-}
-
 /** Sums of a span of tiles over some groups, block by block; behind the last ones, scales and biases. */
-function tileSums({ codebooks }: AqlmForm, width: Rows, name: string): FunctionCode<typeof sumParams, null> {
-  return defineFunction(name, sumParams, ({ part, ...fields }, scope) => {
-    const pointer = (name: string) => scope.local("ptr", name);
-    const [codes, tables, block] = [pointer("at"), pointer("table"), pointer("block")];
-    const at = { sums: pointer("tile_sums"), codes, tables };
-    const number = (name: string) => scope.local("i32", name);
-    const [first, count, tile, zeroed] = [number("first"), number("count"), number("tile"), number("zeroed")];
-    const [left, length, rows] = [number("left"), number("length"), number("rows_left")];
-    const rowBytes = codebooks * TILE;
-    const sumBytes = 4 * width * TILE;
-    const pass = (count: number) =>
-      whileDo(i32.ge_u(rows, int(count)), [addRows(count, width, at), rows.set(i32.sub(rows, int(count)))]);
-    const firstSums = at.sums.set(elementAt(fields.sums, first, sumBytes));
-    return [
-      first.set(i32.mul(part, fields.span)),
-      count.set(i32.sub(fields.tiles, first)),
-      when(i32.lt_u(fields.span, count), [count.set(fields.span)]),
-      firstSums,
-      when(fields.isFirst, [
-        forRange(zeroed, int(0), i32.mul(count, int(width * TILE)), [
-          f32.store(elementAt(at.sums, zeroed, 4), float(0)),
-        ]),
-      ]),
-      block.set(fields.codes),
-      left.set(fields.groups),
-      whileDo(left, [
-        length.set(int(BLOCK)),
-        when(i32.lt_u(left, int(BLOCK)), [length.set(left)]),
-        codes.set(ptr.add(block, ptr.mul(widen(i32.mul(first, length)), size(rowBytes)))),
-        block.set(ptr.add(block, ptr.mul(widen(i32.mul(fields.tiles, length)), size(rowBytes)))),
-        left.set(i32.sub(left, length)),
-        firstSums,
-        repeat(tile, count, [
-          tables.set(fields.tables),
-          rows.set(i32.mul(length, int(codebooks))),
-          pass(ROWS_AT_ONCE),
-          pass(1),
-          advance(at.sums, sumBytes),
-        ]),
-        fields.tables.set(tables),
-      ]),
-      when(fields.isLast, [
-        firstSums,
-        forRange(tile, first, i32.add(first, count), [
-          writeOutputs(width, fields, tile, at.sums, scope),
-          advance(at.sums, sumBytes),
-        ]),
-      ]),
-    ];
-  });
-}
-
-function sumCode(form: AqlmForm, width: Rows): KernelCode {
-  const key = `aqlm_sums_${form.codebooks}_${width}`;
-  const build = () => {
-    const body = tileSums(form, width, `${key}_body`);
-    const entry = kernelFunction(key, sumBlock, (fields, { tile }) => [call(body, { ...fields, part: tile })]);
-    return [entry, body];
-  };
-  return { key, build };
-}
-
-const foursBlock = new ArgumentBlock({
-  x: "ptr",
-  codes: "ptr",
-  vectors: "ptr",
-  scales: "ptr",
-  biases: "ptr",
-  y: "ptr",
-  /** Tables and then sums, of each thread. */
-  own: "ptr",
-  ownBytes: "ptr",
-  tableBytes: "ptr",
-  /** Rows of x and y; the first four that tile 0 works on. */
-  m: "i32",
-  firstFour: "i32",
-  n: "i32",
-  k: "i32",
-  /** Groups of inputs, tiles of outputs. */
-  inputs: "i32",
-  tiles: "i32",
-});
-
-/** All of four rows of x, in memory of the thread's own: tile = four rows. */
-function foursCode(form: AqlmForm): KernelCode {
-  const { codebooks, inGroup } = form;
-  const key = `aqlm_fours_${codebooks}_${inGroup}`;
-  const build = () => {
-    const tablesOf = fourTables(form, `${key}_tables`);
-    const sumsOf = tileSums(form, 4, `${key}_sums`);
-    const entry = kernelFunction(key, foursBlock, (fields, { tile, thread }, scope) => {
-      const { m, n, k, inputs, tiles, tableBytes } = fields;
+function sumCode({ codebooks }: AqlmForm, width: Rows): KernelCode {
+  const key = `aqlm_sums_${codebooks}_${width}`;
+  const build = () => [
+    kernelFunction(key, sumBlock, (fields, { tile: part }, scope) => {
+      const pointer = (name: string) => scope.local("ptr", name);
+      const [codes, tables, block] = [pointer("at"), pointer("table"), pointer("block")];
+      const at = { sums: pointer("tile_sums"), codes, tables };
       const number = (name: string) => scope.local("i32", name);
-      const [rows, first, groups, part] = [number("rows"), number("first"), number("groups"), number("part")];
-      const [tables, x, codes] = ["tables", "inputs_at", "codes_at"].map((name) => scope.local("ptr", name)) as [
-        Local<"ptr">,
-        Local<"ptr">,
-        Local<"ptr">,
-      ];
-      const sums = ptr.add(tables, tableBytes);
+      const [first, count, tile, zeroed] = [number("first"), number("count"), number("tile"), number("zeroed")];
+      const [left, length, rows] = [number("left"), number("length"), number("rows_left")];
+      const rowBytes = codebooks * TILE;
+      const sumBytes = 4 * width * TILE;
+      const pass = (count: number) =>
+        whileDo(i32.ge_u(rows, int(count)), [addRows(count, width, at), rows.set(i32.sub(rows, int(count)))]);
+      const firstSums = at.sums.set(elementAt(fields.sums, first, sumBytes));
       return [
-        tables.set(ptr.add(fields.own, ptr.mul(widen(thread), fields.ownBytes))),
-        tile.set(i32.mul(i32.add(tile, fields.firstFour), int(4))),
-        rows.set(i32.sub(m, tile)),
-        when(i32.gt_u(rows, int(4)), [rows.set(int(4))]),
-        x.set(elementAt(fields.x, tile, ptr.mul(widen(k), size(4)))),
-        codes.set(fields.codes),
-        fields.y.set(elementAt(fields.y, tile, ptr.mul(widen(n), size(4)))),
-        forRange(
-          first,
-          int(0),
-          inputs,
-          [
-            groups.set(i32.sub(inputs, first)),
-            when(i32.gt_u(groups, int(CHUNK_GROUPS)), [groups.set(int(CHUNK_GROUPS))]),
-            forRange(part, int(0), groups, [
-              call(tablesOf, { x, vectors: fields.vectors, tables, k, lastRow: i32.sub(rows, int(1)), tile: part }),
-            ]),
-            forRange(part, int(0), i32.div_u(i32.add(tiles, int(SPAN_MAX - 1)), int(SPAN_MAX)), [
-              call(sumsOf, {
-                ...{ codes, tables, scales: fields.scales, biases: fields.biases, y: fields.y, sums },
-                ...{ groups, tiles, n, rows, part, span: int(SPAN_MAX) },
-                isFirst: i32.eqz(first),
-                isLast: i32.eq(i32.add(first, groups), inputs),
-              }),
-            ]),
-            advance(x, 4 * inGroup * CHUNK_GROUPS),
-            codes.set(elementAt(codes, i32.mul(groups, tiles), codebooks * TILE)),
-          ],
-          CHUNK_GROUPS,
-        ),
+        first.set(i32.mul(part, fields.span)),
+        count.set(i32.sub(fields.tiles, first)),
+        when(i32.lt_u(fields.span, count), [count.set(fields.span)]),
+        firstSums,
+        when(fields.isFirst, [
+          forRange(zeroed, int(0), i32.mul(count, int(width * TILE)), [
+            f32.store(elementAt(at.sums, zeroed, 4), float(0)),
+          ]),
+        ]),
+        block.set(fields.codes),
+        left.set(fields.groups),
+        whileDo(left, [
+          length.set(int(BLOCK)),
+          when(i32.lt_u(left, int(BLOCK)), [length.set(left)]),
+          codes.set(ptr.add(block, ptr.mul(widen(i32.mul(first, length)), size(rowBytes)))),
+          block.set(ptr.add(block, ptr.mul(widen(i32.mul(fields.tiles, length)), size(rowBytes)))),
+          left.set(i32.sub(left, length)),
+          firstSums,
+          repeat(tile, count, [
+            tables.set(fields.tables),
+            rows.set(i32.mul(length, int(codebooks))),
+            pass(ROWS_AT_ONCE),
+            pass(1),
+            advance(at.sums, sumBytes),
+          ]),
+          fields.tables.set(tables),
+        ]),
+        when(fields.isLast, [
+          firstSums,
+          forRange(tile, first, i32.add(first, count), [
+            writeOutputs(width, fields, tile, at.sums, scope),
+            advance(at.sums, sumBytes),
+          ]),
+        ]),
       ];
-    });
-    return [entry, tablesOf, sumsOf];
-  };
+    }),
+  ];
   return { key, build };
 }
 
@@ -375,11 +233,6 @@ function transposed({ codebooks, inGroup }: AqlmForm, vectors: Float32Array): Fl
         result[(c * inGroup + j) * ENTRIES + e] = vectors[(c * ENTRIES + e) * inGroup + j]!;
   return result;
 }
-
-/** Whether each thread works on four rows of its own: all have some, again and again. */
-const haveOwnRows = (m: number, threads: number, width: Rows) => width === 4 && m >= 8 * threads;
-/** Fours of rows of a phase: between phases others may have a turn, and a run may be ended. */
-const PHASE_FOURS = 32;
 
 /** Bytes of the parts of the scratch: tables, then floats as `constantsOf` gives them, then sums. */
 function scratchParts(form: AqlmForm, width: Rows) {
@@ -417,7 +270,7 @@ function places(call: AqlmArgs, place: Placement, width: Rows) {
 }
 
 /** Rows after rows, so that the tables of few are in memory; of four rows, chunk after chunk of the inputs. */
-function sharedPhases(
+function tablePhases(
   { m, codes: { form } }: AqlmArgs,
   at: ReturnType<typeof places>,
   threads: number,
@@ -450,32 +303,10 @@ function sharedPhases(
   return phases;
 }
 
-/** Few phases, however many rows there are. */
-function ownPhases({ m, codes: { form } }: AqlmArgs, at: ReturnType<typeof places>): WasmPhase[] {
-  const { n, k } = form;
-  const { inputs } = formCounts(form);
-  const parts = scratchParts(form, 4);
-  const { x, codes, vectors, scales, biases, y, tables: own } = at;
-  const sizes = { ownBytes: parts.tables + parts.sums, tableBytes: parts.tables };
-  const fours = Math.ceil(m / 4);
-  const phases: WasmPhase[] = [];
-  for (let firstFour = 0; firstFour < fours; firstFour += PHASE_FOURS) {
-    const args = foursBlock.encode({
-      ...{ x, codes, vectors, scales, biases, y, own, ...sizes },
-      ...{ m, firstFour, n, k, inputs, tiles: Math.ceil(n / TILE) },
-    });
-    phases.push({ code: foursCode(form), tiles: Math.min(PHASE_FOURS, fours - firstFour), args });
-  }
-  return phases;
-}
-
 function aqlmStep(call: AqlmArgs, place: Placement, width: Rows): WasmStep {
   const at = places(call, place, width);
-  const constants = { code: constantCode, tiles: 1, args: constantArgs(at.vectors, constantsOf(call, width)) };
-  const phases = haveOwnRows(call.m, place.threads, width)
-    ? ownPhases(call, at)
-    : sharedPhases(call, at, place.threads, width);
-  return { phases: [constants, ...phases] };
+  const constants = constantPhase(at.vectors, new Uint8Array(constantsOf(call, width).buffer));
+  return { phases: [constants, ...tablePhases(call, at, place.threads, width)] };
 }
 
 const tablesWasm = (mStep: number, width: Rows): Kernel<AqlmArgs> =>
@@ -486,9 +317,9 @@ const tablesWasm = (mStep: number, width: Rows): Kernel<AqlmArgs> =>
     needs: ["simd128"],
     mStep,
     nStep: TILE,
-    scratchBytes({ m, codes }, threads) {
+    scratchBytes({ codes }) {
       const { tables, vectors, outputs, sums } = scratchParts(codes.form, width);
-      return vectors + 2 * outputs + (haveOwnRows(m, threads, width) ? threads : 1) * (tables + sums);
+      return vectors + 2 * outputs + tables + sums;
     },
     step: (call, place) => aqlmStep(call, place, width),
   });

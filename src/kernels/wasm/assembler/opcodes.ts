@@ -120,6 +120,7 @@ const plain = {
   "i32x4.dot_i16x8_s": [simd(186), "v128,v128:v128"],
   "f32x4.abs": [simd(224), "v128:v128"],
   "f32x4.neg": [simd(225), "v128:v128"],
+  "f32x4.sqrt": [simd(227), "v128:v128"],
   "f32x4.add": [simd(228), "v128,v128:v128"],
   "f32x4.sub": [simd(229), "v128,v128:v128"],
   "f32x4.mul": [simd(230), "v128,v128:v128"],
