@@ -114,9 +114,14 @@ function roundCodebooks(form: AqlmForm, vectors: Float32Array): Codebooks {
 }
 
 const quantizeParams = {
-  ...({ x: "ptr", own: "ptr", k: "i32", lastRow: "i32", groups: "i32" } as const),
-  ...({ vectorStep: "f32", lengthsMax: "f32" } as const),
-};
+  x: "ptr",
+  own: "ptr",
+  k: "i32",
+  lastRow: "i32",
+  groups: "i32",
+  vectorStep: "f32",
+  lengthsMax: "f32",
+} as const;
 
 /** Copies columns of a run to the thread's memory and gives each row's largest magnitude, and 0 or NaN. */
 function gatherColumns(
