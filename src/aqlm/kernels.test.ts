@@ -28,11 +28,11 @@ describe.each([
   });
 });
 
-it("WebAssembly shares tables of words among eight rows of x, from five on", () => {
+it("WebAssembly shares tables of words among eight rows of x, from 64 on", () => {
   const cpu = { name: "wasm", features: new Set(["simd128"] as const) };
   const chosen = (m: number) => selectKernel(aqlmKernels, { layout: "aqlm_tiles8", bits: null, m }, cpu).name;
-  expect([1, 2, 4].map(chosen)).toEqual([1, 2, 2].map((rows) => `aqlm_f32_c8_${rows}x64x8_wasm_simd`));
-  expect([5, 512].map(chosen)).toEqual(new Array(2).fill("aqlm_lut16_c8_5x64x32_wasm_simd"));
+  expect([1, 2, 63].map(chosen)).toEqual([1, 2, 2].map((rows) => `aqlm_f32_c8_${rows}x64x8_wasm_simd`));
+  expect([64, 512].map(chosen)).toEqual(new Array(2).fill("aqlm_lut16_c8_64x64x32_wasm_simd"));
 });
 
 it("no row is passed over for one that needs less of a CPU, but where that was measured", () => {

@@ -18,6 +18,7 @@ import {
   type WasmPhase,
   when,
 } from "../extension/wasm.ts";
+import type { AqlmForm } from "./form.ts";
 import { TILE } from "./layout.ts";
 
 /** Vectors of a codebook. */
@@ -36,6 +37,26 @@ const constantCode: KernelCode = {
     ]),
   ],
 };
+
+/** Bytes of a float for each output of whole tiles. */
+export const outputBytes = ({ n }: AqlmForm) => 4 * TILE * Math.ceil(n / TILE);
+
+/** Codebooks as a kernel reads them, then scales and biases of outputs padded to tiles. */
+export function constantsOf(
+  form: AqlmForm,
+  codebooks: Float32Array | Int16Array,
+  scales: Float32Array,
+  bias: Float32Array | null,
+): Uint8Array {
+  const outputs = outputBytes(form);
+  const first = codebooks.byteLength;
+  const bytes = new Uint8Array(first + 2 * outputs);
+  bytes.set(new Uint8Array(codebooks.buffer, codebooks.byteOffset, first));
+  const floats = new Float32Array(bytes.buffer, first);
+  floats.set(scales);
+  if (bias) floats.set(bias, outputs / 4);
+  return bytes;
+}
 
 /** Puts constants into memory. */
 export function constantPhase(to: number, constants: Uint8Array): WasmPhase {

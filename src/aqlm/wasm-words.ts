@@ -3,7 +3,7 @@
  * each entry, for a run of some groups of inputs at a time. Threads share nothing: each has tables and sums of its own.
  *
  * Codebooks become integers of 13 bits once, x integers of 16 bits with a step for each row and run, such that 16 bits hold
- * the sums of a run; that rounds some 3e-4 of a result.
+ * the sums of a run; that rounds some 3e-4 of a result, so that short prompts keep floats.
  */
 import type { Kernel } from "../extension/index.ts";
 import {
@@ -30,6 +30,7 @@ import {
   type Scope,
   select,
   size,
+  smaller,
   VectorConstants,
   v128,
   type WasmPhase,
@@ -42,7 +43,7 @@ import type { AqlmArgs } from "./arguments.ts";
 import { type AqlmForm, formCounts } from "./form.ts";
 import { BLOCK, HEADER_BYTES, TILE } from "./layout.ts";
 import { floatsOf } from "./reference.ts";
-import { constantPhase, ENTRIES, writeOutputs } from "./wasm-outputs.ts";
+import { constantPhase, constantsOf, ENTRIES, outputBytes, writeOutputs } from "./wasm-outputs.ts";
 
 /** Rows of x that share a table; two vectors of them where they are floats. */
 const ROWS = 8;
@@ -99,12 +100,17 @@ function roundCodebooks(form: AqlmForm, vectors: Float32Array): Codebooks {
   const words = Int16Array.from(vectors, (value) => (step > 0 ? Math.round(value / step) : 0));
   let lengths = 0;
   for (let book = 0; book < codebooks; book++) {
+    // Squared.
     let longest = 0;
     for (let entry = 0; entry < ENTRIES; entry++) {
       const first = (book * ENTRIES + entry) * inGroup;
-      longest = Math.max(longest, Math.hypot(...words.subarray(first, first + inGroup)));
+      const vector = words.subarray(first, first + inGroup);
+      longest = Math.max(
+        longest,
+        vector.reduce((sum, value) => sum + value * value, 0),
+      );
     }
-    lengths += longest;
+    lengths += Math.sqrt(longest);
   }
   // x is rounded by half a step, tables by half of theirs; the rest is for float32.
   const groups = runGroups(form);
@@ -298,10 +304,10 @@ function lookUp(form: AqlmForm, name: string): FunctionCode<typeof lookUpParams,
     ];
     const unrolled = Array.from({ length: LANES_AT_ONCE }, (_, lane) => whole(lane));
     const tilesLeft = scope.local("i32", "tiles_left");
+    const firstTotals = totals.set(ptr.add(own, size(parts.totals)));
     return [
-      totals.set(ptr.add(own, size(parts.totals))),
-      when(isFirst, [zeroTotals(totals, left, i32.mul(tiles, int(TILE)))]),
-      totals.set(ptr.add(own, size(parts.totals))),
+      when(isFirst, [firstTotals, zeroTotals(totals, left, i32.mul(tiles, int(TILE)))]),
+      firstTotals,
       steps.map((step, half) => step.set(v128.load(own, parts.steps + 16 * half))),
       when(
         i32.eq(rows, int(full)),
@@ -363,7 +369,7 @@ function itemCode(form: AqlmForm): KernelCode {
         rows.set(i32.sub(m, item)),
         when(i32.lt_u(int(ROWS), rows), [rows.set(int(ROWS))]),
         count.set(i32.sub(tiles, first)),
-        when(i32.lt_u(chunkTiles, count), [count.set(chunkTiles)]),
+        smaller(count, chunkTiles, count),
         x.set(elementAt(fields.x, item, ptr.mul(widen(k), size(4)))),
         fields.y.set(elementAt(fields.y, item, ptr.mul(widen(n), size(4)))),
         forRange(
@@ -414,47 +420,42 @@ function splitWork({ m, codes: { form } }: AqlmArgs, threads: number) {
   return { tiles, chunkTiles, chunks, items: eights * chunks, ownBytes: ownParts(form, chunkTiles).bytes };
 }
 
-/** Bytes of codebooks as words, and of a float for each output of whole tiles. */
-function constantParts({ n, codebooks, inGroup }: AqlmForm) {
-  return { words: 2 * codebooks * ENTRIES * inGroup, outputs: 4 * TILE * Math.ceil(n / TILE) };
-}
+const wordBytes = ({ codebooks, inGroup }: AqlmForm) => 2 * codebooks * ENTRIES * inGroup;
 
 function wordStep(call: AqlmArgs, place: Placement): WasmStep {
-  const { m, codes, vectors, scales, bias } = call;
+  const { m, codes, vectors, bias } = call;
   const { form } = codes;
   const { words, step: vectorStep, lengthsMax } = roundCodebooks(form, floatsOf(vectors));
-  const parts = constantParts(form);
-  const constants = new Uint8Array(parts.words + 2 * parts.outputs);
-  constants.set(new Uint8Array(words.buffer));
-  const floatsAt = (at: number) => new Float32Array(constants.buffer, at, form.n);
-  floatsAt(parts.words).set(floatsOf(scales).map((scale) => scale * WORD_STEPS));
-  if (bias) floatsAt(parts.words + parts.outputs).set(bias);
+  const scales = floatsOf(call.scales).map((scale) => scale * WORD_STEPS);
+  const constants = constantsOf(form, words, scales, bias);
   const { tiles, chunkTiles, chunks, items, ownBytes } = splitWork(call, place.threads);
   const at = place.scratch;
+  const scalesAt = at + wordBytes(form);
   const shared = {
     ...{ x: place.read(call.x), codes: place.read(codes.bytes) + HEADER_BYTES, y: place.write(call.y) },
-    ...{ vectors: at, scales: at + parts.words, biases: at + parts.words + parts.outputs },
+    ...{ vectors: at, scales: scalesAt, biases: scalesAt + outputBytes(form) },
     ...{ own: at + constants.length, ownBytes, vectorStep, lengthsMax },
     ...{ m, n: form.n, k: form.k, inputs: formCounts(form).inputs, tiles, chunkTiles, chunks },
   };
   const phases: WasmPhase[] = [constantPhase(at, constants)];
+  const code = itemCode(form);
   for (let firstItem = 0; firstItem < items; firstItem += PHASE_ITEMS) {
     const args = itemBlock.encode({ ...shared, firstItem });
-    phases.push({ code: itemCode(form), tiles: Math.min(PHASE_ITEMS, items - firstItem), args });
+    phases.push({ code, tiles: Math.min(PHASE_ITEMS, items - firstItem), args });
   }
   return { phases };
 }
 
 export const aqlmWordsWasm: Kernel<AqlmArgs> = wasmKernel({
-  name: "aqlm_lut16_c8_5x64x32_wasm_simd",
+  name: "aqlm_lut16_c8_64x64x32_wasm_simd",
   layouts: ["aqlm_tiles8"],
   bits: null,
   needs: ["simd128"],
-  mStep: 5,
+  mStep: 64,
   nStep: TILE,
   scratchBytes(call, threads) {
-    const { words, outputs } = constantParts(call.codes.form);
-    return words + 2 * outputs + threads * splitWork(call, threads).ownBytes;
+    const { form } = call.codes;
+    return wordBytes(form) + 2 * outputBytes(form) + threads * splitWork(call, threads).ownBytes;
   },
   step: wordStep,
 });
