@@ -58,6 +58,11 @@ struct FloatsBaseline {
     const int32x4_t whole = vcvtnq_s32_f32(n), half = vshrq_n_s32(whole, 1);
     return vmulq_f32(vmulq_f32(x, power(half)), power(vsubq_s32(whole, half)));
   }
+  // x * 2^n for whole n, where x and the result are normal numbers.
+  static V add_to_exponent(V x, V n) {
+    const int32x4_t whole = vshlq_n_s32(vcvtnq_s32_f32(n), 23);
+    return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(x), whole));
+  }
   static float sum(V v) { return vaddvq_f32(v); }
   static float largest(V v) { return vmaxvq_f32(v); }
   static float first_lane(V v) { return vgetq_lane_f32(v, 0); }
@@ -123,6 +128,11 @@ struct FloatsBaseline {
   static V scale_by_power(V x, V n) {
     const __m128i whole = _mm_cvtps_epi32(n), half = _mm_srai_epi32(whole, 1);
     return _mm_mul_ps(_mm_mul_ps(x, power(half)), power(_mm_sub_epi32(whole, half)));
+  }
+  // x * 2^n for whole n, where x and the result are normal numbers.
+  static V add_to_exponent(V x, V n) {
+    const __m128i whole = _mm_slli_epi32(_mm_cvtps_epi32(n), 23);
+    return _mm_castsi128_ps(_mm_add_epi32(_mm_castps_si128(x), whole));
   }
   static float sum(V v) {
     const V t = _mm_add_ps(v, _mm_movehl_ps(v, v));

@@ -110,6 +110,8 @@ KeyBlock<Element> key_block(const AttentionArgs& args, uint32_t kv, uint32_t sta
   block.kv = kv;
   block.start = start;
   block.count = count;
+  block.apart = 1;
+  block.step = kPlaces;
   if constexpr (std::is_same_v<Element, int8_t>) {
     block.key_scales = args.key_scales + static_cast<size_t>(start) * args.kv_heads + kv;
     block.value_scales = args.value_scales + static_cast<size_t>(start) * args.kv_heads + kv;
@@ -224,6 +226,8 @@ KeyBlock<float> copy_block(const KeyBlock<Element>& block, float* target) {
   copy.keys = target;
   copy.values = values;
   copy.stride = copy.dim = block.dim;
+  copy.apart = block.apart;
+  copy.step = block.step;
   copy.kv = block.kv;
   copy.start = block.start;
   copy.count = block.count;
@@ -249,19 +253,21 @@ void attend_keys(const AttentionArgs& args, QueryVector<Isa>* vectors, uint32_t 
 }
 
 // Keys begin .. end, all of which some query sees, for vectors of queries of all heads: a block of keys for all heads,
-// then the next. Keys come from several places of the cache side by side.
+// then the next. Keys come from `places`, 1 or kPlaces, of the cache side by side.
 template <class Isa, class Element>
 void attend_places(const AttentionArgs& args, QueryVector<Isa>* vectors, uint32_t count, uint32_t begin, uint32_t end,
-                   uint32_t places_log2, float* scratch) {
-  const uint32_t places = 1u << places_log2, rows = (end - begin) / places;
+                   uint32_t places, float* scratch) {
+  const uint32_t rows = (end - begin) / places;
   const uint32_t rows_per_block = kSplitBlockKeys / places;
   const ThreadScratch<Isa> parts(args);
   float* scores = scratch + parts.scores;
   for (uint32_t row = 0; row < rows; row += rows_per_block) {
     const uint32_t keys = std::min(rows_per_block, rows - row) * places;
     KeyBlock<Element> block = key_block<Element>(args, 0, begin + row, keys);
-    block.places_log2 = places_log2;
-    block.apart = rows;
+    if (places > 1) {
+      block.apart = rows;
+      block.step = 1;
+    }
     block.fetched[0] = block.values;
     score_block(vectors, count, block, 0, keys, scores, parts.score_floats);
     for (uint32_t i = 0; i < count; i++)
@@ -312,9 +318,6 @@ KeyRange split_keys(const AttentionArgs& args, uint32_t split) {
   return {begin, std::min(last, begin + share)};
 }
 
-// A part of the keys is read at so many places side by side: a core gets some 40 % more from memory so.
-constexpr uint32_t kPlacesLog2 = 2;
-
 // All queries over one part of the keys.
 template <class Isa, class Element>
 void attend_split(const AttentionArgs& args, uint32_t split, float* scratch) {
@@ -324,9 +327,9 @@ void attend_split(const AttentionArgs& args, uint32_t split, float* scratch) {
   auto* vectors = reinterpret_cast<QueryVector<Isa>*>(scratch);
   const QueryTile tile = {0, args.tokens, 0, args.kv_heads, results.sums};
   const uint32_t count = begin_vectors<Isa>(args, tile, scratch, vectors);
-  const uint32_t rest = keys.begin + ((keys.end - keys.begin) >> kPlacesLog2 << kPlacesLog2);
-  attend_places<Isa, Element>(args, vectors, count, keys.begin, rest, kPlacesLog2, scratch);
-  attend_places<Isa, Element>(args, vectors, count, rest, keys.end, 0, scratch);
+  const uint32_t rest = keys.begin + (keys.end - keys.begin) / kPlaces * kPlaces;
+  attend_places<Isa, Element>(args, vectors, count, keys.begin, rest, kPlaces, scratch);
+  attend_places<Isa, Element>(args, vectors, count, rest, keys.end, 1, scratch);
   each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t row) {
     const size_t at = static_cast<size_t>(queries.sums[row] - results.sums) / args.head_dim;
     results.largest[at] = queries.largest[row];

@@ -16,6 +16,8 @@ namespace lowbit {
 constexpr uint32_t kBlockKeys = 64;
 // Where all heads of a block are worked on before the next block, so many of its values stay in the second cache.
 constexpr uint32_t kSplitBlockKeys = 64;
+// A core gets some 40 % more from memory where it reads at so many places side by side.
+constexpr uint32_t kPlaces = 4;
 // Largest score before any was seen: finite, so that differences are.
 constexpr float kNoneYet = -1e30f;
 
@@ -25,7 +27,7 @@ struct ScoreRule {
 
 // `count` keys and values from head `kv` on: rows `stride` elements apart, heads of `dim` columns one after the other.
 // Element is float, uint16_t for halves, or int8_t for integers times a scale for each row of a head. Rows may come from
-// several places side by side, which memory serves faster than one: key i is row i / places of place i % places.
+// kPlaces places side by side, which memory serves faster than one: key i is row i / kPlaces of place i % kPlaces.
 template <class Element>
 struct KeyBlock {
   const Element* keys;
@@ -38,11 +40,10 @@ struct KeyBlock {
   uint32_t scale_stride;
   // What is fetched from memory meanwhile, for row 0; null for nothing.
   const Element* fetched[2];
-  // Binary logarithm of the places, and rows from one place to the next.
-  uint32_t places_log2;
-  size_t apart;
+  // Rows from one place to the next, and from one row of a place to the next; 1 and kPlaces where keys are in order.
+  size_t apart, step;
 
-  size_t row(uint32_t key) const { return (key & ((1u << places_log2) - 1)) * apart + (key >> places_log2); }
+  size_t row(uint32_t key) const { return key % kPlaces * apart + key / kPlaces * step; }
 };
 
 // Queries of one head of keys and values, with several keys at once: lane key * lane_rows + r is query r. Queries from
@@ -73,13 +74,13 @@ struct QueryVector {
   }
 };
 
-// Fetches what is needed after a row of the keys.
+// Fetches what is needed after a row of the keys, for the head whose columns begin at `at`.
 template <class Element>
-inline __attribute__((always_inline)) void fetch_row(const KeyBlock<Element>& block, size_t row) {
+inline __attribute__((always_inline)) void fetch_row(const KeyBlock<Element>& block, size_t row, size_t at = 0) {
   for (const Element* fetched : block.fetched) {
     if (!fetched) continue;
     for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element))
-      __builtin_prefetch(fetched + row * block.stride + d, 0, 2);
+      __builtin_prefetch(fetched + row * block.stride + at + d, 0, 2);
   }
 }
 
@@ -104,95 +105,64 @@ inline __attribute__((always_inline)) typename Isa::V spread(Value&& value) {
   return all;
 }
 
-// Scales of keys or values of a block of integers. A copy of where they are, since compilers must expect the block itself
-// to change with each float that is stored.
-template <class Isa, int Rows>
-class ScaleVectors {
- public:
-  ScaleVectors(const KeyBlock<int8_t>& block, const float* scales)
-      : scales_(scales - block.kv), stride_(block.scale_stride), apart_(block.apart), places_log2_(block.places_log2) {
-    // Rows of a vector's keys are as far apart as those of the first vector.
-    for (uint32_t i = 0; i < kKeys; i++) offsets_[i] = block.row(i) * stride_;
-  }
-
-  // Of head `kv` from `key` on, the first one of a vector; those from `last` on repeat the one before.
-  inline __attribute__((always_inline)) typename Isa::V at(uint32_t kv, uint32_t key, uint32_t last) const {
-    const size_t row = (key & ((1u << places_log2_) - 1)) * apart_ + (key >> places_log2_);
-    const float* first = scales_ + row * stride_ + kv;
-    if (key + kKeys <= last) return spread<Isa, Rows>([&](uint32_t i) { return first[offsets_[i]]; });
-    return spread<Isa, Rows>([&](uint32_t i) { return first[offsets_[std::min(i, last - 1 - key)]]; });
-  }
-
- private:
-  static constexpr uint32_t kKeys = Isa::kLanes / Rows;
-  const float* scales_;
-  size_t stride_, apart_;
-  uint32_t places_log2_;
-  size_t offsets_[kKeys];
-};
-
-// Of a block's keys; nothing for those that have none.
-template <class Isa, int Rows, class Element>
-auto key_scales(const KeyBlock<Element>& block) {
-  if constexpr (std::is_same_v<Element, int8_t>)
-    return ScaleVectors<Isa, Rows>(block, block.key_scales);
-  else
-    return nullptr;
-}
-
 // each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
 template <class Isa, class Body>
-inline __attribute__((always_inline)) void each_column(uint32_t dim, Body&& body) {
-  uint32_t d = 0;
+inline __attribute__((always_inline)) void each_column(size_t dim, Body&& body) {
+  size_t d = 0;
   for (; d + 4 * Isa::kLanes <= dim; d += 4 * Isa::kLanes)
     each_index<4>([&](auto c) { body(d + c * Isa::kLanes, WholeVector<Isa>{}); });
   for (; d + Isa::kLanes <= dim; d += Isa::kLanes) body(d, WholeVector<Isa>{});
-  if (d < dim) body(d, PartialVector<Isa>{dim - d});
+  if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
+}
+
+// Rows of a vector's keys of a block from `key` on; those from `last` on repeat the one before.
+template <uint32_t Keys, class Element>
+inline __attribute__((always_inline)) void key_rows(const KeyBlock<Element>& block, uint32_t key, uint32_t last,
+                                                    size_t* rows) {
+  for (uint32_t i = 0; i < Keys; i++) rows[i] = block.row(std::min(key + i, last - 1));
+}
+
+// Scales of a vector's keys or values, in those rows of the block, for head `kv`.
+template <class Isa, int Rows>
+inline __attribute__((always_inline)) typename Isa::V scales_of(const KeyBlock<int8_t>& block, const float* scales,
+                                                                uint32_t kv, const size_t* rows) {
+  return spread<Isa, Rows>([&](uint32_t key) { return scales[rows[key] * block.scale_stride + (kv - block.kv)]; });
 }
 
 // scores[vector][key - first][row] for keys first .. last of the block; a vector's are `apart` floats after the last's.
-// Rows is lane_rows of all vectors.
+// Rows is lane_rows of all vectors. The block is a copy: compilers must expect others to change with each float stored.
 template <class Isa, class Element, int Rows>
-LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element>& block,
+LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element> block,
                              uint32_t first, uint32_t last, float* scores, size_t apart) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
-  [[maybe_unused]] const auto scales = key_scales<Isa, Rows>(block);
   for (uint32_t key = first; key < last; key += kKeys, scores += kLanes) {
     size_t rows[kKeys];
-    for (uint32_t i = 0; i < kKeys; i++) rows[i] = block.row(std::min(key + i, last - 1)) * block.stride;
+    key_rows<kKeys>(block, key, last, rows);
+    const Element* keys[kKeys];
+    for (uint32_t i = 0; i < kKeys; i++) keys[i] = block.keys + rows[i] * block.stride;
     for (uint32_t n = 0; n < count; n++) {
       const size_t at = static_cast<size_t>(vectors[n].kv - block.kv) * block.dim;
+      each_index<kKeys>([&](auto i) LOWBIT_INLINE { fetch_row(block, rows[i], at); });
       const float* queries = vectors[n].q;
       V sums[kLanes];
       for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::set(0);
-      for (const Element* fetched : block.fetched)
-        if (fetched)
-          for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element))
-            for (uint32_t i = 0; i < kKeys; i++) __builtin_prefetch(fetched + rows[i] + at + d, 0, 2);
       each_column<Isa>(block.dim, [&](size_t d, auto vector) LOWBIT_INLINE {
         V k[kKeys];
-        for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(block.keys + rows[i] + at + d);
+        for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + at + d);
         each_index<Rows>([&](auto r) LOWBIT_INLINE {
           V q = Isa::load(queries + d * Rows + r * kLanes);
-          if constexpr (kKeys > 1) load_once(q);
+          // Making floats of integers takes so many instructions that loads within products are faster for two keys.
+          if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
           for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
         });
       });
       V score = Isa::sums(sums);
-      if constexpr (std::is_same_v<Element, int8_t>) score = score * scales.at(vectors[n].kv, key, last);
+      if constexpr (std::is_same_v<Element, int8_t>)
+        score = score * scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, rows);
       Isa::store(scores + n * apart, score);
     }
   }
-}
-
-// Weights [key - first][row] of integers times the scales of their values.
-template <class Isa, int Rows>
-LOWBIT_APART void scale_weights(uint32_t kv, const KeyBlock<int8_t>& block, uint32_t first, uint32_t last,
-                                float* weights) {
-  const ScaleVectors<Isa, Rows> scales(block, block.value_scales);
-  for (uint32_t key = first; key < last; key += Isa::kLanes / Rows, weights += Isa::kLanes)
-    Isa::store(weights, Isa::load(weights) * scales.at(kv, key, last));
 }
 
 // Caps scores of keys first .. last of the block and hides those that a query does not see, and those from `last` on.
@@ -226,11 +196,14 @@ inline __attribute__((always_inline)) typename Isa::V fold_keys(typename Isa::V 
   return v;
 }
 
-// `count` vectors of scores to weights exp(score - largest), in place.
-template <class Isa>
-LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, uint32_t count, float* scores) {
+// Scores of keys first .. last of the block to weights exp(score - largest) in place, times the scales of integers.
+template <class Isa, class Element, int Rows>
+LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, const KeyBlock<Element> block, uint32_t first, uint32_t last,
+                                float* scores) {
   using V = typename Isa::V;
-  constexpr uint32_t kLanes = Isa::kLanes, kChains = 4;
+  constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows, kChains = 4;
+  const uint32_t count = ceil_div(last - first, kKeys);
+  [[maybe_unused]] const uint32_t kv = queries.kv;
   const V before = Isa::load(queries.largest);
   V chains[kChains] = {before, before, before, before};
   uint32_t i = 0;
@@ -238,14 +211,20 @@ LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, uint32_t count, float
     for (uint32_t c = 0; c < kChains; c++) chains[c] = Isa::max(Isa::load(scores + (i + c) * kLanes), chains[c]);
   for (; i < count; i++) chains[0] = Isa::max(Isa::load(scores + i * kLanes), chains[0]);
   V largest = Isa::max(Isa::max(chains[0], chains[1]), Isa::max(chains[2], chains[3]));
-  largest = fold_keys<Isa>(largest, queries.lane_rows, [](V a, V b) { return Isa::max(a, b); });
+  largest = fold_keys<Isa>(largest, Rows, [](V a, V b) { return Isa::max(a, b); });
   V total = Isa::set(0);
   for (i = 0; i < count; i++) {
-    const V weight = exp_of<Isa>(Isa::load(scores + i * kLanes) - largest);
-    Isa::store(scores + i * kLanes, weight);
+    const V weight = exp_of_negative<Isa>(Isa::load(scores + i * kLanes) - largest);
     total = total + weight;
+    V scaled = weight;
+    if constexpr (std::is_same_v<Element, int8_t>) {
+      size_t rows[kKeys];
+      key_rows<kKeys>(block, first + i * kKeys, last, rows);
+      scaled = weight * scales_of<Isa, Rows>(block, block.value_scales, kv, rows);
+    }
+    Isa::store(scores + i * kLanes, scaled);
   }
-  const V factor = exp_of<Isa>(before - largest);
+  const V factor = exp_of_negative<Isa>(before - largest);
   Isa::store(queries.shrink, factor);
   Isa::store(queries.largest, largest);
   Isa::store(queries.totals, Isa::multiply_add(Isa::load(queries.totals), factor, total));
@@ -264,21 +243,31 @@ template <class Isa, class Element, int Rows, int Columns, class Vector>
 LOWBIT_APART void add_columns(const KeyBlock<Element>& block, const WeightRows& rows, size_t d, Vector vector) {
   using V = typename Isa::V;
   V sums[Rows][Columns];
-  for (int r = 0; r < Rows; r++)
-    for (int c = 0; c < Columns; c++)
-      sums[r][c] = vector.load(rows.sums[r] + d + c * Isa::kLanes) * Isa::set(rows.shrink[r]);
+  each_index<Rows>([&](auto r) LOWBIT_INLINE {
+    const V shrink = Isa::set(rows.shrink[r]);
+    const float* sum = rows.sums[r] + d;
+    each_index<Columns>([&](auto c) LOWBIT_INLINE { sums[r][c] = vector.load(sum + c * Isa::kLanes) * shrink; });
+  });
   const float* weights = rows.weights;
-  for (uint32_t key = rows.first; key < rows.last; key++, weights += rows.lane_rows) {
-    const Element* value = block.values + block.row(key) * block.stride + d;
+  auto add_key = [&](const Element* value) LOWBIT_INLINE {
     V values[Columns];
-    for (int c = 0; c < Columns; c++) values[c] = vector.load(value + c * Isa::kLanes);
-    for (int r = 0; r < Rows; r++) {
+    each_index<Columns>([&](auto c) LOWBIT_INLINE { values[c] = vector.load(value + c * Isa::kLanes); });
+    each_index<Rows>([&](auto r) LOWBIT_INLINE {
       const V weight = Isa::set(weights[r]);
-      for (int c = 0; c < Columns; c++) sums[r][c] = Isa::multiply_add(weight, values[c], sums[r][c]);
-    }
-  }
-  for (int r = 0; r < Rows; r++)
-    for (int c = 0; c < Columns; c++) vector.store(rows.sums[r] + d + c * Isa::kLanes, sums[r][c]);
+      each_index<Columns>([&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(weight, values[c], sums[r][c]); });
+    });
+    weights += rows.lane_rows;
+  };
+  const Element* value = block.values + block.row(rows.first) * block.stride + d;
+  const size_t apart = block.apart * block.stride, step = block.step * block.stride;
+  uint32_t key = rows.first;
+  for (; key + kPlaces <= rows.last; key += kPlaces, value += step)
+    each_index<kPlaces>([&](auto i) LOWBIT_INLINE { add_key(value + i * apart); });
+  for (; key < rows.last; key++, value += apart) add_key(value);
+  each_index<Rows>([&](auto r) LOWBIT_INLINE {
+    float* sum = rows.sums[r] + d;
+    each_index<Columns>([&](auto c) LOWBIT_INLINE { vector.store(sum + c * Isa::kLanes, sums[r][c]); });
+  });
 }
 
 // `d` is the first column of the head in the block's rows.
@@ -294,7 +283,7 @@ void add_rows(const KeyBlock<Element>& block, const WeightRows& rows) {
 }
 
 // Keys whose values, rows of all heads apart, stay in the first cache until all their columns are added.
-constexpr uint32_t kKeysAtOnce = 16;
+constexpr uint32_t kKeysAtOnce = 32;
 
 // All sums of the queries, some rows at once.
 template <class Isa, class Element>
@@ -353,11 +342,9 @@ void weigh_block(QueryVector<Isa>& queries, const KeyBlock<Element>& block, uint
     with_lane_rows<Isa>(queries.lane_rows, [&](auto rows) {
       rule_scores<Isa, Element, rows>(queries, block, softcap, first, last, scores);
     });
-  softmax_block(queries, ceil_div(last - first, queries.keys()), scores);
-  if constexpr (std::is_same_v<Element, int8_t>)
-    with_lane_rows<Isa>(queries.lane_rows, [&](auto rows) {
-      scale_weights<Isa, rows>(queries.kv, block, first, last, scores);
-    });
+  with_lane_rows<Isa>(queries.lane_rows, [&](auto rows) {
+    softmax_block<Isa, Element, rows>(queries, block, first, last, scores);
+  });
 }
 
 // The keys of a block of one place that any of the queries sees. `scores` has room for kBlockKeys vectors.

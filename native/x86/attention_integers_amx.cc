@@ -14,8 +14,8 @@ using Isa = FloatsAvx512;
 
 // Keys that are multiplied at once: rows of four tiles, tile j from place j, so that vector r of scores is the keys
 // that KeyBlock counts as 4 r .. 4 r + 3.
-constexpr uint32_t kPlaces = 4, kPlaceRows = 16, kKeys = kPlaces * kPlaceRows;
-static_assert(kKeys == kSplitBlockKeys);
+constexpr uint32_t kPlaceRows = 16, kKeys = kPlaces * kPlaceRows;
+static_assert(kPlaces == 4 && kKeys == kSplitBlockKeys);
 // Queries of a vector, and bytes of a query.
 constexpr uint32_t kQueries = 4, kDigits = 3;
 // The largest query as an integer: its highest byte stays within 127 however the others round.
@@ -141,14 +141,16 @@ void score_tiles(const AttentionArgs& args, const Workspace& w, const Places& pl
   tile_fence();
   const __m512 factors = Isa::load(w.factors + 16 * n);
   float* scores = w.scores + n * kQueries * kKeys;
-  const ScaleVectors<Isa, kQueries> scales(places.block, places.block.key_scales);
   for (uint32_t r = 0; r < kPlaceRows; r++) {
     fetch.step();
     __m512 key[kPlaces];
     for (uint32_t j = 0; j < kPlaces; j++)
       key[j] = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_loadu_si512(w.sums + 256 * j + 16 * r)), factors);
     const __m512 score = Isa::fold_quarters(Isa::fold_quarters(key[0], key[1]), Isa::fold_quarters(key[2], key[3]));
-    Isa::store(scores + 16 * r, _mm512_mul_ps(score, scales.at(v.kv, kPlaces * r, places.block.count)));
+    size_t rows[kPlaces];
+    key_rows<kPlaces>(places.block, kPlaces * r, places.block.count, rows);
+    const __m512 scales = scales_of<Isa, kQueries>(places.block, places.block.key_scales, v.kv, rows);
+    Isa::store(scores + 16 * r, _mm512_mul_ps(score, scales));
   }
 }
 
@@ -293,8 +295,8 @@ void attend_rest(const AttentionArgs& args, Workspace& w, uint32_t begin, uint32
 Places places_at(const AttentionArgs& args, const KeyRange& keys, uint32_t row, uint32_t rows) {
   Places places{};
   places.block = key_block<int8_t>(args, 0, keys.begin + row, kKeys);
-  places.block.places_log2 = 2;
   places.block.apart = rows;
+  places.block.step = 1;
   places.stride = args.stride();
   for (uint32_t j = 0; j < kPlaces; j++) {
     places.keys[j] = places.block.keys + j * rows * places.stride;

@@ -54,6 +54,8 @@ struct FloatsAvx512 {
   static V choose_less(V a, V b, V x, V y) { return _mm512_mask_mov_ps(y, _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), x); }
   // x * 2^n for whole n.
   static V scale_by_power(V x, V n) { return _mm512_scalef_ps(x, n); }
+  // x * 2^n for whole n, where x and the result are normal numbers.
+  static V add_to_exponent(V x, V n) { return _mm512_scalef_ps(x, n); }
   static float sum(V v) { return _mm512_reduce_add_ps(v); }
   static float largest(V v) { return _mm512_reduce_max_ps(v); }
   static float first_lane(V v) { return _mm512_cvtss_f32(v); }
