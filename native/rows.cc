@@ -24,6 +24,7 @@ KernelRows (*const kTables[])() = {
     aqlm_amx_rows,
     aqlm_avx512vbmi_rows,
     aqlm_avx512_rows,
+    aqlm_lut_rows_avx512_rows,
     aqlm_lut_rows_avx2_rows,
     aqlm_lut_avx2_rows,
     aqlm_avx2_rows,
@@ -38,6 +39,7 @@ KernelRows (*const kTables[])() = {
     linear_neon_rows,
     linear_float_bf16_rows,
     aqlm_bf16_rows,
+    aqlm_lut_rows_neon_rows,
     aqlm_tbl_neon_rows,
     aqlm_neon_rows,
 #endif

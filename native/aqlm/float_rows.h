@@ -1,20 +1,13 @@
-// The rows of kernels in float32, which differ by instruction set only: tables for one row of x and codes of 8 bits,
-// whole vectors for every form and for a few rows, panels of decoded weights for many.
+// The rows of kernels in float32, which differ by instruction set only: whole vectors for a few rows of x, panels of decoded
+// weights for many.
 #pragma once
 
 #include "codeword.h"
 #include "float_gemm.h"
-#include "table.h"
 
-// `Isa8` supplies eight floats as codeword.h wants them, `Isa` vectors as linear/float_rows.h does, in panels of
-// `COLUMNS`.
-#define LOWBIT_AQLM_FLOAT_ROWS(TARGET, NEEDS, Isa8, Isa, COLUMNS)                                                              \
-  {"aqlm_f32_c8_1x64x128_" TARGET, "aqlm", "aqlm_tiles8", 0, NEEDS, 1, 64, table_scratch, table_prepare},             \
-      {"aqlm_f32_cx_1x64x128_" TARGET, "aqlm", "aqlm_tiles", 0, NEEDS, 1, 64, codeword_scratch<Isa8>,                 \
-       codeword_prepare<Isa8>},                                                                                       \
-      {"aqlm_f32_c8_4x64x128_" TARGET, "aqlm", "aqlm_tiles8", 0, NEEDS, 4, 64, codeword_scratch<Isa8>,                \
-       codeword_prepare<Isa8>},                                                                                       \
-      {"aqlm_f32_c8_16x" #COLUMNS "x1_" TARGET, "aqlm", "aqlm_tiles8", 0, NEEDS, 16, COLUMNS, float_gemm_scratch<Isa>,                 \
-       float_gemm_prepare<Isa>},                                                                                      \
-      {"aqlm_f32_cx_16x" #COLUMNS "x1_" TARGET, "aqlm", "aqlm_tiles", 0, NEEDS, 16, COLUMNS, float_gemm_scratch<Isa>,                  \
-       float_gemm_prepare<Isa>}
+// `Isa8` supplies eight floats as codeword.h wants them, `Isa` vectors as linear/float_rows.h does, in panels of `COLUMNS`.
+#define LOWBIT_AQLM_FLOAT_ROWS(TARGET, NEEDS, Isa8, Isa, COLUMNS)                                      \
+  {"aqlm_f32_cx_1x64x128_" TARGET, "aqlm", "aqlm_tiles", 0, NEEDS, 1, 64, codeword_scratch<Isa8>,      \
+   codeword_prepare<Isa8>},                                                                            \
+  {"aqlm_f32_cx_16x" #COLUMNS "x1_" TARGET, "aqlm", "aqlm_tiles", 0, NEEDS, 16, COLUMNS, float_gemm_scratch<Isa>, \
+   float_gemm_prepare<Isa>}

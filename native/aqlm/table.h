@@ -27,44 +27,61 @@ static inline void build_entries(const float* vectors, const float* x, uint32_t 
   memcpy(table, sums, sizeof sums);
 }
 
-// Tables [groups][codebooks][256] of a block.
-static inline void build_tables(const Product& p, uint32_t block, const float* x, float* tables) {
+// Tables that lie in the nearest cache; tiles whose codes are fetched ahead.
+constexpr uint32_t kTablesAtOnce = 16, kTilesAhead = 2;
+
+// Tables of a block, [groups][codebooks][256], `count` from `first` on.
+static inline void build_tables(const Product& p, const float* x, uint32_t first, uint32_t count, float* tables) {
   const uint32_t length = p.codes.in_group;
-  const float* vectors = reinterpret_cast<const float*>(p.prepared);
-  for (uint32_t g = 0; g < p.codes.block_groups(block); g++, x += length) {
-    for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kEntries) {
-      const float* from = vectors + static_cast<size_t>(c) * length * kEntries;
-      for (uint32_t e = 0; e < kEntries; e += kEntriesAtOnce) build_entries(from + e, x, length, tables + e);
-    }
+  for (uint32_t row = first; row < first + count; row++, tables += kEntries) {
+    const float* from = reinterpret_cast<const float*>(p.prepared) + size_t{row % p.codes.codebooks} * length * kEntries;
+    for (uint32_t e = 0; e < kEntries; e += kEntriesAtOnce)
+      build_entries(from + e, x + row / p.codes.codebooks * length, length, tables + e);
   }
 }
 
-// The sums of a tile, four rows of codes at a time.
-static inline void look_up(const uint8_t* codes, const float* tables, uint32_t rows, float* sums) {
-  uint32_t row = 0;
-  for (; row + 4 <= rows; row += 4, codes += 4 * kTile, tables += 4 * kEntries)
-    for (uint32_t lane = 0; lane < kTile; lane++)
-      sums[lane] += (tables[codes[lane]] + tables[kEntries + codes[kTile + lane]]) +
-                    (tables[2 * kEntries + codes[2 * kTile + lane]] + tables[3 * kEntries + codes[3 * kTile + lane]]);
-  for (; row < rows; row++, codes += kTile, tables += kEntries)
-    for (uint32_t lane = 0; lane < kTile; lane++) sums[lane] += tables[codes[lane]];
+// Keeps a value from becoming a lane of a vector, which would be gathered lane by lane.
+static inline void keep_apart(float& value) {
+#if defined(__aarch64__)
+  asm("" : "+w"(value));
+#else
+  asm("" : "+x"(value));
+#endif
+}
+
+// Adds what is found for a tile to y; eight outputs, of both halves of the tile in turn, stay in registers.
+static inline void look_up(const uint8_t* codes, const float* tables, uint32_t rows, float* y) {
+  for (uint32_t lane = 0; lane < kTile; lane += 8, y += 4) {
+    float sums[8];
+    for (uint32_t i = 0; i < 8; i++) sums[i] = y[i % 2 * kTile / 2 + i / 2];
+    const uint8_t* from = codes + lane;
+    const float* table = tables;
+    for (uint32_t row = 0; row < rows; row++, from += kTile, table += kEntries) {
+      uint64_t eight;
+      memcpy(&eight, from, 8);
+      for (uint32_t i = 0; i < 8; i++) {
+        sums[i] += table[eight >> 8 * i & 255];
+        keep_apart(sums[i]);
+      }
+    }
+    for (uint32_t i = 0; i < 8; i++) y[i % 2 * kTile / 2 + i / 2] = sums[i];
+  }
 }
 
 static inline void table_item(const Product& p, const Item& item, float* tables) {
   for (uint32_t row = 0; row < p.m; row++) {
-    const float* x = p.x + static_cast<size_t>(row) * p.codes.k;
-    float* target = p.slice_sums(item.slice, row);
+    float* y = p.slice_sums(item.slice, row);
+    memset(y + item.first_tile * kTile, 0, sizeof(float) * (item.last_tile - item.first_tile) * kTile);
     for (uint32_t block = item.first_block; block < item.last_block; block++) {
-      build_tables(p, block, x + static_cast<size_t>(block) * kBlock * p.codes.in_group, tables);
+      const float* x = p.x + size_t{row} * p.codes.k + size_t{block} * kBlock * p.codes.in_group;
       const uint32_t rows = p.codes.block_groups(block) * p.codes.codebooks;
-      for (uint32_t tile = item.first_tile; tile < item.last_tile; tile++) {
-        float sums[kTile] = {};
-        look_up(p.codes.tile(block, tile), tables, rows, sums);
-        float* y = target + tile * kTile;
-        const bool first = block == item.first_block;
-        for (uint32_t i = 0; i < kTile / 2; i++) {
-          y[i] = (first ? 0 : y[i]) + sums[2 * i];
-          y[kTile / 2 + i] = (first ? 0 : y[kTile / 2 + i]) + sums[2 * i + 1];
+      for (uint32_t first = 0; first < rows; first += kTablesAtOnce) {
+        const uint32_t count = std::min(kTablesAtOnce, rows - first);
+        build_tables(p, x, first, count, tables);
+        for (uint32_t tile = item.first_tile; tile < item.last_tile; tile++) {
+          const uint8_t* codes = p.codes.tile(block, tile) + first * kTile;
+          for (uint32_t i = 0; i < count; i++) __builtin_prefetch(codes + (kTilesAhead * rows + i) * kTile);
+          look_up(codes, tables, count, y + tile * kTile);
         }
       }
     }
@@ -73,7 +90,7 @@ static inline void table_item(const Product& p, const Item& item, float* tables)
 
 static inline Memory table_memory(const Codes& codes) {
   return {4 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries,
-          4 * static_cast<size_t>(kBlock) * codes.codebooks * kEntries};
+          4 * size_t{kTablesAtOnce} * kEntries};
 }
 
 static inline size_t table_scratch(const Call& call) {

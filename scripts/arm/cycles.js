@@ -33,15 +33,44 @@ function standalone(text) {
   const [name, ...operands] = text.split(/[ ,]+/);
   if (/^cbn?z$/.test(name)) return `${name} ${operands[0]}, #8`;
   if (/^tbn?z$/.test(name)) return `${name} ${operands[0]}, ${operands[1]}, #8`;
+  if (/^(ret|br|blr)$/.test(name)) return "nop";
   return /^(b|bl|b\..*)$/.test(name) ? `${name} #8` : text;
 }
 
-const isProduct = (text) => /^(sdot|usdot|smmla|bfmmla|tbx) /.test(text);
-const isFloatProduct = (text) => /^fmla /.test(text);
+const isProduct = (text) => /^(sdot|usdot|smmla) /.test(text);
+
+/** Instructions that run equally often one after the other, with how often. @param {Map<number, number>} counts */
+function stretchesOf(counts, llvm) {
+  const addresses = [...counts.keys()].sort((a, b) => a - b);
+  const texts = disassemble(llvm, addresses[0], addresses.at(-1));
+  const stretches = [];
+  for (const [i, address] of addresses.entries()) {
+    const count = counts.get(address);
+    if (address !== addresses[i - 1] + 4 || stretches.at(-1).count !== count)
+      stretches.push({ count, instructions: [] });
+    stretches.at(-1).instructions.push(standalone(texts.get(address)));
+  }
+  return stretches;
+}
 
 /**
- * One turn of the loops that run `turns` times at least and hold the products or lookups, with what runs more often in
- * them, repeated.
+ * Cycles of all that runs, but of stretches that are less than a 250th of it.
+ * @param {Map<number, number>} counts
+ * @param {{ cpu: string, width?: number }} core
+ * @param {string} file where to write loops for llvm-mca
+ */
+export function allCycles(counts, core, llvm, file) {
+  const stretches = stretchesOf(counts, llvm);
+  const size = ({ count, instructions }) => count * instructions.length;
+  const total = stretches.reduce((sum, stretch) => sum + size(stretch), 0);
+  return stretches
+    .filter((stretch) => size(stretch) > total / 250)
+    .reduce((sum, { count, instructions }) => sum + count * cyclesOf(instructions, core, llvm, file), 0);
+}
+
+/**
+ * One turn of the loops that run `turns` times at least and hold the products, with what runs more often in them,
+ * repeated.
  * @param {Map<number, number>} counts
  * @returns {{ instructions: string[], turns: number }}
  */
@@ -49,14 +78,13 @@ export function steadyLoop(counts, turns, llvm) {
   const addresses = [...counts.keys()].sort((a, b) => a - b);
   const texts = disassemble(llvm, addresses[0], addresses.at(-1));
   const frequent = addresses.filter((address) => counts.get(address) >= turns);
-  const isWanted = frequent.some((address) => isProduct(texts.get(address) ?? "")) ? isProduct : isFloatProduct;
   const loops = [];
   for (const address of frequent) {
     if (loops.at(-1)?.at(-1) !== address - 4) loops.push([]);
     loops.at(-1).push(address);
   }
   const stretches = [];
-  for (const loop of loops.filter((each) => each.some((address) => isWanted(texts.get(address) ?? ""))))
+  for (const loop of loops.filter((each) => each.some((address) => isProduct(texts.get(address) ?? ""))))
     for (const address of loop) {
       const count = counts.get(address);
       if (stretches.at(-1)?.count !== count) stretches.push({ count, instructions: [] });

@@ -9,7 +9,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../native-sources.js";
 import { installZig } from "../zig.js";
-import { cores, cyclesOf, steadyLoop } from "./cycles.js";
+import { allCycles, cores, cyclesOf, steadyLoop } from "./cycles.js";
 import { buildEmulated, countInstructions } from "./emulator.js";
 import { peers } from "./peers.js";
 import { installPackages } from "./toolchain.js";
@@ -38,23 +38,24 @@ const sized = (title, bits, m, names) =>
   }));
 
 /** 4-bit weights, then AQLM's 2x8, as large as the layers of models: tables of sums are made once for all outputs. */
-const ofTables = ["1x64x128_neon"].map((size) => `aqlm_lut12_c8_${size}`);
+const ofTables = ["lut12_c8_1x64x128_neon", "f32_c8_1x64x128_neon_bf16"].map((kernel) => `aqlm_${kernel}`);
 const tall = [
   [4096, 4096],
   [14336, 4096],
   [4096, 14336],
 ].map(([n, k]) => ({
   title: `1 row, n = ${n}, k = ${k}`,
-  cases: [row, ...ofTables].map((kernel) => ({ row: kernel, m: 1, n, k, bits: 4, group: 32 })),
+  cases: [row, ...ofTables].map((kernel) => ({ row: kernel, m: 1, n, k, bits: 4, group: 32, inAll: true })),
 }));
 
-/** AQLM's 2x8 for prompts: blocks of 8 rows and of 10 divide so many. */
-const prompts = {
-  title: "AQLM 2x8, 120 rows",
-  cases: ["bf16_c8_64x32x8_neon_bf16", "f32_c8_4x32x8_neon_bf16", "f32_c8_16x8x1_neon"].map((kernel) => ({
-    ...{ row: `aqlm_${kernel}`, m: 120, n: N, k: K, bits: 4, group: 32 },
-  })),
-};
+/** The same for several rows, of which blocks of 8, 10 and 16 take so many without a rest. */
+const prompts = [
+  [8, [dot, matrix, "aqlm_lut16_c8_3x64x48_neon"]],
+  [80, [dot, matrix, "aqlm_lut16_c8_3x64x48_neon", "aqlm_bf16_c8_64x32x8_neon_bf16"]],
+].map(([m, names]) => ({
+  title: `${m} rows, n = 4096, k = ${K}`,
+  cases: names.map((kernel) => ({ row: kernel, m, n: 4096, k: K, bits: 4, group: 32, inAll: true })),
+}));
 
 const sections = [
   {
@@ -62,7 +63,7 @@ const sections = [
     tables: [1, 2, 3, 4, 5, 6, 7, 8].flatMap((bits) => sized("1 row,", bits, 1, bits % 2 ? [row, mixedRow] : [row])),
   },
   { title: "AQLM 2x8 beside 4-bit group 32, one row of activations", tables: tall },
-  { title: "AQLM 2x8, 120 rows of activations", tables: [prompts] },
+  { title: "AQLM 2x8 beside 4-bit group 32, several rows of activations", tables: prompts },
   { title: "64 rows, i8mm", tables: [2, 4, 8].flatMap((bits) => sized("i8mm,", bits, M, [matrix])) },
   { title: "64 rows, dotprod", tables: [2, 4, 8].flatMap((bits) => sized("dotprod,", bits, M, [dot])) },
 ];
@@ -71,11 +72,7 @@ const sections = [
  * How often the steady loop of a kernel runs. Groups are worked on in chunks, whose loop is the steady one; where a group
  * is a single chunk of more than 128 k, steps of 32 k are.
  */
-function turnsOf({ row: name, m, n, k, bits, group }) {
-  if (name.endsWith("_neon_bf16")) return (m / 8) * (n / 8) * (k / 4);
-  if (name.startsWith("aqlm_f32")) return (m / 10) * (n / 8) * k;
-  // One codebook's codes of one group for 64 outputs; each plane of the tables has such a loop.
-  if (name.startsWith("aqlm")) return (n / 64) * (k / 8) * 2;
+function turnsOf({ m, n, k, bits, group }) {
   const chunk = m === 1 ? 128 : 128 << (8 - bits);
   const step = group <= 128 ? group : chunk < group ? chunk : 32;
   if (m === 1) return (n / 32) * (k / step);
@@ -91,11 +88,13 @@ function measure(item, llvm) {
   const counts = countInstructions(item);
   const macs = item.m * item.n * item.k;
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
-  const { instructions, turns } = steadyLoop(counts, turnsOf(item), llvm);
   const file = join(root, "build", "arm-figures", "loop.s");
+  const steady = item.inAll ? undefined : steadyLoop(counts, turnsOf(item), llvm);
+  const cycles = (model) =>
+    steady ? steady.turns * cyclesOf(steady.instructions, model, llvm, file) : allCycles(counts, model, llvm, file);
   const perCycle = Object.entries(cores)
     .filter(([core]) => runsOn(item.row, core))
-    .map(([core, model]) => [core, macs / turns / cyclesOf(instructions, model, llvm, file)]);
+    .map(([core, model]) => [core, macs / cycles(model)]);
   const name = `**\`${item.row.replace("linear_a8_wx_", "")}\`**`;
   return { name, instructions: (1000 * total) / macs, perCycle: Object.fromEntries(perCycle) };
 }
@@ -125,7 +124,7 @@ scales in f16.
 
 - *instructions*: executed for 1000 multiply-adds, counted under qemu; everything that a call executes but the quantization
   of activations. TorchAO's are those of its loop.
-- The other columns: multiply-adds in a cycle of one core by llvm-mca ${llvm}'s models, for the steady loop and with front
+- The other columns: multiply-adds in a cycle of one core by llvm-mca ${llvm}'s models, for the steady loop, and with front
   ends as wide as the cores': no caches, no memory, no wrong branches. A dot product has 16 multiply-adds and a matrix
   product 32 (16 of bf16), so that N1 and N2 end at 32 and 64, V1 and V2 at 64 and 128. The model of the A510 is too fast.
 - **Bold**: lowbit's rows. KleidiAI's and TorchAO's kernels were compiled and measured by us with the same shapes and
@@ -137,14 +136,15 @@ of groups are applied: at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N
 128 end below KleidiAI's fastest kernels for 4 bits on N1 (12.5 to 12.8, 14.3 to 15.0) and on A55, and above them on cores
 with i8mm.
 
-AQLM's lookups take more instructions than 4-bit dot products, and fewer the taller a layer is, since tables of sums are
-made once for all outputs; what they save is memory, of which they read less than half. Tables of 12 bits are looked up
-one and a half times (16 bits, twice: 0.7 to 0.9 of the multiply-adds in a cycle): those of 8 bits would take two thirds of
-the cycles, but put up to 7e-2 of errors into a small model's logits.
+AQLM's tables count all loops of a call, those that make tables of sums among them: they are made once for all outputs, so
+that a taller layer takes fewer cycles. One row of activations takes more than with 4 bits; what AQLM saves is memory, of
+which it reads less than half. TBL looks up bytes, 12 bits in one and a half times; tables of 8 bits would take two thirds of
+the cycles, but put up to 7e-2 of errors into a small model's logits. Cores with bf16 load single floats faster than that, and
+exactly.
 
-AQLM's prompts are multiplied in bf16, by weights that are decoded once for up to 512 rows: from 64 rows on as they round
-(2e-3 of a layer), from 4 on as sums of two (4e-6, three products). With the cycles of all their loops, 4 rows take 0.7 of
-those of lookups on N2 and V1 and 1.4 on V2, where 6 rows take as many; 8 rows take 0.4 and 0.7.
+Several rows share entries that are vectors of 16-bit sums, one for each row (5e-4 of a layer). From 64 rows on, weights are
+decoded once for up to 512 rows and multiplied in bf16 where a core has it (2e-3); forms without tables are from 5 on, as
+sums of two bf16 (4e-6, three products).
 
 ${text.join("\n\n")}
 `;

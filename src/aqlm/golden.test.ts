@@ -92,9 +92,10 @@ describe.skipIf(reason !== "").each(variants)(`AQLM %s${reason}`, (variant) => {
       const cpu = cpus[name]!();
       const llm = await loadCompiled(model, { cpu });
       await model.close();
-      // Sixteen bits of tables, or more of vectors: a layer is off by 1e-4, and layers add up. Twelve bits: by 8e-4.
-      const { name: tables } = selectKernel(aqlmKernels, { layout: "aqlm_tiles8", bits: null, m: 1 }, cpu);
-      const bound = tables.includes("lut12") ? 8e-3 : 2e-3;
+      // Sixteen bits of tables, or more of vectors: a layer is off by 1e-4, and layers add up. Twelve bits: by 8e-4; sixteen
+      // of a run's sums: by 5e-4.
+      const rowOf = (m: number) => selectKernel(aqlmKernels, { layout: "aqlm_tiles8", bits: null, m }, cpu).name;
+      const bound = [1, input_ids.length].some((m) => /lut12|lut16_.*x48_/.test(rowOf(m))) ? 8e-3 : 2e-3;
       expect(relativeError(await llm.createDecoder().prefill(input_ids), last_logits)).toBeLessThan(bound);
       const decoder = llm.createDecoder();
       let logits = await decoder.prefill(input_ids.slice(0, 1));

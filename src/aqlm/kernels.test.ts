@@ -5,18 +5,21 @@ import { cpuWith } from "../kernels/cpu.ts";
 import { selectKernel } from "../kernels/select.ts";
 import { aqlmKernels } from "./kernels.ts";
 
+const bf16 = ["neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m2", "apple-m4"] as const;
+
 describe.each([
-  ["aqlm_tiles8", "neoverse-n1", ["lut12_c8_1x64x128_neon", "lut12_c8_4x64x128_neon", "f32_c8_16x8x1_neon"]],
+  ["aqlm_tiles8", "neoverse-n1", ["lut12_c8_1x64x128_neon", "lut16_c8_3x64x48_neon", "lut16_c8_3x64x48_neon"]],
   ["aqlm_tiles", "neoverse-n1", ["f32_cx_1x64x128_neon", "f32_cx_1x64x128_neon", "f32_cx_16x8x1_neon"]],
-  ...["neoverse-n2", "neoverse-v1", "neoverse-v2", "apple-m2", "apple-m4"].flatMap((cpu) => [
-    ["aqlm_tiles8", cpu, ["lut12_c8_1x64x128_neon", "f32_c8_4x32x8_neon_bf16", "f32_c8_16x32x8_neon_bf16"]] as const,
+  ...bf16.flatMap((cpu) => [
+    ["aqlm_tiles8", cpu, ["f32_c8_1x64x128_neon_bf16", "lut16_c8_3x64x48_neon", "lut16_c8_3x64x48_neon"]] as const,
     ["aqlm_tiles", cpu, ["f32_cx_1x64x128_neon", "f32_cx_5x32x8_neon_bf16", "f32_cx_16x32x8_neon_bf16"]] as const,
   ]),
-] as const)("%s on %s", (layout, name, [few, some, more]) => {
+] as const)("%s on %s", (layout, name, [one, some, more]) => {
   const chosen = (m: number) => selectKernel(aqlmKernels, { layout, bits: null, m }, cpuWith(name)).name;
 
-  it(`is served by ${few} for single rows, ${some} from 5 and ${more} from 16 on`, () => {
-    expect([1, 3].map(chosen)).toEqual([`aqlm_${few}`, `aqlm_${few}`]);
+  it(`is served by ${one} for one row and two, ${some} from 5 and ${more} from 16 on`, () => {
+    expect([1, 2].map(chosen)).toEqual([`aqlm_${one}`, `aqlm_${one}`]);
+    expect(chosen(3)).toBe(`aqlm_${layout === "aqlm_tiles8" ? some : one}`);
     expect([5, 15].map(chosen)).toEqual([`aqlm_${some}`, `aqlm_${some}`]);
     expect([16, 63].map(chosen)).toEqual([`aqlm_${more}`, `aqlm_${more}`]);
   });
@@ -35,10 +38,13 @@ it("WebAssembly shares tables of words among eight rows of x, from 64 on", () =>
   expect([64, 512].map(chosen)).toEqual(new Array(2).fill("aqlm_lut16_c8_64x64x32_wasm_simd"));
 });
 
-it("no row is passed over for one that needs less of a CPU, but where that was measured", () => {
-  const floats = "aqlm_f32_c8_16x32x1_avx512";
+it("no row is passed over for one that needs less of a CPU, but where that is meant", () => {
   expect(passedOver(aqlmKernels)).toEqual(
-    // Prompts of CPUs without AMX: floats decode codes once for all rows, tables look them up for each four.
-    new Set([1, 4].map((rows) => `${floats} for aqlm_lut16_c8_${rows}x256x128_avx512_vbmi`)),
+    new Set([
+      // A lookup of bytes serves one row, one of vectors of sums 32.
+      ...[1, 4].map((rows) => `aqlm_lut16_c8_16x64x48_avx512_vnni for aqlm_lut16_c8_${rows}x256x128_avx512_vbmi`),
+      // The same lookups for each row, or for eight.
+      "aqlm_lut16_c8_3x64x48_neon for aqlm_f32_c8_1x64x128_neon_bf16",
+    ]),
   );
 });

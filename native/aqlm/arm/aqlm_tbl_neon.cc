@@ -211,8 +211,6 @@ void tbl_prepare(Step& step, const Call& call) {
 
 constexpr KernelRow kRows[] = {
     {"aqlm_lut12_c8_1x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 1, 64, tbl_scratch, tbl_prepare},
-    // Several rows share the reading of codes: the same code, ahead of rows for several rows of other files.
-    {"aqlm_lut12_c8_4x64x128_neon", "aqlm", "aqlm_tiles8", 0, kNeon, 4, 64, tbl_scratch, tbl_prepare},
 };
 
 }  // namespace

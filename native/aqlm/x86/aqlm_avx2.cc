@@ -1,10 +1,6 @@
 // AQLM in float32 on AVX2 with F16C, for codes without tables: whole vectors for a few rows of x, panels of decoded weights
 // for many. Flags: see scripts/native-sources.js.
-#include <immintrin.h>
-
-#include "../../x86/floats_avx2.h"
-#include "../codeword.h"
-#include "../float_gemm.h"
+#include "../float_rows.h"
 #include "../rows.h"
 #include "floats8.h"
 
@@ -13,9 +9,7 @@ namespace aqlm {
 namespace {
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_f32_cx_1x64x128_avx2", "aqlm", "aqlm_tiles", 0, kAvx2, 1, 64, codeword_scratch<Avx2>, codeword_prepare<Avx2>},
-    {"aqlm_f32_cx_16x16x1_avx2", "aqlm", "aqlm_tiles", 0, kAvx2, 16, 16, float_gemm_scratch<FloatsAvx2>,
-     float_gemm_prepare<FloatsAvx2>},
+    LOWBIT_AQLM_FLOAT_ROWS("avx2", kAvx2, Avx2, FloatsAvx2, 16),
 };
 
 }  // namespace

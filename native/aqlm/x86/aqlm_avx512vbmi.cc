@@ -56,7 +56,7 @@ struct Streams {
 template <uint32_t Pairs>
 void build_tables(const Product& p, uint32_t groups, const int16_t* x, uint8_t* tables, Streams streams) {
   const uint32_t pairs = p.codes.in_group / 2;
-  const int32_t* vectors = prepared_vectors(p.prepared).pairs;
+  const int32_t* vectors = prepared_vectors<int32_t>(p.prepared).values;
   for (uint32_t g = 0; g < groups; g++)
     for (uint32_t c = 0; c < p.codes.codebooks; c++, tables += kTable, streams.first += kTile) {
       for (uint32_t t = 0; t < kTilesAtOnce; t++)
@@ -175,11 +175,11 @@ static inline void lut16_blocks(const Product& p, const Item& item, uint32_t fir
   const uint32_t run_groups = std::min(p.codes.groups, last * kBlock) - first_group;
   alignas(64) int16_t inputs[kRunBlocks * kBlock * kInGroupMax];
   const float* x = p.x + static_cast<size_t>(row) * p.codes.k + static_cast<size_t>(first_group) * length;
-  const float step = quantize_inputs(x, run_groups, length, *prepared_vectors(p.prepared).longest, inputs);
+  const float step = quantize_inputs(x, run_groups, length, *prepared_vectors<int32_t>(p.prepared).longest, inputs);
   Part part{};
   part.run_rows = run_groups * p.codes.codebooks;
   part.first_run = first == item.first_block;
-  part.step = step * *prepared_vectors(p.prepared).step * 0x1p16f;
+  part.step = step * *prepared_vectors<int32_t>(p.prepared).step * 0x1p16f;
   part.sums = own + table_bytes(p.codes);
   float* y = p.slice_sums(item.slice, row);
   const uint32_t apart = (item.last_tile - item.first_tile) / kTilesAtOnce;
@@ -200,7 +200,7 @@ static inline void lut16_blocks(const Product& p, const Item& item, uint32_t fir
 
 void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const Product& p = step.as<Product>();
-  if (phase == 0) return prepare_vectors<true>(p, kWordMax, prepared_vectors(p.prepared));
+  if (phase == 0) return prepare_vectors<true>(p, kWordMax, prepared_vectors<int32_t>(p.prepared));
   if (phase == 2) return add_slices(p, tile, step.tiles[2]);
   const Item item = item_at(p, tile);
   const uint32_t blocks = std::min(kRunBlocks, kRunRows / (kBlock * p.codes.codebooks));

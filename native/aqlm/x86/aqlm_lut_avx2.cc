@@ -45,7 +45,7 @@ int32_t sum_entries(const Product& p, uint32_t groups, const int16_t* x, int16_t
   const uint32_t pairs = p.codes.in_group / 2;
   __m256i peak = _mm256_setzero_si256();
   for (uint32_t g = 0; g < groups; g++, x += p.codes.in_group) {
-    const int32_t* from = prepared_vectors(p.prepared).pairs;
+    const int32_t* from = prepared_vectors<int32_t>(p.prepared).values;
     for (uint32_t c = 0; c < p.codes.codebooks; c++, from += pairs * kEntries)
       for (uint32_t e = 0; e < kEntries; e += 16, sums += 16) {
         const __m256i both = _mm256_packs_epi32(sum8<Pairs>(from + e, x, pairs), sum8<Pairs>(from + e + 8, x, pairs));
@@ -100,7 +100,7 @@ static inline size_t table_rows(const Codes& codes) { return static_cast<size_t>
 // Tables [groups][codebooks] of a block for a row of x; returns their step.
 static inline float build_tables(const Product& p, uint32_t block, const float* x, const TableMemory& own) {
   const uint32_t length = p.codes.in_group, groups = p.codes.block_groups(block);
-  const PreparedVectors vectors = prepared_vectors(p.prepared);
+  const auto vectors = prepared_vectors<int32_t>(p.prepared);
   alignas(16) int16_t inputs[kBlock * kInGroupMax];
   const float step = quantize_inputs(x + static_cast<size_t>(block) * kBlock * length, groups, length,
                                      *vectors.longest, inputs);
@@ -229,7 +229,7 @@ static inline void lut12_item(const Product& p, const Item& item, const TableMem
 
 void lut12_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const Product& p = step.as<Product>();
-  if (phase == 0) return prepare_vectors<true>(p, kWordMax, prepared_vectors(p.prepared));
+  if (phase == 0) return prepare_vectors<true>(p, kWordMax, prepared_vectors<int32_t>(p.prepared));
   if (phase == 2) return add_slices(p, tile, step.tiles[2]);
   uint8_t* own = p.own + static_cast<size_t>(thread) * p.own_bytes;
   lut12_item(p, item_at(p, tile), {reinterpret_cast<int16_t*>(own), own + 2 * kEntries * table_rows(p.codes)});

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "tiles.h"
-#include "vectors.h"
+#include "../vector_sizes.h"
+#include "floats8.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -101,8 +102,8 @@ inline float codebook_step(const Arguments& a) {
   const size_t length = a.codes.vector_values() / a.codes.codebooks;
   float peak = 0;
   for (uint32_t c = 0; c < a.codes.codebooks; c++) {
-    Magnitudes all;
-    for (size_t i = 0; i < length; i += 8) all.add(load8(a, c * length + i));
+    Magnitudes<Avx2> all;
+    for (size_t i = 0; i < length; i += 8) all.add(load8<Avx2>(a, c * length + i));
     peak += all.largest() + all.zero();
   }
   return peak / (kDigitsMax - a.codes.codebooks);
@@ -114,7 +115,7 @@ inline void prepare_entries(const Arguments& a, float step, uint8_t* entries) {
   const size_t count = a.codes.vector_values(), first_book = count / a.codes.codebooks;
   for (size_t i = 0; i < count; i += 8)
     _mm_store_si128(reinterpret_cast<__m128i*>(entries + 2 * i),
-                    entry_words(load8(a, i), inverse, i < first_book ? kLowStart : 0));
+                    entry_words(load8<Avx2>(a, i), inverse, i < first_book ? kLowStart : 0));
 }
 
 }  // namespace

@@ -1,9 +1,8 @@
 // Codebooks and x as pairs of 16-bit integers, from which multiplying and adding pairs makes tables of sums.
 #pragma once
 
-#include <cmath>
-
-#include "vectors.h"
+#include "../vector_sizes.h"
+#include "floats8.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -14,21 +13,8 @@ constexpr float kWordMax = 32767;
 // What the product of a group's and a vector's length may be: their sum is no larger, rounding included.
 constexpr float kLengthsMax = 0x1.ffp30f;
 
-// The step of all, the length of the longest vector and the sum of the codebooks' longest in steps, then pairs.
-struct PreparedVectors {
-  float* step;
-  float* longest;
-  float* lengths;
-  int32_t* pairs;
-};
-
-static inline PreparedVectors prepared_vectors(uint8_t* memory) {
-  float* first = reinterpret_cast<float*>(memory);
-  return {first, first + 1, first + 2, reinterpret_cast<int32_t*>(memory + 64)};
-}
-
 static inline size_t prepared_bytes(const Codes& codes) {
-  return 64 + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries;
+  return kSizesBytes + 2 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries;
 }
 
 // Eight values as multiples of a step, whose magnitudes 16 bits hold.
@@ -37,45 +23,18 @@ static inline __m128i round8(__m256 values, __m256 inverse_step) {
   return _mm_packs_epi32(_mm256_castsi256_si128(rounded), _mm256_extracti128_si256(rounded, 1));
 }
 
-// The longest of vectors of `length` values times `unit`, squared; `load` gives eight values.
-template <class Load>
-float longest_square(size_t count, uint32_t length, __m256 unit, Load load) {
-  float longest = 0;
-  for (size_t i = 0; i < count; i += length) {
-    __m256 squares = _mm256_setzero_ps();
-    for (uint32_t j = 0; j < length; j += 8) {
-      const __m256 v = _mm256_mul_ps(load(i + j), unit);
-      squares = _mm256_fmadd_ps(v, v, squares);
-    }
-    longest = std::max(longest, Avx2::sum(squares));
-  }
-  return longest;
-}
-
 // Vectors up to `largest`, as pairs [codebooks][in_group / 2][256] where they are `Turned`, else
 // [codebooks][256][in_group / 2].
 // One work item for all codebooks, which share a step; each is some kilobytes.
 template <bool Turned>
-void prepare_vectors(const Arguments& p, float largest, const PreparedVectors& prepared) {
+void prepare_vectors(const Arguments& p, float largest, const PreparedVectors<int32_t>& prepared) {
   const uint32_t length = p.codes.in_group, pairs = length / 2;
-  const size_t book = size_t{kEntries} * length, count = p.codes.codebooks * book;
-  Magnitudes all;
-  for (size_t i = 0; i < count; i += 8) all.add(load8(p, i));
-  // Of vectors over their largest value, whose squares floats can hold.
-  const __m256 unit = _mm256_set1_ps(1 / all.largest());
-  *prepared.longest = *prepared.lengths = 0;
-  for (size_t first = 0; first < count; first += book) {
-    const float square = longest_square(book, length, unit, [&](size_t i) { return load8(p, first + i); });
-    *prepared.longest = std::max(*prepared.longest, std::sqrt(square) * largest);
-    *prepared.lengths += std::sqrt(square) * largest;
-  }
-  *prepared.step = all.largest() / largest + all.zero();
-  const __m256 inverse = _mm256_set1_ps(1 / *prepared.step);
-  for (size_t vector = 0, i = 0; i < count; vector++) {
-    int32_t* target = prepared.pairs + (Turned ? vector / kEntries * pairs * kEntries + vector % kEntries : vector * pairs);
+  const __m256 inverse = _mm256_set1_ps(measure_vectors<Avx2>(p, largest, prepared));
+  for (size_t vector = 0, i = 0; i < p.codes.vector_values(); vector++) {
+    int32_t* target = prepared.values + (Turned ? vector / kEntries * pairs * kEntries + vector % kEntries : vector * pairs);
     for (uint32_t j = 0; j < length; j += 8, i += 8) {
       alignas(16) int32_t four[4];
-      _mm_store_si128(reinterpret_cast<__m128i*>(four), round8(load8(p, i), inverse));
+      _mm_store_si128(reinterpret_cast<__m128i*>(four), round8(load8<Avx2>(p, i), inverse));
       for (uint32_t q = 0; q < 4; q++, target += Turned ? kEntries : 1) *target = four[q];
     }
   }
@@ -85,11 +44,10 @@ void prepare_vectors(const Arguments& p, float largest, const PreparedVectors& p
 static inline float quantize_inputs(const float* x, uint32_t groups, uint32_t length, float longest_vector,
                                     int16_t* values) {
   const uint32_t count = groups * length;
-  Magnitudes all;
+  Magnitudes<Avx2> all;
   for (uint32_t i = 0; i < count; i += 8) all.add(_mm256_loadu_ps(x + i));
   const float largest = all.largest();
-  const float longest = longest_square(count, length, _mm256_set1_ps(1 / largest),
-                                       [&](size_t i) { return _mm256_loadu_ps(x + i); });
+  const float longest = longest_square<Avx2>(count, length, 1 / largest, [&](size_t i) { return Avx2::load(x + i); });
   const float by_length = std::sqrt(longest) * longest_vector / kLengthsMax;
   const float step = largest * std::max(1 / kWordMax, by_length) + all.zero();
   const __m256 inverse = _mm256_set1_ps(1 / step);
