@@ -8,7 +8,7 @@ namespace aqlm {
 namespace {
 
 struct Sums8 {
-  static constexpr uint32_t kRows = 8;
+  static constexpr uint32_t kRows = 8, kAtOnce = 4;
   using Lanes = Lanes8;
   using V = __m128i;
   static V add(V a, V b) { return _mm_add_epi16(a, b); }

@@ -21,7 +21,7 @@ struct Lanes16 {
 };
 
 struct Sums32 {
-  static constexpr uint32_t kRows = 32;
+  static constexpr uint32_t kRows = 32, kAtOnce = 1;
   using Lanes = Lanes16;
   using V = __m512i;
   static V add(V a, V b) { return _mm512_add_epi16(a, b); }

@@ -22,7 +22,7 @@ struct Lanes8 {
 };
 
 struct Sums16 {
-  static constexpr uint32_t kRows = 16;
+  static constexpr uint32_t kRows = 16, kAtOnce = 3;
   using Lanes = Lanes8;
   using V = __m256i;
   static V add(V a, V b) { return _mm256_add_epi16(a, b); }
@@ -44,7 +44,7 @@ struct PairBatch : Sums {
   using Floats = FloatsAvx2;
   // A pair of inputs.
   using Value = int32_t;
-  static constexpr uint32_t kAtOnce = kRows > 16 ? 1 : 2, kVectors = kRows / Lanes::kLanes;
+  static constexpr uint32_t kVectors = kRows / Lanes::kLanes;
   static constexpr float kVectorMax = 4095, kFinest = 1 / kWordMax;
   // Upper halves of words. The rest is for rounding: 1/2 of each table, 1/32 of each input of one, 1/250 of vectors.
   static constexpr float kRunMax = 0x7f00 * 0x1p16f;
