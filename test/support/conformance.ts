@@ -1,5 +1,5 @@
 /** Runs kernel rows one by one on memory of the caller's choice; rows that this CPU cannot run are skipped by name. */
-import { describe } from "vitest";
+import { describe, expect } from "vitest";
 import { type TypedArray, viewOf } from "../../src/dtype.ts";
 import type { Cpu, Kernel } from "../../src/kernels/contract.ts";
 import { cpuWith, hostCpu } from "../../src/kernels/cpu.ts";
@@ -55,10 +55,18 @@ export function floats(bench: Bench, length: number): Float32Array {
   return new Float32Array(bytes.buffer, bytes.byteOffset, length);
 }
 
-/** Binds a kernel and runs it once. */
+/** Bytes behind a kernel's scratch that it must leave alone, and what they hold. */
+const guardBytes = 1 << 14;
+const guard = 0xa5;
+
+/** Binds a kernel and runs it once, within its scratch. */
 export function run<A>(kernel: Kernel<A>, args: A, { memory, threads }: Bench): void {
-  const scratch = memory(kernel.scratchBytes?.(args, threads) ?? 0);
-  kernel.bind(args, scratch, threads)();
+  const bytes = kernel.scratchBytes?.(args, threads) ?? 0;
+  const scratch = memory(bytes + guardBytes);
+  scratch.fill(guard, bytes);
+  kernel.bind(args, scratch.subarray(0, bytes), threads)();
+  const changed = scratch.subarray(bytes).findIndex((byte) => byte !== guard);
+  expect(changed, `${kernel.name}: first byte written behind ${bytes} of scratch`).toBe(-1);
 }
 
 /**
