@@ -55,18 +55,19 @@ export function floats(bench: Bench, length: number): Float32Array {
   return new Float32Array(bytes.buffer, bytes.byteOffset, length);
 }
 
-/** Bytes behind a kernel's scratch that it must leave alone, and what they hold. */
-const guardBytes = 1 << 14;
-const guard = 0xa5;
+/** Words behind a kernel's scratch that it must leave alone, and what they hold. */
+const guardWords = 4096;
+const guard = 0xa5a5a5a5 | 0;
 
 /** Binds a kernel and runs it once, within its scratch. */
 export function run<A>(kernel: Kernel<A>, args: A, { memory, threads }: Bench): void {
   const bytes = kernel.scratchBytes?.(args, threads) ?? 0;
-  const scratch = memory(bytes + guardBytes);
-  scratch.fill(guard, bytes);
+  const start = Math.ceil(bytes / 4) * 4;
+  const scratch = memory(start + 4 * guardWords);
+  const behind = new Int32Array(scratch.buffer, scratch.byteOffset + start, guardWords).fill(guard);
   kernel.bind(args, scratch.subarray(0, bytes), threads)();
-  const changed = scratch.subarray(bytes).findIndex((byte) => byte !== guard);
-  expect(changed, `${kernel.name}: first byte written behind ${bytes} of scratch`).toBe(-1);
+  const changed = behind.findIndex((word) => word !== guard);
+  expect(changed, `${kernel.name}: first word written behind ${bytes} bytes of scratch`).toBe(-1);
 }
 
 /**
