@@ -39,8 +39,12 @@ function standalone(text) {
 
 const isProduct = (text) => /^(sdot|usdot|smmla) /.test(text);
 
-/** Instructions that run equally often one after the other, with how often. @param {Map<number, number>} counts */
-function stretchesOf(counts, llvm) {
+/**
+ * All that runs, but less than a 250th of it: instructions that run equally often one after the other, with how often.
+ * @param {Map<number, number>} counts
+ * @returns {{ instructions: string[], count: number }[]}
+ */
+export function allStretches(counts, llvm) {
   const addresses = [...counts.keys()].sort((a, b) => a - b);
   const texts = disassemble(llvm, addresses[0], addresses.at(-1));
   const stretches = [];
@@ -50,29 +54,16 @@ function stretchesOf(counts, llvm) {
       stretches.push({ count, instructions: [] });
     stretches.at(-1).instructions.push(standalone(texts.get(address)));
   }
-  return stretches;
-}
-
-/**
- * Cycles of all that runs, but of stretches that are less than a 250th of it.
- * @param {Map<number, number>} counts
- * @param {{ cpu: string, width?: number }} core
- * @param {string} file where to write loops for llvm-mca
- */
-export function allCycles(counts, core, llvm, file) {
-  const stretches = stretchesOf(counts, llvm);
   const size = ({ count, instructions }) => count * instructions.length;
   const total = stretches.reduce((sum, stretch) => sum + size(stretch), 0);
-  return stretches
-    .filter((stretch) => size(stretch) > total / 250)
-    .reduce((sum, { count, instructions }) => sum + count * cyclesOf(instructions, core, llvm, file), 0);
+  return stretches.filter((stretch) => size(stretch) > total / 250);
 }
 
 /**
  * One turn of the loops that run `turns` times at least and hold the products, with what runs more often in them,
  * repeated.
  * @param {Map<number, number>} counts
- * @returns {{ instructions: string[], turns: number }}
+ * @returns {{ instructions: string[], count: number }}
  */
 export function steadyLoop(counts, turns, llvm) {
   const addresses = [...counts.keys()].sort((a, b) => a - b);
@@ -96,7 +87,7 @@ export function steadyLoop(counts, turns, llvm) {
       .fill(stretch.instructions)
       .flat(),
   );
-  return { instructions, turns: base };
+  return { instructions, count: base };
 }
 
 /**

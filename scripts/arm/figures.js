@@ -9,7 +9,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../native-sources.js";
 import { installZig } from "../zig.js";
-import { allCycles, cores, cyclesOf, steadyLoop } from "./cycles.js";
+import { allStretches, cores, cyclesOf, steadyLoop } from "./cycles.js";
 import { buildEmulated, countInstructions } from "./emulator.js";
 import { peers } from "./peers.js";
 import { installPackages } from "./toolchain.js";
@@ -89,9 +89,9 @@ function measure(item, llvm) {
   const macs = item.m * item.n * item.k;
   const total = [...counts.values()].reduce((sum, count) => sum + count, 0);
   const file = join(root, "build", "arm-figures", "loop.s");
-  const steady = item.inAll ? undefined : steadyLoop(counts, turnsOf(item), llvm);
+  const stretches = item.inAll ? allStretches(counts, llvm) : [steadyLoop(counts, turnsOf(item), llvm)];
   const cycles = (model) =>
-    steady ? steady.turns * cyclesOf(steady.instructions, model, llvm, file) : allCycles(counts, model, llvm, file);
+    stretches.reduce((sum, { instructions, count }) => sum + count * cyclesOf(instructions, model, llvm, file), 0);
   const perCycle = Object.entries(cores)
     .filter(([core]) => runsOn(item.row, core))
     .map(([core, model]) => [core, macs / cycles(model)]);
