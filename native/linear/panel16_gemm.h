@@ -175,7 +175,7 @@ inline void short_gemm_block(const PackedLinear& args, const GemmColumns* column
           int32_t four;
           memcpy(&four, x + m * stride + 4 * step, 4);
           for (int v = 0; v < 2; v++)
-            add_step<Isa, Steps, step>(Isa::load_bytes(unpacked + 64 * step + 32 * v), four, shorts[v][m], sum[v][m]);
+            add_step<Isa, Steps, step>(Isa::load_bytes(unpacked + 64 * step + 32 * v), Isa::broadcast_int(four), shorts[v][m], sum[v][m]);
         }
       });
       if (at == 0 && has_zeros) {
@@ -287,7 +287,7 @@ void packed_gemm_prepare(Step& step, const Call& call) {
   bind_packed_linear(gemm.linear, call);
   gemm.scratch = static_cast<uint8_t*>(call.buffers[3]) + packed_linear_scratch(call);
   gemm.words = reinterpret_cast<int16_t*>(gemm.scratch + gemm_panels_bytes<Isa>(gemm.linear.weights, call.threads));
-  split_packed_linear(step, gemm.linear, call.threads, gemm_panels<Isa>());
+  split_packed_linear(step, gemm.linear, call.threads, gemm_panels<Isa>(), false);
   step.run = run_for_bits<GemmCode<Isa>>(gemm.linear.weights);
 }
 

@@ -73,8 +73,8 @@ constexpr int short_steps() {
 
 // Adds a step of 32 columns to 16-bit sums and these, before they may overflow, to a sum that the first of them starts.
 template <class Isa, int Steps, int Step>
-inline __attribute__((always_inline)) void add_step(typename Isa::Bytes u, int32_t four, typename Isa::Ints& shorts,
-                                                    typename Isa::Ints& sum) {
+inline __attribute__((always_inline)) void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
+                                                    typename Isa::Ints& shorts, typename Isa::Ints& sum) {
   const auto products = Isa::products(u, four);
   shorts = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
   Isa::keep(shorts);
@@ -116,6 +116,14 @@ inline __attribute__((always_inline)) void store_part(const PackedLinear& args, 
     if (column + Isa::kRows <= w.n) Isa::store_floats(y, value);
     else Isa::store_some_floats(y, value, w.n - column);
   });
+}
+
+// Scales of a group for part of a panel's columns.
+template <class Isa>
+inline __attribute__((always_inline)) typename Isa::Floats group_scales(const Panel16& w, const uint8_t* group,
+                                                                        int part) {
+  const uint8_t* scales = group + (w.f16_scales ? 2 : 4) * Isa::kRows * part;
+  return w.f16_scales ? Isa::load_halves(scales) : Isa::load_floats(scales);
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
@@ -182,7 +190,8 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
               each<(kSteps > 1), Rows>([&](auto m) __attribute__((always_inline)) {
                 int32_t four;
                 memcpy(&four, x[m] + c + 4 * (i * kFields + f), 4);
-                if constexpr (kSteps > 1) add_step<Isa, kSteps, i * kFields + f>(u, four, shorts[p][m], run[p][m]);
+                if constexpr (kSteps > 1)
+                  add_step<Isa, kSteps, i * kFields + f>(u, Isa::broadcast_int(four), shorts[p][m], run[p][m]);
                 else sum[p][m] = Isa::template dot<(kSteps == 0)>(sum[p][m], u, four);
               });
             });
@@ -193,8 +202,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
             for (int m = 0; m < Rows; m++) sum[p][m] = Isa::add(sum[p][m], run[p][m]);
       }
       for (int p = 0; p < Panels; p++) {
-        Floats scale = w.f16_scales ? Isa::load_halves(group[p] + 2 * Isa::kRows * part)
-                                    : Isa::load_floats(group[p] + 4 * Isa::kRows * part);
+        const Floats scale = group_scales<Isa>(w, group[p], part);
         for (int m = 0; m < Rows; m++)
           total[p][part][m] = Isa::multiply_add(Isa::to_floats(sum[p][m]), scale, total[p][part][m]);
       }
@@ -207,6 +215,98 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
       store_part<Isa, Rows>(args, std::min(first + p, last), part, row, total[p][part]);
 }
 
+// Sums of products of 32 columns of part of a panel: `vectors` are those of its weights.
+template <class Isa, int Bits, bool Levels>
+inline __attribute__((always_inline)) typename Isa::Ints column_sums(const uint8_t* vectors, typename Isa::Bytes levels,
+                                                                     const typename Isa::Bytes* x) {
+  using Bytes = typename Isa::Bytes;
+  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
+  typename Isa::Ints shorts, sum = Isa::broadcast_int(0);
+  unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
+    Bytes chunk[kVectors];
+    unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+      chunk[v] = Isa::load_bytes(vectors + 64 * (i * kVectors + v));
+    });
+    unroll<kFields>([&](auto f) __attribute__((always_inline)) {
+      constexpr int kStep = i * kFields + f;
+      Bytes u = unpack_field<Isa, Bits, f>(chunk);
+      if constexpr (Levels) u = Isa::lookup(levels, u);
+      else u = Isa::template weight<Bits>(u);
+      if constexpr (kSteps > 0) add_step<Isa, kSteps, kStep>(u, x[kStep], shorts, sum);
+      else sum = Isa::template dot<true>(sum, u, x[kStep]);
+    });
+  });
+  return sum;
+}
+
+// One row of activations and Isa::kPanels panels `stride` apart, of which those past `last` are worked on as that one
+// again. All vectors of 32 columns are written out, so that there is little but what products need. `Short`: groups of
+// 32.
+template <class Isa, int Bits, bool Levels, bool Short>
+inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row) {
+  using Ints = typename Isa::Ints;
+  using Floats = typename Isa::Floats;
+  constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
+  const Panel16& w = args.weights;
+  const int8_t* x = args.rows.values + static_cast<size_t>(row) * w.padded_k();
+  const int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
+  const auto levels = Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
+  const uint8_t* group[kPanels];
+  for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
+  Floats total[kPanels][kParts];
+  const auto each_part = [](auto&& body) __attribute__((always_inline)) {
+    unroll<kPanels>([&](auto p) __attribute__((always_inline)) {
+      unroll<kParts>([&](auto part) __attribute__((always_inline)) { body(p, part); });
+    });
+  };
+  each_part([&](auto p, auto part) __attribute__((always_inline)) { total[p][part] = Isa::zero_floats(); });
+
+  for (uint32_t g = 0; g < w.groups; g++) {
+    // What sums begin with: one vector for all columns, or one for each part of a panel.
+    Ints starts[kPanels * kParts];
+    if (w.has_zeros)
+      for (int i = 0; i < kPanels * kParts; i++)
+        starts[i] = Isa::scaled_zeros(group[i / kParts] + w.zeros_offset + i % kParts * Isa::kRows,
+                                      weight_offset<Isa, Bits, Levels>(), -sums[g]);
+    else
+      for (int i = 0; i < kPanels * kParts; i++) starts[i] = Isa::broadcast_int(sums[g]);
+    uint32_t at = w.vectors_offset;
+    for (uint32_t c = 0, end = Short ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
+      typename Isa::Bytes quads[8];
+      unroll<8>([&](auto i) __attribute__((always_inline)) { quads[i] = Isa::broadcast_quad(x + 4 * i); });
+      each_part([&](auto p, auto part) __attribute__((always_inline)) {
+        if (part == 0) Isa::template prefetch_near<Bits>(group[p] + at);
+        Ints& sum = starts[kParts * p + part];
+        sum = Isa::add(sum, column_sums<Isa, Bits, Levels>(group[p] + at + 4 * Isa::kRows * part, levels, quads));
+        if constexpr (Short)
+          total[p][part] = Isa::multiply_add(Isa::to_floats(sum), group_scales<Isa>(w, group[p], part), total[p][part]);
+      });
+    }
+    if constexpr (!Short)
+      each_part([&](auto p, auto part) __attribute__((always_inline)) {
+        const Floats scale = group_scales<Isa>(w, group[p], part);
+        total[p][part] = Isa::multiply_add(Isa::to_floats(starts[kParts * p + part]), scale, total[p][part]);
+      });
+    for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
+  }
+  each_part([&](auto p, auto part) __attribute__((always_inline)) {
+    const Floats sum = total[p][part];
+    store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row, &sum);
+  });
+}
+
+// One row of activations: panels are read as Isa::kPanels streams, each of panels that follow each other in memory, as
+// short streams leave hardware too little to fetch ahead.
+template <class Isa, int Bits, bool Levels>
+inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
+  const bool is_short = args.weights.group_length == 32;
+  const auto block = is_short ? row_block<Isa, Bits, Levels, true> : row_block<Isa, Bits, Levels, false>;
+  const uint32_t length = (last - first) / Isa::kPanels, rest = first + Isa::kPanels * length;
+  for (uint32_t p = first; p < first + length; p++) block(args, p, length, last - 1, row);
+  if (rest < last) block(args, rest, 1, last - 1, row);
+}
+
 // Panels that are read side by side: streams for the memory to serve, or sums for the units to be busy with.
 template <class Isa, int Rows>
 constexpr int panels_at_once() {
@@ -216,6 +316,7 @@ constexpr int panels_at_once() {
 
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
+  if constexpr (Rows == 1 && Isa::kShortSums) return row_streams<Isa, Bits, Levels>(args, first, last, row);
   constexpr int kStep = panels_at_once<Isa, Rows>();
   for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
 }
@@ -289,13 +390,16 @@ RunFunction run_for_bits(const Panel16& w) {
   }
 }
 
-// Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights.
-static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t threads, uint32_t panel_step) {
+// Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights; in four
+// where a tile is read as streams, which should be long.
+static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t threads, uint32_t panel_step,
+                                       bool streams) {
   const Panel16& w = args.weights;
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * threads));
   const uint32_t by_size = std::max<size_t>(1, (128u << 10) / w.panel_bytes);
-  const uint32_t by_share = std::max(1u, w.panel_count / (8 * threads));
-  args.panels_per_tile = static_cast<uint32_t>(round_up(std::min(by_size, by_share), panel_step));
+  const uint32_t by_share = w.panel_count / (8 * threads);
+  const uint32_t panels = streams ? w.panel_count / (4 * threads) : std::min(by_size, by_share);
+  args.panels_per_tile = static_cast<uint32_t>(round_up(std::max(1u, panels), panel_step));
   args.next_tile_panels = threads * args.panels_per_tile;
   step.phases = 2;
   step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
@@ -314,7 +418,7 @@ template <class Isa>
 void packed_linear_prepare(Step& step, const Call& call) {
   PackedLinear& args = step.init<PackedLinear>();
   bind_packed_linear(args, call);
-  split_packed_linear(step, args, call.threads, Isa::kPanels);
+  split_packed_linear(step, args, call.threads, Isa::kPanels, Isa::kShortSums && args.m == 1);
   step.run = run_for_bits<LinearCode<Isa>>(args.weights);
 }
 

@@ -21,7 +21,7 @@ inline __m256i dot_wide(__m256i sum, __m256i u, __m256i x) {
 
 struct ShortAvx2 {
   static constexpr bool kShortSums = true;
-  static __m256i products(__m256i u, int32_t four) { return _mm256_maddubs_epi16(u, _mm256_set1_epi32(four)); }
+  static __m256i products(__m256i u, __m256i x) { return _mm256_maddubs_epi16(u, x); }
   static __m256i add_shorts(__m256i a, __m256i b) { return _mm256_add_epi16(a, b); }
   static __m256i add_pairs(__m256i shorts) { return _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)); }
   static __m256i add(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
