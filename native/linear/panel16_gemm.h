@@ -175,7 +175,8 @@ inline void short_gemm_block(const PackedLinear& args, const GemmColumns* column
           int32_t four;
           memcpy(&four, x + m * stride + 4 * step, 4);
           for (int v = 0; v < 2; v++)
-            add_step<Isa, Steps, step>(Isa::load_bytes(unpacked + 64 * step + 32 * v), Isa::broadcast_int(four), shorts[v][m], sum[v][m]);
+            add_step<Isa, Steps, step>(Isa::load_bytes(unpacked + 64 * step + 32 * v), Isa::broadcast_int(four),
+                                       shorts[v][m], sum[v][m]);
         }
       });
       if (at == 0 && has_zeros) {

@@ -5,125 +5,16 @@
 // with u = stored unsigned weight, q = quantized activation. Integer sums are exact.
 #pragma once
 
-#include <algorithm>
-#include <utility>
-
-#include "../kernel.h"
-#include "../panel16.h"
-#include "fields.h"
+#include "panel16_parts.h"
+#include "panel16_streams.h"
 
 namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
 namespace {
 
-struct PackedLinear {
-  Panel16 weights;
-  QuantizedRows rows;
-  const float* x;
-  float* y;
-  uint32_t m;
-  // Panels of one tile, rows of one quantization tile.
-  uint32_t panels_per_tile, rows_per_tile;
-  // From a tile to the one that the same thread is likely to work on next, in panels.
-  uint32_t next_tile_panels;
-};
-static_assert(sizeof(PackedLinear) <= kArgsMax);
-
 // scalars: m; buffers: x, packed weights, y, scratch.
 static inline size_t packed_linear_scratch(const Call& call) {
   return quantized_bytes(static_cast<uint32_t>(call.scalars[0]), read_panel16(call.buffers[1]));
-}
-
-template <int... I, class F>
-inline __attribute__((always_inline)) void unroll(std::integer_sequence<int, I...>, F&& body) {
-  (body(std::integral_constant<int, I>{}), ...);
-}
-template <int N, class F>
-inline __attribute__((always_inline)) void unroll(F&& body) {
-  unroll(std::make_integer_sequence<int, N>{}, body);
-}
-
-// A loop that is written out where `Unrolled`: needed where what it indexes must stay in registers, slow to compile.
-template <bool Unrolled, int N, class F>
-inline __attribute__((always_inline)) void each(F&& body) {
-  if constexpr (Unrolled) unroll<N>(body);
-  else
-    for (int i = 0; i < N; i++) body(i);
-}
-
-// What is added to weights to make them unsigned, or as the instruction set wants them.
-template <class Isa, int Bits, bool Levels>
-constexpr int32_t weight_offset() { return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>(); }
-
-// Of instruction sets whose dot products are 32-bit sums at once.
-struct NoShortSums {
-  static constexpr bool kShortSums = false;
-};
-
-// Weights of more than 7 bits, as codebooks have them.
-constexpr bool is_wide(uint32_t bits, bool levels) { return levels || bits == 8; }
-
-// Steps of four columns whose sums of two products each stay in 16 bits; 0 for weights that take more than 7.
-template <class Isa, int Bits, bool Levels>
-constexpr int short_steps() {
-  if (is_wide(Bits, Levels)) return 0;
-  if (!Isa::kShortSums) return 1;
-  return Bits < 4 ? 8 : 128 >> Bits;
-}
-
-// Adds a step of 32 columns to 16-bit sums and these, before they may overflow, to a sum that the first of them starts.
-template <class Isa, int Steps, int Step>
-inline __attribute__((always_inline)) void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
-                                                    typename Isa::Ints& shorts, typename Isa::Ints& sum) {
-  const auto products = Isa::products(u, four);
-  shorts = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
-  Isa::keep(shorts);
-  if constexpr (Step % Steps < Steps - 1) return;
-  const auto pairs = Isa::add_pairs(shorts);
-  sum = Step == Steps - 1 ? pairs : Isa::add(sum, pairs);
-}
-
-// A field of a chunk as a vector of unsigned bytes.
-template <class Isa, int Bits, int Index>
-inline __attribute__((always_inline)) typename Isa::Bytes unpack_field(const typename Isa::Bytes* chunk) {
-  constexpr Field field = Fields<Bits>::field(Index);
-  typename Isa::Bytes value{};
-  unroll<field.pieces>([&](auto p) {
-    constexpr FieldPiece piece = Fields<Bits>::field(Index).piece[p];
-    constexpr int kMask = ((1 << piece.width) - 1) << piece.at;
-    auto part = Isa::template shift_and<piece.shift - piece.at, kMask>(chunk[piece.vector]);
-    value = p == 0 ? part : Isa::or_bytes(value, part);
-  });
-  return value;
-}
-
-// Results of finished sums over the groups for part of a panel's columns.
-template <class Isa, int Rows>
-inline __attribute__((always_inline)) void store_part(const PackedLinear& args, uint32_t panel, int part, uint32_t row,
-                                                      const typename Isa::Floats* total) {
-  using Floats = typename Isa::Floats;
-  const Panel16& w = args.weights;
-  const uint32_t column = 16 * panel + Isa::kRows * part;
-  if (column >= w.n) return;
-  const uint8_t* bytes = w.panel(panel);
-  const Floats correction = Isa::load_floats(bytes + w.correction_offset + 4 * Isa::kRows * part);
-  const Floats bias = w.has_bias ? Isa::load_floats(bytes + w.bias_offset + 4 * Isa::kRows * part) : Isa::zero_floats();
-  unroll<Rows>([&](auto m) __attribute__((always_inline)) {
-    const float zero = static_cast<float>(args.rows.zeros[row + m]);
-    Floats value = Isa::multiply_add(correction, Isa::broadcast(-zero), total[m]);
-    value = Isa::multiply_add(value, Isa::broadcast(args.rows.scales[row + m]), bias);
-    float* y = args.y + static_cast<size_t>(row + m) * w.n + column;
-    if (column + Isa::kRows <= w.n) Isa::store_floats(y, value);
-    else Isa::store_some_floats(y, value, w.n - column);
-  });
-}
-
-// Scales of a group for part of a panel's columns.
-template <class Isa>
-inline __attribute__((always_inline)) typename Isa::Floats group_scales(const Panel16& w, const uint8_t* group,
-                                                                        int part) {
-  const uint8_t* scales = group + (w.f16_scales ? 2 : 4) * Isa::kRows * part;
-  return w.f16_scales ? Isa::load_halves(scales) : Isa::load_floats(scales);
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
@@ -135,7 +26,6 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   using Floats = typename Isa::Floats;
   constexpr int kParts = 16 / Isa::kRows;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
-  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
   const Panel16& w = args.weights;
   const uint32_t padded_k = w.padded_k();
   const int32_t offset = weight_offset<Isa, Bits, Levels>();
@@ -177,9 +67,8 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
           const size_t from = at + (group[0] + at + Isa::kAhead >= end_of_first ? jump : 0);
           for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + from);
         }
-        [[maybe_unused]] Ints shorts[Panels][Rows], run[Panels][Rows];
         unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
-          each<(kSteps > 1), Panels>([&](auto p) __attribute__((always_inline)) {
+          for (int p = 0; p < Panels; p++) {
             Bytes chunk[kVectors];
             for (int v = 0; v < kVectors; v++)
               chunk[v] = Isa::load_bytes(group[p] + at + 64 * (i * kVectors + v) + 4 * Isa::kRows * part);
@@ -187,19 +76,14 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
               Bytes u = unpack_field<Isa, Bits, f>(chunk);
               if constexpr (Levels) u = Isa::lookup(levels, u);
               else u = Isa::template weight<Bits>(u);
-              each<(kSteps > 1), Rows>([&](auto m) __attribute__((always_inline)) {
+              for (int m = 0; m < Rows; m++) {
                 int32_t four;
                 memcpy(&four, x[m] + c + 4 * (i * kFields + f), 4);
-                if constexpr (kSteps > 1)
-                  add_step<Isa, kSteps, i * kFields + f>(u, Isa::broadcast_int(four), shorts[p][m], run[p][m]);
-                else sum[p][m] = Isa::template dot<(kSteps == 0)>(sum[p][m], u, four);
-              });
+                sum[p][m] = Isa::template dot<is_wide(Bits, Levels)>(sum[p][m], u, four);
+              }
             });
-          });
+          }
         });
-        if constexpr (kSteps > 1)
-          for (int p = 0; p < Panels; p++)
-            for (int m = 0; m < Rows; m++) sum[p][m] = Isa::add(sum[p][m], run[p][m]);
       }
       for (int p = 0; p < Panels; p++) {
         const Floats scale = group_scales<Isa>(w, group[p], part);
@@ -215,98 +99,6 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
       store_part<Isa, Rows>(args, std::min(first + p, last), part, row, total[p][part]);
 }
 
-// Sums of products of 32 columns of part of a panel: `vectors` are those of its weights.
-template <class Isa, int Bits, bool Levels>
-inline __attribute__((always_inline)) typename Isa::Ints column_sums(const uint8_t* vectors, typename Isa::Bytes levels,
-                                                                     const typename Isa::Bytes* x) {
-  using Bytes = typename Isa::Bytes;
-  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
-  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
-  typename Isa::Ints shorts, sum = Isa::broadcast_int(0);
-  unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
-    Bytes chunk[kVectors];
-    unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
-      chunk[v] = Isa::load_bytes(vectors + 64 * (i * kVectors + v));
-    });
-    unroll<kFields>([&](auto f) __attribute__((always_inline)) {
-      constexpr int kStep = i * kFields + f;
-      Bytes u = unpack_field<Isa, Bits, f>(chunk);
-      if constexpr (Levels) u = Isa::lookup(levels, u);
-      else u = Isa::template weight<Bits>(u);
-      if constexpr (kSteps > 0) add_step<Isa, kSteps, kStep>(u, x[kStep], shorts, sum);
-      else sum = Isa::template dot<true>(sum, u, x[kStep]);
-    });
-  });
-  return sum;
-}
-
-// One row of activations and Isa::kPanels panels `stride` apart, of which those past `last` are worked on as that one
-// again. All vectors of 32 columns are written out, so that there is little but what products need. `Short`: groups of
-// 32.
-template <class Isa, int Bits, bool Levels, bool Short>
-inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row) {
-  using Ints = typename Isa::Ints;
-  using Floats = typename Isa::Floats;
-  constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
-  const Panel16& w = args.weights;
-  const int8_t* x = args.rows.values + static_cast<size_t>(row) * w.padded_k();
-  const int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  const auto levels = Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
-  const uint8_t* group[kPanels];
-  for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
-  Floats total[kPanels][kParts];
-  const auto each_part = [](auto&& body) __attribute__((always_inline)) {
-    unroll<kPanels>([&](auto p) __attribute__((always_inline)) {
-      unroll<kParts>([&](auto part) __attribute__((always_inline)) { body(p, part); });
-    });
-  };
-  each_part([&](auto p, auto part) __attribute__((always_inline)) { total[p][part] = Isa::zero_floats(); });
-
-  for (uint32_t g = 0; g < w.groups; g++) {
-    // What sums begin with: one vector for all columns, or one for each part of a panel.
-    Ints starts[kPanels * kParts];
-    if (w.has_zeros)
-      for (int i = 0; i < kPanels * kParts; i++)
-        starts[i] = Isa::scaled_zeros(group[i / kParts] + w.zeros_offset + i % kParts * Isa::kRows,
-                                      weight_offset<Isa, Bits, Levels>(), -sums[g]);
-    else
-      for (int i = 0; i < kPanels * kParts; i++) starts[i] = Isa::broadcast_int(sums[g]);
-    uint32_t at = w.vectors_offset;
-    for (uint32_t c = 0, end = Short ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
-      typename Isa::Bytes quads[8];
-      unroll<8>([&](auto i) __attribute__((always_inline)) { quads[i] = Isa::broadcast_quad(x + 4 * i); });
-      each_part([&](auto p, auto part) __attribute__((always_inline)) {
-        if (part == 0) Isa::template prefetch_near<Bits>(group[p] + at);
-        Ints& sum = starts[kParts * p + part];
-        sum = Isa::add(sum, column_sums<Isa, Bits, Levels>(group[p] + at + 4 * Isa::kRows * part, levels, quads));
-        if constexpr (Short)
-          total[p][part] = Isa::multiply_add(Isa::to_floats(sum), group_scales<Isa>(w, group[p], part), total[p][part]);
-      });
-    }
-    if constexpr (!Short)
-      each_part([&](auto p, auto part) __attribute__((always_inline)) {
-        const Floats scale = group_scales<Isa>(w, group[p], part);
-        total[p][part] = Isa::multiply_add(Isa::to_floats(starts[kParts * p + part]), scale, total[p][part]);
-      });
-    for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
-  }
-  each_part([&](auto p, auto part) __attribute__((always_inline)) {
-    const Floats sum = total[p][part];
-    store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row, &sum);
-  });
-}
-
-// One row of activations: panels are read as Isa::kPanels streams, each of panels that follow each other in memory, as
-// short streams leave hardware too little to fetch ahead.
-template <class Isa, int Bits, bool Levels>
-inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
-  const bool is_short = args.weights.group_length == 32;
-  const auto block = is_short ? row_block<Isa, Bits, Levels, true> : row_block<Isa, Bits, Levels, false>;
-  const uint32_t length = (last - first) / Isa::kPanels, rest = first + Isa::kPanels * length;
-  for (uint32_t p = first; p < first + length; p++) block(args, p, length, last - 1, row);
-  if (rest < last) block(args, rest, 1, last - 1, row);
-}
-
 // Panels that are read side by side: streams for the memory to serve, or sums for the units to be busy with.
 template <class Isa, int Rows>
 constexpr int panels_at_once() {
@@ -316,7 +108,6 @@ constexpr int panels_at_once() {
 
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
-  if constexpr (Rows == 1 && Isa::kShortSums) return row_streams<Isa, Bits, Levels>(args, first, last, row);
   constexpr int kStep = panels_at_once<Isa, Rows>();
   for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
 }
@@ -336,7 +127,8 @@ inline void even_parts(uint32_t count, uint32_t largest, Part part) {
 template <class Isa, int Bits, bool Levels>
 inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
   even_parts(args.m, 7, [&](uint32_t row, uint32_t rows) {
-    switch (rows) {
+    if constexpr (Isa::kShortSums) return panel_streams<Isa, Bits, Levels>(args, first, last, row, rows);
+    else switch (rows) {
       case 1: return panel_rows<Isa, Bits, Levels, 1>(args, first, last, row);
       case 2: return panel_rows<Isa, Bits, Levels, 2>(args, first, last, row);
       case 3: return panel_rows<Isa, Bits, Levels, 3>(args, first, last, row);
@@ -418,7 +210,7 @@ template <class Isa>
 void packed_linear_prepare(Step& step, const Call& call) {
   PackedLinear& args = step.init<PackedLinear>();
   bind_packed_linear(args, call);
-  split_packed_linear(step, args, call.threads, Isa::kPanels, Isa::kShortSums && args.m == 1);
+  split_packed_linear(step, args, call.threads, Isa::kPanels, Isa::kShortSums);
   step.run = run_for_bits<LinearCode<Isa>>(args.weights);
 }
 

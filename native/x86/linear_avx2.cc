@@ -12,19 +12,19 @@ inline __m256i dot_narrow(__m256i sum, __m256i u, __m256i x) {
   return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1)));
 }
 
-inline __m256i dot_wide(__m256i sum, __m256i u, __m256i x) {
-  const __m256i low = _mm256_set1_epi16(255);
-  __m256i even = _mm256_madd_epi16(_mm256_and_si256(u, low), _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
-  __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(x, 8));
-  return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
-}
-
 struct ShortAvx2 {
   static constexpr bool kShortSums = true;
   static __m256i products(__m256i u, __m256i x) { return _mm256_maddubs_epi16(u, x); }
   static __m256i add_shorts(__m256i a, __m256i b) { return _mm256_add_epi16(a, b); }
   static __m256i add_pairs(__m256i shorts) { return _mm256_madd_epi16(shorts, _mm256_set1_epi16(1)); }
   static __m256i add(__m256i a, __m256i b) { return _mm256_add_epi32(a, b); }
+  // Adds products of four columns whose weights take more than 7 bits.
+  static __m256i dot_wide(__m256i sum, __m256i u, __m256i x) {
+    const __m256i low = _mm256_set1_epi16(255);
+    __m256i even = _mm256_madd_epi16(_mm256_and_si256(u, low), _mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8));
+    __m256i odd = _mm256_madd_epi16(_mm256_srli_epi16(u, 8), _mm256_srai_epi16(x, 8));
+    return _mm256_add_epi32(sum, _mm256_add_epi32(even, odd));
+  }
   // Four columns of 32 as 16-bit numbers, 0, 2, 1, 3.
   static void widen(const int8_t* bytes, int16_t* words) {
     for (int i = 0; i < 32; i += 16) {
@@ -70,7 +70,7 @@ struct ShortAvx2 {
 #define ISA_SHORT ShortAvx2
 #define ISA_GEMM_ROWS 4
 #define ISA_NAME Avx2
-#define ISA_DOT(wide, sum, u, x) ((wide) ? dot_wide(sum, u, x) : dot_narrow(sum, u, x))
+#define ISA_DOT dot_narrow
 #include "linear_avx2.inc"
 
 constexpr KernelRow kRows[] = {

@@ -9,7 +9,7 @@ namespace {
 #define ISA_SHORT NoShortSums
 #define ISA_GEMM_ROWS 6
 #define ISA_NAME AvxVnni
-#define ISA_DOT(wide, sum, u, x) _mm256_dpbusd_avx_epi32(sum, u, x)
+#define ISA_DOT _mm256_dpbusd_avx_epi32
 #include "linear_avx2.inc"
 
 constexpr KernelRow kRows[] = {

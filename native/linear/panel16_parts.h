@@ -1,0 +1,114 @@
+// What linear layers over panel16 weights are made of, for all instruction sets: their arguments, fields of chunks, sums
+// of steps, results. See panel16_linear.h.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "../kernel.h"
+#include "../panel16.h"
+#include "fields.h"
+
+namespace lowbit {
+// A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
+namespace {
+
+struct PackedLinear {
+  Panel16 weights;
+  QuantizedRows rows;
+  const float* x;
+  float* y;
+  uint32_t m;
+  // Panels of one tile, rows of one quantization tile.
+  uint32_t panels_per_tile, rows_per_tile;
+  // From a tile to the one that the same thread is likely to work on next, in panels.
+  uint32_t next_tile_panels;
+};
+static_assert(sizeof(PackedLinear) <= kArgsMax);
+
+template <int... I, class F>
+inline __attribute__((always_inline)) void unroll(std::integer_sequence<int, I...>, F&& body) {
+  (body(std::integral_constant<int, I>{}), ...);
+}
+template <int N, class F>
+inline __attribute__((always_inline)) void unroll(F&& body) {
+  unroll(std::make_integer_sequence<int, N>{}, body);
+}
+
+// What is added to weights to make them unsigned, or as the instruction set wants them.
+template <class Isa, int Bits, bool Levels>
+constexpr int32_t weight_offset() { return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>(); }
+
+// Of instruction sets whose dot products are 32-bit sums at once.
+struct NoShortSums {
+  static constexpr bool kShortSums = false;
+};
+
+// Weights of more than 7 bits, as codebooks have them.
+constexpr bool is_wide(uint32_t bits, bool levels) { return levels || bits == 8; }
+
+// Steps of four columns whose sums of two products each stay in 16 bits; 0 for weights that take more than 7.
+template <class Isa, int Bits, bool Levels>
+constexpr int short_steps() {
+  if (is_wide(Bits, Levels)) return 0;
+  if (!Isa::kShortSums) return 1;
+  return Bits < 4 ? 8 : 128 >> Bits;
+}
+
+// Adds a step of 32 columns to 16-bit sums and these, before they may overflow, to a sum that the first of them starts.
+template <class Isa, int Steps, int Step>
+inline __attribute__((always_inline)) void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
+                                                    typename Isa::Ints& shorts, typename Isa::Ints& sum) {
+  const auto products = Isa::products(u, four);
+  shorts = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
+  Isa::keep(shorts);
+  if constexpr (Step % Steps < Steps - 1) return;
+  const auto pairs = Isa::add_pairs(shorts);
+  sum = Step == Steps - 1 ? pairs : Isa::add(sum, pairs);
+}
+
+// A field of a chunk as a vector of unsigned bytes.
+template <class Isa, int Bits, int Index>
+inline __attribute__((always_inline)) typename Isa::Bytes unpack_field(const typename Isa::Bytes* chunk) {
+  constexpr Field field = Fields<Bits>::field(Index);
+  typename Isa::Bytes value{};
+  unroll<field.pieces>([&](auto p) {
+    constexpr FieldPiece piece = Fields<Bits>::field(Index).piece[p];
+    constexpr int kMask = ((1 << piece.width) - 1) << piece.at;
+    auto part = Isa::template shift_and<piece.shift - piece.at, kMask>(chunk[piece.vector]);
+    value = p == 0 ? part : Isa::or_bytes(value, part);
+  });
+  return value;
+}
+
+// Results of finished sums over the groups for part of a panel's columns.
+template <class Isa, int Rows>
+inline __attribute__((always_inline)) void store_part(const PackedLinear& args, uint32_t panel, int part, uint32_t row,
+                                                      const typename Isa::Floats* total) {
+  using Floats = typename Isa::Floats;
+  const Panel16& w = args.weights;
+  const uint32_t column = 16 * panel + Isa::kRows * part;
+  if (column >= w.n) return;
+  const uint8_t* bytes = w.panel(panel);
+  const Floats correction = Isa::load_floats(bytes + w.correction_offset + 4 * Isa::kRows * part);
+  const Floats bias = w.has_bias ? Isa::load_floats(bytes + w.bias_offset + 4 * Isa::kRows * part) : Isa::zero_floats();
+  unroll<Rows>([&](auto m) __attribute__((always_inline)) {
+    const float zero = static_cast<float>(args.rows.zeros[row + m]);
+    Floats value = Isa::multiply_add(correction, Isa::broadcast(-zero), total[m]);
+    value = Isa::multiply_add(value, Isa::broadcast(args.rows.scales[row + m]), bias);
+    float* y = args.y + static_cast<size_t>(row + m) * w.n + column;
+    if (column + Isa::kRows <= w.n) Isa::store_floats(y, value);
+    else Isa::store_some_floats(y, value, w.n - column);
+  });
+}
+
+// Scales of a group for part of a panel's columns.
+template <class Isa>
+inline __attribute__((always_inline)) typename Isa::Floats group_scales(const Panel16& w, const uint8_t* group,
+                                                                        int part) {
+  const uint8_t* scales = group + (w.f16_scales ? 2 : 4) * Isa::kRows * part;
+  return w.f16_scales ? Isa::load_halves(scales) : Isa::load_floats(scales);
+}
+
+}  // namespace
+}  // namespace lowbit

@@ -1,0 +1,222 @@
+// Linear layers over panel16 weights for one to seven rows of activations, by instruction sets with 16-bit sums: panels
+// are read as a few streams, each of panels that follow each other in memory, as short streams leave hardware too little
+// to fetch ahead; and vectors are written out, so that there is little but what products need.
+#pragma once
+
+#include "panel16_parts.h"
+
+namespace lowbit {
+namespace {
+
+// Sums of products of 32 columns of `Parts` parts of a panel: `vectors` are those of the first one's weights, x(m, i)
+// the i-th four activations of row m in all lanes.
+template <class Isa, int Bits, bool Levels, int Parts, int Rows, class X>
+inline __attribute__((always_inline)) void column_sums(const uint8_t* vectors, typename Isa::Bytes levels, X&& x,
+                                                       typename Isa::Ints (&sum)[Parts][Rows]) {
+  using Bytes = typename Isa::Bytes;
+  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
+  typename Isa::Ints shorts[Parts][Rows];
+  unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
+    Bytes chunk[Parts][kVectors];
+    unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+      unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+        chunk[part][v] = Isa::load_bytes(vectors + 64 * (i * kVectors + v) + 4 * Isa::kRows * part);
+      });
+    });
+    unroll<kFields>([&](auto f) __attribute__((always_inline)) {
+      constexpr int kStep = i * kFields + f;
+      Bytes u[Parts];
+      unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+        u[part] = unpack_field<Isa, Bits, f>(chunk[part]);
+        if constexpr (Levels) u[part] = Isa::lookup(levels, u[part]);
+        else u[part] = Isa::template weight<Bits>(u[part]);
+      });
+      unroll<Rows>([&](auto m) __attribute__((always_inline)) {
+        const Bytes four = x(m, std::integral_constant<int, kStep>{});
+        unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+          if constexpr (kSteps > 0) add_step<Isa, kSteps, kStep>(u[part], four, shorts[part][m], sum[part][m]);
+          else sum[part][m] = Isa::dot_wide(kStep == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
+        });
+      });
+    });
+  });
+}
+
+// What sums of a row begin with in a group: `sums` is that of the row's activations.
+template <class Isa, int Bits, bool Levels>
+inline __attribute__((always_inline)) typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
+                                                                  int32_t sums) {
+  if (!w.has_zeros) return Isa::broadcast_int(sums);
+  return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, weight_offset<Isa, Bits, Levels>(), -sums);
+}
+
+// One row of activations and Isa::kPanels panels `stride` apart, of which those past `last` are worked on as that one
+// again. `Short`: groups of 32.
+template <class Isa, int Bits, bool Levels, bool Short>
+inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row) {
+  using Ints = typename Isa::Ints;
+  using Floats = typename Isa::Floats;
+  constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
+  const Panel16& w = args.weights;
+  const int8_t* x = args.rows.values + static_cast<size_t>(row) * w.padded_k();
+  const int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
+  const auto levels = Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
+  const uint8_t* group[kPanels];
+  for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
+  Floats total[kPanels][kParts];
+  const auto each_part = [](auto&& body) __attribute__((always_inline)) {
+    unroll<kPanels>([&](auto p) __attribute__((always_inline)) {
+      unroll<kParts>([&](auto part) __attribute__((always_inline)) { body(p, part); });
+    });
+  };
+  each_part([&](auto p, auto part) __attribute__((always_inline)) { total[p][part] = Isa::zero_floats(); });
+
+  for (uint32_t g = 0; g < w.groups; g++) {
+    Ints sum[kPanels][kParts];
+    for (int p = 0; p < kPanels; p++)
+      for (int part = 0; part < kParts; part++)
+        sum[p][part] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[g]);
+    const auto add_group = [&](auto p, auto part) __attribute__((always_inline)) {
+      const Floats scale = group_scales<Isa>(w, group[p], part);
+      total[p][part] = Isa::multiply_add(Isa::to_floats(sum[p][part]), scale, total[p][part]);
+    };
+    uint32_t at = w.vectors_offset;
+    for (uint32_t c = 0, end = Short ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
+      typename Isa::Bytes quads[8];
+      unroll<8>([&](auto i) __attribute__((always_inline)) { quads[i] = Isa::broadcast_quad(x + 4 * i); });
+      each_part([&](auto p, auto part) __attribute__((always_inline)) {
+        if (part == 0) Isa::template prefetch_near<Bits>(group[p] + at);
+        Ints run[1][1];
+        column_sums<Isa, Bits, Levels>(
+            group[p] + at + 4 * Isa::kRows * part, levels,
+            [&](auto, auto i) __attribute__((always_inline)) { return quads[i]; }, run);
+        sum[p][part] = Isa::add(sum[p][part], run[0][0]);
+        if constexpr (Short) add_group(p, part);
+      });
+    }
+    if constexpr (!Short) each_part(add_group);
+    for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
+  }
+  each_part([&](auto p, auto part) __attribute__((always_inline)) {
+    const Floats sum = total[p][part];
+    store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row, &sum);
+  });
+}
+
+constexpr int kStreamRows = 7;
+
+// The sums of a block of several rows.
+template <class Isa>
+struct RowSums {
+  static constexpr int kParts = 16 / Isa::kRows;
+  typename Isa::Ints group[kStreamRows][Isa::kPanels][kParts];
+  typename Isa::Floats total[kStreamRows][Isa::kPanels][kParts];
+};
+
+// 32 columns of a panel: where its group begins, from there to the vectors of weights, and whether the group ends with
+// them; the first row's activations, and from one row to the next.
+template <class Isa>
+struct Columns {
+  const Panel16* weights;
+  const uint8_t* group;
+  uint32_t at;
+  bool ends;
+  typename Isa::Bytes levels;
+  const int8_t* x;
+  size_t x_stride;
+};
+
+// Adds columns of panel p to the sums of `Rows` rows from `first` on. A function of its own: compilers would unpack
+// weights for all rows of a block at once and spill them.
+template <class Isa, int Bits, bool Levels, int Rows>
+__attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int first, int p, RowSums<Isa>& sums) {
+  constexpr int kParts = RowSums<Isa>::kParts;
+  const int8_t* x = columns.x + first * columns.x_stride;
+  typename Isa::Ints run[kParts][Rows];
+  column_sums<Isa, Bits, Levels>(
+      columns.group + columns.at, columns.levels,
+      [&](auto m, auto i) __attribute__((always_inline)) {
+        return Isa::broadcast_quad(x + m * columns.x_stride + 4 * i);
+      },
+      run);
+  unroll<kParts>([&](auto part) __attribute__((always_inline)) {
+    const auto scale = group_scales<Isa>(*columns.weights, columns.group, part);
+    unroll<Rows>([&](auto m) __attribute__((always_inline)) {
+      auto& sum = sums.group[first + m][p][part];
+      auto& total = sums.total[first + m][p][part];
+      const auto all = Isa::add(sum, run[part][m]);
+      if (columns.ends) total = Isa::multiply_add(Isa::to_floats(all), scale, total);
+      else sum = all;
+    });
+  });
+}
+
+// The same for two to kStreamRows rows, in sets whose sums fit registers.
+template <class Isa, int Bits, bool Levels>
+inline void add_rows(const Columns<Isa>& columns, int rows, int p, RowSums<Isa>& sums) {
+  const auto add = [&](int first, int count) {
+    if (count == 2) add_columns<Isa, Bits, Levels, 2>(columns, first, p, sums);
+    else if (count == 3) add_columns<Isa, Bits, Levels, 3>(columns, first, p, sums);
+    else add_columns<Isa, Bits, Levels, 4>(columns, first, p, sums);
+  };
+  const int half = rows > 4 ? (rows + 1) / 2 : rows;
+  add(0, half);
+  if (half < rows) add(half, rows - half);
+}
+
+// Rows of activations, two or more, as row_block. Weights of 32 columns stay in the nearest cache for all sets of rows.
+template <class Isa, int Bits, bool Levels>
+inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row,
+                       int rows) {
+  constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
+  const Panel16& w = args.weights;
+  const int32_t* row_sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
+  Columns<Isa> columns{&w, nullptr, 0, false, Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4)), nullptr,
+                       w.padded_k()};
+  columns.x = args.rows.values + row * columns.x_stride;
+  const uint8_t* group[kPanels];
+  for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
+  RowSums<Isa> sums;
+  for (int m = 0; m < rows; m++)
+    for (auto& panel : sums.total[m])
+      for (auto& total : panel) total = Isa::zero_floats();
+
+  for (uint32_t g = 0; g < w.groups; g++) {
+    for (int m = 0; m < rows; m++)
+      for (int p = 0; p < kPanels; p++)
+        for (int part = 0; part < kParts; part++)
+          sums.group[m][p][part] = start_of<Isa, Bits, Levels>(w, group[p], part, row_sums[m * w.groups + g]);
+    columns.at = w.vectors_offset;
+    for (uint32_t c = 32; c <= w.group_length; c += 32, columns.at += 64 * Bits, columns.x += 32) {
+      columns.ends = c == w.group_length;
+      for (int p = 0; p < kPanels; p++) {
+        columns.group = group[p];
+        Isa::template prefetch_near<Bits>(group[p] + columns.at);
+        add_rows<Isa, Bits, Levels>(columns, rows, p, sums);
+      }
+    }
+    for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
+  }
+  for (int p = 0; p < kPanels; p++)
+    for (int part = 0; part < kParts; part++)
+      for (int m = 0; m < rows; m++)
+        store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row + m, &sums.total[m][p][part]);
+}
+
+// Panels `first` .. `last` as Isa::kPanels streams, for `rows` rows, at most kStreamRows.
+template <class Isa, int Bits, bool Levels>
+inline void panel_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
+  const auto block = [&](uint32_t panel, uint32_t stride) {
+    if (rows > 1) rows_block<Isa, Bits, Levels>(args, panel, stride, last - 1, row, static_cast<int>(rows));
+    else if (!Levels && args.weights.group_length == 32)
+      row_block<Isa, Bits, Levels, !Levels>(args, panel, stride, last - 1, row);
+    else row_block<Isa, Bits, Levels, false>(args, panel, stride, last - 1, row);
+  };
+  const uint32_t length = (last - first) / Isa::kPanels, rest = first + Isa::kPanels * length;
+  for (uint32_t p = first; p < first + length; p++) block(p, length);
+  if (rest < last) block(rest, 1);
+}
+
+}  // namespace
+}  // namespace lowbit
