@@ -32,6 +32,7 @@ KernelRows (*const kTables[])() = {
     quantize_avx512_rows,
     quantize_avx2_rows,
     measure_avx512_rows,
+    measure_avx2_rows,
     measure_amx_rows,
 #elif defined(__aarch64__)
     linear_i8mm_rows,

@@ -19,6 +19,7 @@ KernelRows linear_float_avx2_rows();
 KernelRows transformer_avx512_rows();
 KernelRows transformer_avx2_rows();
 KernelRows measure_avx512_rows();
+KernelRows measure_avx2_rows();
 KernelRows quantize_avx512_rows();
 KernelRows quantize_avx2_rows();
 KernelRows measure_amx_rows();

@@ -76,9 +76,8 @@ void split_float_linear(Step& step, FloatLinear& args, uint32_t threads) {
     step.run = many_rows_run<Isa, Type>;
     return;
   }
-  constexpr uint32_t kTileBytes = 128u << 10;
-  const uint32_t by_size = kTileBytes / (4 * args.k) + 1, by_share = args.n / (8 * threads) + 1;
-  args.columns_per_tile = static_cast<uint32_t>(round_up(std::min(by_size, by_share), kDotColumns));
+  // Few tiles, as each is read as streams, which should be long.
+  args.columns_per_tile = static_cast<uint32_t>(round_up(args.n / (4 * threads) + 1, kDotColumns));
   step.phases = 1;
   step.tiles[0] = ceil_div(args.n, args.columns_per_tile);
   step.run = few_rows_run<Isa, Type>;

@@ -56,14 +56,16 @@ struct DotRows {
 // Rows of weights that are multiplied side by side: as many streams for the memory to serve.
 constexpr int kDotColumns = 4;
 
-// `Rows` rows of x from `row` with `Columns` rows of weights from `column`. `Ahead` asks for the next weights in memory.
+// `Rows` rows of x from `row` with `Columns` rows of weights from `column`, `apart` from each other. `Ahead` asks memory
+// for the rows that follow them.
 template <class Isa, FloatType Type, bool Ahead, int Rows, int Columns>
-inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column) {
+inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column, uint32_t apart) {
   using V = typename Isa::V;
   constexpr int kLanes = Isa::kLanes;
   constexpr int kSums = (Rows * Columns + kLanes - 1) / kLanes * kLanes;
   const float* x = args.x + row * args.x_stride;
   const auto* w = args.w + column * args.w_stride;
+  const size_t w_stride = apart * args.w_stride;
   V sum[kSums];
   each_index<kSums>([&](auto i) LOWBIT_INLINE { sum[i] = Isa::set(0); });
   uint32_t c = 0;
@@ -71,8 +73,8 @@ inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column) 
     V values[Rows];
     each_index<Rows>([&](auto i) LOWBIT_INLINE { values[i] = Isa::load(x + i * args.x_stride + c); });
     each_index<Columns>([&](auto j) LOWBIT_INLINE {
-      const auto* from = w + j * args.w_stride + c;
-      if constexpr (Ahead) __builtin_prefetch(from + kDotColumns * args.w_stride, 0, 2);
+      const auto* from = w + j * w_stride + c;
+      if constexpr (Ahead) __builtin_prefetch(from + args.w_stride, 0, 2);
       const V weight = load_weights<Isa, Type>(from);
       each_index<Rows>([&](auto i) LOWBIT_INLINE {
         sum[i * Columns + j] = Isa::multiply_add(values[i], weight, sum[i * Columns + j]);
@@ -81,7 +83,7 @@ inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column) 
   }
   if (const uint32_t rest = args.k - c; rest > 0) {
     each_index<Columns>([&](auto j) LOWBIT_INLINE {
-      const V weight = load_some_weights<Isa, Type>(w + j * args.w_stride + c, rest);
+      const V weight = load_some_weights<Isa, Type>(w + j * w_stride + c, rest);
       each_index<Rows>([&](auto i) LOWBIT_INLINE {
         const V value = Isa::load_some(x + i * args.x_stride + c, rest);
         sum[i * Columns + j] = Isa::multiply_add(value, weight, sum[i * Columns + j]);
@@ -93,18 +95,22 @@ inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column) 
   for (int i = 0; i < Rows; i++) {
     float* y = args.y + (row + i) * args.y_stride + column;
     for (int j = 0; j < Columns; j++) {
-      const float before = args.accumulate ? y[j] : args.bias ? args.bias[column + j] : 0;
-      y[j] = before + totals[i * Columns + j];
+      const uint32_t at = j * apart;
+      const float before = args.accumulate ? y[at] : args.bias ? args.bias[column + at] : 0;
+      y[at] = before + totals[i * Columns + j];
     }
   }
 }
 
+// All rows of weights. From memory they are read as streams, each of rows that follow each other, as short streams leave
+// hardware too little to fetch ahead.
 template <class Isa, FloatType Type, bool Ahead, int Rows>
 inline void dot_columns(const DotRows<Type>& args, uint32_t row) {
-  uint32_t column = 0;
-  for (; column + kDotColumns <= args.n; column += kDotColumns)
-    dot_block<Isa, Type, Ahead, Rows, kDotColumns>(args, row, column);
-  for (; column < args.n; column++) dot_block<Isa, Type, Ahead, Rows, 1>(args, row, column);
+  const uint32_t blocks = args.n / kDotColumns, apart = Ahead ? blocks : 1;
+  for (uint32_t block = 0; block < blocks; block++)
+    dot_block<Isa, Type, Ahead, Rows, kDotColumns>(args, row, Ahead ? block : kDotColumns * block, apart);
+  for (uint32_t column = kDotColumns * blocks; column < args.n; column++)
+    dot_block<Isa, Type, Ahead, Rows, 1>(args, row, column, 1);
 }
 
 // All of y. `Isa::kDotRows` rows of x share what is read of the weights.
