@@ -126,7 +126,7 @@ inline void even_parts(uint32_t count, uint32_t largest, Part part) {
 // All rows of m for a range of panels: seven rows at once, so that up to seven read the weights once.
 template <class Isa, int Bits, bool Levels>
 inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
-  even_parts(args.m, kRowsAtOnce, [&](uint32_t row, uint32_t rows) {
+  even_parts(args.m, kStreamedRows, [&](uint32_t row, uint32_t rows) {
     if constexpr (Isa::kShortSums) return panel_streams<Isa, Bits, Levels>(args, first, last, row, rows);
     else switch (rows) {
       case 1: return panel_rows<Isa, Bits, Levels, 1>(args, first, last, row);

@@ -27,7 +27,7 @@ struct PackedLinear {
 static_assert(sizeof(PackedLinear) <= kArgsMax);
 
 // Rows of activations that are worked on at once where each panel is unpacked as it is read.
-constexpr uint32_t kRowsAtOnce = 7;
+constexpr uint32_t kStreamedRows = 7;
 
 template <int... I, class F>
 inline __attribute__((always_inline)) void unroll(std::integer_sequence<int, I...>, F&& body) {

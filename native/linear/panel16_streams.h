@@ -108,8 +108,8 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
 template <class Isa>
 struct RowSums {
   static constexpr int kParts = 16 / Isa::kRows;
-  typename Isa::Ints group[kRowsAtOnce][Isa::kPanels][kParts];
-  typename Isa::Floats total[kRowsAtOnce][Isa::kPanels][kParts];
+  typename Isa::Ints group[kStreamedRows][Isa::kPanels][kParts];
+  typename Isa::Floats total[kStreamedRows][Isa::kPanels][kParts];
 };
 
 // 32 columns of a panel: where its group begins, from there to the vectors of weights, and whether the group ends with
@@ -150,7 +150,7 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
   });
 }
 
-// The same for two to kRowsAtOnce rows, in sets whose sums fit registers.
+// The same for two to kStreamedRows rows, in sets whose sums fit registers.
 template <class Isa, int Bits, bool Levels>
 inline void add_rows(const Columns<Isa>& columns, int rows, int p, RowSums<Isa>& sums) {
   const auto add = [&](int first, int count) {
@@ -202,7 +202,7 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
         store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row + m, &sums.total[m][p][part]);
 }
 
-// Panels `first` .. `last` as Isa::kPanels streams, for `rows` rows, at most kRowsAtOnce.
+// Panels `first` .. `last` as Isa::kPanels streams, for `rows` rows, at most kStreamedRows.
 template <class Isa, int Bits, bool Levels>
 inline void panel_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
   const auto block = [&](uint32_t panel, uint32_t stride) {
