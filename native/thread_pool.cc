@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include "contention.h"
+
 namespace lowbit {
 namespace {
 
@@ -19,6 +21,8 @@ constexpr auto kIdleSpin = std::chrono::microseconds(300);
 // Waiting for tiles of another thread, in pauses, before sleeping. A core that sleeps, rather than yields, is one that
 // the system moves the other thread to when that one waits for a busy core.
 constexpr int kPausesBeforeSleep = 4000;
+// The same while others want our cores: short, as the thread that waits is on the core that the other one needs.
+constexpr int kPausesWhenContended = 200;
 
 inline void pause() {
 #if defined(__x86_64__) || defined(_M_X64)
@@ -27,6 +31,8 @@ inline void pause() {
   asm volatile("yield");
 #endif
 }
+
+Contention contention;
 
 struct PhaseRef {
   const Step* step;
@@ -109,6 +115,7 @@ struct Job {
     // In one order with the count of sleepers: who goes to sleep sees the new stretch, or is seen here.
     ticket.store(next << 32, std::memory_order_seq_cst);
     if (sleepers.load(std::memory_order_seq_cst) > 0) {
+      contention.note();
       std::lock_guard<std::mutex> lock(sleep_mutex);
       stretch_ended.notify_all();
     }
@@ -118,7 +125,8 @@ struct Job {
   bool is_in(uint64_t index) const { return ticket.load(std::memory_order_seq_cst) >> 32 == index; }
 
   void wait_for_end_of(uint64_t index) {
-    for (int pauses = 0; pauses < kPausesBeforeSleep; pauses++) {
+    const int most_pauses = contention.now() ? kPausesWhenContended : kPausesBeforeSleep;
+    for (int pauses = 0; pauses < most_pauses; pauses++) {
       if (!is_in(index)) return;
       pause();
     }
@@ -129,6 +137,7 @@ struct Job {
   }
 
   void work(uint32_t thread) {
+    contention.begin();
     for (;;) {
       uint64_t taken = ticket.fetch_add(1, std::memory_order_acq_rel);
       uint64_t index = taken >> 32;
