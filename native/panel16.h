@@ -65,6 +65,12 @@ static inline Panels read_panels(const void* buffer, uint32_t rows) {
 using Panel16 = Panels;
 static inline Panel16 read_panel16(const void* buffer) { return read_panels(buffer, 16); }
 
+// The levels that weights of a codebook stand for, as the instruction set looks them up.
+template <class Isa, int Bits>
+inline __attribute__((always_inline)) auto levels_of(const Panel16& w) {
+  return Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
+}
+
 // Activations quantized to int8 for panel16 weights: rows of `padded_k` values (groups padded with zeros), then for each
 // row its scale, zero point and the sum of each group's values.
 struct QuantizedRows {

@@ -38,7 +38,7 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
   using Bytes = typename Isa::Bytes;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   constexpr int kVectorBytes = 4 * Isa::kRows;
-  const auto levels = Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
+  const auto levels = levels_of<Isa, Bits>(w);
   const uint32_t group_runs = w.group_length / 32;
   const uint8_t* group = w.panel(panel) + static_cast<size_t>(first / group_runs) * w.group_bytes;
   for (uint32_t run = first, start = first % group_runs; run < last; start = 0, group += w.group_bytes) {
@@ -46,11 +46,11 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
     const uint32_t end = std::min(last, run + group_runs - start);
     for (; run < end; run++) {
       Isa::template prefetch<Bits>(in + ahead);
-      unroll<8 / kFields>([&](auto) __attribute__((always_inline)) {
+      each_index<8 / kFields>([&](auto) LOWBIT_INLINE {
         for (int at = 0; at < 64; at += kVectorBytes) {
           Bytes chunk[kVectors];
           for (int v = 0; v < kVectors; v++) chunk[v] = Isa::load_bytes(in + 64 * v + at);
-          unroll<kFields>([&](auto f) __attribute__((always_inline)) {
+          each_index<kFields>([&](auto f) LOWBIT_INLINE {
             Bytes u = unpack_field<Isa, Bits, f>(chunk);
             if constexpr (Levels) u = Isa::lookup(levels, u);
             else u = Isa::template weight<Bits>(u);
@@ -98,7 +98,7 @@ const auto* inputs(const PackedGemm& gemm) {
 template <class Isa, int Steps, int Rows>
 inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
                                                      const int8_t* x, size_t stride) {
-  unroll<8>([&](auto step) __attribute__((always_inline)) {
+  each_index<8>([&](auto step) LOWBIT_INLINE {
     const auto u0 = Isa::load_bytes(weights[0] + 64 * step), u1 = Isa::load_bytes(weights[1] + 64 * step);
     for (int m = 0; m < Rows; m++) {
       int32_t four;
@@ -170,7 +170,7 @@ inline void short_gemm_block(const PackedLinear& args, const GemmColumns* column
   for (uint32_t g = 0; g < groups; g++, starts++, scales += kScaleBytes, zeros += group_bytes) {
     for (uint32_t at = 0; at < length; at += 32, x += 32, unpacked += 512) {
       Ints shorts[2][Rows], sum[2][Rows];
-      unroll<8>([&](auto step) __attribute__((always_inline)) {
+      each_index<8>([&](auto step) LOWBIT_INLINE {
         for (int m = 0; m < Rows; m++) {
           int32_t four;
           memcpy(&four, x + m * stride + 4 * step, 4);

@@ -28,14 +28,13 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   const Panel16& w = args.weights;
   const uint32_t padded_k = w.padded_k();
-  const int32_t offset = weight_offset<Isa, Bits, Levels>();
   const int8_t* x[Rows];
   const int32_t* sums[Rows];
   for (int m = 0; m < Rows; m++) {
     x[m] = args.rows.values + static_cast<size_t>(row + m) * padded_k;
     sums[m] = args.rows.sums + static_cast<size_t>(row + m) * w.groups;
   }
-  const auto levels = Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
+  const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[Panels];
   for (int p = 0; p < Panels; p++) group[p] = w.panel(std::min(first + p, last));
   Floats total[Panels][kParts][Rows];
@@ -51,28 +50,20 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   for (uint32_t g = 0; g < w.groups; g++) {
     for (int part = 0; part < kParts; part++) {
       Ints sum[Panels][Rows];
-      if (w.has_zeros) {
-        for (int p = 0; p < Panels; p++)
-          for (int m = 0; m < Rows; m++)
-            sum[p][m] = Isa::scaled_zeros(group[p] + w.zeros_offset + part * Isa::kRows, offset, -sums[m][g]);
-      } else {
-        for (int m = 0; m < Rows; m++) {
-          const Ints start = Isa::broadcast_int(sums[m][g]);
-          for (int p = 0; p < Panels; p++) sum[p][m] = start;
-        }
-      }
+      for (int p = 0; p < Panels; p++)
+        for (int m = 0; m < Rows; m++) sum[p][m] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[m][g]);
       uint32_t at = w.vectors_offset;
       for (uint32_t c = g * w.group_length, end = c + w.group_length; c < end; c += 32, at += 64 * Bits) {
         if (part == 0) {
           const size_t from = at + (group[0] + at + Isa::kAhead >= end_of_first ? jump : 0);
           for (int p = 0; p < Panels; p++) Isa::template prefetch<Bits>(group[p] + from);
         }
-        unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
+        each_index<8 / kFields>([&](auto i) LOWBIT_INLINE {
           for (int p = 0; p < Panels; p++) {
             Bytes chunk[kVectors];
             for (int v = 0; v < kVectors; v++)
               chunk[v] = Isa::load_bytes(group[p] + at + 64 * (i * kVectors + v) + 4 * Isa::kRows * part);
-            unroll<kFields>([&](auto f) __attribute__((always_inline)) {
+            each_index<kFields>([&](auto f) LOWBIT_INLINE {
               Bytes u = unpack_field<Isa, Bits, f>(chunk);
               if constexpr (Levels) u = Isa::lookup(levels, u);
               else u = Isa::template weight<Bits>(u);

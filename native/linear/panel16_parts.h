@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "../each_index.h"
 #include "../kernel.h"
 #include "../panel16.h"
 #include "fields.h"
@@ -28,15 +29,6 @@ static_assert(sizeof(PackedLinear) <= kArgsMax);
 
 // Rows of activations that are worked on at once where each panel is unpacked as it is read.
 constexpr uint32_t kStreamedRows = 7;
-
-template <int... I, class F>
-inline __attribute__((always_inline)) void unroll(std::integer_sequence<int, I...>, F&& body) {
-  (body(std::integral_constant<int, I>{}), ...);
-}
-template <int N, class F>
-inline __attribute__((always_inline)) void unroll(F&& body) {
-  unroll(std::make_integer_sequence<int, N>{}, body);
-}
 
 // What is added to weights to make them unsigned, or as the instruction set wants them.
 template <class Isa, int Bits, bool Levels>
@@ -75,7 +67,7 @@ template <class Isa, int Bits, int Index>
 inline __attribute__((always_inline)) typename Isa::Bytes unpack_field(const typename Isa::Bytes* chunk) {
   constexpr Field field = Fields<Bits>::field(Index);
   typename Isa::Bytes value{};
-  unroll<field.pieces>([&](auto p) {
+  each_index<field.pieces>([&](auto p) {
     constexpr FieldPiece piece = Fields<Bits>::field(Index).piece[p];
     constexpr int kMask = ((1 << piece.width) - 1) << piece.at;
     auto part = Isa::template shift_and<piece.shift - piece.at, kMask>(chunk[piece.vector]);
@@ -95,7 +87,7 @@ inline __attribute__((always_inline)) void store_part(const PackedLinear& args, 
   const uint8_t* bytes = w.panel(panel);
   const Floats correction = Isa::load_floats(bytes + w.correction_offset + 4 * Isa::kRows * part);
   const Floats bias = w.has_bias ? Isa::load_floats(bytes + w.bias_offset + 4 * Isa::kRows * part) : Isa::zero_floats();
-  unroll<Rows>([&](auto m) __attribute__((always_inline)) {
+  each_index<Rows>([&](auto m) LOWBIT_INLINE {
     const float zero = static_cast<float>(args.rows.zeros[row + m]);
     Floats value = Isa::multiply_add(correction, Isa::broadcast(-zero), total[m]);
     value = Isa::multiply_add(value, Isa::broadcast(args.rows.scales[row + m]), bias);

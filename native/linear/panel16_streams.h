@@ -17,24 +17,24 @@ inline __attribute__((always_inline)) void column_sums(const uint8_t* vectors, t
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   constexpr int kSteps = short_steps<Isa, Bits, Levels>();
   typename Isa::Ints shorts[Parts][Rows];
-  unroll<8 / kFields>([&](auto i) __attribute__((always_inline)) {
+  each_index<8 / kFields>([&](auto i) LOWBIT_INLINE {
     Bytes chunk[Parts][kVectors];
-    unroll<Parts>([&](auto part) __attribute__((always_inline)) {
-      unroll<kVectors>([&](auto v) __attribute__((always_inline)) {
+    each_index<Parts>([&](auto part) LOWBIT_INLINE {
+      each_index<kVectors>([&](auto v) LOWBIT_INLINE {
         chunk[part][v] = Isa::load_bytes(vectors + 64 * (i * kVectors + v) + 4 * Isa::kRows * part);
       });
     });
-    unroll<kFields>([&](auto f) __attribute__((always_inline)) {
+    each_index<kFields>([&](auto f) LOWBIT_INLINE {
       constexpr int kStep = i * kFields + f;
       Bytes u[Parts];
-      unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+      each_index<Parts>([&](auto part) LOWBIT_INLINE {
         u[part] = unpack_field<Isa, Bits, f>(chunk[part]);
         if constexpr (Levels) u[part] = Isa::lookup(levels, u[part]);
         else u[part] = Isa::template weight<Bits>(u[part]);
       });
-      unroll<Rows>([&](auto m) __attribute__((always_inline)) {
+      each_index<Rows>([&](auto m) LOWBIT_INLINE {
         const Bytes four = x(m, std::integral_constant<int, kStep>{});
-        unroll<Parts>([&](auto part) __attribute__((always_inline)) {
+        each_index<Parts>([&](auto part) LOWBIT_INLINE {
           if constexpr (kSteps > 0) add_step<Isa, kSteps, kStep>(u[part], four, shorts[part][m], sum[part][m]);
           else sum[part][m] = Isa::dot_wide(kStep == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
         });
@@ -61,36 +61,36 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   const Panel16& w = args.weights;
   const int8_t* x = args.rows.values + static_cast<size_t>(row) * w.padded_k();
   const int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  const auto levels = Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
+  const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[kPanels];
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
   Floats total[kPanels][kParts];
-  const auto each_part = [](auto&& body) __attribute__((always_inline)) {
-    unroll<kPanels>([&](auto p) __attribute__((always_inline)) {
-      unroll<kParts>([&](auto part) __attribute__((always_inline)) { body(p, part); });
+  const auto each_part = [](auto&& body) LOWBIT_INLINE {
+    each_index<kPanels>([&](auto p) LOWBIT_INLINE {
+      each_index<kParts>([&](auto part) LOWBIT_INLINE { body(p, part); });
     });
   };
-  each_part([&](auto p, auto part) __attribute__((always_inline)) { total[p][part] = Isa::zero_floats(); });
+  each_part([&](auto p, auto part) LOWBIT_INLINE { total[p][part] = Isa::zero_floats(); });
 
   for (uint32_t g = 0; g < w.groups; g++) {
     Ints sum[kPanels][kParts];
     for (int p = 0; p < kPanels; p++)
       for (int part = 0; part < kParts; part++)
         sum[p][part] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[g]);
-    const auto add_group = [&](auto p, auto part) __attribute__((always_inline)) {
+    const auto add_group = [&](auto p, auto part) LOWBIT_INLINE {
       const Floats scale = group_scales<Isa>(w, group[p], part);
       total[p][part] = Isa::multiply_add(Isa::to_floats(sum[p][part]), scale, total[p][part]);
     };
     uint32_t at = w.vectors_offset;
     for (uint32_t c = 0, end = Short ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
       typename Isa::Bytes quads[8];
-      unroll<8>([&](auto i) __attribute__((always_inline)) { quads[i] = Isa::broadcast_quad(x + 4 * i); });
-      each_part([&](auto p, auto part) __attribute__((always_inline)) {
+      each_index<8>([&](auto i) LOWBIT_INLINE { quads[i] = Isa::broadcast_quad(x + 4 * i); });
+      each_part([&](auto p, auto part) LOWBIT_INLINE {
         if (part == 0) Isa::template prefetch_near<Bits>(group[p] + at);
         Ints run[1][1];
         column_sums<Isa, Bits, Levels>(
             group[p] + at + 4 * Isa::kRows * part, levels,
-            [&](auto, auto i) __attribute__((always_inline)) { return quads[i]; }, run);
+            [&](auto, auto i) LOWBIT_INLINE { return quads[i]; }, run);
         sum[p][part] = Isa::add(sum[p][part], run[0][0]);
         if constexpr (Short) add_group(p, part);
       });
@@ -98,7 +98,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
     if constexpr (!Short) each_part(add_group);
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }
-  each_part([&](auto p, auto part) __attribute__((always_inline)) {
+  each_part([&](auto p, auto part) LOWBIT_INLINE {
     const Floats sum = total[p][part];
     store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row, &sum);
   });
@@ -134,13 +134,13 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
   typename Isa::Ints run[kParts][Rows];
   column_sums<Isa, Bits, Levels>(
       columns.group + columns.at, columns.levels,
-      [&](auto m, auto i) __attribute__((always_inline)) {
+      [&](auto m, auto i) LOWBIT_INLINE {
         return Isa::broadcast_quad(x + m * columns.x_stride + 4 * i);
       },
       run);
-  unroll<kParts>([&](auto part) __attribute__((always_inline)) {
+  each_index<kParts>([&](auto part) LOWBIT_INLINE {
     const auto scale = group_scales<Isa>(*columns.weights, columns.group, part);
-    unroll<Rows>([&](auto m) __attribute__((always_inline)) {
+    each_index<Rows>([&](auto m) LOWBIT_INLINE {
       auto& sum = sums.group[first + m][p][part];
       auto& total = sums.total[first + m][p][part];
       const auto all = Isa::add(sum, run[part][m]);
@@ -170,7 +170,7 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
   constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
   const Panel16& w = args.weights;
   const int32_t* row_sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  Columns<Isa> columns{&w, nullptr, 0, false, Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4)), nullptr,
+  Columns<Isa> columns{&w, nullptr, 0, false, levels_of<Isa, Bits>(w), nullptr,
                        w.padded_k()};
   columns.x = args.rows.values + row * columns.x_stride;
   const uint8_t* group[kPanels];

@@ -63,7 +63,7 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t p
   const float offset = Levels ? 128 : 1 << (Bits - 1);
   const float* x = args.padded + size_t{row} * stride;
   const float* sums = args.sums + size_t{row} * w.groups;
-  const auto levels = Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
+  const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group = w.panel(index);
   V total[Rows];
   each_index<Rows>([&](auto m) LOWBIT_INLINE { total[m] = Isa::set(0); });

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
-#include <utility>
+
+#include "../each_index.h"
 
 namespace lowbit {
 
@@ -58,20 +58,6 @@ inline __attribute__((always_inline)) void load_once([[maybe_unused]] V& v) {
 #if defined(__x86_64__)
   __asm__("" : "+v"(v));
 #endif
-}
-
-// For bodies of each_index that are too large for compilers to inline by themselves: [&](auto i) LOWBIT_INLINE { … }
-#define LOWBIT_INLINE __attribute__((always_inline))
-
-template <class Body, int... I>
-inline __attribute__((always_inline)) void each_index(std::integer_sequence<int, I...>, Body&& body) {
-  (body(std::integral_constant<int, I>{}), ...);
-}
-
-// Calls body(0) .. body(N - 1) with constants, for loops that must not stay loops: arrays they index are registers.
-template <int N, class Body>
-inline __attribute__((always_inline)) void each_index(Body&& body) {
-  each_index(std::make_integer_sequence<int, N>{}, body);
 }
 
 // exp(x) = 2^n * (1 + r + r^2 q(r)) with x = n ln2 + r, |r| <= ln2 / 2. `rest` is r + r^2 q(r), relative error 1e-8

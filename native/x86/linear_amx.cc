@@ -191,7 +191,7 @@ template <class Behind>
 ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps, uint32_t width, int32_t* sums,
                                      Behind&& behind) {
   const size_t step = kRows * width, stride = steps * step;
-  const auto place = [&](auto index) __attribute__((always_inline)) {
+  const auto place = [&](auto index) LOWBIT_INLINE {
     tile_fence();
     behind(index);
     tile_fence();
@@ -233,7 +233,7 @@ ALWAYS_INLINE void add_part(const Block& block, uint32_t segment, const int32_t*
   constexpr int kFirst = Index % (kPlaces / kChains) * kCount;
   const uint32_t c = segment + kChain;
   const __m512 scale = _mm512_load_ps(block.scales + kRows * c);
-  unroll<kCount>([&](auto i) __attribute__((always_inline)) {
+  each_index<kCount>([&](auto i) LOWBIT_INLINE {
     constexpr int kRow = kFirst + i;
     __m512i sum = _mm512_load_si512(sums + 256 * kChain + 16 * kRow);
     if (Zeros) {
@@ -250,22 +250,22 @@ ALWAYS_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
   const size_t stride = static_cast<size_t>(kChains) * block.steps * block.width * kRows;
   const int8_t* a = block.activations;
   const int8_t* b = block.weights;
-  auto turn = [&](uint32_t segment) __attribute__((always_inline)) {
+  auto turn = [&](uint32_t segment) LOWBIT_INLINE {
     return sums + segment / kChains % kTurns * (kChains * 256);
   };
   constexpr uint32_t kBehind = kChains * (kTurns - 1);
   uint32_t s = 0;
   for (; s < std::min(kBehind, block.segments); s += kChains, a += stride, b += stride)
-    multiply_segments(a, b, block.steps, block.width, turn(s), [](auto) __attribute__((always_inline)) { tile_gap(); });
+    multiply_segments(a, b, block.steps, block.width, turn(s), [](auto) LOWBIT_INLINE { tile_gap(); });
   uint32_t added = 0;
   for (; s < block.segments; s += kChains, added += kChains, a += stride, b += stride) {
     const int32_t* ready = turn(added);
-    multiply_segments(a, b, block.steps, block.width, turn(s), [&](auto place) __attribute__((always_inline)) {
+    multiply_segments(a, b, block.steps, block.width, turn(s), [&](auto place) LOWBIT_INLINE {
       add_part<Zeros, place>(block, added, ready, total);
     });
   }
   for (; added < block.segments; added += kChains)
-    unroll<kPlaces>([&](auto place) __attribute__((always_inline)) {
+    each_index<kPlaces>([&](auto place) LOWBIT_INLINE {
       add_part<Zeros, place>(block, added, turn(added), total);
     });
 }
@@ -298,11 +298,11 @@ void multiply_panel(const AmxLinear& a, const Workspace& work, uint32_t panel, u
                          end - segment, a.steps, a.width};
     __m512 total[kRows];
     const bool starts = segment == 0;
-    unroll<kRows>([&](auto r) __attribute__((always_inline)) {
+    each_index<kRows>([&](auto r) LOWBIT_INLINE {
       total[r] = starts ? _mm512_setzero_ps() : _mm512_load_ps(totals + 16 * r);
     });
     add_chunk<Zeros>(block, work.sums, total);
-    unroll<kRows>([&](auto r) __attribute__((always_inline)) { _mm512_store_ps(totals + 16 * r, total[r]); });
+    each_index<kRows>([&](auto r) LOWBIT_INLINE { _mm512_store_ps(totals + 16 * r, total[r]); });
     if (end == a.segments) store_rows(a, panel, row, totals, stream);
   }
 }

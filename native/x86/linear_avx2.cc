@@ -46,7 +46,7 @@ struct ShortAvx2 {
       // One register a row: compilers would make one of every address and spill them.
       __asm__("" : "+r"(row[m]));
     }
-    unroll<8>([&](auto step) __attribute__((always_inline)) {
+    each_index<8>([&](auto step) LOWBIT_INLINE {
       __m256i even[2], odd[2];
       for (int v = 0; v < 2; v++) {
         const __m256i u = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(weights[v] + 64 * step));

@@ -142,7 +142,7 @@ struct ChunkSplitter {
     if (kPart == Panel::kParts - 1) runs--;
   }
   ALWAYS_INLINE void step(uint8_t* planes) {
-    unroll<kPlaces>([&](auto place) ALWAYS_INLINE_LAMBDA { this->template part<place>(planes); });
+    each_index<kPlaces>([&](auto place) ALWAYS_INLINE_LAMBDA { this->template part<place>(planes); });
   }
 };
 

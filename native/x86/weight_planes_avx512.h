@@ -152,7 +152,7 @@ class PanelSplitter {
       _mm_prefetch(reinterpret_cast<const char*>(vectors_ + w_->panel_bytes + at), _MM_HINT_T1);
     // All loads come before stores: compilers would load twice.
     __m512i even[kEach], odd[kEach];
-    unroll<kEach>([&](auto i) ALWAYS_INLINE_LAMBDA {
+    each_index<kEach>([&](auto i) ALWAYS_INLINE_LAMBDA {
       constexpr int index = kEach * Part + i, first = index / kFields * kVectors;
       __m512i chunk[kVectors];
       for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (first + v));
