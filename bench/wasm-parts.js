@@ -78,6 +78,7 @@ function besideNative(threads) {
       return {
         [NATIVE]: () => inNode({ node: "latest", backend: "native", ...common }),
         [NEWEST]: () => inNode({ node: "latest", ...common }),
+        [`${NEWEST}, ${REVECTORIZE}=1`]: () => inNode({ node: "latest", ...common, extra: { [REVECTORIZE]: "1" } }),
         [`WebAssembly, Chromium ${browser.version}`]: () => browser.ours(path, threads, counts),
         "WebAssembly, Node 20": () => inNode({ node: "20", ...common }),
       };
