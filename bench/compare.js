@@ -9,6 +9,7 @@ import { parseArgs } from "node:util";
 import { parts } from "./compare-parts.js";
 import { sectionOf } from "./compare-tables.js";
 import { folder } from "./make-model.js";
+import { requireAddon } from "./peak.js";
 import { commit, writeReport } from "./report.js";
 
 const { values: options } = parseArgs({
@@ -31,6 +32,7 @@ if (options.help) {
   );
   process.exit(0);
 }
+requireAddon();
 const numbers = (text) => text.split(",").map(Number);
 const plan = {
   shape: options.shape,

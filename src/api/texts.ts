@@ -65,7 +65,7 @@ export function readTexts(
           `${name.slice(name.search(/[^\\/]*$/))}, tokenizer.json`,
         )
       : null,
-    template: chatTemplate ? new ChatTemplate(chatTemplate) : null,
+    template: chatTemplate ? new ChatTemplate(chatTemplate, `${name}, chat template`) : null,
   };
 }
 

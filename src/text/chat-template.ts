@@ -22,11 +22,13 @@ export interface RenderOptions {
 
 export class ChatTemplate {
   readonly source: string;
+  readonly #name: string;
   readonly #template: Template;
 
-  /** Parses Jinja; InvalidFileError naming `name` when it does not parse. */
+  /** Parses Jinja; InvalidFileError when it does not parse. Errors call the template `name`. */
   constructor(source: string, name = "chat template") {
     this.source = source;
+    this.#name = name;
     try {
       this.#template = new Template(source);
     } catch (cause) {
@@ -51,9 +53,8 @@ export class ChatTemplate {
         eos_token: eosToken,
       });
     } catch (cause) {
-      throw new InvalidArgumentError(`the chat template does not accept these messages: ${(cause as Error).message}`, {
-        cause,
-      });
+      const problem = `does not accept these messages: ${(cause as Error).message}`;
+      throw new InvalidArgumentError(`${this.#name}: ${problem}`, { cause });
     }
   }
 }

@@ -57,6 +57,8 @@ describe("ChatTemplate", () => {
   it("says what the template refused, and which template does not parse", () => {
     expect(() => template.render([assistant("first")])).toThrow(InvalidArgumentError);
     expect(() => template.render([assistant("first")])).toThrow("roles must alternate");
+    const refusing = new ChatTemplate('{{ raise_exception("no system role") }}', "model.pte, chat template");
+    expect(() => refusing.render([])).toThrow("model.pte, chat template: does not accept these messages");
     expect(() => new ChatTemplate("{% if %}", "chat_template.jinja")).toThrow(InvalidFileError);
     expect(() => new ChatTemplate("{% if %}", "chat_template.jinja")).toThrow("chat_template.jinja");
   });
