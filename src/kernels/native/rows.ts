@@ -27,17 +27,37 @@ export function nativeFeatures(): CpuFeature[] {
 /** One for all calls: an array's memory is made when native code first looks at it. */
 const noScratch = new Uint8Array(0);
 
-/** Kernels of one family, best first in each architecture; those that no addon here has can be chosen, but not run. */
-export function nativeKernels<A>(family: string, argumentsOf: (args: A) => NativeArguments): Kernel<A>[] {
+/** A row of an architecture; `index` is its place in the addon that can run it, null where none here can. */
+interface ListedRow {
+  readonly row: NativeRow;
+  readonly index: number | null;
+}
+
+let listed: Map<string, ListedRow[]> | undefined;
+
+/** All rows by family, best first in each architecture. */
+function listRows(): Map<string, ListedRow[]> {
+  const families = new Map<string, ListedRow[]>();
+  const add = (row: NativeRow, index: number | null) => {
+    const rows = families.get(row.family);
+    if (rows) rows.push({ row, index });
+    else families.set(row.family, [{ row, index }]);
+  };
   const addon = nativeAddon();
-  const kernels =
-    addon?.kernels().map((row, index) => ({ row, kernel: runnable(addon, row, index, argumentsOf) })) ?? [];
+  for (const [index, row] of addon?.kernels().entries() ?? []) add(row, index);
   for (const [architecture, rows] of Object.entries(knownRows)) {
     if (addon && architecture === process.arch) continue;
     // Rows that need no feature would be chosen for this machine too, which cannot run them.
-    for (const row of rows) if (row.needs !== 0) kernels.push({ row, kernel: absent(row) });
+    for (const row of rows) if (row.needs !== 0) add(row, null);
   }
-  return kernels.filter(({ row }) => row.family === family).map(({ kernel }) => kernel);
+  return families;
+}
+
+/** Kernels of one family, best first in each architecture; those that no addon here has can be chosen, but not run. */
+export function nativeKernels<A>(family: string, argumentsOf: (args: A) => NativeArguments): Kernel<A>[] {
+  listed ??= listRows();
+  const rows = listed.get(family) ?? [];
+  return rows.map(({ row, index }) => (index === null ? absent(row) : runnable(nativeAddon()!, row, index, argumentsOf)));
 }
 
 /**
@@ -50,6 +70,7 @@ export function loadNativeKernels(path: string): void {
   const { resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
   const problem = addon.loadKernels(resolve(path));
   if (problem !== null) throw new InvalidFileError(path, `is no library of kernels: ${problem}`);
+  listed = undefined;
 }
 
 type Description = Omit<Kernel<never>, "bind">;
