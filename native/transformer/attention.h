@@ -35,7 +35,7 @@ struct AttentionArgs {
   size_t thread_floats, split_floats;
 
   size_t stride() const { return static_cast<size_t>(kv_heads) * head_dim; }
-  bool fits() const { return *position >= 0 && *position + tokens <= capacity; }
+  bool fits() const { return *position >= 0 && *position <= static_cast<int64_t>(capacity) - tokens; }
   // First key that a query at `token` sees, and the one after the last.
   uint32_t first_key(uint32_t token) const {
     const int64_t end = last_key(token);
@@ -59,19 +59,21 @@ SplitResults results_of(const AttentionArgs& args, uint32_t split) {
   return {at, at + rows, at + 2 * rows};
 }
 
-// Integers and scale of one row of a head: largest / 127; rows of next to nothing become zeros.
+// Integers and scale of one row of a head: largest / 127; rows of next to nothing become zeros. The scale of a row with an
+// infinite value or NaN is NaN, as `largest` may have passed over it.
 template <class Isa>
 float store_integers(const float* x, uint32_t dim, int8_t* target) {
   constexpr float kLeast = 1e-30f;
-  auto most = Isa::set(0);
+  auto most = Isa::set(0), finite = most;
   each_vector<Isa>(dim, [&](size_t d, auto vector) {
     const auto value = vector.load(x + d);
     most = Isa::max(Isa::max(value, Isa::set(0) - value), most);
+    finite = Isa::multiply_add(value, Isa::set(0), finite);
   });
   const float largest = Isa::largest(most);
   const auto inverse = Isa::set(largest < kLeast ? 0.0f : 127.0f / largest);
   each_vector<Isa>(dim, [&](size_t d, auto vector) { vector.store(target + d, vector.load(x + d) * inverse); });
-  return largest < kLeast ? 0.0f : largest / 127.0f;
+  return (largest < kLeast ? 0.0f : largest / 127.0f) + Isa::sum(finite);
 }
 
 // New keys and values into the cache.
@@ -405,7 +407,8 @@ AttentionArgs attention_args(const Call& call) {
   args.head_dim = static_cast<uint32_t>(call.scalars[3]);
   args.capacity = static_cast<uint32_t>(call.scalars[4]);
   args.rule = {static_cast<float>(call.scalars[5]), static_cast<float>(call.scalars[7])};
-  args.window = static_cast<uint32_t>(call.scalars[6]);
+  // Longer ones show all, too, and need not fit 32 bits.
+  args.window = static_cast<uint32_t>(std::min(call.scalars[6], call.scalars[4]));
   args.group = args.heads / args.kv_heads;
   args.threads = call.threads;
   const size_t rows = static_cast<size_t>(args.tokens) * args.heads;

@@ -72,7 +72,7 @@ struct QuickGegluOperation {
 struct RegluOperation {
   template <class Isa>
   static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
-    return Isa::max(a, Isa::set(0.0f)) * b;
+    return Isa::max(Isa::set(0.0f), a) * b;
   }
 };
 
@@ -80,7 +80,7 @@ struct RegluOperation {
 struct SquaredRegluOperation {
   template <class Isa>
   static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
-    const auto positive = Isa::max(a, Isa::set(0.0f));
+    const auto positive = Isa::max(Isa::set(0.0f), a);
     return positive * positive * b;
   }
 };

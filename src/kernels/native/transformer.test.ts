@@ -323,7 +323,7 @@ describeNative(table.attention, (kernel) => {
   });
 
   it("writes nothing and gives NaN for a position outside of the cache", () => {
-    for (const first of [-1n, 10n, 2n ** 40n]) {
+    for (const first of [-1n, 10n, 2n ** 40n, 2n ** 63n - 2n, 2n ** 63n - 1n]) {
       const args = attentionArgs(new Random(1), { tokens: 2, heads: 4, kvHeads: 2, headDim: 8, first: 7 });
       const position = BigInt64Array.of(first);
       const keys = args.keyCache.slice();

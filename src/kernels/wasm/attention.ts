@@ -22,7 +22,8 @@ import { VectorConstants } from "./weight-fields.ts";
 function checkPosition({ position, tokens, capacity }: AttentionFields, first: Local<"i32">): Body {
   const fits = i32.le_u(tokens, capacity);
   const room = i32.sub(capacity, tokens);
-  return [first.set(i32.load(position)), when(i32.eqz(select(fits, i32.le_u(first, room), int(0))), [leave])];
+  const isPlace = i32.and(i32.le_u(first, room), i32.eqz(i32.load(position, 4)));
+  return [first.set(i32.load(position)), when(i32.eqz(select(fits, isPlace, int(0))), [leave])];
 }
 
 /** Copies the keys and values of a token into the caches. */
@@ -170,7 +171,8 @@ const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boo
         headDim,
         capacity,
         blocks,
-        window,
+        // Longer ones show all, too, and need not fit 32 bits.
+        window: Math.min(window, capacity),
         scale,
         softcap,
       });

@@ -1,0 +1,69 @@
+/** Rows at the ends of sizes and values: long windows, far positions, NaN in caches of integers and in gates. */
+import { expect, it } from "vitest";
+import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
+import { Random } from "../../test/support/random.ts";
+import { expectSame } from "../../test/support/same.ts";
+import type { AttentionArgs } from "./arguments.ts";
+import { attention, reglu, squaredReglu } from "./table.ts";
+
+const bench: Bench = { memory: heap, threads: 2 };
+
+const shape = { heads: 4, kvHeads: 2, headDim: 20, capacity: 90 };
+const width = shape.kvHeads * shape.headDim;
+
+function attentionArgs(tokens: number, first: bigint, cache: "f32" | "int8" = "f32"): AttentionArgs {
+  const random = new Random(1);
+  const length = shape.capacity * width;
+  const values = () => (cache === "f32" ? random.floats(length, 2) : new Int8Array(length).fill(7));
+  const scales = () => (cache === "f32" ? null : new Float32Array(shape.capacity * shape.kvHeads).fill(0.1));
+  return {
+    ...{ ...shape, tokens, scale: 0.2, window: 0, softcap: 0, position: BigInt64Array.of(first) },
+    q: random.floats(tokens * shape.heads * shape.headDim, 2),
+    k: random.floats(tokens * width, 2),
+    v: random.floats(tokens * width, 3),
+    keyCache: values(),
+    valueCache: values(),
+    keyScales: scales(),
+    valueScales: scales(),
+    y: new Float32Array(tokens * shape.heads * shape.headDim),
+  };
+}
+
+describeRows(attention, machine(), (kernel) => {
+  it.each([2 ** 31, 2 ** 32 + 3, 2 ** 40])("shows all to a window of %i", (window) => {
+    for (const tokens of [1, 9]) {
+      const [all, windowed] = [attentionArgs(tokens, 70n), attentionArgs(tokens, 70n)];
+      run(kernel, all, bench);
+      run(kernel, { ...windowed, window }, bench);
+      expectSame(windowed.y, all.y);
+    }
+  });
+
+  it.each([-1n, 89n, 2n ** 32n, 2n ** 63n - 2n, 2n ** 63n - 1n])("writes nothing at position %i", (first) => {
+    const args = attentionArgs(2, first);
+    const keys = args.keyCache.slice();
+    if (kernel.target === "reference") expect(() => run(kernel, args, bench)).toThrow(/expected positions in 0..89/);
+    else run(kernel, args, bench);
+    expectSame(args.keyCache, keys);
+  });
+
+  it.each([Number.NaN, Number.POSITIVE_INFINITY])("does not hide %d in caches of integers", (value) => {
+    for (const tokens of [1, 9])
+      for (const name of ["k", "v"] as const) {
+        const args = attentionArgs(tokens, 70n, "int8");
+        args[name][0] = args[name][shape.headDim] = value;
+        run(kernel, args, bench);
+        expect(args.y.subarray(-shape.heads * shape.headDim).every(Number.isNaN)).toBe(true);
+      }
+  });
+});
+
+for (const rows of [reglu, squaredReglu])
+  describeRows(rows, machine(), (kernel) => {
+    it("gives NaN where the gate is", () => {
+      const a = Float32Array.from({ length: 33 }, (_, i) => (i % 2 === 0 ? Number.NaN : -1));
+      const y = new Float32Array(33);
+      run(kernel, { a, b: new Float32Array(33).fill(1), alpha: 1, y }, bench);
+      expect(y.every((value, i) => (i % 2 === 0 ? Number.isNaN(value) : value === 0))).toBe(true);
+    });
+  });
