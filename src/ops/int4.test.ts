@@ -114,6 +114,13 @@ describe("int4 operators", () => {
     );
   });
 
+  it.each([3, 64])("refuse a bias of %i values for 4 rows", (length) => {
+    const [scales, bias] = [f32([4, 1], () => 1), f32([length], () => 1)];
+    expect(() => ops.call("aten::_dyn_quant_pack_4bit_weight.out", weights, scales, bias, 64, 64, 4)).toThrow(
+      `bias: expected shape [4] but found [${length}]`,
+    );
+  });
+
   const scales = f32([4, 1], () => 1);
   const packOn = (features: string) =>
     new EagerBuilder(operators, cpuWith(features)).call(

@@ -49,8 +49,11 @@ function packOperator(schema: string, names: ShapeNames, inputs: { weights: stri
         args.fail(inputs.weights, `expected shape [${spec.n}, ${spec.k / 2}] but found [${shape}]`);
       if (elementCount(scales.shape) !== spec.n * groups)
         args.fail(inputs.scales, `expected ${spec.n * groups} scales but found shape [${scales.shape}]`);
+      const bias = biasOf(args);
+      if (bias && bias.shape.join() !== String(spec.n))
+        args.fail("bias", `expected shape [${spec.n}] but found [${bias.shape}]`);
       // One size on every CPU: the largest of its layouts'.
-      const sizes = selectableLayouts(spec).map((layout) => layout.byteLength(spec, biasOf(args) !== null));
+      const sizes = selectableLayouts(spec).map((layout) => layout.byteLength(spec, bias !== null));
       return { dtype: "u8", shape: [Math.max(...sizes)] };
     },
     prepare: (args, cpu) => ({

@@ -28,10 +28,11 @@ export const groupSumsOperator = defineOperator({
   },
   prepare(args) {
     const { shape, data } = args.tensor("x");
+    const k = shape.at(-1)!;
     return {
       rows: rowCount(shape),
-      k: shape.at(-1)!,
-      groupSize: args.number("group_size"),
+      k,
+      groupSize: Math.min(args.number("group_size"), k),
       x: data as Float32Array,
       y: args.tensor("out").data as Float32Array,
     };

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { Random, randomWeights } from "../../test/support/random.ts";
 import type { DType } from "../dtype.ts";
 import { LowbitError, ShapeError } from "../errors.ts";
-import { scalarCpu } from "../kernels/cpu.ts";
+import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { layoutNamed, layouts, packWeights } from "../kernels/layout/packed.ts";
 import { packEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { dequantize } from "../quantized.ts";
@@ -32,6 +32,14 @@ const i64 = (...values: number[]): Tensor => ({
 const weights = randomWeights(new Random(1), { n: 6, k: 64, bits: 4, groupSize: 32 });
 const bytes = packWeights(weights, null, layoutNamed("panel16"));
 const packed: Tensor = { dtype: "u8", shape: [bytes.length], data: bytes };
+
+it("sums all values for groups longer than a row, of any size", () => {
+  const host = new Ops(new EagerBuilder(operators, hostCpu()));
+  for (const groupSize of [4, 2 ** 32, 2 ** 32 + 1])
+    expect(host.call("lowbit::group_sums.out", f32([2, 3], [1, 2, 3, 4, 5, 6]), groupSize).data).toEqual(
+      Float32Array.of(6, 15),
+    );
+});
 
 describe("every packed linear and shared embedding reads both layouts", () => {
   it.each(layouts.map(({ name }) => name))("%s", (name) => {

@@ -17,6 +17,8 @@ export const HEADER_BYTES = 64;
  * of -128 with weights of 255, and of such activations alone, which native/x86/linear_amx.cc takes as two of 16 bits.
  */
 export const SUMMED_COLUMNS_MAX = 2 ** 16 - 32;
+/** Headers and kernels have sizes in 32 bits, and round them up there. */
+const SIZE_MAX = 2 ** 31 - 1;
 export const MAGIC = 0x3157424c;
 const VERSION = 1;
 const FLAG_ZEROS = 1;
@@ -24,6 +26,12 @@ const FLAG_BIAS = 2;
 const FLAG_LEVELS = 4;
 /** Codebooks are stored in the header; 16 levels are 4 bits. */
 const LEVELS_MAX = 16;
+
+/** Why no layout stores weights of such sizes; null where some do. */
+export function sizeRefusal({ n, k, groupSize }: WeightSpec): string | null {
+  const size = Math.max(n, k, groupSize);
+  return size > SIZE_MAX ? `n, k and the group size may be ${SIZE_MAX} at most, not ${size}` : null;
+}
 
 export interface PackedHeader {
   readonly layoutId: number;

@@ -95,6 +95,12 @@ it("an unknown layout name lists the known ones", () => {
 });
 
 describe("what a layout cannot store", () => {
+  it.each(layouts.map((layout) => [layout.name, layout] as const))("sizes of 32 bits: %s", (_, layout) => {
+    const spec = { bits: 4, n: 1, k: 32, groupSize: 2 ** 31 - 1, hasZeros: false, hasLevels: false } as const;
+    expect(layout.refusal({ ...spec, scaleDType: "f32" })).toBe(null);
+    expect(layout.refusal({ ...spec, scaleDType: "f32", groupSize: 2 ** 31 })).toMatch(/may be 2147483647 at most/);
+  });
+
   const weights = (options: Partial<RandomWeightsOptions>) =>
     randomWeights(new Random(1), { n: 4, k: 64, bits: 4, groupSize: 32, ...options });
   it.each([

@@ -15,7 +15,7 @@ import { f16Table, f32ToF16 } from "../../half.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget, WeightRow } from "../contract.ts";
 import { type FieldTable, fieldTables } from "./fields.ts";
-import { HEADER_BYTES, SUMMED_COLUMNS_MAX, writeHeader } from "./header.ts";
+import { HEADER_BYTES, SUMMED_COLUMNS_MAX, sizeRefusal, writeHeader } from "./header.ts";
 import { GroupPacker } from "./panel-pack.ts";
 
 /** Four consecutive k of a row are four bytes of a vector. */
@@ -82,7 +82,7 @@ export function panelLayout(options: PanelOptions): PackedLayout {
     refusal(spec) {
       if (spec.hasLevels && spec.bits > 4) return `codebooks of more than 4 bits are not stored, found ${spec.bits}`;
       if (spec.k > SUMMED_COLUMNS_MAX) return `k may be ${SUMMED_COLUMNS_MAX} at most, not ${spec.k}`;
-      return null;
+      return sizeRefusal(spec);
     },
 
     byteLength(spec, hasBias) {

@@ -94,7 +94,15 @@ describe("a damaged buffer", () => {
   });
 
   it("of which the arguments say another shape is a ShapeError", () => {
-    for (const change of [{ n: 17 }, { k: 96 }, { groupSize: 24 }, { groupSize: 0 }, { n: 2 ** 31 }, { k: -64 }])
+    for (const change of [
+      { n: 17 },
+      { k: 96 },
+      { groupSize: 24 },
+      { groupSize: 0 },
+      { n: 2 ** 31 },
+      { k: -64 },
+      { groupSize: 2 ** 32 },
+    ])
       expect(() => openPacked(good, { ...weights, ...change }), JSON.stringify(change)).toThrow(ShapeError);
   });
 });

@@ -6,7 +6,7 @@
 import { ShapeError } from "../../errors.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import type { PackedLayout, PackedWeights, WeightRow } from "../contract.ts";
-import { SUMMED_COLUMNS_MAX } from "./header.ts";
+import { SUMMED_COLUMNS_MAX, sizeRefusal } from "./header.ts";
 import { chunkReader, packChunk } from "./torchao-bits.ts";
 
 export const TORCHAO_MAGIC = 6712;
@@ -46,7 +46,7 @@ export const torchaoUniversal: PackedLayout = {
     if (groupSize > SUMMED_COLUMNS_MAX)
       return `groups may have ${SUMMED_COLUMNS_MAX} weights at most, not ${groupSize}`;
     if (spec.k % groupSize !== 0) return `k must be a multiple of the group size ${groupSize}, found ${spec.k}`;
-    return null;
+    return sizeRefusal(spec);
   },
 
   padded(spec) {
