@@ -73,7 +73,7 @@ describe("a prompt", () => {
     const found = (await decoder.prefill(prompt.slice(30, 40))).slice();
     expectSame(await llm.createDecoder().prefill([...prompt.slice(0, 20), ...prompt.slice(30, 40)]), found);
     expect(() => decoder.rewind(31)).toThrow(InvalidArgumentError);
-    expect(() => decoder.rewind(-1)).toThrow(InvalidArgumentError);
+    for (const position of [-1, 1.5, Number.NaN]) expect(() => decoder.rewind(position)).toThrow(InvalidArgumentError);
   });
 
   it("beyond the context is a ContextLengthError, and the decoder goes on", async () => {

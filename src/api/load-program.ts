@@ -8,6 +8,7 @@ import { programTexts } from "./texts.ts";
 /**
  * Loads a `.pte` file: weights (mapped where the addon can, read otherwise), tokenizer, chat template; those from files
  * beside it, as ExecuTorch keeps them, when it has none. InvalidFileError or UnsupportedError when it cannot run here.
+ * While a mapped file is loaded it may be deleted, or replaced by renaming; cutting or writing into it ends the process.
  */
 export function loadProgram(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
   return withProgramFile(path, options, async (program) => {

@@ -49,7 +49,7 @@ export class SessionDecoder implements Decoder {
 
   /** Forgets all tokens from `position` on. */
   rewind(position: number): void {
-    if (position < 0 || position > this.#used)
+    if (!Number.isInteger(position) || position < 0 || position > this.#used)
       throw new InvalidArgumentError(`rewind: expected a position up to ${this.#used} but found ${position}`);
     this.#used = position;
   }

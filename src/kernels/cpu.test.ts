@@ -55,5 +55,17 @@ describe("this machine", () => {
   it("says which variable is wrong", () => {
     vi.stubEnv("LOWBIT_CPU", "pentium");
     expect(() => hostCpu()).toThrow(/^environment variable LOWBIT_CPU: CPU "pentium": expected features/);
+    vi.stubEnv("LOWBIT_CPU", undefined);
+    vi.stubEnv("LOWBIT_BACKEND", "Native");
+    expect(() => hostCpu()).toThrow(
+      'environment variable LOWBIT_BACKEND: expected one of native, wasm, reference but found "Native"',
+    );
+  });
+
+  it("takes empty variables for missing ones", () => {
+    for (const name of ["LOWBIT_CPU", "LOWBIT_BACKEND"]) vi.stubEnv(name, undefined);
+    const { features } = hostCpu();
+    for (const name of ["LOWBIT_CPU", "LOWBIT_BACKEND"]) vi.stubEnv(name, "");
+    expect(hostCpu().features).toEqual(features);
   });
 });

@@ -62,14 +62,25 @@ export function servingFeatures(
   return wasm;
 }
 
+const backends = ["native", "wasm", "reference"];
+
+function checkBackend(): void {
+  const backend = globalThis.process?.env.LOWBIT_BACKEND;
+  if (backend && !backends.includes(backend))
+    throw new InvalidArgumentError(
+      `environment variable LOWBIT_BACKEND: expected one of ${backends.join(", ")} but found "${backend}"`,
+    );
+}
+
 /**
  * This machine, as far as there is code for it here; LOWBIT_CPU ("avx2", "skylake-x", "scalar", …) leaves only some
- * features. InvalidArgumentError where that is no CPU.
+ * features. InvalidArgumentError where that is no CPU, or where LOWBIT_BACKEND is no backend. Empty variables say nothing.
  */
 export function hostCpu(): Cpu {
+  checkBackend();
   const found = new Set(hasNative() ? servingFeatures(nativeFeatures(), wasmFeatures) : chosenWasmFeatures());
   const only = globalThis.process?.env.LOWBIT_CPU;
-  if (only === undefined) return { name: [...found].join(",") || scalarCpu.name, features: found };
+  if (!only) return { name: [...found].join(",") || scalarCpu.name, features: found };
   const { name, features: allowed } = cpuOfEnvironment(only);
   return { name, features: new Set([...found].filter((feature) => allowed.has(feature))) };
 }

@@ -28,7 +28,7 @@ function load(): NativeAddon | null {
   const modules = nodeBuiltin<typeof import("node:module")>("node:module");
   if (!modules) return null;
   const wanted = process.env.LOWBIT_BACKEND;
-  if (wanted !== undefined && wanted !== "native") return null;
+  if (wanted && wanted !== "native") return null;
   const require = modules.createRequire(import.meta.url);
   const reasons: string[] = [];
   for (const candidate of candidates()) {
