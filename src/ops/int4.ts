@@ -40,6 +40,7 @@ function packOperator(schema: string, names: ShapeNames, inputs: { weights: stri
   return defineOperator({
     schema,
     kernels: int4Pack,
+    isPacking: true,
     shape(args) {
       const spec = specOf(args, names);
       const groups = spec.k / spec.groupSize;

@@ -178,6 +178,8 @@ export interface OperatorDefinition<A> {
   readonly bits?: readonly number[];
   /** Programs do not name it: the runtime joins neighbouring calls into it, where a kernel other than a plain loop serves. */
   readonly isJoin?: boolean;
+  /** Calls that read its result can be made ready only when it has run: it packs weights, whose header they read. */
+  readonly isPacking?: boolean;
   /** Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written. */
   readonly inPlace?: readonly string[];
   /**
@@ -242,6 +244,8 @@ export interface Operator {
   readonly bits: readonly number[] | null;
   /** Programs do not name it: the runtime joins neighbouring calls into it. */
   readonly isJoin: boolean;
+  /** Calls that read its result can be made ready only when it has run. */
+  readonly isPacking: boolean;
   /** Arguments that the out tensor may be written over. */
   readonly inPlace: readonly string[];
   /** Arguments that it works on row by row; empty where rows depend on each other. */
@@ -274,6 +278,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     kernels: definition.kernels,
     bits: definition.bits ?? null,
     isJoin: definition.isJoin ?? false,
+    isPacking: definition.isPacking ?? false,
     inPlace: definition.inPlace ?? [],
     rowwise: definition.rowwise ?? [],
     shape: (args, planned) => definition.shape(args, planned),

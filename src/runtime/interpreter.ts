@@ -35,7 +35,9 @@ export interface InterpreterContext {
 /** Whether a method needs the interpreter. */
 export function isInterpreted(method: Method, registry: OperatorRegistry): boolean {
   const names = method.operators.map(qualifiedName);
-  const special = names.some((name) => registry.number(name) !== undefined || registry.routine(name) !== undefined);
+  const special = names.some(
+    (name) => registry.number(name) ?? registry.routine(name) ?? registry.find(name)?.isPacking,
+  );
   const unplanned = method.inputs.some((index) => {
     const value = method.values[index];
     return value?.kind === "tensor" && value.allocation === null;

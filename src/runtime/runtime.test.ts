@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
-import { scalarCpu } from "../kernels/cpu.ts";
+import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Instruction, Method, Program, Value } from "../program/program.ts";
@@ -384,4 +384,36 @@ describe("a program that lies is an error, not a crash", () => {
     await expect(run()).rejects.toThrow(ShapeError);
     await expect(run()).rejects.toThrow(/gives \[1,2,4\] into a value that is \[1,8,1,4\] already/);
   });
+});
+
+it("packs weights that a method is given and multiplies by them, in every run", async () => {
+  const [n, k] = [3, 32];
+  const multiply: MethodSource = {
+    name: "multiply",
+    inputs: [
+      { name: "x", spec: { dtype: "f32", shape: [2, k] }, smallest: [1, k] },
+      { name: "weights", spec: { dtype: "u8", shape: [n, k / 2] }, smallest: [n, k / 2] },
+    ],
+    build(builder, [x, weights]) {
+      const scales = new Ops(builder).literal("scales", new Float32Array(n).fill(1));
+      const packed = builder.call("aten::_dyn_quant_pack_4bit_weight.out", weights!, scales, null, k, k, n);
+      return [builder.call("aten::_dyn_quant_matmul_4bit.out", x!, packed, k, k, n)];
+    },
+  };
+  for (const cpu of [hostCpu(), scalarCpu]) {
+    const session = (
+      await LoadedProgram.load(compile([multiply], { registry: operators, cpu }), { cpu })
+    ).createSession();
+    for (const [rows, nibbles, weight] of [
+      [1, 0x99, 1],
+      [2, 0xbb, 3],
+      [1, 0x77, -1],
+    ] as const) {
+      const x: Tensor = { dtype: "f32", shape: [rows, k], data: new Float32Array(rows * k).fill(1) };
+      const weights: Tensor = { dtype: "u8", shape: [n, k / 2], data: new Uint8Array((n * k) / 2).fill(nibbles) };
+      const [y] = await session.run("multiply", [x, weights]);
+      expect(y!.shape).toEqual([rows, n]);
+      for (const value of y!.data) expect(Number(value)).toBeCloseTo(weight * k, 3);
+    }
+  }
 });
