@@ -76,6 +76,16 @@ describe("a prompt", () => {
     for (const position of [-1, 1.5, Number.NaN]) expect(() => decoder.rewind(position)).toThrow(InvalidArgumentError);
   });
 
+  it("is refused while another is computed, and the decoder goes on", async () => {
+    const decoder = llm.createDecoder();
+    const first = decoder.prefill(prompt.slice(0, 3));
+    await expect(decoder.prefill(prompt.slice(3, 5))).rejects.toThrow(/expected one call at a time/);
+    await expect(decoder.step(prompt[3]!)).rejects.toThrow(InvalidArgumentError);
+    await first;
+    const found = (await decoder.prefill(prompt.slice(3, 5))).slice();
+    expectSame(await llm.createDecoder().prefill(prompt.slice(0, 5)), found);
+  });
+
   it("beyond the context is a ContextLengthError, and the decoder goes on", async () => {
     const decoder = llm.createDecoder();
     const long = Array.from({ length: CONTEXT }, (_, i) => prompt[i % prompt.length]!);

@@ -24,6 +24,7 @@ export class SessionDecoder implements Decoder {
   /** Ids whose keys and values the session holds, and whether those are of `LONG_METHOD`. */
   #ids: number[] = [];
   #long = false;
+  #isBusy = false;
 
   constructor(program: LoadedProgram) {
     this.chunkLength = program.number("get_max_seq_len");
@@ -54,25 +55,43 @@ export class SessionDecoder implements Decoder {
     this.#used = position;
   }
 
-  async prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
-    await this.#chooseMethod(ids.length, options);
-    let logits: Float32Array | undefined;
-    for (let start = 0; start < ids.length; start += this.chunkLength)
-      logits = await this.#append(ids.slice(start, start + this.chunkLength), options);
-    if (!logits) throw new InvalidArgumentError("prefill: expected at least one token");
-    return this.#lastRow(logits);
+  prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
+    return this.#alone(async () => {
+      await this.#chooseMethod(ids.length, options);
+      let logits: Float32Array | undefined;
+      for (let start = 0; start < ids.length; start += this.chunkLength)
+        logits = await this.#append(ids.slice(start, start + this.chunkLength), options);
+      if (!logits) throw new InvalidArgumentError("prefill: expected at least one token");
+      return this.#lastRow(logits);
+    });
   }
 
-  async step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
-    (this.#single.data as BigInt64Array)[0] = this.#checked(id);
-    await this.#chooseMethod(1, options);
-    return this.#lastRow(await this.#run(this.#single, options));
+  step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
+    return this.#alone(async () => {
+      (this.#single.data as BigInt64Array)[0] = this.#checked(id);
+      await this.#chooseMethod(1, options);
+      return this.#lastRow(await this.#run(this.#single, options));
+    });
   }
 
   /** Logits of every token of `ids`, [T, V], from a program compiled with logits "all". */
-  async allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
-    await this.#chooseMethod(ids.length, options);
-    return this.#append(ids, options);
+  allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
+    return this.#alone(async () => {
+      await this.#chooseMethod(ids.length, options);
+      return this.#append(ids, options);
+    });
+  }
+
+  /** Each call begins where the one before it ended: InvalidArgumentError while that is under way. */
+  async #alone<R>(work: () => Promise<R>): Promise<R> {
+    if (this.#isBusy)
+      throw new InvalidArgumentError("decoder: expected one call at a time; await the last, or make another decoder");
+    this.#isBusy = true;
+    try {
+      return await work();
+    } finally {
+      this.#isBusy = false;
+    }
   }
 
   #lastRow(logits: Float32Array): Float32Array {
