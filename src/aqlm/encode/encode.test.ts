@@ -12,6 +12,7 @@ import {
   type AqlmWeights,
   dequantizeAqlm,
   encodeAqlm,
+  InvalidFileError,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
   quantize,
@@ -63,6 +64,15 @@ describe("a layer", () => {
     expect(loss(weights, plain, k, null)).toBeLessThan(0.19);
     const weighed = dequantizeAqlm(await encodeLayer(form, matrix(n, k, weights), matrix(k, k, hessian)));
     expect(loss(weights, weighed, k, hessian)).toBeLessThan(0.5 * loss(weights, plain, k, hessian));
+  });
+
+  it("may be as small or large as two f16 numbers' product", async () => {
+    const error = async (size: number) => {
+      const values = weights.map((value) => value * size);
+      return loss(values, dequantizeAqlm(await encodeLayer(form, matrix(n, k, values), null)), k, null);
+    };
+    const usual = await error(1);
+    for (const size of [1e-8, 1e-5, 1e6, 1e8]) expect(await error(size), `${size}`).toBeLessThan(1.01 * usual);
   });
 
   it("solves its equations", () => {
@@ -181,6 +191,60 @@ describe("a model", () => {
     );
     expect(model.storedFormat("model.layers.0.self_attn.k_proj.weight")).toBe(null);
     await model.close();
+  });
+
+  it("is refused when weights are larger than f16 can hold", async () => {
+    const path = join(folder, "large");
+    await writeTinyCheckpoint(path, { edit: (name, values) => name === q && values.fill(1e30) });
+    const model = await loadCheckpoint(path);
+    await expect(encodeAqlm(model, mode)).rejects.toThrow(
+      `${path}: tensor ${q}: expected weights to encode that codebooks and scales of f16 can hold but found larger ones`,
+    );
+    await model.close();
+  });
+
+  it("is refused before the first layer when a later one has no whole groups", async () => {
+    const path = join(folder, "uneven");
+    await writeTinyCheckpoint(path, { config: { intermediate_size: 36 } });
+    const parts = join(folder, "uneven-parts");
+    const model = await loadCheckpoint(path);
+    await expect(encodeAqlm(model, { ...mode, folder: parts })).rejects.toThrow(
+      "model.layers.0.mlp.down_proj.weight: expected in groups of 8 and out groups of 1 to divide [32, 36]",
+    );
+    expect(existsSync(parts)).toBe(false);
+    await model.close();
+  });
+
+  it("is refused for a folder that cannot be", async () => {
+    await writeTinyCheckpoint(checkpoint);
+    const model = await loadCheckpoint(checkpoint);
+    const file = join(checkpoint, "config.json");
+    await expect(encodeAqlm(model, { ...mode, folder: file })).rejects.toThrow(
+      new InvalidFileError(file, "expected a folder to write to but found a file"),
+    );
+    // Where Node's recursive mkdir tries for ever.
+    if (process.platform === "linux")
+      await expect(encodeAqlm(model, { ...mode, folder: "/proc/none/parts" })).rejects.toThrow(
+        "/proc/none: cannot be written",
+      );
+    await model.close();
+  });
+
+  it("does not take the layers of another run for its own", async () => {
+    await writeTinyCheckpoint(checkpoint);
+    const parts = join(folder, "shared-parts");
+    const [one, other] = [await loadCheckpoint(checkpoint), await loadCheckpoint(checkpoint)];
+    await encodeAqlm(one, { ...mode, folder: parts });
+    await encodeAqlm(other, { ...mode, folder: parts, calibrationText: "To be, or not to be." });
+    await expect(one.weight(q).load()).rejects.toThrow(
+      new InvalidFileError(
+        join(parts, `${q}.safetensors`),
+        `expected ${q} as it was encoded here but found it of other weights or options: another run writes to the folder`,
+      ),
+    );
+    await other.weight(q).load();
+    await one.close();
+    await other.close();
   });
 
   it("is encoded from the command line", async () => {

@@ -25,10 +25,18 @@ const GRADIENT_STEPS = 12;
 /** Share of the mean diagonal that is added to H, for inputs that the text never shows. */
 const DAMPING = 0.02;
 
+/** Rows count as at least as large. */
+const SIZE_MIN = 1e-8;
+/** Rows' sizes up to 2^12, and down to its inverse, are usual. */
+const USUAL_EXPONENT = 12;
+
 /** An encoding on its way; weights are [n, k]. */
 interface State {
   readonly form: AqlmForm;
+  /** Over 2^exponent. */
   readonly weights: Matrix;
+  /** 0 for weights of a usual size. Others are encoded as such, and vectors and scales share what they were divided by. */
+  readonly exponent: number;
   /** [k, k], null for the plain distance. */
   readonly hessian: Matrix | null;
   readonly codes: Uint8Array | Uint16Array;
@@ -48,11 +56,11 @@ const STEP_GROUPS = 16;
 
 /**
  * Encodes weights of a form with out groups of 1. `hessian` [k, k] is X^T X of the layer's inputs, or null; both are
- * finite.
+ * finite. So are vectors and scales, but of weights that are too large for f16 to hold either.
  */
 export async function encodeLayer(
   form: AqlmForm,
-  weights: Matrix,
+  stored: Matrix,
   hessian: Matrix | null,
   hooks: LayerHooks = {},
 ): Promise<AqlmWeights> {
@@ -60,11 +68,14 @@ export async function encodeLayer(
   const steps = PLAIN_ROUNDS + (hessian ? OUTPUT_ROUNDS * (1 + Math.ceil(inputs / STEP_GROUPS)) : 0);
   const turn = turns(hooks, steps);
   await turn();
-  const scales = rowSizes(weights);
+  const exponent = exponentOf(stored);
+  const weights = exponent === 0 ? stored : scaledBy(stored, 2 ** -exponent);
+  const scales = rowSizes(weights).map((size) => Math.max(size, SIZE_MIN));
   const groups = scaledGroups(form, weights, scales);
   const state: State = {
     form,
     weights,
+    exponent,
     hessian: null,
     codes: codeArray(form.bits, outputs * inputs * form.codebooks),
     scales,
@@ -97,14 +108,28 @@ function turns({ onStep, signal }: LayerHooks, total: number): () => Promise<voi
   };
 }
 
-/** Root mean squares of rows, at least a tiny number. */
+/** Root mean squares of rows. */
 function rowSizes({ rows, columns, data }: Matrix): Float32Array {
   return Float32Array.from({ length: rows }, (_, r) => {
     let sum = 0;
     for (let c = 0; c < columns; c++) sum += data[r * columns + c]! ** 2;
-    return Math.max(Math.sqrt(sum / columns), 1e-8);
+    return Math.sqrt(sum / columns);
   });
 }
+
+/** That of the largest row's size, 0 for usual ones and for zeros. */
+function exponentOf(weights: Matrix): number {
+  const largest = rowSizes(weights).reduce((most, size) => Math.max(most, size), 0);
+  const exponent = largest > 0 ? Math.round(Math.log2(largest)) : 0;
+  return Math.abs(exponent) > USUAL_EXPONENT ? exponent : 0;
+}
+
+const scaledBy = ({ rows, columns, data }: Matrix, factor: number) =>
+  matrix(
+    rows,
+    columns,
+    data.map((value) => value * factor),
+  );
 
 /** Groups of inputs [n * k / inGroup, inGroup], divided by their row's scale. */
 function scaledGroups({ inGroup, k, n }: AqlmForm, weights: Matrix, scales: Float32Array): Matrix {
@@ -291,9 +316,10 @@ function updateErrors({ form, weights, codes, scales, books }: State, errors: Ma
 
 /** Rounds to f16; the scales are fitted to the rounded vectors. */
 function finished(state: State): AqlmWeights {
-  const { form, books, scales } = state;
+  const { form, books, scales, exponent } = state;
   const table = f16Table();
-  const vectors = Uint16Array.from(books.vectors.data, f32ToF16);
+  const shared = 2 ** Math.round(exponent / 2);
+  const vectors = Uint16Array.from(books.vectors.data, (value) => f32ToF16(value * shared));
   state.books = {
     ...books,
     vectors: matrix(
@@ -302,6 +328,12 @@ function finished(state: State): AqlmWeights {
       Float32Array.from(vectors, (bits) => table[bits]!),
     ),
   };
+  for (let r = 0; r < scales.length; r++) scales[r]! /= shared;
   fitScales(state);
-  return { ...form, codes: state.codes, vectors, scales: Uint16Array.from(scales, f32ToF16) };
+  return {
+    ...form,
+    codes: state.codes,
+    vectors,
+    scales: Uint16Array.from(scales, (scale) => f32ToF16(scale * 2 ** exponent)),
+  };
 }

@@ -1,6 +1,5 @@
 /** Encodes all linear layers of a float model but the head, layer by layer, so that it can stop and go on later. */
 import { existsSync } from "node:fs";
-import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import {
   checksum,
@@ -10,10 +9,10 @@ import {
   LowbitError,
   type Matrix,
   type Model,
+  makeFolder,
   matrix,
   openTensorFile,
   type Tensor,
-  type TensorSource,
   UnsupportedError,
   visitLinearLayers,
   type WeightSlot,
@@ -22,6 +21,7 @@ import {
 import { finiteFloats } from "../finite.ts";
 import { type AqlmForm, type AqlmWeights, checkForm, formCounts } from "../form.ts";
 import type { AqlmMode } from "../mode.ts";
+import { floatsOf } from "../reference.ts";
 import { type AqlmWeight, aqlmWeight } from "../weight.ts";
 import { encodeLayer, type LayerHooks } from "./layer.ts";
 
@@ -59,7 +59,7 @@ export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<
   const slots = layers.filter(({ name }) => !options.skip?.(name));
   for (const slot of slots) checkSource(model, slot, options);
   const total = slots.reduce((sum, slot) => sum + weightCount(slot), 0);
-  if (options.folder) await mkdir(options.folder, { recursive: true });
+  if (options.folder) await makeFolder(options.folder);
   const encoded = new Map<string, AqlmWeight>();
   let done = 0;
   const report = (slot: WeightSlot, share: number) => options.onProgress?.(done + share * weightCount(slot), total);
@@ -93,8 +93,13 @@ export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<
 
 const weightCount = ({ shape }: WeightSlot) => shape[0]! * shape[1]!;
 
-/** Low-bit weights of a checkpoint are read as the floats that they stand for; formats of their own are not. */
-function checkSource(model: Model, { name }: WeightSlot, { codebooks, bits }: EncodeOptions): void {
+/**
+ * Low-bit weights of a checkpoint are read as the floats that they stand for; formats of their own are not. Sizes that no
+ * form has are refused before the first layer is encoded.
+ */
+function checkSource(model: Model, slot: WeightSlot, options: EncodeOptions): void {
+  const { codebooks, bits } = formOf(slot, options);
+  const { name } = slot;
   const { kind } = model.weight(name, { float: true }).format;
   if (kind !== "float")
     throw new UnsupportedError(
@@ -131,9 +136,16 @@ async function encodeSlot(
       `${slot.name}: expected finite inputs of the text to calibrate with but found NaN or infinity`,
     );
   const encoded = await encodeLayer(form, matrix(form.n, form.k, values), hessian, options);
+  if (![encoded.vectors, encoded.scales].every((part) => floatsOf(part).every(Number.isFinite)))
+    throw new InvalidFileError(
+      model.checkpoint.folder,
+      `tensor ${slot.name}: expected weights to encode that codebooks and scales of f16 can hold but found larger ones`,
+    );
   if (!options.folder) return aqlmWeight(slot.name, form, { vectors: "f16", scales: "f16" }, async () => encoded);
-  await save(pathOf(options.folder, slot), encoded, fingerprint(options, stored));
-  return loadedLater(slot, form, options.folder);
+  const path = pathOf(options.folder, slot);
+  const made = fingerprint(options, stored);
+  await save(path, encoded, made);
+  return loadedLater(slot, form, path, made);
 }
 
 const pathOf = (folder: string, slot: WeightSlot) => join(folder, `${slot.name}.safetensors`);
@@ -170,49 +182,53 @@ function checksums({ codes, vectors, scales }: Pick<AqlmWeights, "codes" | "vect
 
 /** A layer of an earlier run; null when there is none, one of other weights or options, or one that is damaged. */
 async function restored(model: Model, slot: WeightSlot, options: EncodeOptions): Promise<AqlmWeight | null> {
-  const folder = options.folder!;
-  const path = pathOf(folder, slot);
+  const path = pathOf(options.folder!, slot);
   if (!existsSync(path)) return null;
-  const made = await madeOf(path).catch((cause: unknown) => {
+  const part = await readPart(path).catch((cause: unknown) => {
     if (!(cause instanceof LowbitError)) throw cause;
     options.onDamagedPart?.(`encoding ${slot.name} again: ${cause.message}`);
     return null;
   });
-  if (made === null) return null;
+  if (part === null) return null;
   const { stored } = await readFloats(model, slot);
-  if (made !== fingerprint(options, stored)) return null;
-  return loadedLater(slot, formOf(slot, options), folder);
+  const made = fingerprint(options, stored);
+  return part.made === made ? loadedLater(slot, formOf(slot, options), path, made) : null;
 }
 
-/** The fingerprint that a part was saved with. InvalidFileError for one that is not whole. */
-async function madeOf(path: string): Promise<string> {
+interface Part {
+  /** The fingerprint that it was saved with. */
+  readonly made: string;
+  readonly data: Pick<AqlmWeights, "codes" | "vectors" | "scales">;
+}
+
+/** A layer that was saved. InvalidFileError for one that is not whole. */
+async function readPart(path: string): Promise<Part> {
   const file = await openTensorFile(path);
   try {
-    const found = checksums(await readParts(file));
+    const data = {
+      codes: (await file.read("codes")).data as Uint8Array,
+      vectors: (await file.read("codebooks")).data as Uint16Array,
+      scales: (await file.read("scales")).data as Uint16Array,
+    };
+    const found = checksums(data);
     // Earlier versions saved none.
     if ((file.metadata.get("checksums") ?? found) !== found)
       throw new InvalidFileError(path, "its checksum does not match");
-    return file.metadata.get("made") ?? "";
+    return { made: file.metadata.get("made") ?? "", data };
   } finally {
     await file.close();
   }
 }
 
-async function readParts(file: TensorSource): Promise<Pick<AqlmWeights, "codes" | "vectors" | "scales">> {
-  return {
-    codes: (await file.read("codes")).data as Uint8Array,
-    vectors: (await file.read("codebooks")).data as Uint16Array,
-    scales: (await file.read("scales")).data as Uint16Array,
-  };
-}
-
-function loadedLater(slot: WeightSlot, form: AqlmForm, folder: string) {
+/** A layer that is read again when it is needed. InvalidFileError when another run has put one of its own in its place. */
+function loadedLater(slot: WeightSlot, form: AqlmForm, path: string, made: string): AqlmWeight {
   return aqlmWeight(slot.name, form, { vectors: "f16", scales: "f16" }, async () => {
-    const file = await openTensorFile(pathOf(folder, slot));
-    try {
-      return { ...form, ...(await readParts(file)) };
-    } finally {
-      await file.close();
-    }
+    const part = await readPart(path);
+    if (part.made !== made)
+      throw new InvalidFileError(
+        path,
+        `expected ${slot.name} as it was encoded here but found it of other weights or options: another run writes to the folder`,
+      );
+    return { ...form, ...part.data };
   });
 }
