@@ -134,7 +134,8 @@ async function sizeOf(path: string): Promise<number> {
   return status?.size ?? -1;
 }
 
-function isRunning(pid: number): boolean {
+/** Whether there is a process of this number, of whatever user. */
+export function isRunning(pid: number): boolean {
   try {
     process.kill(pid, 0);
     return true;

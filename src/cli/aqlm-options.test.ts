@@ -1,6 +1,6 @@
 /** Options beside an AQLM mode: those that would change nothing are refused, before anything is encoded. */
 import { existsSync } from "node:fs";
-import { writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
@@ -67,6 +67,25 @@ test("what fits no layer is found before encoding", async () => {
   const { code, stderr } = await lowbit(["quantize", checkpoint, "-o", out, ...options]);
   expect([code, stderr]).toEqual([1, expect.stringContaining('got bits "9"')]);
   expect(existsSync(`${out}.parts`)).toBe(false);
+});
+
+test("layers that another process encodes are left to it", async () => {
+  const own = `${out}.own.pte`;
+  const pid = `${own}.parts.pid`;
+  await mkdir(`${own}.parts`);
+  await writeFile(pid, String(process.ppid));
+  for (const options of [
+    ["--qmode", "aqlm-1x2"],
+    ["--qmode", "8da4w", "--algorithm", "gptq", "--calibrate", text],
+  ]) {
+    const { code, stderr } = await lowbit(["quantize", checkpoint, "-o", own, ...options]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining(`process ${process.ppid} works there: wait for it`)]);
+  }
+  expect(await lowbit(["quantize", checkpoint, "-o", own, "--qmode", "8da4w"])).toMatchObject({ code: 0 });
+  expect([existsSync(`${own}.parts`), existsSync(pid)]).toEqual([true, true]);
+  await rm(pid);
+  expect(await lowbit(["quantize", checkpoint, "-o", own, "--qmode", "aqlm-1x2"])).toMatchObject({ code: 0 });
+  expect([existsSync(`${own}.parts`), existsSync(pid)]).toEqual([false, false]);
 });
 
 test.each([

@@ -1,6 +1,7 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
+import { claimFolder } from "../folder-claim.ts";
 import {
   compileModel,
   describeOrigins,
@@ -150,6 +151,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   };
   // Finished layers are kept here until the program is written. An interrupted run of AQLM's goes on where it was.
   const folder = `${output}.parts`;
+  const release = isAqlm || options.calibrate !== undefined ? await claimFolder(folder) : null;
   const onDamagedPart = (notice: string) => {
     encoding.stop();
     terminal.note(`lowbit: ${notice}`);
@@ -163,7 +165,8 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   } finally {
     encoding.stop();
     progress.stop();
-    if (isWritten || (!isAqlm && options.calibrate !== undefined)) await rm(folder, { recursive: true, force: true });
+    if (release && (isWritten || !isAqlm)) await rm(folder, { recursive: true, force: true });
+    await release?.();
   }
   const seconds = (performance.now() - start) / 1000;
   const { parts, bitsPerWeight } = await inspectProgram(output);
