@@ -307,6 +307,15 @@ describe("bad AQLM checkpoints", () => {
     await refuse({ codebooks: 1, inGroup: 4 }, /in_group_size divisible by 8 but found 4/);
   });
 
+  it("have a config without numbers", async () => {
+    const path = await checkpoint();
+    const file = join(path, "config.json");
+    await writeFile(file, readFileSync(file, "utf8").replace('"num_codebooks":2', '"num_codebooks":"two"'));
+    await expect(loadCheckpoint(path)).rejects.toThrow(
+      new InvalidFileError(file, 'num_codebooks: expected a whole number but found "two"'),
+    );
+  });
+
   it("are named by file and tensor", async () => {
     const path = await checkpoint({ edit: changed(`${q}.codes`, { shape: [32, 2, 4] }) });
     const { code, stderr } = await lowbit(["inspect", path]);

@@ -102,7 +102,7 @@ function formOf(layer: Layer, slot: WeightSlot, { shape }: TensorInfo): AqlmForm
   if (shape.length !== 4 || !Number.isInteger(bits) || bits < 1)
     fail(layer, "codebooks", `expected shape [codebooks, 2^bits, out group, in group] but found [${shape}]`);
   const form = { n, k, codebooks: codebooks!, bits, inGroup: inGroup!, outGroup: outGroup! };
-  const wanted = configForm(layer.checkpoint.config);
+  const wanted = configForm(layer.checkpoint);
   if (wanted) {
     const expected = [wanted.codebooks, 2 ** wanted.bits, wanted.outGroup, wanted.inGroup];
     if (expected.join() !== shape.join())
@@ -113,12 +113,20 @@ function formOf(layer: Layer, slot: WeightSlot, { shape }: TensorInfo): AqlmForm
 }
 
 /** The numbers of `quantization_config`, or of `aqlm` in checkpoints from before it; null when there is neither. */
-function configForm(
-  config: Checkpoint["config"],
-): Pick<AqlmForm, "codebooks" | "bits" | "inGroup" | "outGroup"> | null {
+function configForm({
+  config,
+  configFile,
+}: Checkpoint): Pick<AqlmForm, "codebooks" | "bits" | "inGroup" | "outGroup"> | null {
   const fields = record(config.quantization_config ?? config.aqlm);
   if (!fields) return null;
-  const number = (name: string, fallback: number) => Number(fields[name] ?? fallback);
+  const number = (name: string, fallback: number) => {
+    const value = Number(fields[name] ?? fallback);
+    if (Number.isInteger(value)) return value;
+    throw new InvalidFileError(
+      configFile,
+      `${name}: expected a whole number but found ${JSON.stringify(fields[name])}`,
+    );
+  };
   return {
     codebooks: number("num_codebooks", 1),
     bits: number("nbits_per_codebook", 16),
