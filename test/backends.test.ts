@@ -1,7 +1,10 @@
 /** Whole programs on WebAssembly and native kernels against the reference kernels: the same text, from no other kernels. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
 import { describe, expect, it } from "vitest";
 import {
   exportProgram,
@@ -103,4 +106,21 @@ it("a program loaded and disposed of fifty times leaves memory flat", async () =
     if (i === 9) before = process.memoryUsage().rss;
   }
   expect(process.memoryUsage().rss - before).toBeLessThan(60e6);
+});
+
+it("a program that was disposed of is forgotten with its memory", async () => {
+  setFlagsFromString("--expose-gc");
+  const gc = runInNewContext("gc") as () => void;
+  const use = async () => {
+    const model = await load(demo, 4, wasmCpu, 2);
+    await model.createDecoder().prefill([1, 2, 3]);
+    await model.dispose();
+    return [model, model.program, model.program.constants[0]!.buffer].map((object) => new WeakRef(object));
+  };
+  const references = await use();
+  for (let i = 0; i < 5; i++) {
+    await pause(50);
+    gc();
+  }
+  expect(references.map((reference) => reference.deref() === undefined)).toEqual([true, true, true]);
 });

@@ -44,7 +44,7 @@ export class WasmEngine implements KernelMemory {
   readonly #allocator: Allocator;
   readonly #code: CodeTable;
   readonly #local: LocalThread | null;
-  readonly #team: WorkerTeam | null;
+  #team: WorkerTeam | null;
   #dirtyEnd: number;
   #isDisposed = false;
 
@@ -88,6 +88,7 @@ export class WasmEngine implements KernelMemory {
 
   /** A plan of calls whose arrays are all in this memory. */
   planCalls(calls: readonly EncodedCall[]): CallPlan {
+    this.#checkUsable();
     const steps = calls.map((call) => {
       if (call.target !== "wasm")
         throw new UnsupportedError(`a WebAssembly plan has no place for ${call.target} calls`);
@@ -105,7 +106,10 @@ export class WasmEngine implements KernelMemory {
   async dispose(): Promise<void> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
-    await this.#team?.dispose();
+    const team = this.#team;
+    // Its errors hold, by their stacks, who disposed of the engine, and what frees forgotten programs holds the engine.
+    this.#team = null;
+    await team?.dispose();
     releaseMemory(this.#memory);
   }
 
