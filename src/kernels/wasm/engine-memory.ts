@@ -62,8 +62,13 @@ export interface EngineMemory extends MemoryKind {
   readonly cleanFrom: number;
 }
 
+interface IdleMemory {
+  readonly kind: MemoryKind;
+  readonly reference: WeakRef<WasmMemory>;
+}
+
 /** Memories without an engine. */
-const idle = new Set<{ readonly kind: MemoryKind; readonly reference: WeakRef<WasmMemory> }>();
+const idle = new Set<IdleMemory>();
 
 /** A memory of at least so many bytes. UnsupportedError when it cannot be had. */
 export function takeMemory(bytes: number, kind: MemoryKind): EngineMemory {
@@ -97,18 +102,23 @@ export function growMemory({ memory, isWide }: EngineMemory, bytes: number): voi
   }
 }
 
+/** Most that a memory may be longer than asked, besides as long again: a small program would keep a large one's pages. */
+const SPARE_BYTES = 1 << 26;
+
+/** The shortest idle memory that is long enough. */
 function takeIdle(bytes: number, { isWide, isShared }: MemoryKind): WasmMemory | null {
-  let best: WasmMemory | null = null;
+  let best: { readonly entry: IdleMemory; readonly memory: WasmMemory } | null = null;
   for (const entry of idle) {
     const memory = entry.reference.deref();
     if (!memory) idle.delete(entry);
-    else if (entry.kind.isWide === isWide && entry.kind.isShared === isShared && memory.buffer.byteLength >= bytes) {
-      idle.delete(entry);
-      best = memory;
-      break;
+    else if (entry.kind.isWide === isWide && entry.kind.isShared === isShared) {
+      const { byteLength } = memory.buffer;
+      if (byteLength < bytes || byteLength > 2 * bytes + SPARE_BYTES) continue;
+      if (!best || byteLength < best.memory.buffer.byteLength) best = { entry, memory };
     }
   }
-  return best;
+  if (best) idle.delete(best.entry);
+  return best?.memory ?? null;
 }
 
 /** Gives back a memory that nothing uses any more. */

@@ -143,6 +143,19 @@ describe("memory", () => {
     }
     expect(process.memoryUsage().rss - before).toBeLessThan(8 * bytes);
   });
+
+  it("of a large program is not kept by a small one", async () => {
+    for (const isShared of [true, false]) {
+      const options = { threads: 1, isShared };
+      const engines = [1 << 28, 1 << 25, 1 << 26].map((bytes) => new WasmEngine({ bytes, ...options }));
+      const lengths = engines.map(({ byteLength }) => byteLength);
+      for (const engine of engines) await engine.dispose();
+      const again = [1 << 20, 1 << 26].map((bytes) => new WasmEngine({ bytes, ...options }));
+      expect(again[0]!.byteLength).toBeLessThanOrEqual(lengths[1]!);
+      expect(again[1]!.byteLength).toBe(lengths[2]);
+      for (const engine of again) await engine.dispose();
+    }
+  });
 });
 
 it("threads take no processor time while there is nothing to do", async () => {
