@@ -2,7 +2,7 @@
 import { beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { ContextLengthError, UnsupportedError } from "../errors.ts";
+import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { GenerateOptions } from "../text/generate.ts";
 import { compileModel } from "./compile-model.ts";
 import type { Conversation } from "./conversation.ts";
@@ -89,6 +89,18 @@ describe("a conversation", () => {
     const fresh = llm.createConversation();
     fresh.messages.push(...before);
     expect((await send(conversation, "Go on")).text).toBe((await send(fresh, "Go on")).text);
+  });
+
+  it("answers one message at a time", async () => {
+    const expected = await send(llm.createConversation(), "Hello");
+    const conversation = llm.createConversation();
+    const first = send(conversation, "Hello");
+    await expect(send(conversation, "How are you?")).rejects.toThrow(InvalidArgumentError);
+    expect(() => conversation.reset()).toThrow(/answer under way/);
+    expect(await first).toEqual(expected);
+    expect(conversation.messages.map(({ content }) => content)).toEqual(["Hello", expected.text]);
+    conversation.reset();
+    expect(await send(conversation, "Hello")).toEqual(expected);
   });
 
   it("penalizes tokens of earlier turns as if all were computed at once", async () => {

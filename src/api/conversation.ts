@@ -1,5 +1,5 @@
 /** A conversation: messages, the template that renders them, and the session that keeps what was computed. */
-import { UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Message } from "../text/chat-template.ts";
 import { encodeChat } from "../text/encode-chat.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
@@ -14,6 +14,7 @@ export class Conversation {
   readonly #decoder: SessionDecoder;
   /** Ids whose keys and values the session holds. */
   #ids: number[] = [];
+  #isAnswering = false;
 
   constructor(model: LanguageModel) {
     this.#model = model;
@@ -22,7 +23,7 @@ export class Conversation {
 
   /**
    * Adds a user message and streams the answer, of which what was read becomes a message when the iteration has ended.
-   * An error before any of it was read takes the user message back.
+   * An error before any of it was read takes the user message back. InvalidArgumentError while another answer is read.
    */
   send(content: string, options: GenerateOptions = {}): Generation {
     const message: Message = { role: "user", content };
@@ -33,8 +34,9 @@ export class Conversation {
     });
   }
 
-  /** Starts over; `system` is a first message of that role. */
+  /** Starts over; `system` is a first message of that role. InvalidArgumentError while an answer is read. */
   reset(system?: string): void {
+    this.#checkIdle();
     this.messages.length = 0;
     this.#ids = [];
     this.#decoder.rewind(0);
@@ -46,12 +48,14 @@ export class Conversation {
     const { tokenizer, template, samplingDefaults, eosIds, stopStrings } = this.#model;
     if (!template)
       throw new UnsupportedError(`${this.#model.name}: has no chat template; use generate with a plain prompt`);
+    this.#checkIdle();
     const ids = encodeChat(tokenizer, template, this.messages, { addGenerationPrompt: true });
     const kept = Math.min(commonLength(this.#ids, ids), this.#decoder.position, ids.length - 1);
     this.#decoder.rewind(kept);
     this.#ids = ids;
     const settings = withDefaults<GenerateOptions>({ ...samplingDefaults, eosIds, stop: stopStrings }, options);
     const tokens = generate(this.#decoder, tokenizer, ids.slice(kept), { ...settings, contextIds: ids.slice(0, kept) });
+    this.#isAnswering = true;
     try {
       for (let next = await tokens.next(); ; next = await tokens.next()) {
         if (next.done) return next.value;
@@ -60,7 +64,16 @@ export class Conversation {
       }
     } finally {
       await tokens.return(undefined as never);
+      this.#isAnswering = false;
     }
+  }
+
+  /** Two answers at once would write over each other's keys and values. */
+  #checkIdle(): void {
+    if (this.#isAnswering)
+      throw new InvalidArgumentError(
+        "conversation: expected the answer under way to be read to its end, or left, first",
+      );
   }
 }
 

@@ -83,13 +83,13 @@ export class WebModel {
     return new TextStream(this.#channel, { kind: "generate", prompt, options: posted }, signal);
   }
 
-  /** Adds a message to the model's one conversation and streams the answer. */
+  /** Adds a message to the model's one conversation and streams the answer; while one comes, InvalidArgumentError. */
   chat(content: string, options: GenerateOptions = {}): WebGeneration {
     const { signal, ...posted } = options;
     return new TextStream(this.#channel, { kind: "chat", content, options: posted }, signal);
   }
 
-  /** Begins the conversation anew; `system` is a first message of that role. */
+  /** Begins the conversation anew, not while an answer comes; `system` is a first message of that role. */
   async reset(system?: string): Promise<void> {
     await this.#channel.ask({ kind: "reset", system });
   }
