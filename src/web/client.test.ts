@@ -8,7 +8,7 @@ import { exportProgram } from "../api/compile-model.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../api/model.ts";
 import { ContextLengthError, InvalidFileError, UnsupportedError } from "../errors.ts";
-import { Channel, openModel, type WebModel } from "./client.ts";
+import { Channel, loadModel, openModel, type WebModel } from "./client.ts";
 import type { Port, Reply, Request } from "./protocol.ts";
 import { serveModel } from "./serve.ts";
 
@@ -126,4 +126,19 @@ describe("a model behind a channel", () => {
     await expect(waiting).rejects.toThrow(UnsupportedError);
     await expect(model.stats()).rejects.toThrow(UnsupportedError);
   });
+});
+
+it("a worker whose script does not come is an error that says so", async () => {
+  const terminate = vi.fn();
+  class Failing {
+    terminate = terminate;
+    onerror: ((event: object) => void) | null = null;
+    postMessage() {
+      this.onerror!({});
+    }
+  }
+  vi.stubGlobal("Worker", Failing);
+  await expect(loadModel(file)).rejects.toThrow(/the worker failed: cannot load worker-bundle.js/);
+  expect(terminate).toHaveBeenCalledOnce();
+  vi.unstubAllGlobals();
 });

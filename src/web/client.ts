@@ -41,7 +41,9 @@ export async function loadModel(
     ? new Worker(options.worker, { type: "module" })
     : new Worker(new URL("./worker-bundle.js", import.meta.url), { type: "module" });
   const channel = new Channel(worker);
-  worker.onerror = ({ message }) => channel.fail(new UnsupportedError(`the worker failed: ${message}`));
+  // Without a message the script itself did not come.
+  worker.onerror = ({ message = "cannot load worker-bundle.js, expected beside the module or where `worker` says" }) =>
+    channel.fail(new UnsupportedError(`the worker failed: ${message}`));
   try {
     return await openModel(channel, () => worker.terminate(), source, options);
   } catch (error) {

@@ -32,7 +32,7 @@ interface NodeThreads {
 interface WebWorker {
   postMessage(message: unknown): void;
   onmessage: ((event: { data: WorkerReply }) => void) | null;
-  onerror: ((event: { message: string }) => void) | null;
+  onerror: ((event: { message?: string }) => void) | null;
   terminate(): void;
 }
 
@@ -90,7 +90,8 @@ function startWebWorker(events: WorkerEvents): EngineWorker {
   const worker = new Worker(url);
   URL.revokeObjectURL(url);
   worker.onmessage = ({ data }) => events.onReply(data);
-  worker.onerror = ({ message }) => events.onFailure(message);
+  worker.onerror = ({ message = "cannot be started; a page's policy must allow worker-src blob:" }) =>
+    events.onFailure(message);
   return {
     post: (request) => worker.postMessage(request),
     keepAlive() {},
