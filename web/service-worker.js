@@ -38,7 +38,10 @@ async function answer(request, file) {
   try {
     const response = await fetch(request);
     if (!response.ok) return response;
-    await cache.put(file, response.clone());
+    await cache.put(file, response.clone()).catch((error) => {
+      // Models fill the storage: what there is no room for is not kept, and an older one beside newer files would not do.
+      if (error.name !== "QuotaExceededError") throw error;
+    });
     return isolated(response);
   } catch (error) {
     const known = await cache.match(file);
