@@ -13,6 +13,7 @@ const { addressOf, ask, loadFrom, nodeAnswer, QUESTION, recordWorkers, serve, st
   "./browser/driver.js"
 );
 const { checkCancel, checkQuota, checkReplaced, checkSuperseded, checkTogether } = await import("./browser/loads.js");
+const { checkBlockedStorage, checkComposition, checkFullStorage, checkRefused } = await import("./browser/page.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
 const { aqlmWeight, bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
@@ -326,6 +327,8 @@ try {
   await page.click("#reset");
   await checkStop(page, expected);
   await checkAccessible(page, expected);
+  await checkRefused(page, expected);
+  await checkComposition(page);
   console.log("an answer can be stopped; what is read out");
 
   await page.setInputFiles("#file", program);
@@ -345,6 +348,8 @@ try {
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");
   await checkQuota(browser, address, expected);
+  await checkBlockedStorage(browser, address, expected);
+  await checkFullStorage(browser, program);
   await checkPlainHost(browser, program, expected);
   await checkOneThread(browser, program, expected);
   console.log("no room for the program; a host without headers; one thread");

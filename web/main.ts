@@ -1,5 +1,5 @@
 /** The page: loads a program into a worker, chats with it, shows how it runs. */
-import { loadModel, type WebModel } from "lowbit/web";
+import { ContextLengthError, loadModel, type WebModel } from "lowbit/web";
 import { showFigures } from "./figures.ts";
 import { readSettings } from "./settings.ts";
 import { startShell } from "./shell.ts";
@@ -39,7 +39,8 @@ function say(text: string): void {
   status.textContent = text;
 }
 
-function addMessage(role: "user" | "model", text: string): HTMLElement {
+/** A message, and where its text is. */
+function addMessage(role: "user" | "model", text: string): { message: HTMLElement; body: HTMLElement } {
   const message = document.createElement("article");
   message.className = `message ${role}`;
   const who = document.createElement("b");
@@ -49,7 +50,13 @@ function addMessage(role: "user" | "model", text: string): HTMLElement {
   message.append(who, body);
   messages.append(message);
   message.scrollIntoView({ block: "end" });
-  return body;
+  return { message, body };
+}
+
+/** Takes a message back that has no answer, as the model does. */
+function takeBack(text: string, shown: readonly HTMLElement[]): void {
+  for (const message of shown) message.remove();
+  if (input.value === "") input.value = text;
 }
 
 /** How far a file is; `total` is 0 where it is not known. */
@@ -96,8 +103,8 @@ async function talk(text: string): Promise<void> {
   const current = model;
   const controller = new AbortController();
   running = controller;
-  addMessage("user", text);
-  const body = addMessage("model", "");
+  const question = addMessage("user", text);
+  const { message, body } = addMessage("model", "");
   show("answering");
   say("Answering");
   // The answer is read out when it is whole, not piece by piece.
@@ -114,12 +121,19 @@ async function talk(text: string): Promise<void> {
     say("Ready");
   } catch (error) {
     if (model !== current) return;
-    say(controller.signal.aborted ? "Stopped" : `Cannot answer: ${(error as Error).message}`);
+    const advice = error instanceof ContextLengthError ? ". New conversation makes room" : "";
+    say(controller.signal.aborted ? "Stopped" : `Cannot answer: ${(error as Error).message}${advice}`);
+    if (body.textContent === "") takeBack(text, [question.message, message]);
   } finally {
     messages.ariaBusy = "false";
   }
   show("ready");
   input.focus();
+}
+
+/** Whether a key belongs to an input method. Safari tells of the one that ends a composition by its code only. */
+function isComposing(event: KeyboardEvent): boolean {
+  return event.isComposing || event.keyCode === 229;
 }
 
 find<HTMLFormElement>("load").addEventListener("submit", (event) => {
@@ -140,14 +154,14 @@ find<HTMLFormElement>("compose").addEventListener("submit", (event) => {
   void talk(text);
 });
 input.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
   event.preventDefault();
   find<HTMLFormElement>("compose").requestSubmit();
 });
 stop.addEventListener("click", () => running?.abort());
 cancel.addEventListener("click", () => running?.abort());
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape") running?.abort();
+  if (event.key === "Escape" && !isComposing(event)) running?.abort();
 });
 find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
 reset.addEventListener("click", async () => {

@@ -2,14 +2,24 @@
 
 /** Starts both. A page that its host does not isolate is loaded again, once, when the service worker can do it. */
 export function startShell(button: HTMLButtonElement): void {
-  const stored = localStorage.getItem("theme");
+  const stored = unlessBlocked(() => localStorage.getItem("theme"));
   setTheme(button, stored ? stored === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
   button.addEventListener("click", () => {
     const isDark = button.getAttribute("aria-pressed") !== "true";
-    localStorage.setItem("theme", isDark ? "dark" : "light");
     setTheme(button, isDark);
+    unlessBlocked(() => localStorage.setItem("theme", isDark ? "dark" : "light"));
   });
-  if ("serviceWorker" in navigator) void startServiceWorker();
+  // Without one the page works where there is a network.
+  if ("serviceWorker" in navigator) startServiceWorker().catch(() => {});
+}
+
+/** Browsers that are told to block cookies throw where a page asks for its storage. */
+function unlessBlocked<R>(work: () => R): R | null {
+  try {
+    return work();
+  } catch {
+    return null;
+  }
 }
 
 function setTheme(button: HTMLButtonElement, isDark: boolean): void {

@@ -67,20 +67,21 @@ const unbundled = `<!doctype html><title>lowbit</title><script type="module">
 </script>`;
 
 /**
- * Serves the page, and the package's modules in dist/. `files`: programs by path, each with `bytes` (those of `program` where
- * it has none), `starts`, which gets the first byte of each answer, and what becomes of the `rest` after half of an answer
- * from the first byte on: it comes "at once", "later" or "never", or the connection is "cut". With a `date` they have
- * no ETag.
+ * Serves the page, and the package's modules in dist/. `files`: programs, or other files with a `type`, by path, each with
+ * `bytes` (those of `program` where it has none), `starts`, which gets the first byte of each answer, and what becomes of
+ * the `rest` after half of an answer from the first byte on: it comes "at once", "later" or "never", or the connection is
+ * "cut". With a `date` they have no ETag.
  */
 export function serve(program, files, isIsolated = true) {
   const onRequest = (request, response) => {
     const file = files.get(request.url);
     if (!file) return false;
-    const { bytes = readFileSync(program), date, rest } = file;
+    const { bytes = readFileSync(program), date, rest, type } = file;
     const start = Number(request.headers.range?.match(/\d+/)?.[0] ?? 0);
     const version = date ? { "Last-Modified": date } : { ETag: '"one"' };
     const range = start > 0 ? { "Content-Range": `bytes ${start}-${bytes.length - 1}/${bytes.length}` } : {};
-    response.writeHead(start > 0 ? 206 : 200, { ...version, ...range, "Content-Length": bytes.length - start });
+    const headers = { ...version, ...range, ...(type ? { "Content-Type": type } : {}) };
+    response.writeHead(start > 0 ? 206 : 200, { ...headers, "Content-Length": bytes.length - start });
     if (request.method === "HEAD") {
       response.end();
       return true;

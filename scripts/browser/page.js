@@ -1,0 +1,77 @@
+/** The page where things are not as expected: no storage, no room, keys of input methods, answers that cannot be given. */
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { join } from "node:path";
+import { root } from "../native-sources.js";
+import { addressOf, ask, serve, status } from "./driver.js";
+
+/** A browser that blocks storage: the page loads its model and changes its colours all the same. */
+export async function checkBlockedStorage(browser, address, expected) {
+  const context = await browser.newContext({ serviceWorkers: "block" });
+  const page = await context.newPage();
+  await page.addInitScript(() => {
+    const get = () => {
+      throw new DOMException("Access is denied for this document.", "SecurityError");
+    };
+    Object.defineProperty(globalThis, "localStorage", { get });
+  });
+  await page.goto(address);
+  await status(page, "Ready");
+  await page.click("#theme");
+  assert.equal(await page.getAttribute("#theme", "aria-pressed"), "true");
+  assert.equal(await ask(page), expected, "the answer where storage is blocked");
+  await context.close();
+}
+
+/** What cannot be answered is no part of the conversation, and can be changed and sent again. */
+export async function checkRefused(page, expected) {
+  await page.click("#reset");
+  await page.fill("#topK", "1.5");
+  await page.fill("#input", "Hello");
+  await page.press("#input", "Enter");
+  await status(page, "Cannot answer: topK");
+  assert.equal(await page.locator(".message").count(), 0, "messages after one that was refused");
+  assert.equal(await page.inputValue("#input"), "Hello");
+  await page.fill("#topK", "");
+  await page.fill("#input", "word ".repeat(2000));
+  await page.press("#input", "Enter");
+  await status(page, "Cannot answer: prompt");
+  assert.match(await page.textContent("#status"), /New conversation makes room/);
+  assert.equal(await ask(page), expected, "the answer after refused messages");
+}
+
+/** Keys that an input method takes: the one that ends a composition is told by its code only in Safari. */
+export async function checkComposition(page) {
+  await page.click("#reset");
+  await page.fill("#input", "abc");
+  for (const init of [{ isComposing: true }, { keyCode: 229 }])
+    await page.dispatchEvent("#input", "keydown", { key: "Enter", ...init });
+  assert.equal(await page.locator(".message").count(), 0, "messages sent by a composition");
+}
+
+/** A new version of a file is used although the storage has no room to keep it. */
+export async function checkFullStorage(browser, program) {
+  const files = new Map();
+  const server = await serve(program, files);
+  const address = addressOf(server);
+  const context = await browser.newContext();
+  try {
+    const page = await context.newPage();
+    await page.goto(address);
+    await status(page, "Ready");
+    await page.evaluate(() => navigator.serviceWorker.ready);
+    const { usage } = await page.evaluate(() => navigator.storage.estimate());
+    const session = await context.newCDPSession(page);
+    await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize: usage + 1000 });
+    const script = readFileSync(join(root, "build", "web", "main.js"), "utf8");
+    const bytes = Buffer.from(`${script};globalThis.isNew=true;/*${" ".repeat(4e5)}*/`);
+    files.set("/main.js", { bytes, starts: [], rest: "at once", type: "text/javascript" });
+    await page.reload();
+    await status(page, "Ready");
+    assert.ok(await page.evaluate(() => globalThis.isNew), "the new version of a file that there is no room for");
+  } finally {
+    await context.close();
+    server.closeAllConnections();
+    server.close();
+  }
+}
