@@ -12,7 +12,8 @@ import { launchChromium } from "./wasm/browser.js";
 const { addressOf, ask, loadFrom, nodeAnswer, QUESTION, recordWorkers, serve, status, TOKENS } = await import(
   "./browser/driver.js"
 );
-const { checkCancel, checkQuota, checkReplaced, checkSuperseded, checkTogether } = await import("./browser/loads.js");
+const { checkBareHead, checkCancel, checkQuota, checkReplaced, checkSuperseded, checkTogether, checkTogetherReplaced } =
+  await import("./browser/loads.js");
 const { checkBlockedStorage, checkComposition, checkFullStorage, checkRefused } = await import("./browser/page.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
@@ -296,11 +297,22 @@ const program = await demoProgram();
 copyFileSync(program, join(pageFolder, "shakespeare-4bit.pte"));
 writeFileSync(join(pageFolder, "damaged.pte"), readFileSync(program).subarray(0, 100_000));
 const expected = await nodeAnswer(program);
+let changes = 0;
 const files = new Map([
   ["/cut.pte", { starts: [], rest: "cut" }],
   ["/slow.pte", { starts: [], rest: "never" }],
   ["/shared.pte", { starts: [], rest: "later" }],
   ["/accessible.pte", { starts: [], rest: "later" }],
+  ["/bare.pte", { starts: [], rest: "at once", hasBareHead: true }],
+  [
+    "/changing.pte",
+    {
+      ...{ starts: [], rest: "later" },
+      get date() {
+        return new Date(1e12 + 1000 * changes++).toUTCString();
+      },
+    },
+  ],
   ["/dated.pte", { starts: [], rest: "at once", date: new Date(0).toUTCString() }],
   ["/large.pte", { starts: [], rest: "never", bytes: readFileSync(await largeProgram()) }],
 ]);
@@ -344,6 +356,7 @@ try {
   assert.equal(await ask(page), expected, "the answer of a model whose download was cut");
   await checkReplaced(page, program, files.get("/dated.pte"));
   await checkSuperseded(page);
+  await checkBareHead(page, files.get("/bare.pte"));
   console.log("files from disk, missing, damaged, cut and replaced ones");
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");
@@ -360,6 +373,7 @@ try {
   assert.equal(await ask(second), expected, "the answer in a second tab");
   await checkCancel(page, second, expected);
   await checkTogether([page, second], files.get("/shared.pte"), expected);
+  await checkTogetherReplaced([page, second]);
   await second.close();
   await new Promise((resolve) => server.close(resolve).closeAllConnections());
   await page.goto(`${address}index.html`);

@@ -70,19 +70,22 @@ const unbundled = `<!doctype html><title>lowbit</title><script type="module">
  * Serves the page, and the package's modules in dist/. `files`: programs, or other files with a `type`, by path, each with
  * `bytes` (those of `program` where it has none), `starts`, which gets the first byte of each answer, and what becomes of
  * the `rest` after half of an answer from the first byte on: it comes "at once", "later" or "never", or the connection is
- * "cut". With a `date` they have no ETag.
+ * "cut". With a `date` they have no ETag, with `hasBareHead`
+ * answers without a body do not say the length.
  */
 export function serve(program, files, isIsolated = true) {
   const onRequest = (request, response) => {
     const file = files.get(request.url);
     if (!file) return false;
-    const { bytes = readFileSync(program), date, rest, type } = file;
+    const { bytes = readFileSync(program), date, rest, type, hasBareHead = false } = file;
     const start = Number(request.headers.range?.match(/\d+/)?.[0] ?? 0);
     const version = date ? { "Last-Modified": date } : { ETag: '"one"' };
     const range = start > 0 ? { "Content-Range": `bytes ${start}-${bytes.length - 1}/${bytes.length}` } : {};
     const headers = { ...version, ...range, ...(type ? { "Content-Type": type } : {}) };
-    response.writeHead(start > 0 ? 206 : 200, { ...headers, "Content-Length": bytes.length - start });
-    if (request.method === "HEAD") {
+    const length = { "Content-Length": bytes.length - start };
+    const isHead = request.method === "HEAD";
+    response.writeHead(start > 0 ? 206 : 200, { ...headers, ...(isHead && hasBareHead ? {} : length) });
+    if (isHead) {
       response.end();
       return true;
     }

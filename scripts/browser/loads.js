@@ -40,6 +40,22 @@ export async function checkReplaced(page, program, file) {
   assert.equal(file.starts.length, 3, "downloads of a file that was replaced twice");
 }
 
+/** Two tabs that load a file at once which is another at each request: the second waits until the first has read its own. */
+export async function checkTogetherReplaced(pages) {
+  for (let i = 0; i < 3; i++) {
+    await Promise.all(pages.map((page) => loadFrom(page, "changing.pte", "Loading changing.pte")));
+    const isEnded = () => !document.getElementById("status").textContent.startsWith("Loading");
+    await Promise.all(pages.map((page) => page.waitForFunction(isEnded)));
+    for (const page of pages) assert.equal(await page.textContent("#status"), "Ready: changing.pte");
+  }
+}
+
+/** A file is not fetched again because an answer without a body does not say its length. */
+export async function checkBareHead(page, file) {
+  for (let i = 0; i < 2; i++) await loadFrom(page, "bare.pte", "Ready: bare.pte");
+  assert.deepEqual(file.starts, [0], "requests of a file that stays the same");
+}
+
 /** A load that begins at the moment when the one before ends leaves one worker, its own. */
 export async function checkSuperseded(page) {
   await page.evaluate(() => {

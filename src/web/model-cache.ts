@@ -40,21 +40,45 @@ const FOLDER = "lowbit";
 
 /**
  * The file at a URL: cached where it can be, else read as it comes. A cached one is used when the server has no other, or
- * cannot be asked.
+ * cannot be asked. Addresses of data, and of blobs, which no later visit has, are not kept.
  */
 export async function fetchModel(url: string, options: DownloadOptions = {}): Promise<StoredModel> {
-  const { signal } = options;
-  const folder = await openFolder();
+  const folder = /^https?:/.test(url) ? await openFolder() : null;
   const stream = async () => ({ source: await streamFile(url, options), isCached: false, async forget() {} });
   if (!folder) return stream();
   const name = await nameOf(url);
+  const locking = options.signal ? { signal: options.signal } : {};
   // Two tabs must not write to one file; the second finds it complete.
   const alone = <R>(locking: LockOptions, work: () => Promise<R>): Promise<R> =>
     navigator.locks.request(`${FOLDER}/${name}`, locking, work);
-  const blob = await alone(signal ? { signal } : {}, () => fetchToFolder(url, folder, name, options));
-  if (!blob) return stream();
-  const forget = () => alone({}, () => folder.removeEntry(name)).catch(() => {});
-  return { source: blobSource(url, blob), isCached: true, forget };
+  const kept = await alone(locking, async () => {
+    const blob = await fetchToFolder(url, folder, name, options);
+    return blob && { blob, release: await hold(readersOf(name), { ...locking, mode: "shared" }) };
+  });
+  if (!kept) return stream();
+  const { blob, release } = kept;
+  const source = { ...blobSource(url, blob), close: async () => release() };
+  const removeUnread = () =>
+    navigator.locks.request(readersOf(name), { ifAvailable: true }, async (lock) => {
+      if (lock) await folder.removeEntry(name);
+    });
+  const forget = () => {
+    release();
+    return alone({}, removeUnread).catch(() => {});
+  };
+  return { source, isCached: true, forget };
+}
+
+/** What those who read a file share until they have, and who writes to it waits for: it is not as it was afterwards. */
+function readersOf(name: string): string {
+  return `${FOLDER}/${name}/readers`;
+}
+
+/** Resolves with what gives the lock back. */
+function hold(name: string, options: LockOptions): Promise<() => void> {
+  return new Promise((resolve, reject) => {
+    navigator.locks.request(name, options, () => new Promise<void>((release) => resolve(release))).catch(reject);
+  });
 }
 
 async function openFolder(): Promise<FileSystemDirectoryHandle | null> {
@@ -82,7 +106,8 @@ async function fetchToFolder(
   try {
     if (!(await isCurrent(url, target, options))) {
       if (target.isComplete) target.expectAnother();
-      await download(url, target, options);
+      const { signal } = options;
+      await navigator.locks.request(readersOf(name), signal ? { signal } : {}, () => download(url, target, options));
     }
     target.finish();
   } catch (error) {
@@ -105,8 +130,14 @@ async function isCurrent(url: string, target: FileTarget, { signal, fetch: reque
   const init = { method: "HEAD", cache: "no-store", ...(signal ? { signal } : {}) } as const;
   const response = await request(url, init).catch(() => null);
   signal?.throwIfAborted();
-  if (!response?.ok || isSame(versionOf(response), target.version)) return true;
-  return false;
+  return !response?.ok || isUnchanged(versionOf(response), target.version);
+}
+
+/** By the validator alone where a length is not known: answers without a body, and compressed ones, may not have it. */
+function isUnchanged(now: FileVersion, kept: FileVersion | null): boolean {
+  const lengths = [now.byteLength, kept?.byteLength ?? null];
+  if (now.validator === null || !lengths.includes(null)) return isSame(now, kept);
+  return now.validator === kept?.validator;
 }
 
 /** Room before the model's bytes for a JSON text, padded with zeros: whose bytes they are and whether they are all. */
