@@ -142,3 +142,19 @@ it("a worker whose script does not come is an error that says so", async () => {
   expect(terminate).toHaveBeenCalledOnce();
   vi.unstubAllGlobals();
 });
+
+it("an aborted load ends although its worker never answers", async () => {
+  const terminate = vi.fn();
+  class Silent {
+    terminate = terminate;
+    postMessage() {}
+  }
+  vi.stubGlobal("Worker", Silent);
+  const reason = new Error("enough");
+  const controller = new AbortController();
+  const loading = loadModel(file, { signal: controller.signal });
+  controller.abort(reason);
+  await expect(loading).rejects.toBe(reason);
+  expect(terminate).toHaveBeenCalledOnce();
+  vi.unstubAllGlobals();
+});

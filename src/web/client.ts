@@ -44,13 +44,25 @@ export async function loadModel(
   // Without a message the script itself did not come.
   worker.onerror = ({ message = "cannot load worker-bundle.js, expected beside the module or where `worker` says" }) =>
     channel.fail(new UnsupportedError(`the worker failed: ${message}`));
+  // The worker tidies up and says so, unless its script is still on the way.
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const onAbort = () => {
+    timer = setTimeout(() => channel.fail(new UnsupportedError("the worker does not answer")), ABORT_MS);
+  };
+  options.signal?.addEventListener("abort", onAbort);
   try {
     return await openModel(channel, () => worker.terminate(), source, options);
   } catch (error) {
     worker.terminate();
     throw error;
+  } finally {
+    options.signal?.removeEventListener("abort", onAbort);
+    clearTimeout(timer);
   }
 }
+
+/** How long an aborted load waits for its worker. */
+const ABORT_MS = 1000;
 
 /** The same over a channel whose other end `serveModel` answers. */
 export async function openModel(
