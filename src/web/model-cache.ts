@@ -124,10 +124,14 @@ async function fetchToFolder(
   return file.slice(HEAD_BYTES);
 }
 
+/** How long the server of a kept file may take to say whether it has another: bad networks give no errors. */
+const ANSWER_MS = 5000;
+
 /** Whether the target has all of the file that the server has now; without an answer, what is complete is good. */
 async function isCurrent(url: string, target: FileTarget, { signal, fetch: request = fetch }: DownloadOptions) {
   if (!target.isComplete) return false;
-  const init = { method: "HEAD", cache: "no-store", ...(signal ? { signal } : {}) } as const;
+  const late = AbortSignal.timeout(ANSWER_MS);
+  const init = { method: "HEAD", cache: "no-store", signal: signal ? AbortSignal.any([signal, late]) : late } as const;
   const response = await request(url, init).catch(() => null);
   signal?.throwIfAborted();
   return !response?.ok || isUnchanged(versionOf(response), target.version);
