@@ -14,7 +14,8 @@ const { addressOf, ask, loadFrom, nodeAnswer, QUESTION, recordWorkers, serve, st
 );
 const { checkBareHead, checkCancel, checkQuota, checkReplaced, checkSuperseded, checkTogether, checkTogetherReplaced } =
   await import("./browser/loads.js");
-const { checkBlockedStorage, checkComposition, checkFullStorage, checkRefused } = await import("./browser/page.js");
+const { checkBlockedStorage, checkComposition, checkFocus, checkFullStorage, checkRefused, checkSilentServer } =
+  await import("./browser/page.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
 const { aqlmWeight, bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
@@ -341,6 +342,7 @@ try {
   await checkAccessible(page, expected);
   await checkRefused(page, expected);
   await checkComposition(page);
+  await checkFocus(page);
   console.log("an answer can be stopped; what is read out");
 
   await page.setInputFiles("#file", program);
@@ -363,6 +365,7 @@ try {
   await checkQuota(browser, address, expected);
   await checkBlockedStorage(browser, address, expected);
   await checkFullStorage(browser, program);
+  await checkSilentServer(browser, program);
   await checkPlainHost(browser, program, expected);
   await checkOneThread(browser, program, expected);
   console.log("no room for the program; a host without headers; one thread");

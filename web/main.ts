@@ -59,6 +59,19 @@ function takeBack(text: string, shown: readonly HTMLElement[]): void {
   if (input.value === "") input.value = text;
 }
 
+/** To the next message, unless the reader is at the settings or in the messages by now. */
+function focusInput(): void {
+  const isElsewhere = ["settings", "messages"].some((id) => find(id).contains(document.activeElement));
+  if (!isElsewhere) input.focus();
+}
+
+/** Adds to an answer and keeps its end in view, unless the reader has scrolled away from it. */
+function addText(body: HTMLElement, text: string): void {
+  const isAtEnd = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 48;
+  body.append(text);
+  if (isAtEnd) messages.scrollTop = messages.scrollHeight;
+}
+
 /** How far a file is; `total` is 0 where it is not known. */
 function showProgress(done: number, total: number): void {
   const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1);
@@ -89,11 +102,12 @@ async function load(source: string | File): Promise<void> {
     say(`Ready: ${loaded.facts.name.split("/").at(-1)}${kept}`);
     show("ready");
     await showFigures(loaded, null);
-    input.focus();
+    focusInput();
   } catch (error) {
     if (running !== controller) return;
     say(controller.signal.aborted ? "Loading was cancelled" : `Cannot load: ${(error as Error).message}`);
     show("empty");
+    if (controller.signal.aborted) url.focus();
   }
 }
 
@@ -105,6 +119,8 @@ async function talk(text: string): Promise<void> {
   running = controller;
   const question = addMessage("user", text);
   const { message, body } = addMessage("model", "");
+  // The button that has the focus is hidden next.
+  if (document.activeElement === send) input.focus();
   show("answering");
   say("Answering");
   // The answer is read out when it is whole, not piece by piece.
@@ -112,10 +128,7 @@ async function talk(text: string): Promise<void> {
   try {
     const options = { ...readSettings(), signal: controller.signal };
     const answer = current.facts.hasChatTemplate ? current.chat(text, options) : current.generate(text, options);
-    for await (const piece of answer) {
-      body.append(piece);
-      messages.scrollTop = messages.scrollHeight;
-    }
+    for await (const piece of answer) addText(body, piece);
     await showFigures(current, answer.result);
     if (model !== current) return;
     say("Ready");
@@ -128,7 +141,7 @@ async function talk(text: string): Promise<void> {
     messages.ariaBusy = "false";
   }
   show("ready");
-  input.focus();
+  focusInput();
 }
 
 /** Whether a key belongs to an input method. Safari tells of the one that ends a composition by its code only. */

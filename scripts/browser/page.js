@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "../native-sources.js";
-import { addressOf, ask, serve, status } from "./driver.js";
+import { addressOf, ask, loadFrom, serve, status } from "./driver.js";
 
 /** A browser that blocks storage: the page loads its model and changes its colours all the same. */
 export async function checkBlockedStorage(browser, address, expected) {
@@ -47,6 +47,43 @@ export async function checkComposition(page) {
   for (const init of [{ isComposing: true }, { keyCode: 229 }])
     await page.dispatchEvent("#input", "keydown", { key: "Enter", ...init });
   assert.equal(await page.locator(".message").count(), 0, "messages sent by a composition");
+}
+
+/** The focus stays where the reader is, and is not lost with a button that is hidden; narrow screens scroll one way only. */
+export async function checkFocus(page) {
+  const focused = () => page.evaluate(() => document.activeElement.id);
+  await page.fill("#maxTokens", "300");
+  await page.fill("#input", "Tell me everything.");
+  await page.focus("#send");
+  await page.keyboard.press("Enter");
+  assert.equal(await focused(), "input", "the focus after Send");
+  await page.focus("#seed");
+  await page.waitForSelector("#send:visible");
+  await status(page, "Ready");
+  assert.equal(await focused(), "seed", "the focus after an answer, in the settings");
+  const size = page.viewportSize();
+  await page.setViewportSize({ width: 320, height: 568 });
+  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 320, "width of the page on 320 pixels");
+  await page.setViewportSize(size);
+}
+
+/** A kept model is loaded although its server does not answer any more. */
+export async function checkSilentServer(browser, program) {
+  const files = new Map([["/kept.pte", { starts: [], rest: "at once" }]]);
+  const server = await serve(program, files);
+  const context = await browser.newContext();
+  try {
+    const page = await context.newPage();
+    await page.goto(addressOf(server));
+    await status(page, "Ready");
+    await loadFrom(page, "kept.pte", "Ready: kept.pte");
+    files.get("/kept.pte").isSilent = true;
+    await loadFrom(page, "kept.pte", "Ready: kept.pte");
+  } finally {
+    await context.close();
+    server.closeAllConnections();
+    server.close();
+  }
 }
 
 /** A new version of a file is used although the storage has no room to keep it. */
