@@ -5,7 +5,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import {
   exportProgram,
   int8DynamicActivationIntxWeight,
@@ -71,6 +71,14 @@ it("writes the same when warmed up again", async () => {
   const expected = await textOf(model, "To be, or not to be");
   for (let i = 0; i < 2; i++) await model.warmUp({ warmUpMs: 1 });
   for (let i = 0; i < 2; i++) expect(await textOf(model, "To be, or not to be")).toBe(expected);
+  await model.dispose();
+});
+
+it("tells of the one thread that serves where memory cannot be shared", async () => {
+  vi.stubGlobal("SharedArrayBuffer", undefined);
+  const model = await load(demo, 4, wasmCpu, 3).finally(() => vi.unstubAllGlobals());
+  expect(model.program.threads).toBe(1);
+  expect(await textOf(model, "To be, or not to be")).not.toBe("");
   await model.dispose();
 });
 

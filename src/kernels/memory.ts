@@ -21,6 +21,8 @@ export interface CallPlan {
 export interface KernelMemory {
   /** Whether constants must be in it too; elsewhere they are used where they are read or mapped. */
   readonly holdsConstants: boolean;
+  /** Those it has of the threads asked for, where it has its own. */
+  readonly threads?: number;
   /** The flag for `CallPlan.run`. */
   readonly abort: Int32Array;
   /** Zeroed bytes. RangeError or UnsupportedError when they cannot be had. */

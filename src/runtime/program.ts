@@ -59,7 +59,7 @@ export class LoadedProgram {
     options: Required<Pick<LoadOptions, "registry" | "cpu">> & { threads: number; profile: Profile | undefined },
   ) {
     this.cpu = options.cpu;
-    this.threads = options.threads;
+    this.threads = memory.threads ?? options.threads;
     this.memory = memory;
     this.profile = options.profile;
     this.registry = options.registry;
