@@ -32,11 +32,19 @@ function fileOf(address) {
   return origin + pathname.replace(/\/index\.html$/, "/");
 }
 
+/** How long the network may be silent where there is a kept file: bad ones give no errors. */
+const SILENCE_MS = 3000;
+
+function silence() {
+  return new Promise((_, reject) => setTimeout(() => reject(new Error("the network is silent")), SILENCE_MS));
+}
+
 /** From the network, so that a new version is seen at once; without one from the cache. */
 async function answer(request, file) {
   const cache = await caches.open(CACHE);
+  const known = await cache.match(file);
   try {
-    const response = await fetch(request);
+    const response = await Promise.race([fetch(request), ...(known ? [silence()] : [])]);
     if (!response.ok) return response;
     await cache.put(file, response.clone()).catch((error) => {
       // Models fill the storage: what there is no room for is not kept, and an older one beside newer files would not do.
@@ -44,7 +52,6 @@ async function answer(request, file) {
     });
     return isolated(response);
   } catch (error) {
-    const known = await cache.match(file);
     if (!known) throw error;
     return isolated(known);
   }
