@@ -57,7 +57,9 @@ function listRows(): Map<string, ListedRow[]> {
 export function nativeKernels<A>(family: string, argumentsOf: (args: A) => NativeArguments): Kernel<A>[] {
   listed ??= listRows();
   const rows = listed.get(family) ?? [];
-  return rows.map(({ row, index }) => (index === null ? absent(row) : runnable(nativeAddon()!, row, index, argumentsOf)));
+  return rows.map(({ row, index }) =>
+    index === null ? absent(row) : runnable(nativeAddon()!, row, index, argumentsOf),
+  );
 }
 
 /**
