@@ -5,7 +5,7 @@
  * -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--out=file` writes the addon there.
  */
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
 import {
@@ -23,6 +23,8 @@ const option = (name) => process.argv.find((argument) => argument.startsWith(nam
 const cross = option("--target=");
 const [platform, arch] = cross?.split("-") ?? [process.platform, process.arch];
 const objects = join(root, "build", cross ? `native-${cross}` : "native");
+/** Builds at the same time do not meet. */
+const unfinished = `${objects}-${process.pid}`;
 const target = option("--out=") ?? join(root, "build", cross ? `lowbit-${cross}.node` : "lowbit.node");
 const strict = process.argv.includes("--strict");
 const sources = nativeSources(arch);
@@ -42,40 +44,60 @@ function run([command, ...first], args) {
       errors += data;
     });
     child.on("error", reject);
-    child.on("close", (code) => (code === 0 ? resolve() : reject(new Error(errors.slice(0, 4000)))));
+    child.on("close", (code, signal) => {
+      if (code === 0) resolve();
+      else reject(new Error(errors.slice(0, 4000) || `${command} ended with ${signal ?? code}`));
+    });
   });
 }
 
+/** Objects and addon get their names when they are whole: who loads half an addon dies of it. */
 async function build(cxx) {
   const base = baseFlags();
-  mkdirSync(objects, { recursive: true });
+  mkdirSync(unfinished, { recursive: true });
   const jobs = sources.map(({ file, features }) => {
-    const object = join(objects, objectName(file));
+    const object = join(unfinished, objectName(file));
     const flags = [...base, ...featureFlags(arch, features, cxx.includes("ziglang") ? "zig" : "cc")];
     return { object, args: [...flags, "-c", join(nativeFolder, file), "-o", object] };
   });
   const queue = [...jobs];
+  let failure;
   const worker = async () => {
-    for (let job = queue.shift(); job; job = queue.shift()) await run(cxx, job.args);
+    for (let job = queue.shift(); job; job = queue.shift())
+      await run(cxx, job.args).catch((error) => {
+        failure ??= error;
+        queue.length = 0;
+      });
   };
   await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  if (failure) throw failure;
   const shared = platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-pthread"];
-  await run(cxx, [...shared, ...jobs.map(({ object }) => object), "-o", target]);
+  const addon = `${target}.${process.pid}`;
+  try {
+    await run(cxx, [...shared, ...jobs.map(({ object }) => object), "-o", addon]);
+    rmSync(objects, { recursive: true, force: true });
+    renameSync(unfinished, objects);
+    renameSync(addon, target);
+  } finally {
+    rmSync(addon, { force: true });
+  }
 }
 
-/** Holds the fingerprint of the sources that the addon was built from. */
+/** Holds the fingerprint of what the addon was built from. */
 const note = `${target}.sources`;
-const fingerprint = sourcesFingerprint();
-if (existsSync(target) && existsSync(note) && readFileSync(note, "utf8") === fingerprint) process.exit(0);
-rmSync(target, { force: true });
 try {
+  const fingerprint = sourcesFingerprint(`${platform}-${arch}`);
+  if (existsSync(target) && existsSync(note) && readFileSync(note, "utf8") === fingerprint) process.exit(0);
+  for (const file of [note, target]) rmSync(file, { force: true });
   if (sources.length === 0) throw new Error(`there are no kernels for ${arch}`);
   const cxx = compiler();
-  if (!cxx) throw new Error("no C++ compiler was found");
+  if (!cxx) throw new Error(`no C++ compiler was found${process.env.CXX ? `: CXX is ${process.env.CXX}` : ""}`);
   await build(cxx);
   writeFileSync(note, fingerprint);
   console.log(`lowbit: native addon built`);
 } catch (error) {
   console.log(`lowbit: the native addon was not built and slower kernels will serve: ${error.message}`);
-  if (strict) process.exit(1);
+  if (strict) process.exitCode = 1;
+} finally {
+  rmSync(unfinished, { recursive: true, force: true });
 }

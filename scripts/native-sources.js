@@ -78,13 +78,16 @@ export function nativeAbi() {
   return /NATIVE_ABI = "(\w+)"/.exec(readFileSync(abiFile, "utf8"))?.[1] ?? "";
 }
 
-/** All that an addon is built from, by content: a checkout gives files any time. */
-export function sourcesFingerprint() {
+/**
+ * All that an addon is built from, by content: a checkout gives files any time. And what for: machines may share one.
+ * @param {string} machine
+ */
+export function sourcesFingerprint(machine) {
   const native = readdirSync(nativeFolder, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
     .map((entry) => join(entry.parentPath ?? entry.path, entry.name));
   const scripts = ["build-native.js", "native-sources.js"].map((name) => join(root, "scripts", name));
-  const hash = createHash("sha256");
+  const hash = createHash("sha256").update(`${machine}\0`);
   for (const file of [...native.sort(), ...scripts, abiFile])
     hash
       .update(`${relative(root, file)}\0`)
