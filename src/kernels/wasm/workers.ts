@@ -42,10 +42,16 @@ interface Page {
   readonly URL: { createObjectURL(blob: object): string; revokeObjectURL(url: string): void };
 }
 
-/** Whether this place can have threads that share memory: a page must be cross-origin isolated for it. */
+/**
+ * Whether this place can have threads that share memory: a page must be cross-origin isolated for it, and Node's
+ * permission model must allow workers.
+ */
 export function hasThreads(): boolean {
   if (typeof SharedArrayBuffer === "undefined") return false;
-  if (nodeBuiltin("node:worker_threads")) return true;
+  if (nodeBuiltin("node:worker_threads")) {
+    const { permission } = process as { permission?: { has(scope: string): boolean } };
+    return permission?.has("worker") ?? true;
+  }
   const page = globalThis as unknown as { Worker?: unknown; crossOriginIsolated?: boolean };
   return page.Worker !== undefined && page.crossOriginIsolated === true;
 }
