@@ -71,7 +71,7 @@ describe("the native addon", () => {
     const given = moduleWith("").replace(".cjs", ".node");
     fs.writeFileSync(given, "not a shared library");
     await load({ given });
-    expect(lines).toEqual([expect.stringContaining(given)]);
+    expect(lines).toEqual([expect.stringContaining(`${given} cannot be loaded: node scripts/build-native.js builds`)]);
   });
 
   it("is missed nowhere: other kernels serve, and how to get one is said", async () => {

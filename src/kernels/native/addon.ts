@@ -64,9 +64,11 @@ function candidates(): Candidate[] {
   return [...found, { path, remedy: `install lowbit and ${path} of the same version` }];
 }
 
-function reasonOf(error: unknown, { path }: Candidate): string {
+function reasonOf(error: unknown, { path, remedy }: Candidate): string {
   const { code, message } = error as NodeJS.ErrnoException;
   const missing = code === "MODULE_NOT_FOUND" && path.startsWith("@");
+  // The system's words for an addon of another machine may be that there is no such file.
+  if (code === "ERR_DLOPEN_FAILED") return `${message.split("\n")[0]} (${path} cannot be loaded: ${remedy})`;
   if (!missing) return message.split("\n")[0]!;
   return `${path} is not installed (in a checkout, node scripts/build-native.js builds an addon or says what is missing)`;
 }
