@@ -15,6 +15,8 @@ export const pageFolder = join(root, "build", "web");
 const common = {
   ...{ bundle: true, minify: true, format: "esm", target: "es2022", logLevel: "warning" },
   external: ["node:*"],
+  // A release may be written outside of this folder.
+  nodePaths: [join(root, "node_modules")],
 };
 
 /** Bundles the worker of a compiled package and returns its file. @param {string} dist folder of the package's modules */
