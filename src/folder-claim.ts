@@ -1,8 +1,7 @@
 /** Folders of unfinished work, which one process at a time may use: `<folder>.pid` says which one does. */
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { InvalidFileError } from "./errors.ts";
-import { cannotWrite } from "./node-file.ts";
-import { isRunning } from "./resumable-file.ts";
+import { cannotWrite, isRunning } from "./node-file.ts";
 
 /**
  * Claims a folder, which need not be there; returns what gives it up. InvalidFileError while another process has it. A claim

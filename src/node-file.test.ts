@@ -1,5 +1,5 @@
 /** Files on disk: positioned reads, and writes that appear whole or not at all, on a full disk too. */
-import { execFile } from "node:child_process";
+import { execFile, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -44,6 +44,14 @@ describe("openFile", () => {
 });
 
 describe("writeFileWhole", () => {
+  test("removes what killed processes left of the same path, nothing else", async () => {
+    const ended = spawnSync(process.execPath, ["--version"]).pid;
+    const others = [`other.${ended}-1.part`, `file.bin.${process.ppid}-1.part`, `file.bin.${ended}-1.part.txt`];
+    for (const name of [`file.bin.${ended}-12.part`, ...others]) writeFileSync(join(folder, name), "x");
+    await writeFileWhole(path, (sink) => sink.write(Uint8Array.of(1)));
+    expect(readdirSync(folder).toSorted()).toEqual(["file.bin", ...others].toSorted());
+  });
+
   test("writes pieces in order and tells the position", async () => {
     const positions: number[] = [];
     await writeFileWhole(path, async (sink) => {

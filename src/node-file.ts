@@ -1,7 +1,7 @@
 /** Files of Node: positioned reads without loading the whole, and writes that appear complete or not at all. */
 import type { Stats } from "node:fs";
-import { access, constants, type FileHandle, mkdir, open, rename, rm, stat } from "node:fs/promises";
-import { dirname } from "node:path";
+import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
+import { basename, dirname, join } from "node:path";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
 
@@ -59,10 +59,12 @@ function describeOther(status: Stats): string {
 
 /**
  * Writes a file under a temporary name beside `path` and renames it when `write` has returned;
- * on any error, the temporary file is removed and what was at `path` stays.
+ * on any error, the temporary file is removed and what was at `path` stays. Those of processes that were killed are
+ * removed by the next write of `path`.
  */
 export async function writeFileWhole(path: string, write: (sink: ByteSink) => Promise<void>): Promise<void> {
   await checkWritable(path);
+  await removeLeftovers(path);
   const temporary = `${path}.${process.pid}-${++writes}.part`;
   const handle = await open(temporary, "w").catch((cause: Error) => {
     throw new InvalidFileError(path, `cannot be written: ${cause.message}`, { cause });
@@ -85,6 +87,25 @@ export async function writeFileWhole(path: string, write: (sink: ByteSink) => Pr
     await handle.close().catch(() => {});
     await rm(temporary, { force: true });
     throw cannotWrite(path, cause as Error);
+  }
+}
+
+/** Removes the temporary files of `path` whose processes have ended. */
+async function removeLeftovers(path: string): Promise<void> {
+  const [folder, name] = [dirname(path), basename(path)];
+  for (const other of await readdir(folder).catch(() => [])) {
+    const pid = other.startsWith(`${name}.`) && /^\.(\d+)-\d+\.part$/.exec(other.slice(name.length))?.[1];
+    if (pid && !isRunning(Number(pid))) await rm(join(folder, other), { force: true }).catch(() => {});
+  }
+}
+
+/** Whether there is a process of this number, of whatever user. */
+export function isRunning(pid: number): boolean {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code === "EPERM";
   }
 }
 

@@ -4,7 +4,7 @@
  */
 import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import type { ByteSink } from "./byte-source.ts";
-import { cannotWrite, checkWritable, writeAll, writeFileWhole } from "./node-file.ts";
+import { cannotWrite, checkWritable, isRunning, writeAll, writeFileWhole } from "./node-file.ts";
 
 /** Notes wait for the disk, so they are not made more often. */
 const NOTE_MS = 5000;
@@ -132,14 +132,4 @@ async function writeNote(path: string, note: Note): Promise<void> {
 async function sizeOf(path: string): Promise<number> {
   const status = await stat(path).catch(() => null);
   return status?.size ?? -1;
-}
-
-/** Whether there is a process of this number, of whatever user. */
-export function isRunning(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === "EPERM";
-  }
 }
