@@ -14,7 +14,9 @@ import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { centered } from "./centered-minima.ts";
 import { checkSlot } from "./check-slot.ts";
+import { finiteFloats } from "./finite.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
+import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 
 /** What loading and quantizing a weight may report and obey. */
@@ -45,6 +47,8 @@ export class Model {
   readonly configs = new Map<string, QuantizationConfig>();
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;
+  /** Names of the checkpoint's tensors that the model has no place for, such as biases that the config does not say. */
+  readonly unreadTensors: readonly string[];
   /** Weights that the checkpoint stores in formats of their own, by slot name. */
   readonly #stored = new Map<string, StoredWeight>();
   /** What `replaceWeight` set, by slot name. */
@@ -63,6 +67,7 @@ export class Model {
       if (stored) this.#stored.set(slot.name, stored);
       else if (!slot.tiedTo) checkSlot(checkpoint, slot);
     }
+    this.unreadTensors = findUnread(checkpoint, this.decoder.slots, ({ name }) => this.#stored.has(name));
   }
 
   /** Folder name of the checkpoint. */
@@ -148,9 +153,12 @@ export class Model {
     return stored && (!config || config.bits === stored.spec.bits) && holds(stored) ? stored : null;
   }
 
-  /** Checks what can be of weights in formats of their own without reading them whole; errors name the tensor. */
+  /** Checks norms, biases, and what can be of weights in formats of their own without reading them whole; errors name the tensor. */
   async verifyStored(): Promise<void> {
     for (const weight of this.#stored.values()) await weight.verify?.();
+    const { folder, tensors } = this.checkpoint;
+    for (const { name, role } of this.decoder.slots)
+      if (role === "vector") finiteFloats(folder, name, await tensors.read(name), "numbers");
   }
 
   /** Closes the weight files. */

@@ -5,6 +5,7 @@
 import {
   type Checkpoint,
   type DType,
+  finiteFloats,
   InvalidFileError,
   isSameMethod,
   quantMethod,
@@ -16,7 +17,6 @@ import {
   type WeightSlot,
   type WeightStorage,
 } from "../extension/index.ts";
-import { finiteFloats } from "./finite.ts";
 import { type AqlmForm, type AqlmWeights, checkForm, codeArray, type Floats, formCounts } from "./form.ts";
 import { type AqlmWeight, aqlmWeight } from "./weight.ts";
 

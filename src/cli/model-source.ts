@@ -64,12 +64,22 @@ export async function withCheckpoint<R>(
   const { signal } = terminal;
   const progress = terminal.progress("downloading");
   const model = await loadCheckpoint(path, { signal, onProgress: progress.update }).finally(() => progress.stop());
+  if (model.unreadTensors.length > 0) terminal.note(`lowbit: ${describeUnread(model)}`);
   try {
     await applyQuantization(model, options, hooks);
     return await work(model);
   } finally {
     await model.close();
   }
+}
+
+/** How many names of tensors a note has. */
+const NAMES_MAX = 3;
+
+function describeUnread({ unreadTensors: names, decoder, checkpoint }: Model): string {
+  const shown = names.slice(0, NAMES_MAX).join(", ");
+  const more = names.length > NAMES_MAX ? ` and ${names.length - NAMES_MAX} more` : "";
+  return `${checkpoint.configFile}: ${decoder.architecture} has no place for ${shown}${more} by this config: ignored`;
 }
 
 /** How a model is compiled and loaded. */

@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import {
   checksum,
+  finiteFloats,
   InvalidArgumentError,
   InvalidFileError,
   type LinearVisitor,
@@ -18,7 +19,6 @@ import {
   type WeightSlot,
   writeSafetensors,
 } from "../../extension/index.ts";
-import { finiteFloats } from "../finite.ts";
 import { type AqlmForm, type AqlmWeights, checkForm, formCounts } from "../form.ts";
 import type { AqlmMode } from "../mode.ts";
 import { floatsOf } from "../reference.ts";

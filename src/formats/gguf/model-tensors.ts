@@ -57,10 +57,7 @@ function unclaimed(other: Readonly<Record<string, string>>): Record<string, stri
 export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headDim: number): OpenTensors {
   const { names, interleaved, normOffset } = architectureOf(metadata);
   const stored = new Map<string, string>();
-  for (const name of tensors.names) {
-    const model = modelName(name, names);
-    if (model !== null) stored.set(model, name);
-  }
+  for (const name of tensors.names) stored.set(modelName(name, names) ?? name, name);
   const nameOf = (name: string): string => {
     const found = stored.get(name);
     if (found === undefined) throw new InvalidFileError(metadata.file, `has no tensor for ${name}`);

@@ -1,4 +1,5 @@
-import { InvalidFileError, type Tensor, toFloat32 } from "../extension/index.ts";
+import { InvalidFileError } from "../errors.ts";
+import { type Tensor, toFloat32 } from "../tensor.ts";
 
 /** A tensor of `folder` as float32. InvalidFileError for NaN or infinity, which says that `what` was expected finite. */
 export function finiteFloats(folder: string, name: string, tensor: Tensor, what: string): Float32Array {
