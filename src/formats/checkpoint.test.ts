@@ -197,6 +197,13 @@ describe("a folder of shards", () => {
     expect(openDescriptors() ?? 0).toBe(0);
   });
 
+  test("is refused with a tensor in two shards", async () => {
+    const folder = await sharded(map);
+    const twice = `{"weight_map": {"a": "one.safetensors", "b": "one.safetensors", "a": "two.safetensors"}}`;
+    writeFileSync(join(folder, INDEX), twice);
+    expect(await problemOf(folder)).toContain(`${INDEX}: has "a" twice`);
+  });
+
   test("names the shard that is missing, and closes the others", async () => {
     const folder = await sharded(map, ["one.safetensors"]);
     expect(await problemOf(folder)).toBe(`${join(folder, "two.safetensors")}: no such file`);

@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
-import { describe, isObject, type JsonObject, quote } from "./json.ts";
+import { describe, duplicateKey, isObject, type JsonFile, quote } from "./json.ts";
 import { openSafetensors, type TensorFile } from "./safetensors.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
@@ -18,13 +18,13 @@ export async function openTensorFile(path: string): Promise<TensorFile> {
 }
 
 /**
- * Opens every shard that `index`, the parsed file at `indexPath`, names, each once. InvalidFileError when the index is
+ * Opens every shard that `index`, the file at `indexPath`, names, each once. InvalidFileError when the index is
  * malformed, names a file outside its folder, or promises a tensor that its shard has not.
  */
 export async function openShards(
   indexPath: string,
   folder: string,
-  index: JsonObject,
+  index: JsonFile,
   open: (path: string) => Promise<OpenTensors> = openTensorFile,
 ): Promise<OpenTensors> {
   const shardOf = parseWeightMap(indexPath, index);
@@ -62,10 +62,12 @@ export async function openShards(
 }
 
 /** Tensor name to shard file name. */
-function parseWeightMap(indexPath: string, index: JsonObject): Map<string, string> {
-  const { weight_map: weightMap } = index;
+function parseWeightMap(indexPath: string, { text, value }: JsonFile): Map<string, string> {
+  const { weight_map: weightMap } = value;
   if (!isObject(weightMap))
     throw new InvalidFileError(indexPath, `weight_map should be an object but is ${describe(weightMap)}`);
+  const duplicate = duplicateKey(text, 2);
+  if (duplicate !== null) throw new InvalidFileError(indexPath, `has ${quote(duplicate)} twice`);
   const shardOf = new Map<string, string>();
   for (const [name, shard] of Object.entries(weightMap)) {
     if (typeof shard !== "string" || !isFileName(shard))

@@ -62,7 +62,7 @@ async function openByConfig(listing: WeightFolder): Promise<OpenTensors> {
   for (const single of [SAFETENSORS, TORCH]) {
     if (names.has(single)) return openFileOf(join(folder, single));
     const index = await listing.readJson(`${single}.index.json`);
-    if (index) return openShards(join(folder, `${single}.index.json`), folder, index.value, openFileOf);
+    if (index) return openShards(join(folder, `${single}.index.json`), folder, index, openFileOf);
   }
   const expected = `${SAFETENSORS} or ${SAFETENSORS}.index.json`;
   throw new InvalidFileError(folder, `expected weights in ${expected} but found ${found(listing)}`);
