@@ -33,7 +33,7 @@ export { saveTorchao } from "./api/save-torchao.ts";
 export { SessionDecoder } from "./api/session-decoder.ts";
 export type { Generation } from "./api/token-stream.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list.ts";
-export { describeOrigins, type WeightOrigin, weightOrigins } from "./api/weight-origins.ts";
+export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "./api/weight-origins.ts";
 export * from "./aqlm/index.ts";
 export { type Bundle, type BundledFile, bundleProgram } from "./bundle/bundle.ts";
 export { capture, type InputSpec, type MethodSource } from "./compile/capture.ts";

@@ -1,6 +1,7 @@
 /** What becomes of the weights of a checkpoint: which are kept as they are stored, which are quantized anew. */
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
+import type { WeightSlot } from "../model/decoder.ts";
 import type { Model } from "./model.ts";
 
 export interface WeightOrigin {
@@ -21,15 +22,26 @@ export function holdsFor(destination: Destination): (stored: LowBitTensor) => bo
   return ({ spec }) => torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
 }
 
-/** One entry a tensor, in the model's order. A tied slot is its source's tensor and is not listed. */
+/**
+ * One entry a tensor, in the model's order. A tied slot is its source's tensor and is not listed, unless it is quantized
+ * in another way (TorchAO's files keep one tensor for both).
+ */
 export function weightOrigins(model: Model, destination: Destination = "lowbit"): readonly WeightOrigin[] {
   const holds = holdsFor(destination);
   const { tensors } = model.checkpoint;
-  return model.decoder.slots.flatMap(({ name, tiedTo }): WeightOrigin[] => {
-    if (tiedTo !== null) return [];
-    const stored = model.checkpointFormat(name) ?? tensors.storedType?.(name) ?? tensors.info(name).dtype;
+  return model.decoder.slots.flatMap((slot): WeightOrigin[] => {
+    const { name, tiedTo } = slot;
+    if (tiedTo !== null && (destination === "torchao" || !isQuantizedApart(model, slot))) return [];
+    const source = tiedTo ?? name;
+    const stored = model.checkpointFormat(source) ?? tensors.storedType?.(source) ?? tensors.info(source).dtype;
     return [{ name, stored, treatment: treatmentOf(model, name, holds) }];
   });
+}
+
+/** Whether a tied slot is asked to be quantized in another way than its source, so that it is a tensor of its own. */
+export function isQuantizedApart({ configs }: Model, { name, tiedTo }: WeightSlot): boolean {
+  const config = configs.get(name);
+  return tiedTo !== null && config !== undefined && config !== configs.get(tiedTo);
 }
 
 function treatmentOf(model: Model, name: string, holds: ReturnType<typeof holdsFor>): WeightOrigin["treatment"] {

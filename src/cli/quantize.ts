@@ -7,6 +7,7 @@ import {
   describeOrigins,
   exportProgram,
   inspectProgram,
+  isQuantizedApart,
   type Model,
   saveGguf,
   saveTorchao,
@@ -89,6 +90,11 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];
   const write = async (model: Model) => {
+    const lost = format === "torchao" && model.decoder.slots.find((slot) => isQuantizedApart(model, slot));
+    if (lost)
+      terminal.note(
+        `lowbit: ${lost.name} stays what ${lost.tiedTo} is, one tensor in TorchAO's files; --shared-embedding quantizes both`,
+      );
     origins = weightOrigins(model, format === "gguf" ? "gguf" : "torchao");
     if (format === "gguf") await saveGguf(model, output, { signal, onProgress: progress.update });
     else await saveTorchao(model, output, { signal });
