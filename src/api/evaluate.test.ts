@@ -29,6 +29,16 @@ async function natsOf(ids: readonly number[], start: number, i: number): Promise
 }
 
 describe("evaluatePerplexity", () => {
+  test("of a model whose logits are NaN is an error", async () => {
+    const path = join(folder, "nan");
+    const edit = (name: string, values: Float32Array) => name.includes("up_proj") && values.fill(Number.NaN);
+    await writeTinyCheckpoint(path, { edit });
+    const bad = await loadCheckpoint(path);
+    const llm = await loadCompiled(bad);
+    await expect(evaluatePerplexity(llm, text)).rejects.toThrow("logits: expected numbers but found NaN in the window");
+    await bad.close();
+  });
+
   test.each([
     { logits: "all" as const, maxSeqLen: 7 },
     { logits: "last" as const, maxSeqLen: 7 },

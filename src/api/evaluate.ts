@@ -66,6 +66,10 @@ export async function evaluatePerplexity(
     let next = from;
     for await (const row of logitRows(decoder, ids.slice(start, end - 1), from - start - 1, signal))
       nats += negativeLogLikelihood(row, ids[next++]!);
+    if (Number.isNaN(nats))
+      throw new InvalidArgumentError(
+        `logits: expected numbers but found NaN in the window of tokens ${start} to ${end}`,
+      );
     onProgress?.(end - 1, ids.length - 1);
   }
   const tokens = ids.length - 1;

@@ -176,3 +176,22 @@ it("is done from the command line", async () => {
     expect(stderr).toContain(message);
   }
 });
+
+it("NaN and infinity in weights, and in what the text makes of them, are errors that name the layer", async () => {
+  const up = "model.layers.1.mlp.up_proj.weight";
+  for (const [name, value, problem] of [
+    [up, Number.POSITIVE_INFINITY, `tensor ${up}: expected finite weights to quantize but found Infinity at 7`],
+    ["model.embed_tokens.weight", Number.NaN, "q_proj.weight: expected finite inputs of the text to calibrate with"],
+  ] as const) {
+    const path = join(folder, name);
+    const edit = (other: string, values: Float32Array) =>
+      other === name && values.fill(value, 7, name === up ? 8 : undefined);
+    await writeTinyCheckpoint(path, { edit });
+    for (const algorithm of ["gptq", "awq"] as const) {
+      const model = await loadCheckpoint(path);
+      quantize(model, [intxWeightOnly({ groupSize: 32, bits: 4, algorithm })]);
+      await expect(calibrate(model, text, windows)).rejects.toThrow(problem);
+      await model.close();
+    }
+  }
+});
