@@ -260,7 +260,7 @@ describe("a model", () => {
     const first = await lowbit(["quantize", checkpoint, ...options, "-o", out]);
     expect(first.code).toBe(0);
     expect(first.stderr).toContain(`encoding ${q} again: ${part}: `);
-    expect(first.stdout).toContain("\nweights quantized: 15 f32; float: 5 f32\n");
+    expect(first.stdout).toContain("\nweights quantized: 16 f32; float: 5 f32\n");
     expect(existsSync(`${out}.parts`)).toBe(false);
     expect(await lowbit(["logits", out, "--ids", "1,2,3"])).toMatchObject({ code: 0 });
     const wide = await lowbit(["quantize", checkpoint, "--qmode", "aqlm-1x16", "-o", out]);
