@@ -70,8 +70,8 @@ const unbundled = `<!doctype html><title>lowbit</title><script type="module">
  * Serves the page, and the package's modules in dist/. `files`: programs, or other files with a `type`, by path, each with
  * `bytes` (those of `program` where it has none), `starts`, which gets the first byte of each answer, and what becomes of
  * the `rest` after half of an answer from the first byte on: it comes "at once", "later" or "never", or the connection is
- * "cut". With a `date` they have no ETag, with `hasBareHead`
- * answers without a body do not say the length, and when `isSilent` there are none.
+ * "cut". With a `date` they have no ETag, with `hasBareHead` answers without a body do not say the length, and when
+ * `isSilent` there are none.
  */
 export function serve(program, files, isIsolated = true) {
   const onRequest = (request, response) => {

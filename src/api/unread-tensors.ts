@@ -16,9 +16,10 @@ export function findUnread(
   isStored: (slot: WeightSlot) => boolean,
 ): readonly string[] {
   const read = new Set(slots.map(({ name }) => name));
-  const modules = new Set(slots.filter(isStored).map(({ name }) => name.replace(/\.\w+$/, "")));
+  const moduleOf = (name: string) => name.replace(/\.\w+$/, "");
+  const modules = new Set(slots.filter(isStored).map(({ name }) => moduleOf(name)));
   return tensors.names.filter((name) => {
     if (read.has(name) || derived.test(name)) return false;
-    return name.endsWith(".bias") || !modules.has(name.replace(/\.\w+$/, ""));
+    return name.endsWith(".bias") || !modules.has(moduleOf(name));
   });
 }

@@ -1,6 +1,6 @@
 /** What packages that add operators and weight formats import; re-exports only. AQLM is built on nothing else. */
 export { type LinearLayer, type LinearVisitor, visitLinearLayers, type WalkOptions } from "../api/calibrate/walk.ts";
-export { finiteFloats } from "../api/finite.ts";
+export { checkFiniteInputs, finiteFloats } from "../api/finite.ts";
 export { Model, type ModelHooks } from "../api/model.ts";
 export {
   isSameMethod,

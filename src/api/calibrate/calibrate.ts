@@ -9,7 +9,7 @@ import { quantizeGptq, quantizeWeighted } from "../../quantize/gptq.ts";
 import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize, groupCount, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
-import { finiteFloats } from "../finite.ts";
+import { checkFiniteInputs, finiteFloats } from "../finite.ts";
 import type { Model } from "../model.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
@@ -126,11 +126,7 @@ class Calibration {
     const { rows: n, columns: k } = weights;
     if (!needsActivations(config.algorithm)) return quantizeAffine(weights.data, { ...config, n, k });
     const hessian = layer.hessian();
-    for (let c = 0; c < k; c++)
-      if (!Number.isFinite(hessian.data[c * k + c]))
-        throw new InvalidArgumentError(
-          `${layer.name}: expected finite inputs of the text to calibrate with but found NaN or infinity`,
-        );
+    checkFiniteInputs(layer.name, hessian);
     const scale = (c: number) => (factors ? factors[c]! : 1);
     if (config.algorithm === "awq") {
       const importance = Float32Array.from({ length: k }, (_, c) => hessian.data[c * k + c]! / scale(c) ** 2);

@@ -2,6 +2,7 @@
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import {
+  checkFiniteInputs,
   checksum,
   finiteFloats,
   InvalidArgumentError,
@@ -121,8 +122,6 @@ async function readFloats(model: Model, { name }: WeightSlot): Promise<{ stored:
   return { stored, values };
 }
 
-const diagonal = ({ rows, data }: Matrix) => Array.from({ length: rows }, (_, i) => data[i * rows + i]!);
-
 async function encodeSlot(
   model: Model,
   slot: WeightSlot,
@@ -131,10 +130,7 @@ async function encodeSlot(
 ): Promise<AqlmWeight> {
   const form = formOf(slot, options);
   const { stored, values } = await readFloats(model, slot);
-  if (hessian && !diagonal(hessian).every(Number.isFinite))
-    throw new InvalidArgumentError(
-      `${slot.name}: expected finite inputs of the text to calibrate with but found NaN or infinity`,
-    );
+  if (hessian) checkFiniteInputs(slot.name, hessian);
   const encoded = await encodeLayer(form, matrix(form.n, form.k, values), hessian, options);
   if (![encoded.vectors, encoded.scales].every((part) => floatsOf(part).every(Number.isFinite)))
     throw new InvalidFileError(
