@@ -16,6 +16,7 @@ import { centered } from "./centered-minima.ts";
 import { checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
+import { withStoredHead } from "./tied-head.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 
@@ -264,7 +265,7 @@ export function isHubName(path: string): boolean {
 export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
-    const model = new Model(checkpoint);
+    const model = new Model(await withStoredHead(checkpoint));
     await model.verifyStored();
     return model;
   } catch (error) {

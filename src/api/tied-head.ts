@@ -1,0 +1,51 @@
+/** Heads that a config ties to the embedding, and what the checkpoint has of the two: transformers believes the checkpoint. */
+import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { TensorSource } from "../formats/tensor-source.ts";
+import { logInfo } from "../log.ts";
+import { buildDecoder } from "../model/architectures.ts";
+import { inParts } from "./quantize-rows.ts";
+
+/**
+ * The checkpoint as transformers 5 takes it: a tied head with values of its own is not tied, and one that is stored in
+ * place of the embedding is the embedding. Reads both matrices where there are two, a part at a time.
+ */
+export async function withStoredHead(checkpoint: Checkpoint): Promise<Checkpoint> {
+  const { configFile, config, tensors } = checkpoint;
+  for (const { name, tiedTo } of buildDecoder(configFile, config).slots) {
+    if (tiedTo === null || !tensors.has(name)) continue;
+    if (!tensors.has(tiedTo)) return { ...checkpoint, tensors: renamed(tensors, name, tiedTo) };
+    if (await isSameMatrix(tensors, name, tiedTo)) continue;
+    logInfo(() => `${configFile}: tie_word_embeddings is not so: ${name} and ${tiedTo} differ, and both are used`);
+    return { ...checkpoint, config: { ...config, tie_word_embeddings: false } };
+  }
+  return checkpoint;
+}
+
+/** Whether two tensors are equal byte by byte. */
+async function isSameMatrix(tensors: TensorSource, a: string, b: string): Promise<boolean> {
+  const { dtype, shape } = tensors.info(a);
+  const other = tensors.info(b);
+  if (dtype !== other.dtype || shape.join() !== other.shape.join() || shape.length !== 2) return false;
+  const bytes = async (name: string, first: number, count: number) => {
+    const { buffer, byteOffset, byteLength } = (await tensors.readRows(name, first, count)).data;
+    return Buffer.from(buffer, byteOffset, byteLength);
+  };
+  const isSame = async (first: number, count: number) =>
+    (await bytes(a, first, count)).equals(await bytes(b, first, count));
+  for await (const same of inParts(shape as [number, number], isSame)) if (!same) return false;
+  return true;
+}
+
+/** `base` with tensor `from` under the name `to`, which it has not. */
+function renamed(base: TensorSource, from: string, to: string): TensorSource {
+  const stored = (name: string) => (name === to ? from : name);
+  return {
+    names: base.names.map((name) => (name === from ? to : name)),
+    has: (name) => name !== from && base.has(stored(name)),
+    info: (name) => base.info(stored(name)),
+    read: (name) => base.read(stored(name)),
+    readRows: (name, first, count) => base.readRows(stored(name), first, count),
+    lowBit: (name) => base.lowBit?.(stored(name)) ?? null,
+    storedType: (name) => base.storedType?.(stored(name)) ?? base.info(stored(name)).dtype,
+  };
+}
