@@ -67,6 +67,18 @@ CONFIGS = {
             },
         },
     ),
+    "llama-yarn-zero-betas": (
+        "Llama",
+        {
+            "rope_scaling": {
+                "rope_type": "yarn",
+                "factor": 4.0,
+                "original_max_position_embeddings": 64,
+                "beta_fast": 0,
+                "beta_slow": None,
+            }
+        },
+    ),
     "llama-longrope": (
         "Llama",
         {"rope_scaling": {"rope_type": "longrope", "original_max_position_embeddings": 48, **LONGROPE}},
@@ -77,8 +89,17 @@ CONFIGS = {
     ),
     "mistral-odd-heads": ("Mistral", {"num_attention_heads": 5, "num_key_value_heads": 1, "sliding_window": 7}),
     "mistral-full": ("Mistral", {"sliding_window": None, "head_dim": 8, "hidden_act": "gelu_new"}),
+    "mistral-layer-types": (
+        "Mistral",
+        {
+            "head_dim": 6,
+            "sliding_window": 6,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+        },
+    ),
     "qwen2-sliding": ("Qwen2", {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}),
     "qwen2-unused-window": ("Qwen2", {"sliding_window": 9, "max_window_layers": 1, "tie_word_embeddings": True}),
+    "qwen2-null-kv-heads": ("Qwen2", {"num_key_value_heads": None}),
     "qwen3-bias": (
         "Qwen3",
         {
@@ -222,10 +243,12 @@ def rounded(values: torch.Tensor) -> list[float]:
 @torch.no_grad()
 def golden(name: str, architecture: str, changes: dict) -> dict:
     given = {**BASE, **changes}
-    prefix = "Gemma3Text" if architecture == "Gemma3" else architecture
+    # What AutoConfig makes of a config of Mistral with layer_types.
+    model_class = "Ministral" if architecture == "Mistral" and "layer_types" in given else architecture
+    prefix = "Gemma3Text" if architecture == "Gemma3" else model_class
     config = getattr(transformers, f"{prefix}Config").from_dict(copy.deepcopy(given))
     config._attn_implementation = "eager"
-    model = getattr(transformers, f"{architecture}ForCausalLM")(config).to(torch.float32).eval()
+    model = getattr(transformers, f"{model_class}ForCausalLM")(config).to(torch.float32).eval()
     for key, parameter in model.named_parameters():
         parameter.copy_(values_of(key, parameter.shape))
     ids = ids_of(name, LONG)

@@ -121,6 +121,27 @@ describe("other configs", () => {
     expect(shapesOf("Olmo2ForCausalLM").get("model.layers.0.self_attn.k_norm.weight")).toBe("32");
   });
 
+  it.each([
+    ["GemmaForCausalLM", 16],
+    ["Gemma2ForCausalLM", 4],
+    ["Gemma3ForCausalLM", 4],
+    ["MistralForCausalLM", 8],
+    ["GraniteForCausalLM", 32],
+  ])("have heads of keys that transformers assumes: %s", (name, kvHeads) => {
+    const heads = { num_attention_heads: 32, head_dim: 4 };
+    const headsOf = (changes: JsonObject) => other(name, { ...heads, ...changes }).transformer!.kvHeads;
+    expect(headsOf({ num_key_value_heads: undefined })).toBe(kvHeads);
+    expect(headsOf({ num_key_value_heads: null })).toBe(32);
+  });
+
+  it("say their type as transformers does, or not at all", () => {
+    expect(other("Gemma3ForCausalLM", { model_type: "gemma3_text" }).architecture).toBe("Gemma3ForCausalLM");
+    expect(other("MistralForCausalLM", { model_type: "ministral", num_key_value_heads: 2 }).layers).toBe(2);
+    expect(() => other("LlamaForCausalLM", { model_type: "mistral" })).toThrow(
+      'config.json: model_type: expected "llama" as architectures says LlamaForCausalLM but found "mistral"',
+    );
+  });
+
   it.each<[string, string, JsonObject, RegExp]>([
     ["an activation", "MistralForCausalLM", { hidden_act: "relu6" }, /hidden_act "relu6" is not supported, only silu/],
     ["a sort of layer", "Qwen2ForCausalLM", { layer_types: ["linear_attention", "x"] }, /layer_types with "linear_att/],

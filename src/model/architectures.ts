@@ -25,7 +25,10 @@ export const architectures: readonly Architecture[] = [
   granite,
 ];
 
-/** The decoder that a config.json describes. UnsupportedError names what is supported. */
+/**
+ * The decoder that a config.json describes. UnsupportedError names what is supported; InvalidFileError where `model_type`,
+ * by which transformers chooses, is that of another architecture.
+ */
 export function buildDecoder(file: string, config: JsonObject): Decoder {
   const names = config.architectures;
   if (!Array.isArray(names) || typeof names[0] !== "string")
@@ -35,5 +38,11 @@ export function buildDecoder(file: string, config: JsonObject): Decoder {
     const known = architectures.map(({ name }) => name).join(", ");
     throw new UnsupportedError(`${file}: architecture ${names[0]} is not supported, only ${known}`);
   }
+  const other = architectures.find(({ modelType }) => modelType === config.model_type);
+  if (other && other !== architecture)
+    throw new InvalidFileError(
+      file,
+      `model_type: expected "${architecture.modelType}" as architectures says ${names[0]} but found "${config.model_type}"`,
+    );
   return architecture.build(new ConfigReader(file, config));
 }

@@ -58,5 +58,7 @@ export interface Decoder {
 export interface Architecture {
   /** Value of `architectures` in config.json. */
   readonly name: string;
+  /** Value of `model_type` there, where it is said. */
+  readonly modelType: string;
   build(config: ConfigReader): Decoder;
 }

@@ -19,8 +19,8 @@ import {
 
 const GELU = "gelu_pytorch_tanh";
 
-function readGemma(config: ConfigReader, contextLength: number): TransformerConfig {
-  const base = readTransformer(config.without("hidden_act"), { tied: true, headDim: 256, contextLength });
+function readGemma(config: ConfigReader, contextLength: number, kvHeads: number): TransformerConfig {
+  const base = readTransformer(config.without("hidden_act"), { tied: true, headDim: 256, contextLength, kvHeads });
   return {
     ...base,
     norms: { ...base.norms, offset: 1 },
@@ -31,11 +31,12 @@ function readGemma(config: ConfigReader, contextLength: number): TransformerConf
 
 export const gemma: Architecture = {
   name: "GemmaForCausalLM",
+  modelType: "gemma",
   build(config) {
     // The first configs say "gelu" and mean the approximation.
     const says = config.has("hidden_act") && config.string("hidden_act") !== "gelu";
     const activation = says ? activationOf(config, "hidden_act", GELU) : "geluTanh";
-    return transformer(this.name, { ...readGemma(config, 8192), activation });
+    return transformer(this.name, { ...readGemma(config, 8192, 16), activation });
   },
 };
 
@@ -48,7 +49,7 @@ const normsAround: Omit<NormConfig, "queryKey" | "offset"> = {
 
 /** What Gemma 2 and 3 share. */
 function readSecond(config: ConfigReader, contextLength: number): TransformerConfig {
-  const base = readGemma(config, contextLength);
+  const base = readGemma(config, contextLength, 4);
   return {
     ...base,
     norms: { ...base.norms, ...normsAround },
@@ -59,6 +60,7 @@ function readSecond(config: ConfigReader, contextLength: number): TransformerCon
 
 export const gemma2: Architecture = {
   name: "Gemma2ForCausalLM",
+  modelType: "gemma2",
   build(config) {
     const base = readSecond(config, 8192);
     const window = config.sizeOrNull("sliding_window", 4096);
@@ -89,12 +91,13 @@ function ropesOf(config: ConfigReader, headDim: number): Record<"sliding_attenti
 
 export const gemma3: Architecture = {
   name: "Gemma3ForCausalLM",
+  modelType: "gemma3_text",
   build(config) {
     if (config.has("text_config"))
       throw new UnsupportedError(`${config.file}: models of images and text are not supported, only text models`);
     const base = readSecond(config.without("rope_parameters", "rope_scaling"), 131072);
     const window = config.sizeOrNull("sliding_window", 4096);
-    const pattern = config.size("sliding_window_pattern", config.size("_sliding_window_pattern", 6));
+    const pattern = config.size("sliding_window_pattern", 6);
     const windows = layerWindows(config, base.layers.length, window, (i) => (i + 1) % pattern !== 0);
     return transformer(this.name, {
       ...base,

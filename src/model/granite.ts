@@ -5,6 +5,7 @@ import { attentionBias, readTransformer } from "./transformer-config.ts";
 
 export const granite: Architecture = {
   name: "GraniteForCausalLM",
+  modelType: "granite",
   build(config) {
     return transformer(this.name, {
       ...readTransformer(config),

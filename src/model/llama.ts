@@ -8,6 +8,7 @@ import { attentionBias, readTransformer } from "./transformer-config.ts";
 
 export const llama: Architecture = {
   name: "LlamaForCausalLM",
+  modelType: "llama",
   build(config) {
     const biases = { ...attentionBias(config), mlp: config.boolean("mlp_bias", false) };
     return transformer(this.name, { ...readTransformer(config), biases });

@@ -5,6 +5,7 @@ import { attentionBias, readTransformer } from "./transformer-config.ts";
 
 export const olmo2: Architecture = {
   name: "Olmo2ForCausalLM",
+  modelType: "olmo2",
   build(config) {
     const base = readTransformer(config, { eps: 1e-5 });
     return transformer(this.name, {

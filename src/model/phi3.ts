@@ -16,6 +16,7 @@ function modernized(config: ConfigReader): ConfigReader {
 
 export const phi3: Architecture = {
   name: "Phi3ForCausalLM",
+  modelType: "phi3",
   build(config) {
     const base = readTransformer(modernized(config), { contextLength: 4096, eps: 1e-5, partialRotary: true });
     const window = config.sizeOrNull("sliding_window", null) ?? 0;

@@ -21,6 +21,7 @@ function readQwen(config: ConfigReader, defaults: Defaults): TransformerConfig {
 
 export const qwen2: Architecture = {
   name: "Qwen2ForCausalLM",
+  modelType: "qwen2",
   build(config) {
     return transformer(this.name, {
       ...readQwen(config, {}),
@@ -31,6 +32,7 @@ export const qwen2: Architecture = {
 
 export const qwen3: Architecture = {
   name: "Qwen3ForCausalLM",
+  modelType: "qwen3",
   build(config) {
     const base = readQwen(config, { headDim: 128 });
     return transformer(this.name, {

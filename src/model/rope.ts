@@ -100,8 +100,8 @@ const yarn: RopeKind = (scaling) => {
   const factor = parameters.number("factor", contextLength / originalLength);
   const dimensionOf = (rotations: number) =>
     (dim * Math.log(originalLength / (rotations * 2 * Math.PI))) / (2 * Math.log(theta));
-  const first = dimensionOf(parameters.number("beta_fast", 32));
-  const last = dimensionOf(parameters.number("beta_slow", 1));
+  const first = dimensionOf(parameters.number("beta_fast", 0) || 32);
+  const last = dimensionOf(parameters.number("beta_slow", 0) || 1);
   const whole = parameters.boolean("truncate", true);
   const low = Math.max(whole ? Math.floor(first) : first, 0);
   const high = Math.min(whole ? Math.ceil(last) : last, dim - 1);

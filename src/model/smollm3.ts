@@ -5,6 +5,7 @@ import { attentionBias, layerWindows, readTransformer } from "./transformer-conf
 
 export const smollm3: Architecture = {
   name: "SmolLM3ForCausalLM",
+  modelType: "smollm3",
   build(config) {
     const base = readTransformer(config, { kvHeads: 4, contextLength: 32768, theta: 2e6, tied: true });
     const count = base.layers.length;

@@ -88,7 +88,7 @@ export function activationOf(config: ConfigReader, field: string, fallback: stri
 function readHeads(config: ConfigReader, defaults: Defaults): Pick<TransformerConfig, "heads" | "kvHeads" | "headDim"> {
   const heads = config.size("num_attention_heads");
   const headDim = config.size("head_dim", defaults.headDim ?? Math.floor(config.size("hidden_size") / heads));
-  const kvHeads = config.size("num_key_value_heads", defaults.kvHeads ?? heads);
+  const kvHeads = config.sizeOrNull("num_key_value_heads", defaults.kvHeads ?? heads) ?? heads;
   if (heads % kvHeads !== 0 || headDim % 2 !== 0)
     throw new InvalidFileError(
       config.file,
