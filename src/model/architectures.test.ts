@@ -149,6 +149,7 @@ describe("other configs", () => {
     ["a window without size", "Gemma2ForCausalLM", { sliding_window: null }, /expected a number for sliding_window/],
     ["a long factor of another length", "Phi3ForCausalLM", longrope(3), /short_factor: expected a list of 8 numbers/],
     ["both directions", "Gemma3ForCausalLM", { use_bidirectional_attention: true }, /only causal attention/],
+    ["no causal mask", "Qwen2ForCausalLM", { is_causal: false, num_key_value_heads: 2 }, /is_causal false is not supp/],
     ["images", "Gemma3ForCausalLM", { text_config: {} }, /only text models/],
     ["a part of no head", "Phi3ForCausalLM", { partial_rotary_factor: 1.5 }, /partial_rotary_factor: expected a part/],
   ])("with %s that is not supported are refused", (_, name, changes, message) => {

@@ -97,12 +97,21 @@ function readHeads(config: ConfigReader, defaults: Defaults): Pick<TransformerCo
   return { heads, kvHeads, headDim };
 }
 
+/** Either field makes transformers look in both directions, as models of embeddings do: UnsupportedError. */
+function checkCausal(config: ConfigReader): void {
+  for (const [field, causal] of [
+    ["use_bidirectional_attention", false],
+    ["is_causal", true],
+  ] as const)
+    if (config.boolean(field, causal) !== causal)
+      throw new UnsupportedError(`${config.file}: ${field} ${!causal} is not supported, only causal attention`);
+}
+
 /** A decoder as Llama's: norms before attention and MLP, one rope for all layers, no windows, no scales. */
 export function readTransformer(config: ConfigReader, defaults: Defaults = {}): TransformerConfig {
   const { contextLength = 2048, eps = 1e-6, theta = 10000, tied = false, partialRotary = false } = defaults;
   const sizes = readHeads(config, defaults);
-  if (config.boolean("use_bidirectional_attention", false))
-    throw new UnsupportedError(`${config.file}: use_bidirectional_attention is not supported, only causal attention`);
+  checkCausal(config);
   return {
     ...sizes,
     vocabulary: config.size("vocab_size"),
