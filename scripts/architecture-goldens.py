@@ -83,6 +83,10 @@ CONFIGS = {
         "Llama",
         {"rope_scaling": {"rope_type": "longrope", "original_max_position_embeddings": 48, **LONGROPE}},
     ),
+    "llama-empty-scaling": (
+        "Llama",
+        {"rope_scaling": {}, "rope_parameters": {"rope_type": "linear", "rope_theta": 500.0, "factor": 5.0}},
+    ),
     "llama-proportional": (
         "Llama",
         {"head_dim": 12, "rope_parameters": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "factor": 2.0}},
@@ -96,6 +100,10 @@ CONFIGS = {
             "sliding_window": 6,
             "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         },
+    ),
+    "ministral": (
+        "Ministral",
+        {"head_dim": 6, "sliding_window": 5, "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]},
     ),
     "qwen2-sliding": ("Qwen2", {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}),
     "qwen2-unused-window": ("Qwen2", {"sliding_window": 9, "max_window_layers": 1, "tie_word_embeddings": True}),

@@ -5,7 +5,7 @@ import type { Architecture, Decoder } from "./decoder.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
 import { granite } from "./granite.ts";
 import { llama } from "./llama.ts";
-import { mistral } from "./mistral.ts";
+import { ministral, mistral } from "./mistral.ts";
 import { olmo2 } from "./olmo2.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
@@ -14,6 +14,7 @@ import { smollm3 } from "./smollm3.ts";
 export const architectures: readonly Architecture[] = [
   llama,
   mistral,
+  ministral,
   qwen2,
   qwen3,
   gemma,
@@ -39,7 +40,7 @@ export function buildDecoder(file: string, config: JsonObject): Decoder {
     throw new UnsupportedError(`${file}: architecture ${names[0]} is not supported, only ${known}`);
   }
   const other = architectures.find(({ modelType }) => modelType === config.model_type);
-  if (other && other !== architecture)
+  if (other && other.build !== architecture.build)
     throw new InvalidFileError(
       file,
       `model_type: expected "${architecture.modelType}" as architectures says ${names[0]} but found "${config.model_type}"`,

@@ -6,7 +6,7 @@
 import { UnsupportedError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
-import { type RopeConfig, ropeOf } from "./rope.ts";
+import { type RopeConfig, ropeField, ropeOf } from "./rope.ts";
 import { transformer } from "./transformer.ts";
 import {
   activationOf,
@@ -79,8 +79,8 @@ export const gemma2: Architecture = {
 /** The ropes of windowed and full layers, in the style of transformers 5, else 4. */
 function ropesOf(config: ConfigReader, headDim: number): Record<"sliding_attention" | "full_attention", RopeConfig> {
   const parameters = config.object("rope_parameters");
-  const old = config.has("rope_scaling") ? config.object("rope_scaling") : null;
-  const full = old ?? parameters.object("full_attention");
+  const old = ropeField(config) === "rope_scaling";
+  const full = old ? config.object("rope_scaling") : parameters.object("full_attention");
   const local = config.number("rope_local_base_freq", 10000);
   const sliding = parameters.object("sliding_attention");
   return {

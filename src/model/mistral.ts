@@ -16,3 +16,6 @@ export const mistral: Architecture = {
     });
   },
 };
+
+/** As transformers saves Mistral with `layer_types`. */
+export const ministral: Architecture = { ...mistral, name: "MinistralForCausalLM", modelType: "ministral" };

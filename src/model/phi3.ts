@@ -1,13 +1,14 @@
 /** Phi-3 (Abdin et al. 2024) and Phi-4-mini (2025): fused projections, LongRoPE, and in Phi-4 heads rotated in part. */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
+import { ropeField } from "./rope.ts";
 import { transformer } from "./transformer.ts";
 import { readTransformer } from "./transformer-config.ts";
 
 /** Early configs call LongRoPE "su" or "yarn", and leave out the length that they were trained with. */
 function modernized(config: ConfigReader): ConfigReader {
   const length = { original_max_position_embeddings: config.size("original_max_position_embeddings", 4096) };
-  const name = config.has("rope_scaling") ? "rope_scaling" : "rope_parameters";
+  const name = ropeField(config);
   const rope = config.object(name);
   const field = rope.has("rope_type") ? "rope_type" : "type";
   if (!["su", "yarn"].includes(rope.string(field, "default"))) return config.with(length);

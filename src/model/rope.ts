@@ -38,7 +38,12 @@ type RopeKind = (scaling: Scaling) => RopeConfig;
  * `original_max_position_embeddings` stand there or beside them. UnsupportedError for an unknown type.
  */
 export function ropeConfig(config: ConfigReader, options: RopeOptions): RopeConfig {
-  return ropeOf(config, config.object(config.has("rope_scaling") ? "rope_scaling" : "rope_parameters"), options);
+  return ropeOf(config, config.object(ropeField(config)), options);
+}
+
+/** The field that says how positions are embedded: an empty `rope_scaling` says nothing. */
+export function ropeField(config: ConfigReader): "rope_scaling" | "rope_parameters" {
+  return Object.keys(config.object("rope_scaling").fields).length > 0 ? "rope_scaling" : "rope_parameters";
 }
 
 /** The same from `parameters`, which may be those of one type of layer. */
