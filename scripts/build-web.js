@@ -23,8 +23,10 @@ const common = {
 export async function buildWorker(dist) {
   const worker = join(dist, "web", "worker-bundle.js");
   await build({ ...common, entryPoints: [join(dist, "web", "worker.js")], outfile: worker });
-  const needed = readFileSync(worker, "utf8").match(/(?:from|import)\s*"(node:[^"]+)"/);
-  if (needed) throw new Error(`${worker}: pages have no ${needed[1]}`);
+  const text = readFileSync(worker, "utf8");
+  // Bundlers that make a program of the worker look for files that it names by its own address.
+  const needed = text.match(/(?:from|import)\s*"(node:[^"]+)"|new URL\("([^"]+)",\s*import\.meta\.url/);
+  if (needed) throw new Error(`${worker}: pages have no ${needed[1] ?? needed[2]}`);
   return worker;
 }
 

@@ -53,11 +53,12 @@ function candidates(): Candidate[] {
   const found: Candidate[] = [];
   const build = "node scripts/build-native.js builds it again";
   const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
-  const { resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
+  const { dirname, resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
   const { fileURLToPath } = nodeBuiltin<typeof import("node:url")>("node:url")!;
   const given = process.env.LOWBIT_NATIVE_PATH;
   if (given) found.push({ path: resolve(given), remedy: build });
-  const built = fileURLToPath(new URL("../../../build/lowbit.node", import.meta.url));
+  // Not as a URL of this module's: webpack wants such files to be there.
+  const built = resolve(dirname(fileURLToPath(import.meta.url)), "../../../build/lowbit.node");
   if (existsSync(built)) found.push({ path: built, remedy: build });
   const libc = process.platform === "linux" ? `-${isMusl() ? "musl" : "gnu"}` : "";
   const path = `@lowbit/${process.platform}-${process.arch}${libc}`;

@@ -2,6 +2,9 @@
 
 const FIRST_CAPACITY = 1 << 14;
 
+/** Bytes that are not shared: what TypeScript calls `Uint8Array<ArrayBuffer>` since 5.7, and `Uint8Array` before. */
+export type OwnBytes = ReturnType<Uint8Array["slice"]>;
+
 export class ByteWriter {
   #bytes = new Uint8Array(FIRST_CAPACITY);
   #length = 0;
@@ -63,7 +66,7 @@ export class ByteWriter {
   }
 
   /** A copy of all bytes. */
-  take(): Uint8Array<ArrayBuffer> {
+  take(): OwnBytes {
     return this.#bytes.slice(0, this.#length);
   }
 

@@ -1,5 +1,5 @@
 /** Functions and modules: what generators build, and its encoding as a WebAssembly binary. */
-import { ByteWriter } from "./bytes.ts";
+import { ByteWriter, type OwnBytes } from "./bytes.ts";
 import { FunctionEncoder } from "./encode.ts";
 import { type Body, type Callable, type Expr, type FunctionType, Local, type Params } from "./expression.ts";
 import { structure, type ValueType } from "./opcodes.ts";
@@ -87,7 +87,7 @@ export class Module {
   }
 
   /** The binary. */
-  encode(): Uint8Array<ArrayBuffer> {
+  encode(): OwnBytes {
     const { imports, isWide } = this.options;
     const types = new Map<string, FunctionType>();
     const typeIndices = new Map<string, number>();
