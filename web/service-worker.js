@@ -39,12 +39,13 @@ function silence() {
   return new Promise((_, reject) => setTimeout(() => reject(new Error("the network is silent")), SILENCE_MS));
 }
 
-/** From the network, so that a new version is seen at once; without one from the cache. */
+/** From the network, so that a new version is seen at once; without one, and from a server in trouble, from the cache. */
 async function answer(request, file) {
   const cache = await caches.open(CACHE);
   const known = await cache.match(file);
   try {
     const response = await Promise.race([fetch(request), ...(known ? [silence()] : [])]);
+    if (response.status >= 500 && known) return isolated(known);
     if (!response.ok) return response;
     await cache.put(file, response.clone()).catch((error) => {
       // Models fill the storage: what there is no room for is not kept, and an older one beside newer files would not do.

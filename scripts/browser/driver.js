@@ -70,14 +70,18 @@ const unbundled = `<!doctype html><title>lowbit</title><script type="module">
  * Serves the page, and the package's modules in dist/. `files`: programs, or other files with a `type`, by path, each with
  * `bytes` (those of `program` where it has none), `starts`, which gets the first byte of each answer, and what becomes of
  * the `rest` after half of an answer from the first byte on: it comes "at once", "later" or "never", or the connection is
- * "cut". With a `date` they have no ETag, with `hasBareHead` answers without a body do not say the length, and when
- * `isSilent` there are none.
+ * "cut". With a `date` they have no ETag, with `hasBareHead` answers without a body do not say the length, when
+ * `isSilent` there are none, and with a `failure` all are that status.
  */
 export function serve(program, files, isIsolated = true) {
   const onRequest = (request, response) => {
     const file = files.get(request.url);
     if (!file) return false;
     if (file.isSilent) return true;
+    if (file.failure) {
+      response.writeHead(file.failure).end();
+      return true;
+    }
     const { bytes = readFileSync(program), date, rest, type, hasBareHead = false } = file;
     const start = Number(request.headers.range?.match(/\d+/)?.[0] ?? 0);
     const version = date ? { "Last-Modified": date } : { ETag: '"one"' };

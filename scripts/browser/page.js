@@ -67,7 +67,7 @@ export async function checkFocus(page) {
   await page.setViewportSize(size);
 }
 
-/** A kept model is loaded, and then the page too, although their server does not answer any more. */
+/** A kept model is loaded, and then the page too, although their server does not answer any more, or fails. */
 export async function checkSilentServer(browser, program) {
   const files = new Map([["/kept.pte", { starts: [], rest: "at once" }]]);
   const server = await serve(program, files);
@@ -82,6 +82,9 @@ export async function checkSilentServer(browser, program) {
     await loadFrom(page, "kept.pte", "Ready: kept.pte");
     const paths = ["/", "/main.js", "/worker-bundle.js", "/style.css", "/shakespeare-4bit.pte"];
     for (const path of paths) files.set(path, { isSilent: true });
+    await page.reload();
+    await status(page, "Ready");
+    for (const path of paths) files.set(path, { failure: 503 });
     await page.reload();
     await status(page, "Ready");
   } finally {

@@ -89,6 +89,24 @@ describe("a download", () => {
     expect(starts).toEqual([0, 300, 0]);
   });
 
+  it("begins again when the server sends another part than the one that was asked for", async () => {
+    const starts: (string | null)[] = [];
+    const fetch = async (_: unknown, init?: RequestInit) => {
+      const range = new Headers(init?.headers).get("range");
+      starts.push(range);
+      const part = range ? { "content-range": "bytes 200-999/1000" } : { "content-length": "1000" };
+      const bytes = range ? file.slice(200) : starts.length === 1 ? file.slice(0, 300) : file;
+      return new Response(body(bytes, starts.length === 1), {
+        status: range ? 206 : 200,
+        headers: { etag: "one", ...part },
+      });
+    };
+    const target = new Collected();
+    await download("http://host/a.pte", target, { fetch: fetch as typeof globalThis.fetch });
+    expect(target.bytes).toEqual([...file]);
+    expect(starts).toEqual([null, "bytes=300-", null]);
+  });
+
   it("tells files without ETags apart by their dates, and does not join those that have neither", async () => {
     const same = server({ ends: [300, 700], dates: ["Monday"] });
     const replaced = server({ ends: [300], dates: ["Monday", "Tuesday"] });

@@ -70,12 +70,13 @@ async function attempt(url: string, target: DownloadTarget, options: DownloadOpt
   if (!response.ok) throw new InvalidFileError(url, `expected a file but the server answers ${response.status}`);
   const version = versionOf(response, start);
   const isRest = response.status === 206;
-  if (!isRest) await target.restart(version);
-  else if (!isSame(version, target.version)) {
+  const mismatch = isRest ? mismatchOf(response, start, isSame(version, target.version)) : null;
+  if (mismatch !== null) {
     await response.body?.cancel();
     await target.restart(UNKNOWN);
-    return new InvalidFileError(url, "the file changed during the download");
+    return new InvalidFileError(url, mismatch);
   }
+  if (!isRest) await target.restart(version);
   const problem = await take(response.body!, target, version, isRest ? { ...options, watch: () => null } : options);
   if (problem) return problem;
   // More than was said: the length of an answer whose compression the browser hides from pages of other origins.
@@ -83,6 +84,16 @@ async function attempt(url: string, target: DownloadTarget, options: DownloadOpt
   if (byteLength !== null && (target.size < byteLength || (isRest && target.size > byteLength)))
     return new InvalidFileError(url, `expected ${byteLength} bytes but found ${target.size}`);
   return null;
+}
+
+/** Why the part in an answer does not continue the bytes before `start`; null when it does, as far as can be seen. */
+function mismatchOf({ headers }: Response, start: number, isSameFile: boolean): string | null {
+  if (!isSameFile) return "the file changed during the download";
+  // Pages of other origins are not shown it; there the length tells.
+  const found = headers.get("content-range")?.match(/^bytes (\d+)-/)?.[1] ?? start;
+  return Number(found) === start
+    ? null
+    : `expected its bytes from ${start} on but the server sends those from ${found} on`;
 }
 
 /** Hands the bytes of an answer on; gives the network's error, if there was one. */

@@ -18,15 +18,22 @@ import { forLanes, largestLane, storedBytes } from "./lanes.ts";
 import { advance, elementAt, forRange } from "./loops.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
-/** Leaves when the new tokens do not fit the cache. */
-function checkPosition({ position, tokens, capacity }: AttentionFields, first: Local<"i32">): Body {
+/** Leaves when the new tokens do not fit the cache, after `before`. */
+function checkPosition({ position, tokens, capacity }: AttentionFields, first: Local<"i32">, before: Body = []): Body {
   const fits = i32.le_u(tokens, capacity);
   const room = i32.sub(capacity, tokens);
   const isPlace = i32.and(i32.le_u(first, room), i32.eqz(i32.load(position, 4)));
-  return [first.set(i32.load(position)), when(i32.eqz(select(fits, isPlace, int(0))), [leave])];
+  return [first.set(i32.load(position)), when(i32.eqz(select(fits, isPlace, int(0))), [before, leave])];
 }
 
-/** Copies the keys and values of a token into the caches. */
+/** Kernels cannot raise errors. */
+function fillNaN({ y, tokens, kvHeads, ratio, headDim }: AttentionFields, scope: Scope): Body {
+  const count = i32.mul(i32.mul(tokens, i32.mul(kvHeads, ratio)), headDim);
+  const fill = [f32.store(y, float(Number.NaN)), advance(y, 4)];
+  return forRange(scope.local("i32", "filled"), int(0), count, fill);
+}
+
+/** Copies the keys and values of a token into the caches; where they do not fit, all results are NaN. */
 function storeCode(shape: AttentionShape): KernelCode {
   const key = `attention_store_${shape.cache}`;
   return {
@@ -43,7 +50,7 @@ function storeCode(shape: AttentionShape): KernelCode {
         ];
         return [
           constants.prepare,
-          checkPosition(fields, first),
+          checkPosition(fields, first, [when(i32.eqz(tile), [fillNaN(fields, scope)])]),
           shape.cache === "int8"
             ? [
                 quantizeToCache(scope, constants, fields, { first, tile }, "key"),

@@ -4,6 +4,7 @@
  */
 import { UnsupportedError } from "../../errors.ts";
 import { Module } from "./assembler/module.ts";
+import { HEAP_START } from "./runner.ts";
 import { PAGE_BYTES, type WasmMemory, webAssembly } from "./web-assembly.ts";
 
 const NARROW_PAGES_MAX = 65536;
@@ -41,12 +42,20 @@ function supportsWide(): boolean {
   }
 }
 
-/** Whether addresses must have 64 bits for so many bytes. UnsupportedError with the size when this engine has too few. */
+function mostBytes(isWide: boolean): number {
+  return (isWide ? WIDE_PAGES_MAX : NARROW_PAGES_MAX) * PAGE_BYTES;
+}
+
+/**
+ * Whether addresses must have 64 bits for so many bytes beside the engine's own. UnsupportedError with the size when this
+ * engine has too few.
+ */
 export function needsWide(bytes: number): boolean {
-  if (bytes <= NARROW_PAGES_MAX * PAGE_BYTES) return false;
-  const most = (hasWideMemory() ? WIDE_PAGES_MAX : NARROW_PAGES_MAX) * PAGE_BYTES;
-  if (bytes <= most) return true;
-  throw tooMuch(bytes, `WebAssembly gives at most ${most} here`);
+  const all = bytes + HEAP_START;
+  if (all <= mostBytes(false)) return false;
+  const most = mostBytes(hasWideMemory());
+  if (all <= most) return true;
+  throw tooMuch(all, `WebAssembly gives at most ${most} here`);
 }
 
 function tooMuch(bytes: number, reason: string, cause?: unknown): UnsupportedError {
@@ -75,7 +84,7 @@ export function takeMemory(bytes: number, kind: MemoryKind): EngineMemory {
   const known = takeIdle(bytes, kind);
   if (known) return { ...kind, memory: known, cleanFrom: known.buffer.byteLength };
   const pages = Math.max(1, Math.ceil(bytes / PAGE_BYTES));
-  const most = kind.isWide ? WIDE_PAGES_MAX : NARROW_PAGES_MAX;
+  const most = mostBytes(kind.isWide) / PAGE_BYTES;
   const memory = makeMemory(pages, most, kind) ?? makeMemory(pages, pages, kind);
   if (!memory) throw tooMuch(bytes, "this machine does not give it");
   return { ...kind, memory, cleanFrom: 0 };
@@ -95,10 +104,13 @@ function makeMemory(initial: number, maximum: number, { isWide, isShared }: Memo
 /** Makes a memory longer. UnsupportedError when it cannot be. */
 export function growMemory({ memory, isWide }: EngineMemory, bytes: number): void {
   const pages = Math.ceil(bytes / PAGE_BYTES);
+  const all = memory.buffer.byteLength + bytes;
+  const most = mostBytes(isWide);
+  if (all > most) throw tooMuch(all, `its memory has addresses for ${most}`);
   try {
     memory.grow(isWide ? BigInt(pages) : pages);
   } catch (cause) {
-    throw tooMuch(memory.buffer.byteLength + bytes, "this machine does not give it", cause);
+    throw tooMuch(all, "this machine does not give it", cause);
   }
 }
 

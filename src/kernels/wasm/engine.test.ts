@@ -9,7 +9,7 @@ import type { PackedLinearArgs } from "../arguments.ts";
 import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
 import { linearA8 } from "../table.ts";
 import { type EngineOptions, WasmEngine } from "./engine.ts";
-import { hasWideMemory } from "./engine-memory.ts";
+import { hasWideMemory, needsWide } from "./engine-memory.ts";
 
 const random = new Random(7);
 const weights = randomWeights(random, { n: 200, k: 96, bits: 4, groupSize: 32, exactScales: true });
@@ -108,6 +108,11 @@ describe("memory", () => {
   it("that cannot be had is an error with its size", () => {
     expect(() => new WasmEngine({ bytes: 2 ** 45, threads: 1 })).toThrow(UnsupportedError);
     expect(() => new WasmEngine({ bytes: 2 ** 45, threads: 1 })).toThrow(/needs 35184372\d+ bytes of memory/);
+    expect(needsWide(2 ** 32 - 1024)).toBe(false);
+    for (const bytes of [2 ** 32 - 1023, 2 ** 32])
+      if (hasWideMemory()) expect(needsWide(bytes)).toBe(true);
+      else expect(() => needsWide(bytes)).toThrow(/WebAssembly gives at most 4294967296 here/);
+    expect(() => needsWide(2 ** 34 - 1023)).toThrow(/WebAssembly gives at most \d+ here/);
   });
 
   it("grows where it is shared, and is an error where it cannot", async () => {
@@ -115,10 +120,16 @@ describe("memory", () => {
     const before = shared.allocate(64).fill(5);
     expect(shared.allocate(1 << 26)[(1 << 26) - 1]).toBe(0);
     expect(before[0]).toBe(5);
+    const { byteLength } = shared;
     expect(() => shared.allocate(2 ** 33)).toThrow(UnsupportedError);
+    expect(() => shared.allocate(2 ** 33)).toThrow(
+      /needs 86\d+ bytes of memory: its memory has addresses for 4294967296/,
+    );
+    expect(shared.byteLength).toBe(byteLength);
     await shared.dispose();
     const own = new WasmEngine({ bytes: 1 << 20, threads: 1, isShared: false });
-    expect(() => own.allocate(own.byteLength + 1)).toThrow(UnsupportedError);
+    expect(() => own.allocate(2 ** 21)).toThrow(UnsupportedError);
+    expect(() => own.allocate(2 ** 21)).toThrow(/2097152 bytes more: its memory of 1114112 bytes cannot grow/);
     await own.dispose();
   });
 

@@ -70,7 +70,11 @@ export class WasmEngine implements KernelMemory {
     let start = this.#allocator.take(byteLength);
     if (start === null) {
       // Growth takes an unshared buffer away from the views on it.
-      if (!isShared) throw new UnsupportedError(`${byteLength} bytes more than the program was loaded with room for`);
+      if (!isShared)
+        throw new UnsupportedError(
+          `the program has no room for ${byteLength} bytes more: its memory of ${this.byteLength} bytes cannot grow ` +
+            "where memory is not shared; dispose of sessions that are not used, or isolate the page",
+        );
       growMemory(this.#memory, this.#allocator.missing(byteLength));
       this.#buffers.add(memory.buffer);
       this.#allocator.extend(memory.buffer.byteLength);
