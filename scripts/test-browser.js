@@ -14,8 +14,15 @@ const { addressOf, ask, loadFrom, nodeAnswer, QUESTION, recordWorkers, serve, st
 );
 const { checkBareHead, checkCancel, checkQuota, checkReplaced, checkSuperseded, checkTogether, checkTogetherReplaced } =
   await import("./browser/loads.js");
-const { checkBlockedStorage, checkComposition, checkFocus, checkFullStorage, checkRefused, checkSilentServer } =
-  await import("./browser/page.js");
+const {
+  checkBlockedStorage,
+  checkComposition,
+  checkFocus,
+  checkFullStorage,
+  checkManyPieces,
+  checkRefused,
+  checkSilentServer,
+} = await import("./browser/page.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
 const { aqlmWeight, bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
@@ -343,6 +350,7 @@ try {
   await checkRefused(page, expected);
   await checkComposition(page);
   await checkFocus(page);
+  await checkManyPieces(page);
   console.log("an answer can be stopped; what is read out");
 
   await page.setInputFiles("#file", program);

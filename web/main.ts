@@ -72,6 +72,25 @@ function addText(body: HTMLElement, text: string): void {
   if (isAtEnd) messages.scrollTop = messages.scrollHeight;
 }
 
+/** How often an answer is written on: each time all of it is laid out anew, which is more work the longer it is. */
+const WRITE_MS = 50;
+
+/** Writes an answer while it comes. */
+async function write(answer: AsyncIterable<string>, body: HTMLElement): Promise<void> {
+  let text = "";
+  const writeOn = () => {
+    if (text !== "") addText(body, text);
+    text = "";
+  };
+  const timer = setInterval(writeOn, WRITE_MS);
+  try {
+    for await (const piece of answer) text += piece;
+  } finally {
+    clearInterval(timer);
+    writeOn();
+  }
+}
+
 /** How far a file is; `total` is 0 where it is not known. */
 function showProgress(done: number, total: number): void {
   const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1);
@@ -128,7 +147,7 @@ async function talk(text: string): Promise<void> {
   try {
     const options = { ...readSettings(), signal: controller.signal };
     const answer = current.facts.hasChatTemplate ? current.chat(text, options) : current.generate(text, options);
-    for await (const piece of answer) addText(body, piece);
+    await write(answer, body);
     await showFigures(current, answer.result);
     if (model !== current) return;
     say("Ready");

@@ -49,6 +49,29 @@ export async function checkComposition(page) {
   assert.equal(await page.locator(".message").count(), 0, "messages sent by a composition");
 }
 
+/** Thousands of pieces are written in few steps, since each lays the answer out anew. */
+export async function checkManyPieces(page) {
+  await page.evaluate(() => {
+    const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
+    const { postMessage } = worker;
+    worker.postMessage = ({ id }) => {
+      worker.postMessage = postMessage;
+      for (let i = 0; i < 5000; i++) worker.onmessage({ data: { id, kind: "text", text: `${i} ` } });
+      worker.onmessage({ data: { id, kind: "error", error: { name: "Error", message: "enough", file: null } } });
+    };
+  });
+  await page.fill("#input", "Count.");
+  await page.press("#input", "Enter");
+  await status(page, "Cannot answer: Error: enough");
+  const [text, steps] = await page.evaluate(() => {
+    const answer = document.querySelector(".message.model:last-child span");
+    return [answer.textContent, answer.childNodes.length];
+  });
+  assert.equal(text, Array.from({ length: 5000 }, (_, i) => `${i} `).join(""));
+  assert.ok(steps < 100, `${steps} steps for 5000 pieces`);
+  await page.click("#reset");
+}
+
 /** The focus stays where the reader is, and is not lost with a button that is hidden; narrow screens scroll one way only. */
 export async function checkFocus(page) {
   const focused = () => page.evaluate(() => document.activeElement.id);
