@@ -41,6 +41,13 @@ beforeAll(async () => {
   llm = await open(64);
 });
 
+it("has the one thread of the reference kernels, whatever is asked for", async () => {
+  const model = await loadCheckpoint(folder);
+  const { program } = await loadProgramObject(compileModel(model), folder, { threads: 3 });
+  expect(program.threads).toBe(1);
+  await model.close();
+});
+
 describe("a prompt", () => {
   it("gives bit-identical logits at once, in chunks of any size and token by token", async () => {
     const expected = (await llm.createDecoder().prefill(prompt)).slice();

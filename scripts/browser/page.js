@@ -33,6 +33,10 @@ export async function checkRefused(page, expected) {
   assert.equal(await page.locator(".message").count(), 0, "messages after one that was refused");
   assert.equal(await page.inputValue("#input"), "Hello");
   await page.fill("#topK", "");
+  await page.locator("#topK").pressSequentially("4-2");
+  await page.press("#input", "Enter");
+  await status(page, "Cannot answer: topK: expected a number");
+  await page.fill("#topK", "");
   await page.fill("#input", "word ".repeat(2000));
   await page.press("#input", "Enter");
   await status(page, "Cannot answer: prompt");

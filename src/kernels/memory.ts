@@ -1,5 +1,6 @@
 /** Where a program's weights, scratch and state live, and what runs its calls there: native code or WebAssembly. */
 import type { Cpu, NativeCall, WasmCall } from "./contract.ts";
+import { nativeAddon } from "./native/addon.ts";
 import { planNativeCalls, zeroedBytes } from "./plan.ts";
 import { WasmEngine } from "./wasm/engine.ts";
 import { needsWide } from "./wasm/engine-memory.ts";
@@ -49,6 +50,8 @@ export function checkMemory(cpu: Cpu, bytes: number): void {
 export function processMemory(): KernelMemory {
   return {
     holdsConstants: false,
+    // The reference kernels run on the caller's.
+    ...(nativeAddon() ? {} : { threads: 1 }),
     abort: new Int32Array(1),
     allocate: zeroedBytes,
     free() {},
