@@ -3,6 +3,7 @@
  * `T` is a tensor in the first case and a symbolic value in the second.
  */
 import type { DType, TypedArray } from "../dtype.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, PackedLayout } from "../kernels/contract.ts";
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { Argument, TensorSpec } from "./operator.ts";
@@ -41,6 +42,13 @@ export interface LazyConstant {
   readonly packed?: PackedSource;
   /** The same in parts, in order, so that it is never whole in memory; absent where it is only made whole. */
   parts?(): AsyncIterable<TypedArray>;
+}
+
+/** InvalidArgumentError where `what`, such as "state s", is a tensor of another dtype or other sizes already. */
+export function checkSameSpec(what: string, known: TensorSpec, given: TensorSpec): void {
+  const [expected, found] = [known, given].map(({ dtype, shape }) => `${dtype} [${shape}]`);
+  if (found !== expected)
+    throw new InvalidArgumentError(`${what}: expected ${expected}, which it is already, but found ${found}`);
 }
 
 export interface Builder<T> {

@@ -3,7 +3,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { defaultThreads } from "../kernels/plan.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
-import type { Builder, LazyConstant } from "./builder.ts";
+import { type Builder, checkSameSpec, type LazyConstant } from "./builder.ts";
 import {
   type Argument,
   Arguments,
@@ -43,18 +43,19 @@ export class EagerBuilder implements Builder<Tensor> {
     return out;
   }
 
-  constant({ key }: LazyConstant): Tensor {
+  constant(constant: LazyConstant): Tensor {
+    const { key } = constant;
     const tensor = this.#constants.get(key);
-    if (!tensor) throw new InvalidArgumentError(`eager: constant ${key} was not loaded`);
+    if (!tensor)
+      throw new InvalidArgumentError(`eager: constant ${key} was not loaded; expected \`load\` of it before its use`);
+    checkSameSpec(`constant ${key}`, tensor, constant);
     return tensor;
   }
 
   state(name: string, spec: TensorSpec): Tensor {
-    let tensor = this.#states.get(name);
-    if (!tensor) {
-      tensor = zeroTensor(spec.dtype, spec.shape);
-      this.#states.set(name, tensor);
-    }
+    const tensor = this.#states.get(name) ?? zeroTensor(spec.dtype, spec.shape);
+    checkSameSpec(`state ${name}`, tensor, spec);
+    this.#states.set(name, tensor);
     return tensor;
   }
 

@@ -3,7 +3,15 @@ import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts
 import type { Kernel } from "../kernels/contract.ts";
 import { cpuWith, scalarCpu } from "../kernels/cpu.ts";
 import { zeroTensor } from "../tensor.ts";
-import { Arguments, completeArguments, defineOperator, OperatorRegistry, type TensorSpec } from "./operator.ts";
+import {
+  type Argument,
+  Arguments,
+  completeArguments,
+  defineOperator,
+  type OperatorDefinition,
+  OperatorRegistry,
+  type TensorSpec,
+} from "./operator.ts";
 import { parseSchema } from "./schema.ts";
 
 const schema = parseSchema(
@@ -22,6 +30,26 @@ describe("completeArguments", () => {
     expect(() => completeArguments(schema, [x, null, 1, 1, true, 1, x])).toThrow(
       new ShapeError("my::op.out: expected 6 arguments but found 7"),
     );
+  });
+
+  const lists = parseSchema("my::lists.out(int[] sizes, Tensor[] parts, str how, *, Tensor(a!) out) -> Tensor(a!)");
+  it.each<[string, Argument<TensorSpec>[], string, typeof schema]>([
+    ["a number for a tensor", [7], "x: expected a tensor but found 7", schema],
+    ["a string for a number", [x, null, 3, "a"], "eps: expected a number but found a", schema],
+    ["a fraction for a whole number", [x, null, 3.5], "n: expected a whole number but found 3.5", schema],
+    ["a number for a truth value", [x, null, 3, 1, 1], "flip: expected true or false but found 1", schema],
+    ["none where there must be one", [x, null, null], "n: expected a whole number but found null", schema],
+    ["a list for a number", [x, null, 3, 0, false, [1]], "alpha: expected a number but found a list of 1", schema],
+    ["a number for a list", [2, [x], "so"], "sizes: expected a list but found 2", lists],
+    ["a number for a string", [[2], [x], 4], "how: expected a string but found 4", lists],
+  ])("%s is a ShapeError with operator and argument", (_, given, message, wanted) => {
+    const name = wanted === schema ? "my::op.out" : "my::lists.out";
+    expect(() => completeArguments(wanted, given)).toThrow(new ShapeError(`${name}, argument ${message}`));
+  });
+
+  it("takes lists as they are", () => {
+    const given: Argument<TensorSpec>[] = [[2, 3], [x, x], "so"];
+    expect(completeArguments(lists, given)).toEqual(given);
   });
 });
 
@@ -74,6 +102,45 @@ describe("defineOperator", () => {
     expect(operator.resolve(args, scalarCpu).kernel.name).toBe("slow");
     expect(operator.resolve(args, scalarCpu).scratchBytes(4)).toBe(40);
     expect(operator.resolve(args, scalarCpu).encode(new Uint8Array(0))).toBeNull();
+  });
+});
+
+describe("a definition is refused", () => {
+  const definition: OperatorDefinition<unknown> = {
+    schema: "my::id.out(Tensor x, int n, *, Tensor(a!) out) -> Tensor(a!)",
+    kernels: [row("slow", [])],
+    shape: (args) => args.tensor("x"),
+    prepare: () => ({}),
+  };
+
+  it.each<[string, Partial<OperatorDefinition<unknown>>, RegExp]>([
+    ["without kernels", { kernels: [] }, /operator my::id.out: expected at least one kernel/],
+    ["whose last kernel needs a CPU", { kernels: [row("fast", ["avx2"])] }, /last kernel .* fast, which needs avx2/],
+    [
+      "whose last kernel needs several rows",
+      { kernels: [{ ...row("tile", []), mStep: 4 }] },
+      /last kernel .* tile, which serves m >= 4/,
+    ],
+    ["that names rows of no argument", { rowwise: ["y"] }, /tensors of its schema \(x\) in .*rowwise.* but found y/],
+    ["that is written over a number", { inPlace: ["n"] }, /but found n$/],
+    ["that is written over its result", { inPlace: ["out"] }, /but found out$/],
+    ["with indices in no argument", { indices: { argument: "i", limit: () => 1 } }, /indices but found i$/],
+  ])("%s", (_, part, message) => {
+    const make = () => defineOperator({ ...definition, ...part });
+    expect(make).toThrow(InvalidArgumentError);
+    expect(make).toThrow(message);
+  });
+
+  it.each<[string, unknown, string]>([
+    ["another library's dtype", { dtype: "float32", shape: [2] }, "but found float32"],
+    ["a fraction as a size", { dtype: "f32", shape: [2.5] }, "whole numbers from 0 on as sizes but found [2.5]"],
+    ["a size below 0", { dtype: "f32", shape: [1, -2] }, "whole numbers from 0 on as sizes but found [1,-2]"],
+  ])("when its shape rule gives %s", (_, spec, message) => {
+    const operator = defineOperator({ ...definition, shape: () => spec as TensorSpec });
+    const call = () => operator.shape(new Arguments<TensorSpec>(operator.schema, [x, 1]));
+    expect(call).toThrow(InvalidArgumentError);
+    expect(call).toThrow(/^my::id.out, result of its shape rule: expected /);
+    expect(call).toThrow(message);
   });
 });
 

@@ -2,13 +2,13 @@
  * What an operator is: a schema, a shape rule, and kernels with the way from operator arguments to kernel arguments.
  * Operators of this package and operators of its users are registered alike.
  */
-import type { DType } from "../dtype.ts";
+import { type DType, dtypes } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Cpu, Kernel, KernelQuery } from "../kernels/contract.ts";
 import type { EncodedCall } from "../kernels/memory.ts";
 import { selectKernel } from "../kernels/select.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
-import { parseAnySchema, parseSchema, qualifiedName, type Schema } from "./schema.ts";
+import { type ArgumentType, parseAnySchema, parseSchema, qualifiedName, type Schema } from "./schema.ts";
 
 /** Dtype and sizes of a tensor whose values are not known, or not looked at. */
 export interface TensorSpec {
@@ -268,10 +268,39 @@ function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): In
   return { tensor: args.tensor(argument), limit: limit(args), where };
 }
 
-/** An operator from its definition. */
+/** InvalidArgumentError where a tensor cannot have this dtype and these sizes. */
+export function checkSpec(what: string, { dtype, shape }: TensorSpec): void {
+  if (!dtypes.includes(dtype))
+    throw new InvalidArgumentError(`${what}: expected dtype ${dtypes.join(", ")} but found ${dtype}`);
+  if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0))
+    throw new InvalidArgumentError(`${what}: expected whole numbers from 0 on as sizes but found [${shape}]`);
+}
+
+/** InvalidArgumentError where kernels or the arguments that a definition names cannot be. */
+function checkDefinition<A>(schema: Schema, definition: OperatorDefinition<A>): void {
+  const name = qualifiedName(schema);
+  const { kernels, inPlace = [], rowwise = [], indices } = definition;
+  const last = kernels.at(-1);
+  if (!last) throw new InvalidArgumentError(`operator ${name}: expected at least one kernel but found none`);
+  if (last.needs.length > 0 || last.mStep > 1)
+    throw new InvalidArgumentError(
+      `operator ${name}: expected a last kernel that serves every call on every CPU but found ${last.name}, which ` +
+        (last.needs.length > 0 ? `needs ${last.needs.join(", ")}` : `serves m >= ${last.mStep}`),
+    );
+  const inputs = schema.args.filter(({ isOut, type }) => !isOut && type.startsWith("Tensor"));
+  for (const argument of [...inPlace, ...rowwise, ...(indices ? [indices.argument] : [])])
+    if (!inputs.some((input) => input.name === argument))
+      throw new InvalidArgumentError(
+        `operator ${name}: expected tensors of its schema (${inputs.map((input) => input.name).join(", ")}) in inPlace, ` +
+          `rowwise and indices but found ${argument}`,
+      );
+}
+
+/** An operator from its definition; InvalidArgumentError says what is wrong with it. */
 export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
   const schema = parseSchema(definition.schema);
   const name = qualifiedName(schema);
+  checkDefinition(schema, definition);
   return {
     schema,
     name,
@@ -281,7 +310,11 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     isPacking: definition.isPacking ?? false,
     inPlace: definition.inPlace ?? [],
     rowwise: definition.rowwise ?? [],
-    shape: (args, planned) => definition.shape(args, planned),
+    shape(args, planned) {
+      const spec = definition.shape(args, planned);
+      checkSpec(`${name}, result of its shape rule`, spec);
+      return spec;
+    },
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
       // Without results there is nothing to be fast at, and no tile fits.
@@ -407,7 +440,7 @@ export class OperatorRegistry {
   }
 }
 
-/** Completes the arguments of a call with the schema's defaults; ShapeError when one is missing or too many are given. */
+/** Completes the arguments of a call with the schema's defaults; ShapeError when one is missing, of another type, or too many are given. */
 export function completeArguments<T>(schema: Schema, given: readonly Argument<T>[]): Argument<T>[] {
   const inputs = schema.args.filter((arg) => !arg.isOut);
   if (given.length > inputs.length)
@@ -415,6 +448,29 @@ export function completeArguments<T>(schema: Schema, given: readonly Argument<T>
   return inputs.map((arg, i) => {
     const value = i < given.length ? given[i] : arg.default;
     if (value === undefined) throw new ShapeError(`${qualifiedName(schema)}: argument ${arg.name} is missing`);
+    const expected = literalProblem(arg.type, value);
+    if (expected !== null)
+      throw new ShapeError(
+        `${qualifiedName(schema)}, argument ${arg.name}: expected ${expected} but found ${describe(value as Argument<TensorSpec>)}`,
+      );
     return value;
   });
+}
+
+/** What literals and lists of an argument type are; other objects are tensors, or numbers that the run works out. */
+const literals: readonly [RegExp, string, (item: unknown) => boolean][] = [
+  [/^int$/, "a whole number", Number.isSafeInteger],
+  [/^float$/, "a number", (item) => typeof item === "number"],
+  [/^Scalar$/, "a number", (item) => typeof item === "number" || typeof item === "boolean"],
+  [/^bool$/, "true or false", (item) => typeof item === "boolean"],
+  [/^str$/, "a string", (item) => typeof item === "string"],
+  [/^Tensor$/, "a tensor", () => false],
+  [/\[\]$/, "a list", Array.isArray],
+];
+
+/** What a type expects where a literal, a list or nothing is none of it. */
+function literalProblem(type: ArgumentType, value: unknown): string | null {
+  if (value === null ? type.endsWith("?") : typeof value === "object" && !Array.isArray(value)) return null;
+  const [, expected, fits] = literals.find(([pattern]) => pattern.test(type.replace(/\?$/, "")))!;
+  return fits(value) ? null : expected;
 }

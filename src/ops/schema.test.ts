@@ -55,6 +55,11 @@ describe("parseSchema", () => {
     ["a::b::c.out(*, Tensor(a!) out) -> Tensor(a!)", /expected a name such as ns::name/],
     ["my::op.out(Tensor x) -> Tensor", /exactly one out argument after "\*"/],
     ["my::op.out(Tensor x, Tensor(a!) out) -> Tensor(a!)", /exactly one out argument after "\*"/],
+    [
+      "my::op.out(*, Tensor(a!) out) -> Tensor(b!)",
+      /expected the out argument, Tensor\(a!\), as the result but found Tensor\(b!\)/,
+    ],
+    ["my::op.out(*, Tensor(a!) out) -> int", /as the result but found int/],
     ["my::op.out(*, Tensor(a!) out, Tensor(b!) out2) -> Tensor(a!)", /exactly one out argument/],
     [
       "my::op.out(Tensor x, *, Tensor(a!) out, int n) -> Tensor(a!)",

@@ -79,6 +79,11 @@ export function parseSchema(text: string): Schema {
   const schema = parseAnySchema(text);
   if (schema.returns !== "tensor")
     throw new InvalidArgumentError(`schema "${text}": expected exactly one out argument after "*", the last of all`);
+  const [, alias, result] = /(\(\w+!\))\s+\w+\s*\)\s*->\s*(.+)$/s.exec(text.trim())!;
+  if (result !== `Tensor${alias}`)
+    throw new InvalidArgumentError(
+      `schema "${text}": expected the out argument, Tensor${alias}, as the result but found ${result}`,
+    );
   return schema;
 }
 

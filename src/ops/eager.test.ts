@@ -1,0 +1,35 @@
+/** Constants and states of eager execution; what calls compute, the operators' tests show. */
+import { describe, expect, it } from "vitest";
+import { InvalidArgumentError } from "../errors.ts";
+import { scalarCpu } from "../kernels/cpu.ts";
+import type { LazyConstant } from "./builder.ts";
+import { EagerBuilder } from "./eager.ts";
+import { operators } from "./registry.ts";
+
+const constant = (...values: number[]): LazyConstant => ({
+  key: "c",
+  dtype: "f32",
+  shape: [values.length],
+  read: async () => Float32Array.from(values),
+});
+
+describe("eager", () => {
+  it("constants are those that were loaded", async () => {
+    const builder = new EagerBuilder(operators, scalarCpu);
+    expect(() => builder.constant(constant(1))).toThrow(/constant c was not loaded; expected `load` of it/);
+    await builder.load(constant(1));
+    expect(builder.constant(constant(1)).data).toEqual(Float32Array.of(1));
+    expect(() => builder.constant(constant(1, 2))).toThrow(
+      new InvalidArgumentError("constant c: expected f32 [1], which it is already, but found f32 [2]"),
+    );
+  });
+
+  it("a state is one tensor by its name, and no other", () => {
+    const builder = new EagerBuilder(operators, scalarCpu);
+    const state = builder.state("s", { dtype: "f32", shape: [2] });
+    expect(builder.state("s", { dtype: "f32", shape: [2] })).toBe(state);
+    expect(() => builder.state("s", { dtype: "i8", shape: [2] })).toThrow(
+      new InvalidArgumentError("state s: expected f32 [2], which it is already, but found i8 [2]"),
+    );
+  });
+});
