@@ -1,9 +1,11 @@
 /** Records the operator calls of a function as a graph. Nothing is computed; constants stay lazy. */
+import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
-import type { Builder, LazyConstant } from "../ops/builder.ts";
+import { type Builder, checkSameSpec, type LazyConstant } from "../ops/builder.ts";
 import {
   type Argument,
   Arguments,
+  checkSpec,
   completeArguments,
   type OperatorRegistry,
   type TensorSpec,
@@ -68,7 +70,10 @@ export class GraphBuilder implements Builder<GraphValue> {
   constant(constant: LazyConstant): GraphValue {
     const { key, dtype, shape } = constant;
     const known = this.#constants.get(key);
-    if (known) return known;
+    if (known) {
+      checkSameSpec(`constant ${key}`, known.spec, constant);
+      return known;
+    }
     const value: GraphValue = { kind: "constant", name: key, spec: { dtype, shape }, smallest: shape, constant };
     this.#constants.set(key, value);
     return value;
@@ -76,7 +81,10 @@ export class GraphBuilder implements Builder<GraphValue> {
 
   state(name: string, spec: TensorSpec): GraphValue {
     const known = this.#states.get(name);
-    if (known) return known;
+    if (known) {
+      checkSameSpec(`state ${name}`, known.spec, spec);
+      return known;
+    }
     const value: GraphValue = { kind: "state", name, spec, smallest: spec.shape, constant: null };
     this.#states.set(name, value);
     return value;
@@ -94,12 +102,29 @@ function withSpecs(argument: Argument<GraphValue>, specOf: (value: GraphValue) =
   return argument as Argument<TensorSpec>;
 }
 
-/** Captures one method. Shape errors are raised here, for the smallest and the largest inputs. */
+function checkInput(method: string, { name, spec, smallest }: InputSpec): void {
+  checkSpec(`method ${method}, input ${name}`, spec);
+  const { shape } = spec;
+  // A run's sizes are at least 1, where they may vary.
+  const fits =
+    smallest.length === shape.length &&
+    smallest.every((size, i) => size === shape[i] || (size >= 1 && size < shape[i]!));
+  if (!fits)
+    throw new InvalidArgumentError(
+      `method ${method}, input ${name}: expected smallest sizes from 1 to those of [${shape}] but found [${smallest}]`,
+    );
+}
+
+/** Captures one method; InvalidArgumentError where its inputs or outputs are none. Shape errors are raised here, for the smallest and the largest inputs. */
 export function capture(source: MethodSource, registry: OperatorRegistry, cpu: Cpu): Graph {
   const builder = new GraphBuilder(registry, cpu);
-  const inputs = source.inputs.map(
-    ({ name, spec, smallest }): GraphValue => ({ kind: "input", name, spec, smallest, constant: null }),
-  );
+  const inputs = source.inputs.map((input): GraphValue => {
+    checkInput(source.name, input);
+    const { name, spec, smallest } = input;
+    return { kind: "input", name, spec, smallest, constant: null };
+  });
   const outputs = source.build(builder, inputs);
+  if (!Array.isArray(outputs) || !outputs.every((output) => output && isGraphValue(output)))
+    throw new InvalidArgumentError(`method ${source.name}: expected a list of values of its builder as what it builds`);
   return { name: source.name, inputs, outputs, nodes: builder.nodes };
 }

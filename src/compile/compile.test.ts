@@ -1,6 +1,6 @@
 /** Capture and emission, on small graphs. */
 import { describe, expect, it } from "vitest";
-import { ShapeError, UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import type { Builder } from "../ops/builder.ts";
 import { Ops } from "../ops/ops.ts";
@@ -69,6 +69,69 @@ describe("capture", () => {
     expect(() => capture(largest, operators, scalarCpu)).toThrow(ShapeError);
     const smallest = method("forward", [upTo("x", 4), fixed("y", 4)], (ops, [x, y]) => [ops.gated("silu", x!, y!)]);
     expect(() => capture(smallest, operators, scalarCpu)).toThrow(/expected the shape of gate \[1\] but found \[4\]/);
+  });
+
+  it.each<[string, Partial<InputSpec>, RegExp]>([
+    [
+      "of no dtype",
+      { spec: { dtype: "float32" as "f32", shape: [4] } },
+      /input x: expected dtype f64, .* but found float32/,
+    ],
+    [
+      "of another rank",
+      { smallest: [1, 1] },
+      /input x: expected smallest sizes from 1 to those of \[4\] but found \[1,1\]/,
+    ],
+    ["smallest above the largest", { smallest: [5] }, /but found \[5\]/],
+    ["empty where a run's cannot be", { smallest: [0] }, /but found \[0\]/],
+  ])("refuses inputs %s", (_, part, message) => {
+    const source = method("forward", [{ ...upTo("x", 4), ...part }], (_ops, [x]) => [x!]);
+    expect(() => capture(source, operators, scalarCpu)).toThrow(InvalidArgumentError);
+    expect(() => capture(source, operators, scalarCpu)).toThrow(message);
+  });
+
+  it("takes inputs that are always empty", () => {
+    const source = method("forward", [fixed("x", 0, 4)], (ops, [x]) => [ops.add(x!, x!)]);
+    expect(formatGraph(capture(source, operators, scalarCpu))).toContain("f32[0, 4] = aten::add.out(x, x, 1)");
+  });
+
+  it.each<[string, unknown]>([
+    ["a value alone", { dtype: "f32", shape: [1] }],
+    ["nothing", undefined],
+    ["no value", [undefined]],
+    ["a tensor", [{ dtype: "f32", shape: [1], data: Float32Array.of(1) }]],
+  ])("refuses %s as what a method builds", (_, built) => {
+    const source = method("forward", [fixed("x", 1)], () => built as never);
+    expect(() => capture(source, operators, scalarCpu)).toThrow(
+      new InvalidArgumentError("method forward: expected a list of values of its builder as what it builds"),
+    );
+  });
+
+  it("refuses another tensor of the name of a constant or a state, in one method or another", () => {
+    const wide = fixed("x", 3);
+    const uses: readonly [string, Build, Build][] = [
+      [
+        "constant c",
+        (ops) => [ops.literal("c", Float32Array.of(1))],
+        (ops) => [ops.literal("c", Float32Array.of(1, 2))],
+      ],
+      [
+        "state s",
+        (ops) => [ops.state("s", { dtype: "f32", shape: [1] })],
+        (ops) => [ops.state("s", { dtype: "f32", shape: [2] })],
+      ],
+    ];
+    for (const [what, one, two] of uses) {
+      const message = `${what}: expected f32 [1], which it is already, but found f32 [2]`;
+      const both = method("forward", [wide], (ops, inputs, builder) => [
+        ...one(ops, inputs, builder),
+        ...two(ops, inputs, builder),
+      ]);
+      expect(() => compiled(both)).toThrow(new InvalidArgumentError(message));
+      expect(() => compiled(method("a", [wide], one), method("b", [wide], two))).toThrow(
+        new InvalidArgumentError(message),
+      );
+    }
   });
 
   it("an unregistered operator is an UnsupportedError with its name", () => {

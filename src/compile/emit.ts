@@ -1,7 +1,7 @@
 /** Graph and memory plan → method of a program, in ExecuTorch's conventions. */
 
 import { byteSize, type TypedArray } from "../dtype.ts";
-import type { LazyConstant } from "../ops/builder.ts";
+import { checkSameSpec, type LazyConstant } from "../ops/builder.ts";
 import type { Argument, OperatorRegistry } from "../ops/operator.ts";
 import {
   type Allocation,
@@ -24,12 +24,15 @@ const CONSTANT_ALIGNMENT = 64;
 /** Constants of a program, shared by its methods: a key is one buffer. */
 export class ConstantPool {
   readonly constants: Constant[] = [];
-  readonly #indices = new Map<string, number>();
+  readonly #known = new Map<string, { readonly constant: LazyConstant; readonly index: number }>();
 
   indexOf(constant: LazyConstant): number {
     const { key, dtype, shape } = constant;
-    const known = this.#indices.get(key);
-    if (known !== undefined) return known;
+    const known = this.#known.get(key);
+    if (known) {
+      checkSameSpec(`constant ${key}`, known.constant, constant);
+      return known.index;
+    }
     const byteLength = elementCount(shape) * byteSize(dtype);
     this.constants.push({
       alignment: CONSTANT_ALIGNMENT,
@@ -39,8 +42,9 @@ export class ConstantPool {
         ...(constant.parts && { parts: () => bytesOfParts(constant.parts!()) }),
       },
     });
-    this.#indices.set(key, this.constants.length - 1);
-    return this.constants.length - 1;
+    const index = this.constants.length - 1;
+    this.#known.set(key, { constant, index });
+    return index;
   }
 }
 

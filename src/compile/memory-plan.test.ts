@@ -114,4 +114,10 @@ describe("planState", () => {
     expect(Object.fromEntries(plan.offsets)).toEqual({ keys: 0, values: 64, more: 192 });
     expect(plan.totalBytes).toBe(256);
   });
+
+  it("has states that are only given back, too", () => {
+    const plan = planState([{ name: "m", inputs: [], outputs: [value("state", 3, "keys")], nodes: [] }]);
+    expect([...plan.offsets]).toEqual([["keys", 0]]);
+    expect(plan.totalBytes).toBe(64);
+  });
 });

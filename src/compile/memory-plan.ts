@@ -3,6 +3,8 @@
  * the largest tensor first, each at the lowest offset where no tensor alive at the same time lies.
  */
 import { byteSize } from "../dtype.ts";
+import { checkSameSpec } from "../ops/builder.ts";
+import type { TensorSpec } from "../ops/operator.ts";
 import { elementCount } from "../tensor.ts";
 import { argumentValues, type Graph, type GraphValue } from "./graph.ts";
 
@@ -70,13 +72,20 @@ export function lifetimesOf(
   return lifetimes;
 }
 
-/** State tensors of several graphs, one after the other; a name is one tensor in all of them. */
+/** State tensors of several graphs, one after the other; a name is one tensor in all of them, else InvalidArgumentError. */
 export function planState(graphs: readonly Graph[]): Plan<string> {
   const offsets = new Map<string, number>();
+  const specs = new Map<string, TensorSpec>();
   let totalBytes = 0;
-  const values = graphs.flatMap((graph) => graph.nodes.flatMap(argumentValues));
+  const values = graphs.flatMap((graph) => [...graph.nodes.flatMap(argumentValues), ...graph.outputs]);
   for (const value of values) {
-    if (value.kind !== "state" || offsets.has(value.name!)) continue;
+    if (value.kind !== "state") continue;
+    const known = specs.get(value.name!);
+    if (known) {
+      checkSameSpec(`state ${value.name}`, known, value.spec);
+      continue;
+    }
+    specs.set(value.name!, value.spec);
     offsets.set(value.name!, totalBytes);
     totalBytes = Math.ceil((totalBytes + valueBytes(value)) / ALIGNMENT) * ALIGNMENT;
   }
