@@ -187,7 +187,7 @@ export function checkInput(method: Method, i: number, sizes: readonly number[]):
     value.dynamism === "static"
       ? sizes.join() === value.sizes.join()
       : sizes.length === value.sizes.length && sizes.every((size, d) => size >= 1 && size <= value.sizes[d]!);
-  const bound = value.dynamism === "static" ? "" : "at most ";
+  const bound = value.dynamism === "static" ? "" : "from 1 to those of ";
   if (!fits)
     throw new InvalidArgumentError(
       `method ${method.name}, input ${i}: expected sizes ${bound}[${value.sizes}] but found [${sizes}]`,

@@ -165,6 +165,19 @@ describe("a loaded program", () => {
     expect(program.kernelScratch(200).buffer).toBe(larger.buffer);
   });
 
+  it("a session that was disposed of ends its runs and begins none: its state may be another's", async () => {
+    const program = await load();
+    const session = program.createSession();
+    const running = session.run("forward", inputs(0, 3));
+    const disposed = session.dispose();
+    expect((await running).length).toBe(1);
+    await disposed;
+    await expect(session.run("forward", inputs(0, 1))).rejects.toThrow(/session was disposed of/);
+    expect(() => session.reset()).toThrow(UnsupportedError);
+    await session.dispose();
+    expect((await program.createSession().run("forward", inputs(0, 1))).length).toBe(1);
+  });
+
   it("serves nobody once it was disposed of", async () => {
     const program = await load();
     const session = program.createSession();
@@ -201,10 +214,20 @@ describe("wrong inputs", () => {
       "too many tokens",
       "forward",
       [zeroTensor("f32", [1, 4, WIDTH]), position],
-      /input 0: expected sizes at most \[1,3,4\] but found \[1,4,4\]/,
+      /input 0: expected sizes from 1 to those of \[1,3,4\] but found \[1,4,4\]/,
     ],
-    ["no tokens", "forward", [zeroTensor("f32", [1, 0, WIDTH]), position], /input 0: expected sizes at most/],
-    ["another rank", "forward", [zeroTensor("f32", [3, WIDTH]), position], /input 0: expected sizes at most/],
+    [
+      "no tokens",
+      "forward",
+      [zeroTensor("f32", [1, 0, WIDTH]), position],
+      /input 0: expected sizes from 1 to those of/,
+    ],
+    [
+      "another rank",
+      "forward",
+      [zeroTensor("f32", [3, WIDTH]), position],
+      /input 0: expected sizes from 1 to those of/,
+    ],
     [
       "another width",
       "forward",

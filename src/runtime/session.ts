@@ -1,4 +1,5 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
+import { UnsupportedError } from "../errors.ts";
 import { checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
@@ -25,6 +26,7 @@ export class Session {
   readonly #ready = new Map<string, ReadyRun>();
   readonly #interpreters = new Map<string, Interpreter>();
   readonly #holdings = new Holdings();
+  #isDisposed = false;
 
   constructor(program: LoadedProgram) {
     const { memory } = program;
@@ -37,12 +39,19 @@ export class Session {
 
   /** Frees the state when the runs so far have ended; the session must not be used any more. */
   async dispose(): Promise<void> {
+    this.#isDisposed = true;
     await this.#program.exclusive(async () => this.#holdings.releaseAll());
+  }
+
+  /** UnsupportedError once the session or its program was disposed of: their memory may belong to another by now. */
+  #checkUsable(): void {
+    this.#program.checkUsable();
+    if (this.#isDisposed) throw new UnsupportedError("the session was disposed of");
   }
 
   /** Zeroes the state. */
   reset(): void {
-    this.#program.checkUsable();
+    this.#checkUsable();
     this.#state.fill(0);
     for (const interpreter of this.#interpreters.values()) interpreter.reset();
   }
@@ -51,7 +60,8 @@ export class Session {
    * Executes a method. The outputs are overwritten by the session's next call of the same sizes.
    * Between kernels the event loop gets its turn; the signal is honoured there with its own reason.
    */
-  run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
+  async run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
+    this.#checkUsable();
     return this.#program.exclusive(async () => {
       this.#program.checkUsable();
       const method = this.#program.method(name);
