@@ -141,8 +141,13 @@ export async function makeFolder(path: string): Promise<void> {
     : cannotWrite(path, problem);
 }
 
+/** What is written to of a file of Node; not by Node's own type, which declarations must not need. */
+interface WritableHandle {
+  write(bytes: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
+}
+
 /** Writes all bytes at a position. */
-export async function writeAll(handle: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
+export async function writeAll(handle: WritableHandle, bytes: Uint8Array, position: number): Promise<void> {
   for (let done = 0; done < bytes.length; ) {
     const length = Math.min(bytes.length - done, READ_MAX_BYTES);
     done += (await handle.write(bytes, done, length, position + done)).bytesWritten;

@@ -1,11 +1,9 @@
 /** What the bytes of an exported model follow from, beside its program: by this an interrupted export is continued. */
 import { createHash } from "node:crypto";
-import { readFileSync } from "node:fs";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { version } from "../version.ts";
 import type { Model } from "./model.ts";
-
-const { version } = JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8"));
 
 /**
  * The checkpoint's files with their sizes and times, the configurations and this package's version; null for a model

@@ -1,7 +1,7 @@
 /** The command table, and what becomes of a command line: output, errors, exit codes. */
-import { readFileSync } from "node:fs";
 import { Command, CommanderError } from "commander";
 import { LowbitError } from "../errors.ts";
+import { version } from "../version.ts";
 import { addBench } from "./bench.ts";
 import { addBundle } from "./bundle.ts";
 import { addChat } from "./chat.ts";
@@ -46,7 +46,7 @@ export async function runCli(argv: readonly string[], terminal: Terminal): Promi
 function createProgram(terminal: Terminal): Command {
   const program = new Command("lowbit")
     .description("Large language models on ordinary CPUs: quantize to 1..8 bits, export to .pte, run.")
-    .version(version(), "--version", "print the version")
+    .version(version, "--version", "print the version")
     .exitOverride()
     .configureOutput({
       writeOut: (text) => terminal.stdout.write(text),
@@ -66,11 +66,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. LOWBIT_LOG=info te
     );
   for (const add of commands) add(program, terminal);
   return program;
-}
-
-/** From the package.json two folders up, of the sources as of the build. */
-function version(): string {
-  return JSON.parse(readFileSync(new URL("../../package.json", import.meta.url), "utf8")).version;
 }
 
 /** Says what went wrong, and gives the exit code. */

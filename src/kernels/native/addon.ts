@@ -18,6 +18,12 @@ export function nativeAddon(): NativeAddon | null {
   return loaded;
 }
 
+/** The address of this file; of a bundle as CommonJS, which knows none, that of the folder that it runs in. */
+function here(): string {
+  const { pathToFileURL } = nodeBuiltin<typeof import("node:url")>("node:url")!;
+  return import.meta.url ?? pathToFileURL(`${process.cwd()}/`).href;
+}
+
 /** A place where an addon may be, and what to do about one there that does not fit. */
 interface Candidate {
   readonly path: string;
@@ -29,7 +35,7 @@ function load(): NativeAddon | null {
   if (!modules) return null;
   const wanted = process.env.LOWBIT_BACKEND;
   if (wanted && wanted !== "native") return null;
-  const require = modules.createRequire(import.meta.url);
+  const require = modules.createRequire(here());
   const reasons: string[] = [];
   for (const candidate of candidates()) {
     const { path, remedy } = candidate;
@@ -57,8 +63,8 @@ function candidates(): Candidate[] {
   const { fileURLToPath } = nodeBuiltin<typeof import("node:url")>("node:url")!;
   const given = process.env.LOWBIT_NATIVE_PATH;
   if (given) found.push({ path: resolve(given), remedy: build });
-  // Not as a URL of this module's: webpack wants such files to be there.
-  const built = resolve(dirname(fileURLToPath(import.meta.url)), "../../../build/lowbit.node");
+  // Not by import.meta.url itself: webpack wants such files to be there.
+  const built = fileURLToPath(new URL("../../../build/lowbit.node", here()));
   if (existsSync(built)) found.push({ path: built, remedy: build });
   const libc = process.platform === "linux" ? `-${isMusl() ? "musl" : "gnu"}` : "";
   const path = `@lowbit/${process.platform}-${process.arch}${libc}`;
