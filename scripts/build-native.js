@@ -5,9 +5,9 @@
  * -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--out=file` writes the addon there.
  */
 import { spawn, spawnSync } from "node:child_process";
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import { join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import {
   baseFlags,
   featureFlags,
@@ -51,9 +51,30 @@ function run([command, ...first], args) {
   });
 }
 
+/** Removes what builds whose processes were killed have left. */
+function removeLeftovers() {
+  for (const path of [objects, target]) {
+    const folder = dirname(path);
+    for (const name of existsSync(folder) ? readdirSync(folder) : []) {
+      const pid = name.startsWith(basename(path)) && /^[-.](\d+)$/.exec(name.slice(basename(path).length))?.[1];
+      if (pid && !isRunning(Number(pid))) rmSync(join(folder, name), { recursive: true, force: true });
+    }
+  }
+}
+
+/** @param {number} pid */
+function isRunning(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return error.code === "EPERM";
+  }
+}
+
 /** Objects and addon get their names when they are whole: who loads half an addon dies of it. */
 async function build(cxx) {
   const base = baseFlags();
+  removeLeftovers();
   mkdirSync(unfinished, { recursive: true });
   const jobs = sources.map(({ file, features }) => {
     const object = join(unfinished, objectName(file));

@@ -107,4 +107,6 @@ it("an addon appears when it is whole, and what a compiler does not say is said"
   }
   expect(run("none").status).toBe(0);
   expect(readFileSync(`${addon}.sources`, "utf8")).toBe(note);
+  // Also of what the interrupted build left.
+  expect(readdirSync(built).sort()).toEqual(["lowbit.node", "lowbit.node.sources", "native"]);
 });
