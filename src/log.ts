@@ -1,8 +1,15 @@
 /** Lines for people who ask what is going on: LOWBIT_LOG=info (or TORCH_CPP_LOG_LEVEL=INFO, as for TorchAO). */
 
+let isChecked = false;
+
+/** Says once where LOWBIT_LOG is no level: what was meant is not known, and no reason to stop. */
 function wanted(): boolean {
-  const environment = globalThis.process?.env ?? {};
-  return environment.LOWBIT_LOG === "info" || environment.TORCH_CPP_LOG_LEVEL === "INFO";
+  const { LOWBIT_LOG: level, TORCH_CPP_LOG_LEVEL: torchLevel } = globalThis.process?.env ?? {};
+  if (level && level !== "info" && !isChecked) {
+    isChecked = true;
+    console.error(`lowbit: environment variable LOWBIT_LOG: expected info but found "${level}"`);
+  }
+  return level === "info" || torchLevel === "INFO";
 }
 
 /** Writes a line to the error stream at info level; the message is made only when it is wanted. */

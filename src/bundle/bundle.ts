@@ -38,6 +38,7 @@ const moduleOf = (path: string) => relative(modulesFolder, path).split(sep).join
 /** Native code is not bundled: WebAssembly serves. */
 const NO_NATIVE = `
 export const nativeAddon = () => null;
+export const missingAddon = () => "bundles have none";
 export const hasNative = () => false;
 export const nativeFeatures = () => [];
 `;

@@ -3,6 +3,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
 import type { Cpu, CpuFeature } from "./contract.ts";
 import { knownCpus } from "./known-cpus.ts";
+import { missingAddon } from "./native/addon.ts";
 import { featureBits } from "./native/interface.ts";
 import { hasNative, nativeFeatures } from "./native/rows.ts";
 import { wasmFeatureNames, wasmFeatures } from "./wasm/features.ts";
@@ -70,11 +71,15 @@ function checkBackend(): void {
     throw new InvalidArgumentError(
       `environment variable LOWBIT_BACKEND: expected one of ${backends.join(", ")} but found "${backend}"`,
     );
+  if (backend === "native" && !hasNative())
+    throw new InvalidArgumentError(
+      `environment variable LOWBIT_BACKEND: expected wasm or reference, as there is no native addon, but found "native": ${missingAddon()}`,
+    );
 }
 
 /**
  * This machine, as far as there is code for it here; LOWBIT_CPU ("avx2", "skylake-x", "scalar", …) leaves only some
- * features. InvalidArgumentError where that is no CPU, or where LOWBIT_BACKEND is no backend. Empty variables say nothing.
+ * features. InvalidArgumentError where that is no CPU, or where LOWBIT_BACKEND is no backend, or native without an addon. Empty variables say nothing.
  */
 export function hostCpu(): Cpu {
   checkBackend();

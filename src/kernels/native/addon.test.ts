@@ -85,6 +85,15 @@ describe("the native addon", () => {
     ]);
   });
 
+  it("that is asked for and is not there is an error with what keeps it from serving", async () => {
+    vi.stubEnv("LOWBIT_BACKEND", "native");
+    await load({ built: false });
+    const { hostCpu } = await import("../cpu.ts");
+    expect(hostCpu).toThrow(
+      /^environment variable LOWBIT_BACKEND: expected wasm or reference, as .* found "native": @lowbit\/\S+ is not installed/,
+    );
+  });
+
   it("is not looked for where another backend is asked for", async () => {
     vi.stubEnv("LOWBIT_BACKEND", "reference");
     expect((await load({})).addon).toBe(null);

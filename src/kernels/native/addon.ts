@@ -8,6 +8,7 @@ import { NATIVE_ABI } from "./abi.ts";
 import type { NativeAddon } from "./interface.ts";
 
 let loaded: NativeAddon | null | undefined;
+let problem = "";
 
 /**
  * The addon of this platform; null when there is none or LOWBIT_BACKEND names another backend. What keeps an addon from
@@ -22,6 +23,11 @@ export function nativeAddon(): NativeAddon | null {
 function here(): string {
   const { pathToFileURL } = nodeBuiltin<typeof import("node:url")>("node:url")!;
   return import.meta.url ?? pathToFileURL(`${process.cwd()}/`).href;
+}
+
+/** Why there is no addon, where one was looked for. */
+export function missingAddon(): string {
+  return problem;
 }
 
 /** A place where an addon may be, and what to do about one there that does not fit. */
@@ -50,7 +56,8 @@ function load(): NativeAddon | null {
       reasons.push(reasonOf(error, candidate));
     }
   }
-  logInfo(() => `no native addon, slower kernels serve: ${reasons.join("; ")}`);
+  problem = reasons.join("; ");
+  logInfo(() => `no native addon, slower kernels serve: ${problem}`);
   return null;
 }
 
