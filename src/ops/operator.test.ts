@@ -12,6 +12,7 @@ import {
   OperatorRegistry,
   type TensorSpec,
 } from "./operator.ts";
+import { registerOperator } from "./registry.ts";
 import { parseSchema } from "./schema.ts";
 
 const schema = parseSchema(
@@ -126,7 +127,7 @@ describe("a definition is refused", () => {
     ["that is written over its result", { inPlace: ["out"] }, /but found out$/],
     ["with indices in no argument", { indices: { argument: "i", limit: () => 1 } }, /indices but found i$/],
   ])("%s", (_, part, message) => {
-    const make = () => defineOperator({ ...definition, ...part });
+    const make = () => registerOperator({ ...definition, ...part });
     expect(make).toThrow(InvalidArgumentError);
     expect(make).toThrow(message);
   });

@@ -276,31 +276,10 @@ export function checkSpec(what: string, { dtype, shape }: TensorSpec): void {
     throw new InvalidArgumentError(`${what}: expected whole numbers from 0 on as sizes but found [${shape}]`);
 }
 
-/** InvalidArgumentError where kernels or the arguments that a definition names cannot be. */
-function checkDefinition<A>(schema: Schema, definition: OperatorDefinition<A>): void {
-  const name = qualifiedName(schema);
-  const { kernels, inPlace = [], rowwise = [], indices } = definition;
-  const last = kernels.at(-1);
-  if (!last) throw new InvalidArgumentError(`operator ${name}: expected at least one kernel but found none`);
-  if (last.needs.length > 0 || last.mStep > 1)
-    throw new InvalidArgumentError(
-      `operator ${name}: expected a last kernel that serves every call on every CPU but found ${last.name}, which ` +
-        (last.needs.length > 0 ? `needs ${last.needs.join(", ")}` : `serves m >= ${last.mStep}`),
-    );
-  const inputs = schema.args.filter(({ isOut, type }) => !isOut && type.startsWith("Tensor"));
-  for (const argument of [...inPlace, ...rowwise, ...(indices ? [indices.argument] : [])])
-    if (!inputs.some((input) => input.name === argument))
-      throw new InvalidArgumentError(
-        `operator ${name}: expected tensors of its schema (${inputs.map((input) => input.name).join(", ")}) in inPlace, ` +
-          `rowwise and indices but found ${argument}`,
-      );
-}
-
-/** An operator from its definition; InvalidArgumentError says what is wrong with it. */
+/** An operator from its definition. */
 export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
   const schema = parseSchema(definition.schema);
   const name = qualifiedName(schema);
-  checkDefinition(schema, definition);
   return {
     schema,
     name,

@@ -1,5 +1,6 @@
 /** The operators of this package, and the registry that programs look them up in. */
 
+import { InvalidArgumentError } from "../errors.ts";
 import { creationOperators } from "./aten/creation.ts";
 import { indexingOperators } from "./aten/indexing.ts";
 import { movementOperators, movementRoutines } from "./aten/movement.ts";
@@ -51,9 +52,29 @@ export const operators = new OperatorRegistry(
   { numbers: numberOperators, routines: [...movementRoutines, ...quantizedDecomposedRoutines] },
 );
 
-/** Adds an operator of the user's own, for eager calls, capture, export and loaded programs alike. */
+/** InvalidArgumentError where kernels or the arguments that a definition names cannot be. */
+function checkDefinition<A>({ schema, name }: Operator, definition: OperatorDefinition<A>): void {
+  const { kernels, inPlace = [], rowwise = [], indices } = definition;
+  const last = kernels.at(-1);
+  if (!last) throw new InvalidArgumentError(`operator ${name}: expected at least one kernel but found none`);
+  if (last.needs.length > 0 || last.mStep > 1)
+    throw new InvalidArgumentError(
+      `operator ${name}: expected a last kernel that serves every call on every CPU but found ${last.name}, which ` +
+        (last.needs.length > 0 ? `needs ${last.needs.join(", ")}` : `serves m >= ${last.mStep}`),
+    );
+  const inputs = schema.args.filter(({ isOut, type }) => !isOut && type.startsWith("Tensor"));
+  for (const argument of [...inPlace, ...rowwise, ...(indices ? [indices.argument] : [])])
+    if (!inputs.some((input) => input.name === argument))
+      throw new InvalidArgumentError(
+        `operator ${name}: expected tensors of its schema (${inputs.map((input) => input.name).join(", ")}) in inPlace, ` +
+          `rowwise and indices but found ${argument}`,
+      );
+}
+
+/** Adds an operator of the user's own, for eager calls, capture, export and loaded programs alike; InvalidArgumentError says what is wrong with it. */
 export function registerOperator<A>(definition: OperatorDefinition<A>): Operator {
   const operator = defineOperator(definition);
+  checkDefinition(operator, definition);
   operators.register(operator);
   return operator;
 }
