@@ -1,7 +1,7 @@
 /** The modules that `lowbit bundle` writes: what is in them, how large they are, and that they run by themselves. */
 import { execFile } from "node:child_process";
 import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { join, relative } from "node:path";
 import { promisify } from "node:util";
 import { beforeAll, describe, expect, it } from "vitest";
 import { type Bundle, bundleProgram } from "../src/bundle/bundle.ts";
@@ -58,6 +58,13 @@ async function runAlone(text: string, modules = output, file = program): Promise
 }
 
 describe("a bundle", () => {
+  it("is written where a path from the working folder says", async () => {
+    const place = join(folder, "by a relative path");
+    const { files } = await bundleProgram(program, relative(process.cwd(), place));
+    expect(files.map(({ path }) => path)).toEqual([join(place, "lowbit.js"), join(place, "worker.js")]);
+    expect((await readdir(place)).sort()).toEqual(["lowbit.js", "worker.js"]);
+  });
+
   it("is small", () => {
     for (const { path, bytes, gzippedBytes } of bundle.files) {
       console.log(`bundle: ${path.slice(output.length + 1)} ${bytes} bytes, ${gzippedBytes} gzipped`);

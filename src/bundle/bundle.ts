@@ -1,5 +1,5 @@
 /** Writes the part of this package that one program needs as modules that need nothing else: for Node and for pages. */
-import { dirname, extname, join, relative, sep } from "node:path";
+import { dirname, extname, join, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import type { BuildOptions, BuildResult, Plugin } from "esbuild";
@@ -129,7 +129,7 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
   await makeFolder(folder);
   const result = await build({
     entryPoints: { lowbit: moduleFile("bundle/entry"), worker: moduleFile("bundle/worker-entry") },
-    outdir: folder,
+    outdir: resolve(folder),
     bundle: true,
     minify: true,
     format: "esm",
