@@ -10,6 +10,7 @@ import {
   InvalidArgumentError,
   type Kernel,
   LoadedProgram,
+  loadMethods,
   type MethodSource,
   type OperatorDefinition,
   OperatorRegistry,
@@ -112,6 +113,9 @@ describe("an operator of the user's own", () => {
       /method forward: unknown operators my::soft_clamp.out; register them with registerOperator/,
     );
     await file.close();
+    await expect(loadMethods(path, { registry: withoutMine })).rejects.toThrow(
+      `${path}: method forward: unknown operators`,
+    );
   });
 
   it("raises its own shape errors when it is captured", () => {

@@ -1,4 +1,5 @@
 /** Opening of `.pte` files of Node, with the files of tensors that they need. */
+import { UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { mapFile } from "../kernels/native/mapped-file.ts";
 import { revectorize } from "../kernels/wasm/revectorize.ts";
@@ -20,7 +21,10 @@ export function engineOptions({ cpu = hostCpu() }: LoadOptions): { warmUpMs?: nu
   return cpu.features.has("simd128") && revectorize() ? { warmUpMs: REVECTORIZED_MS } : {};
 }
 
-/** Reads a program (mapped where the addon can), and closes its files when `work` has ended. */
+/**
+ * Reads a program (mapped where the addon can), and closes its files when `work` has ended. What cannot be served here,
+ * such as an operator that is not registered, is an UnsupportedError that names the file.
+ */
 export async function withProgramFile<R>(
   path: string,
   { data = [] }: ProgramFileOptions,
@@ -31,6 +35,9 @@ export async function withProgramFile<R>(
     for (const name of [path, ...data]) files.push(await openFile(name));
     const [program, ...tensors] = files.map((file) => mapFile(file.name) ?? file);
     return await work(await readProgram(program!, { data: tensors }));
+  } catch (error) {
+    if (!(error instanceof UnsupportedError) || error.message.includes(path)) throw error;
+    throw new UnsupportedError(`${path}: ${error.message}`, { cause: error });
   } finally {
     await Promise.all(files.map((file) => file.close()));
   }
