@@ -98,5 +98,9 @@ describe("the native addon", () => {
     vi.stubEnv("LOWBIT_BACKEND", "reference");
     expect((await load({})).addon).toBe(null);
     expect(lines).toEqual([]);
+    const { loadNativeKernels } = await import("./rows.ts");
+    expect(() => loadNativeKernels("mine.so")).toThrow(
+      "mine.so: kernels in C++ need the native addon, which is not here: LOWBIT_BACKEND is reference",
+    );
   });
 });

@@ -25,7 +25,7 @@ function here(): string {
   return import.meta.url ?? pathToFileURL(`${process.cwd()}/`).href;
 }
 
-/** Why there is no addon, where one was looked for. */
+/** Why `nativeAddon` gave none; empty before it was asked. */
 export function missingAddon(): string {
   return problem;
 }
@@ -40,7 +40,10 @@ function load(): NativeAddon | null {
   const modules = nodeBuiltin<typeof import("node:module")>("node:module");
   if (!modules) return null;
   const wanted = process.env.LOWBIT_BACKEND;
-  if (wanted && wanted !== "native") return null;
+  if (wanted && wanted !== "native") {
+    problem = `LOWBIT_BACKEND is ${wanted}`;
+    return null;
+  }
   const require = modules.createRequire(here());
   const reasons: string[] = [];
   for (const candidate of candidates()) {

@@ -5,7 +5,7 @@
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import type { CpuFeature, Kernel, NativeCall } from "../contract.ts";
-import { nativeAddon } from "./addon.ts";
+import { missingAddon, nativeAddon } from "./addon.ts";
 import type { NativeArguments } from "./families.ts";
 import { featureBits, type NativeAddon, type NativeRow } from "./interface.ts";
 import { knownRows } from "./known-rows.ts";
@@ -68,7 +68,8 @@ export function nativeKernels<A>(family: string, argumentsOf: (args: A) => Nativ
  */
 export function loadNativeKernels(path: string): void {
   const addon = nativeAddon();
-  if (!addon) throw new UnsupportedError(`${path}: kernels in C++ need the native addon, which is not here`);
+  if (!addon)
+    throw new UnsupportedError(`${path}: kernels in C++ need the native addon, which is not here: ${missingAddon()}`);
   const { resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
   const problem = addon.loadKernels(resolve(path));
   if (problem !== null) throw new InvalidFileError(path, `is no library of kernels: ${problem}`);
