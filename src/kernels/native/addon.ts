@@ -69,7 +69,7 @@ function candidates(): Candidate[] {
   const found: Candidate[] = [];
   const build = "node scripts/build-native.js builds it again";
   const { existsSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
-  const { dirname, resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
+  const { resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
   const { fileURLToPath } = nodeBuiltin<typeof import("node:url")>("node:url")!;
   const given = process.env.LOWBIT_NATIVE_PATH;
   if (given) found.push({ path: resolve(given), remedy: build });
