@@ -1,57 +1,67 @@
 // All rows of this binary, best first: the order in which selection prefers them.
-#include "rows.h"
+#include "kernel.h"
 
-#include "aqlm/rows.h"
+#if defined(__x86_64__) || defined(_M_X64)
+#define LOWBIT_OWN_TABLES(table)                                                                                       \
+  table(linear_amx_rows)                                                                                               \
+  table(linear_planes_amx_rows)                                                                                        \
+  table(linear_avx512_rows)                                                                                            \
+  table(linear_avxvnni_rows)                                                                                           \
+  table(linear_avx2_rows)                                                                                              \
+  table(linear_float_amx_rows)                                                                                         \
+  table(linear_float_avx512_rows)                                                                                      \
+  table(linear_float_avx2_rows)                                                                                        \
+  table(attention_amx_rows)                                                                                            \
+  table(attention_integers_amx_rows)                                                                                   \
+  table(transformer_avx512_rows)                                                                                       \
+  table(transformer_avx2_rows)                                                                                         \
+  table(aqlm_digits_amx_rows)                                                                                          \
+  table(aqlm_amx_rows)                                                                                                 \
+  table(aqlm_avx512vbmi_rows)                                                                                          \
+  table(aqlm_avx512_rows)                                                                                              \
+  table(aqlm_lut_rows_avx512_rows)                                                                                     \
+  table(aqlm_lut_rows_avx2_rows)                                                                                       \
+  table(aqlm_lut_avx2_rows)                                                                                            \
+  table(aqlm_avx2_rows)                                                                                                \
+  table(aqlm_sse2_rows)                                                                                                \
+  table(quantize_avx512_rows)                                                                                          \
+  table(quantize_avx2_rows)                                                                                            \
+  table(measure_avx512_rows)                                                                                           \
+  table(measure_avx2_rows)                                                                                             \
+  table(measure_amx_rows)
+#elif defined(__aarch64__)
+#define LOWBIT_OWN_TABLES(table)                                                                                       \
+  table(linear_i8mm_rows)                                                                                              \
+  table(linear_dotprod_rows)                                                                                           \
+  table(linear_neon_rows)                                                                                              \
+  table(linear_float_bf16_rows)                                                                                        \
+  table(aqlm_bf16_rows)                                                                                                \
+  table(aqlm_lut_rows_neon_rows)                                                                                       \
+  table(aqlm_tbl_neon_rows)                                                                                            \
+  table(aqlm_neon_rows)
+#else
+#define LOWBIT_OWN_TABLES(table)
+#endif
+#define LOWBIT_COMMON_TABLES(table)                                                                                    \
+  table(linear_float_baseline_rows)                                                                                    \
+  table(linear_packed_rows)                                                                                            \
+  table(transformer_baseline_rows)                                                                                     \
+  table(embedding_rows)                                                                                                \
+  table(scalar_rows)                                                                                                   \
+  table(quantize_baseline_rows)                                                                                        \
+  table(measure_read_rows)
 
 namespace lowbit {
+
+// Each table is a function at the end of its kernel file.
+#define LOWBIT_DECLARE(table) KernelRows table();
+LOWBIT_OWN_TABLES(LOWBIT_DECLARE)
+LOWBIT_COMMON_TABLES(LOWBIT_DECLARE)
+
 namespace {
 
-KernelRows (*const kTables[])() = {
-#if defined(__x86_64__) || defined(_M_X64)
-    linear_amx_rows,
-    linear_planes_amx_rows,
-    linear_avx512_rows,
-    linear_avxvnni_rows,
-    linear_avx2_rows,
-    linear_float_amx_rows,
-    linear_float_avx512_rows,
-    linear_float_avx2_rows,
-    attention_amx_rows,
-    attention_integers_amx_rows,
-    transformer_avx512_rows,
-    transformer_avx2_rows,
-    aqlm_digits_amx_rows,
-    aqlm_amx_rows,
-    aqlm_avx512vbmi_rows,
-    aqlm_avx512_rows,
-    aqlm_lut_rows_avx512_rows,
-    aqlm_lut_rows_avx2_rows,
-    aqlm_lut_avx2_rows,
-    aqlm_avx2_rows,
-    aqlm_sse2_rows,
-    quantize_avx512_rows,
-    quantize_avx2_rows,
-    measure_avx512_rows,
-    measure_avx2_rows,
-    measure_amx_rows,
-#elif defined(__aarch64__)
-    linear_i8mm_rows,
-    linear_dotprod_rows,
-    linear_neon_rows,
-    linear_float_bf16_rows,
-    aqlm_bf16_rows,
-    aqlm_lut_rows_neon_rows,
-    aqlm_tbl_neon_rows,
-    aqlm_neon_rows,
-#endif
-    linear_float_baseline_rows,
-    linear_packed_rows,
-    transformer_baseline_rows,
-    embedding_rows,
-    scalar_rows,
-    quantize_baseline_rows,
-    measure_read_rows,
-};
+#define LOWBIT_LIST(table) table,
+KernelRows (*const kTables[])() = {LOWBIT_OWN_TABLES(LOWBIT_LIST) LOWBIT_COMMON_TABLES(LOWBIT_LIST)};
 
 constexpr size_t kOwnTables = sizeof kTables / sizeof *kTables;
 

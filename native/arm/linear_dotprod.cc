@@ -3,7 +3,7 @@
 #include "panel32_dotprod.h"
 #include "panel32_gemm.h"
 
-#include "../rows.h"
+#include "../kernel.h"
 
 namespace lowbit {
 namespace {

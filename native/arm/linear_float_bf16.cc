@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
+#include "../kernel.h"
 #include "../linear/float_call.h"
-#include "../rows.h"
 #include "../transformer/vectors.h"
 
 namespace lowbit {

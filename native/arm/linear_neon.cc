@@ -3,7 +3,7 @@
 #include "panel32_prepare.h"
 #include "panel32_rows.h"
 
-#include "../rows.h"
+#include "../kernel.h"
 
 namespace lowbit {
 namespace {

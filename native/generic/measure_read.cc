@@ -1,5 +1,5 @@
 // How fast memory can be read: the limit that decoding runs against. A row of no operator, for benchmarks.
-#include "../rows.h"
+#include "../kernel.h"
 
 namespace lowbit {
 namespace {

@@ -1,7 +1,7 @@
 // Operators that vectors would not make faster: angles of rotary embeddings, made once a step, and copies.
 #include <cmath>
 
-#include "../rows.h"
+#include "../kernel.h"
 #include "../transformer/norm.h"
 #include "floats.h"
 

@@ -1,5 +1,5 @@
 // Operators of a transformer block on vectors that every CPU of the architecture has.
-#include "../rows.h"
+#include "../kernel.h"
 #include "../transformer/transformer_rows.h"
 #include "floats.h"
 

@@ -1,7 +1,7 @@
 // Attention of few queries over caches of integers, on AMX: products of int8 tiles, whose rows are the cache's own.
 // Queries become integers of three bytes and weights of two, a byte a tile column or row: results are as exact as 16
 // bits of a block's largest weight. Other caches, many queries and heads of odd sizes are left to AVX-512.
-#include "../rows.h"
+#include "../kernel.h"
 #include "../transformer/attention.h"
 #include "../transformer/fused.h"
 #include "floats_avx512.h"

@@ -1,8 +1,8 @@
 // panel16 linear layers on AVX2: products of unsigned weights and signed activations by vpmaddubsw, whose 16-bit sums
 // are exact for weights under 128, and stay so while several are added if weights are smaller; wider ones are multiplied
 // as 16-bit numbers.
+#include "../kernel.h"
 #include "../linear/panel16_gemm.h"
-#include "../rows.h"
 #include "quantize_avx2.h"
 
 namespace lowbit {

@@ -1,6 +1,6 @@
 // Rows of panel16 linear layers on AVX-512 VNNI. Flags: see scripts/build-native.js.
+#include "../kernel.h"
 #include "../linear/panel16_gemm.h"
-#include "../rows.h"
 #include "isa_avx512.h"
 
 namespace lowbit {

@@ -1,6 +1,6 @@
 // panel16 linear layers on AVX-VNNI: AVX2 with vpdpbusd on 32-byte vectors.
+#include "../kernel.h"
 #include "../linear/panel16_gemm.h"
-#include "../rows.h"
 #include "quantize_avx2.h"
 
 namespace lowbit {

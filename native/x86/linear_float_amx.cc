@@ -3,8 +3,8 @@
 // 3 * 2^-16 with others; over a thousand values of k errors mostly cancel, to some 2^-21.
 #include <algorithm>
 
+#include "../kernel.h"
 #include "../linear/float_call.h"
-#include "../rows.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"
 

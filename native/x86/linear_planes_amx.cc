@@ -3,7 +3,7 @@
 // All of k is summed in 32-bit integers, so neither group size nor zero points cost anything in the inner loop: two
 // byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which exact sums
 // are as fast are not for these rows.
-#include "../rows.h"
+#include "../kernel.h"
 #include "../transformer/elementwise.h"
 #include "floats_avx512.h"
 #include "planes_call_amx.h"

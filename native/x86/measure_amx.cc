@@ -1,8 +1,8 @@
 // Peak multiply-adds of AMX: int8 and bf16 tiles.
 #include <immintrin.h>
 
+#include "../kernel.h"
 #include "../measure_macs.h"
-#include "../rows.h"
 
 namespace lowbit {
 namespace {

@@ -1,7 +1,7 @@
 // Peak multiply-adds of AVX2: int8 by vpmaddubsw and 16-bit sums, float32 by FMA.
 #include <immintrin.h>
 
-#include "../rows.h"
+#include "../kernel.h"
 #include "measure_vectors.h"
 
 namespace lowbit {

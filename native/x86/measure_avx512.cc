@@ -1,7 +1,7 @@
 // Peak multiply-adds of AVX-512: int8 by VNNI, float32 by FMA.
 #include <immintrin.h>
 
-#include "../rows.h"
+#include "../kernel.h"
 #include "measure_vectors.h"
 
 namespace lowbit {

@@ -1,5 +1,5 @@
 // Operators of a transformer block on AVX2.
-#include "../rows.h"
+#include "../kernel.h"
 #include "../transformer/transformer_rows.h"
 #include "floats_avx2.h"
 

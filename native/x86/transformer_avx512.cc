@@ -1,5 +1,5 @@
 // Operators of a transformer block on AVX-512.
-#include "../rows.h"
+#include "../kernel.h"
 #include "../transformer/transformer_rows.h"
 #include "floats_avx512.h"
 

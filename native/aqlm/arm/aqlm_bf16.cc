@@ -5,9 +5,9 @@
 // left out, which makes 4e-6 for three times as many products.
 #include <arm_neon.h>
 
+#include "../../kernel.h"
 #include "../../linear/float_panels.h"
 #include "../codes.h"
-#include "../rows.h"
 #include "../table.h"
 
 namespace lowbit {

@@ -2,8 +2,8 @@
 #include <arm_neon.h>
 
 #include "../../generic/floats.h"
+#include "../../kernel.h"
 #include "../lut_rows.h"
-#include "../rows.h"
 #include "floats8.h"
 
 namespace lowbit {

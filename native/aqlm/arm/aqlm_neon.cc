@@ -1,7 +1,7 @@
 // AQLM on NEON.
 #include "../../generic/floats.h"
+#include "../../kernel.h"
 #include "../float_rows.h"
-#include "../rows.h"
 #include "floats8.h"
 
 namespace lowbit {

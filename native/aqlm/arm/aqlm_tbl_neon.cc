@@ -5,7 +5,7 @@
 // to 7e-2 of a model's logits.)
 #include <arm_neon.h>
 
-#include "../rows.h"
+#include "../../kernel.h"
 #include "../table.h"
 
 namespace lowbit {

@@ -6,7 +6,7 @@
 // aqlm_digits_amx.cc.
 #include <algorithm>
 
-#include "../rows.h"
+#include "../../kernel.h"
 #include "bf16_decoder.h"
 
 namespace lowbit {

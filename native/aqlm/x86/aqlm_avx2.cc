@@ -1,7 +1,7 @@
 // AQLM in float32 on AVX2 with F16C, for codes without tables: whole vectors for a few rows of x, panels of decoded weights
 // for many. Flags: see scripts/native-sources.js.
+#include "../../kernel.h"
 #include "../float_rows.h"
-#include "../rows.h"
 #include "floats8.h"
 
 namespace lowbit {

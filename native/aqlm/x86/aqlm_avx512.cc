@@ -1,10 +1,10 @@
 // AQLM in float32 on AVX-512: whole vectors for a few rows of x, panels of decoded weights for many. Flags: see scripts/native-sources.js.
 #include <immintrin.h>
 
+#include "../../kernel.h"
 #include "../../x86/floats_avx512.h"
 #include "../codeword.h"
 #include "../float_gemm.h"
-#include "../rows.h"
 #include "floats8.h"
 
 namespace lowbit {

@@ -7,7 +7,7 @@
 // are a hundred times as large as the others of their chunk.
 #include <algorithm>
 
-#include "../rows.h"
+#include "../../kernel.h"
 #include "digit_decoder.h"
 
 namespace lowbit {

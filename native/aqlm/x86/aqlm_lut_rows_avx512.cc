@@ -1,6 +1,6 @@
 // AQLM on AVX-512 for codes of 8 bits and prompts, through tables of sums of 16 or 32 rows of x. Flags: see
 // scripts/native-sources.js.
-#include "../rows.h"
+#include "../../kernel.h"
 #include "pair_batch.h"
 
 namespace lowbit {

@@ -1,7 +1,7 @@
 // AQLM in plain C++, for every x86-64 CPU.
 #include "../../generic/floats.h"
+#include "../../kernel.h"
 #include "../float_rows.h"
-#include "../rows.h"
 #include "../table.h"
 
 namespace lowbit {
