@@ -196,6 +196,12 @@ const argmax = ({ m }) => {
   return elementwise(`${m} x ${VOCABULARY}`, m * VOCABULARY, 1, args);
 };
 
+const groupSums = ({ m }) => {
+  const shape = { rows: m, k: HIDDEN, groupSize: 32 };
+  const args = () => ({ ...shape, x: floats(m * HIDDEN), y: new Float32Array((m * HIDDEN) / shape.groupSize) });
+  return elementwise(`${m} x ${HIDDEN}, groups of ${shape.groupSize}`, m * HIDDEN, 1, args);
+};
+
 const rmsNorm = ({ m }) => {
   const length = m * HIDDEN;
   const args = () => ({
@@ -275,10 +281,15 @@ export const families = {
   add: { make: binary },
   swiglu: { make: binary },
   geglu: { make: binary },
+  erfGeglu: { make: binary },
+  quickGeglu: { make: binary },
+  reglu: { make: binary },
+  squaredReglu: { make: binary },
   scale: { make: unary },
   softcap: { make: unary },
   softmax: { make: rows },
   argmax: { make: argmax },
+  groupSums: { make: groupSums },
 };
 
 /** Options of all cases that a kernel is measured on. @returns {object[]} */

@@ -11,7 +11,7 @@ import { describe, expect, it } from "vitest";
 import { writeSafetensors } from "../src/formats/safetensors-writer.ts";
 import { compileModel, EagerModel, loadCheckpoint, loadProgramObject, type Model } from "../src/index.ts";
 import { scalarCpu } from "../src/kernels/cpu.ts";
-import { buildDecoder } from "../src/model/architectures.ts";
+import { architectures, buildDecoder } from "../src/model/architectures.ts";
 import { type Tensor, toFloat32 } from "../src/tensor.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { Random } from "./support/random.ts";
@@ -71,6 +71,11 @@ function argmax(logits: ArrayLike<number>): number {
 }
 
 const folder = await temporaryFolder();
+
+it("has expected values of every architecture", () => {
+  const tested = new Set(Object.values(goldens.models).flatMap(({ config }) => config.architectures));
+  for (const { name } of architectures) expect(tested).toContain(name);
+});
 
 describe.each(Object.entries(goldens.models))("%s", (name, golden) => {
   const prompt = golden.ids.slice(0, goldens.prompt);

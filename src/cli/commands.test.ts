@@ -8,12 +8,14 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { lowbit } from "../../test/support/command-line.ts";
 import { tinyShapes, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCheckpoint, loadCompiled, loadProgram } from "../index.ts";
+import { layouts } from "../kernels/layout/packed.ts";
 import type { Terminal } from "./terminal.ts";
 
 const root = mkdtempSync(join(tmpdir(), "lowbit-cli-"));
 const folder = join(root, "tiny");
 const program = join(root, "tiny.pte");
 const output = join(root, "out.pte");
+const layoutNames = layouts.map(({ name }) => name);
 beforeAll(async () => {
   await writeTinyCheckpoint(folder);
   expect((await lowbit(["quantize", folder, "--qmode", "8da4w", "--shared-embedding", "-o", program])).code).toBe(0);
@@ -74,7 +76,7 @@ describe("lowbit", () => {
       "option '--text <kernel>' cannot be used with option '--cpu <cpu>'",
     ],
     [["quantize", "x", "-o", "y", "--kv-cache", "int4"], "Allowed choices are f32, f16, int8"],
-    [["quantize", "x", "-o", "y", "--layout", "panel17"], "Allowed choices are panel32, panel16, torchao_universal"],
+    [["quantize", "x", "-o", "y", "--layout", "panel17"], `Allowed choices are ${layoutNames.join(", ")}`],
   ])("wrong usage has exit code 2: %j", async (argv, message) => {
     const { code, stdout, stderr } = await lowbit(argv);
     expect([code, stdout]).toEqual([2, ""]);

@@ -90,7 +90,7 @@ describe.each(layouts.map((layout) => [layout.name, layout] as const))("layout %
 
 it("an unknown layout name lists the known ones", () => {
   expect(() => layoutNamed("best")).toThrow(
-    new ShapeError('layout "best": expected one of panel32, panel16, torchao_universal'),
+    new ShapeError(`layout "best": expected one of ${layouts.map(({ name }) => name).join(", ")}`),
   );
 });
 
