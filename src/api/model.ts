@@ -155,7 +155,7 @@ export class Model {
   }
 
   /** Checks norms, biases, and what can be of weights in formats of their own without reading them whole; errors name the tensor. */
-  async verifyStored(): Promise<void> {
+  async checkTensors(): Promise<void> {
     for (const weight of this.#stored.values()) await weight.verify?.();
     const { folder, tensors } = this.checkpoint;
     for (const { name, role } of this.decoder.slots)
@@ -266,7 +266,7 @@ export async function loadCheckpoint(path: string, options: PullOptions = {}): P
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
     const model = new Model(await withStoredHead(checkpoint));
-    await model.verifyStored();
+    await model.checkTensors();
     return model;
   } catch (error) {
     await checkpoint.close();

@@ -11,10 +11,9 @@ import {
 } from "../index.ts";
 import {
   addModelOptions,
-  checkModelOptions,
   checkProgramOptions,
-  isCheckpoint,
   type ModelOptions,
+  takesCheckpoint,
   withCheckpoint,
 } from "./model-source.ts";
 import { formatBytes, formatTable } from "./table.ts";
@@ -56,10 +55,9 @@ Examples:
 
 /** Graphs of a checkpoint before and after compiling, of a program as it is. */
 async function inspectGraphs(path: string, options: InspectOptions, terminal: Terminal): Promise<void> {
-  await checkModelOptions(path, options);
   const { kvCache } = options;
   const { signal } = terminal;
-  const graphs = (await isCheckpoint(path))
+  const graphs = (await takesCheckpoint(path, options))
     ? await withCheckpoint(path, options, terminal, async (model) => modelGraphs(model, { kvCache }), { signal })
     : await programGraphs(path, options);
   if (options.json) return terminal.writeJson(graphs);

@@ -3,11 +3,10 @@ import type { Command } from "commander";
 import { EagerModel, type LanguageModel } from "../index.ts";
 import {
   addModelOptions,
-  checkModelOptions,
-  isCheckpoint,
   MODEL_HELP,
   type ModelOptions,
   openModel,
+  takesCheckpoint,
   withCheckpoint,
 } from "./model-source.ts";
 import { formatTable } from "./table.ts";
@@ -71,8 +70,7 @@ async function compiledLogits(path: string, options: LogitsOptions, terminal: Te
 }
 
 async function eagerLogits(path: string, options: LogitsOptions, terminal: Terminal): Promise<LastLogits> {
-  await checkModelOptions(path, options);
-  if (!(await isCheckpoint(path)))
+  if (!(await takesCheckpoint(path, options)))
     throw new UsageError(`--eager needs a checkpoint folder; ${path} is a program, compiled already`);
   const values = await withCheckpoint(path, options, terminal, async (model) => {
     const eager = await EagerModel.load(model, { kvCache: options.kvCache, signal: terminal.signal });

@@ -99,8 +99,7 @@ export async function openModel(
   const { threads, kvCache } = options;
   const hooks = { threads, signal: terminal.signal, onProgress: progress.update };
   try {
-    await checkModelOptions(path, options);
-    if (await isCheckpoint(path))
+    if (await takesCheckpoint(path, options))
       return await withCheckpoint(
         path,
         options,
@@ -117,11 +116,16 @@ export async function openModel(
   }
 }
 
-/** UsageError for quantization options with a program, and for files of tensors with a checkpoint. */
-export async function checkModelOptions(path: string, options: ModelOptions): Promise<void> {
-  if (!(await isCheckpoint(path))) checkProgramOptions(path, options);
+/**
+ * Whether a path is a checkpoint, not a program. UsageError for quantization options with a program, and for files of
+ * tensors with a checkpoint.
+ */
+export async function takesCheckpoint(path: string, options: ModelOptions): Promise<boolean> {
+  const found = await isCheckpoint(path);
+  if (!found) checkProgramOptions(path, options);
   else if (options.data !== undefined)
     throw new UsageError(`--data needs a program, which leaves tensors outside; ${path} is a checkpoint`);
+  return found;
 }
 
 /** UsageError for quantization options with a program. */
