@@ -74,6 +74,15 @@ it("runs both on one kernel where there is one for the CPU, the rows, the groups
   expect(await kernelsOf(program(96), 40, scalarCpu)).toHaveLength(3);
 });
 
+it("keeps calls apart where a list has what the first makes", async () => {
+  const joinable = program(96);
+  const method = joinable.methods[0]!;
+  const made = method.instructions.flatMap((step) => (step.kind === "kernel" ? [step.args.at(-1)!] : []))[1]!;
+  const values = [...method.values, { kind: "tensorList" as const, items: [made] }];
+  const listed = { ...joinable, methods: [{ ...method, values }] };
+  expect(await kernelsOf(listed, 40, cpuWith("sapphire-rapids"))).toHaveLength(3);
+});
+
 const isHere = hostCpu().features.has("amx_int8");
 
 it.skipIf(!isHere)(

@@ -118,6 +118,11 @@ it("counts the planned memory that is in use", () => {
     memorySizes: [0, 64, 100],
   };
   expect(memoryOccupancy(method, [0, 2]).live).toEqual([48, 16]);
+  // The list has value 1, so that the last call needs it, too.
+  const values = [...method.values, { kind: "tensorList" as const, items: [1] }];
+  const kernel = { kind: "kernel" as const, operator: 0, args: [2, 3, 4] };
+  const listed = { ...method, values, instructions: [...method.instructions.slice(0, 2), kernel] };
+  expect(memoryOccupancy(listed, [0, 2]).live).toEqual([48, 48]);
   expect(memoryOccupancy(method, [0, 1, 2])).toEqual({
     method: "forward",
     scratchBytes: 64,

@@ -1,6 +1,10 @@
 /** Results take the place of arguments that nobody reads afterwards. */
 import { expect, it } from "vitest";
 import { context, graphOf, rows } from "../../../test/support/graph.ts";
+import { scaleReference } from "../../kernels/reference/elementwise.ts";
+import { scaleOperator } from "../../ops/elementwise.ts";
+import { defineOperator, OperatorRegistry } from "../../ops/operator.ts";
+import type { InputSpec } from "../capture.ts";
 import { formatGraph } from "../graph.ts";
 import { lifetimesOf, planMemory } from "../memory-plan.ts";
 import { reusePlaces } from "./in-place.ts";
@@ -29,4 +33,32 @@ it("needs less memory, and values that live at once stay apart", () => {
   const plan = planMemory(lifetimesOf(graph, places));
   expect(plan.totalBytes).toBeLessThan(planMemory(lifetimesOf(graph)).totalBytes);
   expect([...places.keys()].every((value) => !plan.offsets.has(value))).toBe(true);
+});
+
+it("passes one place on along a chain", () => {
+  const chain = graphOf([rows("x", 8)], (ops, [x]) => [ops.softcap(ops.scale(ops.scale(x!, 2), 3), 5)]);
+  const reused = reusePlaces(chain, context.registry);
+  const [first, second, third] = chain.nodes.map(({ out }) => out);
+  expect([...reused]).toEqual([
+    [second, first],
+    [third, first],
+  ]);
+});
+
+it("takes no place of a value that has other sizes when inputs are small", () => {
+  const likeSecond = defineOperator({
+    schema: "test::like_second.out(Tensor x, Tensor y, *, Tensor(a!) out) -> Tensor(a!)",
+    kernels: [scaleReference],
+    inPlace: ["x"],
+    shape: (args) => args.tensor("y"),
+    prepare: () => ({ x: new Float32Array(0), value: 1, y: new Float32Array(0) }),
+  });
+  const registry = new OperatorRegistry([scaleOperator, likeSecond]);
+  const whole = { name: "y", spec: { dtype: "f32", shape: [1, 4, 8] }, smallest: [1, 4, 8] } as const;
+  const placesFor = (y: InputSpec) =>
+    reusePlaces(
+      graphOf([rows("x", 8), y], (ops, [x, other]) => [ops.call(likeSecond.name, ops.scale(x!, 2), other!)], registry),
+      registry,
+    );
+  expect([placesFor(rows("y", 8)).size, placesFor(whole).size]).toEqual([1, 0]);
 });
