@@ -5,7 +5,7 @@ import type { WeightSpec } from "../quantized.ts";
 import type { Cpu, CpuFeature, Kernel, KernelQuery } from "./contract.ts";
 import { cpuWith, scalarCpu } from "./cpu.ts";
 import { panel16 } from "./layout/panel16.ts";
-import { explain, kernelRefusal, packedQuery, selectKernel, selectLayout } from "./select.ts";
+import { explain, kernelRefusal, packedQuery, selectableLayouts, selectKernel, selectLayout } from "./select.ts";
 
 const bind = () => () => {};
 
@@ -162,6 +162,12 @@ describe("the layout to pack in", () => {
     hasLevels: false,
     scaleDType: "f16",
   };
+
+  it("is, on one CPU or another, one of these", () => {
+    const names = (weights: WeightSpec) => selectableLayouts(weights).map(({ name }) => name);
+    expect(names(spec)).toEqual(["panel32", "panel16"]);
+    expect(() => names({ ...spec, bits: 8, hasLevels: true })).toThrow(UnsupportedError);
+  });
 
   it.each([
     ["scalar", "panel16"],

@@ -99,6 +99,7 @@ describe("verifyProgram", () => {
     ["a free", withInstruction({ kind: "free", value: 4 }), /4 values but found 4/],
     ["an alignment", withConstant({ data: source(24), alignment: 48 }), /constant 0: .* as alignment but found 48/],
     ["a small alignment", withConstant({ data: source(24), alignment: 8 }), /from 16 to 4096 as alignment but found 8/],
+    ["a large alignment", withConstant({ data: source(24), alignment: 8192 }), /as alignment but found 8192/],
     ["a length", withConstant({ data: source(Number.NaN), alignment: 16 }), /constant 0: .* byte length but found NaN/],
     ["a name", () => verify({}, { methods: [method, method] }), /method forward: there are two of this name/],
   ])("refuses %s that is wrong", (_, run, message) => {
