@@ -2,22 +2,34 @@
 #pragma once
 
 #include <type_traits>
-#include <utility>
 
 namespace lowbit {
 
-// For bodies of each_index that are too large for compilers to inline by themselves: [&](auto i) LOWBIT_INLINE { … }
+// For functions that take arrays of vectors, which are registers only where they are inlined, and for bodies of each_index
+// that are too large for compilers to inline by themselves: [&](auto i) LOWBIT_INLINE { … }
 #define LOWBIT_INLINE __attribute__((always_inline))
 
-template <class Body, int... I>
-inline __attribute__((always_inline)) void each_index(std::integer_sequence<int, I...>, Body&& body) {
-  (body(std::integral_constant<int, I>{}), ...);
-}
-
-// Calls body(0) .. body(N - 1) with constants, for loops that must not stay loops: arrays they index are registers.
+// Calls body(0) .. body(N - 1) with constants, for loops that must not stay loops: arrays they index are registers. Not by
+// a pack of indices, which is one more call to inline: GCC optimizes each body anew for every call around it.
 template <int N, class Body>
 inline __attribute__((always_inline)) void each_index(Body&& body) {
-  each_index(std::make_integer_sequence<int, N>{}, body);
+  static_assert(N <= 16);
+  if constexpr (N > 0) body(std::integral_constant<int, 0>{});
+  if constexpr (N > 1) body(std::integral_constant<int, 1>{});
+  if constexpr (N > 2) body(std::integral_constant<int, 2>{});
+  if constexpr (N > 3) body(std::integral_constant<int, 3>{});
+  if constexpr (N > 4) body(std::integral_constant<int, 4>{});
+  if constexpr (N > 5) body(std::integral_constant<int, 5>{});
+  if constexpr (N > 6) body(std::integral_constant<int, 6>{});
+  if constexpr (N > 7) body(std::integral_constant<int, 7>{});
+  if constexpr (N > 8) body(std::integral_constant<int, 8>{});
+  if constexpr (N > 9) body(std::integral_constant<int, 9>{});
+  if constexpr (N > 10) body(std::integral_constant<int, 10>{});
+  if constexpr (N > 11) body(std::integral_constant<int, 11>{});
+  if constexpr (N > 12) body(std::integral_constant<int, 12>{});
+  if constexpr (N > 13) body(std::integral_constant<int, 13>{});
+  if constexpr (N > 14) body(std::integral_constant<int, 14>{});
+  if constexpr (N > 15) body(std::integral_constant<int, 15>{});
 }
 
 }  // namespace lowbit

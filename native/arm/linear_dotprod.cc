@@ -33,14 +33,14 @@ struct DotprodIsa {
     static constexpr int kSums = Rows * Quads;
     static constexpr int scale_of(int sum) { return sum % Quads; }
 
-    static inline ALWAYS_INLINE void multiply32(const int8_t** weights, const int8_t** x, int32x4_t* sums) {
-      repeat<8>([&](auto s) ALWAYS_INLINE {
+    static inline LOWBIT_INLINE void multiply32(const int8_t** weights, const int8_t** x, int32x4_t* sums) {
+      each_index<8>([&](auto s) LOWBIT_INLINE {
         int8x16_t w[Quads];
-        repeat<Quads>([&](auto quad) ALWAYS_INLINE { w[quad] = vld1q_s8(weights[quad] + 16 * s); });
-        repeat<Rows / 4>([&](auto block) ALWAYS_INLINE {
+        each_index<Quads>([&](auto quad) LOWBIT_INLINE { w[quad] = vld1q_s8(weights[quad] + 16 * s); });
+        each_index<Rows / 4>([&](auto block) LOWBIT_INLINE {
           const int8x16_t rows = vld1q_s8(x[block] + 16 * s);
-          repeat<4>([&](auto r) ALWAYS_INLINE {
-            repeat<Quads>([&](auto quad) ALWAYS_INLINE {
+          each_index<4>([&](auto r) LOWBIT_INLINE {
+            each_index<Quads>([&](auto quad) LOWBIT_INLINE {
               int32x4_t& sum = sums[Quads * (4 * block + r) + quad];
               sum = vdotq_laneq_s32(sum, w[quad], rows, r);
             });

@@ -8,11 +8,9 @@
 
 #include <algorithm>
 
+#include "../each_index.h"
 #include "../kernel.h"
 #include "../panel16.h"
-
-// On functions and lambdas that take arrays of vectors: kept in registers only where they are inlined.
-#define ALWAYS_INLINE __attribute__((always_inline))
 
 namespace lowbit {
 namespace {
@@ -206,20 +204,10 @@ inline void quantize_rows(const Linear32& args, uint32_t tile, const int32_t* fa
   }
 }
 
-template <int... I, class F>
-inline ALWAYS_INLINE void repeat(std::integer_sequence<int, I...>, F&& body) {
-  (body(std::integral_constant<int, I>{}), ...);
-}
-// Calls the body with 0 .. N - 1 as compile-time constants.
-template <int N, class F>
-inline ALWAYS_INLINE void repeat(F&& body) {
-  repeat(std::make_integer_sequence<int, N>{}, body);
-}
-
 // Two vectors, by a load that the compiler does not replace by copies of registers: copies cost the units that
 // multiply. The memory is constant while kernels run, so that the load need not be ordered.
 template <int Offset>
-inline ALWAYS_INLINE void load_fresh(const int32_t* p, int32x4_t& first, int32x4_t& second) {
+inline LOWBIT_INLINE void load_fresh(const int32_t* p, int32x4_t& first, int32x4_t& second) {
   asm volatile("ldp %q0, %q1, [%2, %3]" : "=w"(first), "=w"(second) : "r"(p), "i"(4 * Offset));
 }
 

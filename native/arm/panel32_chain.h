@@ -9,8 +9,6 @@
 // value as a signed and as an unsigned number have them as their mean.
 #pragma once
 
-#include <utility>
-
 #include "../linear/fields.h"
 #include "panel32.h"
 
@@ -98,16 +96,16 @@ struct ChainConstants {
 };
 
 template <int Bits, bool Mixed>
-inline ALWAYS_INLINE ChainConstants chain_constants() {
+inline LOWBIT_INLINE ChainConstants chain_constants() {
   ChainConstants constants;
   constants.magic = kept(vdupq_n_f32(kMagic));
   const float powers[4] = {2, 4, 8, 16};
   constants.powers = kept(vld1q_f32(powers));
-  repeat<kChain<Bits, Mixed>.count>([&](auto i) ALWAYS_INLINE {
+  each_index<kChain<Bits, Mixed>.count>([&](auto i) LOWBIT_INLINE {
     constexpr int kEnd = kChain<Bits, Mixed>.links[i].end;
     if constexpr (kEnd < 8 && has_mask<Bits, Mixed>(kEnd)) constants.masks[kEnd] = vdupq_n_u8((1 << kEnd) - 1);
   });
-  repeat<8>([&](auto end) ALWAYS_INLINE {
+  each_index<8>([&](auto end) LOWBIT_INLINE {
     if constexpr (end < 8 && has_mask<Bits, Mixed>(end)) constants.masks[end] = kept(constants.masks[end]);
   });
   return constants;
@@ -120,11 +118,11 @@ struct ChainSums {
 };
 
 template <int Bits, bool Mixed>
-inline ALWAYS_INLINE void load_starts(const int32_t* starts, ChainSums<Bits, Mixed>& sums) {
-  repeat<Chain<Bits, Mixed>::kUnits>([&](auto unit) ALWAYS_INLINE {
+inline LOWBIT_INLINE void load_starts(const int32_t* starts, ChainSums<Bits, Mixed>& sums) {
+  each_index<Chain<Bits, Mixed>::kUnits>([&](auto unit) LOWBIT_INLINE {
     int32x4_t* of = sums.of[unit];
     if constexpr (kChain<Bits, Mixed>.count == 1) of[0] = vld1q_s32(starts);
-    repeat<kChain<Bits, Mixed>.count / 2>([&](auto i) ALWAYS_INLINE {
+    each_index<kChain<Bits, Mixed>.count / 2>([&](auto i) LOWBIT_INLINE {
       load_fresh<8 * i>(starts, of[2 * i], of[2 * i + 1]);
     });
   });
@@ -132,14 +130,14 @@ inline ALWAYS_INLINE void load_starts(const int32_t* starts, ChainSums<Bits, Mix
 
 // 4 k of all rows of a panel times one lane of activations.
 template <int Bits, bool Mixed, int Lane>
-inline ALWAYS_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainConstants& constants,
+inline LOWBIT_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainConstants& constants,
                                      const uint8_t* at, int8x16_t x) {
-  repeat<Chain<Bits, Mixed>::kUnits>([&](auto unit) ALWAYS_INLINE {
+  each_index<Chain<Bits, Mixed>::kUnits>([&](auto unit) LOWBIT_INLINE {
     uint8x16_t bytes[Chain<Bits, Mixed>::kVectors];
-    repeat<Chain<Bits, Mixed>::kVectors>([&](auto v) ALWAYS_INLINE {
+    each_index<Chain<Bits, Mixed>::kVectors>([&](auto v) LOWBIT_INLINE {
       bytes[v] = vld1q_u8(at + 16 * (unit * Chain<Bits, Mixed>::kVectors + v));
     });
-    repeat<kChain<Bits, Mixed>.count>([&](auto i) ALWAYS_INLINE {
+    each_index<kChain<Bits, Mixed>.count>([&](auto i) LOWBIT_INLINE {
       constexpr Link link = kChain<Bits, Mixed>.links[i];
       const uint8x16_t byte = bytes[link.vector];
       int32x4_t& sum = sums.of[unit][i];
@@ -157,7 +155,7 @@ inline ALWAYS_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainCo
 
 // The sum of a link's fields as a float, with kMagic added.
 template <int Bits, bool Mixed, int Index>
-inline ALWAYS_INLINE float32x4_t link_sum(const int32x4_t* sums) {
+inline LOWBIT_INLINE float32x4_t link_sum(const int32x4_t* sums) {
   const float32x4_t sum = vreinterpretq_f32_s32(sums[Index]);
   if constexpr (!kChain<Bits, Mixed>.links[Index].mixed) return sum;
   else return vmulq_n_f32(vaddq_f32(sum, vreinterpretq_f32_s32(sums[Index + 1])), 0.5f);
@@ -165,11 +163,11 @@ inline ALWAYS_INLINE float32x4_t link_sum(const int32x4_t* sums) {
 
 // What a field's weights add up to, times 2^(shift - at) of its first link.
 template <int Bits, bool Mixed, int FieldIndex>
-inline ALWAYS_INLINE float32x4_t field_sum(const ChainConstants& constants, const int32x4_t* sums) {
+inline LOWBIT_INLINE float32x4_t field_sum(const ChainConstants& constants, const int32x4_t* sums) {
   constexpr Link first = first_link<Bits, Mixed>(FieldIndex);
   float32x4_t result{};
   bool started = false;
-  repeat<kChain<Bits, Mixed>.count>([&](auto i) ALWAYS_INLINE {
+  each_index<kChain<Bits, Mixed>.count>([&](auto i) LOWBIT_INLINE {
     constexpr Link link = kChain<Bits, Mixed>.links[i];
     if constexpr (link.field == FieldIndex) {
       float32x4_t below = constants.magic;
@@ -192,7 +190,7 @@ enum class Scales { kFloats, kHalves, kPositiveHalves };
 constexpr float kHalfFactor = 0x1p112f;
 
 template <Scales Kind>
-inline ALWAYS_INLINE void load_scale_pair(const uint8_t* group, int pair, float32x4_t* scales) {
+inline LOWBIT_INLINE void load_scale_pair(const uint8_t* group, int pair, float32x4_t* scales) {
   if constexpr (Kind == Scales::kFloats) {
     scales[0] = load4(group + 32 * pair);
     scales[1] = load4(group + 32 * pair + 16);
@@ -210,13 +208,13 @@ inline ALWAYS_INLINE void load_scale_pair(const uint8_t* group, int pair, float3
 
 // Adds a chunk to the totals; `chunk_sum` is the sum of its activations.
 template <int Bits, bool Mixed, Scales Kind, bool Zeros>
-inline ALWAYS_INLINE void add_chunk(const Panels& w, const ChainConstants& constants, const uint8_t* group,
+inline LOWBIT_INLINE void add_chunk(const Panels& w, const ChainConstants& constants, const uint8_t* group,
                                     float chunk_sum, const ChainSums<Bits, Mixed>& sums, float32x4_t* totals) {
   constexpr int kFields = Chain<Bits, Mixed>::kFieldsOfUnit;
-  repeat<kQuads / 2>([&](auto pair) ALWAYS_INLINE {
+  each_index<kQuads / 2>([&](auto pair) LOWBIT_INLINE {
     float32x4_t scales[2];
     load_scale_pair<Kind>(group, pair, scales);
-    repeat<2>([&](auto i) ALWAYS_INLINE {
+    each_index<2>([&](auto i) LOWBIT_INLINE {
       constexpr int kQuad = 2 * pair + i, kField = kQuad % kFields;
       constexpr Link first = first_link<Bits, Mixed>(kField);
       float32x4_t sum = field_sum<Bits, Mixed, kField>(constants, sums.of[kQuad / kFields]);
@@ -238,7 +236,7 @@ void chain_panel(const Linear32& args, uint32_t panel, uint32_t row) {
   const float* chunk_sums = args.rows.sums + row;
   const ChainConstants constants = chain_constants<Bits, Mixed>();
   float32x4_t totals[kQuads];
-  repeat<kQuads>([&](auto quad) ALWAYS_INLINE { totals[quad] = vdupq_n_f32(0); });
+  each_index<kQuads>([&](auto quad) LOWBIT_INLINE { totals[quad] = vdupq_n_f32(0); });
   for (const uint8_t* last = group + w.correction_offset; group < last; group += w.group_bytes) {
     const uint8_t* at = group + w.vectors_offset;
     const int8_t* group_end = x + w.group_length;
@@ -248,10 +246,10 @@ void chain_panel(const Linear32& args, uint32_t panel, uint32_t row) {
       load_starts(starts, sums);
       do {
         const int8x16_t low = vld1q_s8(x), high = vld1q_s8(x + 16);
-        repeat<4>([&](auto s) ALWAYS_INLINE {
+        each_index<4>([&](auto s) LOWBIT_INLINE {
           chain_step<Bits, Mixed, s>(sums, constants, at + 16 * Bits * s, low);
         });
-        repeat<4>([&](auto s) ALWAYS_INLINE {
+        each_index<4>([&](auto s) LOWBIT_INLINE {
           chain_step<Bits, Mixed, s>(sums, constants, at + 16 * Bits * (s + 4), high);
         });
         x += 32;
@@ -265,7 +263,7 @@ void chain_panel(const Linear32& args, uint32_t panel, uint32_t row) {
   }
   // A copy, since an array whose address is taken would live in memory all along.
   float32x4_t results[kQuads];
-  repeat<kQuads>([&](auto quad) ALWAYS_INLINE {
+  each_index<kQuads>([&](auto quad) LOWBIT_INLINE {
     constexpr Link first = first_link<Bits, Mixed>(quad % Chain<Bits, Mixed>::kFieldsOfUnit);
     constexpr float kFactor = power_of_two(first.at - first.shift) * (Kind == Scales::kFloats ? 1.0f : kHalfFactor);
     results[quad] = vmulq_n_f32(totals[quad], kFactor);

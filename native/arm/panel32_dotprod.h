@@ -18,7 +18,7 @@ struct DotprodSums {
     for (int32x4_t& each : sum) each = vdupq_n_s32(0);
     for (const int8_t* end = x + length; x < end; x += 16) {
       const int8x16_t row = vld1q_s8(x);
-      repeat<4>([&](auto s) ALWAYS_INLINE {
+      each_index<4>([&](auto s) LOWBIT_INLINE {
         for (uint32_t quad = 0; quad < kQuads; quad++, chunk += 16)
           sum[quad] = vdotq_laneq_s32(sum[quad], vld1q_s8(chunk), row, s);
       });

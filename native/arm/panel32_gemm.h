@@ -71,7 +71,7 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
 
 // Rows `row` .. `row + Rows` times the columns of `Quads` quads.
 template <class Isa, int Rows, int Quads, bool Zeros>
-inline ALWAYS_INLINE void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
+inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
                                   uint32_t quad, uint32_t row) {
   using Tile = typename Isa::template Tile<Rows, Quads>;
   const uint32_t group_count = args.weights.groups, group_length = args.weights.group_length;
@@ -87,19 +87,19 @@ inline ALWAYS_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
     x[block] = args.rows.values + (row + static_cast<size_t>(block) * Isa::kRowStep) * padded_k;
   const float32x4_t magic = kept(vdupq_n_f32(kMagic));
   float32x4_t totals[Tile::kSums];
-  repeat<Tile::kSums>([&](auto i) ALWAYS_INLINE { totals[i] = vdupq_n_f32(0); });
+  each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE { totals[i] = vdupq_n_f32(0); });
   for (uint32_t g = 0; g < group_count; g++, scales += kScaleFloats<Isa>, zeros += kScaleFloats<Isa>) {
     const int8_t* group_end = weights[0] + 4 * static_cast<size_t>(group_length);
     do {
       const int8_t* end = group_end - weights[0] > chunk ? weights[0] + chunk : group_end;
       int32x4_t sums[Tile::kSums];
-      repeat<Tile::kSums / 2>([&](auto i) ALWAYS_INLINE { load_fresh<0>(kStarts, sums[2 * i], sums[2 * i + 1]); });
+      each_index<Tile::kSums / 2>([&](auto i) LOWBIT_INLINE { load_fresh<0>(kStarts, sums[2 * i], sums[2 * i + 1]); });
       do {
         Tile::multiply32(weights, x, sums);
         for (int q = 0; q < Quads; q++) weights[q] += 4 * 32;
         for (int block = 0; block < Rows / Isa::kRowStep; block++) x[block] += Isa::kRowStep * 32;
       } while (weights[0] < end);
-      repeat<Tile::kSums>([&](auto i) ALWAYS_INLINE {
+      each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE {
         float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), magic);
         if constexpr (Zeros) sum = Tile::template subtract_zeros<i>(sum, zeros, chunk_sums);
         totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(scales + 4 * Tile::scale_of(i)));
@@ -109,7 +109,7 @@ inline ALWAYS_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
   }
   // A copy, since an array whose address is taken would live in memory all along.
   float32x4_t results[Tile::kSums];
-  repeat<Tile::kSums>([&](auto i) ALWAYS_INLINE { results[i] = totals[i]; });
+  each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE { results[i] = totals[i]; });
   Tile::finish(args, index, quad, row, results);
 }
 

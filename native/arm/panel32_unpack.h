@@ -9,10 +9,10 @@ namespace {
 
 // One field of a unit's vectors (highest bits already flipped back) as unsigned weights.
 template <int Bits, int Index>
-inline ALWAYS_INLINE uint8x16_t unsigned_field(const uint8x16_t* bytes) {
+inline LOWBIT_INLINE uint8x16_t unsigned_field(const uint8x16_t* bytes) {
   constexpr Field field = Fields<Bits>::field(Index);
   uint8x16_t value{};
-  repeat<field.pieces>([&](auto p) ALWAYS_INLINE {
+  each_index<field.pieces>([&](auto p) LOWBIT_INLINE {
     constexpr FieldPiece piece = Fields<Bits>::field(Index).piece[p];
     constexpr int kMask = ((1 << piece.width) - 1) << piece.at, kShift = piece.shift - piece.at;
     uint8x16_t part = bytes[piece.vector];
@@ -26,15 +26,15 @@ inline ALWAYS_INLINE uint8x16_t unsigned_field(const uint8x16_t* bytes) {
 
 // The 8 quads of a panel at 4 k, as signed weights or as levels of the codebook.
 template <int Bits, bool Levels>
-inline ALWAYS_INLINE void unpack_step(const uint8_t* at, uint8x16_t levels, int8x16_t* quads) {
+inline LOWBIT_INLINE void unpack_step(const uint8_t* at, uint8x16_t levels, int8x16_t* quads) {
   constexpr int kFields = Fields<Bits>::kFields, kVectors = Fields<Bits>::kVectors;
-  repeat<kQuads / kFields>([&](auto unit) ALWAYS_INLINE {
+  each_index<kQuads / kFields>([&](auto unit) LOWBIT_INLINE {
     uint8x16_t bytes[kVectors];
     for (int v = 0; v < kVectors; v++) {
       bytes[v] = vld1q_u8(at + 16 * (unit * kVectors + v));
       if constexpr (Bits < 8) bytes[v] = veorq_u8(bytes[v], vdupq_n_u8(0x80));
     }
-    repeat<kFields>([&](auto f) ALWAYS_INLINE {
+    each_index<kFields>([&](auto f) LOWBIT_INLINE {
       const uint8x16_t value = unsigned_field<Bits, f>(bytes);
       if constexpr (Levels) quads[unit * kFields + f] = vreinterpretq_s8_u8(vqtbl1q_u8(levels, value));
       else if constexpr (Bits == 8) quads[unit] = vreinterpretq_s8_u8(value);

@@ -43,6 +43,13 @@ inline __attribute__((always_inline)) void column_sums(const uint8_t* vectors, t
   });
 }
 
+// Four activations each for the eight steps of 32 columns, of one row.
+template <class Isa>
+struct LoadedQuads {
+  const typename Isa::Bytes* quads;
+  inline __attribute__((always_inline)) typename Isa::Bytes operator()(int, int i) const { return quads[i]; }
+};
+
 // What sums of a row begin with in a group: `sums` is that of the row's activations.
 template <class Isa, int Bits, bool Levels>
 inline __attribute__((always_inline)) typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
@@ -88,9 +95,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       each_part([&](auto p, auto part) LOWBIT_INLINE {
         if (part == 0) Isa::template prefetch_near<Bits>(group[p] + at);
         Ints run[1][1];
-        column_sums<Isa, Bits, Levels>(
-            group[p] + at + 4 * Isa::kRows * part, levels,
-            [&](auto, auto i) LOWBIT_INLINE { return quads[i]; }, run);
+        column_sums<Isa, Bits, Levels>(group[p] + at + 4 * Isa::kRows * part, levels, LoadedQuads<Isa>{quads}, run);
         sum[p][part] = Isa::add(sum[p][part], run[0][0]);
         if constexpr (Short) add_group(p, part);
       });
