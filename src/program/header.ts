@@ -1,6 +1,6 @@
 /**
  * The first bytes of a `.pte` file: FlatBuffer root offset, identifier, and the extended header that says where the
- * program ends and the segments begin.
+ * program ends and the segments begin. Files without segments may lack the extended header.
  *
  *     0 u32 root | 4 "ET12" | 8 "eh00" | 12 u32 length = 32
  *     16 u64 program bytes | 24 u64 segment base | 32 u64 segment bytes
@@ -47,8 +47,9 @@ export function insertHeader(flatbuffer: Uint8Array, header: FileHeader): Uint8A
 }
 
 /**
- * Reads the header from the first `HEADER_END` bytes (fewer if the file is shorter) of a file of `size` bytes.
- * InvalidFileError when it is not a program or the file is shorter than it says; UnsupportedError for files of old.
+ * Reads the header from the first `HEADER_END` bytes (fewer if the file is shorter) of a file of `size` bytes. A file
+ * without the extended header is all program: ExecuTorch's exporter writes none where there are no segments.
+ * InvalidFileError when it is not a program or the file is shorter than it says; UnsupportedError for other versions.
  */
 export function parseHeader(file: string, start: Uint8Array, size: number): FileHeader {
   if (start.length < HEADER_END)
@@ -57,10 +58,7 @@ export function parseHeader(file: string, start: Uint8Array, size: number): File
       `expected a .pte program but found only ${size} bytes; it is truncated or no program`,
     );
   checkIdentifier(file, textAt(start, 4));
-  if (textAt(start, START) !== MAGIC)
-    throw new UnsupportedError(
-      `${file}: has no extended header ("${MAGIC}" at byte ${START}); export the model again with a current ExecuTorch`,
-    );
+  if (textAt(start, START) !== MAGIC) return { programBytes: size, segmentBase: 0, segmentBytes: 0 };
   const view = new DataView(start.buffer, start.byteOffset, start.byteLength);
   const length = view.getUint32(12, true);
   if (length < BYTES_MIN)

@@ -203,6 +203,21 @@ describe("readProgram", () => {
   });
 });
 
+describe("a file without constants, which the exporter gives no extended header", () => {
+  it("is read, and its size is that of its tables", async () => {
+    const file = golden("picked");
+    const program = await read(file);
+    expect(program.constants).toEqual([]);
+    expect(findMethod(program, "forward")!.operators.map(({ name }) => name)).toContain("aten::index");
+    const { total, program: tables, padding } = await programLayout(memorySource("x.pte", file));
+    expect([total, tables, padding]).toEqual([file.length, file.length, 0]);
+  });
+
+  it("is refused when it is cut", async () => {
+    await expect(read(golden("picked").slice(0, 1000))).rejects.toThrow(InvalidFileError);
+  });
+});
+
 describe("the header", () => {
   const file = golden("state");
   const patched = (offset: number, ...bytes: number[]): Uint8Array => {
@@ -217,7 +232,7 @@ describe("the header", () => {
     ["another identifier", patched(4, ...ascii("TFL3")), /"ET12" at byte 4, but found "TFL3"/, InvalidFileError],
     ["a file of tensors", patched(4, ...ascii("FT01")), /a \.ptd file of tensors/, InvalidFileError],
     ["another version", patched(4, ...ascii("ET11")), /found "ET11", another version/, UnsupportedError],
-    ["no extended header", patched(8, 0, 0, 0, 0), /no extended header/, UnsupportedError],
+    ["no extended header but segments", patched(8, 0, 0, 0, 0), /has 1 segments but its header/, InvalidFileError],
     ["a short extended header", patched(12, 16), /extended header has 16 bytes/, InvalidFileError],
     ["a program of a few bytes", patched(16, 39, 0), /gives 39 as size of the program/, InvalidFileError],
     ["a program of 2^56 bytes", patched(23, 1), /gives 7\d+ as size of the program/, InvalidFileError],

@@ -30,9 +30,12 @@ export function dataOf(source: ByteSource, segmentBase: number): Locate {
   });
 }
 
-/** Segments are sorted by offset; they must also lie in the file, after the tables. InvalidFileError otherwise. */
+/**
+ * Segments are sorted by offset; they must also lie in the file, after the tables. InvalidFileError otherwise.
+ * ExecuTorch's exporter lists an empty one in a file that has none.
+ */
 export function checkSegments(source: ByteSource, segmentBase: number, segments: readonly Segment[]): void {
-  if (segments.length > 0 && segmentBase === 0)
+  if (segments.some(({ size }) => size > 0) && segmentBase === 0)
     throw new InvalidFileError(source.name, `has ${segments.length} segments but its header says that there are none`);
   let end = 0;
   segments.forEach(({ offset, size }, index) => {

@@ -49,6 +49,13 @@ class Product(torch.nn.Module):
         return self.linear(x) * self.factor
 
 
+class Picked(torch.nn.Module):
+    """Without constants, so that the file has neither extended header nor data; indices, some of them left out."""
+
+    def forward(self, x, i):
+        return x[:, i].relu()
+
+
 class Branch(torch.nn.Module):
     """A condition, which becomes jumps and moves."""
 
@@ -70,6 +77,9 @@ save("state.pte.golden", to_edge(state, constant_methods=metadata, compile_confi
 delegated = torch.export.export(Delegated(), (torch.randn(5, 4),))
 save("delegate.pte.golden", to_edge_transform_and_lower(delegated, partitioner=[XnnpackPartitioner()]))
 save("branch.pte.golden", to_edge(torch.export.export(Branch(), (torch.randn(2, 2),))))
+
+picked = torch.export.export(Picked(), (torch.randn(2, 3), torch.tensor([2, 0, 2, 1])))
+save("picked.pte.golden", to_edge(picked))
 
 shared = torch.nn.Linear(4, 3)
 shared.weight = torch.nn.Parameter(torch.arange(12.0).reshape(3, 4))
