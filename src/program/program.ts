@@ -54,6 +54,10 @@ export type Value =
   | { readonly kind: "optionalTensorList"; readonly items: readonly number[] } // the same, -1 for none
   | TensorValue;
 
+export function isTensorList(value: Value): value is Extract<Value, { kind: "tensorList" | "optionalTensorList" }> {
+  return value.kind === "tensorList" || value.kind === "optionalTensorList";
+}
+
 export type Instruction =
   | { readonly kind: "kernel"; readonly operator: number; readonly args: readonly number[] }
   | { readonly kind: "delegate"; readonly delegate: number; readonly args: readonly number[] }

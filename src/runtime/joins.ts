@@ -4,7 +4,7 @@
  */
 import type { Cpu } from "../kernels/contract.ts";
 import { type Argument, Arguments, type BoundCall, type Operator, type OperatorRegistry } from "../ops/operator.ts";
-import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
+import { isTensorList, type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
 
 /** A call with its arguments as tensors, but for the out tensor. */
@@ -59,7 +59,7 @@ function isReadOnce(method: Method, index: number): boolean {
   const value = method.values[index]!;
   if (value.kind !== "tensor" || value.allocation?.memoryId !== SCRATCH_MEMORY || method.inputs.includes(index))
     return false;
-  if (method.values.some((other) => other.kind === "tensorList" && other.items.includes(index))) return false;
+  if (method.values.some((other) => isTensorList(other) && other.items.includes(index))) return false;
   const calls = method.instructions.filter((instruction) => "args" in instruction && instruction.args.includes(index));
   return calls.length === 2 && !method.outputs.includes(index);
 }

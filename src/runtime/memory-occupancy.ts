@@ -1,6 +1,6 @@
 /** How much of a method's planned memory holds values that are still needed, call by call. */
 import { byteSize } from "../dtype.ts";
-import { type Method, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { isTensorList, type Method, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
 import { elementCount } from "../tensor.ts";
 
 export interface MemoryOccupancy {
@@ -41,7 +41,7 @@ function lifetimesOf(method: Method, calls: readonly (readonly number[])[]): Rea
   const lifetimes = new Map<number, Lifetime>();
   const use = (index: number, call: number) => {
     const value = method.values[index];
-    if (value?.kind === "tensorList") for (const item of value.items) use(item, call);
+    if (value && isTensorList(value)) for (const item of value.items) use(item, call);
     if (value?.kind !== "tensor" || value.allocation?.memoryId !== SCRATCH_MEMORY) return;
     const { offset: start } = value.allocation;
     const end = start + elementCount(value.sizes) * byteSize(value.dtype);

@@ -152,6 +152,10 @@ function argumentOf(method: Method, index: number, tensorAt: (index: number) => 
       });
     case "tensorList":
       return value.items.map(tensorAt);
+    case "optionalTensorList":
+      return value.items.map((item) =>
+        item === -1 || method.values[item]!.kind === "null" ? null : tensorAt(item),
+      ) as unknown as readonly Tensor[];
     case "doubleList":
       return value.items;
     default:

@@ -1,5 +1,7 @@
 /** Programs of a few operators: sessions, state, wrong inputs, and files that promise what they do not keep. */
+import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { memorySource } from "../byte-source.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
@@ -7,6 +9,7 @@ import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Instruction, Method, Program, Value } from "../program/program.ts";
+import { readProgram } from "../program/read.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { LoadedProgram } from "./program.ts";
 
@@ -438,5 +441,18 @@ it("packs weights that a method is given and multiplies by them, in every run", 
       expect(y!.shape).toEqual([rows, n]);
       for (const value of y!.data) expect(Number(value)).toBeCloseTo(weight * k, 3);
     }
+  }
+});
+
+it("an index among dimensions that have none, in a program of ExecuTorch's exporter", async () => {
+  const file = new Uint8Array(readFileSync(new URL("../program/golden/picked.pte.golden", import.meta.url)));
+  const session = (await load(await readProgram(memorySource("picked.pte", file)))).createSession();
+  const index: Tensor = { dtype: "i64", shape: [4], data: BigInt64Array.of(2n, 0n, -1n, 1n) };
+  for (const sign of [1, -1]) {
+    const x: Tensor = { dtype: "f32", shape: [2, 3], data: Float32Array.of(1, 2, 3, -4, -5, -6).map((v) => sign * v) };
+    const [y] = await session.run("forward", [x, index]);
+    const relu = (value: number) => Math.max(0, sign * value);
+    expect(y!.shape).toEqual([2, 4]);
+    expect([...(y!.data as Float32Array)]).toEqual([3, 1, 3, 2, -6, -4, -6, -5].map(relu));
   }
 });
