@@ -70,8 +70,11 @@ export class Arguments<T extends TensorSpec> {
     throw new ShapeError(`${qualifiedName(this.schema)}: expected a tensor but found none`);
   }
 
+  /** A truth value is a number only where the schema says Scalar. */
   number(name: string): number {
     const value = this.#value(name);
+    if (typeof value === "boolean" && this.schema.args.find((arg) => arg.name === name)?.type.startsWith("Scalar"))
+      return Number(value);
     if (typeof value !== "number")
       throw new ShapeError(`${this.#where(name)}: expected a number but found ${describe(value)}`);
     return value;

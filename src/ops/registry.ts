@@ -5,7 +5,7 @@ import { creationOperators } from "./aten/creation.ts";
 import { indexingOperators } from "./aten/indexing.ts";
 import { movementOperators, movementRoutines } from "./aten/movement.ts";
 import { pointwiseOperators } from "./aten/pointwise.ts";
-import { reductionOperators } from "./aten/reduction.ts";
+import { reductionOperators, reductionRoutines } from "./aten/reduction.ts";
 import { attentionInt8Operator, attentionOperator } from "./attention.ts";
 import { argmaxOperator, selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
@@ -49,7 +49,7 @@ export const operators = new OperatorRegistry(
     ...llamaOperators,
     ...quantizedDecomposedOperators,
   ],
-  { numbers: numberOperators, routines: [...movementRoutines, ...quantizedDecomposedRoutines] },
+  { numbers: numberOperators, routines: [...movementRoutines, ...reductionRoutines, ...quantizedDecomposedRoutines] },
 );
 
 /** InvalidArgumentError where kernels or the arguments that a definition names cannot be. */

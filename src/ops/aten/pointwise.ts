@@ -195,6 +195,13 @@ const maskedFill = pointwise({
   },
 });
 
+const bitwiseNot = pointwise({
+  schema: "bitwise_not.out(Tensor self",
+  inputs: ["self"],
+  result: "same",
+  rule: (args) => (args.tensor("self").dtype === "bool" ? (a) => Number(a === 0) : (a) => -a - 1),
+});
+
 const powScalar = pointwise({
   schema: "pow.Tensor_Scalar_out(Tensor self, Scalar exponent",
   inputs: ["self"],
@@ -202,6 +209,16 @@ const powScalar = pointwise({
   rule(args) {
     const exponent = args.number("exponent");
     return (a) => a ** exponent;
+  },
+});
+
+const scalarPow = pointwise({
+  schema: "pow.Scalar_out(Scalar self, Tensor exponent",
+  inputs: ["exponent"],
+  result: "same",
+  rule(args) {
+    const self = args.number("self");
+    return (exponent) => self ** exponent;
   },
 });
 
@@ -225,6 +242,7 @@ export const pointwiseOperators: readonly Operator[] = [
   binary("bitwise_and", "same", (a, b) => a & b, "Tensor_out")[0]!,
   binary("bitwise_or", "same", (a, b) => a | b, "Tensor_out")[0]!,
   unary("logical_not", "bool", (a) => Number(a === 0)),
+  bitwiseNot,
   unary("neg", "same", (a) => -a),
   unary("abs", "same", Math.abs),
   stepwise("exp", exponential),
@@ -241,6 +259,7 @@ export const pointwiseOperators: readonly Operator[] = [
   unary("round", "same", roundHalfEven),
   unary("relu", "same", (a) => Math.max(a, 0)),
   powScalar,
+  scalarPow,
   gelu,
   where,
   clamp,

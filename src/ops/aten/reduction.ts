@@ -4,12 +4,22 @@ import { type MatmulArgs, matmulReference } from "../../kernels/reference/aten/m
 import {
   type CumsumArgs,
   cumsumReference,
+  layerNorm,
   type ReductionArgs,
   reductionReference,
   softmaxAlongReference,
 } from "../../kernels/reference/aten/reduction.ts";
+import { elementCount } from "../../tensor.ts";
 import { softmaxOperator } from "../elementwise.ts";
-import { type Arguments, defineOperator, type Operator, overload, type TensorSpec } from "../operator.ts";
+import {
+  type Arguments,
+  defineOperator,
+  type Operator,
+  overload,
+  type Routine,
+  routine,
+  type TensorSpec,
+} from "../operator.ts";
 import { checkedDimension, dimensionOf, rowRank } from "./shapes.ts";
 
 /** Dimensions that a reduction takes away: those listed, or all. */
@@ -166,4 +176,35 @@ export const reductionOperators: readonly Operator[] = [
     b: "mat2",
     rank: 2,
   }),
+];
+
+export const reductionRoutines: readonly Routine[] = [
+  routine(
+    "aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
+    (args) => {
+      const { dtype, shape } = args.tensor("input", "f32", "f64", "f16", "bf16");
+      const normalized = args.numbers("normalized_shape");
+      const kept = shape.slice(0, shape.length - normalized.length);
+      if (normalized.length < 1 || [...kept, ...normalized].join() !== shape.join())
+        args.fail("normalized_shape", `expected the last sizes of [${shape}] but found [${normalized}]`);
+      for (const name of ["weight", "bias"]) {
+        const factors = args.optionalTensor(name);
+        if (factors && factors.shape.join() !== normalized.join())
+          args.fail(name, `expected shape [${normalized}] but found [${factors.shape}]`);
+      }
+      const moments = { dtype, shape: [...kept, ...normalized.map(() => 1)] };
+      return [{ dtype, shape }, moments, moments];
+    },
+    (args) =>
+      layerNorm({
+        x: args.tensor("input"),
+        size: elementCount(args.numbers("normalized_shape")),
+        weight: args.optionalTensor("weight"),
+        bias: args.optionalTensor("bias"),
+        eps: args.number("eps"),
+        out: args.tensor("out0"),
+        means: args.tensor("out1"),
+        inverses: args.tensor("out2"),
+      }),
+  ),
 ];

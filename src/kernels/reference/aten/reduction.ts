@@ -1,4 +1,4 @@
-/** Sums, means, extremes and running sums along dimensions. */
+/** Sums, means, extremes, running sums and norms along dimensions. */
 import type { Tensor } from "../../../tensor.ts";
 import { denseKernel, eachPlace, numbersOf, storeInto, stridesOf } from "./dense.ts";
 
@@ -64,3 +64,38 @@ export const softmaxAlongReference = denseKernel<CumsumArgs>("softmax_along", ({
     for (let i = 0; i < size; i++) store(first + i * stride, Math.exp(values[first + i * stride]! - max) / total);
   }
 });
+
+export interface LayerNormArgs {
+  readonly x: Tensor;
+  /** Neighbouring elements that are normalized together. */
+  readonly size: number;
+  /** [size] each, of any shape. */
+  readonly weight: Tensor | null;
+  readonly bias: Tensor | null;
+  readonly eps: number;
+  readonly out: Tensor;
+  readonly means: Tensor;
+  /** 1 / sqrt(variance + eps) */
+  readonly inverses: Tensor;
+}
+
+/** (x - mean) / sqrt(variance + eps) * weight + bias, summed in double precision. */
+export function layerNorm({ x, size, weight, bias, eps, out, means, inverses }: LayerNormArgs): void {
+  const values = numbersOf(x);
+  const factors = weight && numbersOf(weight);
+  const addends = bias && numbersOf(bias);
+  const [store, storeMean, storeInverse] = [storeInto(out), storeInto(means), storeInto(inverses)];
+  for (let row = 0; row * size < values.length; row++) {
+    const start = row * size;
+    let total = 0;
+    for (let i = 0; i < size; i++) total += values[start + i]!;
+    const mean = total / size;
+    let squares = 0;
+    for (let i = 0; i < size; i++) squares += (values[start + i]! - mean) ** 2;
+    const inverse = 1 / Math.sqrt(squares / size + eps);
+    for (let i = 0; i < size; i++)
+      store(start + i, (values[start + i]! - mean) * inverse * (factors?.[i] ?? 1) + (addends?.[i] ?? 0));
+    storeMean(row, mean);
+    storeInverse(row, inverse);
+  }
+}

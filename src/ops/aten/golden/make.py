@@ -147,5 +147,13 @@ case("quantized_decomposed::dequantize_per_token.out", lambda: dequantized, quan
 case("aten::constant_pad_nd.out", lambda: torch.constant_pad_nd(A, [0, 2], 0), A, [0, 2], 0)
 case("aten::constant_pad_nd.out", lambda: torch.constant_pad_nd(INTS, [1, 0, 2, 1], 7), INTS, [1, 0, 2, 1], 7)
 
+case("aten::full.out", lambda: torch.full((2,), True), [2], True)
+case("aten::pow.Scalar_out", lambda: torch.pow(2.5, A), 2.5, A)
+case("aten::bitwise_not.out", lambda: ~BOOLS, BOOLS)
+case("aten::bitwise_not.out", lambda: ~INTS, INTS)
+for shape, weight, bias in [([4], ROW, B[0, 0]), ([3, 4], B[0], None), ([4], None, None)]:
+    norm = lambda: torch.native_layer_norm(A, shape, weight, bias, 1e-3)
+    case("aten::native_layer_norm.out", norm, A, shape, weight, bias, 1e-3)
+
 lines = ",\n".join(json.dumps(entry) for entry in cases)
 Path(__file__).with_name("cases.json.golden").write_text(f"[\n{lines}\n]\n")
