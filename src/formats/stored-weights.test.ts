@@ -86,6 +86,11 @@ describe("TorchAO's safetensors", () => {
   it.each<[string, Record<string, string>, RegExp]>([
     ["another type", { "a.b.weight": '{"_type":"Int4Tensor"}' }, /is a Int4Tensor, only IntxUnpackedToInt8Tensor/],
     ["no bits", intx({ target_dtype: "float8" }), /expected target_dtype int1 to int8/],
+    [
+      "other activations",
+      intx({ activation_quantization: "int4_sym_per_token" }),
+      /a.b.weight: expected activation_quantization null or "int8_asym_per_token" but found "int4_sym_per_token"/,
+    ],
     ["groups that do not divide", intx({ block_size: [1, 3] }), /only matrices with blocks/],
     ["other groups than scales", intx({ block_size: [1, 8] }), /_weight_scale: expected \[3,1\] but found \[3,2\]/],
     ["no JSON", { "a.b.weight": "{" }, /metadata of a.b.weight is not valid JSON/],

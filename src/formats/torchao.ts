@@ -11,6 +11,7 @@ import type { TensorEntry } from "./safetensors-writer.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
 const INTX = "IntxUnpackedToInt8Tensor";
+const INT8_ACTIVATIONS = "int8_asym_per_token";
 
 /** `tensors` with the quantized matrices that `metadata` describes as matrices. */
 export function withTorchao(
@@ -81,11 +82,20 @@ function intxMatrix(file: string, name: string, tensors: OpenTensors, data: Json
     lowBit: {
       stored: `${INTX} int${bits}`,
       spec,
-      activations: data.activation_quantization ? "int8" : "float",
+      activations: activationsOf(file, name, data),
       rows: read,
     },
     rows: async (first, count) => dequantize(await read(first, count)),
   };
+}
+
+/** UnsupportedError for activations of a kind that TorchAO did not have. */
+function activationsOf(file: string, name: string, { activation_quantization: kind = null }: JsonObject) {
+  if (kind === null) return "float";
+  if (kind === INT8_ACTIVATIONS) return "int8";
+  throw new UnsupportedError(
+    `${file}: metadata of ${name}: expected activation_quantization null or "${INT8_ACTIVATIONS}" but found ${JSON.stringify(kind)}`,
+  );
 }
 
 /** Integers beyond their bits would be cut when they are packed. */
@@ -129,7 +139,7 @@ export function intxMetadata({ bits, groupSize, k }: WeightSpec, activations: "i
       target_dtype: type(`int${bits}`),
       block_size: [1, Math.min(groupSize, k)],
       dtype: type("float32"),
-      activation_quantization: activations === "int8" ? "int8_asym_per_token" : null,
+      activation_quantization: activations === "int8" ? INT8_ACTIVATIONS : null,
     },
     _tensor_data_names: ["qdata", "scale", "zero_point"],
   });
