@@ -3,7 +3,7 @@ import { broadcastStrides, eachPlace, numbersOf } from "../../kernels/reference/
 import { type IndexArgs, indexPutReference, indexReference } from "../../kernels/reference/aten/movement.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { type Arguments, defineOperator, type Operator, type TensorSpec } from "../operator.ts";
-import { broadcastShape } from "./shapes.ts";
+import { broadcastShape, dimensionOf, rowRank } from "./shapes.ts";
 
 /** Which dimensions are indexed, and the shape that the indices broadcast to. */
 interface Indexed {
@@ -58,7 +58,40 @@ function prepare(args: Arguments<Tensor>, values: Tensor | null): IndexArgs {
   };
 }
 
+const selectedDim = (args: Arguments<TensorSpec>) => dimensionOf(args, "dim", rowRank(args.tensor("self").shape));
+
+const indexSelect = defineOperator<IndexArgs>({
+  schema: "aten::index_select.out(Tensor self, int dim, Tensor index, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [indexReference],
+  indices: { argument: "index", limit: (args) => args.tensor("self").shape[selectedDim(args)] ?? 1 },
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const index = args.tensor("index", "i64", "i32").shape;
+    if (index.length > 1) args.fail("index", `expected at most one dimension but found shape [${index}]`);
+    const dim = selectedDim(args);
+    return { dtype, shape: shape.length === 0 ? [] : shape.with(dim, elementCount(index)) };
+  },
+  prepare(args) {
+    const x = args.tensor("self");
+    const dim = selectedDim(args);
+    return {
+      x,
+      before: elementCount(x.shape.slice(0, dim)),
+      sizes: [x.shape[dim] ?? 1],
+      after: elementCount(x.shape.slice(dim + 1)),
+      // Read when the call runs, as above.
+      get indices() {
+        return [Float64Array.from(numbersOf(args.tensor("index")))];
+      },
+      values: null,
+      accumulate: false,
+      out: args.tensor("out"),
+    };
+  },
+});
+
 export const indexingOperators: readonly Operator[] = [
+  indexSelect,
   defineOperator<IndexArgs>({
     schema: "aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)",
     kernels: [indexReference],

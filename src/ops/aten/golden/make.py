@@ -154,6 +154,13 @@ case("aten::bitwise_not.out", lambda: ~INTS, INTS)
 for shape, weight, bias in [([4], ROW, B[0, 0]), ([3, 4], B[0], None), ([4], None, None)]:
     norm = lambda: torch.native_layer_norm(A, shape, weight, bias, 1e-3)
     case("aten::native_layer_norm.out", norm, A, shape, weight, bias, 1e-3)
+case("aten::isnan.out", lambda: torch.isnan(torch.log(A)), torch.log(A))
+case("aten::log1p.out", lambda: torch.log1p(POSITIVE), POSITIVE)
+case("aten::logical_xor.out", lambda: torch.logical_xor(BOOLS, A > 0), BOOLS, A > 0)
+case("aten::bitwise_xor.Tensor_out", lambda: BOOLS ^ (A > 0), BOOLS, A > 0)
+case("aten::bitwise_xor.Tensor_out", lambda: INTS ^ OTHER_INTS, INTS, OTHER_INTS)
+for dim in [1, -1]:
+    case("aten::index_select.out", lambda: A.index_select(dim, OTHER_PICKED[:, 0]), A, dim, OTHER_PICKED[:, 0])
 
 lines = ",\n".join(json.dumps(entry) for entry in cases)
 Path(__file__).with_name("cases.json.golden").write_text(f"[\n{lines}\n]\n")
