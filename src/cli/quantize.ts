@@ -1,7 +1,6 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
-import { claimFolder } from "../folder-claim.ts";
 import {
   compileModel,
   describeOrigins,
@@ -17,6 +16,7 @@ import {
   weightOrigins,
 } from "../index.ts";
 import { checkWritable } from "../node-file.ts";
+import { claimPath } from "../path-claim.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
@@ -157,7 +157,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   };
   // Finished layers are kept here until the program is written. An interrupted run of AQLM's goes on where it was.
   const folder = `${output}.parts`;
-  const release = isAqlm || options.calibrate !== undefined ? await claimFolder(folder) : null;
+  const release = isAqlm || options.calibrate !== undefined ? await claimPath(folder) : null;
   const onDamagedPart = (notice: string) => {
     encoding.stop();
     terminal.note(`lowbit: ${notice}`);

@@ -4,9 +4,11 @@
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { type FileHandle, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { access, type FileHandle, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { makeFolder } from "../node-file.ts";
+import { tryClaim } from "../path-claim.ts";
 import { HubError, type RequestOptions, request, retried, StallWatch } from "./request.ts";
 
 export interface BlobSource {
@@ -27,6 +29,8 @@ export interface BlobOptions extends RequestOptions {
 
 const RANGE_BYTES = 1 << 24;
 const CONNECTIONS = 4;
+/** How often a download looks whether another of the same file has ended. */
+const OTHER_MS = 200;
 
 /** What is known of an unfinished download: which file it is of, and how much of each range has arrived. */
 interface Unfinished {
@@ -36,11 +40,37 @@ interface Unfinished {
   readonly done: number[];
 }
 
-/** Downloads `source` to `path`. HubError when the content is not what the hub promised, or cannot be had. */
+export const exists = (path: string) =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+/**
+ * Downloads `source` to `path` where it is not there, or waits while another task or process does. HubError when the content is not what the hub
+ * promised, or cannot be had.
+ */
 export async function downloadBlob(source: BlobSource, path: string, options: BlobOptions): Promise<void> {
+  if (await exists(path)) return options.onBytes?.(source.size);
   const part = `${path}.lowbit-part`;
-  const record = `${part}.json`;
   await makeFolder(dirname(path));
+  let claim = await tryClaim(part);
+  while (claim.holder !== null) {
+    await delay(OTHER_MS, undefined, options.signal && { signal: options.signal }).catch(() => {});
+    options.signal?.throwIfAborted();
+    claim = await tryClaim(part);
+  }
+  try {
+    if (await exists(path)) options.onBytes?.(source.size);
+    else await downloadPart(source, path, part, options);
+  } finally {
+    await claim.release();
+  }
+}
+
+/** Downloads into `part`, and gives it its name. */
+async function downloadPart(source: BlobSource, path: string, part: string, options: BlobOptions): Promise<void> {
+  const record = `${part}.json`;
   const state = await readState(record, source, options.rangeBytes ?? RANGE_BYTES);
   options.onBytes?.(state.done.reduce((sum, count) => sum + count, 0));
   const file = await open(part, state.done.some((count) => count > 0) ? "r+" : "w");

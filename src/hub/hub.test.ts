@@ -1,9 +1,10 @@
 /** The hub client against a local server that serves the hub's endpoints, and drops, stalls, lies and forbids. */
 import { createHash } from "node:crypto";
-import { access, mkdir, readFile, readlink, writeFile } from "node:fs/promises";
+import { access, mkdir, readdir, readFile, readlink, rename, rm, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeEach, describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { Random } from "../../test/support/random.ts";
@@ -114,6 +115,29 @@ describe("pull", () => {
     const snapshot = await pull({ connections: 1, tries: 10 });
     expect(new Uint8Array(await readFile(join(snapshot, "config.json")))).toEqual(contents["config.json"]);
     expect(new Uint8Array(await readFile(join(snapshot, "model.safetensors")))).toEqual(weights);
+  });
+
+  it("several at once, of one process or two, download a file once", async () => {
+    const [first, ...others] = await Promise.all(Array.from({ length: 4 }, () => pull()));
+    expect(others).toEqual([first, first, first]);
+    expect(new Uint8Array(await readFile(join(first!, "model.safetensors")))).toEqual(weights);
+    expect(downloads().length).toBe(Math.ceil(weights.length / 16384));
+    const blobs = join(cache, "models--org--name", "blobs");
+    expect((await readdir(blobs)).length).toBe(2);
+
+    const blob = join(blobs, sha256(weights));
+    await rename(blob, `${blob}.away`);
+    await rm(join(first!, "model.safetensors"));
+    await writeFile(`${blob}.lowbit-part.pid`, String(process.ppid));
+    requests = [];
+    const late = pull();
+    await delay(300);
+    expect(downloads()).toEqual([]);
+    await rename(`${blob}.away`, blob);
+    await rm(`${blob}.lowbit-part.pid`);
+    await late;
+    expect(downloads()).toEqual([]);
+    expect(new Uint8Array(await readFile(join(first!, "model.safetensors")))).toEqual(weights);
   });
 
   it("resumes what an interrupted download left, and leaves nothing that looks whole", async () => {

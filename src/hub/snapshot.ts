@@ -2,10 +2,10 @@
  * A revision of a model in the cache, laid out as Python's huggingface_hub does, so that both share their files:
  * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit.
  */
-import { access, copyFile, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { makeFolder } from "../node-file.ts";
-import { type BlobOptions, type BlobSource, downloadBlob } from "./blob.ts";
+import { type BlobOptions, type BlobSource, downloadBlob, exists } from "./blob.ts";
 import { HubError, request, retried, StallWatch } from "./request.ts";
 import { type HubSettings, hubSettings, parseRepository, type RepositoryName } from "./settings.ts";
 
@@ -19,12 +19,6 @@ export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
 
 /** Redirects from one name to another. */
 const MOVES_MAX = 5;
-
-const exists = (path: string) =>
-  access(path).then(
-    () => true,
-    () => false,
-  );
 
 /**
  * The folder of a model's files in the cache, after downloading what it lacks. `name` is "org/name[@revision]", with or
@@ -53,8 +47,7 @@ export async function pullModel(name: string, options: PullOptions = {}): Promis
       doneBytes += count;
       options.onProgress?.(doneBytes, totalBytes);
     };
-    if (await exists(blob)) onBytes(source.size);
-    else await downloadBlob(source, blob, { ...blobOptions, onBytes });
+    await downloadBlob(source, blob, { ...blobOptions, onBytes });
     await link(blob, join(snapshot, file));
   }
   await makeFolder(dirname(join(folder, "refs", parsed.revision)));
@@ -75,7 +68,10 @@ async function cachedSnapshot(folder: string, { repository, revision }: Reposito
 async function link(blob: string, target: string): Promise<void> {
   await makeFolder(dirname(target));
   await rm(target, { force: true });
-  await symlink(relative(dirname(target), blob), target).catch(() => copyFile(blob, target));
+  await symlink(relative(dirname(target), blob), target).catch(async (cause: NodeJS.ErrnoException) => {
+    // Another pull has made it since.
+    if (cause.code !== "EEXIST") await copyFile(blob, target);
+  });
 }
 
 interface Revision {
