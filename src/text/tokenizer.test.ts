@@ -57,6 +57,18 @@ describe("encode", () => {
     expect(byteFallback.encode("</s>", plain)).toEqual([1, ...letters]);
   });
 
+  // Ids of Python's tokenizers 0.23 for the same file.
+  it("spells what a Unigram vocabulary lacks in bytes", () => {
+    const bytes = [..."0123456789ABCDEF"].flatMap((a) => [..."0123456789ABCDEF"].map((b) => `<0x${a}${b}>`));
+    const vocab = [["<unk>", 0], ...bytes.map((byte) => [byte, 0]), ["\u2581", -2], ["a", -3], ["\u2581a", -1]];
+    const model = { type: "Unigram", unk_id: 0, vocab, byte_fallback: true };
+    const unigram = new Tokenizer({ model });
+    expect(unigram.encode("\u2581aé\n日a")).toEqual([259, 196, 170, 11, 231, 152, 166, 258]);
+    expect(new Tokenizer({ model: { ...model, byte_fallback: false } }).encode("aé日a")).toEqual([258, 0, 258]);
+    const incomplete = vocab.filter(([token]) => token !== "<0xE6>");
+    expect(new Tokenizer({ model: { ...model, vocab: incomplete } }).encode("日")).toEqual([0]);
+  });
+
   it("takes a control token apart that the model itself finds in plain text", () => {
     const pre_tokenizer = { ...byteLevelFile.pre_tokenizer, use_regex: false };
     const whole = new Tokenizer({ ...byteLevelFile, pre_tokenizer }, config);
@@ -90,11 +102,48 @@ describe("encode", () => {
   });
 });
 
+describe("what the library leaves out", () => {
+  // Ids and texts of Python's tokenizers 0.23.3 for the same files.
+  const bytes = Array.from({ length: 256 }, (_, i) => `<0x${i.toString(16).toUpperCase().padStart(2, "0")}>`);
+  const pieces: [string, number][] = [
+    ["<unk>", 0],
+    ...bytes.map((b): [string, number] => [b, 0]),
+    ["▁", -2],
+    ["a", -1],
+  ];
+  const metaspace = { type: "Metaspace", replacement: "▁", prepend_scheme: "never", split: true };
+  const unigram = new Tokenizer({
+    model: { type: "Unigram", unk_id: 0, vocab: pieces, byte_fallback: true },
+    pre_tokenizer: metaspace,
+    decoder: { type: "Sequence", decoders: [metaspace, { type: "ByteFallback" }, { type: "Fuse" }] },
+  });
+
+  it("gives the bytes of characters that a Unigram model has no token for", () => {
+    expect(unigram.encode("a é語")).toEqual([258, 257, 196, 170, 233, 171, 159]);
+    expect(unigram.decode([258, 257, 196, 170, 233, 171, 159])).toBe("a é語");
+  });
+
+  it("keeps U+FEFF, and the first space where none was put before the text", () => {
+    expect(unigram.encode(" \uFEFFa")).toEqual([257, 240, 188, 192, 258]);
+    expect(unigram.decode([257, 240, 188, 192, 258])).toBe(" \uFEFFa");
+  });
+});
+
 describe("decode", () => {
   it("gives the text back exactly, spaces before punctuation included", () => {
     for (const text of ["Hello , world . It 's  we 've !", " lead", "trail ", "\n\n", "👩‍🚀 é 世界"])
       for (const tokenizer of [byteLevel, byteFallback])
         expect(tokenizer.decode(tokenizer.encode(text, { addSpecialTokens: false }))).toBe(text);
+  });
+
+  it("keeps the first space where Metaspace adds none", () => {
+    const model = { type: "BPE", vocab: { "\u2581": 0, a: 1, "\u2581a": 2, "<0xC3>": 3, "<0xA9>": 4 }, merges: [] };
+    const metaspace = (prepend_scheme: string) => ({ type: "Metaspace", replacement: "\u2581", prepend_scheme });
+    const never = new Tokenizer({ model, decoder: metaspace("never") });
+    expect(never.decode([2, 1, 0, 2])).toBe(" aa  a");
+    const decoders = [metaspace("never"), { type: "ByteFallback" }];
+    expect(new Tokenizer({ model, decoder: { type: "Sequence", decoders } }).decode([2, 3, 4])).toBe(" aé");
+    expect(new Tokenizer({ model, decoder: metaspace("first") }).decode([2, 1, 0, 2])).toBe("aa  a");
   });
 
   it("decodes nothing to nothing, and only special tokens to nothing when they are skipped", () => {

@@ -6,10 +6,18 @@
 import * as tokenizers from "@huggingface/tokenizers";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { AddedTokenMatcher } from "./added-tokens.ts";
+import {
+  addByteFallback,
+  type DecoderConfig,
+  keepByteOrderMarks,
+  type LibraryDecoder,
+  withoutSpaceDropped,
+} from "./library-gaps.ts";
 
 /** The part of the library that is used, typed here because its own declarations do not resolve under `nodenext`. */
 interface Library {
   model: LibraryModel | null;
+  readonly decoder: LibraryDecoder | null;
   encode(text: string, options: { add_special_tokens: boolean }): { ids: (number | undefined)[]; tokens: string[] };
   decode(ids: number[], options: { skip_special_tokens: boolean; clean_up_tokenization_spaces: boolean }): string;
   token_to_id(token: string): number | undefined;
@@ -21,6 +29,8 @@ interface LibraryModel {
   readonly vocab: (string | undefined)[];
   readonly tokens_to_ids: ReadonlyMap<string, number>;
   readonly unk_token_id: number | undefined;
+  /** What a call of the model begins with, before it joins neighbouring unknown tokens. */
+  encode(words: string[]): string[];
 }
 
 const Library = tokenizers.Tokenizer as unknown as new (file: object, config: object) => Library;
@@ -33,7 +43,12 @@ interface AddedToken {
 }
 
 interface TokenizerFile {
-  readonly model: { readonly vocab: Record<string, number> | readonly unknown[] };
+  readonly model: {
+    readonly type?: string;
+    readonly vocab: Record<string, number> | readonly unknown[];
+    readonly byte_fallback?: boolean;
+  };
+  readonly decoder: DecoderConfig | null;
   readonly added_tokens: readonly AddedToken[];
 }
 
@@ -90,6 +105,9 @@ export class Tokenizer {
     } catch (cause) {
       throw new InvalidFileError(name, `cannot be used as a tokenizer: ${(cause as Error).message}`, { cause });
     }
+    const { type, byte_fallback } = this.#file.model;
+    if (type === "Unigram" && byte_fallback) addByteFallback(this.#library.model!);
+    keepByteOrderMarks(this.#library.decoder);
     this.vocabSize = this.#library.model!.vocab.length;
     this.addedTokens = new AddedTokenMatcher(this.#file.added_tokens);
     this.#places = new Map(this.#file.added_tokens.map((token, place) => [token.id, place]));
@@ -243,5 +261,5 @@ function checkFile(file: unknown, name: string): TokenizerFile {
   if (!Array.isArray(vocab))
     for (const token of Object.keys(vocab)) checkId(token, (vocab as Record<string, number>)[token]);
   for (const token of parts.added_tokens) checkId(token?.content, token?.id);
-  return parts as TokenizerFile;
+  return { ...parts, decoder: withoutSpaceDropped(parts.decoder) } as TokenizerFile;
 }
