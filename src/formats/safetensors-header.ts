@@ -10,7 +10,7 @@ import { decodeUtf8, describe, duplicateKey, isObject, parseObject, quote } from
 export const HEADER_MAX_BYTES = 100_000_000;
 /** Bytes of the length before the header. */
 export const PREFIX_BYTES = 8;
-/** The header's key that is not a tensor but a map of strings. */
+/** The header's key that is not a tensor but a map of strings, or null as in the format's own reader. */
 export const METADATA_KEY = "__metadata__";
 
 const dtypeOf: ReadonlyMap<string, DType> = new Map(dtypes.map((dtype) => [storedName(dtype), dtype]));
@@ -84,7 +84,7 @@ export function parseHeader(file: string, bytes: Uint8Array, dataSize: number): 
 }
 
 function parseMetadata(file: string, metadata: unknown): Map<string, string> {
-  if (metadata === undefined) return new Map();
+  if (metadata === undefined || metadata === null) return new Map();
   if (!isObject(metadata))
     throw new InvalidFileError(file, `${METADATA_KEY} should be an object but is ${describe(metadata)}`);
   return new Map(

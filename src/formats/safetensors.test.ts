@@ -48,6 +48,12 @@ describe("reading", () => {
     expect(await file.read("early")).toEqual({ dtype: "f32", shape: [2], data: Float32Array.of(0.5, 1.5) });
   });
 
+  // As safetensors 0.8 in Python.
+  test("takes metadata that is null for none", async () => {
+    const file = await open(fileOf({ __metadata__: null, a: entry("F32", [2], 0, 8) }, data.subarray(0, 8)));
+    expect([file.names, file.metadata]).toEqual([["a"], new Map()]);
+  });
+
   test("gives rows without reading the others", async () => {
     const bytes = fileOf({ w: entry("F32", [3, 2], 0, 24) }, data);
     const reads: number[][] = [];
