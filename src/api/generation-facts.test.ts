@@ -25,6 +25,12 @@ describe("generation_config.json", () => {
     });
   });
 
+  it("penalizes repetition without sampling, too", () => {
+    const settings = { temperature: 0.6, repetition_penalty: 1.1 };
+    expect(samplingDefaults(settings, "x.pte")).toEqual({ temperature: 0, repetitionPenalty: 1.1 });
+    expect(() => samplingDefaults({ repetition_penalty: -1 }, "x.pte")).toThrow("repetitionPenalty: expected a number");
+  });
+
   it.each([
     [{ top_k: "x" }, "topK: expected a number from 0 to Infinity but found x"],
     [{ temperature: -1 }, `temperature: expected a number from 0 to ${Number.MAX_VALUE} but found -1`],

@@ -35,19 +35,22 @@ function checkId(id: unknown, name: string, file: string): number {
 }
 
 /**
- * Sampling that the model's authors recommend; greedy where they say nothing. InvalidFileError naming `file` for numbers
- * out of range.
+ * Sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty counts then,
+ * too, as in transformers. InvalidFileError naming `file` for numbers out of range.
  */
 export function samplingDefaults(generationConfig: JsonObject, file: string): SamplerOptions {
-  if (generationConfig.do_sample !== true) return { temperature: 0 };
   const number = (name: string) => (generationConfig[name] ?? undefined) as number | undefined;
-  const options = {
-    temperature: number("temperature") ?? 1,
-    topK: number("top_k"),
-    topP: number("top_p"),
-    minP: number("min_p"),
-    repetitionPenalty: number("repetition_penalty"),
-  };
+  const repetitionPenalty = number("repetition_penalty");
+  const options =
+    generationConfig.do_sample === true
+      ? {
+          temperature: number("temperature") ?? 1,
+          topK: number("top_k"),
+          topP: number("top_p"),
+          minP: number("min_p"),
+          repetitionPenalty,
+        }
+      : { temperature: 0, repetitionPenalty };
   try {
     createSampler(options);
   } catch (cause) {
