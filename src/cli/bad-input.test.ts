@@ -118,6 +118,13 @@ describe("a bad checkpoint", () => {
     await expectFailure(["logits", bad, "--ids", "1"], message);
   });
 
+  test("logits that are NaN are refused", async () => {
+    const edit = (name: string, values: Float32Array) => name.includes("up_proj") && values.fill(Number.NaN);
+    await writeTinyCheckpoint(bad, { edit });
+    for (const how of [[], ["--json"], ["--eager"]])
+      await expectFailure(["logits", bad, "--ids", "1", ...how], "logits: expected numbers but found NaN at id 0");
+  });
+
   test("a tokenizer that is no JSON is found when text is needed", async () => {
     writeFileSync(join(bad, "tokenizer.json"), "[");
     await expectFailure(["run", bad, "a"], /tokenizer\.json.*JSON/);
