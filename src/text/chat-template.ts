@@ -46,7 +46,7 @@ export class ChatTemplate {
       return this.#template.render({
         documents: null,
         ...extra,
-        messages,
+        messages: messages.map(withoutNulls),
         tools,
         add_generation_prompt: addGenerationPrompt,
         bos_token: bosToken,
@@ -57,4 +57,9 @@ export class ChatTemplate {
       throw new InvalidArgumentError(`${this.#name}: ${problem}`, { cause });
     }
   }
+}
+
+/** A message without fields that are null: clients write those they do not use, and transformers drops them, too. */
+function withoutNulls(message: Message): object {
+  return Object.fromEntries(Object.entries(message).filter(([, value]) => (value ?? null) !== null));
 }

@@ -54,6 +54,13 @@ describe("ChatTemplate", () => {
     expect(probe.render([], { tools: [{ name: "f" }] })).toBe('false true  [{"name": "f"}]');
   });
 
+  // As transformers 5.23 renders it, but for Python's False.
+  it("drops fields of messages that are null", () => {
+    const probe = new ChatTemplate("{% for m in messages %}{{ 'tool_calls' in m }} {{ m | tojson }};{% endfor %}");
+    const message = { ...assistant(null), tool_calls: null, args: [null, { a: null }] };
+    expect(probe.render([message])).toBe('false {"role": "assistant", "args": [null, {"a": null}]};');
+  });
+
   it("says what the template refused, and which template does not parse", () => {
     expect(() => template.render([assistant("first")])).toThrow(InvalidArgumentError);
     expect(() => template.render([assistant("first")])).toThrow("roles must alternate");
