@@ -3,6 +3,7 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { logInfo } from "../log.ts";
 import { buildDecoder } from "../model/architectures.ts";
+import { bytesOf } from "../tensor.ts";
 import { inParts } from "./quantize-rows.ts";
 
 /**
@@ -26,12 +27,10 @@ async function isSameMatrix(tensors: TensorSource, a: string, b: string): Promis
   const { dtype, shape } = tensors.info(a);
   const other = tensors.info(b);
   if (dtype !== other.dtype || shape.join() !== other.shape.join() || shape.length !== 2) return false;
-  const bytes = async (name: string, first: number, count: number) => {
-    const { buffer, byteOffset, byteLength } = (await tensors.readRows(name, first, count)).data;
-    return Buffer.from(buffer, byteOffset, byteLength);
+  const isSame = async (first: number, count: number) => {
+    const [ours, others] = [await tensors.readRows(a, first, count), await tensors.readRows(b, first, count)];
+    return Buffer.compare(bytesOf(ours.data), bytesOf(others.data)) === 0;
   };
-  const isSame = async (first: number, count: number) =>
-    (await bytes(a, first, count)).equals(await bytes(b, first, count));
   for await (const same of inParts(shape as [number, number], isSame)) if (!same) return false;
   return true;
 }
