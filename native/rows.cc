@@ -5,6 +5,7 @@
 #define LOWBIT_OWN_TABLES(table)                                                                                       \
   table(linear_amx_rows)                                                                                               \
   table(linear_planes_amx_rows)                                                                                        \
+  table(linear_blocks_avx512_rows)                                                                                     \
   table(linear_avx512_rows)                                                                                            \
   table(linear_avxvnni_rows)                                                                                           \
   table(linear_avx2_rows)                                                                                              \

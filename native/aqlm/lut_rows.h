@@ -51,23 +51,33 @@ struct RunMemory {
   typename Batch::V* tables;
 };
 
-// A row of x, `groups` groups, as a run's inputs.
+// Rows of x, `groups` groups from `x` on, as a run's inputs. Step by step for all rows: one row's steps wait for each other.
 template <class Batch>
-void quantize_row(const Batches& p, const float* x, uint32_t groups, uint32_t row, typename Batch::Inputs* inputs) {
+void quantize_rows(const Batches& p, const float* x, uint32_t groups, uint32_t rows, typename Batch::Inputs* inputs) {
   using Isa8 = typename Batch::Isa8;
-  const uint32_t length = p.codes.in_group;
+  const uint32_t length = p.codes.in_group, count = groups * length;
+  const size_t stride = p.codes.k;
   const auto vectors = prepared_vectors<typename Batch::Value>(p.prepared);
-  Magnitudes<Isa8> all;
-  for (uint32_t i = 0; i < groups * length; i += 8) all.add(Isa8::load(x + i));
-  const float largest = all.largest();
-  float lengths = 0;
-  for (uint32_t g = 0; g < groups; g++)
-    lengths += std::sqrt(
-        longest_square<Isa8>(length, length, 1 / largest, [&](size_t i) { return Isa8::load(x + g * length + i); }));
-  lengths *= std::min(*vectors.lengths, *vectors.longest * static_cast<float>(p.run_books));
-  const float step = largest * std::max(Batch::kFinest, lengths / Batch::kRunMax) + all.zero();
-  Batch::set_inputs(x, groups * length, 1 / step, row, inputs);
-  inputs->steps[row] = step * *vectors.step;
+  const float longest = std::min(*vectors.lengths, *vectors.longest * static_cast<float>(p.run_books));
+  float largest[Batch::kRows], none[Batch::kRows], lengths[Batch::kRows];
+  for (uint32_t row = 0; row < rows; row++) {
+    Magnitudes<Isa8> all;
+    for (uint32_t i = 0; i < count; i += 8) all.add(Isa8::load(x + row * stride + i));
+    largest[row] = all.largest();
+    none[row] = all.zero();
+  }
+  for (uint32_t row = 0; row < rows; row++) {
+    const float unit = 1 / largest[row];
+    lengths[row] = 0;
+    for (uint32_t i = 0; i < count; i += length)
+      lengths[row] += std::sqrt(
+          longest_square<Isa8>(length, length, unit, [&](size_t j) { return Isa8::load(x + row * stride + i + j); }));
+  }
+  for (uint32_t row = 0; row < rows; row++) {
+    const float step = largest[row] * std::max(Batch::kFinest, lengths[row] * longest / Batch::kRunMax) + none[row];
+    Batch::set_inputs(x + row * stride, count, 1 / step, row, inputs);
+    inputs->steps[row] = step * *vectors.step;
+  }
 }
 
 // Adds to a run's sums, or begins them.
@@ -169,7 +179,7 @@ void batch_item(const Batches& p, uint32_t index, const RunMemory<Batch>& own) {
     for (uint32_t first = 0; first < p.codes.block_groups(block); first += p.run_groups) {
       const uint32_t groups = std::min(p.run_groups, p.codes.block_groups(block) - first);
       const float* x = p.x + size_t{batch} * kRows * p.codes.k + (size_t{block} * kBlock + first) * p.codes.in_group;
-      for (uint32_t row = 0; row < rows; row++, x += p.codes.k) quantize_row<Batch>(p, x, groups, row, &inputs);
+      quantize_rows<Batch>(p, x, groups, rows, &inputs);
       sum_runs<Batch>(p, block, first, groups, chunk, inputs, own, totals, block == first_block && first == 0);
     }
 }

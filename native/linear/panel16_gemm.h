@@ -109,15 +109,15 @@ inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[R
   });
 }
 
-// `Rows` rows from `row` on by two vectors of columns.
-template <class Isa, int Steps, int Rows>
+// `Rows` rows from `row` on by two vectors of columns. `Short`: groups of 32.
+template <class Isa, int Steps, bool Short, int Rows>
 inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
-  const uint32_t length = w.group_length;
+  const uint32_t length = Short ? 32 : w.group_length;
   const bool has_zeros = w.has_zeros;
   const auto* x = inputs<Isa, Steps>(gemm) + row * stride;
   const int32_t* starts = args.rows.sums + row * groups;
@@ -135,10 +135,14 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     } else {
       for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(starts[m * groups]);
     }
-    for (const auto* end = x + length; x < end; x += 32, unpacked[0] += 512, unpacked[1] += 512) {
+    const auto* end = x + length;
+    do {
       if constexpr (multiplies_words<Isa, Steps>()) Isa::template add_words<Rows>(sum, unpacked, x, stride);
       else add_bytes<Isa, Steps, Rows>(sum, unpacked, x, stride);
-    }
+      x += 32;
+      unpacked[0] += 512;
+      unpacked[1] += 512;
+    } while (!Short && x < end);
     for (int v = 0; v < 2; v++) {
       for (int m = 0; m < Rows; m++)
         total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales[v]), total[v][m]);
@@ -200,8 +204,12 @@ inline void short_gemm_block(const PackedLinear& args, const GemmColumns* column
 
 template <class Isa, int Steps, int Rows>
 inline void block_of_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
+  // Where a vector of sums is wide, turning it into floats takes a good part of a short group's time.
+  constexpr bool kGroupsMatter = Isa::kRows == 16;
   if constexpr (Steps > 1) short_gemm_block<Isa, Steps, Rows>(gemm.linear, columns, offset, row);
-  else gemm_block<Isa, Steps, Rows>(gemm, columns, offset, row);
+  else if (kGroupsMatter && gemm.linear.weights.group_length == 32)
+    gemm_block<Isa, Steps, kGroupsMatter, Rows>(gemm, columns, offset, row);
+  else gemm_block<Isa, Steps, false, Rows>(gemm, columns, offset, row);
 }
 
 template <class Isa, int Steps>

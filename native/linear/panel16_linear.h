@@ -94,13 +94,14 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
 template <class Isa, int Rows>
 constexpr int panels_at_once() {
   if (Rows == 1) return Isa::kPanels;
-  return Isa::kRows < 16 ? 1 : Rows < 4 ? 4 : 2;
+  return Isa::kRows < 16 ? 1 : Rows < (Isa::kStreams ? 5 : 4) ? 4 : 2;
 }
 
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   constexpr int kStep = panels_at_once<Isa, Rows>();
-  for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
+  if constexpr (Isa::kStreams) return row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
+  else for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
 }
 
 // Parts of `count` that are as even as can be, none larger than `largest`: part(start, size) for each.
@@ -201,7 +202,7 @@ template <class Isa>
 void packed_linear_prepare(Step& step, const Call& call) {
   PackedLinear& args = step.init<PackedLinear>();
   bind_packed_linear(args, call);
-  split_packed_linear(step, args, call.threads, Isa::kPanels, Isa::kShortSums);
+  split_packed_linear(step, args, call.threads, Isa::kPanels, Isa::kStreams);
   step.run = run_for_bits<LinearCode<Isa>>(args.weights);
 }
 

@@ -33,9 +33,10 @@ constexpr uint32_t kStreamedRows = 7;
 template <class Isa, int Bits, bool Levels>
 constexpr int32_t weight_offset() { return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>(); }
 
-// Of instruction sets whose dot products are 32-bit sums at once.
+// Of instruction sets whose dot products are 32-bit sums at once. kStreams: whether panels are read as
+// panel16_streams.h does.
 struct NoShortSums {
-  static constexpr bool kShortSums = false;
+  static constexpr bool kShortSums = false, kStreams = false;
 };
 
 // Weights of more than 7 bits, as codebooks have them.

@@ -1,6 +1,6 @@
-// Linear layers over panel16 weights for one to seven rows of activations, by instruction sets with 16-bit sums: panels
-// are read as a few streams, each of panels that follow each other in memory, as short streams leave hardware too little
-// to fetch ahead; and vectors are written out, so that there is little but what products need.
+// Linear layers over panel16 weights for one to seven rows of activations, where panels are read as a few streams, each of
+// panels that follow each other in memory, as short streams leave hardware too little to fetch ahead; and vectors are
+// written out, so that there is little but what products need.
 #pragma once
 
 #include "panel16_parts.h"
@@ -8,10 +8,11 @@
 namespace lowbit {
 namespace {
 
-// Sums of products of 32 columns of `Parts` parts of a panel: `vectors` are those of the first one's weights, x(m, i)
-// the i-th four activations of row m in all lanes.
+// Sums of products of 32 columns of `Parts` parts of panels: `vectors` are those of their weights, x(m, i) the i-th four
+// activations of row m in all lanes.
 template <class Isa, int Bits, bool Levels, int Parts, int Rows, class X>
-inline __attribute__((always_inline)) void column_sums(const uint8_t* vectors, typename Isa::Bytes levels, X&& x,
+inline __attribute__((always_inline)) void column_sums(const uint8_t* const (&vectors)[Parts],
+                                                       typename Isa::Bytes levels, X&& x,
                                                        typename Isa::Ints (&sum)[Parts][Rows]) {
   using Bytes = typename Isa::Bytes;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
@@ -21,7 +22,7 @@ inline __attribute__((always_inline)) void column_sums(const uint8_t* vectors, t
     Bytes chunk[Parts][kVectors];
     each_index<Parts>([&](auto part) LOWBIT_INLINE {
       each_index<kVectors>([&](auto v) LOWBIT_INLINE {
-        chunk[part][v] = Isa::load_bytes(vectors + 64 * (i * kVectors + v) + 4 * Isa::kRows * part);
+        chunk[part][v] = Isa::load_bytes(vectors[part] + 64 * (i * kVectors + v));
       });
     });
     each_index<kFields>([&](auto f) LOWBIT_INLINE {
@@ -35,7 +36,8 @@ inline __attribute__((always_inline)) void column_sums(const uint8_t* vectors, t
       each_index<Rows>([&](auto m) LOWBIT_INLINE {
         const Bytes four = x(m, std::integral_constant<int, kStep>{});
         each_index<Parts>([&](auto part) LOWBIT_INLINE {
-          if constexpr (kSteps > 0) add_step<Isa, kSteps, kStep>(u[part], four, shorts[part][m], sum[part][m]);
+          if constexpr (Isa::kShortSums && kSteps > 0)
+            add_step<Isa, kSteps, kStep>(u[part], four, shorts[part][m], sum[part][m]);
           else sum[part][m] = Isa::dot_wide(kStep == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
         });
       });
@@ -51,6 +53,16 @@ struct LoadedQuads {
   inline __attribute__((always_inline)) typename Isa::Bytes operator()(int, int i) const { return quads[i]; }
 };
 
+// The same of several rows `stride` apart, in memory.
+template <class Isa>
+struct StoredQuads {
+  const int8_t* x;
+  size_t stride;
+  inline __attribute__((always_inline)) typename Isa::Bytes operator()(int m, int i) const {
+    return Isa::broadcast_quad(x + m * stride + 4 * i);
+  }
+};
+
 // What sums of a row begin with in a group: `sums` is that of the row's activations.
 template <class Isa, int Bits, bool Levels>
 inline __attribute__((always_inline)) typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
@@ -59,54 +71,76 @@ inline __attribute__((always_inline)) typename Isa::Ints start_of(const Panel16&
   return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, weight_offset<Isa, Bits, Levels>(), -sums);
 }
 
-// One row of activations and Isa::kPanels panels `stride` apart, of which those past `last` are worked on as that one
-// again. `Short`: groups of 32.
-template <class Isa, int Bits, bool Levels, bool Short>
+// `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
+// are worked on as that one again. Several rows share what they load of two panels, which are whole vectors then. `Short`:
+// groups of 32.
+template <class Isa, int Bits, bool Levels, bool Short, int Panels, int Rows>
 inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row) {
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
-  constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
+  constexpr int kPanels = Panels, kParts = 16 / Isa::kRows;
+  static_assert(Rows == 1 || (kPanels % 2 == 0 && kParts == 1));
   const Panel16& w = args.weights;
-  const int8_t* x = args.rows.values + static_cast<size_t>(row) * w.padded_k();
+  const size_t x_stride = w.padded_k();
+  const int8_t* x = args.rows.values + row * x_stride;
   const int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
   const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[kPanels];
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
-  Floats total[kPanels][kParts];
+  Floats total[kPanels][kParts][Rows];
   const auto each_part = [](auto&& body) LOWBIT_INLINE {
     each_index<kPanels>([&](auto p) LOWBIT_INLINE {
       each_index<kParts>([&](auto part) LOWBIT_INLINE { body(p, part); });
     });
   };
-  each_part([&](auto p, auto part) LOWBIT_INLINE { total[p][part] = Isa::zero_floats(); });
+  each_part([&](auto p, auto part) LOWBIT_INLINE {
+    for (auto& each : total[p][part]) each = Isa::zero_floats();
+  });
 
   for (uint32_t g = 0; g < w.groups; g++) {
-    Ints sum[kPanels][kParts];
-    for (int p = 0; p < kPanels; p++)
-      for (int part = 0; part < kParts; part++)
-        sum[p][part] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[g]);
-    const auto add_group = [&](auto p, auto part) LOWBIT_INLINE {
+    const auto start = [&](auto p, auto part, int m) LOWBIT_INLINE {
+      return start_of<Isa, Bits, Levels>(w, group[p], part, sums[m * w.groups + g]);
+    };
+    const auto add_group = [&](auto p, auto part, const Ints (&sum)[Rows]) LOWBIT_INLINE {
       const Floats scale = group_scales<Isa>(w, group[p], part);
-      total[p][part] = Isa::multiply_add(Isa::to_floats(sum[p][part]), scale, total[p][part]);
+      for (int m = 0; m < Rows; m++)
+        total[p][part][m] = Isa::multiply_add(Isa::to_floats(sum[m]), scale, total[p][part][m]);
+    };
+    // Several rows leave no registers for sums that are not worked on yet.
+    constexpr bool kStarted = !Short || Rows == 1;
+    Ints group_sum[kPanels][kParts][Rows];
+    if constexpr (kStarted) each_part([&](auto p, auto part) LOWBIT_INLINE {
+      for (int m = 0; m < Rows; m++) group_sum[p][part][m] = start(p, part, m);
+    });
+    const auto add_run = [&](auto p, auto part, const Ints (&run)[Rows]) LOWBIT_INLINE {
+      Ints sum[Rows];
+      for (int m = 0; m < Rows; m++) sum[m] = Isa::add(kStarted ? group_sum[p][part][m] : start(p, part, m), run[m]);
+      if constexpr (Short) add_group(p, part, sum);
+      else for (int m = 0; m < Rows; m++) group_sum[p][part][m] = sum[m];
     };
     uint32_t at = w.vectors_offset;
     for (uint32_t c = 0, end = Short ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
       typename Isa::Bytes quads[8];
-      each_index<8>([&](auto i) LOWBIT_INLINE { quads[i] = Isa::broadcast_quad(x + 4 * i); });
+      if constexpr (Rows == 1) each_index<8>([&](auto i) LOWBIT_INLINE { quads[i] = Isa::broadcast_quad(x + 4 * i); });
       each_part([&](auto p, auto part) LOWBIT_INLINE {
         if (part == 0) Isa::template prefetch_near<Bits>(group[p] + at);
-        Ints run[1][1];
-        column_sums<Isa, Bits, Levels>(group[p] + at + 4 * Isa::kRows * part, levels, LoadedQuads<Isa>{quads}, run);
-        sum[p][part] = Isa::add(sum[p][part], run[0][0]);
-        if constexpr (Short) add_group(p, part);
+        if constexpr (Rows == 1) {
+          Ints run[1][1];
+          column_sums<Isa, Bits, Levels>({group[p] + at + 4 * Isa::kRows * part}, levels, LoadedQuads<Isa>{quads}, run);
+          add_run(p, part, run[0]);
+        } else if constexpr (p % 2 == 1) {
+          Ints run[2][Rows];
+          column_sums<Isa, Bits, Levels>({group[p - 1] + at, group[p] + at}, levels, StoredQuads<Isa>{x, x_stride}, run);
+          add_run(std::integral_constant<int, p - 1>{}, part, run[0]);
+          add_run(p, part, run[1]);
+        }
       });
     }
-    if constexpr (!Short) each_part(add_group);
+    if constexpr (!Short) each_part([&](auto p, auto part) LOWBIT_INLINE { add_group(p, part, group_sum[p][part]); });
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }
   each_part([&](auto p, auto part) LOWBIT_INLINE {
-    const Floats sum = total[p][part];
-    store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row, &sum);
+    store_part<Isa, Rows>(args, std::min(first + p * stride, last), part, row, total[p][part]);
   });
 }
 
@@ -138,12 +172,8 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
   constexpr int kParts = RowSums<Isa>::kParts;
   const int8_t* x = columns.x + first * columns.x_stride;
   typename Isa::Ints run[kParts][Rows];
-  column_sums<Isa, Bits, Levels>(
-      columns.group + columns.at, columns.levels,
-      [&](auto m, auto i) LOWBIT_INLINE {
-        return Isa::broadcast_quad(x + m * columns.x_stride + 4 * i);
-      },
-      run);
+  const uint8_t* const vectors[kParts] = {columns.group + columns.at, columns.group + columns.at + 32};
+  column_sums<Isa, Bits, Levels>(vectors, columns.levels, StoredQuads<Isa>{x, columns.x_stride}, run);
   each_index<kParts>([&](auto part) LOWBIT_INLINE {
     const auto scale = group_scales<Isa>(*columns.weights, columns.group, part);
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
@@ -208,18 +238,32 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
         store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row + m, &sums.total[m][p][part]);
 }
 
-// Panels `first` .. `last` as Isa::kPanels streams, for `rows` rows, at most kStreamedRows.
-template <class Isa, int Bits, bool Levels>
-inline void panel_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
-  const auto block = [&](uint32_t panel, uint32_t stride) {
-    if (rows > 1) rows_block<Isa, Bits, Levels>(args, panel, stride, last - 1, row, static_cast<int>(rows));
-    else if (!Levels && args.weights.group_length == 32)
-      row_block<Isa, Bits, Levels, !Levels>(args, panel, stride, last - 1, row);
-    else row_block<Isa, Bits, Levels, false>(args, panel, stride, last - 1, row);
-  };
-  const uint32_t length = (last - first) / Isa::kPanels, rest = first + Isa::kPanels * length;
+// Panels `first` .. `last` as `Panels` streams, each of panels that follow each other in memory: block(panel, stride) for
+// one of each stream, and for those that are left.
+template <int Panels, class Block>
+inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
+  const uint32_t length = (last - first) / Panels, rest = first + Panels * length;
   for (uint32_t p = first; p < first + length; p++) block(p, length);
   if (rest < last) block(rest, 1);
+}
+
+// Panels `first` .. `last` for `Rows` rows whose sums registers hold.
+template <class Isa, int Bits, bool Levels, int Panels, int Rows>
+inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
+  in_streams<Panels>(first, last, [&](uint32_t panel, uint32_t stride) {
+    if (!Levels && args.weights.group_length == 32)
+      row_block<Isa, Bits, Levels, !Levels, Panels, Rows>(args, panel, stride, last - 1, row);
+    else row_block<Isa, Bits, Levels, false, Panels, Rows>(args, panel, stride, last - 1, row);
+  });
+}
+
+// Panels `first` .. `last` for `rows` rows, at most kStreamedRows.
+template <class Isa, int Bits, bool Levels>
+inline void panel_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row, uint32_t rows) {
+  if (rows == 1) return row_streams<Isa, Bits, Levels, Isa::kPanels, 1>(args, first, last, row);
+  in_streams<Isa::kPanels>(first, last, [&](uint32_t panel, uint32_t stride) {
+    rows_block<Isa, Bits, Levels>(args, panel, stride, last - 1, row, static_cast<int>(rows));
+  });
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   using Floats = __m512;
   static constexpr int kRows = 16;
   // Panels read side by side: as many streams for the memory to serve.
-  static constexpr int kPanels = 8;
+  static constexpr int kPanels = 4;
+  static constexpr bool kStreams = true;
   // vpdpbusd takes the weights unsigned: levels are kept with 128 added.
   static constexpr int32_t kLevelOffset = 128;
 
@@ -29,11 +30,19 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   // How far ahead memory is asked for, in bytes.
   static constexpr size_t kAhead = 1024;
   // The memory of 32 columns of weights that far ahead of p, and a line for what is between.
+  // Inlined by force, as GCC takes calls of functions without results for needless even if they prefetch.
   template <int Bits>
-  static void prefetch(const uint8_t* p) {
+  static __attribute__((always_inline)) void prefetch(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T0);
   }
+  template <int Bits>
+  static __attribute__((always_inline)) void prefetch_near(const uint8_t* p) { prefetch<Bits>(p); }
+  static Bytes broadcast_quad(const int8_t* four) {
+    return _mm512_castps_si512(_mm512_broadcastss_ps(_mm_load_ss(reinterpret_cast<const float*>(four))));
+  }
+  static Ints add(Ints a, Ints b) { return _mm512_add_epi32(a, b); }
+  static Ints dot_wide(Ints sum, Bytes u, Bytes x) { return _mm512_dpbusd_epi32(sum, u, x); }
   template <int Shift, int Mask>
   static Bytes shift_and(Bytes v) {
     if constexpr (Shift > 0) v = _mm512_srli_epi16(v, Shift);

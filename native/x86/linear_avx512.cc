@@ -1,4 +1,4 @@
-// Rows of panel16 linear layers on AVX-512 VNNI. Flags: see scripts/build-native.js.
+// Rows of panel16 linear layers on AVX-512 VNNI. Flags: see scripts/native-sources.js.
 #include "../kernel.h"
 #include "../linear/panel16_gemm.h"
 #include "isa_avx512.h"
@@ -11,10 +11,10 @@ constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni;
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 16, 32, packed_gemm_scratch<Avx512Vnni>,
      packed_gemm_prepare<Avx512Vnni>},
-    {"linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 1, 128, packed_linear_scratch,
+    {"linear_a8_wx_1x64x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 1, 64, packed_linear_scratch,
      packed_linear_prepare<Avx512Vnni>},
     // The same code, ahead of AVX2's row for many rows of x.
-    {"linear_a8_wx_8x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 8, 128, packed_linear_scratch,
+    {"linear_a8_wx_8x64x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 8, 64, packed_linear_scratch,
      packed_linear_prepare<Avx512Vnni>},
 };
 

@@ -41,8 +41,12 @@ it("WebAssembly shares tables of words among eight rows of x, from 64 on", () =>
 it("no row is passed over for one that needs less of a CPU, but where that is meant", () => {
   expect(passedOver(aqlmKernels)).toEqual(
     new Set([
-      // A lookup of bytes serves one row, one of vectors of sums 32.
-      ...[1, 4].map((rows) => `aqlm_lut16_c8_16x64x48_avx512_vnni for aqlm_lut16_c8_${rows}x256x128_avx512_vbmi`),
+      // A lookup of bytes serves one row, one of vectors of sums 16.
+      ...[1, 4].map((rows) => `aqlm_lut16_c8_16x64x48_avx512_vnni for aqlm_lut16_c8_${rows}x192x128_avx512_vbmi`),
+      // Lookups of bytes as they are fastest on CPUs with AMX, whose matrices serve many rows.
+      ...[1, 4].flatMap((rows) =>
+        [13, 16].map((many) => `aqlm_i16_c8_${many}x32x64_amx_int8 for aqlm_lut16_c8_${rows}x256x128_avx512_vbmi`),
+      ),
       // The same lookups for each row, or for eight.
       "aqlm_lut16_c8_3x64x48_neon for aqlm_f32_c8_1x64x128_neon_bf16",
     ]),

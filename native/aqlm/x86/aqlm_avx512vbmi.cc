@@ -89,13 +89,62 @@ struct ByteSums {
 // Of a tile: sums of low and of high bytes.
 constexpr uint32_t kTileSums = 2 * sizeof(ByteSums);
 
-// Entries of 64 codes; `upper` and `odd` are the codes' bits 7 and 6, `last` both.
-static inline __m512i look_up(const uint8_t* plane, __m512i codes, __mmask64 upper, __mmask64 odd, __mmask64 last) {
-  __m512i entries = _mm512_permutexvar_epi8(codes, _mm512_load_si512(plane));
-  entries = _mm512_mask_permutexvar_epi8(entries, odd, codes, _mm512_load_si512(plane + 64));
-  entries = _mm512_mask_permutexvar_epi8(entries, upper, codes, _mm512_load_si512(plane + 128));
-  return _mm512_mask_permutexvar_epi8(entries, last, codes, _mm512_load_si512(plane + 192));
-}
+// How entries of 64 codes are looked up, and how the codes are fetched. Of CPUs with AMX, whose permutes of two vectors take
+// three operations: permutes of one, whose tables stay in memory.
+struct OneVector {
+  static constexpr uint32_t kTilesAhead = 1;
+  static void prefetch(const uint8_t* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
+
+  struct Plane {
+    const uint8_t* at;
+    // Hidden from the compiler, which would keep tables in registers, and sums in memory instead.
+    explicit Plane(const uint8_t* from) : at(from) { __asm__("" : "+r"(at)); }
+  };
+  // Codes and their bits 7 and 6, and both.
+  struct Places {
+    __m512i codes;
+    __mmask64 upper, odd, last;
+    explicit Places(__m512i all)
+        : codes(all),
+          upper(_mm512_movepi8_mask(all)),
+          odd(_mm512_test_epi8_mask(all, _mm512_set1_epi8(64))),
+          last(_kand_mask64(upper, odd)) {}
+  };
+  static __m512i look_up(const Plane& plane, const Places& places) {
+    const __m512i codes = places.codes;
+    __m512i entries = _mm512_permutexvar_epi8(codes, _mm512_load_si512(plane.at));
+    entries = _mm512_mask_permutexvar_epi8(entries, places.odd, codes, _mm512_load_si512(plane.at + 64));
+    entries = _mm512_mask_permutexvar_epi8(entries, places.upper, codes, _mm512_load_si512(plane.at + 128));
+    return _mm512_mask_permutexvar_epi8(entries, places.last, codes, _mm512_load_si512(plane.at + 192));
+  }
+};
+
+// Of others: permutes of two vectors, which lie in registers for all tiles. Zen 4 loads one vector in a cycle and permutes
+// one or two vectors in a cycle alike, and it waits less for codes that are fetched to the second cache only.
+struct TwoVectors {
+  static constexpr uint32_t kTilesAhead = 2;
+  static void prefetch(const uint8_t* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
+
+  struct Plane {
+    __m512i a, b, c, d;
+    explicit Plane(const uint8_t* from) : a(load(from)), b(load(from + 64)), c(load(from + 128)), d(load(from + 192)) {}
+    static __m512i load(const uint8_t* from) {
+      __m512i table = _mm512_load_si512(from);
+      // Loaded once: compilers would load it anew for each tile.
+      __asm__("" : "+v"(table));
+      return table;
+    }
+  };
+  struct Places {
+    __m512i codes;
+    __mmask64 upper;
+    explicit Places(__m512i all) : codes(all), upper(_mm512_movepi8_mask(all)) {}
+  };
+  static __m512i look_up(const Plane& plane, const Places& places) {
+    return _mm512_mask_blend_epi8(places.upper, _mm512_permutex2var_epi8(plane.a, places.codes, plane.b),
+                                  _mm512_permutex2var_epi8(plane.c, places.codes, plane.d));
+  }
+};
 
 // A block of a run.
 struct Part {
@@ -121,7 +170,7 @@ static inline void store_sums(__m512i low, __m512i high, const Part& part, float
 }
 
 // `Tiles` tiles of a block, tile `first` and others `apart`. The item begins at tile `begin`.
-template <uint32_t Tiles>
+template <class LookUp, uint32_t Tiles>
 inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t apart, uint32_t begin,
                       const uint8_t* tables, const Part& part, float* y) {
   ByteSums low[Tiles], high[Tiles];
@@ -139,18 +188,14 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
   const uint8_t* codes = p.codes.tile(index, first);
   const size_t tile_bytes = part.rows * kTile, stride = apart * tile_bytes;
   for (uint32_t row = 0; row < part.rows; row++, codes += kTile, tables += kTable) {
+    const typename LookUp::Plane lower(tables), higher(tables + kPlane);
     for (uint32_t t = 0; t < Tiles; t++) {
-      // Hidden from the compiler, which would keep tables in registers, and sums in memory instead.
-      const uint8_t* planes = tables;
-      __asm__("" : "+r"(planes));
       const uint8_t* at = codes + t * stride;
-      // The same of the stream's next tile.
-      _mm_prefetch(reinterpret_cast<const char*>(at + tile_bytes), _MM_HINT_T0);
-      const __m512i code = _mm512_loadu_si512(at);
-      const __mmask64 upper = _mm512_movepi8_mask(code), odd = _mm512_test_epi8_mask(code, _mm512_set1_epi8(64));
-      const __mmask64 last = _kand_mask64(upper, odd);
-      low[t].add(look_up(planes, code, upper, odd, last));
-      high[t].add(look_up(planes + kPlane, code, upper, odd, last));
+      // The same of the stream's tiles ahead.
+      LookUp::prefetch(at + LookUp::kTilesAhead * tile_bytes);
+      const typename LookUp::Places places(_mm512_loadu_si512(at));
+      low[t].add(LookUp::look_up(lower, places));
+      high[t].add(LookUp::look_up(higher, places));
     }
   }
   for (uint32_t t = 0; t < Tiles; t++) {
@@ -169,7 +214,8 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
 static inline size_t table_bytes(const Codes& codes) { return static_cast<size_t>(kBlock) * codes.codebooks * kTable; }
 
 // Blocks first .. last for one row of x. `own` has room for tables and then for sums of bytes.
-static inline void lut16_blocks(const Product& p, const Item& item, uint32_t first, uint32_t last, uint32_t row,
+template <class LookUp>
+void lut16_blocks(const Product& p, const Item& item, uint32_t first, uint32_t last, uint32_t row,
                                 uint8_t* own) {
   const uint32_t length = p.codes.in_group, first_group = first * kBlock;
   const uint32_t run_groups = std::min(p.codes.groups, last * kBlock) - first_group;
@@ -192,12 +238,13 @@ static inline void lut16_blocks(const Product& p, const Item& item, uint32_t fir
     part.first = block == first;
     part.last = block + 1 == last;
     for (uint32_t i = 0; i < apart; i++)
-      tile_sums<kTilesAtOnce>(p, block, item.first_tile + i, apart, item.first_tile, own, part, y);
+      tile_sums<LookUp, kTilesAtOnce>(p, block, item.first_tile + i, apart, item.first_tile, own, part, y);
     for (uint32_t tile = item.first_tile + apart * kTilesAtOnce; tile < item.last_tile; tile++)
-      tile_sums<1>(p, block, tile, 0, item.first_tile, own, part, y);
+      tile_sums<LookUp, 1>(p, block, tile, 0, item.first_tile, own, part, y);
   }
 }
 
+template <class LookUp>
 void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const Product& p = step.as<Product>();
   if (phase == 0) return prepare_vectors<true>(p, kWordMax, prepared_vectors<int32_t>(p.prepared));
@@ -207,7 +254,7 @@ void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
   // Rows inside runs: the codes of a run are read from memory once.
   for (uint32_t first = item.first_block; first < item.last_block; first += blocks)
     for (uint32_t row = 0; row < p.m; row++)
-      lut16_blocks(p, item, first, std::min(item.last_block, first + blocks), row, p.own + thread * p.own_bytes);
+      lut16_blocks<LookUp>(p, item, first, std::min(item.last_block, first + blocks), row, p.own + thread * p.own_bytes);
 }
 
 Memory lut16_memory(const Codes& codes) {
@@ -220,19 +267,26 @@ size_t lut16_scratch(const Call& call) {
   return product_bytes(codes, static_cast<uint32_t>(call.scalars[0]), call.threads, lut16_memory(codes));
 }
 
+template <class LookUp>
 void lut16_prepare(Step& step, const Call& call) {
   Product& p = init_product(step, call, lut16_memory(read_codes(call.buffers[1])));
   split_product(step, p, call.threads, kTilesAtOnce);
   step.tiles[0] = 1;
-  step.run = lut16_run;
+  step.run = lut16_run<LookUp>;
 }
 
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi;
+
+// Several rows share the reading of codes: the same code, ahead of rows for several rows of other files.
 constexpr KernelRow kRows[] = {
-    {"aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 1,
-     256, lut16_scratch, lut16_prepare},
-    // Several rows share the reading of codes: the same code, ahead of rows for several rows of other files.
-    {"aqlm_lut16_c8_4x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi, 4,
-     256, lut16_scratch, lut16_prepare},
+    {"aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds | kAmxInt8, 1, 256, lut16_scratch,
+     lut16_prepare<OneVector>},
+    {"aqlm_lut16_c8_4x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds | kAmxInt8, 4, 256, lut16_scratch,
+     lut16_prepare<OneVector>},
+    {"aqlm_lut16_c8_1x192x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds, 1, 192, lut16_scratch,
+     lut16_prepare<TwoVectors>},
+    {"aqlm_lut16_c8_4x192x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds, 4, 192, lut16_scratch,
+     lut16_prepare<TwoVectors>},
 };
 
 }  // namespace

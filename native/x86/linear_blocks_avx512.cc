@@ -1,0 +1,30 @@
+// Rows of panel16 linear layers on AVX-512 VNNI for CPUs with AMX, for up to 15 rows of activations: eight neighbouring
+// panels at once, which was measured to be fastest there. Others read four longer streams (linear_avx512.cc). Flags: see
+// scripts/native-sources.js.
+#include "../kernel.h"
+#include "../linear/panel16_linear.h"
+#include "isa_avx512.h"
+
+namespace lowbit {
+namespace {
+
+struct Avx512Blocks : Avx512Vnni {
+  static constexpr int kPanels = 8;
+  static constexpr bool kStreams = false;
+};
+
+constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;
+
+constexpr KernelRow kRows[] = {
+    {"linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 1, 128, packed_linear_scratch,
+     packed_linear_prepare<Avx512Blocks>},
+    // The same code, ahead of AVX2's row for many rows of x.
+    {"linear_a8_wx_8x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 8, 128, packed_linear_scratch,
+     packed_linear_prepare<Avx512Blocks>},
+};
+
+}  // namespace
+
+KernelRows linear_blocks_avx512_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit
