@@ -123,7 +123,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       typename Isa::Bytes quads[8];
       if constexpr (Rows == 1) each_index<8>([&](auto i) LOWBIT_INLINE { quads[i] = Isa::broadcast_quad(x + 4 * i); });
       each_part([&](auto p, auto part) LOWBIT_INLINE {
-        if (part == 0) Isa::template prefetch_near<Bits>(group[p] + at);
+        if (part == 0) Isa::template prefetch_near<Bits, Rows == 1>(group[p] + at);
         if constexpr (Rows == 1) {
           Ints run[1][1];
           column_sums<Isa, Bits, Levels>({group[p] + at + 4 * Isa::kRows * part}, levels, LoadedQuads<Isa>{quads}, run);
@@ -226,7 +226,7 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
       columns.ends = c == w.group_length;
       for (int p = 0; p < kPanels; p++) {
         columns.group = group[p];
-        Isa::template prefetch_near<Bits>(group[p] + columns.at);
+        Isa::template prefetch_near<Bits, false>(group[p] + columns.at);
         add_rows<Isa, Bits, Levels>(columns, rows, p, sums);
       }
     }
