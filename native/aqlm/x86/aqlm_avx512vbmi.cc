@@ -89,17 +89,26 @@ struct ByteSums {
 // Of a tile: sums of low and of high bytes.
 constexpr uint32_t kTileSums = 2 * sizeof(ByteSums);
 
-// How entries of 64 codes are looked up, and how the codes are fetched. Of CPUs with AMX, whose permutes of two vectors take
-// three operations: permutes of one, whose tables stay in memory.
+// A plane of a table in registers, for all tiles that are worked on.
+struct Plane {
+  __m512i a, b, c, d;
+  explicit Plane(const uint8_t* from) : a(load(from)), b(load(from + 64)), c(load(from + 128)), d(load(from + 192)) {}
+
+ private:
+  static __m512i load(const uint8_t* from) {
+    __m512i quarter = _mm512_load_si512(from);
+    // Loaded once: compilers would load it anew for each tile.
+    __asm__("" : "+v"(quarter));
+    return quarter;
+  }
+};
+
+// How entries of 64 codes are looked up, and how the codes are fetched. On CPUs with AMX, whose permutes of two vectors take
+// three operations: permutes of one.
 struct OneVector {
   static constexpr uint32_t kTilesAhead = 1;
   static void prefetch(const uint8_t* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
 
-  struct Plane {
-    const uint8_t* at;
-    // Hidden from the compiler, which would keep tables in registers, and sums in memory instead.
-    explicit Plane(const uint8_t* from) : at(from) { __asm__("" : "+r"(at)); }
-  };
   // Codes and their bits 7 and 6, and both.
   struct Places {
     __m512i codes;
@@ -112,29 +121,19 @@ struct OneVector {
   };
   static __m512i look_up(const Plane& plane, const Places& places) {
     const __m512i codes = places.codes;
-    __m512i entries = _mm512_permutexvar_epi8(codes, _mm512_load_si512(plane.at));
-    entries = _mm512_mask_permutexvar_epi8(entries, places.odd, codes, _mm512_load_si512(plane.at + 64));
-    entries = _mm512_mask_permutexvar_epi8(entries, places.upper, codes, _mm512_load_si512(plane.at + 128));
-    return _mm512_mask_permutexvar_epi8(entries, places.last, codes, _mm512_load_si512(plane.at + 192));
+    __m512i entries = _mm512_permutexvar_epi8(codes, plane.a);
+    entries = _mm512_mask_permutexvar_epi8(entries, places.odd, codes, plane.b);
+    entries = _mm512_mask_permutexvar_epi8(entries, places.upper, codes, plane.c);
+    return _mm512_mask_permutexvar_epi8(entries, places.last, codes, plane.d);
   }
 };
 
-// Of others: permutes of two vectors, which lie in registers for all tiles. Zen 4 loads one vector in a cycle and permutes
-// one or two vectors in a cycle alike, and it waits less for codes that are fetched to the second cache only.
+// On others permutes of two: Zen 4 does one in a cycle, of one vector or two. It waits less for codes that are fetched to
+// the second cache only.
 struct TwoVectors {
   static constexpr uint32_t kTilesAhead = 2;
   static void prefetch(const uint8_t* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
 
-  struct Plane {
-    __m512i a, b, c, d;
-    explicit Plane(const uint8_t* from) : a(load(from)), b(load(from + 64)), c(load(from + 128)), d(load(from + 192)) {}
-    static __m512i load(const uint8_t* from) {
-      __m512i table = _mm512_load_si512(from);
-      // Loaded once: compilers would load it anew for each tile.
-      __asm__("" : "+v"(table));
-      return table;
-    }
-  };
   struct Places {
     __m512i codes;
     __mmask64 upper;
@@ -188,7 +187,7 @@ inline void tile_sums(const Product& p, uint32_t index, uint32_t first, uint32_t
   const uint8_t* codes = p.codes.tile(index, first);
   const size_t tile_bytes = part.rows * kTile, stride = apart * tile_bytes;
   for (uint32_t row = 0; row < part.rows; row++, codes += kTile, tables += kTable) {
-    const typename LookUp::Plane lower(tables), higher(tables + kPlane);
+    const Plane lower(tables), higher(tables + kPlane);
     for (uint32_t t = 0; t < Tiles; t++) {
       const uint8_t* at = codes + t * stride;
       // The same of the stream's tiles ahead.
@@ -215,8 +214,7 @@ static inline size_t table_bytes(const Codes& codes) { return static_cast<size_t
 
 // Blocks first .. last for one row of x. `own` has room for tables and then for sums of bytes.
 template <class LookUp>
-void lut16_blocks(const Product& p, const Item& item, uint32_t first, uint32_t last, uint32_t row,
-                                uint8_t* own) {
+void lut16_blocks(const Product& p, const Item& item, uint32_t first, uint32_t last, uint32_t row, uint8_t* own) {
   const uint32_t length = p.codes.in_group, first_group = first * kBlock;
   const uint32_t run_groups = std::min(p.codes.groups, last * kBlock) - first_group;
   alignas(64) int16_t inputs[kRunBlocks * kBlock * kInGroupMax];
