@@ -1,8 +1,9 @@
 // Linear layers with float activations over panel16 weights, written once for all x86 vectors. A lane is a row of a
-// panel; weights go from packed bytes to floats in registers, once for all rows of a block of activations.
+// panel. Few rows of activations are multiplied with weights that become floats in registers; for many, panels of
+// floats are made first.
 //
-// y = sum over groups: scale * (sum u * x - (offset + zero) * sum x) + bias, with u = stored unsigned weight or, with
-// levels, level + 128. Sums are in f32: the error is at most (k + 4 groups) * 2^-24 * sum scale (u + offset + zero) |x|.
+// y = sum over groups: scale * sum (level - zero) * x, + bias. Sums are in f32: the error is at most
+// (k + 4 groups) * 2^-24 * sum |x| |w|.
 #pragma once
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 #include "../panel16.h"
 #include "../transformer/vectors.h"
 #include "fields.h"
+#include "float_panels.h"
 
 namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
@@ -20,9 +22,9 @@ struct WeightOnly {
   Panel16 weights;
   const float* x;
   float* y;
-  // Rows of x with groups padded by zeros, then the sum of each group of each row.
+  // Rows of x with groups padded by zeros, and for many rows panels of floats for each thread.
   float* padded;
-  float* sums;
+  float* panels;
   uint32_t m, panels_per_tile, rows_per_tile;
   // Floats from one padded row to the next: not a power of two, which would give all rows the same places in a cache.
   uint32_t stride;
@@ -31,10 +33,23 @@ static_assert(sizeof(WeightOnly) <= kArgsMax);
 
 static inline uint32_t padded_stride(const Panel16& w) { return w.padded_k() + 16; }
 
+// Rows of x from which weights are worth a panel of floats.
+constexpr uint32_t kPanelRowsMin = 16;
+
+// Panels of packed weights that make one of floats.
+template <class Isa>
+constexpr uint32_t kPackedPanels = kPanelColumns<Isa> / 16;
+
+template <class Isa>
+size_t float_panel_floats(const Panel16& w) { return size_t{kPanelColumns<Isa>} * w.padded_k(); }
+
 // scalars: m; buffers: x, packed weights, y, scratch.
-static inline size_t weight_only_panel16_scratch(const Call& call) {
+template <class Isa>
+size_t weight_only_panel16_scratch(const Call& call) {
   const Panel16 w = read_panel16(call.buffers[1]);
-  return size_t{4} * static_cast<uint32_t>(call.scalars[0]) * (padded_stride(w) + w.groups);
+  const uint32_t m = static_cast<uint32_t>(call.scalars[0]);
+  const size_t panels = m < kPanelRowsMin ? 0 : call.threads * float_panel_floats<Isa>(w);
+  return size_t{4} * (size_t{m} * padded_stride(w) + panels);
 }
 
 // Lanes of weights 4 f .. 4 f + 3, one in each byte.
@@ -51,68 +66,89 @@ inline __attribute__((always_inline)) typename Isa::Words unpack_words(const typ
   return value;
 }
 
-// Activation rows `row` .. `row + Rows` with rows `Isa::kLanes * part` .. of panel `index`.
+// What a group's rows have in common, one row a lane.
+template <class Isa>
+struct LaneGroup {
+  // Of the weights as stored, or of levels + 128, with what `byte_floats` wants added.
+  typename Isa::V zero, scale;
+};
+
+// The rows from `lane` on.
+template <class Isa>
+inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_t lane) {
+  auto zero = Isa::set(Isa::kByteFloat + (w.has_levels ? 128 : 1 << (w.bits - 1)));
+  if (w.has_zeros) zero = zero + Isa::load_bytes(reinterpret_cast<const int8_t*>(group) + w.zeros_offset + lane);
+  return {zero, w.f16_scales ? Isa::load_halves(reinterpret_cast<const uint16_t*>(group) + lane)
+                             : Isa::load(reinterpret_cast<const float*>(group) + lane)};
+}
+
+// Activation rows `row` .. `row + Rows` with all rows of panel `index`, in so many vectors.
 template <class Isa, int Bits, bool Levels, int Rows>
-inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t part, uint32_t row) {
+inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t row) {
   using V = typename Isa::V;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  constexpr int kParts = 16 / Isa::kLanes;
   // Independent sums of a row, so that additions do not wait for each other.
-  constexpr int kSums = Rows == 1 ? 4 : Rows <= 3 ? 2 : 1;
+  constexpr int kSums = Rows * kParts == 1 ? 4 : Rows * kParts <= 3 ? 2 : 1;
   const Panel16& w = args.weights;
-  const uint32_t stride = args.stride, lane = Isa::kLanes * part;
-  const float offset = Levels ? 128 : 1 << (Bits - 1);
-  const float* x = args.padded + size_t{row} * stride;
-  const float* sums = args.sums + size_t{row} * w.groups;
+  // As wide as addresses, so that compilers make no index of its own for each load.
+  const size_t stride = args.stride;
+  const float* from = args.padded + row * stride;
   const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group = w.panel(index);
-  V total[Rows];
-  each_index<Rows>([&](auto m) LOWBIT_INLINE { total[m] = Isa::set(0); });
+  V total[Rows][kParts];
+  for (int i = 0; i < Rows * kParts; i++) total[i / kParts][i % kParts] = Isa::set(0);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
-    V sum[Rows][kSums];
-    for (int i = 0; i < Rows * kSums; i++) sum[i / kSums][i % kSums] = Isa::set(0);
-    const uint8_t* at = group + w.vectors_offset + 4 * lane;
-    const float* from = x + size_t{g} * w.group_length;
-    for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors) {
-      typename Isa::Words chunk[kVectors];
+    LaneGroup<Isa> lanes[kParts];
+    for (int part = 0; part < kParts; part++) lanes[part] = lane_group<Isa>(w, group, Isa::kLanes * part);
+    V sum[Rows][kParts][kSums];
+    for (int i = 0; i < Rows * kParts * kSums; i++) sum[0][0][i] = Isa::set(0);
+    const uint8_t* at = group + w.vectors_offset;
+    for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors, from += 4 * kFields) {
+      typename Isa::Words chunk[kParts][kVectors];
       for (int v = 0; v < kVectors; v++) {
         if (Rows == 1) __builtin_prefetch(at + 64 * v + 4096, 0, 2);
-        chunk[v] = Isa::load_words(at + 64 * v);
+        for (int part = 0; part < kParts; part++)
+          chunk[part][v] = Isa::load_words(at + 64 * v + 4 * Isa::kLanes * part);
       }
       each_index<kFields>([&](auto f) LOWBIT_INLINE {
-        auto four = unpack_words<Isa, Bits, f>(chunk);
-        if constexpr (Levels) four = Isa::lookup(levels, four);
+        typename Isa::Words four[kParts];
+        for (int part = 0; part < kParts; part++) {
+          four[part] = unpack_words<Isa, Bits, f>(chunk[part]);
+          if constexpr (Levels) four[part] = Isa::lookup(levels, four[part]);
+        }
         each_index<4>([&](auto j) LOWBIT_INLINE {
-          const V weight = Isa::template byte_floats<j>(four);
+          V weight[kParts];
+          for (int part = 0; part < kParts; part++)
+            weight[part] = Isa::template byte_floats<j>(four[part]) - lanes[part].zero;
           each_index<Rows>([&](auto m) LOWBIT_INLINE {
-            const V value = Isa::set(from[m * stride + c + 4 * f + j]);
-            sum[m][j % kSums] = Isa::multiply_add(value, weight, sum[m][j % kSums]);
+            const V value = Isa::set(from[m * stride + 4 * f + j]);
+            for (int part = 0; part < kParts; part++) {
+              V& all = sum[m][part][j % kSums];
+              all = Isa::multiply_add(value, weight[part], all);
+            }
           });
         });
       });
     }
-    const V scale = w.f16_scales ? Isa::load_halves(reinterpret_cast<const uint16_t*>(group) + lane)
-                                 : Isa::load(reinterpret_cast<const float*>(group) + lane);
-    V shift = Isa::set(offset);
-    if (w.has_zeros) shift = shift + Isa::load_bytes(reinterpret_cast<const int8_t*>(group) + w.zeros_offset + lane);
-    each_index<Rows>([&](auto m) LOWBIT_INLINE {
-      V all = sum[m][0];
-      for (int s = 1; s < kSums; s++) all = all + sum[m][s];
-      all = Isa::multiply_add(shift, Isa::set(-sums[m * w.groups + g]), all);
-      total[m] = Isa::multiply_add(all, scale, total[m]);
+    each_index<Rows * kParts>([&](auto i) LOWBIT_INLINE {
+      constexpr int kRow = i / kParts, kPart = i % kParts;
+      V all = sum[kRow][kPart][0];
+      for (int s = 1; s < kSums; s++) all = all + sum[kRow][kPart][s];
+      total[kRow][kPart] = Isa::multiply_add(all, lanes[kPart].scale, total[kRow][kPart]);
     });
   }
-  const uint32_t column = 16 * index + lane;
-  if (column >= w.n) return;
-  const float* bias = reinterpret_cast<const float*>(w.panel(index) + w.bias_offset) + lane;
-  for (int m = 0; m < Rows; m++) {
-    const V value = w.has_bias ? total[m] + Isa::load(bias) : total[m];
-    float* y = args.y + (size_t{row} + m) * w.n + column;
-    if (column + Isa::kLanes <= w.n) Isa::store(y, value);
-    else Isa::store_some(y, value, w.n - column);
+  for (uint32_t part = 0, column = 16 * index; part < kParts && column < w.n; part++, column += Isa::kLanes) {
+    const float* bias = reinterpret_cast<const float*>(w.panel(index) + w.bias_offset) + Isa::kLanes * part;
+    for (int m = 0; m < Rows; m++) {
+      const V value = w.has_bias ? total[m][part] + Isa::load(bias) : total[m][part];
+      float* y = args.y + (size_t{row} + m) * w.n + column;
+      if (column + Isa::kLanes <= w.n) Isa::store(y, value);
+      else Isa::store_some(y, value, w.n - column);
+    }
   }
 }
 
-// Rows with their groups padded, and the sums of groups.
 static inline void pad_rows(const WeightOnly& args, uint32_t first, uint32_t last) {
   const Panel16& w = args.weights;
   for (uint32_t row = first; row < last; row++) {
@@ -120,24 +156,63 @@ static inline void pad_rows(const WeightOnly& args, uint32_t first, uint32_t las
     float* out = args.padded + size_t{row} * args.stride;
     for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
       const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-      const float* from = x + size_t{g} * w.group_size;
-      double sum = 0;
-      for (uint32_t c = 0; c < count; c++) sum += static_cast<double>(out[c] = from[c]);
+      memcpy(out, x + size_t{g} * w.group_size, 4 * size_t{count});
       memset(out + count, 0, 4 * size_t{w.group_length - count});
-      args.sums[size_t{row} * w.groups + g] = static_cast<float>(sum);
     }
+  }
+}
+
+// A panel as floats, [k][kPanelColumns] of which it fills 16.
+template <class Isa, int Bits, bool Levels>
+void unpack_floats(const Panel16& w, uint32_t index, float* out) {
+  constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
+  const auto levels = levels_of<Isa, Bits>(w);
+  for (uint32_t lane = 0; lane < 16; lane += Isa::kLanes) {
+    const uint8_t* group = w.panel(index);
+    float* to = out + lane;
+    for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
+      const LaneGroup<Isa> lanes = lane_group<Isa>(w, group, lane);
+      const uint8_t* at = group + w.vectors_offset + 4 * lane;
+      for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors) {
+        typename Isa::Words chunk[kVectors];
+        for (int v = 0; v < kVectors; v++) chunk[v] = Isa::load_words(at + 64 * v);
+        each_index<kFields>([&](auto f) LOWBIT_INLINE {
+          auto four = unpack_words<Isa, Bits, f>(chunk);
+          if constexpr (Levels) four = Isa::lookup(levels, four);
+          each_index<4>([&](auto j) LOWBIT_INLINE {
+            Isa::store(to, (Isa::template byte_floats<j>(four) - lanes.zero) * lanes.scale);
+            to += kPanelColumns<Isa>;
+          });
+        });
+      }
+    }
+  }
+}
+
+// All rows of x with panels first .. last.
+template <class Isa, int Bits, bool Levels>
+void multiply_panels(const WeightOnly& args, uint32_t first, uint32_t last, uint32_t thread) {
+  const Panel16& w = args.weights;
+  float* panel = args.panels + thread * float_panel_floats<Isa>(w);
+  for (uint32_t p = first; p < last; p += kPackedPanels<Isa>) {
+    float bias[kPanelColumns<Isa>];
+    for (uint32_t i = 0; i < kPackedPanels<Isa> && p + i < last; i++) {
+      unpack_floats<Isa, Bits, Levels>(w, p + i, panel + 16 * i);
+      if (w.has_bias) memcpy(bias + 16 * i, w.panel(p + i) + w.bias_offset, 64);
+    }
+    const uint32_t columns = std::min({kPanelColumns<Isa>, 16 * (last - p), w.n - 16 * p});
+    multiply_panel<Isa>({args.padded, args.stride, panel, w.has_bias ? bias : nullptr, args.y + 16 * p, w.n, args.m,
+                         w.padded_k(), columns});
   }
 }
 
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void weight_only_rows(const WeightOnly& args, uint32_t first, uint32_t last, uint32_t row) {
-  for (uint32_t p = first; p < last; p++)
-    for (uint32_t part = 0; part < 16 / Isa::kLanes; part++)
-      weight_only_block<Isa, Bits, Levels, Rows>(args, p, part, row);
+  for (uint32_t p = first; p < last; p++) weight_only_block<Isa, Bits, Levels, Rows>(args, p, row);
 }
 
 template <class Isa, int Bits, bool Levels>
-void weight_only_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
+void weight_only_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const WeightOnly& args = step.as<WeightOnly>();
   if (phase == 0) {
     const uint32_t first = tile * args.rows_per_tile;
@@ -146,6 +221,7 @@ void weight_only_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) 
   }
   const uint32_t first = tile * args.panels_per_tile;
   const uint32_t last = std::min(args.weights.panel_count, first + args.panels_per_tile);
+  if (args.m >= kPanelRowsMin) return multiply_panels<Isa, Bits, Levels>(args, first, last, thread);
   uint32_t row = 0;
   for (; row + Isa::kPanelRows <= args.m; row += Isa::kPanelRows)
     weight_only_rows<Isa, Bits, Levels, Isa::kPanelRows>(args, first, last, row);
@@ -179,10 +255,11 @@ void weight_only_prepare(Step& step, const Call& call) {
   args.padded = static_cast<float*>(call.buffers[3]);
   const Panel16& w = args.weights;
   args.stride = padded_stride(w);
-  args.sums = args.padded + size_t{args.m} * args.stride;
+  args.panels = args.padded + size_t{args.m} * args.stride;
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * call.threads));
   const uint32_t by_size = static_cast<uint32_t>(std::max<size_t>(1, (128u << 10) / w.panel_bytes));
-  args.panels_per_tile = std::min(by_size, std::max(1u, w.panel_count / (8 * call.threads)));
+  const uint32_t panels = std::min(by_size, std::max(1u, w.panel_count / (8 * call.threads)));
+  args.panels_per_tile = args.m < kPanelRowsMin ? panels : static_cast<uint32_t>(round_up(panels, kPackedPanels<Isa>));
   step.phases = 2;
   step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
   step.tiles[1] = ceil_div(w.panel_count, args.panels_per_tile);

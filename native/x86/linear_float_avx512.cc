@@ -10,7 +10,7 @@ namespace {
 struct WordsAvx512 : FloatsAvx512 {
   using Words = __m512i;
   // Rows of activations that a panel's weights are made floats for at once.
-  static constexpr int kPanelRows = 16;
+  static constexpr int kPanelRows = 8;
 
   static Words load_words(const uint8_t* p) { return _mm512_loadu_si512(p); }
   template <int Shift, uint32_t Mask>
@@ -26,11 +26,14 @@ struct WordsAvx512 : FloatsAvx512 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(table)));
   }
   static Words lookup(Words table, Words v) { return _mm512_shuffle_epi8(table, v); }
+  // A byte of each lane, plus kByteFloat: as the low bits of a float of known exponent.
+  static constexpr float kByteFloat = 0x1p23f;
   template <int Byte>
   static V byte_floats(Words v) {
-    if constexpr (Byte > 0) v = _mm512_srli_epi32(v, 8 * Byte);
-    if constexpr (Byte < 3) v = _mm512_and_si512(v, _mm512_set1_epi32(255));
-    return _mm512_cvtepi32_ps(v);
+    const __m128i first = _mm_set1_epi32(static_cast<int>(0x80808000) + Byte);
+    const __m128i places = _mm_add_epi32(_mm_setr_epi32(0, 4, 8, 12), first);
+    const Words bytes = _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(places));
+    return _mm512_castsi512_ps(_mm512_or_si512(bytes, _mm512_castps_si512(_mm512_set1_ps(kByteFloat))));
   }
   static V load_bytes(const int8_t* p) {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
@@ -43,7 +46,7 @@ constexpr KernelRow kRows[] = {
     {"linear_f32_f32_1x4x16_avx512", "linear_float", nullptr, 0, kNeeds, 1, 4, float_linear_scratch<FloatsAvx512>,
      float_linear_prepare<FloatsAvx512>},
     {"linear_f32_wx_1x16x1_avx512", "linear_weight_only", "panel16", 0x1fe, kNeeds, 1, 16,
-     weight_only_panel16_scratch, weight_only_prepare<WordsAvx512>},
+     weight_only_panel16_scratch<WordsAvx512>, weight_only_prepare<WordsAvx512>},
 };
 
 }  // namespace

@@ -178,9 +178,11 @@ export function linearOfRows(
   return { values, magnitudes, terms: groupCount(weights) + 8, reaches };
 }
 
-/** For float activations [m, k]. */
+/** For float activations [m, k]: an activation times a weight of 0 adds nothing, however large it is. */
 export function linearOfFloats(x: Float32Array, weights: QuantizedWeights, bias: Float32Array | null): Expected {
-  return { ...multiplyFloats(x, factorsOf(weights), bias), terms: weights.k + 8, reaches: null };
+  const factors = factorsOf(weights);
+  const magnitudes = Float64Array.from(factors.weights, Math.abs);
+  return { ...multiplyFloats(x, { ...factors, magnitudes }, bias), terms: weights.k + 8, reaches: null };
 }
 
 /** For float activations [m, k] and plain weights [n, k]. */
