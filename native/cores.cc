@@ -1,9 +1,12 @@
-// How many threads serve by default: physical cores, performance cores where the system tells them apart.
+// How many threads serve by default: physical cores, performance cores where the system tells them apart, and no more
+// than a container may use.
 #include "thread_pool.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <thread>
 
 #if defined(__linux__)
@@ -47,6 +50,50 @@ std::set<uint32_t> parse_cpus(const std::string& list) {
   return cpus;
 }
 
+// This process's group among those that limit the time of CPUs: of the second version of cgroups, which names no
+// controllers, or of the first. Empty for the outermost, or where the system does not say.
+std::string group_path(bool second) {
+  char line[4096];
+  std::string path;
+  if (FILE* file = fopen("/proc/self/cgroup", "r")) {
+    // hierarchy:controllers:path
+    while (fgets(line, sizeof line, file)) {
+      const std::string text(line, strcspn(line, "\n"));
+      const size_t names = text.find(':') + 1, end = text.find(':', names);
+      if (names == 0 || end == std::string::npos) continue;
+      const std::string controllers = "," + text.substr(names, end - names) + ",";
+      if (second ? controllers == ",," : controllers.find(",cpu,") != std::string::npos) path = text.substr(end + 1);
+    }
+    fclose(file);
+  }
+  return path == "/" ? "" : path;
+}
+
+// CPUs' worth of time that a group may use, 0 without a limit; by files of either version.
+double quota_of(const std::string& group) {
+  double quota = 0, period = 0;
+  // "max 100000" where there is no limit.
+  if (sscanf(read_line(group + "/cpu.max").c_str(), "%lf %lf", &quota, &period) != 2) {
+    quota = atof(read_line(group + "/cpu.cfs_quota_us").c_str());
+    period = atof(read_line(group + "/cpu.cfs_period_us").c_str());
+  }
+  return quota > 0 && period > 0 ? quota / period : 0;
+}
+
+// At most as many as keep busy within the limits of this process's group and of those around it: a container stands
+// still for the rest of a period when its threads have used up its time.
+uint32_t within_quotas(const std::string& sysfs, uint32_t cores) {
+  for (const bool second : {true, false}) {
+    const std::string mount = sysfs + (second ? "/fs/cgroup" : "/fs/cgroup/cpu");
+    for (std::string path = group_path(second);; path.resize(path.rfind('/'))) {
+      const double quota = quota_of(mount + path);
+      if (quota > 0 && quota < cores) cores = static_cast<uint32_t>(std::ceil(quota));
+      if (path.find('/') == std::string::npos) break;
+    }
+  }
+  return cores;
+}
+
 }  // namespace
 
 uint32_t count_cores(const std::string& sysfs, const std::set<uint32_t>& cpus) {
@@ -71,7 +118,7 @@ uint32_t count_cores(const std::string& sysfs, const std::set<uint32_t>& cpus) {
     if (siblings.empty()) siblings = of_cpu(cpu, "topology/thread_siblings_list");
     cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
   }
-  return std::max<uint32_t>(1, static_cast<uint32_t>(cores.size()));
+  return within_quotas(sysfs, std::max<uint32_t>(1, static_cast<uint32_t>(cores.size())));
 }
 
 #if defined(__linux__)

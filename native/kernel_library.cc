@@ -1,5 +1,8 @@
 #include "kernel_library.h"
 
+#include <mutex>
+#include <set>
+
 #if defined(_WIN32)
 #include <windows.h>
 #else
@@ -47,9 +50,16 @@ const char* load_kernel_library(const char* path) {
   const char* problem = nullptr;
   const EntryPoint entry = entry_point(path, &problem);
   if (!entry) return problem ? problem : "it does not export lowbit_kernel_library";
+  // A process has each library once, however many threads ask for it, and how often.
+  static std::mutex mutex;
+  static std::set<EntryPoint> added;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (added.count(entry) > 0) return nullptr;
   const KernelLibrary library = entry();
   if (library.contract != kContract) return "it was compiled for another version of native/kernel.h; compile it again";
-  return add_kernel_rows(library.rows) ? nullptr : "there are too many libraries already";
+  if (!add_kernel_rows(library.rows)) return "there are too many libraries already";
+  added.insert(entry);
+  return nullptr;
 }
 
 void keep_this_library() { keep(kEntryPoint); }

@@ -1,6 +1,8 @@
 // All rows of this binary, best first: the order in which selection prefers them.
 #include "kernel.h"
 
+#include <atomic>
+
 #if defined(__x86_64__) || defined(_M_X64)
 #define LOWBIT_OWN_TABLES(table)                                                                                       \
   table(linear_amx_rows)                                                                                               \
@@ -66,10 +68,10 @@ KernelRows (*const kTables[])() = {LOWBIT_OWN_TABLES(LOWBIT_LIST) LOWBIT_COMMON_
 
 constexpr size_t kOwnTables = sizeof kTables / sizeof *kTables;
 
-// Tables of libraries, behind those of this binary.
+// Tables of libraries, behind those of this binary; any thread reads those that are counted.
 constexpr size_t kLibrariesMax = 64;
 KernelRows added_tables[kLibrariesMax];
-size_t added_count = 0;
+std::atomic<size_t> added_count{0};
 
 }  // namespace
 
@@ -80,8 +82,10 @@ KernelRows kernel_rows(size_t index) {
 }
 
 bool add_kernel_rows(KernelRows rows) {
-  if (added_count == kLibrariesMax) return false;
-  added_tables[added_count++] = rows;
+  const size_t index = added_count;
+  if (index == kLibrariesMax) return false;
+  added_tables[index] = rows;
+  added_count = index + 1;
   return true;
 }
 

@@ -43,7 +43,8 @@ void run_plan(const Plan& plan, const RunOptions& options, Completion completion
 // Runs a plan on this thread and others of the pool; returns when it has ended.
 void run_plan_here(const Plan& plan, const RunOptions& options);
 
-// Physical cores, performance cores where the system tells them apart.
+// Physical cores, performance cores where the system tells them apart; no more than a container's limit of time keeps
+// busy.
 uint32_t default_threads();
 
 // The same of some of Linux' CPUs, by its files under `sysfs`: at least 1. CPUs without files count as cores.

@@ -12,6 +12,7 @@ import {
   InvalidFileError,
   loadNativeKernels,
   type MethodSource,
+  nativeKernels,
   Ops,
   operators,
 } from "../src/index.ts";
@@ -74,6 +75,11 @@ describe("an operator outside the package", () => {
   // After the others: a process keeps the libraries that it has loaded.
   it.skipIf(!isBuilt)(`runs in C++${reason}`, async () => {
     expect(await kernelsAfterRun(hostCpu(), { library })).toEqual(["squared_relu_f32_1x1x1_cpp"]);
+  });
+
+  it.skipIf(!isBuilt)(`has each library once, however often it is asked for${reason}`, () => {
+    for (let i = 0; i < 70; i++) loadNativeKernels(library);
+    expect(nativeKernels("squared_relu", () => ({ scalars: [], buffers: [] }))).toHaveLength(1);
   });
 
   it("stays in programs for ExecuTorch, which an operator library can give it", () => {

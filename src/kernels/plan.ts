@@ -18,7 +18,7 @@ export function planNativeCalls(calls: readonly NativeCall[], threads: number): 
   };
 }
 
-/** Threads to use when the caller says nothing: physical performance cores as far as they are known. */
+/** Threads to use when the caller says nothing: physical performance cores as far as they are known and a container may use them. */
 export function defaultThreads(): number {
   return nativeAddon()?.defaultThreads() ?? wasmThreads();
 }

@@ -19,7 +19,7 @@ export type Metadata = number | boolean | readonly number[];
 export interface LoadOptions {
   readonly registry?: OperatorRegistry;
   readonly cpu?: Cpu;
-  /** Threads of native kernels. Default: physical performance cores. */
+  /** Threads of native kernels. Default: physical performance cores, as far as a container may use them. */
   readonly threads?: number | undefined;
   /** Collects the times of all calls of the program's sessions. */
   readonly profile?: Profile | undefined;

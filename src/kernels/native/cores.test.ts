@@ -44,6 +44,12 @@ const server = machine(64, (index) => ({
   "topology/core_id": String(index % 16),
 }));
 
+/** Files of the first version of control groups, with this quota in a period of 0.1 s. */
+const firstVersion = (quota: string): Machine => ({
+  "fs/cgroup/cpu/cpu.cfs_quota_us": quota,
+  "fs/cgroup/cpu/cpu.cfs_period_us": "100000",
+});
+
 const folder = await temporaryFolder();
 const addon = nativeAddon();
 
@@ -60,6 +66,14 @@ describe.skipIf(!addon)(`cores${addon ? "" : ": there is no native code here"}`,
     ["efficiency cores alone", 24, 24, { "devices/cpu_core/cpus": "30-31" }],
     ["a list of several ranges", 12, 4, { "devices/cpu_core/cpus": "0-1,8,10" }],
     ["a list that makes no sense", 2, 2, { "devices/cpu_core/cpus": "?" }],
+    ["a container without a limit", 8, 8, { "fs/cgroup/cpu.max": "max 100000" }],
+    ["a container of two CPUs' time", 64, 2, { ...server, "fs/cgroup/cpu.max": "200000 100000" }],
+    ["a container of one and a half", 8, 2, { "fs/cgroup/cpu.max": "75000 50000" }],
+    ["a container of a tenth", 8, 1, { "fs/cgroup/cpu.max": "10000 100000" }],
+    ["a container of more than there is", 4, 4, { "fs/cgroup/cpu.max": "900000 100000" }],
+    ["a limit that makes no sense", 4, 4, { "fs/cgroup/cpu.max": "?" }],
+    ["an older container of three", 8, 3, firstVersion("300000")],
+    ["an older container without a limit", 8, 8, firstVersion("-1")],
   ])("%s: %i CPUs are %i cores", async (_, cpus, cores, files) => {
     const sysfs = await mkdtemp(join(folder, "sys-"));
     for (const [name, text] of Object.entries(files)) {
