@@ -37,6 +37,7 @@
   table(linear_i8mm_rows)                                                                                              \
   table(linear_dotprod_rows)                                                                                           \
   table(linear_neon_rows)                                                                                              \
+  table(linear_weight_only_rows)                                                                                       \
   table(linear_float_bf16_rows)                                                                                        \
   table(aqlm_bf16_rows)                                                                                                \
   table(aqlm_lut_rows_neon_rows)                                                                                       \

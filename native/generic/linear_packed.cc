@@ -166,10 +166,12 @@ constexpr KernelRow kRows[] = {
      quantized_scratch<Panel32Rows>, quantized_prepare<Panel32Rows>},
     {"linear_a8_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "torchao_universal", 0x1fe, kBaselineNeeds, 1, 8,
      quantized_scratch<TorchaoRows>, quantized_prepare<TorchaoRows>},
+#if !defined(__aarch64__)
     {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", 0x1fe, kBaselineNeeds, 1, 16,
      weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},
     {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", 0x1fe, kBaselineNeeds, 1, 32,
      weight_only_scratch<Panel32Rows>, weight_only_prepare<Panel32Rows>},
+#endif
     {"linear_f32_wx_1x8x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "torchao_universal", 0x1fe, kBaselineNeeds, 1,
      8, weight_only_scratch<TorchaoRows>, weight_only_prepare<TorchaoRows>},
 };

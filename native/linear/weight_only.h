@@ -1,55 +1,23 @@
 // Linear layers with float activations over panel16 weights, written once for all x86 vectors. A lane is a row of a
-// panel. Few rows of activations are multiplied with weights that become floats in registers; for many, panels of
-// floats are made first.
-//
-// y = sum over groups: scale * sum (level - zero) * x, + bias. Sums are in f32: the error is at most
-// (k + 4 groups) * 2^-24 * sum |x| |w|.
+// panel.
 #pragma once
 
-#include <algorithm>
-
-#include "../kernel.h"
-#include "../panel16.h"
-#include "../transformer/vectors.h"
 #include "fields.h"
 #include "float_panels.h"
+#include "panel16_linear.h"
+#include "weight_only_call.h"
 
 namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
 namespace {
-
-struct WeightOnly {
-  Panel16 weights;
-  const float* x;
-  float* y;
-  // Rows of x with groups padded by zeros, and for many rows panels of floats for each thread.
-  float* padded;
-  float* panels;
-  uint32_t m, panels_per_tile, rows_per_tile;
-  // Floats from one padded row to the next: not a power of two, which would give all rows the same places in a cache.
-  uint32_t stride;
-};
-static_assert(sizeof(WeightOnly) <= kArgsMax);
-
-static inline uint32_t padded_stride(const Panel16& w) { return w.padded_k() + 16; }
-
-// Rows of x from which weights are worth a panel of floats.
-constexpr uint32_t kPanelRowsMin = 16;
 
 // Panels of packed weights that make one of floats.
 template <class Isa>
 constexpr uint32_t kPackedPanels = kPanelColumns<Isa> / 16;
 
 template <class Isa>
-size_t float_panel_floats(const Panel16& w) { return size_t{kPanelColumns<Isa>} * w.padded_k(); }
-
-// scalars: m; buffers: x, packed weights, y, scratch.
-template <class Isa>
 size_t weight_only_panel16_scratch(const Call& call) {
-  const Panel16 w = read_panel16(call.buffers[1]);
-  const uint32_t m = static_cast<uint32_t>(call.scalars[0]);
-  const size_t panels = m < kPanelRowsMin ? 0 : call.threads * float_panel_floats<Isa>(w);
-  return size_t{4} * (size_t{m} * padded_stride(w) + panels);
+  return weight_only_scratch_bytes(call, read_panel16(call.buffers[1]), kPanelColumns<Isa>);
 }
 
 // Lanes of weights 4 f .. 4 f + 3, one in each byte.
@@ -77,7 +45,7 @@ struct LaneGroup {
 template <class Isa>
 inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_t lane) {
   auto zero = Isa::set(Isa::kByteFloat + (w.has_levels ? 128 : 1 << (w.bits - 1)));
-  if (w.has_zeros) zero = zero + Isa::load_bytes(reinterpret_cast<const int8_t*>(group) + w.zeros_offset + lane);
+  if (w.has_zeros) zero = zero + Isa::load_integers(reinterpret_cast<const int8_t*>(group) + w.zeros_offset + lane);
   return {zero, w.f16_scales ? Isa::load_halves(reinterpret_cast<const uint16_t*>(group) + lane)
                              : Isa::load(reinterpret_cast<const float*>(group) + lane)};
 }
@@ -149,19 +117,6 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t r
   }
 }
 
-static inline void pad_rows(const WeightOnly& args, uint32_t first, uint32_t last) {
-  const Panel16& w = args.weights;
-  for (uint32_t row = first; row < last; row++) {
-    const float* x = args.x + size_t{row} * w.k;
-    float* out = args.padded + size_t{row} * args.stride;
-    for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
-      const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-      memcpy(out, x + size_t{g} * w.group_size, 4 * size_t{count});
-      memset(out + count, 0, 4 * size_t{w.group_length - count});
-    }
-  }
-}
-
 // A panel as floats, [k][kPanelColumns] of which it fills 16.
 template <class Isa, int Bits, bool Levels>
 void unpack_floats(const Panel16& w, uint32_t index, float* out) {
@@ -193,7 +148,7 @@ void unpack_floats(const Panel16& w, uint32_t index, float* out) {
 template <class Isa, int Bits, bool Levels>
 void multiply_panels(const WeightOnly& args, uint32_t first, uint32_t last, uint32_t thread) {
   const Panel16& w = args.weights;
-  float* panel = args.panels + thread * float_panel_floats<Isa>(w);
+  float* panel = args.panels + size_t{thread} * kPanelColumns<Isa> * w.padded_k();
   for (uint32_t p = first; p < last; p += kPackedPanels<Isa>) {
     float bias[kPanelColumns<Isa>];
     for (uint32_t i = 0; i < kPackedPanels<Isa> && p + i < last; i++) {
@@ -214,11 +169,7 @@ inline void weight_only_rows(const WeightOnly& args, uint32_t first, uint32_t la
 template <class Isa, int Bits, bool Levels>
 void weight_only_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const WeightOnly& args = step.as<WeightOnly>();
-  if (phase == 0) {
-    const uint32_t first = tile * args.rows_per_tile;
-    pad_rows(args, first, std::min(args.m, first + args.rows_per_tile));
-    return;
-  }
+  if (phase == 0) return pad_rows(args, tile);
   const uint32_t first = tile * args.panels_per_tile;
   const uint32_t last = std::min(args.weights.panel_count, first + args.panels_per_tile);
   if (args.m >= kPanelRowsMin) return multiply_panels<Isa, Bits, Levels>(args, first, last, thread);
@@ -234,40 +185,17 @@ void weight_only_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   }
 }
 
-template <class Isa, int Bits>
-void choose_weight_only(Step& step, bool levels) {
-  if constexpr (Bits <= 4) {
-    if (levels) {
-      step.run = weight_only_run<Isa, Bits, true>;
-      return;
-    }
-  }
-  step.run = weight_only_run<Isa, Bits, false>;
-}
+template <class Isa>
+struct WeightOnlyCode {
+  template <int Bits, bool Levels>
+  static constexpr auto run() { return weight_only_run<Isa, Bits, Levels>; }
+};
 
 template <class Isa>
 void weight_only_prepare(Step& step, const Call& call) {
-  WeightOnly& args = step.init<WeightOnly>();
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.weights = read_panel16(call.buffers[1]);
-  args.y = static_cast<float*>(call.buffers[2]);
-  args.padded = static_cast<float*>(call.buffers[3]);
-  const Panel16& w = args.weights;
-  args.stride = padded_stride(w);
-  args.panels = args.padded + size_t{args.m} * args.stride;
-  args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * call.threads));
-  const uint32_t by_size = static_cast<uint32_t>(std::max<size_t>(1, (128u << 10) / w.panel_bytes));
-  const uint32_t panels = std::min(by_size, std::max(1u, w.panel_count / (8 * call.threads)));
-  args.panels_per_tile = args.m < kPanelRowsMin ? panels : static_cast<uint32_t>(round_up(panels, kPackedPanels<Isa>));
-  step.phases = 2;
-  step.tiles[0] = ceil_div(args.m, args.rows_per_tile);
-  step.tiles[1] = ceil_div(w.panel_count, args.panels_per_tile);
-  using Choose = void (*)(Step&, bool);
-  constexpr Choose kChoose[] = {choose_weight_only<Isa, 1>, choose_weight_only<Isa, 2>, choose_weight_only<Isa, 3>,
-                                choose_weight_only<Isa, 4>, choose_weight_only<Isa, 5>, choose_weight_only<Isa, 6>,
-                                choose_weight_only<Isa, 7>, choose_weight_only<Isa, 8>};
-  kChoose[w.bits - 1](step, w.has_levels);
+  const Panel16 w = read_panel16(call.buffers[1]);
+  bind_weight_only(step, call, w, kPackedPanels<Isa>);
+  step.run = run_for_bits<WeightOnlyCode<Isa>>(w);
 }
 
 }  // namespace

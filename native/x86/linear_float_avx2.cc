@@ -35,9 +35,6 @@ struct WordsAvx2 : FloatsAvx2 {
     const Words bytes = _mm256_shuffle_epi8(v, _mm256_broadcastsi128_si256(places));
     return _mm256_castsi256_ps(_mm256_or_si256(bytes, _mm256_castps_si256(_mm256_set1_ps(kByteFloat))));
   }
-  static V load_bytes(const int8_t* p) {
-    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p))));
-  }
 };
 
 constexpr uint32_t kNeeds = kAvx2;

@@ -35,9 +35,6 @@ struct WordsAvx512 : FloatsAvx512 {
     const Words bytes = _mm512_shuffle_epi8(v, _mm512_broadcast_i32x4(places));
     return _mm512_castsi512_ps(_mm512_or_si512(bytes, _mm512_castps_si512(_mm512_set1_ps(kByteFloat))));
   }
-  static V load_bytes(const int8_t* p) {
-    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
-  }
 };
 
 constexpr uint32_t kNeeds = kAvx2 | kAvx512;
