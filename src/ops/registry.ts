@@ -7,7 +7,7 @@ import { movementOperators, movementRoutines } from "./aten/movement.ts";
 import { pointwiseOperators } from "./aten/pointwise.ts";
 import { reductionOperators, reductionRoutines } from "./aten/reduction.ts";
 import { attentionInt8Operator, attentionOperator } from "./attention.ts";
-import { argmaxOperator, selectOperator, softcapOperator } from "./elementwise.ts";
+import { selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
 import { fusedOperators } from "./fused.ts";
 import { int4Operators } from "./int4.ts";
@@ -40,7 +40,6 @@ export const operators = new OperatorRegistry(
     softcapOperator,
     groupSumsOperator,
     selectOperator,
-    argmaxOperator,
     ...pointwiseOperators,
     ...movementOperators,
     ...indexingOperators,

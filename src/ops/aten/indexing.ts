@@ -1,6 +1,12 @@
 /** aten operators that read or write places of a tensor that other tensors name. */
 import { broadcastStrides, eachPlace, numbersOf } from "../../kernels/reference/aten/dense.ts";
-import { type IndexArgs, indexPutReference, indexReference } from "../../kernels/reference/aten/movement.ts";
+import {
+  type GatherArgs,
+  gatherReference,
+  type IndexArgs,
+  indexPutReference,
+  indexReference,
+} from "../../kernels/reference/aten/movement.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { type Arguments, defineOperator, type Operator, type TensorSpec } from "../operator.ts";
 import { broadcastShape, dimensionOf, rowRank } from "./shapes.ts";
@@ -90,7 +96,28 @@ const indexSelect = defineOperator<IndexArgs>({
   },
 });
 
+const gather = defineOperator<GatherArgs>({
+  schema:
+    "aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [gatherReference],
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const index = args.tensor("index", "i64").shape;
+    const dim = selectedDim(args);
+    if (rowRank(index) !== rowRank(shape) || index.some((size, i) => i !== dim && size > (shape[i] ?? 1)))
+      args.fail("index", `expected sizes within [${shape}] but for dimension ${dim} but found [${index}]`);
+    return { dtype, shape: index };
+  },
+  prepare: (args) => ({
+    x: args.tensor("self"),
+    dim: selectedDim(args),
+    index: args.tensor("index"),
+    out: args.tensor("out"),
+  }),
+});
+
 export const indexingOperators: readonly Operator[] = [
+  gather,
   indexSelect,
   defineOperator<IndexArgs>({
     schema: "aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)",

@@ -112,6 +112,32 @@ const expand = strided("aten::expand_copy.out(Tensor self, int[] size, bool impl
   return { shape, strides: broadcastStrides(x.shape, shape) };
 });
 
+/** The tensor as if it had as many dimensions as there are counts, each of which says how often one is repeated. */
+function repeatedSizes(args: Arguments<TensorSpec>): { sizes: readonly number[]; counts: readonly number[] } {
+  const { shape } = args.tensor("self");
+  const counts = args.numbers("repeats");
+  if (counts.length < shape.length || !counts.every((count) => Number.isSafeInteger(count) && count >= 0))
+    args.fail("repeats", `expected at least ${shape.length} whole numbers from 0 on but found [${counts}]`);
+  return { sizes: [...new Array<number>(counts.length - shape.length).fill(1), ...shape], counts };
+}
+
+const repeat = defineOperator<StridedArgs>({
+  schema: "aten::repeat.out(Tensor self, SymInt[] repeats, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [stridedReference],
+  shape(args) {
+    const { sizes, counts } = repeatedSizes(args);
+    return { dtype: args.tensor("self").dtype, shape: sizes.map((size, dim) => size * counts[dim]!) };
+  },
+  prepare(args) {
+    const { sizes, counts } = repeatedSizes(args);
+    const strides = stridesOf(sizes);
+    // Before each dimension one of its repetitions, which all begin at the same place.
+    const shape = sizes.flatMap((size, dim) => [counts[dim]!, size]);
+    const out = { ...args.tensor("out"), shape };
+    return { x: args.tensor("self"), start: 0, strides: strides.flatMap((stride) => [0, stride]), out };
+  },
+});
+
 /** Sizes of tensors joined along a dimension; all but that one must agree. */
 function joinedShape(args: Arguments<TensorSpec>, dim: number): number[] {
   const [first, ...rest] = args.tensors("tensors").map((tensor) => tensor!.shape);
@@ -192,6 +218,7 @@ export const movementOperators: readonly Operator[] = [
   squeeze("aten::squeeze_copy.dims_out(Tensor self, int[] dim", (args) => args.numbers("dim")),
   squeeze("aten::squeeze_copy.dim_out(Tensor self, int dim", (args) => [args.integer("dim")]),
   expand,
+  repeat,
   unchanged("aten::clone.out(Tensor self, int? memory_format=None"),
   unchanged("aten::alias_copy.out(Tensor self"),
   unchanged("aten::detach_copy.out(Tensor self"),
@@ -204,7 +231,55 @@ export const movementOperators: readonly Operator[] = [
   joining("stack.out", 1),
 ];
 
+/** A tensor cut along a dimension into `sizesOf` parts; `keeps`: whether parts of one place keep the dimension. */
+function splitting(
+  schema: string,
+  sizesOf: (args: Arguments<TensorSpec>, size: number) => readonly number[],
+  keeps = true,
+): Routine {
+  const placed = (args: Arguments<TensorSpec>) => {
+    const { dtype, shape } = args.tensor("self");
+    const dim = dimensionOf(args, "dim", shape.length);
+    return { dtype, shape, dim, sizes: sizesOf(args, shape[dim]!) };
+  };
+  return routine(
+    `aten::${schema}, int dim=0, *, Tensor(a!)[] out) -> ()`,
+    (args) => {
+      const { dtype, shape, dim, sizes } = placed(args);
+      return sizes.map((size) => ({ dtype, shape: keeps ? shape.with(dim, size) : shape.toSpliced(dim, 1) }));
+    },
+    (args) => {
+      const { shape, dim, sizes } = placed(args);
+      const x = args.tensor("self");
+      const strides = stridesOf(shape);
+      let first = 0;
+      for (const [i, out] of args.tensors("out").entries()) {
+        const part = { ...out!, shape: shape.with(dim, sizes[i]!) };
+        stridedReference.bind({ x, start: first * strides[dim]!, strides, out: part }, new Uint8Array(0), 1)();
+        first += sizes[i]!;
+      }
+    },
+  );
+}
+
+const splitWithSizes = splitting("split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes", (args, size) => {
+  const sizes = args.numbers("split_sizes");
+  if (sizes.some((part) => part < 0) || sizes.reduce((sum, part) => sum + part, 0) !== size)
+    args.fail("split_sizes", `expected sizes that add up to ${size} but found [${sizes}]`);
+  return sizes;
+});
+
+const split = splitting("split_copy.Tensor_out(Tensor self, SymInt split_size", (args, size) => {
+  const part = args.integer("split_size", 1);
+  return Array.from({ length: Math.max(1, Math.ceil(size / part)) }, (_, i) => Math.min(part, size - i * part));
+});
+
+const unbind = splitting("unbind_copy.int_out(Tensor self", (_, size) => new Array<number>(size).fill(1), false);
+
 export const movementRoutines: readonly Routine[] = [
+  splitWithSizes,
+  split,
+  unbind,
   // A view: the result is the input's memory.
   routine(
     "executorch_prim::et_view.default(Tensor self, int[] size, *, Tensor(a!) out) -> Tensor(a!)",

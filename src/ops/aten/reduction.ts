@@ -4,13 +4,16 @@ import { type MatmulArgs, matmulReference } from "../../kernels/reference/aten/m
 import {
   type CumsumArgs,
   cumsumReference,
+  type ExtremeIndexArgs,
+  extremeIndexReference,
   layerNorm,
+  logSoftmaxReference,
   type ReductionArgs,
   reductionReference,
   softmaxAlongReference,
 } from "../../kernels/reference/aten/reduction.ts";
 import { elementCount } from "../../tensor.ts";
-import { softmaxOperator } from "../elementwise.ts";
+import { argmaxOperator, softmaxOperator } from "../elementwise.ts";
 import {
   type Arguments,
   defineOperator,
@@ -70,21 +73,51 @@ const cumsum = defineOperator<CumsumArgs>({
   },
 });
 
-const softmaxAlong = defineOperator<CumsumArgs>({
-  schema: "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: [softmaxAlongReference],
-  shape(args) {
-    const { dtype, shape } = args.tensor("self", "f32", "f64", "f16", "bf16");
-    dimensionOf(args, "dim", rowRank(shape));
-    return { dtype: args.boolean("half_to_float") ? "f32" : dtype, shape };
-  },
-  prepare(args) {
-    const x = args.tensor("self");
-    return { x, dim: dimensionOf(args, "dim", rowRank(x.shape)), out: args.tensor("out") };
+const softmaxAlong = (name: string, kernel: typeof softmaxAlongReference) =>
+  defineOperator<CumsumArgs>({
+    schema: `aten::${name}.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [kernel],
+    shape(args) {
+      const { dtype, shape } = args.tensor("self", "f32", "f64", "f16", "bf16");
+      dimensionOf(args, "dim", rowRank(shape));
+      return { dtype: args.boolean("half_to_float") ? "f32" : dtype, shape };
+    },
+    prepare(args) {
+      const x = args.tensor("self");
+      return { x, dim: dimensionOf(args, "dim", rowRank(x.shape)), out: args.tensor("out") };
+    },
+  });
+
+/** Without `dim`, of all elements. */
+function extremeIndex(name: string, sign: 1 | -1): Operator {
+  const dimOf = (args: Arguments<TensorSpec>) =>
+    args.optionalNumber("dim") === null ? null : dimensionOf(args, "dim", rowRank(args.tensor("self").shape));
+  return defineOperator<ExtremeIndexArgs>({
+    schema: `aten::${name}.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [extremeIndexReference],
+    shape(args) {
+      const { shape } = args.tensor("self");
+      const dim = dimOf(args);
+      if ((dim === null ? elementCount(shape) : (shape[dim] ?? 1)) === 0)
+        args.fail("self", `expected elements to choose from but found shape [${shape}]`);
+      const kept = shape.map((size, i) => (dim === null || i === dim ? 1 : size));
+      return { dtype: "i64", shape: args.boolean("keepdim") ? kept : kept.filter((_, i) => dim !== null && i !== dim) };
+    },
+    prepare: (args) => ({ x: args.tensor("self"), dim: dimOf(args), sign, out: args.tensor("out") }),
+  });
+}
+
+/** Rows of floats, as in greedy sampling, have kernels of their own. */
+const argmax = overload(extremeIndex("argmax", 1), {
+  operator: argmaxOperator,
+  fits(args) {
+    const { dtype, shape } = args.tensor("self");
+    const dim = args.optionalNumber("dim");
+    return dtype === "f32" && shape.length > 0 && shape.at(-1)! > 0 && (dim === -1 || dim === shape.length - 1);
   },
 });
 
-const softmax = overload(softmaxAlong, {
+const softmax = overload(softmaxAlong("_softmax", softmaxAlongReference), {
   operator: softmaxOperator,
   fits(args) {
     const { dtype, shape } = args.tensor("self");
@@ -169,6 +202,9 @@ export const reductionOperators: readonly Operator[] = [
   }),
   cumsum,
   softmax,
+  softmaxAlong("_log_softmax", logSoftmaxReference),
+  argmax,
+  extremeIndex("argmin", -1),
   matmul("mm.out(Tensor self, Tensor mat2", { a: "self", b: "mat2", rank: 2 }),
   matmul("bmm.out(Tensor self, Tensor mat2", { a: "self", b: "mat2", rank: 3 }),
   matmul("addmm.out(Tensor self, Tensor mat1, Tensor mat2, Scalar beta=1, Scalar alpha=1", {

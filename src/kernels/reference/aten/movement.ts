@@ -1,7 +1,7 @@
 /** Copies of tensors in another order, shape or selection: strided places of the input, in the order of the result. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import type { Tensor } from "../../../tensor.ts";
-import { denseKernel, eachPlace, numbersOf, storeInto } from "./dense.ts";
+import { denseKernel, eachPlace, numbersOf, storeInto, stridesOf } from "./dense.ts";
 
 export interface StridedArgs {
   readonly x: Tensor;
@@ -115,6 +115,30 @@ export const indexPutReference = denseKernel<IndexArgs>("index_put", (args) => {
       const value = source[source.length === 1 ? 0 : picked + i]!;
       target[place + i] = accumulate ? target[place + i]! + value : value;
     }
+  });
+});
+
+export interface GatherArgs {
+  readonly x: Tensor;
+  readonly dim: number;
+  /** Of as many dimensions as x, and the result's shape. */
+  readonly index: Tensor;
+  readonly out: Tensor;
+}
+
+/** y[i, j, k] = x[i, index[i, j, k], k] for the second dimension. */
+export const gatherReference = denseKernel<GatherArgs>("gather", ({ x, dim, index, out }) => {
+  const strides = stridesOf(x.shape);
+  const step = strides[dim] ?? 1;
+  const size = x.shape[dim] ?? 1;
+  const places = numbersOf(index);
+  const source = x.data as Float32Array;
+  const target = out.data as Float32Array;
+  eachPlace(index.shape, x.shape.length === 0 ? [] : strides.with(dim, 0), (i, offset) => {
+    const place = places[i]!;
+    if (!(place >= 0 && place < size))
+      throw new InvalidArgumentError(`index ${place} is out of range of a dimension of size ${size}`);
+    target[i] = source[offset + place * step]!;
   });
 });
 

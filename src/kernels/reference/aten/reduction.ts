@@ -49,19 +49,50 @@ export const cumsumReference = denseKernel<CumsumArgs>("cumsum", ({ x, dim, out 
   }
 });
 
-/** Probabilities along any dimension. */
-export const softmaxAlongReference = denseKernel<CumsumArgs>("softmax_along", ({ x, dim, out }) => {
-  const values = numbersOf(x);
-  const size = x.shape[dim] ?? 1;
-  const stride = stridesOf(x.shape)[dim] ?? 1;
+/** A softmax along any dimension; `finish` makes a result from an exponent and the total of all powers. */
+const softmaxAlong = (operator: string, finish: (exponent: number, total: number) => number) =>
+  denseKernel<CumsumArgs>(operator, ({ x, dim, out }) => {
+    const values = numbersOf(x);
+    const size = x.shape[dim] ?? 1;
+    const stride = stridesOf(x.shape)[dim] ?? 1;
+    const store = storeInto(out);
+    for (let first = 0; first < values.length; first++) {
+      if (Math.floor(first / stride) % size !== 0) continue;
+      let max = Number.NEGATIVE_INFINITY;
+      for (let i = 0; i < size; i++) max = Math.max(max, values[first + i * stride]!);
+      let total = 0;
+      for (let i = 0; i < size; i++) total += Math.exp(values[first + i * stride]! - max);
+      for (let i = 0; i < size; i++) store(first + i * stride, finish(values[first + i * stride]! - max, total));
+    }
+  });
+
+/** Probabilities along any dimension, and their logarithms. */
+export const softmaxAlongReference = softmaxAlong("softmax_along", (exponent, total) => Math.exp(exponent) / total);
+export const logSoftmaxReference = softmaxAlong("log_softmax", (exponent, total) => exponent - Math.log(total));
+
+export interface ExtremeIndexArgs {
+  readonly x: Tensor;
+  /** Null: of all elements. */
+  readonly dim: number | null;
+  /** 1 for the largest, -1 for the smallest. */
+  readonly sign: 1 | -1;
+  readonly out: Tensor;
+}
+
+/** Index of the first extreme, or of the first NaN. */
+export const extremeIndexReference = denseKernel<ExtremeIndexArgs>("extreme_index", ({ x, dim, sign, out }) => {
+  const values = x.dtype === "i64" ? (x.data as BigInt64Array) : numbersOf(x);
+  const size = dim === null ? values.length : (x.shape[dim] ?? 1);
+  const stride = dim === null ? 1 : (stridesOf(x.shape)[dim] ?? 1);
   const store = storeInto(out);
-  for (let first = 0; first < values.length; first++) {
-    if (Math.floor(first / stride) % size !== 0) continue;
-    let max = Number.NEGATIVE_INFINITY;
-    for (let i = 0; i < size; i++) max = Math.max(max, values[first + i * stride]!);
-    let total = 0;
-    for (let i = 0; i < size; i++) total += Math.exp(values[first + i * stride]! - max);
-    for (let i = 0; i < size; i++) store(first + i * stride, Math.exp(values[first + i * stride]! - max) / total);
+  for (let i = 0; i < out.data.length; i++) {
+    const start = Math.floor(i / stride) * stride * size + (i % stride);
+    const at = (place: number) => values[start + place * stride]!;
+    const isNaNAt = (place: number) => Number.isNaN(at(place));
+    let best = 0;
+    for (let place = 1; place < size && !isNaNAt(best); place++)
+      if (isNaNAt(place) || (sign > 0 ? at(place) > at(best) : at(place) < at(best))) best = place;
+    store(i, best);
   }
 });
 

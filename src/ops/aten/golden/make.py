@@ -28,6 +28,7 @@ def show(value):
         flat = value.flatten().tolist()
         numbers = [str(v) if isinstance(v, float) and (v != v or v in (float("inf"), -float("inf"))) else v for v in flat]
         numbers = [int(v) if isinstance(v, bool) else v for v in numbers]
+        numbers = [str(v) if isinstance(v, int) and abs(v) > 2**53 else v for v in numbers]
         return {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data": numbers}
     if isinstance(value, (list, tuple)):
         return [show(item) for item in value]
@@ -161,6 +162,42 @@ case("aten::bitwise_xor.Tensor_out", lambda: BOOLS ^ (A > 0), BOOLS, A > 0)
 case("aten::bitwise_xor.Tensor_out", lambda: INTS ^ OTHER_INTS, INTS, OTHER_INTS)
 for dim in [1, -1]:
     case("aten::index_select.out", lambda: A.index_select(dim, OTHER_PICKED[:, 0]), A, dim, OTHER_PICKED[:, 0])
+
+case("aten::repeat.out", lambda: A.repeat(2, 1, 2, 3), A, [2, 1, 2, 3])
+case("aten::repeat.out", lambda: BOOLS[0].repeat(1, 3), BOOLS[0], [1, 3])
+case("aten::repeat.out", lambda: ROW.repeat(0), ROW, [0])
+for dim in [1, -1]:
+    case("aten::split_with_sizes_copy.out", lambda: A.split_with_sizes([1, 0, A.shape[dim] - 1], dim), A, [1, 0, A.shape[dim] - 1], dim)
+    case("aten::split_copy.Tensor_out", lambda: A.split(2, dim), A, 2, dim)
+    case("aten::unbind_copy.int_out", lambda: A.unbind(dim), A, dim)
+for dim in [0, -1]:
+    case("aten::_log_softmax.out", lambda: (A * 30).log_softmax(dim), A * 30, dim, False)
+WHERE = torch.tensor([[2, 0, 1, 2], [0, 0, 2, 1]])
+case("aten::gather.out", lambda: A[0].gather(0, WHERE), A[0], 0, WHERE, False)
+case("aten::gather.out", lambda: A[0].gather(-1, WHERE), A[0], -1, WHERE, False)
+case("aten::gather.out", lambda: INTS.gather(1, WHERE[:, :1]), INTS, 1, WHERE[:, :1], False)
+HOLES = torch.where(BOOLS, A, torch.nan)
+for name, f in [("argmax", torch.argmax), ("argmin", torch.argmin)]:
+    for x in [A, HOLES, torch.where(A > 1, torch.inf, -torch.inf), torch.randint(-2, 3, (2, 3, 4))]:
+        for dim, keep in [(0, False), (1, True), (-1, False), (None, False), (None, True)]:
+            case(f"aten::{name}.out", lambda: f(x, dim, keep), x, dim, keep)
+HUGE = torch.tensor([2**62 + 1, -(2**63), 2**53 + 1, -3037000499, 2**63 - 1])
+OTHER_HUGE = torch.tensor([3, -1, 2**53 - 1, 3037000501, 2**63 - 2])
+WORDS, OTHER_WORDS = torch.tensor([2**31 - 1, -(2**31), 123456789]), torch.tensor([2**31 - 1, 3, -987654321])
+for x, y in [(HUGE, OTHER_HUGE), (HUGE, WORDS[:1]), (WORDS.int(), OTHER_WORDS.int())]:
+    for name, f in [("mul", torch.mul), ("minimum", torch.minimum), ("maximum", torch.maximum)]:
+        case(f"aten::{name}.out", lambda: f(x, y), x, y)
+    for name, f in [("sub", torch.sub), ("add", torch.add)]:
+        case(f"aten::{name}.out", lambda: f(x, y, alpha=3), x, y, 3)
+    for name in ["bitwise_and", "bitwise_or", "bitwise_xor", "eq", "lt", "ge"]:
+        case(f"aten::{name}.Tensor_out", lambda: getattr(torch, name)(x, y), x, y)
+    case("aten::where.self_out", lambda: torch.where(x > y, x, y), x > y, x, y)
+    case("aten::clamp.out", lambda: x.clamp(-5, 2**30), x, -5, 2**30)
+for name in ["neg", "abs", "bitwise_not"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(HUGE), HUGE)
+case("aten::mul.Scalar_out", lambda: HUGE * 3, HUGE, 3)
+case("aten::masked_fill.Scalar_out", lambda: HUGE.masked_fill(HUGE > 0, -7), HUGE, HUGE > 0, -7)
+case("aten::full.out", lambda: torch.full((2,), 2**63 - 1), [2], 2**63 - 1)
 
 lines = ",\n".join(json.dumps(entry) for entry in cases)
 Path(__file__).with_name("cases.json.golden").write_text(f"[\n{lines}\n]\n")
