@@ -2,6 +2,7 @@
 
 import { InvalidArgumentError } from "../errors.ts";
 import { creationOperators } from "./aten/creation.ts";
+import { functionOperators } from "./aten/functions.ts";
 import { indexingOperators } from "./aten/indexing.ts";
 import { movementOperators, movementRoutines } from "./aten/movement.ts";
 import { pointwiseOperators } from "./aten/pointwise.ts";
@@ -41,6 +42,7 @@ export const operators = new OperatorRegistry(
     groupSumsOperator,
     selectOperator,
     ...pointwiseOperators,
+    ...functionOperators,
     ...movementOperators,
     ...indexingOperators,
     ...creationOperators,

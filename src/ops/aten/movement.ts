@@ -20,6 +20,7 @@ import {
   routine,
   type TensorSpec,
 } from "../operator.ts";
+import { promoted } from "./pointwise.ts";
 import { checkedDimension, dimensionOf, rowRank, sliceOf, viewShape } from "./shapes.ts";
 
 /** The result's shape, and where its elements are in the input. */
@@ -103,6 +104,13 @@ const squeeze = (schema: string, dimsOf: (args: Arguments<TensorSpec>) => readon
     return sameOrder(x.shape.filter((size, dim) => size !== 1 || !dims.includes(dim)));
   });
 
+const flip = strided("aten::flip.out(Tensor self, int[] dims", (args, x) => {
+  const dims = args.numbers("dims").map((dim) => checkedDimension(args, "dims", dim, rowRank(x.shape)));
+  const strides = stridesOf(x.shape);
+  const start = dims.reduce((sum, dim) => sum + (strides[dim] ?? 0) * ((x.shape[dim] ?? 1) - 1), 0);
+  return { shape: x.shape, strides: strides.map((stride, dim) => (dims.includes(dim) ? -stride : stride)), start };
+});
+
 const expand = strided("aten::expand_copy.out(Tensor self, int[] size, bool implicit=False", (args, x) => {
   const size = args.numbers("size");
   const shape = size.map((value, dim) => (value === -1 ? (x.shape[dim - size.length + x.shape.length] ?? -1) : value));
@@ -163,8 +171,8 @@ function joining(schema: string, extra: 0 | 1): Operator {
     shape(args) {
       const dim = dimOf(args);
       const tensors = args.tensors("tensors") as readonly TensorSpec[];
-      const { dtype, shape } = tensors[0]!;
-      if (tensors.some((tensor) => tensor.dtype !== dtype)) args.fail("tensors", `expected all of dtype ${dtype}`);
+      const { shape } = tensors[0]!;
+      const dtype = promoted(tensors.map((tensor) => tensor.dtype));
       if (extra === 0) return { dtype, shape: joinedShape(args, dim) };
       if (tensors.some((tensor) => tensor.shape.join() !== shape.join()))
         args.fail("tensors", `expected all of shape [${shape}]`);
@@ -219,6 +227,7 @@ export const movementOperators: readonly Operator[] = [
   squeeze("aten::squeeze_copy.dim_out(Tensor self, int dim", (args) => [args.integer("dim")]),
   expand,
   repeat,
+  flip,
   unchanged("aten::clone.out(Tensor self, int? memory_format=None"),
   unchanged("aten::alias_copy.out(Tensor self"),
   unchanged("aten::detach_copy.out(Tensor self"),

@@ -19,7 +19,7 @@ const isFloat = (dtype: DType) => dtype.includes("f");
 const isWide = (dtype: DType) => dtype === "i64" || dtype === "i32";
 
 /** The element type of arithmetic on several. */
-function promoted(dtypes: readonly DType[]): DType {
+export function promoted(dtypes: readonly DType[]): DType {
   return dtypes.reduce((a, b) => (ranks.indexOf(b) > ranks.indexOf(a) ? b : a));
 }
 
@@ -42,32 +42,32 @@ interface Pointwise {
   whole?(args: Arguments<Tensor>): WholeRule | undefined;
 }
 
-function pointwise({ schema, inputs, result, rule, whole }: Pointwise): Operator {
+/** An operator on each element of tensors that broadcast; masks do not count for the type of the result. */
+export function pointwise({ schema, inputs, result, rule, whole }: Pointwise): Operator {
+  const isOptional = (name: string) => schema.includes(`Tensor? ${name}`);
+  const given = <T extends TensorSpec>(args: Arguments<T>): T[] =>
+    inputs.flatMap((name) => (isOptional(name) ? (args.optionalTensor(name) ?? []) : args.tensor(name)));
+  const values = inputs.filter((name) => name !== "condition" && name !== "mask");
+  const valueTypes = (args: Arguments<TensorSpec>) => values.flatMap((name) => args.optionalTensor(name)?.dtype ?? []);
   return defineOperator<PointwiseArgs>({
     schema: `aten::${schema}, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: [pointwiseReference],
     shape(args) {
-      const specs = inputs.map((name) => args.tensor(name));
+      const specs = given(args);
       const shape = specs
         .slice(1)
         .reduce((known, spec, i) => broadcastShape(args, inputs[i + 1]!, known, spec.shape), [...specs[0]!.shape]);
-      return {
-        dtype: resultType(
-          result,
-          specs.slice(-2).map(({ dtype }) => dtype),
-        ),
-        shape,
-      };
+      return { dtype: resultType(result, valueTypes(args)), shape };
     },
     prepare(args) {
-      const tensors = inputs.map((name) => args.tensor(name));
-      const exact = isWide(promoted(tensors.slice(-2).map(({ dtype }) => dtype))) ? whole?.(args) : undefined;
+      const tensors = given(args);
+      const exact = isWide(promoted(valueTypes(args))) ? whole?.(args) : undefined;
       return { rule: rule(args), ...(exact && { whole: exact }), inputs: tensors, out: args.tensor("out") };
     },
   });
 }
 
-const unary = (name: string, result: Result, f: (a: number) => number, whole?: WholeRule): Operator =>
+export const unary = (name: string, result: Result, f: (a: number) => number, whole?: WholeRule): Operator =>
   pointwise({ schema: `${name}.out(Tensor self`, inputs: ["self"], result, rule: () => f, whole: () => whole });
 
 /** A literal as a whole number of 64 bits, undefined where it is none. Literals are doubles: the largest is 2^63 there. */
@@ -97,7 +97,7 @@ const stepwise = (name: string, f: (a: number, step: (value: number) => number) 
 type BinaryRule = (a: number, b: number) => number;
 
 /** The overloads on two tensors and on a tensor and a number. */
-function binary(
+export function binary(
   name: string,
   result: Result,
   f: BinaryRule,
@@ -127,7 +127,7 @@ const comparison = (name: string, whole: <V extends number | bigint>(a: V, b: V)
   binary(name, "bool", (a, b) => Number(whole(a, b)), { whole, tensorOverload: "Tensor_out" });
 
 const bitwise = (name: string, f: BinaryRule, whole: WholeRule) =>
-  binary(name, "same", f, { whole, tensorOverload: "Tensor_out" })[0]!;
+  binary(name, "same", f, { whole, tensorOverload: "Tensor_out" });
 
 /** self + sign * alpha * other */
 function sum(name: string, sign: number): Operator[] {
@@ -285,17 +285,17 @@ export const pointwiseOperators: readonly Operator[] = [
   binary("logical_and", "bool", (a, b) => Number(a !== 0 && b !== 0))[0]!,
   binary("logical_xor", "bool", (a, b) => Number((a !== 0) !== (b !== 0)))[0]!,
   binary("logical_or", "bool", (a, b) => Number(a !== 0 || b !== 0))[0]!,
-  bitwise(
+  ...bitwise(
     "bitwise_and",
     (a, b) => a & b,
     (a, b) => a & b,
   ),
-  bitwise(
+  ...bitwise(
     "bitwise_or",
     (a, b) => a | b,
     (a, b) => a | b,
   ),
-  bitwise(
+  ...bitwise(
     "bitwise_xor",
     (a, b) => a ^ b,
     (a, b) => a ^ b,

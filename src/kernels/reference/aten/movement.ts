@@ -1,6 +1,6 @@
 /** Copies of tensors in another order, shape or selection: strided places of the input, in the order of the result. */
 import { InvalidArgumentError } from "../../../errors.ts";
-import type { Tensor } from "../../../tensor.ts";
+import { elementCount, type Tensor } from "../../../tensor.ts";
 import { denseKernel, eachPlace, numbersOf, storeInto, stridesOf } from "./dense.ts";
 
 export interface StridedArgs {
@@ -48,15 +48,19 @@ export interface CatArgs {
   readonly out: Tensor;
 }
 
-/** Blocks of the parts in turn. */
+/** Blocks of the parts in turn, converted where element types differ. */
 export const catReference = denseKernel<CatArgs>("cat", ({ parts, blocks, out }) => {
   const target = out.data as Float32Array;
+  const isSame = parts.every(({ dtype }) => dtype === out.dtype);
+  const store = storeInto(out);
   const perRow = blocks.reduce((sum, size) => sum + size, 0);
   let start = 0;
   for (const [i, part] of parts.entries()) {
     const block = blocks[i]!;
+    const values = isSame ? null : numbersOf(part);
     for (let from = 0, to = start; from < part.data.length; from += block, to += perRow)
-      target.set((part.data as Float32Array).subarray(from, from + block), to);
+      if (values) for (let at = 0; at < block; at++) store(to + at, values[from + at]!);
+      else target.set((part.data as Float32Array).subarray(from, from + block), to);
     start += block;
   }
 });
@@ -126,19 +130,55 @@ export interface GatherArgs {
   readonly out: Tensor;
 }
 
-/** y[i, j, k] = x[i, index[i, j, k], k] for the second dimension. */
-export const gatherReference = denseKernel<GatherArgs>("gather", ({ x, dim, index, out }) => {
+/** Calls `visit(i, place in x)` for element i of the index, which names a place along a dimension of x. */
+function eachNamed(
+  { x, dim, index }: Pick<GatherArgs, "x" | "dim" | "index">,
+  visit: (i: number, place: number) => void,
+): void {
   const strides = stridesOf(x.shape);
   const step = strides[dim] ?? 1;
   const size = x.shape[dim] ?? 1;
   const places = numbersOf(index);
-  const source = x.data as Float32Array;
-  const target = out.data as Float32Array;
-  eachPlace(index.shape, x.shape.length === 0 ? [] : strides.with(dim, 0), (i, offset) => {
+  eachPlace(index.shape, x.shape.length === 0 ? [0] : strides.with(dim, 0), (i, offset) => {
     const place = places[i]!;
     if (!(place >= 0 && place < size))
       throw new InvalidArgumentError(`index ${place} is out of range of a dimension of size ${size}`);
-    target[i] = source[offset + place * step]!;
+    visit(i, offset + place * step);
+  });
+}
+
+/** y[i, j, k] = x[i, index[i, j, k], k] for the second dimension. */
+export const gatherReference = denseKernel<GatherArgs>("gather", (args) => {
+  const source = args.x.data as Float32Array;
+  const target = args.out.data as Float32Array;
+  eachNamed(args, (i, place) => {
+    target[i] = source[place]!;
+  });
+});
+
+export interface ScatterArgs extends GatherArgs {
+  /** At least as large as the index in each dimension, or one number for all. */
+  readonly source: Tensor | number;
+  readonly accumulate: boolean;
+}
+
+/** x, but y[i, index[i, j, k], k] = source[i, j, k], or that added to it. */
+export const scatterReference = denseKernel<ScatterArgs>("scatter", (args) => {
+  const { x, index, source, accumulate, out } = args;
+  (out.data as Float32Array).set(x.data as Float32Array);
+  const sums = numbersOf(x).slice();
+  const store = storeInto(out);
+  const given = new Float64Array(elementCount(index.shape));
+  if (typeof source === "number") given.fill(source);
+  else {
+    const values = numbersOf(source);
+    eachPlace(index.shape, stridesOf(source.shape), (i, offset) => {
+      given[i] = values[offset]!;
+    });
+  }
+  eachNamed(args, (i, place) => {
+    sums[place] = accumulate ? sums[place]! + given[i]! : given[i]!;
+    store(place, sums[place]!);
   });
 });
 

@@ -14,15 +14,19 @@ export interface ReductionArgs {
   readonly out: Tensor;
 }
 
+/** Steps of a tensor's dimensions among the totals that are left without some of them. */
+function reducedPlaces(shape: readonly number[], dims: readonly number[]): number[] {
+  const kept = shape.map((size, dim) => (dims.includes(dim) ? 1 : size));
+  return stridesOf(kept).map((stride, dim) => (dims.includes(dim) ? 0 : stride));
+}
+
 /** Totals of f32 are f32, in the order of the elements, as ExecuTorch's portable kernels have them. */
 export const reductionReference = denseKernel<ReductionArgs>("reduction", ({ first, rule, finish, x, dims, out }) => {
   const values = numbersOf(x);
   const totals = (x.dtype === "f32" ? new Float32Array(out.data.length) : new Float64Array(out.data.length)).fill(
     first,
   );
-  const kept = x.shape.map((size, dim) => (dims.includes(dim) ? 1 : size));
-  const strides = stridesOf(kept).map((stride, dim) => (dims.includes(dim) ? 0 : stride));
-  eachPlace(x.shape, strides, (index, place) => {
+  eachPlace(x.shape, reducedPlaces(x.shape, dims), (index, place) => {
     totals[place] = rule(totals[place]!, values[index]!);
   });
   const count = totals.length === 0 ? 0 : values.length / totals.length;
@@ -80,7 +84,18 @@ export interface ExtremeIndexArgs {
 }
 
 /** Index of the first extreme, or of the first NaN. */
-export const extremeIndexReference = denseKernel<ExtremeIndexArgs>("extreme_index", ({ x, dim, sign, out }) => {
+export const extremeIndexReference = denseKernel<ExtremeIndexArgs>("extreme_index", (args) => eachExtreme(args));
+
+/** Indices, and the elements that are there. */
+export function extremesAlong(args: ExtremeIndexArgs, elements: Tensor): void {
+  const source = args.x.data as Float32Array;
+  const target = elements.data as Float32Array;
+  eachExtreme(args, (i, place) => {
+    target[i] = source[place]!;
+  });
+}
+
+function eachExtreme({ x, dim, sign, out }: ExtremeIndexArgs, visit?: (index: number, place: number) => void): void {
   const values = x.dtype === "i64" ? (x.data as BigInt64Array) : numbersOf(x);
   const size = dim === null ? values.length : (x.shape[dim] ?? 1);
   const stride = dim === null ? 1 : (stridesOf(x.shape)[dim] ?? 1);
@@ -93,7 +108,33 @@ export const extremeIndexReference = denseKernel<ExtremeIndexArgs>("extreme_inde
     for (let place = 1; place < size && !isNaNAt(best); place++)
       if (isNaNAt(place) || (sign > 0 ? at(place) > at(best) : at(place) < at(best))) best = place;
     store(i, best);
+    visit?.(i, start + best * stride);
   }
+}
+
+export interface VarianceArgs {
+  readonly x: Tensor;
+  /** Dimensions that go. */
+  readonly dims: readonly number[];
+  /** What is taken from the count before the squares are divided by it. */
+  readonly correction: number;
+  readonly out: Tensor;
+}
+
+/** Mean squares of differences from the mean, in double precision. */
+export const varianceReference = denseKernel<VarianceArgs>("variance", ({ x, dims, correction, out }) => {
+  const values = numbersOf(x);
+  const places = reducedPlaces(x.shape, dims);
+  const [means, squares] = [new Float64Array(out.data.length), new Float64Array(out.data.length)];
+  const count = values.length / out.data.length;
+  eachPlace(x.shape, places, (index, place) => {
+    means[place]! += values[index]! / count;
+  });
+  eachPlace(x.shape, places, (index, place) => {
+    squares[place]! += (values[index]! - means[place]!) ** 2;
+  });
+  const store = storeInto(out);
+  for (let i = 0; i < squares.length; i++) store(i, squares[i]! / Math.max(0, count - correction));
 });
 
 export interface LayerNormArgs {

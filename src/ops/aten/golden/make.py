@@ -199,5 +199,49 @@ case("aten::mul.Scalar_out", lambda: HUGE * 3, HUGE, 3)
 case("aten::masked_fill.Scalar_out", lambda: HUGE.masked_fill(HUGE > 0, -7), HUGE, HUGE > 0, -7)
 case("aten::full.out", lambda: torch.full((2,), 2**63 - 1), [2], 2**63 - 1)
 
+for name in ["tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "expm1", "erf", "sign", "trunc"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(A / 4), A / 4)
+for name in ["acosh", "log2", "log10"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(POSITIVE + 1), POSITIVE + 1)
+case("aten::atan2.out", lambda: torch.atan2(A, B), A, B)
+EDGES = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, 1.5])
+for name in ["isinf", "sign", "trunc"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(EDGES), EDGES)
+DIVISORS = torch.where(OTHER_INTS == 0, 3, OTHER_INTS)
+for x, y in [(A, B), (A, ROW), (INTS, DIVISORS), (HUGE[2:], OTHER_HUGE[2:])]:
+    for name in ["remainder", "fmod"]:
+        case(f"aten::{name}.Tensor_out", lambda: getattr(torch, name)(x, y), x, y)
+    for mode in ["floor", "trunc"]:
+        case("aten::div.out_mode", lambda: torch.div(x, y, rounding_mode=mode), x, y, mode)
+for x, y in [(A, -0.75), (INTS, 3), (INTS, -2)]:
+    for name in ["remainder", "fmod"]:
+        case(f"aten::{name}.Scalar_out", lambda: getattr(torch, name)(x, y), x, y)
+F = torch.nn.functional
+case("aten::hardtanh.out", lambda: F.hardtanh(A, -0.5, 0.75), A, -0.5, 0.75)
+case("aten::elu.out", lambda: aten.elu(A, 1.5, 1.25, 0.5), A, 1.5, 1.25, 0.5)
+case("aten::leaky_relu.out", lambda: F.leaky_relu(A, 0.25), A, 0.25)
+for low, high in [(B - 1, B + 1), (None, ROW), (ROW, None), (B + 1, B - 1)]:
+    case("aten::clamp.Tensor_out", lambda: torch.clamp(A, low, high), A, low, high)
+case("aten::pow.Tensor_Tensor_out", lambda: POSITIVE**B, POSITIVE, B)
+for name in ["and", "or", "xor"]:
+    case(f"aten::bitwise_{name}.Scalar_out", lambda: getattr(torch, f"bitwise_{name}")(HUGE, 2**40 - 3), HUGE, 2**40 - 3)
+case("aten::max.unary_out", lambda: A.max(), A)
+case("aten::min.unary_out", lambda: HOLES.min(), HOLES)
+for name, f in [("max", torch.max), ("min", torch.min)]:
+    for x, dim, keep in [(HOLES, 1, False), (A, -1, True), (INTS, 0, False), (HUGE, 0, False)]:
+        case(f"aten::{name}.dim_{name}", lambda: tuple(f(x, dim, keep)), x, dim, keep)
+case("aten::any.all_out", lambda: (A > 2).any(), A > 2)
+case("aten::any.dims_out", lambda: torch.any(BOOLS, [0, 2], True), BOOLS, [0, 2], True)
+case("aten::prod.out", lambda: A.prod(), A, None)
+case("aten::prod.int_out", lambda: A.prod(1, True), A, 1, True, None)
+case("aten::mean.dtype_out", lambda: A.mean(), A, None)
+for dims, correction, keep in [([-1], None, False), ([0, 2], 0, True), (None, 2, False)]:
+    case("aten::var.correction_out", lambda: torch.var(A, dims, correction=correction, keepdim=keep), A, dims, correction, keep)
+case("aten::scatter.value_out", lambda: A.scatter(1, WHERE[:, :3, None] % 3, 7.0), A, 1, WHERE[:, :3, None] % 3, 7.0)
+case("aten::scatter.src_out", lambda: INTS.scatter(-1, WHERE[:, 1:3], OTHER_INTS), INTS, -1, WHERE[:, 1:3], OTHER_INTS)
+case("aten::scatter_add.out", lambda: INTS.scatter_add(1, WHERE[:, :3], OTHER_INTS), INTS, 1, WHERE[:, :3], OTHER_INTS)
+case("aten::flip.out", lambda: A.flip([0, -1]), A, [0, -1])
+case("aten::cat.out", lambda: torch.cat([INTS, A[0, :2, :3], BOOLS[0, :1, :3]]), [INTS, A[0, :2, :3], BOOLS[0, :1, :3]], 0)
+
 lines = ",\n".join(json.dumps(entry) for entry in cases)
 Path(__file__).with_name("cases.json.golden").write_text(f"[\n{lines}\n]\n")
