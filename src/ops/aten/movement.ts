@@ -6,7 +6,9 @@ import {
   catReference,
   type PadArgs,
   padReference,
+  type SliceScatterArgs,
   type StridedArgs,
+  sliceScatterReference,
   stridedReference,
 } from "../../kernels/reference/aten/movement.ts";
 import { bytesOf, elementCount } from "../../tensor.ts";
@@ -21,7 +23,7 @@ import {
   type TensorSpec,
 } from "../operator.ts";
 import { promoted } from "./pointwise.ts";
-import { checkedDimension, dimensionOf, rowRank, sliceOf, viewShape } from "./shapes.ts";
+import { broadcastShape, checkedDimension, dimensionOf, rowRank, sliceOf, viewShape } from "./shapes.ts";
 
 /** The result's shape, and where its elements are in the input. */
 interface Places {
@@ -109,6 +111,51 @@ const flip = strided("aten::flip.out(Tensor self, int[] dims", (args, x) => {
   const strides = stridesOf(x.shape);
   const start = dims.reduce((sum, dim) => sum + (strides[dim] ?? 0) * ((x.shape[dim] ?? 1) - 1), 0);
   return { shape: x.shape, strides: strides.map((stride, dim) => (dims.includes(dim) ? -stride : stride)), start };
+});
+
+/** `src`, which is broadcast and converted to what `self` is. */
+const copy = defineOperator<StridedArgs>({
+  schema: "aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [stridedReference],
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const src = args.tensor("src").shape;
+    if (broadcastShape(args, "src", shape, src).join() !== shape.join())
+      args.fail("src", `expected a shape that broadcasts to [${shape}] but found [${src}]`);
+    return { dtype, shape };
+  },
+  prepare(args) {
+    const x = args.tensor("src");
+    const out = args.tensor("out");
+    return { x, start: 0, strides: broadcastStrides(x.shape, out.shape), out };
+  },
+});
+
+const sliceScatter = defineOperator<SliceScatterArgs>({
+  schema:
+    "aten::slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [sliceScatterReference],
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const dim = dimensionOf(args, "dim", shape.length);
+    const expected = shape.with(dim, sliceOf(args, shape[dim]!).count);
+    const src = args.tensor("src", dtype).shape;
+    if (src.join() !== expected.join()) args.fail("src", `expected shape [${expected}] but found [${src}]`);
+    return { dtype, shape };
+  },
+  prepare(args) {
+    const base = args.tensor("self");
+    const dim = dimensionOf(args, "dim", base.shape.length);
+    const { start, step } = sliceOf(args, base.shape[dim]!);
+    const strides = stridesOf(base.shape);
+    return {
+      base,
+      x: args.tensor("src"),
+      start: start * strides[dim]!,
+      strides: strides.with(dim, strides[dim]! * step),
+      out: args.tensor("out"),
+    };
+  },
 });
 
 const expand = strided("aten::expand_copy.out(Tensor self, int[] size, bool implicit=False", (args, x) => {
@@ -228,6 +275,8 @@ export const movementOperators: readonly Operator[] = [
   expand,
   repeat,
   flip,
+  copy,
+  sliceScatter,
   unchanged("aten::clone.out(Tensor self, int? memory_format=None"),
   unchanged("aten::alias_copy.out(Tensor self"),
   unchanged("aten::detach_copy.out(Tensor self"),

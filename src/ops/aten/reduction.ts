@@ -9,6 +9,7 @@ import {
   extremesAlong,
   layerNorm,
   logSoftmaxReference,
+  orderAlong,
   type ReductionArgs,
   reductionReference,
   softmaxAlongReference,
@@ -272,7 +273,51 @@ function extremes(name: "max" | "min"): Routine {
   );
 }
 
+/** Elements along a dimension in order, or the first of them, and where they were. */
+function ordering(
+  schema: string,
+  rule: (args: Arguments<TensorSpec>, size: number) => { count: number; descending: boolean },
+): Routine {
+  const placed = (args: Arguments<TensorSpec>) => {
+    const { dtype, shape } = args.tensor("self");
+    const dim = dimensionOf(args, "dim", rowRank(shape));
+    return { dtype, shape, dim, ...rule(args, shape[dim] ?? 1) };
+  };
+  return routine(
+    `aten::${schema}, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))`,
+    (args) => {
+      const { dtype, shape, dim, count } = placed(args);
+      const kept = shape.length === 0 ? shape : shape.with(dim, count);
+      return [
+        { dtype, shape: kept },
+        { dtype: "i64", shape: kept },
+      ];
+    },
+    (args) => {
+      const { dim, count, descending } = placed(args);
+      const [values, indices] = [args.tensor("values"), args.tensor("indices")];
+      orderAlong({ x: args.tensor("self"), dim, count, descending, values, indices });
+    },
+  );
+}
+
+const topk = ordering(
+  "topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True",
+  (args, size) => {
+    const count = args.integer("k", 0);
+    if (count > size) args.fail("k", `expected at most the ${size} elements of the dimension but found ${count}`);
+    return { count, descending: args.boolean("largest") };
+  },
+);
+
+const sort = ordering("sort.values(Tensor self, int dim=-1, bool descending=False", (args, size) => ({
+  count: size,
+  descending: args.boolean("descending"),
+}));
+
 export const reductionRoutines: readonly Routine[] = [
+  topk,
+  sort,
   extremes("max"),
   extremes("min"),
   routine(

@@ -24,6 +24,29 @@ export const stridedReference = denseKernel<StridedArgs>("strided", ({ x, start,
   eachPlace(out.shape, strides, (index, offset) => store(index, (values as Float32Array)[offset]!), start);
 });
 
+export interface SliceScatterArgs extends StridedArgs {
+  /** Where x goes, in order, by `start` and `strides` in the result. */
+  readonly base: Tensor;
+}
+
+/** The base with x at strided places. */
+export const sliceScatterReference = denseKernel<SliceScatterArgs>(
+  "slice_scatter",
+  ({ base, x, start, strides, out }) => {
+    const target = out.data as Float32Array;
+    const source = x.data as Float32Array;
+    target.set(base.data as Float32Array);
+    eachPlace(
+      x.shape,
+      strides,
+      (index, offset) => {
+        target[offset] = source[index]!;
+      },
+      start,
+    );
+  },
+);
+
 export interface PadArgs {
   readonly x: Tensor;
   /** Place in the result of the first element of x, and the result's steps. */

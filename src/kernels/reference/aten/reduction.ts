@@ -112,6 +112,38 @@ function eachExtreme({ x, dim, sign, out }: ExtremeIndexArgs, visit?: (index: nu
   }
 }
 
+export interface OrderArgs {
+  readonly x: Tensor;
+  readonly dim: number;
+  /** Elements kept of each row, the first by the order. */
+  readonly count: number;
+  readonly descending: boolean;
+  readonly values: Tensor;
+  readonly indices: Tensor;
+}
+
+/** Rows along a dimension in order, equal elements as they stood, NaN as the largest; and where each was. */
+export function orderAlong({ x, dim, count, descending, values, indices }: OrderArgs): void {
+  const numbers = x.dtype === "i64" ? (x.data as BigInt64Array) : numbersOf(x);
+  const size = x.shape[dim] ?? 1;
+  const stride = stridesOf(x.shape)[dim] ?? 1;
+  const [source, target] = [x.data as Float32Array, values.data as Float32Array];
+  const compare = (a: number | bigint, b: number | bigint) =>
+    a < b ? -1 : a > b ? 1 : Number(Number.isNaN(a)) - Number(Number.isNaN(b));
+  for (let lane = 0; lane * count < values.data.length; lane++) {
+    const [row, within] = [Math.floor(lane / stride), lane % stride];
+    const start = row * stride * size + within;
+    const at = (place: number) => numbers[start + place * stride]!;
+    const order = Array.from({ length: size }, (_, place) => place);
+    order.sort((a, b) => (descending ? compare(at(b), at(a)) : compare(at(a), at(b))));
+    for (let i = 0; i < count; i++) {
+      const to = (row * count + i) * stride + within;
+      target[to] = source[start + order[i]! * stride]!;
+      (indices.data as BigInt64Array)[to] = BigInt(order[i]!);
+    }
+  }
+}
+
 export interface VarianceArgs {
   readonly x: Tensor;
   /** Dimensions that go. */

@@ -243,5 +243,15 @@ case("aten::scatter_add.out", lambda: INTS.scatter_add(1, WHERE[:, :3], OTHER_IN
 case("aten::flip.out", lambda: A.flip([0, -1]), A, [0, -1])
 case("aten::cat.out", lambda: torch.cat([INTS, A[0, :2, :3], BOOLS[0, :1, :3]]), [INTS, A[0, :2, :3], BOOLS[0, :1, :3]], 0)
 
+for x in [A, HOLES, INTS, HUGE.flip(0)]:
+    for down in [False, True]:
+        case("aten::sort.values", lambda: tuple(torch.sort(x, dim=0, descending=down, stable=True)), x, 0, down)
+for x, k, dim, largest in [(A, 2, -1, True), (A, 2, 1, False), (HUGE, 3, 0, True)]:
+    case("aten::topk.values", lambda: tuple(x.topk(k, dim, largest)), x, k, dim, largest, True)
+case("aten::copy.out", lambda: aten.copy(A, COLUMN), A, COLUMN, False)
+case("aten::copy.out", lambda: aten.copy(INTS, A[0, :2, :3]), INTS, A[0, :2, :3], False)
+case("aten::slice_scatter.out", lambda: torch.slice_scatter(A, B[:, :, :2], 2, 1, None, 2), A, B[:, :, :2], 2, 1, None, 2)
+case("aten::slice_scatter.out", lambda: torch.slice_scatter(A, B[:, :2], 1, -2), A, B[:, :2], 1, -2, 2**62, 1)
+
 lines = ",\n".join(json.dumps(entry) for entry in cases)
 Path(__file__).with_name("cases.json.golden").write_text(f"[\n{lines}\n]\n")
