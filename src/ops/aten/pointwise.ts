@@ -94,6 +94,16 @@ const stepwise = (name: string, f: (a: number, step: (value: number) => number) 
     },
   });
 
+function lesser(a: bigint, b: bigint): bigint {
+  if (a < b) return a;
+  return b;
+}
+
+function greater(a: bigint, b: bigint): bigint {
+  if (a > b) return a;
+  return b;
+}
+
 type BinaryRule = (a: number, b: number) => number;
 
 /** The overloads on two tensors and on a tensor and a number. */
@@ -221,7 +231,7 @@ const clamp = pointwise({
     const [min, max] = ["min", "max"].map((name) => args.optionalNumber(name));
     const [least, most] = [wholeLiteral(min ?? -(2 ** 63)), wholeLiteral(max ?? 2 ** 63)];
     if (least === undefined || most === undefined) return undefined;
-    return (a) => (a > most || least > most ? most : a < least ? least : a);
+    return (a) => lesser(greater(a, least), most);
   },
 });
 
@@ -280,8 +290,8 @@ export const pointwiseOperators: readonly Operator[] = [
   ...comparison("le", (a, b) => a <= b),
   ...comparison("gt", (a, b) => a > b),
   ...comparison("ge", (a, b) => a >= b),
-  binary("minimum", "same", (a, b) => Math.min(a, b), { whole: (a, b) => (a < b ? a : b) })[0]!,
-  binary("maximum", "same", (a, b) => Math.max(a, b), { whole: (a, b) => (a > b ? a : b) })[0]!,
+  binary("minimum", "same", (a, b) => Math.min(a, b), { whole: lesser })[0]!,
+  binary("maximum", "same", (a, b) => Math.max(a, b), { whole: greater })[0]!,
   binary("logical_and", "bool", (a, b) => Number(a !== 0 && b !== 0))[0]!,
   binary("logical_xor", "bool", (a, b) => Number((a !== 0) !== (b !== 0)))[0]!,
   binary("logical_or", "bool", (a, b) => Number(a !== 0 || b !== 0))[0]!,
