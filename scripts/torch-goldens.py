@@ -55,6 +55,7 @@ def main() -> None:
         "code": saved({"matrix": Code()}),
         "compressed": compressed(),
         "empty": saved({}),
+        "negated": saved({"matrix": torch._neg_view(base)}),
     }
     target = Path(__file__).parent.parent / "src" / "formats" / "torch" / "torch-files.json.golden"
     target.write_text(json.dumps(files, indent=1) + "\n")

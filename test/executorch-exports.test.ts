@@ -61,6 +61,39 @@ describe.each(Object.keys(golden.logits))("%s", (name) => {
   });
 });
 
+it("calls that write several tensors, or a list of them", async () => {
+  const session = (await LoadedProgram.load(await read("parts"))).createSession();
+  const data = Float32Array.from({ length: 24 }, (_, i) => ((7 * i) % 24) - 10);
+  const found = await session.run("forward", [{ dtype: "f32", shape: [2, 3, 4], data }]);
+  const rows = Array.from({ length: 6 }, (_, row) => [...data.subarray(4 * row, 4 * row + 4)]);
+  const largest = rows.map((row) => Math.max(...row));
+  expect(found.map(({ shape }) => shape.join())).toEqual(["2,1,4", "2,2,4", "3,4", "3,4", "2,3", "2,3"]);
+  expect(found.map((tensor) => Array.from(tensor.data, Number))).toEqual([
+    [...rows[0]!, ...rows[3]!],
+    [...rows[1]!, ...rows[2]!, ...rows[4]!, ...rows[5]!],
+    rows.slice(0, 3).flat(),
+    rows.slice(3).flat(),
+    largest,
+    rows.map((row, i) => row.indexOf(largest[i]!)),
+  ]);
+});
+
+it("a list of constants is not written to", async () => {
+  const program = await read("parts");
+  const [forward] = program.methods;
+  const data = { byteLength: 32, read: async () => new Uint8Array(32) };
+  const list = forward!.values.find(({ kind }) => kind === "tensorList") as { readonly items: readonly number[] };
+  const values = forward!.values.map((value, i) =>
+    i === list.items[0] && value.kind === "tensor" ? { ...value, allocation: null, constant: 0 } : value,
+  );
+  const changed = { ...program, methods: [{ ...forward!, values }], constants: [{ data, alignment: 16 }] };
+  const run = async () =>
+    (await LoadedProgram.load(changed))
+      .createSession()
+      .run("forward", [{ dtype: "f32", shape: [2, 3, 4], data: new Float32Array(24) }]);
+  await expect(run()).rejects.toThrow(/argument out: is written to but method forward gives a constant/);
+});
+
 describe("programs that this runtime cannot run", () => {
   async function changed(change: (forward: Method) => Partial<Method>): Promise<Program> {
     const program = await read("custom-sdpa");

@@ -147,21 +147,26 @@ void group_sums_prepare(Step& step, const Call& call) {
   step.run = group_sums_run<Isa>;
 }
 
-// Index of the first largest value. As in the reference, NaN wins only in the first place.
+// Index of the first largest value, or of the first NaN.
 template <class Isa>
 uint32_t argmax_of(const float* x, uint32_t count) {
   constexpr uint32_t kBlock = 1024;
   uint32_t best = 0;
   float largest = x[0];
-  for (uint32_t start = 0; start < count; start += kBlock) {
+  for (uint32_t start = 0; start < count && !std::isnan(largest); start += kBlock) {
     const uint32_t end = std::min(count, start + kBlock);
-    // No float is larger than a NaN largest.
     auto vector = Isa::set(largest);
+    // Maxima may lose a NaN; 0 times the values, summed, is 0 unless there is one, or an infinity.
+    auto zeros = Isa::set(0.0f);
     uint32_t i = start;
-    for (; i + Isa::kLanes <= end; i += Isa::kLanes) vector = Isa::max(Isa::load(x + i), vector);
-    if (i == end && !(Isa::largest(vector) > largest)) continue;
-    for (uint32_t j = start; j < end; j++)
-      if (x[j] > largest) largest = x[best = j];
+    for (; i + Isa::kLanes <= end; i += Isa::kLanes) {
+      const auto values = Isa::load(x + i);
+      vector = Isa::max(values, vector);
+      zeros = Isa::multiply_add(values, Isa::set(0.0f), zeros);
+    }
+    if (i == end && Isa::sum(zeros) == 0 && !(Isa::largest(vector) > largest)) continue;
+    for (uint32_t j = start; j < end && !std::isnan(largest); j++)
+      if (!(x[j] <= largest)) largest = x[best = j];
   }
   return best;
 }

@@ -1,7 +1,7 @@
 /** Whether a checkpoint stores a slot's weight as a plain tensor that can be read. */
 import { InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import type { WeightSlot } from "../model/decoder.ts";
+import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { isSameMethod, quantMethod, storageNames } from "./weight-storage.ts";
 
 /** What files' readers serve themselves, beside the storages. */
@@ -13,10 +13,10 @@ const floatTypes = ["f32", "f16", "bf16"] as const;
  * when config.json names a quantization method that no storage reads.
  */
 export function checkSlot(checkpoint: Checkpoint, slot: WeightSlot): void {
+  const method = quantMethod(checkpoint);
   try {
     checkTensor(checkpoint, slot);
   } catch (error) {
-    const method = quantMethod(checkpoint);
     if (!(error instanceof LowbitError) || method === null || isRead(method)) throw error;
     const known = [...storageNames(), ...readMethods, "weights as floats"].join(" or ");
     throw new UnsupportedError(
@@ -30,7 +30,7 @@ const isRead = (method: string) => [...storageNames(), ...readMethods].some((nam
 
 function checkTensor({ tensors, folder }: Checkpoint, { name, shape }: WeightSlot): void {
   if (!tensors.has(name)) {
-    const module = name.replace(/\.weight$/, "");
+    const module = moduleOf(name);
     const others = tensors.names.filter((other) => other.startsWith(`${module}.`) && other !== `${module}.bias`);
     const found = others.length === 0 ? "" : `; it has ${others.toSorted().join(", ")}`;
     throw new InvalidFileError(folder, `expected tensor ${name}, which the checkpoint lacks${found}`);

@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { InvalidFileError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import { generationFacts, samplingDefaults, stopStrings, withDefaults } from "./generation-facts.ts";
+import { generationFacts, ignoredSettings, samplingDefaults, stopStrings, withDefaults } from "./generation-facts.ts";
 
 describe("withDefaults", () => {
   it("keeps a default where an option is undefined", () => {
@@ -29,6 +29,26 @@ describe("generation_config.json", () => {
     const settings = { temperature: 0.6, repetition_penalty: 1.1 };
     expect(samplingDefaults(settings, "x.pte")).toEqual({ temperature: 0, repetitionPenalty: 1.1 });
     expect(() => samplingDefaults({ repetition_penalty: -1 }, "x.pte")).toThrow("repetitionPenalty: expected a number");
+  });
+
+  it("suppresses tokens, and tells what it does not obey", () => {
+    const settings = {
+      suppress_tokens: [5, 7],
+      min_new_tokens: 3,
+      no_repeat_ngram_size: 0,
+      num_beams: 4,
+      typical_p: 0.9,
+    };
+    expect(samplingDefaults(settings, "x.pte").logitBias).toEqual({ 5: -Infinity, 7: -Infinity });
+    expect(samplingDefaults({ do_sample: true, suppress_tokens: [] }, "x.pte").logitBias).toBeUndefined();
+    expect(() => samplingDefaults({ suppress_tokens: ["a"] }, "x.pte")).toThrow(
+      new InvalidFileError("x.pte", 'suppress_tokens: expected token ids but found "a"'),
+    );
+    expect(ignoredSettings(settings)).toEqual(["num_beams", "min_new_tokens"]);
+    expect(ignoredSettings({ ...settings, do_sample: true })).toContain("typical_p");
+    expect(
+      ignoredSettings({ bad_words_ids: null, num_beams: 1, begin_suppress_tokens: [], max_new_tokens: 9 }),
+    ).toEqual([]);
   });
 
   it.each([

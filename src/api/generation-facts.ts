@@ -35,12 +35,19 @@ function checkId(id: unknown, name: string, file: string): number {
 }
 
 /**
- * Sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty counts then,
- * too, as in transformers. InvalidFileError naming `file` for numbers out of range.
+ * Sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty and the
+ * tokens that they suppress count then, too, as in transformers. InvalidFileError naming `file` for numbers out of range.
  */
 export function samplingDefaults(generationConfig: JsonObject, file: string): SamplerOptions {
   const number = (name: string) => (generationConfig[name] ?? undefined) as number | undefined;
   const repetitionPenalty = number("repetition_penalty");
+  const suppressed = [generationConfig.suppress_tokens ?? []].flat().map((id) => checkId(id, "suppress_tokens", file));
+  const always = {
+    repetitionPenalty,
+    ...(suppressed.length > 0 && {
+      logitBias: Object.fromEntries(suppressed.filter((id) => id >= 0).map((id) => [id, Number.NEGATIVE_INFINITY])),
+    }),
+  };
   const options =
     generationConfig.do_sample === true
       ? {
@@ -48,15 +55,51 @@ export function samplingDefaults(generationConfig: JsonObject, file: string): Sa
           topK: number("top_k"),
           topP: number("top_p"),
           minP: number("min_p"),
-          repetitionPenalty,
+          ...always,
         }
-      : { temperature: 0, repetitionPenalty };
+      : { temperature: 0, ...always };
   try {
     createSampler(options);
   } catch (cause) {
     throw new InvalidFileError(file, (cause as Error).message, { cause });
   }
   return options;
+}
+
+/** Settings that change what transformers generates and nothing here, with the values that change nothing there. */
+const unserved: Readonly<Record<string, readonly unknown[]>> = {
+  num_beams: [1],
+  num_beam_groups: [1],
+  min_length: [0],
+  min_new_tokens: [0],
+  no_repeat_ngram_size: [0],
+  encoder_no_repeat_ngram_size: [0],
+  bad_words_ids: [],
+  sequence_bias: [],
+  begin_suppress_tokens: [],
+  forced_bos_token_id: [],
+  forced_eos_token_id: [],
+  exponential_decay_length_penalty: [],
+  guidance_scale: [1],
+  penalty_alpha: [0],
+  watermarking_config: [],
+};
+/** The same of those that count where tokens are drawn. */
+const unservedSampling: Readonly<Record<string, readonly unknown[]>> = {
+  typical_p: [1],
+  epsilon_cutoff: [0],
+  eta_cutoff: [0],
+  top_h: [],
+};
+
+/** Names of the settings in a generation_config.json that change what transformers generates, and that are ignored here. */
+export function ignoredSettings(generationConfig: JsonObject): string[] {
+  const known = { ...unserved, ...(generationConfig.do_sample === true && unservedSampling) };
+  return Object.entries(known).flatMap(([name, neutral]) => {
+    const value = generationConfig[name] ?? null;
+    const isNeutral = value === null || value === false || neutral.includes(value);
+    return isNeutral || (Array.isArray(value) && value.length === 0) ? [] : [name];
+  });
 }
 
 /** `stop_strings` of a generation_config.json: they end an answer in a conversation. */

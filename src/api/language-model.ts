@@ -9,7 +9,7 @@ import { type GenerateOptions, generate } from "../text/generate.ts";
 import type { SamplerOptions } from "../text/sampler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Conversation } from "./conversation.ts";
-import { samplingDefaults, stopStrings, withDefaults } from "./generation-facts.ts";
+import { ignoredSettings, samplingDefaults, stopStrings, withDefaults } from "./generation-facts.ts";
 import { SessionDecoder } from "./session-decoder.ts";
 import { type ModelTexts, parse, programTexts, readTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
@@ -23,6 +23,8 @@ export class LanguageModel {
   readonly samplingDefaults: SamplerOptions;
   /** Texts that end an answer in a conversation. */
   readonly stopStrings: readonly string[];
+  /** Names of settings of generation_config.json that transformers would obey and that are ignored here. */
+  readonly ignoredSettings: readonly string[];
   readonly #tokenizer: Tokenizer | null;
   /** A decoder that was used to warm up; the first that is asked for. */
   #warm: SessionDecoder | null = null;
@@ -37,6 +39,7 @@ export class LanguageModel {
     this.#tokenizer = tokenizer;
     this.samplingDefaults = samplingDefaults(settings, settingsFile);
     this.stopStrings = stopStrings(settings);
+    this.ignoredSettings = ignoredSettings(settings);
   }
 
   /**

@@ -12,6 +12,7 @@ import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { withModelPrefix } from "./base-names.ts";
 import { centered } from "./centered-minima.ts";
 import { checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
@@ -265,7 +266,7 @@ export function isHubName(path: string): boolean {
 export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
-    const model = new Model(await withStoredHead(checkpoint));
+    const model = new Model(await withStoredHead(withModelPrefix(checkpoint)));
     await model.checkTensors();
     return model;
   } catch (error) {

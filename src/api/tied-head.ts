@@ -1,5 +1,6 @@
 /** Heads that a config ties to the embedding, and what the checkpoint has of the two: transformers believes the checkpoint. */
 import type { Checkpoint } from "../formats/checkpoint.ts";
+import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { logInfo } from "../log.ts";
 import { buildDecoder } from "../model/architectures.ts";
@@ -14,7 +15,8 @@ export async function withStoredHead(checkpoint: Checkpoint): Promise<Checkpoint
   const { configFile, config, tensors } = checkpoint;
   for (const { name, tiedTo } of buildDecoder(configFile, config).slots) {
     if (tiedTo === null || !tensors.has(name)) continue;
-    if (!tensors.has(tiedTo)) return { ...checkpoint, tensors: renamed(tensors, name, tiedTo) };
+    if (!tensors.has(tiedTo))
+      return { ...checkpoint, tensors: renamedTensors(tensors, (other) => (other === name ? tiedTo : other)) };
     if (await isSameMatrix(tensors, name, tiedTo)) continue;
     logInfo(() => `${configFile}: tie_word_embeddings is not so: ${name} and ${tiedTo} differ, and both are used`);
     return { ...checkpoint, config: { ...config, tie_word_embeddings: false } };
@@ -33,18 +35,4 @@ async function isSameMatrix(tensors: TensorSource, a: string, b: string): Promis
   };
   for await (const same of inParts(shape as [number, number], isSame)) if (!same) return false;
   return true;
-}
-
-/** `base` with tensor `from` under the name `to`, which it has not. */
-function renamed(base: TensorSource, from: string, to: string): TensorSource {
-  const stored = (name: string) => (name === to ? from : name);
-  return {
-    names: base.names.map((name) => (name === from ? to : name)),
-    has: (name) => name !== from && base.has(stored(name)),
-    info: (name) => base.info(stored(name)),
-    read: (name) => base.read(stored(name)),
-    readRows: (name, first, count) => base.readRows(stored(name), first, count),
-    lowBit: (name) => base.lowBit?.(stored(name)) ?? null,
-    storedType: (name) => base.storedType?.(stored(name)) ?? base.info(stored(name)).dtype,
-  };
 }

@@ -34,3 +34,14 @@ it("a weight is looked for once, and what was found is verified", async () => {
   isBad = true;
   await expect(loadCheckpoint(folder)).rejects.toThrow(`${folder}: tensor ${stored}: bad`);
 });
+
+it.each([
+  ["aqlm", 'quantization_config: expected an object but found "aqlm"'],
+  [[1], "quantization_config: expected an object but found [1]"],
+  [{ quant_method: 4 }, "quantization_config.quant_method: expected a name but found 4"],
+])("a quantization_config of another type is refused: %j", async (quantization, problem) => {
+  const other = join(await temporaryFolder(), "wrong");
+  await writeTinyCheckpoint(other, { config: { quantization_config: quantization } });
+  await expect(loadCheckpoint(other)).rejects.toThrow(`config.json: ${problem}`);
+  await expect(loadCheckpoint(other)).rejects.toThrow(InvalidFileError);
+});

@@ -1,5 +1,5 @@
 /** Ways in which checkpoints store weights other than as one float tensor; open to users. */
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { isObject } from "../formats/json.ts";
 import type { WeightSlot } from "../model/decoder.ts";
@@ -44,11 +44,20 @@ export function findStoredWeight(checkpoint: Checkpoint, slot: WeightSlot): Stor
   return null;
 }
 
-/** The method that config.json says weights were quantized by; null when it says none. */
-export function quantMethod({ config }: Checkpoint): string | null {
-  const found = config.quantization_config;
-  const method = isObject(found) ? found.quant_method : null;
-  return typeof method === "string" ? method : null;
+/** The method that config.json says weights were quantized by; null when it says none. InvalidFileError for what is no text. */
+export function quantMethod({ config, configFile }: Checkpoint): string | null {
+  const found = config.quantization_config ?? {};
+  if (!isObject(found))
+    throw new InvalidFileError(
+      configFile,
+      `quantization_config: expected an object but found ${JSON.stringify(found)}`,
+    );
+  const method = found.quant_method ?? null;
+  if (method === null || typeof method === "string") return method;
+  throw new InvalidFileError(
+    configFile,
+    `quantization_config.quant_method: expected a name but found ${JSON.stringify(method)}`,
+  );
 }
 
 /** Whether two names are of one method: config.json has them in any case. */

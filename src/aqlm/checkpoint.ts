@@ -8,6 +8,7 @@ import {
   finiteFloats,
   InvalidFileError,
   isSameMethod,
+  moduleOf,
   quantMethod,
   ShapeError,
   type StoredWeight,
@@ -32,7 +33,7 @@ type Part = (typeof parts)[number];
 export const aqlmStorage: WeightStorage = {
   name: "AQLM",
   find(checkpoint, slot) {
-    const layer = { checkpoint, module: slot.name.replace(/\.weight$/, "") };
+    const layer = { checkpoint, module: moduleOf(slot.name) };
     return isStored(layer, slot) ? openLayer(layer, slot) : null;
   },
 };

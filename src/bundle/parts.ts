@@ -18,6 +18,7 @@ import * as linearWeightOnlyWasm from "../kernels/wasm/linear-weight-only.ts";
 import * as ropeWasm from "../kernels/wasm/rope.ts";
 import * as rowsWasm from "../kernels/wasm/rows.ts";
 import * as creation from "../ops/aten/creation.ts";
+import * as functions from "../ops/aten/functions.ts";
 import * as indexing from "../ops/aten/indexing.ts";
 import * as movement from "../ops/aten/movement.ts";
 import * as pointwise from "../ops/aten/pointwise.ts";
@@ -50,6 +51,7 @@ export const operatorModules: Readonly<Record<string, Part>> = {
   "ops/quantized-decomposed": quantizedDecomposed,
   "ops/transformer": transformer,
   "ops/aten/creation": creation,
+  "ops/aten/functions": functions,
   "ops/aten/indexing": indexing,
   "ops/aten/movement": movement,
   "ops/aten/pointwise": pointwise,

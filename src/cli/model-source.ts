@@ -93,7 +93,20 @@ export async function openModel(
   path: string,
   options: ModelOptions,
   terminal: Terminal,
-  { onQuantized, ...compile }: OpenOptions = {},
+  open: OpenOptions = {},
+): Promise<LanguageModel> {
+  const model = await openRunnable(path, options, terminal, open);
+  const { ignoredSettings } = model;
+  if (ignoredSettings.length > 0)
+    terminal.note(`lowbit: ${model.name}, generation_config.json: ${ignoredSettings.join(", ")}: ignored`);
+  return model;
+}
+
+async function openRunnable(
+  path: string,
+  options: ModelOptions,
+  terminal: Terminal,
+  { onQuantized, ...compile }: OpenOptions,
 ): Promise<LanguageModel> {
   const progress = terminal.progress("loading");
   const { threads, kvCache } = options;

@@ -23,7 +23,7 @@ export { checksum } from "../kernels/layout/header.ts";
 export type { NativeArguments } from "../kernels/native/families.ts";
 export { loadNativeKernels, nativeKernels } from "../kernels/native/rows.ts";
 export { columnsOf, type Matrix, matrix, transpose } from "../matrix.ts";
-export type { WeightSlot } from "../model/decoder.ts";
+export { moduleOf, type WeightSlot } from "../model/decoder.ts";
 export { makeFolder } from "../node-file.ts";
 export type { Builder, LazyConstant } from "../ops/builder.ts";
 export { EagerBuilder } from "../ops/eager.ts";

@@ -2,6 +2,7 @@
 import { join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
+import { withFloat32Doubles } from "./doubles.ts";
 import type { JsonFile, JsonObject } from "./json.ts";
 import { openLlama2c } from "./llama2c.ts";
 import { metaConfig, metaTensors } from "./meta.ts";
@@ -70,7 +71,9 @@ async function openByConfig(listing: WeightFolder): Promise<OpenTensors> {
 
 /** Opens a file of tensors by its ending. */
 async function openFileOf(path: string): Promise<OpenTensors> {
-  return path.endsWith(".safetensors") ? openTensorFile(path) : openSource(path, openTorchFile);
+  return withFloat32Doubles(
+    await (path.endsWith(".safetensors") ? openTensorFile(path) : openSource(path, openTorchFile)),
+  );
 }
 
 /** Opens a file and reads it by `open`; it is closed when that throws. */

@@ -27,6 +27,9 @@ export interface BlobOptions extends RequestOptions {
   onBytes?(count: number): void;
 }
 
+/** What a range ends with when the server does not know ranges. */
+class NoRangesError extends HubError {}
+
 const RANGE_BYTES = 1 << 24;
 const CONNECTIONS = 4;
 /** How often a download looks whether another of the same file has ended. */
@@ -75,7 +78,10 @@ async function downloadPart(source: BlobSource, path: string, part: string, opti
   options.onBytes?.(state.done.reduce((sum, count) => sum + count, 0));
   const file = await open(part, state.done.some((count) => count > 0) ? "r+" : "w");
   try {
-    await downloadRanges(source, state, file, options);
+    await downloadRanges(source, state, file, options).catch((error: unknown) => {
+      if (!(error instanceof NoRangesError)) throw error;
+      return retried(options, () => downloadWhole(source, state, file, options));
+    });
     await file.sync();
   } finally {
     await file.close();
@@ -154,8 +160,11 @@ async function downloadRange(
     );
     // A server without ranges sends the whole: only good for the first range of a file that has just one.
     const whole = response.status === 200 && at === 0 && end === size;
-    if (response.status !== 206 && !whole)
-      throw new HubError(`${url}: expected a part of the file but found status ${response.status}`);
+    if (response.status !== 206 && !whole) {
+      await response.body?.cancel().catch(() => {});
+      const problem = `${url}: expected a part of the file but found status ${response.status}`;
+      throw response.status === 200 ? new NoRangesError(problem) : new HubError(problem);
+    }
     for await (const bytes of chunks(url, response, watch, options)) {
       if (at + bytes.length > end)
         throw new HubError(`${url}: sent more than the ${end - rangeStart} bytes asked for`, true);
@@ -168,6 +177,34 @@ async function downloadRange(
     watch.stop();
   }
   if (at < end) throw new HubError(`${url}: ended ${end - at} bytes early`, true);
+}
+
+/** The file from its start in one response. What arrived before counts no more, and cannot be gone on from. */
+async function downloadWhole(
+  { url, size }: BlobSource,
+  state: Unfinished,
+  file: FileHandle,
+  options: BlobOptions,
+): Promise<void> {
+  options.onBytes?.(-state.done.reduce((sum, count) => sum + count, 0));
+  state.done.fill(0);
+  const watch = new StallWatch(options);
+  let at = 0;
+  try {
+    const response = await request(url, { headers: { "accept-encoding": "identity" } }, options, watch);
+    for await (const bytes of chunks(url, response, watch, options)) {
+      if (at + bytes.length > size) throw new HubError(`${url}: sent more than its ${size} bytes`, true);
+      await file.write(bytes, 0, bytes.length, at);
+      at += bytes.length;
+      options.onBytes?.(bytes.length);
+    }
+    if (at < size) throw new HubError(`${url}: ended ${size - at} bytes early`, true);
+  } catch (error) {
+    options.onBytes?.(-at);
+    throw error;
+  } finally {
+    watch.stop();
+  }
 }
 
 async function* chunks(

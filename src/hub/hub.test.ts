@@ -1,6 +1,6 @@
 /** The hub client against a local server that serves the hub's endpoints, and drops, stalls, lies and forbids. */
 import { createHash } from "node:crypto";
-import { access, mkdir, readdir, readFile, readlink, rename, rm, writeFile } from "node:fs/promises";
+import { access, mkdir, readdir, readFile, readlink, rename, rm, symlink, writeFile } from "node:fs/promises";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -227,8 +227,52 @@ describe("pull", () => {
   });
 
   it("offline, without the model in the cache, says so", async () => {
-    await expect(pull({ settings: settings({ offline: true }) })).rejects.toThrow(/is not in the cache .* forbids/);
+    const offline = () => pull({ settings: settings({ offline: true }) });
+    await expect(offline()).rejects.toThrow(/is not in the cache .* forbids/);
+    const model = join(cache, "models--org--name");
+    await mkdir(join(model, "refs"), { recursive: true });
+    await mkdir(join(model, "snapshots", COMMIT), { recursive: true });
+    await writeFile(join(model, "refs", "main"), COMMIT);
+    await expect(offline()).rejects.toThrow(/is not in the cache .* forbids/);
+    await writeFile(join(model, "snapshots", COMMIT, "config.json"), "{}");
+    await symlink("../../blobs/gone", join(model, "snapshots", COMMIT, "model.safetensors"));
+    await expect(offline()).rejects.toThrow(/is not in the cache .*expected safetensors.* among: config.json/);
     expect(requests).toEqual([]);
+  });
+
+  it("waits as long as a busy server asks for, and not for hours", async () => {
+    let busy = 1;
+    fault = (request, response) => {
+      if (!request.url!.startsWith("/api") || busy-- <= 0) return false;
+      response.writeHead(429, { "retry-after": "1" }).end();
+      return true;
+    };
+    const start = performance.now();
+    await pull();
+    expect(performance.now() - start).toBeGreaterThan(990);
+    fault = (_, response) => {
+      response.writeHead(503, { "retry-after": new Date(Date.now() + 7_200_000).toUTCString() }).end();
+      return true;
+    };
+    requests = [];
+    await expect(pull()).rejects.toThrow(/status 503; the server asks to wait (7200|7199) s/);
+    expect(requests.length).toBe(1);
+  });
+
+  it("a server without ranges serves files of any size, after a break, too", async () => {
+    let breaks = 1;
+    fault = (request, response, body) => {
+      if (request.method !== "GET" || body.length < 100) return false;
+      response.writeHead(200, { "content-length": body.length });
+      if (request.headers.range || breaks-- <= 0) response.end(body);
+      else response.write(body.subarray(0, 50_000), () => request.socket.destroy());
+      return true;
+    };
+    let counted = 0;
+    const snapshot = await pull({ onProgress: (done) => (counted = done) });
+    expect(new Uint8Array(await readFile(join(snapshot, "model.safetensors")))).toEqual(weights);
+    expect(counted).toBe(weights.length + 2);
+    expect(downloads().filter((line) => !line.includes("bytes=")).length).toBe(2);
   });
 });
 

@@ -6,9 +6,12 @@ import { LowbitError } from "../errors.ts";
 export class HubError extends LowbitError {
   /** Whether another try may help. */
   readonly temporary: boolean;
-  constructor(message: string, temporary = false, options?: ErrorOptions) {
+  /** Milliseconds that the server asks to wait before the next try. */
+  readonly retryAfterMs: number;
+  constructor(message: string, temporary = false, options: ErrorOptions & { retryAfterMs?: number } = {}) {
     super(message, options);
     this.temporary = temporary;
+    this.retryAfterMs = options.retryAfterMs ?? 0;
   }
 }
 
@@ -26,19 +29,26 @@ export interface RequestOptions {
 const STALL_MS = 30_000;
 const TRIES = 5;
 const WAIT_MS = 500;
+/** Longest wait that a server may ask for; asked for more, we give up and tell it. */
+const RETRY_AFTER_MAX_MS = 300_000;
 
 /** Repeats `work` after errors that may pass. An abort throws the signal's reason at once. */
 export async function retried<R>(options: RequestOptions, work: () => Promise<R>): Promise<R> {
   const { tries = TRIES, waitMs = WAIT_MS, signal } = options;
   for (let attempt = 1; ; attempt++) {
     signal?.throwIfAborted();
+    let asked: number;
     try {
       return await work();
     } catch (error) {
       signal?.throwIfAborted();
       if (!(error instanceof HubError && error.temporary) || attempt >= tries) throw error;
+      asked = error.retryAfterMs;
+      if (asked > RETRY_AFTER_MAX_MS) throw error;
     }
-    await delay(waitMs * 2 ** (attempt - 1), undefined, signal ? { signal } : {}).catch(() => signal?.throwIfAborted());
+    await delay(Math.max(asked, waitMs * 2 ** (attempt - 1)), undefined, signal ? { signal } : {}).catch(() =>
+      signal?.throwIfAborted(),
+    );
   }
 }
 
@@ -83,13 +93,25 @@ export async function request(
   }
   if (response.status < 400) return response;
   await response.body?.cancel().catch(() => {});
-  throw statusError(url, response.status);
+  throw statusError(url, response);
 }
 
-function statusError(url: string, status: number): HubError {
+/** Milliseconds that a Retry-After of seconds, or of a date, asks to wait; 0 without one. */
+function retryAfterMs(headers: Headers): number {
+  const value = headers.get("retry-after");
+  if (value === null) return 0;
+  const ms = /^\d+$/.test(value) ? 1000 * Number(value) : Date.parse(value) - Date.now();
+  return Number.isFinite(ms) ? Math.max(0, ms) : 0;
+}
+
+function statusError(url: string, { status, headers }: Response): HubError {
   if (status === 401 || status === 403)
     return new HubError(`${url}: access denied (${status}); accept the model's terms and set HF_TOKEN`);
   if (status === 404)
     return new HubError(`${url}: not found; check the name and revision, and HF_TOKEN if it is private`);
-  return new HubError(`${url}: status ${status}`, status === 408 || status === 429 || status >= 500);
+  const asked = retryAfterMs(headers);
+  const wait = asked > 0 ? `; the server asks to wait ${Math.ceil(asked / 1000)} s` : "";
+  return new HubError(`${url}: status ${status}${wait}`, status === 408 || status === 429 || status >= 500, {
+    retryAfterMs: asked,
+  });
 }

@@ -2,7 +2,7 @@
  * A revision of a model in the cache, laid out as Python's huggingface_hub does, so that both share their files:
  * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit.
  */
-import { copyFile, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { makeFolder } from "../node-file.ts";
 import { type BlobOptions, type BlobSource, downloadBlob, exists } from "./blob.ts";
@@ -28,10 +28,11 @@ export async function pullModel(name: string, options: PullOptions = {}): Promis
   const parsed = parseRepository(name);
   const settings = options.settings ?? (await hubSettings());
   const folder = join(settings.cache, `models--${parsed.repository.replaceAll("/", "--")}`);
-  if (settings.offline) return cachedSnapshot(folder, parsed);
+  const wantedOf = options.wanted ?? wantedFiles;
+  if (settings.offline) return cachedSnapshot(folder, parsed, wantedOf);
   const blobOptions = { ...options, token: settings.token };
   const { commit, names } = await revisionInfo(settings, parsed, blobOptions);
-  const wanted = (options.wanted ?? wantedFiles)(names);
+  const wanted = wantedOf(names);
   const snapshot = join(folder, "snapshots", commit);
   const missing: { readonly name: string; readonly source: BlobSource }[] = [];
   for (const file of wanted)
@@ -55,13 +56,26 @@ export async function pullModel(name: string, options: PullOptions = {}): Promis
   return snapshot;
 }
 
-async function cachedSnapshot(folder: string, { repository, revision }: RepositoryName): Promise<string> {
+/** The snapshot that the cache has; HubError when it lacks it, or when what was downloaded of it cannot serve. */
+async function cachedSnapshot(
+  folder: string,
+  { repository, revision }: RepositoryName,
+  wantedOf: (names: readonly string[]) => readonly string[],
+): Promise<string> {
   const commit = await readFile(join(folder, "refs", revision), "utf8").catch(() => revision);
   const snapshot = join(folder, "snapshots", commit.trim());
-  if (await exists(snapshot)) return snapshot;
-  throw new HubError(
-    `${repository}@${revision}: is not in the cache ${folder}, and HF_HUB_OFFLINE forbids to download it`,
-  );
+  const listed = await readdir(snapshot, { recursive: true }).catch(() => []);
+  // Links whose content is gone are listed, too.
+  const there = await Promise.all(listed.map((name) => exists(join(snapshot, name))));
+  const names = listed.filter((_, i) => there[i]);
+  const missing = `${repository}@${revision}: is not in the cache ${folder}, and HF_HUB_OFFLINE forbids to download it`;
+  if (names.length === 0) throw new HubError(missing);
+  try {
+    wantedOf(names);
+  } catch (cause) {
+    throw new HubError(`${missing}: ${(cause as Error).message}`, false, { cause });
+  }
+  return snapshot;
 }
 
 /** A link relative to the cache, as Python makes them; a copy where links cannot be made. */

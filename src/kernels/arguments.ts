@@ -174,7 +174,7 @@ export interface SoftmaxArgs {
   readonly y: Float32Array;
 }
 
-/** Index of the first largest value of each row. */
+/** Index of the first largest value of each row, or of the first NaN. */
 export interface ArgmaxArgs {
   readonly dim: number;
   readonly x: Float32Array;

@@ -1,10 +1,10 @@
-/** Rows at the ends of sizes and values: long windows, far positions, NaN in caches of integers and in gates. */
+/** Rows at the ends of sizes and values: long windows, far positions, NaN in caches of integers, gates and rows. */
 import { expect, it } from "vitest";
 import { type Bench, describeRows, heap, machine, run } from "../../test/support/conformance.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import type { AttentionArgs } from "./arguments.ts";
-import { attention, reglu, squaredReglu } from "./table.ts";
+import { argmax, attention, reglu, squaredReglu } from "./table.ts";
 
 const bench: Bench = { memory: heap, threads: 2 };
 
@@ -70,3 +70,18 @@ for (const rows of [reglu, squaredReglu])
       expect(y.every((value, i) => (i % 2 === 0 ? Number.isNaN(value) : value === 0))).toBe(true);
     });
   });
+
+describeRows(argmax, machine(), (kernel) => {
+  it.each([1, 5, 8, 1025, 3000])("finds the first NaN, else the first largest value of %i", (dim) => {
+    const places = [0, 1, Math.floor(dim / 2), dim - 1].filter((at) => at < dim);
+    const x = new Random(dim).floats(places.length * 2 * dim, 3);
+    for (const [row, at] of places.entries()) {
+      x[2 * row * dim + at] = x[(2 * row + 1) * dim - 1] = Number.NaN;
+      x[(2 * row + 1) * dim + at] = Number.POSITIVE_INFINITY;
+      x[(2 * row + 2) * dim - 1] = Number.POSITIVE_INFINITY;
+    }
+    const y = new BigInt64Array(places.length * 2);
+    run(kernel, { dim, x, y }, bench);
+    expect([...y]).toEqual(places.flatMap((at) => [BigInt(at), BigInt(at)]));
+  });
+});

@@ -88,6 +88,12 @@ describe("a llama config", () => {
       /rope_type "su" is not supported, only default, linear, dynamic, llama3, yarn, longrope, proportional/,
     ],
     [
+      "a linear rope of factor 0",
+      { rope_scaling: { rope_type: "linear", factor: 0 } },
+      /config.json, rope_scaling: factor: expected a positive number but found 0/,
+    ],
+    ["a negative base", { rope_theta: -1 }, /rope_theta: expected a positive number but found -1/],
+    [
       "a llama3 rope without its factor",
       { rope_scaling: { rope_type: "llama3" } },
       /config.json, rope_scaling: factor: expected a number/,

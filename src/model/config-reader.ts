@@ -46,6 +46,13 @@ export class ConfigReader {
     return value;
   }
 
+  /** A finite number above 0. */
+  positive(name: string, fallback?: number): number {
+    const value = this.number(name, fallback);
+    if (value <= 0) this.#fail(name, "a positive number", value);
+    return value;
+  }
+
   /** A size, or null where the config says null; `fallback` where it says nothing. */
   sizeOrNull(name: string, fallback: number | null): number | null {
     const value = this.fields[name] === undefined ? fallback : this.fields[name];

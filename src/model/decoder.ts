@@ -16,6 +16,11 @@ export interface WeightSlot {
   readonly tiedTo: string | null;
 }
 
+/** The module that a weight is of, before which names of its other tensors begin: "model.layers.0.mlp.up_proj". */
+export function moduleOf(weight: string): string {
+  return weight.replace(/\.weight$/, "");
+}
+
 /** Weights by slot name, in the formats they run in. */
 export type WeightLookup = (name: string) => Weight;
 

@@ -61,7 +61,7 @@ export function ropeOf(config: ConfigReader, parameters: ConfigReader, options: 
     parameters,
     headDim,
     dim,
-    theta: either("rope_theta").number("rope_theta", theta),
+    theta: either("rope_theta").positive("rope_theta", theta),
     contextLength,
     originalLength: config.has(original) ? config.size(original) : parameters.size(original, contextLength),
   });
@@ -79,16 +79,16 @@ const unscaled: RopeKind = (scaling) => ({
 });
 
 const linear: RopeKind = (scaling) => {
-  const factor = scaling.parameters.number("factor");
+  const factor = scaling.parameters.positive("factor");
   return { ...unscaled(scaling), inverseFrequencies: frequencies(scaling, (frequency) => frequency / factor) };
 };
 
 /** Llama 3.1: long wavelengths are stretched by `factor`, short ones kept, with a smooth passage between. */
 const llama3: RopeKind = (scaling) => {
   const { parameters, originalLength } = scaling;
-  const factor = parameters.number("factor");
-  const low = parameters.number("low_freq_factor");
-  const high = parameters.number("high_freq_factor");
+  const factor = parameters.positive("factor");
+  const low = parameters.positive("low_freq_factor");
+  const high = parameters.positive("high_freq_factor");
   const scaled = (frequency: number) => {
     const wavelength = (2 * Math.PI) / frequency;
     if (wavelength < originalLength / high) return frequency;
@@ -102,7 +102,7 @@ const llama3: RopeKind = (scaling) => {
 /** YaRN (Peng et al. 2023): a ramp over the dimensions from kept to stretched frequencies. */
 const yarn: RopeKind = (scaling) => {
   const { parameters, dim, theta, contextLength, originalLength } = scaling;
-  const factor = parameters.number("factor", contextLength / originalLength);
+  const factor = parameters.positive("factor", contextLength / originalLength);
   const dimensionOf = (rotations: number) =>
     (dim * Math.log(originalLength / (rotations * 2 * Math.PI))) / (2 * Math.log(theta));
   const first = dimensionOf(parameters.number("beta_fast", 0) || 32);
@@ -130,9 +130,11 @@ const longrope: RopeKind = (scaling) => {
   const { parameters, dim, contextLength, originalLength } = scaling;
   const dividedBy = (name: string) => {
     const divisors = parameters.numbers(name, Math.ceil(dim / 2));
+    if (divisors.some((divisor) => divisor <= 0))
+      throw new InvalidFileError(parameters.file, `${name}: expected positive numbers but found [${divisors}]`);
     return frequencies(scaling, (frequency, i) => frequency / divisors[i]!);
   };
-  const factor = parameters.number("factor", contextLength / originalLength);
+  const factor = parameters.positive("factor", contextLength / originalLength);
   const scale = factor <= 1 ? 1 : Math.sqrt(1 + Math.log(factor) / Math.log(originalLength));
   return {
     inverseFrequencies: dividedBy("short_factor"),
@@ -145,7 +147,7 @@ const longrope: RopeKind = (scaling) => {
 const proportional: RopeKind = (scaling) => {
   const { parameters, headDim } = scaling;
   const pairs = Math.floor((parameters.number("partial_rotary_factor", 1) * headDim) / 2);
-  const factor = parameters.number("factor", 1);
+  const factor = parameters.positive("factor", 1);
   const all = { ...scaling, dim: headDim };
   return { ...unscaled(all), inverseFrequencies: frequencies(all, (f, i) => (i < pairs ? f / factor : 0)) };
 };

@@ -2,12 +2,13 @@
 
 import { InvalidArgumentError } from "../errors.ts";
 import { creationOperators } from "./aten/creation.ts";
+import { functionOperators } from "./aten/functions.ts";
 import { indexingOperators } from "./aten/indexing.ts";
 import { movementOperators, movementRoutines } from "./aten/movement.ts";
 import { pointwiseOperators } from "./aten/pointwise.ts";
 import { reductionOperators, reductionRoutines } from "./aten/reduction.ts";
 import { attentionInt8Operator, attentionOperator } from "./attention.ts";
-import { argmaxOperator, selectOperator, softcapOperator } from "./elementwise.ts";
+import { selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
 import { fusedOperators } from "./fused.ts";
 import { int4Operators } from "./int4.ts";
@@ -40,8 +41,8 @@ export const operators = new OperatorRegistry(
     softcapOperator,
     groupSumsOperator,
     selectOperator,
-    argmaxOperator,
     ...pointwiseOperators,
+    ...functionOperators,
     ...movementOperators,
     ...indexingOperators,
     ...creationOperators,

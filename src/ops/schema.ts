@@ -15,6 +15,7 @@ export type ArgumentType =
   | "Scalar"
   | "Scalar?"
   | "str"
+  | "str?"
   | "int[]"
   | "int[]?"
   | "Tensor[]"
@@ -55,6 +56,7 @@ const types: readonly ArgumentType[] = [
   "Scalar",
   "Scalar?",
   "str",
+  "str?",
   "int[]",
   "int[]?",
   "Tensor[]",

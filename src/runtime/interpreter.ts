@@ -19,7 +19,7 @@ import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
 import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } from "./method.ts";
-import { checkWritten } from "./method-calls.ts";
+import { checkWritten, tensorsAt } from "./method-calls.ts";
 import type { Profile, RunTimes } from "./profile.ts";
 
 /** More backward jumps than any real program takes: a file must not hang its reader. */
@@ -179,19 +179,23 @@ export class Interpreter {
       return { name, number, routine: undefined, inputs: indices.slice(0, count), outs: indices.slice(count) };
     checkWritten(this.#method, name, schema, indices);
     const given = (isOut: boolean) => schema.args.flatMap((arg, i) => (arg.isOut === isOut ? [indices[i]!] : []));
-    return { name, number, routine: registry.routine(name), inputs: given(false), outs: given(true) };
+    const outs = given(true).flatMap((index) => tensorsAt(this.#method, index));
+    return { name, number, routine: registry.routine(name), inputs: given(false), outs };
   }
 
   #runRoutine(routine: Routine, inputs: readonly Argument<Tensor>[], outs: readonly number[]): void {
     const planned = outs.map((out) => this.#tensorValue(out, routine.name).dtype);
     const specs = routine.outs(new Arguments<TensorSpec>(routine.schema, inputs), planned);
+    if (specs.length !== outs.length)
+      throw new ShapeError(`${routine.name}: gives ${specs.length} tensors but the program planned ${outs.length}`);
     if (!routine.run) {
       const self = inputs[0] as Tensor;
       this.#tensors[outs[0]!] = { ...specs[0]!, data: self.data };
       return;
     }
     const results = outs.map((out, i) => this.#place(out, specs[i]!, routine.name));
-    routine.run(new Arguments(routine.schema, [...inputs, ...results]));
+    const isList = routine.schema.args.at(-1)!.type === "Tensor[]";
+    routine.run(new Arguments(routine.schema, isList ? [...inputs, results] : [...inputs, ...results]));
   }
 
   #runOperator(place: number, name: string, inputs: readonly Argument<Tensor>[], out: number): void {

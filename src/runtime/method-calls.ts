@@ -53,9 +53,16 @@ function splitArguments(
 
 /** What a kernel writes must be memory of the program, never a constant, which may be mapped from the file. */
 export function checkWritten(method: Method, name: string, schema: Schema, indices: readonly number[]): void {
-  for (const [i, arg] of schema.args.entries()) {
-    const value = method.values[indices[i]!]!;
-    if (arg.mutable && value.kind === "tensor" && value.constant !== null)
-      throw new ShapeError(`${name}, argument ${arg.name}: is written to but method ${method.name} gives a constant`);
-  }
+  for (const [i, arg] of schema.args.entries())
+    for (const value of arg.mutable ? tensorsAt(method, indices[i]!) : []) {
+      const { kind, constant } = { constant: null, ...method.values[value]! };
+      if (kind === "tensor" && constant !== null)
+        throw new ShapeError(`${name}, argument ${arg.name}: is written to but method ${method.name} gives a constant`);
+    }
+}
+
+/** The value itself, or those of a list of tensors. */
+export function tensorsAt(method: Method, index: number): readonly number[] {
+  const value = method.values[index]!;
+  return value.kind === "tensorList" ? value.items : [index];
 }

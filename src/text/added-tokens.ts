@@ -1,4 +1,12 @@
-/** Finds the text of added tokens (control tokens and the like) in a text; knows nothing of the other tokens. */
+/** Added tokens (control tokens and the like): those of a tokenizer's two files, and their text found in a text. */
+import { InvalidFileError } from "../errors.ts";
+
+/** An entry of `added_tokens` in tokenizer.json, as far as it is used here. */
+export interface AddedToken {
+  readonly id: number;
+  readonly content: string;
+  readonly special?: boolean;
+}
 
 interface TokenText {
   readonly id: number;
@@ -58,4 +66,43 @@ export class AddedTokenMatcher {
     }
     return starts;
   }
+}
+
+/**
+ * The added tokens with those of `added_tokens_decoder` in tokenizer_config.json, as transformers adds them in the order
+ * of the ids that it gives them: what it says of a known token counts, another gets its id in the vocabulary or the next
+ * one that is free. InvalidFileError for entries that are no tokens.
+ */
+export function withConfigTokens(
+  added: readonly AddedToken[],
+  vocabulary: () => ReadonlyMap<string, number>,
+  config: object,
+): AddedToken[] {
+  const { added_tokens_decoder: decoder = {} } = config as { added_tokens_decoder?: unknown };
+  const fail = (problem: string): never => {
+    throw new InvalidFileError("tokenizer_config.json", `added_tokens_decoder: ${problem}`);
+  };
+  if (typeof decoder !== "object" || decoder === null || Array.isArray(decoder))
+    return fail(`expected an object but found ${JSON.stringify(decoder)}`);
+  const tokens = [...added];
+  const places = new Map(added.map(({ content }, place) => [content, place]));
+  /** Large, and made for new tokens only. */
+  let ids: ReadonlyMap<string, number> | undefined;
+  let next = added.reduce((least, { id }) => Math.max(least, id + 1), 0);
+  const idOf = (content: string): number => {
+    if (!ids) {
+      ids = vocabulary();
+      for (const id of ids.values()) next = Math.max(next, id + 1);
+    }
+    return ids.get(content) ?? next++;
+  };
+  for (const [key, entry] of Object.entries(decoder).sort(([a], [b]) => Number(a) - Number(b))) {
+    const { content } = (entry ?? {}) as { content?: unknown };
+    if (typeof content !== "string" || content === "")
+      return fail(`expected a token with its content at ${key} but found ${JSON.stringify(entry)}`);
+    const place = places.get(content) ?? tokens.length;
+    places.set(content, place);
+    tokens[place] = { ...(entry as object), content, id: tokens[place]?.id ?? idOf(content) };
+  }
+  return tokens;
 }

@@ -34,6 +34,45 @@ describe.each([
   });
 });
 
+describe("tokens of tokenizer_config.json", () => {
+  const entry = (content: string, changes: object = {}) => ({
+    ...{ content, lstrip: false, normalized: false, rstrip: false, single_word: false, special: false },
+    ...changes,
+  });
+  const special = { special: true };
+
+  // Ids of transformers 5.23 for the same two files.
+  it("are added after those of the model, in the order of their ids", () => {
+    const decoder = { 285: entry("<far>", special), 259: entry("hello", special), 282: entry("<tool>") };
+    const tokenizer = new Tokenizer(byteLevelFile, { ...config, added_tokens_decoder: decoder });
+    expect(tokenizer.encode("x<tool>hello<far> hello the<|end|>")).toEqual([
+      276, 120, 282, 259, 283, 32, 259, 261, 277,
+    ]);
+    expect([tokenizer.vocabSize, tokenizer.isSpecial(283), tokenizer.isSpecial(259)]).toEqual([284, true, true]);
+    expect(tokenizer.decode([120, 282, 259, 283])).toBe("x<tool>hello<far>");
+    expect(tokenizer.decode([120, 282, 259, 283], { skipSpecialTokens: true })).toBe("x<tool>");
+  });
+
+  it("say how known ones are", () => {
+    const decoder = {
+      280: entry("<think>", special),
+      277: entry("<|end|>"),
+      278: entry("<|user|>", { lstrip: true, ...special }),
+    };
+    const tokenizer = new Tokenizer(byteLevelFile, { ...config, added_tokens_decoder: decoder });
+    const ids = tokenizer.encode("x <think> y <|user|>z");
+    expect(ids).toEqual([276, 120, 32, 280, 32, 121, 278, 122]);
+    expect(tokenizer.decode(ids, { skipSpecialTokens: true })).toBe("x  yz");
+    expect(tokenizer.isSpecial(277)).toBe(true);
+  });
+
+  it.each([[[]], ["x"], [{ 5: null }], [{ 5: { content: 7 } }]])("%j are refused", (decoder) => {
+    const make = () => new Tokenizer(byteLevelFile, { added_tokens_decoder: decoder });
+    expect(make).toThrow(/tokenizer_config.json: added_tokens_decoder: expected/);
+    expect(make).toThrow(InvalidFileError);
+  });
+});
+
 describe("encode", () => {
   it("merges by rank and adds BOS only when asked", () => {
     expect(byteLevel.encode("hello the")).toEqual([id("<|bos|>"), id("hello"), id("Ġthe")]);

@@ -5,7 +5,7 @@
  */
 import * as tokenizers from "@huggingface/tokenizers";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
-import { AddedTokenMatcher } from "./added-tokens.ts";
+import { type AddedToken, AddedTokenMatcher, withConfigTokens } from "./added-tokens.ts";
 import {
   addByteFallback,
   type DecoderConfig,
@@ -34,13 +34,6 @@ interface LibraryModel {
 }
 
 const Library = tokenizers.Tokenizer as unknown as new (file: object, config: object) => Library;
-
-/** An entry of `added_tokens` in tokenizer.json, as far as it is used here. */
-interface AddedToken {
-  readonly id: number;
-  readonly content: string;
-  readonly special?: boolean;
-}
 
 interface TokenizerFile {
   readonly model: {
@@ -98,8 +91,10 @@ export class Tokenizer {
    * InvalidFileError naming `name` when the file is not a tokenizer that can be used.
    */
   constructor(file: unknown, config: unknown = null, name = "tokenizer.json") {
-    this.#file = checkFile(file, name);
     this.#config = config !== null && typeof config === "object" ? config : {};
+    const checked = checkFile(file, name);
+    const added = withConfigTokens(checked.added_tokens, () => idsOf(checked), this.#config);
+    this.#file = { ...checked, added_tokens: added };
     try {
       this.#library = new Library(this.#file, this.#config);
     } catch (cause) {
@@ -241,6 +236,12 @@ function specialIds(added: readonly AddedToken[], config: object): Set<number> {
   const more = entries.additional_special_tokens;
   const named = [...NAMED_TOKENS.map((key) => entries[key]), ...(Array.isArray(more) ? more : [])].map(tokenText);
   return new Set(added.filter((token) => token.special || named.includes(token.content)).map((token) => token.id));
+}
+
+/** Ids of the model's tokens: a list has them in their order, with scores. */
+function idsOf({ model: { vocab } }: TokenizerFile): ReadonlyMap<string, number> {
+  if (!Array.isArray(vocab)) return new Map(Object.entries(vocab as Record<string, number>));
+  return new Map(vocab.map((entry, id) => [Array.isArray(entry) ? String(entry[0]) : "", id]));
 }
 
 /** The file with its optional parts filled in; InvalidFileError when what ids depend on is missing or out of range. */

@@ -13,6 +13,7 @@ from pathlib import Path
 import executorch.kernels.quantized  # noqa: F401  registers operators
 import torch
 from executorch.examples.models.llama.export_llama_lib import export_llama
+from executorch.exir import to_edge
 from executorch.extension.llm.custom_ops import custom_ops  # noqa: F401  registers operators
 from executorch.extension.llm.export.config.llm_config import LlmConfig, ModelType
 from executorch.runtime import Runtime, Verification
@@ -82,6 +83,19 @@ def logits(file: Path) -> list:
     return results
 
 
+class Parts(torch.nn.Module):
+    """Calls with several results, and with a list of them."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        first, rest = x.split([1, 2], dim=1)
+        return (first, rest, *x.unbind(0), *x.max(-1))
+
+
+def export_parts(target: Path) -> None:
+    program = to_edge(torch.export.export(Parts(), (torch.zeros(2, 3, 4),))).to_executorch()
+    target.write_bytes(program.buffer)
+
+
 def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     exports = {
@@ -94,6 +108,7 @@ def main() -> None:
         export(folder / f"{name}.pte", **options)
         found[name] = logits(folder / f"{name}.pte")
         (folder / f"{name}.pte").rename(folder / f"{name}.pte.golden")
+    export_parts(folder / "parts.pte.golden")
     # Its linear layers are a delegate's: a program that lowbit must refuse.
     export(folder / "xnnpack.pte", xnnpack=True)
     (folder / "xnnpack.pte").rename(folder / "xnnpack.pte.golden")

@@ -37,6 +37,7 @@ describe("a file of torch.save", () => {
     ["code", /pickle calls "(posix|nt).system", which is not run: only tensors are read/],
     ["compressed", /data.pkl is compressed/],
     ["empty", /expected a dictionary of tensors/],
+    ["negated", /found one with torch's neg bit; save x.resolve_neg\(\) in its place/],
   ])("%s is refused", async (name, message) => {
     await expect(open(bytesOf(name))).rejects.toThrow(message);
     await expect(open(bytesOf(name))).rejects.toThrow(LowbitError);

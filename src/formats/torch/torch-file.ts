@@ -69,9 +69,15 @@ function handlerOf(file: string): PickleHandler {
       if (name === "torch._utils._rebuild_parameter")
         return args[0] instanceof TorchTensor ? args[0] : fail("parameter");
       if (name === "torch._utils._rebuild_tensor_v2") {
-        const [storage, offset, shape, strides] = args;
+        const [storage, offset, shape, strides, , , metadata] = args;
         if (!(storage instanceof Storage) || !Number.isSafeInteger(offset) || (offset as number) < 0)
           return fail("tensor");
+        const lazy = metadata instanceof Map ? ["neg", "conj"].find((bit) => metadata.get(bit) === true) : undefined;
+        if (lazy)
+          throw new UnsupportedError(
+            `${file}: expected tensors with the values that they store but found one with torch's ${lazy} bit; ` +
+              `save x.resolve_${lazy}() in its place`,
+          );
         return new TorchTensor(storage, offset as number, sizes(shape), sizes(strides));
       }
       throw new UnsupportedError(`${file}: pickle calls ${quote(name)}, which is not run: only tensors are read`);

@@ -113,7 +113,8 @@ export const argmaxReference: Kernel<ArgmaxArgs> = {
     () => {
       for (let row = 0; row < y.length; row++) {
         let best = 0;
-        for (let c = 1; c < dim; c++) if (x[row * dim + c]! > x[row * dim + best]!) best = c;
+        for (let c = 1; c < dim && !Number.isNaN(x[row * dim + best]); c++)
+          if (!(x[row * dim + c]! <= x[row * dim + best]!)) best = c;
         y[row] = BigInt(best);
       }
     },

@@ -157,7 +157,7 @@ export const groupSumsWasm: Kernel<GroupSumsArgs> = wasmKernel<GroupSumsArgs>({
   },
 });
 
-/** NaN wins only in the first place. */
+/** The first NaN wins: no value is less than it, equal to it or greater. */
 const argmaxCode: KernelCode = {
   key: "argmax",
   build: () => [
@@ -170,7 +170,10 @@ const argmaxCode: KernelCode = {
         at.set(elementAt(x, i32.mul(tile, dim), 4)),
         largest.set(f32.load(at)),
         forRange(i, int(0), dim, [
-          when(f32.gt(f32.load(at), largest), [largest.set(f32.load(at)), best.set(i)]),
+          when(i32.and(i32.eqz(f32.le(f32.load(at), largest)), f32.eq(largest, largest)), [
+            largest.set(f32.load(at)),
+            best.set(i),
+          ]),
           advance(at, 4),
         ]),
         i64.store(elementAt(y, tile, 8), i64.extend_i32_u(best)),

@@ -1,6 +1,14 @@
 /** aten operators that read or write places of a tensor that other tensors name. */
 import { broadcastStrides, eachPlace, numbersOf } from "../../kernels/reference/aten/dense.ts";
-import { type IndexArgs, indexPutReference, indexReference } from "../../kernels/reference/aten/movement.ts";
+import {
+  type GatherArgs,
+  gatherReference,
+  type IndexArgs,
+  indexPutReference,
+  indexReference,
+  type ScatterArgs,
+  scatterReference,
+} from "../../kernels/reference/aten/movement.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { type Arguments, defineOperator, type Operator, type TensorSpec } from "../operator.ts";
 import { broadcastShape, dimensionOf, rowRank } from "./shapes.ts";
@@ -90,7 +98,63 @@ const indexSelect = defineOperator<IndexArgs>({
   },
 });
 
+/** ShapeError unless the index names places along `dim` for a part of each other dimension. */
+function checkNamed(args: Arguments<TensorSpec>): void {
+  const { shape } = args.tensor("self");
+  const index = args.tensor("index", "i64").shape;
+  const dim = selectedDim(args);
+  if (rowRank(index) !== rowRank(shape) || index.some((size, i) => i !== dim && size > (shape[i] ?? 1)))
+    args.fail("index", `expected sizes within [${shape}] but for dimension ${dim} but found [${index}]`);
+}
+
+/** `source`: "src", a tensor, or "value", a number. */
+function scatter(name: string, source: "src" | "value", accumulate: boolean): Operator {
+  return defineOperator<ScatterArgs>({
+    schema: `aten::${name}(Tensor self, int dim, Tensor index, ${source === "src" ? "Tensor" : "Scalar"} ${source}, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [scatterReference],
+    shape(args) {
+      const { dtype, shape } = args.tensor("self");
+      checkNamed(args);
+      if (source === "src") {
+        const given = args.tensor("src", dtype).shape;
+        const index = args.tensor("index").shape;
+        if (rowRank(given) !== rowRank(index) || index.some((size, i) => size > (given[i] ?? 1)))
+          args.fail("src", `expected sizes of at least [${index}] but found [${given}]`);
+      }
+      return { dtype, shape };
+    },
+    prepare: (args) => ({
+      x: args.tensor("self"),
+      dim: selectedDim(args),
+      index: args.tensor("index"),
+      source: source === "src" ? args.tensor("src") : args.number("value"),
+      accumulate,
+      out: args.tensor("out"),
+    }),
+  });
+}
+
+const gather = defineOperator<GatherArgs>({
+  schema:
+    "aten::gather.out(Tensor self, int dim, Tensor index, *, bool sparse_grad=False, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [gatherReference],
+  shape(args) {
+    checkNamed(args);
+    return { dtype: args.tensor("self").dtype, shape: args.tensor("index").shape };
+  },
+  prepare: (args) => ({
+    x: args.tensor("self"),
+    dim: selectedDim(args),
+    index: args.tensor("index"),
+    out: args.tensor("out"),
+  }),
+});
+
 export const indexingOperators: readonly Operator[] = [
+  gather,
+  scatter("scatter.src_out", "src", false),
+  scatter("scatter.value_out", "value", false),
+  scatter("scatter_add.out", "src", true),
   indexSelect,
   defineOperator<IndexArgs>({
     schema: "aten::index.Tensor_out(Tensor self, Tensor?[] indices, *, Tensor(a!) out) -> Tensor(a!)",

@@ -6,7 +6,9 @@ import {
   catReference,
   type PadArgs,
   padReference,
+  type SliceScatterArgs,
   type StridedArgs,
+  sliceScatterReference,
   stridedReference,
 } from "../../kernels/reference/aten/movement.ts";
 import { bytesOf, elementCount } from "../../tensor.ts";
@@ -20,7 +22,8 @@ import {
   routine,
   type TensorSpec,
 } from "../operator.ts";
-import { checkedDimension, dimensionOf, rowRank, sliceOf, viewShape } from "./shapes.ts";
+import { promoted } from "./pointwise.ts";
+import { broadcastShape, checkedDimension, dimensionOf, rowRank, sliceOf, viewShape } from "./shapes.ts";
 
 /** The result's shape, and where its elements are in the input. */
 interface Places {
@@ -103,6 +106,58 @@ const squeeze = (schema: string, dimsOf: (args: Arguments<TensorSpec>) => readon
     return sameOrder(x.shape.filter((size, dim) => size !== 1 || !dims.includes(dim)));
   });
 
+const flip = strided("aten::flip.out(Tensor self, int[] dims", (args, x) => {
+  const dims = args.numbers("dims").map((dim) => checkedDimension(args, "dims", dim, rowRank(x.shape)));
+  const strides = stridesOf(x.shape);
+  const start = dims.reduce((sum, dim) => sum + (strides[dim] ?? 0) * ((x.shape[dim] ?? 1) - 1), 0);
+  return { shape: x.shape, strides: strides.map((stride, dim) => (dims.includes(dim) ? -stride : stride)), start };
+});
+
+/** `src`, which is broadcast and converted to what `self` is. */
+const copy = defineOperator<StridedArgs>({
+  schema: "aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [stridedReference],
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const src = args.tensor("src").shape;
+    if (broadcastShape(args, "src", shape, src).join() !== shape.join())
+      args.fail("src", `expected a shape that broadcasts to [${shape}] but found [${src}]`);
+    return { dtype, shape };
+  },
+  prepare(args) {
+    const x = args.tensor("src");
+    const out = args.tensor("out");
+    return { x, start: 0, strides: broadcastStrides(x.shape, out.shape), out };
+  },
+});
+
+const sliceScatter = defineOperator<SliceScatterArgs>({
+  schema:
+    "aten::slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [sliceScatterReference],
+  shape(args) {
+    const { dtype, shape } = args.tensor("self");
+    const dim = dimensionOf(args, "dim", shape.length);
+    const expected = shape.with(dim, sliceOf(args, shape[dim]!).count);
+    const src = args.tensor("src", dtype).shape;
+    if (src.join() !== expected.join()) args.fail("src", `expected shape [${expected}] but found [${src}]`);
+    return { dtype, shape };
+  },
+  prepare(args) {
+    const base = args.tensor("self");
+    const dim = dimensionOf(args, "dim", base.shape.length);
+    const { start, step } = sliceOf(args, base.shape[dim]!);
+    const strides = stridesOf(base.shape);
+    return {
+      base,
+      x: args.tensor("src"),
+      start: start * strides[dim]!,
+      strides: strides.with(dim, strides[dim]! * step),
+      out: args.tensor("out"),
+    };
+  },
+});
+
 const expand = strided("aten::expand_copy.out(Tensor self, int[] size, bool implicit=False", (args, x) => {
   const size = args.numbers("size");
   const shape = size.map((value, dim) => (value === -1 ? (x.shape[dim - size.length + x.shape.length] ?? -1) : value));
@@ -110,6 +165,32 @@ const expand = strided("aten::expand_copy.out(Tensor self, int[] size, bool impl
   if (!fits || shape.length < x.shape.length || shape.some((value) => value < 0))
     args.fail("size", `expected sizes that [${x.shape}] expands to but found [${size}]`);
   return { shape, strides: broadcastStrides(x.shape, shape) };
+});
+
+/** The tensor as if it had as many dimensions as there are counts, each of which says how often one is repeated. */
+function repeatedSizes(args: Arguments<TensorSpec>): { sizes: readonly number[]; counts: readonly number[] } {
+  const { shape } = args.tensor("self");
+  const counts = args.numbers("repeats");
+  if (counts.length < shape.length || !counts.every((count) => Number.isSafeInteger(count) && count >= 0))
+    args.fail("repeats", `expected at least ${shape.length} whole numbers from 0 on but found [${counts}]`);
+  return { sizes: [...new Array<number>(counts.length - shape.length).fill(1), ...shape], counts };
+}
+
+const repeat = defineOperator<StridedArgs>({
+  schema: "aten::repeat.out(Tensor self, SymInt[] repeats, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [stridedReference],
+  shape(args) {
+    const { sizes, counts } = repeatedSizes(args);
+    return { dtype: args.tensor("self").dtype, shape: sizes.map((size, dim) => size * counts[dim]!) };
+  },
+  prepare(args) {
+    const { sizes, counts } = repeatedSizes(args);
+    const strides = stridesOf(sizes);
+    // Before each dimension one of its repetitions, which all begin at the same place.
+    const shape = sizes.flatMap((size, dim) => [counts[dim]!, size]);
+    const out = { ...args.tensor("out"), shape };
+    return { x: args.tensor("self"), start: 0, strides: strides.flatMap((stride) => [0, stride]), out };
+  },
 });
 
 /** Sizes of tensors joined along a dimension; all but that one must agree. */
@@ -137,8 +218,8 @@ function joining(schema: string, extra: 0 | 1): Operator {
     shape(args) {
       const dim = dimOf(args);
       const tensors = args.tensors("tensors") as readonly TensorSpec[];
-      const { dtype, shape } = tensors[0]!;
-      if (tensors.some((tensor) => tensor.dtype !== dtype)) args.fail("tensors", `expected all of dtype ${dtype}`);
+      const { shape } = tensors[0]!;
+      const dtype = promoted(tensors.map((tensor) => tensor.dtype));
       if (extra === 0) return { dtype, shape: joinedShape(args, dim) };
       if (tensors.some((tensor) => tensor.shape.join() !== shape.join()))
         args.fail("tensors", `expected all of shape [${shape}]`);
@@ -192,6 +273,10 @@ export const movementOperators: readonly Operator[] = [
   squeeze("aten::squeeze_copy.dims_out(Tensor self, int[] dim", (args) => args.numbers("dim")),
   squeeze("aten::squeeze_copy.dim_out(Tensor self, int dim", (args) => [args.integer("dim")]),
   expand,
+  repeat,
+  flip,
+  copy,
+  sliceScatter,
   unchanged("aten::clone.out(Tensor self, int? memory_format=None"),
   unchanged("aten::alias_copy.out(Tensor self"),
   unchanged("aten::detach_copy.out(Tensor self"),
@@ -204,7 +289,55 @@ export const movementOperators: readonly Operator[] = [
   joining("stack.out", 1),
 ];
 
+/** A tensor cut along a dimension into `sizesOf` parts; `keeps`: whether parts of one place keep the dimension. */
+function splitting(
+  schema: string,
+  sizesOf: (args: Arguments<TensorSpec>, size: number) => readonly number[],
+  keeps = true,
+): Routine {
+  const placed = (args: Arguments<TensorSpec>) => {
+    const { dtype, shape } = args.tensor("self");
+    const dim = dimensionOf(args, "dim", shape.length);
+    return { dtype, shape, dim, sizes: sizesOf(args, shape[dim]!) };
+  };
+  return routine(
+    `aten::${schema}, int dim=0, *, Tensor(a!)[] out) -> ()`,
+    (args) => {
+      const { dtype, shape, dim, sizes } = placed(args);
+      return sizes.map((size) => ({ dtype, shape: keeps ? shape.with(dim, size) : shape.toSpliced(dim, 1) }));
+    },
+    (args) => {
+      const { shape, dim, sizes } = placed(args);
+      const x = args.tensor("self");
+      const strides = stridesOf(shape);
+      let first = 0;
+      for (const [i, out] of args.tensors("out").entries()) {
+        const part = { ...out!, shape: shape.with(dim, sizes[i]!) };
+        stridedReference.bind({ x, start: first * strides[dim]!, strides, out: part }, new Uint8Array(0), 1)();
+        first += sizes[i]!;
+      }
+    },
+  );
+}
+
+const splitWithSizes = splitting("split_with_sizes_copy.out(Tensor self, SymInt[] split_sizes", (args, size) => {
+  const sizes = args.numbers("split_sizes");
+  if (sizes.some((part) => part < 0) || sizes.reduce((sum, part) => sum + part, 0) !== size)
+    args.fail("split_sizes", `expected sizes that add up to ${size} but found [${sizes}]`);
+  return sizes;
+});
+
+const split = splitting("split_copy.Tensor_out(Tensor self, SymInt split_size", (args, size) => {
+  const part = args.integer("split_size", 1);
+  return Array.from({ length: Math.max(1, Math.ceil(size / part)) }, (_, i) => Math.min(part, size - i * part));
+});
+
+const unbind = splitting("unbind_copy.int_out(Tensor self", (_, size) => new Array<number>(size).fill(1), false);
+
 export const movementRoutines: readonly Routine[] = [
+  splitWithSizes,
+  split,
+  unbind,
   // A view: the result is the input's memory.
   routine(
     "executorch_prim::et_view.default(Tensor self, int[] size, *, Tensor(a!) out) -> Tensor(a!)",

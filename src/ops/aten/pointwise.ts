@@ -2,7 +2,7 @@
 
 import type { DType } from "../../dtype.ts";
 import { exp32 } from "../../kernels/reference/aten/exponential.ts";
-import { type PointwiseArgs, pointwiseReference } from "../../kernels/reference/aten/pointwise.ts";
+import { type PointwiseArgs, pointwiseReference, type WholeRule } from "../../kernels/reference/aten/pointwise.ts";
 import { erf } from "../../kernels/reference/erf.ts";
 import { roundHalfEven } from "../../rounding.ts";
 import type { Tensor } from "../../tensor.ts";
@@ -15,8 +15,11 @@ const ranks: readonly DType[] = ["bool", "u8", "i8", "i16", "i32", "i64", "f16",
 
 const isFloat = (dtype: DType) => dtype.includes("f");
 
+/** Element types whose products, and other results of arithmetic, doubles may not hold. */
+const isWide = (dtype: DType) => dtype === "i64" || dtype === "i32";
+
 /** The element type of arithmetic on several. */
-function promoted(dtypes: readonly DType[]): DType {
+export function promoted(dtypes: readonly DType[]): DType {
   return dtypes.reduce((a, b) => (ranks.indexOf(b) > ranks.indexOf(a) ? b : a));
 }
 
@@ -35,35 +38,43 @@ interface Pointwise {
   readonly inputs: readonly string[];
   readonly result: Result;
   rule(args: Arguments<Tensor>): PointwiseArgs["rule"];
+  /** The same on whole numbers of 32 or 64 bits; undefined where doubles are right. */
+  whole?(args: Arguments<Tensor>): WholeRule | undefined;
 }
 
-function pointwise({ schema, inputs, result, rule }: Pointwise): Operator {
+/** An operator on each element of tensors that broadcast; masks do not count for the type of the result. */
+export function pointwise({ schema, inputs, result, rule, whole }: Pointwise): Operator {
+  const isOptional = (name: string) => schema.includes(`Tensor? ${name}`);
+  const given = <T extends TensorSpec>(args: Arguments<T>): T[] =>
+    inputs.flatMap((name) => (isOptional(name) ? (args.optionalTensor(name) ?? []) : args.tensor(name)));
+  const values = inputs.filter((name) => name !== "condition" && name !== "mask");
+  const valueTypes = (args: Arguments<TensorSpec>) => values.flatMap((name) => args.optionalTensor(name)?.dtype ?? []);
   return defineOperator<PointwiseArgs>({
     schema: `aten::${schema}, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: [pointwiseReference],
     shape(args) {
-      const specs = inputs.map((name) => args.tensor(name));
+      const specs = given(args);
       const shape = specs
         .slice(1)
         .reduce((known, spec, i) => broadcastShape(args, inputs[i + 1]!, known, spec.shape), [...specs[0]!.shape]);
-      return {
-        dtype: resultType(
-          result,
-          specs.slice(-2).map(({ dtype }) => dtype),
-        ),
-        shape,
-      };
+      return { dtype: resultType(result, valueTypes(args)), shape };
     },
-    prepare: (args) => ({
-      rule: rule(args),
-      inputs: inputs.map((name) => args.tensor(name)),
-      out: args.tensor("out"),
-    }),
+    prepare(args) {
+      const tensors = given(args);
+      const exact = isWide(promoted(valueTypes(args))) ? whole?.(args) : undefined;
+      return { rule: rule(args), ...(exact && { whole: exact }), inputs: tensors, out: args.tensor("out") };
+    },
   });
 }
 
-const unary = (name: string, result: Result, f: (a: number) => number): Operator =>
-  pointwise({ schema: `${name}.out(Tensor self`, inputs: ["self"], result, rule: () => f });
+export const unary = (name: string, result: Result, f: (a: number) => number, whole?: WholeRule): Operator =>
+  pointwise({ schema: `${name}.out(Tensor self`, inputs: ["self"], result, rule: () => f, whole: () => whole });
+
+/** A literal as a whole number of 64 bits, undefined where it is none. Literals are doubles: the largest is 2^63 there. */
+function wholeLiteral(value: number): bigint | undefined {
+  if (!Number.isInteger(value)) return undefined;
+  return value >= 2 ** 63 ? 2n ** 63n - 1n : BigInt(value);
+}
 
 /** What arithmetic on a tensor rounds each step to, as ExecuTorch's portable kernels do: float32 but for f64. */
 const stepOf = ({ dtype }: TensorSpec): ((value: number) => number) =>
@@ -83,12 +94,29 @@ const stepwise = (name: string, f: (a: number, step: (value: number) => number) 
     },
   });
 
+function lesser(a: bigint, b: bigint): bigint {
+  if (a < b) return a;
+  return b;
+}
+
+function greater(a: bigint, b: bigint): bigint {
+  if (a > b) return a;
+  return b;
+}
+
+type BinaryRule = (a: number, b: number) => number;
+
 /** The overloads on two tensors and on a tensor and a number. */
-function binary(name: string, result: Result, f: (a: number, b: number) => number, tensorOverload = "out"): Operator[] {
+export function binary(
+  name: string,
+  result: Result,
+  f: BinaryRule,
+  { whole, tensorOverload = "out" }: { whole?: WholeRule; tensorOverload?: string } = {},
+): Operator[] {
   const tensors = `${name}.${tensorOverload}(Tensor self, Tensor other`;
   const scalar = `${name}.Scalar_out(Tensor self, Scalar other`;
   return [
-    pointwise({ schema: tensors, inputs: ["self", "other"], result, rule: () => f }),
+    pointwise({ schema: tensors, inputs: ["self", "other"], result, rule: () => f, whole: () => whole }),
     pointwise({
       schema: scalar,
       inputs: ["self"],
@@ -97,12 +125,19 @@ function binary(name: string, result: Result, f: (a: number, b: number) => numbe
         const other = args.number("other");
         return (a) => f(a, other);
       },
+      whole(args) {
+        const other = wholeLiteral(args.number("other"));
+        return whole && other !== undefined ? (a) => whole(a, other, 0n) : undefined;
+      },
     }),
   ];
 }
 
-const comparison = (name: string, f: (a: number, b: number) => boolean) =>
-  binary(name, "bool", (a, b) => Number(f(a, b)), "Tensor_out");
+const comparison = (name: string, whole: <V extends number | bigint>(a: V, b: V) => boolean) =>
+  binary(name, "bool", (a, b) => Number(whole(a, b)), { whole, tensorOverload: "Tensor_out" });
+
+const bitwise = (name: string, f: BinaryRule, whole: WholeRule) =>
+  binary(name, "same", f, { whole, tensorOverload: "Tensor_out" });
 
 /** self + sign * alpha * other */
 function sum(name: string, sign: number): Operator[] {
@@ -116,6 +151,10 @@ function sum(name: string, sign: number): Operator[] {
         const alpha = alphaOf(args);
         return (a, b) => a + alpha * b;
       },
+      whole(args) {
+        const alpha = wholeLiteral(alphaOf(args));
+        return alpha === undefined ? undefined : (a, b) => a + alpha * b;
+      },
     }),
     pointwise({
       schema: `${name}.Scalar_out(Tensor self, Scalar other, Scalar alpha=1`,
@@ -125,6 +164,10 @@ function sum(name: string, sign: number): Operator[] {
         const other = alphaOf(args) * args.number("other");
         const addend = isFloat(args.tensor("self").dtype) ? stepOf(args.tensor("self"))(other) : other;
         return (a) => a + addend;
+      },
+      whole(args) {
+        const addend = wholeLiteral(alphaOf(args) * args.number("other"));
+        return addend === undefined ? undefined : (a) => a + addend;
       },
     }),
   ];
@@ -142,7 +185,7 @@ const add = overload(addTensors!, {
   },
 });
 
-const [mulTensors, mulScalar] = binary("mul", "same", (a, b) => a * b);
+const [mulTensors, mulScalar] = binary("mul", "same", (a, b) => a * b, { whole: (a, b) => a * b });
 
 const mulFloats = overload(mulScalar!, {
   operator: scaleOperator,
@@ -172,6 +215,7 @@ const where = pointwise({
   inputs: ["condition", "self", "other"],
   result: "same",
   rule: () => (condition, a, b) => (condition !== 0 ? a : b),
+  whole: () => (condition, a, b) => (condition !== 0n ? a : b),
 });
 
 const clamp = pointwise({
@@ -183,6 +227,12 @@ const clamp = pointwise({
     const max = args.optionalNumber("max") ?? Number.POSITIVE_INFINITY;
     return (a) => Math.min(Math.max(a, min), max);
   },
+  whole(args) {
+    const [min, max] = ["min", "max"].map((name) => args.optionalNumber(name));
+    const [least, most] = [wholeLiteral(min ?? -(2 ** 63)), wholeLiteral(max ?? 2 ** 63)];
+    if (least === undefined || most === undefined) return undefined;
+    return (a) => lesser(greater(a, least), most);
+  },
 });
 
 const maskedFill = pointwise({
@@ -193,6 +243,10 @@ const maskedFill = pointwise({
     const value = args.number("value");
     return (mask, a) => (mask !== 0 ? value : a);
   },
+  whole(args) {
+    const value = wholeLiteral(args.number("value"));
+    return value === undefined ? undefined : (mask, a) => (mask !== 0n ? value : a);
+  },
 });
 
 const bitwiseNot = pointwise({
@@ -200,6 +254,7 @@ const bitwiseNot = pointwise({
   inputs: ["self"],
   result: "same",
   rule: (args) => (args.tensor("self").dtype === "bool" ? (a) => Number(a === 0) : (a) => -a - 1),
+  whole: () => (a) => ~a,
 });
 
 const powScalar = pointwise({
@@ -235,18 +290,35 @@ export const pointwiseOperators: readonly Operator[] = [
   ...comparison("le", (a, b) => a <= b),
   ...comparison("gt", (a, b) => a > b),
   ...comparison("ge", (a, b) => a >= b),
-  binary("minimum", "same", (a, b) => Math.min(a, b))[0]!,
-  binary("maximum", "same", (a, b) => Math.max(a, b))[0]!,
+  binary("minimum", "same", (a, b) => Math.min(a, b), { whole: lesser })[0]!,
+  binary("maximum", "same", (a, b) => Math.max(a, b), { whole: greater })[0]!,
   binary("logical_and", "bool", (a, b) => Number(a !== 0 && b !== 0))[0]!,
   binary("logical_xor", "bool", (a, b) => Number((a !== 0) !== (b !== 0)))[0]!,
   binary("logical_or", "bool", (a, b) => Number(a !== 0 || b !== 0))[0]!,
-  binary("bitwise_and", "same", (a, b) => a & b, "Tensor_out")[0]!,
-  binary("bitwise_or", "same", (a, b) => a | b, "Tensor_out")[0]!,
-  binary("bitwise_xor", "same", (a, b) => a ^ b, "Tensor_out")[0]!,
+  ...bitwise(
+    "bitwise_and",
+    (a, b) => a & b,
+    (a, b) => a & b,
+  ),
+  ...bitwise(
+    "bitwise_or",
+    (a, b) => a | b,
+    (a, b) => a | b,
+  ),
+  ...bitwise(
+    "bitwise_xor",
+    (a, b) => a ^ b,
+    (a, b) => a ^ b,
+  ),
   unary("logical_not", "bool", (a) => Number(a === 0)),
   bitwiseNot,
-  unary("neg", "same", (a) => -a),
-  unary("abs", "same", Math.abs),
+  unary(
+    "neg",
+    "same",
+    (a) => -a,
+    (a) => -a,
+  ),
+  unary("abs", "same", Math.abs, (a) => (a < 0n ? -a : a)),
   stepwise("exp", exponential),
   unary("isnan", "bool", (a) => Number(Number.isNaN(a))),
   unary("log", "float", Math.log),

@@ -4,13 +4,20 @@ import { type MatmulArgs, matmulReference } from "../../kernels/reference/aten/m
 import {
   type CumsumArgs,
   cumsumReference,
+  type ExtremeIndexArgs,
+  extremeIndexReference,
+  extremesAlong,
   layerNorm,
+  logSoftmaxReference,
+  orderAlong,
   type ReductionArgs,
   reductionReference,
   softmaxAlongReference,
+  type VarianceArgs,
+  varianceReference,
 } from "../../kernels/reference/aten/reduction.ts";
 import { elementCount } from "../../tensor.ts";
-import { softmaxOperator } from "../elementwise.ts";
+import { argmaxOperator, softmaxOperator } from "../elementwise.ts";
 import {
   type Arguments,
   defineOperator,
@@ -30,6 +37,11 @@ function reducedDims(args: Arguments<TensorSpec>, shape: readonly number[], list
   return dims.map((dim) => checkedDimension(args, "dim", dim, rowRank(shape)));
 }
 
+function reducedShape(shape: readonly number[], dims: readonly number[], keeps: boolean): number[] {
+  const kept = shape.map((size, dim) => (dims.includes(dim) ? 1 : size));
+  return keeps ? kept : kept.filter((_, dim) => !dims.includes(dim));
+}
+
 interface Reduction extends Pick<ReductionArgs, "first" | "rule"> {
   /** Without namespace and out: "mean.out(Tensor self, int[]? dim, bool keepdim=False". */
   readonly schema: string;
@@ -38,20 +50,21 @@ interface Reduction extends Pick<ReductionArgs, "first" | "rule"> {
 }
 
 function reduction({ schema, first, rule, finish = (total) => total, dtype = (self) => self }: Reduction): Operator {
-  const list = schema.includes("int[]");
+  const dimsOf = (args: Arguments<TensorSpec>) => {
+    const { shape } = args.tensor("self");
+    return / dim\b/.test(schema) ? reducedDims(args, shape, schema.includes("int[]")) : [...shape.keys()];
+  };
   return defineOperator<ReductionArgs>({
     schema: `aten::${schema}, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: [reductionReference],
     shape(args, planned) {
       const self = args.tensor("self");
-      const dims = reducedDims(args, self.shape, list);
-      const kept = self.shape.map((size, dim) => (dims.includes(dim) ? 1 : size));
-      const shape = args.boolean("keepdim") ? kept : kept.filter((_, dim) => !dims.includes(dim));
-      return { dtype: dtype(self.dtype, planned), shape };
+      const dims = dimsOf(args);
+      return { dtype: dtype(self.dtype, planned), shape: reducedShape(self.shape, dims, args.boolean("keepdim")) };
     },
     prepare(args) {
       const x = args.tensor("self");
-      return { first, rule, finish, x, dims: reducedDims(args, x.shape, list), out: args.tensor("out") };
+      return { first, rule, finish, x, dims: dimsOf(args), out: args.tensor("out") };
     },
   });
 }
@@ -70,21 +83,51 @@ const cumsum = defineOperator<CumsumArgs>({
   },
 });
 
-const softmaxAlong = defineOperator<CumsumArgs>({
-  schema: "aten::_softmax.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)",
-  kernels: [softmaxAlongReference],
-  shape(args) {
-    const { dtype, shape } = args.tensor("self", "f32", "f64", "f16", "bf16");
-    dimensionOf(args, "dim", rowRank(shape));
-    return { dtype: args.boolean("half_to_float") ? "f32" : dtype, shape };
-  },
-  prepare(args) {
-    const x = args.tensor("self");
-    return { x, dim: dimensionOf(args, "dim", rowRank(x.shape)), out: args.tensor("out") };
+const softmaxAlong = (name: string, kernel: typeof softmaxAlongReference) =>
+  defineOperator<CumsumArgs>({
+    schema: `aten::${name}.out(Tensor self, int dim, bool half_to_float, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [kernel],
+    shape(args) {
+      const { dtype, shape } = args.tensor("self", "f32", "f64", "f16", "bf16");
+      dimensionOf(args, "dim", rowRank(shape));
+      return { dtype: args.boolean("half_to_float") ? "f32" : dtype, shape };
+    },
+    prepare(args) {
+      const x = args.tensor("self");
+      return { x, dim: dimensionOf(args, "dim", rowRank(x.shape)), out: args.tensor("out") };
+    },
+  });
+
+/** Without `dim`, of all elements. */
+function extremeIndex(name: string, sign: 1 | -1): Operator {
+  const dimOf = (args: Arguments<TensorSpec>) =>
+    args.optionalNumber("dim") === null ? null : dimensionOf(args, "dim", rowRank(args.tensor("self").shape));
+  return defineOperator<ExtremeIndexArgs>({
+    schema: `aten::${name}.out(Tensor self, int? dim=None, bool keepdim=False, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: [extremeIndexReference],
+    shape(args) {
+      const { shape } = args.tensor("self");
+      const dim = dimOf(args);
+      if ((dim === null ? elementCount(shape) : (shape[dim] ?? 1)) === 0)
+        args.fail("self", `expected elements to choose from but found shape [${shape}]`);
+      const kept = shape.map((size, i) => (dim === null || i === dim ? 1 : size));
+      return { dtype: "i64", shape: args.boolean("keepdim") ? kept : kept.filter((_, i) => dim !== null && i !== dim) };
+    },
+    prepare: (args) => ({ x: args.tensor("self"), dim: dimOf(args), sign, out: args.tensor("out") }),
+  });
+}
+
+/** Rows of floats, as in greedy sampling, have kernels of their own. */
+const argmax = overload(extremeIndex("argmax", 1), {
+  operator: argmaxOperator,
+  fits(args) {
+    const { dtype, shape } = args.tensor("self");
+    const dim = args.optionalNumber("dim");
+    return dtype === "f32" && shape.length > 0 && shape.at(-1)! > 0 && (dim === -1 || dim === shape.length - 1);
   },
 });
 
-const softmax = overload(softmaxAlong, {
+const softmax = overload(softmaxAlong("_softmax", softmaxAlongReference), {
   operator: softmaxOperator,
   fits(args) {
     const { dtype, shape } = args.tensor("self");
@@ -136,15 +179,37 @@ function matmul(schema: string, { a, b, rank }: Factors): Operator {
 }
 
 const add = (total: number, value: number) => total + value;
+const multiply = (total: number, value: number) => total * value;
+const either = (total: number, value: number) => Number(total !== 0 || value !== 0);
+
+const variance = defineOperator<VarianceArgs>({
+  schema:
+    "aten::var.correction_out(Tensor self, int[]? dim=None, *, Scalar? correction=None, bool keepdim=False, Tensor(a!) out) -> Tensor(a!)",
+  kernels: [varianceReference],
+  shape(args) {
+    const { dtype, shape } = args.tensor("self", "f32", "f64", "f16", "bf16");
+    return { dtype, shape: reducedShape(shape, reducedDims(args, shape, true), args.boolean("keepdim")) };
+  },
+  prepare(args) {
+    const x = args.tensor("self");
+    const dims = reducedDims(args, x.shape, true);
+    return { x, dims, correction: args.optionalNumber("correction") ?? 1, out: args.tensor("out") };
+  },
+});
 
 export const reductionOperators: readonly Operator[] = [
-  reduction({
-    schema: "mean.out(Tensor self, int[]? dim, bool keepdim=False, int? dtype=None",
-    first: 0,
-    rule: add,
-    finish: (total, count) => total / count,
-    dtype: (self, planned) => planned ?? self,
-  }),
+  ...[
+    "mean.out(Tensor self, int[]? dim, bool keepdim=False, int? dtype=None",
+    "mean.dtype_out(Tensor self, int? dtype=None",
+  ].map((schema) =>
+    reduction({
+      schema,
+      first: 0,
+      rule: add,
+      finish: (total, count) => total / count,
+      dtype: (self, planned) => planned ?? self,
+    }),
+  ),
   reduction({
     schema: "sum.IntList_out(Tensor self, int[]? dim, bool keepdim=False, int? dtype=None",
     first: 0,
@@ -161,14 +226,21 @@ export const reductionOperators: readonly Operator[] = [
     first: Number.POSITIVE_INFINITY,
     rule: Math.min,
   }),
-  reduction({
-    schema: "any.out(Tensor self, int dim, bool keepdim=False",
-    first: 0,
-    rule: (total, value) => Number(total !== 0 || value !== 0),
-    dtype: () => "bool",
-  }),
+  reduction({ schema: "max.unary_out(Tensor self", first: Number.NEGATIVE_INFINITY, rule: Math.max }),
+  reduction({ schema: "min.unary_out(Tensor self", first: Number.POSITIVE_INFINITY, rule: Math.min }),
+  ...["any.out(Tensor self, int dim, bool keepdim=False", "any.dims_out(Tensor self, int[]? dim, bool keepdim=False"]
+    .concat("any.all_out(Tensor self")
+    .map((schema) => reduction({ schema, first: 0, rule: either, dtype: () => "bool" })),
+  ...[
+    "prod.out(Tensor self, int? dtype=None",
+    "prod.int_out(Tensor self, int dim, bool keepdim=False, int? dtype=None",
+  ].map((schema) => reduction({ schema, first: 1, rule: multiply, dtype: (self, planned) => planned ?? self })),
+  variance,
   cumsum,
   softmax,
+  softmaxAlong("_log_softmax", logSoftmaxReference),
+  argmax,
+  extremeIndex("argmin", -1),
   matmul("mm.out(Tensor self, Tensor mat2", { a: "self", b: "mat2", rank: 2 }),
   matmul("bmm.out(Tensor self, Tensor mat2", { a: "self", b: "mat2", rank: 3 }),
   matmul("addmm.out(Tensor self, Tensor mat1, Tensor mat2, Scalar beta=1, Scalar alpha=1", {
@@ -178,7 +250,76 @@ export const reductionOperators: readonly Operator[] = [
   }),
 ];
 
+/** Extremes along a dimension and where they are. */
+function extremes(name: "max" | "min"): Routine {
+  const sign = name === "max" ? 1 : -1;
+  return routine(
+    `aten::${name}.dim_${name}(Tensor self, int dim, bool keepdim=False, *, Tensor(a!) ${name}, Tensor(b!) ${name}_values) -> (Tensor(a!), Tensor(b!))`,
+    (args) => {
+      const { dtype, shape } = args.tensor("self");
+      const dim = dimensionOf(args, "dim", rowRank(shape));
+      if (shape[dim] === 0) args.fail("self", `expected elements to choose from but found shape [${shape}]`);
+      const kept = reducedShape(shape, [dim], args.boolean("keepdim"));
+      return [
+        { dtype, shape: kept },
+        { dtype: "i64", shape: kept },
+      ];
+    },
+    (args) => {
+      const x = args.tensor("self");
+      const dim = dimensionOf(args, "dim", rowRank(x.shape));
+      extremesAlong({ x, dim, sign, out: args.tensor(`${name}_values`) }, args.tensor(name));
+    },
+  );
+}
+
+/** Elements along a dimension in order, or the first of them, and where they were. */
+function ordering(
+  schema: string,
+  rule: (args: Arguments<TensorSpec>, size: number) => { count: number; descending: boolean },
+): Routine {
+  const placed = (args: Arguments<TensorSpec>) => {
+    const { dtype, shape } = args.tensor("self");
+    const dim = dimensionOf(args, "dim", rowRank(shape));
+    return { dtype, shape, dim, ...rule(args, shape[dim] ?? 1) };
+  };
+  return routine(
+    `aten::${schema}, *, Tensor(a!) values, Tensor(b!) indices) -> (Tensor(a!), Tensor(b!))`,
+    (args) => {
+      const { dtype, shape, dim, count } = placed(args);
+      const kept = shape.length === 0 ? shape : shape.with(dim, count);
+      return [
+        { dtype, shape: kept },
+        { dtype: "i64", shape: kept },
+      ];
+    },
+    (args) => {
+      const { dim, count, descending } = placed(args);
+      const [values, indices] = [args.tensor("values"), args.tensor("indices")];
+      orderAlong({ x: args.tensor("self"), dim, count, descending, values, indices });
+    },
+  );
+}
+
+const topk = ordering(
+  "topk.values(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True",
+  (args, size) => {
+    const count = args.integer("k", 0);
+    if (count > size) args.fail("k", `expected at most the ${size} elements of the dimension but found ${count}`);
+    return { count, descending: args.boolean("largest") };
+  },
+);
+
+const sort = ordering("sort.values(Tensor self, int dim=-1, bool descending=False", (args, size) => ({
+  count: size,
+  descending: args.boolean("descending"),
+}));
+
 export const reductionRoutines: readonly Routine[] = [
+  topk,
+  sort,
+  extremes("max"),
+  extremes("min"),
   routine(
     "aten::native_layer_norm.out(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, float eps, *, Tensor(a!) out0, Tensor(b!) out1, Tensor(c!) out2) -> (Tensor(a!), Tensor(b!), Tensor(c!))",
     (args) => {

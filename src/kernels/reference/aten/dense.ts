@@ -22,11 +22,17 @@ export function storeInto({ dtype, data }: Tensor): (index: number, value: numbe
   const conversion = conversions[dtype];
   if (dtype === "i64" || dtype === "u64")
     return (index, value) => {
-      (data as BigInt64Array)[index] = BigInt(Math.trunc(value));
+      (data as BigInt64Array)[index] = toInt64(value);
     };
   return (index, value) => {
     (data as Numbers)[index] = conversion ? conversion(value) : value;
   };
+}
+
+/** Of numbers beyond its range the nearest end, and of NaN the least, as x86 converts it. */
+function toInt64(value: number): bigint {
+  if (value >= 2 ** 63) return 2n ** 63n - 1n;
+  return value > -(2 ** 63) ? BigInt(Math.trunc(value)) : -(2n ** 63n);
 }
 
 const conversions: Partial<Record<DType, (value: number) => number>> = {

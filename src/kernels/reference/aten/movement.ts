@@ -1,7 +1,7 @@
 /** Copies of tensors in another order, shape or selection: strided places of the input, in the order of the result. */
 import { InvalidArgumentError } from "../../../errors.ts";
-import type { Tensor } from "../../../tensor.ts";
-import { denseKernel, eachPlace, numbersOf, storeInto } from "./dense.ts";
+import { elementCount, type Tensor } from "../../../tensor.ts";
+import { denseKernel, eachPlace, numbersOf, storeInto, stridesOf } from "./dense.ts";
 
 export interface StridedArgs {
   readonly x: Tensor;
@@ -23,6 +23,29 @@ export const stridedReference = denseKernel<StridedArgs>("strided", ({ x, start,
       };
   eachPlace(out.shape, strides, (index, offset) => store(index, (values as Float32Array)[offset]!), start);
 });
+
+export interface SliceScatterArgs extends StridedArgs {
+  /** Where x goes, in order, by `start` and `strides` in the result. */
+  readonly base: Tensor;
+}
+
+/** The base with x at strided places. */
+export const sliceScatterReference = denseKernel<SliceScatterArgs>(
+  "slice_scatter",
+  ({ base, x, start, strides, out }) => {
+    const target = out.data as Float32Array;
+    const source = x.data as Float32Array;
+    target.set(base.data as Float32Array);
+    eachPlace(
+      x.shape,
+      strides,
+      (index, offset) => {
+        target[offset] = source[index]!;
+      },
+      start,
+    );
+  },
+);
 
 export interface PadArgs {
   readonly x: Tensor;
@@ -48,15 +71,19 @@ export interface CatArgs {
   readonly out: Tensor;
 }
 
-/** Blocks of the parts in turn. */
+/** Blocks of the parts in turn, converted where element types differ. */
 export const catReference = denseKernel<CatArgs>("cat", ({ parts, blocks, out }) => {
   const target = out.data as Float32Array;
+  const isSame = parts.every(({ dtype }) => dtype === out.dtype);
+  const store = storeInto(out);
   const perRow = blocks.reduce((sum, size) => sum + size, 0);
   let start = 0;
   for (const [i, part] of parts.entries()) {
     const block = blocks[i]!;
+    const values = isSame ? null : numbersOf(part);
     for (let from = 0, to = start; from < part.data.length; from += block, to += perRow)
-      target.set((part.data as Float32Array).subarray(from, from + block), to);
+      if (values) for (let at = 0; at < block; at++) store(to + at, values[from + at]!);
+      else target.set((part.data as Float32Array).subarray(from, from + block), to);
     start += block;
   }
 });
@@ -115,6 +142,66 @@ export const indexPutReference = denseKernel<IndexArgs>("index_put", (args) => {
       const value = source[source.length === 1 ? 0 : picked + i]!;
       target[place + i] = accumulate ? target[place + i]! + value : value;
     }
+  });
+});
+
+export interface GatherArgs {
+  readonly x: Tensor;
+  readonly dim: number;
+  /** Of as many dimensions as x, and the result's shape. */
+  readonly index: Tensor;
+  readonly out: Tensor;
+}
+
+/** Calls `visit(i, place in x)` for element i of the index, which names a place along a dimension of x. */
+function eachNamed(
+  { x, dim, index }: Pick<GatherArgs, "x" | "dim" | "index">,
+  visit: (i: number, place: number) => void,
+): void {
+  const strides = stridesOf(x.shape);
+  const step = strides[dim] ?? 1;
+  const size = x.shape[dim] ?? 1;
+  const places = numbersOf(index);
+  eachPlace(index.shape, x.shape.length === 0 ? [0] : strides.with(dim, 0), (i, offset) => {
+    const place = places[i]!;
+    if (!(place >= 0 && place < size))
+      throw new InvalidArgumentError(`index ${place} is out of range of a dimension of size ${size}`);
+    visit(i, offset + place * step);
+  });
+}
+
+/** y[i, j, k] = x[i, index[i, j, k], k] for the second dimension. */
+export const gatherReference = denseKernel<GatherArgs>("gather", (args) => {
+  const source = args.x.data as Float32Array;
+  const target = args.out.data as Float32Array;
+  eachNamed(args, (i, place) => {
+    target[i] = source[place]!;
+  });
+});
+
+export interface ScatterArgs extends GatherArgs {
+  /** At least as large as the index in each dimension, or one number for all. */
+  readonly source: Tensor | number;
+  readonly accumulate: boolean;
+}
+
+/** x, but y[i, index[i, j, k], k] = source[i, j, k], or that added to it. */
+export const scatterReference = denseKernel<ScatterArgs>("scatter", (args) => {
+  const { x, index, source, accumulate, out } = args;
+  (out.data as Float32Array).set(x.data as Float32Array);
+  const sums = numbersOf(x).slice();
+  const store = storeInto(out);
+  const given = new Float64Array(elementCount(index.shape));
+  if (typeof source === "number") given.fill(source);
+  else {
+    const values = numbersOf(source);
+    eachPlace(index.shape, stridesOf(source.shape), (i, offset) => {
+      given[i] = values[offset]!;
+    });
+  }
+  eachNamed(args, (i, place) => {
+    sums[place] = accumulate ? sums[place]! + given[i]! : given[i]!;
+    store(place, sums[place]!);
   });
 });
 

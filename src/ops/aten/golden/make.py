@@ -28,6 +28,7 @@ def show(value):
         flat = value.flatten().tolist()
         numbers = [str(v) if isinstance(v, float) and (v != v or v in (float("inf"), -float("inf"))) else v for v in flat]
         numbers = [int(v) if isinstance(v, bool) else v for v in numbers]
+        numbers = [str(v) if isinstance(v, int) and abs(v) > 2**53 else v for v in numbers]
         return {"dtype": DTYPES[value.dtype], "shape": list(value.shape), "data": numbers}
     if isinstance(value, (list, tuple)):
         return [show(item) for item in value]
@@ -161,6 +162,96 @@ case("aten::bitwise_xor.Tensor_out", lambda: BOOLS ^ (A > 0), BOOLS, A > 0)
 case("aten::bitwise_xor.Tensor_out", lambda: INTS ^ OTHER_INTS, INTS, OTHER_INTS)
 for dim in [1, -1]:
     case("aten::index_select.out", lambda: A.index_select(dim, OTHER_PICKED[:, 0]), A, dim, OTHER_PICKED[:, 0])
+
+case("aten::repeat.out", lambda: A.repeat(2, 1, 2, 3), A, [2, 1, 2, 3])
+case("aten::repeat.out", lambda: BOOLS[0].repeat(1, 3), BOOLS[0], [1, 3])
+case("aten::repeat.out", lambda: ROW.repeat(0), ROW, [0])
+for dim in [1, -1]:
+    case("aten::split_with_sizes_copy.out", lambda: A.split_with_sizes([1, 0, A.shape[dim] - 1], dim), A, [1, 0, A.shape[dim] - 1], dim)
+    case("aten::split_copy.Tensor_out", lambda: A.split(2, dim), A, 2, dim)
+    case("aten::unbind_copy.int_out", lambda: A.unbind(dim), A, dim)
+for dim in [0, -1]:
+    case("aten::_log_softmax.out", lambda: (A * 30).log_softmax(dim), A * 30, dim, False)
+WHERE = torch.tensor([[2, 0, 1, 2], [0, 0, 2, 1]])
+case("aten::gather.out", lambda: A[0].gather(0, WHERE), A[0], 0, WHERE, False)
+case("aten::gather.out", lambda: A[0].gather(-1, WHERE), A[0], -1, WHERE, False)
+case("aten::gather.out", lambda: INTS.gather(1, WHERE[:, :1]), INTS, 1, WHERE[:, :1], False)
+HOLES = torch.where(BOOLS, A, torch.nan)
+for name, f in [("argmax", torch.argmax), ("argmin", torch.argmin)]:
+    for x in [A, HOLES, torch.where(A > 1, torch.inf, -torch.inf), torch.randint(-2, 3, (2, 3, 4))]:
+        for dim, keep in [(0, False), (1, True), (-1, False), (None, False), (None, True)]:
+            case(f"aten::{name}.out", lambda: f(x, dim, keep), x, dim, keep)
+HUGE = torch.tensor([2**62 + 1, -(2**63), 2**53 + 1, -3037000499, 2**63 - 1])
+OTHER_HUGE = torch.tensor([3, -1, 2**53 - 1, 3037000501, 2**63 - 2])
+WORDS, OTHER_WORDS = torch.tensor([2**31 - 1, -(2**31), 123456789]), torch.tensor([2**31 - 1, 3, -987654321])
+for x, y in [(HUGE, OTHER_HUGE), (HUGE, WORDS[:1]), (WORDS.int(), OTHER_WORDS.int())]:
+    for name, f in [("mul", torch.mul), ("minimum", torch.minimum), ("maximum", torch.maximum)]:
+        case(f"aten::{name}.out", lambda: f(x, y), x, y)
+    for name, f in [("sub", torch.sub), ("add", torch.add)]:
+        case(f"aten::{name}.out", lambda: f(x, y, alpha=3), x, y, 3)
+    for name in ["bitwise_and", "bitwise_or", "bitwise_xor", "eq", "lt", "ge"]:
+        case(f"aten::{name}.Tensor_out", lambda: getattr(torch, name)(x, y), x, y)
+    case("aten::where.self_out", lambda: torch.where(x > y, x, y), x > y, x, y)
+    case("aten::clamp.out", lambda: x.clamp(-5, 2**30), x, -5, 2**30)
+for name in ["neg", "abs", "bitwise_not"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(HUGE), HUGE)
+case("aten::mul.Scalar_out", lambda: HUGE * 3, HUGE, 3)
+case("aten::masked_fill.Scalar_out", lambda: HUGE.masked_fill(HUGE > 0, -7), HUGE, HUGE > 0, -7)
+case("aten::full.out", lambda: torch.full((2,), 2**63 - 1), [2], 2**63 - 1)
+
+for name in ["tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "atanh", "expm1", "erf", "sign", "trunc"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(A / 4), A / 4)
+for name in ["acosh", "log2", "log10"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(POSITIVE + 1), POSITIVE + 1)
+case("aten::atan2.out", lambda: torch.atan2(A, B), A, B)
+EDGES = torch.tensor([torch.inf, -torch.inf, torch.nan, -0.0, 1.5])
+for name in ["isinf", "sign", "trunc"]:
+    case(f"aten::{name}.out", lambda: getattr(torch, name)(EDGES), EDGES)
+DIVISORS = torch.where(OTHER_INTS == 0, 3, OTHER_INTS)
+for x, y in [(A, B), (A, ROW), (INTS, DIVISORS), (HUGE[2:], OTHER_HUGE[2:])]:
+    for name in ["remainder", "fmod"]:
+        case(f"aten::{name}.Tensor_out", lambda: getattr(torch, name)(x, y), x, y)
+    for mode in ["floor", "trunc"]:
+        case("aten::div.out_mode", lambda: torch.div(x, y, rounding_mode=mode), x, y, mode)
+for x, y in [(A, -0.75), (INTS, 3), (INTS, -2)]:
+    for name in ["remainder", "fmod"]:
+        case(f"aten::{name}.Scalar_out", lambda: getattr(torch, name)(x, y), x, y)
+F = torch.nn.functional
+case("aten::hardtanh.out", lambda: F.hardtanh(A, -0.5, 0.75), A, -0.5, 0.75)
+case("aten::elu.out", lambda: aten.elu(A, 1.5, 1.25, 0.5), A, 1.5, 1.25, 0.5)
+case("aten::leaky_relu.out", lambda: F.leaky_relu(A, 0.25), A, 0.25)
+for low, high in [(B - 1, B + 1), (None, ROW), (ROW, None), (B + 1, B - 1)]:
+    case("aten::clamp.Tensor_out", lambda: torch.clamp(A, low, high), A, low, high)
+case("aten::pow.Tensor_Tensor_out", lambda: POSITIVE**B, POSITIVE, B)
+for name in ["and", "or", "xor"]:
+    case(f"aten::bitwise_{name}.Scalar_out", lambda: getattr(torch, f"bitwise_{name}")(HUGE, 2**40 - 3), HUGE, 2**40 - 3)
+case("aten::max.unary_out", lambda: A.max(), A)
+case("aten::min.unary_out", lambda: HOLES.min(), HOLES)
+for name, f in [("max", torch.max), ("min", torch.min)]:
+    for x, dim, keep in [(HOLES, 1, False), (A, -1, True), (INTS, 0, False), (HUGE, 0, False)]:
+        case(f"aten::{name}.dim_{name}", lambda: tuple(f(x, dim, keep)), x, dim, keep)
+case("aten::any.all_out", lambda: (A > 2).any(), A > 2)
+case("aten::any.dims_out", lambda: torch.any(BOOLS, [0, 2], True), BOOLS, [0, 2], True)
+case("aten::prod.out", lambda: A.prod(), A, None)
+case("aten::prod.int_out", lambda: A.prod(1, True), A, 1, True, None)
+case("aten::mean.dtype_out", lambda: A.mean(), A, None)
+for dims, correction, keep in [([-1], None, False), ([0, 2], 0, True), (None, 2, False)]:
+    case("aten::var.correction_out", lambda: torch.var(A, dims, correction=correction, keepdim=keep), A, dims, correction, keep)
+case("aten::scatter.value_out", lambda: A.scatter(1, WHERE[:, :3, None] % 3, 7.0), A, 1, WHERE[:, :3, None] % 3, 7.0)
+case("aten::scatter.src_out", lambda: INTS.scatter(-1, WHERE[:, 1:3], OTHER_INTS), INTS, -1, WHERE[:, 1:3], OTHER_INTS)
+case("aten::scatter_add.out", lambda: INTS.scatter_add(1, WHERE[:, :3], OTHER_INTS), INTS, 1, WHERE[:, :3], OTHER_INTS)
+case("aten::flip.out", lambda: A.flip([0, -1]), A, [0, -1])
+case("aten::cat.out", lambda: torch.cat([INTS, A[0, :2, :3], BOOLS[0, :1, :3]]), [INTS, A[0, :2, :3], BOOLS[0, :1, :3]], 0)
+
+for x in [A, HOLES, INTS, HUGE.flip(0)]:
+    for down in [False, True]:
+        case("aten::sort.values", lambda: tuple(torch.sort(x, dim=0, descending=down, stable=True)), x, 0, down)
+for x, k, dim, largest in [(A, 2, -1, True), (A, 2, 1, False), (HUGE, 3, 0, True)]:
+    case("aten::topk.values", lambda: tuple(x.topk(k, dim, largest)), x, k, dim, largest, True)
+case("aten::copy.out", lambda: aten.copy(A, COLUMN), A, COLUMN, False)
+case("aten::copy.out", lambda: aten.copy(INTS, A[0, :2, :3]), INTS, A[0, :2, :3], False)
+case("aten::slice_scatter.out", lambda: torch.slice_scatter(A, B[:, :, :2], 2, 1, None, 2), A, B[:, :, :2], 2, 1, None, 2)
+case("aten::slice_scatter.out", lambda: torch.slice_scatter(A, B[:, :2], 1, -2), A, B[:, :2], 1, -2, 2**62, 1)
 
 lines = ",\n".join(json.dumps(entry) for entry in cases)
 Path(__file__).with_name("cases.json.golden").write_text(f"[\n{lines}\n]\n")

@@ -1,0 +1,17 @@
+/** A source of tensors under other names than the file has. */
+import type { TensorSource } from "./tensor-source.ts";
+
+/** `base` with each tensor under the name that `shown` gives for its own; two of one name are not expected. */
+export function renamedTensors(base: TensorSource, shown: (name: string) => string): TensorSource {
+  const storedNames = new Map(base.names.map((name) => [shown(name), name]));
+  const stored = (name: string) => storedNames.get(name) ?? name;
+  return {
+    names: [...storedNames.keys()],
+    has: (name) => storedNames.has(name),
+    info: (name) => base.info(stored(name)),
+    read: (name) => base.read(stored(name)),
+    readRows: (name, first, count) => base.readRows(stored(name), first, count),
+    lowBit: (name) => base.lowBit?.(stored(name)) ?? null,
+    storedType: (name) => base.storedType?.(stored(name)) ?? base.info(stored(name)).dtype,
+  };
+}
