@@ -1,4 +1,5 @@
-// Linear layers with float activations over panel16 and panel32 weights on NEON: a vector is four rows of a panel, a quad.
+// Linear layers with float activations over panel16 and panel32 weights on NEON. A vector is four rows of a panel, a
+// quad.
 #include "../generic/floats.h"
 #include "../linear/float_panels.h"
 #include "../linear/weight_only_call.h"
@@ -8,8 +9,8 @@
 namespace lowbit {
 namespace {
 
-// Places of weights: each<Bits>(at, body) calls body(step, quad, weights), with unsigned weights 4 step .. 4 step + 3 of
-// the rows of a quad, for kSteps<Bits> steps, which take kBytes<Bits> bytes.
+// Places of weights: each<Bits>(at, body) calls body(step, quad, weights), with unsigned weights 4 step .. 4 step + 3
+// of the rows of a quad, for kSteps<Bits> steps, which take kBytes<Bits> bytes.
 struct Panel16Quads {
   static constexpr uint32_t kRows = 16;
   // Rows of activations at once: their sums, four quads each, stay in registers.

@@ -1,5 +1,6 @@
-// What calls of linear layers with float activations over packed panels share: the bound call and its scratch. Few rows
-// of activations are multiplied with weights that become floats in registers; for many, panels of floats are made first.
+// What calls of linear layers with float activations over packed panels share: the bound call and its scratch. Few
+// rows of activations are multiplied with weights that become floats in registers; for many, panels of floats are made
+// first.
 //
 // y = sum over groups: scale * sum (level - zero) * x, + bias. Sums are in f32: the error is at most
 // (k + 4 groups) * 2^-24 * sum |x| |w|.
