@@ -19,6 +19,14 @@ it("is refused while another process has the folder, and given up", async () => 
   expect(existsSync(`${folder}.pid`)).toBe(true);
 });
 
+it("is refused when the note says who has it only a moment later", async () => {
+  const path = `${folder}-3`;
+  writeFileSync(`${path}.pid`, "");
+  const writing = setTimeout(() => writeFileSync(`${path}.pid`, String(process.ppid)), 50);
+  await expect(claimPath(path)).rejects.toThrow(`process ${process.ppid} works there`);
+  clearTimeout(writing);
+});
+
 it("is refused to a second task of the process, too", async () => {
   const release = await claimPath(`${folder}-2`);
   await expect(claimPath(`${folder}-2`)).rejects.toThrow(`process ${process.pid} works there`);
