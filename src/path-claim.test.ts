@@ -1,5 +1,5 @@
 /** Claims of paths: one task at a time, and none for ever. */
-import { existsSync, writeFileSync } from "node:fs";
+import { existsSync, lstatSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { temporaryFolder } from "../test/support/folders.ts";
@@ -41,6 +41,9 @@ it("takes over what a process that has ended, or a power cut, left", async () =>
     await release();
     expect(existsSync(`${folder}.pid`), left).toBe(false);
   }
+  symlinkSync(join(folder, "nowhere"), `${folder}.pid`);
+  await (await claimPath(folder))();
+  expect(lstatSync(`${folder}.pid`, { throwIfNoEntry: false })).toBeUndefined();
 });
 
 it("is refused where nothing can be written", async () => {

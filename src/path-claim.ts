@@ -45,9 +45,8 @@ async function take(note: string): Promise<number | null> {
   const start = performance.now();
   while (!(await make(note))) {
     const text = await read(note);
-    // Given up meanwhile: what is there now is another's.
-    if (text === null) continue;
-    if (text === "" && performance.now() - start < EMPTY_MS) {
+    // Given up meanwhile, so that what is there now is another's; or not written yet.
+    if (!text && performance.now() - start < EMPTY_MS) {
       await delay(10);
       continue;
     }
@@ -59,7 +58,7 @@ async function take(note: string): Promise<number | null> {
 }
 
 /** Removes a note that says `text`, but not one that another process has put in its place. */
-async function removeEnded(note: string, text: string): Promise<void> {
+async function removeEnded(note: string, text: string | null): Promise<void> {
   const aside = `${note}.${process.pid}`;
   const isMoved = await rename(note, aside).then(
     () => true,
