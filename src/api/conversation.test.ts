@@ -59,6 +59,13 @@ describe("a conversation", () => {
     expect((await send(conversation, "One")).promptTokens).toBeGreaterThan(first.promptTokens);
   });
 
+  it("answers a message again whose answer was taken back, of which the last token is computed", async () => {
+    const conversation = llm.createConversation();
+    const { text } = await send(conversation, "Hello");
+    conversation.messages.length = 0;
+    expect(await send(conversation, "Hello")).toEqual({ text, promptTokens: 1 });
+  });
+
   it("keeps the part of an answer that was read", async () => {
     const conversation = llm.createConversation();
     let read = "";
