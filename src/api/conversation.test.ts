@@ -98,6 +98,23 @@ describe("a conversation", () => {
     expect((await send(conversation, "Go on")).text).toBe((await send(fresh, "Go on")).text);
   });
 
+  it("keeps what was read of an answer that failed later", async () => {
+    const conversation = llm.createConversation();
+    const controller = new AbortController();
+    let read = "";
+    const answer = (async () => {
+      for await (const piece of conversation.send("Hello", { ...options, signal: controller.signal })) {
+        read += piece;
+        if (read !== "") controller.abort(new Error("enough"));
+      }
+    })();
+    await expect(answer).rejects.toThrow("enough");
+    expect(conversation.messages).toEqual([
+      { role: "user", content: "Hello" },
+      { role: "assistant", content: read },
+    ]);
+  });
+
   it("answers one message at a time", async () => {
     const expected = await send(llm.createConversation(), "Hello");
     const conversation = llm.createConversation();
