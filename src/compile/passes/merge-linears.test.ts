@@ -85,6 +85,26 @@ it("joins queries and keys that are normed before", () => {
   `);
 });
 
+it.each([
+  ["joins float layers without biases", [false, false], 1],
+  ["joins float layers with biases", [true, true], 1],
+  ["leaves float layers of which one has a bias", [false, true], 2],
+] as const)("%s", (_, [gateBias, upBias], calls) => {
+  const graph = graphOf([rows("x", 3)], (ops, [x], constant) => {
+    const project = (name: string, hasBias: boolean) => {
+      const weight = { ...vector(name, Array(6).fill(1)), shape: [2, 3] };
+      return ops.call(
+        "aten::linear.out",
+        x!,
+        constant(weight),
+        hasBias ? constant(vector(`${name}.bias`, [1, 2])) : null,
+      );
+    };
+    return [ops.gated("silu", project("gate", gateBias), project("up", upBias))];
+  });
+  expect(after(mergeLinears, graph).match(/aten::linear/g)).toHaveLength(calls);
+});
+
 it("leaves layers over different values", () => {
   const graph = graphOf([rows("x", 32), rows("other", 32)], (ops, [x, other], constant) => [
     ops.gated(
