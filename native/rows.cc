@@ -1,12 +1,13 @@
-// All rows of this binary, best first: the order in which selection prefers them.
+// All rows of this binary, best first: selection takes the first that serves a call, so that of a family's rows with the
+// same needs those for more rows of activations come before.
 #include "kernel.h"
 
 #include <atomic>
 
 #if defined(__x86_64__) || defined(_M_X64)
 #define LOWBIT_OWN_TABLES(table)                                                                                       \
-  table(linear_amx_rows)                                                                                               \
   table(linear_planes_amx_rows)                                                                                        \
+  table(linear_amx_rows)                                                                                               \
   table(linear_blocks_avx512_rows)                                                                                     \
   table(linear_avx512_rows)                                                                                            \
   table(linear_avxvnni_rows)                                                                                           \
@@ -18,11 +19,11 @@
   table(attention_integers_amx_rows)                                                                                   \
   table(transformer_avx512_rows)                                                                                       \
   table(transformer_avx2_rows)                                                                                         \
-  table(aqlm_digits_amx_rows)                                                                                          \
   table(aqlm_amx_rows)                                                                                                 \
+  table(aqlm_digits_amx_rows)                                                                                          \
+  table(aqlm_lut_rows_avx512_rows)                                                                                     \
   table(aqlm_avx512vbmi_rows)                                                                                          \
   table(aqlm_avx512_rows)                                                                                              \
-  table(aqlm_lut_rows_avx512_rows)                                                                                     \
   table(aqlm_lut_rows_avx2_rows)                                                                                       \
   table(aqlm_lut_avx2_rows)                                                                                            \
   table(aqlm_avx2_rows)                                                                                                \
@@ -41,6 +42,7 @@
   table(linear_float_bf16_rows)                                                                                        \
   table(aqlm_bf16_rows)                                                                                                \
   table(aqlm_lut_rows_neon_rows)                                                                                       \
+  table(aqlm_table_bf16_rows)                                                                                          \
   table(aqlm_tbl_neon_rows)                                                                                            \
   table(aqlm_neon_rows)
 #else

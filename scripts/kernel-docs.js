@@ -77,9 +77,9 @@ export function renderDocs(library) {
 
 Every kernel of this package, best first for each operator, by the name of its row:
 \`<operator>_<types>_<m>x<n>x<k>_<target>\`, where the types are activations and weights (\`a8\`: floats quantized to 8 bits
-as they come; \`wx\`: weights of 1 to 8 bits) and m x n x k is the tile. For a call with m rows of activations, selection
-takes the kernel with the largest tile height (from m) that is at most m, among those whose features the CPU has and that
-serve the weights' groups (any length, where the tables say nothing).
+as they come; \`wx\`: weights of 1 to 8 bits) and m x n x k is the tile. Selection takes the first row that serves a call: one
+for no more rows of activations (from m) than the call has, whose features the CPU has and that serves the weights' groups
+(any length, where the tables say nothing).
 AMX rows multiply rounded numbers. Of \`a8\` layers, those with tiles of 32 rows round each weight once, to 15 bits and a
 sign of the largest magnitude that a weight of its row could have (off by at most 2^-13 of it); the others sum integers
 exactly. \`amx_bf16\` layers take

@@ -20,9 +20,9 @@ function run([program, ...args], options = {}) {
   return execFileSync(program, args, { cwd: root, encoding: "utf8", stdio: ["ignore", "pipe", "inherit"], ...options });
 }
 
-/** @param {string[]} options */
-function buildAddon(...options) {
-  run([process.execPath, join(root, "scripts", "build-native.js"), "--strict", ...options]);
+/** @param {string[]} options @param {NodeJS.ProcessEnv} env */
+function buildAddon(options = [], env = process.env) {
+  run([process.execPath, join(root, "scripts", "build-native.js"), "--strict", ...options], { env });
 }
 
 /** @returns {NativeRow[]} */
@@ -34,7 +34,8 @@ function rowsHere() {
 /** @returns {NativeRow[]} */
 function rowsOfArm() {
   installPackages({ "qemu-aarch64-static": "qemu-user-static", "aarch64-linux-gnu-g++": "g++-aarch64-linux-gnu" });
-  buildAddon("--target=linux-arm64");
+  // CXX, where it is set, is this machine's compiler.
+  buildAddon(["--target=linux-arm64"], { ...process.env, CXX: "" });
   const addon = join(root, "build", "lowbit-linux-arm64.node");
   const show = `console.log(JSON.stringify(require(${JSON.stringify(addon)}).kernels()))`;
   return JSON.parse(run(["qemu-aarch64-static", "-cpu", "max", installNode(), "-e", show], { env: emulated }));

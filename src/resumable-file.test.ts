@@ -1,5 +1,5 @@
 /** Writes that are interrupted: what is at the path is always whole, and the next write goes on where it may. */
-import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { temporaryFolder } from "../test/support/folders.ts";
@@ -79,7 +79,7 @@ it("writes that were not noted are written again, as when a process was killed",
   const path = newPath();
   await interrupt(path, 50, "a");
   writeFileSync(`${path}.partial`, new Uint8Array(80).fill(255));
-  writeFileSync(`${path}.partial.json`, JSON.stringify({ key: "a", pid: 2 ** 22 + 1, bytes: 0 }));
+  writeFileSync(`${path}.partial.json`, JSON.stringify({ key: "a", bytes: 0 }));
   expect(await finish(path, "a")).toEqual([0]);
 });
 
@@ -93,6 +93,23 @@ it("leaves nothing after any other error", async () => {
   await expect(writeFileResumable(join(folder, "none", "x"), { key: "a" }, fail)).rejects.toThrow(
     /x: cannot be written: ENOENT/,
   );
+});
+
+it("leaves alone what another process is writing", async () => {
+  const path = newPath();
+  await interrupt(path, 50, "a");
+  writeFileSync(`${path}.partial.pid`, String(process.ppid));
+  const began: number[] = [];
+  await writeFileResumable(
+    path,
+    { key: "a" },
+    tens(() => {}, began),
+  );
+  expect(began).toEqual([0]);
+  expect(new Uint8Array(readFileSync(path))).toEqual(content);
+  expect(new Uint8Array(readFileSync(`${path}.partial`))).toEqual(content.subarray(0, 50));
+  rmSync(`${path}.partial.pid`);
+  expect(await finish(path, "a")).toEqual([50]);
 });
 
 it("two writes of one path at once do not mix", async () => {

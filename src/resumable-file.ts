@@ -1,10 +1,11 @@
 /**
  * Files whose writing may be interrupted and continued by another process: what was written stays in `<path>.partial`,
- * with a note `<path>.partial.json` of what it is and how much of it is safe on the disk.
+ * with a note `<path>.partial.json` of what it is and how much of it is safe on the disk, and a claim while it is written.
  */
 import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import type { ByteSink } from "./byte-source.ts";
-import { cannotWrite, checkWritable, isRunning, writeAll, writeFileWhole } from "./node-file.ts";
+import { cannotWrite, checkWritable, writeAll, writeFileWhole } from "./node-file.ts";
+import { tryClaim } from "./path-claim.ts";
 
 /** Notes wait for the disk, so they are not made more often. */
 const NOTE_MS = 5000;
@@ -20,13 +21,8 @@ export interface ResumeOptions {
 
 interface Note {
   readonly key: string;
-  /** The process that writes. */
-  readonly pid: number;
   readonly bytes: number;
 }
-
-/** Paths that this process is writing. */
-const active = new Set<string>();
 
 /**
  * Writes `path`, which appears complete or not at all. The sink's position is where an interrupted write of the same key
@@ -38,13 +34,12 @@ export async function writeFileResumable(
   write: (sink: ByteSink) => Promise<void>,
 ): Promise<void> {
   await checkWritable(path);
-  const note = await readNote(path);
-  if (active.has(path) || (note && note.pid !== process.pid && isRunning(note.pid))) return writeFileWhole(path, write);
-  active.add(path);
+  const { holder, release } = await tryClaim(partialOf(path));
+  if (holder !== null) return writeFileWhole(path, write);
   try {
-    await writePartial(path, note, options, write);
+    await writePartial(path, await readNote(path), options, write);
   } finally {
-    active.delete(path);
+    await release();
   }
 }
 
@@ -62,11 +57,11 @@ async function writePartial(
   let marked = kept;
   const keep = async () => {
     await handle.datasync();
-    await writeNote(path, { key, pid: process.pid, bytes: marked });
+    await writeNote(path, { key, bytes: marked });
   };
   try {
     await handle.truncate(kept);
-    await writeNote(path, { key, pid: process.pid, bytes: kept });
+    await writeNote(path, { key, bytes: kept });
     await write(
       sinkOf(handle, kept, noteMs, async (position, isDue) => {
         marked = position;
@@ -115,9 +110,9 @@ const noteOf = (path: string) => `${path}.partial.json`;
 /** The note beside a path; null when there is none, or none that can be read. */
 async function readNote(path: string): Promise<Note | null> {
   try {
-    const { key, pid, bytes } = JSON.parse(await readFile(noteOf(path), "utf8"));
-    const valid = typeof key === "string" && Number.isSafeInteger(pid) && Number.isSafeInteger(bytes) && bytes >= 0;
-    return valid ? { key, pid, bytes } : null;
+    const { key, bytes } = JSON.parse(await readFile(noteOf(path), "utf8"));
+    const valid = typeof key === "string" && Number.isSafeInteger(bytes) && bytes >= 0;
+    return valid ? { key, bytes } : null;
   } catch {
     return null;
   }

@@ -19,9 +19,9 @@ export function zeroTensor(dtype: DType, shape: readonly number[]): Tensor {
   return { dtype, shape, data: zeros(dtype, elementCount(shape)) };
 }
 
-/** The bytes of a tensor's data, without a copy. */
-export function bytesOf(data: TypedArray): Uint8Array {
-  return viewOf("u8", data.buffer, data.byteOffset, data.byteLength);
+/** The bytes of an array, such as a tensor's data, without a copy. */
+export function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
+  return viewOf("u8", buffer, byteOffset, byteLength);
 }
 
 /** Float32 values of a float tensor: the tensor's own array for f32, a new one for f16, bf16 and f64. */

@@ -30,13 +30,12 @@ bool serves(const KernelRow& row, const KernelQuery& query) {
 }  // namespace
 
 const KernelRow* select_row(const KernelQuery& query) {
-  const KernelRow* best = nullptr;
   for (size_t t = 0; t < kernel_table_count(); t++) {
     const KernelRows table = kernel_rows(t);
     for (const KernelRow* row = table.rows; row != table.rows + table.count; row++)
-      if (serves(*row, query) && (!best || row->m_step > best->m_step)) best = row;
+      if (serves(*row, query)) return row;
   }
-  return best;
+  return nullptr;
 }
 
 void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, std::initializer_list<double> scalars,

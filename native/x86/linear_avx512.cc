@@ -13,9 +13,6 @@ constexpr KernelRow kRows[] = {
      packed_gemm_prepare<Avx512Vnni>},
     {"linear_a8_wx_1x64x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 1, 64, packed_linear_scratch,
      packed_linear_prepare<Avx512Vnni>},
-    // The same code, ahead of AVX2's row for many rows of x.
-    {"linear_a8_wx_8x64x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 8, 64, packed_linear_scratch,
-     packed_linear_prepare<Avx512Vnni>},
 };
 
 }  // namespace

@@ -17,9 +17,6 @@ constexpr KernelRow kRows[] = {
      packed_gemm_scratch<AvxVnni>, packed_gemm_prepare<AvxVnni>},
     {"linear_a8_wx_1x64x4_avx_vnni", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvxVnni, 1, 64, packed_linear_scratch,
      packed_linear_prepare<AvxVnni>},
-    // The same code, ahead of AVX2's row for many rows of x.
-    {"linear_a8_wx_8x64x4_avx_vnni", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvxVnni, 8, 64, packed_linear_scratch,
-     packed_linear_prepare<AvxVnni>},
 };
 
 }  // namespace

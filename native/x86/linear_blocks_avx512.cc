@@ -18,9 +18,6 @@ constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 1, 128, packed_linear_scratch,
      packed_linear_prepare<Avx512Blocks>},
-    // The same code, ahead of AVX2's row for many rows of x.
-    {"linear_a8_wx_8x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 8, 128, packed_linear_scratch,
-     packed_linear_prepare<Avx512Blocks>},
 };
 
 }  // namespace

@@ -59,6 +59,13 @@ describe("a conversation", () => {
     expect((await send(conversation, "One")).promptTokens).toBeGreaterThan(first.promptTokens);
   });
 
+  it("answers a message again whose answer was taken back, of which the last token is computed", async () => {
+    const conversation = llm.createConversation();
+    const { text } = await send(conversation, "Hello");
+    conversation.messages.length = 0;
+    expect(await send(conversation, "Hello")).toEqual({ text, promptTokens: 1 });
+  });
+
   it("keeps the part of an answer that was read", async () => {
     const conversation = llm.createConversation();
     let read = "";
@@ -89,6 +96,23 @@ describe("a conversation", () => {
     const fresh = llm.createConversation();
     fresh.messages.push(...before);
     expect((await send(conversation, "Go on")).text).toBe((await send(fresh, "Go on")).text);
+  });
+
+  it("keeps what was read of an answer that failed later", async () => {
+    const conversation = llm.createConversation();
+    const controller = new AbortController();
+    let read = "";
+    const answer = (async () => {
+      for await (const piece of conversation.send("Hello", { ...options, signal: controller.signal })) {
+        read += piece;
+        if (read !== "") controller.abort(new Error("enough"));
+      }
+    })();
+    await expect(answer).rejects.toThrow("enough");
+    expect(conversation.messages).toEqual([
+      { role: "user", content: "Hello" },
+      { role: "assistant", content: read },
+    ]);
   });
 
   it("answers one message at a time", async () => {

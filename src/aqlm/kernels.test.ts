@@ -1,6 +1,6 @@
 /** Which of AQLM's rows serve how many rows of x, on CPUs that need not be here. */
 import { describe, expect, it } from "vitest";
-import { passedOver } from "../../test/support/passed-over.ts";
+import { neverChosen, passedOver } from "../../test/support/passed-over.ts";
 import { cpuWith } from "../kernels/cpu.ts";
 import { selectKernel } from "../kernels/select.ts";
 import { aqlmKernels } from "./kernels.ts";
@@ -12,7 +12,7 @@ describe.each([
   ["aqlm_tiles", "neoverse-n1", ["f32_cx_1x64x128_neon", "f32_cx_1x64x128_neon", "f32_cx_16x8x1_neon"]],
   ...bf16.flatMap((cpu) => [
     ["aqlm_tiles8", cpu, ["f32_c8_1x64x128_neon_bf16", "lut16_c8_3x64x48_neon", "lut16_c8_3x64x48_neon"]] as const,
-    ["aqlm_tiles", cpu, ["f32_cx_1x64x128_neon", "f32_cx_5x32x8_neon_bf16", "f32_cx_16x32x8_neon_bf16"]] as const,
+    ["aqlm_tiles", cpu, ["f32_cx_1x64x128_neon", "f32_cx_5x32x8_neon_bf16", "f32_cx_5x32x8_neon_bf16"]] as const,
   ]),
 ] as const)("%s on %s", (layout, name, [one, some, more]) => {
   const chosen = (m: number) => selectKernel(aqlmKernels, { layout, bits: null, m }, cpuWith(name)).name;
@@ -38,15 +38,17 @@ it("WebAssembly shares tables of words among eight rows of x, from 64 on", () =>
   expect([64, 512].map(chosen)).toEqual(new Array(2).fill("aqlm_lut16_c8_64x64x32_wasm_simd"));
 });
 
+it("every row is chosen for some call", () => {
+  expect(neverChosen(aqlmKernels)).toEqual([]);
+});
+
 it("no row is passed over for one that needs less of a CPU, but where that is meant", () => {
   expect(passedOver(aqlmKernels)).toEqual(
     new Set([
       // A lookup of bytes serves one row, one of vectors of sums 16.
-      ...[1, 4].map((rows) => `aqlm_lut16_c8_16x64x48_avx512_vnni for aqlm_lut16_c8_${rows}x192x128_avx512_vbmi`),
+      "aqlm_lut16_c8_16x64x48_avx512_vnni for aqlm_lut16_c8_1x192x128_avx512_vbmi",
       // Lookups of bytes as they are fastest on CPUs with AMX, whose matrices serve many rows.
-      ...[1, 4].flatMap((rows) =>
-        [13, 16].map((many) => `aqlm_i16_c8_${many}x32x64_amx_int8 for aqlm_lut16_c8_${rows}x256x128_avx512_vbmi`),
-      ),
+      "aqlm_i16_c8_13x32x64_amx_int8 for aqlm_lut16_c8_1x256x128_avx512_vbmi",
       // The same lookups for each row, or for eight.
       "aqlm_lut16_c8_3x64x48_neon for aqlm_f32_c8_1x64x128_neon_bf16",
     ]),

@@ -69,6 +69,7 @@ describe("lowbit", () => {
       ["run", "x", "a", "--qmode", "8da4w", "--head", "8da2w", "--shared-embedding"],
       "option '--shared-embedding [bits,group[,mapping]]' cannot be used with option '--head <mode>'",
     ],
+    [["inspect", "x.pte", "--threads", "2"], "unknown option '--threads'"],
     [["inspect", "x.pte", "--graph", "--verify"], "option '--verify' cannot be used with option '--graph'"],
     [["kernels", "--text", "k", "--json"], "option '--text <kernel>' cannot be used with option '--json'"],
     [

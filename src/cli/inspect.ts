@@ -10,16 +10,16 @@ import {
   type WeightReport,
 } from "../index.ts";
 import {
-  addModelOptions,
+  addSourceOptions,
   checkProgramOptions,
-  type ModelOptions,
+  type SourceOptions,
   takesCheckpoint,
   withCheckpoint,
 } from "./model-source.ts";
 import { formatBytes, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 
-interface InspectOptions extends ModelOptions {
+interface InspectOptions extends SourceOptions {
   readonly verify?: boolean;
   readonly json?: boolean;
   readonly graph?: boolean;
@@ -40,7 +40,7 @@ export function addInspect(program: Command, terminal: Terminal): void {
       "print the operator calls instead: of a checkpoint before and after the passes of the compiler, with the " +
         "quantization options below; of a .pte file, which is compiled already, as they are stored",
     );
-  addModelOptions(command)
+  addSourceOptions(command)
     .addHelpText(
       "after",
       `

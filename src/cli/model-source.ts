@@ -24,16 +24,25 @@ import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 import { collect, wholeNumber } from "./values.ts";
 
-/** Options of every command that runs a model. */
-export interface ModelOptions extends QuantizationOptions {
-  readonly threads?: number;
+/** Options of every command that takes a program or a checkpoint. */
+export interface SourceOptions extends QuantizationOptions {
   readonly data?: readonly string[];
 }
 
+/** Options of every command that runs a model. */
+export interface ModelOptions extends SourceOptions {
+  readonly threads?: number;
+}
+
+export function addSourceOptions(command: Command): Command {
+  command.option("--data <file.ptd>", "tensors that the program leaves outside; repeatable", collect(String));
+  return addQuantizationOptions(command);
+}
+
 export function addModelOptions(command: Command): Command {
-  const withThreads = command.option("--threads <n>", "threads of native kernels (default: fast cores)", wholeNumber);
-  withThreads.option("--data <file.ptd>", "tensors that the program leaves outside; repeatable", collect(String));
-  return addQuantizationOptions(withThreads);
+  return addSourceOptions(
+    command.option("--threads <n>", "threads of native kernels (default: fast cores)", wholeNumber),
+  );
 }
 
 export const CHECKPOINT_HELP =
@@ -133,7 +142,7 @@ async function openRunnable(
  * Whether a path is a checkpoint, not a program. UsageError for quantization options with a program, and for files of
  * tensors with a checkpoint.
  */
-export async function takesCheckpoint(path: string, options: ModelOptions): Promise<boolean> {
+export async function takesCheckpoint(path: string, options: SourceOptions): Promise<boolean> {
   const found = await isCheckpoint(path);
   if (!found) checkProgramOptions(path, options);
   else if (options.data !== undefined)

@@ -53,7 +53,7 @@ export interface Kernel<A> {
   /** Weight bits it accepts, or null for operators without packed weights. */
   readonly bits: readonly number[] | null;
   readonly needs: readonly CpuFeature[];
-  /** Rows and columns of its tile; a kernel serves calls with m >= mStep. */
+  /** Rows and columns of its tile; a kernel serves calls with m >= mStep, however large, where no row before it does. */
   readonly mStep: number;
   readonly nStep: number;
   /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */

@@ -1,6 +1,6 @@
 /** What selection chooses, from the rows of all architectures, on CPUs that need not be here. */
 import { describe, expect, it } from "vitest";
-import { passedOver } from "../../test/support/passed-over.ts";
+import { neverChosen, passedOver } from "../../test/support/passed-over.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { Kernel } from "./contract.ts";
 import { cpuWith, hostCpu } from "./cpu.ts";
@@ -110,6 +110,14 @@ describe.each(Object.entries({ attention, rmsNorm, rope, swiglu, add, softmax, a
 it.each(Object.entries(table))("no row of %s is passed over for one that needs less of a CPU", (_, kernels) => {
   expect([...passedOver(kernels as unknown as readonly Kernel<never>[])]).toEqual([]);
 });
+
+it.each(Object.entries(table))(
+  "every row of %s is chosen for some call, but for those that NEON has faster",
+  (_, kernels) => {
+    const rows = neverChosen(kernels as unknown as readonly Kernel<never>[]);
+    expect(rows.filter((name) => !/^linear_a8_wx_1x(16|32)x1_neon$/.test(name))).toEqual([]);
+  },
+);
 
 describe("rows of machines that are not here", () => {
   const own = new Set(

@@ -38,7 +38,7 @@ const query = (m: number, changes: Partial<KernelQuery> = {}): KernelQuery => ({
 });
 const xeon = cpuWith("avx2,avx512,avx512_vnni,amx_int8");
 
-describe("the largest mStep <= m, ties by order", () => {
+describe("the first row that serves", () => {
   it.each<[string, number, string]>([
     ["avx2,avx512,avx512_vnni,amx_int8", 1, "gemv_vnni"],
     ["avx2,avx512,avx512_vnni,amx_int8", 3, "gemv_vnni"],
@@ -58,8 +58,9 @@ describe("the largest mStep <= m, ties by order", () => {
     expect(selectKernel(rows, query(m), cpuWith(features)).name).toBe(expected);
   });
 
-  it("does not look at the order where mStep differs", () => {
-    expect(selectKernel(rows.toReversed(), query(16), xeon).name).toBe("gemm_amx");
+  it("is not looked for among later rows, whatever m those are for", () => {
+    expect(selectKernel(rows.toReversed(), query(16), xeon).name).toBe("reference");
+    expect(selectKernel([rows[2]!, rows[0]!], query(16), xeon).name).toBe("gemv_vnni");
   });
 
   it("bits and layout must be among those that a row reads", () => {
@@ -74,13 +75,13 @@ describe("the largest mStep <= m, ties by order", () => {
 
 describe("groups of weights", () => {
   const limited = [
-    row("long", 16, []),
     row("short", 32, [], {
       groups: [
         { m: 32, longest: 32 },
         { m: 128, longest: 224 },
       ],
     }),
+    row("long", 16, []),
   ];
 
   it.each([
@@ -112,7 +113,7 @@ describe("groups of weights", () => {
   });
 
   it("are part of the reason", () => {
-    expect(kernelRefusal(limited[1]!, query(64, { group: 64 }), xeon)).toBe(
+    expect(kernelRefusal(limited[0]!, query(64, { group: 64 }), xeon)).toBe(
       "serves groups of at most 32 for m >= 32, 224 for m >= 128",
     );
   });

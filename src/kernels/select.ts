@@ -1,7 +1,7 @@
 /**
  * Which layout and which kernel: pure functions of what is asked and of a CPU, which need not be this one.
- * A kernel is chosen among those that read the layout, bits and groups on this CPU: the largest mStep <= m, ties by table
- * order.
+ * Tables are ordered best first, and the first row that serves wins: of those that read the layout, bits and groups on the
+ * CPU, one with mStep <= m.
  */
 import { UnsupportedError } from "../errors.ts";
 import type { WeightSpec } from "../quantized.ts";
@@ -52,18 +52,16 @@ function isSameQuery(a: KernelQuery, b: KernelQuery): boolean {
   return a.m === b.m && a.layout === b.layout && a.bits === b.bits && a.group === b.group;
 }
 
-/** The kernel that serves a query. UnsupportedError lists every candidate with its reason. */
+/** The first kernel that serves a query. UnsupportedError lists every candidate with its reason. */
 export function selectKernel<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cpu: Cpu): Kernel<A> {
   const choices = choicesFor(kernels, cpu);
   if (choices.last && isSameQuery(choices.last.query, query)) return choices.last.kernel;
-  let best: Kernel<A> | undefined;
-  for (const kernel of choices.able as readonly Kernel<A>[])
-    if (kernelRefusal(kernel, query, cpu) === null && (!best || kernel.mStep > best.mStep)) best = kernel;
-  if (best) {
-    choices.last = { query, kernel: best };
-    return best;
-  }
-  throw new UnsupportedError(`no kernel for ${describeQuery(query)} on ${cpu.name}: ${explain(kernels, query, cpu)}`);
+  const able = choices.able as readonly Kernel<A>[];
+  const kernel = able.find((candidate) => kernelRefusal(candidate, query, cpu) === null);
+  if (!kernel)
+    throw new UnsupportedError(`no kernel for ${describeQuery(query)} on ${cpu.name}: ${explain(kernels, query, cpu)}`);
+  choices.last = { query, kernel };
+  return kernel;
 }
 
 /** One clause a kernel: its name and why it does not serve, or that it does. */

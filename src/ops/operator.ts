@@ -175,7 +175,7 @@ export interface OperatorDefinition<A> {
    * planned: the dtype of the out tensor where a program has one already; for operators that convert to it.
    */
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
-  /** Best first; the last must serve every call on every CPU. */
+  /** Best first, as the first that serves a call is chosen; the last must serve every call on every CPU. */
   readonly kernels: readonly Kernel<A>[];
   /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
   readonly bits?: readonly number[];

@@ -28,6 +28,21 @@ it("finds the least cost within the budget", () => {
   }
 });
 
+it("is exact for the sizes of large models, too", () => {
+  const random = new Random(4);
+  const choices = [2, 3, 4, 6];
+  for (let trial = 0; trial < 10; trial++) {
+    const items = Array.from({ length: 6 }, () => ({
+      weights: random.integer(1, 9),
+      costs: choices.map((bits) => random.next() * 4 ** -bits),
+    }));
+    const bits = items.reduce((sum, { weights }) => sum + weights * random.pick(choices), 0);
+    const budget = bits / items.reduce((sum, { weights }) => sum + weights, 0);
+    const large = items.map(({ weights, costs }) => ({ weights: weights * 4096 * 1024, costs }));
+    expect(spendBits(large, choices, budget)).toEqual(spendBits(items, choices, budget));
+  }
+});
+
 it("spends a budget that fits exactly, and refuses one that is too small", () => {
   const items = [7, 14, 21].map((weights) => ({ weights, costs: [4, 1, 0] }));
   expect(spendBits(items, [2, 3, 4], 3)).toEqual([1, 1, 1]);

@@ -90,6 +90,11 @@ describe("end tokens", () => {
     expect([replaced.text, replaced.result.finishReason]).toEqual(["hello", "stop"]);
   });
 
+  it.each([-1, 1.5, tokenizer.vocabSize, Number.NaN])("of stopTokens are ids of the vocabulary: not %s", async (id) => {
+    const message = `stopTokens: expected ids below ${tokenizer.vocabSize} but found ${id}`;
+    await expect(run(new ScriptedDecoder(script), { stopTokens: [id] })).rejects.toThrow(message);
+  });
+
   it("can be any token by stopTokens, also with ignoreEos", async () => {
     const { text, result } = await run(new ScriptedDecoder(script), { stopTokens: encode(" the"), ignoreEos: true });
     expect([text, result.finishReason, result.generatedTokens]).toEqual(["hello", "stop", 3]);

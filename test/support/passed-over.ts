@@ -1,5 +1,5 @@
-/** Rows that selection passes over, on every known CPU, for rows that need less of it. */
-import type { CpuFeature, Kernel } from "../../src/kernels/contract.ts";
+/** Rows that selection passes over: on known CPUs, for rows that need less of them, and always. */
+import type { CpuFeature, GroupLimit, Kernel } from "../../src/kernels/contract.ts";
 import { cpuWith } from "../../src/kernels/cpu.ts";
 import { knownCpus } from "../../src/kernels/known-cpus.ts";
 import { kernelRefusal, selectKernel } from "../../src/kernels/select.ts";
@@ -15,6 +15,20 @@ function needsMore<A>(first: Kernel<A>, second: Kernel<A>): boolean {
   const own = first.needs.filter((feature) => !base.has(feature));
   const others = second.needs.filter((feature) => !base.has(feature));
   return others.length > own.length && own.every((feature) => others.includes(feature));
+}
+
+/** Rows that are not chosen even on a CPU with just what they need, for the smallest call that they serve. */
+export function neverChosen<A>(kernels: readonly Kernel<A>[]): string[] {
+  const isChosen = (kernel: Kernel<A>) => {
+    const { needs, mStep, groups = [{ m: mStep, longest: GROUPS[0]! }] } = kernel;
+    const cpu = { name: kernel.name, features: new Set(needs) };
+    const [{ m, longest: group }] = groups as [GroupLimit];
+    const calls = (kernel.layouts ?? [null]).flatMap((layout) =>
+      (kernel.bits ?? [null]).map((bits) => ({ layout, bits, m, group })),
+    );
+    return calls.some((query) => selectKernel(kernels, query, cpu) === kernel);
+  };
+  return kernels.filter((kernel) => !isChosen(kernel)).map(({ name }) => name);
 }
 
 /** "<chosen> for <passed over>", each pair once. */

@@ -8,7 +8,6 @@
 #include "../../kernel.h"
 #include "../../linear/float_panels.h"
 #include "../codes.h"
-#include "../table.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -318,10 +317,6 @@ constexpr KernelRow kRows[] = {
     LOWBIT_AQLM_BF16_ROW("bf16_c8", "aqlm_tiles8", 1, 64),
     LOWBIT_AQLM_BF16_ROW("bf16_cx", "aqlm_tiles", 1, 64),
     LOWBIT_AQLM_BF16_ROW("f32_cx", "aqlm_tiles", 2, 5),
-    // The same, ahead of rows of other files that are for 16 rows of x.
-    LOWBIT_AQLM_BF16_ROW("f32_cx", "aqlm_tiles", 2, 16),
-    // Cores with bf16 load as much in a cycle as TBL looks up in two, and more exactly.
-    {"aqlm_f32_c8_1x64x128_neon_bf16", "aqlm", "aqlm_tiles8", 0, kNeon | kBf16, 1, 64, table_scratch, table_prepare},
 };
 
 }  // namespace

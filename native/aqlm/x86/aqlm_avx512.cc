@@ -35,10 +35,10 @@ struct OutputPairs {
 constexpr uint32_t kNeeds = kAvx2 | kAvx512;
 
 constexpr KernelRow kRows[] = {
-    {"aqlm_f32_cx_1x64x128_avx512", "aqlm", "aqlm_tiles", 0, kNeeds, 1, 64, codeword_scratch<Avx2>,
-     codeword_prepare<Avx2, OutputPairs>},
     {"aqlm_f32_cx_16x32x1_avx512", "aqlm", "aqlm_tiles", 0, kNeeds, 16, 32, float_gemm_scratch<FloatsAvx512>,
      float_gemm_prepare<FloatsAvx512>},
+    {"aqlm_f32_cx_1x64x128_avx512", "aqlm", "aqlm_tiles", 0, kNeeds, 1, 64, codeword_scratch<Avx2>,
+     codeword_prepare<Avx2, OutputPairs>},
 };
 
 }  // namespace

@@ -275,15 +275,11 @@ void lut16_prepare(Step& step, const Call& call) {
 
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Vbmi;
 
-// Several rows share the reading of codes: the same code, ahead of rows for several rows of other files.
+// Several rows of x share the reading of codes.
 constexpr KernelRow kRows[] = {
     {"aqlm_lut16_c8_1x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds | kAmxInt8, 1, 256, lut16_scratch,
      lut16_prepare<OneVector>},
-    {"aqlm_lut16_c8_4x256x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds | kAmxInt8, 4, 256, lut16_scratch,
-     lut16_prepare<OneVector>},
     {"aqlm_lut16_c8_1x192x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds, 1, 192, lut16_scratch,
-     lut16_prepare<TwoVectors>},
-    {"aqlm_lut16_c8_4x192x128_avx512_vbmi", "aqlm", "aqlm_tiles8", 0, kNeeds, 4, 192, lut16_scratch,
      lut16_prepare<TwoVectors>},
 };
 

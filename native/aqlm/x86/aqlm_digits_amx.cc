@@ -259,9 +259,6 @@ constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;
 constexpr KernelRow kTable[] = {
     {"aqlm_i16_c8_13x32x64_amx_int8", "aqlm", "aqlm_tiles8", 0, kNeeds, 13, 32, digits_scratch, digits_prepare},
     {"aqlm_i16_cx_4x32x64_amx_int8", "aqlm", "aqlm_tiles", 0, kNeeds, 4, 32, digits_scratch, digits_prepare},
-    // The same code, ahead of rows of AVX-512 for many rows of x.
-    {"aqlm_i16_c8_16x32x64_amx_int8", "aqlm", "aqlm_tiles8", 0, kNeeds, 16, 32, digits_scratch, digits_prepare},
-    {"aqlm_i16_cx_16x32x64_amx_int8", "aqlm", "aqlm_tiles", 0, kNeeds, 16, 32, digits_scratch, digits_prepare},
 };
 
 }  // namespace

@@ -26,9 +26,6 @@ using Batch8 = PairBatch<Sums8>;
 constexpr KernelRow kRowTable[] = {
     {"aqlm_lut16_c8_4x64x48_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 4, 64, batches_scratch<Batch8, Batch16>,
      batches_prepare<Batch8, Batch16>},
-    // The same code, ahead of rows for many rows of x of other files.
-    {"aqlm_lut16_c8_16x64x48_avx2", "aqlm", "aqlm_tiles8", 0, kAvx2, 16, 64, batches_scratch<Batch8, Batch16>,
-     batches_prepare<Batch8, Batch16>},
 };
 
 }  // namespace

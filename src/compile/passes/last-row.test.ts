@@ -41,15 +41,26 @@ it("leaves values of which others read all rows", () => {
   `);
 });
 
+const other = (name: string, rowwise: readonly string[]) =>
+  defineOperator({
+    schema: `my::${name}.out(Tensor x, Tensor all, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: add,
+    rowwise,
+    shape: (args) => args.tensor("x", "f32"),
+    prepare: () => ({ a: new Float32Array(), b: new Float32Array(), alpha: 1, y: new Float32Array() }),
+  });
+
+it("leaves a call of which one of those arguments has no rows", () => {
+  const registry = new OperatorRegistry([...operators, other("by_row", ["x", "all"])]);
+  const graph = graphOf(
+    [rows("x", 4)],
+    (ops, [x], constant) => [ops.lastRow(ops.call("my::by_row.out", x!, constant(vector("w", [1, 2, 3, 4]))))],
+    registry,
+  );
+  expect(formatGraph(narrowToLastRow(graph, { ...context, registry }))).toBe(formatGraph(graph));
+});
+
 it("narrows operators of others that say what they work on row by row", () => {
-  const other = (name: string, rowwise: readonly string[]) =>
-    defineOperator({
-      schema: `my::${name}.out(Tensor x, Tensor all, *, Tensor(a!) out) -> Tensor(a!)`,
-      kernels: add,
-      rowwise,
-      shape: (args) => args.tensor("x", "f32"),
-      prepare: () => ({ a: new Float32Array(), b: new Float32Array(), alpha: 1, y: new Float32Array() }),
-    });
   const registry = new OperatorRegistry([...operators, other("by_row", ["x"]), other("mixing", [])]);
   const graph = graphOf(
     [rows("x", 4)],

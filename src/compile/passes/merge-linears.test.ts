@@ -3,7 +3,7 @@ import { expect, it } from "vitest";
 import { after, context, graphOf, packed, position, rows, tokens, vector } from "../../../test/support/graph.ts";
 import { openPacked, unpackWeights } from "../../kernels/layout/packed.ts";
 import type { Ops } from "../../ops/ops.ts";
-import type { GraphValue } from "../graph.ts";
+import { formatGraph, type GraphValue } from "../graph.ts";
 import { mergeLinears } from "./merge-linears.ts";
 
 const linear = <T>(ops: Ops<T>, x: T, weight: T, n: number, bits = 4) =>
@@ -83,6 +83,37 @@ it("joins queries and keys that are normed before", () => {
       %9: f32[1, <=4, 32] = lowbit::attention.out(%6, %8, %4, keys, values, pos, 1, 0, 0)
       return %9"
   `);
+});
+
+it.each([
+  ["joins float layers without biases", [false, false], 1],
+  ["joins float layers with biases", [true, true], 1],
+  ["leaves float layers of which one has a bias", [false, true], 2],
+] as const)("%s", (_, [gateBias, upBias], calls) => {
+  const graph = graphOf([rows("x", 3)], (ops, [x], constant) => {
+    const project = (name: string, hasBias: boolean) => {
+      const weight = { ...vector(name, Array(6).fill(1)), shape: [2, 3] };
+      return ops.call(
+        "aten::linear.out",
+        x!,
+        constant(weight),
+        hasBias ? constant(vector(`${name}.bias`, [1, 2])) : null,
+      );
+    };
+    return [ops.gated("silu", project("gate", gateBias), project("up", upBias))];
+  });
+  expect(after(mergeLinears, graph).match(/aten::linear/g)).toHaveLength(calls);
+});
+
+it("leaves layers over different values", () => {
+  const graph = graphOf([rows("x", 32), rows("other", 32)], (ops, [x, other], constant) => [
+    ops.gated(
+      "silu",
+      linear(ops, x!, constant(packed("gate", 48, 32)), 48),
+      linear(ops, other!, constant(packed("up", 48, 32)), 48),
+    ),
+  ]);
+  expect(after(mergeLinears, graph)).toBe(formatGraph(graph));
 });
 
 it("leaves weights of different widths, and results that others read", () => {

@@ -1,4 +1,5 @@
 /** Fused operators: gates of halves of rows, a sum and its norm, and rotary embedding before attention. A tile is a row. */
+import { bytesOf } from "../../tensor.ts";
 import type { AddRmsNormArgs, AttentionArgs, HalvesArgs, RopeAttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { rotatedPlaces } from "../reference/fused.ts";
@@ -157,7 +158,7 @@ const ropeAttentionRow = (name: string, attention: Kernel<AttentionArgs>) =>
         new Map(parts.map(({ array, start }) => [array, 4 * start])),
         rotatedBytes(args),
       );
-      const x = new Uint8Array(qkv.buffer, qkv.byteOffset, qkv.byteLength);
+      const x = bytesOf(qkv);
       const rowBytes = 4 * headDim;
       const copies = parts.flatMap(({ array, column, heads: count }) => {
         const bytes = { outer: tokens, stride: (heads + 2 * kvHeads) * rowBytes, blockBytes: count * rowBytes };

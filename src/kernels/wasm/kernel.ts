@@ -2,6 +2,7 @@
  * Kernel rows of WebAssembly. In a program, calls go into plans on the program's own memory; alone (eager execution,
  * tests) a call takes its arrays into a memory for such calls and brings the results back.
  */
+import { bytesOf } from "../../tensor.ts";
 import type { Kernel } from "../contract.ts";
 import { WasmEngine } from "./engine.ts";
 import type { Placement, WasmStep } from "./kernel-code.ts";
@@ -58,8 +59,4 @@ function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number)
     engine.free(bytes);
   }
   engine.free(scratch);
-}
-
-function bytesOf({ buffer, byteOffset, byteLength }: ArrayBufferView): Uint8Array {
-  return new Uint8Array(buffer, byteOffset, byteLength);
 }
