@@ -60,8 +60,9 @@ export function codeIndex(form: AqlmForm, output: number, group: number): number
   return row * form.codebooks * TILE + lane;
 }
 
-/** Packs codes. */
-export function packCodes(weights: AqlmWeights): Uint8Array {
+/** Packs codes. ShapeError, which says where, for too few or too many of them, and for one beyond its codebook. */
+export function packCodes(weights: AqlmWeights, where = "AQLM codes"): Uint8Array {
+  checkCodes(weights, where);
   const target = new Uint8Array(packedByteLength(weights));
   const { outputs, inputs } = formCounts(weights);
   const { codebooks, codes } = weights;
@@ -74,6 +75,19 @@ export function packCodes(weights: AqlmWeights): Uint8Array {
     }
   writeHeader(weights, target);
   return target;
+}
+
+function checkCodes(weights: AqlmWeights, where: string): void {
+  const { codes, codebooks } = weights;
+  const { outputs, inputs, entries } = formCounts(weights);
+  const count = outputs * inputs * codebooks;
+  if (codes.length !== count)
+    throw new ShapeError(
+      `${where}: expected ${count} of [${outputs}, ${inputs}, ${codebooks}] but found ${codes.length}`,
+    );
+  if (entries === 2 ** (8 * codes.BYTES_PER_ELEMENT)) return;
+  const at = codes.findIndex((code) => code >= entries);
+  if (at >= 0) throw new ShapeError(`${where}: expected 0..${entries - 1} but found ${codes[at]} at ${at}`);
 }
 
 /** The inverse of `packCodes`. */

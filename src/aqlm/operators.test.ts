@@ -13,6 +13,7 @@ import {
 import { madeOnce } from "../../test/support/made-once.ts";
 import { Random } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
+import { ShapeError } from "../errors.ts";
 import { f32ToF16 } from "../half.ts";
 import { cpuWith } from "../kernels/cpu.ts";
 import { zeroedBytes } from "../kernels/plan.ts";
@@ -107,6 +108,19 @@ describe("packed codes", () => {
     expect(damaged(16)).toThrow(/header's checksum does not match/);
     expect(() => openCodes(packed.subarray(0, 63))).toThrow(/at least 64 bytes/);
     expect(() => openCodes(packed.subarray(0, -1))).toThrow(/bytes but found/);
+  });
+
+  it("are not made of too few codes, or of some beyond their codebook", () => {
+    const weights = randomAqlm(new Random(3), form(64, 64, "2x6"));
+    const failure = (codes: AqlmWeights["codes"]) => () => packCodes({ ...weights, codes }, "q:codes");
+    expect(failure(weights.codes.subarray(1))).toThrow(
+      new ShapeError("q:codes: expected 1024 of [64, 8, 2] but found 1023"),
+    );
+    expect(failure(weights.codes.with(5, 64))).toThrow(new ShapeError("q:codes: expected 0..63 but found 64 at 5"));
+    const wide = { ...form(64, 64), vectors: weights.vectors, scales: weights.scales };
+    expect(() => packCodes({ ...wide, codes: new Uint16Array(1024).fill(256, 1023) })).toThrow(
+      new ShapeError("AQLM codes: expected 0..255 but found 256 at 1023"),
+    );
   });
 });
 

@@ -21,7 +21,10 @@ export interface AqlmFormat extends WeightFormat {
 
 export type AqlmWeight = Weight<AqlmFormat, AqlmWeights>;
 
-/** A weight of AQLM data that is loaded on demand, for `Model.replaceWeight` and weight storages. */
+/**
+ * A weight of AQLM data that is loaded on demand, for `Model.replaceWeight` and weight storages. What is loaded is checked
+ * when it is used: ShapeError for codes or floats that are not what `form` says.
+ */
 export function aqlmWeight(
   name: string,
   form: AqlmForm,
@@ -42,7 +45,9 @@ export const aqlmLowering: WeightLowering = {
       spec: Pick<LazyConstant, "dtype" | "shape">,
       of: (data: AqlmWeights) => TypedArray,
     ): T => builder.constant({ key: `${name}:${suffix}`, ...spec, read: async () => of(await load()) });
-    const codes = part("codes", { dtype: "u8", shape: [packedByteLength(form)] }, packCodes);
+    const codes = part("codes", { dtype: "u8", shape: [packedByteLength(form)] }, (data) =>
+      packCodes(data, `${name}:codes`),
+    );
     const sizes = [form.codebooks, entries, form.outGroup, form.inGroup];
     const vectors = part("codebooks", { dtype: floats.vectors, shape: sizes }, (data) => data.vectors);
     const scales = part("scales", { dtype: floats.scales, shape: [outputs, 1, 1, 1] }, (data) => data.scales);

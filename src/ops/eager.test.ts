@@ -1,6 +1,6 @@
 /** Constants and states of eager execution; what calls compute, the operators' tests show. */
 import { describe, expect, it } from "vitest";
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import type { LazyConstant } from "./builder.ts";
 import { EagerBuilder } from "./eager.ts";
@@ -21,6 +21,13 @@ describe("eager", () => {
     expect(builder.constant(constant(1)).data).toEqual(Float32Array.of(1));
     expect(() => builder.constant(constant(1, 2))).toThrow(
       new InvalidArgumentError("constant c: expected f32 [1], which it is already, but found f32 [2]"),
+    );
+  });
+
+  it("refuses constants that are not as long as their sizes say, which kernels would read beyond", async () => {
+    const builder = new EagerBuilder(operators, scalarCpu);
+    await expect(builder.load({ ...constant(1, 2, 3), shape: [4] })).rejects.toThrow(
+      new ShapeError("constant c: expected 16 bytes for f32 [4] but found 12"),
     );
   });
 

@@ -1,8 +1,9 @@
 /** Eager execution: each operator call runs at once, on tensors of its own. For experiments; compiled mode is for speed. */
-import { InvalidArgumentError } from "../errors.ts";
+import { byteSize } from "../dtype.ts";
+import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { defaultThreads } from "../kernels/plan.ts";
-import { type Tensor, zeroTensor } from "../tensor.ts";
+import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
 import { type Builder, checkSameSpec, type LazyConstant } from "./builder.ts";
 import {
   type Argument,
@@ -12,6 +13,13 @@ import {
   type OperatorRegistry,
   type TensorSpec,
 } from "./operator.ts";
+
+/** ShapeError for data that are not as long as the sizes say: kernels trust these. */
+function checkLength(where: string, { dtype, shape, data }: Tensor): void {
+  const expected = elementCount(shape) * byteSize(dtype);
+  if (data.byteLength !== expected)
+    throw new ShapeError(`${where}: expected ${expected} bytes for ${dtype} [${shape}] but found ${data.byteLength}`);
+}
 
 /** Executes calls on tensors. State lives as long as the builder; constants must be loaded before. */
 export class EagerBuilder implements Builder<Tensor> {
@@ -27,9 +35,12 @@ export class EagerBuilder implements Builder<Tensor> {
     this.cpu = cpu;
   }
 
-  /** Reads a constant; later `constant` calls of the same key return it. */
+  /** Reads a constant; later `constant` calls of the same key return it. ShapeError for data of another length. */
   async load({ key, dtype, shape, read }: LazyConstant): Promise<void> {
-    if (!this.#constants.has(key)) this.#constants.set(key, { dtype, shape, data: await read() });
+    if (this.#constants.has(key)) return;
+    const tensor = { dtype, shape, data: await read() };
+    checkLength(`constant ${key}`, tensor);
+    this.#constants.set(key, tensor);
   }
 
   call(name: string, ...given: Argument<Tensor>[]): Tensor {
