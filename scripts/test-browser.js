@@ -20,6 +20,7 @@ const {
   checkFocus,
   checkFullStorage,
   checkManyPieces,
+  checkReadable,
   checkRefused,
   checkSilentServer,
 } = await import("./browser/page.js");
@@ -351,6 +352,7 @@ try {
   await checkComposition(page);
   await checkFocus(page);
   await checkManyPieces(page);
+  await checkReadable(page);
   console.log("an answer can be stopped; what is read out");
 
   await page.setInputFiles("#file", program);

@@ -39,6 +39,14 @@ function say(text: string): void {
   status.textContent = text;
 }
 
+/** Characters of a question that are shown: laying out megabytes of a pasted text keeps the page from hearing Stop. */
+const SHOWN_LENGTH = 20_000;
+
+function shortened(text: string): string {
+  const rest = text.length - SHOWN_LENGTH;
+  return rest > 0 ? `${text.slice(0, SHOWN_LENGTH)}… (${rest} more characters)` : text;
+}
+
 /** A message, and where its text is. */
 function addMessage(role: "user" | "model", text: string): { message: HTMLElement; body: HTMLElement } {
   const message = document.createElement("article");
@@ -136,7 +144,7 @@ async function talk(text: string): Promise<void> {
   const current = model;
   const controller = new AbortController();
   running = controller;
-  const question = addMessage("user", text);
+  const question = addMessage("user", shortened(text));
   const { message, body } = addMessage("model", "");
   // The button that has the focus is hidden next.
   if (document.activeElement === send) input.focus();

@@ -41,6 +41,18 @@ export async function checkRefused(page, expected) {
   await page.press("#input", "Enter");
   await status(page, "Cannot answer: prompt");
   assert.match(await page.textContent("#status"), /New conversation makes room/);
+  await page.evaluate(() => {
+    document.getElementById("input").value = "word ".repeat(2e5);
+    // What is laid out of it is seen before it is taken back.
+    new MutationObserver(([{ addedNodes }], observer) => {
+      globalThis.shownLength = addedNodes[0]?.textContent.length;
+      observer.disconnect();
+    }).observe(document.getElementById("messages"), { childList: true });
+  });
+  await page.press("#input", "Enter");
+  await status(page, "Cannot answer: prompt: more than 512 tokens");
+  assert.ok((await page.evaluate(() => globalThis.shownLength)) < 21_000, "what is shown of a megabyte");
+  assert.equal((await page.inputValue("#input")).length, 999_999, "a refused message is whole");
   assert.equal(await ask(page), expected, "the answer after refused messages");
 }
 
@@ -51,6 +63,43 @@ export async function checkComposition(page) {
   for (const init of [{ isComposing: true }, { keyCode: 229 }])
     await page.dispatchEvent("#input", "keydown", { key: "Enter", ...init });
   assert.equal(await page.locator(".message").count(), 0, "messages sent by a composition");
+}
+
+/** Texts of scripts from right to left begin at the right, each paragraph for itself; what placeholders say can be read. */
+export async function checkReadable(page) {
+  await page.click("#reset");
+  await page.fill("#maxTokens", "1");
+  await page.fill("#input", "مرحبا بالعالم\nHello");
+  await page.press("#input", "Enter");
+  await page.waitForSelector("#send:visible");
+  const [first, second] = await page.evaluate(() => {
+    const text = document.querySelector(".message.user span");
+    const { left, right } = text.getBoundingClientRect();
+    const range = document.createRange();
+    range.selectNodeContents(text);
+    const lines = [...range.getClientRects()].filter(({ width }) => width > 0);
+    return lines.map((line) => [line.left - left, right - line.right].map(Math.round));
+  });
+  assert.ok(first[0] > 0 && first[1] === 0, `an Arabic line stands ${first} pixels from left and right`);
+  assert.equal(second[0], 0, "pixels from the left of an English line");
+  for (const _ of ["one theme", "the other"]) {
+    await page.click("#theme");
+    const ratios = await page.evaluate(() => {
+      const luminance = (color) => {
+        const [r, g, b] = color
+          .match(/[\d.]+/g)
+          .map((part) => (part / 255 <= 0.04045 ? part / 255 / 12.92 : ((part / 255 + 0.055) / 1.055) ** 2.4));
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+      };
+      return [...document.querySelectorAll("[placeholder]")].map((field) => {
+        const back = luminance(getComputedStyle(field).backgroundColor);
+        const text = luminance(getComputedStyle(field, "::placeholder").color);
+        return (Math.max(back, text) + 0.05) / (Math.min(back, text) + 0.05);
+      });
+    });
+    assert.ok(Math.min(...ratios) >= 4.5, `contrasts of placeholders: ${ratios}`);
+  }
+  await page.click("#reset");
 }
 
 /** Thousands of pieces are written in few steps, since each lays the answer out anew. */

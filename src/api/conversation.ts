@@ -49,7 +49,8 @@ export class Conversation {
     if (!template)
       throw new UnsupportedError(`${this.#model.name}: has no chat template; use generate with a plain prompt`);
     this.#checkIdle();
-    const ids = encodeChat(tokenizer, template, this.messages, { addGenerationPrompt: true });
+    const { contextLength } = this.#decoder;
+    const ids = encodeChat(tokenizer, template, this.messages, { addGenerationPrompt: true, contextLength });
     const kept = Math.min(commonLength(this.#ids, ids), this.#decoder.position, ids.length - 1);
     this.#decoder.rewind(kept);
     this.#ids = ids;

@@ -82,10 +82,20 @@ export class LanguageModel {
    * ContextLengthError when the prompt does not fit; an abort throws the signal's reason.
    */
   generate(prompt: string | readonly number[], options: GenerateOptions = {}): Generation {
-    const ids = typeof prompt === "string" ? this.tokenizer.encode(prompt) : prompt;
     const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
+    return new TokenStream(this.#generate(prompt, settings));
+  }
+
+  async *#generate(prompt: string | readonly number[], settings: GenerateOptions): ReturnType<typeof generate> {
+    const { tokenizer } = this;
     const decoder = this.createDecoder();
-    return new TokenStream(generate(decoder, this.tokenizer, ids, settings), () => void decoder.dispose());
+    try {
+      const { contextLength } = decoder;
+      const ids = typeof prompt === "string" ? tokenizer.encode(prompt, { contextLength }) : prompt;
+      return yield* generate(decoder, tokenizer, ids, settings);
+    } finally {
+      await decoder.dispose();
+    }
   }
 
   /** Frees memory and threads; generations that run end with an error, and nothing of the model may be used any more. */

@@ -4,7 +4,7 @@
  */
 import { InvalidArgumentError } from "../errors.ts";
 import type { ChatTemplate, Message, RenderOptions } from "./chat-template.ts";
-import type { Tokenizer } from "./tokenizer.ts";
+import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
 
 /**
  * Ids of a rendered conversation. BOS comes from the template alone; `bosToken` and `eosToken` default to those of the
@@ -18,7 +18,7 @@ export function encodeChat(
   tokenizer: Tokenizer,
   template: ChatTemplate,
   messages: readonly Message[],
-  options: RenderOptions = {},
+  { contextLength, ...options }: RenderOptions & Pick<EncodeOptions, "contextLength"> = {},
 ): number[] {
   const structural = new Set(tokenizer.addedTokens.split(template.source).filter((part) => typeof part === "number"));
   const isSpecial = (id: number) => tokenizer.isSpecial(id);
@@ -34,9 +34,10 @@ export function encodeChat(
     tools: breaker.break(options.tools, isControl),
     documents: breaker.break(options.documents ?? null, isControl),
   });
-  if (breaker.count === 0) return tokenizer.encode(text, { addSpecialTokens: false });
+  if (breaker.count === 0) return tokenizer.encode(text, { addSpecialTokens: false, contextLength });
   const parts = tokenizer.addedTokens.split(text);
-  return tokenizer.encodeParts(parts.map((part) => (typeof part === "string" ? breaker.mend(part) : part)));
+  const mended = parts.map((part) => (typeof part === "string" ? breaker.mend(part) : part));
+  return tokenizer.encodeParts(mended, { contextLength });
 }
 
 /** Breaks the text of control tokens in JSON-like values by a mark after the first character. */

@@ -1,9 +1,10 @@
 /** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
-import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { Detokenizer } from "./detokenizer.ts";
 import { createSampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
+import { promptTooLong } from "./token-budget.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 export interface ComputeOptions {
@@ -187,8 +188,5 @@ function checkPrompt(decoder: Decoder, promptIds: readonly number[]): void {
     );
   if (position + promptIds.length <= contextLength) return;
   const before = position === 0 ? "" : ` after ${position} that it already holds`;
-  throw new ContextLengthError(
-    `prompt: ${promptIds.length} tokens${before} do not fit the context length of ${contextLength}; ` +
-      "shorten the prompt or export the program for a longer context",
-  );
+  throw promptTooLong(`${promptIds.length} tokens${before}`, contextLength);
 }

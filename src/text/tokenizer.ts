@@ -13,11 +13,13 @@ import {
   type LibraryDecoder,
   withoutSpaceDropped,
 } from "./library-gaps.ts";
+import { type PreTokenizerConfig, TokenBudget, type WatchedPreTokenizer } from "./token-budget.ts";
 
 /** The part of the library that is used, typed here because its own declarations do not resolve under `nodenext`. */
 interface Library {
   model: LibraryModel | null;
   readonly decoder: LibraryDecoder | null;
+  readonly pre_tokenizer: WatchedPreTokenizer | null;
   encode(text: string, options: { add_special_tokens: boolean }): { ids: (number | undefined)[]; tokens: string[] };
   decode(ids: number[], options: { skip_special_tokens: boolean; clean_up_tokenization_spaces: boolean }): string;
   token_to_id(token: string): number | undefined;
@@ -42,6 +44,7 @@ interface TokenizerFile {
     readonly byte_fallback?: boolean;
   };
   readonly decoder: DecoderConfig | null;
+  readonly pre_tokenizer: PreTokenizerConfig | null;
   readonly added_tokens: readonly AddedToken[];
 }
 
@@ -50,6 +53,8 @@ export interface EncodeOptions {
   readonly addSpecialTokens?: boolean | undefined;
   /** Turn the text of a special token into that token. Default true; false for text that users write. */
   readonly allowControlTokens?: boolean | undefined;
+  /** Tokens that there is room for; ContextLengthError, without encoding all, when a long text has more. Default: any. */
+  readonly contextLength?: number | undefined;
 }
 
 export interface DecodeOptions {
@@ -84,6 +89,7 @@ export class Tokenizer {
   readonly #specialIds: ReadonlySet<number>;
   /** Id of an added token to its place in the file. */
   readonly #places: ReadonlyMap<number, number>;
+  readonly #budget: TokenBudget;
   #plain: Library | undefined;
 
   /**
@@ -107,17 +113,21 @@ export class Tokenizer {
     this.addedTokens = new AddedTokenMatcher(this.#file.added_tokens);
     this.#places = new Map(this.#file.added_tokens.map((token, place) => [token.id, place]));
     this.#specialIds = specialIds(this.#file.added_tokens, this.#config);
+    const { unk_token_id } = this.#library.model!;
+    this.#budget = new TokenBudget(this.#library.model!, type, (id) => id !== unk_token_id && !this.isSpecial(id));
+    this.#budget.watch(this.#library.pre_tokenizer, this.#file.pre_tokenizer);
     this.bos = this.#named("bos_token");
     this.eos = this.#named("eos_token");
   }
 
   /** Token ids of a text. Lone surrogates become U+FFFD. */
   encode(text: string, options: EncodeOptions = {}): number[] {
-    const { addSpecialTokens = true, allowControlTokens = true } = options;
+    const { addSpecialTokens = true, allowControlTokens = true, contextLength = Number.POSITIVE_INFINITY } = options;
     const wellFormed = text.replace(/\p{Surrogate}/gu, "\uFFFD");
     if (allowControlTokens) {
       // Tokens that a model without unknown token cannot express have no id; Rust drops them too.
-      const { ids } = this.#library.encode(wellFormed, { add_special_tokens: addSpecialTokens });
+      const encode = () => this.#library.encode(wellFormed, { add_special_tokens: addSpecialTokens });
+      const { ids } = this.#budget.run(wellFormed, contextLength, encode);
       return ids.filter((id) => id !== undefined);
     }
     const parts = this.addedTokens
@@ -127,7 +137,7 @@ export class Tokenizer {
           ? this.#file.added_tokens[this.#places.get(part)!]!.content
           : part,
       );
-    const ids = this.encodeParts(parts);
+    const ids = this.encodeParts(parts, { contextLength });
     if (!addSpecialTokens) return ids;
     const { before, after } = this.#surroundings();
     return [...before, ...ids, ...after];
@@ -137,12 +147,17 @@ export class Tokenizer {
    * Ids of a text in which added tokens are given by id: strings are plain text in which no added token is looked for,
    * numbers are ids of added tokens. The result is the one of the whole text encoded at once. Adds no BOS or EOS.
    */
-  encodeParts(parts: readonly (string | number)[]): number[] {
+  encodeParts(
+    parts: readonly (string | number)[],
+    { contextLength = Number.POSITIVE_INFINITY }: Pick<EncodeOptions, "contextLength"> = {},
+  ): number[] {
     const text = parts
       .map((part) => (typeof part === "number" ? this.#standIn(part) : part.replace(/\p{Surrogate}/gu, "\uFFFD")))
       .join("");
-    this.#plain ??= this.#makePlain();
-    const { ids, tokens } = this.#plain.encode(text, { add_special_tokens: false });
+    const plain = this.#plain ?? this.#makePlain();
+    this.#plain = plain;
+    const encode = () => plain.encode(text, { add_special_tokens: false });
+    const { ids, tokens } = this.#budget.run(text, contextLength, encode);
     const model = this.#library.model!;
     return ids.flatMap((id, i) => {
       if (id === undefined) return [];
@@ -207,6 +222,7 @@ export class Tokenizer {
     const emptyModel = { type: "BPE", vocab: {}, merges: [] };
     const plain = new Library({ ...this.#file, model: emptyModel, added_tokens: renamed }, this.#config);
     plain.model = this.#library.model;
+    this.#budget.watch(plain.pre_tokenizer, this.#file.pre_tokenizer);
     return plain;
   }
 
