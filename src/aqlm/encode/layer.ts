@@ -18,9 +18,9 @@ import { type AqlmForm, type AqlmWeights, codeArray, formCounts } from "../form.
 import { type Codebooks, searchCodes } from "./search.ts";
 import { startCodebooks } from "./start.ts";
 
-/** Rounds on the distance of weights, then on that of outputs. */
-const PLAIN_ROUNDS = 3;
-const OUTPUT_ROUNDS = 3;
+/** Rounds on the distance of weights: all there are without a text, a start for those on that of outputs with one. */
+const PLAIN_ROUNDS = { alone: 3, first: 1 };
+const OUTPUT_ROUNDS = 5;
 const GRADIENT_STEPS = 12;
 /** Share of the mean diagonal that is added to H, for inputs that the text never shows. */
 const DAMPING = 0.02;
@@ -65,7 +65,8 @@ export async function encodeLayer(
   hooks: LayerHooks = {},
 ): Promise<AqlmWeights> {
   const { outputs, inputs, entries } = formCounts(form);
-  const steps = PLAIN_ROUNDS + (hessian ? OUTPUT_ROUNDS * (1 + Math.ceil(inputs / STEP_GROUPS)) : 0);
+  const plainRounds = hessian ? PLAIN_ROUNDS.first : PLAIN_ROUNDS.alone;
+  const steps = plainRounds + (hessian ? OUTPUT_ROUNDS * (1 + Math.ceil(inputs / STEP_GROUPS)) : 0);
   const turn = turns(hooks, steps);
   await turn();
   const exponent = exponentOf(stored);
@@ -81,7 +82,7 @@ export async function encodeLayer(
     scales,
     books: startCodebooks(groups, form.codebooks, entries),
   };
-  for (let round = 0; round < PLAIN_ROUNDS; round++) {
+  for (let round = 0; round < plainRounds; round++) {
     searchCodes(state.books, scaledGroups(form, weights, scales), state.codes);
     fitCodebooks(state);
     fitScales(state);
