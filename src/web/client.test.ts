@@ -7,7 +7,7 @@ import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { exportProgram } from "../api/compile-model.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../api/model.ts";
-import { ContextLengthError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import { ContextLengthError, InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Channel, loadModel, openModel, type WebModel } from "./client.ts";
 import type { Port, Reply, Request } from "./protocol.ts";
 import { serveModel } from "./serve.ts";
@@ -57,6 +57,18 @@ describe("a model behind a channel", () => {
     conversation.reset();
     expect(await textOf(model.chat("Two", options))).toBe(await textOf(conversation.send("Two", options)));
     local.dispose();
+  });
+
+  it.each([
+    [undefined, "Undefined"],
+    [null, "Null"],
+    [new ArrayBuffer(8), "ArrayBuffer"],
+    [{}, "Object"],
+    ["http://[bad", '"http://\\[bad"'],
+  ])("is not loaded from %s", async (source, found) => {
+    const loading = open(source as Blob);
+    await expect(loading).rejects.toThrow(InvalidArgumentError);
+    await expect(loading).rejects.toThrow(new RegExp(`^source: expected an address.* but found ${found}$`));
   });
 
   it("says how it runs", async () => {

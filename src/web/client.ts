@@ -1,5 +1,5 @@
 /** The page's half: a model in a worker, with promises and async iterators. */
-import { UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import {
   errorOf,
@@ -29,7 +29,7 @@ export interface WebGeneration extends AsyncIterable<string> {
 
 /**
  * Loads a `.pte` program into a worker of its own: from a URL (cached in the browser's private file system where there
- * is room), a File or other Blob, or a handle of one. InvalidFileError, UnsupportedError; an abort throws the signal's reason.
+ * is room), a File or other Blob, or a handle of one. InvalidFileError, UnsupportedError, InvalidArgumentError; an abort throws the signal's reason.
  */
 export async function loadModel(
   source: string | URL | Blob | FileSystemFileHandle,
@@ -71,13 +71,26 @@ export async function openModel(
   source: string | URL | Blob | FileSystemFileHandle,
   { threads, onProgress, signal }: LoadModelOptions = {},
 ): Promise<WebModel> {
-  const isUrl = typeof source === "string" || source instanceof URL;
-  const posted: PostedSource = isUrl ? new URL(source, globalThis.location?.href).href : source;
+  const posted = postedSource(source);
   const take = (reply: ReplyBody) => {
     if (reply.kind === "progress") onProgress?.(reply.doneBytes, reply.totalBytes);
   };
   const facts = await channel.ask({ kind: "load", source: posted, threads }, { take, signal });
   return new WebModel(channel, close, facts as ModelFacts);
+}
+
+/** InvalidArgumentError for what is no address, file or handle: pages without types may give anything. */
+function postedSource(source: string | URL | Blob | FileSystemFileHandle): PostedSource {
+  if (typeof source === "string" || source instanceof URL) {
+    try {
+      return new URL(source, globalThis.location?.href).href;
+    } catch (cause) {
+      throw new InvalidArgumentError(`source: expected an address but found ${JSON.stringify(source)}`, { cause });
+    }
+  }
+  if (source instanceof Blob || typeof source?.getFile === "function") return source;
+  const found = Object.prototype.toString.call(source).slice(8, -1);
+  throw new InvalidArgumentError(`source: expected an address, a Blob, a File or a file handle but found ${found}`);
 }
 
 export class WebModel {

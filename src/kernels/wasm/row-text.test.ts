@@ -1,8 +1,11 @@
 /** The text of modules, read by WABT's parser: it must be the binary that was assembled. */
+import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import makeWabt from "wabt";
-import { double, float } from "./assembler/instructions.ts";
-import { defineFunctionOf, Module } from "./assembler/module.ts";
+import { bytes16, drop, type Node, type Statement } from "./assembler/expression.ts";
+import { double, float, int, long, size } from "./assembler/instructions.ts";
+import { defineFunction, defineFunctionOf, Module } from "./assembler/module.ts";
+import { type Opcode, type OpName, opcodes, type ValueType } from "./assembler/opcodes.ts";
 import { printModule } from "./assembler/print.ts";
 import { moduleMemory } from "./engine-memory.ts";
 import { moduleOf, wasmKernelText } from "./row-text.ts";
@@ -33,6 +36,26 @@ it.each([false, true])("is the binary of every row, 64-bit addresses: %s", (isWi
 it.each([false, true])("is the binary of the plan loop, 64-bit addresses: %s", (isWide) => {
   const memory = moduleMemory({ isWide, isShared: true });
   expectSameModule(new Module({ isWide, memory, imports: [nowImport], hasTable: true }, runnerFunctions()));
+});
+
+/** A statement that has an instruction, with zeros as operands. */
+function statementOf(name: string, operands: readonly string[], { immediate, result }: Opcode): Statement {
+  const zeros = { i32: int(0), i64: long(0n), f32: float(0), f64: double(0), ptr: size(0), v128: bytes16(0) };
+  const given = operands.map((type) => zeros[type as ValueType].node);
+  const immediates = { none: [], lane: [1], memory: [8], memoryLane: [1, 8], memoryPair: [] }[immediate];
+  const node: Node = { kind: "op", name: name as OpName, operands: given, immediates };
+  return result === null ? { node } : drop({ type: result, node });
+}
+
+it.each([false, true])("is the binary of every instruction there is, 64-bit addresses: %s", (isWide) => {
+  const table = readFileSync(new URL("assembler/opcodes.ts", import.meta.url), "utf8");
+  const signatures = [...table.matchAll(/^ {2}"?([\w.]+)"?: \[.*?"([\w,]*):\w*"/gm)];
+  expect(signatures.map(([, name]) => name)).toEqual([...opcodes.keys()]);
+  const functions = signatures.map(([, name = "", types = ""]) =>
+    defineFunction(name, {}, () => [statementOf(name, types === "" ? [] : types.split(","), opcodes.get(name)!)]),
+  );
+  const memory = moduleMemory({ isWide, isShared: true });
+  expectSameModule(new Module({ isWide, memory, imports: [], hasTable: false }, functions));
 });
 
 it("has constants that are no ordinary numbers", () => {

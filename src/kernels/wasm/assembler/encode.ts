@@ -1,6 +1,7 @@
 /** The binary encoding of function bodies. */
+import { InvalidArgumentError } from "../../../errors.ts";
 import type { ByteWriter } from "./bytes.ts";
-import type { Body, Callable, FunctionType, Node } from "./expression.ts";
+import type { Body, Callable, FunctionType, Local, Node } from "./expression.ts";
 import type { FunctionCode } from "./module.ts";
 import { opcodes, structure, typeCodes, type ValueType } from "./opcodes.ts";
 
@@ -14,6 +15,7 @@ export interface EncoderContext {
 export class FunctionEncoder {
   readonly #context: EncoderContext;
   readonly #out: ByteWriter;
+  #locals: readonly Local<ValueType>[] = [];
 
   constructor(context: EncoderContext, out: ByteWriter) {
     this.#context = context;
@@ -22,6 +24,7 @@ export class FunctionEncoder {
 
   /** A function as the code section has it: its size, its locals, its instructions. */
   encode({ params, locals, body, returned }: FunctionCode): void {
+    this.#locals = locals;
     this.#out.sized(() => {
       const types = locals.slice(Object.keys(params).length).map(({ type }) => this.type(type));
       this.#out.vector(runs(types), ({ type, count }) => {
@@ -67,12 +70,12 @@ export class FunctionEncoder {
         this.#op(node);
         break;
       case "get":
-        this.#indexed(structure.localGet, node.local.index);
+        this.#local(structure.localGet, node.local);
         break;
       case "set":
       case "tee":
         this.#node(node.value);
-        this.#indexed(node.kind === "set" ? structure.localSet : structure.localTee, node.local.index);
+        this.#local(node.kind === "set" ? structure.localSet : structure.localTee, node.local);
         break;
       case "const":
         this.#constant(node.type, node.value);
@@ -118,6 +121,11 @@ export class FunctionEncoder {
   #indexed(code: number, index: number): void {
     this.#out.byte(code);
     this.#out.unsigned(index);
+  }
+
+  #local(code: number, local: Local<ValueType>): void {
+    if (this.#locals[local.index] !== local) throw new InvalidArgumentError(`${local.name}: is not of this function`);
+    this.#indexed(code, local.index);
   }
 
   #op({ name, operands, immediates }: Extract<Node, { kind: "op" }>): void {

@@ -2,7 +2,7 @@
 import { describe, expect, it } from "vitest";
 import { moduleMemory } from "../engine-memory.ts";
 import { webAssembly } from "../web-assembly.ts";
-import { call, callFor, callIndirect, drop, select, shuffle4, when, whileDo, widen } from "./expression.ts";
+import { call, callFor, callIndirect, drop, type Local, select, shuffle4, when, whileDo, widen } from "./expression.ts";
 import { f32, f64, i32, i32x4, i64, int, long, size, v128 } from "./instructions.ts";
 import { defineFunction, defineFunctionOf, type FunctionCode, Module, type ModuleOptions } from "./module.ts";
 import { printModule } from "./print.ts";
@@ -81,6 +81,15 @@ it("prints what it assembles", () => {
       (br $again)))
     (local.get $sum)))
 `);
+});
+
+it("refuses functions and variables of elsewhere, which would be others of the same number", () => {
+  const absent = defineFunction("absent", { n: "i32" }, () => []);
+  const caller = defineFunction("caller", { n: "i32" }, ({ n }) => [call(absent, { n })]);
+  expect(() => new Module(options, [caller]).encode()).toThrow("absent: is not of this module");
+  const [sum] = triangle.locals as [Local<"i32">];
+  const borrower = defineFunction("borrower", { m: "i32" }, () => [sum.set(int(1))]);
+  expect(() => new Module(options, [borrower]).encode()).toThrow("n: is not of this function");
 });
 
 it("refuses operands of other types when it is compiled", () => {

@@ -1,4 +1,5 @@
 /** Functions and modules: what generators build, and its encoding as a WebAssembly binary. */
+import { InvalidArgumentError } from "../../../errors.ts";
 import { ByteWriter, type OwnBytes } from "./bytes.ts";
 import { FunctionEncoder } from "./encode.ts";
 import { type Body, type Callable, type Expr, type FunctionType, Local, type Params } from "./expression.ts";
@@ -86,7 +87,7 @@ export class Module {
     this.functions = functions;
   }
 
-  /** The binary. */
+  /** The binary. InvalidArgumentError for calls of functions and uses of locals that it does not have. */
   encode(): OwnBytes {
     const { imports, isWide } = this.options;
     const types = new Map<string, FunctionType>();
@@ -102,7 +103,12 @@ export class Module {
     const indices = new Map([...imports, ...this.functions].map((callable, i) => [callable, i]));
     for (const type of [...imports, ...this.functions]) typeIndex(type);
     const code = new ByteWriter();
-    const encoder = new FunctionEncoder({ isWide, typeIndex, indexOf: (target) => indices.get(target)! }, code);
+    const indexOf = (target: Callable) => {
+      const index = indices.get(target);
+      if (index === undefined) throw new InvalidArgumentError(`${target.name}: is not of this module`);
+      return index;
+    };
+    const encoder = new FunctionEncoder({ isWide, typeIndex, indexOf }, code);
     code.vector(this.functions, (item) => encoder.encode(item));
 
     const out = new ByteWriter();
