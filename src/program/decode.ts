@@ -90,26 +90,29 @@ function decodeMethod(context: Context, plan: FlatTable): Method {
 function decodeInstruction(table: FlatTable): Instruction {
   const tag = table.uint8(schema.InstructionTable.instr_args_type);
   const args = table.table(schema.InstructionTable.instr_args);
-  const { KernelCall, DelegateCall, MoveCall, JumpFalseCall, FreeCall } = schema;
   switch (args && kindOf(schema.instructionTags, tag)) {
     case "kernel":
-      return { kind: "kernel", operator: args!.int32(KernelCall.op_index), args: args!.int32s(KernelCall.args) ?? [] };
+      return {
+        kind: "kernel",
+        operator: args!.int32(schema.KernelCall.op_index),
+        args: args!.int32s(schema.KernelCall.args) ?? [],
+      };
     case "delegate":
       return {
         kind: "delegate",
-        delegate: args!.int32(DelegateCall.delegate_index),
-        args: args!.int32s(DelegateCall.args) ?? [],
+        delegate: args!.int32(schema.DelegateCall.delegate_index),
+        args: args!.int32s(schema.DelegateCall.args) ?? [],
       };
     case "move":
-      return { kind: "move", from: args!.int32(MoveCall.move_from), to: args!.int32(MoveCall.move_to) };
+      return { kind: "move", from: args!.int32(schema.MoveCall.move_from), to: args!.int32(schema.MoveCall.move_to) };
     case "jumpFalse":
       return {
         kind: "jumpFalse",
-        condition: args!.int32(JumpFalseCall.cond_value_index),
-        destination: args!.int32(JumpFalseCall.destination_instruction),
+        condition: args!.int32(schema.JumpFalseCall.cond_value_index),
+        destination: args!.int32(schema.JumpFalseCall.destination_instruction),
       };
     case "free":
-      return { kind: "free", value: args!.int32(FreeCall.value_index) };
+      return { kind: "free", value: args!.int32(schema.FreeCall.value_index) };
     default:
       return table.fail(schema.InstructionTable.instr_args, `expected an instruction but found tag ${tag}`);
   }
@@ -155,28 +158,28 @@ function decodeInt(file: string, table: FlatTable): number {
 
 function decodeTensor(context: Context, table: FlatTable): TensorValue {
   const { file } = context;
-  const { Tensor, ExtraTensorInfo } = schema;
   const unsupported = (problem: string): never => {
     throw new UnsupportedError(`${file}: ${table.path}: ${problem}`);
   };
-  const scalarType = table.uint8(Tensor.scalar_type);
+  const scalarType = table.uint8(schema.Tensor.scalar_type);
   const dtype = schema.dtypeOfScalarType(scalarType);
   if (!dtype) return unsupported(`scalar type ${scalarType} is not supported, only those of ${dtypes.join(", ")}`);
-  const dynamism = schema.dynamisms[table.uint8(Tensor.shape_dynamism)];
-  if (!dynamism) return table.fail(Tensor.shape_dynamism, "expected 0, 1 or 2");
-  if (table.int32(Tensor.storage_offset) !== 0) unsupported("storage offsets other than 0 are not supported");
-  const extra = table.table(Tensor.extra_tensor_info);
-  if (extra?.uint8(ExtraTensorInfo.device_type)) unsupported("tensors on devices other than the CPU are not supported");
-  const buffer = table.uint32(Tensor.data_buffer_idx);
+  const dynamism = schema.dynamisms[table.uint8(schema.Tensor.shape_dynamism)];
+  if (!dynamism) return table.fail(schema.Tensor.shape_dynamism, "expected 0, 1 or 2");
+  if (table.int32(schema.Tensor.storage_offset) !== 0) unsupported("storage offsets other than 0 are not supported");
+  const extra = table.table(schema.Tensor.extra_tensor_info);
+  if (extra?.uint8(schema.ExtraTensorInfo.device_type))
+    unsupported("tensors on devices other than the CPU are not supported");
+  const buffer = table.uint32(schema.Tensor.data_buffer_idx);
   const allocation = decodeAllocation(table);
-  const name = extra?.string(ExtraTensorInfo.fully_qualified_name) ?? null;
-  const external = extra?.uint8(ExtraTensorInfo.location) === schema.EXTERNAL;
+  const name = extra?.string(schema.ExtraTensorInfo.fully_qualified_name) ?? null;
+  const external = extra?.uint8(schema.ExtraTensorInfo.location) === schema.EXTERNAL;
   if ((buffer > 0 || external) && allocation) unsupported("state with initial data is not supported");
   return {
     kind: "tensor",
     dtype,
-    sizes: table.int32s(Tensor.sizes) ?? [],
-    dimOrder: table.uint8s(Tensor.dim_order) ?? [],
+    sizes: table.int32s(schema.Tensor.sizes) ?? [],
+    dimOrder: table.uint8s(schema.Tensor.dim_order) ?? [],
     dynamism,
     constant: external ? externalConstant(context, table, name) : buffer > 0 ? buffer - 1 : null,
     allocation,
