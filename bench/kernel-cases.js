@@ -264,7 +264,7 @@ const embeddingFloat = ({ m, dtype }) => ({
 export const families = {
   linearA8: { make: packedLinear, packed: true },
   linearA8Swiglu: { make: gatedLinear, packed: true },
-  linearWeightOnly: { make: packedLinear, packed: true },
+  linearWeightOnly: { make: (variant) => ({ ...packedLinear(variant), type: "f32" }), packed: true },
   linearFloat: { make: floatLinear, dtypes: ["f32", "f16", "bf16"] },
   embeddingFloat: { make: embeddingFloat, dtypes: ["f32", "bf16"] },
   embeddingPacked: { make: packedEmbedding, bits: true },
