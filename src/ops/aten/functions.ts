@@ -27,10 +27,13 @@ const dividing =
     return rule(a, b);
   };
 
+/** Whether rounding a / b down is not cutting its fraction off. */
+const isBelow = (a: bigint, b: bigint): boolean => a % b !== 0n && a < 0n !== b < 0n;
+
 const wholeRest = dividing((a, b) => a % b);
-const wholeFlooredRest = dividing((a, b) => (a % b !== 0n && a < 0n !== b < 0n ? (a % b) + b : a % b));
+const wholeFlooredRest = dividing((a, b) => (isBelow(a, b) ? (a % b) + b : a % b));
 const wholeTruncated = dividing((a, b) => a / b);
-const wholeFloored = dividing((a, b) => (a % b !== 0n && a < 0n !== b < 0n ? a / b - 1n : a / b));
+const wholeFloored = dividing((a, b) => (isBelow(a, b) ? a / b - 1n : a / b));
 
 const divMode = pointwise({
   schema: "div.out_mode(Tensor self, Tensor other, str? rounding_mode",
