@@ -26,6 +26,8 @@ const objects = join(root, "build", cross ? `native-${cross}` : "native");
 /** Builds at the same time do not meet. */
 const unfinished = `${objects}-${process.pid}`;
 const target = option("--out=") ?? join(root, "build", cross ? `lowbit-${cross}.node` : "lowbit.node");
+/** Holds the fingerprint of what the addon was built from. */
+const note = `${target}.sources`;
 const strict = process.argv.includes("--strict");
 const sources = nativeSources(arch);
 
@@ -71,8 +73,8 @@ function isRunning(pid) {
   }
 }
 
-/** Objects and addon get their names when they are whole: who loads half an addon dies of it. */
-async function build(cxx) {
+/** Objects and addon get their names when they are whole: who loads half an addon dies of it. Until then the old one stays. */
+async function build(cxx, fingerprint) {
   const base = baseFlags();
   removeLeftovers();
   mkdirSync(unfinished, { recursive: true });
@@ -98,26 +100,26 @@ async function build(cxx) {
     await run(cxx, [...shared, ...jobs.map(({ object }) => object), "-o", addon]);
     rmSync(objects, { recursive: true, force: true });
     renameSync(unfinished, objects);
+    // Without its note, the addon is built again should this process end between the two.
+    rmSync(note, { force: true });
     renameSync(addon, target);
+    writeFileSync(note, fingerprint);
   } finally {
     rmSync(addon, { force: true });
   }
 }
 
-/** Holds the fingerprint of what the addon was built from. */
-const note = `${target}.sources`;
 try {
   const fingerprint = sourcesFingerprint(`${platform}-${arch}`);
   if (existsSync(target) && existsSync(note) && readFileSync(note, "utf8") === fingerprint) process.exit(0);
-  for (const file of [note, target]) rmSync(file, { force: true });
   if (sources.length === 0) throw new Error(`there are no kernels for ${arch}`);
   const cxx = compiler();
   if (!cxx) throw new Error(`no C++ compiler was found${process.env.CXX ? `: CXX is ${process.env.CXX}` : ""}`);
-  await build(cxx);
-  writeFileSync(note, fingerprint);
+  await build(cxx, fingerprint);
   console.log(`lowbit: native addon built`);
 } catch (error) {
-  console.log(`lowbit: the native addon was not built and slower kernels will serve: ${error.message}`);
+  const outcome = existsSync(target) ? "; the one built before stays" : " and slower kernels will serve";
+  console.log(`lowbit: the native addon was not built${outcome}: ${error.message}`);
   if (strict) process.exitCode = 1;
 } finally {
   rmSync(unfinished, { recursive: true, force: true });

@@ -53,8 +53,11 @@ it("an addon is up to date when it was built from these very sources, whenever t
   expect(readFileSync(out, "utf8")).toBe("of these sources");
   writeFileSync(`${out}.sources`, "of others");
   utimesSync(out, later, later);
-  expect(build(["--strict"]).status).toBe(1);
-  expect(existsSync(out)).toBe(false);
+  expect(build(["--strict"])).toMatchObject({
+    status: 1,
+    stdout: "lowbit: the native addon was not built; the one built before stays: no C++ compiler was found\n",
+  });
+  expect(readFileSync(out, "utf8")).toBe("of these sources");
   writeFileSync(out, "of these sources, for another machine that shares the folder");
   writeFileSync(`${out}.sources`, sourcesFingerprint("linux-s390x"));
   expect(build(["--strict"]).status).toBe(1);
@@ -90,7 +93,7 @@ function checkout() {
   return { built, addon: join(built, "lowbit.node"), run };
 }
 
-it("an addon appears when it is whole, and what a compiler does not say is said", () => {
+it("an addon appears when it is whole, the old one stays until then, and what a compiler does not say is said", () => {
   const { built, addon, run } = checkout();
   expect(run("none").stdout).toBe("lowbit: native addon built\n");
   expect(readFileSync(addon, "utf8")).toBe("whole");
@@ -101,11 +104,13 @@ it("an addon appears when it is whole, and what a compiler does not say is said"
     ["killed", " ended with SIGKILL\n"],
     ["interrupted", ""],
   ]) {
+    writeFileSync(addon, "old");
     writeFileSync(`${addon}.sources`, "of others");
     expect(run(fault).stdout.slice(-said.length || undefined)).toBe(said);
-    expect([existsSync(addon), existsSync(`${addon}.sources`)]).toEqual([false, false]);
+    expect([addon, `${addon}.sources`].map((file) => readFileSync(file, "utf8"))).toEqual(["old", "of others"]);
   }
   expect(run("none").status).toBe(0);
+  expect(readFileSync(addon, "utf8")).toBe("whole");
   expect(readFileSync(`${addon}.sources`, "utf8")).toBe(note);
   // Also of what the interrupted build left.
   expect(readdirSync(built).sort()).toEqual(["lowbit.node", "lowbit.node.sources", "native"]);
