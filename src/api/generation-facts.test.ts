@@ -21,13 +21,17 @@ describe("generation_config.json", () => {
     expect(samplingDefaults({ do_sample: true, temperature: 0.6, top_p: 0.9, top_k: null }, "x.pte")).toMatchObject({
       temperature: 0.6,
       topP: 0.9,
-      topK: undefined,
+      topK: 50,
     });
   });
 
   it("penalizes repetition without sampling, too", () => {
     const settings = { temperature: 0.6, repetition_penalty: 1.1 };
-    expect(samplingDefaults(settings, "x.pte")).toEqual({ temperature: 0, repetitionPenalty: 1.1 });
+    expect(samplingDefaults(settings, "x.pte")).toEqual({
+      temperature: 0,
+      repetitionPenalty: 1.1,
+      penaltyWindow: Infinity,
+    });
     expect(() => samplingDefaults({ repetition_penalty: -1 }, "x.pte")).toThrow("repetitionPenalty: expected a number");
   });
 
@@ -39,8 +43,8 @@ describe("generation_config.json", () => {
       num_beams: 4,
       typical_p: 0.9,
     };
-    expect(samplingDefaults(settings, "x.pte").logitBias).toEqual({ 5: -Infinity, 7: -Infinity });
-    expect(samplingDefaults({ do_sample: true, suppress_tokens: [] }, "x.pte").logitBias).toBeUndefined();
+    expect(samplingDefaults(settings, "x.pte").suppressTokens).toEqual([5, 7]);
+    expect(samplingDefaults({ do_sample: true, suppress_tokens: [] }, "x.pte").suppressTokens).toBeUndefined();
     expect(() => samplingDefaults({ suppress_tokens: ["a"] }, "x.pte")).toThrow(
       new InvalidFileError("x.pte", 'suppress_tokens: expected token ids but found "a"'),
     );
@@ -49,6 +53,16 @@ describe("generation_config.json", () => {
     expect(
       ignoredSettings({ bad_words_ids: null, num_beams: 1, begin_suppress_tokens: [], max_new_tokens: 9 }),
     ).toEqual([]);
+  });
+
+  it("bans bad words of one token but for end tokens, and tells of longer ones", () => {
+    const settings = { bad_words_ids: [[3], [2], [4, 5]], eos_token_id: [2, 9], suppress_tokens: [3] };
+    expect(samplingDefaults(settings, "x.pte").suppressTokens).toEqual([3]);
+    expect(ignoredSettings(settings)).toEqual(["bad_words_ids"]);
+    expect(ignoredSettings({ bad_words_ids: [[3], [2]] })).toEqual([]);
+    expect(() => samplingDefaults({ bad_words_ids: [["a"]] }, "x.pte")).toThrow(
+      new InvalidFileError("x.pte", 'bad_words_ids: expected token ids but found "a"'),
+    );
   });
 
   it.each([

@@ -34,25 +34,27 @@ function checkId(id: unknown, name: string, file: string): number {
   throw new InvalidFileError(file, `${name}: expected token ids but found ${JSON.stringify(id)}`);
 }
 
+/** transformers' own where a model that samples says nothing. */
+const TOP_K = 50;
+
 /**
- * Sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty and the
- * tokens that they suppress count then, too, as in transformers. InvalidFileError naming `file` for numbers out of range.
+ * Sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty, over the whole
+ * context, and the tokens that they ban count then, too, as in transformers. InvalidFileError naming `file` for numbers out
+ * of range.
  */
 export function samplingDefaults(generationConfig: JsonObject, file: string): SamplerOptions {
   const number = (name: string) => (generationConfig[name] ?? undefined) as number | undefined;
   const repetitionPenalty = number("repetition_penalty");
-  const suppressed = [generationConfig.suppress_tokens ?? []].flat().map((id) => checkId(id, "suppress_tokens", file));
+  const suppressTokens = bannedTokens(generationConfig, file);
   const always = {
-    repetitionPenalty,
-    ...(suppressed.length > 0 && {
-      logitBias: Object.fromEntries(suppressed.filter((id) => id >= 0).map((id) => [id, Number.NEGATIVE_INFINITY])),
-    }),
+    ...(repetitionPenalty !== undefined && { repetitionPenalty, penaltyWindow: Number.POSITIVE_INFINITY }),
+    ...(suppressTokens.length > 0 && { suppressTokens }),
   };
   const options =
     generationConfig.do_sample === true
       ? {
           temperature: number("temperature") ?? 1,
-          topK: number("top_k"),
+          topK: number("top_k") ?? TOP_K,
           topP: number("top_p"),
           minP: number("min_p"),
           ...always,
@@ -66,6 +68,23 @@ export function samplingDefaults(generationConfig: JsonObject, file: string): Sa
   return options;
 }
 
+/** `suppress_tokens` and the `bad_words_ids` of one token, of which transformers leaves out end tokens. */
+function bannedTokens(generationConfig: JsonObject, file: string): number[] {
+  const { suppress_tokens, bad_words_ids, eos_token_id } = generationConfig;
+  const suppressed = [suppress_tokens ?? []].flat().map((id) => checkId(id, "suppress_tokens", file));
+  const ends = [eos_token_id].flat();
+  const words = [bad_words_ids ?? []]
+    .flat()
+    .filter(isOneToken)
+    .map(([id]) => checkId(id, "bad_words_ids", file))
+    .filter((id) => !ends.includes(id));
+  return [...new Set([...suppressed.filter((id) => id >= 0), ...words])];
+}
+
+function isOneToken(word: unknown): word is [unknown] {
+  return Array.isArray(word) && word.length === 1;
+}
+
 /** Settings that change what transformers generates and nothing here, with the values that change nothing there. */
 const unserved: Readonly<Record<string, readonly unknown[]>> = {
   num_beams: [1],
@@ -74,7 +93,7 @@ const unserved: Readonly<Record<string, readonly unknown[]>> = {
   min_new_tokens: [0],
   no_repeat_ngram_size: [0],
   encoder_no_repeat_ngram_size: [0],
-  bad_words_ids: [],
+  encoder_repetition_penalty: [1],
   sequence_bias: [],
   begin_suppress_tokens: [],
   forced_bos_token_id: [],
@@ -95,11 +114,13 @@ const unservedSampling: Readonly<Record<string, readonly unknown[]>> = {
 /** Names of the settings in a generation_config.json that change what transformers generates, and that are ignored here. */
 export function ignoredSettings(generationConfig: JsonObject): string[] {
   const known = { ...unserved, ...(generationConfig.do_sample === true && unservedSampling) };
-  return Object.entries(known).flatMap(([name, neutral]) => {
+  const phrases = [generationConfig.bad_words_ids ?? []].flat().some((word) => !isOneToken(word));
+  const others = Object.entries(known).flatMap(([name, neutral]) => {
     const value = generationConfig[name] ?? null;
     const isNeutral = value === null || value === false || neutral.includes(value);
     return isNeutral || (Array.isArray(value) && value.length === 0) ? [] : [name];
   });
+  return phrases ? [...others, "bad_words_ids"] : others;
 }
 
 /** `stop_strings` of a generation_config.json: they end an answer in a conversation. */

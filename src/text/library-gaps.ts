@@ -20,6 +20,45 @@ export interface DecoderConfig {
   readonly decoders?: readonly DecoderConfig[];
 }
 
+/** A pre-tokenizer of the library as far as it is mended. */
+export interface LibraryPreTokenizer {
+  pattern?: RegExp;
+  pre_tokenize_text?(text: string): string[];
+  readonly tokenizers?: readonly LibraryPreTokenizer[];
+}
+
+/** An entry of `pre_tokenizer` in tokenizer.json, as far as it is mended. */
+export interface WordsConfig {
+  readonly type?: unknown;
+  readonly pretokenizers?: readonly WordsConfig[];
+}
+
+const SPACE = "\\p{White_Space}";
+const WORD = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200C\\u200D";
+const PUNCTUATION = "\\p{P}\\u0021-\\u002F\\u003A-\\u0040\\u005B-\\u0060\\u007B-\\u007E";
+const gpt2 = new RegExp(
+  `'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^${SPACE}\\p{L}\\p{N}]+|${SPACE}+(?!\\P{White_Space})|${SPACE}+`,
+  "gu",
+);
+const words = new Map<unknown, RegExp>([
+  ["Whitespace", new RegExp(`[${WORD}]+|[^${WORD}${SPACE}]+`, "gu")],
+  ["WhitespaceSplit", new RegExp(`[^${SPACE}]+`, "gu")],
+  ["BertPreTokenizer", new RegExp(`[^${SPACE}${PUNCTUATION}]+|[${PUNCTUATION}]`, "gu")],
+]);
+
+/**
+ * Words and white space are Unicode's. The library has JavaScript's, where U+FEFF is white space and U+0085 is not, and
+ * where "é" is no part of a word.
+ */
+export function useUnicodeClasses(preTokenizer: LibraryPreTokenizer | null, config: WordsConfig | null): void {
+  if (!preTokenizer || !config) return;
+  const pattern = words.get(config.type);
+  if (pattern) preTokenizer.pre_tokenize_text = (text) => text.match(pattern) ?? [];
+  if (config.type === "ByteLevel") preTokenizer.pattern = gpt2;
+  for (const [i, part] of (preTokenizer.tokenizers ?? []).entries())
+    useUnicodeClasses(part, config.pretokenizers?.[i] ?? null);
+}
+
 /** Unigram models with `byte_fallback`: characters without a token become the tokens of their bytes, where all exist. */
 export function addByteFallback(model: Model): void {
   const encode = model.encode.bind(model);

@@ -174,6 +174,22 @@ describe("logits that cannot be sampled", () => {
     expect(() => sampler.sample(new Float32Array(0), [])).toThrow(InvalidArgumentError);
   });
 
+  it("include those that are suppressed, whatever their bias", () => {
+    const logits = Float32Array.of(1, 9, 2);
+    const suppressTokens = [1];
+    for (const temperature of [0, 1])
+      for (let seed = 0; seed < 20; seed++)
+        expect(createSampler({ temperature, seed, suppressTokens, logitBias: { 1: 50 } }).sample(logits, [])).not.toBe(
+          1,
+        );
+    expect(createSampler({ temperature: 0, suppressTokens, logitBias: { 0: 5 } }).sample(logits, [])).toBe(0);
+    expect(() => createSampler({ suppressTokens: [0, 1, 2] }).sample(logits, [])).toThrow("-Infinity");
+    expect(() => createSampler({ suppressTokens: [3] }).sample(logits, [])).toThrow(
+      "suppressTokens: expected ids below 3 but found 3",
+    );
+    expect(() => createSampler({ suppressTokens: [-1] })).toThrow("suppressTokens: expected token ids but found -1");
+  });
+
   it("include those that a bias bans", () => {
     const sampler = createSampler({ logitBias: { 0: Number.NEGATIVE_INFINITY } });
     expect(() => sampler.sample(Float32Array.of(1), [])).toThrow("-Infinity");

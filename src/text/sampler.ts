@@ -25,6 +25,8 @@ export interface SamplerOptions {
   readonly penaltyWindow?: number | undefined;
   /** Added to the logits of these ids; -Infinity bans a token. */
   readonly logitBias?: Readonly<Record<number, number>> | undefined;
+  /** Ids that are never taken, whatever `logitBias` says. Default none. */
+  readonly suppressTokens?: readonly number[] | undefined;
   /** 0 to 2^53-1; equal seeds give equal draws. Default: random. */
   readonly seed?: number | undefined;
 }
@@ -47,6 +49,7 @@ interface Settings {
   readonly frequencyPenalty: number;
   readonly penaltyWindow: number;
   readonly bias: readonly (readonly [id: number, bias: number])[];
+  readonly suppressed: readonly number[];
 }
 
 /** A sampler with its own random sequence; InvalidArgumentError naming the option that is out of range. */
@@ -69,7 +72,7 @@ class LogitSampler implements Sampler {
     this.#settings = settings;
     this.#random = random;
     this.#penalizes = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
-    this.#adjusts = this.#penalizes || settings.bias.length > 0;
+    this.#adjusts = this.#penalizes || settings.bias.length > 0 || settings.suppressed.length > 0;
   }
 
   sample(logits: Float32Array, history: readonly number[]): number {
@@ -88,10 +91,17 @@ class LogitSampler implements Sampler {
   }
 
   #addBias(): void {
+    const size = this.#scores.length;
+    const check = (name: string, id: number) => {
+      if (id >= size) throw new InvalidArgumentError(`${name}: expected ids below ${size} but found ${id}`);
+    };
     for (const [id, bias] of this.#settings.bias) {
-      if (id >= this.#scores.length)
-        throw new InvalidArgumentError(`logitBias: expected ids below ${this.#scores.length} but found ${id}`);
+      check("logitBias", id);
       this.#scores[id]! += bias;
+    }
+    for (const id of this.#settings.suppressed) {
+      check("suppressTokens", id);
+      this.#scores[id] = Number.NEGATIVE_INFINITY;
     }
   }
 
@@ -218,7 +228,13 @@ function checkOptions(options: SamplerOptions): Settings {
     frequencyPenalty: inRange("frequencyPenalty", 0, -Number.MAX_VALUE, Number.MAX_VALUE),
     penaltyWindow: whole("penaltyWindow", 64),
     bias: Object.entries(options.logitBias ?? {}).map(([key, bias]) => checkBias(Number(key), bias)),
+    suppressed: (options.suppressTokens ?? []).map(checkSuppressed),
   };
+}
+
+function checkSuppressed(id: unknown): number {
+  if (typeof id === "number" && Number.isInteger(id) && id >= 0) return id;
+  throw new InvalidArgumentError(`suppressTokens: expected token ids but found ${JSON.stringify(id)}`);
 }
 
 function checkBias(id: number, bias: unknown): [id: number, bias: number] {

@@ -168,6 +168,36 @@ describe("what the library leaves out", () => {
   });
 });
 
+describe("words", () => {
+  // Made with pre_tokenize_str of Rust's tokenizers 0.23.3.
+  const text = "émigré\uFEFF x\u0085y a\u200Db  \uFEFF-z";
+  it.each([
+    ["Whitespace", ["émigré", "\uFEFF", "x", "y", "a\u200Db", "\uFEFF-", "z"]],
+    ["WhitespaceSplit", ["émigré\uFEFF", "x", "y", "a\u200Db", "\uFEFF-z"]],
+    ["BertPreTokenizer", ["émigré\uFEFF", "x", "y", "a\u200Db", "\uFEFF", "-", "z"]],
+  ])("of %s are Unicode's", (type, expected) => {
+    const places = new Map([...new Set(expected)].map((word, i) => [word, i + 1]));
+    const model = { type: "WordPiece", unk_token: "?", vocab: { "?": 0, ...Object.fromEntries(places) } };
+    const ids = expected.map((word) => places.get(word));
+    expect(new Tokenizer({ model, pre_tokenizer: { type } }).encode(text)).toEqual(ids);
+    const sequence = { type: "Sequence", pretokenizers: [{ type }] };
+    expect(new Tokenizer({ model, pre_tokenizer: sequence }).encodeParts([text])).toEqual(ids);
+  });
+
+  it("of ByteLevel are Unicode's", () => {
+    // The two bytes of U+0085, then a space and U+FEFF with what follows, are words of their own.
+    const vocab = { Â: 0, ħ: 1, Ġ: 2, ï: 3, "»": 4, "¿": 5, x: 6, ħx: 7, ĠĠ: 8, Ġï: 9 };
+    const merges = [
+      ["Ġ", "Ġ"],
+      ["Ġ", "ï"],
+      ["ħ", "x"],
+    ];
+    const pre_tokenizer = { type: "ByteLevel", add_prefix_space: false };
+    const tokenizer = new Tokenizer({ model: { type: "BPE", vocab, merges }, pre_tokenizer });
+    expect(tokenizer.encode("\u0085x  \uFEFF")).toEqual([0, 1, 6, 2, 9, 4, 5]);
+  });
+});
+
 describe("decode", () => {
   it("gives the text back exactly, spaces before punctuation included", () => {
     for (const text of ["Hello , world . It 's  we 've !", " lead", "trail ", "\n\n", "👩‍🚀 é 世界"])

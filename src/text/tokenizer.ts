@@ -11,6 +11,9 @@ import {
   type DecoderConfig,
   keepByteOrderMarks,
   type LibraryDecoder,
+  type LibraryPreTokenizer,
+  useUnicodeClasses,
+  type WordsConfig,
   withoutSpaceDropped,
 } from "./library-gaps.ts";
 import { type PreTokenizerConfig, TokenBudget, type WatchedPreTokenizer } from "./token-budget.ts";
@@ -19,7 +22,7 @@ import { type PreTokenizerConfig, TokenBudget, type WatchedPreTokenizer } from "
 interface Library {
   model: LibraryModel | null;
   readonly decoder: LibraryDecoder | null;
-  readonly pre_tokenizer: WatchedPreTokenizer | null;
+  readonly pre_tokenizer: (WatchedPreTokenizer & LibraryPreTokenizer) | null;
   encode(text: string, options: { add_special_tokens: boolean }): { ids: (number | undefined)[]; tokens: string[] };
   decode(ids: number[], options: { skip_special_tokens: boolean; clean_up_tokenization_spaces: boolean }): string;
   token_to_id(token: string): number | undefined;
@@ -44,7 +47,7 @@ interface TokenizerFile {
     readonly byte_fallback?: boolean;
   };
   readonly decoder: DecoderConfig | null;
-  readonly pre_tokenizer: PreTokenizerConfig | null;
+  readonly pre_tokenizer: (PreTokenizerConfig & WordsConfig) | null;
   readonly added_tokens: readonly AddedToken[];
 }
 
@@ -109,6 +112,7 @@ export class Tokenizer {
     const { type, byte_fallback } = this.#file.model;
     if (type === "Unigram" && byte_fallback) addByteFallback(this.#library.model!);
     keepByteOrderMarks(this.#library.decoder);
+    useUnicodeClasses(this.#library.pre_tokenizer, this.#file.pre_tokenizer);
     this.vocabSize = this.#library.model!.vocab.length;
     this.addedTokens = new AddedTokenMatcher(this.#file.added_tokens);
     this.#places = new Map(this.#file.added_tokens.map((token, place) => [token.id, place]));
@@ -222,6 +226,7 @@ export class Tokenizer {
     const emptyModel = { type: "BPE", vocab: {}, merges: [] };
     const plain = new Library({ ...this.#file, model: emptyModel, added_tokens: renamed }, this.#config);
     plain.model = this.#library.model;
+    useUnicodeClasses(plain.pre_tokenizer, this.#file.pre_tokenizer);
     this.#budget.watch(plain.pre_tokenizer, this.#file.pre_tokenizer);
     return plain;
   }
