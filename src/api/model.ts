@@ -1,6 +1,6 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
 import { basename } from "node:path";
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
@@ -77,9 +77,11 @@ export class Model {
     return basename(this.checkpoint.folder);
   }
 
-  /** Gives a slot a weight of any registered format, which is not quantized further. */
+  /** Gives a slot a weight of any registered format, which is not quantized further. ShapeError for one of another shape. */
   replaceWeight(name: string, weight: Weight): void {
-    if (!this.decoder.slots.some((slot) => slot.name === name)) this.#unknown(name);
+    const slot = this.decoder.slots.find((candidate) => candidate.name === name) ?? this.#unknown(name);
+    if (weight.shape.join() !== slot.shape.join())
+      throw new ShapeError(`${name}: expected a weight of shape [${slot.shape}] but found [${weight.shape}]`);
     this.configs.delete(name);
     this.#replaced.set(name, weight);
     this.#hasForeignWeights = true;

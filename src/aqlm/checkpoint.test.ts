@@ -18,6 +18,7 @@ import {
   loadCompiled,
   loadProgram,
   quantize,
+  ShapeError,
   UnsupportedError,
 } from "../index.ts";
 import type { FloatFormat } from "../ops/weight.ts";
@@ -194,7 +195,11 @@ describe("bad AQLM checkpoints", () => {
   it("are no embedding table when set by hand, either", async () => {
     const model = await loadCheckpoint(await checkpoint());
     const name = "model.embed_tokens.weight";
-    model.replaceWeight(name, { ...model.weight(`${q}.weight`), name });
+    const weight = { ...model.weight(`${q}.weight`), name };
+    expect(() => model.replaceWeight(name, weight)).toThrow(
+      new ShapeError(`${name}: expected a weight of shape [282,32] but found [32,32]`),
+    );
+    model.replaceWeight(name, { ...weight, shape: [282, 32] });
     await expect(loadCompiled(model, { cpu: cpuWith("scalar") })).rejects.toThrow(
       new UnsupportedError(
         `${name}: expected an embedding table in a format whose rows are read but found format aqlm`,

@@ -31,6 +31,20 @@ describe("eager", () => {
     );
   });
 
+  it("refuses arguments that are not as long as their sizes say, of lists, too", () => {
+    const builder = new EagerBuilder(operators, scalarCpu);
+    const [short, whole] = [3, 4].map(
+      (length) => ({ dtype: "f32", shape: [4], data: new Float32Array(length) }) as const,
+    );
+    const problem = "expected 16 bytes for f32 [4] but found 12";
+    expect(() => builder.call("aten::mul.out", whole!, short!)).toThrow(
+      new ShapeError(`aten::mul.out, argument other: ${problem}`),
+    );
+    expect(() => builder.call("aten::cat.out", [whole!, short!])).toThrow(
+      new ShapeError(`aten::cat.out, argument tensors: ${problem}`),
+    );
+  });
+
   it("a state is one tensor by its name, and no other", () => {
     const builder = new EagerBuilder(operators, scalarCpu);
     const state = builder.state("s", { dtype: "f32", shape: [2] });

@@ -13,12 +13,21 @@ import {
   type OperatorRegistry,
   type TensorSpec,
 } from "./operator.ts";
+import { qualifiedName, type Schema } from "./schema.ts";
 
 /** ShapeError for data that are not as long as the sizes say: kernels trust these. */
 function checkLength(where: string, { dtype, shape, data }: Tensor): void {
   const expected = elementCount(shape) * byteSize(dtype);
   if (data.byteLength !== expected)
     throw new ShapeError(`${where}: expected ${expected} bytes for ${dtype} [${shape}] but found ${data.byteLength}`);
+}
+
+function checkLengths(schema: Schema, args: readonly Argument<Tensor>[]): void {
+  const inputs = schema.args.filter(({ isOut }) => !isOut);
+  for (const [i, value] of args.entries())
+    for (const item of Array.isArray(value) ? value : [value])
+      if (typeof item === "object" && item !== null)
+        checkLength(`${qualifiedName(schema)}, argument ${inputs[i]!.name}`, item);
 }
 
 /** Executes calls on tensors. State lives as long as the builder; constants must be loaded before. */
@@ -47,6 +56,7 @@ export class EagerBuilder implements Builder<Tensor> {
     const operator = this.#registry.get(name);
     const args = completeArguments(operator.schema, given);
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, args));
+    checkLengths(operator.schema, args);
     const out = zeroTensor(spec.dtype, spec.shape);
     const bound = operator.resolve(new Arguments(operator.schema, [...args, out]), this.cpu);
     if (bound.indexCheck) checkIndices(bound.indexCheck);

@@ -52,3 +52,10 @@ it("finds the same however the text is cut", () => {
 it("refuses an empty stop string", () => {
   expect(() => new StopMatcher(["a", ""])).toThrow(InvalidArgumentError);
 });
+
+it("takes a list, and no string in its place", () => {
+  const stops = "END" as unknown as string[];
+  expect(() => new StopMatcher(stops)).toThrow(
+    new InvalidArgumentError('stop: expected a list of strings but found "END"'),
+  );
+});

@@ -5,8 +5,10 @@ export class StopMatcher {
   readonly #stops: readonly string[];
   #held = "";
 
-  /** InvalidArgumentError for an empty stop string. */
+  /** InvalidArgumentError for an empty stop string, and for what is no list. */
   constructor(stops: readonly string[]) {
+    if (!Array.isArray(stops))
+      throw new InvalidArgumentError(`stop: expected a list of strings but found ${JSON.stringify(stops)}`);
     for (const stop of stops)
       if (typeof stop !== "string" || stop === "")
         throw new InvalidArgumentError(
