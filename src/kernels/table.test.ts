@@ -1,8 +1,10 @@
 /** Rules for every row of the kernel table. */
 import { describe, expect, it } from "vitest";
+import { UnsupportedError } from "../errors.ts";
 import type { CpuFeature, Kernel } from "./contract.ts";
 import { scalarCpu } from "./cpu.ts";
 import { layouts } from "./layout/packed.ts";
+import { nativeFeatures } from "./native/rows.ts";
 import * as table from "./table.ts";
 
 const families = Object.entries(table) as unknown as [string, readonly Kernel<never>[]][];
@@ -70,6 +72,22 @@ describe.each(families)("family %s", (_, kernels) => {
   it("has one operator", () => {
     expect(new Set(kernels.map(({ name }) => NAME.exec(name)!.groups!.operator)).size).toBe(1);
   });
+});
+
+it("native rows for other CPUs can be chosen, and say why they do not run", () => {
+  const here = new Set(nativeFeatures());
+  const others = rows.filter(
+    ({ target, needs }) => target === "native" && !needs.every((feature) => here.has(feature)),
+  );
+  expect(others.length).toBeGreaterThan(0);
+  for (const { name, bind, encode } of others) {
+    expect(encode, name).toBeUndefined();
+    const run = () => bind({} as never, new Uint8Array(0), 1);
+    expect(run, name).toThrow(UnsupportedError);
+    expect(run).toThrow(
+      /(is not in the native addon of this machine|needs [a-z0-9_, ]+, which this CPU does not have): choose kernels/,
+    );
+  }
 });
 
 it("the scalar CPU has no features", () => {

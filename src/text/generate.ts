@@ -74,6 +74,8 @@ export async function* generate(
 ): AsyncGenerator<GeneratedToken, GenerationResult, void> {
   const { signal } = options;
   const maxTokens = checkMaxTokens(options.maxTokens);
+  checkIds("prompt", promptIds, "a text or token ids");
+  for (const name of ["stopTokens", "eosIds", "contextIds"] as const) checkIds(name, options[name] ?? []);
   checkPrompt(decoder, promptIds);
   const sampler = createSampler(options);
   const history = [...(options.contextIds ?? []), ...promptIds];
@@ -178,6 +180,11 @@ function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {
   if (maxTokens !== Number.POSITIVE_INFINITY && !(Number.isInteger(maxTokens) && maxTokens >= 0))
     throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${maxTokens}`);
   return maxTokens;
+}
+
+function checkIds(name: string, ids: unknown, expected = "a list of token ids"): void {
+  if (!Array.isArray(ids) && !ArrayBuffer.isView(ids))
+    throw new InvalidArgumentError(`${name}: expected ${expected} but found ${JSON.stringify(ids)}`);
 }
 
 function checkPrompt(decoder: Decoder, promptIds: readonly number[]): void {

@@ -53,13 +53,21 @@ function listRows(): Map<string, ListedRow[]> {
   return families;
 }
 
-/** Kernels of one family, best first in each architecture; those that no addon here has can be chosen, but not run. */
+/**
+ * Kernels of one family, best first in each architecture; those that no addon here has, or that need what this CPU does
+ * not have, can be chosen, but not run.
+ */
 export function nativeKernels<A>(family: string, argumentsOf: (args: A) => NativeArguments): Kernel<A>[] {
   listed ??= listRows();
   const rows = listed.get(family) ?? [];
-  return rows.map(({ row, index }) =>
-    index === null ? absent(row) : runnable(nativeAddon()!, row, index, argumentsOf),
-  );
+  const addon = nativeAddon();
+  const here = addon?.cpuFeatures() ?? 0;
+  return rows.map(({ row, index }) => {
+    if (index === null) return absent(row, "is not in the native addon of this machine");
+    const missing = featuresOf(row.needs & ~here);
+    if (missing.length > 0) return absent(row, `needs ${missing.join(", ")}, which this CPU does not have`);
+    return runnable(addon!, row, index, argumentsOf);
+  });
 }
 
 /**
@@ -91,11 +99,9 @@ function describe(row: NativeRow): Description {
   };
 }
 
-function absent(row: NativeRow): Kernel<never> {
+function absent(row: NativeRow, why: string): Kernel<never> {
   const bind = () => {
-    throw new UnsupportedError(
-      `kernel ${row.name} is not in the native addon of this machine: choose kernels for hostCpu() to run them here`,
-    );
+    throw new UnsupportedError(`kernel ${row.name} ${why}: choose kernels for hostCpu() to run them here`);
   };
   return { ...describe(row), bind };
 }
