@@ -2,9 +2,14 @@
 import * as fs from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { NATIVE_ABI } from "./abi.ts";
 import type { NativeAddon } from "./interface.ts";
+
+const built = fileURLToPath(new URL("../../../build/lowbit.node", import.meta.url));
+/** The checkout's own addon, as far as there is one in ELF's format. */
+const existing = process.platform === "linux" && fs.existsSync(built) ? built : null;
 
 let folder: string;
 let lines: string[];
@@ -72,6 +77,18 @@ describe("the native addon", () => {
     fs.writeFileSync(given, "not a shared library");
     await load({ given });
     expect(lines).toEqual([expect.stringContaining(`${given} cannot be loaded: node scripts/build-native.js builds`)]);
+  });
+
+  it.skipIf(!existing)("that was cut short is refused before it is loaded, which would end the process", async () => {
+    const whole = fs.readFileSync(existing!);
+    const given = join(folder, "addon.node");
+    fs.writeFileSync(given, whole.subarray(0, whole.length - 1));
+    const { addon } = await load({ given });
+    const cut = `${given}: expected ${whole.length} bytes but found ${whole.length - 1}: it was cut short`;
+    expect(addon?.abi).toBe(NATIVE_ABI);
+    expect(lines).toEqual([expect.stringContaining(`${cut} (node scripts/build-native.js builds it again)`)]);
+    fs.writeFileSync(given, whole);
+    expect((await load({ given })).addon?.abi).toBe(NATIVE_ABI);
   });
 
   it("is missed nowhere: other kernels serve, and how to get one is said", async () => {

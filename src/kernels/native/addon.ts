@@ -6,6 +6,7 @@ import { logInfo } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import { NATIVE_ABI } from "./abi.ts";
 import type { NativeAddon } from "./interface.ts";
+import { checkWhole } from "./shared-object.ts";
 
 let loaded: NativeAddon | null | undefined;
 let problem = "";
@@ -49,7 +50,9 @@ function load(): NativeAddon | null {
   for (const candidate of candidates()) {
     const { path, remedy } = candidate;
     try {
-      const addon: Partial<NativeAddon> = require(path);
+      const file = require.resolve(path);
+      checkWhole(file);
+      const addon: Partial<NativeAddon> = require(file);
       if (addon.abi === NATIVE_ABI) {
         if (reasons.length > 0) logInfo(() => `native addon ${path} serves: ${reasons.join("; ")}`);
         return addon as NativeAddon;
@@ -86,6 +89,7 @@ function reasonOf(error: unknown, { path, remedy }: Candidate): string {
   const missing = code === "MODULE_NOT_FOUND" && path.startsWith("@");
   // The system's words for an addon of another machine may be that there is no such file.
   if (code === "ERR_DLOPEN_FAILED") return `${message.split("\n")[0]} (${path} cannot be loaded: ${remedy})`;
+  if (code === undefined) return `${path}: ${message} (${remedy})`;
   if (!missing) return message.split("\n")[0]!;
   return `${path} is not installed (in a checkout, node scripts/build-native.js builds an addon or says what is missing)`;
 }

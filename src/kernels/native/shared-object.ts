@@ -1,0 +1,30 @@
+/** Whether a shared library is whole: the system maps one that was cut short, and the process dies where it ends. */
+import { nodeBuiltin } from "../../node-builtin.ts";
+
+const HEADER_BYTES = 64;
+
+/**
+ * Bytes that a 64-bit little-endian ELF file of this header has at least: up to the end of its section headers, which
+ * linkers write last. 0 for other files.
+ */
+function bytesByHeader(header: DataView): number {
+  const magic = header.byteLength < HEADER_BYTES ? 0 : header.getUint32(0);
+  if (magic !== 0x7f454c46 || header.getUint16(4) !== 0x0201) return 0;
+  const sections = Number(header.getBigUint64(0x28, true));
+  return sections + header.getUint16(0x3a, true) * header.getUint16(0x3c, true);
+}
+
+/** Throws an Error with both sizes for a file that is shorter than it says itself. */
+export function checkWhole(path: string): void {
+  const { closeSync, fstatSync, openSync, readSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
+  const file = openSync(path, "r");
+  try {
+    const header = new Uint8Array(HEADER_BYTES);
+    const length = readSync(file, header, 0, HEADER_BYTES, 0);
+    const expected = bytesByHeader(new DataView(header.buffer, 0, length));
+    const { size } = fstatSync(file);
+    if (size < expected) throw new Error(`expected ${expected} bytes but found ${size}: it was cut short`);
+  } finally {
+    closeSync(file);
+  }
+}
