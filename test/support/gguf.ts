@@ -1,5 +1,5 @@
 /** Writes GGUF files for tests, hostile ones too. */
-export type Metadata = string | number | boolean | readonly string[] | Float32Array | Int32Array;
+export type Metadata = string | number | bigint | boolean | readonly string[] | Float32Array | Int32Array;
 
 export interface GgufEntry {
   readonly name: string;
@@ -45,6 +45,7 @@ class Bytes {
 
 function addValue(bytes: Bytes, value: Metadata): void {
   if (typeof value === "string") bytes.u32(8).text(value);
+  else if (typeof value === "bigint") bytes.u32(value < 0n ? 11 : 10).u64(BigInt.asUintN(64, value));
   else if (typeof value === "boolean") bytes.u32(7).add(Uint8Array.of(value ? 1 : 0));
   else if (typeof value === "number" && Number.isInteger(value)) bytes.u32(4).u32(value);
   else if (typeof value === "number") bytes.u32(6).add(new Uint8Array(Float32Array.of(value).buffer));

@@ -4,6 +4,11 @@ import { InvalidFileError } from "../../errors.ts";
 /** The part in memory ends before the header does: more of the file is needed. */
 export class OutOfBytes extends Error {}
 
+function exact(value: bigint): number | bigint {
+  const number = Number(value);
+  return Number.isSafeInteger(number) ? number : value;
+}
+
 export class GgufCursor {
   readonly file: string;
   /** Elements of arrays so far, for the reader to bound. */
@@ -56,12 +61,20 @@ export class GgufCursor {
   }
 
   /** InvalidFileError beyond 2^53, where numbers are no longer exact. */
-  u64(): number {
-    return this.#exact(this.#view64());
+  size(): number {
+    const size = this.u64();
+    if (typeof size === "bigint") throw new InvalidFileError(this.file, `integer ${size} is beyond 2^53`);
+    return size;
   }
 
-  i64(): number {
-    return this.#exact(this.#view.getBigInt64(this.#take(8), true));
+  /** A bigint beyond 2^53. */
+  u64(): number | bigint {
+    return exact(this.#view64());
+  }
+
+  /** A bigint beyond 2^53. */
+  i64(): number | bigint {
+    return exact(BigInt.asIntN(64, this.#view64()));
   }
 
   /** Text; bytes that are no UTF-8 become U+FFFD, as some vocabularies have pieces of characters. */
@@ -73,12 +86,6 @@ export class GgufCursor {
 
   #view64(): bigint {
     return this.#view.getBigUint64(this.#take(8), true);
-  }
-
-  #exact(value: bigint): number {
-    const number = Number(value);
-    if (!Number.isSafeInteger(number)) throw new InvalidFileError(this.file, `integer ${value} is beyond 2^53`);
-    return number;
   }
 
   /** Where the next `length` bytes begin. */

@@ -65,6 +65,16 @@ describe("a GGUF file", () => {
     await checkpoint.close();
   });
 
+  it("may say what needs 64 bits of things that no model needs", async () => {
+    const large = { "general.hash": 2n ** 64n - 1n, "general.least": -(2n ** 63n), "general.seed": 2n ** 53n - 1n };
+    const bytes = ggufFile({ ...metadata, ...large }, tensors);
+    const checkpoint = await open(bytes);
+    expect(checkpoint.tensors.names).toHaveLength(3);
+    await checkpoint.close();
+    const { metadata: found } = await readGgufHeader(memorySource("x.gguf", bytes));
+    expect(Object.keys(large).map((key) => found.get(key))).toEqual([2n ** 64n - 1n, -(2n ** 63n), 2 ** 53 - 1]);
+  });
+
   it("may be several files, of which any is named", async () => {
     const target = join(folder, "split");
     await mkdir(target);
@@ -106,10 +116,22 @@ describe("a GGUF file", () => {
   it.each<[string, Record<string, Metadata>, GgufEntry[], RegExp]>([
     ["an unknown architecture", { "general.architecture": "mamba" }, [], /"mamba" is not supported, only llama, qwen2/],
     ["a missing size", { "llama.block_count": "1" }, [], /llama.block_count: expected a number but found a string/],
+    [
+      "a size beyond 2^53",
+      { "llama.block_count": 2n ** 63n },
+      [],
+      /llama.block_count: expected a number but found a bigint/,
+    ],
     ["an unknown type", {}, [{ ...tensors[0]!, type: 19 }], /stored as IQ1_S, which is not supported, only F32/],
     ["columns that are no blocks", {}, [{ ...tensors[0]!, sizes: [31, 8] }], /31 columns are no blocks of 32/],
     ["a tensor past the end", {}, [{ ...tensors[0]!, sizes: [32, 8000] }], /after the file's/],
     ["sizes beyond 2^53", {}, [{ ...tensors[0]!, sizes: [2 ** 40, 2 ** 40] }], /sizes \[/],
+    [
+      "one size beyond 2^53",
+      {},
+      [{ ...tensors[0]!, sizes: [2 ** 60, 8] }],
+      /integer 1152921504606846976 is beyond 2\^53/,
+    ],
     [
       "more tokens than rows",
       { "tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": Array.from({ length: 9 }, (_, i) => `t${i}`) },

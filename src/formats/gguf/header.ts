@@ -7,8 +7,8 @@ import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import { quote } from "../json.ts";
 import { GgufCursor, OutOfBytes } from "./cursor.ts";
 
-/** A metadata value; 64-bit integers beyond 2^53 are refused, so that numbers are exact. */
-export type GgufValue = number | boolean | string | readonly GgufValue[];
+/** A metadata value; 64-bit integers beyond 2^53 are bigints, so that numbers are exact. */
+export type GgufValue = number | bigint | boolean | string | readonly GgufValue[];
 
 export interface GgufTensor {
   readonly name: string;
@@ -95,10 +95,10 @@ function readTensor(file: string, cursor: GgufCursor): GgufTensor {
   const dimensions = cursor.u32();
   if (dimensions > DIMENSIONS_MAX)
     throw new InvalidFileError(file, `tensor ${quote(name)} has ${dimensions} dimensions, at most ${DIMENSIONS_MAX}`);
-  const shape = Array.from({ length: dimensions }, () => cursor.u64()).reverse();
+  const shape = Array.from({ length: dimensions }, () => cursor.size()).reverse();
   const count = shape.reduce((product, size) => product * size, 1);
   if (!Number.isSafeInteger(count)) throw new InvalidFileError(file, `tensor ${quote(name)}: sizes [${shape}]`);
-  return { name, shape, type: cursor.u32(), offset: cursor.u64() };
+  return { name, shape, type: cursor.u32(), offset: cursor.size() };
 }
 
 /** Bytes of the least element of an array, by value type. */
