@@ -95,20 +95,6 @@ describe("end tokens", () => {
     await expect(run(new ScriptedDecoder(script), { stopTokens: [id] })).rejects.toThrow(message);
   });
 
-  it.each(["stopTokens", "eosIds", "contextIds"])(
-    "and other ids come in lists: %s that are none are refused",
-    async (name) => {
-      const decoder = new ScriptedDecoder(script);
-      await expect(run(decoder, { [name]: 7 })).rejects.toThrow(`${name}: expected a list of token ids but found 7`);
-      expect(decoder.position).toBe(0);
-    },
-  );
-
-  it("are not all that is checked: a prompt that is no text and no ids is refused", async () => {
-    const tokens = generate(new ScriptedDecoder(script), tokenizer, undefined as never);
-    await expect(tokens.next()).rejects.toThrow("prompt: expected a text or token ids but found undefined");
-  });
-
   it("can be any token by stopTokens, also with ignoreEos", async () => {
     const { text, result } = await run(new ScriptedDecoder(script), { stopTokens: encode(" the"), ignoreEos: true });
     expect([text, result.finishReason, result.generatedTokens]).toEqual(["hello", "stop", 3]);
@@ -221,5 +207,21 @@ describe("sampling and statistics", () => {
     expect(result.prefillSeconds).toBeGreaterThan(0);
     expect(result.firstTokenSeconds).toBeGreaterThanOrEqual(result.prefillSeconds);
     expect(result.decodeSeconds).toBeGreaterThan(0);
+  });
+});
+
+describe("wrong types", () => {
+  it.each(["stopTokens", "eosIds", "contextIds"])(
+    "of ids are refused before anything is computed: %s",
+    async (name) => {
+      const decoder = new ScriptedDecoder(encode("hello"));
+      await expect(run(decoder, { [name]: 7 })).rejects.toThrow(`${name}: expected a list of token ids but found 7`);
+      expect(decoder.position).toBe(0);
+    },
+  );
+
+  it("of a prompt are, too", async () => {
+    const tokens = generate(new ScriptedDecoder(encode("hello")), tokenizer, undefined as never);
+    await expect(tokens.next()).rejects.toThrow("prompt: expected a text or token ids but found undefined");
   });
 });
