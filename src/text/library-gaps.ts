@@ -1,4 +1,5 @@
 /** What Rust's tokenizers does and @huggingface/tokenizers does not, made good on the library's own objects. */
+import type { PreTokenizerConfig } from "./token-budget.ts";
 
 /** A model of the library as far as it is mended. */
 interface Model {
@@ -27,12 +28,6 @@ export interface LibraryPreTokenizer {
   readonly tokenizers?: readonly LibraryPreTokenizer[];
 }
 
-/** An entry of `pre_tokenizer` in tokenizer.json, as far as it is mended. */
-export interface WordsConfig {
-  readonly type?: unknown;
-  readonly pretokenizers?: readonly WordsConfig[];
-}
-
 const SPACE = "\\p{White_Space}";
 const WORD = "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200C\\u200D";
 const PUNCTUATION = "\\p{P}\\u0021-\\u002F\\u003A-\\u0040\\u005B-\\u0060\\u007B-\\u007E";
@@ -50,7 +45,7 @@ const words = new Map<unknown, RegExp>([
  * Words and white space are Unicode's. The library has JavaScript's, where U+FEFF is white space and U+0085 is not, and
  * where "é" is no part of a word.
  */
-export function useUnicodeClasses(preTokenizer: LibraryPreTokenizer | null, config: WordsConfig | null): void {
+export function useUnicodeClasses(preTokenizer: LibraryPreTokenizer | null, config: PreTokenizerConfig | null): void {
   if (!preTokenizer || !config) return;
   const pattern = words.get(config.type);
   if (pattern) preTokenizer.pre_tokenize_text = (text) => text.match(pattern) ?? [];

@@ -13,7 +13,6 @@ import {
   type LibraryDecoder,
   type LibraryPreTokenizer,
   useUnicodeClasses,
-  type WordsConfig,
   withoutSpaceDropped,
 } from "./library-gaps.ts";
 import { type PreTokenizerConfig, TokenBudget, type WatchedPreTokenizer } from "./token-budget.ts";
@@ -47,7 +46,7 @@ interface TokenizerFile {
     readonly byte_fallback?: boolean;
   };
   readonly decoder: DecoderConfig | null;
-  readonly pre_tokenizer: (PreTokenizerConfig & WordsConfig) | null;
+  readonly pre_tokenizer: PreTokenizerConfig | null;
   readonly added_tokens: readonly AddedToken[];
 }
 
