@@ -1,5 +1,6 @@
 /** The example operator of examples/squared-relu: exported, loaded again and run, with each of its kernels. */
 import { spawnSync } from "node:child_process";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it, vi } from "vitest";
@@ -90,5 +91,12 @@ describe("an operator outside the package", () => {
   it.skipIf(!isBuilt)(`refuses a file that is no library${reason}`, () => {
     expect(() => loadNativeKernels(source)).toThrow(InvalidFileError);
     expect(() => loadNativeKernels(join(folder, "none.so"))).toThrow(/none.so: is no library of kernels/);
+    expect(() => loadNativeKernels(folder)).toThrow(InvalidFileError);
+  });
+
+  it.skipIf(!isBuilt || process.platform !== "linux")(`refuses a library that was cut short${reason}`, async () => {
+    const cut = join(folder, "cut.so");
+    await writeFile(cut, (await readFile(library)).subarray(0, -1));
+    expect(() => loadNativeKernels(cut)).toThrow(/cut.so: is no library of kernels: expected \d+ bytes .* cut short/);
   });
 });

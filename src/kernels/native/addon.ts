@@ -6,7 +6,7 @@ import { logInfo } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import { NATIVE_ABI } from "./abi.ts";
 import type { NativeAddon } from "./interface.ts";
-import { checkWhole } from "./shared-object.ts";
+import { cutShort } from "./shared-object.ts";
 
 let loaded: NativeAddon | null | undefined;
 let problem = "";
@@ -51,7 +51,11 @@ function load(): NativeAddon | null {
     const { path, remedy } = candidate;
     try {
       const file = require.resolve(path);
-      checkWhole(file);
+      const cut = cutShort(file);
+      if (cut) {
+        reasons.push(`${path}: ${cut} (${remedy})`);
+        continue;
+      }
       const addon: Partial<NativeAddon> = require(file);
       if (addon.abi === NATIVE_ABI) {
         if (reasons.length > 0) logInfo(() => `native addon ${path} serves: ${reasons.join("; ")}`);
@@ -89,7 +93,6 @@ function reasonOf(error: unknown, { path, remedy }: Candidate): string {
   const missing = code === "MODULE_NOT_FOUND" && path.startsWith("@");
   // The system's words for an addon of another machine may be that there is no such file.
   if (code === "ERR_DLOPEN_FAILED") return `${message.split("\n")[0]} (${path} cannot be loaded: ${remedy})`;
-  if (code === undefined) return `${path}: ${message} (${remedy})`;
   if (!missing) return message.split("\n")[0]!;
   return `${path} is not installed (in a checkout, node scripts/build-native.js builds an addon or says what is missing)`;
 }

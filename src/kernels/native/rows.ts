@@ -9,6 +9,7 @@ import { missingAddon, nativeAddon } from "./addon.ts";
 import type { NativeArguments } from "./families.ts";
 import { featureBits, type NativeAddon, type NativeRow } from "./interface.ts";
 import { knownRows } from "./known-rows.ts";
+import { cutShort } from "./shared-object.ts";
 
 function featuresOf(bits: number): CpuFeature[] {
   return featureBits.filter((_, i) => (bits >> i) & 1);
@@ -79,7 +80,8 @@ export function loadNativeKernels(path: string): void {
   if (!addon)
     throw new UnsupportedError(`${path}: kernels in C++ need the native addon, which is not here: ${missingAddon()}`);
   const { resolve } = nodeBuiltin<typeof import("node:path")>("node:path")!;
-  const problem = addon.loadKernels(resolve(path));
+  const file = resolve(path);
+  const problem = cutShort(file) ?? addon.loadKernels(file);
   if (problem !== null) throw new InvalidFileError(path, `is no library of kernels: ${problem}`);
   listed = undefined;
 }

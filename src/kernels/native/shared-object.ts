@@ -14,16 +14,17 @@ function bytesByHeader(header: DataView): number {
   return sections + header.getUint16(0x3a, true) * header.getUint16(0x3c, true);
 }
 
-/** Throws an Error with both sizes for a file that is shorter than it says itself. */
-export function checkWhole(path: string): void {
-  const { closeSync, fstatSync, openSync, readSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
+/** What is wrong with a file that is shorter than it says itself; null for others, also for what is no file. */
+export function cutShort(path: string): string | null {
+  const { closeSync, openSync, readSync, statSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
+  const stats = statSync(path, { throwIfNoEntry: false });
+  if (!stats?.isFile()) return null;
   const file = openSync(path, "r");
   try {
     const header = new Uint8Array(HEADER_BYTES);
     const length = readSync(file, header, 0, HEADER_BYTES, 0);
     const expected = bytesByHeader(new DataView(header.buffer, 0, length));
-    const { size } = fstatSync(file);
-    if (size < expected) throw new Error(`expected ${expected} bytes but found ${size}: it was cut short`);
+    return stats.size < expected ? `expected ${expected} bytes but found ${stats.size}: it was cut short` : null;
   } finally {
     closeSync(file);
   }
