@@ -49,7 +49,7 @@ export { layouts } from "./kernels/layout/packed.ts";
 export { wasmKernelText } from "./kernels/wasm/row-text.ts";
 export { openFile, writeFileWhole } from "./node-file.ts";
 export { type KvCacheType, kvCacheTypes } from "./ops/kv-cache.ts";
-export { OperatorRegistry } from "./ops/operator.ts";
+export { OperatorRegistry } from "./ops/operator-registry.ts";
 export { Ops } from "./ops/ops.ts";
 export type { Program } from "./program/program.ts";
 export { type ReadOptions, readProgram } from "./program/read.ts";

@@ -5,7 +5,7 @@ import { InvalidFileError, LowbitError, ShapeError } from "../errors.ts";
 import { HEADER_BYTES } from "../kernels/layout/header.ts";
 import { describePacked, openPacked, verifyPacked } from "../kernels/layout/packed.ts";
 import { openFile } from "../node-file.ts";
-import type { OperatorRegistry } from "../ops/operator.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Method, Program, Value } from "../program/program.ts";

@@ -2,7 +2,8 @@
 import { describe, expect, test } from "vitest";
 import type { CpuFeature, Kernel } from "../kernels/contract.ts";
 import { cpuWith } from "../kernels/cpu.ts";
-import { defineOperator, type Operator, OperatorRegistry } from "../ops/operator.ts";
+import { defineOperator, type Operator } from "../ops/operator.ts";
+import { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { kernelTable } from "./kernel-table.ts";
 

@@ -3,7 +3,8 @@ import type { Cpu, GroupLimit, Kernel, KernelQuery, KernelTarget } from "../kern
 import { hostCpu } from "../kernels/cpu.ts";
 import { layouts } from "../kernels/layout/packed.ts";
 import { kernelRefusal, selectKernel, selectLayout } from "../kernels/select.ts";
-import type { Operator, OperatorRegistry } from "../ops/operator.ts";
+import type { Operator } from "../ops/operator.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 
 export interface KernelRow {

@@ -1,13 +1,9 @@
 /** The weights of a program, found from the operator calls that use them; nothing is read. */
 import { byteSize } from "../dtype.ts";
 import type { PackedShape } from "../kernels/layout/packed.ts";
-import {
-  type Argument,
-  Arguments,
-  type OperatorRegistry,
-  type StoredMatrix,
-  type TensorSpec,
-} from "../ops/operator.ts";
+import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
+import type { StoredMatrix } from "../ops/operator.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Instruction, Method, Program, TensorValue, Value } from "../program/program.ts";

@@ -2,14 +2,8 @@
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { type Builder, checkSameSpec, type LazyConstant } from "../ops/builder.ts";
-import {
-  type Argument,
-  Arguments,
-  checkSpec,
-  completeArguments,
-  type OperatorRegistry,
-  type TensorSpec,
-} from "../ops/operator.ts";
+import { type Argument, Arguments, checkSpec, completeArguments, type TensorSpec } from "../ops/call-arguments.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue } from "./graph.ts";
 
 export interface InputSpec {

@@ -1,6 +1,6 @@
 /** Model functions → program: capture, passes, memory plan, emission. Weights are packed when the program is read or written. */
 import type { Cpu } from "../kernels/contract.ts";
-import type { OperatorRegistry } from "../ops/operator.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { capture, type MethodSource } from "./capture.ts";
 import { ConstantPool, emitMethod, metadataMethod } from "./emit.ts";

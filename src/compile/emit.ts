@@ -2,7 +2,8 @@
 
 import { byteSize, type TypedArray } from "../dtype.ts";
 import { checkSameSpec, type LazyConstant } from "../ops/builder.ts";
-import type { Argument, OperatorRegistry } from "../ops/operator.ts";
+import type { Argument } from "../ops/call-arguments.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import {
   type Allocation,
   type Constant,

@@ -5,7 +5,7 @@
 import { UnsupportedError } from "../errors.ts";
 import { readEmbeddingRow } from "../kernels/layout/torchao-embedding.ts";
 import type { LazyConstant } from "../ops/builder.ts";
-import type { Argument } from "../ops/operator.ts";
+import type { Argument } from "../ops/call-arguments.ts";
 import { toFloat32 } from "../tensor.ts";
 import type { GraphBuilder } from "./capture.ts";
 import { argumentValues, type Graph, type GraphValue } from "./graph.ts";

@@ -1,6 +1,6 @@
 /** A captured method: operator calls in order over values whose specs are known at the smallest and the largest input. */
 import type { LazyConstant } from "../ops/builder.ts";
-import type { Argument, TensorSpec } from "../ops/operator.ts";
+import type { Argument, TensorSpec } from "../ops/call-arguments.ts";
 
 export interface GraphValue {
   /** `number`: what an operator that gives no tensor gives; its spec is that of a scalar. */

@@ -4,7 +4,7 @@
  */
 import { byteSize } from "../dtype.ts";
 import { checkSameSpec } from "../ops/builder.ts";
-import type { TensorSpec } from "../ops/operator.ts";
+import type { TensorSpec } from "../ops/call-arguments.ts";
 import { elementCount } from "../tensor.ts";
 import { argumentValues, type Graph, type GraphValue } from "./graph.ts";
 

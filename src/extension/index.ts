@@ -26,16 +26,10 @@ export { columnsOf, type Matrix, matrix, transpose } from "../matrix.ts";
 export { moduleOf, type WeightSlot } from "../model/decoder.ts";
 export { makeFolder } from "../node-file.ts";
 export type { Builder, LazyConstant } from "../ops/builder.ts";
+export type { Argument, Arguments, TensorSpec } from "../ops/call-arguments.ts";
 export { EagerBuilder } from "../ops/eager.ts";
 export { vectorConstant } from "../ops/lowering.ts";
-export type {
-  Argument,
-  Arguments,
-  Operator,
-  OperatorDefinition,
-  StoredMatrix,
-  TensorSpec,
-} from "../ops/operator.ts";
+export type { Operator, OperatorDefinition, StoredMatrix } from "../ops/operator.ts";
 export { multiplyTransposed } from "../ops/product.ts";
 export { operators, registerOperator } from "../ops/registry.ts";
 export { registerWeightFormat, type Weight, type WeightFormat, type WeightLowering } from "../ops/weight.ts";

@@ -2,8 +2,9 @@
 import type { AttentionArgs } from "../kernels/arguments.ts";
 import { attention } from "../kernels/table.ts";
 import type { Tensor } from "../tensor.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
-import { type Arguments, defineOperator, type TensorSpec, touchedBytes } from "./operator.ts";
+import { defineOperator, touchedBytes } from "./operator.ts";
 
 /** ShapeError unless input_pos is an int64 tensor [1]. */
 export function checkPosition(args: Arguments<TensorSpec>): void {

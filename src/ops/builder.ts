@@ -6,7 +6,7 @@ import type { DType, TypedArray } from "../dtype.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, PackedLayout } from "../kernels/contract.ts";
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
-import type { Argument, TensorSpec } from "./operator.ts";
+import type { Argument, TensorSpec } from "./call-arguments.ts";
 
 /** Quantized weights before they are packed, and their bias. */
 export interface UnpackedMatrix {

@@ -5,14 +5,9 @@ import type { Cpu } from "../kernels/contract.ts";
 import { defaultThreads } from "../kernels/plan.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
 import { type Builder, checkSameSpec, type LazyConstant } from "./builder.ts";
-import {
-  type Argument,
-  Arguments,
-  checkIndices,
-  completeArguments,
-  type OperatorRegistry,
-  type TensorSpec,
-} from "./operator.ts";
+import { type Argument, Arguments, completeArguments, type TensorSpec } from "./call-arguments.ts";
+import { checkIndices } from "./operator.ts";
+import type { OperatorRegistry } from "./operator-registry.ts";
 import { qualifiedName, type Schema } from "./schema.ts";
 
 /** ShapeError for data that are not as long as the sizes say: kernels trust these. */

@@ -4,7 +4,8 @@ import { byteSize } from "../dtype.ts";
 import { add, argmax, scale, select, softcap, softmax } from "../kernels/table.ts";
 import { bytesOf, elementCount } from "../tensor.ts";
 import { dimensionOf } from "./aten/shapes.ts";
-import { type Arguments, defineOperator, type TensorSpec } from "./operator.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { defineOperator } from "./operator.ts";
 
 /** self + alpha * other, equal shapes. */
 export const addOperator = defineOperator({

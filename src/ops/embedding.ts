@@ -4,8 +4,9 @@ import { checkEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { packedQuery } from "../kernels/select.ts";
 import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/table.ts";
 import type { Tensor } from "../tensor.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { openArgument, packedShape, weightBits } from "./linear.ts";
-import { type Arguments, defineOperator, type Operator, type TensorSpec, touchedBytes } from "./operator.ts";
+import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
 
 function rowsShape(args: Arguments<TensorSpec>, dim: number): TensorSpec {
   return { dtype: "f32", shape: [...args.tensor("indices", "i64", "i32").shape, dim] };

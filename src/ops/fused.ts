@@ -4,8 +4,9 @@ import type { Kernel } from "../kernels/contract.ts";
 import { addRmsNorm, gegluHalves, ropeAttention, swigluHalves } from "../kernels/table.ts";
 import type { Tensor } from "../tensor.ts";
 import { attentionBytes, cacheArgs, checkCaches, checkScales, noScales, scaleArgs } from "./attention.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
-import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
+import { defineOperator, type Operator } from "./operator.ts";
 
 function halvesOperator(name: string, kernels: readonly Kernel<HalvesArgs>[]): Operator {
   return defineOperator({

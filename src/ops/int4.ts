@@ -12,8 +12,9 @@ import { packedQuery, selectableLayouts, selectLayout } from "../kernels/select.
 import { int4Pack, linearA8 } from "../kernels/table.ts";
 import type { WeightSpec } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
-import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
+import { defineOperator, type Operator } from "./operator.ts";
 
 /** Names of the arguments that say the shape, which the two generations of operators call differently. */
 interface ShapeNames {

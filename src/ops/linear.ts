@@ -5,7 +5,8 @@ import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
 import { packedQuery } from "../kernels/select.ts";
 import { linearA8, linearA8Swiglu, linearFloat, linearWeightOnly } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
-import { type Arguments, defineOperator, type Operator, type TensorSpec } from "./operator.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { defineOperator, type Operator } from "./operator.ts";
 
 export const weightBits = [1, 2, 3, 4, 5, 6, 7, 8] as const;
 

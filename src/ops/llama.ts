@@ -4,7 +4,8 @@ import { type SdpaArgs, sdpaReference } from "../kernels/reference/aten/attentio
 import { type RowsCopyArgs, rowsCopyReference } from "../kernels/reference/aten/movement.ts";
 import { attention } from "../kernels/table.ts";
 import { bytesOf, type Tensor } from "../tensor.ts";
-import { type Arguments, defineOperator, type Operator, overload, type TensorSpec } from "./operator.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { defineOperator, type Operator, overload } from "./operator.ts";
 
 /** [1, length, heads, D], as all tensors of these operators. */
 function fourSizes(args: Arguments<TensorSpec>, name: string): [number, number, number, number] {

@@ -3,7 +3,8 @@
  * emit them where a size or a position is known only when the program runs.
  */
 import type { Tensor } from "../tensor.ts";
-import { type Arguments, type NumberOperator, numberOperator } from "./operator.ts";
+import type { Arguments } from "./call-arguments.ts";
+import { type NumberOperator, numberOperator } from "./operator-registry.ts";
 
 /** aten::sym_size.int: one size of a tensor. */
 function size(args: Arguments<Tensor>): number {

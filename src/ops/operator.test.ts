@@ -3,15 +3,9 @@ import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts
 import type { Kernel } from "../kernels/contract.ts";
 import { cpuWith, scalarCpu } from "../kernels/cpu.ts";
 import { zeroTensor } from "../tensor.ts";
-import {
-  type Argument,
-  Arguments,
-  completeArguments,
-  defineOperator,
-  type OperatorDefinition,
-  OperatorRegistry,
-  type TensorSpec,
-} from "./operator.ts";
+import { type Argument, Arguments, completeArguments, type TensorSpec } from "./call-arguments.ts";
+import { defineOperator, type OperatorDefinition } from "./operator.ts";
+import { OperatorRegistry } from "./operator-registry.ts";
 import { registerOperator } from "./registry.ts";
 import { parseSchema } from "./schema.ts";
 

@@ -4,9 +4,9 @@
  */
 import { UnsupportedError } from "../errors.ts";
 import type { Builder } from "./builder.ts";
+import type { Argument, TensorSpec } from "./call-arguments.ts";
 import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
 import { literalConstant, vectorConstant } from "./lowering.ts";
-import type { Argument, TensorSpec } from "./operator.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
 export interface AttentionOptions<T> extends KvCache<T> {

@@ -8,8 +8,10 @@ import {
   quantizeRowsReference,
 } from "../kernels/reference/aten/quantized.ts";
 import { elementCount } from "../tensor.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowBytes } from "./embedding.ts";
-import { type Arguments, defineOperator, type Operator, type Routine, routine, type TensorSpec } from "./operator.ts";
+import { defineOperator, type Operator } from "./operator.ts";
+import { type Routine, routine } from "./operator-registry.ts";
 
 const embeddingBits = { embedding_2bit: 2, embedding_4bit: 4, embedding_byte: 8 } as const;
 

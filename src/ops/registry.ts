@@ -16,7 +16,8 @@ import { linearA8Operators, linearA8SwigluOperator, linearFloatOperator, linearW
 import { llamaOperators } from "./llama.ts";
 import { groupSumsOperator } from "./minima.ts";
 import { numberOperators } from "./number.ts";
-import { defineOperator, type Operator, type OperatorDefinition, OperatorRegistry } from "./operator.ts";
+import { defineOperator, type Operator, type OperatorDefinition } from "./operator.ts";
+import { OperatorRegistry } from "./operator-registry.ts";
 import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./quantized-decomposed.ts";
 import { gatedOperators, rmsNormOperator, ropeAnglesOperator, ropeOperator } from "./transformer.ts";
 

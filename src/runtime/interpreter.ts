@@ -6,15 +6,9 @@ import { viewOf } from "../dtype.ts";
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
 import { isTurnDue, takeTurn } from "../event-loop.ts";
 import type { Cpu } from "../kernels/contract.ts";
-import {
-  type Argument,
-  Arguments,
-  checkIndices,
-  type NumberOperator,
-  type OperatorRegistry,
-  type Routine,
-  type TensorSpec,
-} from "../ops/operator.ts";
+import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
+import { checkIndices } from "../ops/operator.ts";
+import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";

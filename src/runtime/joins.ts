@@ -3,7 +3,9 @@
  * does not go to memory and back. Programs name the calls one by one, so that they run anywhere.
  */
 import type { Cpu } from "../kernels/contract.ts";
-import { type Argument, Arguments, type BoundCall, type Operator, type OperatorRegistry } from "../ops/operator.ts";
+import { type Argument, Arguments } from "../ops/call-arguments.ts";
+import type { BoundCall, Operator } from "../ops/operator.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { isTensorList, type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";
 

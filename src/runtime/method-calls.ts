@@ -1,7 +1,8 @@
 /** The kernel calls of a method as far as they are the same for inputs of any sizes. */
 import type { DType } from "../dtype.ts";
 import { ShapeError } from "../errors.ts";
-import type { Operator, OperatorRegistry } from "../ops/operator.ts";
+import type { Operator } from "../ops/operator.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName, type Schema } from "../ops/schema.ts";
 import type { Method } from "../program/program.ts";
 import type { Tensor } from "../tensor.ts";

@@ -5,14 +5,9 @@
 import { byteSize, viewOf } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
-import {
-  type Argument,
-  Arguments,
-  type BoundCall,
-  type IndexCheck,
-  type OperatorRegistry,
-  type TensorSpec,
-} from "../ops/operator.ts";
+import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
+import type { BoundCall, IndexCheck } from "../ops/operator.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor } from "../tensor.ts";

@@ -2,7 +2,8 @@
  * Makes equal calls one: the same operator on the same values, where nothing reads or writes state. Before passes that
  * let calls write over values: those are other values then.
  */
-import type { Argument, OperatorRegistry } from "../../ops/operator.ts";
+import type { Argument } from "../../ops/call-arguments.ts";
+import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
 
 export function mergeCommonCalls(graph: Graph, registry: OperatorRegistry): Graph {

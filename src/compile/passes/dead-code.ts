@@ -1,5 +1,5 @@
 /** Removes calls whose result nothing reads. Calls that write state stay. */
-import type { OperatorRegistry } from "../../ops/operator.ts";
+import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue } from "../graph.ts";
 
 export function removeDeadCode(graph: Graph, registry: OperatorRegistry): Graph {

@@ -2,8 +2,8 @@
 
 import { scalarCpu } from "../../kernels/cpu.ts";
 import type { LazyConstant } from "../../ops/builder.ts";
+import type { Argument } from "../../ops/call-arguments.ts";
 import { EagerBuilder } from "../../ops/eager.ts";
-import type { Argument } from "../../ops/operator.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { GraphBuilder } from "../capture.ts";
 import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";

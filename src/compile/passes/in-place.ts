@@ -1,5 +1,5 @@
 /** Which results may lie where an argument lies that nobody reads afterwards. */
-import type { OperatorRegistry } from "../../ops/operator.ts";
+import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentIndex } from "../../ops/schema.ts";
 import type { Graph, GraphNode, GraphValue } from "../graph.ts";
 import { Uses } from "./uses.ts";

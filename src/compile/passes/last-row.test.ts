@@ -2,7 +2,8 @@
 import { expect, it } from "vitest";
 import { after, context, graphOf, packed, rows, vector } from "../../../test/support/graph.ts";
 import { add } from "../../kernels/table.ts";
-import { defineOperator, OperatorRegistry } from "../../ops/operator.ts";
+import { defineOperator } from "../../ops/operator.ts";
+import { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { operators } from "../../ops/registry.ts";
 import { formatGraph } from "../graph.ts";
 import { narrowToLastRow } from "./last-row.ts";

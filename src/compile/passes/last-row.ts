@@ -2,7 +2,7 @@
  * Where only the last row of a value is read, its makers work on that row alone, as far as they work row by row: of the
  * last block of a decoder, everything after the attention.
  */
-import type { OperatorRegistry } from "../../ops/operator.ts";
+import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentIndex } from "../../ops/schema.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";

@@ -1,6 +1,7 @@
 /** Replaces calls of some operators by other calls: fused ones, or, for another runtime, those that it has. */
 import type { Cpu } from "../../kernels/contract.ts";
-import type { Argument, OperatorRegistry } from "../../ops/operator.ts";
+import type { Argument } from "../../ops/call-arguments.ts";
+import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentIndex, type Schema } from "../../ops/schema.ts";
 import { GraphBuilder } from "../capture.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";

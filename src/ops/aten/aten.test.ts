@@ -4,7 +4,7 @@ import { describe, expect, it } from "vitest";
 import { byteSize, type DType, zeros } from "../../dtype.ts";
 import { hostCpu } from "../../kernels/cpu.ts";
 import { type Tensor, zeroTensor } from "../../tensor.ts";
-import { type Argument, Arguments, type TensorSpec } from "../operator.ts";
+import { type Argument, Arguments, type TensorSpec } from "../call-arguments.ts";
 import { operators } from "../registry.ts";
 
 interface Stored {

@@ -2,7 +2,8 @@
 import type { DType } from "../../dtype.ts";
 import { type FillArgs, fillReference } from "../../kernels/reference/aten/creation.ts";
 import type { Tensor } from "../../tensor.ts";
-import { type Arguments, defineOperator, type Operator, type TensorSpec } from "../operator.ts";
+import type { Arguments, TensorSpec } from "../call-arguments.ts";
+import { defineOperator, type Operator } from "../operator.ts";
 
 interface Creation {
   readonly schema: string;

@@ -10,7 +10,8 @@ import {
   scatterReference,
 } from "../../kernels/reference/aten/movement.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
-import { type Arguments, defineOperator, type Operator, type TensorSpec } from "../operator.ts";
+import type { Arguments, TensorSpec } from "../call-arguments.ts";
+import { defineOperator, type Operator } from "../operator.ts";
 import { broadcastShape, dimensionOf, rowRank } from "./shapes.ts";
 
 /** Which dimensions are indexed, and the shape that the indices broadcast to. */

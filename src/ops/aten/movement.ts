@@ -12,16 +12,10 @@ import {
   stridedReference,
 } from "../../kernels/reference/aten/movement.ts";
 import { bytesOf, elementCount } from "../../tensor.ts";
+import type { Arguments, TensorSpec } from "../call-arguments.ts";
 import { sliceOperator } from "../elementwise.ts";
-import {
-  type Arguments,
-  defineOperator,
-  type Operator,
-  overload,
-  type Routine,
-  routine,
-  type TensorSpec,
-} from "../operator.ts";
+import { defineOperator, type Operator, overload } from "../operator.ts";
+import { type Routine, routine } from "../operator-registry.ts";
 import { promoted } from "./pointwise.ts";
 import { broadcastShape, checkedDimension, dimensionOf, rowRank, sliceOf, viewShape } from "./shapes.ts";
 

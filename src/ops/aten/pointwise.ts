@@ -6,8 +6,9 @@ import { type PointwiseArgs, pointwiseReference, type WholeRule } from "../../ke
 import { erf } from "../../kernels/reference/erf.ts";
 import { roundHalfEven } from "../../rounding.ts";
 import type { Tensor } from "../../tensor.ts";
+import type { Arguments, TensorSpec } from "../call-arguments.ts";
 import { addOperator, scaleOperator } from "../elementwise.ts";
-import { type Arguments, defineOperator, type Operator, overload, type TensorSpec } from "../operator.ts";
+import { defineOperator, type Operator, overload } from "../operator.ts";
 import { broadcastShape } from "./shapes.ts";
 
 /** Element types from the weakest to the strongest. */

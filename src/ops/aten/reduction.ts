@@ -17,16 +17,10 @@ import {
   varianceReference,
 } from "../../kernels/reference/aten/reduction.ts";
 import { elementCount } from "../../tensor.ts";
+import type { Arguments, TensorSpec } from "../call-arguments.ts";
 import { argmaxOperator, softmaxOperator } from "../elementwise.ts";
-import {
-  type Arguments,
-  defineOperator,
-  type Operator,
-  overload,
-  type Routine,
-  routine,
-  type TensorSpec,
-} from "../operator.ts";
+import { defineOperator, type Operator, overload } from "../operator.ts";
+import { type Routine, routine } from "../operator-registry.ts";
 import { checkedDimension, dimensionOf, rowRank } from "./shapes.ts";
 
 /** Dimensions that a reduction takes away: those listed, or all. */

@@ -1,6 +1,6 @@
 /** Shape arithmetic that aten operators share. */
 import { elementCount } from "../../tensor.ts";
-import type { Arguments, TensorSpec } from "../operator.ts";
+import type { Arguments, TensorSpec } from "../call-arguments.ts";
 
 /** Index of a dimension that may be counted from the end; ShapeError when there is none. */
 export function dimensionOf(args: Arguments<TensorSpec>, name: string, rank: number): number {

@@ -1,0 +1,179 @@
+/** The arguments of an operator's call: checked against its schema, and read by name. */
+import { type DType, dtypes } from "../dtype.ts";
+import { InvalidArgumentError, ShapeError } from "../errors.ts";
+import { type ArgumentType, qualifiedName, type Schema } from "./schema.ts";
+
+/** Dtype and sizes of a tensor whose values are not known, or not looked at. */
+export interface TensorSpec {
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+}
+
+/** InvalidArgumentError where a tensor cannot have this dtype and these sizes. */
+export function checkSpec(what: string, { dtype, shape }: TensorSpec): void {
+  if (!dtypes.includes(dtype))
+    throw new InvalidArgumentError(`${what}: expected dtype ${dtypes.join(", ")} but found ${dtype}`);
+  if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0))
+    throw new InvalidArgumentError(`${what}: expected whole numbers from 0 on as sizes but found [${shape}]`);
+}
+
+/** An operator argument: a tensor (or its spec), or a literal. */
+export type Argument<T> = T | number | boolean | string | null | readonly number[] | readonly T[];
+
+/** Typed access to the arguments of one call, by name. `T` is a spec in shape rules and a tensor in kernels. */
+export class Arguments<T extends TensorSpec> {
+  readonly schema: Schema;
+  readonly #values: readonly Argument<T>[];
+
+  constructor(schema: Schema, values: readonly Argument<T>[]) {
+    this.schema = schema;
+    this.#values = values;
+  }
+
+  /** Undefined when the schema has no such argument. */
+  #value(name: string): Argument<T> | undefined {
+    const { args } = this.schema;
+    for (let i = 0; i < args.length; i++) if (args[i]!.name === name) return this.#values[i] ?? null;
+    return undefined;
+  }
+
+  /** ShapeError unless the argument is a tensor of one of the dtypes, when any are given. */
+  tensor(name: string, ...dtypes: DType[]): T {
+    const value = this.optionalTensor(name, ...dtypes);
+    if (value === null) throw new ShapeError(`${this.#where(name)}: expected a tensor but found none`);
+    return value;
+  }
+
+  optionalTensor(name: string, ...dtypes: DType[]): T | null {
+    const value = this.#value(name);
+    if (value === null || value === undefined) return null;
+    if (typeof value !== "object" || !("shape" in value))
+      throw new ShapeError(`${this.#where(name)}: expected a tensor but found ${describe(value)}`);
+    if (dtypes.length > 0 && !dtypes.includes(value.dtype))
+      throw new ShapeError(`${this.#where(name)}: expected dtype ${dtypes.join(" or ")} but found ${value.dtype}`);
+    return value;
+  }
+
+  /** All tensors of the call by argument name; those of a list have the name of the list. */
+  *allTensors(): Generator<readonly [string, T]> {
+    for (const [i, { name }] of this.schema.args.entries()) {
+      const value = this.#values[i] ?? null;
+      for (const item of Array.isArray(value) ? value : [value])
+        if (typeof item === "object" && item && "shape" in item) yield [name, item as T];
+    }
+  }
+
+  /** The first tensor of the call, its main input as a rule. */
+  firstTensor(): T {
+    for (const value of this.#values.slice(0, this.schema.args.length)) {
+      if (typeof value === "object" && value && "shape" in value) return value;
+    }
+    throw new ShapeError(`${qualifiedName(this.schema)}: expected a tensor but found none`);
+  }
+
+  /** A truth value is a number only where the schema says Scalar. */
+  number(name: string): number {
+    const value = this.#value(name);
+    if (typeof value === "boolean" && this.schema.args.find((arg) => arg.name === name)?.type.startsWith("Scalar"))
+      return Number(value);
+    if (typeof value !== "number")
+      throw new ShapeError(`${this.#where(name)}: expected a number but found ${describe(value)}`);
+    return value;
+  }
+
+  /** A whole number of at least `least`: sizes and indices. */
+  integer(name: string, least = Number.MIN_SAFE_INTEGER): number {
+    const value = this.number(name);
+    if (!Number.isSafeInteger(value) || value < least) {
+      const bound = least === Number.MIN_SAFE_INTEGER ? "" : ` of at least ${least}`;
+      this.fail(name, `expected a whole number${bound} but found ${value}`);
+    }
+    return value;
+  }
+
+  optionalNumber(name: string): number | null {
+    return this.#value(name) === null ? null : this.number(name);
+  }
+
+  numbers(name: string): readonly number[] {
+    const value = this.#value(name);
+    if (!Array.isArray(value) || value.some((item) => typeof item !== "number"))
+      throw new ShapeError(`${this.#where(name)}: expected a list of numbers but found ${describe(value)}`);
+    return value as readonly number[];
+  }
+
+  optionalNumbers(name: string): readonly number[] | null {
+    return this.#value(name) === null ? null : this.numbers(name);
+  }
+
+  /** A list of tensors, null where an optional one is missing. */
+  tensors(name: string): readonly (T | null)[] {
+    const value = this.#value(name);
+    const isTensor = (item: unknown) => item === null || (typeof item === "object" && "shape" in item);
+    if (!Array.isArray(value) || !value.every(isTensor))
+      throw new ShapeError(`${this.#where(name)}: expected a list of tensors but found ${describe(value)}`);
+    return value as readonly (T | null)[];
+  }
+
+  string(name: string): string {
+    const value = this.#value(name);
+    if (typeof value !== "string")
+      throw new ShapeError(`${this.#where(name)}: expected a string but found ${describe(value)}`);
+    return value;
+  }
+
+  boolean(name: string): boolean {
+    return this.#value(name) === true;
+  }
+
+  /** Throws ShapeError with the operator and argument in front. */
+  fail(name: string, problem: string): never {
+    throw new ShapeError(`${this.#where(name)}: ${problem}`);
+  }
+
+  #where(name: string): string {
+    return `${qualifiedName(this.schema)}, argument ${name}`;
+  }
+}
+
+/** An argument for messages: literals as they are, tensors by their spec. */
+function describe(value: Argument<TensorSpec> | undefined): string {
+  if (typeof value !== "object" || value === null) return String(value);
+  if ("shape" in value) return `a ${value.dtype} tensor [${value.shape}]`;
+  return `a list of ${value.length}`;
+}
+
+/** Completes the arguments of a call with the schema's defaults; ShapeError when one is missing, of another type, or too many are given. */
+export function completeArguments<T>(schema: Schema, given: readonly Argument<T>[]): Argument<T>[] {
+  const inputs = schema.args.filter((arg) => !arg.isOut);
+  if (given.length > inputs.length)
+    throw new ShapeError(`${qualifiedName(schema)}: expected ${inputs.length} arguments but found ${given.length}`);
+  return inputs.map((arg, i) => {
+    const value = i < given.length ? given[i] : arg.default;
+    if (value === undefined) throw new ShapeError(`${qualifiedName(schema)}: argument ${arg.name} is missing`);
+    const expected = literalProblem(arg.type, value);
+    if (expected !== null)
+      throw new ShapeError(
+        `${qualifiedName(schema)}, argument ${arg.name}: expected ${expected} but found ${describe(value as Argument<TensorSpec>)}`,
+      );
+    return value;
+  });
+}
+
+/** What literals and lists of an argument type are; other objects are tensors, or numbers that the run works out. */
+const literals: readonly [RegExp, string, (item: unknown) => boolean][] = [
+  [/^int$/, "a whole number", Number.isSafeInteger],
+  [/^float$/, "a number", (item) => typeof item === "number"],
+  [/^Scalar$/, "a number", (item) => typeof item === "number" || typeof item === "boolean"],
+  [/^bool$/, "true or false", (item) => typeof item === "boolean"],
+  [/^str$/, "a string", (item) => typeof item === "string"],
+  [/^Tensor$/, "a tensor", () => false],
+  [/\[\]$/, "a list", Array.isArray],
+];
+
+/** What a type expects where a literal, a list or nothing is none of it. */
+function literalProblem(type: ArgumentType, value: unknown): string | null {
+  if (value === null ? type.endsWith("?") : typeof value === "object" && !Array.isArray(value)) return null;
+  const [, expected, fits] = literals.find(([pattern]) => pattern.test(type.replace(/\?$/, "")))!;
+  return fits(value) ? null : expected;
+}

@@ -1,0 +1,96 @@
+/** The operators that a program may call, by name: of one out tensor, and those of other exporters' programs. */
+
+import type { DType } from "../dtype.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { Tensor } from "../tensor.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import type { Operator } from "./operator.ts";
+import { parseAnySchema, qualifiedName, type Schema } from "./schema.ts";
+
+/** An operator that gives a number, which later calls take as an argument. */
+export interface NumberOperator {
+  readonly schema: Schema;
+  readonly name: string;
+  evaluate(args: Arguments<Tensor>): number | boolean;
+}
+
+/** A number operator from its schema and its rule. */
+export function numberOperator(schema: string, evaluate: NumberOperator["evaluate"]): NumberOperator {
+  const parsed = parseAnySchema(schema);
+  return { schema: parsed, name: qualifiedName(parsed), evaluate };
+}
+
+/** An operator with several results, or none of its own: written in place, or a view. Compiled programs call none. */
+export interface Routine {
+  readonly schema: Schema;
+  readonly name: string;
+  /** Specs of the out arguments, from the arguments and the dtypes that the program planned. */
+  outs(args: Arguments<TensorSpec>, planned: readonly DType[]): readonly TensorSpec[];
+  /** Null for a view: its result is its first tensor's data in the out's shape. */
+  readonly run: ((args: Arguments<Tensor>) => void) | null;
+}
+
+/** A routine from its schema. */
+export function routine(schema: string, outs: Routine["outs"], run: Routine["run"]): Routine {
+  const parsed = parseAnySchema(schema);
+  return { schema: parsed, name: qualifiedName(parsed), outs, run };
+}
+
+/** Operators that are not called by models of this package, but by programs of other exporters. */
+export interface OtherOperators {
+  readonly numbers?: Iterable<NumberOperator>;
+  readonly routines?: Iterable<Routine>;
+}
+
+/** The operators that a program may call. */
+export class OperatorRegistry {
+  readonly #operators = new Map<string, Operator>();
+  readonly #numbers: ReadonlyMap<string, NumberOperator>;
+  readonly #routines: ReadonlyMap<string, Routine>;
+
+  constructor(operators: Iterable<Operator> = [], { numbers = [], routines = [] }: OtherOperators = {}) {
+    this.#numbers = new Map([...numbers].map((operator) => [operator.name, operator]));
+    this.#routines = new Map([...routines].map((operator) => [operator.name, operator]));
+    for (const operator of operators) this.register(operator);
+  }
+
+  /** InvalidArgumentError when the name is taken: an operator means one thing. */
+  register(operator: Operator): void {
+    if (this.has(operator.name)) throw new InvalidArgumentError(`operator ${operator.name} is registered already`);
+    this.#operators.set(operator.name, operator);
+  }
+
+  has(name: string): boolean {
+    return this.#operators.has(name) || this.#numbers.has(name) || this.#routines.has(name);
+  }
+
+  /** The operator of a name when it gives a number. */
+  number(name: string): NumberOperator | undefined {
+    return this.#numbers.get(name);
+  }
+
+  /** The operator of a name when it is a routine. */
+  routine(name: string): Routine | undefined {
+    return this.#routines.get(name);
+  }
+
+  /** The schema of any operator; UnsupportedError when there is none of that name. */
+  schema(name: string): Schema {
+    return (this.#numbers.get(name) ?? this.#routines.get(name) ?? this.get(name)).schema;
+  }
+
+  /** The operator of a name that writes one tensor, if there is one. */
+  find(name: string): Operator | undefined {
+    return this.#operators.get(name);
+  }
+
+  get(name: string): Operator {
+    const operator = this.find(name);
+    if (!operator) throw new UnsupportedError(`operator ${name} is not registered; register it with registerOperator`);
+    return operator;
+  }
+
+  [Symbol.iterator](): Iterator<Operator> {
+    return this.#operators.values();
+  }
+}
