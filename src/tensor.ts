@@ -14,6 +14,10 @@ export function elementCount(shape: readonly number[]): number {
   return shape.reduce((product, size) => product * size, 1);
 }
 
+export function isSameShape(a: readonly number[], b: readonly number[]): boolean {
+  return a.length === b.length && a.every((size, i) => size === b[i]);
+}
+
 /** A zeroed tensor. */
 export function zeroTensor(dtype: DType, shape: readonly number[]): Tensor {
   return { dtype, shape, data: zeros(dtype, elementCount(shape)) };

@@ -1,7 +1,9 @@
 /** Whether a checkpoint stores a slot's weight as a plain tensor that can be read. */
+
 import { InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
+import { isSameShape } from "../tensor.ts";
 import { isSameMethod, quantMethod, storageNames } from "./weight-storage.ts";
 
 /** What files' readers serve themselves, beside the storages. */
@@ -36,7 +38,7 @@ function checkTensor({ tensors, folder }: Checkpoint, { name, shape }: WeightSlo
     throw new InvalidFileError(folder, `expected tensor ${name}, which the checkpoint lacks${found}`);
   }
   const info = tensors.info(name);
-  if (info.shape.join() !== shape.join())
+  if (!isSameShape(info.shape, shape))
     throw new ShapeError(
       `${folder}, tensor ${name}: expected shape [${shape}] by the config but found [${info.shape}]`,
     );

@@ -1,4 +1,5 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
+
 import { basename } from "node:path";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
@@ -12,6 +13,7 @@ import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { isSameShape } from "../tensor.ts";
 import { withModelPrefix } from "./base-names.ts";
 import { centered } from "./centered-minima.ts";
 import { checkSlot } from "./check-slot.ts";
@@ -80,7 +82,7 @@ export class Model {
   /** Gives a slot a weight of any registered format, which is not quantized further. ShapeError for one of another shape. */
   replaceWeight(name: string, weight: Weight): void {
     const slot = this.decoder.slots.find((candidate) => candidate.name === name) ?? this.#unknown(name);
-    if (weight.shape.join() !== slot.shape.join())
+    if (!isSameShape(weight.shape, slot.shape))
       throw new ShapeError(`${name}: expected a weight of shape [${slot.shape}] but found [${weight.shape}]`);
     this.configs.delete(name);
     this.#replaced.set(name, weight);

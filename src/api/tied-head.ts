@@ -4,7 +4,7 @@ import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { logInfo } from "../log.ts";
 import { buildDecoder } from "../model/architectures.ts";
-import { bytesOf } from "../tensor.ts";
+import { bytesOf, isSameShape } from "../tensor.ts";
 import { inParts } from "./quantize-rows.ts";
 
 /**
@@ -28,7 +28,7 @@ export async function withStoredHead(checkpoint: Checkpoint): Promise<Checkpoint
 async function isSameMatrix(tensors: TensorSource, a: string, b: string): Promise<boolean> {
   const { dtype, shape } = tensors.info(a);
   const other = tensors.info(b);
-  if (dtype !== other.dtype || shape.join() !== other.shape.join() || shape.length !== 2) return false;
+  if (dtype !== other.dtype || !isSameShape(shape, other.shape) || shape.length !== 2) return false;
   const isSame = async (first: number, count: number) => {
     const [ours, others] = [await tensors.readRows(a, first, count), await tensors.readRows(b, first, count)];
     return Buffer.compare(bytesOf(ours.data), bytesOf(others.data)) === 0;

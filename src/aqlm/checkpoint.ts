@@ -2,12 +2,14 @@
  * AQLM weights in Hugging Face checkpoints: `P.codes`, `P.codebooks` and `P.scales` instead of `P.weight`.
  * A layer is AQLM when it has codes, whatever the config lists; the config's numbers must agree with the tensors.
  */
+
 import {
   type Checkpoint,
   type DType,
   finiteFloats,
   InvalidFileError,
   isSameMethod,
+  isSameShape,
   moduleOf,
   quantMethod,
   ShapeError,
@@ -106,7 +108,7 @@ function formOf(layer: Layer, slot: WeightSlot, { shape }: TensorInfo): AqlmForm
   const wanted = configForm(layer.checkpoint);
   if (wanted) {
     const expected = [wanted.codebooks, 2 ** wanted.bits, wanted.outGroup, wanted.inGroup];
-    if (expected.join() !== shape.join())
+    if (!isSameShape(expected, shape))
       fail(layer, "codebooks", `expected shape [${expected}] from config.json but found [${shape}]`);
   }
   checkForm(`${layer.checkpoint.folder}, tensor ${layer.module}.codebooks`, form);
@@ -138,13 +140,14 @@ function configForm({
 
 function checkSizes(layer: Layer, form: AqlmForm, codes: TensorInfo, scales: TensorInfo): void {
   const { outputs, inputs } = formCounts(form);
-  const sizes = [outputs, inputs, form.codebooks].join();
+  const sizes = [outputs, inputs, form.codebooks];
   const [first, second, ...rest] = codes.shape;
-  const isPermuted = [second, first, ...rest].join() === sizes;
+  const isPermuted = isSameShape([second!, first!, ...rest], sizes);
   const hint = isPermuted
     ? ", the order that the aqlm package leaves them in after running; convert the model again"
     : "";
-  if (codes.shape.join() !== sizes) fail(layer, "codes", `expected shape [${sizes}] but found [${codes.shape}]${hint}`);
+  if (!isSameShape(codes.shape, sizes))
+    fail(layer, "codes", `expected shape [${sizes}] but found [${codes.shape}]${hint}`);
   const types: readonly DType[] = form.bits <= 8 ? ["i8", "i16", "i32"] : ["i16", "i32"];
   if (!types.includes(codes.dtype))
     fail(layer, "codes", `expected dtype ${types.join(" or ")} for ${form.bits} bits but found ${codes.dtype}`);

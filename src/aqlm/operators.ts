@@ -3,8 +3,10 @@
  * `aqlm::code_matmat` takes every form. Codes are packed (u8, with a header), or plain in upstream's order
  * (i8 or i16 [k / inGroup, n / outGroup, codebooks], as ExecuTorch programs have them).
  */
+
 import {
   type Arguments,
+  isSameShape,
   type OperatorDefinition,
   ShapeError,
   type StoredMatrix,
@@ -42,7 +44,7 @@ function formOf(args: Arguments<TensorSpec>): AqlmForm {
     args.fail("codebooks", `expected 2x8 in groups of 8 inputs but found ${formName(form)} in groups of ${inGroup}`);
   checkCodes(args, form, codes);
   const bias = args.optionalTensor("bias", "f32");
-  if (bias && bias.shape.join() !== String(form.n))
+  if (bias && !isSameShape(bias.shape, [form.n]))
     args.fail("bias", `expected shape [${form.n}] but found [${bias.shape}]`);
   return form;
 }
@@ -51,13 +53,13 @@ function checkCodes(args: Arguments<TensorSpec>, form: AqlmForm, { dtype, shape 
   const { outputs, inputs } = formCounts(form);
   if (dtype === "u8") {
     const expected = packedByteLength(form);
-    if (shape.join() !== String(expected))
+    if (!isSameShape(shape, [expected]))
       args.fail("codes", `expected ${expected} packed bytes for [${form.n}, ${form.k}] but found [${shape}]`);
     return;
   }
   const plain = form.bits <= 8 ? "i8" : "i16";
   const sizes = [inputs, outputs, form.codebooks];
-  if (dtype !== plain || shape.join() !== sizes.join())
+  if (dtype !== plain || !isSameShape(shape, sizes))
     args.fail("codes", `expected ${plain} [${sizes}], or packed u8, but found ${dtype} [${shape}]`);
 }
 

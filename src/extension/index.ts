@@ -34,4 +34,4 @@ export { multiplyTransposed } from "../ops/product.ts";
 export { operators, registerOperator } from "../ops/registry.ts";
 export { registerWeightFormat, type Weight, type WeightFormat, type WeightLowering } from "../ops/weight.ts";
 export { cholesky, solveCholesky } from "../quantize/cholesky.ts";
-export { type Tensor, toFloat32 } from "../tensor.ts";
+export { isSameShape, type Tensor, toFloat32 } from "../tensor.ts";

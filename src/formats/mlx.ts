@@ -4,7 +4,7 @@
  */
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
-import { toFloat32 } from "../tensor.ts";
+import { isSameShape, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
 import { isObject, type JsonObject } from "./json.ts";
 import type { OpenTensors } from "./tensor-source.ts";
@@ -46,7 +46,7 @@ function mlxMatrix(file: string, module: string, tensors: OpenTensors, { bits, g
   const columns = (32 * words) / bits;
   const groups = columns / groupSize;
   for (const part of [scales, biases])
-    if (tensors.info(part).shape.join() !== `${n},${groups}`)
+    if (!isSameShape(tensors.info(part).shape, [n, groups]))
       throw new ShapeError(
         `${file}, tensor ${part}: expected [${n},${groups}] but found [${tensors.info(part).shape}]`,
       );

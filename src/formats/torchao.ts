@@ -4,7 +4,7 @@
  */
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
 import { dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
-import { toFloat32 } from "../tensor.ts";
+import { isSameShape, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
 import { isObject, type JsonObject, parseObject } from "./json.ts";
 import type { TensorEntry } from "./safetensors-writer.ts";
@@ -61,7 +61,7 @@ function intxMatrix(file: string, name: string, tensors: OpenTensors, data: Json
   };
   const groups = groupCount(spec);
   for (const field of [scale, zero])
-    if (tensors.info(field).shape.join() !== `${n},${groups}`)
+    if (!isSameShape(tensors.info(field).shape, [n, groups]))
       throw new ShapeError(
         `${file}, tensor ${field}: expected [${n},${groups}] but found [${tensors.info(field).shape}]`,
       );

@@ -1,7 +1,7 @@
 /** Causal grouped-query attention over a KV cache of floats, halves, or integers with scales. */
 import type { AttentionArgs } from "../kernels/arguments.ts";
 import { attention } from "../kernels/table.ts";
-import type { Tensor } from "../tensor.ts";
+import { isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, touchedBytes } from "./operator.ts";
@@ -9,7 +9,7 @@ import { defineOperator, touchedBytes } from "./operator.ts";
 /** ShapeError unless input_pos is an int64 tensor [1]. */
 export function checkPosition(args: Arguments<TensorSpec>): void {
   const { shape } = args.tensor("input_pos", "i64");
-  if (shape.join() !== "1") args.fail("input_pos", `expected shape [1] but found [${shape}]`);
+  if (!isSameShape(shape, [1])) args.fail("input_pos", `expected shape [1] but found [${shape}]`);
 }
 
 type CacheType = "f32" | "f16" | "i8";
@@ -24,7 +24,7 @@ export function checkCaches(
   const [batch, capacity, kvHeads, headDim] = cache as [number, number, number, number];
   if (cache.length !== 4 || batch !== 1 || kvHeads * headDim === 0)
     args.fail("key_cache", `expected shape [1, capacity, heads, D] but found [${cache}]`);
-  if (args.tensor("value_cache", dtype).shape.join() !== cache.join())
+  if (!isSameShape(args.tensor("value_cache", dtype).shape, cache))
     args.fail("value_cache", `expected the shape of key_cache [${cache}]`);
   args.integer("window", 0);
   return { capacity, kvHeads, headDim };
@@ -34,7 +34,7 @@ export function checkCaches(
 export function checkScales(args: Arguments<TensorSpec>): void {
   const scales = args.tensor("key_cache").shape.slice(0, 3);
   for (const name of ["key_scales", "value_scales"])
-    if (args.tensor(name, "f32").shape.join() !== scales.join())
+    if (!isSameShape(args.tensor(name, "f32").shape, scales))
       args.fail(name, `expected shape [${scales}] but found [${args.tensor(name).shape}]`);
 }
 

@@ -2,7 +2,7 @@
 
 import { byteSize } from "../dtype.ts";
 import { add, argmax, scale, select, softcap, softmax } from "../kernels/table.ts";
-import { bytesOf, elementCount } from "../tensor.ts";
+import { bytesOf, elementCount, isSameShape } from "../tensor.ts";
 import { dimensionOf } from "./aten/shapes.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { defineOperator } from "./operator.ts";
@@ -16,7 +16,7 @@ export const addOperator = defineOperator({
   shape(args) {
     const self = args.tensor("self", "f32");
     const other = args.tensor("other", "f32");
-    if (self.shape.join() !== other.shape.join())
+    if (!isSameShape(self.shape, other.shape))
       args.fail("other", `expected the shape of self [${self.shape}] but found [${other.shape}]`);
     return { dtype: "f32", shape: self.shape };
   },

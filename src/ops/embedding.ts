@@ -3,7 +3,7 @@ import type { Indices } from "../kernels/arguments.ts";
 import { checkEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { packedQuery } from "../kernels/select.ts";
 import { embeddingFloat, embeddingPacked, embeddingShared } from "../kernels/table.ts";
-import type { Tensor } from "../tensor.ts";
+import { isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { openArgument, packedShape, weightBits } from "./linear.ts";
 import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
@@ -61,7 +61,7 @@ const packedEmbedding = (bits: number): Operator =>
           "weight_scales",
           `expected shape [${rows}, a number of groups that divides ${dim}] but found [${scales.shape}]`,
         );
-      if (zeros.shape.join() !== scales.shape.join())
+      if (!isSameShape(zeros.shape, scales.shape))
         args.fail("weight_zeros", `expected the shape of weight_scales [${scales.shape}] but found [${zeros.shape}]`);
       return rowsShape(args, dim);
     },

@@ -2,7 +2,7 @@
 import type { HalvesArgs, RopeAttentionArgs } from "../kernels/arguments.ts";
 import type { Kernel } from "../kernels/contract.ts";
 import { addRmsNorm, gegluHalves, ropeAttention, swigluHalves } from "../kernels/table.ts";
-import type { Tensor } from "../tensor.ts";
+import { isSameShape, type Tensor } from "../tensor.ts";
 import { attentionBytes, cacheArgs, checkCaches, checkScales, noScales, scaleArgs } from "./attention.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
@@ -41,9 +41,9 @@ const addRmsNormOperator = defineOperator({
   shape(args) {
     const { shape } = args.tensor("x", "f32");
     const [addend, weight] = [args.tensor("addend", "f32"), args.tensor("weight", "f32")];
-    if (addend.shape.join() !== shape.join())
+    if (!isSameShape(addend.shape, shape))
       args.fail("addend", `expected the shape of x [${shape}] but found [${addend.shape}]`);
-    if (weight.shape.join() !== String(shape.at(-1)))
+    if (!isSameShape(weight.shape, [shape.at(-1)!]))
       args.fail("weight", `expected shape [${shape.at(-1)}] but found [${weight.shape}]`);
     return { dtype: "f32", shape };
   },

@@ -11,7 +11,7 @@ import { fastPacker } from "../kernels/packer.ts";
 import { packedQuery, selectableLayouts, selectLayout } from "../kernels/select.ts";
 import { int4Pack, linearA8 } from "../kernels/table.ts";
 import type { WeightSpec } from "../quantized.ts";
-import { elementCount, type Tensor } from "../tensor.ts";
+import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
@@ -47,12 +47,12 @@ function packOperator(schema: string, names: ShapeNames, inputs: { weights: stri
       const groups = spec.k / spec.groupSize;
       const { shape } = args.tensor(inputs.weights, "u8");
       const scales = args.tensor(inputs.scales, "f32", "bf16");
-      if (shape.join() !== [spec.n, spec.k / 2].join())
+      if (!isSameShape(shape, [spec.n, spec.k / 2]))
         args.fail(inputs.weights, `expected shape [${spec.n}, ${spec.k / 2}] but found [${shape}]`);
       if (elementCount(scales.shape) !== spec.n * groups)
         args.fail(inputs.scales, `expected ${spec.n * groups} scales but found shape [${scales.shape}]`);
       const bias = biasOf(args);
-      if (bias && bias.shape.join() !== String(spec.n))
+      if (bias && !isSameShape(bias.shape, [spec.n]))
         args.fail("bias", `expected shape [${spec.n}] but found [${bias.shape}]`);
       // One size on every CPU: the largest of its layouts'.
       const sizes = selectableLayouts(spec).map((layout) => layout.byteLength(spec, bias !== null));

@@ -4,7 +4,7 @@ import type { Kernel, PackedWeights } from "../kernels/contract.ts";
 import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
 import { packedQuery } from "../kernels/select.ts";
 import { linearA8, linearA8Swiglu, linearFloat, linearWeightOnly } from "../kernels/table.ts";
-import { elementCount, type Tensor } from "../tensor.ts";
+import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { defineOperator, type Operator } from "./operator.ts";
 
@@ -113,7 +113,7 @@ export const linearFloatOperator = defineOperator({
     const [n, k] = weight.shape;
     if (weight.shape.length !== 2 || input.shape.at(-1) !== k)
       args.fail("weight", `expected shape [n, ${input.shape.at(-1)}] but found [${weight.shape}]`);
-    if (bias && bias.shape.join() !== String(n)) args.fail("bias", `expected shape [${n}] but found [${bias.shape}]`);
+    if (bias && !isSameShape(bias.shape, [n])) args.fail("bias", `expected shape [${n}] but found [${bias.shape}]`);
     return { dtype: "f32", shape: [...input.shape.slice(0, -1), n!] };
   },
   query: (args) => ({ layout: null, bits: null, m: rowCount(args.tensor("input").shape) }),

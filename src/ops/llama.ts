@@ -3,7 +3,7 @@ import type { AttentionArgs } from "../kernels/arguments.ts";
 import { type SdpaArgs, sdpaReference } from "../kernels/reference/aten/attention.ts";
 import { type RowsCopyArgs, rowsCopyReference } from "../kernels/reference/aten/movement.ts";
 import { attention } from "../kernels/table.ts";
-import { bytesOf, type Tensor } from "../tensor.ts";
+import { bytesOf, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { defineOperator, type Operator, overload } from "./operator.ts";
 
@@ -30,7 +30,7 @@ const updateCache = defineOperator<RowsCopyArgs>({
     const [, tokens, ...value] = fourSizes(args, "value");
     const [, capacity, ...cache] = fourSizes(args, "cache");
     args.tensor("cache", args.tensor("value").dtype);
-    if (value.join() !== cache.join()) args.fail("value", `expected rows of [${cache}] but found [${value}]`);
+    if (!isSameShape(value, cache)) args.fail("value", `expected rows of [${cache}] but found [${value}]`);
     startOf(args, tokens, capacity);
     return { dtype: args.tensor("value").dtype, shape: [1] };
   },
@@ -52,11 +52,11 @@ function attentionShape(args: Arguments<TensorSpec>, [key, value]: readonly [str
   const [, capacity, kvHeads, keyDim] = fourSizes(args, key);
   if (heads % kvHeads !== 0 || dim !== keyDim)
     args.fail("query", `expected heads of [${[kvHeads, keyDim]}] or multiples but found [${[heads, dim]}]`);
-  if (args.tensor(value).shape.join() !== args.tensor(key).shape.join())
+  if (!isSameShape(args.tensor(value).shape, args.tensor(key).shape))
     args.fail(value, `expected the shape of ${key} [${args.tensor(key).shape}]`);
   const start = startOf(args, tokens, capacity);
   const mask = args.optionalTensor("attn_mask");
-  if (mask && mask.shape.join() !== [tokens, start + tokens].join())
+  if (mask && !isSameShape(mask.shape, [tokens, start + tokens]))
     args.fail("attn_mask", `expected shape [${[tokens, start + tokens]}] but found [${mask.shape}]`);
   return { dtype: "f32", shape: query };
 }
@@ -160,7 +160,7 @@ const sdpaWithCache = defineOperator<AttentionArgs>({
     const tokens = fourSizes(args, "query")[1];
     const rows = [1, tokens, ...fourSizes(args, "key_cache").slice(2)];
     for (const name of ["key", "value"])
-      if (args.tensor(name).shape.join() !== rows.join())
+      if (!isSameShape(args.tensor(name).shape, rows))
         args.fail(name, `expected shape [${rows}] but found [${args.tensor(name).shape}]`);
     return attentionShape(args, ["key_cache", "value_cache"]);
   },
@@ -184,7 +184,7 @@ const quantizedSdpa = defineOperator<SdpaArgs>({
     for (const [name, short] of quantizedInputs) {
       const [, length, heads] = fourSizes(args, name);
       for (const part of [`${short}_zero_points`, `${short}_scales`])
-        if (args.tensor(part).shape.join() !== [1, length, heads, 1].join())
+        if (!isSameShape(args.tensor(part).shape, [1, length, heads, 1]))
           args.fail(part, `expected shape [${[1, length, heads, 1]}] but found [${args.tensor(part).shape}]`);
     }
     return attentionShape(args, ["key", "value"]);

@@ -7,7 +7,7 @@ import {
   quantizedEmbeddingReference,
   quantizeRowsReference,
 } from "../kernels/reference/aten/quantized.ts";
-import { elementCount } from "../tensor.ts";
+import { elementCount, isSameShape } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowBytes } from "./embedding.ts";
 import { defineOperator, type Operator } from "./operator.ts";
@@ -25,7 +25,7 @@ function embeddingShape(args: Arguments<TensorSpec>, bits: number): TensorSpec {
   const groups = scales[1] ?? 1;
   if (scales.length < 1 || scales.length > 2 || scales[0] !== rows || dim % groups !== 0)
     args.fail("weight_scales", `expected shape [${rows}, a divisor of ${dim}] but found [${scales}]`);
-  if (zeros && zeros.shape.join() !== scales.join())
+  if (zeros && !isSameShape(zeros.shape, scales))
     args.fail("weight_zero_points", `expected shape [${scales}] but found [${zeros.shape}]`);
   return { dtype: "f32", shape: [...args.tensor("indices", "i64", "i32").shape, dim] };
 }

@@ -13,6 +13,7 @@ import {
   squaredReglu,
   swiglu,
 } from "../kernels/table.ts";
+import { isSameShape } from "../tensor.ts";
 import { checkPosition } from "./attention.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
@@ -106,7 +107,7 @@ function gatedOperator(name: string, kernels: readonly Kernel<BinaryArgs>[]): Op
     shape(args) {
       const gate = args.tensor("gate", "f32");
       const up = args.tensor("up", "f32");
-      if (gate.shape.join() !== up.shape.join())
+      if (!isSameShape(gate.shape, up.shape))
         args.fail("up", `expected the shape of gate [${gate.shape}] but found [${up.shape}]`);
       return { dtype: "f32", shape: gate.shape };
     },

@@ -2,8 +2,10 @@
  * Reading of `.pte` files: header, tables, segments and the places of constants, all checked before they are believed.
  * The data itself stays in the file until its `DataSource` is read.
  */
+
 import type { ByteSource } from "../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { isSameShape } from "../tensor.ts";
 import { type DecodedProgram, decodeProgram, type ProgramTable } from "./decode.ts";
 import { type FileHeader, HEADER_END, parseHeader } from "./header.ts";
 import type { Constant, DataSource, Method, Program } from "./program.ts";
@@ -142,7 +144,7 @@ function checkExternals({ methods, externals }: DecodedProgram, tensors: Readonl
     for (const value of values) {
       if (value.kind !== "tensor" || value.constant === null || !externals.includes(value.name ?? "")) continue;
       const { spec, file } = tensors.get(value.name!)!;
-      if (spec && (spec.dtype !== value.dtype || spec.sizes.join() !== value.sizes.join()))
+      if (spec && (spec.dtype !== value.dtype || !isSameShape(spec.sizes, value.sizes)))
         throw new InvalidFileError(
           file,
           `tensor ${value.name}: method ${method} expects ${value.dtype} [${value.sizes}] but it is ${spec.dtype ?? "of an unknown type"} [${spec.sizes}]`,

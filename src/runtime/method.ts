@@ -10,7 +10,7 @@ import type { BoundCall, IndexCheck } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
-import { elementCount, type Tensor } from "../tensor.ts";
+import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import { joinCalls, type ReadyCall } from "./joins.ts";
 import type { MethodCalls } from "./method-calls.ts";
 
@@ -100,10 +100,6 @@ export function readyMethod(
   return { inputs, outputs, calls, places, checks: inputChecks(inputs, calls) };
 }
 
-function isSameShape(a: readonly number[], b: readonly number[]): boolean {
-  return a.length === b.length && a.every((size, i) => size === b[i]);
-}
-
 /** What a call makes of its arguments; a ShapeError also names the constants among them, as the file does. */
 function withNames<R>(method: Method, indices: readonly number[], work: () => R): R {
   try {
@@ -184,7 +180,7 @@ export function checkInput(method: Method, i: number, sizes: readonly number[]):
     throw new UnsupportedError(`method ${method.name}: input ${i} is no tensor with memory of its own`);
   const fits =
     value.dynamism === "static"
-      ? sizes.join() === value.sizes.join()
+      ? isSameShape(sizes, value.sizes)
       : sizes.length === value.sizes.length && sizes.every((size, d) => size >= 1 && size <= value.sizes[d]!);
   const bound = value.dynamism === "static" ? "" : "from 1 to those of ";
   if (!fits)

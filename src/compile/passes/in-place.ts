@@ -1,6 +1,8 @@
 /** Which results may lie where an argument lies that nobody reads afterwards. */
+
 import type { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { argumentIndex } from "../../ops/schema.ts";
+import { isSameShape } from "../../tensor.ts";
 import type { Graph, GraphNode, GraphValue } from "../graph.ts";
 import { Uses } from "./uses.ts";
 
@@ -27,8 +29,8 @@ function placeFor(node: GraphNode, registry: OperatorRegistry, uses: Uses): Grap
     (value) =>
       value.kind === "computed" &&
       value.spec.dtype === dtype &&
-      value.spec.shape.join() === shape.join() &&
-      value.smallest.join() === node.out.smallest.join() &&
+      isSameShape(value.spec.shape, shape) &&
+      isSameShape(value.smallest, node.out.smallest) &&
       uses.isReadOnce(value),
   );
 }

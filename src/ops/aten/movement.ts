@@ -11,7 +11,7 @@ import {
   sliceScatterReference,
   stridedReference,
 } from "../../kernels/reference/aten/movement.ts";
-import { bytesOf, elementCount } from "../../tensor.ts";
+import { bytesOf, elementCount, isSameShape } from "../../tensor.ts";
 import type { Arguments, TensorSpec } from "../call-arguments.ts";
 import { sliceOperator } from "../elementwise.ts";
 import { defineOperator, type Operator, overload } from "../operator.ts";
@@ -114,7 +114,7 @@ const copy = defineOperator<StridedArgs>({
   shape(args) {
     const { dtype, shape } = args.tensor("self");
     const src = args.tensor("src").shape;
-    if (broadcastShape(args, "src", shape, src).join() !== shape.join())
+    if (!isSameShape(broadcastShape(args, "src", shape, src), shape))
       args.fail("src", `expected a shape that broadcasts to [${shape}] but found [${src}]`);
     return { dtype, shape };
   },
@@ -134,7 +134,7 @@ const sliceScatter = defineOperator<SliceScatterArgs>({
     const dim = dimensionOf(args, "dim", shape.length);
     const expected = shape.with(dim, sliceOf(args, shape[dim]!).count);
     const src = args.tensor("src", dtype).shape;
-    if (src.join() !== expected.join()) args.fail("src", `expected shape [${expected}] but found [${src}]`);
+    if (!isSameShape(src, expected)) args.fail("src", `expected shape [${expected}] but found [${src}]`);
     return { dtype, shape };
   },
   prepare(args) {
@@ -215,7 +215,7 @@ function joining(schema: string, extra: 0 | 1): Operator {
       const { shape } = tensors[0]!;
       const dtype = promoted(tensors.map((tensor) => tensor.dtype));
       if (extra === 0) return { dtype, shape: joinedShape(args, dim) };
-      if (tensors.some((tensor) => tensor.shape.join() !== shape.join()))
+      if (tensors.some((tensor) => !isSameShape(tensor.shape, shape)))
         args.fail("tensors", `expected all of shape [${shape}]`);
       return { dtype, shape: shape.toSpliced(dim, 0, tensors.length) };
     },

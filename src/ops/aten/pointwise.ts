@@ -5,7 +5,7 @@ import { exp32 } from "../../kernels/reference/aten/exponential.ts";
 import { type PointwiseArgs, pointwiseReference, type WholeRule } from "../../kernels/reference/aten/pointwise.ts";
 import { erf } from "../../kernels/reference/erf.ts";
 import { roundHalfEven } from "../../rounding.ts";
-import type { Tensor } from "../../tensor.ts";
+import { isSameShape, type Tensor } from "../../tensor.ts";
 import type { Arguments, TensorSpec } from "../call-arguments.ts";
 import { addOperator, scaleOperator } from "../elementwise.ts";
 import { defineOperator, type Operator, overload } from "../operator.ts";
@@ -182,7 +182,7 @@ const add = overload(addTensors!, {
   fits(args) {
     const self = args.tensor("self");
     const other = args.tensor("other");
-    return self.dtype === "f32" && other.dtype === "f32" && self.shape.join() === other.shape.join();
+    return self.dtype === "f32" && other.dtype === "f32" && isSameShape(self.shape, other.shape);
   },
 });
 

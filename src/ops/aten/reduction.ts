@@ -16,7 +16,7 @@ import {
   type VarianceArgs,
   varianceReference,
 } from "../../kernels/reference/aten/reduction.ts";
-import { elementCount } from "../../tensor.ts";
+import { elementCount, isSameShape } from "../../tensor.ts";
 import type { Arguments, TensorSpec } from "../call-arguments.ts";
 import { argmaxOperator, softmaxOperator } from "../elementwise.ts";
 import { defineOperator, type Operator, overload } from "../operator.ts";
@@ -149,7 +149,7 @@ function matmul(schema: string, { a, b, rank }: Factors): Operator {
         args.fail(b, `expected a matrix that [${left.shape}] multiplies with but found [${right.shape}]`);
       const shape = [...batches, m, right.shape.at(-1)!];
       const bias = hasBias ? args.tensor("self").shape : [];
-      const fits = bias.length < 2 ? (bias[0] ?? 1) === 1 || bias[0] === shape[1] : bias.join() === shape.join();
+      const fits = bias.length < 2 ? (bias[0] ?? 1) === 1 || bias[0] === shape[1] : isSameShape(bias, shape);
       if (!fits) args.fail("self", `expected shape [${shape[1]}] or [${shape}] but found [${bias}]`);
       return { dtype: left.dtype, shape };
     },
@@ -320,11 +320,11 @@ export const reductionRoutines: readonly Routine[] = [
       const { dtype, shape } = args.tensor("input", "f32", "f64", "f16", "bf16");
       const normalized = args.numbers("normalized_shape");
       const kept = shape.slice(0, shape.length - normalized.length);
-      if (normalized.length < 1 || [...kept, ...normalized].join() !== shape.join())
+      if (normalized.length < 1 || !isSameShape([...kept, ...normalized], shape))
         args.fail("normalized_shape", `expected the last sizes of [${shape}] but found [${normalized}]`);
       for (const name of ["weight", "bias"]) {
         const factors = args.optionalTensor(name);
-        if (factors && factors.shape.join() !== normalized.join())
+        if (factors && !isSameShape(factors.shape, normalized))
           args.fail(name, `expected shape [${normalized}] but found [${factors.shape}]`);
       }
       const moments = { dtype, shape: [...kept, ...normalized.map(() => 1)] };

@@ -1,5 +1,5 @@
 /** One number from the numbers at the same place of up to three tensors, which broadcast to the shape of the result. */
-import { elementCount, type Tensor } from "../../../tensor.ts";
+import { elementCount, isSameShape, type Tensor } from "../../../tensor.ts";
 import { broadcastStrides, denseKernel, eachPlace, numbersOf, storeInto } from "./dense.ts";
 
 /** A rule on whole numbers of any size. Of what it gives, as much is kept as the result's element type has bits. */
@@ -17,7 +17,7 @@ export interface PointwiseArgs {
 /** The values of a tensor at each place of the result. */
 function spread(tensor: Tensor, shape: readonly number[]): ArrayLike<number> {
   const values = numbersOf(tensor);
-  if (tensor.shape.join() === shape.join()) return values;
+  if (isSameShape(tensor.shape, shape)) return values;
   return spreadInto(new Float64Array(elementCount(shape)), values, tensor, shape);
 }
 
