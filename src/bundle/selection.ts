@@ -70,7 +70,7 @@ export function registryModule(names: readonly string[], to: (module: string) =>
   }
   const list = (kind: keyof typeof lists) => `[${[...lists[kind]].join(", ")}]`;
   return [
-    `import { OperatorRegistry } from ${JSON.stringify(to("ops/operator"))};`,
+    `import { OperatorRegistry } from ${JSON.stringify(to("ops/operator-registry"))};`,
     ...imports.lines,
     `const names = new Set(${JSON.stringify(names)});`,
     "const called = ({ name }) => names.has(name);",
