@@ -1,9 +1,10 @@
 /** Progress by a clock of the test's: nothing for short work, lines off a terminal, a bar on one. */
 import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
 import { describe, expect, test } from "vitest";
 import { Progress } from "./progress.ts";
 
-function shown(isTTY: boolean, steps: readonly (readonly [seconds: number, done: number])[]): string {
+function shown(isTTY: boolean, steps: readonly (readonly [seconds: number, done: number])[]): Promise<string> {
   const stream = Object.assign(new PassThrough(), { isTTY });
   let now = 0;
   const progress = new Progress(stream, "loading", () => now);
@@ -12,26 +13,27 @@ function shown(isTTY: boolean, steps: readonly (readonly [seconds: number, done:
     progress.update(done, 200);
   }
   progress.stop();
-  return String(stream.read() ?? "");
+  stream.end();
+  return text(stream);
 }
 
 describe("Progress", () => {
-  test("says nothing of work that ends soon", () => {
+  test("says nothing of work that ends soon", async () => {
     const quick = [
       [0.1, 20],
       [0.2, 100],
       [0.4, 200],
     ] as const;
-    expect([shown(false, quick), shown(true, quick)]).toEqual(["", ""]);
+    expect([await shown(false, quick), await shown(true, quick)]).toEqual(["", ""]);
     expect(
-      shown(false, [
+      await shown(false, [
         [2, 100],
         [4, 200],
       ]),
     ).toBe("");
   });
 
-  test("writes a line every five seconds, and at the end, where there is no terminal", () => {
+  test("writes a line every five seconds, and at the end, where there is no terminal", async () => {
     const steps = [
       [1, 10],
       [5, 50],
@@ -39,16 +41,16 @@ describe("Progress", () => {
       [10, 99],
       [12, 200],
     ] as const;
-    expect(shown(false, steps)).toBe("loading: 25 %\nloading: 49 %\nloading: 100 %\n");
+    expect(await shown(false, steps)).toBe("loading: 25 %\nloading: 49 %\nloading: 100 %\n");
   });
 
-  test("draws a bar on a terminal and takes it away", () => {
-    const text = shown(true, [
+  test("draws a bar on a terminal and takes it away", async () => {
+    const drawn = await shown(true, [
       [1, 100],
       [2, 200],
     ]);
-    expect(text).toContain("loading");
-    expect(text).toContain("50 %");
-    expect(text).not.toContain("\n");
+    expect(drawn).toContain("loading");
+    expect(drawn).toContain("50 %");
+    expect(drawn).not.toContain("\n");
   });
 });
