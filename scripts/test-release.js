@@ -15,12 +15,17 @@ import { emulated, installNode } from "./arm/toolchain.js";
 import { nativeSources, objectName, root } from "./native-sources.js";
 import { addonFaults } from "./release-checks.js";
 import { mainManifest, platformManifest, platforms, tarballName } from "./release-packages.js";
+import { walkthrough } from "./walkthrough.js";
 
 // Where sums in another order round an activation to the next of 256 integers, logits (about -10 to 10) move so far.
 const LOGITS_DIFFERENCE_MAX = 0.3;
 const PROMPT_IDS = "403,29,1,77,512,90,1500,8,260,33,1024,700";
 const release = join(root, "build", "release");
 const manifest = mainManifest();
+const tsc = [
+  ...[process.execPath, join(root, "node_modules", "typescript", "bin", "tsc"), "--strict", "--module", "nodenext"],
+  ...["--target", "es2022", "--lib", "es2022", "--typeRoots", join(root, "node_modules", "@types"), "--types", "node"],
+];
 const checkpoint = join(root, "models", "shakespeare");
 
 /** Runs a program to its end; its output. @param {string[]} command @param {import("node:child_process").SpawnOptions} [options] */
@@ -141,16 +146,27 @@ async function checkImports(project, node) {
     assert.equal((await run([...node, join(project, file)], { cwd: project })).stdout, "function function\n", file);
   const use = `import { loadProgram } from "${manifest.name}";\nexport const text: string = (await loadProgram("x")).nothing;\n`;
   writeFileSync(join(project, "typed.ts"), use);
-  const tsc = [process.execPath, join(root, "node_modules", "typescript", "bin", "tsc"), "--noEmit", "--strict"];
-  const types = ["--typeRoots", join(root, "node_modules", "@types"), "--types", "node"];
-  const flags = ["--module", "nodenext", "--target", "es2022", "--lib", "es2022", ...types];
-  const typed = await run([...tsc, ...flags, "typed.ts"], { cwd: project }).catch((error) => error);
+  const typed = await run([...tsc, "--noEmit", "typed.ts"], { cwd: project }).catch((error) => error);
   const errors = `${typed.message ?? ""}`.split("\n").filter((line) => line.includes("error TS"));
   assert.match(
     errors.join("\n"),
     /^typed\.ts\(2,\d+\): error TS2339: Property 'nothing' [^\n]*$/,
     "the types are found",
   );
+}
+
+/** The ways of docs/custom-operator.md, those in C++ where code of this machine runs. @param {string} project @param {string[]} node */
+async function checkWalkthrough(project, node) {
+  const isNative = node[0] === process.execPath && process.platform !== "win32";
+  for (const { files, compile, command, printed } of walkthrough()) {
+    if (compile && !isNative) continue;
+    for (const [name, text] of files) writeFileSync(join(project, name), text);
+    await run([...tsc, "--rewriteRelativeImportExtensions", "main.ts"], { cwd: project });
+    if (compile) await run(["sh", "-c", compile], { cwd: project });
+    const [, name, value] = /^(?:(\w+)=(\w+) )?node main\.ts$/.exec(command);
+    const env = { ...emulated, LOWBIT_NATIVE_PATH: "", ...(name && { [name]: value }) };
+    assert.equal((await run([...node, join(project, "main.js")], { cwd: project, env })).stdout, printed);
+  }
 }
 
 /**
@@ -198,6 +214,7 @@ async function testMachine(machine, port) {
     checkPlatformPackage(join(project, "node_modules", "@lowbit", name), name);
     checkObjects(name);
     await checkImports(project, node);
+    await checkWalkthrough(project, node);
     await checkUse(project, machine);
   } finally {
     rmSync(project, { recursive: true, force: true });

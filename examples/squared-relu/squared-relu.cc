@@ -1,5 +1,4 @@
-// The kernel of examples/squared-relu/operator.ts in C++: a shared library, compiled against native/kernel.h alone.
-//   c++ -O3 -std=c++17 -shared -fPIC -I <lowbit>/native squared-relu.cc -o squared-relu.so
+// squared-relu.cc: the operator's kernel in C++, compiled against native/kernel.h alone
 #include <algorithm>
 
 #include "kernel.h"

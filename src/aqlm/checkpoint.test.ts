@@ -57,6 +57,8 @@ describe("AQLM checkpoints", () => {
       [2, 8, 8, 1],
       [1, 12, 8, 2],
       [3, 5, 16, 4],
+      [2, 8, 4, 1],
+      [3, 5, 2, 2],
     ] as const) {
       const path = await checkpoint({ codebooks, bits, inGroup, outGroup });
       const model = await loadCheckpoint(path);
@@ -309,7 +311,8 @@ describe("bad AQLM checkpoints", () => {
 
   it("are of a variant that is not known", async () => {
     await refuse({ codebooks: 17, bits: 2 }, /num_codebooks of 1..16 but found 17/);
-    await refuse({ codebooks: 1, inGroup: 4 }, /in_group_size divisible by 8 but found 4/);
+    const config = { hidden_size: 48, intermediate_size: 96, head_dim: 12 };
+    await refuse({ codebooks: 1, inGroup: 12, config }, /in_group_size divisible by 8 but found 12/);
   });
 
   it("have a config without numbers", async () => {

@@ -87,10 +87,12 @@ function infoOf({ checkpoint, module }: Layer, part: Part): TensorInfo {
 
 function openLayer(layer: Layer, slot: WeightSlot): AqlmWeight & StoredWeight {
   const [codes, vectors, scales] = parts.map((part) => infoOf(layer, part)) as [TensorInfo, TensorInfo, TensorInfo];
-  const form = formOf(layer, slot, vectors);
-  checkSizes(layer, form, codes, scales);
+  const stored = formOf(layer, slot, vectors);
+  const form = wholeGroups(stored);
+  checkForm(`${layer.checkpoint.folder}, tensor ${layer.module}.codebooks`, form);
+  checkSizes(layer, stored, codes, scales);
   const floats = { vectors: floatType(layer, "codebooks", vectors), scales: floatType(layer, "scales", scales) };
-  const load = lastKept(() => read(layer, form));
+  const load = lastKept(() => read(layer, stored, form));
   const verify = async () => {
     for (const part of ["codebooks", "scales"] as const) await readFloats(layer, part);
   };
@@ -111,8 +113,36 @@ function formOf(layer: Layer, slot: WeightSlot, { shape }: TensorInfo): AqlmForm
     if (!isSameShape(expected, shape))
       fail(layer, "codebooks", `expected shape [${expected}] from config.json but found [${shape}]`);
   }
-  checkForm(`${layer.checkpoint.folder}, tensor ${layer.module}.codebooks`, form);
   return form;
+}
+
+/** Inputs of the shortest group that kernels know. */
+const WHOLE_GROUP = 8;
+
+/**
+ * The form to read weights as: groups of 1, 2 or 4 inputs are the parts of whole ones, each part with codebooks of its own.
+ * Codes then stand in the same order.
+ */
+function wholeGroups(stored: AqlmForm): AqlmForm {
+  const groups = WHOLE_GROUP / stored.inGroup;
+  if (groups <= 1 || !Number.isInteger(groups)) return stored;
+  return { ...stored, codebooks: groups * stored.codebooks, inGroup: WHOLE_GROUP };
+}
+
+/** Vectors of stored codebooks as those of `form`, with zeros for the other parts of a group. */
+function wholeVectors(vectors: Floats, stored: AqlmForm, form: AqlmForm): Floats {
+  if (stored.inGroup === form.inGroup) return vectors;
+  const groups = form.inGroup / stored.inGroup;
+  const whole =
+    vectors instanceof Uint16Array
+      ? new Uint16Array(groups ** 2 * vectors.length)
+      : new Float32Array(groups ** 2 * vectors.length);
+  for (let group = 0; group < groups; group++)
+    for (let i = 0; i < vectors.length; i++) {
+      const [row, j] = [Math.floor(i / stored.inGroup), i % stored.inGroup];
+      whole[groups * (group * vectors.length + row * stored.inGroup) + group * stored.inGroup + j] = vectors[i]!;
+    }
+  return whole;
 }
 
 /** The numbers of `quantization_config`, or of `aqlm` in checkpoints from before it; null when there is neither. */
@@ -163,14 +193,19 @@ function floatType(layer: Layer, part: Part, { dtype }: TensorInfo): "f16" | "f3
   return fail(layer, part, `expected dtype f16, bf16 or f32 but found ${dtype}`);
 }
 
-async function read(layer: Layer, form: AqlmForm): Promise<AqlmWeights> {
+async function read(layer: Layer, stored: AqlmForm, form: AqlmForm): Promise<AqlmWeights> {
   const { tensors } = layer.checkpoint;
   const [codes, vectors, scales] = await Promise.all([
     tensors.read(`${layer.module}.codes`),
     readFloats(layer, "codebooks"),
     readFloats(layer, "scales"),
   ]);
-  return { ...form, codes: unsignedCodes(layer, form, codes), vectors, scales };
+  return {
+    ...form,
+    codes: unsignedCodes(layer, form, codes),
+    vectors: wholeVectors(vectors, stored, form),
+    scales,
+  };
 }
 
 /** InvalidFileError for NaN and infinity. */

@@ -10,11 +10,13 @@ import { writeTinyCheckpoint } from "../../../test/support/tiny-checkpoint.ts";
 import { cholesky, matrix, solveCholesky } from "../../extension/index.ts";
 import {
   type AqlmWeights,
+  cpuWith,
   dequantizeAqlm,
   encodeAqlm,
   InvalidFileError,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
+  loadCompiled,
   quantize,
   saveGguf,
 } from "../../index.ts";
@@ -66,13 +68,14 @@ describe("a layer", () => {
     expect(loss(weights, weighed, k, hessian)).toBeLessThan(0.5 * loss(weights, plain, k, hessian));
   });
 
-  it("may be as small or large as two f16 numbers' product", async () => {
+  it("may be as small or large as f32 numbers", async () => {
     const error = async (size: number) => {
       const values = weights.map((value) => value * size);
       return loss(values, dequantizeAqlm(await encodeLayer(form, matrix(n, k, values), null)), k, null);
     };
     const usual = await error(1);
-    for (const size of [1e-8, 1e-5, 1e6, 1e8]) expect(await error(size), `${size}`).toBeLessThan(1.01 * usual);
+    for (const size of [1e-35, 1e-20, 1e-8, 1e-5, 1e6, 1e8, 1e20, 1e35])
+      expect(await error(size), `${size}`).toBeLessThan(1.01 * usual);
   });
 
   it("solves its equations", () => {
@@ -183,6 +186,20 @@ describe("a model", () => {
     await low.close();
   });
 
+  it("has scales of f32 where f16 holds none, in parts of an earlier run, too", async () => {
+    const path = join(folder, "small");
+    const tiny = (name: string, values: Float32Array) => name === q && values.set(values.map((value) => value * 1e-20));
+    await writeTinyCheckpoint(path, { edit: tiny });
+    for (const run of ["encoded", "restored"]) {
+      const model = await loadCheckpoint(path);
+      await encodeAqlm(model, { ...mode, folder: join(folder, "small-parts") });
+      const values = dequantizeAqlm((await model.weight(q).load()) as AqlmWeights);
+      expect(Math.hypot(...values), run).toBeGreaterThan(1e-20);
+      const llm = await loadCompiled(model, { cpu: cpuWith("scalar") }).finally(() => model.close());
+      expect((await llm.createDecoder().prefill([1, 2])).every(Number.isFinite), run).toBe(true);
+    }
+  });
+
   it("is refused when weights are not finite", async () => {
     await writeTinyCheckpoint(checkpoint, { edit: (name, values) => name === q && values.fill(Number.NaN, 7, 8) });
     const model = await loadCheckpoint(checkpoint);
@@ -193,12 +210,13 @@ describe("a model", () => {
     await model.close();
   });
 
-  it("is refused when weights are larger than f16 can hold", async () => {
+  it("is refused when scales are larger than f32 can hold", async () => {
     const path = join(folder, "large");
-    await writeTinyCheckpoint(path, { edit: (name, values) => name === q && values.fill(1e30) });
+    const largest = (value: number) => Math.sign(value) * (2 - 2 ** -23) * 2 ** 127;
+    await writeTinyCheckpoint(path, { edit: (name, values) => name === q && values.set(values.map(largest)) });
     const model = await loadCheckpoint(path);
     await expect(encodeAqlm(model, mode)).rejects.toThrow(
-      `${path}: tensor ${q}: expected weights to encode that codebooks and scales of f16 can hold but found larger ones`,
+      `${path}: tensor ${q}: expected weights to encode that scales of f32 can hold but found larger ones`,
     );
     await model.close();
   });

@@ -35,7 +35,7 @@ interface State {
   readonly form: AqlmForm;
   /** Over 2^exponent. */
   readonly weights: Matrix;
-  /** 0 for weights of a usual size. Others are encoded as such, and vectors and scales share what they were divided by. */
+  /** 0 for weights of a usual size. Others are encoded as such, and have scales of f32 with what they were divided by. */
   readonly exponent: number;
   /** [k, k], null for the plain distance. */
   readonly hessian: Matrix | null;
@@ -56,7 +56,7 @@ const STEP_GROUPS = 16;
 
 /**
  * Encodes weights of a form with out groups of 1. `hessian` [k, k] is X^T X of the layer's inputs, or null; both are
- * finite. So are vectors and scales, but of weights that are too large for f16 to hold either.
+ * finite. Vectors are f16, and so are scales where these are of a usual size; else they are f32.
  */
 export async function encodeLayer(
   form: AqlmForm,
@@ -319,22 +319,16 @@ function updateErrors({ form, weights, codes, scales, books }: State, errors: Ma
 function finished(state: State): AqlmWeights {
   const { form, books, scales, exponent } = state;
   const table = f16Table();
-  const shared = 2 ** Math.round(exponent / 2);
-  const vectors = Uint16Array.from(books.vectors.data, (value) => f32ToF16(value * shared));
-  state.books = {
-    ...books,
-    vectors: matrix(
-      books.vectors.rows,
-      books.vectors.columns,
-      Float32Array.from(vectors, (bits) => table[bits]!),
-    ),
-  };
-  for (let r = 0; r < scales.length; r++) scales[r]! /= shared;
+  const vectors = Uint16Array.from(books.vectors.data, f32ToF16);
+  const { rows, columns } = books.vectors;
+  const rounded = Float32Array.from(vectors, (bits) => table[bits]!);
+  state.books = { ...books, vectors: matrix(rows, columns, rounded) };
   fitScales(state);
+  const isUsual = exponent === 0;
   return {
     ...form,
     codes: state.codes,
     vectors,
-    scales: Uint16Array.from(scales, (scale) => f32ToF16(scale * 2 ** exponent)),
+    scales: isUsual ? Uint16Array.from(scales, f32ToF16) : scales.map((scale) => scale * 2 ** exponent),
   };
 }

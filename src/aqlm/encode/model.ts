@@ -15,15 +15,16 @@ import {
   matrix,
   openTensorFile,
   type Tensor,
+  type TypedArray,
   UnsupportedError,
   visitLinearLayers,
   type WeightSlot,
   writeSafetensors,
 } from "../../extension/index.ts";
-import { type AqlmForm, type AqlmWeights, checkForm, formCounts } from "../form.ts";
+import { type AqlmForm, type AqlmWeights, checkForm, type Floats, formCounts } from "../form.ts";
 import type { AqlmMode } from "../mode.ts";
 import { floatsOf } from "../reference.ts";
-import { type AqlmWeight, aqlmWeight } from "../weight.ts";
+import { type AqlmFormat, type AqlmWeight, aqlmWeight } from "../weight.ts";
 import { encodeLayer, type LayerHooks } from "./layer.ts";
 
 export interface EncodeOptions extends AqlmMode {
@@ -135,13 +136,18 @@ async function encodeSlot(
   if (![encoded.vectors, encoded.scales].every((part) => floatsOf(part).every(Number.isFinite)))
     throw new InvalidFileError(
       model.checkpoint.folder,
-      `tensor ${slot.name}: expected weights to encode that codebooks and scales of f16 can hold but found larger ones`,
+      `tensor ${slot.name}: expected weights to encode that scales of f32 can hold but found larger ones`,
     );
-  if (!options.folder) return aqlmWeight(slot.name, form, { vectors: "f16", scales: "f16" }, async () => encoded);
+  if (!options.folder) return aqlmWeight(slot.name, form, floatsIn(encoded), async () => encoded);
   const path = pathOf(options.folder, slot);
   const made = fingerprint(options, stored);
   await save(path, encoded, made);
-  return loadedLater(slot, form, path, made);
+  return loadedLater(slot, { form, floats: floatsIn(encoded) }, path, made);
+}
+
+/** What encoded weights are stored in. */
+function floatsIn({ scales }: Pick<AqlmWeights, "scales">): AqlmFormat["floats"] {
+  return { vectors: "f16", scales: scales instanceof Float32Array ? "f32" : "f16" };
 }
 
 const pathOf = (folder: string, slot: WeightSlot) => join(folder, `${slot.name}.safetensors`);
@@ -156,15 +162,15 @@ function fingerprint(options: EncodeOptions, { data }: Tensor): string {
 
 async function save(path: string, weights: AqlmWeights, made: string): Promise<void> {
   const { outputs, inputs, entries } = formCounts(weights);
-  const entry = (name: string, dtype: "u8" | "f16", shape: number[], data: Uint8Array | Uint16Array) => ({
+  const entry = (name: string, dtype: "u8" | "f16" | "f32", shape: number[], data: TypedArray) => ({
     ...{ name, dtype, shape, data: async () => data },
   });
   await writeSafetensors(
     path,
     [
-      entry("codes", "u8", [outputs, inputs, weights.codebooks], weights.codes as Uint8Array),
-      entry("codebooks", "f16", [weights.codebooks, entries, 1, weights.inGroup], weights.vectors as Uint16Array),
-      entry("scales", "f16", [outputs, 1, 1, 1], weights.scales as Uint16Array),
+      entry("codes", "u8", [outputs, inputs, weights.codebooks], weights.codes),
+      entry("codebooks", "f16", [weights.codebooks, entries, 1, weights.inGroup], weights.vectors),
+      entry("scales", floatsIn(weights).scales, [outputs, 1, 1, 1], weights.scales),
     ],
     { made, checksums: checksums(weights) },
   );
@@ -188,7 +194,8 @@ async function restored(model: Model, slot: WeightSlot, options: EncodeOptions):
   if (part === null) return null;
   const { stored } = await readFloats(model, slot);
   const made = fingerprint(options, stored);
-  return part.made === made ? loadedLater(slot, formOf(slot, options), path, made) : null;
+  const format = { form: formOf(slot, options), floats: floatsIn(part.data) };
+  return part.made === made ? loadedLater(slot, format, path, made) : null;
 }
 
 interface Part {
@@ -204,7 +211,7 @@ async function readPart(path: string): Promise<Part> {
     const data = {
       codes: (await file.read("codes")).data as Uint8Array,
       vectors: (await file.read("codebooks")).data as Uint16Array,
-      scales: (await file.read("scales")).data as Uint16Array,
+      scales: (await file.read("scales")).data as Floats,
     };
     const found = checksums(data);
     // Earlier versions saved none.
@@ -217,8 +224,13 @@ async function readPart(path: string): Promise<Part> {
 }
 
 /** A layer that is read again when it is needed. InvalidFileError when another run has put one of its own in its place. */
-function loadedLater(slot: WeightSlot, form: AqlmForm, path: string, made: string): AqlmWeight {
-  return aqlmWeight(slot.name, form, { vectors: "f16", scales: "f16" }, async () => {
+function loadedLater(
+  slot: WeightSlot,
+  { form, floats }: Omit<AqlmFormat, "kind">,
+  path: string,
+  made: string,
+): AqlmWeight {
+  return aqlmWeight(slot.name, form, floats, async () => {
     const part = await readPart(path);
     if (part.made !== made)
       throw new InvalidFileError(
