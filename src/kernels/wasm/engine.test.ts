@@ -7,6 +7,7 @@ import { expectSame } from "../../../test/support/same.ts";
 import { UnsupportedError } from "../../errors.ts";
 import type { PackedLinearArgs } from "../arguments.ts";
 import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
+import type { CallPlan } from "../memory.ts";
 import { linearA8 } from "../table.ts";
 import { type EngineOptions, WasmEngine } from "./engine.ts";
 import { hasWideMemory, needsWide } from "./engine-memory.ts";
@@ -101,6 +102,30 @@ it("an abort ends a plan, and the next run is whole again", async () => {
   engine.abort[0] = 0;
   await plan.run(engine.abort);
   expect(calls.at(-1)!.y.some((value) => value !== 0)).toBe(true);
+  await engine.dispose();
+});
+
+it("runs after aborted ones are whole, however late a thread hears of the abort", async () => {
+  const engine = new WasmEngine({ bytes: 1 << 20, threads: 4 });
+  const [aborted, whole] = [30, 20].map((count) =>
+    Array.from({ length: count }, () => place(engine, random.floats(weights.k))),
+  ) as [PackedLinearArgs[], PackedLinearArgs[]];
+  const scratch = engine.allocate(kernel.scratchBytes!(whole[0]!, 4));
+  const [first, second] = [aborted, whole].map((calls) =>
+    engine.planCalls(calls.map((args) => kernel.encode!(args, scratch))),
+  ) as [CallPlan, CallPlan];
+  await second.run(engine.abort);
+  const expected = whole.map(({ y }) => y.slice());
+  for (let i = 0; i < 100; i++) {
+    const running = first.run(engine.abort);
+    engine.abort[0] = 1;
+    await running;
+    engine.abort[0] = 0;
+    for (const { y } of [...aborted, ...whole]) y.fill(Number.NaN);
+    await second.run(engine.abort);
+    expect(whole.map(({ y }) => y)).toEqual(expected);
+    expect(aborted.every(({ y }) => y.every(Number.isNaN))).toBe(true);
+  }
   await engine.dispose();
 });
 
