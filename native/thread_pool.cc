@@ -6,10 +6,16 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <utility>
 
 #include "contention.h"
+
+#if defined(_WIN32)
+#define NOMINMAX
+#include <windows.h>
+#else
+#include <pthread.h>
+#endif
 
 namespace lowbit {
 namespace {
@@ -156,20 +162,39 @@ struct Job {
 
 class Pool {
  public:
-  void submit(std::shared_ptr<Job> job) {
+  // False when there is no thread that could take the job.
+  bool submit(std::shared_ptr<Job> job) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
-      while (thread_count_ < job->options.threads) {
-        std::thread([this] { serve(); }).detach();
-        thread_count_++;
-      }
+      while (thread_count_ < job->options.threads && start_thread()) thread_count_++;
+      if (thread_count_ == 0) return false;
       jobs_.push_back(std::move(job));
       version_.fetch_add(1, std::memory_order_release);
     }
     wake_.notify_all();
+    return true;
   }
 
  private:
+  // False when the system gives no more threads, for which std::thread has only an exception.
+  bool start_thread() {
+#if defined(_WIN32)
+    auto run = [](void* pool) -> DWORD {
+      static_cast<Pool*>(pool)->serve();
+      return 0;
+    };
+    HANDLE thread = CreateThread(nullptr, 0, run, this, 0, nullptr);
+    return thread && CloseHandle(thread);
+#else
+    auto run = [](void* pool) -> void* {
+      static_cast<Pool*>(pool)->serve();
+      return nullptr;
+    };
+    pthread_t thread;
+    return pthread_create(&thread, nullptr, run, this) == 0 && pthread_detach(thread) == 0;
+#endif
+  }
+
   // Takes a place in the oldest job that has one; drops jobs that are full.
   std::shared_ptr<Job> join(uint32_t* thread) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -225,7 +250,7 @@ Pool& pool() {
 void run_plan(const Plan& plan, const RunOptions& options, Completion completion) {
   auto job = std::make_shared<Job>(plan, options, completion);
   if (job->phases.empty()) return completion.done(completion.context);
-  pool().submit(std::move(job));
+  if (!pool().submit(job)) job->work(0);
 }
 
 void run_plan_here(const Plan& plan, const RunOptions& options) {

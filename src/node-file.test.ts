@@ -43,6 +43,15 @@ describe("openFile", () => {
   });
 });
 
+test.each([
+  [undefined, "Undefined"],
+  [new URL("file:///model.pte"), "URL"],
+])("what is no path is an error that says so: %s", async (path, found) => {
+  const expected = new InvalidArgumentError(`path: expected a string but found ${found}`);
+  await expect(openFile(path as never)).rejects.toThrow(expected);
+  await expect(writeFileWhole(path as never, async () => {})).rejects.toThrow(expected);
+});
+
 describe("writeFileWhole", () => {
   test("removes what killed processes left of the same path, nothing else", async () => {
     const ended = spawnSync(process.execPath, ["--version"]).pid;

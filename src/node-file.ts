@@ -3,7 +3,7 @@ import type { Stats } from "node:fs";
 import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
-import { InvalidFileError } from "./errors.ts";
+import { InvalidArgumentError, InvalidFileError } from "./errors.ts";
 
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
@@ -14,8 +14,16 @@ let writes = 0;
 /** Closes the handles of sources that are forgotten: Node ends processes that leave that to its garbage collector. */
 const forgotten = new FinalizationRegistry((handle: FileHandle) => void handle.close());
 
+/** InvalidArgumentError for what is no path, such as a URL: programs without types may give anything. */
+export function checkPath(path: unknown): void {
+  if (typeof path === "string") return;
+  const found = Object.prototype.toString.call(path).slice(8, -1);
+  throw new InvalidArgumentError(`path: expected a string but found ${found}`);
+}
+
 /** Opens a file for positioned reads; InvalidFileError when it is missing or not a regular file. */
 export async function openFile(path: string): Promise<ByteSource> {
+  checkPath(path);
   const handle = await open(path, "r").catch((cause: NodeJS.ErrnoException) => {
     const problem = cause.code === "ENOENT" ? "no such file" : cause.message;
     throw new InvalidFileError(path, problem, { cause });
@@ -111,6 +119,7 @@ export function isRunning(pid: number): boolean {
 
 /** InvalidFileError for a path that no file can be written to, before the work that makes the file. */
 export async function checkWritable(path: string): Promise<void> {
+  checkPath(path);
   if (path === "") throw new InvalidFileError(path, "expected the path of a file to write");
   const status = await stat(path).catch(() => null);
   if (status && !status.isFile())

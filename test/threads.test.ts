@@ -164,6 +164,30 @@ function expectToSurvive(worker: string, path: string): void {
   expect({ stdout, stderr, status, signal }).toEqual({ stdout: "still here\n", stderr: "", status: 0, signal: null });
 }
 
+/** Writes a text in a process that may start no more threads once it has loaded a program. */
+const withoutThreads = `
+  const { execFileSync } = require("node:child_process");
+  const [built, path, prompt, options] = process.argv.slice(1);
+  (async () => {
+    const { loadProgram } = await import(built);
+    const model = await loadProgram(path, { threads: 3 });
+    execFileSync("prlimit", ["--pid", String(process.pid), "--nproc=1"]);
+    // The limit is of users, and root has none.
+    if (process.getuid() === 0) process.setuid(65534);
+    for await (const piece of model.generate(JSON.parse(prompt), JSON.parse(options))) process.stdout.write(piece);
+  })();
+`;
+const hasLimits = spawnSync("prlimit", ["--version"]).status === 0;
+const unlimited = hasLimits ? unbuilt : " (skipped: there is no prlimit)";
+
+it.skipIf(unlimited !== "")(`a process that gets no threads writes the same${unlimited}`, async () => {
+  const expected = await textOf(await loadProgram(paths[0]!));
+  const facts = [prompt, options].map((value) => JSON.stringify(value));
+  const args = ["-e", withoutThreads, pathToFileURL(built).href, paths[0]!, ...facts];
+  const { stdout, stderr, status, signal } = spawnSync(process.execPath, args, { encoding: "utf8" });
+  expect({ stdout, stderr, status, signal }).toEqual({ stdout: expected, stderr: "", status: 0, signal: null });
+});
+
 describe.skipIf(unbuilt !== "")(`a worker thread${unbuilt}`, () => {
   it("writes the same, also beside the main thread and when it is ended early", async () => {
     const expected = await textOf(await loadProgram(paths[0]!));

@@ -78,15 +78,17 @@ export async function checkSuperseded(page) {
   );
 }
 
-/** Where there is no room for the program, it is not kept, and the page says so. */
+/** Where there is no room for the program, or for anything at all, it is not kept, and the page says so. */
 export async function checkQuota(browser, address, expected) {
   const context = await browser.newContext();
   const page = await context.newPage();
   const session = await context.newCDPSession(page);
-  await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize: 1e6 });
-  await page.goto(address);
-  await status(page, "Ready");
-  assert.match(await page.textContent("#status"), /no room to keep it/);
-  assert.equal(await ask(page), expected, "the answer without room for the program");
+  for (const quotaSize of [1e6, 1]) {
+    await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize });
+    await page.goto(address);
+    await status(page, "Ready");
+    assert.match(await page.textContent("#status"), /no room to keep it/);
+    assert.equal(await ask(page), expected, `the answer without room for the program: ${quotaSize}`);
+  }
   await context.close();
 }

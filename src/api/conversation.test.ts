@@ -127,6 +127,18 @@ describe("a conversation", () => {
     expect(await send(conversation, "Hello")).toEqual(expected);
   });
 
+  it("gives an answer once: what is iterated again is an error, and stays as it was", async () => {
+    const conversation = llm.createConversation();
+    const stream = conversation.send("Hello", options);
+    for await (const _ of stream);
+    const [messages, { result }] = [[...conversation.messages], stream];
+    await expect(stream[Symbol.asyncIterator]().next()).rejects.toThrow(
+      new InvalidArgumentError("generation: expected one iteration but found another; begin a new generation"),
+    );
+    expect(conversation.messages).toEqual(messages);
+    expect(stream.result).toBe(result);
+  });
+
   it("penalizes tokens of earlier turns as if all were computed at once", async () => {
     const conversation = llm.createConversation();
     const penalties = { ...options, presencePenalty: 50, penaltyWindow: Number.POSITIVE_INFINITY };

@@ -7,6 +7,7 @@ import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import type { Decoder, WeightSlot } from "../model/decoder.ts";
+import { checkPath } from "../node-file.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
 import type { MinimaFormat } from "../ops/minima.ts";
 import type { FloatFormat, Weight } from "../ops/weight.ts";
@@ -268,6 +269,7 @@ export function isHubName(path: string): boolean {
 
 /** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, or downloads "hf:org/name[@revision]", and checks its tensors against its config. */
 export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
+  checkPath(path);
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
     const model = new Model(await withStoredHead(withModelPrefix(checkpoint)));

@@ -74,6 +74,18 @@ describe("quantize", () => {
   });
 });
 
+it.each([
+  [undefined, "a list of configurations but found undefined; give [configuration]"],
+  [embedding(), /a list of configurations but found {"kind":"embedding",.*}; give \[configuration\]/],
+  [["8da4w"], /configurations, as int8DynamicActivationIntxWeight, .* make them, but found "8da4w"/],
+  [[null], /configurations, as .* make them, but found null/],
+  [[{ kind: "toString" }], /configurations, as .* make them, but found {"kind":"toString"}/],
+])("what is no configuration is an error: %j", (configs, problem) => {
+  expect(() => quantize(tied, configs as never)).toThrow(InvalidArgumentError);
+  expect(() => quantize(tied, configs as never)).toThrow(problem);
+  expect(tied.configs.size).toBe(0);
+});
+
 describe("quantizeByRecipe", () => {
   const apply = (model: Model, recipe: object) =>
     bitsOf(quantizeByRecipe(model, parseRecipe(JSON.stringify(recipe), "r")));

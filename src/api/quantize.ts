@@ -1,7 +1,7 @@
 /** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { WeightSlot } from "../model/decoder.ts";
-import type { QuantizationConfig } from "../quantize/config.ts";
+import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type Recipe, selectConfig } from "../quantize/recipe.ts";
 import type { Model } from "./model.ts";
 
@@ -19,6 +19,11 @@ export interface QuantizeOptions {
  */
 export function quantize(model: Model, configs: readonly QuantizationConfig[], options: QuantizeOptions = {}): Model {
   const { quantizeHead = true, head = null } = options;
+  if (!Array.isArray(configs))
+    throw new InvalidArgumentError(
+      `quantize: expected a list of configurations but found ${JSON.stringify(configs)}; give [configuration]`,
+    );
+  for (const config of [...configs, ...(head ? [head] : [])]) checkConfig(config);
   const isLinear = ({ kind }: QuantizationConfig) =>
     kind === "int8DynamicActivationIntxWeight" || kind === "intxWeightOnly";
   const linear = only(configs, "linear", isLinear);

@@ -1,7 +1,8 @@
 /** The texts of generated tokens, one iteration over a running generation. */
+import { InvalidArgumentError } from "../errors.ts";
 import type { GenerationResult, generate } from "../text/generate.ts";
 
-/** Text as it is generated; `result` is there when the generation has ended by itself. */
+/** Text as it is generated, to be iterated over once; `result` is there when the generation has ended by itself. */
 export interface Generation extends AsyncIterable<string> {
   readonly result: GenerationResult | null;
 }
@@ -17,6 +18,7 @@ export class TokenStream implements Generation {
   result: GenerationResult | null = null;
   readonly #tokens: ReturnType<typeof generate>;
   readonly #onEnd: (end: StreamEnd) => void;
+  #isBegun = false;
 
   constructor(tokens: ReturnType<typeof generate>, onEnd: (end: StreamEnd) => void = () => {}) {
     this.#tokens = tokens;
@@ -24,6 +26,9 @@ export class TokenStream implements Generation {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string> {
+    if (this.#isBegun)
+      throw new InvalidArgumentError("generation: expected one iteration but found another; begin a new generation");
+    this.#isBegun = true;
     const tokens = this.#tokens;
     let text = "";
     let failed = false;

@@ -136,6 +136,18 @@ describe("lowbit", () => {
     expect(await lowbit(["inspect", program], { watch })).toMatchObject({ code: 0, stderr: "" });
     expect(await lowbit(["run", program, "a"], { watch })).toMatchObject({ code: 0, stderr: "" });
   });
+
+  test.each([["inspect", program], ["run", program, "a"], ["kernels"]])(
+    "an output that a full disk does not take is an error: %s",
+    async (...argv) => {
+      const full = Object.assign(new Error("ENOSPC: no space left on device, write"), { code: "ENOSPC" });
+      const watch = ({ stdout }: Terminal) => {
+        stdout._write = (_chunk, _encoding, done) => done(full);
+      };
+      const { code, stderr } = await lowbit(argv, { watch });
+      expect([code, stderr]).toEqual([1, `lowbit: standard output: cannot be written: ${full.message}\n`]);
+    },
+  );
 });
 
 describe("lowbit quantize", () => {

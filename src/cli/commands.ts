@@ -37,6 +37,7 @@ const BUG = 70;
 export async function runCli(argv: readonly string[], terminal: Terminal): Promise<number> {
   try {
     await createProgram(terminal).parseAsync(argv, { from: "user" });
+    await terminal.written();
     return 0;
   } catch (error) {
     return exitCodeOf(error, terminal);
@@ -69,12 +70,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. LOWBIT_LOG=info te
 }
 
 /** Says what went wrong, and gives the exit code. */
-function exitCodeOf(error: unknown, terminal: Terminal): number {
+function exitCodeOf(thrown: unknown, terminal: Terminal): number {
   const { signal } = terminal;
+  // What waits with the signal may tell of an abort only.
+  const error: unknown = signal.aborted ? signal.reason : thrown;
   const { message, code, stack } = error as NodeJS.ErrnoException;
-  if (signal.aborted && signal.reason instanceof Interrupted) return signal.reason.exitCode;
   if (error instanceof Interrupted) return error.exitCode;
-  if (code === "EPIPE" || (signal.aborted && signal.reason?.code === "EPIPE")) return 0;
+  if (code === "EPIPE") return 0;
   // Commander has written its messages already; help that was asked for has exit code 0.
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : USAGE;
   if (error instanceof UsageError) {

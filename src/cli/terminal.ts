@@ -1,6 +1,7 @@
 /** What a command sees of the outside: streams, and interrupts as an abort signal. Tests bring streams of their own. */
 import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
+import { cannotWrite } from "../node-file.ts";
 import { Progress } from "./progress.ts";
 
 export type OutputStream = Writable & { readonly isTTY?: boolean };
@@ -39,12 +40,12 @@ export class Terminal {
     this.stdin = stdin;
     this.stdout = stdout;
     this.stderr = stderr;
-    // A reader that has gone away, as in `lowbit inspect x.pte | head -1`.
-    stdout.on("error", (error) => this.#controller.abort(error));
+    // A reader that has gone away, as in `lowbit inspect x.pte | head -1`, or a full disk.
+    stdout.on("error", (error) => this.#controller.abort(cannotWrite("standard output", error)));
     stderr.on("error", () => {});
   }
 
-  /** Aborts on an interrupt, and when nobody reads the output any more. */
+  /** Aborts on an interrupt, and when nobody reads the output any more or it cannot be written. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
@@ -74,6 +75,12 @@ export class Terminal {
   async write(text: string): Promise<void> {
     this.signal.throwIfAborted();
     if (!this.stdout.write(text)) await once(this.stdout, "drain", { signal: this.signal });
+  }
+
+  /** Resolves when all output has been taken; throws what kept it from that. */
+  async written(): Promise<void> {
+    await new Promise<void>((resolve) => this.stdout.write("", () => setImmediate(resolve)));
+    this.signal.throwIfAborted();
   }
 
   async writeLine(text = ""): Promise<void> {

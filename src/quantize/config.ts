@@ -40,6 +40,14 @@ const defaults = {
 export type ConfigKind = keyof typeof defaults;
 export const configKinds: readonly ConfigKind[] = Object.keys(defaults) as ConfigKind[];
 
+/** InvalidArgumentError for what is no configuration, such as the name of a mode. */
+export function checkConfig(config: Partial<QuantizationConfig> | null | undefined): void {
+  if (!configKinds.some((kind) => kind === config?.kind))
+    throw new InvalidArgumentError(
+      `quantize: expected configurations, as ${configKinds.join(", ")} make them, but found ${JSON.stringify(config)}`,
+    );
+}
+
 /** A frozen configuration of any kind; InvalidArgumentError for a field that is unknown or out of range. */
 export function makeConfig(kind: ConfigKind, options: ConfigOptions): QuantizationConfig {
   const fields = Object.keys(defaults[kind]);

@@ -101,8 +101,9 @@ async function fetchToFolder(
   name: string,
   options: DownloadOptions,
 ): Promise<Blob | null> {
-  const handle = (await folder.getFileHandle(name, { create: true })) as SyncFileHandle;
-  const target = new FileTarget(await handle.createSyncAccessHandle());
+  const opened = await openTarget(folder, name);
+  if (!opened) return null;
+  const { handle, target } = opened;
   try {
     if (!(await isCurrent(url, target, options))) {
       if (target.isComplete) target.expectAnother();
@@ -112,7 +113,7 @@ async function fetchToFolder(
     target.finish();
   } catch (error) {
     target.close();
-    if (error instanceof NoRoomError) {
+    if (isFull(error)) {
       await folder.removeEntry(name);
       return null;
     }
@@ -122,6 +123,17 @@ async function fetchToFolder(
   target.close();
   const file = await handle.getFile();
   return file.slice(HEAD_BYTES);
+}
+
+/** Null when there is no room for even an empty file. */
+async function openTarget(folder: FileSystemDirectoryHandle, name: string) {
+  try {
+    const handle = (await folder.getFileHandle(name, { create: true })) as SyncFileHandle;
+    return { handle, target: new FileTarget(await handle.createSyncAccessHandle()) };
+  } catch (error) {
+    if (isFull(error)) return null;
+    throw error;
+  }
 }
 
 /** How long the server of a kept file may take to say whether it has another: bad networks give no errors. */
@@ -148,6 +160,10 @@ function isUnchanged(now: FileVersion, kept: FileVersion | null): boolean {
 const HEAD_BYTES = 4096;
 
 class NoRoomError extends InvalidFileError {}
+
+function isFull(error: unknown): boolean {
+  return error instanceof NoRoomError || (error as Error).name === "QuotaExceededError";
+}
 
 class FileTarget implements DownloadTarget {
   version: FileVersion | null = null;
@@ -181,10 +197,8 @@ class FileTarget implements DownloadTarget {
     this.version = version;
     this.size = 0;
     this.isComplete = false;
-    this.#attempt(() => {
-      this.#access.truncate(0);
-      this.#writeHead();
-    });
+    this.#access.truncate(0);
+    this.#writeHead();
   }
 
   append(bytes: Uint8Array): void {
@@ -197,7 +211,7 @@ class FileTarget implements DownloadTarget {
     if (this.isComplete) return;
     this.isComplete = true;
     this.#writeHead();
-    this.#attempt(() => this.#access.flush());
+    this.#access.flush();
   }
 
   close(): void {
@@ -213,17 +227,8 @@ class FileTarget implements DownloadTarget {
 
   /** Chromium has been seen to tell of bytes as written that a full storage did not take: the file's size counts. */
   #write(bytes: Uint8Array, at: number): void {
-    const written = this.#attempt(() => this.#access.write(bytes, { at }));
+    const written = this.#access.write(bytes, { at });
     if (written < bytes.length || this.#access.getSize() < at + bytes.length) throw new NoRoomError("cache", "is full");
-  }
-
-  #attempt<R>(work: () => R): R {
-    try {
-      return work();
-    } catch (cause) {
-      if ((cause as Error).name === "QuotaExceededError") throw new NoRoomError("cache", "is full", { cause });
-      throw cause;
-    }
   }
 }
 

@@ -90,7 +90,8 @@ export function takeMemory(bytes: number, kind: MemoryKind): EngineMemory {
   return { ...kind, memory, cleanFrom: 0 };
 }
 
-function makeMemory(initial: number, maximum: number, { isWide, isShared }: MemoryKind): WasmMemory | null {
+/** A memory of so many pages; null when it cannot be had. */
+export function makeMemory(initial: number, maximum: number, { isWide, isShared }: MemoryKind): WasmMemory | null {
   const pages = (count: number) => (isWide ? BigInt(count) : count);
   const address = isWide ? ({ address: "i64" } as const) : {};
   try {

@@ -7,6 +7,7 @@ import { expectSame } from "../../../test/support/same.ts";
 import { UnsupportedError } from "../../errors.ts";
 import type { PackedLinearArgs } from "../arguments.ts";
 import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
+import type { CallPlan } from "../memory.ts";
 import { linearA8 } from "../table.ts";
 import { type EngineOptions, WasmEngine } from "./engine.ts";
 import { hasWideMemory, needsWide } from "./engine-memory.ts";
@@ -104,6 +105,30 @@ it("an abort ends a plan, and the next run is whole again", async () => {
   await engine.dispose();
 });
 
+it("runs after aborted ones are whole, however late a thread hears of the abort", async () => {
+  const engine = new WasmEngine({ bytes: 1 << 20, threads: 4 });
+  const [aborted, whole] = [30, 20].map((count) =>
+    Array.from({ length: count }, () => place(engine, random.floats(weights.k))),
+  ) as [PackedLinearArgs[], PackedLinearArgs[]];
+  const scratch = engine.allocate(kernel.scratchBytes!(whole[0]!, 4));
+  const [first, second] = [aborted, whole].map((calls) =>
+    engine.planCalls(calls.map((args) => kernel.encode!(args, scratch))),
+  ) as [CallPlan, CallPlan];
+  await second.run(engine.abort);
+  const expected = whole.map(({ y }) => y.slice());
+  for (let i = 0; i < 100; i++) {
+    const running = first.run(engine.abort);
+    engine.abort[0] = 1;
+    await running;
+    engine.abort[0] = 0;
+    for (const { y } of [...aborted, ...whole]) y.fill(Number.NaN);
+    await second.run(engine.abort);
+    expect(whole.map(({ y }) => y)).toEqual(expected);
+    expect(aborted.every(({ y }) => y.every(Number.isNaN))).toBe(true);
+  }
+  await engine.dispose();
+});
+
 describe("memory", () => {
   it("that cannot be had is an error with its size", () => {
     expect(() => new WasmEngine({ bytes: 2 ** 45, threads: 1 })).toThrow(UnsupportedError);
@@ -189,4 +214,27 @@ it("a plan of a disposed engine is an error", async () => {
   const plan = engine.planCalls([kernel.encode!(args, engine.allocate(kernel.scratchBytes!(args, 2)))]);
   await engine.dispose();
   await expect(plan.run(engine.abort)).rejects.toThrow(/disposed/);
+});
+
+it("threads that the system does not give are an error, and leave none behind", () => {
+  const running = new Set<object>();
+  class FewWorkers {
+    constructor() {
+      if (running.size === 2) throw new Error("EAGAIN");
+      running.add(this);
+    }
+    on() {}
+    postMessage() {}
+    terminate() {
+      running.delete(this);
+    }
+  }
+  const threads = process.getBuiltinModule("node:worker_threads");
+  const { Worker } = threads;
+  Object.assign(threads, { Worker: FewWorkers });
+  const engine = () => new WasmEngine({ bytes: 1 << 20, threads: 4 });
+  expect(engine).toThrow(UnsupportedError);
+  expect(engine).toThrow("WebAssembly threads: expected 4 threads but this system gave 2: EAGAIN");
+  expect(running.size).toBe(0);
+  Object.assign(threads, { Worker });
 });

@@ -166,8 +166,6 @@ export class WasmEngine implements KernelMemory {
 
   async #run(plan: PlacedPlan, abort: Int32Array, nanoseconds?: Float64Array): Promise<void> {
     this.#checkUsable();
-    const control = new Int32Array(this.#memory.memory.buffer, 0, HEAP_START / 4);
-    control[words.stop / 4] = 0;
     const timed = { ...plan, times: nanoseconds ? plan.times : 0 };
     if (this.#team) await this.#team.run(timed);
     else await this.#runLocally(timed, abort);

@@ -1,7 +1,8 @@
 /** What this engine is found to do, as far as that is known from elsewhere. */
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { nativeFeatures } from "../native/rows.ts";
 import { wasmFeatureNames, wasmFeatures } from "./features.ts";
+import { webAssembly } from "./web-assembly.ts";
 
 const features = new Set(wasmFeatures());
 
@@ -21,5 +22,18 @@ describe("features of this engine", () => {
 
   it.skipIf(process.arch !== "arm64")("dot products are whole on Arm", () => {
     if (features.has("relaxed_dot")) expect(features).not.toContain("split_dot");
+  });
+
+  it("are none where the engine gives no memory", async () => {
+    vi.resetModules();
+    class Refused {
+      constructor() {
+        throw new RangeError("WebAssembly.Memory(): could not allocate memory");
+      }
+    }
+    const memory = vi.spyOn(webAssembly!, "Memory").mockImplementation(Refused as never);
+    const anew = await import("./features.ts");
+    expect(anew.wasmFeatures()).toEqual([]);
+    memory.mockRestore();
   });
 });

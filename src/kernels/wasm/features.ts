@@ -7,7 +7,7 @@ import type { CpuFeature } from "../contract.ts";
 import { type Expr, type Local, shuffle4 } from "./assembler/expression.ts";
 import { i16x8, i32x4, size, v128 } from "./assembler/instructions.ts";
 import { defineFunction, type FunctionCode, Module } from "./assembler/module.ts";
-import { moduleMemory } from "./engine-memory.ts";
+import { makeMemory, moduleMemory } from "./engine-memory.ts";
 import { webAssembly } from "./web-assembly.ts";
 
 /** All that there are. */
@@ -116,7 +116,9 @@ function encode(code: FunctionCode): Uint8Array {
 function runs({ code, weights, expected }: Probe): boolean {
   const bytes = encode(code);
   if (!webAssembly!.validate(bytes)) return false;
-  const memory = new webAssembly!.Memory({ initial: 1, maximum: 1, shared: false });
+  // Engines reserve gigabytes of addresses for the smallest memory, which a limited process may not have.
+  const memory = makeMemory(1, 1, { isWide: false, isShared: false });
+  if (!memory) return false;
   const instance = new webAssembly!.Instance(new webAssembly!.Module(bytes), { env: { memory } });
   const all = new Uint8Array(memory.buffer);
   all.set(new Uint8Array(activations.buffer), 0);

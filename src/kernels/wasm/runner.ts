@@ -25,7 +25,10 @@ export const words = {
   arrivals: 64,
   generation: 128,
   sleepers: 192,
-  /** 1 when an abort was seen: all threads leave. */
+  /**
+   * 1 when the last barrier saw an abort: all threads leave. Written there only: a thread that the system holds back reads
+   * it when the others may be at the next run's first barrier.
+   */
   stop: 256,
   /** Set from outside to end a run early. */
   abort: 320,
@@ -134,7 +137,7 @@ function arriveCode(): FunctionCode<typeof arriveParams, null> {
     const release = [
       i32.atomic_store(at(words.arrivals), int(0)),
       i32.atomic_store(phase, int(0), record.nextTile),
-      when(i32.atomic_load(at(words.abort)), [i32.store(at(words.stop), int(1))]),
+      i32.store(at(words.stop), i32.atomic_load(at(words.abort))),
       drop(i32.atomic_rmw_add(at(words.generation), int(1))),
       when(i32.atomic_load(at(words.sleepers)), [drop(memory.atomic_notify(at(words.generation), int(-1)))]),
     ];

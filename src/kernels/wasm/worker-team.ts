@@ -6,7 +6,7 @@ import type { EngineMemory } from "./engine-memory.ts";
 import { HEAP_START, words } from "./runner.ts";
 import type { WasmModule } from "./web-assembly.ts";
 import { WORKER_LISTENS, type WorkerReply } from "./worker-program.ts";
-import { type EngineWorker, startWorker } from "./workers.ts";
+import { type EngineWorker, startWorker, type WorkerEvents } from "./workers.ts";
 
 /** How long workers wait for the next command before they sleep in their event loops: longer than a token takes. */
 const LINGER_MS = 50;
@@ -36,7 +36,7 @@ export class WorkerTeam {
       onReply: (reply: WorkerReply) => this.#take(reply),
       onFailure: (problem: string) => this.#fail(problem),
     };
-    this.#workers = Array.from({ length: threads }, () => startWorker(events));
+    this.#workers = startWorkers(threads, events);
     this.#workers.forEach((worker, thread) => {
       const facts = {
         thread,
@@ -133,4 +133,17 @@ export class WorkerTeam {
   #keepAlive(isNeeded: boolean): void {
     for (const worker of this.#workers) worker.keepAlive(isNeeded);
   }
+}
+
+/** UnsupportedError when the system gives fewer threads; none are left then. */
+function startWorkers(threads: number, events: WorkerEvents): EngineWorker[] {
+  const workers: EngineWorker[] = [];
+  try {
+    while (workers.length < threads) workers.push(startWorker(events));
+  } catch (cause) {
+    for (const worker of workers) void worker.terminate();
+    const found = `expected ${threads} threads but this system gave ${workers.length}`;
+    throw new UnsupportedError(`WebAssembly threads: ${found}: ${(cause as Error).message}`, { cause });
+  }
+  return workers;
 }
