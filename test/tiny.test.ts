@@ -1,5 +1,5 @@
 /** The whole chain in seconds: a checkpoint of random weights, quantized in many ways, exported, loaded, run. */
-import { stat } from "node:fs/promises";
+import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import {
@@ -11,6 +11,7 @@ import {
   intxWeightOnly,
   type KvCacheType,
   loadCheckpoint,
+  loadCompiled,
   loadProgram,
   loadProgramObject,
   type Model,
@@ -153,6 +154,19 @@ describe("a program file", () => {
     for await (const piece of stream) whole += piece;
     expect(whole).toBe(texts[0]);
     expect(stream.result).toMatchObject({ finishReason: "length", promptTokens: prompt.length, generatedTokens: 20 });
+  });
+
+  it("generates though its model suppresses a token beyond the vocabulary", async () => {
+    const suppressing = join(folder, "suppressing");
+    await writeTinyCheckpoint(suppressing);
+    await writeFile(join(suppressing, "generation_config.json"), JSON.stringify({ suppress_tokens: [5, 282] }));
+    const model = await loadCheckpoint(suppressing);
+    const llm = await loadCompiled(model);
+    await model.close();
+    expect(llm.samplingDefaults.suppressTokens).toEqual([5]);
+    const stream = llm.generate(ids, { maxTokens: 2, ignoreEos: true });
+    for await (const _ of stream);
+    expect(stream.result!.generatedTokens).toBe(2);
   });
 
   it("is smaller with fewer bits, and with one buffer for embedding and head", async () => {

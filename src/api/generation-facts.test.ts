@@ -55,6 +55,12 @@ describe("generation_config.json", () => {
     ).toEqual([]);
   });
 
+  it("passes over suppressed tokens beyond the vocabulary, as transformers does", () => {
+    const settings = { suppress_tokens: [5, 7, 50258], bad_words_ids: [[8], [6]] };
+    expect(samplingDefaults(settings, "x.pte", 8).suppressTokens).toEqual([5, 7, 6]);
+    expect(samplingDefaults({ suppress_tokens: [8] }, "x.pte", 8).suppressTokens).toBeUndefined();
+  });
+
   it("bans bad words of one token but for end tokens, and tells of longer ones", () => {
     const settings = { bad_words_ids: [[3], [2], [4, 5]], eos_token_id: [2, 9], suppress_tokens: [3] };
     expect(samplingDefaults(settings, "x.pte").suppressTokens).toEqual([3]);

@@ -39,13 +39,17 @@ const TOP_K = 50;
 
 /**
  * Sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty, over the whole
- * context, and the tokens that they ban count then, too, as in transformers. InvalidFileError naming `file` for numbers out
- * of range.
+ * context, and the tokens that they ban count then, too, as in transformers, but for ids beyond the vocabulary. InvalidFileError
+ * naming `file` for numbers out of range.
  */
-export function samplingDefaults(generationConfig: JsonObject, file: string): SamplerOptions {
+export function samplingDefaults(
+  generationConfig: JsonObject,
+  file: string,
+  vocabularySize: number = Number.POSITIVE_INFINITY,
+): SamplerOptions {
   const number = (name: string) => (generationConfig[name] ?? undefined) as number | undefined;
   const repetitionPenalty = number("repetition_penalty");
-  const suppressTokens = bannedTokens(generationConfig, file);
+  const suppressTokens = bannedTokens(generationConfig, file).filter((id) => id < vocabularySize);
   const always = {
     ...(repetitionPenalty !== undefined && { repetitionPenalty, penaltyWindow: Number.POSITIVE_INFINITY }),
     ...(suppressTokens.length > 0 && { suppressTokens }),

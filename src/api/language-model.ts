@@ -33,11 +33,12 @@ export class LanguageModel {
     const { tokenizer, template } = readTexts(texts, name);
     const settingsFile = `${name}, generation_config.json`;
     const settings = texts.generationConfig ? parse(texts.generationConfig, settingsFile) : {};
+    const vocabularySize = program.number("get_vocab_size", Number.POSITIVE_INFINITY);
     this.name = name;
     this.program = program;
     this.template = template;
     this.#tokenizer = tokenizer;
-    this.samplingDefaults = samplingDefaults(settings, settingsFile);
+    this.samplingDefaults = samplingDefaults(settings, settingsFile, vocabularySize);
     this.stopStrings = stopStrings(settings);
     this.ignoredSettings = ignoredSettings(settings);
   }

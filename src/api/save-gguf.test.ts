@@ -1,4 +1,5 @@
 /** GGUF files that were written are read back: the same weights, the same logits, the same tokens. */
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
@@ -94,6 +95,30 @@ describe.each([
     for (const [i, value] of a.entries()) expect(Math.abs(value - b[i]!)).toBeLessThan(1e-4);
     for (const opened of [model, copy]) await opened.close();
   });
+});
+
+it("keeps tokens that stand only in tokenizer_config.json, but for those beyond the vocabulary", async () => {
+  const source = join(folder, `${++count}`);
+  await writeTinyCheckpoint(source, { config: { vocab_size: 284 } });
+  const tool = {
+    content: "<tool>",
+    lstrip: false,
+    rstrip: false,
+    normalized: false,
+    single_word: false,
+    special: false,
+  };
+  const config = { added_tokens_decoder: { 282: tool }, extra_special_tokens: ["<more>", "<beyond>"] };
+  await writeFile(join(source, "tokenizer_config.json"), JSON.stringify(config));
+  const model = await loadCheckpoint(source);
+  const path = join(folder, `${count}.gguf`);
+  await saveGguf(model, path);
+  const copy = await loadCheckpoint(path);
+  const { tokenizer } = readTexts(textsOf(copy.checkpoint), "x");
+  const ids = tokenizer!.encode("a<tool><more><beyond>", { addSpecialTokens: false });
+  expect(ids.slice(0, 3)).toEqual([97, 282, 283]);
+  expect(tokenizer!.decode(ids, { skipSpecialTokens: true })).toBe("a<tool><beyond>");
+  for (const opened of [model, copy]) await opened.close();
 });
 
 it("keeps tokens, special tokens and the template", async () => {

@@ -1,5 +1,6 @@
 /** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
 import { UnsupportedError } from "../errors.ts";
+import type { Checkpoint } from "../formats/checkpoint.ts";
 import { architectureOf, ggufArchitectures, ggufConfig } from "../formats/gguf/config.ts";
 import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
 import { GgufMetadata } from "../formats/gguf/metadata.ts";
@@ -8,6 +9,7 @@ import type { GgufTensors } from "../formats/gguf/tensors.ts";
 import { tokenizerMetadata } from "../formats/gguf/write-tokenizer.ts";
 import { type GgufEntry, type GgufTensorEntry, writeGguf } from "../formats/gguf/writer.ts";
 import { pairRows } from "../formats/head-rows.ts";
+import { isObject, type JsonObject } from "../formats/json.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
@@ -15,6 +17,7 @@ import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { bytesOf, toFloat32 } from "../tensor.ts";
+import { type AddedToken, withConfigTokens } from "../text/added-tokens.ts";
 import { generationFacts } from "./generation-facts.ts";
 import type { Model, ModelHooks } from "./model.ts";
 import { holdsFor } from "./weight-origins.ts";
@@ -279,10 +282,21 @@ function tokenizerOf(model: Model, config: TransformerConfig): Map<string, GgufE
   const { checkpoint } = model;
   const { bosId, eosIds } = generationFacts(checkpoint);
   if (!checkpoint.tokenizerJson) return new Map();
+  const tokenizer = checkpoint.tokenizerJson.value;
   return tokenizerMetadata({
     file: checkpoint.folder,
-    tokenizer: checkpoint.tokenizerJson.value,
+    tokenizer: { ...tokenizer, added_tokens: addedTokens(checkpoint, tokenizer, config.vocabulary) },
     chatTemplate: checkpoint.chatTemplate,
     ...{ bosId, eosId: eosIds[0] ?? null, vocabularySize: config.vocabulary },
   });
+}
+
+/** The tokenizer's added tokens, and those that only tokenizer_config.json has, as far as the model has a place for them. */
+function addedTokens({ tokenizerConfig }: Checkpoint, tokenizer: JsonObject, vocabulary: number): AddedToken[] {
+  const { added_tokens, model } = tokenizer;
+  const own = (Array.isArray(added_tokens) ? added_tokens.filter(isObject) : []) as unknown as AddedToken[];
+  const known = new Set(own.map(({ id }) => id));
+  const ids = () =>
+    new Map(isObject(model) && isObject(model.vocab) ? (Object.entries(model.vocab) as [string, number][]) : []);
+  return withConfigTokens(own, ids, tokenizerConfig?.value ?? {}).filter(({ id }) => known.has(id) || id < vocabulary);
 }

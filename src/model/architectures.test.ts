@@ -109,11 +109,9 @@ describe("a llama config", () => {
   });
 });
 
-describe("other configs", () => {
-  const base = { ...config, architectures: undefined };
-  const other = (name: string, changes: JsonObject = {}) =>
-    buildDecoder("config.json", { ...base, architectures: [name], ...changes });
+const other = (name: string, changes: JsonObject = {}) => build({ architectures: [name], ...changes });
 
+describe("other configs", () => {
   it("have tied heads and head sizes that transformers assumes", () => {
     const shapesOf = (name: string) => new Map(other(name).slots.map((slot) => [slot.name, slot.shape.join("x")]));
     expect(shapesOf("GemmaForCausalLM").get("model.layers.0.self_attn.q_proj.weight")).toBe("1024x64");
@@ -156,6 +154,12 @@ describe("other configs", () => {
     ["a long factor of another length", "Phi3ForCausalLM", longrope(3), /short_factor: expected a list of 8 numbers/],
     ["both directions", "Gemma3ForCausalLM", { use_bidirectional_attention: true }, /only causal attention/],
     ["no causal mask", "Qwen2ForCausalLM", { is_causal: false, num_key_value_heads: 2 }, /is_causal false is not supp/],
+    [
+      "layers apart",
+      "MistralForCausalLM",
+      { per_layer_config: { "0": { skip: ["mlp"] } } },
+      /per_layer_config of layers 0 is/,
+    ],
     ["images", "Gemma3ForCausalLM", { text_config: {} }, /only text models/],
     ["a part of no head", "Phi3ForCausalLM", { partial_rotary_factor: 1.5 }, /partial_rotary_factor: expected a part/],
   ])("with %s that is not supported are refused", (_, name, changes, message) => {
@@ -188,6 +192,24 @@ describe("rope frequencies", () => {
     expect(frequencies({ rope_scaling: { type: "linear", factor: 4 } })).toEqual(
       float32([0.25, 0.025, 0.0025, 0.00025]),
     );
+  });
+
+  it("proportional: 0 beyond a part of the head, which stands in either place", () => {
+    const expected = float32([0.5, 0.05, 0, 0]);
+    const parameters = { rope_type: "proportional", factor: 2 };
+    expect(frequencies({ rope_parameters: { ...parameters, partial_rotary_factor: 0.5 } })).toEqual(expected);
+    expect(frequencies({ rope_parameters: parameters, partial_rotary_factor: 0.5 })).toEqual(expected);
+    expect(frequencies({ rope_scaling: parameters, partial_rotary_factor: 0.6 })).toEqual(expected);
+  });
+
+  it("of Gemma 3's full layers: rope_scaling counts first, a length beside the objects does not", () => {
+    const ropes = (fields: JsonObject) =>
+      other("Gemma3ForCausalLM", { num_key_value_heads: 2, head_dim: 8, ...fields }).transformer!.ropes;
+    const full_attention = { rope_type: "linear", rope_theta: 10 ** 8, factor: 2 };
+    const both = { rope_scaling: { rope_type: "linear", factor: 4 }, rope_parameters: { full_attention } };
+    expect([...ropes(both).full_attention!.inverseFrequencies]).toEqual(float32([0.25, 0.0025, 0.000025, 0.00000025]));
+    const yarn = { rope_parameters: { full_attention: { rope_type: "yarn", factor: 4 } } };
+    expect(ropes({ ...yarn, original_max_position_embeddings: 40 })).toEqual(ropes(yarn));
   });
 
   it("llama3: short wavelengths stay, long ones are divided, the passage is smooth", () => {

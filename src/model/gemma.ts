@@ -76,15 +76,20 @@ export const gemma2: Architecture = {
   },
 };
 
-/** The ropes of windowed and full layers, in the style of transformers 5, else 4. */
-function ropesOf(config: ConfigReader, headDim: number): Record<"sliding_attention" | "full_attention", RopeConfig> {
+/**
+ * The ropes of windowed and full layers, in the style of transformers 5, else 4, which counts first for full ones. A length
+ * of before scaling counts in their objects only.
+ */
+function ropesOf(given: ConfigReader, headDim: number): Record<"sliding_attention" | "full_attention", RopeConfig> {
+  const config = given.without("original_max_position_embeddings");
   const parameters = config.object("rope_parameters");
-  const old = ropeField(config) === "rope_scaling";
-  const full = old ? config.object("rope_scaling") : parameters.object("full_attention");
+  const full = parameters.object("full_attention");
+  const old = config.object("rope_scaling");
+  const merged = ropeField(config) === "rope_scaling" ? old.with({ ...full.fields, ...old.fields }) : full;
   const local = config.number("rope_local_base_freq", 10000);
   const sliding = parameters.object("sliding_attention");
   return {
-    full_attention: ropeOf(config, full, { headDim, theta: 1e6 }),
+    full_attention: ropeOf(config, merged, { headDim, theta: 1e6 }),
     sliding_attention: ropeOf(config.without("rope_theta"), sliding, { headDim, theta: local }),
   };
 }

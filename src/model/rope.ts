@@ -15,7 +15,7 @@ export interface RopeOptions {
   readonly headDim: number;
   /** Base of the frequencies where the config says nothing. Default 10000. */
   readonly theta?: number;
-  /** Whether `partial_rotary_factor` counts: the architecture rotates the first part of a head only. */
+  /** Whether `partial_rotary_factor` counts for every type: the architecture rotates the first part of a head only. */
   readonly partial?: boolean;
 }
 
@@ -23,6 +23,8 @@ export interface RopeOptions {
 interface Scaling {
   readonly parameters: ConfigReader;
   readonly headDim: number;
+  /** `partial_rotary_factor`, whether the architecture or only a type counts it. */
+  readonly rotaryFactor: number;
   /** Values of a head that are rotated (and one more, when it is odd). */
   readonly dim: number;
   readonly theta: number;
@@ -51,8 +53,8 @@ export function ropeOf(config: ConfigReader, parameters: ConfigReader, options: 
   const { headDim, theta = 10000, partial = false } = options;
   const type = parameters.oneOf(parameters.has("rope_type") ? "rope_type" : "type", Object.keys(kinds), "default");
   const either = (name: string) => (parameters.has(name) ? parameters : config);
-  const factor = partial ? either("partial_rotary_factor").number("partial_rotary_factor", 1) : 1;
-  const dim = Math.floor(headDim * factor);
+  const rotaryFactor = either("partial_rotary_factor").number("partial_rotary_factor", 1);
+  const dim = partial ? Math.floor(headDim * rotaryFactor) : headDim;
   const contextLength = config.size("max_position_embeddings", 2048);
   const original = "original_max_position_embeddings";
   if (dim < 1 || 2 * Math.ceil(dim / 2) > headDim)
@@ -60,6 +62,7 @@ export function ropeOf(config: ConfigReader, parameters: ConfigReader, options: 
   return kinds[type]!({
     parameters,
     headDim,
+    rotaryFactor,
     dim,
     theta: either("rope_theta").positive("rope_theta", theta),
     contextLength,
@@ -145,8 +148,8 @@ const longrope: RopeKind = (scaling) => {
 
 /** Rotates the first pairs of the whole head, as if the others had a frequency of 0. */
 const proportional: RopeKind = (scaling) => {
-  const { parameters, headDim } = scaling;
-  const pairs = Math.floor((parameters.number("partial_rotary_factor", 1) * headDim) / 2);
+  const { parameters, headDim, rotaryFactor } = scaling;
+  const pairs = Math.floor((rotaryFactor * headDim) / 2);
   const factor = parameters.positive("factor", 1);
   const all = { ...scaling, dim: headDim };
   return { ...unscaled(all), inverseFrequencies: frequencies(all, (f, i) => (i < pairs ? f / factor : 0)) };

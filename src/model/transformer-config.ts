@@ -107,11 +107,19 @@ function checkCausal(config: ConfigReader): void {
       throw new UnsupportedError(`${config.file}: ${field} ${!causal} is not supported, only causal attention`);
 }
 
+/** Layers that differ from what the config says of all, which no decoder here has: UnsupportedError. */
+function checkUniform(config: ConfigReader): void {
+  const layers = Object.keys(config.object("per_layer_config").fields);
+  if (layers.length > 0)
+    throw new UnsupportedError(`${config.file}: per_layer_config of layers ${layers.join(", ")} is not supported`);
+}
+
 /** A decoder as Llama's: norms before attention and MLP, one rope for all layers, no windows, no scales. */
 export function readTransformer(config: ConfigReader, defaults: Defaults = {}): TransformerConfig {
   const { contextLength = 2048, eps = 1e-6, theta = 10000, tied = false, partialRotary = false } = defaults;
   const sizes = readHeads(config, defaults);
   checkCausal(config);
+  checkUniform(config);
   return {
     ...sizes,
     vocabulary: config.size("vocab_size"),

@@ -68,10 +68,35 @@ export class AddedTokenMatcher {
   }
 }
 
+/** Keys of tokenizer_config.json whose tokens are special, in the order in which transformers adds what only they name. */
+const NAMED_TOKENS = ["bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"];
+
+/** The text of a token in tokenizer_config.json: a string, or an object with `content`. */
+export function tokenText(value: unknown): string | null {
+  if (typeof value === "string") return value;
+  const content = (value as { content?: unknown } | null | undefined)?.content;
+  return typeof content === "string" ? content : null;
+}
+
+/** Tokens that tokenizer_config.json names as special, by a key of their own or in a list of more. */
+export function namedTokens(config: object): Omit<AddedToken, "id">[] {
+  const entries = config as Record<string, unknown>;
+  const lists = [entries.extra_special_tokens, entries.additional_special_tokens].map((list) =>
+    typeof list === "object" && list !== null ? Object.values(list) : [],
+  );
+  const more = lists.find((list) => list.length > 0) ?? [];
+  const flags = { lstrip: false, rstrip: false, normalized: false, single_word: false };
+  return [...NAMED_TOKENS.map((key) => entries[key]), ...more].flatMap((value) => {
+    const content = tokenText(value);
+    return content ? [{ ...flags, ...(typeof value === "object" && value), content, special: true }] : [];
+  });
+}
+
 /**
- * The added tokens with those of `added_tokens_decoder` in tokenizer_config.json, as transformers adds them in the order
- * of the ids that it gives them: what it says of a known token counts, another gets its id in the vocabulary or the next
- * one that is free. InvalidFileError for entries that are no tokens.
+ * The added tokens with those of tokenizer_config.json, as transformers adds them: those of `added_tokens_decoder` in the
+ * order of the ids that it gives them, where what it says of a known token counts, then those that are only named. A new one
+ * gets its id in the vocabulary or the next one that is free. Unlike there, words of the vocabulary that are only named, as
+ * some that pad, stay ordinary. InvalidFileError for entries that are no tokens.
  */
 export function withConfigTokens(
   added: readonly AddedToken[],
@@ -89,20 +114,26 @@ export function withConfigTokens(
   /** Large, and made for new tokens only. */
   let ids: ReadonlyMap<string, number> | undefined;
   let next = added.reduce((least, { id }) => Math.max(least, id + 1), 0);
-  const idOf = (content: string): number => {
+  const vocabularyIds = (): ReadonlyMap<string, number> => {
     if (!ids) {
       ids = vocabulary();
       for (const id of ids.values()) next = Math.max(next, id + 1);
     }
-    return ids.get(content) ?? next++;
+    return ids;
+  };
+  const idOf = (content: string): number => vocabularyIds().get(content) ?? next++;
+  const put = (token: Omit<AddedToken, "id">) => {
+    const place = places.get(token.content) ?? tokens.length;
+    places.set(token.content, place);
+    tokens[place] = { ...token, id: tokens[place]?.id ?? idOf(token.content) };
   };
   for (const [key, entry] of Object.entries(decoder).sort(([a], [b]) => Number(a) - Number(b))) {
     const { content } = (entry ?? {}) as { content?: unknown };
     if (typeof content !== "string" || content === "")
       return fail(`expected a token with its content at ${key} but found ${JSON.stringify(entry)}`);
-    const place = places.get(content) ?? tokens.length;
-    places.set(content, place);
-    tokens[place] = { ...(entry as object), content, id: tokens[place]?.id ?? idOf(content) };
+    put({ ...(entry as object), content });
   }
+  for (const token of namedTokens(config))
+    if (!places.has(token.content) && !vocabularyIds().has(token.content)) put(token);
   return tokens;
 }

@@ -66,6 +66,29 @@ describe("tokens of tokenizer_config.json", () => {
     expect(tokenizer.isSpecial(277)).toBe(true);
   });
 
+  // Ids of transformers 5.24 for the same two files.
+  it("are added, too, where they are only named, and special", () => {
+    const text = "x<tool>hello <sep><pad> <no><far> hello";
+    const idsOf = (fields: object) => {
+      const tokenizer = new Tokenizer(byteLevelFile, { ...config, ...fields });
+      const ids = tokenizer.encode(text);
+      return [ids, tokenizer.decode(ids, { skipSpecialTokens: true })];
+    };
+    const [no, far, sep] = ["<no>", "<far>", "<sep>"].map((word) => [...word].map((letter) => letter.charCodeAt(0)));
+    const named = { pad_token: "<pad>", sep_token: entry("<sep>", { lstrip: true }) };
+    expect(idsOf({ ...named, additional_special_tokens: ["<tool>", "<|user|>"] })).toEqual([
+      [276, 120, 284, 259, 282, 283, 32, ...no!, ...far!, 32, 259],
+      "xhello <no><far> hello",
+    ]);
+    const extra = [276, 120, 283, 259, 32, ...sep!, 282, 32, ...no!, ...far!, 32, 259];
+    const others = { pad_token: "<pad>", additional_special_tokens: ["<no>"] };
+    expect(idsOf({ ...others, extra_special_tokens: ["<tool>"] })[0]).toEqual(extra);
+    expect(idsOf({ ...others, extra_special_tokens: { image_token: "<tool>" } })[0]).toEqual(extra);
+    const both = { added_tokens_decoder: { 285: entry("<far>", special) }, additional_special_tokens: ["<tool>"] };
+    const pad = [..."<pad>"].map((letter) => letter.charCodeAt(0));
+    expect(idsOf(both)[0]).toEqual([276, 120, 283, 259, 32, ...sep!, ...pad, 32, ...no!, 282, 32, 259]);
+  });
+
   it.each([[[]], ["x"], [{ 5: null }], [{ 5: { content: 7 } }]])("%j are refused", (decoder) => {
     const make = () => new Tokenizer(byteLevelFile, { added_tokens_decoder: decoder });
     expect(make).toThrow(/tokenizer_config.json: added_tokens_decoder: expected/);
@@ -245,7 +268,7 @@ describe("special tokens", () => {
   it("are null where the configuration is absent or names none", () => {
     expect(byteLevel.eos).toEqual({ text: "<|end|>", id: id("<|end|>") });
     expect(new Tokenizer(byteLevelFile).bos).toBeNull();
-    expect(new Tokenizer(byteLevelFile, { eos_token: "<nowhere>" }).eos).toBeNull();
+    expect(new Tokenizer(byteLevelFile, { eos_token: "" }).eos).toBeNull();
   });
 });
 

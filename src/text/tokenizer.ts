@@ -5,7 +5,7 @@
  */
 import * as tokenizers from "@huggingface/tokenizers";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
-import { type AddedToken, AddedTokenMatcher, withConfigTokens } from "./added-tokens.ts";
+import { type AddedToken, AddedTokenMatcher, namedTokens, tokenText, withConfigTokens } from "./added-tokens.ts";
 import {
   addByteFallback,
   type DecoderConfig,
@@ -72,9 +72,6 @@ export interface NamedToken {
 
 /** No known vocabulary has a sixteenth of this; ids index an array, so a lie would cost memory. */
 const ID_LIMIT = 1 << 24;
-
-/** Keys of tokenizer_config.json whose tokens are special. */
-const NAMED_TOKENS = ["bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"];
 
 const OPTIONAL_PARTS = { normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
 
@@ -243,18 +240,9 @@ function isStandIn(token: string): boolean {
   return /^[\uD800-\uDBFF]{2}$/.test(token);
 }
 
-/** The text of a token in tokenizer_config.json: a string, or an object with `content`. */
-function tokenText(value: unknown): string | null {
-  if (typeof value === "string") return value;
-  const content = (value as { content?: unknown } | null | undefined)?.content;
-  return typeof content === "string" ? content : null;
-}
-
 /** Added tokens that are special by themselves or because the configuration names them. */
 function specialIds(added: readonly AddedToken[], config: object): Set<number> {
-  const entries = config as Record<string, unknown>;
-  const more = entries.additional_special_tokens;
-  const named = [...NAMED_TOKENS.map((key) => entries[key]), ...(Array.isArray(more) ? more : [])].map(tokenText);
+  const named = namedTokens(config).map(({ content }) => content);
   return new Set(added.filter((token) => token.special || named.includes(token.content)).map((token) => token.id));
 }
 
