@@ -155,12 +155,14 @@ function report() {
 const cpu = hostCpu();
 if (isPart) for (const family of Object.keys(state)) delete state[family];
 const chosen = options.family?.split(",") ?? Object.keys(kernelTable);
+let found = 0;
 for (const [family, kernels] of Object.entries(kernelTable)) {
   if (!chosen.includes(family)) continue;
   const runnable = kernels.filter(({ name, needs, target }) => {
     const runs = targets.includes(target) && needs.every((feature) => cpu.features.has(feature));
     return runs && name.includes(options.kernel ?? "");
   });
+  found += runnable.length;
   if (runnable.length === 0) continue;
   if (!families[family]) {
     console.error(`${family}: not measured, bench/kernel-cases.js has no case of it`);
@@ -171,4 +173,8 @@ for (const [family, kernels] of Object.entries(kernelTable)) {
   state[family] = { origin: `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`, limits: text, rows };
   if (!isPart) writeFileSync(statePath, JSON.stringify(state));
   report();
+}
+if (found === 0) {
+  console.error("no row of those names, families and targets runs on this CPU (npx lowbit kernels lists all rows)");
+  process.exitCode = 1;
 }

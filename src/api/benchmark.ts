@@ -27,7 +27,10 @@ export interface Benchmark {
   readonly decodeTokensPerSecond: number;
 }
 
-/** Each run: a prompt into an empty context, then tokens one by one. ContextLengthError when they do not fit. */
+/**
+ * Each run: a prompt into an empty context, then tokens one by one. ContextLengthError when they do not fit,
+ * InvalidArgumentError for counts that are not whole numbers from 1.
+ */
 export async function benchmark(model: LanguageModel, options: BenchmarkOptions = {}): Promise<Benchmark> {
   const { promptTokens = 128, decodeTokens = 32, runs = 3, seed = 0, signal, onProgress } = options;
   for (const [name, value] of Object.entries({ promptTokens, decodeTokens, runs }))

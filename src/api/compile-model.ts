@@ -131,7 +131,10 @@ export function methodSources(model: Model, given: CompileModelOptions) {
   return { sources: [forwardSource(model, options, sizes), ...long], options, sizes, longFrom };
 }
 
-/** Compiles a model to a program whose weights are packed when they are read. */
+/**
+ * Compiles a model to a program whose weights are packed when they are read. InvalidArgumentError for lengths that the
+ * model does not have, UnsupportedError for what the target has no form for.
+ */
 export function compileModel(model: Model, given: CompileModelOptions = {}): Program {
   const { sources, options, sizes, longFrom } = methodSources(model, given);
   const facts = generationFacts(model.checkpoint);
@@ -173,7 +176,10 @@ export interface ExportOptions extends CompileModelOptions {
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 
-/** Compiles a model and writes it as a `.pte` file, which appears complete or not at all, tensor by tensor. */
+/**
+ * Compiles a model and writes it as a `.pte` file, which appears complete or not at all, tensor by tensor. Throws as
+ * `compileModel` does, and InvalidFileError for a path that cannot be written.
+ */
 export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
   const { onProgress, signal, resume = false } = options;
   await saveProgram(compileModel(model, options), path, {

@@ -6,7 +6,7 @@ import type { Model } from "./model.ts";
 import { engineOptions } from "./program-file.ts";
 import { textsOf } from "./texts.ts";
 
-/** Compiles a model and loads the program: weights are read (quantized, packed) now, so the model may be closed after. */
+/** Compiles a model and loads the program: weights are read (quantized, packed) now, so the model may be closed after. Throws as `compileModel` does. */
 export async function loadCompiled(
   model: Model,
   options: CompileModelOptions & LoadOptions = {},

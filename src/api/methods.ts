@@ -17,7 +17,7 @@ export async function exportMethods(
   await saveProgram(compile(methods, { registry: operators, cpu: options.cpu ?? hostCpu() }), path);
 }
 
-/** Loads a `.pte` file of any methods; `createSession().run(name, inputs)` runs one. */
+/** Loads a `.pte` file of any methods; `createSession().run(name, inputs)` runs one. Throws as `loadProgram` does. */
 export function loadMethods(path: string, options: ProgramFileOptions = {}): Promise<LoadedProgram> {
   return withProgramFile(path, options, (program) => LoadedProgram.load(program, options));
 }

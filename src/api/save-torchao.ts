@@ -25,7 +25,7 @@ interface Written {
 /**
  * Writes `folder`: model.safetensors with integers of a byte each (IntxUnpackedToInt8Tensor), config.json that names the
  * quantization, tokenizer and template. Matrices are quantized and written one by one. UnsupportedError for weights that
- * TorchAO's type cannot hold: codebooks, and formats of their own.
+ * TorchAO's type cannot hold: codebooks, groups that do not divide a row, and formats of their own.
  */
 export async function saveTorchao(model: Model, folder: string, hooks: ModelHooks = {}): Promise<void> {
   const written = model.decoder.slots.filter(({ tiedTo }) => tiedTo === null).map((slot) => write(model, slot, hooks));

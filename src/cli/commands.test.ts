@@ -48,7 +48,7 @@ describe("lowbit", () => {
     [[], "Usage: lowbit"],
     [["quantise"], "lowbit: unknown command 'quantise'\n(Did you mean quantize?)"],
     [["run", "x.pte", "--tempersture", "1"], "(Did you mean --temperature?)"],
-    [["quantize", "x"], "lowbit: required option '-o, --output <file.pte>' not specified"],
+    [["quantize", "x"], "lowbit: required option '-o, --output <path>' not specified"],
     [["run", "x.pte", "-n", "many"], 'Expected a whole number but found "many"'],
     [["run", "x.pte", "--seed", "9007199254740992"], 'Expected at most 9007199254740991 but found "9007199254740992"'],
     [["run", "x.pte", "--logit-bias", "7"], 'Expected id=bias but found "7"'],
@@ -199,6 +199,14 @@ describe("lowbit quantize", () => {
     const down = { kind: "int8DynamicActivationIntxWeight", bits: 3 };
     writeFileSync(recipe, JSON.stringify({ "re:.*down_proj": down, _default: null }));
     expect(await formats("--recipe", recipe)).toEqual([null, "panel16 3 32 f32 false", plain]);
+  });
+
+  test("takes the recipe that README.md shows", async () => {
+    const recipe = join(root, "readme-recipe.json");
+    const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
+    writeFileSync(recipe, /^```json\n(.*?)^```$/ms.exec(readme)![1]!);
+    const expected = ["panel16 8 32 f32 false", "panel16 6 32 f32 false", "torchao_embedding 4 32 f32 true"];
+    expect(await formats("--recipe", recipe)).toEqual(expected);
   });
 
   test("limits the lengths of the program", async () => {

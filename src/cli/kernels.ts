@@ -1,6 +1,6 @@
 /** `lowbit kernels`: the kernel rows, and which of them serves which call. */
 import { type Command, Option } from "commander";
-import { cpuWith, hostCpu, type KernelChoice, kernelTable, wasmKernelText } from "../index.ts";
+import { cpuWith, hostCpu, InvalidArgumentError, type KernelChoice, kernelTable, wasmKernelText } from "../index.ts";
 import { formatRanges, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -71,7 +71,7 @@ function textOf(kernel: string): string {
   try {
     return wasmKernelText(kernel).trimEnd();
   } catch (error) {
-    if (error instanceof RangeError) throw new UsageError(error.message);
+    if (error instanceof InvalidArgumentError) throw new UsageError(error.message);
     throw error;
   }
 }

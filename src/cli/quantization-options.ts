@@ -70,12 +70,15 @@ export function addQuantizationOptions(command: Command): Command {
     .optionsGroup("Quantization of a checkpoint (float without these):")
     .option("--qmode <mode>", `mode of the linear layers: ${knownQmodes.join(", ")}, aqlm-2x8`)
     .addOption(
-      new Option("--group-size <n|axis>", "weights that share a scale; axis: one scale a row (default: 32)").argParser(
-        parseGroupSize,
-      ),
+      new Option(
+        "--group-size <n|axis>",
+        "weights that share a scale; axis: one scale a row (default: 32; wo8w, 8w and int8: axis)",
+      ).argParser(parseGroupSize),
     )
     .addOption(
-      new Option("--mapping-type <type>", "range of weights to integers (default: symmetric)").choices(mappingTypes),
+      new Option("--mapping-type <type>", "range of weights of linear layers to integers (default: symmetric)").choices(
+        mappingTypes,
+      ),
     )
     .addOption(new Option("--algorithm <name>", "choice of scales (default: affine)").choices(algorithms))
     .addOption(
@@ -83,11 +86,14 @@ export function addQuantizationOptions(command: Command): Command {
         scaleDTypes,
       ),
     )
-    .option("--embedding <bits,group[,mapping]>", "quantize the embedding table, for example 4,32")
+    .option(
+      "--embedding <bits,group[,mapping]>",
+      "quantize the embedding table, for example 4,32 (default mapping: asymmetric)",
+    )
     .addOption(
       new Option(
         "--shared-embedding [bits,group[,mapping]]",
-        "quantize a tied embedding and lm_head as one (default: bits and group of the qmode)",
+        "quantize a tied embedding and lm_head as one (default: bits and group of the qmode, asymmetric)",
       ).conflicts(["head", "quantizeHead"]),
     )
     .addOption(
@@ -112,7 +118,9 @@ export function addQuantizationOptions(command: Command): Command {
       bitsPerWeight,
     )
     .option("--no-quantize-head", "leave the lm_head float")
-    .addOption(new Option("--recipe <file.json>", "configurations by module name").conflicts(inRecipe))
+    .addOption(
+      new Option("--recipe <file.json>", "configurations by module name, as README.md shows").conflicts(inRecipe),
+    )
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
     .addOption(
       new Option(

@@ -40,11 +40,11 @@ export function addQuantize(program: Command, terminal: Terminal): void {
     .summary("quantize a checkpoint and write it as a .pte program")
     .description(
       "Quantizes a Hugging Face checkpoint folder and writes it as a .pte program with its tokenizer and chat template.\n" +
-        "Interrupted, it keeps what it has written (<file.pte>.partial): the same command goes on from there.\n" +
+        "Interrupted, it keeps what it has written (<output>.partial): the same command goes on from there.\n" +
         "Without --qmode, --embedding, --shared-embedding or --recipe, the weights stay as they are stored.",
     )
     .argument("<checkpoint>", CHECKPOINT_HELP)
-    .requiredOption("-o, --output <file.pte>", "program to write")
+    .requiredOption("-o, --output <path>", "program to write, or the folder or file of another --format")
     .option("--max-seq-len <n>", "most tokens of one call (default: 512)", wholeNumber)
     .option("--max-context-len <n>", "positions of the KV cache (default: the model's, at most 2048)", wholeNumber)
     .addOption(

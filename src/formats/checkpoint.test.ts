@@ -223,7 +223,7 @@ describe("refuses", () => {
   test("a path with nothing there", async () => {
     const path = join(root, "absent");
     expect(await problemOf(path)).toBe(
-      `${path}: no such file or folder; expected a checkpoint folder or a .safetensors file`,
+      `${path}: no such file or folder; expected a checkpoint folder, a .safetensors file or a .gguf file`,
     );
   });
 

@@ -74,7 +74,9 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
 async function list(path: string): Promise<Listing> {
   const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
     const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
-    throw new InvalidFileError(path, `${problem}; expected a checkpoint folder or a .safetensors file`, { cause });
+    throw new InvalidFileError(path, `${problem}; expected a checkpoint folder, a .safetensors file or a .gguf file`, {
+      cause,
+    });
   });
   const isFile = !status.isDirectory();
   if (isFile && !fileEndings.some((ending) => path.endsWith(ending)))

@@ -67,14 +67,15 @@ export function makeConfig(kind: ConfigKind, options: ConfigOptions): Quantizati
 /**
  * Linear layers with weights of 1 to 8 bits and activations quantized to 8 bits as they come, row by row.
  * TorchAO's Int8DynamicActivationIntxWeightConfig. With scaleDType "f16", a 4-bit weight in groups of 32 takes 4.5 bits
- * instead of 5. InvalidArgumentError for a wrong field.
+ * instead of 5. Defaults: 8 bits, groups of 32, symmetric, affine, scales of f32. InvalidArgumentError for a wrong field.
  */
 export function int8DynamicActivationIntxWeight(options: ConfigOptions = {}): QuantizationConfig {
   return makeConfig("int8DynamicActivationIntxWeight", options);
 }
 
 /**
- * Layers with weights of 1 to 8 bits and float activations: TorchAO's IntxWeightOnlyConfig.
+ * Layers with weights of 1 to 8 bits and float activations: TorchAO's IntxWeightOnlyConfig. Defaults: 8 bits, one scale a
+ * row ("axis"), symmetric, affine, scales of f32.
  * InvalidArgumentError for a wrong field.
  */
 export function intxWeightOnly(options: ConfigOptions = {}): QuantizationConfig {
@@ -82,7 +83,8 @@ export function intxWeightOnly(options: ConfigOptions = {}): QuantizationConfig 
 }
 
 /**
- * An embedding table of its own: TorchAO's EmbeddingQuantizer, in groups of 32 by default.
+ * An embedding table of its own: TorchAO's EmbeddingQuantizer, asymmetric with 4 bits in groups of 32 by
+ * default.
  * InvalidArgumentError for a wrong field.
  */
 export function embedding(options: ConfigOptions = {}): QuantizationConfig {
@@ -90,8 +92,8 @@ export function embedding(options: ConfigOptions = {}): QuantizationConfig {
 }
 
 /**
- * An embedding table that is the output layer's weight too: TorchAO's TiedEmbeddingQuantizer, in groups of 32 by
- * default. InvalidArgumentError for a wrong field.
+ * An embedding table that is the output layer's weight too: TorchAO's TiedEmbeddingQuantizer, asymmetric with
+ * 4 bits in groups of 32 by default. InvalidArgumentError for a wrong field.
  */
 export function sharedEmbedding(options: ConfigOptions = {}): QuantizationConfig {
   return makeConfig("sharedEmbedding", options);

@@ -1,4 +1,6 @@
 /** WebAssembly rows as text. */
+
+import { InvalidArgumentError } from "../../errors.ts";
 import { Module } from "./assembler/module.ts";
 import { printModule } from "./assembler/print.ts";
 import { moduleMemory } from "./engine-memory.ts";
@@ -8,14 +10,14 @@ import { sampleCalls } from "./sample-calls.ts";
 /** Where rows serve several widths, that of the text. */
 const WIDTH = "4 bits";
 
-/** The module that a row is for a small call, of weights of 4 bits where it has some. RangeError for an unknown row. */
+/** The module that a row is for a small call, of weights of 4 bits where it has some. InvalidArgumentError for an unknown row. */
 export function wasmKernelText(kernel: string): string {
   const calls = sampleCalls();
   const ofRow = calls.filter((call) => call.kernel === kernel);
   const call = ofRow.find(({ what }) => what.startsWith(WIDTH)) ?? ofRow[0];
   if (!call) {
     const names = [...new Set(calls.map((other) => other.kernel))].join(", ");
-    throw new RangeError(`"${kernel}" is no WebAssembly row: expected one of ${names}`);
+    throw new InvalidArgumentError(`"${kernel}" is no WebAssembly row: expected one of ${names}`);
   }
   return printModule(moduleOf(call.step().step.phases.map(({ code }) => code)));
 }
