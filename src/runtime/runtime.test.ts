@@ -109,6 +109,18 @@ describe("sessions", () => {
     expect(Array.from((await session.run("forward", inputs(0, 3)))[0]!.data as Float32Array)).toEqual(first);
   });
 
+  it("cannot be reset during a run, and go on", async () => {
+    const program = await load();
+    const session = program.createSession();
+    const expected = await inChunks(program, [3, 3]);
+    await session.run("forward", inputs(0, 3));
+    const running = session.run("forward", inputs(3, 3));
+    expect(() => session.reset()).toThrow(/expected reset after its runs/);
+    expect([...((await running)[0]!.data as Float32Array)]).toEqual(expected.slice(3 * WIDTH));
+    await expect(session.run("forward", inputs(7, 2))).rejects.toThrow(InvalidArgumentError);
+    session.reset();
+  });
+
   it("keep many sizes of inputs apart", async () => {
     const program = await load();
     const session = program.createSession();
