@@ -93,6 +93,30 @@ describe("a prompt", () => {
     expectSame(await llm.createDecoder().prefill(prompt.slice(0, 5)), found);
   });
 
+  it("cannot be rewound while it is computed, which would append it after all", async () => {
+    const decoder = llm.createDecoder();
+    await decoder.prefill(prompt.slice(0, 5));
+    const running = decoder.prefill(prompt.slice(5, 8));
+    expect(() => decoder.rewind(2)).toThrow(/expected one call at a time/);
+    await running;
+    expect(decoder.position).toBe(8);
+    decoder.rewind(2);
+    const found = (await decoder.prefill(prompt.slice(2, 6))).slice();
+    const fresh = llm.createDecoder();
+    await fresh.prefill(prompt.slice(0, 5));
+    fresh.rewind(2);
+    expectSame(await fresh.prefill(prompt.slice(2, 6)), found);
+  });
+
+  it("of several chunks that is refused appends none of them", async () => {
+    const decoder = (await open(7)).createDecoder();
+    await decoder.prefill(prompt);
+    await expect(decoder.prefill([...prompt, 282])).rejects.toThrow(/found 282/);
+    await expect(decoder.prefill(new Array(CONTEXT - 59).fill(1))).rejects.toThrow(ContextLengthError);
+    expect(decoder.position).toBe(prompt.length);
+    await decoder.prefill(new Array(CONTEXT - 60).fill(1));
+  });
+
   it("beyond the context is a ContextLengthError, and the decoder goes on", async () => {
     const decoder = llm.createDecoder();
     const long = Array.from({ length: CONTEXT }, (_, i) => prompt[i % prompt.length]!);
@@ -170,6 +194,25 @@ describe("an abort", () => {
     await expect(decoder.prefill(prompt, { signal: controller.signal })).rejects.toThrow("before");
     expect(decoder.position).toBe(0);
     expectSame(await decoder.prefill(prompt), (await llm.createDecoder().prefill(prompt)).slice());
+  });
+
+  it("while a longer sequence is computed again with other angles keeps the position, and the next call goes on", async () => {
+    const long = await temporaryFolder();
+    const factors = { short_factor: [1, 1, 1, 1], long_factor: [1, 2, 3, 4] };
+    const rope = { rope_type: "longrope", original_max_position_embeddings: 20, ...factors };
+    await writeTinyCheckpoint(long, { config: { max_position_embeddings: CONTEXT, rope_scaling: rope } });
+    const model = await loadCheckpoint(long);
+    const stretched = await loadProgramObject(compileModel(model, { maxSeqLen: 8 }), long);
+    await model.close();
+    const expected = (await stretched.createDecoder().prefill(prompt.slice(0, 21))).slice();
+    const decoder = stretched.createDecoder();
+    await decoder.prefill(prompt.slice(0, 20));
+    await expect(decoder.step(prompt[20]!, { signal: AbortSignal.abort(new Error("now")) })).rejects.toThrow("now");
+    expect(decoder.position).toBe(20);
+    expectSame(await decoder.step(prompt[20]!), expected);
+    decoder.rewind(5);
+    const short = (await decoder.prefill(prompt.slice(5, 9))).slice();
+    expectSame(await stretched.createDecoder().prefill(prompt.slice(0, 9)), short);
   });
 
   it("ends a generation within a token", async () => {

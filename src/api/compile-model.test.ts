@@ -1,8 +1,11 @@
-/** What keys and values are kept in when nobody says. */
+/** What keys and values are kept in when nobody says, and an eager model's of sequences that become long and short. */
 import { beforeAll, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
+import { expectSame } from "../../test/support/same.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { type CompileModelOptions, compileModel } from "./compile-model.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { scalarCpu } from "../kernels/cpu.ts";
+import { type CompileModelOptions, compileModel, EagerModel } from "./compile-model.ts";
 import { loadCheckpoint } from "./model.ts";
 
 const folder = await temporaryFolder();
@@ -24,4 +27,28 @@ it("is f32 up to 32 MiB, then f16", async () => {
   expect(await stateTypes({ maxContextLen: most + 1 })).toEqual(new Set(["f16"]));
   expect(await stateTypes({ maxContextLen: most + 1, kvCache: "f32" })).toEqual(new Set(["f32"]));
   expect(await stateTypes({ maxContextLen: 64, kvCache: "int8" })).toEqual(new Set(["i8", "f32"]));
+});
+
+it("an eager model computes what it keeps again when a sequence becomes longer or shorter than other angles are for", async () => {
+  const scaled = await temporaryFolder();
+  const factors = { short_factor: [1, 1, 1, 1], long_factor: [1, 2, 3, 4] };
+  const rope = { rope_type: "longrope", original_max_position_embeddings: 6, ...factors };
+  await writeTinyCheckpoint(scaled, { config: { rope_scaling: rope } });
+  const model = await loadCheckpoint(scaled);
+  const load = () => EagerModel.load(model, { cpu: scalarCpu });
+  const ids = [3, 1, 4, 1, 5, 9, 2, 6];
+  const eager = await load();
+  for (const [position, count] of [
+    [0, 8],
+    [4, 1],
+    [5, 2],
+    [3, 3],
+    [6, 2],
+  ] as const) {
+    const expected = (await load()).forward(ids.slice(0, position + count), 0);
+    const found = eager.forward(ids.slice(position, position + count), position);
+    expectSame(found.data as Float32Array, expected.data as Float32Array, `${count} at ${position}`);
+  }
+  for (const position of [9, -1, 0.5]) expect(() => eager.forward([1], position)).toThrow(InvalidArgumentError);
+  await model.close();
 });

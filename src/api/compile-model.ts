@@ -196,8 +196,9 @@ export class EagerModel {
   readonly #options: CompileModelOptions;
   readonly #builder: EagerBuilder;
   readonly #longFrom: number;
-  /** Ids whose keys and values the builder's state holds. */
-  #ids: number[] = [];
+  /** Ids whose keys and values the builder's state holds, and whether those are of a sequence beyond `#longFrom`. */
+  readonly #ids: number[] = [];
+  #long = false;
 
   private constructor(model: Model, options: CompileModelOptions, builder: EagerBuilder, sizes: Lengths) {
     this.#model = model;
@@ -225,16 +226,21 @@ export class EagerModel {
 
   /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
   forward(ids: readonly number[], position: number): Tensor {
+    const kept = this.#ids.length;
+    if (!Number.isInteger(position) || position < 0 || position > kept)
+      throw new InvalidArgumentError(`position: expected a whole number from 0 to ${kept} but found ${position}`);
     if (ids.length === 0 || position + ids.length > this.maxContextLen)
       throw new ContextLengthError(
         `expected 1 to ${this.maxContextLen - position} tokens at position ${position} but found ${ids.length}`,
       );
-    this.#ids = [...this.#ids.slice(0, position), ...ids];
-    const crosses = position > 0 && position <= this.#longFrom && this.#ids.length > this.#longFrom;
-    const long = this.#ids.length > this.#longFrom;
+    this.#ids.length = position;
+    const long = position + ids.length > this.#longFrom;
     // What was kept so far is of the other frequencies.
-    if (crosses) this.#run(this.#ids.slice(0, position), 0, long);
-    return this.#run(ids, position, long);
+    if (long !== this.#long && position > 0) this.#run(this.#ids, 0, long);
+    this.#long = long;
+    const logits = this.#run(ids, position, long);
+    for (const id of ids) this.#ids.push(id);
+    return logits;
   }
 
   #run(ids: readonly number[], position: number, long: boolean): Tensor {

@@ -20,9 +20,9 @@ export class SessionDecoder implements Decoder {
   readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
   /** Sequences of more tokens are computed by `LONG_METHOD`, from their first token on. */
   readonly #longFrom: number;
-  #used = 0;
-  /** Ids whose keys and values the session holds, and whether those are of `LONG_METHOD`. */
-  #ids: number[] = [];
+  /** Ids of the context; of how many, from the first on, the session holds keys and values; whether of `LONG_METHOD`. */
+  readonly #ids: number[] = [];
+  #held = 0;
   #long = false;
   #isBusy = false;
 
@@ -45,22 +45,25 @@ export class SessionDecoder implements Decoder {
   }
 
   get position(): number {
-    return this.#used;
+    return this.#ids.length;
   }
 
-  /** Forgets all tokens from `position` on. */
+  /** Forgets all tokens from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
   rewind(position: number): void {
-    if (!Number.isInteger(position) || position < 0 || position > this.#used)
-      throw new InvalidArgumentError(`rewind: expected a position up to ${this.#used} but found ${position}`);
-    this.#used = position;
+    this.#checkIdle();
+    if (!Number.isInteger(position) || position < 0 || position > this.position)
+      throw new InvalidArgumentError(`rewind: expected a position up to ${this.position} but found ${position}`);
+    this.#ids.length = position;
+    this.#held = Math.min(this.#held, position);
   }
 
+  /** Where an abort ends it, whole chunks may have been appended: `position` says. Other errors append nothing. */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
+      const tokens = this.#tokens(ids);
       await this.#chooseMethod(ids.length, options);
       let logits: Float32Array | undefined;
-      for (let start = 0; start < ids.length; start += this.chunkLength)
-        logits = await this.#append(ids.slice(start, start + this.chunkLength), options);
+      for (const chunk of this.#chunks(tokens)) logits = await this.#append(chunk, options);
       if (!logits) throw new InvalidArgumentError("prefill: expected at least one token");
       return this.#lastRow(logits);
     });
@@ -68,24 +71,25 @@ export class SessionDecoder implements Decoder {
 
   step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
+      this.#checkRoom(1);
       (this.#single.data as BigInt64Array)[0] = this.#checked(id);
       await this.#chooseMethod(1, options);
-      return this.#lastRow(await this.#run(this.#single, options));
+      return this.#lastRow(await this.#append(this.#single, options));
     });
   }
 
   /** Logits of every token of `ids`, [T, V], from a program compiled with logits "all". */
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
+      const tokens = this.#tokens(ids);
       await this.#chooseMethod(ids.length, options);
-      return this.#append(ids, options);
+      return this.#append(tensorOf(tokens), options);
     });
   }
 
-  /** Each call begins where the one before it ended: InvalidArgumentError while that is under way. */
+  /** Each call begins where the one before it ended. */
   async #alone<R>(work: () => Promise<R>): Promise<R> {
-    if (this.#isBusy)
-      throw new InvalidArgumentError("decoder: expected one call at a time; await the last, or make another decoder");
+    this.#checkIdle();
     this.#isBusy = true;
     try {
       return await work();
@@ -94,39 +98,59 @@ export class SessionDecoder implements Decoder {
     }
   }
 
+  #checkIdle(): void {
+    if (this.#isBusy)
+      throw new InvalidArgumentError("decoder: expected one call at a time; await the last, or make another decoder");
+  }
+
   #lastRow(logits: Float32Array): Float32Array {
     return this.logits === "all" ? logits.subarray(-this.vocabularySize) : logits;
   }
 
   /** For `count` more tokens; what the session holds is computed again when it is of the other method. */
   async #chooseMethod(count: number, options: ComputeOptions): Promise<void> {
-    const long = this.#used + count > this.#longFrom;
-    if (long === this.#long) return;
-    const ids = this.#ids.slice(0, this.#used);
-    this.#used = 0;
+    const long = this.position + count > this.#longFrom;
+    if (long !== this.#long) this.#held = 0;
     this.#long = long;
-    for (let start = 0; start < ids.length; start += this.chunkLength)
-      await this.#append(ids.slice(start, start + this.chunkLength), options);
+    // All, or what an abort left: nothing is missing otherwise.
+    if (this.#held === this.position) return;
+    const missing = BigInt64Array.from(this.#ids.slice(this.#held), BigInt);
+    for (const chunk of this.#chunks(missing)) await this.#compute(chunk, options);
   }
 
-  #append(ids: readonly number[], options: ComputeOptions): Promise<Float32Array> {
-    const data = BigInt64Array.from(ids, (id) => this.#checked(id));
-    return this.#run({ dtype: "i64", shape: [1, ids.length], data }, options);
+  async #append(tokens: Tensor, options: ComputeOptions): Promise<Float32Array> {
+    const logits = await this.#compute(tokens, options);
+    for (const id of tokens.data) this.#ids.push(Number(id));
+    return logits;
   }
 
-  async #run(tokens: Tensor, { signal }: ComputeOptions): Promise<Float32Array> {
-    const count = tokens.data.length;
-    if (this.#used + count > this.contextLength)
-      throw new ContextLengthError(
-        `expected at most ${this.contextLength} tokens but found ${this.#used + count}; export the program for a longer context`,
-      );
-    (this.#position.data as BigInt64Array)[0] = BigInt(this.#used);
+  /** Keys and values of the tokens after those that the session holds. */
+  async #compute(tokens: Tensor, { signal }: ComputeOptions): Promise<Float32Array> {
+    (this.#position.data as BigInt64Array)[0] = BigInt(this.#held);
     const method = this.#long ? LONG_METHOD : "forward";
     const [logits] = await this.#session.run(method, [tokens, this.#position], signal);
-    this.#ids.length = this.#used;
-    for (const id of tokens.data) this.#ids.push(Number(id));
-    this.#used += count;
+    this.#held += tokens.data.length;
     return logits!.data as Float32Array;
+  }
+
+  #chunks(tokens: BigInt64Array): Tensor[] {
+    const count = Math.ceil(tokens.length / this.chunkLength);
+    return Array.from({ length: count }, (_, i) =>
+      tensorOf(tokens.subarray(i * this.chunkLength, (i + 1) * this.chunkLength)),
+    );
+  }
+
+  /** Ids that the context has room for, checked before any is computed. */
+  #tokens(ids: readonly number[]): BigInt64Array {
+    this.#checkRoom(ids.length);
+    return BigInt64Array.from(ids, (id) => this.#checked(id));
+  }
+
+  #checkRoom(count: number): void {
+    if (this.position + count > this.contextLength)
+      throw new ContextLengthError(
+        `expected at most ${this.contextLength} tokens but found ${this.position + count}; export the program for a longer context`,
+      );
   }
 
   #checked(id: number): bigint {
@@ -135,3 +159,5 @@ export class SessionDecoder implements Decoder {
     return BigInt(id);
   }
 }
+
+const tensorOf = (ids: BigInt64Array): Tensor => ({ dtype: "i64", shape: [1, ids.length], data: ids });

@@ -67,7 +67,7 @@ export class Interpreter {
   readonly #memory: MethodMemory;
   readonly #context: InterpreterContext;
   /** Values that are no tensors, as they are now. */
-  readonly #literals: Literal[];
+  #literals: Literal[];
   #tensors: (Tensor | undefined)[] = [];
   /** Those of `#tensors` that stay from run to run. */
   readonly #constants: (Tensor | undefined)[];
@@ -94,11 +94,18 @@ export class Interpreter {
     const { instructions, outputs } = this.#method;
     this.#tensors = this.#constants.slice();
     for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
-    let steps = 0;
-    for (let place = 0; place < instructions.length; steps++) {
-      if (steps > STEPS_MAX) throw new InvalidFileError("program", `method ${this.#method.name} does not end`);
-      place = this.#step(place);
-      if (isTurnDue()) await takeTurn(signal);
+    const before = this.#literals.slice();
+    try {
+      let steps = 0;
+      for (let place = 0; place < instructions.length; steps++) {
+        if (steps > STEPS_MAX) throw new InvalidFileError("program", `method ${this.#method.name} does not end`);
+        place = this.#step(place);
+        if (isTurnDue()) await takeTurn(signal);
+      }
+    } catch (error) {
+      // Programs set their counters back at the ends of their loops, which were not reached.
+      this.#literals = before;
+      throw error;
     }
     return outputs.map((index) => {
       const { dtype, shape, data } = this.#tensor(index);

@@ -109,6 +109,18 @@ describe("sessions", () => {
     expect(Array.from((await session.run("forward", inputs(0, 3)))[0]!.data as Float32Array)).toEqual(first);
   });
 
+  it("cannot be reset during a run, and go on", async () => {
+    const program = await load();
+    const session = program.createSession();
+    const expected = await inChunks(program, [3, 3]);
+    await session.run("forward", inputs(0, 3));
+    const running = session.run("forward", inputs(3, 3));
+    expect(() => session.reset()).toThrow(/expected reset after its runs/);
+    expect([...((await running)[0]!.data as Float32Array)]).toEqual(expected.slice(3 * WIDTH));
+    await expect(session.run("forward", inputs(7, 2))).rejects.toThrow(InvalidArgumentError);
+    session.reset();
+  });
+
   it("keep many sizes of inputs apart", async () => {
     const program = await load();
     const session = program.createSession();
@@ -410,6 +422,36 @@ describe("a program that lies is an error, not a crash", () => {
     await expect(run()).rejects.toThrow(ShapeError);
     await expect(run()).rejects.toThrow(/gives \[1,2,4\] into a value that is \[1,8,1,4\] already/);
   });
+});
+
+it("numbers that a method counts with are as before a run that failed", async () => {
+  const counting = changed((method) => {
+    const count = method.values.length;
+    const one = count + 1;
+    const [normed, attention, sum] = method.instructions as Kernel[];
+    const operator = (name: string) => method.operators.length + ["add", "sub"].indexOf(name);
+    // count += 1; y = attention + count * x; count -= count.
+    return {
+      values: [...method.values, { kind: "int", value: 0 }, { kind: "int", value: 1 }],
+      operators: [
+        ...method.operators,
+        ...["add", "sub"].map((name) => ({ name: `executorch_prim::${name}`, overload: "Scalar" })),
+      ],
+      instructions: [
+        { kind: "kernel", operator: operator("add"), args: [count, one, count] },
+        normed!,
+        attention!,
+        { ...sum!, args: sum!.args.with(2, count) },
+        { kind: "kernel", operator: operator("sub"), args: [count, count, count] },
+      ],
+    };
+  });
+  const session = (await load(counting)).createSession();
+  const expected = await inChunks(await load(), [2, 2]);
+  const run = async (first: number) => [...((await session.run("forward", inputs(first, 2)))[0]!.data as Float32Array)];
+  expect(await run(0)).toEqual(expected.slice(0, 2 * WIDTH));
+  await expect(run(7)).rejects.toThrow(/input_pos/);
+  expect(await run(2)).toEqual(expected.slice(2 * WIDTH));
 });
 
 it("packs weights that a method is given and multiplies by them, in every run", async () => {

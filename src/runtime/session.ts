@@ -1,5 +1,5 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
-import { UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
@@ -26,6 +26,8 @@ export class Session {
   readonly #ready = new Map<string, ReadyRun>();
   readonly #interpreters = new Map<string, Interpreter>();
   readonly #holdings = new Holdings();
+  /** Those that have not ended. */
+  #runs = 0;
   #isDisposed = false;
 
   constructor(program: LoadedProgram) {
@@ -49,9 +51,11 @@ export class Session {
     if (this.#isDisposed) throw new UnsupportedError("the session was disposed of");
   }
 
-  /** Zeroes the state. */
+  /** Zeroes the state. InvalidArgumentError while a run is under way, which reads and writes it. */
   reset(): void {
     this.#checkUsable();
+    if (this.#runs > 0)
+      throw new InvalidArgumentError("session: expected reset after its runs but found one under way; await it first");
     this.#state.fill(0);
     for (const interpreter of this.#interpreters.values()) interpreter.reset();
   }
@@ -62,21 +66,28 @@ export class Session {
    */
   async run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
     this.#checkUsable();
-    return this.#program.exclusive(async () => {
-      this.#program.checkUsable();
-      const method = this.#program.method(name);
-      checkInputCount(method, inputs);
-      const interpreter = this.#interpreterOf(method);
-      if (interpreter) return interpreter.run(inputs, signal);
-      const run = this.#readyFor(method, inputs);
-      for (const [i, target] of run.ready.inputs.entries()) copyInput(method, i, inputs[i]!, target);
-      run.ready.checks.forEach(checkIndices);
-      await run.calls.run(signal);
-      this.#program.checkUsable();
-      for (const [i, output] of run.ready.outputs.entries())
-        (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
-      return run.outputs;
-    });
+    this.#runs++;
+    try {
+      return await this.#program.exclusive(() => this.#run(name, inputs, signal));
+    } finally {
+      this.#runs--;
+    }
+  }
+
+  async #run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
+    this.#program.checkUsable();
+    const method = this.#program.method(name);
+    checkInputCount(method, inputs);
+    const interpreter = this.#interpreterOf(method);
+    if (interpreter) return interpreter.run(inputs, signal);
+    const run = this.#readyFor(method, inputs);
+    for (const [i, target] of run.ready.inputs.entries()) copyInput(method, i, inputs[i]!, target);
+    run.ready.checks.forEach(checkIndices);
+    await run.calls.run(signal);
+    this.#program.checkUsable();
+    for (const [i, output] of run.ready.outputs.entries())
+      (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
+    return run.outputs;
   }
 
   /** For a method that cannot be made ready once and for all; it has scratch of its own, where it may keep state. */

@@ -170,3 +170,18 @@ it("an aborted load ends although its worker never answers", async () => {
   expect(terminate).toHaveBeenCalledOnce();
   vi.unstubAllGlobals();
 });
+
+it("a load that is aborted while its answer is on the way is an error too", async () => {
+  const controller = new AbortController();
+  const port: Port = {
+    onmessage: null,
+    postMessage(message) {
+      const { id, kind } = message as Request;
+      if (kind !== "load") return;
+      controller.abort(new Error("too late"));
+      port.onmessage!({ data: { kind: "end", id, value: null } satisfies Reply } as MessageEvent);
+    },
+  };
+  const { signal } = controller;
+  await expect(openModel(new Channel(port), () => {}, file, { signal })).rejects.toThrow("too late");
+});

@@ -76,6 +76,8 @@ export async function openModel(
     if (reply.kind === "progress") onProgress?.(reply.doneBytes, reply.totalBytes);
   };
   const facts = await channel.ask({ kind: "load", source: posted, threads }, { take, signal });
+  // The answer may have been on its way already.
+  signal?.throwIfAborted();
   return new WebModel(channel, close, facts as ModelFacts);
 }
 

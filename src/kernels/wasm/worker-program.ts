@@ -7,15 +7,16 @@
  */
 import type { WasmInstance, WasmMemory, WasmModule } from "./web-assembly.ts";
 
-/** To a worker. `run` only wakes it: the command is in memory. */
+/** To a worker. `run` only wakes it: the command is in memory. After `end` nothing more comes. */
 export type WorkerRequest =
   | { readonly kind: "start"; readonly memory: WasmMemory; readonly runner: WasmModule; readonly facts: WorkerFacts }
   | { readonly kind: "load"; readonly module: WasmModule; readonly names: readonly string[] }
-  | { readonly kind: "run" };
+  | { readonly kind: "run" }
+  | { readonly kind: "end" };
 
-/** From a worker; `done` comes from thread 0 when all are done. */
+/** From a worker; `done` comes from thread 0 when all are done, and after `ended` it leaves the memory alone. */
 export type WorkerReply =
-  | { readonly kind: "ready" | "loaded" | "done" }
+  | { readonly kind: "ready" | "loaded" | "done" | "ended" }
   | { readonly kind: "failed"; readonly problem: string };
 
 /** Indices are of 32-bit words. */
@@ -96,7 +97,8 @@ export function serveEngine(port: WorkerPort): void {
         table.set(first + i, exports[name]);
       });
       port.post({ kind: "loaded" });
-    } else work();
+    } else if (request.kind === "end") port.post({ kind: "ended" });
+    else work();
   };
   port.listen((request) => {
     try {

@@ -95,12 +95,40 @@ function startWebWorker(events: WorkerEvents): EngineWorker {
   const url = URL.createObjectURL(new Blob([`${port}(${serveEngine})(port);`], { type: "text/javascript" }));
   const worker = new Worker(url);
   URL.revokeObjectURL(url);
+  let hasFailed = false;
   worker.onmessage = ({ data }) => events.onReply(data);
-  worker.onerror = ({ message = "cannot be started; a page's policy must allow worker-src blob:" }) =>
+  worker.onerror = ({ message = "cannot be started; a page's policy must allow worker-src blob:" }) => {
+    hasFailed = true;
     events.onFailure(message);
+  };
   return {
     post: (request) => worker.postMessage(request),
     keepAlive() {},
-    terminate: async () => worker.terminate(),
+    async terminate() {
+      if (!hasFailed) await endOf(worker);
+      worker.terminate();
+    },
   };
+}
+
+/** How long a worker of a page is waited for: much longer than it waits for a command before it listens. */
+const END_MS = 1000;
+
+/**
+ * A page cannot wait for workers that it terminates, and those that wait for a command in memory go on for a while: the
+ * next engine that gets the memory would wake them by its own. So they say when they do not wait any more.
+ */
+function endOf(worker: WebWorker): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, END_MS);
+    const end = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    worker.onmessage = ({ data }) => {
+      if (data.kind === "ended") end();
+    };
+    worker.onerror = end;
+    worker.postMessage({ kind: "end" } satisfies WorkerRequest);
+  });
 }
