@@ -1,5 +1,4 @@
 /** Whether a checkpoint stores a slot's weight as a plain tensor that can be read. */
-
 import { InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";

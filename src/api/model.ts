@@ -1,5 +1,4 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
-
 import { basename } from "node:path";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";

@@ -2,7 +2,6 @@
  * AQLM weights in Hugging Face checkpoints: `P.codes`, `P.codebooks` and `P.scales` instead of `P.weight`.
  * A layer is AQLM when it has codes, whatever the config lists; the config's numbers must agree with the tensors.
  */
-
 import {
   type Checkpoint,
   type DType,

@@ -3,7 +3,6 @@
  * `aqlm::code_matmat` takes every form. Codes are packed (u8, with a header), or plain in upstream's order
  * (i8 or i16 [k / inGroup, n / outGroup, codebooks], as ExecuTorch programs have them).
  */
-
 import {
   type Arguments,
   isSameShape,

@@ -2,7 +2,6 @@
  * Reading of `.pte` files: header, tables, segments and the places of constants, all checked before they are believed.
  * The data itself stays in the file until its `DataSource` is read.
  */
-
 import type { ByteSource } from "../byte-source.ts";
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { isSameShape } from "../tensor.ts";

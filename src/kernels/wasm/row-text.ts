@@ -1,5 +1,4 @@
 /** WebAssembly rows as text. */
-
 import { InvalidArgumentError } from "../../errors.ts";
 import { Module } from "./assembler/module.ts";
 import { printModule } from "./assembler/print.ts";
