@@ -99,17 +99,20 @@ function writeCheckpoint(folder) {
   return total;
 }
 
-/** Bytes of memory that is not of files of a Node that does nothing: some 50 MB for Node 20, 590 for Node 26. */
-function bytesAtRest() {
-  const status = execFileSync(process.execPath, ["-p", 'fs.readFileSync("/proc/self/status", "utf8")'], {
-    encoding: "utf8",
-  });
-  return 1024 * Number(/VmData:\s+(\d+)/.exec(status)?.[1]);
+/** Bytes of one line of /proc/<pid>/status; 0 where it lacks the line. */
+function statusBytes(/** @type {string} */ status, /** @type {string} */ line) {
+  return 1024 * Number(new RegExp(`${line}:\\s+(\\d+)`).exec(status)?.[1] ?? 0);
 }
+
+/** Memory that is not of files of a Node that does nothing: some 50 MB for Node 20, 590 for Node 26. */
+const atRest = statusBytes(
+  execFileSync(process.execPath, ["-p", 'fs.readFileSync("/proc/self/status", "utf8")'], { encoding: "utf8" }),
+  "VmData",
+);
 
 /** Ends with the code, or the signal, and the peak of memory. @param {string[]} args @param {(child: any) => void} [watch] */
 function lowbit(args, watch = () => {}) {
-  const script = `ulimit -d ${Math.floor((bytesAtRest() + limit) / 1024)} && exec "$0" "$@"`;
+  const script = `ulimit -d ${Math.floor((atRest + limit) / 1024)} && exec "$0" "$@"`;
   const child = spawn("sh", ["-c", script, process.execPath, main, ...args], {
     stdio: ["ignore", "ignore", "inherit"],
   });
@@ -129,7 +132,7 @@ function lowbit(args, watch = () => {}) {
 /** Most memory that a process had, in bytes. */
 function peakOf(pid) {
   const file = `/proc/${pid}/status`;
-  return existsSync(file) ? 1024 * Number(/VmHWM:\s+(\d+)/.exec(readFileSync(file, "utf8"))?.[1] ?? 0) : 0;
+  return existsSync(file) ? statusBytes(readFileSync(file, "utf8"), "VmHWM") : 0;
 }
 
 function check(condition, text) {

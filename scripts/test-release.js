@@ -158,13 +158,12 @@ async function checkImports(project, node) {
 /** The ways of docs/custom-operator.md, those in C++ where code of this machine runs. @param {string} project @param {string[]} node */
 async function checkWalkthrough(project, node) {
   const isNative = node[0] === process.execPath && process.platform !== "win32";
-  for (const { files, compile, command, printed } of walkthrough()) {
+  for (const { files, compile, environment, printed } of walkthrough()) {
     if (compile && !isNative) continue;
     for (const [name, text] of files) writeFileSync(join(project, name), text);
     await run([...tsc, "--rewriteRelativeImportExtensions", "main.ts"], { cwd: project });
     if (compile) await run(["sh", "-c", compile], { cwd: project });
-    const [, name, value] = /^(?:(\w+)=(\w+) )?node main\.ts$/.exec(command);
-    const env = { ...emulated, LOWBIT_NATIVE_PATH: "", ...(name && { [name]: value }) };
+    const env = { ...emulated, LOWBIT_NATIVE_PATH: "", ...environment };
     assert.equal((await run([...node, join(project, "main.js")], { cwd: project, env })).stdout, printed);
   }
 }

@@ -3,8 +3,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "./native-sources.js";
 
-/** `compile` is the compiler's command where there is one, `command` the one that prints `printed`. */
-/** @typedef {{ title: string, files: Map<string, string>, compile: string | undefined, command: string, printed: string }} Way */
+/** `compile` is the compiler's command where there is one; main.ts prints `printed` in `environment`. */
+/** @typedef {{ title: string, files: Map<string, string>, compile: string | undefined, environment: Record<string, string>, printed: string }} Way */
 
 /**
  * A way is a section that says what a command prints. Blocks are files, which their first line names, changes of files
@@ -23,7 +23,9 @@ export function walkthrough() {
       files.set(/^\/\/ ([\w.-]+): /.exec(block)[1], block);
     for (const [, block] of section.matchAll(/^```diff\n(.*?)^```$/gms)) change(files, block);
     const [, compile] = /^```sh\n(.*?)^```$/ms.exec(section) ?? [];
-    ways.push({ title: section.slice(0, section.indexOf("\n")), files, compile, command, printed });
+    const [, name, value] = /^(?:(\w+)=(\w+) )?node main\.ts$/.exec(command);
+    const environment = name ? { [name]: value } : {};
+    ways.push({ title: section.slice(0, section.indexOf("\n")), files, compile, environment, printed });
   }
   return ways;
 }

@@ -22,15 +22,14 @@ afterEach(() => {
 });
 
 /** What main.ts prints in a folder of its own, where node_modules has the package. @param {import("./walkthrough.js").Way} way */
-async function run({ title, files, command, compile }) {
+async function run({ title, files, environment, compile }) {
   const own = join(folder, title);
   await mkdir(join(own, "node_modules"), { recursive: true });
   await symlink(root, join(own, "node_modules", "lowbit"));
   for (const [name, text] of files) await writeFile(join(own, name), text);
   process.chdir(own);
   if (compile) expect(spawnSync(compile, { shell: true, encoding: "utf8" })).toMatchObject({ status: 0, stderr: "" });
-  const [, name, value] = /^(\w+)=(\w+) /.exec(command) ?? [];
-  if (name) vi.stubEnv(name, value);
+  for (const [name, value] of Object.entries(environment)) vi.stubEnv(name, value);
   const log = vi.spyOn(console, "log").mockReturnValue();
   // An operator is registered once only: each way has a copy of the package of its own.
   vi.resetModules();
