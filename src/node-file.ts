@@ -2,8 +2,9 @@
 import type { Stats } from "node:fs";
 import { access, constants, type FileHandle, mkdir, open, readdir, rename, rm, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { checkString } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
-import { InvalidArgumentError, InvalidFileError } from "./errors.ts";
+import { InvalidFileError } from "./errors.ts";
 
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
@@ -16,9 +17,7 @@ const forgotten = new FinalizationRegistry((handle: FileHandle) => void handle.c
 
 /** InvalidArgumentError for what is no path, such as a URL: programs without types may give anything. */
 export function checkPath(path: unknown): void {
-  if (typeof path === "string") return;
-  const found = Object.prototype.toString.call(path).slice(8, -1);
-  throw new InvalidArgumentError(`path: expected a string but found ${found}`);
+  checkString("path", path);
 }
 
 /** Opens a file for positioned reads; InvalidFileError when it is missing or not a regular file. */

@@ -1,4 +1,5 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
+import { checkOptions } from "../arguments.ts";
 import { capture, type MethodSource } from "../compile/capture.ts";
 import { compile, type Target } from "../compile/compile.ts";
 import { EXECUTORCH_LAYOUT } from "../compile/executorch.ts";
@@ -16,7 +17,7 @@ import type { DataSource, Program } from "../program/program.ts";
 import { saveProgram } from "../program/save.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
-import type { Model, ModelHooks } from "./model.ts";
+import { checkModel, type Model, type ModelHooks } from "./model.ts";
 import { resumeKey } from "./resume-key.ts";
 import { LONG_METHOD } from "./session-decoder.ts";
 import { encodeTexts, textsOf } from "./texts.ts";
@@ -51,6 +52,8 @@ interface Lengths {
 }
 
 function lengths(model: Model, options: CompileModelOptions): Lengths {
+  checkModel(model);
+  checkOptions(options);
   const { contextLength } = model.decoder;
   const maxContextLen = options.maxContextLen ?? Math.min(contextLength, CONTEXT_DEFAULT_MAX);
   const maxSeqLen = options.maxSeqLen ?? Math.min(maxContextLen, CHUNK_DEFAULT_MAX);
@@ -181,8 +184,9 @@ export interface ExportOptions extends CompileModelOptions {
  * `compileModel` does, and InvalidFileError for a path that cannot be written.
  */
 export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
+  const program = compileModel(model, options);
   const { onProgress, signal, resume = false } = options;
-  await saveProgram(compileModel(model, options), path, {
+  await saveProgram(program, path, {
     resumeKey: resume ? await resumeKey(model) : null,
     ...(onProgress ? { onProgress } : {}),
     ...(signal ? { signal } : {}),

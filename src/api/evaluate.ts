@@ -1,6 +1,7 @@
 /** Perplexity of a text under a model, by sliding windows: every token but the first is scored exactly once. */
+import { checkInstance, checkOptions, foundType } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { LanguageModel } from "./language-model.ts";
+import { LanguageModel } from "./language-model.ts";
 import type { SessionDecoder } from "./session-decoder.ts";
 
 export interface PerplexityOptions {
@@ -46,6 +47,8 @@ export async function evaluatePerplexity(
   text: string | readonly number[],
   options: PerplexityOptions = {},
 ): Promise<Perplexity> {
+  checkInstance("model", model, LanguageModel, "one of loadProgram()");
+  checkOptions(options);
   const { signal, onProgress } = options;
   const decoder = model.createDecoder();
   const window = options.window ?? decoder.contextLength;
@@ -54,6 +57,8 @@ export async function evaluatePerplexity(
   checkSize("stride", stride, 1, window - 1);
   const maxTokens = options.maxTokens ?? Number.MAX_SAFE_INTEGER;
   checkSize("maxTokens", maxTokens, 2, Number.MAX_SAFE_INTEGER);
+  if (typeof text !== "string" && !Array.isArray(text))
+    throw new InvalidArgumentError(`text: expected a string or a list of token ids but found ${foundType(text)}`);
   const ids = (typeof text === "string" ? model.tokenizer.encode(text) : text).slice(0, maxTokens);
   if (ids.length < 2)
     throw new InvalidArgumentError(`perplexity: expected a text of at least 2 tokens but found ${ids.length}`);

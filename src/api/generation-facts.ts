@@ -1,4 +1,5 @@
 /** What config.json and generation_config.json say about generating: begin and end tokens, sampling defaults. */
+import { checkOptions } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { createSampler, type SamplerOptions } from "../text/sampler.ts";
@@ -136,6 +137,7 @@ export function stopStrings(generationConfig: JsonObject): string[] {
 
 /** The fields of `options` over those of `defaults`; a field that is undefined counts as not given. */
 export function withDefaults<T extends object>(defaults: T, options: T): T {
+  checkOptions(options);
   const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
   return { ...defaults, ...given };
 }

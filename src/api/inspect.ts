@@ -1,4 +1,5 @@
 /** What a `.pte` file holds: methods, operators, memory, weights, sizes by part. Of weights only the headers are read. */
+import { checkOptions } from "../arguments.ts";
 import type { ByteSource } from "../byte-source.ts";
 import { byteSize } from "../dtype.ts";
 import { InvalidFileError, LowbitError, ShapeError } from "../errors.ts";
@@ -99,6 +100,7 @@ const LARGEST_COUNT = 3;
 
 /** Describes a program file. Throws as `readProgram` does, and InvalidFileError for weights that contradict their use. */
 export async function inspectProgram(path: string, options: InspectOptions = {}): Promise<ProgramReport> {
+  checkOptions(options);
   const files: ByteSource[] = [];
   try {
     for (const name of [path, ...(options.data ?? [])]) files.push(await openFile(name));

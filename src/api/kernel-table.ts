@@ -1,4 +1,5 @@
 /** The kernel rows of all operators as data for people: what there is, what serves which call on a CPU, and why. */
+import { checkOptions } from "../arguments.ts";
 import type { Cpu, GroupLimit, Kernel, KernelQuery, KernelTarget } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { layouts } from "../kernels/layout/packed.ts";
@@ -70,6 +71,7 @@ interface Family {
 
 /** All kernels of a registry, and the choice among them, for this CPU or another. */
 export function kernelTable(cpu: Cpu = hostCpu(), registry: OperatorRegistry = operators): KernelTable {
+  checkOptions({ cpu });
   const families = familiesOf(registry);
   return {
     cpu: cpu.name,

@@ -2,7 +2,7 @@
 import type { LoadOptions } from "../runtime/program.ts";
 import { type CompileModelOptions, compileModel } from "./compile-model.ts";
 import { type LanguageModel, loadProgramObject } from "./language-model.ts";
-import type { Model } from "./model.ts";
+import { checkModel, type Model } from "./model.ts";
 import { engineOptions } from "./program-file.ts";
 import { textsOf } from "./texts.ts";
 
@@ -11,6 +11,7 @@ export async function loadCompiled(
   model: Model,
   options: CompileModelOptions & LoadOptions = {},
 ): Promise<LanguageModel> {
+  checkModel(model);
   const texts = textsOf(model.checkpoint);
   return loadProgramObject(compileModel(model, options), model.checkpoint.folder, {
     ...options,

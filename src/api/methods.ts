@@ -1,6 +1,8 @@
 /** Programs of methods of one's own, which need not be language models. */
+import { checkOptions } from "../arguments.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { compile } from "../compile/compile.ts";
+import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { operators } from "../ops/registry.ts";
@@ -14,6 +16,9 @@ export async function exportMethods(
   path: string,
   options: { readonly cpu?: Cpu } = {},
 ): Promise<void> {
+  if (!Array.isArray(methods) || methods.length === 0)
+    throw new InvalidArgumentError(`methods: expected a list of at least one but found ${JSON.stringify(methods)}`);
+  checkOptions(options);
   await saveProgram(compile(methods, { registry: operators, cpu: options.cpu ?? hostCpu() }), path);
 }
 

@@ -1,5 +1,6 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
 import { basename } from "node:path";
+import { checkInstance, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
@@ -261,6 +262,11 @@ export class Model {
   }
 }
 
+/** InvalidArgumentError for what is no model. */
+export function checkModel(model: Model): void {
+  checkInstance("model", model, Model, "one of loadCheckpoint()");
+}
+
 /** Whether a path names a model on the hub: "hf:org/name". */
 export function isHubName(path: string): boolean {
   return path.startsWith("hf:");
@@ -269,6 +275,7 @@ export function isHubName(path: string): boolean {
 /** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, or downloads "hf:org/name[@revision]", and checks its tensors against its config. */
 export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
   checkPath(path);
+  checkOptions(options);
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
     const model = new Model(await withStoredHead(withModelPrefix(checkpoint)));

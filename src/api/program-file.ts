@@ -1,4 +1,5 @@
 /** Opening of `.pte` files of Node, with the files of tensors that they need. */
+import { checkOptions } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { mapFile } from "../kernels/native/mapped-file.ts";
@@ -27,9 +28,11 @@ export function engineOptions({ cpu = hostCpu() }: LoadOptions): { warmUpMs?: nu
  */
 export async function withProgramFile<R>(
   path: string,
-  { data = [] }: ProgramFileOptions,
+  options: ProgramFileOptions,
   work: (program: Program) => Promise<R>,
 ): Promise<R> {
+  checkOptions(options);
+  const { data = [] } = options;
   const files = [];
   try {
     for (const name of [path, ...data]) files.push(await openFile(name));

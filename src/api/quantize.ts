@@ -1,9 +1,10 @@
 /** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
+import { checkOptions, foundType } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type Recipe, selectConfig } from "../quantize/recipe.ts";
-import type { Model } from "./model.ts";
+import { checkModel, type Model } from "./model.ts";
 
 export interface QuantizeOptions {
   /** Whether the lm_head is quantized with the other linear layers. Default true. */
@@ -18,6 +19,8 @@ export interface QuantizeOptions {
  * InvalidArgumentError when two configurations claim the same weights or one fits none.
  */
 export function quantize(model: Model, configs: readonly QuantizationConfig[], options: QuantizeOptions = {}): Model {
+  checkModel(model);
+  checkOptions(options);
   const { quantizeHead = true, head = null } = options;
   if (!Array.isArray(configs))
     throw new InvalidArgumentError(
@@ -48,6 +51,7 @@ export function quantize(model: Model, configs: readonly QuantizationConfig[], o
  * InvalidArgumentError for an exact name that the model lacks.
  */
 export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
+  checkModel(model);
   checkNames(model, recipe);
   for (const slot of model.decoder.slots) {
     if (slot.role === "vector") continue;
@@ -64,6 +68,8 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
 const moduleOf = ({ name }: WeightSlot) => name.replace(/\.\w+$/, "");
 
 function checkNames({ decoder, name: modelName }: Model, recipe: Recipe): void {
+  if (!Array.isArray(recipe))
+    throw new InvalidArgumentError(`recipe: expected one of makeRecipe() but found ${foundType(recipe)}`);
   const names = new Set(decoder.slots.flatMap((slot) => [slot.name, moduleOf(slot)]));
   const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
   if (unknown)

@@ -1,4 +1,5 @@
 /** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
+import { checkOptions } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { architectureOf, ggufArchitectures, ggufConfig } from "../formats/gguf/config.ts";
@@ -19,7 +20,7 @@ import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { bytesOf, toFloat32 } from "../tensor.ts";
 import { type AddedToken, withConfigTokens } from "../text/added-tokens.ts";
 import { generationFacts } from "./generation-facts.ts";
-import type { Model, ModelHooks } from "./model.ts";
+import { checkModel, type Model, type ModelHooks } from "./model.ts";
 import { holdsFor } from "./weight-origins.ts";
 
 const F32 = 0;
@@ -43,6 +44,8 @@ export interface SaveGgufOptions extends ModelHooks {
  * scales that are not f16, groups that are no multiple of 32, ropes and windows that files of the architecture do not say.
  */
 export async function saveGguf(model: Model, path: string, options: SaveGgufOptions = {}): Promise<void> {
+  checkModel(model);
+  checkOptions(options);
   const config = model.decoder.transformer;
   const architecture = names[model.decoder.architecture];
   if (!config || !architecture)

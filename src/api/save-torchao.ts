@@ -1,6 +1,7 @@
 /** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { checkOptions } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
@@ -9,7 +10,7 @@ import { makeFolder } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
-import type { Model, ModelHooks } from "./model.ts";
+import { checkModel, type Model, type ModelHooks } from "./model.ts";
 import { encodeTexts, textsOf } from "./texts.ts";
 import { holdsFor } from "./weight-origins.ts";
 
@@ -28,6 +29,8 @@ interface Written {
  * TorchAO's type cannot hold: codebooks, groups that do not divide a row, and formats of their own.
  */
 export async function saveTorchao(model: Model, folder: string, hooks: ModelHooks = {}): Promise<void> {
+  checkModel(model);
+  checkOptions(hooks);
   const written = model.decoder.slots.filter(({ tiedTo }) => tiedTo === null).map((slot) => write(model, slot, hooks));
   const metadata = Object.fromEntries(written.map(({ slot, metadata: text }) => [slot.name, text]));
   const names = JSON.stringify(written.map(({ slot }) => slot.name));

@@ -1,4 +1,5 @@
 /** A session of a loaded program as the decoder that the generate loop drives: prompts in chunks, tokens one by one. */
+import { checkIds } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
@@ -60,6 +61,7 @@ export class SessionDecoder implements Decoder {
   /** Where an abort ends it, whole chunks may have been appended: `position` says. Other errors append nothing. */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
+      checkIds("prefill", ids);
       const tokens = this.#tokens(ids);
       await this.#chooseMethod(ids.length, options);
       let logits: Float32Array | undefined;

@@ -2,7 +2,7 @@
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
 import type { WeightSlot } from "../model/decoder.ts";
-import type { Model } from "./model.ts";
+import { checkModel, type Model } from "./model.ts";
 
 export interface WeightOrigin {
   readonly name: string;
@@ -27,6 +27,7 @@ export function holdsFor(destination: Destination): (stored: LowBitTensor) => bo
  * in another way (TorchAO's files keep one tensor for both).
  */
 export function weightOrigins(model: Model, destination: Destination = "lowbit"): readonly WeightOrigin[] {
+  checkModel(model);
   const holds = holdsFor(destination);
   const { tensors } = model.checkpoint;
   return model.decoder.slots.flatMap((slot): WeightOrigin[] => {

@@ -4,6 +4,7 @@
  */
 import { copyFile, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
+import { checkOptions, checkString } from "../arguments.ts";
 import { makeFolder } from "../node-file.ts";
 import { type BlobOptions, type BlobSource, downloadBlob, exists } from "./blob.ts";
 import { HubError, request, retried, StallWatch } from "./request.ts";
@@ -25,6 +26,8 @@ const MOVES_MAX = 5;
  * without "hf:". HubError when the hub does not have it; offline, when the cache does not.
  */
 export async function pullModel(name: string, options: PullOptions = {}): Promise<string> {
+  checkString("name", name);
+  checkOptions(options);
   const parsed = parseRepository(name);
   const settings = options.settings ?? (await hubSettings());
   const folder = join(settings.cache, `models--${parsed.repository.replaceAll("/", "--")}`);

@@ -1,4 +1,5 @@
 /** Configurations, named as TorchAO's: the scheme of a module's weights and the kind of operator that uses them. */
+import { checkOptions } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { checkScheme, needsActivations, type Scheme } from "./scheme.ts";
 
@@ -50,6 +51,7 @@ export function checkConfig(config: Partial<QuantizationConfig> | null | undefin
 
 /** A frozen configuration of any kind; InvalidArgumentError for a field that is unknown or out of range. */
 export function makeConfig(kind: ConfigKind, options: ConfigOptions): QuantizationConfig {
+  checkOptions(options);
   const fields = Object.keys(defaults[kind]);
   for (const field of Object.keys(options))
     if (!fields.includes(field))

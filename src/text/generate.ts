@@ -1,4 +1,5 @@
 /** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
+import { checkIds } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { Detokenizer } from "./detokenizer.ts";
@@ -180,11 +181,6 @@ function checkMaxTokens(maxTokens: number = Number.POSITIVE_INFINITY): number {
   if (maxTokens !== Number.POSITIVE_INFINITY && !(Number.isInteger(maxTokens) && maxTokens >= 0))
     throw new InvalidArgumentError(`maxTokens: expected a whole number from 0 but found ${maxTokens}`);
   return maxTokens;
-}
-
-function checkIds(name: string, ids: unknown, expected = "a list of token ids"): void {
-  if (!Array.isArray(ids) && !ArrayBuffer.isView(ids))
-    throw new InvalidArgumentError(`${name}: expected ${expected} but found ${JSON.stringify(ids)}`);
 }
 
 function checkPrompt(decoder: Decoder, promptIds: readonly number[]): void {

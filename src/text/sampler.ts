@@ -2,6 +2,7 @@
  * Logits to the next token. The order is that of transformers: logit bias, repetition penalty, presence and frequency
  * penalties, temperature, top-k, top-p, min-p, draw. Work grows with the vocabulary, not with its sorting.
  */
+import { checkIds } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { selectBest } from "./best-set.ts";
 import { createRandom, type Random } from "./random.ts";
@@ -218,6 +219,10 @@ function checkOptions(options: SamplerOptions): Settings {
       throw new InvalidArgumentError(`${name}: expected a whole number but found ${value}`);
     return value;
   };
+  const { logitBias = {}, suppressTokens = [] } = options;
+  if (typeof logitBias !== "object" || logitBias === null)
+    throw new InvalidArgumentError(`logitBias: expected an object but found ${JSON.stringify(logitBias)}`);
+  checkIds("suppressTokens", suppressTokens);
   return {
     temperature: inRange("temperature", 1, 0, Number.MAX_VALUE),
     topK: whole("topK", 0),
@@ -227,8 +232,8 @@ function checkOptions(options: SamplerOptions): Settings {
     presencePenalty: inRange("presencePenalty", 0, -Number.MAX_VALUE, Number.MAX_VALUE),
     frequencyPenalty: inRange("frequencyPenalty", 0, -Number.MAX_VALUE, Number.MAX_VALUE),
     penaltyWindow: whole("penaltyWindow", 64),
-    bias: Object.entries(options.logitBias ?? {}).map(([key, bias]) => checkBias(Number(key), bias)),
-    suppressed: (options.suppressTokens ?? []).map(checkSuppressed),
+    bias: Object.entries(logitBias).map(([key, bias]) => checkBias(Number(key), bias)),
+    suppressed: suppressTokens.map(checkSuppressed),
   };
 }
 

@@ -4,6 +4,7 @@
  * spaces, nothing decodes to "", and wrong ids and wrong files are errors.
  */
 import * as tokenizers from "@huggingface/tokenizers";
+import { checkIds, checkString } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { type AddedToken, AddedTokenMatcher, namedTokens, tokenText, withConfigTokens } from "./added-tokens.ts";
 import {
@@ -123,6 +124,7 @@ export class Tokenizer {
   /** Token ids of a text. Lone surrogates become U+FFFD. */
   encode(text: string, options: EncodeOptions = {}): number[] {
     const { addSpecialTokens = true, allowControlTokens = true, contextLength = Number.POSITIVE_INFINITY } = options;
+    checkString("text", text);
     const wellFormed = text.replace(/\p{Surrogate}/gu, "\uFFFD");
     if (allowControlTokens) {
       // Tokens that a model without unknown token cannot express have no id; Rust drops them too.
@@ -170,6 +172,7 @@ export class Tokenizer {
 
   /** Text of token ids; InvalidArgumentError for ids outside 0 .. vocabSize-1. */
   decode(ids: ArrayLike<number>, options: DecodeOptions = {}): string {
+    checkIds("ids", ids);
     const vocab = this.#library.model!.vocab;
     const kept: number[] = [];
     for (let i = 0; i < ids.length; i++) {

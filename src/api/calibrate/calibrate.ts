@@ -1,4 +1,5 @@
 /** Quantizes the linear layers of a model by what goes into them while it reads a text. */
+import { checkOptions } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
@@ -10,7 +11,7 @@ import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize, groupCount, type QuantizedWeights } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { checkFiniteInputs, finiteFloats } from "../finite.ts";
-import type { Model } from "../model.ts";
+import { checkModel, type Model } from "../model.ts";
 import { LayerStore, type LoadLayer } from "./layer-store.ts";
 import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
 import { spendBudget } from "./sensitivity.ts";
@@ -40,6 +41,8 @@ export interface CalibrateOptions extends WalkOptions {
  * InvalidArgumentError when nothing asks for it or options do not go together.
  */
 export async function calibrate(model: Model, text: string, options: CalibrateOptions = {}): Promise<void> {
+  checkModel(model);
+  checkOptions(options);
   const { budget, smoothQuant: strength, signal } = options;
   if (strength !== undefined && !(strength >= 0 && strength <= 1))
     throw new InvalidArgumentError(`smoothQuant: expected a number from 0 to 1 but found ${strength}`);

@@ -2,6 +2,7 @@
  * A float model that reads a text layer by layer: every operator call is done for all windows of the text before the
  * next, so that only the weights of one call and the activations between two calls are in memory.
  */
+import { checkString } from "../../arguments.ts";
 import { capture } from "../../compile/capture.ts";
 import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue } from "../../compile/graph.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
@@ -49,6 +50,7 @@ type Values = Map<GraphValue, readonly Tensor[]>;
 
 /** Token ids of the start of a text. InvalidFileError without a tokenizer, InvalidArgumentError without tokens. */
 export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DEFAULT): readonly number[] {
+  checkString("text", text);
   const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
   if (!tokenizer)
     throw new InvalidFileError(model.checkpoint.folder, "expected a tokenizer.json to read the text with");
