@@ -1,7 +1,8 @@
 /** A model written in TorchAO's names and read again is the same model, to the last bit of its integers and scales. */
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { mkdir, readFile } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { InvalidFileError } from "../src/errors.ts";
 import {
   compileModel,
   int8DynamicActivationIntxWeight,
@@ -39,6 +40,16 @@ describe("saveTorchao", () => {
     expectSame(await logitsOf(target, []), before);
     const written = JSON.parse(await readFile(join(target, "config.json"), "utf8"));
     expect(written.quantization_config).toMatchObject({ quant_method: "torchao" });
+  });
+
+  it("names a file that it cannot write", async () => {
+    const model = await loadCheckpoint(source);
+    const inTheWay = join(folder, "in the way", "tokenizer.json");
+    await mkdir(inTheWay, { recursive: true });
+    await expect(saveTorchao(model, dirname(inTheWay))).rejects.toThrow(
+      new InvalidFileError(inTheWay, "expected a file to write but found a directory"),
+    );
+    await model.close();
   });
 
   it("refuses what TorchAO's integers cannot hold", async () => {

@@ -1,12 +1,11 @@
 /** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
-import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { checkOptions } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
 import type { WeightSlot } from "../model/decoder.ts";
-import { makeFolder } from "../node-file.ts";
+import { makeFolder, writeFileWhole } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
@@ -45,8 +44,9 @@ export async function saveTorchao(model: Model, folder: string, hooks: ModelHook
     quantization: undefined,
     quantization_config: quantizationConfig(written),
   };
-  await writeFile(join(folder, "config.json"), `${JSON.stringify(config, null, 2)}\n`);
-  for (const [name, bytes] of encodeTexts(textsOf(model.checkpoint))) await writeFile(join(folder, name), bytes);
+  const configBytes = new TextEncoder().encode(`${JSON.stringify(config, null, 2)}\n`);
+  for (const [name, bytes] of [["config.json", configBytes] as const, ...encodeTexts(textsOf(model.checkpoint))])
+    await writeFileWhole(join(folder, name), (sink) => sink.write(bytes));
 }
 
 function write(model: Model, slot: WeightSlot, hooks: ModelHooks): Written {
