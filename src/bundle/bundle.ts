@@ -77,6 +77,8 @@ async function replacements(program: Program, operators: readonly string[]): Pro
     ["kernels/native/addon", NO_NATIVE],
     ["kernels/native/rows", NO_NATIVE],
     ["kernels/known-cpus", "export const knownCpus = {};"],
+    // Calls are joined for native kernels only.
+    ["runtime/joins", "export const joinCalls = () => null;"],
     ...(interpreted ? [] : ([["runtime/interpreter", NO_INTERPRETER]] as const)),
     ...((await hasTorchaoWeights(program)) ? [] : ([["kernels/layout/torchao-linear", NO_TORCHAO]] as const)),
   ]);

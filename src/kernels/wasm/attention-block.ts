@@ -2,12 +2,11 @@
  * A block of queries of one head of keys: which they are, which positions they see, and what becomes of the products of
  * queries and keys.
  */
-import { type Body, type Expr, type Local, type Statement, select, when, whileDo } from "./assembler/expression.ts";
-import { f32x4, i32, i32x4, int, ptr, size, v128 } from "./assembler/instructions.ts";
+import { type Body, type Expr, type Local, type Statement, select, when } from "./assembler/expression.ts";
+import { f32x4, i32, i32x4, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import type { AttentionFields, AttentionShape } from "./attention-shape.ts";
-import { storedBytes } from "./lanes.ts";
-import { advance, elementAt } from "./loops.ts";
+import { elementAt } from "./loops.ts";
 import { VectorMath } from "./vector-math.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
@@ -19,14 +18,6 @@ export interface BlockContext {
   readonly first: Local<"i32">;
   readonly tile: Local<"i32">;
   readonly thread: Local<"i32">;
-}
-
-/** A position, its key, how far the next one is, and the place of its scores. */
-export interface ScoreCursor {
-  readonly position: Local<"i32">;
-  readonly key: Local<"ptr">;
-  readonly stride: Local<"ptr">;
-  readonly score: Local<"ptr">;
 }
 
 const setLane = (vector: Local<"v128">, value: Expr<"i32">, lane: number): Statement =>
@@ -44,15 +35,12 @@ export class QueryBlock {
   /** Positions that any query sees: from `from` up to, not including, `to`. */
   readonly from: Local<"i32">;
   readonly to: Local<"i32">;
-  /** First and last position that each query sees, four queries to a vector. */
-  readonly firsts: readonly Local<"v128">[];
-  readonly lasts: readonly Local<"v128">[];
-  /** The thread's scratch. */
-  readonly scores: Local<"ptr">;
+  /** First and last position that each query sees. */
+  readonly firsts: Local<"v128">;
+  readonly lasts: Local<"v128">;
 
   constructor(context: BlockContext) {
     const { scope, shape } = context;
-    const vectors = Math.ceil(shape.queries / 4);
     this.context = context;
     this.constants = new VectorConstants(scope);
     this.math = new VectorMath(scope, this.constants);
@@ -61,15 +49,8 @@ export class QueryBlock {
     this.y = scope.localArray("ptr", "result", shape.queries);
     this.from = scope.local("i32", "from");
     this.to = scope.local("i32", "to");
-    this.firsts = scope.localArray("v128", "firsts", vectors);
-    this.lasts = scope.localArray("v128", "lasts", vectors);
-    this.scores = scope.local("ptr", "score_row");
-  }
-
-  /** What comes before anything else. */
-  prepare(): Body {
-    const { fields, thread } = this.context;
-    return [this.constants.prepare, this.scores.set(elementAt(fields.scores, thread, fields.threadBytes)), this.find()];
+    this.firsts = scope.local("v128", "firsts");
+    this.lasts = scope.local("v128", "lasts");
   }
 
   /** Finds the block's queries; where it has fewer, the last again, which changes nothing. */
@@ -94,8 +75,8 @@ export class QueryBlock {
       last.set(i32.add(first, token)),
       shape.hasWindow ? start.set(select(i32.ge_s(last, window), i32.add(i32.sub(last, window), int(1)), int(0))) : [],
       j === 0 ? this.from.set(start) : [],
-      setLane(this.firsts[j >> 2]!, start, j % 4),
-      setLane(this.lasts[j >> 2]!, last, j % 4),
+      setLane(this.firsts, start, j),
+      setLane(this.lasts, last, j),
     ]);
     return [
       this.head.set(i32.div_u(tile, blocks)),
@@ -105,53 +86,14 @@ export class QueryBlock {
     ];
   }
 
-  /** Address of this head's part of a cache at the first position, and the distance of positions. */
-  cacheStart(cache: Local<"ptr">): Expr<"ptr"> {
-    const { fields, shape } = this.context;
-    const row = i32.add(i32.mul(this.from, fields.kvHeads), this.head);
-    return elementAt(cache, i32.mul(row, fields.headDim), storedBytes[shape.cache]);
-  }
-
-  get cacheStride(): Expr<"ptr"> {
-    const { fields, shape } = this.context;
-    const zero = { type: "ptr", node: { kind: "const", type: "ptr", value: 0 } } as const;
-    return elementAt(zero, i32.mul(fields.kvHeads, fields.headDim), storedBytes[shape.cache]);
-  }
-
-  /** Computes the scores of all positions, of `rowBytes` each: of `count` at once where there are so many, else of one. */
-  eachScore(count: number, rowBytes: number, dots: (cursor: ScoreCursor, count: number) => Body): Body {
-    const { scope, fields } = this.context;
-    const cursor = {
-      position: scope.local("i32", "position"),
-      key: scope.local("ptr", "key"),
-      stride: scope.local("ptr", "key_stride"),
-      score: scope.local("ptr", "score"),
-    };
-    const { position, key, stride, score } = cursor;
-    const turn = (some: number) => [
-      dots(cursor, some),
-      position.set(i32.add(position, int(some))),
-      advance(key, ptr.mul(stride, size(some))),
-      advance(score, some * rowBytes),
-    ];
-    return [
-      position.set(this.from),
-      key.set(this.cacheStart(fields.keyCache)),
-      stride.set(this.cacheStride),
-      score.set(this.scores),
-      whileDo(i32.lt_u(i32.add(position, int(count - 1)), this.to), turn(count)),
-      whileDo(i32.lt_u(position, this.to), turn(1)),
-    ];
-  }
-
   /** Products become scores: scaled, capped, and of several queries minus infinity where one does not see the position. */
-  finish(value: Local<"v128">, vector: number, position: Local<"i32">, index: number): Body {
+  finish(value: Local<"v128">, position: Local<"i32">, index: number): Body {
     const { fields, shape, scope } = this.context;
     const capped = scope.local("v128", "capped");
     const softcap = f32x4.splat(fields.softcap);
     const at = i32.add(position, int(index));
     const lanes = i32x4.splat(at);
-    const hidden = v128.or(i32x4.gt_s(lanes, this.lasts[vector]!), i32x4.lt_s(lanes, this.firsts[vector]!));
+    const hidden = v128.or(i32x4.gt_s(lanes, this.lasts), i32x4.lt_s(lanes, this.firsts));
     const row = i32.add(i32.mul(at, fields.kvHeads), this.head);
     return [
       value.set(f32x4.mul(value, f32x4.splat(fields.scale))),
@@ -163,12 +105,5 @@ export class QueryBlock {
         ? value.set(v128.bitselect(this.constants.floats(Number.NEGATIVE_INFINITY), value, hidden))
         : [],
     ];
-  }
-
-  /** Sets a pointer to the scale of the first position's values. */
-  setScale(scale: Local<"ptr">): Statement {
-    const { fields } = this.context;
-    const row = i32.add(i32.mul(this.from, fields.kvHeads), this.head);
-    return scale.set(elementAt(fields.valueScales, row, 4));
   }
 }

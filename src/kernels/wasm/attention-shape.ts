@@ -3,7 +3,7 @@ import { ArgumentBlock, type FieldsOf } from "./kernel-code.ts";
 
 export interface AttentionShape {
   /** Queries of a block. */
-  readonly queries: 1 | 4 | 8;
+  readonly queries: 1 | 2 | 4;
   /** Multiplies and adds in one instruction. */
   readonly isRelaxed: boolean;
   readonly cache: "f32" | "f16" | "int8";
@@ -22,8 +22,14 @@ export const attentionBlock = new ArgumentBlock({
   valueScales: "ptr",
   position: "ptr",
   y: "ptr",
-  scores: "ptr",
-  threadBytes: "ptr",
+  scratch: "ptr",
+  /** Bytes of a part's scratch, or of a thread's where there is one part. */
+  scratchBytes: "ptr",
+  /** Parts of the positions, and spans of blocks of queries, each of some blocks and heads of keys. */
+  parts: "i32",
+  spans: "i32",
+  spanGroups: "i32",
+  spanHeads: "i32",
   tokens: "i32",
   kvHeads: "i32",
   /** Heads of queries for each head of keys. */

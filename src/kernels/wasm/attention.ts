@@ -1,16 +1,17 @@
 /**
  * Attention over a cache: new keys and values go into it first, then queries are answered in blocks. The queries of one
- * head of keys, of all tokens, are numbered one after the other; a block is eight or four of them, in the lanes of vectors, or
- * one.
+ * head of keys, of all tokens, are numbered one after the other; a block is four of them, two or one.
  */
 import type { AttentionArgs } from "../arguments.ts";
 import type { CpuFeature } from "../contract.ts";
 import { type Body, type Expr, type Local, leave, select, when } from "./assembler/expression.ts";
 import { f32, f32x4, float, i32, int } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
+import type { BlockContext } from "./attention-block.ts";
+import { mergeParts } from "./attention-merge.ts";
+import { tileBytes } from "./attention-places.ts";
 import { type AttentionFields, type AttentionShape, attentionBlock, attentionKey } from "./attention-shape.ts";
-import { attendSingly } from "./attention-single.ts";
-import { attendWidely, wideScratch } from "./attention-wide.ts";
+import { attend } from "./attention-tile.ts";
 import { halvesOfFloats } from "./halves.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { type KernelCode, kernelFunction } from "./kernel-code.ts";
@@ -122,24 +123,42 @@ function quantizeToCache(
   ];
 }
 
-function attendCode(shape: AttentionShape): KernelCode {
-  const key = attentionKey(shape);
+/** Code of a tile that begins with the check of its place. */
+function tileCode(key: string, shape: AttentionShape, build: (context: BlockContext) => Body): KernelCode {
   return {
     key,
     build: () => [
       kernelFunction(key, attentionBlock, (fields, { tile, thread }, scope) => {
         const first = scope.local("i32", "first");
-        const attend = shape.queries === 1 ? attendSingly : attendWidely;
-        return [checkPosition(fields, first), attend({ shape, fields, scope, first, tile, thread })];
+        return [checkPosition(fields, first), build({ shape, fields, scope, first, tile, thread })];
       }),
     ],
   };
 }
 
-/** Eight or four queries where there are about as many; else one at a time. */
-function queriesOf({ tokens, heads, kvHeads }: AttentionArgs): AttentionShape["queries"] {
-  const queries = (tokens * heads) / kvHeads;
-  return queries >= 7 ? 8 : queries >= 3 ? 4 : 1;
+const attendCode = (shape: AttentionShape) => tileCode(attentionKey(shape), shape, attend);
+const mergeCode = (shape: AttentionShape) => tileCode(`${attentionKey(shape)}_merge`, shape, mergeParts);
+
+/** Tokens up to which parts of the positions are tiles. */
+const FEW_TOKENS = 4;
+/** Blocks of queries of a tile otherwise: what they keep fits the first-level cache. */
+const SPAN_GROUPS = 8;
+
+/** Blocks of queries, and how tiles split them and the positions; see `TilePlaces`. */
+function splitOf({ tokens, heads, kvHeads }: AttentionArgs, threads: number) {
+  const queriesOfHead = (tokens * heads) / kvHeads;
+  const queries: AttentionShape["queries"] = queriesOfHead >= 3 ? 4 : queriesOfHead === 2 ? 2 : 1;
+  const blocks = Math.ceil(queriesOfHead / queries);
+  const split =
+    tokens <= FEW_TOKENS
+      ? { parts: threads, spans: 1, spanGroups: kvHeads * blocks, spanHeads: kvHeads }
+      : { parts: 1, spans: kvHeads * Math.ceil(blocks / SPAN_GROUPS), spanGroups: SPAN_GROUPS, spanHeads: 1 };
+  return { queries, blocks, ...split };
+}
+
+function scratchBytes(args: AttentionArgs): number {
+  const { queries, spanGroups, spanHeads } = splitOf(args, 1);
+  return Math.ceil(tileBytes(args.headDim, { groups: spanGroups, heads: spanHeads, queries }) / 64) * 64;
 }
 
 const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boolean) =>
@@ -147,19 +166,17 @@ const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boo
     ...plainRow,
     name,
     needs,
-    scratchBytes: (args, threads) => threads * threadBytes(args),
+    scratchBytes: (args, threads) => threads * scratchBytes(args),
     step(args, place) {
       const { tokens, heads, kvHeads, headDim, capacity, scale, window, softcap } = args;
-      const queries = queriesOf(args);
+      const { queries, blocks, ...split } = splitOf(args, place.threads);
       const shape: AttentionShape = {
         queries,
-        // One query is multiplied in the plain way.
-        isRelaxed: isRelaxed && queries > 1,
+        isRelaxed,
         cache: cacheType(args),
         hasWindow: window > 0,
         hasSoftcap: softcap > 0,
       };
-      const blocks = Math.ceil((tokens * heads) / kvHeads / queries);
       const values = attentionBlock.encode({
         q: place.read(args.q),
         k: place.read(args.k),
@@ -170,8 +187,9 @@ const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boo
         valueScales: args.valueScales ? place.write(args.valueScales) : 0,
         position: place.read(args.position),
         y: place.write(args.y),
-        scores: place.scratch,
-        threadBytes: threadBytes(args),
+        scratch: place.scratch,
+        scratchBytes: scratchBytes(args),
+        ...split,
         tokens,
         kvHeads,
         ratio: heads / kvHeads,
@@ -186,7 +204,8 @@ const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boo
       return {
         phases: [
           { code: storeCode(shape), tiles: tokens, args: values },
-          { code: attendCode(shape), tiles: blocks * kvHeads, args: values },
+          { code: attendCode(shape), tiles: split.parts * split.spans, args: values },
+          ...(split.parts === 1 ? [] : [{ code: mergeCode(shape), tiles: blocks * kvHeads, args: values }]),
         ],
       };
     },
@@ -195,11 +214,6 @@ const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boo
 function cacheType({ keyCache }: AttentionArgs): AttentionShape["cache"] {
   if (keyCache instanceof Int8Array) return "int8";
   return keyCache instanceof Uint16Array ? "f16" : "f32";
-}
-
-function threadBytes(args: AttentionArgs): number {
-  const queries = queriesOf(args);
-  return Math.ceil((queries === 1 ? 4 * args.capacity : wideScratch(args, queries)) / 64) * 64;
 }
 
 export const attentionWasm = attentionRow("attention_f32_1x1x4_wasm_simd", ["simd128"], false);
