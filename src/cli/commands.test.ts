@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
 import { tinyShapes, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCheckpoint, loadCompiled, loadProgram } from "../index.ts";
@@ -463,6 +463,13 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     const text = await lowbit(["kernels", "--text", "rms_norm_f32_1x1x4_wasm_simd"]);
     expect(text.stdout).toMatch(/^\(module\n.*\(func \$rms_norm /s);
     expect((await lowbit(["kernels", "--text", "rms_norm"])).stderr).toContain("is no WebAssembly row");
+  });
+
+  test("kernels names no CPU whose features this one lacks", async () => {
+    vi.stubEnv("LOWBIT_CPU", process.arch === "arm64" ? "zen4" : "neoverse-v2");
+    const { stdout } = await lowbit(["kernels"]);
+    vi.unstubAllEnvs();
+    expect(stdout).toMatch(/^CPU scalar\n/);
   });
 
   test.each([
