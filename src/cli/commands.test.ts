@@ -377,6 +377,11 @@ describe("lowbit logits", () => {
     expect((await json("logits", folder, "--ids", "276,5,6")).logits).not.toEqual(logits);
   });
 
+  test("of a program has its KV cache", async () => {
+    const { code, stderr } = await lowbit(["logits", program, "--ids", "276", "--kv-cache", "int8"]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining("--kv-cache need a checkpoint folder")]);
+  });
+
   test("shows the largest with their text", async () => {
     const { stdout } = await lowbit(["logits", program, "--ids", "276,5,6", "--top", "3"]);
     const [title, , ...rows] = stdout.trimEnd().split("\n");
