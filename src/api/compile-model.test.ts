@@ -29,6 +29,19 @@ it("is f32 up to 32 MiB, then f16", async () => {
   expect(await stateTypes({ maxContextLen: 64, kvCache: "int8" })).toEqual(new Set(["i8", "f32"]));
 });
 
+it.each([
+  [{ kvCache: "bf16" }, "kvCache: expected f32 or f16 or int8 but found bf16"],
+  [{ kvCache: "" }, "kvCache: expected f32 or f16 or int8 but found "],
+  [{ logits: "none" }, "logits: expected last or all but found none"],
+  [{ target: "ExecuTorch" }, "target: expected lowbit or executorch but found ExecuTorch"],
+])("refuses %j", async (options, message) => {
+  const model = await loadCheckpoint(folder);
+  const given = options as unknown as CompileModelOptions;
+  expect(() => compileModel(model, given)).toThrow(new InvalidArgumentError(message));
+  await expect(EagerModel.load(model, given)).rejects.toThrow(new InvalidArgumentError(message));
+  await model.close();
+});
+
 it("an eager model computes what it keeps again when a sequence becomes longer or shorter than other angles are for", async () => {
   const scaled = await temporaryFolder();
   const factors = { short_factor: [1, 1, 1, 1], long_factor: [1, 2, 3, 4] };

@@ -1,7 +1,7 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { checkOptions } from "../arguments.ts";
 import { capture, type MethodSource } from "../compile/capture.ts";
-import { compile, type Target } from "../compile/compile.ts";
+import { compile, type Target, targets } from "../compile/compile.ts";
 import { EXECUTORCH_LAYOUT } from "../compile/executorch.ts";
 import { argumentValues, type Graph } from "../compile/graph.ts";
 import { byteSize } from "../dtype.ts";
@@ -10,7 +10,7 @@ import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { ForwardOptions } from "../model/decoder.ts";
 import { EagerBuilder } from "../ops/eager.ts";
-import type { KvCacheType } from "../ops/kv-cache.ts";
+import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
@@ -45,6 +45,17 @@ const F32_CACHE_BYTES_MAX = 32 * 2 ** 20;
 
 const CONTEXT_DEFAULT_MAX = 2048;
 const CHUNK_DEFAULT_MAX = 512;
+
+/** Values of options that name one of a few. */
+const choices = { kvCache: kvCacheTypes, logits: ["last", "all"], target: targets } as const;
+
+function checkChoices(options: CompileModelOptions): void {
+  for (const [name, known] of Object.entries(choices)) {
+    const value = options[name as keyof typeof choices];
+    if (value != null && !known.some((choice) => choice === value))
+      throw new InvalidArgumentError(`${name}: expected ${known.join(" or ")} but found ${value}`);
+  }
+}
 
 interface Lengths {
   readonly maxSeqLen: number;
@@ -127,6 +138,7 @@ function longContextFrom({ decoder }: Model, { maxContextLen }: Lengths): number
 
 /** The methods of a model's program, and the options with what was left open filled in. */
 export function methodSources(model: Model, given: CompileModelOptions) {
+  checkChoices(given);
   const sizes = lengths(model, given);
   const options = withCacheType(model, given, sizes);
   const longFrom = longContextFrom(model, sizes);
@@ -136,7 +148,7 @@ export function methodSources(model: Model, given: CompileModelOptions) {
 
 /**
  * Compiles a model to a program whose weights are packed when they are read. InvalidArgumentError for lengths that the
- * model does not have, UnsupportedError for what the target has no form for.
+ * model does not have and options of unknown values, UnsupportedError for what the target has no form for.
  */
 export function compileModel(model: Model, given: CompileModelOptions = {}): Program {
   const { sources, options, sizes, longFrom } = methodSources(model, given);
@@ -214,6 +226,7 @@ export class EagerModel {
 
   /** Reads (and quantizes and packs) all weights. */
   static async load(model: Model, given: CompileModelOptions = {}): Promise<EagerModel> {
+    checkChoices(given);
     const sizes = lengths(model, given);
     const options = withCacheType(model, given, sizes);
     const cpu = options.cpu ?? hostCpu();

@@ -76,7 +76,10 @@ describe("target executorch", () => {
 
   it("says what cannot be exported", async () => {
     const model = await loadCheckpoint(untied);
-    expect(() => compileModel(model, { target: "executorch", kvCache: "f16" })).toThrow(UnsupportedError);
+    for (const kvCache of ["f16", "int8"] as const)
+      expect(() => compileModel(model, { target: "executorch", kvCache })).toThrow(
+        new UnsupportedError(`target executorch: the KV cache must be f32 but is ${kvCache}`),
+      );
     quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
     expect(() => compileModel(model, { target: "executorch" })).toThrow(/linear_weight_only.*8da/);
     model.layout = "panel16";

@@ -1,5 +1,5 @@
 /** Quantizing by parts: the same in every bit as the definition, whatever rounds it and however floats are stored. */
-import { describe, expect, it } from "vitest";
+import { afterEach, describe, expect, it, vi } from "vitest";
 import { Random } from "../../test/support/random.ts";
 import { expectSameFields } from "../../test/support/same.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
@@ -11,6 +11,8 @@ import { int8DynamicActivationIntxWeight, type QuantizationConfig } from "../qua
 import { mappingTypes, scaleDTypes } from "../quantize/scheme.ts";
 import { bytesOf, type Tensor, toFloat32 } from "../tensor.ts";
 import { joinRows, quantizeRows } from "./quantize-rows.ts";
+
+afterEach(() => vi.unstubAllEnvs());
 
 /** Values of many sizes, with zeros, ties and the ends of float32 among them. */
 function values(random: Random, length: number): Float32Array {
@@ -102,6 +104,13 @@ describe.skipIf(!canRoundNatively("f32"))("native rounding", () => {
       await quantized({ dtype: "f32", shape, data: floats }, config),
     );
   });
+});
+
+it.each(["scalar", "neoverse-v2", "zen3"])("is the definition's where LOWBIT_CPU is %s", async (cpu) => {
+  vi.stubEnv("LOWBIT_CPU", cpu);
+  const tensor = stored("bf16", [3, 70], values(new Random(7), 210));
+  const config = int8DynamicActivationIntxWeight({ bits: 4, mappingType: "asymmetric" });
+  expectSameFields(await quantized(tensor, config), quantizeAffine(toFloat32(tensor), { ...config, n: 3, k: 70 }));
 });
 
 it("parts are whole panels, and together the matrix", async () => {

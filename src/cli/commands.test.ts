@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Readable } from "node:stream";
 import { fileURLToPath } from "node:url";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
 import { tinyShapes, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCheckpoint, loadCompiled, loadProgram } from "../index.ts";
@@ -77,6 +77,14 @@ describe("lowbit", () => {
       "option '--text <kernel>' cannot be used with option '--cpu <cpu>'",
     ],
     [["quantize", "x", "-o", "y", "--kv-cache", "int4"], "Allowed choices are f32, f16, int8"],
+    [
+      ["quantize", "x", "-o", "y", "--layout", "panel16", "--cpu", "zen4"],
+      "option '--cpu <cpu>' cannot be used with option '--layout <name>'",
+    ],
+    [
+      ["quantize", "x", "-o", "y", "--target", "executorch", "--cpu", "zen4"],
+      "--cpu does not go with --target executorch, whose layout is the same for every CPU",
+    ],
     [["quantize", "x", "-o", "y", "--layout", "panel17"], `Allowed choices are ${layoutNames.join(", ")}`],
   ])("wrong usage has exit code 2: %j", async (argv, message) => {
     const { code, stdout, stderr } = await lowbit(argv);
@@ -101,6 +109,7 @@ describe("lowbit", () => {
     ["--max-context-len", "3"],
     ["--kv-cache", "f16"],
     ["--layout", "panel16"],
+    ["--cpu", "zen4"],
     ["--target executorch", ""],
   ])("%s goes with programs only", async (flag, value) => {
     for (const format of ["gguf", "torchao"]) {
@@ -377,6 +386,11 @@ describe("lowbit logits", () => {
     expect((await json("logits", folder, "--ids", "276,5,6")).logits).not.toEqual(logits);
   });
 
+  test("of a program has its KV cache", async () => {
+    const { code, stderr } = await lowbit(["logits", program, "--ids", "276", "--kv-cache", "int8"]);
+    expect([code, stderr]).toEqual([2, expect.stringContaining("--kv-cache need a checkpoint folder")]);
+  });
+
   test("shows the largest with their text", async () => {
     const { stdout } = await lowbit(["logits", program, "--ids", "276,5,6", "--top", "3"]);
     const [title, , ...rows] = stdout.trimEnd().split("\n");
@@ -463,6 +477,30 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     const text = await lowbit(["kernels", "--text", "rms_norm_f32_1x1x4_wasm_simd"]);
     expect(text.stdout).toMatch(/^\(module\n.*\(func \$rms_norm /s);
     expect((await lowbit(["kernels", "--text", "rms_norm"])).stderr).toContain("is no WebAssembly row");
+  });
+
+  test.each([
+    ["neoverse-v2", "panel32"],
+    ["avx2,avx_vnni", "panel16"],
+  ])("quantize packs for %s in %s", async (cpu, layout) => {
+    expect(await lowbit(["quantize", folder, "--qmode", "8da4w", "--cpu", cpu, "-o", output])).toMatchObject({
+      code: 0,
+    });
+    const { weights } = (await json("inspect", output)) as unknown as { weights: { layout: string | null }[] };
+    expect(new Set(weights.map((weight) => weight.layout ?? layout))).toEqual(new Set([layout]));
+  });
+
+  test("quantize refuses a CPU that it does not know", async () => {
+    const { code, stderr } = await lowbit(["quantize", folder, "--qmode", "8da4w", "--cpu", "mmx", "-o", output]);
+    expect([code, stderr]).toEqual([1, expect.stringContaining('CPU "mmx": expected features')]);
+    expect(existsSync(output)).toBe(false);
+  });
+
+  test("kernels names no CPU whose features this one lacks", async () => {
+    vi.stubEnv("LOWBIT_CPU", process.arch === "arm64" ? "zen4" : "neoverse-v2");
+    const { stdout } = await lowbit(["kernels"]);
+    vi.unstubAllEnvs();
+    expect(stdout).toMatch(/^CPU scalar\n/);
   });
 
   test.each([

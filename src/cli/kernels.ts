@@ -59,7 +59,7 @@ async function kernels({ cpu, json, text }: KernelsOptions, terminal: Terminal):
     `${row.mStep}x${row.nStep}`,
     row.refusal ?? "yes",
   ]);
-  await terminal.writeLine(`CPU ${table.features.join(", ") || table.cpu}\n`);
+  await terminal.writeLine(`CPU ${table.features.join(", ") || "scalar"}\n`);
   await terminal.writeLine(
     formatTable([["operator", "kernel", "layouts", "bits", "needs", "tile", "available"], ...rows]),
   );

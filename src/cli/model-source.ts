@@ -150,10 +150,10 @@ export async function takesCheckpoint(path: string, options: SourceOptions): Pro
   return found;
 }
 
-/** UsageError for quantization options with a program. */
+/** UsageError for what was decided when a program was exported. */
 export function checkProgramOptions(path: string, options: QuantizationOptions): void {
   if (wantsQuantization(options))
     throw new UsageError(
-      `${path} is a program, quantized when it was exported; quantization options need a checkpoint folder`,
+      `${path} is a program, quantized when it was exported; quantization options and --kv-cache need a checkpoint folder`,
     );
 }

@@ -2,7 +2,9 @@
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import {
+  type Cpu,
   compileModel,
+  cpuWith,
   describeOrigins,
   exportProgram,
   inspectProgram,
@@ -30,6 +32,7 @@ interface QuantizeCommandOptions extends QuantizationOptions {
   readonly format: "pte" | "torchao" | "gguf";
   readonly maxSeqLen?: number;
   readonly maxContextLen?: number;
+  readonly cpu?: string;
   readonly target: Target;
   readonly json?: boolean;
 }
@@ -47,6 +50,12 @@ export function addQuantize(program: Command, terminal: Terminal): void {
     .requiredOption("-o, --output <path>", "program to write, or the folder or file of another --format")
     .option("--max-seq-len <n>", "most tokens of one call (default: 512)", wholeNumber)
     .option("--max-context-len <n>", "positions of the KV cache (default: the model's, at most 2048)", wholeNumber)
+    .addOption(
+      new Option(
+        "--cpu <cpu>",
+        'CPU to pack weights for, when it is not this one: a name, or features, for example "neoverse-v2" or "neon,dotprod"',
+      ).conflicts("layout"),
+    )
     .addOption(
       new Option("--format <name>", "what to write: a program, a folder for transformers with torchao, or a GGUF file")
         .choices(["pte", "torchao", "gguf"])
@@ -69,6 +78,7 @@ Examples:
   $ lowbit quantize ./model --qmode 8da2w --algorithm gptq --calibrate text.txt -o model.pte
   $ lowbit quantize ./model --qmode 8da3w --algorithm gptq --budget 3.2bpw --calibrate text.txt -o model.pte
   $ lowbit quantize ./model --recipe recipe.json -o model.pte
+  $ lowbit quantize ./model --qmode 8da4w --cpu apple-m2 -o model.pte
   $ lowbit quantize ./model -o model-float.pte
   $ lowbit quantize model-Q4_0.gguf --qmode 8da4w -o model.pte
   $ lowbit quantize ./model --qmode wo8w --group-size 32 --format gguf -o model-Q8_0.gguf`,
@@ -114,12 +124,13 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
 
 /** UsageError for options of programs, which would change nothing in a checkpoint. */
 function checkCheckpointOptions(options: QuantizeCommandOptions): void {
-  const { format, maxSeqLen, maxContextLen, kvCache, layout, target } = options;
+  const { format, maxSeqLen, maxContextLen, kvCache, layout, cpu, target } = options;
   const ofPrograms = {
     "--max-seq-len": maxSeqLen,
     "--max-context-len": maxContextLen,
     "--kv-cache": kvCache,
     "--layout": layout,
+    "--cpu": cpu,
     "--target executorch": target === "executorch" ? target : undefined,
   };
   for (const [flag, value] of Object.entries(ofPrograms))
@@ -134,11 +145,19 @@ function wantsScales({ qmode, head, embedding, sharedEmbedding }: QuantizeComman
   return [qmode, head, embedding, sharedEmbedding].some((option) => option !== undefined);
 }
 
+function otherCpu({ cpu, target }: QuantizeCommandOptions): Cpu | undefined {
+  if (cpu === undefined) return undefined;
+  if (target === "executorch")
+    throw new UsageError("--cpu does not go with --target executorch, whose layout is the same for every CPU");
+  return cpuWith(cpu);
+}
+
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
+  const cpu = otherCpu(options);
   await checkWritable(output);
-  const wanted = { maxSeqLen, maxContextLen, kvCache, target };
+  const wanted = { maxSeqLen, maxContextLen, kvCache, target, ...(cpu && { cpu }) };
   const { signal } = terminal;
   const start = performance.now();
   const isAqlm = aqlmMode(options) !== null;

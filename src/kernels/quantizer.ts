@@ -5,7 +5,7 @@ import { hostCpu } from "./cpu.ts";
 import type { NativeArguments } from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { defaultThreads, planNativeCalls } from "./plan.ts";
-import { selectKernel } from "./select.ts";
+import { kernelRefusal, selectKernel } from "./select.ts";
 
 const types = ["f32", "f16", "bf16"] as const satisfies readonly DType[];
 const mappings = ["symmetric", "symmetric_no_clipping_err", "asymmetric"] as const;
@@ -57,14 +57,19 @@ function rounding(args: Rounding): NativeArguments {
 /** The native kernels, best first; none where there is no native code. */
 export const roundingKernels: readonly Kernel<Rounding>[] = nativeKernels("quantize_affine", rounding);
 
-/** Whether `roundNatively` can run here, for values stored as `dtype`. */
-export function canRoundNatively(dtype: DType): dtype is RoundingArgs["dtype"] {
-  return (types as readonly DType[]).includes(dtype) && roundingKernels.length > 0;
+const query = { layout: null, bits: null, m: 1 };
+
+/** Whether a native kernel rounds values stored as `dtype` on a CPU. */
+export function canRoundNatively(dtype: DType, cpu: Cpu = hostCpu()): dtype is RoundingArgs["dtype"] {
+  return (
+    (types as readonly DType[]).includes(dtype) &&
+    roundingKernels.some((kernel) => kernelRefusal(kernel, query, cpu) === null)
+  );
 }
 
 /** Fills integers, scales and zero points; false when a weight is not finite. */
 export async function roundNatively(args: RoundingArgs, cpu: Cpu = hostCpu()): Promise<boolean> {
-  const kernel = selectKernel(roundingKernels, { layout: null, bits: null, m: 1 }, cpu);
+  const kernel = selectKernel(roundingKernels, query, cpu);
   const threads = defaultThreads();
   const call: Rounding = { ...args, failed: new Int32Array(1) };
   const scratch = new Uint8Array(kernel.scratchBytes!(call, threads));

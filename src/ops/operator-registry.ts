@@ -86,8 +86,14 @@ export class OperatorRegistry {
 
   get(name: string): Operator {
     const operator = this.find(name);
-    if (!operator) throw new UnsupportedError(`operator ${name} is not registered; register it with registerOperator`);
+    if (!operator) throw new UnsupportedError(`operator ${name} is not registered; ${this.#remedy(name)}`);
     return operator;
+  }
+
+  /** PyTorch's name of an operator is that of several overloads; here they write to an out argument. */
+  #remedy(name: string): string {
+    const overloads = [...this.#operators.keys()].filter((known) => known.startsWith(`${name}.`));
+    return overloads.length > 0 ? `expected ${overloads.join(" or ")}` : "register it with registerOperator";
   }
 
   [Symbol.iterator](): Iterator<Operator> {

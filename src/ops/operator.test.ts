@@ -161,5 +161,8 @@ describe("OperatorRegistry", () => {
   it("an unknown name is an UnsupportedError that says what to do", () => {
     expect(() => new OperatorRegistry().get("my::other.out")).toThrow(UnsupportedError);
     expect(() => new OperatorRegistry().get("my::other.out")).toThrow(/my::other.out.*registerOperator/);
+    const registry = new OperatorRegistry([operator]);
+    expect(() => registry.get("my::id")).toThrow("operator my::id is not registered; expected my::id.out");
+    expect(() => registry.get("my::i")).toThrow(/my::i is not registered; register it/);
   });
 });

@@ -7,7 +7,7 @@ import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
 import { isTurnDue, takeTurn } from "../event-loop.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
-import { checkIndices } from "../ops/operator.ts";
+import { type BoundCall, checkIndices } from "../ops/operator.ts";
 import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
@@ -24,6 +24,7 @@ export interface InterpreterContext {
   readonly cpu: Cpu;
   readonly threads: number;
   readonly profile?: Profile | undefined;
+  noteKernels(calls: readonly BoundCall[]): void;
 }
 
 /** Whether a method needs the interpreter. */
@@ -223,6 +224,7 @@ export class Interpreter {
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, inputs), planned);
     const result = this.#place(out, spec, name);
     const call = operator.resolve(new Arguments(operator.schema, [...inputs, result]), cpu);
+    this.#context.noteKernels([call]);
     const bytes = call.scratchBytes(threads);
     if (bytes > this.#scratch.length) this.#scratch = zeroTensor("u8", [bytes]).data as Uint8Array;
     const { indexCheck } = call;

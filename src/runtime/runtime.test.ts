@@ -469,9 +469,8 @@ it("packs weights that a method is given and multiplies by them, in every run", 
     },
   };
   for (const cpu of [hostCpu(), scalarCpu]) {
-    const session = (
-      await LoadedProgram.load(compile([multiply], { registry: operators, cpu }), { cpu })
-    ).createSession();
+    const program = await LoadedProgram.load(compile([multiply], { registry: operators, cpu }), { cpu });
+    const session = program.createSession();
     for (const [rows, nibbles, weight] of [
       [1, 0x99, 1],
       [2, 0xbb, 3],
@@ -483,6 +482,9 @@ it("packs weights that a method is given and multiplies by them, in every run", 
       expect(y!.shape).toEqual([rows, n]);
       for (const value of y!.data) expect(Number(value)).toBeCloseTo(weight * k, 3);
     }
+    const kernels = program.activeKernels;
+    expect([...kernels.keys()]).toEqual(["aten::_dyn_quant_pack_4bit_weight.out", "aten::_dyn_quant_matmul_4bit.out"]);
+    expect([...kernels.values()].flatMap((names) => [...names])).toContain("int4_pack_w4_1x1x1_reference");
   }
 });
 
