@@ -65,6 +65,7 @@ interface Lengths {
 function lengths(model: Model, options: CompileModelOptions): Lengths {
   checkModel(model);
   checkOptions(options);
+  checkChoices(options);
   const { contextLength } = model.decoder;
   const maxContextLen = options.maxContextLen ?? Math.min(contextLength, CONTEXT_DEFAULT_MAX);
   const maxSeqLen = options.maxSeqLen ?? Math.min(maxContextLen, CHUNK_DEFAULT_MAX);
@@ -138,7 +139,6 @@ function longContextFrom({ decoder }: Model, { maxContextLen }: Lengths): number
 
 /** The methods of a model's program, and the options with what was left open filled in. */
 export function methodSources(model: Model, given: CompileModelOptions) {
-  checkChoices(given);
   const sizes = lengths(model, given);
   const options = withCacheType(model, given, sizes);
   const longFrom = longContextFrom(model, sizes);
@@ -226,7 +226,6 @@ export class EagerModel {
 
   /** Reads (and quantizes and packs) all weights. */
   static async load(model: Model, given: CompileModelOptions = {}): Promise<EagerModel> {
-    checkChoices(given);
     const sizes = lengths(model, given);
     const options = withCacheType(model, given, sizes);
     const cpu = options.cpu ?? hostCpu();
