@@ -8,7 +8,7 @@ import { exportProgram } from "../api/compile-model.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../api/model.ts";
 import { ContextLengthError, InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
-import { Channel, loadModel, openModel, type WebModel } from "./client.ts";
+import { Channel, type LoadModelOptions, loadModel, openModel, type WebModel } from "./client.ts";
 import type { Port, Reply, Request } from "./protocol.ts";
 import { serveModel } from "./serve.ts";
 
@@ -18,12 +18,12 @@ const options = { temperature: 0, maxTokens: 12, ignoreEos: true };
 const closings: (() => void)[] = [];
 let file: Blob;
 
-function open(source: Blob): Promise<WebModel> {
+function open(source: Blob, loading: LoadModelOptions = {}): Promise<WebModel> {
   const { port1, port2 } = new MessageChannel();
   serveModel(port2 as unknown as Port);
   const close = () => port1.close();
   closings.push(close);
-  return openModel(new Channel(port1 as unknown as Port), close, source);
+  return openModel(new Channel(port1 as unknown as Port), close, source, loading);
 }
 
 async function textOf(stream: AsyncIterable<string>): Promise<string> {
@@ -69,6 +69,24 @@ describe("a model behind a channel", () => {
     const loading = open(source as Blob);
     await expect(loading).rejects.toThrow(InvalidArgumentError);
     await expect(loading).rejects.toThrow(new RegExp(`^source: expected an address.* but found ${found}$`));
+  });
+
+  it("is not loaded when who watches the load refuses it", async () => {
+    const refusal = new RangeError("mine");
+    const onProgress = vi.fn(() => {
+      throw refusal;
+    });
+    await expect(open(file, { onProgress })).rejects.toBe(refusal);
+    expect(onProgress).toHaveBeenCalledOnce();
+  });
+
+  it("answers once to an iteration, and takes no second", async () => {
+    const model = await open(file);
+    const answer = model.chat("Hello", options);
+    await textOf(answer);
+    const { result } = answer;
+    await expect(textOf(answer)).rejects.toThrow(/^generation: expected one iteration/);
+    expect(answer.result).toBe(result);
   });
 
   it("says how it runs", async () => {
