@@ -12,8 +12,16 @@ import { launchChromium } from "./wasm/browser.js";
 const { addressOf, ask, loadFrom, nodeAnswer, QUESTION, recordWorkers, serve, status, TOKENS } = await import(
   "./browser/driver.js"
 );
-const { checkBareHead, checkCancel, checkQuota, checkReplaced, checkSuperseded, checkTogether, checkTogetherReplaced } =
-  await import("./browser/loads.js");
+const {
+  checkBareHead,
+  checkCancel,
+  checkKept,
+  checkQuota,
+  checkReplaced,
+  checkSuperseded,
+  checkTogether,
+  checkTogetherReplaced,
+} = await import("./browser/loads.js");
 const {
   checkBlockedStorage,
   checkComposition,
@@ -313,6 +321,7 @@ const files = new Map([
   ["/shared.pte", { starts: [], rest: "later" }],
   ["/accessible.pte", { starts: [], rest: "later" }],
   ["/bare.pte", { starts: [], rest: "at once", hasBareHead: true }],
+  ["/kept.pte", { starts: [], rest: "at once", hasNoHead: true, date: new Date(0).toUTCString() }],
   [
     "/changing.pte",
     {
@@ -369,6 +378,7 @@ try {
   await checkReplaced(page, program, files.get("/dated.pte"));
   await checkSuperseded(page);
   await checkBareHead(page, files.get("/bare.pte"));
+  await checkKept(page, files.get("/kept.pte"));
   console.log("files from disk, missing, damaged, cut and replaced ones");
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");

@@ -147,6 +147,18 @@ describe("a model behind a channel", () => {
     expect(replies.filter(({ id }) => id === 2).map(({ kind }) => kind)).toEqual(["text", "error"]);
   });
 
+  it("names a file whose handle gives it no more", async () => {
+    const replies: Reply[] = [];
+    const port: Port = { onmessage: null, postMessage: (reply) => replies.push(reply as Reply) };
+    const getFile = () => Promise.reject(new DOMException("not allowed", "NotAllowedError"));
+    const source = { name: "mine.pte", getFile } as unknown as FileSystemFileHandle;
+    serveModel(port);
+    port.onmessage!({ data: { kind: "load", source, threads: 1, id: 1 } satisfies Request } as MessageEvent);
+    await vi.waitUntil(() => replies.length > 0);
+    const message = "mine.pte: cannot be read: not allowed";
+    expect(replies).toEqual([{ kind: "error", id: 1, error: { name: "InvalidFileError", message, file: "mine.pte" } }]);
+  });
+
   it("gives errors as their classes", async () => {
     await expect(open(new Blob([new Uint8Array(100)]))).rejects.toThrow(InvalidFileError);
     const model = await open(file);
