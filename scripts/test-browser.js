@@ -320,6 +320,7 @@ const files = new Map([
   ["/slow.pte", { starts: [], rest: "never" }],
   ["/shared.pte", { starts: [], rest: "later" }],
   ["/accessible.pte", { starts: [], rest: "later" }],
+  ["/typed.pte", { starts: [], rest: "later" }],
   ["/bare.pte", { starts: [], rest: "at once", hasBareHead: true }],
   ["/kept.pte", { starts: [], rest: "at once", hasNoHead: true, date: new Date(0).toUTCString() }],
   [

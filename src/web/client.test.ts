@@ -64,6 +64,7 @@ describe("a model behind a channel", () => {
     [null, "Null"],
     [new ArrayBuffer(8), "ArrayBuffer"],
     [{}, "Object"],
+    [" ", '" "'],
     ["http://[bad", '"http://\\[bad"'],
   ])("is not loaded from %s", async (source, found) => {
     const loading = open(source as Blob);

@@ -86,6 +86,8 @@ export async function openModel(
 function postedSource(source: string | URL | Blob | FileSystemFileHandle): PostedSource {
   if (typeof source === "string" || source instanceof URL) {
     try {
+      // Nothing is the address of the page itself.
+      if (`${source}`.trim() === "") throw new TypeError("no address");
       return new URL(source, globalThis.location?.href).href;
     } catch (cause) {
       throw new InvalidArgumentError(`source: expected an address but found ${JSON.stringify(source)}`, { cause });
