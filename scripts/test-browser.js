@@ -25,6 +25,7 @@ const {
 const {
   checkBlockedStorage,
   checkComposition,
+  checkFailedWorker,
   checkFocus,
   checkFullStorage,
   checkManyPieces,
@@ -363,6 +364,7 @@ try {
   await checkFocus(page);
   await checkManyPieces(page);
   await checkReadable(page);
+  await checkFailedWorker(page, expected);
   console.log("an answer can be stopped; what is read out");
 
   await page.setInputFiles("#file", program);

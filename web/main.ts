@@ -141,7 +141,7 @@ async function load(source: string | File): Promise<void> {
       return;
     }
     model = loaded;
-    const kept = loaded.facts.isCached === false ? "; there was no room to keep it for the next visit" : "";
+    const kept = loaded.facts.isCached === false ? "; it could not be kept for the next visit" : "";
     say(`Ready: ${loaded.facts.name.split("/").at(-1)}${kept}`);
     show("ready");
     await showFigures(loaded, null);
@@ -224,7 +224,12 @@ document.addEventListener("keydown", (event) => {
 find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
 reset.addEventListener("click", async () => {
   const current = model;
-  await current?.reset();
+  try {
+    await current?.reset();
+  } catch (error) {
+    if (model === current) say(`Cannot begin anew: ${(error as Error).message}`);
+    return;
+  }
   if (model !== current) return;
   messages.replaceChildren();
   say("New conversation");

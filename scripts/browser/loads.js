@@ -107,7 +107,7 @@ export async function checkQuota(browser, address, expected) {
     await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize });
     await page.goto(address);
     await status(page, "Ready");
-    assert.match(await page.textContent("#status"), /no room to keep it/);
+    assert.match(await page.textContent("#status"), /could not be kept/);
     assert.equal(await ask(page), expected, `the answer without room for the program: ${quotaSize}`);
   }
   await context.close();

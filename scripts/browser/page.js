@@ -56,6 +56,22 @@ export async function checkRefused(page, expected) {
   assert.equal(await ask(page), expected, "the answer after refused messages");
 }
 
+/** A worker that fails, as for want of memory, is told of; the message stays, and the model can be loaded again. */
+export async function checkFailedWorker(page, expected) {
+  await page.evaluate(() => {
+    const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
+    worker.dispatchEvent(new ErrorEvent("error", { message: "out of memory" }));
+  });
+  await page.click("#reset");
+  await status(page, "Cannot begin anew: the worker failed: out of memory");
+  await page.fill("#input", "Hello");
+  await page.press("#input", "Enter");
+  await status(page, "Cannot answer: the worker failed: out of memory");
+  assert.equal(await page.inputValue("#input"), "Hello");
+  await loadFrom(page, "shakespeare-4bit.pte", "Ready");
+  assert.equal(await ask(page), expected, "the answer of a model that was loaded again");
+}
+
 /** Keys that an input method takes: the one that ends a composition is told by its code only in Safari. */
 export async function checkComposition(page) {
   await page.click("#reset");
