@@ -3,9 +3,13 @@ import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildWeb, pageFolder } from "./build-web.js";
 import { demoProgram } from "./demo-model.js";
-import { staticServer } from "./static-server.js";
+import { listenAt, staticServer } from "./static-server.js";
 
 await buildWeb();
 copyFileSync(await demoProgram(), join(pageFolder, "shakespeare-4bit.pte"));
-const port = Number(process.env.PORT ?? 8080);
-staticServer(pageFolder).listen(port, () => console.log(`http://localhost:${port}/`));
+try {
+  console.log(await listenAt(staticServer(pageFolder), process.env.PORT || "8080"));
+} catch (error) {
+  console.error(error.message);
+  process.exitCode = 1;
+}

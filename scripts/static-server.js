@@ -31,6 +31,23 @@ export function staticServer(folder, { isIsolated = true, onRequest = () => fals
   });
 }
 
+/**
+ * Listens at a port and gives the address. An error says what is wrong with the port.
+ * @param {import("node:http").Server} server
+ * @param {string} port
+ * @returns {Promise<string>}
+ */
+export function listenAt(server, port) {
+  return new Promise((resolve, reject) => {
+    if (!/^\d+$/.test(port) || Number(port) > 65535)
+      throw new Error(`PORT: expected a number from 0 to 65535 but found ${port}`);
+    server.once("error", (error) =>
+      reject(error.code === "EADDRINUSE" ? new Error(`PORT: ${port} is in use; name another one`) : error),
+    );
+    server.listen(Number(port), () => resolve(`http://localhost:${server.address().port}/`));
+  });
+}
+
 async function answer(folder, request, response, extra) {
   // normalize of an absolute path leaves no ".." at its start.
   const path = normalize(decodeURIComponent(new URL(request.url ?? "/", "http://localhost").pathname));

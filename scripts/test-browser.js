@@ -12,11 +12,20 @@ import { launchChromium } from "./wasm/browser.js";
 const { addressOf, ask, loadFrom, nodeAnswer, QUESTION, recordWorkers, serve, status, TOKENS } = await import(
   "./browser/driver.js"
 );
-const { checkBareHead, checkCancel, checkQuota, checkReplaced, checkSuperseded, checkTogether, checkTogetherReplaced } =
-  await import("./browser/loads.js");
+const {
+  checkBareHead,
+  checkCancel,
+  checkKept,
+  checkQuota,
+  checkReplaced,
+  checkSuperseded,
+  checkTogether,
+  checkTogetherReplaced,
+} = await import("./browser/loads.js");
 const {
   checkBlockedStorage,
   checkComposition,
+  checkFailedWorker,
   checkFocus,
   checkFullStorage,
   checkManyPieces,
@@ -312,7 +321,9 @@ const files = new Map([
   ["/slow.pte", { starts: [], rest: "never" }],
   ["/shared.pte", { starts: [], rest: "later" }],
   ["/accessible.pte", { starts: [], rest: "later" }],
+  ["/typed.pte", { starts: [], rest: "later" }],
   ["/bare.pte", { starts: [], rest: "at once", hasBareHead: true }],
+  ["/kept.pte", { starts: [], rest: "at once", hasNoHead: true, date: new Date(0).toUTCString() }],
   [
     "/changing.pte",
     {
@@ -353,6 +364,7 @@ try {
   await checkFocus(page);
   await checkManyPieces(page);
   await checkReadable(page);
+  await checkFailedWorker(page, expected);
   console.log("an answer can be stopped; what is read out");
 
   await page.setInputFiles("#file", program);
@@ -369,6 +381,7 @@ try {
   await checkReplaced(page, program, files.get("/dated.pte"));
   await checkSuperseded(page);
   await checkBareHead(page, files.get("/bare.pte"));
+  await checkKept(page, files.get("/kept.pte"));
   console.log("files from disk, missing, damaged, cut and replaced ones");
   await checkPrograms(page);
   console.log("a program that is too large, and AQLM weights");

@@ -67,10 +67,25 @@ function takeBack(text: string, shown: readonly HTMLElement[]): void {
   if (input.value === "") input.value = text;
 }
 
-/** To the next message, unless the reader is at the settings or in the messages by now. */
-function focusInput(): void {
-  const isElsewhere = ["settings", "messages"].some((id) => find(id).contains(document.activeElement));
-  if (!isElsewhere) input.focus();
+/** Where the focus was when the load or the answer that runs began, and whether the reader has turned elsewhere since. */
+let origin: HTMLElement = document.body;
+let isElsewhere = false;
+
+function watchFocus(): void {
+  origin = document.activeElement as HTMLElement;
+  isElsewhere = false;
+}
+
+for (const event of ["focusin", "input"])
+  document.addEventListener(event, ({ target }) => {
+    // Windows that come to the front focus again what had the focus.
+    if (event === "focusin" && target === origin) return;
+    isElsewhere = target !== cancel && !find("compose").contains(target as Node);
+  });
+
+/** When something has ended: the reader goes on here, unless he does already somewhere else. */
+function focusNext(element: HTMLElement): void {
+  if (!isElsewhere) element.focus();
 }
 
 /** Adds to an answer and keeps its end in view, unless the reader has scrolled away from it. */
@@ -112,6 +127,7 @@ async function load(source: string | File): Promise<void> {
   running?.abort();
   const controller = new AbortController();
   running = controller;
+  watchFocus();
   model?.dispose();
   model = null;
   messages.replaceChildren();
@@ -125,16 +141,17 @@ async function load(source: string | File): Promise<void> {
       return;
     }
     model = loaded;
-    const kept = loaded.facts.isCached === false ? "; there was no room to keep it for the next visit" : "";
+    const kept = loaded.facts.isCached === false ? "; it could not be kept for the next visit" : "";
     say(`Ready: ${loaded.facts.name.split("/").at(-1)}${kept}`);
     show("ready");
     await showFigures(loaded, null);
-    focusInput();
+    focusNext(input);
   } catch (error) {
     if (running !== controller) return;
     say(controller.signal.aborted ? "Loading was cancelled" : `Cannot load: ${(error as Error).message}`);
     show("empty");
-    if (controller.signal.aborted) url.focus();
+    // The button that began it could not keep the focus.
+    focusNext(controller.signal.aborted ? url : origin);
   }
 }
 
@@ -148,6 +165,7 @@ async function talk(text: string): Promise<void> {
   const { message, body } = addMessage("model", "");
   // The button that has the focus is hidden next.
   if (document.activeElement === send) input.focus();
+  watchFocus();
   show("answering");
   say("Answering");
   // The answer is read out when it is whole, not piece by piece.
@@ -168,7 +186,7 @@ async function talk(text: string): Promise<void> {
     messages.ariaBusy = "false";
   }
   show("ready");
-  focusInput();
+  focusNext(input);
 }
 
 /** Whether a key belongs to an input method. Safari tells of the one that ends a composition by its code only. */
@@ -206,7 +224,12 @@ document.addEventListener("keydown", (event) => {
 find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
 reset.addEventListener("click", async () => {
   const current = model;
-  await current?.reset();
+  try {
+    await current?.reset();
+  } catch (error) {
+    if (model === current) say(`Cannot begin anew: ${(error as Error).message}`);
+    return;
+  }
   if (model !== current) return;
   messages.replaceChildren();
   say("New conversation");

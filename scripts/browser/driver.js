@@ -70,8 +70,8 @@ const unbundled = `<!doctype html><title>lowbit</title><script type="module">
  * Serves the page, and the package's modules in dist/. `files`: programs, or other files with a `type`, by path, each with
  * `bytes` (those of `program` where it has none), `starts`, which gets the first byte of each answer, and what becomes of
  * the `rest` after half of an answer from the first byte on: it comes "at once", "later" or "never", or the connection is
- * "cut". With a `date` they have no ETag, with `hasBareHead` answers without a body do not say the length, when
- * `isSilent` there are none, and with a `failure` all are that status.
+ * "cut". With a `date` they have no ETag, with `hasBareHead` answers without a body do not say the length, with
+ * `hasNoHead` there are no such answers, when `isSilent` there are none, and with a `failure` all are that status.
  */
 export function serve(program, files, isIsolated = true) {
   const onRequest = (request, response) => {
@@ -82,13 +82,17 @@ export function serve(program, files, isIsolated = true) {
       response.writeHead(file.failure).end();
       return true;
     }
+    const isHead = request.method === "HEAD";
+    if (isHead && file.hasNoHead) {
+      response.writeHead(405).end();
+      return true;
+    }
     const { bytes = readFileSync(program), date, rest, type, hasBareHead = false } = file;
     const start = Number(request.headers.range?.match(/\d+/)?.[0] ?? 0);
     const version = date ? { "Last-Modified": date } : { ETag: '"one"' };
     const range = start > 0 ? { "Content-Range": `bytes ${start}-${bytes.length - 1}/${bytes.length}` } : {};
     const headers = { ...version, ...range, ...(type ? { "Content-Type": type } : {}) };
     const length = { "Content-Length": bytes.length - start };
-    const isHead = request.method === "HEAD";
     response.writeHead(start > 0 ? 206 : 200, { ...headers, ...(isHead && hasBareHead ? {} : length) });
     if (isHead) {
       response.end();

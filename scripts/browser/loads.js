@@ -56,6 +56,26 @@ export async function checkBareHead(page, file) {
   assert.deepEqual(file.starts, [0], "requests of a file that stays the same");
 }
 
+/** A file that is replaced on a server that answers GET alone is fetched again; so is what a kept file has lost. */
+export async function checkKept(page, file) {
+  await loadFrom(page, "kept.pte", "Ready: kept.pte");
+  file.date = new Date(1e12).toUTCString();
+  await loadFrom(page, "kept.pte", "Ready: kept.pte");
+  // The first, one that asks for the version, and the new one.
+  assert.deepEqual(file.starts, [0, 0, 0], "requests of a file that was replaced");
+  await page.evaluate(async () => {
+    const folder = await (await navigator.storage.getDirectory()).getDirectoryHandle("lowbit");
+    const address = new TextEncoder().encode(new URL("kept.pte", location.href).href);
+    const digest = new Uint8Array(await crypto.subtle.digest("SHA-256", address));
+    const name = [...digest].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+    const stream = await (await folder.getFileHandle(name)).createWritable({ keepExistingData: true });
+    await stream.truncate(100_000);
+    await stream.close();
+  });
+  await loadFrom(page, "kept.pte", "Ready: kept.pte");
+  assert.ok(file.starts.length === 4 && file.starts[3] > 0, `starts of the requests: ${file.starts}`);
+}
+
 /** A load that begins at the moment when the one before ends leaves one worker, its own. */
 export async function checkSuperseded(page) {
   await page.evaluate(() => {
@@ -87,7 +107,7 @@ export async function checkQuota(browser, address, expected) {
     await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize });
     await page.goto(address);
     await status(page, "Ready");
-    assert.match(await page.textContent("#status"), /no room to keep it/);
+    assert.match(await page.textContent("#status"), /could not be kept/);
     assert.equal(await ask(page), expected, `the answer without room for the program: ${quotaSize}`);
   }
   await context.close();

@@ -56,6 +56,22 @@ export async function checkRefused(page, expected) {
   assert.equal(await ask(page), expected, "the answer after refused messages");
 }
 
+/** A worker that fails, as for want of memory, is told of; the message stays, and the model can be loaded again. */
+export async function checkFailedWorker(page, expected) {
+  await page.evaluate(() => {
+    const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
+    worker.dispatchEvent(new ErrorEvent("error", { message: "out of memory" }));
+  });
+  await page.click("#reset");
+  await status(page, "Cannot begin anew: the worker failed: out of memory");
+  await page.fill("#input", "Hello");
+  await page.press("#input", "Enter");
+  await status(page, "Cannot answer: the worker failed: out of memory");
+  assert.equal(await page.inputValue("#input"), "Hello");
+  await loadFrom(page, "shakespeare-4bit.pte", "Ready");
+  assert.equal(await ask(page), expected, "the answer of a model that was loaded again");
+}
+
 /** Keys that an input method takes: the one that ends a composition is told by its code only in Safari. */
 export async function checkComposition(page) {
   await page.click("#reset");
@@ -125,6 +141,31 @@ export async function checkManyPieces(page) {
   await page.click("#reset");
 }
 
+/** The focus is left where the reader went during a load or an answer; a load that fails leaves it where it began. */
+async function checkFocusElsewhere(page, focused) {
+  await page.fill("#url", "typed.pte");
+  await page.press("#url", "Enter");
+  await page.press("#url", "End");
+  await page.keyboard.type("x");
+  await status(page, "Ready");
+  assert.equal(await focused(), "url", "the focus after a load, in an address that is written");
+  for (const place of ["#kernels-title", "#theme", "#url"]) {
+    await page.fill("#input", "Tell me everything.");
+    await page.press("#input", "Enter");
+    await page.focus(place);
+    await page.waitForSelector("#send:visible");
+    await status(page, "Ready");
+    assert.equal(`#${await focused()}`, place, "the focus after an answer");
+  }
+  await page.fill("#url", "missing.pte");
+  await page.focus("#fetch");
+  await page.keyboard.press("Enter");
+  await status(page, "Cannot load");
+  assert.equal(await focused(), "fetch", "the focus after a load that failed");
+  await loadFrom(page, "shakespeare-4bit.pte", "Ready");
+  assert.equal(await focused(), "input", "the focus after a load");
+}
+
 /** The focus stays where the reader is, and is not lost with a button that is hidden; narrow screens scroll one way only. */
 export async function checkFocus(page) {
   const focused = () => page.evaluate(() => document.activeElement.id);
@@ -137,9 +178,18 @@ export async function checkFocus(page) {
   await page.waitForSelector("#send:visible");
   await status(page, "Ready");
   assert.equal(await focused(), "seed", "the focus after an answer, in the settings");
+  await checkFocusElsewhere(page, focused);
   const size = page.viewportSize();
   await page.setViewportSize({ width: 320, height: 568 });
-  assert.equal(await page.evaluate(() => document.documentElement.scrollWidth), 320, "width of the page on 320 pixels");
+  for (const address of ["shakespeare-4bit.pte", `${"a".repeat(300)}.pte`]) {
+    await loadFrom(page, address, address.startsWith("a") ? "Cannot load" : "Ready");
+    assert.equal(
+      await page.evaluate(() => document.documentElement.scrollWidth),
+      320,
+      "width of the page on 320 pixels",
+    );
+  }
+  await loadFrom(page, "shakespeare-4bit.pte", "Ready");
   await page.setViewportSize(size);
 }
 

@@ -13,6 +13,11 @@ export interface StreamEnd {
   readonly failed: boolean;
 }
 
+/** What a second iteration over a generation throws. */
+export function secondIteration(): InvalidArgumentError {
+  return new InvalidArgumentError("generation: expected one iteration but found another; begin a new generation");
+}
+
 /** Tokens to their texts. `onEnd` is told when the iteration ends, also early. */
 export class TokenStream implements Generation {
   result: GenerationResult | null = null;
@@ -26,8 +31,7 @@ export class TokenStream implements Generation {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string> {
-    if (this.#isBegun)
-      throw new InvalidArgumentError("generation: expected one iteration but found another; begin a new generation");
+    if (this.#isBegun) throw secondIteration();
     this.#isBegun = true;
     const tokens = this.#tokens;
     let text = "";

@@ -8,7 +8,7 @@ import { exportProgram } from "../api/compile-model.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../api/model.ts";
 import { ContextLengthError, InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
-import { Channel, loadModel, openModel, type WebModel } from "./client.ts";
+import { Channel, type LoadModelOptions, loadModel, openModel, type WebModel } from "./client.ts";
 import type { Port, Reply, Request } from "./protocol.ts";
 import { serveModel } from "./serve.ts";
 
@@ -18,12 +18,12 @@ const options = { temperature: 0, maxTokens: 12, ignoreEos: true };
 const closings: (() => void)[] = [];
 let file: Blob;
 
-function open(source: Blob): Promise<WebModel> {
+function open(source: Blob, loading: LoadModelOptions = {}): Promise<WebModel> {
   const { port1, port2 } = new MessageChannel();
   serveModel(port2 as unknown as Port);
   const close = () => port1.close();
   closings.push(close);
-  return openModel(new Channel(port1 as unknown as Port), close, source);
+  return openModel(new Channel(port1 as unknown as Port), close, source, loading);
 }
 
 async function textOf(stream: AsyncIterable<string>): Promise<string> {
@@ -64,11 +64,30 @@ describe("a model behind a channel", () => {
     [null, "Null"],
     [new ArrayBuffer(8), "ArrayBuffer"],
     [{}, "Object"],
+    [" ", '" "'],
     ["http://[bad", '"http://\\[bad"'],
   ])("is not loaded from %s", async (source, found) => {
     const loading = open(source as Blob);
     await expect(loading).rejects.toThrow(InvalidArgumentError);
     await expect(loading).rejects.toThrow(new RegExp(`^source: expected an address.* but found ${found}$`));
+  });
+
+  it("is not loaded when who watches the load refuses it", async () => {
+    const refusal = new RangeError("mine");
+    const onProgress = vi.fn(() => {
+      throw refusal;
+    });
+    await expect(open(file, { onProgress })).rejects.toBe(refusal);
+    expect(onProgress).toHaveBeenCalledOnce();
+  });
+
+  it("answers once to an iteration, and takes no second", async () => {
+    const model = await open(file);
+    const answer = model.chat("Hello", options);
+    await textOf(answer);
+    const { result } = answer;
+    await expect(textOf(answer)).rejects.toThrow(/^generation: expected one iteration/);
+    expect(answer.result).toBe(result);
   });
 
   it("says how it runs", async () => {
@@ -127,6 +146,18 @@ describe("a model behind a channel", () => {
     tell({ kind: "generate", prompt: "Hello", options: { ...options, maxTokens: 50 }, id: 2 });
     await ended(2);
     expect(replies.filter(({ id }) => id === 2).map(({ kind }) => kind)).toEqual(["text", "error"]);
+  });
+
+  it("names a file whose handle gives it no more", async () => {
+    const replies: Reply[] = [];
+    const port: Port = { onmessage: null, postMessage: (reply) => replies.push(reply as Reply) };
+    const getFile = () => Promise.reject(new DOMException("not allowed", "NotAllowedError"));
+    const source = { name: "mine.pte", getFile } as unknown as FileSystemFileHandle;
+    serveModel(port);
+    port.onmessage!({ data: { kind: "load", source, threads: 1, id: 1 } satisfies Request } as MessageEvent);
+    await vi.waitUntil(() => replies.length > 0);
+    const message = "mine.pte: cannot be read: not allowed";
+    expect(replies).toEqual([{ kind: "error", id: 1, error: { name: "InvalidFileError", message, file: "mine.pte" } }]);
   });
 
   it("gives errors as their classes", async () => {

@@ -1,4 +1,5 @@
 /** The page's half: a model in a worker, with promises and async iterators. */
+import { secondIteration } from "../api/token-stream.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import {
@@ -15,14 +16,14 @@ import {
 export interface LoadModelOptions {
   /** Threads of the kernels. Default: all of a few cores, half of many; one where memory cannot be shared. */
   readonly threads?: number | undefined;
-  /** Called as the file is downloaded or read; `totalBytes` is 0 where the server does not say. */
+  /** Called as the file is downloaded or read; `totalBytes` is 0 where the server does not say. What it throws ends the load. */
   onProgress?(doneBytes: number, totalBytes: number): void;
   readonly signal?: AbortSignal | undefined;
   /** Where worker-bundle.js is. Default: beside this module. */
   readonly worker?: URL | undefined;
 }
 
-/** Text as it is generated; `result` is there when the generation has ended by itself. */
+/** Text as it is generated, to be iterated over once; `result` is there when the generation has ended by itself. */
 export interface WebGeneration extends AsyncIterable<string> {
   readonly result: GenerationResult | null;
 }
@@ -85,6 +86,8 @@ export async function openModel(
 function postedSource(source: string | URL | Blob | FileSystemFileHandle): PostedSource {
   if (typeof source === "string" || source instanceof URL) {
     try {
+      // Nothing is the address of the page itself.
+      if (`${source}`.trim() === "") throw new TypeError("no address");
       return new URL(source, globalThis.location?.href).href;
     } catch (cause) {
       throw new InvalidArgumentError(`source: expected an address but found ${JSON.stringify(source)}`, { cause });
@@ -189,16 +192,28 @@ export class Channel {
     if (reply.kind === "end" || reply.kind === "error") this.#questions.delete(reply.id);
     if (reply.kind === "end") question.resolve(reply.value);
     else if (reply.kind === "error") question.reject(errorOf(reply.error));
-    else question.take(reply);
+    else this.#give(question, reply);
+  }
+
+  /** An error of who gets what comes ends the question, and its work. */
+  #give(question: Question, reply: Reply): void {
+    try {
+      question.take(reply);
+    } catch (error) {
+      this.#questions.delete(reply.id);
+      this.#port.postMessage({ kind: "abort", id: reply.id });
+      question.reject(error);
+    }
   }
 }
 
-/** One iteration over a generation in the worker, which begins with it and ends when it ends early. */
+/** A generation in the worker, which begins with its iteration and ends when that ends early. */
 class TextStream implements WebGeneration {
   result: GenerationResult | null = null;
   readonly #channel: Channel;
   readonly #body: RequestBody;
   readonly #signal: AbortSignal | undefined;
+  #isBegun = false;
 
   constructor(channel: Channel, body: RequestBody, signal: AbortSignal | undefined) {
     this.#channel = channel;
@@ -207,6 +222,8 @@ class TextStream implements WebGeneration {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string> {
+    if (this.#isBegun) throw secondIteration();
+    this.#isBegun = true;
     const texts: string[] = [];
     let wake = () => {};
     let isEnded = false;

@@ -143,8 +143,11 @@ const ANSWER_MS = 5000;
 async function isCurrent(url: string, target: FileTarget, { signal, fetch: request = fetch }: DownloadOptions) {
   if (!target.isComplete) return false;
   const late = AbortSignal.timeout(ANSWER_MS);
-  const init = { method: "HEAD", cache: "no-store", signal: signal ? AbortSignal.any([signal, late]) : late } as const;
-  const response = await request(url, init).catch(() => null);
+  const init = { cache: "no-store", signal: signal ? AbortSignal.any([signal, late]) : late } as const;
+  let response = await request(url, { ...init, method: "HEAD" }).catch(() => null);
+  // Some servers answer GET alone; its bytes are not wanted.
+  if (response && !response.ok) response = await request(url, init).catch(() => null);
+  await response?.body?.cancel().catch(() => {});
   signal?.throwIfAborted();
   return !response?.ok || isUnchanged(versionOf(response), target.version);
 }
@@ -177,7 +180,8 @@ class FileTarget implements DownloadTarget {
     if (!stored) return;
     this.version = stored.version;
     this.size = access.getSize() - HEAD_BYTES;
-    this.isComplete = stored.isComplete;
+    const { byteLength } = stored.version;
+    this.isComplete = stored.isComplete && (byteLength === null || byteLength === this.size);
   }
 
   /** Whether it has a whole file, or bytes that a later download can complete. */

@@ -113,9 +113,16 @@ async function openSource(source: PostedSource, options: OpenOptions): Promise<S
     const watch = (totalBytes: number, refuse: (error: Error) => void) => new HeadCheck(source, totalBytes, refuse);
     return fetchModel(source, { ...options, watch });
   }
-  const blob = source instanceof Blob ? source : await source.getFile();
+  const blob = source instanceof Blob ? source : await fileOf(source);
   const name = (blob as Partial<File>).name ?? "model";
   return { source: blobSource(name, blob), isCached: null, async forget() {} };
+}
+
+/** InvalidFileError for one that was removed, or may not be read any more. */
+function fileOf(handle: FileSystemFileHandle): Promise<File> {
+  return handle.getFile().catch((cause: Error) => {
+    throw new InvalidFileError(handle.name, `cannot be read: ${cause.message}`, { cause });
+  });
 }
 
 async function stream(generation: Generation, send: Send): Promise<Answer> {

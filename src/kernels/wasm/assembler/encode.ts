@@ -2,6 +2,7 @@
 import { InvalidArgumentError } from "../../../errors.ts";
 import type { ByteWriter } from "./bytes.ts";
 import type { Body, Callable, FunctionType, Local, Node } from "./expression.ts";
+import { isNarrow } from "./immediates.ts";
 import type { FunctionCode } from "./module.ts";
 import { opcodes, structure, typeCodes, type ValueType } from "./opcodes.ts";
 
@@ -137,13 +138,13 @@ export class FunctionEncoder {
       case "none":
         break;
       case "memory":
-        this.#indexed(align, immediates[0] ?? 0);
+        this.#memory(align, immediates[0]);
         break;
       case "lane":
         this.#out.byte(immediates[0]!);
         break;
       case "memoryLane":
-        this.#indexed(align, immediates[1] ?? 0);
+        this.#memory(align, immediates[1]);
         this.#out.byte(immediates[0]!);
         break;
       case "memoryPair":
@@ -152,14 +153,25 @@ export class FunctionEncoder {
     }
   }
 
+  #memory(align: number, offset = 0): void {
+    this.#checkWidth("offset", offset);
+    this.#indexed(align, offset);
+  }
+
+  #checkWidth(what: string, value: number): void {
+    if (!this.#context.isWide && !isNarrow(value))
+      throw new InvalidArgumentError(`${what}: ${value} needs a module of 64-bit addresses`);
+  }
+
   #constant(type: Exclude<ValueType, "v128">, value: number | bigint): void {
     const real = type === "ptr" ? this.#pointer : type;
+    if (type === "ptr") this.#checkWidth("size", Number(value));
     if (real === "i32") {
       this.#out.byte(structure.i32Const);
       this.#out.signed(Number(value) | 0);
     } else if (real === "i64") {
       this.#out.byte(structure.i64Const);
-      this.#out.signed64(BigInt(value));
+      this.#out.signed64(BigInt.asIntN(64, BigInt(value)));
     } else {
       const floats = real === "f32" ? Float32Array.of(Number(value)) : Float64Array.of(Number(value));
       this.#out.byte(real === "f32" ? structure.f32Const : structure.f64Const);

@@ -2,6 +2,7 @@
  * Typed expressions and statements: trees that the encoder and the printer walk. An operand of the wrong type does not
  * compile. An expression used twice is computed twice; a local keeps a value.
  */
+import { checkBytes, checkConstant, checkImmediates, checkLanes } from "./immediates.ts";
 import {
   type Immediate,
   type NameWith,
@@ -115,20 +116,21 @@ export type Namespace<P extends string> = {
   readonly [N in OpName as N extends `${P}.${infer Rest}` ? Flat<Rest> : never]: Instruction<N>;
 };
 
-const noImmediates: readonly number[] = [];
-
-/** Makes the functions of a prefix: operands first, then the lane, then the offset. */
+/** Makes the functions of a prefix: operands first, then the lane, then the offset. InvalidArgumentError for others than there are. */
 export function namespace<P extends string>(prefix: P): Namespace<P> {
-  const functions: Record<string, (...args: (Expr<ValueType> | number)[]) => Expr<ValueType> | Statement> = {};
-  for (const [name, { result }] of opcodes) {
+  type Argument = Expr<ValueType> | number | undefined;
+  const functions: Record<string, (...args: Argument[]) => Expr<ValueType> | Statement> = {};
+  for (const [name, opcode] of opcodes) {
     if (!name.startsWith(`${prefix}.`)) continue;
+    const { result } = opcode;
     functions[name.slice(prefix.length + 1).replaceAll(".", "_")] = (...args) => {
       const operands: Node[] = [];
-      let immediates = noImmediates;
-      args.forEach((arg, i) => {
-        if (typeof arg !== "number") operands.push(arg.node);
-        else if (immediates === noImmediates) immediates = args.slice(i) as number[];
-      });
+      const immediates: number[] = [];
+      for (const arg of args) {
+        if (typeof arg === "object") operands.push(arg.node);
+        else immediates.push(arg ?? 0);
+      }
+      checkImmediates(name, opcode, immediates);
       const node: Node = { kind: "op", name: name as OpName, operands, immediates };
       return result === null ? { node } : { type: result, node };
     };
@@ -138,24 +140,31 @@ export function namespace<P extends string>(prefix: P): Namespace<P> {
 
 /** A constant. */
 export function constant<T extends Exclude<ValueType, "v128" | "i64">>(type: T, value: number): Expr<T> {
+  checkConstant(type, value);
   return { type, node: { kind: "const", type, value } };
 }
 
 /** A 64-bit constant. */
 export function constant64(value: bigint): Expr<"i64"> {
+  checkConstant("i64", value);
   return { type: "i64", node: { kind: "const", type: "i64", value } };
 }
 
 /** A vector constant from 16 bytes. */
 export function vector(bytes: readonly number[]): Expr<"v128"> {
+  checkBytes(bytes);
   return { type: "v128", node: { kind: "vector", bytes } };
 }
 
 /** A vector of one byte. */
-export const bytes16 = (byte: number): Expr<"v128"> => words4((byte & 255) * 0x01010101);
+export function bytes16(byte: number): Expr<"v128"> {
+  checkBytes([byte], 1);
+  return words4((byte & 255) * 0x01010101);
+}
 
 /** A vector of one 32-bit pattern. */
 export function words4(word: number): Expr<"v128"> {
+  checkConstant("i32", word);
   const bytes = [word & 255, (word >>> 8) & 255, (word >>> 16) & 255, word >>> 24];
   return vector([...bytes, ...bytes, ...bytes, ...bytes]);
 }
@@ -165,11 +174,13 @@ export const floats4 = (value: number): Expr<"v128"> => words4(new Uint32Array(F
 
 /** Lanes of bytes of two vectors, 0..15 of the first and 16..31 of the second. */
 export function shuffle(a: Expr<"v128">, b: Expr<"v128">, lanes: readonly number[]): Expr<"v128"> {
+  checkLanes(lanes);
   return { type: "v128", node: { kind: "shuffle", lanes, operands: [a.node, b.node] } };
 }
 
 /** 32-bit lanes of two vectors, 0..3 of the first and 4..7 of the second. */
 export function shuffle4(a: Expr<"v128">, b: Expr<"v128">, lanes: readonly number[]): Expr<"v128"> {
+  checkLanes(lanes, 4);
   return shuffle(
     a,
     b,

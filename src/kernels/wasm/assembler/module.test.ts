@@ -1,9 +1,24 @@
 /** The assembler: modules that engines take, results, and the text of what was assembled. */
 import { describe, expect, it } from "vitest";
+import { InvalidArgumentError } from "../../../errors.ts";
 import { moduleMemory } from "../engine-memory.ts";
 import { webAssembly } from "../web-assembly.ts";
-import { call, callFor, callIndirect, drop, type Local, select, shuffle4, when, whileDo, widen } from "./expression.ts";
-import { f32, f64, i32, i32x4, i64, int, long, size, v128 } from "./instructions.ts";
+import {
+  bytes16,
+  call,
+  callFor,
+  callIndirect,
+  drop,
+  type Local,
+  select,
+  shuffle,
+  shuffle4,
+  vector,
+  when,
+  whileDo,
+  widen,
+} from "./expression.ts";
+import { f32, f32x4, f64, float, i32, i32x4, i64, int, long, size, v128 } from "./instructions.ts";
 import { defineFunction, defineFunctionOf, type FunctionCode, Module, type ModuleOptions } from "./module.ts";
 import { printModule } from "./print.ts";
 
@@ -90,6 +105,67 @@ it("refuses functions and variables of elsewhere, which would be others of the s
   const [sum] = triangle.locals as [Local<"i32">];
   const borrower = defineFunction("borrower", { m: "i32" }, () => [sum.set(int(1))]);
   expect(() => new Module(options, [borrower]).encode()).toThrow("n: is not of this function");
+});
+
+describe("refuses numbers that the format has no room for, which would become others", () => {
+  const one = v128.load(size(0));
+  it.each<[string, () => unknown]>([
+    ["i32x4.extract_lane: expected a lane from 0 to 3 but found 4", () => i32x4.extract_lane(one, 4)],
+    ["f32x4.replace_lane: expected a lane from 0 to 3 but found 256", () => f32x4.replace_lane(one, float(1), 256)],
+    ["i32x4.extract_lane: expected a lane from 0 to 3 but found 0.5", () => i32x4.extract_lane(one, 0.5)],
+    ["v128.store64_lane: expected a lane from 0 to 1 but found 2", () => v128.store64_lane(size(0), one, 2)],
+    ["v128.load: expected an offset from 0 to 9007199254740991 but found -16", () => v128.load(size(0), -16)],
+    ["i32.store: expected an offset from 0 to 9007199254740991 but found 1.5", () => i32.store(size(0), int(1), 1.5)],
+    ["v128.store32_lane: expected an offset from 0", () => v128.store32_lane(size(0), one, 1, Number.NaN)],
+    ["i32.const: expected a number from -2147483648 to 4294967295 but found 4294967296", () => int(2 ** 32)],
+    ["i32.const: expected a number from -2147483648 to 4294967295 but found 1.5", () => int(1.5)],
+    ["i64.const: expected a number from -9223372036854775808 to 18446744073709551615", () => long(2n ** 64n)],
+    ["ptr.const: expected a number from -9007199254740991 to 9007199254740991 but found NaN", () => size(Number.NaN)],
+    ["v128.const: expected 16 bytes but found 15", () => vector(Array(15).fill(0))],
+    ["v128.const: expected a byte from -128 to 255 but found 256", () => vector([...Array(15).fill(0), 256])],
+    ["v128.const: expected a byte from -128 to 255 but found 300", () => bytes16(300)],
+    ["i8x16.shuffle: expected 16 lanes but found 4", () => shuffle(one, one, [0, 1, 2, 3])],
+    ["i8x16.shuffle: expected a lane from 0 to 31 but found 32", () => shuffle(one, one, Array(16).fill(32))],
+    ["i8x16.shuffle: expected a lane from 0 to 7 but found 8", () => shuffle4(one, one, [0, 1, 2, 8])],
+    ["i8x16.shuffle: expected 4 lanes but found 3", () => shuffle4(one, one, [0, 1, 2])],
+  ])("%s", (message, build) => {
+    expect(build).toThrow(InvalidArgumentError);
+    expect(build).toThrow(message);
+  });
+
+  it("addresses and offsets beyond 32 bits, in modules of 32 bits", () => {
+    const load = defineFunction("load", {}, () => [drop(i32.load(size(0), 2 ** 32))]);
+    const large = defineFunction("large", {}, () => [drop(size(2 ** 32))]);
+    const wide = { ...options, isWide: true };
+    for (const code of [load, large]) {
+      expect(() => new Module(options, [code]).encode()).toThrow("needs a module of 64-bit addresses");
+      expect(new Module(wide, [code]).encode().length).toBeGreaterThan(0);
+    }
+  });
+
+  it("pages of memory", () => {
+    for (const pages of [
+      { initialPages: 2, maximumPages: 1 },
+      { initialPages: -1, maximumPages: 1 },
+    ]) {
+      const memory = { ...pages, isShared: false };
+      expect(() => new Module({ ...options, memory }, []).encode()).toThrow(InvalidArgumentError);
+    }
+  });
+
+  it("and no other ones", () => {
+    const bits = defineFunctionOf("bits", {}, () => ({ body: [], returned: int(0xffff_fffe) }));
+    const words = defineFunction("words", {}, () => [
+      i64.store(size(0), long(2n ** 64n - 1n), undefined),
+      v128.store(size(16), vector(Array(16).fill(-1))),
+      v128.store(size(32), bytes16(-2)),
+    ]);
+    const { exports, memory } = instantiate([bits, words]);
+    exports.words!();
+    expect(exports.bits!()).toBe(-2);
+    expect([...new Uint8Array(memory.buffer, 0, 8)]).toEqual(Array(8).fill(255));
+    expect([...new Uint8Array(memory.buffer, 16, 32)]).toEqual([...Array(16).fill(255), ...Array(16).fill(254)]);
+  });
 });
 
 it("refuses operands of other types when it is compiled", () => {

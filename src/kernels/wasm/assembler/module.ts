@@ -87,9 +87,13 @@ export class Module {
     this.functions = functions;
   }
 
-  /** The binary. InvalidArgumentError for calls of functions and uses of locals that it does not have. */
+  /**
+   * The binary. InvalidArgumentError for calls of functions and uses of locals that it does not have, and for numbers that
+   * it has no room for.
+   */
   encode(): OwnBytes {
-    const { imports, isWide } = this.options;
+    const { imports, isWide, memory } = this.options;
+    checkPages(memory);
     const types = new Map<string, FunctionType>();
     const typeIndices = new Map<string, number>();
     const typeIndex = (type: FunctionType): number => {
@@ -154,6 +158,12 @@ export class Module {
       out.unsigned(typeIndex(callable));
     }
   }
+}
+
+function checkPages({ initialPages, maximumPages }: ModuleOptions["memory"]): void {
+  const isInOrder = Number.isInteger(initialPages) && initialPages >= 0 && initialPages <= maximumPages;
+  if (isInOrder && Number.isSafeInteger(maximumPages)) return;
+  throw new InvalidArgumentError(`memory: expected pages but found ${initialPages} to ${maximumPages}`);
 }
 
 /** Addresses are not told from other integers. */

@@ -1,0 +1,59 @@
+/** Numbers that stand in the code itself. The encoder would cut those that do not fit, which makes others of them. */
+import { InvalidArgumentError } from "../../../errors.ts";
+import type { Opcode, ValueType } from "./opcodes.ts";
+
+const VECTOR_BYTES = 16;
+
+/** Integer constants by type: signed or unsigned. Sizes are as exact as numbers are. */
+const ranges = {
+  i32: [-(2 ** 31), 2 ** 32 - 1],
+  i64: [-(2n ** 63n), 2n ** 64n - 1n],
+  ptr: [Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER],
+} as const;
+
+/** InvalidArgumentError for what is no integer of a range. */
+function check(name: string, what: string, value: number | bigint, low: number | bigint, high: number | bigint): void {
+  const isInteger = typeof value === "bigint" || Number.isInteger(value);
+  if (isInteger && value >= low && value <= high) return;
+  throw new InvalidArgumentError(`${name}: expected ${what} from ${low} to ${high} but found ${value}`);
+}
+
+/** As `check`, for each of `count` values. */
+function checkAll(name: string, what: string, values: readonly number[], count: number, range: [number, number]): void {
+  if (values.length !== count)
+    throw new InvalidArgumentError(`${name}: expected ${count} ${what}s but found ${values.length}`);
+  for (const value of values) check(name, `a ${what}`, value, ...range);
+}
+
+/** The immediates of an instruction: the lane, the offset. */
+export function checkImmediates(name: string, opcode: Opcode, immediates: readonly number[]): void {
+  const { immediate } = opcode;
+  if (immediate === "lane" || immediate === "memoryLane")
+    check(name, "a lane", immediates[0] ?? Number.NaN, 0, lanesOf(name, opcode) - 1);
+  if (immediate === "memory") check(name, "an offset", immediates[0] ?? 0, 0, Number.MAX_SAFE_INTEGER);
+  if (immediate === "memoryLane") check(name, "an offset", immediates[1] ?? 0, 0, Number.MAX_SAFE_INTEGER);
+}
+
+/** `i32x4.extract_lane` says how many there are; of those in memory the alignment does. */
+function lanesOf(name: string, { immediate, align }: Opcode): number {
+  return immediate === "memoryLane" ? VECTOR_BYTES / 2 ** align : Number(name.match(/x(\d+)\./)![1]);
+}
+
+export function checkConstant(type: Exclude<ValueType, "v128">, value: number | bigint): void {
+  if (type !== "f32" && type !== "f64") check(`${type}.const`, "a number", value, ranges[type][0], ranges[type][1]);
+}
+
+/** Whether 32 bits hold an address, a size or an offset. */
+export function isNarrow(value: number): boolean {
+  return value >= ranges.i32[0] && value <= ranges.i32[1];
+}
+
+/** The bytes of a vector constant, or some of them. */
+export function checkBytes(bytes: readonly number[], count = VECTOR_BYTES): void {
+  checkAll("v128.const", "byte", bytes, count, [-128, 255]);
+}
+
+/** Lanes of two vectors of `count` lanes each. */
+export function checkLanes(lanes: readonly number[], count = VECTOR_BYTES): void {
+  checkAll("i8x16.shuffle", "lane", lanes, count, [0, 2 * count - 1]);
+}
