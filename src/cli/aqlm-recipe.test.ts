@@ -91,6 +91,10 @@ describe.each([tied, untied])("the checkpoint $name", ({ path }) => {
       "layers.1.self_attn.q_proj": "aqlm_tiles 0.5",
       "layers.0.mlp.down_proj": "null 32",
     });
+    expect(await quantized({ "re:.*down_proj": fourBit }, path, "--layout", "torchao_universal")).toMatchObject({
+      code: 0,
+    });
+    expect(await formats()).toMatchObject({ "layers.0.mlp.down_proj": "torchao_universal 4" });
     const { code, stderr } = await quantized({ _default: fourBit }, path);
     const problem = `--recipe ${recipe} says what every linear layer is: nothing is left to --qmode aqlm-1x4`;
     expect([code, stderr]).toEqual([2, expect.stringContaining(problem)]);
