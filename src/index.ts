@@ -27,7 +27,7 @@ export { loadProgram } from "./api/load-program.ts";
 export { exportMethods, loadMethods } from "./api/methods.ts";
 export { isHubName, loadCheckpoint } from "./api/model.ts";
 export type { ProgramFileOptions } from "./api/program-file.ts";
-export { type QuantizeOptions, quantize, quantizeByRecipe } from "./api/quantize.ts";
+export { type QuantizeOptions, quantize, quantizeByRecipe, weightsInRecipe } from "./api/quantize.ts";
 export { type SaveGgufOptions, saveGguf } from "./api/save-gguf.ts";
 export { saveTorchao } from "./api/save-torchao.ts";
 export { SessionDecoder } from "./api/session-decoder.ts";

@@ -5,6 +5,7 @@ import {
   capture,
   compile,
   EagerBuilder,
+  exportMethods,
   formatGraph,
   hostCpu,
   InvalidArgumentError,
@@ -33,14 +34,11 @@ interface ClampArgs {
   readonly y: Float32Array;
 }
 
+const plain = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
+
 const clampKernel: Kernel<ClampArgs> = {
+  ...plain,
   name: "soft_clamp_f32_1x1x1_reference",
-  target: "reference",
-  layouts: null,
-  bits: null,
-  needs: [],
-  mStep: 1,
-  nStep: 1,
   bind:
     ({ x, low, high, y }) =>
     () => {
@@ -62,6 +60,46 @@ const definition: OperatorDefinition<ClampArgs> = {
     high: args.number("high"),
     y: args.tensor("out").data as Float32Array,
   }),
+};
+
+interface SumArgs {
+  readonly x: Float32Array;
+  readonly tensors: readonly Float32Array[];
+  readonly literals: number;
+  readonly y: Float32Array;
+}
+
+/** x + the first values of all other tensors + all literals, of strings their lengths. */
+const everything: OperatorDefinition<SumArgs> = {
+  schema:
+    'my::everything.out(Tensor x, Tensor? bias, Tensor[] list, Tensor?[] holes, int[] dims, int[]? maybe, float? f, Scalar s, Scalar? s2, str how="abc", str? tag=None, bool flag=False, int[2] pair=1, *, Tensor(a!) out) -> Tensor(a!)',
+  kernels: [
+    {
+      ...plain,
+      name: "everything_f32_1x1x1_reference",
+      bind:
+        ({ x, tensors, literals, y }) =>
+        () => {
+          const sum = literals + tensors.reduce((total, values) => total + values[0]!, 0);
+          for (let i = 0; i < x.length; i++) y[i] = x[i]! + sum;
+        },
+    },
+  ],
+  shape: (args) => args.tensor("x", "f32"),
+  prepare(args) {
+    const others = [args.optionalTensor("bias"), ...args.tensors("list"), ...args.tensors("holes")];
+    const numbers = [
+      ...[args.numbers("dims"), args.optionalNumbers("maybe") ?? [100], args.numbers("pair")].flat(),
+      ...[args.optionalNumber("f") ?? 50, args.number("s"), args.optionalNumber("s2") ?? 0],
+      ...[args.string("how").length, args.optionalString("tag")?.length ?? 0, Number(args.boolean("flag"))],
+    ];
+    return {
+      x: args.tensor("x").data as Float32Array,
+      tensors: others.flatMap((tensor) => (tensor ? [tensor.data as Float32Array] : [])),
+      literals: numbers.reduce((total, number) => total + number, 0),
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
 };
 
 /** What programs know that were built without the user's operator. */
@@ -116,6 +154,39 @@ describe("an operator of the user's own", () => {
     await expect(loadMethods(path, { registry: withoutMine })).rejects.toThrow(
       `${path}: method forward: unknown operators`,
     );
+  });
+
+  it("has arguments of every kind, each of which a program keeps", async () => {
+    registerOperator(everything);
+    const method: MethodSource = {
+      ...forward,
+      build(builder, [value]) {
+        const ops = new Ops(builder);
+        const [first, other] = [ops.add(value!, value!), ops.call("my::soft_clamp.out", value!, -2, 2)];
+        return [
+          ops.call("my::everything.out", value!, other, [first, other], [null, first, null], [7, 8], [], 3, true, null),
+          ops.call("my::everything.out", value!, null, [], [], [], null, null, 2.5, 4, "é", "t", true),
+        ];
+      },
+    };
+    const eager = method.build(new EagerBuilder(operators, hostCpu()), [x]);
+    const tensors = -2 + (-6 - 2) - 6;
+    const sums = [tensors + 7 + 8 + 0 + 3 + 1 + 0 + 3 + 0 + 0 + 2, 0 + 100 + 50 + 2.5 + 4 + 1 + 1 + 1 + 2];
+    const wanted = sums.map((sum) => Float32Array.of(-3 + sum, -0.25 + sum, 0.75 + sum, 3 + sum));
+    expect(eager.map(({ data }) => data)).toEqual(wanted);
+    const path = join(folder, "everything.pte");
+    await exportMethods([method], path);
+    const program = await loadMethods(path);
+    const outputs = await program.createSession().run("forward", [x]);
+    expect(outputs.map(({ data }) => data)).toEqual(wanted);
+    await program.dispose();
+    const file = await openFile(path);
+    const kinds = (await readProgram(file)).methods
+      .find(({ name }) => name === "forward")!
+      .values.map(({ kind }) => kind);
+    for (const kind of ["tensorList", "optionalTensorList", "intList", "string", "bool", "double", "null"])
+      expect(kinds).toContain(kind);
+    await file.close();
   });
 
   it("raises its own shape errors when it is captured", () => {

@@ -3,7 +3,7 @@ import { checkOptions, foundType } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
-import { type Recipe, selectConfig } from "../quantize/recipe.ts";
+import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
 import { checkModel, type Model } from "./model.ts";
 
 export interface QuantizeOptions {
@@ -63,6 +63,20 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
     if (source?.kind === "sharedEmbedding") configs.set(name, source);
   }
   return model;
+}
+
+/** Names of the weights of which a recipe says something: a configuration that fits them, or null. */
+export function weightsInRecipe({ decoder }: Model, recipe: Recipe): ReadonlySet<string> {
+  const isIn = (slot: WeightSlot) => {
+    const entry = selectEntry(recipe, moduleOf(slot));
+    return entry !== undefined && (entry.config === null || fitRole(slot, entry.config) !== null);
+  };
+  return new Set(
+    decoder.slots
+      .filter(({ role }) => role !== "vector")
+      .filter(isIn)
+      .map(({ name }) => name),
+  );
 }
 
 const moduleOf = ({ name }: WeightSlot) => name.replace(/\.\w+$/, "");

@@ -43,6 +43,12 @@ export const hasNative = () => false;
 export const nativeFeatures = () => [];
 `;
 
+/** Bundles assemble nothing but this package's kernels. */
+const UNCHECKED = `
+export const checkImmediates = () => {}, checkConstant = checkImmediates, checkBytes = checkImmediates;
+export const checkLanes = checkImmediates, isNarrow = () => true;
+`;
+
 /** Methods of this package's programs are made ready once for each size; the interpreter runs those of other exporters. */
 const NO_INTERPRETER = `
 export const isInterpreted = () => false;
@@ -77,6 +83,7 @@ async function replacements(program: Program, operators: readonly string[]): Pro
     ["kernels/native/addon", NO_NATIVE],
     ["kernels/native/rows", NO_NATIVE],
     ["kernels/known-cpus", "export const knownCpus = {};"],
+    ["kernels/wasm/assembler/immediates", UNCHECKED],
     // Calls are joined for native kernels only.
     ["runtime/joins", "export const joinCalls = () => null;"],
     ...(interpreted ? [] : ([["runtime/interpreter", NO_INTERPRETER]] as const)),

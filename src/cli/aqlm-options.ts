@@ -14,9 +14,9 @@ export function aqlmMode(options: QuantizationOptions): AqlmMode | null {
 
 /** Ends of messages by option; null for options that are absent or have what they apply to. */
 function refusals(options: QuantizationOptions): Readonly<Record<string, string | null>> {
-  const { head, embedding, sharedEmbedding, quantizeHead, groupSize, scaleDtype, layout } = options;
+  const { head, embedding, sharedEmbedding, recipe, quantizeHead, groupSize, scaleDtype, layout } = options;
   const given = (value: unknown, reason = "") => (value === undefined ? null : reason);
-  const hasOthers = [head, embedding, sharedEmbedding].some((value) => value !== undefined);
+  const hasOthers = [head, embedding, sharedEmbedding, recipe].some((value) => value !== undefined);
   const needsOthers = (value: unknown) =>
     hasOthers
       ? null

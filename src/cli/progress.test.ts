@@ -44,6 +44,18 @@ describe("Progress", () => {
     expect(await shown(false, steps)).toBe("loading: 25 %\nloading: 49 %\nloading: 100 %\n");
   });
 
+  test("tells of an end that is reported twice once, and of what begins anew", async () => {
+    const steps = [
+      [6, 60],
+      [12, 200],
+      [13, 200],
+      [20, 200],
+      [26, 20],
+      [27, 200],
+    ] as const;
+    expect(await shown(false, steps)).toBe("loading: 30 %\nloading: 100 %\nloading: 10 %\nloading: 100 %\n");
+  });
+
   test("draws a bar on a terminal and takes it away", async () => {
     const drawn = await shown(true, [
       [1, 100],

@@ -13,6 +13,8 @@ export class Progress {
   readonly #now: () => number;
   readonly #start: number;
   #lastLine: number;
+  /** Whether the last line told of the end, which is told of once. */
+  #hasEnded = false;
   #bar: cliProgress.SingleBar | null = null;
 
   constructor(stream: OutputStream, label: string, now: () => number = () => performance.now()) {
@@ -28,11 +30,17 @@ export class Progress {
     const now = this.#now();
     if (now - this.#start < QUIET_MS || total === 0) return;
     if (this.#stream.isTTY) this.#showBar(done, total);
-    else if (now - this.#lastLine >= LINE_MS || (done >= total && this.#lastLine > this.#start)) {
+    else if (this.#isLineDue(now, done >= total)) {
       this.#lastLine = now;
+      this.#hasEnded = done >= total;
       this.#stream.write(`${this.#label}: ${Math.floor((100 * done) / total)} %\n`);
     }
   };
+
+  #isLineDue(now: number, isEnd: boolean): boolean {
+    if (isEnd && this.#hasEnded) return false;
+    return now - this.#lastLine >= LINE_MS || (isEnd && this.#lastLine > this.#start);
+  }
 
   /** Takes the bar away. */
   stop(): void {

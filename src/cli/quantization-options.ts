@@ -15,6 +15,7 @@ import {
   type Model,
   mappingTypes,
   needsActivations,
+  parseAqlmMode,
   parseEmbedding,
   parseGroupSize,
   parseQmode,
@@ -22,8 +23,11 @@ import {
   type QuantizationConfig,
   quantize,
   quantizeByRecipe,
+  type Recipe,
+  ShapeError,
   scaleDTypes,
   sharedEmbedding,
+  weightsInRecipe,
 } from "../index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import { readTextFile } from "./text-file.ts";
@@ -52,9 +56,8 @@ export interface QuantizationOptions {
   readonly kvCache?: KvCacheType;
 }
 
-/** Options that a recipe says itself. */
+/** Options that a recipe says itself, as it does `--qmode` but for AQLM's modes. */
 const inRecipe = [
-  "qmode",
   "groupSize",
   "mappingType",
   "algorithm",
@@ -119,7 +122,10 @@ export function addQuantizationOptions(command: Command): Command {
     )
     .option("--no-quantize-head", "leave the lm_head float")
     .addOption(
-      new Option("--recipe <file.json>", "configurations by module name, as README.md shows").conflicts(inRecipe),
+      new Option(
+        "--recipe <file.json>",
+        "configurations by module name, as README.md shows; beside --qmode aqlm-2x8, those of the layers it names",
+      ).conflicts(inRecipe),
     )
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
     .addOption(
@@ -127,6 +133,15 @@ export function addQuantizationOptions(command: Command): Command {
         "--kv-cache <type>",
         "what keys and values are kept in (default: f32 while that takes at most 32 MiB, else f16)",
       ).choices(kvCacheTypes),
+    )
+    .hook("preAction", (_, action) => checkRecipe(action.opts()));
+}
+
+/** UsageError for a recipe beside a mode of its own layers; AQLM's, which no recipe has, are for the others. */
+function checkRecipe({ recipe, qmode }: QuantizationOptions): void {
+  if (recipe !== undefined && qmode !== undefined && !parseAqlmMode(qmode))
+    throw new UsageError(
+      `option '--recipe <file.json>' cannot be used with option '--qmode ${qmode}': a recipe says the modes itself, but for AQLM's`,
     );
 }
 
@@ -136,7 +151,17 @@ const STRENGTH_DEFAULT = 0.5;
 /** Whether any of the options was given. */
 export function wantsQuantization(options: QuantizationOptions): boolean {
   const { quantizeHead, ...others } = options;
-  const names = [...inRecipe, "recipe", "layout", "kvCache", "calibrate", "calibrationTokens", "smoothquant", "budget"];
+  const names = [
+    "qmode",
+    ...inRecipe,
+    "recipe",
+    "layout",
+    "kvCache",
+    "calibrate",
+    "calibrationTokens",
+    "smoothquant",
+    "budget",
+  ];
   return !quantizeHead || names.some((name) => others[name as keyof typeof others] !== undefined);
 }
 
@@ -155,45 +180,62 @@ export async function applyQuantization(
   model.layout = options.layout ?? null;
   if (options.calibrationTokens !== undefined && options.calibrate === undefined)
     throw new UsageError("--calibration-tokens needs the text whose tokens it counts: expected --calibrate text.txt");
-  if (options.recipe !== undefined)
-    quantizeByRecipe(model, parseRecipe(await readTextFile(options.recipe, "the recipe"), options.recipe));
-  else {
-    const mode = aqlmMode(options);
-    const isEncoded = mode !== null && hasAqlmWeights(model, mode);
-    if (isEncoded && options.calibrate !== undefined)
-      throw new UsageError(
-        `--calibrate: ${model.name} has ${options.qmode} weights already, which no text changes; leave it out`,
-      );
-    // Before encoding, which takes long.
-    quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
-    if (mode && !isEncoded) {
-      hooks.check?.(model);
-      const { calibrationTokens } = options;
-      const calibrationText = await readCalibration(options);
-      await encodeAqlm(model, { ...mode, ...hooks, calibrationText, calibrationTokens });
-    }
-    if (mode) return;
+  const mode = aqlmMode(options);
+  const isEncoded = mode !== null && hasAqlmWeights(model, mode);
+  const recipe = await readRecipe(options);
+  if (recipe) quantizeByRecipe(model, recipe);
+  else quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
+  const wantsCalibration = checkCalibration(model, options, isEncoded);
+  const isToEncode = mode !== null && !isEncoded;
+  const text = await readCalibration(options);
+  // Before encoding and calibrating, which take long.
+  if (isToEncode || wantsCalibration) hooks.check?.(model);
+  const { calibrationTokens: maxTokens, budget } = options;
+  if (isToEncode) {
+    const skipped = recipe ? weightsInRecipe(model, recipe) : new Set<string>();
+    const tokens = { calibrationText: text, calibrationTokens: maxTokens };
+    await encode(model, options, { ...mode, ...hooks, ...tokens, skip: (name) => skipped.has(name) });
   }
-  await applyCalibration(model, options, hooks);
+  if (wantsCalibration)
+    await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant: strengthOf(options), budget });
 }
 
-/** Quantizes by a text where options or configurations ask for it. UsageError when they do and there is no text. */
-async function applyCalibration(model: Model, options: QuantizationOptions, hooks: EncodeHooks): Promise<void> {
-  const { calibrate: path, calibrationTokens: maxTokens, smoothquant, budget } = options;
-  const smoothQuant = smoothquant === true ? STRENGTH_DEFAULT : smoothquant;
+async function readRecipe({ recipe: path }: QuantizationOptions): Promise<Recipe | null> {
+  return path === undefined ? null : parseRecipe(await readTextFile(path, "the recipe"), path);
+}
+
+/** Encodes as AQLM what a recipe says nothing of. UsageError when that is nothing. */
+async function encode(model: Model, { qmode, recipe }: QuantizationOptions, options: EncodeOptions): Promise<void> {
+  const layers = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
+  if (layers.every(({ name }) => options.skip?.(name)))
+    throw new UsageError(`--recipe ${recipe} says what every linear layer is: nothing is left to --qmode ${qmode}`);
+  await encodeAqlm(model, options).catch((cause: unknown) => {
+    if (!(cause instanceof ShapeError)) throw cause;
+    throw new ShapeError(`${cause.message}; --recipe beside --qmode ${qmode} gives such layers another configuration`, {
+      cause,
+    });
+  });
+}
+
+const strengthOf = ({ smoothquant }: QuantizationOptions) => (smoothquant === true ? STRENGTH_DEFAULT : smoothquant);
+
+/** Whether options or configurations ask for quantization by a text. UsageError when there is none, or one in vain. */
+function checkCalibration(model: Model, options: QuantizationOptions, isEncoded: boolean): boolean {
+  const { calibrate: path, smoothquant, budget } = options;
   const algorithm = [...model.configs.values()].map((config) => config.algorithm).find(needsActivations);
-  const asking = algorithm ? `algorithm ${algorithm}` : smoothQuant !== undefined ? "--smoothquant" : "--budget";
-  const wanted = algorithm !== undefined || smoothQuant !== undefined || budget !== undefined;
+  const asking = algorithm ? `algorithm ${algorithm}` : smoothquant !== undefined ? "--smoothquant" : "--budget";
+  const wanted = algorithm !== undefined || smoothquant !== undefined || budget !== undefined;
   if (wanted && path === undefined)
     throw new UsageError(`${asking} looks at the activations of a text; give one by --calibrate text.txt`);
-  if (!wanted && path !== undefined)
+  if (!wanted && path !== undefined && isEncoded)
+    throw new UsageError(
+      `--calibrate: ${model.name} has ${options.qmode} weights already, which no text changes; leave it out`,
+    );
+  if (!wanted && path !== undefined && !aqlmMode(options))
     throw new UsageError(
       "--calibrate needs something that looks at activations: --algorithm gptq, awq or awq+gptq, --smoothquant, --budget or --qmode aqlm-2x8",
     );
-  const text = await readCalibration(options);
-  if (!wanted) return;
-  hooks.check?.(model);
-  await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant, budget });
+  return wanted;
 }
 
 function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): QuantizationConfig | null {

@@ -162,17 +162,13 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   const start = performance.now();
   const isAqlm = aqlmMode(options) !== null;
   const encoding = terminal.progress(isAqlm ? "encoding" : "calibrating");
-  const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];
   const work = async (model: Model) => {
     encoding.stop();
     origins = weightOrigins(model, target);
-    await exportProgram(model, output, {
-      ...wanted,
-      signal,
-      resume: true,
-      onProgress: progress.update,
-    });
+    const progress = terminal.progress("quantizing");
+    const options = { ...wanted, signal, resume: true, onProgress: progress.update };
+    await exportProgram(model, output, options).finally(() => progress.stop());
   };
   // Finished layers are kept here until the program is written. An interrupted run of AQLM's goes on where it was.
   const folder = `${output}.parts`;
@@ -189,7 +185,6 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
     isWritten = true;
   } finally {
     encoding.stop();
-    progress.stop();
     if (release && (isWritten || !isAqlm)) await rm(folder, { recursive: true, force: true });
     await release?.();
   }

@@ -4,6 +4,7 @@ import { byteSize, type TypedArray } from "../dtype.ts";
 import { checkSameSpec, type LazyConstant } from "../ops/builder.ts";
 import type { Argument } from "../ops/call-arguments.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
+import type { ArgumentType } from "../ops/schema.ts";
 import {
   type Allocation,
   type Constant,
@@ -62,6 +63,9 @@ export interface EmitContext {
   readonly state: Plan<string>;
 }
 
+/** A missing tensor of a list. */
+const NO_ITEM = -1;
+
 /** A number that is computed when the method runs. */
 const UNKNOWN: Value = { kind: "int", value: 0 };
 
@@ -84,8 +88,8 @@ class ValueTable {
     return index;
   }
 
-  literal(argument: Exclude<Argument<GraphValue>, GraphValue>, isFloat: boolean): number {
-    const value = this.#literalValue(argument, isFloat);
+  literal(argument: Exclude<Argument<GraphValue>, GraphValue>, type: ArgumentType): number {
+    const value = this.#literalValue(argument, type);
     const key = literalKey(value);
     const known = this.#literals.get(key);
     if (known !== undefined) return known;
@@ -94,16 +98,20 @@ class ValueTable {
     return index;
   }
 
-  #literalValue(argument: Exclude<Argument<GraphValue>, GraphValue>, isFloat: boolean): Value {
+  #literalValue(argument: Exclude<Argument<GraphValue>, GraphValue>, type: ArgumentType): Value {
     if (argument === null) return { kind: "null" };
     if (typeof argument === "boolean") return { kind: "bool", value: argument };
     if (typeof argument === "string") return { kind: "string", value: argument };
     if (typeof argument === "number")
-      return isFloat || !Number.isInteger(argument) || Object.is(argument, -0)
+      return type.startsWith("float") || !Number.isInteger(argument) || Object.is(argument, -0)
         ? { kind: "double", value: argument }
         : { kind: "int", value: argument };
-    const items = argument.map((item) => (isGraphValue(item) ? this.tensor(item) : this.literal(item, false)));
-    return argument.some(isGraphValue) ? { kind: "tensorList", items } : { kind: "intList", items };
+    const items = argument.map((item) => {
+      if (item === null) return NO_ITEM;
+      return isGraphValue(item) ? this.tensor(item) : this.literal(item, "int");
+    });
+    if (type === "Tensor?[]") return { kind: "optionalTensorList", items };
+    return { kind: type === "Tensor[]" ? "tensorList" : "intList", items };
   }
 
   #tensorValue(value: GraphValue): TensorValue {
@@ -149,7 +157,7 @@ export function emitMethod(graph: Graph, context: EmitContext): Method {
       operatorIndices.set(node.operator, operator);
     }
     const args = node.args.map((arg, i) =>
-      isGraphValue(arg) ? table.tensor(arg) : table.literal(arg, schema.args[i]!.type.startsWith("float")),
+      isGraphValue(arg) ? table.tensor(arg) : table.literal(arg, schema.args[i]!.type),
     );
     const out = table.tensor(node.out);
     // The out argument, and the value that an out-variant returns: the same. A number is only returned.

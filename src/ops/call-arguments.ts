@@ -1,7 +1,7 @@
 /** The arguments of an operator's call: checked against its schema, and read by name. */
 import { type DType, dtypes } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
-import { type ArgumentType, qualifiedName, type Schema } from "./schema.ts";
+import { itemType, literalProblem, qualifiedName, type Schema } from "./schema.ts";
 
 /** Dtype and sizes of a tensor whose values are not known, or not looked at. */
 export interface TensorSpec {
@@ -10,7 +10,9 @@ export interface TensorSpec {
 }
 
 /** InvalidArgumentError where a tensor cannot have this dtype and these sizes. */
-export function checkSpec(what: string, { dtype, shape }: TensorSpec): void {
+export function checkSpec(what: string, spec: TensorSpec): void {
+  if (!Array.isArray(spec?.shape)) throw new InvalidArgumentError(`${what}: expected a dtype and a shape`);
+  const { dtype, shape } = spec;
   if (!dtypes.includes(dtype))
     throw new InvalidArgumentError(`${what}: expected dtype ${dtypes.join(", ")} but found ${dtype}`);
   if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0))
@@ -18,7 +20,7 @@ export function checkSpec(what: string, { dtype, shape }: TensorSpec): void {
 }
 
 /** An operator argument: a tensor (or its spec), or a literal. */
-export type Argument<T> = T | number | boolean | string | null | readonly number[] | readonly T[];
+export type Argument<T> = T | number | boolean | string | null | readonly number[] | readonly (T | null)[];
 
 /** Typed access to the arguments of one call, by name. `T` is a spec in shape rules and a tensor in kernels. */
 export class Arguments<T extends TensorSpec> {
@@ -122,6 +124,10 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
+  optionalString(name: string): string | null {
+    return this.#value(name) === null ? null : this.string(name);
+  }
+
   boolean(name: string): boolean {
     return this.#value(name) === true;
   }
@@ -151,29 +157,15 @@ export function completeArguments<T>(schema: Schema, given: readonly Argument<T>
   return inputs.map((arg, i) => {
     const value = i < given.length ? given[i] : arg.default;
     if (value === undefined) throw new ShapeError(`${qualifiedName(schema)}: argument ${arg.name} is missing`);
+    const where = `${qualifiedName(schema)}, argument ${arg.name}`;
     const expected = literalProblem(arg.type, value);
     if (expected !== null)
-      throw new ShapeError(
-        `${qualifiedName(schema)}, argument ${arg.name}: expected ${expected} but found ${describe(value as Argument<TensorSpec>)}`,
-      );
+      throw new ShapeError(`${where}: expected ${expected} but found ${describe(value as Argument<TensorSpec>)}`);
+    for (const [index, item] of Array.isArray(value) ? value.entries() : []) {
+      const itemExpected = literalProblem(itemType(arg.type), item);
+      if (itemExpected !== null)
+        throw new ShapeError(`${where}, item ${index}: expected ${itemExpected} but found ${describe(item)}`);
+    }
     return value;
   });
-}
-
-/** What literals and lists of an argument type are; other objects are tensors, or numbers that the run works out. */
-const literals: readonly [RegExp, string, (item: unknown) => boolean][] = [
-  [/^int$/, "a whole number", Number.isSafeInteger],
-  [/^float$/, "a number", (item) => typeof item === "number"],
-  [/^Scalar$/, "a number", (item) => typeof item === "number" || typeof item === "boolean"],
-  [/^bool$/, "true or false", (item) => typeof item === "boolean"],
-  [/^str$/, "a string", (item) => typeof item === "string"],
-  [/^Tensor$/, "a tensor", () => false],
-  [/\[\]$/, "a list", Array.isArray],
-];
-
-/** What a type expects where a literal, a list or nothing is none of it. */
-function literalProblem(type: ArgumentType, value: unknown): string | null {
-  if (value === null ? type.endsWith("?") : typeof value === "object" && !Array.isArray(value)) return null;
-  const [, expected, fits] = literals.find(([pattern]) => pattern.test(type.replace(/\?$/, "")))!;
-  return fits(value) ? null : expected;
 }

@@ -37,6 +37,9 @@ describe("completeArguments", () => {
     ["a list for a number", [x, null, 3, 0, false, [1]], "alpha: expected a number but found a list of 1", schema],
     ["a number for a list", [2, [x], "so"], "sizes: expected a list but found 2", lists],
     ["a number for a string", [[2], [x], 4], "how: expected a string but found 4", lists],
+    ["a fraction in a list", [[2, 0.5], [x], "so"], "sizes, item 1: expected a whole number but found 0.5", lists],
+    ["a number in a list of tensors", [[2], [3], "so"], "parts, item 0: expected a tensor but found 3", lists],
+    ["none in a list of tensors", [[2], [x, null], "so"], "parts, item 1: expected a tensor but found null", lists],
   ])("%s is a ShapeError with operator and argument", (_, given, message, wanted) => {
     const name = wanted === schema ? "my::op.out" : "my::lists.out";
     expect(() => completeArguments(wanted, given)).toThrow(new ShapeError(`${name}, argument ${message}`));
@@ -109,6 +112,20 @@ describe("a definition is refused", () => {
   };
 
   it.each<[string, Partial<OperatorDefinition<unknown>>, RegExp]>([
+    [
+      "without a schema",
+      { schema: undefined as never },
+      /^registerOperator: expected schema, kernels, shape, prepare but found undefined as schema/,
+    ],
+    ["whose kernels are no list", { kernels: row("slow", []) as never }, /but found \[object Object\] as kernels/],
+    ["without a shape rule", { shape: undefined as never }, /but found undefined as shape/],
+    ["without prepare", { prepare: undefined as never }, /but found undefined as prepare/],
+    [
+      "with a kernel that cannot be bound",
+      { kernels: [{ ...row("slow", []), bind: undefined as never }] },
+      /registerOperator, my::id.out.*, a kernel: expected name, target, needs, mStep, nStep, bind but found undefined as bind/,
+    ],
+    ["with a kernel of no rows", { kernels: [{ ...row("slow", []), mStep: 0 }] }, /but found 0 as mStep/],
     ["without kernels", { kernels: [] }, /operator my::id.out: expected at least one kernel/],
     ["whose last kernel needs a CPU", { kernels: [row("fast", ["avx2"])] }, /last kernel .* fast, which needs avx2/],
     [
@@ -126,7 +143,12 @@ describe("a definition is refused", () => {
     expect(make).toThrow(message);
   });
 
+  it("when it is none", () => {
+    expect(() => registerOperator(undefined as never)).toThrow(InvalidArgumentError);
+  });
+
   it.each<[string, unknown, string]>([
+    ["nothing", undefined, "a dtype and a shape"],
     ["another library's dtype", { dtype: "float32", shape: [2] }, "but found float32"],
     ["a fraction as a size", { dtype: "f32", shape: [2.5] }, "whole numbers from 0 on as sizes but found [2.5]"],
     ["a size below 0", { dtype: "f32", shape: [1, -2] }, "whole numbers from 0 on as sizes but found [1,-2]"],

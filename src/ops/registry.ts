@@ -54,6 +54,36 @@ export const operators = new OperatorRegistry(
   { numbers: numberOperators, routines: [...movementRoutines, ...reductionRoutines, ...quantizedDecomposedRoutines] },
 );
 
+/** InvalidArgumentError where a definition, or one of its kernels, lacks what JavaScript does not ask for. */
+function checkFields<A>(definition: OperatorDefinition<A>): void {
+  const check = (
+    what: string,
+    object: object | undefined,
+    fields: Readonly<Record<string, (value: unknown) => boolean>>,
+  ) => {
+    const found = (object ?? {}) as Readonly<Record<string, unknown>>;
+    const missing = Object.keys(fields).find((field) => !fields[field]!(found[field]));
+    if (missing !== undefined)
+      throw new InvalidArgumentError(
+        `${what}: expected ${Object.keys(fields).join(", ")} but found ${String(found[missing])} as ${missing}`,
+      );
+  };
+  const isText = (value: unknown) => typeof value === "string";
+  const isFunction = (value: unknown) => typeof value === "function";
+  const isCount = (value: unknown) => Number.isInteger(value) && (value as number) >= 1;
+  const fields = { schema: isText, kernels: Array.isArray, shape: isFunction, prepare: isFunction };
+  check("registerOperator", definition, fields);
+  const rowFields = {
+    name: isText,
+    target: isText,
+    needs: Array.isArray,
+    mStep: isCount,
+    nStep: isCount,
+    bind: isFunction,
+  };
+  for (const kernel of definition.kernels) check(`registerOperator, ${definition.schema}, a kernel`, kernel, rowFields);
+}
+
 /** InvalidArgumentError where kernels or the arguments that a definition names cannot be. */
 function checkDefinition<A>({ schema, name }: Operator, definition: OperatorDefinition<A>): void {
   const { kernels, inPlace = [], rowwise = [], indices } = definition;
@@ -75,6 +105,7 @@ function checkDefinition<A>({ schema, name }: Operator, definition: OperatorDefi
 
 /** Adds an operator of the user's own, for eager calls, capture, export and loaded programs alike; InvalidArgumentError says what is wrong with it. */
 export function registerOperator<A>(definition: OperatorDefinition<A>): Operator {
+  checkFields(definition);
   const operator = defineOperator(definition);
   checkDefinition(operator, definition);
   operators.register(operator);

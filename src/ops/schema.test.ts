@@ -44,6 +44,13 @@ describe("parseSchema", () => {
     expect([schema.name, schema.overload, qualifiedName(schema)]).toEqual(["my::op", "", "my::op"]);
   });
 
+  it("reads strings and lists as defaults, and one number for all of a sized list", () => {
+    const { args } = parseSchema(
+      `my::op.out(Tensor x, str how="a, b", str? other='[c]', int[] sizes=[1, -2], int[] none=[], int[2] stride=3, int[2]? pad=[0,1], int[]? dim=None, *, Tensor(a!) out) -> Tensor(a!)`,
+    );
+    expect(args.slice(1, -1).map((arg) => arg.default)).toEqual(["a, b", "[c]", [1, -2], [], [3, 3], [0, 1], null]);
+  });
+
   it("reads an operator without inputs", () => {
     expect(parseSchema("my::zeros.out(*, Tensor(a!) out) -> Tensor(a!)").args).toHaveLength(1);
   });
@@ -70,6 +77,28 @@ describe("parseSchema", () => {
     [
       "my::op.out(int n=five, *, Tensor(a!) out) -> Tensor(a!)",
       /argument n: expected a number, True, False or None as default but found five/,
+    ],
+    ["my::op.out(str s=linear, *, Tensor(a!) out) -> Tensor(a!)", /argument s: expected a string in quotes as default/],
+    [
+      "my::op.out(int[] d=[1, b], *, Tensor(a!) out) -> Tensor(a!)",
+      /expected whole numbers in brackets or None as default/,
+    ],
+    ["my::op.out(int[] d=1, *, Tensor(a!) out) -> Tensor(a!)", /argument d: expected a list as default but found 1/],
+    [
+      "my::op.out(bool b=3, *, Tensor(a!) out) -> Tensor(a!)",
+      /argument b: expected true or false as default but found 3/,
+    ],
+    [
+      "my::op.out(int n=1.5, *, Tensor(a!) out) -> Tensor(a!)",
+      /argument n: expected a whole number as default but found 1.5/,
+    ],
+    [
+      "my::op.out(int n=None, *, Tensor(a!) out) -> Tensor(a!)",
+      /argument n: expected a whole number as default but found None/,
+    ],
+    [
+      "my::op.out(Tensor? x=1, *, Tensor(a!) out) -> Tensor(a!)",
+      /argument x: expected a tensor as default but found 1/,
     ],
     ["my::op.out(Tensor x, int x, *, Tensor(a!) out) -> Tensor(a!)", /two arguments named x/],
     [`my::${"o".repeat(100)}.out(*, Tensor(a!) out) -> Tensor(a!)`, /at most 100 characters/],

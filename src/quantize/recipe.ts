@@ -34,18 +34,23 @@ function compile(name: string): RegExp {
 }
 
 /**
- * The configuration of a parameter of a module, null when it is to stay as it is. The first that matches of: an entry
- * named `module.parameter`, one named `module`, a `re:` entry for `module.parameter`, one for `module`, `_default`.
+ * What a recipe says of a parameter of a module. The first that matches of: an entry named `module.parameter`, one named
+ * `module`, a `re:` entry for `module.parameter`, one for `module`, `_default`.
  */
-export function selectConfig(recipe: Recipe, moduleName: string, parameterName = "weight"): QuantizationConfig | null {
+export function selectEntry(recipe: Recipe, moduleName: string, parameterName = "weight"): RecipeEntry | undefined {
   const parameter = moduleName === "" ? parameterName : `${moduleName}.${parameterName}`;
-  const entry =
+  return (
     recipe.find(({ name }) => name === parameter) ??
     recipe.find(({ name }) => name === moduleName) ??
     recipe.find(({ pattern }) => pattern?.test(parameter)) ??
     recipe.find(({ pattern }) => pattern?.test(moduleName)) ??
-    recipe.find(({ name }) => name === "_default");
-  return entry?.config ?? null;
+    recipe.find(({ name }) => name === "_default")
+  );
+}
+
+/** The configuration of a parameter of a module, null when it is to stay as it is. */
+export function selectConfig(recipe: Recipe, moduleName: string, parameterName?: string): QuantizationConfig | null {
+  return selectEntry(recipe, moduleName, parameterName)?.config ?? null;
 }
 
 /**
