@@ -43,10 +43,15 @@ export const hasNative = () => false;
 export const nativeFeatures = () => [];
 `;
 
+/** Weights were packed when the program was exported. */
+const NO_PACKING = `
+export class GroupPacker { constructor() { throw new RangeError("bundles pack no weights"); } }
+`;
+
 /** Bundles assemble nothing but this package's kernels. */
 const UNCHECKED = `
 export const checkImmediates = () => {}, checkConstant = checkImmediates, checkBytes = checkImmediates;
-export const checkLanes = checkImmediates, isNarrow = () => true;
+export const checkLanes = checkImmediates, checkNarrow = checkImmediates, checkPages = checkImmediates;
 `;
 
 /** Methods of this package's programs are made ready once for each size; the interpreter runs those of other exporters. */
@@ -83,6 +88,7 @@ async function replacements(program: Program, operators: readonly string[]): Pro
     ["kernels/native/addon", NO_NATIVE],
     ["kernels/native/rows", NO_NATIVE],
     ["kernels/known-cpus", "export const knownCpus = {};"],
+    ["kernels/layout/panel-pack", NO_PACKING],
     ["kernels/wasm/assembler/immediates", UNCHECKED],
     // Calls are joined for native kernels only.
     ["runtime/joins", "export const joinCalls = () => null;"],

@@ -2,7 +2,7 @@
 import { InvalidArgumentError } from "../../../errors.ts";
 import type { ByteWriter } from "./bytes.ts";
 import type { Body, Callable, FunctionType, Local, Node } from "./expression.ts";
-import { isNarrow } from "./immediates.ts";
+import { checkNarrow } from "./immediates.ts";
 import type { FunctionCode } from "./module.ts";
 import { opcodes, structure, typeCodes, type ValueType } from "./opcodes.ts";
 
@@ -154,18 +154,13 @@ export class FunctionEncoder {
   }
 
   #memory(align: number, offset = 0): void {
-    this.#checkWidth("offset", offset);
+    if (!this.#context.isWide) checkNarrow("offset", offset);
     this.#indexed(align, offset);
-  }
-
-  #checkWidth(what: string, value: number): void {
-    if (!this.#context.isWide && !isNarrow(value))
-      throw new InvalidArgumentError(`${what}: ${value} needs a module of 64-bit addresses`);
   }
 
   #constant(type: Exclude<ValueType, "v128">, value: number | bigint): void {
     const real = type === "ptr" ? this.#pointer : type;
-    if (type === "ptr") this.#checkWidth("size", Number(value));
+    if (type === "ptr" && !this.#context.isWide) checkNarrow("size", Number(value));
     if (real === "i32") {
       this.#out.byte(structure.i32Const);
       this.#out.signed(Number(value) | 0);

@@ -1,5 +1,6 @@
 /** Numbers that stand in the code itself. The encoder would cut those that do not fit, which makes others of them. */
 import { InvalidArgumentError } from "../../../errors.ts";
+import type { ModuleOptions } from "./module.ts";
 import type { Opcode, ValueType } from "./opcodes.ts";
 
 const VECTOR_BYTES = 16;
@@ -43,9 +44,16 @@ export function checkConstant(type: Exclude<ValueType, "v128">, value: number | 
   if (type !== "f32" && type !== "f64") check(`${type}.const`, "a number", value, ranges[type][0], ranges[type][1]);
 }
 
-/** Whether 32 bits hold an address, a size or an offset. */
-export function isNarrow(value: number): boolean {
-  return value >= ranges.i32[0] && value <= ranges.i32[1];
+/** Of a module with 32-bit addresses. */
+export function checkNarrow(what: string, value: number): void {
+  if (value < ranges.i32[0] || value > ranges.i32[1])
+    throw new InvalidArgumentError(`${what}: ${value} needs a module of 64-bit addresses`);
+}
+
+export function checkPages({ initialPages, maximumPages }: ModuleOptions["memory"]): void {
+  const isInOrder = Number.isInteger(initialPages) && initialPages >= 0 && initialPages <= maximumPages;
+  if (isInOrder && Number.isSafeInteger(maximumPages)) return;
+  throw new InvalidArgumentError(`memory: expected pages but found ${initialPages} to ${maximumPages}`);
 }
 
 /** The bytes of a vector constant, or some of them. */

@@ -3,6 +3,7 @@ import { InvalidArgumentError } from "../../../errors.ts";
 import { ByteWriter, type OwnBytes } from "./bytes.ts";
 import { FunctionEncoder } from "./encode.ts";
 import { type Body, type Callable, type Expr, type FunctionType, Local, type Params } from "./expression.ts";
+import { checkPages } from "./immediates.ts";
 import { structure, type ValueType } from "./opcodes.ts";
 
 type Locals<P extends Params> = { readonly [N in keyof P]: Local<P[N]> };
@@ -158,12 +159,6 @@ export class Module {
       out.unsigned(typeIndex(callable));
     }
   }
-}
-
-function checkPages({ initialPages, maximumPages }: ModuleOptions["memory"]): void {
-  const isInOrder = Number.isInteger(initialPages) && initialPages >= 0 && initialPages <= maximumPages;
-  if (isInOrder && Number.isSafeInteger(maximumPages)) return;
-  throw new InvalidArgumentError(`memory: expected pages but found ${initialPages} to ${maximumPages}`);
 }
 
 /** Addresses are not told from other integers. */
