@@ -124,29 +124,19 @@ function parseArgument(schema: string, part: string, afterStar: boolean): Schema
     throw new InvalidArgumentError(`schema "${schema}": argument type "${type}", expected one of ${types.join(", ")}`);
   const mutable = alias?.includes("!") ?? false;
   const defaultValue = value === undefined ? undefined : parseDefault(value, /\[(\d+)\]/.exec(suffix)?.[1]);
-  if (Number.isNaN(defaultValue))
+  if (Number.isNaN(defaultValue)) {
+    const written = /str|\[/.test(type) ? "a string in quotes or numbers in brackets" : "a number, True, False or None";
     throw new InvalidArgumentError(
-      `schema "${schema}": argument ${name}: expected ${writtenDefault(type)} as default but found ${value}`,
+      `schema "${schema}": argument ${name}: expected ${written} as default but found ${value}`,
     );
+  }
   return { name: name!, type, mutable, isOut: afterStar && mutable, default: defaultValue };
 }
 
-/** How a default of a type is written. */
-function writtenDefault(type: ArgumentType): string {
-  if (type.startsWith("str")) return "a string in quotes";
-  return type.includes("[]") ? "numbers in brackets" : "a number, True, False or None";
-}
-
-const words = new Map<string, Default>([
-  ["None", null],
-  ["True", true],
-  ["False", false],
-]);
-
 /** The value of a default, of a list of `size` where a single number stands for all of them; NaN when it is none. */
 function parseDefault(text: string, size: string | undefined): Default {
-  const word = words.get(text);
-  if (word !== undefined) return word;
+  if (text === "None") return null;
+  if (text === "True" || text === "False") return text === "True";
   try {
     const value = JSON.parse(text.replace(/^'(.*)'$/, '"$1"'));
     return size && typeof value === "number" ? Array(Number(size)).fill(value) : value;
