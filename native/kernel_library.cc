@@ -2,6 +2,7 @@
 
 #include <mutex>
 #include <set>
+#include <string>
 
 #if defined(_WIN32)
 #include <windows.h>
@@ -44,6 +45,27 @@ void keep(const void* symbol) {
 }
 #endif
 
+std::set<std::string> known_names() {
+  std::set<std::string> names;
+  for (size_t table = 0; table < kernel_table_count(); table++) {
+    const KernelRows known = kernel_rows(table);
+    for (size_t i = 0; i < known.count; i++) names.insert(known.rows[i].name);
+  }
+  return names;
+}
+
+// What is wrong with the names of a library's rows, which tell kernels apart; null when nothing is.
+const char* taken_name(const KernelRows& added) {
+  static thread_local std::string problem;
+  std::set<std::string> names = known_names();
+  for (size_t i = 0; i < added.count; i++)
+    if (!names.insert(added.rows[i].name).second) {
+      problem = std::string("there is a kernel ") + added.rows[i].name + " already";
+      return problem.c_str();
+    }
+  return nullptr;
+}
+
 }  // namespace
 
 const char* load_kernel_library(const char* path) {
@@ -57,6 +79,7 @@ const char* load_kernel_library(const char* path) {
   if (added.count(entry) > 0) return nullptr;
   const KernelLibrary library = entry();
   if (library.contract != kContract) return "it was compiled for another version of native/kernel.h; compile it again";
+  if (const char* taken = taken_name(library.rows)) return taken;
   if (!add_kernel_rows(library.rows)) return "there are too many libraries already";
   added.insert(entry);
   return nullptr;

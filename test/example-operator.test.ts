@@ -1,6 +1,6 @@
 /** The example operator of examples/squared-relu: exported, loaded again and run, with each of its kernels. */
 import { spawnSync } from "node:child_process";
-import { readFile, writeFile } from "node:fs/promises";
+import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it, vi } from "vitest";
@@ -80,6 +80,15 @@ describe("an operator outside the package", () => {
 
   it.skipIf(!isBuilt)(`has each library once, however often it is asked for${reason}`, () => {
     for (let i = 0; i < 70; i++) loadNativeKernels(library);
+    expect(nativeKernels("squared_relu", () => ({ scalars: [], buffers: [] }))).toHaveLength(1);
+  });
+
+  it.skipIf(!isBuilt)(`refuses another library with kernels of the same names${reason}`, async () => {
+    const other = join(folder, "other.so");
+    await copyFile(library, other);
+    expect(() => loadNativeKernels(other)).toThrow(
+      "other.so: is no library of kernels: there is a kernel squared_relu_f32_1x1x1_cpp already",
+    );
     expect(nativeKernels("squared_relu", () => ({ scalars: [], buffers: [] }))).toHaveLength(1);
   });
 

@@ -3,6 +3,7 @@ import { existsSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { writeAqlmCheckpoint } from "../../test/support/aqlm-checkpoint.ts";
 import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
@@ -63,6 +64,26 @@ it("a layer without whole groups is refused, and the way out is named", async ()
   const way = "--recipe beside --qmode aqlm-1x4 gives such layers another configuration";
   expect([code, stderr]).toEqual([1, `lowbit: ${problem}; ${way}\n`]);
   expect(existsSync(`${out}.parts`)).toBe(false);
+});
+
+it("a checkpoint of AQLM keeps its weights, and takes the rest from the recipe", async () => {
+  const path = join(folder, "stored");
+  await writeAqlmCheckpoint(path, {
+    codebooks: 1,
+    bits: 4,
+    inGroup: 8,
+    outGroup: 1,
+    plain: ["model.layers.1.self_attn.q_proj"],
+  });
+  const entries = { "re:.*1.*q_proj": { ...fourBit, algorithm: "gptq" }, lm_head: fourBit };
+  expect(await quantized(entries, path, "--calibrate", text)).toMatchObject({ code: 0, stderr: "" });
+  expect(await formats()).toMatchObject({
+    "layers.0.mlp.down_proj": "aqlm_tiles 0.5",
+    "layers.1.self_attn.q_proj": "panel16 4",
+    lm_head: "panel16 4",
+  });
+  const { code, stderr } = await quantized({ "re:.*down_proj": fourBit }, path);
+  expect([code, stderr]).toEqual([1, expect.stringContaining(`${down}: is stored as aqlm and is not quantized again`)]);
 });
 
 describe.each([tied, untied])("the checkpoint $name", ({ path }) => {

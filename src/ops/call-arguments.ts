@@ -1,7 +1,7 @@
 /** The arguments of an operator's call: checked against its schema, and read by name. */
 import { type DType, dtypes } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
-import { itemType, literalProblem, qualifiedName, type Schema } from "./schema.ts";
+import { type ArgumentType, qualifiedName, type Schema } from "./schema.ts";
 
 /** Dtype and sizes of a tensor whose values are not known, or not looked at. */
 export interface TensorSpec {
@@ -11,11 +11,10 @@ export interface TensorSpec {
 
 /** InvalidArgumentError where a tensor cannot have this dtype and these sizes. */
 export function checkSpec(what: string, spec: TensorSpec): void {
-  if (!Array.isArray(spec?.shape)) throw new InvalidArgumentError(`${what}: expected a dtype and a shape`);
-  const { dtype, shape } = spec;
+  const { dtype, shape } = spec ?? {};
   if (!dtypes.includes(dtype))
     throw new InvalidArgumentError(`${what}: expected dtype ${dtypes.join(", ")} but found ${dtype}`);
-  if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0))
+  if (!shape?.every((size) => Number.isSafeInteger(size) && size >= 0))
     throw new InvalidArgumentError(`${what}: expected whole numbers from 0 on as sizes but found [${shape}]`);
 }
 
@@ -168,4 +167,27 @@ export function completeArguments<T>(schema: Schema, given: readonly Argument<T>
     }
     return value;
   });
+}
+
+/** What literals and lists of an argument type are; other objects are tensors, or numbers that the run works out. */
+const literals: readonly [RegExp, string, (item: unknown) => boolean][] = [
+  [/^int$/, "a whole number", Number.isSafeInteger],
+  [/^float$/, "a number", (item) => typeof item === "number"],
+  [/^Scalar$/, "a number", (item) => typeof item === "number" || typeof item === "boolean"],
+  [/^bool$/, "true or false", (item) => typeof item === "boolean"],
+  [/^str$/, "a string", (item) => typeof item === "string"],
+  [/^Tensor$/, "a tensor", () => false],
+  [/\[\]$/, "a list", Array.isArray],
+];
+
+/** What a type expects where a literal, a list or nothing is none of it. */
+export function literalProblem(type: ArgumentType, value: unknown): string | null {
+  if (value === null ? type.endsWith("?") : typeof value === "object" && !Array.isArray(value)) return null;
+  const [, expected, fits] = literals.find(([pattern]) => pattern.test(type.replace(/\?$/, "")))!;
+  return fits(value) ? null : expected;
+}
+
+/** The type of a list's items. */
+function itemType(type: ArgumentType): ArgumentType {
+  return type.replace(/\[\]\??$/, "") as ArgumentType;
 }

@@ -133,6 +133,19 @@ describe("a definition is refused", () => {
       { kernels: [{ ...row("tile", []), mStep: 4 }] },
       /last kernel .* tile, which serves m >= 4/,
     ],
+    ...(
+      [
+        ["int[] d=1", "a list as default but found 1"],
+        ["bool d=3", "true or false as default but found 3"],
+        ["int d=1.5", "a whole number as default but found 1.5"],
+        ["int d=None", "a whole number as default but found null"],
+        ["Tensor? d=1", "a tensor as default but found 1"],
+      ] as const
+    ).map(([argument, problem]): [string, Partial<OperatorDefinition<unknown>>, RegExp] => [
+      `with the argument ${argument}`,
+      { schema: `my::id.out(Tensor x, ${argument}, *, Tensor(a!) out) -> Tensor(a!)` },
+      new RegExp(`operator my::id.out, argument d: expected ${problem}$`),
+    ]),
     ["that names rows of no argument", { rowwise: ["y"] }, /tensors of its schema \(x\) in .*rowwise.* but found y/],
     ["that is written over a number", { inPlace: ["n"] }, /but found n$/],
     ["that is written over its result", { inPlace: ["out"] }, /but found out$/],
@@ -148,7 +161,8 @@ describe("a definition is refused", () => {
   });
 
   it.each<[string, unknown, string]>([
-    ["nothing", undefined, "a dtype and a shape"],
+    ["nothing", undefined, "but found undefined"],
+    ["no sizes", { dtype: "f32" }, "as sizes but found [undefined]"],
     ["another library's dtype", { dtype: "float32", shape: [2] }, "but found float32"],
     ["a fraction as a size", { dtype: "f32", shape: [2.5] }, "whole numbers from 0 on as sizes but found [2.5]"],
     ["a size below 0", { dtype: "f32", shape: [1, -2] }, "whole numbers from 0 on as sizes but found [1,-2]"],

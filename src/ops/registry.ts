@@ -8,6 +8,7 @@ import { movementOperators, movementRoutines } from "./aten/movement.ts";
 import { pointwiseOperators } from "./aten/pointwise.ts";
 import { reductionOperators, reductionRoutines } from "./aten/reduction.ts";
 import { attentionInt8Operator, attentionOperator } from "./attention.ts";
+import { literalProblem } from "./call-arguments.ts";
 import { selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
 import { fusedOperators } from "./fused.ts";
@@ -94,6 +95,13 @@ function checkDefinition<A>({ schema, name }: Operator, definition: OperatorDefi
       `operator ${name}: expected a last kernel that serves every call on every CPU but found ${last.name}, which ` +
         (last.needs.length > 0 ? `needs ${last.needs.join(", ")}` : `serves m >= ${last.mStep}`),
     );
+  for (const { name: argument, type, default: value } of schema.args) {
+    const expected = value === undefined ? null : literalProblem(type, value);
+    if (expected !== null)
+      throw new InvalidArgumentError(
+        `operator ${name}, argument ${argument}: expected ${expected} as default but found ${value}`,
+      );
+  }
   const inputs = schema.args.filter(({ isOut, type }) => !isOut && type.startsWith("Tensor"));
   for (const argument of [...inPlace, ...rowwise, ...(indices ? [indices.argument] : [])])
     if (!inputs.some((input) => input.name === argument))

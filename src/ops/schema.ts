@@ -123,57 +123,24 @@ function parseArgument(schema: string, part: string, afterStar: boolean): Schema
   if (!types.includes(type))
     throw new InvalidArgumentError(`schema "${schema}": argument type "${type}", expected one of ${types.join(", ")}`);
   const mutable = alias?.includes("!") ?? false;
-  const problem = `schema "${schema}": argument ${name}: expected`;
   const defaultValue = value === undefined ? undefined : parseDefault(value, /\[(\d+)\]/.exec(suffix)?.[1]);
-  if (Number.isNaN(defaultValue))
-    throw new InvalidArgumentError(`${problem} ${writtenDefault(type)} as default but found ${value}`);
-  const expected = defaultValue === undefined ? null : literalProblem(type, defaultValue);
-  if (expected !== null) throw new InvalidArgumentError(`${problem} ${expected} as default but found ${value}`);
+  if (Number.isNaN(defaultValue)) {
+    const written = /str|\[/.test(type) ? "a string in quotes or numbers in brackets" : "a number, True, False or None";
+    throw new InvalidArgumentError(
+      `schema "${schema}": argument ${name}: expected ${written} as default but found ${value}`,
+    );
+  }
   return { name: name!, type, mutable, isOut: afterStar && mutable, default: defaultValue };
 }
 
-/** How a default of a type is written. */
-function writtenDefault(type: ArgumentType): string {
-  if (type.startsWith("str")) return "a string in quotes";
-  return type.includes("[]") ? "whole numbers in brackets or None" : "a number, True, False or None";
-}
-
 /** The value of a default, of a list of `size` where a single number stands for all of them; NaN when it is none. */
-function parseDefault(value: string, size: string | undefined): Default {
-  if (value === "None") return null;
-  if (value === "True" || value === "False") return value === "True";
-  const quoted = /^(["'])(.*)\1$/s.exec(value);
-  if (quoted) return quoted[2]!;
-  const list = /^\[(.*)\]$/s.exec(value);
-  if (list) return parseNumbers(list[1]!);
-  return size === undefined ? Number(value) : parseNumbers(Array(Number(size)).fill(value).join());
-}
-
-/** NaN when one of them is no whole number. */
-function parseNumbers(list: string): readonly number[] | number {
-  const numbers = list.trim() === "" ? [] : list.split(",").map(Number);
-  return numbers.every(Number.isSafeInteger) ? numbers : Number.NaN;
-}
-
-/** What literals and lists of an argument type are; other objects are tensors, or numbers that the run works out. */
-const literals: readonly [RegExp, string, (item: unknown) => boolean][] = [
-  [/^int$/, "a whole number", Number.isSafeInteger],
-  [/^float$/, "a number", (item) => typeof item === "number"],
-  [/^Scalar$/, "a number", (item) => typeof item === "number" || typeof item === "boolean"],
-  [/^bool$/, "true or false", (item) => typeof item === "boolean"],
-  [/^str$/, "a string", (item) => typeof item === "string"],
-  [/^Tensor$/, "a tensor", () => false],
-  [/\[\]$/, "a list", Array.isArray],
-];
-
-/** What a type expects where a literal, a list or nothing is none of it. */
-export function literalProblem(type: ArgumentType, value: unknown): string | null {
-  if (value === null ? type.endsWith("?") : typeof value === "object" && !Array.isArray(value)) return null;
-  const [, expected, fits] = literals.find(([pattern]) => pattern.test(type.replace(/\?$/, "")))!;
-  return fits(value) ? null : expected;
-}
-
-/** The type of a list's items. */
-export function itemType(type: ArgumentType): ArgumentType {
-  return type.replace(/\[\]\??$/, "") as ArgumentType;
+function parseDefault(text: string, size: string | undefined): Default {
+  if (text === "None") return null;
+  if (text === "True" || text === "False") return text === "True";
+  try {
+    const value = JSON.parse(text.replace(/^'(.*)'$/, '"$1"'));
+    return size && typeof value === "number" ? Array(Number(size)).fill(value) : value;
+  } catch {
+    return Number(text);
+  }
 }
