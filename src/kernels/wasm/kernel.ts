@@ -20,7 +20,7 @@ export function wasmKernel<A>({ step, ...row }: WasmRow<A>): Kernel<A> {
   return {
     ...row,
     target: "wasm",
-    bind: (args, scratch) => () => runAlone((place) => step(args, place), scratch.length),
+    bind: (args, scratch, threads) => () => runAlone((place) => step(args, place), scratch.length, threads),
     encode: (args, scratch) => ({ target: "wasm", scratch, prepare: (place) => step(args, place) }),
   };
 }
@@ -36,13 +36,14 @@ function loneEngine(byteLength: number): WasmEngine {
   return lone;
 }
 
-function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number): void {
+/** Runs a call made ready for some threads on the caller's. */
+function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number, threads: number): void {
   const views: ArrayBufferView[] = [];
   const counting = {
     read: (view: ArrayBufferView) => views.push(view),
     write: (view: ArrayBufferView) => views.push(view),
   };
-  prepare({ ...counting, scratch: 0, threads: 1 });
+  prepare({ ...counting, scratch: 0, threads });
   const needed = views.reduce((sum, { byteLength }) => sum + byteLength + 64, scratchBytes + (1 << 16));
   const engine = loneEngine(needed);
   const placed: { readonly view: ArrayBufferView; readonly bytes: Uint8Array; readonly isWritten: boolean }[] = [];
@@ -53,7 +54,7 @@ function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number)
     return bytes.byteOffset;
   };
   const scratch = engine.allocate(scratchBytes);
-  engine.runNow(prepare({ read: put(false), write: put(true), scratch: scratch.byteOffset, threads: 1 }));
+  engine.runNow(prepare({ read: put(false), write: put(true), scratch: scratch.byteOffset, threads }));
   for (const { view, bytes, isWritten } of placed) {
     if (isWritten) bytesOf(view).set(bytes);
     engine.free(bytes);
