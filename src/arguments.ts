@@ -1,8 +1,8 @@
 /** Checks of arguments that programs without types may get wrong, such as a model that was not awaited. */
 import { InvalidArgumentError } from "./errors.ts";
 
-/** What kind of value was found, as errors name it: "Promise", "Null", or the name of a class. */
-export function foundType(value: unknown): string {
+/** What kind of value was found: "Promise", "Null", or the name of a class. */
+function foundType(value: unknown): string {
   const kind = Object.prototype.toString.call(value).slice(8, -1);
   return kind === "Object" ? ((value as object).constructor?.name ?? kind) : kind;
 }
@@ -34,7 +34,8 @@ export function checkOptions(options: object): void {
   if (cpu !== undefined && !(cpu?.features instanceof Set)) throw unexpected("cpu", "one of cpuWith()", cpu);
 }
 
-function unexpected(name: string, expected: string, found: unknown): InvalidArgumentError {
+/** The error for an argument of another kind than expected. */
+export function unexpected(name: string, expected: string, found: unknown): InvalidArgumentError {
   const hint = found instanceof Promise ? "; await it" : "";
   return new InvalidArgumentError(`${name}: expected ${expected} but found ${foundType(found)}${hint}`);
 }

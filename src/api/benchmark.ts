@@ -1,8 +1,8 @@
 /** How fast a loaded model reads a prompt and generates, on random tokens. Measures only; compares with nothing. */
-import { checkInstance, checkOptions } from "../arguments.ts";
+import { checkOptions } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { createRandom } from "../text/random.ts";
-import { LanguageModel } from "./language-model.ts";
+import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 
 export interface BenchmarkOptions {
   /** Default 128. */
@@ -33,7 +33,7 @@ export interface Benchmark {
  * InvalidArgumentError for counts that are not whole numbers from 1.
  */
 export async function benchmark(model: LanguageModel, options: BenchmarkOptions = {}): Promise<Benchmark> {
-  checkInstance("model", model, LanguageModel, "one of loadProgram()");
+  checkLanguageModel(model);
   checkOptions(options);
   const { promptTokens = 128, decodeTokens = 32, runs = 3, seed = 0, signal, onProgress } = options;
   for (const [name, value] of Object.entries({ promptTokens, decodeTokens, runs }))

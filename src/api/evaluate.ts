@@ -1,7 +1,7 @@
 /** Perplexity of a text under a model, by sliding windows: every token but the first is scored exactly once. */
-import { checkInstance, checkOptions, foundType } from "../arguments.ts";
+import { checkOptions, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import { LanguageModel } from "./language-model.ts";
+import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 import type { SessionDecoder } from "./session-decoder.ts";
 
 export interface PerplexityOptions {
@@ -47,7 +47,7 @@ export async function evaluatePerplexity(
   text: string | readonly number[],
   options: PerplexityOptions = {},
 ): Promise<Perplexity> {
-  checkInstance("model", model, LanguageModel, "one of loadProgram()");
+  checkLanguageModel(model);
   checkOptions(options);
   const { signal, onProgress } = options;
   const decoder = model.createDecoder();
@@ -58,7 +58,7 @@ export async function evaluatePerplexity(
   const maxTokens = options.maxTokens ?? Number.MAX_SAFE_INTEGER;
   checkSize("maxTokens", maxTokens, 2, Number.MAX_SAFE_INTEGER);
   if (typeof text !== "string" && !Array.isArray(text))
-    throw new InvalidArgumentError(`text: expected a string or a list of token ids but found ${foundType(text)}`);
+    throw unexpected("text", "a string or a list of token ids", text);
   const ids = (typeof text === "string" ? model.tokenizer.encode(text) : text).slice(0, maxTokens);
   if (ids.length < 2)
     throw new InvalidArgumentError(`perplexity: expected a text of at least 2 tokens but found ${ids.length}`);

@@ -1,4 +1,5 @@
 /** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
+import { checkInstance } from "../arguments.ts";
 import { InvalidFileError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { checkMemory } from "../kernels/memory.ts";
@@ -108,6 +109,11 @@ export class LanguageModel {
   createConversation(): Conversation {
     return new Conversation(this);
   }
+}
+
+/** InvalidArgumentError for what is no loaded model. */
+export function checkLanguageModel(model: LanguageModel): void {
+  checkInstance("model", model, LanguageModel, "one of loadProgram()");
 }
 
 /** UnsupportedError with the bytes needed when a program is too large for the memory that programs can have here. */

@@ -1,5 +1,5 @@
 /** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
-import { checkOptions, foundType } from "../arguments.ts";
+import { checkOptions, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
@@ -82,8 +82,7 @@ export function weightsInRecipe({ decoder }: Model, recipe: Recipe): ReadonlySet
 const moduleOf = ({ name }: WeightSlot) => name.replace(/\.\w+$/, "");
 
 function checkNames({ decoder, name: modelName }: Model, recipe: Recipe): void {
-  if (!Array.isArray(recipe))
-    throw new InvalidArgumentError(`recipe: expected one of makeRecipe() but found ${foundType(recipe)}`);
+  if (!Array.isArray(recipe)) throw unexpected("recipe", "one of makeRecipe()", recipe);
   const names = new Set(decoder.slots.flatMap((slot) => [slot.name, moduleOf(slot)]));
   const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
   if (unknown)

@@ -1,4 +1,4 @@
-/** Rows of a cache as floats: what attention of few queries works on. */
+/** Rows of a cache as floats: what attention works on. */
 import { type Body, type Expr, type Local, whileDo } from "./assembler/expression.ts";
 import { f32x4, i32, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
