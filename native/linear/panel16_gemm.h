@@ -11,18 +11,10 @@ namespace {
 struct PackedGemm {
   PackedLinear linear;
   uint8_t* scratch;
-  // The activations as 16-bit numbers, where weights are multiplied as such.
+  // The activations as 16-bit numbers, for instruction sets that multiply such.
   int16_t* words;
 };
 static_assert(sizeof(PackedGemm) <= kArgsMax);
-
-// Whether weights of more than 7 bits are multiplied as 16-bit numbers.
-template <class Isa, int Steps>
-constexpr bool multiplies_words() { return Isa::kShortSums && Steps == 0; }
-
-// The same, of any weights.
-template <class Isa>
-bool takes_words(const Panel16& w) { return Isa::kShortSums && is_wide(w.bits, w.has_levels); }
 
 // Panels whose columns fill two vectors.
 template <class Isa>
@@ -88,14 +80,14 @@ struct GemmColumns {
 };
 
 // The activations as they are multiplied.
-template <class Isa, int Steps>
+template <class Isa>
 const auto* inputs(const PackedGemm& gemm) {
-  if constexpr (multiplies_words<Isa, Steps>()) return gemm.words;
+  if constexpr (Isa::kShortSums) return gemm.words;
   else return gemm.linear.rows.values;
 }
 
 // Adds products of 32 columns: compilers move every sum to another register and back in each turn of a loop.
-template <class Isa, int Steps, int Rows>
+template <class Isa, bool Wide, int Rows>
 inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
                                                      const int8_t* x, size_t stride) {
   each_index<8>([&](auto step) LOWBIT_INLINE {
@@ -103,14 +95,14 @@ inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[R
     for (int m = 0; m < Rows; m++) {
       int32_t four;
       memcpy(&four, x + m * stride + 4 * step, 4);
-      sum[0][m] = Isa::template dot<(Steps == 0)>(sum[0][m], u0, four);
-      sum[1][m] = Isa::template dot<(Steps == 0)>(sum[1][m], u1, four);
+      sum[0][m] = Isa::template dot<Wide>(sum[0][m], u0, four);
+      sum[1][m] = Isa::template dot<Wide>(sum[1][m], u1, four);
     }
   });
 }
 
 // `Rows` rows from `row` on by two vectors of columns. `Short`: groups of 32.
-template <class Isa, int Steps, bool Short, int Rows>
+template <class Isa, bool Wide, bool Short, int Rows>
 inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
@@ -119,7 +111,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
   const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
   const uint32_t length = Short ? 32 : w.group_length;
   const bool has_zeros = w.has_zeros;
-  const auto* x = inputs<Isa, Steps>(gemm) + row * stride;
+  const auto* x = inputs<Isa>(gemm) + row * stride;
   const int32_t* starts = args.rows.sums + row * groups;
   const uint8_t* unpacked[2] = {columns[0].unpacked, columns[1].unpacked};
   const uint8_t* scales[2] = {columns[0].scales, columns[1].scales};
@@ -137,8 +129,8 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     }
     const auto* end = x + length;
     do {
-      if constexpr (multiplies_words<Isa, Steps>()) Isa::template add_words<Rows>(sum, unpacked, x, stride);
-      else add_bytes<Isa, Steps, Rows>(sum, unpacked, x, stride);
+      if constexpr (Isa::kShortSums) Isa::template add_words<Rows>(sum, unpacked, x, stride);
+      else add_bytes<Isa, Wide, Rows>(sum, unpacked, x, stride);
       x += 32;
       unpacked[0] += 512;
       unpacked[1] += 512;
@@ -154,76 +146,27 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
   store_part<Isa, Rows>(args, columns[1].panel, columns[1].part, row, total[1]);
 }
 
-// The same with sums that are 16-bit ones at first, for vectors of half a panel. Every 32 columns become floats: sums of a
-// whole group would not fit into the registers besides.
-template <class Isa, int Steps, int Rows>
-inline void short_gemm_block(const PackedLinear& args, const GemmColumns* columns, int32_t offset, uint32_t row) {
-  using Ints = typename Isa::Ints;
-  using Floats = typename Isa::Floats;
-  static_assert(Isa::kRows == 8);
-  const Panel16& w = args.weights;
-  const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
-  const uint32_t length = w.group_length;
-  const bool has_zeros = w.has_zeros;
-  const int8_t* x = args.rows.values + row * stride;
-  const int32_t* starts = args.rows.sums + row * groups;
-  const uint8_t *unpacked = columns->unpacked, *scales = columns->scales, *zeros = columns->zeros;
-  Floats total[2][Rows];
-  for (int v = 0; v < 2; v++)
-    for (int m = 0; m < Rows; m++) total[v][m] = Isa::zero_floats();
-  for (uint32_t g = 0; g < groups; g++, starts++, scales += kScaleBytes, zeros += group_bytes) {
-    for (uint32_t at = 0; at < length; at += 32, x += 32, unpacked += 512) {
-      Ints shorts[2][Rows], sum[2][Rows];
-      each_index<8>([&](auto step) LOWBIT_INLINE {
-        for (int m = 0; m < Rows; m++) {
-          int32_t four;
-          memcpy(&four, x + m * stride + 4 * step, 4);
-          for (int v = 0; v < 2; v++)
-            add_step<Isa, Steps, step>(Isa::load_bytes(unpacked + 64 * step + 32 * v), Isa::broadcast_int(four),
-                                       shorts[v][m], sum[v][m]);
-        }
-      });
-      if (at == 0 && has_zeros) {
-        for (int v = 0; v < 2; v++)
-          for (int m = 0; m < Rows; m++)
-            sum[v][m] = Isa::add(sum[v][m], Isa::scaled_zeros(zeros + 8 * v, offset, -starts[m * groups]));
-      } else if (at == 0) {
-        for (int m = 0; m < Rows; m++) {
-          const Ints start = Isa::broadcast_int(starts[m * groups]);
-          for (int v = 0; v < 2; v++) sum[v][m] = Isa::add(sum[v][m], start);
-        }
-      }
-      for (int v = 0; v < 2; v++)
-        for (int m = 0; m < Rows; m++)
-          total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales + 32 * v), total[v][m]);
-    }
-  }
-  store_part<Isa, Rows>(args, columns[0].panel, columns[0].part, row, total[0]);
-  store_part<Isa, Rows>(args, columns[1].panel, columns[1].part, row, total[1]);
-}
-
-template <class Isa, int Steps, int Rows>
+template <class Isa, bool Wide, int Rows>
 inline void block_of_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   // Where a vector of sums is wide, turning it into floats takes a good part of a short group's time.
   constexpr bool kGroupsMatter = Isa::kRows == 16;
-  if constexpr (Steps > 1) short_gemm_block<Isa, Steps, Rows>(gemm.linear, columns, offset, row);
-  else if (kGroupsMatter && gemm.linear.weights.group_length == 32)
-    gemm_block<Isa, Steps, kGroupsMatter, Rows>(gemm, columns, offset, row);
-  else gemm_block<Isa, Steps, false, Rows>(gemm, columns, offset, row);
+  if (kGroupsMatter && gemm.linear.weights.group_length == 32)
+    gemm_block<Isa, Wide, kGroupsMatter, Rows>(gemm, columns, offset, row);
+  else gemm_block<Isa, Wide, false, Rows>(gemm, columns, offset, row);
 }
 
-template <class Isa, int Steps>
+template <class Isa, bool Wide>
 inline void gemm_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset) {
   constexpr int kMax = Isa::kGemmRows;
   even_parts(gemm.linear.m, kMax, [&](uint32_t row, uint32_t rows) {
     switch (rows) {
-      case 1: return block_of_rows<Isa, Steps, 1>(gemm, columns, offset, row);
-      case 2: return block_of_rows<Isa, Steps, 2>(gemm, columns, offset, row);
-      case 3: return block_of_rows<Isa, Steps, 3>(gemm, columns, offset, row);
-      case 4: return block_of_rows<Isa, Steps, 4>(gemm, columns, offset, row);
-      case 5: return block_of_rows<Isa, Steps, (kMax < 5 ? 1 : 5)>(gemm, columns, offset, row);
-      case 6: return block_of_rows<Isa, Steps, (kMax < 6 ? 1 : 6)>(gemm, columns, offset, row);
-      default: return block_of_rows<Isa, Steps, (kMax < 7 ? 1 : 7)>(gemm, columns, offset, row);
+      case 1: return block_of_rows<Isa, Wide, 1>(gemm, columns, offset, row);
+      case 2: return block_of_rows<Isa, Wide, 2>(gemm, columns, offset, row);
+      case 3: return block_of_rows<Isa, Wide, 3>(gemm, columns, offset, row);
+      case 4: return block_of_rows<Isa, Wide, 4>(gemm, columns, offset, row);
+      case 5: return block_of_rows<Isa, Wide, (kMax < 5 ? 1 : 5)>(gemm, columns, offset, row);
+      case 6: return block_of_rows<Isa, Wide, (kMax < 6 ? 1 : 6)>(gemm, columns, offset, row);
+      default: return block_of_rows<Isa, Wide, (kMax < 7 ? 1 : 7)>(gemm, columns, offset, row);
     }
   });
 }
@@ -243,10 +186,9 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   constexpr int32_t kOffset = weight_offset<Isa, Bits, Levels>();
-  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
   if (phase == 0) {
     quantize_tile<Isa>(args, tile, kOffset);
-    if constexpr (multiplies_words<Isa, kSteps>()) widen_tile<Isa>(gemm, tile);
+    if constexpr (Isa::kShortSums) widen_tile<Isa>(gemm, tile);
     return;
   }
   constexpr uint32_t kStep = gemm_panels<Isa>();
@@ -267,7 +209,7 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
       const uint8_t* from = unpacked + (panel - p) * bytes + 4 * Isa::kRows * part;
       columns[v] = {from, from + scales, w.panel(panel) + w.zeros_offset + Isa::kRows * part, panel, part};
     }
-    gemm_rows<Isa, kSteps>(gemm, columns, kOffset);
+    gemm_rows<Isa, is_wide(Bits, Levels)>(gemm, columns, kOffset);
   }
 }
 
@@ -280,7 +222,7 @@ size_t gemm_panels_bytes(const Panel16& w, uint32_t threads) {
 template <class Isa>
 size_t packed_gemm_scratch(const Call& call) {
   const Panel16 w = read_panel16(call.buffers[1]);
-  const size_t words = takes_words<Isa>(w) ? static_cast<size_t>(call.scalars[0]) * w.padded_k() : 0;
+  const size_t words = Isa::kShortSums ? static_cast<size_t>(call.scalars[0]) * w.padded_k() : 0;
   return packed_linear_scratch(call) + gemm_panels_bytes<Isa>(w, call.threads) + sizeof(int16_t) * words;
 }
 
@@ -290,14 +232,14 @@ struct GemmCode {
   static constexpr auto run() { return packed_gemm_run<Isa, Bits, Levels>; }
 };
 
-template <class Isa>
+template <class Isa, class Code = GemmCode<Isa>>
 void packed_gemm_prepare(Step& step, const Call& call) {
   PackedGemm& gemm = step.init<PackedGemm>();
   bind_packed_linear(gemm.linear, call);
   gemm.scratch = static_cast<uint8_t*>(call.buffers[3]) + packed_linear_scratch(call);
   gemm.words = reinterpret_cast<int16_t*>(gemm.scratch + gemm_panels_bytes<Isa>(gemm.linear.weights, call.threads));
   split_packed_linear(step, gemm.linear, call.threads, gemm_panels<Isa>(), false);
-  step.run = run_for_bits<GemmCode<Isa>>(gemm.linear.weights);
+  step.run = run_for_bits<Code>(gemm.linear.weights);
 }
 
 }  // namespace

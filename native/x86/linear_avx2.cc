@@ -2,17 +2,13 @@
 // are exact for weights under 128, and stay so while several are added if weights are smaller; wider ones are multiplied
 // as 16-bit numbers.
 #include "../kernel.h"
-#include "../linear/panel16_gemm.h"
+#include "../linear/panel16_short_gemm.h"
 #include "quantize_avx2.h"
 
 namespace lowbit {
 namespace {
 
-inline __m256i dot_narrow(__m256i sum, __m256i u, __m256i x) {
-  return _mm256_add_epi32(sum, _mm256_madd_epi16(_mm256_maddubs_epi16(u, x), _mm256_set1_epi16(1)));
-}
-
-struct ShortAvx2 {
+struct DotAvx2 {
   static constexpr bool kShortSums = true, kStreams = true;
   static __m256i products(__m256i u, __m256i x) { return _mm256_maddubs_epi16(u, x); }
   static __m256i add_shorts(__m256i a, __m256i b) { return _mm256_add_epi16(a, b); }
@@ -67,15 +63,45 @@ struct ShortAvx2 {
   static void keep(__m256i& v) { __asm__("" : "+x"(v)); }
 };
 
-#define ISA_SHORT ShortAvx2
+#define ISA_DOT DotAvx2
 #define ISA_GEMM_ROWS 4
 #define ISA_NAME Avx2
-#define ISA_DOT dot_narrow
 #include "linear_avx2.inc"
 
+struct SignedAvx2 : Avx2 {
+  template <int Bits>
+  static Bytes weight(Bytes u) { return _mm256_sub_epi8(u, _mm256_set1_epi8(static_cast<char>(1 << (Bits - 1)))); }
+  static __m256i products(__m256i weights, __m256i x) { return _mm256_maddubs_epi16(x, weights); }
+  static void prefetch_line(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
+  // While a chunk is multiplied, the next is fetched by lines.
+  template <int Bits>
+  static void prefetch(const uint8_t*) {}
+};
+
+struct GemmCodeAvx2 {
+  template <int Bits, bool Levels>
+  static constexpr RunFunction run() {
+    if constexpr (is_wide(Bits, Levels)) return packed_gemm_run<Avx2, Bits, Levels>;
+    else return short_gemm_run<SignedAvx2, Bits>;
+  }
+};
+
+bool has_wide_weights(const Call& call) {
+  const Panel16 w = read_panel16(call.buffers[1]);
+  return is_wide(w.bits, w.has_levels);
+}
+
+size_t gemm_scratch(const Call& call) {
+  return has_wide_weights(call) ? packed_gemm_scratch<Avx2>(call) : short_gemm_scratch(call);
+}
+
+void gemm_prepare(Step& step, const Call& call) {
+  if (has_wide_weights(call)) packed_gemm_prepare<Avx2, GemmCodeAvx2>(step, call);
+  else short_gemm_prepare<GemmCodeAvx2>(step, call);
+}
+
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x16x4_avx2", "linear_a8", "panel16", 0x1fe, kAvx2, 8, 16, packed_gemm_scratch<Avx2>,
-     packed_gemm_prepare<Avx2>},
+    {"linear_a8_wx_8x16x4_avx2", "linear_a8", "panel16", 0x1fe, kAvx2, 8, 16, gemm_scratch, gemm_prepare},
     {"linear_a8_wx_1x64x4_avx2", "linear_a8", "panel16", 0x1fe, kAvx2, 1, 64, packed_linear_scratch,
      packed_linear_prepare<Avx2>},
 };

@@ -6,10 +6,16 @@
 namespace lowbit {
 namespace {
 
-#define ISA_SHORT NoShortSums
+struct DotAvxVnni : NoShortSums {
+  template <bool Wide>
+  static __m256i dot(__m256i sum, __m256i u, int32_t four) {
+    return _mm256_dpbusd_avx_epi32(sum, u, _mm256_set1_epi32(four));
+  }
+};
+
+#define ISA_DOT DotAvxVnni
 #define ISA_GEMM_ROWS 6
 #define ISA_NAME AvxVnni
-#define ISA_DOT _mm256_dpbusd_avx_epi32
 #include "linear_avx2.inc"
 
 constexpr KernelRow kRows[] = {

@@ -22,7 +22,7 @@ struct QuantizerAvx2 {
       for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
         const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
         rows.sums[static_cast<size_t>(row) * w.groups + g] = group(in, count, scale, out);
-        memset(out + count, 0, w.group_length - count);
+        if (count < w.group_length) memset(out + count, 0, w.group_length - count);
         in += count;
       }
     }
@@ -56,6 +56,12 @@ struct QuantizerAvx2 {
     return activation_scale(lowest, highest);
   }
 
+  static int32_t sum_lanes(__m256i v) {
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    sum = _mm_add_epi32(sum, _mm_unpackhi_epi64(sum, sum));
+    return _mm_cvtsi128_si32(_mm_add_epi32(sum, _mm_shuffle_epi32(sum, 1)));
+  }
+
   // Integers of a group and their sum.
   static int32_t group(const float* x, uint32_t count, const ActivationScale& scale, int8_t* out) {
     const __m256 inverse = _mm256_set1_ps(scale.inverse);
@@ -73,9 +79,7 @@ struct QuantizerAvx2 {
       const __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
       sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }
-    int32_t lanes[8], sum = 0;
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(lanes), sums);
-    for (int32_t lane : lanes) sum += lane;
+    int32_t sum = sum_lanes(sums);
     for (; c < count; c++) {
       out[c] = scale.integer(x[c]);
       sum += out[c];

@@ -1,0 +1,220 @@
+// panel16 linear layers for many rows with products that are 16-bit sums at first, for vectors of half a panel. Weights are
+// signed and activations unsigned here, 128 above what they are elsewhere, as their zero points are: sums begin with
+// nothing that depends on the row then, unless weights have zero points of their own.
+#pragma once
+
+#include "panel16_gemm.h"
+
+namespace lowbit {
+namespace {
+
+struct ShortGemm {
+  PackedLinear linear;
+  // Activations as they are read: [chunks of columns][blocks of rows][columns / 4][rows][4].
+  uint8_t* inputs;
+  // What all threads work with, and the bytes of one: see ShortWorkspace.
+  uint8_t* scratch;
+  size_t thread_bytes;
+};
+static_assert(sizeof(ShortGemm) <= kArgsMax);
+
+// Rows of a block, and runs of 32 columns of a panel that are unpacked at once: with a block's activations, they fit into
+// the nearest cache.
+constexpr uint32_t kShortRows = 4, kChunkRuns = 32;
+
+// What a thread works with: a chunk's weights, [runs][8][16 rows][4]; the scales of each run and minus its zero points times
+// them, [runs][16]; sums of rows over the chunks before, [m][16].
+struct ShortWorkspace {
+  uint8_t* weights;
+  float *scales, *zeros, *totals;
+
+  static size_t bytes(uint32_t m) { return kChunkRuns * (512 + 2 * 64) + 64 * static_cast<size_t>(m); }
+  explicit ShortWorkspace(uint8_t* scratch)
+      : weights(scratch),
+        scales(reinterpret_cast<float*>(scratch + kChunkRuns * 512)),
+        zeros(scales + kChunkRuns * 16),
+        totals(zeros + kChunkRuns * 16) {}
+};
+
+// Runs `first` .. `last` of a panel.
+struct ShortChunk {
+  uint32_t panel, first, last;
+};
+
+// Where the activations of a chunk that begins with a run are, of rows from `row` on. All chunks but the last are whole.
+inline uint8_t* chunk_inputs(const ShortGemm& gemm, uint32_t run, uint32_t row) {
+  const size_t runs = std::min(kChunkRuns, gemm.linear.weights.padded_k() / 32 - run);
+  return gemm.inputs + 32 * (static_cast<size_t>(run) * gemm.linear.m + runs * row);
+}
+
+// A row's activations, zero point and sums, with activations 128 higher; padding stays zero, so that it adds nothing.
+inline void raise_row(const PackedLinear& args, uint32_t row) {
+  const Panel16& w = args.weights;
+  args.rows.zeros[row] += 128;
+  const size_t columns = w.padded_k();
+  int8_t* values = args.rows.values + row * columns;
+  for (size_t c = 0; c < columns; c++) values[c] ^= -128;
+  int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
+  for (uint32_t g = 0; g < w.groups; g++, values += w.group_length) {
+    const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
+    if (count < w.group_length) memset(values + count, 0, w.group_length - count);
+    sums[g] += 128 * static_cast<int32_t>(count);
+  }
+}
+
+// Row `row` of the `rows` of a block from `first` on, to where the block reads it.
+inline void place_row(const ShortGemm& gemm, uint32_t first, uint32_t rows, uint32_t row) {
+  const uint32_t runs = gemm.linear.weights.padded_k() / 32;
+  const int8_t* in = gemm.linear.rows.values + 32 * static_cast<size_t>(row) * runs;
+  for (uint32_t run = 0; run < runs; run += kChunkRuns) {
+    uint8_t* out = chunk_inputs(gemm, run, first) + 4 * (row - first);
+    for (uint32_t i = std::min(kChunkRuns, runs - run) * 8; i > 0; i--, in += 4, out += 4 * rows) memcpy(out, in, 4);
+  }
+}
+
+// The blocks of rows that begin in a tile.
+template <class Isa>
+inline void quantize_blocks(const ShortGemm& gemm, uint32_t tile) {
+  const PackedLinear& args = gemm.linear;
+  const uint32_t begin = tile * args.rows_per_tile, end = begin + args.rows_per_tile;
+  even_parts(args.m, kShortRows, [&](uint32_t first, uint32_t rows) {
+    if (first < begin || first >= end) return;
+    Isa::quantize_rows(args.x, args.weights, args.rows, first, first + rows);
+    for (uint32_t row = first; row < first + rows; row++) {
+      raise_row(args, row);
+      place_row(gemm, first, rows, row);
+    }
+  });
+}
+
+template <class Isa, int Bits>
+inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortWorkspace& work) {
+  unpack_panel<Isa, Bits, false>(w, chunk.panel, chunk.first, chunk.last, work.weights);
+  const uint32_t group_runs = w.group_length / 32;
+  size_t at = 0;
+  for (uint32_t run = chunk.first; run < chunk.last; run++) {
+    const uint8_t* group = w.panel(chunk.panel) + run / group_runs * w.group_bytes;
+    for (int part = 0; part < 2; part++, at += 8) {
+      const auto scales = group_scales<Isa>(w, group, part);
+      Isa::store_floats(work.scales + at, scales);
+      if (!w.has_zeros) continue;
+      const auto zeros = Isa::to_floats(Isa::scaled_zeros(group + w.zeros_offset + 8 * part, 0, -1));
+      Isa::store_floats(work.zeros + at, Isa::multiply_add(zeros, scales, Isa::zero_floats()));
+    }
+  }
+}
+
+// Products of a run of 32 columns.
+template <class Isa, int Steps, int Rows>
+inline __attribute__((always_inline)) void run_sums(const uint8_t* weights, const uint8_t* x,
+                                                    typename Isa::Ints (&sum)[2][Rows]) {
+  typename Isa::Ints shorts[2][Rows];
+  each_index<8>([&](auto step) LOWBIT_INLINE {
+    for (int m = 0; m < Rows; m++) {
+      int32_t four;
+      memcpy(&four, x + 4 * (Rows * step + m), 4);
+      for (int v = 0; v < 2; v++)
+        add_step<Isa, Steps, step>(Isa::load_bytes(weights + 64 * step + 32 * v), Isa::broadcast_int(four),
+                                   shorts[v][m], sum[v][m]);
+    }
+  });
+}
+
+// `Rows` rows from `row` on. Every run becomes floats: sums of longer groups would not fit into the registers besides.
+template <class Isa, int Steps, int Rows>
+inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, uint32_t row) {
+  const PackedLinear& args = gemm.linear;
+  const Panel16& w = args.weights;
+  const size_t groups = w.groups;
+  // The first group that begins in the chunk: its zero points are taken off there.
+  const uint32_t group_runs = w.group_length / 32, group = ceil_div(chunk.first, group_runs);
+  const int32_t* sums = args.rows.sums + row * groups + group;
+  uint32_t begins = w.has_zeros ? group * group_runs : UINT32_MAX;
+  const uint8_t *x = chunk_inputs(gemm, chunk.first, row), *weights = work.weights;
+  const float *scales = work.scales, *zeros = work.zeros;
+  float* totals = work.totals + 16 * row;
+  typename Isa::Floats total[2][Rows];
+  for (int v = 0; v < 2; v++)
+    for (int m = 0; m < Rows; m++)
+      total[v][m] = chunk.first == 0 ? Isa::zero_floats() : Isa::load_floats(totals + 16 * m + 8 * v);
+  for (uint32_t run = chunk.first; run < chunk.last; run++, x += 32 * Rows, weights += 512) {
+    typename Isa::Ints sum[2][Rows];
+    run_sums<Isa, Steps, Rows>(weights, x, sum);
+    for (int v = 0; v < 2; v++)
+      for (int m = 0; m < Rows; m++)
+        total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales + 8 * v), total[v][m]);
+    if (run == begins) {
+      for (int m = 0; m < Rows; m++)
+        for (int v = 0; v < 2; v++)
+          total[v][m] = Isa::multiply_add(Isa::to_floats(Isa::broadcast_int(sums[m * groups])),
+                                          Isa::load_floats(zeros + 8 * v), total[v][m]);
+      begins += group_runs;
+      sums++;
+    }
+    scales += 16;
+    zeros += 16;
+  }
+  for (int v = 0; v < 2; v++) {
+    if (32 * chunk.last == w.padded_k()) store_part<Isa, Rows>(args, chunk.panel, v, row, total[v]);
+    else for (int m = 0; m < Rows; m++) Isa::store_floats(totals + 16 * m + 8 * v, total[v][m]);
+  }
+}
+
+// All rows by a chunk; meanwhile, the memory that is unpacked next is asked for.
+template <class Isa, int Steps>
+inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work,
+                       const uint8_t* next, size_t next_bytes) {
+  const uint32_t m = gemm.linear.m;
+  const size_t share = round_up(next_bytes / ceil_div(m, kShortRows) + 1, 64);
+  even_parts(m, kShortRows, [&](uint32_t row, uint32_t rows) {
+    for (const uint8_t* end = next + share; next < end; next += 64) Isa::prefetch_line(next);
+    switch (rows) {
+      case 1: return short_block<Isa, Steps, 1>(gemm, chunk, work, row);
+      case 2: return short_block<Isa, Steps, 2>(gemm, chunk, work, row);
+      case 3: return short_block<Isa, Steps, 3>(gemm, chunk, work, row);
+      default: return short_block<Isa, Steps, 4>(gemm, chunk, work, row);
+    }
+  });
+}
+
+template <class Isa, int Bits>
+void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
+  const ShortGemm& gemm = step.as<ShortGemm>();
+  if (phase == 0) return quantize_blocks<Isa>(gemm, tile);
+  const PackedLinear& args = gemm.linear;
+  const Panel16& w = args.weights;
+  const ShortWorkspace work(gemm.scratch + thread * gemm.thread_bytes);
+  const uint32_t end = std::min(w.panel_count, (tile + 1) * args.panels_per_tile), runs = w.padded_k() / 32;
+  const size_t run_bytes = w.correction_offset / runs;
+  for (uint32_t panel = tile * args.panels_per_tile; panel < end; panel++)
+    for (uint32_t first = 0; first < runs; first += kChunkRuns) {
+      const ShortChunk chunk{panel, first, std::min(runs, first + kChunkRuns)};
+      unpack_chunk<Isa, Bits>(w, chunk, work);
+      const uint8_t* next = chunk.last < runs ? w.panel(panel) + chunk.last * run_bytes : w.panel(panel + 1);
+      short_rows<Isa, short_steps<Isa, Bits, false>()>(gemm, chunk, work, next, kChunkRuns * run_bytes);
+    }
+}
+
+// The bytes of `ShortGemm::inputs`.
+inline size_t short_inputs_bytes(const Panel16& w, uint32_t m) { return round_up(static_cast<size_t>(m) * w.padded_k(), 64); }
+
+static inline size_t short_gemm_scratch(const Call& call) {
+  const uint32_t m = static_cast<uint32_t>(call.scalars[0]);
+  return packed_linear_scratch(call) + short_inputs_bytes(read_panel16(call.buffers[1]), m) +
+         call.threads * ShortWorkspace::bytes(m);
+}
+
+// For weights of at most 7 bits.
+template <class Code>
+void short_gemm_prepare(Step& step, const Call& call) {
+  ShortGemm& gemm = step.init<ShortGemm>();
+  bind_packed_linear(gemm.linear, call);
+  gemm.inputs = static_cast<uint8_t*>(call.buffers[3]) + packed_linear_scratch(call);
+  gemm.scratch = gemm.inputs + short_inputs_bytes(gemm.linear.weights, gemm.linear.m);
+  gemm.thread_bytes = ShortWorkspace::bytes(gemm.linear.m);
+  split_packed_linear(step, gemm.linear, call.threads, 1, false);
+  step.run = run_for_bits<Code>(gemm.linear.weights);
+}
+
+}  // namespace
+}  // namespace lowbit
