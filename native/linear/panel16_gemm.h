@@ -11,8 +11,6 @@ namespace {
 struct PackedGemm {
   PackedLinear linear;
   uint8_t* scratch;
-  // The activations as 16-bit numbers, for instruction sets that multiply such.
-  int16_t* words;
 };
 static_assert(sizeof(PackedGemm) <= kArgsMax);
 
@@ -79,13 +77,6 @@ struct GemmColumns {
   int part;
 };
 
-// The activations as they are multiplied.
-template <class Isa>
-const auto* inputs(const PackedGemm& gemm) {
-  if constexpr (Isa::kShortSums) return gemm.words;
-  else return gemm.linear.rows.values;
-}
-
 // Adds products of 32 columns: compilers move every sum to another register and back in each turn of a loop.
 template <class Isa, bool Wide, int Rows>
 inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
@@ -111,7 +102,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
   const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
   const uint32_t length = Short ? 32 : w.group_length;
   const bool has_zeros = w.has_zeros;
-  const auto* x = inputs<Isa>(gemm) + row * stride;
+  const int8_t* x = args.rows.values + row * stride;
   const int32_t* starts = args.rows.sums + row * groups;
   const uint8_t* unpacked[2] = {columns[0].unpacked, columns[1].unpacked};
   const uint8_t* scales[2] = {columns[0].scales, columns[1].scales};
@@ -127,10 +118,9 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     } else {
       for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(starts[m * groups]);
     }
-    const auto* end = x + length;
+    const int8_t* end = x + length;
     do {
-      if constexpr (Isa::kShortSums) Isa::template add_words<Rows>(sum, unpacked, x, stride);
-      else add_bytes<Isa, Wide, Rows>(sum, unpacked, x, stride);
+      add_bytes<Isa, Wide, Rows>(sum, unpacked, x, stride);
       x += 32;
       unpacked[0] += 512;
       unpacked[1] += 512;
@@ -171,26 +161,13 @@ inline void gemm_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_
   });
 }
 
-// The rows of a quantization tile as 16-bit numbers.
-template <class Isa>
-inline void widen_tile(const PackedGemm& gemm, uint32_t tile) {
-  const PackedLinear& args = gemm.linear;
-  const size_t stride = args.weights.padded_k();
-  const uint32_t first = tile * args.rows_per_tile, last = std::min(args.m, first + args.rows_per_tile);
-  for (size_t at = first * stride; at < last * stride; at += 32) Isa::widen(args.rows.values + at, gemm.words + at);
-}
-
 template <class Isa, int Bits, bool Levels>
 void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const PackedGemm& gemm = step.as<PackedGemm>();
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   constexpr int32_t kOffset = weight_offset<Isa, Bits, Levels>();
-  if (phase == 0) {
-    quantize_tile<Isa>(args, tile, kOffset);
-    if constexpr (Isa::kShortSums) widen_tile<Isa>(gemm, tile);
-    return;
-  }
+  if (phase == 0) return quantize_tile<Isa>(args, tile, kOffset);
   constexpr uint32_t kStep = gemm_panels<Isa>();
   constexpr int kParts = 16 / Isa::kRows;
   const size_t bytes = gemm_panel_bytes(w), scales = unpacked_bytes(w);
@@ -213,17 +190,10 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
   }
 }
 
-// Bytes of the unpacked panels of all threads.
-template <class Isa>
-size_t gemm_panels_bytes(const Panel16& w, uint32_t threads) {
-  return threads * gemm_panels<Isa>() * gemm_panel_bytes(w);
-}
-
 template <class Isa>
 size_t packed_gemm_scratch(const Call& call) {
-  const Panel16 w = read_panel16(call.buffers[1]);
-  const size_t words = Isa::kShortSums ? static_cast<size_t>(call.scalars[0]) * w.padded_k() : 0;
-  return packed_linear_scratch(call) + gemm_panels_bytes<Isa>(w, call.threads) + sizeof(int16_t) * words;
+  const size_t panels = call.threads * gemm_panels<Isa>();
+  return packed_linear_scratch(call) + panels * gemm_panel_bytes(read_panel16(call.buffers[1]));
 }
 
 template <class Isa>
@@ -232,14 +202,13 @@ struct GemmCode {
   static constexpr auto run() { return packed_gemm_run<Isa, Bits, Levels>; }
 };
 
-template <class Isa, class Code = GemmCode<Isa>>
+template <class Isa>
 void packed_gemm_prepare(Step& step, const Call& call) {
   PackedGemm& gemm = step.init<PackedGemm>();
   bind_packed_linear(gemm.linear, call);
   gemm.scratch = static_cast<uint8_t*>(call.buffers[3]) + packed_linear_scratch(call);
-  gemm.words = reinterpret_cast<int16_t*>(gemm.scratch + gemm_panels_bytes<Isa>(gemm.linear.weights, call.threads));
   split_packed_linear(step, gemm.linear, call.threads, gemm_panels<Isa>(), false);
-  step.run = run_for_bits<Code>(gemm.linear.weights);
+  step.run = run_for_bits<GemmCode<Isa>>(gemm.linear.weights);
 }
 
 }  // namespace

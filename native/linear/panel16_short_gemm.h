@@ -1,6 +1,7 @@
 // panel16 linear layers for many rows with products that are 16-bit sums at first, for vectors of half a panel. Weights are
 // signed and activations unsigned here, 128 above what they are elsewhere, as their zero points are: sums begin with
-// nothing that depends on the row then, unless weights have zero points of their own.
+// nothing that depends on the row then, unless weights have zero points of their own. Weights of more than 7 bits are two
+// planes of at most 8 in magnitude, 16 high + low.
 #pragma once
 
 #include "panel16_gemm.h"
@@ -22,16 +23,19 @@ static_assert(sizeof(ShortGemm) <= kArgsMax);
 // the nearest cache.
 constexpr uint32_t kShortRows = 4, kChunkRuns = 32;
 
-// What a thread works with: a chunk's weights, [runs][8][16 rows][4]; the scales of each run and minus its zero points times
+// Bytes of a plane of a chunk.
+constexpr size_t kPlaneBytes = kChunkRuns * 512;
+
+// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run and minus its zero points times
 // them, [runs][16]; sums of rows over the chunks before, [m][16].
 struct ShortWorkspace {
   uint8_t* weights;
   float *scales, *zeros, *totals;
 
-  static size_t bytes(uint32_t m) { return kChunkRuns * (512 + 2 * 64) + 64 * static_cast<size_t>(m); }
+  static size_t bytes(uint32_t m) { return 2 * (kPlaneBytes + 64 * kChunkRuns) + 64 * static_cast<size_t>(m); }
   explicit ShortWorkspace(uint8_t* scratch)
       : weights(scratch),
-        scales(reinterpret_cast<float*>(scratch + kChunkRuns * 512)),
+        scales(reinterpret_cast<float*>(scratch + 2 * kPlaneBytes)),
         zeros(scales + kChunkRuns * 16),
         totals(zeros + kChunkRuns * 16) {}
 };
@@ -87,9 +91,9 @@ inline void quantize_blocks(const ShortGemm& gemm, uint32_t tile) {
   });
 }
 
-template <class Isa, int Bits>
+template <class Isa, int Bits, bool Levels>
 inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortWorkspace& work) {
-  unpack_panel<Isa, Bits, false>(w, chunk.panel, chunk.first, chunk.last, work.weights);
+  unpack_panel<Isa, Bits, Levels>(w, chunk.panel, chunk.first, chunk.last, work.weights);
   const uint32_t group_runs = w.group_length / 32;
   size_t at = 0;
   for (uint32_t run = chunk.first; run < chunk.last; run++) {
@@ -104,32 +108,46 @@ inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortW
   }
 }
 
-// Products of a run of 32 columns.
+// Products of 32 columns by two vectors of weights so many bytes apart.
 template <class Isa, int Steps, int Rows>
-inline __attribute__((always_inline)) void run_sums(const uint8_t* weights, const uint8_t* x,
-                                                    typename Isa::Ints (&sum)[2][Rows]) {
+inline __attribute__((always_inline)) void pair_sums(const uint8_t* weights, size_t apart, const uint8_t* x,
+                                                     typename Isa::Ints (&sum)[2][Rows]) {
   typename Isa::Ints shorts[2][Rows];
   each_index<8>([&](auto step) LOWBIT_INLINE {
     for (int m = 0; m < Rows; m++) {
       int32_t four;
       memcpy(&four, x + 4 * (Rows * step + m), 4);
       for (int v = 0; v < 2; v++)
-        add_step<Isa, Steps, step>(Isa::load_bytes(weights + 64 * step + 32 * v), Isa::broadcast_int(four),
+        add_step<Isa, Steps, step>(Isa::load_bytes(weights + 64 * step + apart * v), Isa::broadcast_int(four),
                                    shorts[v][m], sum[v][m]);
     }
   });
 }
 
-// `Rows` rows from `row` on. Every run becomes floats: sums of longer groups would not fit into the registers besides.
+// Products of 32 columns by the halves of a panel. No Steps: of two planes.
 template <class Isa, int Steps, int Rows>
+inline __attribute__((always_inline)) void run_sums(const uint8_t* weights, const uint8_t* x,
+                                                    typename Isa::Ints (&sum)[2][Rows]) {
+  if constexpr (Steps > 0) return pair_sums<Isa, Steps, Rows>(weights, 32, x, sum);
+  else each_index<2>([&](auto v) LOWBIT_INLINE {
+    typename Isa::Ints planes[2][Rows];
+    // Else compilers load activations once for both halves, and spill them.
+    __asm__("" : "+r"(x));
+    pair_sums<Isa, 8, Rows>(weights + 32 * v, kPlaneBytes, x, planes);
+    for (int m = 0; m < Rows; m++) sum[v][m] = Isa::join_planes(planes[0][m], planes[1][m]);
+  });
+}
+
+// `Rows` rows from `row` on. `Short`: groups of 32.
+template <class Isa, int Steps, bool Short, int Rows>
 inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, uint32_t row) {
+  using Ints = typename Isa::Ints;
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   const size_t groups = w.groups;
-  // The first group that begins in the chunk: its zero points are taken off there.
-  const uint32_t group_runs = w.group_length / 32, group = ceil_div(chunk.first, group_runs);
-  const int32_t* sums = args.rows.sums + row * groups + group;
-  uint32_t begins = w.has_zeros ? group * group_runs : UINT32_MAX;
+  const uint32_t group_runs = Short ? 1 : w.group_length / 32;
+  uint32_t group = chunk.first / group_runs;
+  const int32_t* sums = args.rows.sums + row * groups;
   const uint8_t *x = chunk_inputs(gemm, chunk.first, row), *weights = work.weights;
   const float *scales = work.scales, *zeros = work.zeros;
   float* totals = work.totals + 16 * row;
@@ -137,22 +155,26 @@ inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const Sh
   for (int v = 0; v < 2; v++)
     for (int m = 0; m < Rows; m++)
       total[v][m] = chunk.first == 0 ? Isa::zero_floats() : Isa::load_floats(totals + 16 * m + 8 * v);
-  for (uint32_t run = chunk.first; run < chunk.last; run++, x += 32 * Rows, weights += 512) {
-    typename Isa::Ints sum[2][Rows];
+  for (uint32_t run = chunk.first; run < chunk.last; group++) {
+    const uint32_t begin = run, end = Short ? run + 1 : std::min(chunk.last, (group + 1) * group_runs);
+    Ints sum[2][Rows];
     run_sums<Isa, Steps, Rows>(weights, x, sum);
+    while (x += 32 * Rows, weights += 512, ++run < end) {
+      Ints more[2][Rows];
+      run_sums<Isa, Steps, Rows>(weights, x, more);
+      for (int v = 0; v < 2; v++)
+        for (int m = 0; m < Rows; m++) sum[v][m] = Isa::add(sum[v][m], more[v][m]);
+    }
     for (int v = 0; v < 2; v++)
       for (int m = 0; m < Rows; m++)
         total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales + 8 * v), total[v][m]);
-    if (run == begins) {
+    if (w.has_zeros && begin == group * group_runs)
       for (int m = 0; m < Rows; m++)
         for (int v = 0; v < 2; v++)
-          total[v][m] = Isa::multiply_add(Isa::to_floats(Isa::broadcast_int(sums[m * groups])),
+          total[v][m] = Isa::multiply_add(Isa::to_floats(Isa::broadcast_int(sums[m * groups + group])),
                                           Isa::load_floats(zeros + 8 * v), total[v][m]);
-      begins += group_runs;
-      sums++;
-    }
-    scales += 16;
-    zeros += 16;
+    scales += 16 * (run - begin);
+    zeros += 16 * (run - begin);
   }
   for (int v = 0; v < 2; v++) {
     if (32 * chunk.last == w.padded_k()) store_part<Isa, Rows>(args, chunk.panel, v, row, total[v]);
@@ -161,7 +183,7 @@ inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const Sh
 }
 
 // All rows by a chunk; meanwhile, the memory that is unpacked next is asked for.
-template <class Isa, int Steps>
+template <class Isa, int Steps, bool Short>
 inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work,
                        const uint8_t* next, size_t next_bytes) {
   const uint32_t m = gemm.linear.m;
@@ -169,15 +191,15 @@ inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const Sho
   even_parts(m, kShortRows, [&](uint32_t row, uint32_t rows) {
     for (const uint8_t* end = next + share; next < end; next += 64) Isa::prefetch_line(next);
     switch (rows) {
-      case 1: return short_block<Isa, Steps, 1>(gemm, chunk, work, row);
-      case 2: return short_block<Isa, Steps, 2>(gemm, chunk, work, row);
-      case 3: return short_block<Isa, Steps, 3>(gemm, chunk, work, row);
-      default: return short_block<Isa, Steps, 4>(gemm, chunk, work, row);
+      case 1: return short_block<Isa, Steps, Short, 1>(gemm, chunk, work, row);
+      case 2: return short_block<Isa, Steps, Short, 2>(gemm, chunk, work, row);
+      case 3: return short_block<Isa, Steps, Short, 3>(gemm, chunk, work, row);
+      default: return short_block<Isa, Steps, Short, 4>(gemm, chunk, work, row);
     }
   });
 }
 
-template <class Isa, int Bits>
+template <class Isa, int Bits, bool Levels>
 void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const ShortGemm& gemm = step.as<ShortGemm>();
   if (phase == 0) return quantize_blocks<Isa>(gemm, tile);
@@ -185,13 +207,15 @@ void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
   const Panel16& w = args.weights;
   const ShortWorkspace work(gemm.scratch + thread * gemm.thread_bytes);
   const uint32_t end = std::min(w.panel_count, (tile + 1) * args.panels_per_tile), runs = w.padded_k() / 32;
-  const size_t run_bytes = w.correction_offset / runs;
+  const size_t run_bytes = w.correction_offset / runs, chunk_bytes = kChunkRuns * run_bytes;
+  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
   for (uint32_t panel = tile * args.panels_per_tile; panel < end; panel++)
     for (uint32_t first = 0; first < runs; first += kChunkRuns) {
       const ShortChunk chunk{panel, first, std::min(runs, first + kChunkRuns)};
-      unpack_chunk<Isa, Bits>(w, chunk, work);
+      unpack_chunk<Isa, Bits, Levels>(w, chunk, work);
       const uint8_t* next = chunk.last < runs ? w.panel(panel) + chunk.last * run_bytes : w.panel(panel + 1);
-      short_rows<Isa, short_steps<Isa, Bits, false>()>(gemm, chunk, work, next, kChunkRuns * run_bytes);
+      if (w.group_length == 32) short_rows<Isa, kSteps, true>(gemm, chunk, work, next, chunk_bytes);
+      else short_rows<Isa, kSteps, false>(gemm, chunk, work, next, chunk_bytes);
     }
 }
 
@@ -204,7 +228,6 @@ static inline size_t short_gemm_scratch(const Call& call) {
          call.threads * ShortWorkspace::bytes(m);
 }
 
-// For weights of at most 7 bits.
 template <class Code>
 void short_gemm_prepare(Step& step, const Call& call) {
   ShortGemm& gemm = step.init<ShortGemm>();

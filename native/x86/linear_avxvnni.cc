@@ -7,6 +7,7 @@ namespace lowbit {
 namespace {
 
 struct DotAvxVnni : NoShortSums {
+  static constexpr int kGemmRows = 6;
   template <bool Wide>
   static __m256i dot(__m256i sum, __m256i u, int32_t four) {
     return _mm256_dpbusd_avx_epi32(sum, u, _mm256_set1_epi32(four));
@@ -14,7 +15,6 @@ struct DotAvxVnni : NoShortSums {
 };
 
 #define ISA_DOT DotAvxVnni
-#define ISA_GEMM_ROWS 6
 #define ISA_NAME AvxVnni
 #include "linear_avx2.inc"
 
