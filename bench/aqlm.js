@@ -151,7 +151,7 @@ function report(state) {
     const rows = Object.values(state[name].entries).flat();
     return [`## ${title}\n\n${table(head, rows)}\n\n${note ? `${note} ` : ""}Measured ${state[name].origin}.`];
   });
-  writeReport("aqlm", { title: "AQLM beside 4-bit weights", command: "node bench/aqlm.js", sections });
+  writeReport("aqlm", { title: "AQLM beside 4-bit weights", command: "node bench/aqlm.js", isPartial: true, sections });
 }
 
 for (const name of list(options.parts)) {

@@ -60,6 +60,7 @@ function report() {
   writeReport(plan.shape === "1b" ? "peers" : `peers-${plan.shape}`, {
     title: "Speed beside node-llama-cpp",
     command: "npm run bench:peers",
+    isPartial: true,
     sections: [
       `Shape ${plan.shape}, random weights; ours with 8-bit dynamic activations and every matrix in the bits named, scales in f16; llama.cpp with every matrix in Q4_0. Engines are asked in turn; medians of the calmer half of the rounds.`,
       ...sections,

@@ -117,7 +117,7 @@ const statePath = join(folder, "kernels.json");
 /** Tables of families as the last whole run of each found them. @type {Record<string, { origin: string, limits: string, rows: string[][] }>} */
 const state = existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {};
 /** Runs over some families keep the others' figures; any other choice is a table of its own. */
-const isPart = process.argv.slice(2).some((word) => word.startsWith("--") && !word.startsWith("--family"));
+const isApart = process.argv.slice(2).some((word) => word.startsWith("--") && !word.startsWith("--family"));
 
 const gops = (macs) => (macs ? `${digits((2 * macs) / 1e9)} GOPS` : "not measured");
 
@@ -140,11 +140,10 @@ function report() {
     const { origin, limits, rows } = state[family];
     return [`## ${family}\n\nPeaks: ${limits}. Measured ${origin}.\n\n${table(head, rows)}`];
   });
-  const left = names.filter((family) => !state[family]);
-  if (left.length > 0) sections.push(`Not measured: ${left.join(", ")}.`);
-  writeReport(isPart ? "kernels-part" : "kernels", {
+  writeReport(isApart ? "kernels-part" : "kernels", {
     title: "Kernels",
     command: "npm run bench:kernels",
+    isPartial: !isApart,
     sections: [
       `On ${threads} threads. Peaks are measured just before each family, by the fastest instructions of this CPU (an operation is half a multiply-add); rows of AMX bf16 are compared with bf16. Best of several runs; up to ${COLD_ROWS_MAX} rows the weights come from memory.`,
       ...sections,
@@ -153,7 +152,7 @@ function report() {
 }
 
 const cpu = hostCpu();
-if (isPart) for (const family of Object.keys(state)) delete state[family];
+if (isApart) for (const family of Object.keys(state)) delete state[family];
 const chosen = options.family?.split(",") ?? Object.keys(kernelTable);
 let found = 0;
 for (const [family, kernels] of Object.entries(kernelTable)) {
@@ -171,7 +170,7 @@ for (const [family, kernels] of Object.entries(kernelTable)) {
   const { peaks, text } = measurePeaks();
   const rows = runnable.flatMap((kernel) => kernelRows(family, kernel, peaks));
   state[family] = { origin: `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`, limits: text, rows };
-  if (!isPart) writeFileSync(statePath, JSON.stringify(state));
+  if (!isApart) writeFileSync(statePath, JSON.stringify(state));
   report();
 }
 if (found === 0) {

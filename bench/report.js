@@ -1,9 +1,10 @@
 /** Tables of results, on the screen and as files of bench/results/ that say where and when they were made. */
 import { spawnSync } from "node:child_process";
-import { mkdirSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism, cpus, totalmem } from "node:os";
 import { fileURLToPath } from "node:url";
 import { hostCpu } from "../dist/index.js";
+import { keepSections } from "./kept-sections.js";
 
 /** A Markdown table with columns padded alike. @param {readonly string[]} head @param {readonly (readonly string[])[]} rows */
 export function table(head, rows) {
@@ -21,10 +22,13 @@ export function commit() {
   return name === "" ? "unknown" : `${name}${changed === "" ? "" : "-dirty"}`;
 }
 
+const machine = () =>
+  `- CPU: ${cpus()[0].model.trim()}, ${availableParallelism()} cores, ${Math.round(totalmem() / 2 ** 30)} GiB; ${hostCpu().name}`;
+
 /** What a reader needs to judge figures: machine, commit, day, command. @param {string} command */
 function origin(command) {
   return [
-    `- CPU: ${cpus()[0].model.trim()}, ${availableParallelism()} cores, ${Math.round(totalmem() / 2 ** 30)} GiB; ${hostCpu().name}`,
+    machine(),
     `- Commit ${commit()}, ${new Date().toISOString().slice(0, 10)}, Node ${process.versions.node}, ${process.platform} ${process.arch}`,
     `- Made by \`${command}\``,
   ].join("\n");
@@ -39,12 +43,13 @@ function fileOf(name) {
   return widest === "amx_int8" ? `${name}.md` : `${name}-${widest.replace("_", "-")}.md`;
 }
 
-/** Prints a report and writes it to bench/results/<name>.md. */
-export function writeReport(name, { title, command, sections }) {
-  const text = [`# ${title}`, origin(command), ...sections].join("\n\n");
+/** Prints a report and writes it to bench/results/<name>.md, whose other sections stay where it `isPartial`. */
+export function writeReport(name, { title, command, sections, isPartial = false }) {
   const folder = new URL("./results/", import.meta.url);
   mkdirSync(folder, { recursive: true });
   const file = new URL(fileOf(name), folder);
+  const before = isPartial && existsSync(file) ? readFileSync(file, "utf8") : "";
+  const text = [`# ${title}`, origin(command), ...keepSections(before, machine(), sections)].join("\n\n");
   writeFileSync(file, `${text}\n`);
   console.log(`\n${text}\n\nwritten to ${fileURLToPath(file)}`);
 }

@@ -82,6 +82,7 @@ await withBrowser(join(folder, ".."), async (browser) => {
 writeReport("wasm", {
   title: "WebAssembly",
   command: "node bench/wasm.js",
+  isPartial: true,
   sections: [
     "Tokens a second, medians of rounds in turn. Random weights; ours with 8-bit dynamic activations and every matrix in the bits named, scales in f16; wllama 3.8.1 with Q4_0. On a shared machine single rounds differ up to twofold.",
     ...sections(),

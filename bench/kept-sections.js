@@ -1,0 +1,22 @@
+/** Reports that are measured part by part: what a run leaves out stays as an earlier one on the same kind of machine found it. */
+
+const isSection = (/** @type {string} */ text) => text.startsWith("## ");
+const titleOf = (/** @type {string} */ section) => section.split("\n", 1)[0];
+
+/**
+ * Sections of a report: the new ones, each in the place of the old one of its title, and old ones without a successor.
+ * @param {string} before The report as it was, "" for none.
+ * @param {string} machine The line of a report that says what machine it is of.
+ * @param {readonly string[]} sections New ones; those that do not begin with "## " come first, whatever was before.
+ */
+export function keepSections(before, machine, sections) {
+  const isSame = before.split("\n").includes(machine);
+  const old = isSame ? before.split(/\n+(?=## )/).filter(isSection) : [];
+  const fresh = new Map(sections.filter(isSection).map((section) => [titleOf(section), section]));
+  const places = new Set([...old.map(titleOf), ...fresh.keys()]);
+  const kept = new Map(old.map((section) => [titleOf(section), section.trimEnd()]));
+  return [
+    ...sections.filter((section) => !isSection(section)),
+    ...[...places].map((title) => fresh.get(title) ?? kept.get(title) ?? ""),
+  ];
+}
