@@ -65,9 +65,8 @@ template <class Isa>
 inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
   const uint8_t* group = w.panel(panel);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes)
-    for (int row = 0; row < 16; row += Isa::kRows, out += 4 * Isa::kRows)
-      Isa::store_floats(reinterpret_cast<float*>(out), w.f16_scales ? Isa::load_halves(group + 2 * row)
-                                                                    : Isa::load_floats(group + 4 * row));
+    for (int part = 0; part < 16 / Isa::kRows; part++, out += 4 * Isa::kRows)
+      Isa::store_floats(reinterpret_cast<float*>(out), group_scales<Isa>(w, group, part));
 }
 
 // A vector of columns of a block: a panel, or part of one. Zero points are as they are packed.
@@ -77,8 +76,8 @@ struct GemmColumns {
   int part;
 };
 
-// Adds products of 32 columns: compilers move every sum to another register and back in each turn of a loop.
-template <class Isa, bool Wide, int Rows>
+// Adds products of 32 columns, of weights of any width: compilers move every sum to another register and back in each turn of a loop.
+template <class Isa, int Rows>
 inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
                                                      const int8_t* x, size_t stride) {
   each_index<8>([&](auto step) LOWBIT_INLINE {
@@ -86,14 +85,14 @@ inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[R
     for (int m = 0; m < Rows; m++) {
       int32_t four;
       memcpy(&four, x + m * stride + 4 * step, 4);
-      sum[0][m] = Isa::template dot<Wide>(sum[0][m], u0, four);
-      sum[1][m] = Isa::template dot<Wide>(sum[1][m], u1, four);
+      sum[0][m] = Isa::template dot<true>(sum[0][m], u0, four);
+      sum[1][m] = Isa::template dot<true>(sum[1][m], u1, four);
     }
   });
 }
 
 // `Rows` rows from `row` on by two vectors of columns. `Short`: groups of 32.
-template <class Isa, bool Wide, bool Short, int Rows>
+template <class Isa, bool Short, int Rows>
 inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
@@ -120,7 +119,7 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     }
     const int8_t* end = x + length;
     do {
-      add_bytes<Isa, Wide, Rows>(sum, unpacked, x, stride);
+      add_bytes<Isa, Rows>(sum, unpacked, x, stride);
       x += 32;
       unpacked[0] += 512;
       unpacked[1] += 512;
@@ -136,27 +135,27 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
   store_part<Isa, Rows>(args, columns[1].panel, columns[1].part, row, total[1]);
 }
 
-template <class Isa, bool Wide, int Rows>
+template <class Isa, int Rows>
 inline void block_of_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   // Where a vector of sums is wide, turning it into floats takes a good part of a short group's time.
   constexpr bool kGroupsMatter = Isa::kRows == 16;
   if (kGroupsMatter && gemm.linear.weights.group_length == 32)
-    gemm_block<Isa, Wide, kGroupsMatter, Rows>(gemm, columns, offset, row);
-  else gemm_block<Isa, Wide, false, Rows>(gemm, columns, offset, row);
+    gemm_block<Isa, kGroupsMatter, Rows>(gemm, columns, offset, row);
+  else gemm_block<Isa, false, Rows>(gemm, columns, offset, row);
 }
 
-template <class Isa, bool Wide>
+template <class Isa>
 inline void gemm_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset) {
   constexpr int kMax = Isa::kGemmRows;
   even_parts(gemm.linear.m, kMax, [&](uint32_t row, uint32_t rows) {
     switch (rows) {
-      case 1: return block_of_rows<Isa, Wide, 1>(gemm, columns, offset, row);
-      case 2: return block_of_rows<Isa, Wide, 2>(gemm, columns, offset, row);
-      case 3: return block_of_rows<Isa, Wide, 3>(gemm, columns, offset, row);
-      case 4: return block_of_rows<Isa, Wide, 4>(gemm, columns, offset, row);
-      case 5: return block_of_rows<Isa, Wide, (kMax < 5 ? 1 : 5)>(gemm, columns, offset, row);
-      case 6: return block_of_rows<Isa, Wide, (kMax < 6 ? 1 : 6)>(gemm, columns, offset, row);
-      default: return block_of_rows<Isa, Wide, (kMax < 7 ? 1 : 7)>(gemm, columns, offset, row);
+      case 1: return block_of_rows<Isa, 1>(gemm, columns, offset, row);
+      case 2: return block_of_rows<Isa, 2>(gemm, columns, offset, row);
+      case 3: return block_of_rows<Isa, 3>(gemm, columns, offset, row);
+      case 4: return block_of_rows<Isa, 4>(gemm, columns, offset, row);
+      case 5: return block_of_rows<Isa, (kMax < 5 ? 1 : 5)>(gemm, columns, offset, row);
+      case 6: return block_of_rows<Isa, (kMax < 6 ? 1 : 6)>(gemm, columns, offset, row);
+      default: return block_of_rows<Isa, (kMax < 7 ? 1 : 7)>(gemm, columns, offset, row);
     }
   });
 }
@@ -186,7 +185,7 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
       const uint8_t* from = unpacked + (panel - p) * bytes + 4 * Isa::kRows * part;
       columns[v] = {from, from + scales, w.panel(panel) + w.zeros_offset + Isa::kRows * part, panel, part};
     }
-    gemm_rows<Isa, is_wide(Bits, Levels)>(gemm, columns, kOffset);
+    gemm_rows<Isa>(gemm, columns, kOffset);
   }
 }
 

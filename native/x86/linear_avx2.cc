@@ -3,7 +3,7 @@
 // as 16-bit numbers, or as two planes by many rows.
 #include "../kernel.h"
 #include "../linear/panel16_short_gemm.h"
-#include "quantize_avx2.h"
+#include "isa_avx2.h"
 
 namespace lowbit {
 namespace {
@@ -25,9 +25,7 @@ struct DotAvx2 {
   static void keep(__m256i& v) { __asm__("" : "+x"(v)); }
 };
 
-#define ISA_DOT DotAvx2
-#define ISA_NAME Avx2
-#include "linear_avx2.inc"
+using Avx2 = IsaAvx2<DotAvx2>;
 
 // Weights of at most 7 bits, signed.
 struct SignedAvx2 : Avx2 {

@@ -1,7 +1,7 @@
 // panel16 linear layers on AVX-VNNI: AVX2 with vpdpbusd on 32-byte vectors.
 #include "../kernel.h"
 #include "../linear/panel16_gemm.h"
-#include "quantize_avx2.h"
+#include "isa_avx2.h"
 
 namespace lowbit {
 namespace {
@@ -14,9 +14,7 @@ struct DotAvxVnni : NoShortSums {
   }
 };
 
-#define ISA_DOT DotAvxVnni
-#define ISA_NAME AvxVnni
-#include "linear_avx2.inc"
+using AvxVnni = IsaAvx2<DotAvxVnni>;
 
 constexpr KernelRow kRows[] = {
     {"linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvxVnni, 16, 16,

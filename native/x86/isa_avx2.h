@@ -1,7 +1,18 @@
-// panel16 linear layers on 32-byte vectors: half a panel of 16 rows. Included once for AVX2 and once for AVX-VNNI,
-// which differ in name and dot product: ISA_NAME, ISA_DOT.
+// Operations of panel16 linear layers on 32-byte vectors, half a panel of 16 rows: of AVX2 and AVX-VNNI, which differ in
+// how they multiply (`Dot`).
+#pragma once
 
-struct ISA_NAME : ISA_DOT, QuantizerAvx2 {
+#include <immintrin.h>
+
+#include <cstring>
+
+#include "quantize_avx2.h"
+
+namespace lowbit {
+namespace {
+
+template <class Dot>
+struct IsaAvx2 : Dot, QuantizerAvx2 {
   using Bytes = __m256i;
   using Ints = __m256i;
   using Floats = __m256;
@@ -67,3 +78,6 @@ struct ISA_NAME : ISA_DOT, QuantizerAvx2 {
     for (uint32_t i = 0; i < count; i++) y[i] = all[i];
   }
 };
+
+}  // namespace
+}  // namespace lowbit
