@@ -3,12 +3,9 @@
  * long contexts, a busy core. Engines are loaded together and asked in turn. Writes bench/results/peers.md after each
  * part; `--parts` measures some again and keeps what the last runs found of the others.
  */
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { parts } from "./compare-parts.js";
 import { sectionOf } from "./compare-tables.js";
-import { folder } from "./make-model.js";
 import { requireAddon } from "./peak.js";
 import { commit, writeReport } from "./report.js";
 
@@ -44,26 +41,18 @@ const plan = {
   schemes: options.schemes.split(";"),
 };
 
-const statePath = join(folder, `peers-${plan.shape}.json`);
-/** What each part found, and of which run. @type {Record<string, { origin: string, found: any }>} */
-const state = existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {};
-
 const narrowed = process.argv.slice(2).join(" ");
 const command = `npm run bench:peers${narrowed ? ` -- ${narrowed}` : ""}`;
 
-function report() {
-  const measured = Object.keys(parts).filter((name) => state[name]);
-  const sections = measured.map((name) => {
-    const { found, origin } = state[name];
-    return `${sectionOf(name, found)}\n\nMeasured ${origin}.`;
-  });
+/** @param {string} section */
+function report(section) {
   writeReport(plan.shape === "1b" ? "peers" : `peers-${plan.shape}`, {
     title: "Speed beside node-llama-cpp",
     command: "npm run bench:peers",
     isPartial: true,
     sections: [
       `Shape ${plan.shape}, random weights; ours with 8-bit dynamic activations and every matrix in the bits named, scales in f16; llama.cpp with every matrix in Q4_0. Engines are asked in turn; medians of the calmer half of the rounds.`,
-      ...sections,
+      section,
     ],
   });
 }
@@ -73,8 +62,7 @@ for (const name of options.parts.split(",")) {
   if (!part) throw new RangeError(`part "${name}": expected some of ${Object.keys(parts).join(", ")}`);
   const start = performance.now();
   const found = await part(plan);
-  state[name] = { found, origin: `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}, by \`${command}\`` };
-  writeFileSync(statePath, JSON.stringify(state));
+  const origin = `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}, by \`${command}\``;
   console.error(`${name}: ${((performance.now() - start) / 1000).toFixed(0)} s`);
-  report();
+  report(`${sectionOf(name, found)}\n\nMeasured ${origin}.`);
 }

@@ -12,11 +12,6 @@ const titleOf = (/** @type {string} */ section) => section.split("\n", 1)[0];
 export function keepSections(before, machine, sections) {
   const isSame = before.split("\n").includes(machine);
   const old = isSame ? before.split(/\n+(?=## )/).filter(isSection) : [];
-  const fresh = new Map(sections.filter(isSection).map((section) => [titleOf(section), section]));
-  const places = new Set([...old.map(titleOf), ...fresh.keys()]);
-  const kept = new Map(old.map((section) => [titleOf(section), section.trimEnd()]));
-  return [
-    ...sections.filter((section) => !isSection(section)),
-    ...[...places].map((title) => fresh.get(title) ?? kept.get(title) ?? ""),
-  ];
+  const byTitle = [...old, ...sections.filter(isSection)].map((section) => [titleOf(section), section.trimEnd()]);
+  return [...sections.filter((section) => !isSection(section)), ...new Map(byTitle).values()];
 }

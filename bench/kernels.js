@@ -4,13 +4,10 @@
  * `node bench/kernels.js [--family linearA8] [--kernel avx512] [--bits 2,4] [--m 1,512] [--group 32] [--threads 2]
  * [--targets native,reference]`
  */
-import { existsSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { hostCpu } from "../dist/index.js";
 import * as kernelTable from "../dist/kernels/table.js";
 import { families, variantsOf } from "./kernel-cases.js";
-import { folder } from "./make-model.js";
 import { multiplyAdds, readBandwidth, requireAddon } from "./peak.js";
 import { commit, digits, table, writeReport } from "./report.js";
 
@@ -113,9 +110,6 @@ function kernelRows(family, kernel, peaks) {
   return rows;
 }
 
-const statePath = join(folder, "kernels.json");
-/** Tables of families as the last whole run of each found them. @type {Record<string, { origin: string, limits: string, rows: string[][] }>} */
-const state = existsSync(statePath) ? JSON.parse(readFileSync(statePath, "utf8")) : {};
 /** Runs over some families keep the others' figures; any other choice is a table of its own. */
 const isApart = process.argv.slice(2).some((word) => word.startsWith("--") && !word.startsWith("--family"));
 
@@ -132,14 +126,11 @@ function measurePeaks() {
 
 const head = ["kernel", "call", "µs", "GB/s", "of read peak", "GOPS", "of peak"];
 
+/** Sections of the families measured by this run. @type {string[]} */
+const sections = [];
+
 /** Written anew after each family, so that a run cut short leaves what it found. */
 function report() {
-  const names = Object.keys(kernelTable).filter((family) => families[family]);
-  const sections = names.flatMap((family) => {
-    if (!state[family] || state[family].rows.length === 0) return [];
-    const { origin, limits, rows } = state[family];
-    return [`## ${family}\n\nPeaks: ${limits}. Measured ${origin}.\n\n${table(head, rows)}`];
-  });
   writeReport(isApart ? "kernels-part" : "kernels", {
     title: "Kernels",
     command: "npm run bench:kernels",
@@ -152,7 +143,6 @@ function report() {
 }
 
 const cpu = hostCpu();
-if (isApart) for (const family of Object.keys(state)) delete state[family];
 const chosen = options.family?.split(",") ?? Object.keys(kernelTable);
 let found = 0;
 for (const [family, kernels] of Object.entries(kernelTable)) {
@@ -169,8 +159,8 @@ for (const [family, kernels] of Object.entries(kernelTable)) {
   }
   const { peaks, text } = measurePeaks();
   const rows = runnable.flatMap((kernel) => kernelRows(family, kernel, peaks));
-  state[family] = { origin: `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`, limits: text, rows };
-  if (!isApart) writeFileSync(statePath, JSON.stringify(state));
+  const origin = `on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}`;
+  if (rows.length > 0) sections.push(`## ${family}\n\nPeaks: ${text}. Measured ${origin}.\n\n${table(head, rows)}`);
   report();
 }
 if (found === 0) {
