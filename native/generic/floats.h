@@ -25,6 +25,8 @@ struct FloatsBaseline {
   static constexpr uint32_t kLanes = 4;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 4;
+  // Whether there are words of 16 bits for attention over caches of integers.
+  static constexpr bool kHasWords = false;
   // Rows of activations that linear layers multiply at once.
   static constexpr int kDotRows = 4;
   // Rows of activations that linear layers multiply at once with two vectors of columns.
@@ -83,6 +85,8 @@ struct FloatsBaseline {
   static constexpr uint32_t kLanes = 4;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 2;
+  // Whether there are words of 16 bits for attention over caches of integers.
+  static constexpr bool kHasWords = false;
   // Rows of activations that linear layers multiply at once.
   static constexpr int kDotRows = 2;
   // Rows of activations that linear layers multiply at once with two vectors of columns.

@@ -125,8 +125,8 @@ KeyBlock<Element> key_block(const AttentionArgs& args, uint32_t kv, uint32_t sta
 // Lets the block after this one be fetched meanwhile.
 template <class Element>
 void fetch_next(KeyBlock<Element>& block) {
-  block.fetched[0] = block.keys + kBlockKeys * block.stride;
-  block.fetched[1] = block.values + kBlockKeys * block.stride;
+  block.ahead[0] = kBlockKeys * block.stride;
+  block.ahead[1] = block.values - block.keys + kBlockKeys * block.stride;
 }
 
 // Queries of a tile: tokens first .. last of the heads that share keys and values kv_first .. kv_last. Sums have rows
@@ -213,7 +213,7 @@ template <class Isa, class Element>
 KeyBlock<float> copy_block(const KeyBlock<Element>& block, float* target) {
   float* values = target + kBlockKeys * block.dim;
   for (uint32_t key = 0; key < block.count; key++) {
-    fetch_row(block, key);
+    fetch_ahead(block, block.keys + key * block.stride);
     auto key_scale = Isa::set(1), value_scale = key_scale;
     if constexpr (std::is_same_v<Element, int8_t>) {
       key_scale = Isa::set(block.key_scales[key * block.scale_stride]);
@@ -270,7 +270,7 @@ void attend_places(const AttentionArgs& args, QueryVector<Isa>* vectors, uint32_
       block.apart = rows;
       block.step = 1;
     }
-    block.fetched[0] = block.values;
+    block.ahead[0] = block.values - block.keys;
     score_block(vectors, count, block, 0, keys, scores, parts.score_floats);
     for (uint32_t i = 0; i < count; i++)
       weigh_block(vectors[i], block, 0, keys, args.rule.softcap, scores + i * parts.score_floats);
@@ -295,6 +295,8 @@ void attend_queries(const AttentionArgs& args, uint32_t tile, float* scratch) {
   float* y = args.y + static_cast<size_t>(first) * args.heads * args.head_dim;
   auto* vectors = reinterpret_cast<QueryVector<Isa>*>(scratch);
   const uint32_t count = begin_vectors<Isa>(args, {first, last, kv, kv + 1, y}, scratch, vectors);
+  if constexpr (kScoresWords<Isa, Element>)
+    if (count == 1) words_of_query<Isa>(vectors[0], args.head_dim);
   attend_keys<Isa, Element>(args, vectors, count, args.first_key(first), args.last_key(last - 1), scratch);
   each_query<Isa>(vectors, count, [&](const QueryVector<Isa>& queries, uint32_t row) {
     const auto inverse = Isa::set(1 / queries.total(row));
@@ -329,6 +331,8 @@ void attend_split(const AttentionArgs& args, uint32_t split, float* scratch) {
   auto* vectors = reinterpret_cast<QueryVector<Isa>*>(scratch);
   const QueryTile tile = {0, args.tokens, 0, args.kv_heads, results.sums};
   const uint32_t count = begin_vectors<Isa>(args, tile, scratch, vectors);
+  if constexpr (kScoresWords<Isa, Element>)
+    for (uint32_t i = 0; i < count; i++) words_of_query<Isa>(vectors[i], args.head_dim);
   const uint32_t rest = keys.begin + (keys.end - keys.begin) / kPlaces * kPlaces;
   attend_places<Isa, Element>(args, vectors, count, keys.begin, rest, kPlaces, scratch);
   attend_places<Isa, Element>(args, vectors, count, rest, keys.end, 1, scratch);

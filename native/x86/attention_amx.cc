@@ -125,7 +125,7 @@ void convert_keys(const KeyBlock<Element>& block, uint32_t steps, uint8_t* targe
   for (uint32_t key = 0; key < round_up(block.count, 32); key++) {
     uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
     auto keys = [&](uint32_t d) { return load_scaled(block, block.keys, block.key_scales, key, d); };
-    if (key < block.count) fetch_row(block, key);
+    if (key < block.count) fetch_ahead(block, block.keys + key * block.stride);
     for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
       SplitVector split{};
       if (key < block.count) split = split_row(keys(32 * step), keys(32 * step + 16));

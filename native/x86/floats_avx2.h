@@ -14,6 +14,8 @@ struct FloatsAvx2 {
   static constexpr uint32_t kLanes = 8;
   // Vectors of a row that attention keeps in registers for four rows at once.
   static constexpr int kColumns = 2;
+  // Whether there are words of 16 bits for attention over caches of integers.
+  static constexpr bool kHasWords = true;
   // Rows of activations that linear layers multiply at once.
   static constexpr int kDotRows = 2;
   // Rows of activations that linear layers multiply at once with two vectors of columns.
@@ -93,19 +95,55 @@ struct FloatsAvx2 {
 
   // Lane i is the sum of v[i]. Not by horizontal additions, which take 2 cycles each.
   static V sums(const V* v) {
-    const V low = sums_of_halves(v), high = sums_of_halves(v + 4);
-    return _mm256_add_ps(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+    return fold(v, [](V a, V b) { return _mm256_add_ps(a, b); });
+  }
+
+  // Words of 16 bits, twice as many as lanes.
+  using Words = __m256i;
+  static Words no_words() { return _mm256_setzero_si256(); }
+  static Words load_words(const float* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static Words words_of(const int8_t* p) {
+    return _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  }
+  // Rounds to even; values are within -32768 .. 32767.
+  static void store_words(float* p, V a, V b) {
+    const __m256i words = _mm256_packs_epi32(_mm256_cvtps_epi32(a), _mm256_cvtps_epi32(b));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(words, 0xd8));
+  }
+  // Adds the products of two neighbours to each of 32 bits.
+  static Words add_products(Words sum, Words a, Words b) {
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    // Compilers would add products to each other first, more than there are registers for.
+    __asm__("" : "+x"(sum));
+    return sum;
+  }
+  // Lane i is the sum of w[i].
+  static V sums_of_words(const Words* w) {
+    V v[8];
+    for (int i = 0; i < 8; i++) v[i] = _mm256_castsi256_ps(w[i]);
+    const V sums = fold(v, [](V a, V b) {
+      return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_castps_si256(b)));
+    });
+    return _mm256_cvtepi32_ps(_mm256_castps_si256(sums));
   }
 
  private:
+  // Lane i is the sum of v[i] as `add` has it.
+  template <class Add>
+  static V fold(const V* v, Add add) {
+    const V low = fold_quarters(v, add), high = fold_quarters(v + 4, add);
+    return add(_mm256_permute2f128_ps(low, high, 0x20), _mm256_permute2f128_ps(low, high, 0x31));
+  }
   // Lanes i and 4 + i are the sums of the first and of the second half of v[i].
-  static V sums_of_halves(const V* v) {
-    const V first = sums_of_pairs(v[0], v[1]), second = sums_of_pairs(v[2], v[3]);
-    return _mm256_add_ps(_mm256_shuffle_ps(first, second, 0x88), _mm256_shuffle_ps(first, second, 0xdd));
+  template <class Add>
+  static V fold_quarters(const V* v, Add add) {
+    const V first = fold_pairs(v[0], v[1], add), second = fold_pairs(v[2], v[3], add);
+    return add(_mm256_shuffle_ps(first, second, 0x88), _mm256_shuffle_ps(first, second, 0xdd));
   }
   // Of each half: a0 + a2, a1 + a3, b2 + b0, b3 + b1.
-  static V sums_of_pairs(V a, V b) {
-    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xcc), _mm256_shuffle_ps(a, b, 0x4e));
+  template <class Add>
+  static V fold_pairs(V a, V b, Add add) {
+    return add(_mm256_blend_ps(a, b, 0xcc), _mm256_shuffle_ps(a, b, 0x4e));
   }
   static V power(__m256i n) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(n, _mm256_set1_epi32(127)), 23));

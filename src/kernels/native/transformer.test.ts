@@ -306,6 +306,8 @@ const attentionCases = () => madeOnce("attention by the reference", makeAttentio
 describeNative(table.attention, (kernel) => {
   // Products of floats split into two bf16 or two bytes have 16 bits; where values cancel out, that shows.
   const bound = kernel.needs.some((need) => need.startsWith("amx_")) ? 1e-4 : 1e-5;
+  // AVX2 rounds queries to words of 16 bits for caches of integers.
+  const integersBound = kernel.needs.includes("avx2") ? 5e-5 : bound;
 
   it("is the reference's, and stores the same keys and values", () => {
     for (const { name, args, expected } of attentionCases()) {
@@ -313,7 +315,8 @@ describeNative(table.attention, (kernel) => {
       for (const bench of benches) {
         const found = { ...args, ...inputs, ...ownResults(args) };
         run(kernel, found, bench);
-        expectClose(found.y, expected.y, `${name}, ${bench.threads} threads`, bound);
+        const most = args.keyScales ? integersBound : bound;
+        expectClose(found.y, expected.y, `${name}, ${bench.threads} threads`, most);
         expectSame(found.keyCache, expected.keyCache, name);
         expectSame(found.valueCache, expected.valueCache, name);
         if (found.keyScales) expectSame(found.keyScales, expected.keyScales!, name);

@@ -1,0 +1,279 @@
+// Scores of vectors of queries with a block of keys. Each lane is a query and a key, so that what is loaded of keys serves
+// all queries that share them.
+#pragma once
+
+#include <cstddef>
+
+#include "../kernel.h"
+#include "vectors.h"
+
+// Loops that are to have all registers for themselves.
+#define LOWBIT_APART __attribute__((noinline))
+
+namespace lowbit {
+
+constexpr uint32_t kBlockKeys = 64;
+// Where all heads of a block are worked on before the next block, so many of its values stay in the second cache.
+constexpr uint32_t kSplitBlockKeys = 64;
+// A core gets some 40 % more from memory where it reads at so many places side by side.
+constexpr uint32_t kPlaces = 4;
+// Largest score before any was seen: finite, so that differences are.
+constexpr float kNoneYet = -1e30f;
+
+struct ScoreRule {
+  float scale, softcap;
+};
+
+// `count` keys and values from head `kv` on: rows `stride` elements apart, heads of `dim` columns one after the other.
+// Element is float, uint16_t for halves, or int8_t for integers times a scale for each row of a head. Rows may come from
+// kPlaces places side by side, which memory serves faster than one: key i is row i / kPlaces of place i % kPlaces.
+template <class Element>
+struct KeyBlock {
+  const Element* keys;
+  const Element* values;
+  size_t stride;
+  uint32_t dim, kv, start, count;
+  // Of integers: [row][scale_stride].
+  const float* key_scales;
+  const float* value_scales;
+  uint32_t scale_stride;
+  // What is fetched from memory with a key: so many elements from it; 0 for nothing more.
+  ptrdiff_t ahead[2];
+  // Rows from one place to the next, and from one row of a place to the next; 1 and kPlaces where keys are in order.
+  size_t apart, step;
+
+  size_t row(uint32_t key) const { return key % kPlaces * apart + key / kPlaces * step; }
+};
+
+// Queries of one head of keys and values, with several keys at once: lane key * lane_rows + r is query r. Queries from
+// `rows` on repeat the last one, and their results are not used.
+template <class Isa>
+struct QueryVector {
+  static constexpr uint32_t kLanes = Isa::kLanes;
+  // [columns / lanes][lane_rows][lanes]: scaled, with zeros after the last column. For keys of integers, where the Isa has
+  // words of 16 bits: words [columns / (2 lanes)][lane_rows][2 lanes], times `factors`.
+  float* q;
+  float factors[kLanes];
+  // Of each query.
+  float* sums[kLanes];
+  // Keys that each lane's query sees, from `first` to before `last`; as floats to be compared in vectors.
+  float first[kLanes], last[kLanes];
+  float largest[kLanes];
+  // Of the keys that a lane has met.
+  float totals[kLanes];
+  // Factors by which sums of earlier blocks shrink.
+  float shrink[kLanes];
+  uint32_t kv, rows, lane_rows;
+  // Keys that any sees.
+  uint32_t earliest, latest;
+
+  uint32_t keys() const { return kLanes / lane_rows; }
+  float total(uint32_t row) const {
+    float sum = 0;
+    for (uint32_t lane = row; lane < kLanes; lane += lane_rows) sum += totals[lane];
+    return sum;
+  }
+};
+
+// Fetches what is needed after a key.
+template <class Element>
+inline __attribute__((always_inline)) void fetch_ahead(const KeyBlock<Element>& block, const Element* key) {
+  for (uint32_t i = 0; i < 2 && block.ahead[i] != 0; i++)
+    for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element)) __builtin_prefetch(key + block.ahead[i] + d, 0, 2);
+}
+
+// Key of each lane among those of a vector.
+template <class Isa, int Rows>
+inline __attribute__((always_inline)) typename Isa::V lane_keys() {
+  static const float kKeys[16] = {0 / Rows, 1 / Rows, 2 / Rows,  3 / Rows,  4 / Rows,  5 / Rows,  6 / Rows,  7 / Rows,
+                                  8 / Rows, 9 / Rows, 10 / Rows, 11 / Rows, 12 / Rows, 13 / Rows, 14 / Rows, 15 / Rows};
+  return Isa::load(kKeys);
+}
+
+// Value of each key of a vector, in the lanes of that key.
+template <class Isa, int Rows, class Value>
+inline __attribute__((always_inline)) typename Isa::V spread(Value&& value) {
+  constexpr int kKeys = Isa::kLanes / Rows;
+  const auto keys = lane_keys<Isa, Rows>();
+  auto all = Isa::set(value(kKeys - 1));
+  each_index<kKeys - 1>([&](auto index) {
+    constexpr int key = kKeys - 2 - index;
+    all = Isa::choose_less(keys, Isa::set(key + 1), Isa::set(value(key)), all);
+  });
+  return all;
+}
+
+// each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
+template <class Isa, class Body>
+inline __attribute__((always_inline)) void each_column(size_t dim, Body&& body) {
+  size_t d = 0;
+  for (; d + 4 * Isa::kLanes <= dim; d += 4 * Isa::kLanes)
+    each_index<4>([&](auto c) { body(d + c * Isa::kLanes, WholeVector<Isa>{}); });
+  for (; d + Isa::kLanes <= dim; d += Isa::kLanes) body(d, WholeVector<Isa>{});
+  if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
+}
+
+// Rows of a vector's keys of a block from `key` on; those from `last` on repeat the one before.
+template <uint32_t Keys, class Element>
+inline __attribute__((always_inline)) void key_rows(const KeyBlock<Element>& block, uint32_t key, uint32_t last,
+                                                    size_t* rows) {
+  for (uint32_t i = 0; i < Keys; i++) rows[i] = block.row(std::min(key + i, last - 1));
+}
+
+// Scales of a vector's keys or values, in those rows of the block, for head `kv`.
+template <class Isa, int Rows>
+inline __attribute__((always_inline)) typename Isa::V scales_of(const KeyBlock<int8_t>& block, const float* scales,
+                                                                uint32_t kv, const size_t* rows) {
+  return spread<Isa, Rows>([&](uint32_t key) { return scales[rows[key] * block.scale_stride + (kv - block.kv)]; });
+}
+
+// scores[vector][key - first][row] for keys first .. last of the block; a vector's are `apart` floats after the last's.
+// Rows is lane_rows of all vectors. The block is a copy: compilers must expect others to change with each float stored.
+template <class Isa, class Element, int Rows>
+LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element> block,
+                             uint32_t first, uint32_t last, float* scores, size_t apart) {
+  using V = typename Isa::V;
+  constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
+  for (uint32_t key = first; key < last; key += kKeys, scores += kLanes) {
+    size_t rows[kKeys];
+    key_rows<kKeys>(block, key, last, rows);
+    const Element* keys[kKeys];
+    for (uint32_t i = 0; i < kKeys; i++) keys[i] = block.keys + rows[i] * block.stride;
+    for (uint32_t n = 0; n < count; n++) {
+      const size_t at = static_cast<size_t>(vectors[n].kv - block.kv) * block.dim;
+      each_index<kKeys>([&](auto i) LOWBIT_INLINE { fetch_ahead(block, keys[i] + at); });
+      const float* queries = vectors[n].q;
+      V sums[kLanes];
+      for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::set(0);
+      each_column<Isa>(block.dim, [&](size_t d, auto vector) LOWBIT_INLINE {
+        V k[kKeys];
+        for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + at + d);
+        each_index<Rows>([&](auto r) LOWBIT_INLINE {
+          V q = Isa::load(queries + d * Rows + r * kLanes);
+          // Making floats of integers takes so many instructions that loads within products are faster for two keys.
+          if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
+          for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
+        });
+      });
+      V score = Isa::sums(sums);
+      if constexpr (std::is_same_v<Element, int8_t>)
+        score = score * scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, rows);
+      Isa::store(scores + n * apart, score);
+    }
+  }
+}
+
+// Whether queries are multiplied as words.
+template <class Isa, class Element>
+constexpr bool kScoresWords = std::is_same_v<Element, int8_t> && Isa::kHasWords;
+
+// Queries to words, in place: the words of some columns end before their floats do. The factor of a query with an infinite
+// value or NaN is NaN.
+template <class Isa>
+void words_of_query(QueryVector<Isa>& queries, uint32_t dim) {
+  constexpr uint32_t kLanes = Isa::kLanes;
+  const uint32_t rows = queries.lane_rows;
+  // Of a word, such that sums of `dim` products with int8 fit 32 bits.
+  const float word_most = std::min(32767.0f, 16777215.0f / static_cast<float>(dim) - 1);
+  typename Isa::V inverse[kLanes];
+  for (uint32_t row = 0; row < rows; row++) {
+    auto most = Isa::set(0), finite = most;
+    for (uint32_t d = 0; d < dim; d += kLanes) {
+      const auto value = Isa::load(queries.q + d * rows + row * kLanes);
+      most = Isa::max(Isa::max(value, Isa::set(0) - value), most);
+      finite = Isa::multiply_add(value, Isa::set(0), finite);
+    }
+    const float largest = std::max(Isa::largest(most), 1e-30f);
+    inverse[row] = Isa::set(word_most / largest);
+    for (uint32_t lane = row; lane < kLanes; lane += rows)
+      queries.factors[lane] = largest / word_most + Isa::sum(finite);
+  }
+  for (uint32_t d = 0; d < dim; d += 2 * kLanes)
+    for (uint32_t row = 0; row < rows; row++) {
+      const float* q = queries.q + d * rows + row * kLanes;
+      const auto second = d + kLanes < dim ? Isa::load(q + rows * kLanes) : Isa::set(0);
+      Isa::store_words(queries.q + d / 2 * rows + row * kLanes, Isa::load(q) * inverse[row], second * inverse[row]);
+    }
+}
+
+// Integers of a key as words; some where fewer than 2 lanes are left.
+template <class Isa>
+struct WholeWords {
+  typename Isa::Words load(const int8_t* p) const { return Isa::words_of(p); }
+};
+
+template <class Isa>
+struct SomeWords {
+  uint32_t count;
+  typename Isa::Words load(const int8_t* p) const {
+    int8_t all[2 * Isa::kLanes] = {};
+    memcpy(all, p, count);
+    return Isa::words_of(all);
+  }
+};
+
+// score_keys with queries of words: products and sums of integers take half the operations of floats.
+template <class Isa, int Rows>
+LOWBIT_APART void score_words(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<int8_t> block,
+                              uint32_t first, uint32_t last, float* scores, size_t apart) {
+  using Words = typename Isa::Words;
+  constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows, kColumns = 2 * kLanes;
+  for (uint32_t key = first; key < last; key += kKeys, scores += kLanes) {
+    size_t rows[kKeys];
+    key_rows<kKeys>(block, key, last, rows);
+    for (uint32_t n = 0; n < count; n++) {
+      const size_t at = static_cast<size_t>(vectors[n].kv - block.kv) * block.dim;
+      const int8_t* keys[kKeys];
+      each_index<kKeys>([&](auto i) LOWBIT_INLINE {
+        keys[i] = block.keys + rows[i] * block.stride + at;
+        fetch_ahead(block, keys[i]);
+      });
+      const float* q = vectors[n].q;
+      Words sums[kLanes];
+      for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::no_words();
+      auto add = [&](size_t d, auto words) LOWBIT_INLINE {
+        Words k[kKeys];
+        for (uint32_t i = 0; i < kKeys; i++) k[i] = words.load(keys[i] + d);
+        each_index<Rows>([&](auto r) LOWBIT_INLINE {
+          const Words query = Isa::load_words(q + d / 2 * Rows + r * kLanes);
+          for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::add_products(sums[i * Rows + r], query, k[i]);
+        });
+      };
+      size_t d = 0;
+      for (; d + 4 * kColumns <= block.dim; d += 4 * kColumns)
+        each_index<4>([&](auto c) LOWBIT_INLINE { add(d + c * kColumns, WholeWords<Isa>{}); });
+      for (; d + kColumns <= block.dim; d += kColumns) add(d, WholeWords<Isa>{});
+      if (d < block.dim) add(d, SomeWords<Isa>{static_cast<uint32_t>(block.dim - d)});
+      const auto scales = scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, rows);
+      Isa::store(scores + n * apart, Isa::sums_of_words(sums) * (scales * Isa::load(vectors[n].factors)));
+    }
+  }
+}
+
+// Calls body with lane_rows as a constant.
+template <class Isa, class Body>
+void with_lane_rows(uint32_t lane_rows, Body&& body) {
+  switch (lane_rows) {
+    case 1: return body(std::integral_constant<int, 1>{});
+    case 2: return body(std::integral_constant<int, 2>{});
+    case 4: return body(std::integral_constant<int, 4>{});
+    case 8:
+      if constexpr (Isa::kLanes >= 8) return body(std::integral_constant<int, 8>{});
+      break;
+    default:
+      if constexpr (Isa::kLanes >= 16) return body(std::integral_constant<int, 16>{});
+  }
+}
+
+template <class Isa, class Element>
+void score_block(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element>& block, uint32_t first,
+                 uint32_t last, float* scores, size_t apart) {
+  with_lane_rows<Isa>(vectors[0].lane_rows, [&](auto rows) {
+    if constexpr (kScoresWords<Isa, Element>)
+      score_words<Isa, rows>(vectors, count, block, first, last, scores, apart);
+    else
+      score_keys<Isa, Element, rows>(vectors, count, block, first, last, scores, apart);
+  });
+}
+
+}  // namespace lowbit
