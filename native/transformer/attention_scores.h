@@ -1,5 +1,5 @@
-// Scores of vectors of queries with a block of keys. Each lane is a query and a key, so that what is loaded of keys serves
-// all queries that share them.
+// Scores of vectors of queries with a block of keys. Each lane is a query and a key, so that what is loaded of keys
+// serves all queries that share them.
 #pragma once
 
 #include <cstddef>
@@ -50,8 +50,8 @@ struct KeyBlock {
 template <class Isa>
 struct QueryVector {
   static constexpr uint32_t kLanes = Isa::kLanes;
-  // [columns / lanes][lane_rows][lanes]: scaled, with zeros after the last column. For keys of integers, where the Isa has
-  // words of 16 bits: words [columns / (2 lanes)][lane_rows][2 lanes], times `factors`.
+  // [columns / lanes][lane_rows][lanes]: scaled, with zeros after the last column. For keys of integers, where the Isa
+  // has words of 16 bits: words [columns / (2 lanes)][lane_rows][2 lanes], times `factors`.
   float* q;
   float factors[kLanes];
   // Of each query.
@@ -167,8 +167,8 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
 template <class Isa, class Element>
 constexpr bool kScoresWords = std::is_same_v<Element, int8_t> && Isa::kHasWords;
 
-// Queries to words, in place: the words of some columns end before their floats do. The factor of a query with an infinite
-// value or NaN is NaN.
+// Queries to words, in place: the words of some columns end before their floats do. Rounding is half a step of 16 bits
+// of a query's largest column. The factor of a query with an infinite value or NaN is NaN.
 template <class Isa>
 void words_of_query(QueryVector<Isa>& queries, uint32_t dim) {
   constexpr uint32_t kLanes = Isa::kLanes;
