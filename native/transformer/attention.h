@@ -60,20 +60,16 @@ SplitResults results_of(const AttentionArgs& args, uint32_t split) {
 }
 
 // Integers and scale of one row of a head: largest / 127; rows of next to nothing become zeros. The scale of a row with an
-// infinite value or NaN is NaN, as `largest` may have passed over it.
+// infinite value or NaN is NaN.
 template <class Isa>
 float store_integers(const float* x, uint32_t dim, int8_t* target) {
   constexpr float kLeast = 1e-30f;
-  auto most = Isa::set(0), finite = most;
-  each_vector<Isa>(dim, [&](size_t d, auto vector) {
-    const auto value = vector.load(x + d);
-    most = Isa::max(Isa::max(value, Isa::set(0) - value), most);
-    finite = Isa::multiply_add(value, Isa::set(0), finite);
-  });
-  const float largest = Isa::largest(most);
+  Magnitude<Isa> magnitude;
+  each_vector<Isa>(dim, [&](size_t d, auto vector) { magnitude.add(vector.load(x + d)); });
+  const float largest = magnitude.largest();
   const auto inverse = Isa::set(largest < kLeast ? 0.0f : 127.0f / largest);
   each_vector<Isa>(dim, [&](size_t d, auto vector) { vector.store(target + d, vector.load(x + d) * inverse); });
-  return (largest < kLeast ? 0.0f : largest / 127.0f) + Isa::sum(finite);
+  return (largest < kLeast ? 0.0f : largest / 127.0f) + magnitude.unless_finite();
 }
 
 // New keys and values into the cache.

@@ -127,45 +127,44 @@ inline __attribute__((always_inline)) typename Isa::V scales_of(const KeyBlock<i
   return spread<Isa, Rows>([&](uint32_t key) { return scales[rows[key] * block.scale_stride + (kv - block.kv)]; });
 }
 
-// scores[vector][key - first][row] for keys first .. last of the block; a vector's are `apart` floats after the last's.
-// Rows is lane_rows of all vectors. The block is a copy: compilers must expect others to change with each float stored.
+// Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows.
 template <class Isa, class Element, int Rows>
-LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element> block,
-                             uint32_t first, uint32_t last, float* scores, size_t apart) {
+inline __attribute__((always_inline)) typename Isa::V products_of_floats(const float* queries, const Element* const* keys,
+                                                                         uint32_t dim) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
-  for (uint32_t key = first; key < last; key += kKeys, scores += kLanes) {
-    size_t rows[kKeys];
-    key_rows<kKeys>(block, key, last, rows);
-    const Element* keys[kKeys];
-    for (uint32_t i = 0; i < kKeys; i++) keys[i] = block.keys + rows[i] * block.stride;
-    for (uint32_t n = 0; n < count; n++) {
-      const size_t at = static_cast<size_t>(vectors[n].kv - block.kv) * block.dim;
-      each_index<kKeys>([&](auto i) LOWBIT_INLINE { fetch_ahead(block, keys[i] + at); });
-      const float* queries = vectors[n].q;
-      V sums[kLanes];
-      for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::set(0);
-      each_column<Isa>(block.dim, [&](size_t d, auto vector) LOWBIT_INLINE {
-        V k[kKeys];
-        for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + at + d);
-        each_index<Rows>([&](auto r) LOWBIT_INLINE {
-          V q = Isa::load(queries + d * Rows + r * kLanes);
-          // Making floats of integers takes so many instructions that loads within products are faster for two keys.
-          if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
-          for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
-        });
-      });
-      V score = Isa::sums(sums);
-      if constexpr (std::is_same_v<Element, int8_t>)
-        score = score * scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, rows);
-      Isa::store(scores + n * apart, score);
-    }
-  }
+  V sums[kLanes];
+  for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::set(0);
+  each_column<Isa>(dim, [&](size_t d, auto vector) LOWBIT_INLINE {
+    V k[kKeys];
+    for (uint32_t i = 0; i < kKeys; i++) k[i] = vector.load(keys[i] + d);
+    each_index<Rows>([&](auto r) LOWBIT_INLINE {
+      V q = Isa::load(queries + d * Rows + r * kLanes);
+      // Making floats of integers takes so many instructions that loads within products are faster for two keys.
+      if constexpr (kKeys > (std::is_same_v<Element, int8_t> ? 2 : 1)) load_once(q);
+      for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::multiply_add(q, k[i], sums[i * Rows + r]);
+    });
+  });
+  return Isa::sums(sums);
 }
 
-// Whether queries are multiplied as words.
+// Whether queries are multiplied as words: products and sums of integers take half the operations of floats.
 template <class Isa, class Element>
 constexpr bool kScoresWords = std::is_same_v<Element, int8_t> && Isa::kHasWords;
+
+// The largest magnitude of values, and NaN where one is infinite or NaN, which the largest may have passed over.
+template <class Isa>
+struct Magnitude {
+  typename Isa::V most = Isa::set(0), finite = Isa::set(0);
+
+  void add(typename Isa::V value) {
+    most = Isa::max(Isa::max(value, Isa::set(0) - value), most);
+    finite = Isa::multiply_add(value, Isa::set(0), finite);
+  }
+  float largest() const { return Isa::largest(most); }
+  // 0 where all are finite.
+  float unless_finite() const { return Isa::sum(finite); }
+};
 
 // Queries to words, in place: the words of some columns end before their floats do. Rounding is half a step of 16 bits
 // of a query's largest column. The factor of a query with an infinite value or NaN is NaN.
@@ -177,16 +176,12 @@ void words_of_query(QueryVector<Isa>& queries, uint32_t dim) {
   const float word_most = std::min(32767.0f, 16777215.0f / static_cast<float>(dim) - 1);
   typename Isa::V inverse[kLanes];
   for (uint32_t row = 0; row < rows; row++) {
-    auto most = Isa::set(0), finite = most;
-    for (uint32_t d = 0; d < dim; d += kLanes) {
-      const auto value = Isa::load(queries.q + d * rows + row * kLanes);
-      most = Isa::max(Isa::max(value, Isa::set(0) - value), most);
-      finite = Isa::multiply_add(value, Isa::set(0), finite);
-    }
-    const float largest = std::max(Isa::largest(most), 1e-30f);
+    Magnitude<Isa> magnitude;
+    for (uint32_t d = 0; d < dim; d += kLanes) magnitude.add(Isa::load(queries.q + d * rows + row * kLanes));
+    const float largest = std::max(magnitude.largest(), 1e-30f);
     inverse[row] = Isa::set(word_most / largest);
     for (uint32_t lane = row; lane < kLanes; lane += rows)
-      queries.factors[lane] = largest / word_most + Isa::sum(finite);
+      queries.factors[lane] = largest / word_most + magnitude.unless_finite();
   }
   for (uint32_t d = 0; d < dim; d += 2 * kLanes)
     for (uint32_t row = 0; row < rows; row++) {
@@ -212,40 +207,55 @@ struct SomeWords {
   }
 };
 
-// score_keys with queries of words: products and sums of integers take half the operations of floats.
+// products_of_floats for queries of words, without their factors either.
 template <class Isa, int Rows>
-LOWBIT_APART void score_words(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<int8_t> block,
-                              uint32_t first, uint32_t last, float* scores, size_t apart) {
+inline __attribute__((always_inline)) typename Isa::V products_of_words(const float* queries, const int8_t* const* keys,
+                                                                        uint32_t dim) {
   using Words = typename Isa::Words;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows, kColumns = 2 * kLanes;
+  Words sums[kLanes];
+  for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::no_words();
+  auto add = [&](size_t d, auto words) LOWBIT_INLINE {
+    Words k[kKeys];
+    for (uint32_t i = 0; i < kKeys; i++) k[i] = words.load(keys[i] + d);
+    each_index<Rows>([&](auto r) LOWBIT_INLINE {
+      const Words q = Isa::load_words(queries + d / 2 * Rows + r * kLanes);
+      for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::add_products(sums[i * Rows + r], q, k[i]);
+    });
+  };
+  size_t d = 0;
+  for (; d + 4 * kColumns <= dim; d += 4 * kColumns)
+    each_index<4>([&](auto c) LOWBIT_INLINE { add(d + c * kColumns, WholeWords<Isa>{}); });
+  for (; d + kColumns <= dim; d += kColumns) add(d, WholeWords<Isa>{});
+  if (d < dim) add(d, SomeWords<Isa>{static_cast<uint32_t>(dim - d)});
+  return Isa::sums_of_words(sums);
+}
+
+// scores[vector][key - first][row] for keys first .. last of the block; a vector's are `apart` floats after the last's.
+// Rows is lane_rows of all vectors. The block is a copy: compilers must expect others to change with each float stored.
+template <class Isa, class Element, int Rows>
+LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element> block,
+                             uint32_t first, uint32_t last, float* scores, size_t apart) {
+  constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
   for (uint32_t key = first; key < last; key += kKeys, scores += kLanes) {
     size_t rows[kKeys];
     key_rows<kKeys>(block, key, last, rows);
     for (uint32_t n = 0; n < count; n++) {
       const size_t at = static_cast<size_t>(vectors[n].kv - block.kv) * block.dim;
-      const int8_t* keys[kKeys];
+      const Element* keys[kKeys];
       each_index<kKeys>([&](auto i) LOWBIT_INLINE {
         keys[i] = block.keys + rows[i] * block.stride + at;
         fetch_ahead(block, keys[i]);
       });
-      const float* q = vectors[n].q;
-      Words sums[kLanes];
-      for (uint32_t i = 0; i < kLanes; i++) sums[i] = Isa::no_words();
-      auto add = [&](size_t d, auto words) LOWBIT_INLINE {
-        Words k[kKeys];
-        for (uint32_t i = 0; i < kKeys; i++) k[i] = words.load(keys[i] + d);
-        each_index<Rows>([&](auto r) LOWBIT_INLINE {
-          const Words query = Isa::load_words(q + d / 2 * Rows + r * kLanes);
-          for (uint32_t i = 0; i < kKeys; i++) sums[i * Rows + r] = Isa::add_products(sums[i * Rows + r], query, k[i]);
-        });
-      };
-      size_t d = 0;
-      for (; d + 4 * kColumns <= block.dim; d += 4 * kColumns)
-        each_index<4>([&](auto c) LOWBIT_INLINE { add(d + c * kColumns, WholeWords<Isa>{}); });
-      for (; d + kColumns <= block.dim; d += kColumns) add(d, WholeWords<Isa>{});
-      if (d < block.dim) add(d, SomeWords<Isa>{static_cast<uint32_t>(block.dim - d)});
-      const auto scales = scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, rows);
-      Isa::store(scores + n * apart, Isa::sums_of_words(sums) * (scales * Isa::load(vectors[n].factors)));
+      typename Isa::V score;
+      if constexpr (kScoresWords<Isa, Element>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, block.dim);
+      else score = products_of_floats<Isa, Element, Rows>(vectors[n].q, keys, block.dim);
+      if constexpr (std::is_same_v<Element, int8_t>) {
+        auto scales = scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, rows);
+        if constexpr (kScoresWords<Isa, Element>) scales = scales * Isa::load(vectors[n].factors);
+        score = score * scales;
+      }
+      Isa::store(scores + n * apart, score);
     }
   }
 }
@@ -269,10 +279,7 @@ template <class Isa, class Element>
 void score_block(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element>& block, uint32_t first,
                  uint32_t last, float* scores, size_t apart) {
   with_lane_rows<Isa>(vectors[0].lane_rows, [&](auto rows) {
-    if constexpr (kScoresWords<Isa, Element>)
-      score_words<Isa, rows>(vectors, count, block, first, last, scores, apart);
-    else
-      score_keys<Isa, Element, rows>(vectors, count, block, first, last, scores, apart);
+    score_keys<Isa, Element, rows>(vectors, count, block, first, last, scores, apart);
   });
 }
 
