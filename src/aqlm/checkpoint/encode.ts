@@ -3,29 +3,31 @@ import { existsSync } from "node:fs";
 import { join } from "node:path";
 import {
   checkFiniteInputs,
-  checksum,
   finiteFloats,
-  InvalidArgumentError,
-  InvalidFileError,
   type LinearVisitor,
-  LowbitError,
   type Matrix,
   type Model,
   makeFolder,
   matrix,
   openTensorFile,
-  type Tensor,
-  type TypedArray,
-  UnsupportedError,
   visitLinearLayers,
   type WeightSlot,
   writeSafetensors,
+} from "../../extension/checkpoint/index.ts";
+import {
+  checksum,
+  InvalidArgumentError,
+  InvalidFileError,
+  LowbitError,
+  type Tensor,
+  type TypedArray,
+  UnsupportedError,
 } from "../../extension/index.ts";
 import { type AqlmForm, type AqlmWeights, checkForm, type Floats, formCounts } from "../form.ts";
-import type { AqlmMode } from "../mode.ts";
 import { floatsOf } from "../reference.ts";
 import { type AqlmFormat, type AqlmWeight, aqlmWeight } from "../weight.ts";
 import { encodeLayer, type LayerHooks } from "./layer.ts";
+import type { AqlmMode } from "./mode.ts";
 
 export interface EncodeOptions extends AqlmMode {
   /** Text whose activations weigh the errors; without one, errors of weights count alike. */

@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { loadCompiled } from "../api/load-compiled.ts";
+import { loadCheckpoint } from "../checkpoint/model.ts";
 import { benchmark } from "./benchmark.ts";
 import type { LanguageModel } from "./language-model.ts";
-import { loadCompiled } from "./load-compiled.ts";
-import { loadCheckpoint } from "./model.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "lowbit-benchmark-"));
 let llm: LanguageModel;

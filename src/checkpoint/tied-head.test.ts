@@ -4,10 +4,10 @@ import { expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { type TinyOptions, tinyConfig, tinyShapes, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { EagerModel } from "../api/compile-model.ts";
+import { saveTorchao } from "../api/save-torchao.ts";
 import { ShapeError } from "../errors.ts";
-import { EagerModel } from "./compile-model.ts";
 import { loadCheckpoint } from "./model.ts";
-import { saveTorchao } from "./save-torchao.ts";
 
 const folder = await temporaryFolder();
 const [embedding, head] = ["model.embed_tokens.weight", "lm_head.weight"] as const;

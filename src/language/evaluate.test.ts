@@ -4,10 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TINY_CONTEXT, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { EagerModel } from "./compile-model.ts";
+import { EagerModel } from "../api/compile-model.ts";
+import { loadCompiled } from "../api/load-compiled.ts";
+import { loadCheckpoint, type Model } from "../checkpoint/model.ts";
 import { evaluatePerplexity } from "./evaluate.ts";
-import { loadCompiled } from "./load-compiled.ts";
-import { loadCheckpoint, type Model } from "./model.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "lowbit-evaluate-"));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -1,5 +1,5 @@
 /** Beam search for codes: which vectors, one of each codebook, sum up to something near a target. */
-import { type Matrix, matrix, multiplyTransposed } from "../../extension/index.ts";
+import { type Matrix, matrix, multiplyTransposed } from "../../extension/checkpoint/index.ts";
 
 /** Codebooks side by side: [codebooks * entries, length]. */
 export interface Codebooks {

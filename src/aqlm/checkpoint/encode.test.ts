@@ -7,7 +7,7 @@ import { lowbit } from "../../../test/support/command-line.ts";
 import { temporaryFolder } from "../../../test/support/folders.ts";
 import { Random } from "../../../test/support/random.ts";
 import { writeTinyCheckpoint } from "../../../test/support/tiny-checkpoint.ts";
-import { cholesky, matrix, solveCholesky } from "../../extension/index.ts";
+import { cholesky, matrix, solveCholesky } from "../../extension/checkpoint/index.ts";
 import {
   type AqlmWeights,
   cpuWith,

@@ -3,7 +3,7 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Message } from "../text/chat-template.ts";
 import { encodeChat } from "../text/encode-chat.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
-import { withDefaults } from "./generation-facts.ts";
+import { withDefaults } from "./generation-settings.ts";
 import type { LanguageModel } from "./language-model.ts";
 import type { SessionDecoder } from "./session-decoder.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";

@@ -6,14 +6,13 @@
 import {
   cholesky,
   columnsOf,
-  f16Table,
-  f32ToF16,
   type Matrix,
   matrix,
   multiplyTransposed,
   nextMacrotask,
   solveCholesky,
-} from "../../extension/index.ts";
+} from "../../extension/checkpoint/index.ts";
+import { f16Table, f32ToF16 } from "../../extension/index.ts";
 import { type AqlmForm, type AqlmWeights, codeArray, formCounts } from "../form.ts";
 import { type Codebooks, searchCodes } from "./search.ts";
 import { startCodebooks } from "./start.ts";

@@ -3,10 +3,10 @@ import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { type TinyAqlm, writeAqlmCheckpoint } from "../../test/support/aqlm-checkpoint.ts";
-import { lowbit } from "../../test/support/command-line.ts";
-import { temporaryFolder } from "../../test/support/folders.ts";
-import type { TensorEntry } from "../formats/safetensors-writer.ts";
+import { type TinyAqlm, writeAqlmCheckpoint } from "../../../test/support/aqlm-checkpoint.ts";
+import { lowbit } from "../../../test/support/command-line.ts";
+import { temporaryFolder } from "../../../test/support/folders.ts";
+import type { TensorEntry } from "../../formats/safetensors-writer.ts";
 import {
   type AqlmWeights,
   cpuWith,
@@ -20,8 +20,8 @@ import {
   quantize,
   ShapeError,
   UnsupportedError,
-} from "../index.ts";
-import type { FloatFormat } from "../ops/weight.ts";
+} from "../../index.ts";
+import type { FloatFormat } from "../../ops/weight.ts";
 
 const folder = await temporaryFolder();
 let count = 0;

@@ -5,7 +5,7 @@ import { writeAqlmCheckpoint } from "../../test/support/aqlm-checkpoint.ts";
 import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { encodeAqlm } from "../aqlm/index.ts";
+import { encodeAqlm } from "../aqlm/checkpoint/index.ts";
 import type { FloatFormat } from "../ops/weight.ts";
 import { int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
 import { loadCheckpoint } from "./model.ts";

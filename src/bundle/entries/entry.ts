@@ -1,11 +1,11 @@
 /** What a bundle exports: a program loaded with the operators and kernels that it calls, and its decoder. */
-import { memorySource } from "../byte-source.ts";
-import { nodeBuiltin } from "../node-builtin.ts";
-import { readProgram } from "../program/read.ts";
-import { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
-import { blobSource } from "../web/blob-source.ts";
+import { memorySource } from "../../byte-source.ts";
+import { nodeBuiltin } from "../../node-builtin.ts";
+import { readProgram } from "../../program/read.ts";
+import { LoadedProgram, type LoadOptions } from "../../runtime/program.ts";
+import { blobSource } from "../../web/blob-source.ts";
 
-export { SessionDecoder } from "../api/session-decoder.ts";
+export { SessionDecoder } from "../../language/session-decoder.ts";
 
 /** A .pte file: its bytes, a blob, or its path (in Node) or address. */
 export type ProgramSource = Uint8Array | Blob | string | URL;

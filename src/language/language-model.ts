@@ -7,12 +7,13 @@ import type { Program } from "../program/program.ts";
 import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
+import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import type { SamplerOptions } from "../text/sampler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Conversation } from "./conversation.ts";
-import { ignoredSettings, samplingDefaults, stopStrings, withDefaults } from "./generation-facts.ts";
+import { ignoredSettings, samplingDefaults, stopStrings, withDefaults } from "./generation-settings.ts";
 import { SessionDecoder } from "./session-decoder.ts";
-import { type ModelTexts, parse, programTexts, readTexts } from "./texts.ts";
+import { programTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
 import { warmDecoder } from "./warm-up.ts";
 

@@ -1,5 +1,5 @@
 /** First codebooks: k-means on a sample of groups, then on what is left of them, codebook by codebook. */
-import { type Matrix, matrix, multiplyTransposed } from "../../extension/index.ts";
+import { type Matrix, matrix, multiplyTransposed } from "../../extension/checkpoint/index.ts";
 import type { Codebooks } from "./search.ts";
 
 /** Groups that k-means looks at; a codebook has at most 2^16 vectors, most have 2^8. */

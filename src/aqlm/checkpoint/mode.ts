@@ -1,7 +1,8 @@
 /** The quantization mode `aqlm-2x8` and its like: codebooks times bits. */
-import { InvalidArgumentError, type Model } from "../extension/index.ts";
-import { type AqlmForm, BITS_MAX, CODEBOOKS_MAX, formName } from "./form.ts";
-import type { AqlmFormat } from "./weight.ts";
+import type { Model } from "../../extension/checkpoint/index.ts";
+import { InvalidArgumentError } from "../../extension/index.ts";
+import { type AqlmForm, BITS_MAX, CODEBOOKS_MAX, formName } from "../form.ts";
+import type { AqlmFormat } from "../weight.ts";
 
 /** What an AQLM mode says of weights; inputs come in groups of 8, outputs one by one. */
 export type AqlmMode = Pick<AqlmForm, "codebooks" | "bits">;

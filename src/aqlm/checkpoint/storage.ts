@@ -4,23 +4,25 @@
  */
 import {
   type Checkpoint,
-  type DType,
   finiteFloats,
-  InvalidFileError,
   isSameMethod,
-  isSameShape,
   moduleOf,
   quantMethod,
-  ShapeError,
   type StoredWeight,
-  type Tensor,
   type TensorInfo,
-  UnsupportedError,
   type WeightSlot,
   type WeightStorage,
-} from "../extension/index.ts";
-import { type AqlmForm, type AqlmWeights, checkForm, codeArray, type Floats, formCounts } from "./form.ts";
-import { type AqlmWeight, aqlmWeight } from "./weight.ts";
+} from "../../extension/checkpoint/index.ts";
+import {
+  type DType,
+  InvalidFileError,
+  isSameShape,
+  ShapeError,
+  type Tensor,
+  UnsupportedError,
+} from "../../extension/index.ts";
+import { type AqlmForm, type AqlmWeights, checkForm, codeArray, type Floats, formCounts } from "../form.ts";
+import { type AqlmWeight, aqlmWeight } from "../weight.ts";
 
 /** One AQLM layer of a checkpoint: where its tensors are, and how to complain about them. */
 interface Layer {

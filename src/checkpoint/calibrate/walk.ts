@@ -15,8 +15,9 @@ import { Ops } from "../../ops/ops.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import { operators } from "../../ops/registry.ts";
 import type { Tensor } from "../../tensor.ts";
+import { readTexts } from "../../text/model-texts.ts";
 import type { Model } from "../model.ts";
-import { readTexts, textsOf } from "../texts.ts";
+import { textsOf } from "../texts.ts";
 
 export interface WalkOptions {
   /** Tokens of the text that are read, from its start. Default 4096. */
