@@ -101,6 +101,11 @@ describe("pages", () => {
     expect(local.map((link) => linkProblem(page, link)).filter((problem) => problem !== null)).toEqual([]);
   });
 
+  it.each(pages.filter((page) => /^(docs\/|[A-Z]+\.md)/.test(page)))("%s: names files that are there", (page) => {
+    const named = text(page).matchAll(/`((?:src|test|scripts|native|bench|web|examples|models)\/[\w./-]*)`/g);
+    expect([...named].map(([, path]) => path!).filter((path) => !existsSync(join(root, path)))).toEqual([]);
+  });
+
   it("are all listed in docs/index.md or CONTRIBUTING.md", () => {
     const listed = `${text("docs/index.md")}${text("CONTRIBUTING.md")}`;
     const guides = pages.filter((page) => page.startsWith("docs/") && page !== "docs/index.md");
