@@ -10,6 +10,7 @@ import { openGguf } from "./gguf/checkpoint.ts";
 import { onlyModel } from "./gguf/split.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
 import type { TensorSource } from "./tensor-source.ts";
+import { withOlderFiles } from "./token-files.ts";
 import { openWeights } from "./weight-files.ts";
 
 /** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
@@ -27,7 +28,7 @@ export interface Checkpoint {
   readonly tensors: TensorSource;
   /** tokenizer.json, null when absent. */
   readonly tokenizerJson: JsonFile | null;
-  /** tokenizer_config.json, null when absent. */
+  /** tokenizer_config.json with what added_tokens.json and special_tokens_map.json add; null without any of them. */
   readonly tokenizerConfig: JsonFile | null;
   /** generation_config.json, null when absent. */
   readonly generationConfig: JsonFile | null;
@@ -55,7 +56,12 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
   const gguf = listing.weights === null ? onlyModel(listing.names) : null;
   if (!listing.names.has("config.json") && gguf !== null) return openGguf(join(listing.folder, gguf));
   const tokenizerJson = await readJson(listing, "tokenizer.json");
-  const tokenizerConfig = await readJson(listing, "tokenizer_config.json");
+  const tokenizerConfig = withOlderFiles(listing.folder, {
+    tokenizerJson,
+    tokenizerConfig: await readJson(listing, "tokenizer_config.json"),
+    addedTokens: await readJson(listing, "added_tokens.json"),
+    specialTokensMap: await readJson(listing, "special_tokens_map.json"),
+  });
   const generationConfig = await readJson(listing, "generation_config.json");
   const jinja = await readText(listing, "chat_template.jinja");
   const texts = {

@@ -123,7 +123,9 @@ class Bpe implements Model {
 
   #unknown(word: string): number {
     if (this.unknownId === null)
-      throw this.#field.get("unk_token").invalid(`is not in the vocabulary, but ${JSON.stringify(word.slice(0, 40))} needs it`);
+      throw this.#field
+        .get("unk_token")
+        .invalid(`is not in the vocabulary, but ${JSON.stringify(word.slice(0, 40))} needs it`);
     return this.unknownId;
   }
 
@@ -184,7 +186,9 @@ function readMerges(field: Field): [string, string][] {
 
 /** A text without as many of its first UTF-8 bytes; undefined characters remain where that cuts one. */
 function withoutBytes(text: string, count: number): string {
-  return count === 0 ? text : new TextDecoder("utf-8", { ignoreBOM: true }).decode(new TextEncoder().encode(text).subarray(count));
+  return count === 0
+    ? text
+    : new TextDecoder("utf-8", { ignoreBOM: true }).decode(new TextEncoder().encode(text).subarray(count));
 }
 
 /** UTF-16 units of the longest text. */

@@ -34,8 +34,8 @@ export class CharacterSet {
 }
 
 /** Those that a class of a JavaScript pattern with the flag u matches, such as `\p{L}` or `a-z`. */
-export function classOf(source: string, ignoreCase = false): Predicate {
-  const pattern = new RegExp(`^[${source}]$`, ignoreCase ? "iu" : "u");
+export function classOf(source: string): Predicate {
+  const pattern = new RegExp(`^[${source}]$`, "u");
   return (codePoint) => pattern.test(String.fromCodePoint(codePoint));
 }
 
@@ -64,8 +64,8 @@ const eitherOf = (a: Predicate, b: Predicate): Predicate => {
 
 /** A class as Unicode 16 has it, which does not know what is newer. */
 const newer = codePoints(beyondUnicode16);
-export function unicode16(source: string, ignoreCase = false): Predicate {
-  const predicate = classOf(source, ignoreCase);
+export function unicode16(source: string): Predicate {
+  const predicate = classOf(source);
   const hasUnassigned = classOf(source)(UNASSIGNED);
   return (codePoint) => (newer(codePoint) ? hasUnassigned : predicate(codePoint));
 }
@@ -75,9 +75,7 @@ export const whiteSpace = new CharacterSet(classOf("\\p{White_Space}"));
 /** Unicode's numeric characters, as Rust's `char::is_numeric`. */
 export const numeric = new CharacterSet(classOf("\\p{N}"));
 /** What the tokenizers take for punctuation: Unicode's and ASCII's symbols. */
-export const punctuation = new CharacterSet(
-  eitherOf(classOf("\\p{P}!-\\/:-@\\[-`{-~"), codePoints(otherPunctuation)),
-);
+export const punctuation = new CharacterSet(eitherOf(classOf("\\p{P}!-\\/:-@\\[-`{-~"), codePoints(otherPunctuation)));
 /** The `\w` of Rust's regex crate. */
 export const wordCharacter = new CharacterSet(unicode16("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200C\\u200D"));
 /** What BertNormalizer takes for an accent. */

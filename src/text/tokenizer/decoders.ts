@@ -11,29 +11,37 @@ export type Decoder = (tokens: readonly string[], work: Work) => string[];
 const BYTE = /^<0x([0-9a-fA-F]{2}|\+[0-9a-fA-F])>$/;
 
 const lossy = new TextDecoder("utf-8", { ignoreBOM: true });
-const strict = new TextDecoder("utf-8", { ignoreBOM: true, fatal: true });
 
-const readers: Record<string, (field: Field) => Decoder> = {
+/**
+ * What becomes of byte tokens in a row that are no UTF-8: U+FFFD for each of them, as in Rust's library, or only for what
+ * is wrong, so that text that was given out stays as it is when a wrong byte follows.
+ */
+export type ByteErrors = "replaceAll" | "replaceWrong";
+
+const readers: Record<string, (field: Field, errors: ByteErrors) => Decoder> = {
   BPEDecoder: readBpeDecoder,
-  ByteFallback: () => decodeByteTokens,
+  ByteFallback: (_, errors) => (tokens) => decodeByteTokens(tokens, errors),
   ByteLevel: () => decodeByteLevel,
   CTC: readCtc,
   Fuse: () => (tokens) => [tokens.join("")],
   Metaspace: readMetaspace,
   Replace: readReplace,
-  Sequence(field) {
-    const parts = field.get("decoders").items().map(readDecoder);
+  Sequence(field, errors) {
+    const parts = field
+      .get("decoders")
+      .items()
+      .map((part) => readDecoder(part, errors));
     return (tokens, work) => parts.reduce<string[]>((result, part) => part(result, work), [...tokens]);
   },
   Strip: readStrip,
   WordPiece: readWordPiece,
 };
 
-/** UnsupportedError for a decoder of an unknown type. */
-export function readDecoder(field: Field): Decoder {
+/** InvalidFileError for a decoder of an unknown type. */
+export function readDecoder(field: Field, errors: ByteErrors): Decoder {
   const type = field.get("type").text();
-  if (!Object.hasOwn(readers, type)) throw field.get("type").unsupported(`"${type}" is no decoder that is supported`);
-  const decode = readers[type]!(field);
+  if (!Object.hasOwn(readers, type)) throw field.get("type").invalid(`"${type}" is no decoder`);
+  const decode = readers[type]!(field, errors);
   return (tokens, work) => {
     work.add(tokens.length);
     const result = decode(tokens, work);
@@ -44,16 +52,6 @@ export function readDecoder(field: Field): Decoder {
   };
 }
 
-/** Whether a decoder, or one in it, makes bytes of tokens such as `<0xE2>`. */
-export function decodesByteTokens(field: Field): boolean {
-  const type = field.get("type").value;
-  return type === "ByteFallback" || (type === "Sequence" && field.get("decoders").items().some(decodesByteTokens));
-}
-
-export function isByteToken(token: string): boolean {
-  return BYTE.test(token);
-}
-
 function decodeByteLevel(tokens: readonly string[]): string[] {
   const bytes: number[] = [];
   for (const token of tokens)
@@ -61,16 +59,16 @@ function decodeByteLevel(tokens: readonly string[]): string[] {
   return [lossy.decode(Uint8Array.from(bytes))];
 }
 
-function decodeByteTokens(tokens: readonly string[]): string[] {
+function decodeByteTokens(tokens: readonly string[], errors: ByteErrors): string[] {
   const result: string[] = [];
   let bytes: number[] = [];
   const flush = () => {
     if (bytes.length === 0) return;
-    try {
-      result.push(strict.decode(Uint8Array.from(bytes)));
-    } catch {
-      for (const _ of bytes) result.push("\uFFFD");
-    }
+    const text = lossy.decode(Uint8Array.from(bytes));
+    // Bytes of U+FFFD itself are no error.
+    const isWrong = text.includes("\uFFFD") && new TextEncoder().encode(text).some((byte, i) => byte !== bytes[i]);
+    if (isWrong && errors === "replaceAll") for (const _ of bytes) result.push("\uFFFD");
+    else result.push(text);
     bytes = [];
   };
   for (const token of tokens) {
@@ -133,8 +131,7 @@ function readCtc(field: Field): Decoder {
 
 function readMetaspace(field: Field): Decoder {
   const { replacement, scheme } = readMetaspaceFields(field);
-  return (tokens) =>
-    tokens.map((token, i) => token.replaceAll(replacement, i === 0 && scheme !== "never" ? "" : " "));
+  return (tokens) => tokens.map((token, i) => token.replaceAll(replacement, i === 0 && scheme !== "never" ? "" : " "));
 }
 
 function readReplace(field: Field): Decoder {

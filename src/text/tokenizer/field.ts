@@ -16,7 +16,8 @@ export class Field {
     this.path = path;
     this.value = value;
     this.#depth = depth;
-    if (depth > DEPTH_LIMIT) throw new InvalidFileError(file, `${path}: parts are nested more than ${DEPTH_LIMIT} deep`);
+    if (depth > DEPTH_LIMIT)
+      throw new InvalidFileError(file, `${path}: parts are nested more than ${DEPTH_LIMIT} deep`);
   }
 
   /** InvalidFileError: `expected` is what the field should be. */

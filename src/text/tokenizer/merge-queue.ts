@@ -41,7 +41,10 @@ export class MergeQueue {
     let at = 0;
     for (let child = 1; child < size; child = at * 2 + 1) {
       const right = child + 1;
-      if (right < size && (ranks[right]! < ranks[child]! || (ranks[right] === ranks[child] && positions[right]! < positions[child]!)))
+      if (
+        right < size &&
+        (ranks[right]! < ranks[child]! || (ranks[right] === ranks[child] && positions[right]! < positions[child]!))
+      )
         child = right;
       if (rank < ranks[child]! || (rank === ranks[child] && position <= positions[child]!)) break;
       ranks[at] = ranks[child]!;

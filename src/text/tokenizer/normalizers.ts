@@ -1,6 +1,7 @@
 /** The normalizers of tokenizer.json. Each changes a part of a text. */
-import { CharacterSet, combiningMark, control, nonspacingMark, whiteSpace } from "./character-set.ts";
+
 import { toByteCharacters } from "./byte-alphabet.ts";
+import { CharacterSet, codePoints, combiningMark, control, nonspacingMark, whiteSpace } from "./character-set.ts";
 import { CharacterMap } from "./charsmap.ts";
 import type { Field } from "./field.ts";
 import { readPattern } from "./pattern.ts";
@@ -13,10 +14,12 @@ const ideographs = [
   ...[0x4e00, 0x9fff, 0x3400, 0x4dbf, 0x20000, 0x2a6df, 0x2a700, 0x2b73f],
   ...[0x2b740, 0x2b81f, 0x2b920, 0x2ceaf, 0xf900, 0xfaff, 0x2f800, 0x2fa1f],
 ];
-const ideograph = new CharacterSet((code) => ideographs.some((from, i) => i % 2 === 0 && code >= from && code <= ideographs[i + 1]!));
+const ideograph = new CharacterSet((code) =>
+  ideographs.some((from, i) => i % 2 === 0 && code >= from && code <= ideographs[i + 1]!),
+);
 
 /** Control characters that Nmt drops, and what it takes for a space. */
-const nmtDropped = /[\u0001-\u0008\u000B\u000E-\u001F\u007F\u008F\u009F]/g;
+const nmtDropped = new CharacterSet(codePoints("1-8 b e-1f 7f 8f 9f"));
 const nmtSpaces = /[\t\n\f\r\u1680\u200B-\u200F\u2028\u2029\u2581\uFEFF\uFFFD]/g;
 
 const readers: Record<string, (field: Field) => Normalizer> = {
@@ -26,7 +29,7 @@ const readers: Record<string, (field: Field) => Normalizer> = {
   NFKD: () => form("NFKD"),
   Lowercase: () => characters(lowercase),
   StripAccents: () => characters((text) => without(text, combiningMark)),
-  Nmt: () => characters((text) => text.replace(nmtDropped, "").replace(nmtSpaces, " ")),
+  Nmt: () => characters((text) => without(text, nmtDropped).replace(nmtSpaces, " ")),
   ByteLevel: () => characters(toByteCharacters),
   BertNormalizer: readBert,
   Strip: readStrip,
@@ -45,10 +48,10 @@ const readers: Record<string, (field: Field) => Normalizer> = {
   },
 };
 
-/** UnsupportedError for a normalizer of an unknown type. */
+/** InvalidFileError for a normalizer of an unknown type. */
 export function readNormalizer(field: Field): Normalizer {
   const type = field.get("type").text();
-  if (!Object.hasOwn(readers, type)) throw field.get("type").unsupported(`"${type}" is no normalizer that is supported`);
+  if (!Object.hasOwn(readers, type)) throw field.get("type").invalid(`"${type}" is no normalizer`);
   const normalize = readers[type]!(field);
   return (span, work) => {
     work.add(span.text.length + 1);
@@ -84,7 +87,8 @@ function readBert(field: Field): Normalizer {
   const strips = field.optional("strip_accents")?.boolean() ?? lowers;
   return characters((text) => {
     let result = cleans ? clean(text) : text;
-    if (separates) result = mapCharacters(result, (character, code) => (ideograph.has(code) ? ` ${character} ` : character));
+    if (separates)
+      result = mapCharacters(result, (character, code) => (ideograph.has(code) ? ` ${character} ` : character));
     if (strips) result = without(result.normalize("NFD"), nonspacingMark);
     return lowers ? lowercase(result) : result;
   });

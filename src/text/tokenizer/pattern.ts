@@ -1,6 +1,7 @@
 /** The patterns of splits and replacements: a text, or an expression of Oniguruma's. */
 import type { Field } from "./field.ts";
-import { PatternError, Regex, shownPattern } from "./regex.ts";
+import { Regex, shownPattern } from "./regex.ts";
+import { PatternError } from "./regex-reader.ts";
 import type { Work } from "./work-limit.ts";
 
 /** Calls a function with the beginning and end of each place where a pattern is found, in their order. */

@@ -19,11 +19,10 @@ const readers: Record<string, (field: Field) => PostProcessor> = {
   },
 };
 
-/** UnsupportedError for a post-processor of an unknown type. */
+/** InvalidFileError for a post-processor of an unknown type. */
 export function readPostProcessor(field: Field): PostProcessor {
   const type = field.get("type").text();
-  if (!Object.hasOwn(readers, type))
-    throw field.get("type").unsupported(`"${type}" is no post-processor that is supported`);
+  if (!Object.hasOwn(readers, type)) throw field.get("type").invalid(`"${type}" is no post-processor`);
   return readers[type]!(field);
 }
 

@@ -42,7 +42,7 @@ const readers: Record<string, (field: Field) => Cutter[]> = {
   WhitespaceSplit: () => [splitter(inSet(whiteSpace), "Removed")],
 };
 
-/** UnsupportedError for a pre-tokenizer of an unknown type. */
+/** InvalidFileError for a pre-tokenizer of an unknown type. */
 export function readPreTokenizer(field: Field): PreTokenizer {
   const cutters = readCutters(field);
   return (spans, work) => {
@@ -62,13 +62,12 @@ export function readPreTokenizer(field: Field): PreTokenizer {
 function readCutters(field: Field): Cutter[] {
   const type = field.get("type").text();
   if (Object.hasOwn(readers, type)) return readers[type]!(field);
-  throw field.get("type").unsupported(`"${type}" is no pre-tokenizer that is supported`);
+  throw field.get("type").invalid(`"${type}" is no pre-tokenizer`);
 }
 
 function readByteLevel(field: Field): Cutter[] {
   const addsSpace = field.get("add_prefix_space").boolean();
   const usesRegex = field.optional("use_regex")?.boolean() ?? true;
-  field.get("trim_offsets").boolean();
   const regex = new Regex(GPT2);
   const split = splitter((text, work, found) => regex.forEachMatch(text, work, found), "Isolated");
   return [

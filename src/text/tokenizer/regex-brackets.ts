@@ -1,17 +1,18 @@
-/** Classes in brackets: ranges, names, classes within, and intersections. */
-import { allOf, anyOf, classOf, not, type Predicate } from "./character-set.ts";
+/** Classes in brackets: ranges, names, classes within, and intersections. Case is ignored in the outermost as a whole. */
+import { allOf, anyOf, not, type Predicate } from "./character-set.ts";
+import { ignoringCase } from "./regex-case.ts";
 import { bracketClass, shorthand } from "./regex-classes.ts";
-import { PatternError, type PatternParser } from "./regex-syntax.ts";
+import { PatternError, type PatternReader } from "./regex-reader.ts";
 
 /** Classes within classes. */
 const DEPTH_LIMIT = 50;
 
 export class BracketParser {
-  readonly #parser: PatternParser;
+  readonly #parser: PatternReader;
   readonly #ignoreCase: boolean;
   readonly #depth: number;
 
-  constructor(parser: PatternParser, ignoreCase: boolean, depth = 0) {
+  constructor(parser: PatternReader, ignoreCase: boolean, depth = 0) {
     if (depth > DEPTH_LIMIT) throw new PatternError(`classes are nested more than ${DEPTH_LIMIT} deep`);
     this.#parser = parser;
     this.#ignoreCase = ignoreCase;
@@ -32,7 +33,8 @@ export class BracketParser {
       } else parts.push(this.#part());
     }
     operands.push(anyOf(parts));
-    const predicate = operands.length === 1 ? operands[0]! : allOf(operands);
+    const exact = operands.length === 1 ? operands[0]! : allOf(operands);
+    const predicate = this.#ignoreCase ? ignoringCase(exact) : exact;
     return inverted ? not(predicate) : predicate;
   }
 
@@ -40,21 +42,20 @@ export class BracketParser {
     const parser = this.#parser;
     const posix = this.#posix();
     if (posix) return posix;
-    if (parser.take("[")) return new BracketParser(parser, this.#ignoreCase, this.#depth + 1).parse();
+    if (parser.take("[")) return new BracketParser(parser, false, this.#depth + 1).parse();
     const from = this.#member();
     if (typeof from !== "number") return from;
     const { source, position } = parser;
     const isRange = source[position] === "-" && source[position + 1] !== "]" && source[position + 1] !== undefined;
-    if (!isRange || source.startsWith("-[", position) || source.startsWith("-&&", position))
-      return this.#range(from, from);
+    if (!isRange || source.startsWith("-[", position) || source.startsWith("-&&", position)) return range(from, from);
     parser.position++;
     const to = this.#member();
     if (typeof to !== "number") {
-      const dash = this.#range(45, 45);
-      return anyOf([this.#range(from, from), dash, to]);
+      const dash = range(45, 45);
+      return anyOf([range(from, from), dash, to]);
     }
     if (to < from) throw new PatternError("a range of a class ends before it begins");
-    return this.#range(from, to);
+    return range(from, to);
   }
 
   /** A code point or a class. */
@@ -63,8 +64,8 @@ export class BracketParser {
     const character = parser.next();
     if (character !== "\\") return character.codePointAt(0)!;
     const letter = parser.next();
-    if (letter === "p" || letter === "P") return parser.property(letter, this.#ignoreCase);
-    const short = shorthand(letter);
+    if (letter === "p" || letter === "P") return parser.property(letter);
+    const short = shorthand(letter, true);
     if (short) return short;
     if (letter === "b") return 8;
     const codePoint = parser.escapedCodePoint(letter);
@@ -77,13 +78,12 @@ export class BracketParser {
     const found = /^\[:(\^?)(\w+):\]/.exec(parser.source.slice(parser.position, parser.position + 20));
     if (!found) return null;
     parser.position += found[0].length;
-    const predicate = bracketClass(found[2]!, this.#ignoreCase);
+    const predicate = bracketClass(found[2]!);
     if (!predicate) throw new PatternError(`"${found[0]}" is not supported`);
     return found[1] ? not(predicate) : predicate;
   }
+}
 
-  #range(from: number, to: number): Predicate {
-    if (!this.#ignoreCase) return (codePoint) => codePoint >= from && codePoint <= to;
-    return classOf(`\\u{${from.toString(16)}}-\\u{${to.toString(16)}}`, true);
-  }
+function range(from: number, to: number): Predicate {
+  return (codePoint) => codePoint >= from && codePoint <= to;
 }

@@ -1,6 +1,6 @@
 /** Characters in patterns that ignore case: some are equal to two or three others, such as "ß" to "ss". */
-import { CharacterSet, classOf } from "./character-set.ts";
-import type { Node } from "./regex-syntax.ts";
+import { CharacterSet, type Predicate } from "./character-set.ts";
+import type { Node } from "./regex-node.ts";
 
 type Character = Extract<Node, { kind: "character" }>;
 
@@ -71,6 +71,37 @@ function sequence(nodes: readonly Node[]): Node {
 }
 
 function equalTo(codePoints: readonly number[]): Node {
-  const source = codePoints.map((codePoint) => `\\u{${codePoint.toString(16)}}`).join("");
-  return { kind: "set", set: new CharacterSet(classOf(source, true)) };
+  const predicate = ignoringCase((codePoint) => codePoints.includes(codePoint));
+  return { kind: "set", set: new CharacterSet(predicate) };
+}
+
+/** Where characters with another case are: Unicode's blocks of alphabets that have cases. */
+const casedBlocks = [
+  ...[0, 0x588, 0x10a0, 0x1100, 0x13a0, 0x1400, 0x1c80, 0x2200, 0x24b0, 0x24ea, 0x2c00, 0x2d30, 0xa640, 0xabc0],
+  ...[0xff20, 0xff60, 0x10400, 0x10600, 0x10c80, 0x10d90, 0x118a0, 0x118e0, 0x16e40, 0x16ee0, 0x1e900, 0x1e950],
+];
+
+let groups: ReadonlyMap<number, readonly number[]> | undefined;
+
+/** Code points with one case folded, those that are equal to each in the list of each. */
+function caseGroups(): ReadonlyMap<number, readonly number[]> {
+  if (groups) return groups;
+  const members = new Map<string, number[]>();
+  for (let block = 0; block < casedBlocks.length; block += 2)
+    for (let codePoint = casedBlocks[block]!; codePoint < casedBlocks[block + 1]!; codePoint++) {
+      const character = String.fromCodePoint(codePoint);
+      const upper = character.toUpperCase();
+      const folded = [...upper].length === 1 ? upper.toLowerCase() : character.toLowerCase();
+      const key = [...folded].length === 1 ? folded : character;
+      members.set(key, [...(members.get(key) ?? []), codePoint]);
+    }
+  groups = new Map(
+    [...members.values()].flatMap((all) => (all.length > 1 ? all.map((one) => [one, all] as const) : [])),
+  );
+  return groups;
+}
+
+/** What a class has, and all that is equal to it but for case. */
+export function ignoringCase(predicate: Predicate): Predicate {
+  return (codePoint) => predicate(codePoint) || (caseGroups().get(codePoint)?.some(predicate) ?? false);
 }

@@ -43,35 +43,39 @@ const plain = (name: string) => name.toLowerCase().replace(/[\s_-]/g, "");
 const propertyNames = new Map(properties.map((name) => [plain(name), name]));
 
 /** A class of `[:name:]`, null for a name that is none. Its punctuation has signs, too. */
-export function bracketClass(name: string, ignoreCase: boolean): Predicate | null {
-  if (name === "punct") return unicode16("\\p{P}\\p{S}", ignoreCase);
-  if (name === "word") return unicode16(WORD, ignoreCase);
-  return Object.hasOwn(posix, name) || name === "graph" || name === "print" ? namedClass(name, ignoreCase) : null;
+export function bracketClass(name: string): Predicate | null {
+  if (name === "punct") return unicode16("\\p{P}\\p{S}");
+  if (name === "word") return unicode16(WORD);
+  return Object.hasOwn(posix, name) || name === "graph" || name === "print" ? namedClass(name) : null;
 }
 
 /** A class of `\p{name}`, null for a name that is none. */
-export function namedClass(name: string, ignoreCase: boolean): Predicate | null {
+export function namedClass(name: string): Predicate | null {
   const key = plain(name);
-  if (key === "graph") return unicode16(GRAPH, ignoreCase);
-  if (key === "print") return anyOf([unicode16(GRAPH, ignoreCase), unicode16("\\p{Zs}", ignoreCase)]);
-  if (Object.hasOwn(posix, key)) return unicode16(posix[key]!, ignoreCase);
+  if (key === "graph") return unicode16(GRAPH);
+  if (key === "print") return anyOf([unicode16(GRAPH), unicode16("\\p{Zs}")]);
+  if (Object.hasOwn(posix, key)) return unicode16(posix[key]!);
   const property = propertyNames.get(key);
-  if (property) return unicode16(`\\p{${property}}`, ignoreCase);
+  if (property) return unicode16(`\\p{${property}}`);
   const script = key.length > 2 ? key[0]!.toUpperCase() + key.slice(1) : null;
-  const spellings = [name, script, name.replace(/[^_\s-]+/g, (word) => word[0]!.toUpperCase() + word.slice(1).toLowerCase())];
+  const spellings = [
+    name,
+    script,
+    name.replace(/[^_\s-]+/g, (word) => word[0]!.toUpperCase() + word.slice(1).toLowerCase()),
+  ];
   for (const spelling of spellings) {
     if (!spelling || !/^[\w\s-]+$/.test(spelling)) continue;
     try {
-      return unicode16(`\\p{Script=${spelling.replace(/[\s-]/g, "_")}}`, ignoreCase);
+      return unicode16(`\\p{Script=${spelling.replace(/[\s-]/g, "_")}}`);
     } catch {} // not how JavaScript spells a script
   }
   return null;
 }
 
-/** A class of one letter, such as that of `\s`; null for letters that name none. */
-export function shorthand(letter: string): Predicate | null {
+/** A class of one letter, such as that of `\s`; null for letters that name none. In brackets `\w` is `[:word:]`. */
+export function shorthand(letter: string, inBrackets: boolean): Predicate | null {
   const name = { w: "word", s: "space", d: "digit", h: "xdigit" }[letter.toLowerCase()];
   if (!name) return null;
-  const predicate = namedClass(name, false)!;
+  const predicate = inBrackets ? bracketClass(name)! : namedClass(name)!;
   return letter === letter.toLowerCase() ? predicate : not(predicate);
 }

@@ -1,6 +1,7 @@
 /** Trees of patterns to programs of a backtracking machine. */
 import { CharacterSet } from "./character-set.ts";
-import { type Node, PatternError, type Place } from "./regex-syntax.ts";
+import type { Node, Place } from "./regex-node.ts";
+import { PatternError } from "./regex-reader.ts";
 
 /** Operations, each with its operands behind it. Targets are places in the code. */
 export const Op = {
@@ -94,7 +95,8 @@ class Compiler {
       this.#kept.add(node.index);
     }
     if (node.kind === "group" && isClosed) closed.add(node.index);
-    const closes = node.kind === "atomic" || node.kind === "look" || (node.kind === "repeat" && node.mode === "possessive");
+    const closes =
+      node.kind === "atomic" || node.kind === "look" || (node.kind === "repeat" && node.mode === "possessive");
     if ("nodes" in node) for (const child of node.nodes) this.#findBackReferences(child, closed, isClosed);
     if ("node" in node) this.#findBackReferences(node.node, closed, isClosed || closes);
   }
@@ -127,15 +129,20 @@ class Compiler {
         for (const child of node.nodes) this.#node(child);
         return;
       case "choice":
-        return this.#choice(node.nodes);
+        this.#choice(node.nodes);
+        return;
       case "repeat":
-        return this.#repeat(node);
+        this.#repeat(node);
+        return;
       case "group":
-        return this.#group(node);
+        this.#group(node);
+        return;
       case "atomic":
-        return this.#atomic(() => this.#node(node.node));
+        this.#atomic(() => this.#node(node.node));
+        return;
       case "look":
-        return this.#look(node);
+        this.#look(node);
+        return;
       case "place":
         this.#emit(Op.place, places.indexOf(node.place));
         return;
@@ -162,10 +169,19 @@ class Compiler {
     const { node: child, least, most, mode } = node;
     const set = this.#single(child);
     if (set && mode !== "lazy") {
-      this.#emit(Op.many, this.#setId(set), least, most === Number.POSITIVE_INFINITY ? -1 : most, Number(mode === "possessive"));
+      this.#emit(
+        Op.many,
+        this.#setId(set),
+        least,
+        most === Number.POSITIVE_INFINITY ? -1 : most,
+        Number(mode === "possessive"),
+      );
       return;
     }
-    if (mode === "possessive") return this.#atomic(() => this.#repeat({ ...node, mode: "greedy" }));
+    if (mode === "possessive") {
+      this.#atomic(() => this.#repeat({ ...node, mode: "greedy" }));
+      return;
+    }
     for (let i = 0; i < least; i++) this.#node(child);
     if (most === Number.POSITIVE_INFINITY) this.#loop(child, mode === "lazy");
     else this.#optional(child, most - least, mode === "lazy");
@@ -196,7 +212,10 @@ class Compiler {
   }
 
   #group({ index, node }: Extract<Node, { kind: "group" }>): void {
-    if (!this.#kept.has(index)) return this.#node(node);
+    if (!this.#kept.has(index)) {
+      this.#node(node);
+      return;
+    }
     this.#emit(Op.keep, index * 2);
     this.#node(node);
     this.#emit(Op.keep, index * 2 + 1);

@@ -1,30 +1,11 @@
 /** Patterns in Oniguruma's Ruby syntax, which those of tokenizer.json are in, to trees. What is not understood is refused. */
-import { BracketParser } from "./regex-brackets.ts";
+
 import { CharacterSet, classOf, type Predicate } from "./character-set.ts";
+import { BracketParser } from "./regex-brackets.ts";
 import { foldNodes } from "./regex-case.ts";
-import { namedClass, shorthand } from "./regex-classes.ts";
-
-export type Place = "textStart" | "textEnd" | "finalEnd" | "lineStart" | "lineEnd" | "wordEdge" | "noWordEdge" | "searchStart";
-
-export type Node =
-  | { readonly kind: "character"; readonly codePoint: number; readonly ignoreCase: boolean }
-  | { readonly kind: "set"; readonly set: CharacterSet }
-  | { readonly kind: "sequence"; readonly nodes: readonly Node[] }
-  | { readonly kind: "choice"; readonly nodes: readonly Node[] }
-  | {
-      readonly kind: "repeat";
-      readonly node: Node;
-      readonly least: number;
-      readonly most: number;
-      readonly mode: "greedy" | "lazy" | "possessive";
-    }
-  | { readonly kind: "group"; readonly index: number; readonly node: Node }
-  | { readonly kind: "atomic"; readonly node: Node }
-  | { readonly kind: "look"; readonly node: Node; readonly behind: boolean; readonly negative: boolean }
-  | { readonly kind: "place"; readonly place: Place }
-  | { readonly kind: "back"; readonly index: number };
-
-export const EMPTY: Node = { kind: "sequence", nodes: [] };
+import { shorthand } from "./regex-classes.ts";
+import type { Node, Place } from "./regex-node.ts";
+import { PatternError, PatternReader } from "./regex-reader.ts";
 
 export interface Flags {
   readonly ignoreCase: boolean;
@@ -32,12 +13,8 @@ export interface Flags {
   readonly extended: boolean;
 }
 
-/** A pattern that Oniguruma does not have, or that is not supported; the message says which part. */
-export class PatternError extends Error {}
-
 /** Groups within groups; deeper ones would exhaust the stack. */
 const DEPTH_LIMIT = 200;
-const LENGTH_LIMIT = 100_000;
 /** Oniguruma's own. */
 const REPEAT_LIMIT = 100_000;
 
@@ -50,11 +27,7 @@ const places: Record<string, Place> = {
   G: "searchStart",
 };
 
-const controls: Record<string, number> = { t: 9, n: 10, v: 11, f: 12, r: 13, a: 7, e: 27 };
-
-export class PatternParser {
-  readonly source: string;
-  position = 0;
+export class PatternParser extends PatternReader {
   #depth = 0;
   #groups = 0;
   readonly #names = new Map<string, number>();
@@ -62,8 +35,7 @@ export class PatternParser {
   readonly #sets = new Map<string, CharacterSet>();
 
   constructor(source: string) {
-    if (source.length > LENGTH_LIMIT) throw new PatternError(`it is longer than ${LENGTH_LIMIT} characters`);
-    this.source = source;
+    super(source);
     this.#hasNames = /\(\?<[^=!]/.test(source);
   }
 
@@ -71,31 +43,6 @@ export class PatternParser {
     const node = this.#choice({ ignoreCase: false, dotAll: false, extended: false });
     if (this.position < this.source.length) throw new PatternError('")" closes no group');
     return node;
-  }
-
-  /** Whether the source goes on with a text, which is then passed. */
-  take(text: string): boolean {
-    if (!this.source.startsWith(text, this.position)) return false;
-    this.position += text.length;
-    return true;
-  }
-
-  /** The next character, passed. */
-  next(): string {
-    const code = this.source.codePointAt(this.position);
-    if (code === undefined) throw new PatternError("it ends too early");
-    const character = String.fromCodePoint(code);
-    this.position += character.length;
-    return character;
-  }
-
-  /** What ends with a text, passed with it. */
-  until(end: string): string {
-    const at = this.source.indexOf(end, this.position);
-    if (at < 0) throw new PatternError(`expected "${end}"`);
-    const text = this.source.slice(this.position, at);
-    this.position = at + end.length;
-    return text;
   }
 
   /** A set with one memory for each source that is written again. */
@@ -106,41 +53,6 @@ export class PatternParser {
       this.#sets.set(key, set);
     }
     return { kind: "set", set };
-  }
-
-  /** The code point of an escape that names one, null for others. `letter` is passed already. */
-  escapedCodePoint(letter: string): number | null {
-    if (Object.hasOwn(controls, letter)) return controls[letter]!;
-    if (letter === "x" && this.take("{")) return this.#codePoint(this.until("}").trim(), 16);
-    if (letter === "x") return this.#codePoint(this.#digits(/[0-9a-fA-F]{0,2}/y) || "0", 16);
-    if (letter === "u") return this.#codePoint(this.#digits(/[0-9a-fA-F]{4}/y), 16);
-    if (letter === "0") return this.#codePoint(this.#digits(/[0-7]{0,2}/y) || "0", 8);
-    if (/[A-Za-z0-9]/.test(letter)) return null;
-    return letter.codePointAt(0)!;
-  }
-
-  /** The class of `\p{name}`, behind its letter. */
-  property(letter: string, ignoreCase: boolean): Predicate {
-    if (!this.take("{")) throw new PatternError(`expected "{" after "\\${letter}"`);
-    const text = this.until("}");
-    const inverted = text.startsWith("^");
-    const found = namedClass(inverted ? text.slice(1) : text, ignoreCase);
-    if (!found) throw new PatternError(`"\\${letter}{${text}}" is not supported`);
-    return inverted === (letter === "P") ? found : (codePoint) => !found(codePoint);
-  }
-
-  #digits(pattern: RegExp): string {
-    pattern.lastIndex = this.position;
-    const text = pattern.exec(this.source)?.[0] ?? "";
-    this.position += text.length;
-    return text;
-  }
-
-  #codePoint(digits: string, base: number): number {
-    const code = /^[0-9a-fA-F]+$/.test(digits) ? Number.parseInt(digits, base) : Number.NaN;
-    if (!(code <= 0x10ffff) || (code >= 0xd800 && code <= 0xdfff))
-      throw new PatternError(`"${digits}" is no code point`);
-    return code;
   }
 
   #choice(flags: Flags): Node {
@@ -210,14 +122,14 @@ export class PatternParser {
     if (Object.hasOwn(places, letter)) return { kind: "place", place: places[letter]! };
     if (letter === "p" || letter === "P") {
       const start = this.position;
-      const predicate = this.property(letter, flags.ignoreCase);
-      return this.set(`\\${letter}${flags.ignoreCase}${this.source.slice(start, this.position)}`, () => predicate);
+      const predicate = this.property(letter);
+      return this.set(`\\${letter}${this.source.slice(start, this.position)}`, () => predicate);
     }
-    const short = shorthand(letter);
+    const short = shorthand(letter, false);
     if (short) return this.set(`\\${letter}`, () => short);
     if (letter === "R") return this.#newline();
     if (letter === "k") return this.#backReference(this.#groupName());
-    if (/[1-9]/.test(letter)) return this.#backReference(letter + this.#digits(/[0-9]?/y));
+    if (/[1-9]/.test(letter)) return this.#backReference(letter + this.digits(/[0-9]?/y));
     const codePoint = this.escapedCodePoint(letter);
     if (codePoint === null) throw new PatternError(`"\\${letter}" is not supported`);
     return { kind: "character", codePoint, ignoreCase: flags.ignoreCase };
@@ -279,7 +191,6 @@ export class PatternParser {
       const range = this.#quantifier();
       if (!range) return node;
       if (count > 8) throw new PatternError("too many signs of repetition in a row");
-      if (node.kind === "place" || node.kind === "look") throw new PatternError("a place is repeated");
       node = this.#repeated(foldNodes([node]), range);
     }
   }

@@ -4,7 +4,7 @@
  */
 import { wordCharacter } from "./character-set.ts";
 import { compile, Op, type Program, places } from "./regex-program.ts";
-import { PatternError, PatternParser } from "./regex-syntax.ts";
+import { PatternParser } from "./regex-syntax.ts";
 import type { Work } from "./work-limit.ts";
 
 /** Entries of three numbers that are kept for going back: 48 MB. */
@@ -22,6 +22,11 @@ export class Regex {
   readonly #heights: Int32Array;
   readonly #starts: Int32Array;
   readonly #groups: Int32Array;
+  #work!: Work;
+  #searchStart = 0;
+  #height = 0;
+  #at = 0;
+  #pc = 0;
 
   /** PatternError for patterns that are not supported. */
   constructor(source: string) {
@@ -62,34 +67,28 @@ export class Regex {
   /** End of a match that begins at a place, -1 without. */
   #matchAt(text: string, start: number, searchStart: number, work: Work): number {
     const { code, sets } = this.#program;
-    const { length } = text;
-    const heights = this.#heights;
-    const starts = this.#starts;
-    let height = 0;
+    this.#work = work;
+    this.#height = 0;
+    this.#searchStart = searchStart;
+    if (this.#groups.length > 2) this.#groups.fill(-1);
     let pc = 0;
     let at = start;
-    let steps = 0;
-    if (this.#groups.length > 2) this.#groups.fill(-1);
-    for (;;) {
-      if (++steps === 10_000) {
-        work.add(steps);
-        steps = 0;
-      }
-      let ok = true;
+    for (let steps = 0; ; steps++) {
+      let isGoing = true;
       switch (code[pc]) {
         case Op.match:
           work.add(steps);
           return at;
         case Op.character: {
           const codePoint = code[pc + 1]!;
-          ok = at < length && text.codePointAt(at) === codePoint;
+          isGoing = at < text.length && text.codePointAt(at) === codePoint;
           at += codePoint > 0xffff ? 2 : 1;
           pc += 2;
           break;
         }
         case Op.set: {
-          const codePoint = at < length ? text.codePointAt(at)! : -1;
-          ok = codePoint >= 0 && sets[code[pc + 1]!]!.has(codePoint);
+          const codePoint = at < text.length ? text.codePointAt(at)! : -1;
+          isGoing = codePoint >= 0 && sets[code[pc + 1]!]!.has(codePoint);
           at += codePoint > 0xffff ? 2 : 1;
           pc += 2;
           break;
@@ -98,137 +97,154 @@ export class Regex {
           pc = code[pc + 1]!;
           break;
         case Op.split:
-          height = this.#push(work, height, code[pc + 2]!, at, -1);
+          this.#push(code[pc + 2]!, at, -1);
           pc = code[pc + 1]!;
           break;
         case Op.branch:
-          if (at < length && sets[code[pc + 1]!]!.has(text.codePointAt(at)!)) {
-            height = this.#push(work, height, code[pc + 2]!, at, -1);
+          if (at < text.length && sets[code[pc + 1]!]!.has(text.codePointAt(at)!)) {
+            this.#push(code[pc + 2]!, at, -1);
             pc += 3;
           } else pc = code[pc + 2]!;
           break;
         case Op.many: {
-          const set = sets[code[pc + 1]!]!;
-          const least = code[pc + 2]!;
-          const most = code[pc + 3]!;
-          let count = 0;
-          let enough = at;
-          while (count !== most && at < length) {
-            const codePoint = text.codePointAt(at)!;
-            if (!set.has(codePoint)) break;
-            at += codePoint > 0xffff ? 2 : 1;
-            if (++count === least) enough = at;
-          }
-          steps += count >> 3;
-          if (steps >= 10_000) {
-            work.add(steps);
-            steps = 0;
-          }
-          ok = count >= least;
-          const isPossessive = code[pc + 4] === 1;
+          const end = this.#many(pc, text, at);
+          isGoing = end >= 0;
+          if (isGoing) steps += (end - at) >> 3;
+          at = end;
           pc += 5;
-          if (ok && !isPossessive && at > enough) height = this.#push(work, height, pc, at, enough);
           break;
         }
-        case Op.place:
-          ok = isAt(code[pc + 1]!, text, at, searchStart);
-          pc += 2;
-          break;
-        case Op.enter: {
-          const register = code[pc + 1]!;
-          heights[register] = height;
-          starts[register] = at;
-          pc += 2;
-          break;
-        }
-        case Op.leave: {
-          const register = code[pc + 1]!;
-          height = heights[register]!;
-          if (code[pc + 2] === 1) at = starts[register]!;
-          pc += 3;
-          break;
-        }
-        case Op.enterNot: {
-          const register = code[pc + 1]!;
-          heights[register] = height;
-          starts[register] = at;
-          height = this.#push(work, height, code[pc + 2]!, at, -1);
-          pc += 3;
-          break;
-        }
-        case Op.failNot:
-          height = heights[code[pc + 1]!]!;
-          ok = false;
-          break;
-        case Op.back: {
-          let count = code[pc + 1]!;
-          for (; count > 0 && at > 0; count--) at -= previousLength(text, at);
-          ok = count === 0;
-          pc += 2;
-          break;
-        }
-        case Op.same:
-          ok = at === starts[code[pc + 1]!];
-          pc += 2;
-          break;
-        case Op.round: {
-          const register = code[pc + 1]!;
-          height = this.#push(work, height, RESTORE_REGISTER, register, starts[register]!);
-          starts[register] = at;
-          pc += 2;
-          break;
-        }
-        case Op.progress:
-          pc = at === starts[code[pc + 1]!] ? code[pc + 2]! : pc + 3;
-          break;
-        case Op.keep: {
-          const slot = code[pc + 1]!;
-          height = this.#push(work, height, RESTORE_GROUP, slot, this.#groups[slot]!);
-          this.#groups[slot] = at;
-          pc += 2;
-          break;
-        }
-        default: {
-          const group = code[pc + 1]!;
-          const [from, to] = [this.#groups[group * 2]!, this.#groups[group * 2 + 1]!];
-          ok = from >= 0 && to >= from && text.startsWith(text.slice(from, to), at);
-          steps += to - from;
-          at += to - from;
-          pc += 2;
-        }
+        default:
+          this.#at = at;
+          isGoing = this.#step(text, pc);
+          at = this.#at;
+          pc = this.#pc;
       }
-      if (ok) continue;
-      // Go back to the last place that had another way.
-      const stack = this.#stack;
-      for (;;) {
-        if (height === 0) {
+      if (!isGoing) {
+        if (!this.#goBack(text)) {
           work.add(steps);
           return -1;
         }
-        const target = stack[height - 3]!;
-        const first = stack[height - 2]!;
-        const second = stack[height - 1]!;
-        if (target >= 0) {
-          pc = target;
-          at = first;
-          if (second < 0) height -= 3;
-          else {
-            at -= previousLength(text, at);
-            if (at > second) stack[height - 2] = at;
-            else height -= 3;
-          }
-          break;
-        }
-        height -= 3;
-        if (target === RESTORE_REGISTER) starts[first] = second;
-        else this.#groups[first] = second;
+        at = this.#at;
+        pc = this.#pc;
+      }
+      if (steps > 10_000) {
+        work.add(steps);
+        steps = 0;
       }
     }
   }
 
-  #push(work: Work, height: number, target: number, first: number, second: number): number {
+  /** As many characters of a set as there are: their end, -1 for too few. Keeps that fewer may be enough. */
+  #many(pc: number, text: string, start: number): number {
+    const { code, sets } = this.#program;
+    const set = sets[code[pc + 1]!]!;
+    const least = code[pc + 2]!;
+    const most = code[pc + 3]!;
+    let count = 0;
+    let enough = start;
+    let at = start;
+    while (count !== most && at < text.length) {
+      const codePoint = text.codePointAt(at)!;
+      if (!set.has(codePoint)) break;
+      at += codePoint > 0xffff ? 2 : 1;
+      if (++count === least) enough = at;
+    }
+    if (count < least) {
+      this.#work.add(count >> 3);
+      return -1;
+    }
+    if (code[pc + 4] === 0 && at > enough) this.#push(pc + 5, at, enough);
+    return at;
+  }
+
+  /** Does an operation at `#at` that patterns seldom have and sets `#pc` to the next one; false when it fails. */
+  #step(text: string, pc: number): boolean {
+    const { code } = this.#program;
+    const operand = code[pc + 1]!;
+    const at = this.#at;
+    this.#pc = pc + 2;
+    switch (code[pc]) {
+      case Op.place:
+        return isAt(operand, text, at, this.#searchStart);
+      case Op.enter:
+      case Op.enterNot:
+        this.#heights[operand] = this.#height;
+        this.#starts[operand] = at;
+        if (code[pc] === Op.enter) return true;
+        this.#pc = pc + 3;
+        this.#push(code[pc + 2]!, at, -1);
+        return true;
+      case Op.leave:
+        this.#height = this.#heights[operand]!;
+        if (code[pc + 2] === 1) this.#at = this.#starts[operand]!;
+        this.#pc = pc + 3;
+        return true;
+      case Op.failNot:
+        this.#height = this.#heights[operand]!;
+        return false;
+      case Op.back: {
+        let count = operand;
+        for (; count > 0 && this.#at > 0; count--) this.#at -= previousLength(text, this.#at);
+        return count === 0;
+      }
+      case Op.same:
+        return at === this.#starts[operand];
+      case Op.round:
+        this.#push(RESTORE_REGISTER, operand, this.#starts[operand]!);
+        this.#starts[operand] = at;
+        return true;
+      case Op.progress:
+        this.#pc = at === this.#starts[operand] ? code[pc + 2]! : pc + 3;
+        return true;
+      case Op.keep:
+        this.#push(RESTORE_GROUP, operand, this.#groups[operand]!);
+        this.#groups[operand] = at;
+        return true;
+      default:
+        return this.#again(operand, text);
+    }
+  }
+
+  /** What a group matched, once more. */
+  #again(group: number, text: string): boolean {
+    const from = this.#groups[group * 2]!;
+    const to = this.#groups[group * 2 + 1]!;
+    if (from < 0 || to < from) return false;
+    this.#work.add((to - from) >> 3);
+    if (!text.startsWith(text.slice(from, to), this.#at)) return false;
+    this.#at += to - from;
+    return true;
+  }
+
+  /** Goes back to the last place that had another way; false when there is none. */
+  #goBack(text: string): boolean {
+    const stack = this.#stack;
+    while (this.#height > 0) {
+      const top = this.#height - 3;
+      const target = stack[top]!;
+      const first = stack[top + 1]!;
+      const second = stack[top + 2]!;
+      this.#height = top;
+      if (target === RESTORE_REGISTER) this.#starts[first] = second;
+      else if (target === RESTORE_GROUP) this.#groups[first] = second;
+      else {
+        this.#pc = target;
+        this.#at = second < 0 ? first : first - previousLength(text, first);
+        if (second >= 0 && this.#at > second) {
+          stack[top + 1] = this.#at;
+          this.#height = top + 3;
+        }
+        return true;
+      }
+    }
+    return false;
+  }
+
+  #push(target: number, first: number, second: number): void {
+    const height = this.#height;
     if (height + 3 > this.#stack.length) {
-      if (height >= STACK_LIMIT) throw work.outOfMemory();
+      if (height >= STACK_LIMIT) throw this.#work.outOfMemory();
       const stack = new Int32Array(this.#stack.length * 2);
       stack.set(this.#stack);
       this.#stack = stack;
@@ -236,7 +252,7 @@ export class Regex {
     this.#stack[height] = target;
     this.#stack[height + 1] = first;
     this.#stack[height + 2] = second;
-    return height + 3;
+    this.#height = height + 3;
   }
 }
 
@@ -269,11 +285,11 @@ function isAt(place: number, text: string, at: number, searchStart: number): boo
     case "textEnd":
       return isEnd;
     case "finalEnd":
-      return isEnd ? !afterLine : at === text.length - 1 && text.charCodeAt(at) === lineFeed;
+      return isEnd || (at === text.length - 1 && text.charCodeAt(at) === lineFeed);
     case "lineStart":
       return at === 0 || (afterLine && !isEnd);
     case "lineEnd":
-      return isEnd ? !afterLine : text.charCodeAt(at) === lineFeed;
+      return isEnd || text.charCodeAt(at) === lineFeed;
     case "searchStart":
       return at === searchStart;
     default: {
@@ -282,5 +298,3 @@ function isAt(place: number, text: string, at: number, searchStart: number): boo
     }
   }
 }
-
-export { PatternError };

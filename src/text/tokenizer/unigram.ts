@@ -17,16 +17,18 @@ export function readUnigram(field: Field): Model {
   if (entries.length > ID_LIMIT) throw field.get("vocab").invalid(`has more than ${ID_LIMIT} tokens`);
   const scores = new Float64Array(entries.length);
   const ids = new Map<string, number>();
+  const tokens: string[] = [];
   for (const [id, entry] of entries.entries()) {
     const [token, score] = Array.isArray(entry) && entry.length === 2 ? entry : [];
     if (typeof token !== "string" || typeof score !== "number" || !Number.isFinite(score))
       throw field.get("vocab").item(id).expected("a token and its score");
     ids.set(token, id);
+    tokens.push(token);
     scores[id] = score;
   }
   const unknownId = field.optional("unk_id")?.count(0, entries.length - 1) ?? null;
   const fallsBackToBytes = field.optional("byte_fallback")?.boolean() ?? false;
-  return new Unigram(field, new Vocabulary(ids), scores, unknownId, fallsBackToBytes);
+  return new Unigram(field, new Vocabulary(ids, tokens, tokens.length), scores, unknownId, fallsBackToBytes);
 }
 
 class Unigram implements Model {
@@ -52,7 +54,8 @@ class Unigram implements Model {
     this.#scores = scores;
     this.unknownId = unknownId;
     this.#fallsBackToBytes = fallsBackToBytes;
-    this.#unknownScore = scores.reduce((least, score) => Math.min(least, score), Number.POSITIVE_INFINITY) - UNKNOWN_PENALTY;
+    this.#unknownScore =
+      scores.reduce((least, score) => Math.min(least, score), Number.POSITIVE_INFINITY) - UNKNOWN_PENALTY;
     this.#trie = new Trie(vocabulary.ids);
     this.longestToken = longestOf(vocabulary.ids.keys());
   }

@@ -8,15 +8,13 @@ export class Vocabulary {
   readonly ids: ReadonlyMap<string, number>;
   /** Tokens by id; with holes where ids are unused. */
   readonly tokens: readonly (string | undefined)[];
+  /** How many tokens there are; one that is listed twice counts twice. */
+  readonly size: number;
 
-  constructor(ids: ReadonlyMap<string, number>) {
+  constructor(ids: ReadonlyMap<string, number>, tokens = tokensById(ids), size = ids.size) {
     this.ids = ids;
-    const tokens: (string | undefined)[] = [];
-    for (const [token, id] of ids) {
-      while (tokens.length < id) tokens.push(undefined);
-      tokens[id] ??= token;
-    }
     this.tokens = tokens;
+    this.size = size;
   }
 
   /** Ids of the tokens of a text's bytes, such as `<0xE2>`; null when one has none. */
@@ -31,6 +29,15 @@ export class Vocabulary {
   }
 }
 
+function tokensById(ids: ReadonlyMap<string, number>): readonly (string | undefined)[] {
+  const tokens: (string | undefined)[] = [];
+  for (const [token, id] of ids) {
+    while (tokens.length < id) tokens.push(undefined);
+    tokens[id] ??= token;
+  }
+  return tokens;
+}
+
 /** An object of tokens with their ids. */
 export function readVocabulary(field: Field): Vocabulary {
   const { value } = field;
@@ -39,7 +46,9 @@ export function readVocabulary(field: Field): Vocabulary {
   const ids = new Map<string, number>();
   for (const [token, id] of Object.entries(value)) {
     if (!Number.isInteger(id) || id < 0 || id >= ID_LIMIT)
-      throw field.invalid(`token ${JSON.stringify(token)}: expected an id from 0 to ${ID_LIMIT - 1} but found ${shown(id)}`);
+      throw field.invalid(
+        `token ${JSON.stringify(token)}: expected an id from 0 to ${ID_LIMIT - 1} but found ${shown(id)}`,
+      );
     ids.set(token, id);
   }
   return new Vocabulary(ids);
