@@ -108,7 +108,8 @@ export class AddedVocabulary {
       if (token.lstrip) while (start > done && whiteSpace.has(text.charCodeAt(start - 1))) start--;
       if (token.rstrip) while (stop < text.length && whiteSpace.has(text.charCodeAt(stop))) stop++;
       if (done < start) parts.push(cut(span, done, start));
-      parts.push(token.id);
+      // White space that another token has taken leaves nothing of this one.
+      if (start < stop) parts.push(token.id);
       done = stop;
     }
     if (done < text.length) parts.push(cut(span, done, text.length));
