@@ -2,8 +2,8 @@
 import type { Cpu, NativeCall, WasmCall } from "./contract.ts";
 import { nativeAddon } from "./native/addon.ts";
 import { planNativeCalls, zeroedBytes } from "./plan.ts";
-import { WasmEngine } from "./wasm/engine.ts";
-import { needsWide } from "./wasm/engine-memory.ts";
+import { WasmEngine } from "./wasm/engine/engine.ts";
+import { needsWide } from "./wasm/engine/engine-memory.ts";
 
 /** A call as data, for a plan of its target. */
 export type EncodedCall = NativeCall | WasmCall;

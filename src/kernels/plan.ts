@@ -3,7 +3,7 @@ import { UnsupportedError } from "../errors.ts";
 import type { NativeCall } from "./contract.ts";
 import type { CallPlan } from "./memory.ts";
 import { nativeAddon } from "./native/addon.ts";
-import { wasmThreads } from "./wasm/workers.ts";
+import { wasmThreads } from "./wasm/engine/workers.ts";
 
 /** A plan of calls whose memory stays where it is. */
 export function planNativeCalls(calls: readonly NativeCall[], threads: number): CallPlan {

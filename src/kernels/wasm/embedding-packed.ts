@@ -7,11 +7,11 @@ import { call, type Expr, type Local, when, whileDo, widen } from "./assembler/e
 import { f32x4, i32, i32x4, int, ptr, v128 } from "./assembler/instructions.ts";
 import { defineFunction, type FunctionCode, type Scope } from "./assembler/module.ts";
 import { indexType, readIndex } from "./embedding.ts";
+import { forLanes } from "./generate/lanes.ts";
+import { advance, elementAt, repeat } from "./generate/loops.ts";
+import { VectorConstants } from "./generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { forLanes } from "./lanes.ts";
-import { advance, elementAt, repeat } from "./loops.ts";
-import { VectorConstants } from "./weight-fields.ts";
 
 const block = new ArgumentBlock({
   packed: "ptr",

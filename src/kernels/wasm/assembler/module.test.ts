@@ -1,8 +1,8 @@
 /** The assembler: modules that engines take, results, and the text of what was assembled. */
 import { describe, expect, it } from "vitest";
 import { InvalidArgumentError } from "../../../errors.ts";
-import { moduleMemory } from "../engine-memory.ts";
-import { webAssembly } from "../web-assembly.ts";
+import { moduleMemory } from "../engine/engine-memory.ts";
+import { webAssembly } from "../engine/web-assembly.ts";
 import {
   bytes16,
   call,
