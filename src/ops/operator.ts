@@ -188,8 +188,8 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       checkOverlaps(args, { inPlace: definition.inPlace ?? [], readFirst: definition.readFirst ?? [] });
       const kernel = writesNothing(args)
         ? nothingToDo
-        : // Without results there is nothing to be fast at, and no tile fits.
-          isEmpty(args.tensor(schema.args.at(-1)!.name))
+        : // Without values there is nothing to be fast at, and no tile fits.
+          [...args.allTensors()].some(([, tensor]) => isEmpty(tensor))
           ? definition.kernels.at(-1)!
           : selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
       const prepared = definition.prepare(args, cpu);

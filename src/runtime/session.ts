@@ -35,7 +35,7 @@ export class Session {
 
   constructor(program: LoadedProgram) {
     const { memory } = program;
-    const state = allocate(memory, "state", program.stateBytes);
+    const state = allocate(memory, `${program.file}: state`, program.stateBytes);
     this.#program = program;
     this.#state = state;
     this.#holdings.add(() => memory.free(state));
