@@ -288,6 +288,7 @@ function tokenizerOf(model: Model, config: TransformerConfig): Map<string, GgufE
   const tokenizer = checkpoint.tokenizerJson.value;
   return tokenizerMetadata({
     file: checkpoint.folder,
+    modelName: model.name,
     tokenizer: { ...tokenizer, added_tokens: addedTokens(checkpoint, tokenizer, config.vocabulary) },
     chatTemplate: checkpoint.chatTemplate,
     ...{ bosId, eosId: eosIds[0] ?? null, vocabularySize: config.vocabulary },
