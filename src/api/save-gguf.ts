@@ -252,6 +252,7 @@ async function checkReadBack(
   const metadata = new GgufMetadata(model.name, new Map([...entries].map(([key, { value }]) => [key, value])));
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const source = {
+    names: [...byName.keys()],
     has: (name: string) => byName.has(name),
     info: (name: string) => ({ dtype: "f32", shape: byName.get(name)!.shape }),
     read: async () => ({ dtype: "f32", shape: [divisors!.length], data: divisors! }),
