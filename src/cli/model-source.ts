@@ -13,13 +13,8 @@ import {
   loadProgram,
   type Model,
 } from "../index.ts";
-import {
-  addQuantizationOptions,
-  applyQuantization,
-  type EncodeHooks,
-  type QuantizationOptions,
-  wantsQuantization,
-} from "./quantization-options.ts";
+import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
+import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 import { collect, wholeNumber } from "./values.ts";
