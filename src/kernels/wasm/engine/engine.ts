@@ -8,13 +8,13 @@
 import { UnsupportedError } from "../../../errors.ts";
 import { takeTurn } from "../../../event-loop.ts";
 import { bytesOf } from "../../../tensor.ts";
-import type { CallPlan, EncodedCall, KernelMemory } from "../../memory.ts";
+import type { CallPlan, EncodedCall, KernelMemory } from "../../contract.ts";
 import { type Placement, setAddress, type WasmPhase, type WasmStep } from "../kernel-code.ts";
 import { Allocator } from "./allocator.ts";
 import { CodeTable } from "./code-table.ts";
 import { type EngineMemory, growMemory, needsWide, releaseMemory, takeMemory } from "./engine-memory.ts";
 import { LocalThread } from "./local-thread.ts";
-import { HEAP_START, record, THREADS_MAX, words } from "./runner.ts";
+import { HEAP_START, type PlacedPlan, record, THREADS_MAX, words } from "./runner.ts";
 import { WorkerTeam } from "./worker-team.ts";
 import { hasThreads } from "./workers.ts";
 
@@ -30,14 +30,6 @@ export interface EngineOptions {
 
 /** Of arrays that hold what a call was given as numbers, such as a position that the program knows. */
 const LITERAL_BYTES_MAX = 64;
-
-/** A plan's place in memory. */
-export interface PlacedPlan {
-  readonly address: number;
-  readonly phases: number;
-  /** Address of float64 milliseconds, one a step, or 0. */
-  readonly times: number;
-}
 
 export class WasmEngine implements KernelMemory {
   readonly holdsConstants = true;
