@@ -47,7 +47,8 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
              {static_cast<double>(tokens), static_cast<double>(heads), static_cast<double>(keys.size(2)),
               static_cast<double>(head_dim), static_cast<double>(keys.size(1)), scale, 0, 0, kCacheF32, 0},
-             {q.const_data_ptr(), nullptr, nullptr, keys.const_data_ptr(), values.const_data_ptr(), nullptr, nullptr, &start, out.mutable_data_ptr()});
+             {q.const_data_ptr(), nullptr, nullptr, keys.const_data_ptr(), values.const_data_ptr(), nullptr, nullptr,
+              &start, out.mutable_data_ptr()});
 }
 
 // LOWBIT_STOCK_ATTENTION in the environment leaves all calls to ExecuTorch's kernel.

@@ -470,7 +470,8 @@ enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
 static inline CacheType cache_type(const Call& call) { return static_cast<CacheType>(call.scalars[8]); }
 
 // scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, cache type, 1 when k and v are stored
-// first; buffers: q, k, v, key cache, value cache, key scales, value scales (null but for integers), position, y, scratch.
+// first; buffers: q, k, v, key cache, value cache, key scales, value scales (null but for integers), position, y,
+// scratch.
 template <class Isa>
 void attention_prepare(Step& step, const Call& call) {
   bind_attention(step, attention_args<Isa>(call), call);
