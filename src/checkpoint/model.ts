@@ -103,7 +103,7 @@ export class Model {
    * configurations that it found.
    */
   configure(configs: ReadonlyMap<string, QuantizationConfig | null>): void {
-    this.#checkOpen();
+    this.checkOpen();
     if (this.isCalibrated)
       throw new InvalidArgumentError(
         `${this.name}: is calibrated already, for the configurations that it had; load the checkpoint again, set all configurations, then calibrate`,
@@ -121,7 +121,7 @@ export class Model {
    * ShapeError for one of another shape.
    */
   replaceWeight(name: string, weight: Weight): void {
-    this.#checkOpen();
+    this.checkOpen();
     const replaced = this.#of(name);
     const { shape } = replaced.slot;
     if (!isSameShape(weight.shape, shape))
@@ -176,7 +176,8 @@ export class Model {
     return slot.tiedTo === null || state.kind === "replaced" ? weight : this.#of(slot.tiedTo);
   }
 
-  #checkOpen(): void {
+  /** InvalidArgumentError for a model that was closed. */
+  checkOpen(): void {
     if (this.#isClosed) throw new InvalidArgumentError(`${this.name}: the model is closed; load the checkpoint again`);
   }
 
@@ -185,7 +186,7 @@ export class Model {
    * InvalidArgumentError for a slot whose algorithm waits for calibration, and for the float values of one that has it behind it.
    */
   weight(name: string, use: WeightUse = {}): Weight {
-    this.#checkOpen();
+    this.checkOpen();
     const { slot, state } = this.#of(name);
     const own = ownWeight(this.#ofSource(name));
     if (own) return own;

@@ -59,6 +59,7 @@ export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<
     throw new InvalidArgumentError(
       `aqlm-${options.codebooks}x${options.bits}: layers are encoded with at most ${BITS_MAX} bits a code`,
     );
+  model.checkOpen();
   if (model.isCalibrated)
     throw new InvalidArgumentError(
       `encodeAqlm: ${model.name} is calibrated already; load the checkpoint again, encode, then calibrate`,

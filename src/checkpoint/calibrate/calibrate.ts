@@ -46,6 +46,7 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   const { budget, smoothQuant: strength, signal } = options;
   if (strength !== undefined && !(strength >= 0 && strength <= 1))
     throw new InvalidArgumentError(`smoothQuant: expected a number from 0 to 1 but found ${strength}`);
+  model.checkOpen();
   if (model.isCalibrated)
     throw new InvalidArgumentError(
       `calibrate: ${model.name} is calibrated already; load the checkpoint again to calibrate it for other configurations or by another text`,
