@@ -41,7 +41,8 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   ET_KERNEL_CHECK_MSG(context, resize_like(out, q, last_size(q)), InvalidArgument, ,
                       "the result does not fit the memory planned for it");
   const int64_t tokens = q.size(1), heads = q.size(2), head_dim = q.size(3), start = stack[kStart]->toInt();
-  const double scale = stack[kScale]->isNone() ? 1 / std::sqrt(static_cast<double>(head_dim)) : stack[kScale]->toDouble();
+  const double scale =
+      stack[kScale]->isNone() ? 1 / std::sqrt(static_cast<double>(head_dim)) : stack[kScale]->toDouble();
   // The caches hold the new rows already; the kernel writes them once more, unchanged.
   const size_t row = static_cast<size_t>(start * keys.size(2) * head_dim);
   run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
@@ -54,9 +55,8 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
 // LOWBIT_STOCK_ATTENTION in the environment leaves all calls to ExecuTorch's kernel.
 const bool registered =
     !std::getenv("LOWBIT_STOCK_ATTENTION") &&
-    executorch::runtime::register_kernel(
-        executorch::runtime::Kernel(kName, executorch::runtime::KernelKey(kKey), custom_sdpa)) ==
-        executorch::runtime::Error::Ok;
+    executorch::runtime::register_kernel(executorch::runtime::Kernel(kName, executorch::runtime::KernelKey(kKey),
+                                                                     custom_sdpa)) == executorch::runtime::Error::Ok;
 
 }  // namespace
 }  // namespace executorch_operators

@@ -59,8 +59,8 @@ SplitResults results_of(const AttentionArgs& args, uint32_t split) {
   return {at, at + rows, at + 2 * rows};
 }
 
-// Integers and scale of one row of a head: largest / 127; rows of next to nothing become zeros. The scale of a row with an
-// infinite value or NaN is NaN.
+// Integers and scale of one row of a head: largest / 127; rows of next to nothing become zeros. The scale of a row with
+// an infinite value or NaN is NaN.
 template <class Isa>
 float store_integers(const float* x, uint32_t dim, int8_t* target) {
   constexpr float kLeast = 1e-30f;
@@ -456,8 +456,8 @@ enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
 
 static inline CacheType cache_type(const Call& call) { return static_cast<CacheType>(call.scalars[8]); }
 
-// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, cache type; buffers: q, k, v, key cache,
-// value cache, key scales, value scales (null but for integers), position, y, scratch.
+// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, cache type; buffers: q, k, v, key
+// cache, value cache, key scales, value scales (null but for integers), position, y, scratch.
 template <class Isa>
 void attention_prepare(Step& step, const Call& call) {
   bind_attention(step, attention_args<Isa>(call), call);

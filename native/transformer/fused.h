@@ -117,8 +117,16 @@ template <class Isa, void (*Prepare)(Step&, const Call&)>
 void rope_attention_prepare(Step& step, const Call& call) {
   const RotatedFloats floats(call);
   float* q = static_cast<float*>(call.buffers[8]);
-  void* const buffers[] = {q, q + floats.q, q + floats.q + floats.kv, call.buffers[2], call.buffers[3],
-                           call.buffers[4], call.buffers[5], call.buffers[6], call.buffers[7], q + floats.all};
+  void* const buffers[] = {q,
+                           q + floats.q,
+                           q + floats.q + floats.kv,
+                           call.buffers[2],
+                           call.buffers[3],
+                           call.buffers[4],
+                           call.buffers[5],
+                           call.buffers[6],
+                           call.buffers[7],
+                           q + floats.all};
   Prepare(step, {call.scalars, buffers, call.threads});
   const AttentionArgs attention = step.as<AttentionArgs>();
   RopeAttentionArgs& args = step.init<RopeAttentionArgs>();
