@@ -1,7 +1,7 @@
 /**
- * What `npm install` does in a checkout: compiles dist/ and bundles the page, and beside that builds the native
- * addon for this CPU. Without the development
- * dependencies (`npm ci --omit=dev`) nothing is built: what was built before stays, and where nothing was, that is an error.
+ * What `npm install` does in a checkout: compiles dist/ and bundles the page, and beside that builds the native addon for
+ * this CPU. Without the development dependencies (`npm ci --omit=dev`) nothing is built: what was built before stays, and
+ * where nothing was, that is an error.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
