@@ -105,7 +105,7 @@ export function addQuantizationOptions(command: Command): Command {
     .addOption(
       new Option(
         "--recipe <file.json>",
-        "configurations by module name, as README.md shows; beside --qmode aqlm-2x8, those of the layers it names",
+        "configurations by module name, as docs/quantization.md shows; beside --qmode aqlm-2x8, those of the layers it names",
       ).conflicts(inRecipe),
     )
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
