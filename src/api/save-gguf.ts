@@ -258,6 +258,7 @@ async function checkReadBack(
   const metadata = new GgufMetadata(model.name, new Map([...entries].map(([key, { value }]) => [key, value])));
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const source = {
+    names: [...byName.keys()],
     has: (name: string) => byName.has(name),
     info: (name: string) => ({ dtype: "f32", shape: byName.get(name)!.shape }),
     read: async () => ({ dtype: "f32", shape: [divisors!.length], data: divisors! }),
@@ -294,6 +295,7 @@ function tokenizerOf(model: Model, config: TransformerConfig): Map<string, GgufE
   const tokenizer = checkpoint.tokenizerJson.value;
   return tokenizerMetadata({
     file: checkpoint.folder,
+    modelName: model.name,
     tokenizer: { ...tokenizer, added_tokens: addedTokens(checkpoint, tokenizer, config.vocabulary) },
     chatTemplate: checkpoint.chatTemplate,
     ...{ bosId, eosId: eosIds[0] ?? null, vocabularySize: config.vocabulary },
