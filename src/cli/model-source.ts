@@ -69,6 +69,7 @@ export async function withCheckpoint<R>(
   const progress = terminal.progress("downloading");
   const model = await loadCheckpoint(path, { signal, onProgress: progress.update }).finally(() => progress.stop());
   if (model.unreadTensors.length > 0) terminal.note(`lowbit: ${describeUnread(model)}`);
+  for (const note of model.checkpoint.notes) terminal.note(`lowbit: ${note}`);
   try {
     await applyQuantization(model, options, hooks);
     return await work(model);
