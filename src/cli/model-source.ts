@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
   type CompileModelOptions,
-  compileModel,
+  checkCompiles,
   isHubName,
   type LanguageModel,
   type LoadOptions,
@@ -69,6 +69,7 @@ export async function withCheckpoint<R>(
   const progress = terminal.progress("downloading");
   const model = await loadCheckpoint(path, { signal, onProgress: progress.update }).finally(() => progress.stop());
   if (model.unreadTensors.length > 0) terminal.note(`lowbit: ${describeUnread(model)}`);
+  for (const note of model.checkpoint.notes) terminal.note(`lowbit: ${note}`);
   try {
     await applyQuantization(model, options, hooks);
     return await work(model);
@@ -125,7 +126,7 @@ async function openRunnable(
           onQuantized?.(model);
           return loadCompiled(model, { kvCache, ...compile, ...hooks });
         },
-        { ...hooks, check: (model) => compileModel(model, { kvCache, ...compile }) },
+        { ...hooks, check: (model) => checkCompiles(model, { kvCache, ...compile }) },
       );
     return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
   } finally {
