@@ -11,7 +11,7 @@ import { onlyModel } from "./gguf/split.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
 import type { TensorSource } from "./tensor-source.ts";
 import { withOlderFiles } from "./token-files.ts";
-import { openWeights, openWeights, weightEndings } from "./weight-files.ts";
+import { openWeights, weightEndings } from "./weight-files.ts";
 
 /** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
 const TEXT_MAX_BYTES = 1 << 28;
