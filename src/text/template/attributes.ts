@@ -182,7 +182,7 @@ function ownAttribute(value: Value, name: string): Value | undefined {
     type === "str" ? STRING_METHODS.has(name) || name === "format" || name === "format_map" : methodOf(value, name);
   if (isMethod)
     return new Builtin(
-      name,
+      `built-in method ${name} of ${type} object`,
       (args, keywords) => callMethod(value, name, args, keywords)!,
       "builtin_function_or_method",
     );

@@ -1,5 +1,5 @@
 /** Python's comparisons: `==`, `<`, `in`, and sorting. */
-import { typeError } from "./faults.ts";
+import { isFault, typeError } from "./faults.ts";
 import { charge, chargeText, enter, leave } from "./limits.ts";
 import { findText } from "./search-text.ts";
 import {
@@ -11,6 +11,7 @@ import {
   isText,
   iterate,
   lengthOf,
+  PyIterator,
   Range,
   Tuple,
   textOf,
@@ -181,4 +182,16 @@ export function isSequence(value: Value): boolean {
   if (isObject && !(value instanceof Tuple || value instanceof Dict || value instanceof Range || isText(value)))
     return false;
   return lengthOf(value) !== undefined;
+}
+
+/** Whether `iter()` works. */
+export function isIterable(value: Value): boolean {
+  if (value instanceof PyIterator) return true;
+  try {
+    iterate(value);
+    return true;
+  } catch (cause) {
+    if (isFault(cause, "TypeError")) return false;
+    throw cause;
+  }
 }

@@ -347,8 +347,8 @@ function compileCompare(node: Node<"compare">, scope: ExpressionScope): Evaluate
 function compileCondition(node: Node<"condition">, scope: ExpressionScope): Evaluate {
   const soft = { symbols: scope.symbols, soft: true };
   const test = compileExpression(node.test, soft);
-  const then = compileExpression(node.then, soft);
+  const value = compileExpression(node.value, soft);
   const message = () => "the inline if-expression evaluated to false and no else section was defined.";
   const otherwise: Evaluate = node.otherwise ? compileExpression(node.otherwise, soft) : () => new Undefined(message);
-  return (a) => (isTrue(test(a)) ? then(a) : otherwise(a));
+  return (a) => (isTrue(test(a)) ? value(a) : otherwise(a));
 }

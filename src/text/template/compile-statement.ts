@@ -1,14 +1,8 @@
 /** Statements to closures over an activation. */
 import { Activation, holder } from "./activation.ts";
-import {
-  compileCall,
-  compileExpression,
-  compileFilter,
-  compileName,
-  type Evaluate,
-  type ExpressionScope,
-} from "./compile-expression.ts";
-import { fault, TemplateFault, typeError, valueError } from "./faults.ts";
+import { compileCall, compileExpression, compileFilter, type Evaluate } from "./compile-expression.ts";
+import { compileNamespaceChecks, compileTarget, type TargetScope } from "./compile-target.ts";
+import { TemplateFault } from "./faults.ts";
 import { charge, enter, leave } from "./limits.ts";
 import { Loop, type Recurse } from "./loop.ts";
 import { Macro, type MacroShape } from "./macro.ts";
@@ -26,20 +20,9 @@ import type {
   SetBlockNode,
   Signature,
   Statement,
-  Target,
   WithNode,
 } from "./syntax.ts";
-import {
-  isTrue,
-  iterate,
-  Namespace,
-  NO_KEYWORDS,
-  PyIterator,
-  toList,
-  typeName,
-  Undefined,
-  type Value,
-} from "./values.ts";
+import { isTrue, iterate, NO_KEYWORDS, PyIterator, Undefined, type Value } from "./values.ts";
 
 /** How a statement ended: on to the next, or out of the loop's body. */
 const NEXT = 0;
@@ -49,9 +32,7 @@ type Signal = typeof NEXT | typeof BREAK | typeof CONTINUE;
 
 type Execute = (activation: Activation) => Signal;
 
-interface Scope extends ExpressionScope {
-  /** Whether what is set here is a variable of the template, which blocks see. */
-  readonly top: boolean;
+interface Scope extends TargetScope {
   readonly inLoop: boolean;
 }
 
@@ -174,67 +155,6 @@ function at(line: number, work: (activation: Activation) => void): Execute {
     work(a);
     return NEXT;
   };
-}
-
-type Assign = (activation: Activation, value: Value) => void;
-
-function compileTarget(target: Target, scope: Scope): Assign {
-  if (target.kind === "tuple") {
-    const targets = target.items.map((item) => compileTarget(item as Target, scope));
-    return (a, value) => {
-      const items = unpack(value, targets.length);
-      for (let i = 0; i < targets.length; i++) targets[i]!(a, items[i]!);
-    };
-  }
-  if (target.kind === "namespace") return compileNamespaceTarget(target.name, target.attribute, scope);
-  const { index } = scope.symbols.find(target.name)!;
-  const { name } = target;
-  if (!scope.top)
-    return (a, value) => {
-      a.variables[index] = value;
-    };
-  return (a, value) => {
-    a.variables[index] = value;
-    a.run.variables.set(name, value);
-  };
-}
-
-function unpack(value: Value, count: number): Value[] {
-  if (typeof value === "number" || value === null || typeof value === "boolean")
-    typeError(`cannot unpack non-iterable ${typeName(value)} object`);
-  const items = toList(value);
-  if (items.length > count) valueError(`too many values to unpack (expected ${count})`);
-  if (items.length < count) valueError(`not enough values to unpack (expected ${count}, got ${items.length})`);
-  return items;
-}
-
-function compileNamespaceTarget(name: string, key: string, scope: Scope): Assign {
-  const namespace = compileName(name, scope);
-  return (a, value) => {
-    if (key.startsWith("_"))
-      fault(
-        "SecurityError",
-        `Chat templates cannot store underscore-prefixed attributes on a namespace, but got '${key}'. Please rename the attribute.`,
-      );
-    (namespace(a) as Namespace).attributes.set(key, value);
-  };
-}
-
-/** Namespaces among the targets are checked before the value is computed. */
-function compileNamespaceChecks(target: Target, scope: Scope): (activation: Activation) => void {
-  const names = namespaceNames(target);
-  if (names.length === 0) return () => {};
-  const values = names.map((name) => compileName(name, scope));
-  return (a) => {
-    for (const value of values)
-      if (!(value(a) instanceof Namespace))
-        fault("TemplateRuntimeError", "cannot assign attribute on non-namespace object");
-  };
-}
-
-function namespaceNames(target: Target): string[] {
-  if (target.kind === "tuple") return target.items.flatMap((item) => namespaceNames(item as Target));
-  return target.kind === "namespace" ? [target.name] : [];
 }
 
 function compileIf(node: IfNode, scope: Scope): Execute {
@@ -394,7 +314,7 @@ function compileCallee(name: string | null, { parameters, body }: Signature, out
     new Macro(shape, (args) => {
       const activation = new Activation(parent.run, parent, symbols.scope.size);
       load(activation);
-      args.forEach((value, i) => (activation.variables[variables[i]!.index] = value));
+      for (let i = 0; i < args.length; i++) activation.variables[variables[i]!.index] = args[i];
       for (const { index, evaluate } of defaults)
         if (activation.variables[index] === undefined) activation.variables[index] = evaluate(activation);
       execute(activation);

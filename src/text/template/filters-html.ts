@@ -1,4 +1,5 @@
 /** Jinja's filters of HTML and URLs. */
+import { isIterable } from "./compare.ts";
 import { escapeHtml } from "./escape-html.ts";
 import { fault, valueError } from "./faults.ts";
 import { percentEncode } from "./filters-text.ts";
@@ -10,13 +11,12 @@ import { splitWords } from "./text-parts.ts";
 import { WHITE_SPACE } from "./unicode.ts";
 import { asIndex, Dict, isText, isTrue, iterate, Markup, typeName, Undefined, type Value } from "./values.ts";
 
-function escape(value: Value): Markup {
+function escaped(value: Value): Markup {
   return value instanceof Markup ? value : new Markup(escapeHtml(toText(value)));
 }
 
 function urlEncode(value: Value): string {
-  const isIterable = Array.isArray(value) || (value !== null && typeof value === "object" && !isText(value));
-  if (!isIterable) return percentEncode(value, false);
+  if (isText(value) || !isIterable(value)) return percentEncode(value, false);
   if (value instanceof Undefined) return "";
   const pairs = value instanceof Dict ? value.entries() : iterate(value);
   const parts: string[] = [];
@@ -41,7 +41,7 @@ function xmlAttributes(value: Value, autospace: Value = true): string {
     if (item === null || item instanceof Undefined) continue;
     const name = toText(key);
     if (/[ \t\n\r\f\v/>=]/.test(name)) valueError(`Invalid character in attribute name: ${quote(name)}`);
-    parts.push(`${escape(key).text}="${escape(item).text}"`);
+    parts.push(`${escaped(key).text}="${escaped(item).text}"`);
     checkLength(name.length + parts.at(-1)!.length);
   }
   const text = parts.join(" ");
@@ -52,7 +52,7 @@ function xmlAttributes(value: Value, autospace: Value = true): string {
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\xa0" };
 
 /** Without tags and comments, with single spaces. Of entities by name, those of XML and nbsp are read. */
-function stripTags(value: Value): Markup {
+function stripTags(value: Value): string {
   const text = toText(value);
   chargeText(text.length);
   let rest = "";
@@ -66,13 +66,11 @@ function stripTags(value: Value): Markup {
     at = end + (isComment ? 3 : 1);
   }
   const words = splitWords(rest + text.slice(at), Number.POSITIVE_INFINITY).join(" ");
-  return new Markup(
-    words.replace(/&(?:#(\d{1,7})|#[xX]([\da-fA-F]{1,6})|(\w{2,5}));/g, (all, decimal, hex, name) => {
-      if (name !== undefined) return ENTITIES[name] ?? all;
-      const code = Number.parseInt(decimal ?? hex, decimal ? 10 : 16);
-      return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
-    }),
-  );
+  return words.replace(/&(?:#(\d{1,7})|#[xX]([\da-fA-F]{1,6})|(\w{2,5}));/g, (all, decimal, hex, name) => {
+    if (name !== undefined) return ENTITIES[name] ?? all;
+    const code = Number.parseInt(decimal ?? hex, decimal ? 10 : 16);
+    return code > 0 && code <= 0x10ffff ? String.fromCodePoint(code) : "\ufffd";
+  });
 }
 
 const W = "[\\p{L}\\p{N}_]";
@@ -157,7 +155,7 @@ function urlize(
     attributes: ` rel="${escapeHtml(relation)}"${targetText}`,
     schemes: extra,
   };
-  const words = escape(value).text.split(new RegExp(`([${WHITE_SPACE}]+)`));
+  const words = escaped(value).text.split(new RegExp(`([${WHITE_SPACE}]+)`));
   let length = 0;
   const linked = words.map((word, i) => {
     // The expressions for addresses look back over a word's dots and at-signs.
@@ -171,8 +169,8 @@ function urlize(
 }
 
 export const HTML_FILTERS: Readonly<Record<string, Signature>> = {
-  e: signature("s", escape),
-  escape: signature("s", escape),
+  e: signature("s", escaped),
+  escape: signature("s", escaped),
   forceescape: signature("value", (value: Value) => new Markup(escapeHtml(toText(value)))),
   safe: signature("value", (value: Value) => (value instanceof Markup ? value : new Markup(toText(value)))),
   striptags: signature("value", stripTags),

@@ -9,6 +9,7 @@ import { toText } from "./print.ts";
 import { bind, type Signature, signature } from "./signature.ts";
 import { capitalize, center, STRING_METHODS, transformed } from "./string-methods.ts";
 import { replaceText, sliceText, splitLines, splitTextRight, strip } from "./text-parts.ts";
+import { WHITE_SPACE } from "./unicode.ts";
 import {
   asIndex,
   asInteger,
@@ -17,6 +18,7 @@ import {
   integer,
   isText,
   isTrue,
+  lengthOf,
   Markup,
   NO_KEYWORDS,
   Tuple,
@@ -39,9 +41,11 @@ function textArgument(value: Value, method: string): string {
   fault("AttributeError", `'${typeName(value)}' object has no attribute '${method}'`);
 }
 
+const TITLE_WORD = new RegExp(`[^-${WHITE_SPACE}({[<]+`, "gu");
+
 /** Words begin after white space, hyphens and opening brackets. */
 function titleFilter(text: string): string {
-  return text.replace(/[^-\s\x1c-\x1f\x85({[<]+/gu, (word) => {
+  return text.replace(TITLE_WORD, (word) => {
     const first = String.fromCodePoint(word.codePointAt(0)!);
     return first.toUpperCase() + word.slice(first.length).toLowerCase();
   });
@@ -49,7 +53,7 @@ function titleFilter(text: string): string {
 
 function indent(value: Value, width: Value = 4, first: Value = false, blank: Value = false): Value {
   const indention = isText(width) ? textOf(width) : " ".repeat(checkedWidth(width));
-  const text = toText(add(value, "\n"));
+  const text = textArgument(add(value, "\n"), "splitlines");
   const lines = splitLines(text);
   const result = lines.map((line, i) => {
     const isIndented = i === 0 ? isTrue(first) : isTrue(blank) || line !== "";
@@ -79,12 +83,11 @@ function truncate(
   const tailLength = codePointLength(tail);
   if (most < tailLength) fault("AssertionError", `expected length >= ${tailLength}, got ${most}`);
   if (slack < 0) fault("AssertionError", `expected leeway >= 0, got ${slack}`);
-  if (!isText(value)) {
-    if (value instanceof Undefined) return value;
-    typeError(`object of type '${typeName(value)}' has no len()`);
-  }
+  const size = lengthOf(value);
+  if (size === undefined) typeError(`object of type '${typeName(value)}' has no len()`);
+  if (size <= most + slack) return value;
+  if (!isText(value)) fault("AttributeError", `'${typeName(value)}' object has no attribute 'rsplit'`);
   const text = textOf(value);
-  if (codePointLength(text) <= most + slack) return value;
   const kept = sliceText(text, 0, most - tailLength);
   const result = (isTrue(killWords) ? kept : splitTextRight(kept, " ", 1)[0]!) + tail;
   return value instanceof Markup ? new Markup(result) : result;

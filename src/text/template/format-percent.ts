@@ -20,7 +20,7 @@ import {
 } from "./values.ts";
 
 const CONVERSION =
-  /%(?:\((?<key>(?:[^()]|\([^()]*\))*)\))?(?<flags>[-+ #0]*)(?<width>\*|\d*)(?:\.(?<precision>\*|\d*))?[hlL]?(?<type>[^]?)/y;
+  /%(?:\((?<key>(?:[^()]|\([^()]*\))*)\))?(?<flags>[-+ #0]*)(?<width>\*|\d*)(?:\.(?<precision>\*|\d*))?[hlL]?(?<type>.?)/sy;
 
 export function formatPercent(format: string | Markup, values: Value): string | Markup {
   if (format instanceof Markup) return new Markup(new PercentFormatter(format.text, escaped(values)).run());

@@ -14,30 +14,30 @@ export interface Lookup {
   item(value: Value, key: Value): Value;
 }
 
-/** `format.format(*args, **keywords)`; `escape` for Markup. */
+/** `format.format(*args, **keywords)`; `escapes` for Markup. */
 export function formatText(
   format: string,
   args: readonly Value[],
   keywords: Keywords,
   lookup: Lookup,
-  escape: boolean,
+  escapes: boolean,
 ): string {
-  return new Formatter(args, keywords, lookup, escape).run(format, 2);
+  return new Formatter(args, keywords, lookup, escapes).run(format, 2);
 }
 
 class Formatter {
   readonly #args: readonly Value[];
   readonly #keywords: Keywords;
   readonly #lookup: Lookup;
-  readonly #escape: boolean;
+  readonly #escapes: boolean;
   /** The next field without a number; -1 once a field had one. */
   #automatic = 0;
 
-  constructor(args: readonly Value[], keywords: Keywords, lookup: Lookup, escape: boolean) {
+  constructor(args: readonly Value[], keywords: Keywords, lookup: Lookup, escapes: boolean) {
     this.#args = args;
     this.#lookup = lookup;
     this.#keywords = keywords;
-    this.#escape = escape;
+    this.#escapes = escapes;
   }
 
   run(format: string, levels: number): string {
@@ -72,7 +72,7 @@ class Formatter {
     else if (conversion === "a") value = represent(value).replace(/[^\0-\x7f]/gu, asciiEscape);
     else if (conversion !== undefined) valueError(`Unknown conversion specifier ${conversion}`);
     const text = formatValue(value, this.run(specification, levels - 1));
-    return this.#escape && !(value instanceof Markup) ? escapeHtml(text) : text;
+    return this.#escapes && !(value instanceof Markup) ? escapeHtml(text) : text;
   }
 
   #value(name: string): Value {

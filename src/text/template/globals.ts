@@ -153,12 +153,15 @@ function now(format: Value): string {
 }
 
 export const GLOBALS: ReadonlyMap<string, Value> = new Map<string, Value>([
-  ["range", new Builtin("range", range)],
+  ["range", new Builtin("function range", range)],
   ["dict", new DictType()],
-  ["namespace", new Builtin("namespace", namespace)],
-  ["cycler", new Builtin("cycler", (items) => new Cycler(items))],
+  ["namespace", new Builtin("function namespace", namespace)],
+  ["cycler", new Builtin("function cycler", (items) => new Cycler(items))],
   ["joiner", builtin("joiner", "sep?", (separator: Value = ", ") => new Joiner(separator))],
-  ["lipsum", new Builtin("lipsum", () => fault("UnsupportedError", "lipsum() (random text) is not supported"))],
+  [
+    "lipsum",
+    new Builtin("function lipsum", () => fault("UnsupportedError", "lipsum() (random text) is not supported")),
+  ],
   ["raise_exception", builtin("raise_exception", "message", raiseException)],
   ["strftime_now", builtin("strftime_now", "format", now)],
 ]);

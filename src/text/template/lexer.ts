@@ -35,14 +35,15 @@ class Lexer {
   readonly #source: string;
   #position = 0;
   #line = 1;
-  /** Where the newlines before were counted. */
-  #counted = 0;
+  /** The first newline that is not counted in #line. */
+  #newline: number;
   /** Whether what was read last ended a line, or nothing was read. */
   #lineStarts = true;
   readonly #tokens: Token[] = [];
 
   constructor(source: string) {
     this.#source = source;
+    this.#newline = this.#newlineFrom(0);
   }
 
   run(): Token[] {
@@ -55,12 +56,18 @@ class Lexer {
     this.#tokens.push({ type, value, line: this.#lineAt(this.#position) });
   }
 
+  /** Positions come in order, so that each newline is looked for once. */
   #lineAt(position: number): number {
-    for (let at = this.#counted; (at = this.#source.indexOf("\n", at)) !== -1 && at < position; at++) {
+    while (this.#newline < position) {
       this.#line++;
-      this.#counted = at + 1;
+      this.#newline = this.#newlineFrom(this.#newline + 1);
     }
     return this.#line;
+  }
+
+  #newlineFrom(position: number): number {
+    const at = this.#source.indexOf("\n", position);
+    return at === -1 ? Number.POSITIVE_INFINITY : at;
   }
 
   #fail(message: string): never {
@@ -218,9 +225,9 @@ class Lexer {
 
   /** Python's unicode_escape. A character beyond ASCII after a backslash becomes the text of its escape, as there. */
   #unescape(text: string): string {
-    const escape =
+    const escapes =
       /\\(?:\n|([0-7]{1,3})|x([\da-fA-F]{2})|u([\da-fA-F]{4})|U([\da-fA-F]{8})|([xuUN])|([\\'"abfnrtv])|([^\0-\x7f]))/gu;
-    return text.replace(escape, (all, octal, x, u, long, broken, simple, wide) => {
+    return text.replace(escapes, (all, octal, x, u, long, broken, simple, wide) => {
       if (octal !== undefined) return String.fromCodePoint(Number.parseInt(octal, 8));
       if (x !== undefined || u !== undefined) return String.fromCharCode(Number.parseInt(x ?? u, 16));
       if (long !== undefined) {

@@ -101,9 +101,9 @@ export class Loop extends Callable {
         return next ? next.value : new Undefined(() => "there is no next item");
       }
       case "cycle":
-        return new Builtin("cycle", (args) => this.#cycle(args), "method");
+        return new Builtin("bound method LoopContext.cycle", (args) => this.#cycle(args), "method");
       case "changed":
-        return new Builtin("changed", (args) => this.#hasChanged(new Tuple(args)), "method");
+        return new Builtin("bound method LoopContext.changed", (args) => this.#hasChanged(new Tuple(args)), "method");
     }
     return undefined;
   }

@@ -9,16 +9,21 @@ const NO_ARGUMENTS: Arguments = { positional: [], keywords: [], spread: null, ke
 const ARGUMENT_STARTS = new Set(["name", "string", "integer", "float", "(", "[", "{"]);
 
 /** The depth of a node with these children. */
-function over(...children: (Expression | null)[]): number {
+function over(...children: (Expression | null | readonly Expression[])[]): number {
   let depth = 0;
-  for (const child of children) if (child && child.depth > depth) depth = child.depth;
+  for (const child of children.flat() as (Expression | null)[]) if (child && child.depth > depth) depth = child.depth;
   checkNesting(depth + 1);
   return depth + 1;
 }
 
 function overArguments(args: Arguments): number {
   const { positional, keywords, spread, keywordSpread } = args;
-  return over(...positional, ...keywords.map(({ value }) => value), spread, keywordSpread);
+  return over(
+    positional,
+    keywords.map(({ value }) => value),
+    spread,
+    keywordSpread,
+  );
 }
 
 export class ExpressionParser {
@@ -52,7 +57,7 @@ export class ExpressionParser {
       if (!this.stream.is(",")) break;
       isTuple = true;
     }
-    if (isTuple || (items.length === 0 && parenthesized)) return { kind: "tuple", items, line, depth: over(...items) };
+    if (isTuple || (items.length === 0 && parenthesized)) return { kind: "tuple", items, line, depth: over(items) };
     if (items.length === 0) this.stream.fail(`Expected an expression, got '${describeToken(this.stream.current)}'`);
     return items[0]!;
   }
@@ -82,7 +87,7 @@ export class ExpressionParser {
     while (this.stream.skipIfName("if")) {
       const test = this.#or();
       const otherwise = this.stream.skipIfName("else") ? this.expression() : null;
-      result = { kind: "condition", test, then: result, otherwise, line, depth: over(test, result, otherwise) };
+      result = { kind: "condition", test, value: result, otherwise, line, depth: over(test, result, otherwise) };
       line = this.stream.line;
     }
     return result;
@@ -136,7 +141,16 @@ export class ExpressionParser {
       rest.push({ operator, operand: this.#sum() });
     }
     if (rest.length === 0) return first;
-    return { kind: "compare", first, rest, line, depth: over(first, ...rest.map(({ operand }) => operand)) };
+    return {
+      kind: "compare",
+      first,
+      rest,
+      line,
+      depth: over(
+        first,
+        rest.map(({ operand }) => operand),
+      ),
+    };
   }
 
   #sum(): Expression {
@@ -152,7 +166,7 @@ export class ExpressionParser {
     const line = this.stream.line;
     const parts = [this.#product()];
     while (this.stream.skipIf("~")) parts.push(this.#product());
-    return parts.length === 1 ? parts[0]! : { kind: "concat", parts, line, depth: over(...parts) };
+    return parts.length === 1 ? parts[0]! : { kind: "concat", parts, line, depth: over(parts) };
   }
 
   #product(): Expression {
@@ -230,7 +244,7 @@ export class ExpressionParser {
       items.push(this.expression());
     }
     this.stream.expect("]");
-    return { kind: "list", items, line, depth: over(...items) };
+    return { kind: "list", items, line, depth: over(items) };
   }
 
   #dict(): Expression {
@@ -244,7 +258,7 @@ export class ExpressionParser {
       pairs.push([key, this.expression()]);
     }
     this.stream.expect("}");
-    return { kind: "dict", pairs, line, depth: over(...pairs.flat()) };
+    return { kind: "dict", pairs, line, depth: over(pairs.flat()) };
   }
 
   /** Attributes, items and calls after a value. */
@@ -287,7 +301,7 @@ export class ExpressionParser {
       items.push(this.#slice());
     }
     this.stream.expect("]");
-    const index: Expression = items.length === 1 ? items[0]! : { kind: "tuple", items, line, depth: over(...items) };
+    const index: Expression = items.length === 1 ? items[0]! : { kind: "tuple", items, line, depth: over(items) };
     return { kind: "item", object, index, line, depth: over(object, index) };
   }
 

@@ -3,6 +3,7 @@ import { isOrdered, sortValues } from "./compare.ts";
 import { isFault } from "./faults.ts";
 import { chargeText, checkLength, enter, leave } from "./limits.ts";
 import { quote, represent } from "./print.ts";
+import { splitLines } from "./text-parts.ts";
 import { Dict, isText, Tuple, textOf, typeName, type Value } from "./values.ts";
 
 const WIDTH = 80;
@@ -78,7 +79,7 @@ function items(list: readonly Value[], indent: number, allowance: number): strin
 
 /** A text over several lines: by its own lines, and these by words. */
 function longText(text: string, indent: number, allowance: number): string {
-  const lines = text.split(/(?<=\r\n|\r(?!\n)|[\n\v\f\x1c\x1d\x1e\x85\u2028\u2029])/);
+  const lines = splitLines(text, true);
   const isTop = indent === 0;
   const [start, after] = isTop ? [indent + 1, allowance + 1] : [indent, allowance];
   const chunks: string[] = [];

@@ -62,7 +62,7 @@ function missing(name: string, parameters: readonly string[]): never {
   typeError(`${name}() missing ${parameters.length} required positional argument${plural}: ${list}`);
 }
 
-/** A function of the environment or a method with its object. */
+/** A function of the environment or a method with its object; `name` is what it prints as, without the address. */
 export class Builtin extends Callable {
   readonly typeName: string;
   readonly #name: string;
@@ -80,12 +80,12 @@ export class Builtin extends Callable {
   }
 
   override describe(): string {
-    return `<${this.typeName === "function" ? "function" : "built-in method"} ${this.#name} at 0x7f0000000000>`;
+    return `<${this.#name} at 0x7f0000000000>`;
   }
 }
 
 /** A function with these parameters. */
 export function builtin(name: string, parameters: string, run: Signature["run"]): Builtin {
   const own = signature(parameters, run);
-  return new Builtin(name, (args, keywords) => run(...bind(name, own, args, keywords)));
+  return new Builtin(`function ${name}`, (args, keywords) => run(...bind(name, own, args, keywords)));
 }

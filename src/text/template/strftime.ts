@@ -120,7 +120,7 @@ function directive(letter: string, date: Date): string | Digits | undefined {
 export function strftime(format: string, date: Date): string {
   chargeText(format.length);
   return format.replace(
-    /%([-_0^#]*)(\d*)([EO]?)(:z|[^])/gu,
+    /%([-_0^#]*)(\d*)([EO]?)(:z|.)/gsu,
     (all, flags: string, width: string, _modifier, letter: string) => {
       if (letter === "f" && all !== "%f") return all;
       const compound = COMPOUND[letter];

@@ -161,7 +161,7 @@ export function transformed(text: string, transform: (text: string) => string): 
 }
 
 function casefold(text: string): string {
-  return text.replace(/[^]/gu, (character) => {
+  return text.replace(/./gsu, (character) => {
     if (character === "ς") return "σ";
     if (character === "ſ") return "s";
     const upper = character.toUpperCase();

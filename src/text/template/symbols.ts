@@ -22,7 +22,10 @@ export class FunctionScope {
   /** The variable of a scope's identifier; sibling scopes share it. */
   variable(identifier: string): Variable {
     let variable = this.#variables.get(identifier);
-    if (!variable) this.#variables.set(identifier, (variable = { scope: this, index: this.#variables.size }));
+    if (!variable) {
+      variable = { scope: this, index: this.#variables.size };
+      this.#variables.set(identifier, variable);
+    }
     return variable;
   }
 
@@ -114,30 +117,38 @@ export class Symbols {
   #statement(statement: Statement): void {
     switch (statement.kind) {
       case "output":
-        return this.expression(statement.value);
+        this.expression(statement.value);
+        break;
       case "set":
         this.expression(statement.value);
-        return this.target(statement.target);
+        this.target(statement.target);
+        break;
       case "set block":
-        return this.target(statement.target);
+        this.target(statement.target);
+        break;
       case "if": {
         const { test, body, elifs, otherwise } = statement;
-        return this.#if(test, [
+        this.#if(test, [
           (branch) => branch.statements(body),
           (branch) => {
             for (const elif of elifs) branch.#if(elif.test, [(inner) => inner.statements(elif.body)]);
           },
           (branch) => branch.statements(otherwise),
         ]);
+        break;
       }
       case "for":
-        return this.expression(statement.iterable);
+        this.expression(statement.iterable);
+        break;
       case "macro":
-        return this.store(statement.name);
+        this.store(statement.name);
+        break;
       case "call block":
-        return this.expression(statement.call);
+        this.expression(statement.call);
+        break;
       case "filter block":
-        return this.expression(statement.filter);
+        this.expression(statement.filter);
+        break;
       case "with":
         for (const { value } of statement.targets) this.expression(value);
     }
@@ -196,7 +207,7 @@ function children(node: Expression): readonly (Expression | null)[] {
     case "compare":
       return [node.first, ...node.rest.map(({ operand }) => operand)];
     case "condition":
-      return [node.test, node.then, node.otherwise];
+      return [node.test, node.value, node.otherwise];
     default:
       return [];
   }
@@ -271,7 +282,9 @@ export function undeclared(statements: readonly Statement[], wanted: readonly st
   const visit = (list: readonly Statement[]) => {
     for (const statement of list) {
       const { expressions, stores, bodies } = parts(statement);
-      const forget = () => stores.forEach((name) => names.delete(name));
+      const forget = () => {
+        for (const name of stores) names.delete(name);
+      };
       // jinja2 looks at what a statement stores before what it reads, but for the call of a call block.
       if (statement.kind !== "call block") forget();
       for (const expression of expressions)

@@ -91,7 +91,7 @@ export type Expression =
   | (ExpressionNode & {
       readonly kind: "condition";
       readonly test: Expression;
-      readonly then: Expression;
+      readonly value: Expression;
       readonly otherwise: Expression | null;
     });
 

@@ -1,34 +1,10 @@
 /** Jinja's tests: what follows `is`. */
 import { modulo } from "./arithmetic.ts";
-import { contains, equals, isOrdered, isSequence, type Order } from "./compare.ts";
-import { isFault } from "./faults.ts";
+import { contains, equals, isIterable, isOrdered, isSequence, type Order } from "./compare.ts";
 import { toText } from "./print.ts";
 import { type Signature, signature } from "./signature.ts";
 import { isLower, isUpper } from "./string-methods.ts";
-import {
-  asInteger,
-  Callable,
-  Dict,
-  Float,
-  isText,
-  iterate,
-  Markup,
-  PyIterator,
-  textOf,
-  Undefined,
-  type Value,
-} from "./values.ts";
-
-function isIterable(value: Value): boolean {
-  if (value instanceof PyIterator) return true;
-  try {
-    iterate(value);
-    return true;
-  } catch (cause) {
-    if (isFault(cause, "TypeError")) return false;
-    throw cause;
-  }
-}
+import { asInteger, Callable, Dict, Float, isText, Markup, textOf, Undefined, type Value } from "./values.ts";
 
 function isSame(a: Value, b: Value): boolean {
   return a === b;
@@ -95,7 +71,8 @@ const tests: Record<string, Signature> = {
   le: lessOrEqual,
 };
 
-tests.filter = is((value) => isText(value) && FILTER_NAMES.has(textOf(value)));
-tests.test = is((value) => isText(value) && Object.hasOwn(tests, textOf(value)));
+// Looking up in an empty dict raises for what cannot be a key, as in Python.
+tests.filter = is((value) => new Dict().has(value) || (isText(value) && FILTER_NAMES.has(textOf(value))));
+tests.test = is((value) => new Dict().has(value) || (isText(value) && Object.hasOwn(tests, textOf(value))));
 
 export const TESTS: ReadonlyMap<string, Signature> = new Map(Object.entries(tests));

@@ -64,7 +64,7 @@ export function splitWords(text: string, limit: number): string[] {
     while (at < text.length && isSpace(text[at]!)) at++;
     if (at >= text.length) return words;
     if (words.length >= limit) {
-      words.push(strip(text.slice(at), "right"));
+      words.push(text.slice(at));
       return words;
     }
     const start = at;
@@ -82,7 +82,7 @@ export function splitWordsRight(text: string, limit: number): string[] {
     while (at > 0 && isSpace(text[at - 1]!)) at--;
     if (at === 0) return words.reverse();
     if (words.length >= limit) {
-      words.push(strip(text.slice(0, at), "left"));
+      words.push(text.slice(0, at));
       return words.reverse();
     }
     const end = at;
@@ -133,7 +133,7 @@ export function replaceText(text: string, old: string, replacement: string, limi
   };
   if (old === "") {
     const characters = Array.from(text);
-    characters.forEach((character, i) => push(i < limit ? replacement + character : character));
+    for (const [i, character] of characters.entries()) push(i < limit ? replacement + character : character);
     if (characters.length < limit) push(replacement);
     return checked(parts, length);
   }

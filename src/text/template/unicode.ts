@@ -3,7 +3,8 @@
 /** `str.isspace()` and `\s`: what strip, split and the template syntax take for white space. */
 export const WHITE_SPACE = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
 /** What `splitlines` divides at. */
-export const LINE_BREAK = /\r\n|[\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029]/g;
+const LINE_ENDS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029";
+export const LINE_BREAK = new RegExp(`\r\n|[${LINE_ENDS}]`, "g");
 const DIGIT =
   "\\p{Nd}\\xb2\\xb3\\xb9\\u1369-\\u1371\\u19da\\u2070\\u2074-\\u2079\\u2080-\\u2089\\u2460-\\u2468\\u2474-\\u247c" +
   "\\u2488-\\u2490\\u24ea\\u24f5-\\u24fd\\u24ff\\u2776-\\u277e\\u2780-\\u2788\\u278a-\\u2792\\u{10a40}-\\u{10a43}" +

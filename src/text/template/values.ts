@@ -117,7 +117,10 @@ export class Dict extends PyObject {
     this.#tuples ??= new Map();
     const text = lookup.join("");
     let object = this.#tuples.get(text);
-    if (!object) this.#tuples.set(text, (object = {}));
+    if (!object) {
+      object = {};
+      this.#tuples.set(text, object);
+    }
     return object;
   }
 }
@@ -142,7 +145,10 @@ let identityCount = 0;
 /** A number for an object; the same for the same. */
 function identity(object: object): number {
   let id = identities.get(object);
-  if (id === undefined) identities.set(object, (id = identityCount++));
+  if (id === undefined) {
+    id = identityCount++;
+    identities.set(object, id);
+  }
   return id;
 }
 

@@ -1,6 +1,7 @@
 /** Python's textwrap.wrap, as the wordwrap filter uses it: tabs and line ends stay as they are. */
 import { valueError } from "./faults.ts";
 import { charge, chargeText } from "./limits.ts";
+import { WHITE_SPACE } from "./unicode.ts";
 import { codePointLength, hasSurrogates } from "./values.ts";
 
 export interface WrapOptions {
@@ -19,7 +20,8 @@ const PARTS = new RegExp(
   "u",
 );
 const SIMPLE_PARTS = new RegExp(`(${SPACES}+)`);
-const isBlank = (part: string) => /^[\s\x1c-\x1f\x85]*$/.test(part);
+const BLANK = new RegExp(`^[${WHITE_SPACE}]*$`);
+const isBlank = (part: string) => BLANK.test(part);
 
 export function wrapText(text: string, options: WrapOptions): string[] {
   const { width } = options;
