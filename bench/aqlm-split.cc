@@ -1,5 +1,5 @@
-// Kernels of single rows of x as they would be if threads shared the outputs instead of the inputs: a library of kernels for
-// comparison. SPLIT_FILE is the file whose rows SPLIT_ROWS gives.
+// Kernels of single rows of x as they would be if threads shared the outputs instead of the inputs: a library of
+// kernels for comparison. SPLIT_FILE is the file whose rows SPLIT_ROWS gives.
 #define LOWBIT_AQLM_SLICES 1
 #include SPLIT_FILE
 

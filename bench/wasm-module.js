@@ -1,7 +1,7 @@
 /** Prints what WebAssembly is made for the program of the arguments, and how long assembling and compiling it takes. */
 process.env.LOWBIT_BACKEND = "wasm";
 const { loadProgram } = await import("../dist/index.js");
-const { CodeTable } = await import("../dist/kernels/wasm/code-table.js");
+const { CodeTable } = await import("../dist/kernels/wasm/engine/code-table.js");
 
 const made = { modules: 0, bytes: 0, assembleMs: 0, compileMs: 0 };
 /** Whether a module is one of the program's: the others are the probes of what the engine has. */

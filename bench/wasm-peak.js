@@ -7,9 +7,9 @@ import { once } from "node:events";
 import { isMainThread, parentPort, Worker } from "node:worker_threads";
 import { i16x8, i32x4, int, v128 } from "../dist/kernels/wasm/assembler/instructions.js";
 import { defineFunction, Module } from "../dist/kernels/wasm/assembler/module.js";
-import { moduleMemory } from "../dist/kernels/wasm/engine-memory.js";
+import { moduleMemory } from "../dist/kernels/wasm/engine/engine-memory.js";
 import { wasmFeatures } from "../dist/kernels/wasm/features.js";
-import { advance, repeat } from "../dist/kernels/wasm/loops.js";
+import { advance, repeat } from "../dist/kernels/wasm/generate/loops.js";
 
 /** Sums side by side: more than a dot product takes steps, and no more than there are registers. */
 const CHAINS = 10;

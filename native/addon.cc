@@ -116,8 +116,8 @@ struct CallArguments {
   std::vector<void*> buffers;
 };
 
-// Element `index` of an array. Like all calls that may run JavaScript, it fails in a worker that is being ended, from one
-// moment to the next.
+// Element `index` of an array. Like all calls that may run JavaScript, it fails in a worker that is being ended, from
+// one moment to the next.
 bool element(napi_env env, napi_value list, uint32_t index, napi_value* item) {
   return napi_get_element(env, list, index, item) == napi_ok;
 }
@@ -316,7 +316,8 @@ napi_value buffer_over(napi_env env, std::shared_ptr<Region> region) {
   auto* held = new std::shared_ptr<Region>(std::move(region));
   auto release = [](napi_env, void*, void* hint) { delete static_cast<std::shared_ptr<Region>*>(hint); };
   Region& memory = **held;
-  if (napi_create_external_arraybuffer(env, memory.data(), memory.size(), release, held, &result) != napi_ok) delete held;
+  if (napi_create_external_arraybuffer(env, memory.data(), memory.size(), release, held, &result) != napi_ok)
+    delete held;
   return result;
 }
 
@@ -360,10 +361,10 @@ napi_value init(napi_env env, napi_value exports) {
     const char* name;
     napi_callback function;
   } functions[] = {
-      {"kernels", kernels},       {"cpuFeatures", cpu_features_js}, {"defaultThreads", default_threads_js},
-      {"countCores", count_cores_js},
-      {"createPlan", create_plan}, {"scratchBytes", scratch_bytes},  {"runPlan", run_plan_js},
-      {"runPlanAsync", run_plan_async}, {"mapFile", map_file}, {"allocate", allocate}, {"loadKernels", load_kernels},
+      {"kernels", kernels},           {"cpuFeatures", cpu_features_js}, {"defaultThreads", default_threads_js},
+      {"countCores", count_cores_js}, {"createPlan", create_plan},      {"scratchBytes", scratch_bytes},
+      {"runPlan", run_plan_js},       {"runPlanAsync", run_plan_async}, {"mapFile", map_file},
+      {"allocate", allocate},         {"loadKernels", load_kernels},
   };
   for (auto& entry : functions) {
     napi_value function;

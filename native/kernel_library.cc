@@ -22,7 +22,8 @@ using EntryPoint = KernelLibrary (*)();
 EntryPoint entry_point(const char* path, const char** problem) {
   const HMODULE library = LoadLibraryA(path);
   *problem = "it cannot be loaded";
-  return library ? reinterpret_cast<EntryPoint>(reinterpret_cast<void*>(GetProcAddress(library, kEntryPoint))) : nullptr;
+  return library ? reinterpret_cast<EntryPoint>(reinterpret_cast<void*>(GetProcAddress(library, kEntryPoint)))
+                 : nullptr;
 }
 
 void keep(const void* symbol) {

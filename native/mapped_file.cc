@@ -15,7 +15,8 @@ namespace lowbit {
 MappedFile* MappedFile::open(const char* path) {
   wchar_t wide[32768];
   if (!MultiByteToWideChar(CP_UTF8, 0, path, -1, wide, 32768)) return nullptr;
-  HANDLE file = CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, nullptr, OPEN_EXISTING, 0, nullptr);
+  HANDLE file =
+      CreateFileW(wide, GENERIC_READ, FILE_SHARE_READ | FILE_SHARE_DELETE, nullptr, OPEN_EXISTING, 0, nullptr);
   if (file == INVALID_HANDLE_VALUE) return nullptr;
   LARGE_INTEGER size;
   void* data = nullptr;

@@ -18,9 +18,7 @@ namespace lowbit {
 namespace {
 
 #if defined(_WIN32)
-void* allocate_pages(size_t bytes) {
-  return VirtualAlloc(nullptr, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE);
-}
+void* allocate_pages(size_t bytes) { return VirtualAlloc(nullptr, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE); }
 
 void free_pages(void* data, size_t) { VirtualFree(data, 0, MEM_RELEASE); }
 #else

@@ -1,5 +1,5 @@
-// Memory that JavaScript and plans share: it goes when the last of them gives it up, since an environment that ends takes
-// its array buffers away before anything of ours hears of it, also from under a plan that runs.
+// Memory that JavaScript and plans share: it goes when the last of them gives it up, since an environment that ends
+// takes its array buffers away before anything of ours hears of it, also from under a plan that runs.
 #pragma once
 
 #include <cstddef>

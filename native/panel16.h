@@ -44,8 +44,16 @@ static inline void size_panels(Panels& w, uint32_t rows) {
 // Reads a buffer whose header TypeScript has checked, with panels of so many rows.
 static inline Panels read_panels(const void* buffer, uint32_t rows) {
   const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
-  auto u16 = [&](int at) { uint16_t v; memcpy(&v, bytes + at, 2); return v; };
-  auto u32 = [&](int at) { uint32_t v; memcpy(&v, bytes + at, 4); return v; };
+  auto u16 = [&](int at) {
+    uint16_t v;
+    memcpy(&v, bytes + at, 2);
+    return v;
+  };
+  auto u32 = [&](int at) {
+    uint32_t v;
+    memcpy(&v, bytes + at, 4);
+    return v;
+  };
   Panels w{};
   w.panels = bytes + 64;
   w.bits = bytes[8];
@@ -71,8 +79,8 @@ inline __attribute__((always_inline)) auto levels_of(const Panel16& w) {
   return Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
 }
 
-// Activations quantized to int8 for panel16 weights: rows of `padded_k` values (groups padded with zeros), then for each
-// row its scale, zero point and the sum of each group's values.
+// Activations quantized to int8 for panel16 weights: rows of `padded_k` values (groups padded with zeros), then for
+// each row its scale, zero point and the sum of each group's values.
 struct QuantizedRows {
   int8_t* values;
   int32_t* sums;

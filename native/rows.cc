@@ -1,61 +1,61 @@
-// All rows of this binary, best first: selection takes the first that serves a call, so that of a family's rows with the
-// same needs those for more rows of activations come before.
+// All rows of this binary, best first: selection takes the first that serves a call, so that of a family's rows with
+// the same needs those for more rows of activations come before.
 #include "kernel.h"
 
 #include <atomic>
 
 #if defined(__x86_64__) || defined(_M_X64)
-#define LOWBIT_OWN_TABLES(table)                                                                                       \
-  table(linear_planes_amx_rows)                                                                                        \
-  table(linear_amx_rows)                                                                                               \
-  table(linear_blocks_avx512_rows)                                                                                     \
-  table(linear_avx512_rows)                                                                                            \
-  table(linear_avxvnni_rows)                                                                                           \
-  table(linear_avx2_rows)                                                                                              \
-  table(linear_float_amx_rows)                                                                                         \
-  table(linear_float_avx512_rows)                                                                                      \
-  table(linear_float_avx2_rows)                                                                                        \
-  table(attention_amx_rows)                                                                                            \
-  table(attention_integers_amx_rows)                                                                                   \
-  table(transformer_avx512_rows)                                                                                       \
-  table(transformer_avx2_rows)                                                                                         \
-  table(aqlm_amx_rows)                                                                                                 \
-  table(aqlm_digits_amx_rows)                                                                                          \
-  table(aqlm_lut_rows_avx512_rows)                                                                                     \
-  table(aqlm_avx512vbmi_rows)                                                                                          \
-  table(aqlm_avx512_rows)                                                                                              \
-  table(aqlm_lut_rows_avx2_rows)                                                                                       \
-  table(aqlm_lut_avx2_rows)                                                                                            \
-  table(aqlm_avx2_rows)                                                                                                \
-  table(aqlm_sse2_rows)                                                                                                \
-  table(quantize_avx512_rows)                                                                                          \
-  table(quantize_avx2_rows)                                                                                            \
-  table(measure_avx512_rows)                                                                                           \
-  table(measure_avx2_rows)                                                                                             \
-  table(measure_amx_rows)
+#define LOWBIT_OWN_TABLES(TABLE)     \
+  TABLE(linear_planes_amx_rows)      \
+  TABLE(linear_amx_rows)             \
+  TABLE(linear_blocks_avx512_rows)   \
+  TABLE(linear_avx512_rows)          \
+  TABLE(linear_avxvnni_rows)         \
+  TABLE(linear_avx2_rows)            \
+  TABLE(linear_float_amx_rows)       \
+  TABLE(linear_float_avx512_rows)    \
+  TABLE(linear_float_avx2_rows)      \
+  TABLE(attention_amx_rows)          \
+  TABLE(attention_integers_amx_rows) \
+  TABLE(transformer_avx512_rows)     \
+  TABLE(transformer_avx2_rows)       \
+  TABLE(aqlm_amx_rows)               \
+  TABLE(aqlm_digits_amx_rows)        \
+  TABLE(aqlm_lut_rows_avx512_rows)   \
+  TABLE(aqlm_avx512vbmi_rows)        \
+  TABLE(aqlm_avx512_rows)            \
+  TABLE(aqlm_lut_rows_avx2_rows)     \
+  TABLE(aqlm_lut_avx2_rows)          \
+  TABLE(aqlm_avx2_rows)              \
+  TABLE(aqlm_sse2_rows)              \
+  TABLE(quantize_avx512_rows)        \
+  TABLE(quantize_avx2_rows)          \
+  TABLE(measure_avx512_rows)         \
+  TABLE(measure_avx2_rows)           \
+  TABLE(measure_amx_rows)
 #elif defined(__aarch64__)
-#define LOWBIT_OWN_TABLES(table)                                                                                       \
-  table(linear_i8mm_rows)                                                                                              \
-  table(linear_dotprod_rows)                                                                                           \
-  table(linear_neon_rows)                                                                                              \
-  table(linear_weight_only_rows)                                                                                       \
-  table(linear_float_bf16_rows)                                                                                        \
-  table(aqlm_bf16_rows)                                                                                                \
-  table(aqlm_lut_rows_neon_rows)                                                                                       \
-  table(aqlm_table_bf16_rows)                                                                                          \
-  table(aqlm_tbl_neon_rows)                                                                                            \
-  table(aqlm_neon_rows)
+#define LOWBIT_OWN_TABLES(TABLE) \
+  TABLE(linear_i8mm_rows)        \
+  TABLE(linear_dotprod_rows)     \
+  TABLE(linear_neon_rows)        \
+  TABLE(linear_weight_only_rows) \
+  TABLE(linear_float_bf16_rows)  \
+  TABLE(aqlm_bf16_rows)          \
+  TABLE(aqlm_lut_rows_neon_rows) \
+  TABLE(aqlm_table_bf16_rows)    \
+  TABLE(aqlm_tbl_neon_rows)      \
+  TABLE(aqlm_neon_rows)
 #else
-#define LOWBIT_OWN_TABLES(table)
+#define LOWBIT_OWN_TABLES(TABLE)
 #endif
-#define LOWBIT_COMMON_TABLES(table)                                                                                    \
-  table(linear_float_baseline_rows)                                                                                    \
-  table(linear_packed_rows)                                                                                            \
-  table(transformer_baseline_rows)                                                                                     \
-  table(embedding_rows)                                                                                                \
-  table(scalar_rows)                                                                                                   \
-  table(quantize_baseline_rows)                                                                                        \
-  table(measure_read_rows)
+#define LOWBIT_COMMON_TABLES(TABLE) \
+  TABLE(linear_float_baseline_rows) \
+  TABLE(linear_packed_rows)         \
+  TABLE(transformer_baseline_rows)  \
+  TABLE(embedding_rows)             \
+  TABLE(scalar_rows)                \
+  TABLE(quantize_baseline_rows)     \
+  TABLE(measure_read_rows)
 
 namespace lowbit {
 

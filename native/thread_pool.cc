@@ -47,15 +47,13 @@ struct PhaseRef {
   uint32_t tiles;
 };
 
-// Neighbouring phases of one tile each, or one phase of several tiles: what threads meet after. Small calls in a row, such
-// as a sum, its norm and the quantization of that, so take one thread one turn.
+// Neighbouring phases of one tile each, or one phase of several tiles: what threads meet after. Small calls in a row,
+// such as a sum, its norm and the quantization of that, so take one thread one turn.
 struct Stretch {
   uint32_t first, end, tiles;
 };
 
-double now_nanoseconds() {
-  return std::chrono::duration<double, std::nano>(Clock::now().time_since_epoch()).count();
-}
+double now_nanoseconds() { return std::chrono::duration<double, std::nano>(Clock::now().time_since_epoch()).count(); }
 
 // One run of a plan. `ticket` holds the current stretch (high half) and the next tile to take (low half).
 struct Job {

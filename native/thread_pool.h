@@ -36,8 +36,8 @@ struct RunOptions {
   double* step_nanoseconds = nullptr;
 };
 
-// Runs a plan on threads of the process-wide pool, as many as the system gives, and returns at once; where it gives none, on
-// this thread. `plan` and what the options point to must live until `done` is called.
+// Runs a plan on threads of the process-wide pool, as many as the system gives, and returns at once; where it gives
+// none, on this thread. `plan` and what the options point to must live until `done` is called.
 void run_plan(const Plan& plan, const RunOptions& options, Completion completion);
 
 // Runs a plan on this thread and others of the pool; returns when it has ended.

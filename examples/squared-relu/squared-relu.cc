@@ -45,6 +45,6 @@ extern "C"
 #else
     __attribute__((visibility("default")))
 #endif
-        lowbit::KernelLibrary lowbit_kernel_library() {
+    lowbit::KernelLibrary lowbit_kernel_library() {
   return {lowbit::kContract, {kRows, 1}};
 }

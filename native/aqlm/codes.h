@@ -205,7 +205,8 @@ static inline void add_slices(const Product& p, uint32_t part, uint32_t parts) {
         const float* from = sums + slice * stride + start;
         for (uint32_t i = 0; i < kTile; i++) totals[i] += from[i];
       }
-      if (out_group == 1 && p.half_scales) halves_to_floats(static_cast<const uint16_t*>(p.scales) + start, count, scales);
+      if (out_group == 1 && p.half_scales)
+        halves_to_floats(static_cast<const uint16_t*>(p.scales) + start, count, scales);
       else
         for (uint32_t i = 0; i < count; i++) scales[i] = float_at(p.scales, p.half_scales, (start + i) / out_group);
       float* y = p.y + static_cast<size_t>(row) * n + start;

@@ -1,5 +1,5 @@
-// Products that read whole vectors of the codebooks: exact in float32, for every form. An `Isa` supplies eight floats, and
-// `Outputs` the vectors of so many outputs side by side.
+// Products that read whole vectors of the codebooks: exact in float32, for every form. An `Isa` supplies eight floats,
+// and `Outputs` the vectors of so many outputs side by side.
 #pragma once
 
 #include "codes.h"
@@ -34,7 +34,8 @@ inline void codeword_rows(const Product& p, const Item& item, uint32_t row) {
               F8 value = Isa::zero();
               for (uint32_t c = 0; c < w.codebooks; c++) {
                 const uint32_t code = codes[c * kTile] & w.mask;
-                value = Isa::add(value, Isa::load(vectors + c * codebook_length + code * vector_length + r * w.in_group + j));
+                value = Isa::add(value,
+                                 Isa::load(vectors + c * codebook_length + code * vector_length + r * w.in_group + j));
               }
               for (uint32_t i = 0; i < Rows; i++)
                 sums[i] = Isa::multiply_add(value, Isa::load(x + static_cast<size_t>(i) * w.k + j), sums[i]);
@@ -55,7 +56,9 @@ struct SingleOutputs {
   using V = typename Isa::F8;
   static V zero() { return Isa::zero(); }
   template <class Vector>
-  static V load(const Vector* vectors, const uint32_t* offsets) { return Isa::load(vectors + offsets[0]); }
+  static V load(const Vector* vectors, const uint32_t* offsets) {
+    return Isa::load(vectors + offsets[0]);
+  }
   static V load_x(const float* x) { return Isa::load(x); }
   static V multiply_add(V a, V b, V c) { return Isa::multiply_add(a, b, c); }
   static void store_sums(V sums, float* to) { to[0] = Isa::sum(sums); }
@@ -73,8 +76,8 @@ inline void vector_offsets(const Codes& w, uint32_t block, uint32_t tile, uint32
   }
 }
 
-// One codebook of vectors of 8 inputs and one output: what waits for vectors, which come from the second-level cache, is
-// apart from what finds out where they are, so that many are on their way at once.
+// One codebook of vectors of 8 inputs and one output: what waits for vectors, which come from the second-level cache,
+// is apart from what finds out where they are, so that many are on their way at once.
 template <class Outputs, uint32_t Rows, class Code, class Vector>
 inline void single_vector_rows(const Product& p, const Item& item, uint32_t row) {
   using V = typename Outputs::V;
@@ -103,7 +106,8 @@ inline void single_vector_rows(const Product& p, const Item& item, uint32_t row)
     }
     for (uint32_t i = 0; i < Rows; i++) {
       float totals[kTile];
-      for (uint32_t step = 0; step < kSteps; step++) Outputs::store_sums(sums[step][i], totals + step * Outputs::kOutputs);
+      for (uint32_t step = 0; step < kSteps; step++)
+        Outputs::store_sums(sums[step][i], totals + step * Outputs::kOutputs);
       float* y = p.slice_sums(item.slice, row + i) + tile * kTile;
       for (uint32_t place = 0; place < kTile; place++) y[place] = totals[lane_of(place)];
     }
@@ -113,7 +117,8 @@ inline void single_vector_rows(const Product& p, const Item& item, uint32_t row)
 template <class Isa, class Outputs, uint32_t Rows, class Code, class Vector>
 inline void rows_at_once(const Product& p, const Item& item, uint32_t row) {
   const Codes& w = p.codes;
-  if (w.codebooks == 1 && w.in_group == 8 && w.out_group == 1) single_vector_rows<Outputs, Rows, Code, Vector>(p, item, row);
+  if (w.codebooks == 1 && w.in_group == 8 && w.out_group == 1)
+    single_vector_rows<Outputs, Rows, Code, Vector>(p, item, row);
   else codeword_rows<Isa, Rows, Code, Vector>(p, item, row);
 }
 
@@ -144,7 +149,9 @@ void codeword_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t) {
 }
 
 template <class Isa>
-bool converts_first(const Call& call) { return !Isa::kConverts && call.scalars[1] == 1; }
+bool converts_first(const Call& call) {
+  return !Isa::kConverts && call.scalars[1] == 1;
+}
 
 template <class Isa>
 Memory codeword_memory(const Call& call) {

@@ -1,5 +1,5 @@
-// AQLM for many rows of x, in float32 for every form: panels of weights are decoded once and then multiplied as those of
-// float linear layers are. An `Isa` is one of linear/float_rows.h.
+// AQLM for many rows of x, in float32 for every form: panels of weights are decoded once and then multiplied as those
+// of float linear layers are. An `Isa` is one of linear/float_rows.h.
 #pragma once
 
 #include "../linear/float_panels.h"
@@ -60,8 +60,7 @@ void decode_panel(const FloatGemm& p, uint32_t first, uint32_t count, float* pan
         for (uint32_t i = 0; i < kLanes; i++) v[i] = Isa::load(values[i] + c);
         transpose<Isa>(v);
         float* target = panel + (static_cast<size_t>(g) * w.in_group + c) * kPanelColumns<Isa> + half * kLanes;
-        for (uint32_t i = 0; i < std::min(kLanes, length - c); i++)
-          Isa::store(target + i * kPanelColumns<Isa>, v[i]);
+        for (uint32_t i = 0; i < std::min(kLanes, length - c); i++) Isa::store(target + i * kPanelColumns<Isa>, v[i]);
       }
     }
 }
@@ -92,7 +91,8 @@ void float_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
   if (is_2x8) decode_panel<Isa, uint8_t, 2>(p, first, count, panel);
   else if (w.code_bytes == 1) decode_panel<Isa, uint8_t, 0>(p, first, count, panel);
   else decode_panel<Isa, uint16_t, 0>(p, first, count, panel);
-  multiply_panel<Isa>({p.spaced, p.stride, panel, p.bias ? p.bias + first : nullptr, p.y + first, w.n, p.m, w.k, count});
+  multiply_panel<Isa>(
+      {p.spaced, p.stride, panel, p.bias ? p.bias + first : nullptr, p.y + first, w.n, p.m, w.k, count});
 }
 
 static inline FloatGemm read_float_gemm(const Call& call) {

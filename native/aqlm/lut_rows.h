@@ -1,14 +1,14 @@
-// AQLM for codes of 8 bits and several rows of x: an entry of a table is a vector of sums, of as many rows as a batch has,
-// and a code's vector is loaded and added to those of its output. Written once for all instruction sets.
+// AQLM for codes of 8 bits and several rows of x: an entry of a table is a vector of sums, of as many rows as a batch
+// has, and a code's vector is loaded and added to those of its output. Written once for all instruction sets.
 //
-// Entries are rounded to a step that is the same for a run of groups and such that sums of 16 bits hold those of a run: both
-// roundings make some 4e-4 of a result.
+// Entries are rounded to a step that is the same for a run of groups and such that sums of 16 bits hold those of a run:
+// both roundings make some 4e-4 of a result.
 //
-// A `Batch` supplies kRows; a vector V of kRows sums and add(a, b); how many tables, kAtOnce, lie in the nearest cache; Inputs
-// of a run, in steps, with their steps[kRows], and set_inputs for a row of them; prepared_bytes and prepare for codebooks,
-// build_table; add_to_totals for sums as floats, with Steps of theirs in registers; Isa8, eight floats, and Floats, a vector
-// of them. Of rounding, kFinest is the least step of inputs up to 1, kRunMax what lengths of groups times lengths of vectors
-// of a run may sum up to.
+// A `Batch` supplies kRows; a vector V of kRows sums and add(a, b); how many tables, kAtOnce, lie in the nearest cache;
+// Inputs of a run, in steps, with their steps[kRows], and set_inputs for a row of them; prepared_bytes and prepare for
+// codebooks, build_table; add_to_totals for sums as floats, with Steps of theirs in registers; Isa8, eight floats, and
+// Floats, a vector of them. Of rounding, kFinest is the least step of inputs up to 1, kRunMax what lengths of groups
+// times lengths of vectors of a run may sum up to.
 #pragma once
 
 #include "../linear/float_panels.h"
@@ -51,7 +51,8 @@ struct RunMemory {
   typename Batch::V* tables;
 };
 
-// Rows of x, `groups` groups from `x` on, as a run's inputs. Step by step for all rows: one row's steps wait for each other.
+// Rows of x, `groups` groups from `x` on, as a run's inputs. Step by step for all rows: one row's steps wait for each
+// other.
 template <class Batch>
 void quantize_rows(const Batches& p, const float* x, uint32_t groups, uint32_t rows, typename Batch::Inputs* inputs) {
   using Isa8 = typename Batch::Isa8;
@@ -120,7 +121,8 @@ void add_rows(const uint8_t* codes, size_t stride, size_t next, uint32_t tiles, 
       for (uint32_t t = 0; t < Tables; t++) memcpy(eight + t, codes + t * kTile + lane, 8);
       each_index<8>([&](auto i) LOWBIT_INLINE {
         typename Batch::V found = tables[eight[0] >> 8 * i & 255];
-        for (uint32_t t = 1; t < Tables; t++) found = Batch::add(found, tables[t * kEntries + (eight[t] >> 8 * i & 255)]);
+        for (uint32_t t = 1; t < Tables; t++)
+          found = Batch::add(found, tables[t * kEntries + (eight[t] >> 8 * i & 255)]);
         add(size_t{tile} * kTile + lane + i, found);
       });
     }
@@ -132,7 +134,8 @@ struct Chunk {
   uint32_t tile, tiles;
 };
 
-// The runs of `groups` groups of a block from `first` on; there are several where a single group has too many codebooks.
+// The runs of `groups` groups of a block from `first` on; there are several where a single group has too many
+// codebooks.
 template <class Batch>
 void sum_runs(const Batches& p, uint32_t block, uint32_t first, uint32_t groups, Chunk chunk,
               const typename Batch::Inputs& inputs, const RunMemory<Batch>& own, float* totals, bool first_run) {
@@ -145,8 +148,8 @@ void sum_runs(const Batches& p, uint32_t block, uint32_t first, uint32_t groups,
       for (uint32_t t = 0; t < count; t++)
         Batch::build_table(p, book + (row + t) % books, inputs, (row + t) / books, own.tables + t * kEntries);
       auto add = [&](auto target) {
-        const auto add_count = count == 1 ? add_rows<Batch, 1, decltype(target)>
-                                          : add_rows<Batch, Batch::kAtOnce, decltype(target)>;
+        const auto add_count =
+            count == 1 ? add_rows<Batch, 1, decltype(target)> : add_rows<Batch, Batch::kAtOnce, decltype(target)>;
         add_count(codes, stride, stride * p.codes.tiles, chunk.tiles, own.tables, target);
       };
       const bool begins = row == 0;
@@ -169,7 +172,8 @@ template <class Batch>
 void batch_item(const Batches& p, uint32_t index, const RunMemory<Batch>& own) {
   constexpr uint32_t kRows = Batch::kRows;
   const uint32_t slice = index % p.slices, batch = index / p.slices / p.chunks;
-  const uint32_t first_block = slice * p.slice_blocks, last_block = std::min(p.codes.blocks, first_block + p.slice_blocks);
+  const uint32_t first_block = slice * p.slice_blocks,
+                 last_block = std::min(p.codes.blocks, first_block + p.slice_blocks);
   const uint32_t tile = index / p.slices % p.chunks * p.chunk_tiles;
   const Chunk chunk = {tile, std::min(p.chunk_tiles, p.codes.tiles - tile)};
   const uint32_t rows = std::min(kRows, p.m - batch * kRows);

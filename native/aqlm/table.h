@@ -34,7 +34,8 @@ constexpr uint32_t kTablesAtOnce = 16, kTilesAhead = 2;
 static inline void build_tables(const Product& p, const float* x, uint32_t first, uint32_t count, float* tables) {
   const uint32_t length = p.codes.in_group;
   for (uint32_t row = first; row < first + count; row++, tables += kEntries) {
-    const float* from = reinterpret_cast<const float*>(p.prepared) + size_t{row % p.codes.codebooks} * length * kEntries;
+    const float* from =
+        reinterpret_cast<const float*>(p.prepared) + size_t{row % p.codes.codebooks} * length * kEntries;
     for (uint32_t e = 0; e < kEntries; e += kEntriesAtOnce)
       build_entries(from + e, x + row / p.codes.codebooks * length, length, tables + e);
   }
@@ -89,8 +90,7 @@ static inline void table_item(const Product& p, const Item& item, float* tables)
 }
 
 static inline Memory table_memory(const Codes& codes) {
-  return {4 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries,
-          4 * size_t{kTablesAtOnce} * kEntries};
+  return {4 * static_cast<size_t>(codes.codebooks) * codes.in_group * kEntries, 4 * size_t{kTablesAtOnce} * kEntries};
 }
 
 static inline size_t table_scratch(const Call& call) {

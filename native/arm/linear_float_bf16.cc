@@ -91,7 +91,8 @@ template <bool Split>
 void multiply_block(const bfloat16x8_t* x, const bfloat16x8_t* w, uint32_t steps, float* sums, bool first) {
   constexpr int kPairs = kBlock / 2;
   float32x4_t sum[kPairs * kPairs];
-  each_index<kPairs * kPairs>([&](auto i) LOWBIT_INLINE { sum[i] = first ? vdupq_n_f32(0) : vld1q_f32(sums + 4 * i); });
+  each_index<kPairs * kPairs>(
+      [&](auto i) LOWBIT_INLINE { sum[i] = first ? vdupq_n_f32(0) : vld1q_f32(sums + 4 * i); });
   for (uint32_t step = 0; step < steps; step++, x += kStepVectors, w += kStepVectors) {
     bfloat16x8_t high[kPairs], low[kPairs];
     each_index<kPairs>([&](auto j) LOWBIT_INLINE {

@@ -33,10 +33,12 @@ struct MatrixIsa {
     static constexpr int kSums = Rows / 2 * Quads * 2;
     static constexpr int scale_of(int sum) { return sum % (2 * Quads); }
 
-    static inline LOWBIT_INLINE void multiply32(const int8_t** weights, const int8_t** x, int32x4_t* sums) {
+    static inline LOWBIT_INLINE void multiply32(const int8_t** weights, const int8_t** x,
+                                                                int32x4_t* sums) {
       each_index<4>([&](auto s) LOWBIT_INLINE {
         int8x16_t w[2 * Quads];
-        each_index<2 * Quads>([&](auto i) LOWBIT_INLINE { w[i] = vld1q_s8(weights[i / 2] + 32 * s + 16 * (i % 2)); });
+        each_index<2 * Quads>(
+            [&](auto i) LOWBIT_INLINE { w[i] = vld1q_s8(weights[i / 2] + 32 * s + 16 * (i % 2)); });
         each_index<Rows / 2>([&](auto pair) LOWBIT_INLINE {
           const int8x16_t rows = vld1q_s8(x[pair] + 16 * s);
           each_index<2 * Quads>([&](auto i) LOWBIT_INLINE {

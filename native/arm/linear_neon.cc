@@ -24,7 +24,10 @@ struct Neon : NeonVectors {
 struct NeonSums {
   // Steps of 4 k whose products, one each in a sum of 16 bits, cannot overflow it.
   template <int Bits>
-  static constexpr uint32_t kSteps = Bits <= 5 ? 8 : Bits == 6 ? 4 : Bits == 7 ? 2 : 1;
+  static constexpr uint32_t kSteps = Bits <= 5   ? 8
+                                     : Bits == 6 ? 4
+                                     : Bits == 7 ? 2
+                                                 : 1;
 
   template <int Bits>
   static void sums(const int8_t* chunk, const int8_t* x, uint32_t length, int32x4_t* result) {
@@ -48,7 +51,9 @@ struct NeonSums {
 
 struct RowsCode {
   template <int Bits, bool Levels>
-  static constexpr Run run() { return rows_run<NeonSums, Bits, Levels>; }
+  static constexpr Run run() {
+    return rows_run<NeonSums, Bits, Levels>;
+  }
 };
 
 size_t carve_rows(Linear32& args, uint8_t* base) {

@@ -25,9 +25,8 @@ struct Panel16Quads {
     each_index<kRows / 4>([&](auto quad) LOWBIT_INLINE {
       uint8x16_t bytes[Fields<Bits>::kVectors];
       for (int v = 0; v < Fields<Bits>::kVectors; v++) bytes[v] = vld1q_u8(at + 64 * v + 16 * quad);
-      each_index<Fields<Bits>::kFields>([&](auto step) LOWBIT_INLINE {
-        body(step, quad, unsigned_field<Bits, step>(bytes));
-      });
+      each_index<Fields<Bits>::kFields>(
+          [&](auto step) LOWBIT_INLINE { body(step, quad, unsigned_field<Bits, step>(bytes)); });
     });
   }
 };
@@ -69,8 +68,7 @@ constexpr float kByteFloat = 0x1p23f;
 template <int Byte>
 inline LOWBIT_INLINE float32x4_t byte_floats(uint8x16_t four) {
   constexpr uint8_t j = Byte;
-  const uint8x16_t places = {j,     255, 255, 255, j + 4,  255, 255, 255,
-                             j + 8, 255, 255, 255, j + 12, 255, 255, 255};
+  const uint8x16_t places = {j, 255, 255, 255, j + 4, 255, 255, 255, j + 8, 255, 255, 255, j + 12, 255, 255, 255};
   const uint8x16_t magic = vreinterpretq_u8_f32(vdupq_n_f32(kByteFloat));
   return vreinterpretq_f32_u8(vorrq_u8(vqtbl1q_u8(four, places), magic));
 }
@@ -191,7 +189,9 @@ void weight_only_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
 template <class Places>
 struct WeightOnlyCode {
   template <int Bits, bool Levels>
-  static constexpr Run run() { return weight_only_run<Places, Bits, Levels>; }
+  static constexpr Run run() {
+    return weight_only_run<Places, Bits, Levels>;
+  }
 };
 
 template <class Places>

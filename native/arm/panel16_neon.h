@@ -18,9 +18,13 @@ struct NeonVectors : NoShortSums, ScalarQuantizer {
 
   // Wider weights would not be non-negative int8: 8-bit ones are multiplied as the signed integers themselves.
   template <int Bits>
-  static constexpr int32_t offset() { return Bits == 8 ? 0 : 1 << (Bits - 1); }
+  static constexpr int32_t offset() {
+    return Bits == 8 ? 0 : 1 << (Bits - 1);
+  }
   template <int Bits>
-  static Bytes weight(Bytes u) { return Bits == 8 ? veorq_u8(u, vdupq_n_u8(0x80)) : u; }
+  static Bytes weight(Bytes u) {
+    return Bits == 8 ? veorq_u8(u, vdupq_n_u8(0x80)) : u;
+  }
   static Bytes load_bytes(const uint8_t* p) { return vld1q_u8(p); }
   static constexpr size_t kAhead = 0;
   template <int Bits>

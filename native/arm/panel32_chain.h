@@ -60,7 +60,7 @@ constexpr Chain<Bits, Mixed> make_chain() {
           if (piece.at + piece.width == Bits) offset += 1 << (end - 1);
           chain.factors[chain.count] = (end == 8 ? 128 : 0) - offset;
           chain.links[chain.count++] = {piece.vector, piece.shift, static_cast<uint8_t>(end), static_cast<uint8_t>(f),
-                                        piece.at, false};
+                                        piece.at,     false};
         }
       }
     }
@@ -119,19 +119,19 @@ struct ChainSums {
 
 template <int Bits, bool Mixed>
 inline LOWBIT_INLINE void load_starts(const int32_t* starts, ChainSums<Bits, Mixed>& sums) {
-  each_index<Chain<Bits, Mixed>::kUnits>([&](auto unit) LOWBIT_INLINE {
+  each_index<Chain<Bits, Mixed>::kUnits>([&](auto unit)
+                                             LOWBIT_INLINE {
     int32x4_t* of = sums.of[unit];
     if constexpr (kChain<Bits, Mixed>.count == 1) of[0] = vld1q_s32(starts);
-    each_index<kChain<Bits, Mixed>.count / 2>([&](auto i) LOWBIT_INLINE {
-      load_fresh<8 * i>(starts, of[2 * i], of[2 * i + 1]);
-    });
+    each_index<kChain<Bits, Mixed>.count / 2>(
+        [&](auto i) LOWBIT_INLINE { load_fresh<8 * i>(starts, of[2 * i], of[2 * i + 1]); });
   });
 }
 
 // 4 k of all rows of a panel times one lane of activations.
 template <int Bits, bool Mixed, int Lane>
 inline LOWBIT_INLINE void chain_step(ChainSums<Bits, Mixed>& sums, const ChainConstants& constants,
-                                     const uint8_t* at, int8x16_t x) {
+                                                     const uint8_t* at, int8x16_t x) {
   each_index<Chain<Bits, Mixed>::kUnits>([&](auto unit) LOWBIT_INLINE {
     uint8x16_t bytes[Chain<Bits, Mixed>::kVectors];
     each_index<Chain<Bits, Mixed>::kVectors>([&](auto v) LOWBIT_INLINE {
@@ -208,8 +208,9 @@ inline LOWBIT_INLINE void load_scale_pair(const uint8_t* group, int pair, float3
 
 // Adds a chunk to the totals; `chunk_sum` is the sum of its activations.
 template <int Bits, bool Mixed, Scales Kind, bool Zeros>
-inline LOWBIT_INLINE void add_chunk(const Panels& w, const ChainConstants& constants, const uint8_t* group,
-                                    float chunk_sum, const ChainSums<Bits, Mixed>& sums, float32x4_t* totals) {
+inline LOWBIT_INLINE void add_chunk(const Panels& w, const ChainConstants& constants,
+                                                    const uint8_t* group, float chunk_sum,
+                                                    const ChainSums<Bits, Mixed>& sums, float32x4_t* totals) {
   constexpr int kFields = Chain<Bits, Mixed>::kFieldsOfUnit;
   each_index<kQuads / 2>([&](auto pair) LOWBIT_INLINE {
     float32x4_t scales[2];

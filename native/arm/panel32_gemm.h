@@ -72,7 +72,7 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
 // Rows `row` .. `row + Rows` times the columns of `Quads` quads.
 template <class Isa, int Rows, int Quads, bool Zeros>
 inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
-                                  uint32_t quad, uint32_t row) {
+                                                  uint32_t quad, uint32_t row) {
   using Tile = typename Isa::template Tile<Rows, Quads>;
   const uint32_t group_count = args.weights.groups, group_length = args.weights.group_length;
   const uint32_t chunk_stride = args.rows.row_stride, chunk = 4 * args.chunk;
@@ -93,7 +93,8 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
     do {
       const int8_t* end = group_end - weights[0] > chunk ? weights[0] + chunk : group_end;
       int32x4_t sums[Tile::kSums];
-      each_index<Tile::kSums / 2>([&](auto i) LOWBIT_INLINE { load_fresh<0>(kStarts, sums[2 * i], sums[2 * i + 1]); });
+      each_index<Tile::kSums / 2>(
+          [&](auto i) LOWBIT_INLINE { load_fresh<0>(kStarts, sums[2 * i], sums[2 * i + 1]); });
       do {
         Tile::multiply32(weights, x, sums);
         for (int q = 0; q < Quads; q++) weights[q] += 4 * 32;
@@ -155,7 +156,9 @@ void gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) 
 template <class Isa>
 struct GemmCode {
   template <int Bits, bool Levels>
-  static constexpr Run run() { return gemm_run<Isa, Bits, Levels>; }
+  static constexpr Run run() {
+    return gemm_run<Isa, Bits, Levels>;
+  }
 };
 
 // Activations and the unpacked panel of each thread.

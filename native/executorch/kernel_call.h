@@ -1,5 +1,5 @@
-// Calls of our kernels out of operators of ExecuTorch: the best row of a family for this CPU, on the threads of the pool.
-// Operators tell the runtime of bad arguments by its own means: a line in the log and a failed context.
+// Calls of our kernels out of operators of ExecuTorch: the best row of a family for this CPU, on the threads of the
+// pool. Operators tell the runtime of bad arguments by its own means: a line in the log and a failed context.
 #pragma once
 
 #include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>
@@ -49,8 +49,7 @@ inline bool is_bytes(const Tensor& tensor) {
 bool indices_in_range(const Tensor& indices, int64_t limit);
 
 // Fails the context and returns from an operator.
-#define LOWBIT_CHECK(condition, ...) \
-  ET_KERNEL_CHECK_MSG(context, condition, InvalidArgument, out, __VA_ARGS__)
+#define LOWBIT_CHECK(condition, ...) ET_KERNEL_CHECK_MSG(context, condition, InvalidArgument, out, __VA_ARGS__)
 
 }  // namespace executorch_operators
 }  // namespace lowbit

@@ -1,5 +1,5 @@
-// Our fused operators of a transformer block: src/ops/transformer.ts, attention.ts, elementwise.ts and fused.ts say what
-// they do.
+// Our fused operators of a transformer block: src/ops/transformer.ts, attention.ts, elementwise.ts and fused.ts say
+// what they do.
 #include "kernel_call.h"
 
 namespace lowbit {
@@ -91,13 +91,13 @@ Tensor& attend(KernelRuntimeContext& context, const Tensor& q, const Tensor& k, 
                "%d tokens do not fit a cache of %d at their position", static_cast<int>(tokens),
                static_cast<int>(capacity));
   LOWBIT_CHECK(resize_like(out, q, last_size(q)), "the result does not fit the memory planned for it");
-  run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
-             {static_cast<double>(tokens), static_cast<double>(last_size(q) / head_dim), static_cast<double>(kv_heads),
-              static_cast<double>(head_dim), static_cast<double>(capacity), options.scale,
-              static_cast<double>(options.window), options.softcap, static_cast<double>(cache_type(keys))},
-             {q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), keys.const_data_ptr(),
-              values.const_data_ptr(), data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(),
-              out.mutable_data_ptr()});
+  run_kernel(
+      context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
+      {static_cast<double>(tokens), static_cast<double>(last_size(q) / head_dim), static_cast<double>(kv_heads),
+       static_cast<double>(head_dim), static_cast<double>(capacity), options.scale, static_cast<double>(options.window),
+       options.softcap, static_cast<double>(cache_type(keys)), 1},
+      {q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), keys.const_data_ptr(), values.const_data_ptr(),
+       data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(), out.mutable_data_ptr()});
   return out;
 }
 
@@ -152,8 +152,10 @@ Tensor& squared_reglu(KernelRuntimeContext& context, const Tensor& gate, const T
 
 Tensor& group_sums(KernelRuntimeContext& context, const Tensor& x, int64_t group_size, Tensor& out) {
   const int64_t k = last_size(x);
-  LOWBIT_CHECK(is_float(x) && is_float(out) && k > 0 && group_size > 0, "expected float rows and a positive group size");
-  LOWBIT_CHECK(resize_like(out, x, (k + group_size - 1) / group_size), "the result does not fit the memory planned for it");
+  LOWBIT_CHECK(is_float(x) && is_float(out) && k > 0 && group_size > 0,
+               "expected float rows and a positive group size");
+  LOWBIT_CHECK(resize_like(out, x, (k + group_size - 1) / group_size),
+               "the result does not fit the memory planned for it");
   run_kernel(context, {"group_sums"},
              {static_cast<double>(row_count(x)), static_cast<double>(k), static_cast<double>(group_size)},
              {x.const_data_ptr(), out.mutable_data_ptr()});
@@ -181,14 +183,13 @@ Tensor& rope_attend(KernelRuntimeContext& context, const Tensor& qkv, const Tens
                "%d tokens do not fit a cache of %d at their position", static_cast<int>(tokens),
                static_cast<int>(capacity));
   LOWBIT_CHECK(resize_like(out, qkv, queries), "the result does not fit the memory planned for it");
-  run_kernel(context, {"rope_attention", nullptr, 0, static_cast<uint32_t>(tokens)},
-             {static_cast<double>(tokens), static_cast<double>(queries / head_dim), static_cast<double>(kv_heads),
-              static_cast<double>(head_dim), static_cast<double>(capacity), options.scale,
-              static_cast<double>(options.window), options.softcap, static_cast<double>(cache_type(keys)),
-              static_cast<double>(angles.size(2))},
-             {qkv.const_data_ptr(), angles.const_data_ptr(), keys.const_data_ptr(), values.const_data_ptr(),
-              data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(),
-              out.mutable_data_ptr()});
+  run_kernel(
+      context, {"rope_attention", nullptr, 0, static_cast<uint32_t>(tokens)},
+      {static_cast<double>(tokens), static_cast<double>(queries / head_dim), static_cast<double>(kv_heads),
+       static_cast<double>(head_dim), static_cast<double>(capacity), options.scale, static_cast<double>(options.window),
+       options.softcap, static_cast<double>(cache_type(keys)), 1, static_cast<double>(angles.size(2))},
+      {qkv.const_data_ptr(), angles.const_data_ptr(), keys.const_data_ptr(), values.const_data_ptr(),
+       data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(), out.mutable_data_ptr()});
   return out;
 }
 
@@ -212,7 +213,8 @@ Tensor& rope_attention_int8(KernelRuntimeContext& context, const Tensor& qkv, co
 
 Tensor& gated_halves(KernelRuntimeContext& context, const char* family, const Tensor& x, Tensor& out) {
   const int64_t dim = last_size(x) / 2;
-  LOWBIT_CHECK(is_float(x) && is_float(out) && dim > 0 && last_size(x) == 2 * dim, "expected float rows of even length");
+  LOWBIT_CHECK(is_float(x) && is_float(out) && dim > 0 && last_size(x) == 2 * dim,
+               "expected float rows of even length");
   LOWBIT_CHECK(resize_like(out, x, dim), "the result does not fit the memory planned for it");
   run_kernel(context, {family}, {static_cast<double>(row_count(x)), static_cast<double>(dim)},
              {x.const_data_ptr(), out.mutable_data_ptr()});
@@ -230,8 +232,8 @@ Tensor& geglu_halves(KernelRuntimeContext& context, const Tensor& x, Tensor& out
 Tensor& add_rms_norm(KernelRuntimeContext& context, Tensor& x, const Tensor& addend, const Tensor& weight, double eps,
                      const Scalar& alpha, Tensor& out) {
   const int64_t dim = weight.numel();
-  LOWBIT_CHECK(is_float(x) && is_float(addend) && is_float(weight) && is_float(out) && dim > 0 &&
-                   last_size(x) == dim && addend.numel() == x.numel(),
+  LOWBIT_CHECK(is_float(x) && is_float(addend) && is_float(weight) && is_float(out) && dim > 0 && last_size(x) == dim &&
+                   addend.numel() == x.numel(),
                "expected two float tensors of rows of %d values", static_cast<int>(dim));
   LOWBIT_CHECK(resize_like(out, x, dim), "the result does not fit the memory planned for it");
   run_kernel(context, {"add_rms_norm"},

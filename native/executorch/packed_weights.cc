@@ -81,7 +81,8 @@ PackedWeights open_packed(const Tensor& packed, const PackedShape& shape) {
 
 bool is_packed_embedding(const Tensor& packed, int64_t bits, int64_t rows, int64_t dim) {
   if (!is_bytes(packed) || rows < 1 || dim < 1 || dim % 32 != 0 || rows > INT32_MAX || dim > INT32_MAX) return false;
-  const size_t size = kHeaderBytes + static_cast<size_t>(rows) * static_cast<size_t>(dim) / 8 * static_cast<size_t>(bits);
+  const size_t size =
+      kHeaderBytes + static_cast<size_t>(rows) * static_cast<size_t>(dim) / 8 * static_cast<size_t>(bits);
   if (packed.nbytes() != size) return false;
   const uint8_t* bytes = static_cast<const uint8_t*>(packed.const_data_ptr());
   // Magic, type, version, bits, smallest and largest chunk.

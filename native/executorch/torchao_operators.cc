@@ -1,4 +1,5 @@
-// TorchAO's operators, which ExecuTorch's x86-64 wheels lack, and linear layers of low-bit weights and float activations.
+// TorchAO's operators, which ExecuTorch's x86-64 wheels lack, and linear layers of low-bit weights and float
+// activations.
 #include "packed_weights.h"
 
 namespace lowbit {
@@ -48,8 +49,9 @@ template <int Bits>
 Tensor& shared_embedding(KernelRuntimeContext& context, const Tensor& packed, int64_t group_size, int64_t n, int64_t k,
                          const Tensor& indices, Tensor& out) {
   const PackedWeights weights = open_packed(packed, {n, k, group_size});
-  LOWBIT_CHECK(weights.layout && weights.bits == Bits, "packed weights of %zu bytes do not fit n %d, k %d, group size %d",
-               packed.nbytes(), static_cast<int>(n), static_cast<int>(k), static_cast<int>(group_size));
+  LOWBIT_CHECK(weights.layout && weights.bits == Bits,
+               "packed weights of %zu bytes do not fit n %d, k %d, group size %d", packed.nbytes(), static_cast<int>(n),
+               static_cast<int>(k), static_cast<int>(group_size));
   LOWBIT_CHECK(indices_in_range(indices, n), "expected indices of 0..%d", static_cast<int>(n - 1));
   LOWBIT_CHECK(is_float(out) && resize_rows(out, indices, k), "the result does not fit the memory planned for it");
   run_kernel(context, {"shared_embedding", weights.layout, Bits},
@@ -78,13 +80,13 @@ Tensor& packed_embedding(KernelRuntimeContext& context, const Tensor& packed, in
   return out;
 }
 
-#define LOWBIT_REGISTER_BITS(bits)                                                                   \
-  EXECUTORCH_LIBRARY(torchao, "_linear_8bit_act_" #bits "bit_weight.out", linear_a8<bits>);          \
-  namespace shared_##bits {                                                                          \
-  EXECUTORCH_LIBRARY(torchao, "_shared_embedding_" #bits "bit.out", shared_embedding<bits>);         \
-  }                                                                                                  \
-  namespace packed_##bits {                                                                          \
-  EXECUTORCH_LIBRARY(torchao, "_embedding_" #bits "bit.out", packed_embedding<bits>);                \
+#define LOWBIT_REGISTER_BITS(bits)                                                             \
+  EXECUTORCH_LIBRARY(torchao, "_linear_8bit_act_" #bits "bit_weight.out", linear_a8<bits>);    \
+  namespace shared_##bits {                                                                    \
+    EXECUTORCH_LIBRARY(torchao, "_shared_embedding_" #bits "bit.out", shared_embedding<bits>); \
+  }                                                                                            \
+  namespace packed_##bits {                                                                    \
+    EXECUTORCH_LIBRARY(torchao, "_embedding_" #bits "bit.out", packed_embedding<bits>);        \
   }
 
 LOWBIT_REGISTER_BITS(1)

@@ -1,8 +1,8 @@
 // Rows of weights packed for linear layers, one row read and not its panel, and rows of TorchAO's embedding layout. Ids
 // out of range give rows of NaN: see transformer/embedding.h.
+#include "../transformer/embedding.h"
 #include "../kernel.h"
 #include "../linear/packed_rows.h"
-#include "../transformer/embedding.h"
 #include "floats.h"
 
 namespace lowbit {

@@ -18,9 +18,7 @@ template <int Bits>
 struct Fields {
   // 8 / Bits whole fields in one vector.
   static constexpr int kVectors = 1, kFields = 8 / Bits;
-  static constexpr Field field(int i) {
-    return {1, {{0, static_cast<uint8_t>(i * Bits), Bits, 0}}};
-  }
+  static constexpr Field field(int i) { return {1, {{0, static_cast<uint8_t>(i * Bits), Bits, 0}}}; }
 };
 
 template <>

@@ -1,5 +1,6 @@
 // Products of rows of floats with rows of weights, both along k: y[i][j] = x_i . w_j. Written once for all instruction
-// sets; an `Isa` (x86/floats_avx512.h, x86/floats_avx2.h, generic/floats.h) supplies vectors and a handful of operations.
+// sets; an `Isa` (x86/floats_avx512.h, x86/floats_avx2.h, generic/floats.h) supplies vectors and a handful of
+// operations.
 #pragma once
 
 #include <algorithm>
@@ -56,8 +57,8 @@ struct DotRows {
 // Rows of weights that are multiplied side by side: as many streams for the memory to serve.
 constexpr int kDotColumns = 4;
 
-// `Rows` rows of x from `row` with `Columns` rows of weights from `column`, `apart` from each other. `Ahead` asks memory
-// for the rows that follow them.
+// `Rows` rows of x from `row` with `Columns` rows of weights from `column`, `apart` from each other. `Ahead` asks
+// memory for the rows that follow them.
 template <class Isa, FloatType Type, bool Ahead, int Rows, int Columns>
 inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column, uint32_t apart) {
   using V = typename Isa::V;
@@ -102,8 +103,8 @@ inline void dot_block(const DotRows<Type>& args, uint32_t row, uint32_t column, 
   }
 }
 
-// All rows of weights. From memory they are read as streams, each of rows that follow each other, as short streams leave
-// hardware too little to fetch ahead.
+// All rows of weights. From memory they are read as streams, each of rows that follow each other, as short streams
+// leave hardware too little to fetch ahead.
 template <class Isa, FloatType Type, bool Ahead, int Rows>
 inline void dot_columns(const DotRows<Type>& args, uint32_t row) {
   const uint32_t blocks = args.n / kDotColumns, apart = Ahead ? blocks : 1;

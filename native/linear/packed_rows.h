@@ -98,7 +98,9 @@ struct Panel16Places {
     return step / Fields<Bits>::kFields * Fields<Bits>::kVectors * kVectorBytes + 4 * lane;
   }
   template <int Bits>
-  static int field(uint32_t, uint32_t step) { return step % Fields<Bits>::kFields; }
+  static int field(uint32_t, uint32_t step) {
+    return step % Fields<Bits>::kFields;
+  }
 };
 
 // src/kernels/layout/panel32.ts
@@ -110,7 +112,9 @@ struct Panel32Places {
     return (step * units + unit) * Fields<Bits>::kVectors * kVectorBytes + 4 * (lane & 3);
   }
   template <int Bits>
-  static int field(uint32_t lane, uint32_t) { return lane / 4 % Fields<Bits>::kFields; }
+  static int field(uint32_t lane, uint32_t) {
+    return lane / 4 % Fields<Bits>::kFields;
+  }
 };
 
 // Rows of TorchAO's universal layout: src/kernels/layout/torchao-linear.ts.
@@ -154,8 +158,7 @@ struct TorchaoRows {
     for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
       int32_t zeros[kRows] = {};
       if (w.has_zeros) memcpy(zeros, group + w.zeros_offset + 8 * kRows, sizeof zeros);
-      for (uint32_t i = 0; i < count; i++)
-        memcpy(&rows[i].scales[g], group + w.zeros_offset + 4 * (lane + i), 4);
+      for (uint32_t i = 0; i < count; i++) memcpy(&rows[i].scales[g], group + w.zeros_offset + 4 * (lane + i), 4);
       for (uint32_t start = 0; start < w.group_length; start += kStep) {
         uint8_t values[kChunk];
         unpack_chunk<Bits>(group + start * kRows * Bits / 8, kChunk, values);
@@ -174,7 +177,7 @@ struct TorchaoRows {
 
 // A function for each number of bits: table[bits - 1].
 #define LOWBIT_BY_BITS(function) \
-  { function<1>, function<2>, function<3>, function<4>, function<5>, function<6>, function<7>, function<8> }
+  {function<1>, function<2>, function<3>, function<4>, function<5>, function<6>, function<7>, function<8>}
 
 }  // namespace
 }  // namespace lowbit

@@ -16,12 +16,15 @@ static_assert(sizeof(PackedGemm) <= kArgsMax);
 
 // Panels whose columns fill two vectors.
 template <class Isa>
-constexpr uint32_t gemm_panels() { return Isa::kRows == 16 ? 2 : 1; }
+constexpr uint32_t gemm_panels() {
+  return Isa::kRows == 16 ? 2 : 1;
+}
 
 // Bytes of one unpacked panel: [k / 4][16 rows][4].
 inline size_t unpacked_bytes(const Panel16& w) { return 16 * static_cast<size_t>(w.padded_k()); }
 
-// Columns 32 * first .. 32 * last of a panel. What lies `ahead` bytes behind, and as much as the `Isa` says, is fetched.
+// Columns 32 * first .. 32 * last of a panel. What lies `ahead` bytes behind, and as much as the `Isa` says, is
+// fetched.
 template <class Isa, int Bits, bool Levels>
 inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint32_t last, uint8_t* out,
                          size_t ahead = 0) {
@@ -76,7 +79,8 @@ struct GemmColumns {
   int part;
 };
 
-// Adds products of 32 columns, of weights of any width: compilers move every sum to another register and back in each turn of a loop.
+// Adds products of 32 columns, of weights of any width: compilers move every sum to another register and back in each
+// turn of a loop.
 template <class Isa, int Rows>
 inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
                                                      const int8_t* x, size_t stride) {
@@ -198,7 +202,9 @@ size_t packed_gemm_scratch(const Call& call) {
 template <class Isa>
 struct GemmCode {
   template <int Bits, bool Levels>
-  static constexpr auto run() { return packed_gemm_run<Isa, Bits, Levels>; }
+  static constexpr auto run() {
+    return packed_gemm_run<Isa, Bits, Levels>;
+  }
 };
 
 template <class Isa>

@@ -101,7 +101,8 @@ template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   constexpr int kStep = panels_at_once<Isa, Rows>();
   if constexpr (Isa::kStreams) return row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
-  else for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
+  else
+    for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
 }
 
 // Parts of `count` that are as even as can be, none larger than `largest`: part(start, size) for each.
@@ -119,15 +120,18 @@ inline void even_parts(uint32_t count, uint32_t largest, Part part) {
 template <class Isa, int Bits, bool Levels>
 inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last) {
   even_parts(args.m, kStreamedRows, [&](uint32_t row, uint32_t rows) {
-    if constexpr (Isa::kShortSums) return panel_streams<Isa, Bits, Levels>(args, first, last, row, rows);
-    else switch (rows) {
-      case 1: return panel_rows<Isa, Bits, Levels, 1>(args, first, last, row);
-      case 2: return panel_rows<Isa, Bits, Levels, 2>(args, first, last, row);
-      case 3: return panel_rows<Isa, Bits, Levels, 3>(args, first, last, row);
-      case 4: return panel_rows<Isa, Bits, Levels, 4>(args, first, last, row);
-      case 5: return panel_rows<Isa, Bits, Levels, 5>(args, first, last, row);
-      case 6: return panel_rows<Isa, Bits, Levels, 6>(args, first, last, row);
-      default: return panel_rows<Isa, Bits, Levels, 7>(args, first, last, row);
+    if constexpr (Isa::kShortSums) {
+      return panel_streams<Isa, Bits, Levels>(args, first, last, row, rows);
+    } else {
+      switch (rows) {
+        case 1: return panel_rows<Isa, Bits, Levels, 1>(args, first, last, row);
+        case 2: return panel_rows<Isa, Bits, Levels, 2>(args, first, last, row);
+        case 3: return panel_rows<Isa, Bits, Levels, 3>(args, first, last, row);
+        case 4: return panel_rows<Isa, Bits, Levels, 4>(args, first, last, row);
+        case 5: return panel_rows<Isa, Bits, Levels, 5>(args, first, last, row);
+        case 6: return panel_rows<Isa, Bits, Levels, 6>(args, first, last, row);
+        default: return panel_rows<Isa, Bits, Levels, 7>(args, first, last, row);
+      }
     }
   });
 }
@@ -153,7 +157,9 @@ void packed_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t
 template <class Isa>
 struct LinearCode {
   template <int Bits, bool Levels>
-  static constexpr auto run() { return packed_linear_run<Isa, Bits, Levels>; }
+  static constexpr auto run() {
+    return packed_linear_run<Isa, Bits, Levels>;
+  }
 };
 
 using RunFunction = void (*)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
@@ -174,8 +180,8 @@ RunFunction run_for_bits(const Panel16& w) {
   }
 }
 
-// Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights; in four
-// where a tile is read as streams, which should be long.
+// Splits the call: quantization by rows, then panels in about eight tiles a thread of at most 128 KiB of weights; in
+// four where a tile is read as streams, which should be long.
 static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t threads, uint32_t panel_step,
                                        bool streams) {
   const Panel16& w = args.weights;
@@ -218,8 +224,9 @@ struct ActivationScale {
   }
 };
 
-// The least and the largest of a row's values and 0, by the bits of the floats: as unsigned integers, negative floats are
-// above all others, and as signed ones, positive floats are; NaNs are beyond infinity, so one of them is found, too.
+// The least and the largest of a row's values and 0, by the bits of the floats: as unsigned integers, negative floats
+// are above all others, and as signed ones, positive floats are; NaNs are beyond infinity, so one of them is found,
+// too.
 constexpr uint32_t kLowestStart = 0x80000000u;
 constexpr int32_t kHighestStart = 0;
 

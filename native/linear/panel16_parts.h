@@ -1,5 +1,5 @@
-// What linear layers over panel16 weights are made of, for all instruction sets: their arguments, fields of chunks, sums
-// of steps, results. See panel16_linear.h.
+// What linear layers over panel16 weights are made of, for all instruction sets: their arguments, fields of chunks,
+// sums of steps, results. See panel16_linear.h.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,9 @@ constexpr uint32_t kStreamedRows = 7;
 
 // What is added to weights to make them unsigned, or as the instruction set wants them.
 template <class Isa, int Bits, bool Levels>
-constexpr int32_t weight_offset() { return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>(); }
+constexpr int32_t weight_offset() {
+  return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>();
+}
 
 // Of instruction sets whose dot products are 32-bit sums at once. kStreams: whether panels are read as
 // panel16_streams.h does.

@@ -1,7 +1,7 @@
-// panel16 linear layers for many rows with products that are 16-bit sums at first, for vectors of half a panel. Weights are
-// signed and activations unsigned here, 128 above what they are elsewhere, as their zero points are: sums begin with
-// nothing that depends on the row then, unless weights have zero points of their own. Weights of more than 7 bits are two
-// planes of at most 8 in magnitude, 16 high + low.
+// panel16 linear layers for many rows with products that are 16-bit sums at first, for vectors of half a panel. Weights
+// are signed and activations unsigned here, 128 above what they are elsewhere, as their zero points are: sums begin
+// with nothing that depends on the row then, unless weights have zero points of their own. Weights of more than 7 bits
+// are two planes of at most 8 in magnitude, 16 high + low.
 #pragma once
 
 #include "panel16_gemm.h"
@@ -19,15 +19,15 @@ struct ShortGemm {
 };
 static_assert(sizeof(ShortGemm) <= kArgsMax);
 
-// Rows of a block, and runs of 32 columns of a panel that are unpacked at once: with a block's activations, they fit into
-// the nearest cache.
+// Rows of a block, and runs of 32 columns of a panel that are unpacked at once: with a block's activations, they fit
+// into the nearest cache.
 constexpr uint32_t kShortRows = 4, kChunkRuns = 32;
 
 // Bytes of a plane of a chunk.
 constexpr size_t kPlaneBytes = kChunkRuns * 512;
 
-// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run and minus its zero points times
-// them, [runs][16]; sums of rows over the chunks before, [m][16].
+// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run and minus
+// its zero points times them, [runs][16]; sums of rows over the chunks before, [m][16].
 struct ShortWorkspace {
   uint8_t* weights;
   float *scales, *zeros, *totals;
@@ -45,7 +45,8 @@ struct ShortChunk {
   uint32_t panel, first, last;
 };
 
-// Where the activations of a chunk that begins with a run are, of rows from `row` on. All chunks but the last are whole.
+// Where the activations of a chunk that begins with a run are, of rows from `row` on. All chunks but the last are
+// whole.
 inline uint8_t* chunk_inputs(const ShortGemm& gemm, uint32_t run, uint32_t row) {
   const size_t runs = std::min(kChunkRuns, gemm.linear.weights.padded_k() / 32 - run);
   return gemm.inputs + 32 * (static_cast<size_t>(run) * gemm.linear.m + runs * row);
@@ -129,13 +130,14 @@ template <class Isa, int Steps, int Rows>
 inline __attribute__((always_inline)) void run_sums(const uint8_t* weights, const uint8_t* x,
                                                     typename Isa::Ints (&sum)[2][Rows]) {
   if constexpr (Steps > 0) return pair_sums<Isa, Steps, Rows>(weights, 32, x, sum);
-  else each_index<2>([&](auto v) LOWBIT_INLINE {
-    typename Isa::Ints planes[2][Rows];
-    // Else compilers load activations once for both halves, and spill them.
-    __asm__("" : "+r"(x));
-    pair_sums<Isa, 8, Rows>(weights + 32 * v, kPlaneBytes, x, planes);
-    for (int m = 0; m < Rows; m++) sum[v][m] = Isa::join_planes(planes[0][m], planes[1][m]);
-  });
+  else
+    each_index<2>([&](auto v) LOWBIT_INLINE {
+      typename Isa::Ints planes[2][Rows];
+      // Else compilers load activations once for both halves, and spill them.
+      __asm__("" : "+r"(x));
+      pair_sums<Isa, 8, Rows>(weights + 32 * v, kPlaneBytes, x, planes);
+      for (int m = 0; m < Rows; m++) sum[v][m] = Isa::join_planes(planes[0][m], planes[1][m]);
+    });
 }
 
 // `Rows` rows from `row` on. `Short`: groups of 32.
@@ -178,14 +180,15 @@ inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const Sh
   }
   for (int v = 0; v < 2; v++) {
     if (32 * chunk.last == w.padded_k()) store_part<Isa, Rows>(args, chunk.panel, v, row, total[v]);
-    else for (int m = 0; m < Rows; m++) Isa::store_floats(totals + 16 * m + 8 * v, total[v][m]);
+    else
+      for (int m = 0; m < Rows; m++) Isa::store_floats(totals + 16 * m + 8 * v, total[v][m]);
   }
 }
 
 // All rows by a chunk; meanwhile, the memory that is unpacked next is asked for.
 template <class Isa, int Steps, bool Short>
-inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work,
-                       const uint8_t* next, size_t next_bytes) {
+inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, const uint8_t* next,
+                       size_t next_bytes) {
   const uint32_t m = gemm.linear.m;
   const size_t share = round_up(next_bytes / ceil_div(m, kShortRows) + 1, 64);
   even_parts(m, kShortRows, [&](uint32_t row, uint32_t rows) {
@@ -220,7 +223,9 @@ void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
 }
 
 // The bytes of `ShortGemm::inputs`.
-inline size_t short_inputs_bytes(const Panel16& w, uint32_t m) { return round_up(static_cast<size_t>(m) * w.padded_k(), 64); }
+inline size_t short_inputs_bytes(const Panel16& w, uint32_t m) {
+  return round_up(static_cast<size_t>(m) * w.padded_k(), 64);
+}
 
 static inline size_t short_gemm_scratch(const Call& call) {
   const uint32_t m = static_cast<uint32_t>(call.scalars[0]);

@@ -1,6 +1,6 @@
-// Linear layers over panel16 weights for one to seven rows of activations, where panels are read as a few streams, each of
-// panels that follow each other in memory, as short streams leave hardware too little to fetch ahead; and vectors are
-// written out, so that there is little but what products need.
+// Linear layers over panel16 weights for one to seven rows of activations, where panels are read as a few streams, each
+// of panels that follow each other in memory, as short streams leave hardware too little to fetch ahead; and vectors
+// are written out, so that there is little but what products need.
 #pragma once
 
 #include "panel16_parts.h"
@@ -8,8 +8,8 @@
 namespace lowbit {
 namespace {
 
-// Sums of products of 32 columns of `Parts` parts of panels: `vectors` are those of their weights, x(m, i) the i-th four
-// activations of row m in all lanes.
+// Sums of products of 32 columns of `Parts` parts of panels: `vectors` are those of their weights, x(m, i) the i-th
+// four activations of row m in all lanes.
 template <class Isa, int Bits, bool Levels, int Parts, int Rows, class X>
 inline __attribute__((always_inline)) void column_sums(const uint8_t* const (&vectors)[Parts],
                                                        typename Isa::Bytes levels, X&& x,
@@ -45,8 +45,8 @@ inline __attribute__((always_inline)) void column_sums(const uint8_t* const (&ve
   });
 }
 
-// Four activations each for the eight steps of 32 columns, of one row. No lambda: column_sums would be compiled anew for
-// that of each panel.
+// Four activations each for the eight steps of 32 columns, of one row. No lambda: column_sums would be compiled anew
+// for that of each panel.
 template <class Isa>
 struct LoadedQuads {
   const typename Isa::Bytes* quads;
@@ -72,8 +72,8 @@ inline __attribute__((always_inline)) typename Isa::Ints start_of(const Panel16&
 }
 
 // `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
-// are worked on as that one again. Several rows share what they load of two panels, which are whole vectors then. `Short`:
-// groups of 32.
+// are worked on as that one again. Several rows share what they load of two panels, which are whole vectors then.
+// `Short`: groups of 32.
 template <class Isa, int Bits, bool Levels, bool Short, int Panels, int Rows>
 inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row) {
   using Ints = typename Isa::Ints;
@@ -101,7 +101,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
     const auto start = [&](auto p, auto part, int m) LOWBIT_INLINE {
       return start_of<Isa, Bits, Levels>(w, group[p], part, sums[m * w.groups + g]);
     };
-    const auto add_group = [&](auto p, auto part, const Ints (&sum)[Rows]) LOWBIT_INLINE {
+    const auto add_group = [&](auto p, auto part, const Ints(&sum)[Rows]) LOWBIT_INLINE {
       const Floats scale = group_scales<Isa>(w, group[p], part);
       for (int m = 0; m < Rows; m++)
         total[p][part][m] = Isa::multiply_add(Isa::to_floats(sum[m]), scale, total[p][part][m]);
@@ -109,19 +109,22 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
     // Several rows leave no registers for sums that are not worked on yet.
     constexpr bool kStarted = !Short || Rows == 1;
     Ints group_sum[kPanels][kParts][Rows];
-    if constexpr (kStarted) each_part([&](auto p, auto part) LOWBIT_INLINE {
-      for (int m = 0; m < Rows; m++) group_sum[p][part][m] = start(p, part, m);
-    });
-    const auto add_run = [&](auto p, auto part, const Ints (&run)[Rows]) LOWBIT_INLINE {
+    if constexpr (kStarted)
+      each_part([&](auto p, auto part) LOWBIT_INLINE {
+        for (int m = 0; m < Rows; m++) group_sum[p][part][m] = start(p, part, m);
+      });
+    const auto add_run = [&](auto p, auto part, const Ints(&run)[Rows]) LOWBIT_INLINE {
       Ints sum[Rows];
       for (int m = 0; m < Rows; m++) sum[m] = Isa::add(kStarted ? group_sum[p][part][m] : start(p, part, m), run[m]);
       if constexpr (Short) add_group(p, part, sum);
-      else for (int m = 0; m < Rows; m++) group_sum[p][part][m] = sum[m];
+      else
+        for (int m = 0; m < Rows; m++) group_sum[p][part][m] = sum[m];
     };
     uint32_t at = w.vectors_offset;
     for (uint32_t c = 0, end = Short ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
       typename Isa::Bytes quads[8];
-      if constexpr (Rows == 1) each_index<8>([&](auto i) LOWBIT_INLINE { quads[i] = Isa::broadcast_quad(x + 4 * i); });
+      if constexpr (Rows == 1)
+        each_index<8>([&](auto i) LOWBIT_INLINE { quads[i] = Isa::broadcast_quad(x + 4 * i); });
       each_part([&](auto p, auto part) LOWBIT_INLINE {
         if (part == 0) Isa::template prefetch_near<Bits, Rows == 1>(group[p] + at);
         if constexpr (Rows == 1) {
@@ -130,13 +133,15 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
           add_run(p, part, run[0]);
         } else if constexpr (p % 2 == 1) {
           Ints run[2][Rows];
-          column_sums<Isa, Bits, Levels>({group[p - 1] + at, group[p] + at}, levels, StoredQuads<Isa>{x, x_stride}, run);
+          column_sums<Isa, Bits, Levels>({group[p - 1] + at, group[p] + at}, levels, StoredQuads<Isa>{x, x_stride},
+                                         run);
           add_run(std::integral_constant<int, p - 1>{}, part, run[0]);
           add_run(p, part, run[1]);
         }
       });
     }
-    if constexpr (!Short) each_part([&](auto p, auto part) LOWBIT_INLINE { add_group(p, part, group_sum[p][part]); });
+    if constexpr (!Short)
+      each_part([&](auto p, auto part) LOWBIT_INLINE { add_group(p, part, group_sum[p][part]); });
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }
   each_part([&](auto p, auto part) LOWBIT_INLINE {
@@ -206,8 +211,7 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
   constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
   const Panel16& w = args.weights;
   const int32_t* row_sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  Columns<Isa> columns{&w, nullptr, 0, false, levels_of<Isa, Bits>(w), nullptr,
-                       w.padded_k()};
+  Columns<Isa> columns{&w, nullptr, 0, false, levels_of<Isa, Bits>(w), nullptr, w.padded_k()};
   columns.x = args.rows.values + row * columns.x_stride;
   const uint8_t* group[kPanels];
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
@@ -238,8 +242,8 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
         store_part<Isa, 1>(args, std::min(first + p * stride, last), part, row + m, &sums.total[m][p][part]);
 }
 
-// Panels `first` .. `last` as `Panels` streams, each of panels that follow each other in memory: block(panel, stride) for
-// one of each stream, and for those that are left.
+// Panels `first` .. `last` as `Panels` streams, each of panels that follow each other in memory: block(panel, stride)
+// for one of each stream, and for those that are left.
 template <int Panels, class Block>
 inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
   const uint32_t length = (last - first) / Panels, rest = first + Panels * length;

@@ -188,7 +188,9 @@ void weight_only_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
 template <class Isa>
 struct WeightOnlyCode {
   template <int Bits, bool Levels>
-  static constexpr auto run() { return weight_only_run<Isa, Bits, Levels>; }
+  static constexpr auto run() {
+    return weight_only_run<Isa, Bits, Levels>;
+  }
 };
 
 template <class Isa>

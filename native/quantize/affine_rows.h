@@ -214,8 +214,10 @@ void quantize_prepare(Step& step, const Call& call) {
   step.tiles[0] = static_cast<uint32_t>((args.n + args.rows_per_tile - 1) / args.rows_per_tile);
 }
 
-#define LOWBIT_QUANTIZE_ROW(target, needs) \
-  {"quantize_any_wx_1x1x16_" target, "quantize_affine", nullptr, 0, needs, 1, 1, quantize_scratch, quantize_prepare}
+#define LOWBIT_QUANTIZE_ROW(target, needs)                                                                           \
+  KernelRow {                                                                                                        \
+    "quantize_any_wx_1x1x16_" target, "quantize_affine", nullptr, 0, needs, 1, 1, quantize_scratch, quantize_prepare \
+  }
 
 }  // namespace
 }  // namespace lowbit

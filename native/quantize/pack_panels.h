@@ -1,4 +1,5 @@
-// Packs the integers of quantized rows into the panel layouts: src/kernels/layout/panels.ts in C++, the same in every byte.
+// Packs the integers of quantized rows into the panel layouts: src/kernels/layout/panels.ts in C++, the same in every
+// byte.
 #pragma once
 
 #include <algorithm>
@@ -134,8 +135,8 @@ struct PackPanels {
     for (uint32_t panel = first; panel < last; panel++) pack_panel<Places, Bits>(args, panel);
   }
 
-  // scalars: n, k, group size, bits, 1 for f16 scales, 1 with zero points, 1 with levels, 1 with a bias; buffers: integers,
-  // scales, zero points, levels, the panels' bytes, negative.
+  // scalars: n, k, group size, bits, 1 for f16 scales, 1 with zero points, 1 with levels, 1 with a bias; buffers:
+  // integers, scales, zero points, levels, the panels' bytes, negative.
   static void prepare(Step& step, const Call& call) {
     PackArgs& args = step.init<PackArgs>();
     auto number = [&](int i) { return static_cast<uint32_t>(call.scalars[i]); };
@@ -165,12 +166,12 @@ struct PackPanels {
   }
 };
 
-#define LOWBIT_PACK_ROWS(target)                                                                                        \
-  {"pack_any_wx_1x16x4_" target, "quantize_pack", "panel16", 0x1fe, kBaselineNeeds, 1, 16, nullptr,                     \
-   PackPanels<Panel16Places>::prepare},                                                                                 \
-  {                                                                                                                     \
-    "pack_any_wx_1x32x4_" target, "quantize_pack", "panel32", 0x1fe, kBaselineNeeds, 1, 32, nullptr,                    \
-        PackPanels<Panel32Places>::prepare                                                                              \
+#define LOWBIT_PACK_ROWS(target)                                                                                  \
+  KernelRow{"pack_any_wx_1x16x4_" target,      "quantize_pack", "panel16", 0x1fe, kBaselineNeeds, 1, 16, nullptr, \
+            PackPanels<Panel16Places>::prepare},                                                                  \
+      KernelRow {                                                                                                 \
+    "pack_any_wx_1x32x4_" target, "quantize_pack", "panel32", 0x1fe, kBaselineNeeds, 1, 32, nullptr,              \
+        PackPanels<Panel32Places>::prepare                                                                        \
   }
 
 }  // namespace

@@ -89,7 +89,8 @@ LOWBIT_APART void add_columns(const KeyBlock<Element>& block, const WeightRows& 
   each_index<Rows>([&](auto r) LOWBIT_INLINE {
     const V shrink = Isa::set(rows.shrink[r]);
     const float* sum = rows.sums[r] + d;
-    each_index<Columns>([&](auto c) LOWBIT_INLINE { sums[r][c] = vector.load(sum + c * Isa::kLanes) * shrink; });
+    each_index<Columns>(
+        [&](auto c) LOWBIT_INLINE { sums[r][c] = vector.load(sum + c * Isa::kLanes) * shrink; });
   });
   const float* weights = rows.weights;
   auto add_key = [&](const Element* value) LOWBIT_INLINE {
@@ -97,7 +98,8 @@ LOWBIT_APART void add_columns(const KeyBlock<Element>& block, const WeightRows& 
     each_index<Columns>([&](auto c) LOWBIT_INLINE { values[c] = vector.load(value + c * Isa::kLanes); });
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
       const V weight = Isa::set(weights[r]);
-      each_index<Columns>([&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(weight, values[c], sums[r][c]); });
+      each_index<Columns>(
+          [&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(weight, values[c], sums[r][c]); });
     });
     weights += rows.lane_rows;
   };
@@ -162,9 +164,8 @@ void weigh_block(QueryVector<Isa>& queries, const KeyBlock<Element>& block, uint
     with_lane_rows<Isa>(queries.lane_rows, [&](auto rows) {
       rule_scores<Isa, Element, rows>(queries, block, softcap, first, last, scores);
     });
-  with_lane_rows<Isa>(queries.lane_rows, [&](auto rows) {
-    softmax_block<Isa, Element, rows>(queries, block, first, last, scores);
-  });
+  with_lane_rows<Isa>(queries.lane_rows,
+                      [&](auto rows) { softmax_block<Isa, Element, rows>(queries, block, first, last, scores); });
 }
 
 // The keys of a block of one place that any of the queries sees. `scores` has room for kBlockKeys vectors.

@@ -25,8 +25,8 @@ struct ScoreRule {
 };
 
 // `count` keys and values from head `kv` on: rows `stride` elements apart, heads of `dim` columns one after the other.
-// Element is float, uint16_t for halves, or int8_t for integers times a scale for each row of a head. Rows may come from
-// kPlaces places side by side, which memory serves faster than one: key i is row i / kPlaces of place i % kPlaces.
+// Element is float, uint16_t for halves, or int8_t for integers times a scale for each row of a head. Rows may come
+// from kPlaces places side by side, which memory serves faster than one: key i is row i / kPlaces of place i % kPlaces.
 template <class Element>
 struct KeyBlock {
   const Element* keys;
@@ -129,8 +129,8 @@ inline __attribute__((always_inline)) typename Isa::V scales_of(const KeyBlock<i
 
 // Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows.
 template <class Isa, class Element, int Rows>
-inline __attribute__((always_inline)) typename Isa::V products_of_floats(const float* queries, const Element* const* keys,
-                                                                         uint32_t dim) {
+inline __attribute__((always_inline)) typename Isa::V products_of_floats(const float* queries,
+                                                                         const Element* const* keys, uint32_t dim) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
   V sums[kLanes];

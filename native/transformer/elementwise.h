@@ -43,8 +43,8 @@ struct GegluOperation {
   }
 };
 
-// gelu(a) * b with gelu(a) = max(a, 0) - |a| erfc(z) / 2, z = |a| / sqrt 2; erfc(z) = t exp(p(t) - z^2), t = 1 / (1 + z / 2),
-// with a relative error of 1.2e-7 (Press et al., Numerical Recipes, 6.2).
+// gelu(a) * b with gelu(a) = max(a, 0) - |a| erfc(z) / 2, z = |a| / sqrt 2; erfc(z) = t exp(p(t) - z^2), t = 1 / (1 + z
+// / 2), with a relative error of 1.2e-7 (Press et al., Numerical Recipes, 6.2).
 struct ErfGegluOperation {
   template <class Isa>
   static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {

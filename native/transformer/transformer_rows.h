@@ -7,44 +7,35 @@
 #include "fused.h"
 #include "norm.h"
 
-#define LOWBIT_TRANSFORMER_ROWS(Isa, target, lanes, needs)                                                             \
-  {"attention_f32_1x1x" lanes "_" target, "attention", nullptr, 0, needs, 1, 1, attention_scratch<Isa>,      \
-   attention_prepare<Isa>},                                                                                            \
-      {"rope_attention_f32_1x1x" lanes "_" target, "rope_attention", nullptr, 0, needs, 1, 1,                          \
-       rope_attention_scratch<attention_scratch<Isa>>, rope_attention_prepare<Isa, attention_prepare<Isa>>},           \
-      {"swiglu_halves_f32_1x1x" lanes "_" target, "swiglu_halves", nullptr, 0, needs, 1, 1, nullptr,                   \
-       halves_prepare<Isa, SwigluOperation>},                                                                          \
-      {"geglu_halves_f32_1x1x" lanes "_" target, "geglu_halves", nullptr, 0, needs, 1, 1, nullptr,                     \
-       halves_prepare<Isa, GegluOperation>},                                                                           \
-      {"add_rms_norm_f32_1x1x" lanes "_" target, "add_rms_norm", nullptr, 0, needs, 1, 1, nullptr,                     \
-       add_rms_norm_prepare<Isa>},                                                                                     \
-      {"rms_norm_f32_1x1x" lanes "_" target, "rms_norm", nullptr, 0, needs, 1, 1, nullptr,                   \
-       rms_norm_prepare<Isa>},                                                                                         \
-      {"rope_f32_1x1x" lanes "_" target, "rope", nullptr, 0, needs, 1, 1, nullptr, rope_prepare<Isa>},       \
-      {"swiglu_f32_1x1x" lanes "_" target, "swiglu", nullptr, 0, needs, 1, 1, nullptr,                       \
-       binary_prepare<Isa, SwigluOperation>},                                                                          \
-      {"add_f32_1x1x" lanes "_" target, "add", nullptr, 0, needs, 1, 1, nullptr,                             \
-       binary_prepare<Isa, AddOperation>},                                                                             \
-      {"geglu_f32_1x1x" lanes "_" target, "geglu", nullptr, 0, needs, 1, 1, nullptr,                         \
-       binary_prepare<Isa, GegluOperation>},                                                                           \
-      {"erf_geglu_f32_1x1x" lanes "_" target, "erf_geglu", nullptr, 0, needs, 1, 1, nullptr,                           \
-       binary_prepare<Isa, ErfGegluOperation>},                                                                        \
-      {"quick_geglu_f32_1x1x" lanes "_" target, "quick_geglu", nullptr, 0, needs, 1, 1, nullptr,                       \
-       binary_prepare<Isa, QuickGegluOperation>},                                                                      \
-      {"reglu_f32_1x1x" lanes "_" target, "reglu", nullptr, 0, needs, 1, 1, nullptr,                                   \
-       binary_prepare<Isa, RegluOperation>},                                                                           \
-      {"squared_reglu_f32_1x1x" lanes "_" target, "squared_reglu", nullptr, 0, needs, 1, 1, nullptr,                   \
-       binary_prepare<Isa, SquaredRegluOperation>},                                                                    \
-      {"scale_f32_1x1x" lanes "_" target, "scale", nullptr, 0, needs, 1, 1, nullptr,                         \
-       unary_prepare<Isa, ScaleOperation>},                                                                            \
-      {"softcap_f32_1x1x" lanes "_" target, "softcap", nullptr, 0, needs, 1, 1, nullptr,                     \
-       unary_prepare<Isa, SoftcapOperation>},                                                                          \
-      {"softmax_f32_1x1x" lanes "_" target, "softmax", nullptr, 0, needs, 1, 1, nullptr,                     \
-       softmax_prepare<Isa>},                                                                                          \
-      {"group_sums_f32_1x1x" lanes "_" target, "group_sums", nullptr, 0, needs, 1, 1, nullptr,                         \
-       group_sums_prepare<Isa>},                                                                                       \
-      {"argmax_f32_1x1x" lanes "_" target, "argmax", nullptr, 0, needs, 1, 1, nullptr, argmax_prepare<Isa>}, \
-  {                                                                                                                    \
-    "embedding_f32_1x1x" lanes "_" target, "embedding_float", nullptr, 0, needs, 1, 1, nullptr,              \
-        embedding_float_prepare<Isa>                                                                                   \
-  }
+// A row for calls of any sizes; behind `needs`, what measures its scratch, or null, and what prepares its calls.
+#define LOWBIT_FLOAT_ROW(name, family, target, lanes, needs, ...) \
+  KernelRow { name "_f32_1x1x" lanes "_" target, family, nullptr, 0, needs, 1, 1, __VA_ARGS__ }
+
+#define LOWBIT_TRANSFORMER_ROWS(Isa, target, lanes, needs)                                                          \
+  LOWBIT_FLOAT_ROW("attention", "attention", target, lanes, needs, attention_scratch<Isa>, attention_prepare<Isa>), \
+      LOWBIT_FLOAT_ROW("rope_attention", "rope_attention", target, lanes, needs,                                    \
+                       rope_attention_scratch<attention_scratch<Isa>>,                                              \
+                       rope_attention_prepare<Isa, attention_prepare<Isa>>),                                        \
+      LOWBIT_FLOAT_ROW("swiglu_halves", "swiglu_halves", target, lanes, needs, nullptr,                             \
+                       halves_prepare<Isa, SwigluOperation>),                                                       \
+      LOWBIT_FLOAT_ROW("geglu_halves", "geglu_halves", target, lanes, needs, nullptr,                               \
+                       halves_prepare<Isa, GegluOperation>),                                                        \
+      LOWBIT_FLOAT_ROW("add_rms_norm", "add_rms_norm", target, lanes, needs, nullptr, add_rms_norm_prepare<Isa>),   \
+      LOWBIT_FLOAT_ROW("rms_norm", "rms_norm", target, lanes, needs, nullptr, rms_norm_prepare<Isa>),               \
+      LOWBIT_FLOAT_ROW("rope", "rope", target, lanes, needs, nullptr, rope_prepare<Isa>),                           \
+      LOWBIT_FLOAT_ROW("swiglu", "swiglu", target, lanes, needs, nullptr, binary_prepare<Isa, SwigluOperation>),    \
+      LOWBIT_FLOAT_ROW("add", "add", target, lanes, needs, nullptr, binary_prepare<Isa, AddOperation>),             \
+      LOWBIT_FLOAT_ROW("geglu", "geglu", target, lanes, needs, nullptr, binary_prepare<Isa, GegluOperation>),       \
+      LOWBIT_FLOAT_ROW("erf_geglu", "erf_geglu", target, lanes, needs, nullptr,                                     \
+                       binary_prepare<Isa, ErfGegluOperation>),                                                     \
+      LOWBIT_FLOAT_ROW("quick_geglu", "quick_geglu", target, lanes, needs, nullptr,                                 \
+                       binary_prepare<Isa, QuickGegluOperation>),                                                   \
+      LOWBIT_FLOAT_ROW("reglu", "reglu", target, lanes, needs, nullptr, binary_prepare<Isa, RegluOperation>),       \
+      LOWBIT_FLOAT_ROW("squared_reglu", "squared_reglu", target, lanes, needs, nullptr,                             \
+                       binary_prepare<Isa, SquaredRegluOperation>),                                                 \
+      LOWBIT_FLOAT_ROW("scale", "scale", target, lanes, needs, nullptr, unary_prepare<Isa, ScaleOperation>),        \
+      LOWBIT_FLOAT_ROW("softcap", "softcap", target, lanes, needs, nullptr, unary_prepare<Isa, SoftcapOperation>),  \
+      LOWBIT_FLOAT_ROW("softmax", "softmax", target, lanes, needs, nullptr, softmax_prepare<Isa>),                  \
+      LOWBIT_FLOAT_ROW("group_sums", "group_sums", target, lanes, needs, nullptr, group_sums_prepare<Isa>),         \
+      LOWBIT_FLOAT_ROW("argmax", "argmax", target, lanes, needs, nullptr, argmax_prepare<Isa>),                     \
+      LOWBIT_FLOAT_ROW("embedding", "embedding_float", target, lanes, needs, nullptr, embedding_float_prepare<Isa>)

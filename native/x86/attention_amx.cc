@@ -398,8 +398,7 @@ void end_queries(const AttentionArgs& args, const Queries& queries, const Sizes&
     for (uint32_t d = 0; d < args.head_dim; d += 16) {
       const float* sums = w.sums + tile * sizes.sums / 4 + 16 * d;
       __m512i rows[16];
-      for (int i = 0; i < 16; i++)
-        rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(sums + 16 * i), inverse));
+      for (int i = 0; i < 16; i++) rows[i] = _mm512_castps_si512(_mm512_mul_ps(_mm512_load_ps(sums + 16 * i), inverse));
       transpose16(rows);
       for (uint32_t i = 0; i < std::min(16u, queries.rows - 16 * tile); i++) {
         uint32_t token;
@@ -434,7 +433,7 @@ void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
 
 template <class Element>
 void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
-  const AttentionArgs& args = step.as<AttentionArgs>();
+  const AttentionArgs args = step.as<AttentionArgs>().now();
   if (phase == 0 || !args.fits()) return attention_run<FloatsAvx512, Element>(step, phase, tile, thread);
   attend_tile<Element>(args, tile, reinterpret_cast<uint8_t*>(args.scratch + thread * args.thread_floats));
 }

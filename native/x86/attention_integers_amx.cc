@@ -26,11 +26,11 @@ constexpr float kWeightMost = 127.0f * 256 + 127;
 // Parts of one thread's scratch; `steps` of 64 columns make a row of a head.
 struct Workspace {
   QueryVector<Isa>* vectors;
-  float* q;        // [vectors][as QueryVector]
-  float* scores;   // [vectors][64 keys][4 queries]
-  uint8_t* tiles;  // [vectors][steps]: rows of four columns, tile columns [digit][query]
-  float* factors;  // [vectors][16]: what a tile column counts
-  int32_t* sums;   // [4][16][16]
+  float* q;          // [vectors][as QueryVector]
+  float* scores;     // [vectors][64 keys][4 queries]
+  uint8_t* tiles;    // [vectors][steps]: rows of four columns, tile columns [digit][query]
+  float* factors;    // [vectors][16]: what a tile column counts
+  int32_t* sums;     // [4][16][16]
   uint8_t* weights;  // [byte][query][64 keys], rows 8 .. 15 zeros
   uint8_t* values;   // [4 parts of the columns][16][16 columns, 4 keys]
   int8_t* keys_end;  // [64][dim]: a block that is not full
@@ -98,13 +98,14 @@ class Fetch {
  public:
   // `rows` of each place, `steps` for the whole block.
   Fetch(const int8_t* const* rows, size_t stride, uint32_t steps)
-      : rows_(rows), end_(kPlaceRows * stride), each_(ceil_div(static_cast<uint32_t>(end_ / 64), steps) * 64) {}
+      : rows_(rows),
+        end_(kPlaceRows * stride),
+        each_(ceil_div(static_cast<uint32_t>(end_ / 64), steps) * 64) {}
   Fetch() : rows_(nullptr), end_(0), each_(0) {}
 
   inline __attribute__((always_inline)) void step() {
     for (const size_t until = std::min(end_, at_ + each_); at_ < until; at_ += 64)
-      for (uint32_t j = 0; j < kPlaces; j++)
-        _mm_prefetch(reinterpret_cast<const char*>(rows_[j] + at_), _MM_HINT_T1);
+      for (uint32_t j = 0; j < kPlaces; j++) _mm_prefetch(reinterpret_cast<const char*>(rows_[j] + at_), _MM_HINT_T1);
   }
 
  private:
@@ -350,7 +351,7 @@ void attend_integers(const AttentionArgs& args, uint32_t split, float* scratch) 
 }
 
 void integers_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
-  const AttentionArgs& args = step.as<AttentionArgs>();
+  const AttentionArgs args = step.as<AttentionArgs>().now();
   if (phase != 1 || !args.fits()) return attention_run<Isa, int8_t>(step, phase, tile, thread);
   attend_integers(args, tile, args.scratch + thread * args.thread_floats);
 }

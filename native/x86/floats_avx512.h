@@ -77,8 +77,8 @@ struct FloatsAvx512 {
     V four[4];
     for (int i = 0; i < 4; i++) {
       const V a = _mm512_add_ps(_mm512_unpacklo_ps(v[4 * i], v[4 * i + 1]), _mm512_unpackhi_ps(v[4 * i], v[4 * i + 1]));
-      const V b = _mm512_add_ps(_mm512_unpacklo_ps(v[4 * i + 2], v[4 * i + 3]),
-                                _mm512_unpackhi_ps(v[4 * i + 2], v[4 * i + 3]));
+      const V b =
+          _mm512_add_ps(_mm512_unpacklo_ps(v[4 * i + 2], v[4 * i + 3]), _mm512_unpackhi_ps(v[4 * i + 2], v[4 * i + 3]));
       four[i] = _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x44), _mm512_shuffle_ps(a, b, 0xee));
     }
     const V a = fold_quarters(four[0], four[1]), b = fold_quarters(four[2], four[3]);

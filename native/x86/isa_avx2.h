@@ -1,5 +1,5 @@
-// Operations of panel16 linear layers on 32-byte vectors, half a panel of 16 rows: of AVX2 and AVX-VNNI, which differ in
-// how they multiply (`Dot`).
+// Operations of panel16 linear layers on 32-byte vectors, half a panel of 16 rows: of AVX2 and AVX-VNNI, which differ
+// in how they multiply (`Dot`).
 #pragma once
 
 #include <immintrin.h>
@@ -21,7 +21,9 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   static constexpr int32_t kLevelOffset = 128;
 
   template <int Bits>
-  static constexpr int32_t offset() { return 1 << (Bits - 1); }
+  static constexpr int32_t offset() {
+    return 1 << (Bits - 1);
+  }
   static void store_bytes(uint8_t* p, Bytes v) { _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v); }
   static Bytes load_bytes(const uint8_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   // How far ahead memory is asked for, in bytes.
@@ -32,8 +34,8 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T1);
   }
-  // The memory of 32 columns of weights a little ahead of p, for streams that hardware fetches, too. Inlined by force, as
-  // GCC takes calls of functions without results for needless even if they prefetch.
+  // The memory of 32 columns of weights a little ahead of p, for streams that hardware fetches, too. Inlined by force,
+  // as GCC takes calls of functions without results for needless even if they prefetch.
   template <int Bits, bool>
   static __attribute__((always_inline)) void prefetch_near(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
@@ -47,7 +49,9 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   }
   static Bytes or_bytes(Bytes a, Bytes b) { return _mm256_or_si256(a, b); }
   template <int Bits>
-  static Bytes weight(Bytes u) { return u; }
+  static Bytes weight(Bytes u) {
+    return u;
+  }
   static Bytes load_levels(const int8_t* levels, int count) {
     uint8_t table[16] = {};
     for (int i = 0; i < count; i++) table[i] = static_cast<uint8_t>(levels[i] + 128);

@@ -22,7 +22,9 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   static constexpr int32_t kLevelOffset = 128;
 
   template <int Bits>
-  static constexpr int32_t offset() { return 1 << (Bits - 1); }
+  static constexpr int32_t offset() {
+    return 1 << (Bits - 1);
+  }
   // Rows of a block of many rows by 32 columns: sums, totals, weights and activations fill the registers.
   static constexpr int kGemmRows = 7;
   static void store_bytes(uint8_t* p, Bytes v) { _mm512_storeu_si512(p, v); }
@@ -36,7 +38,8 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T0);
   }
-  // The same, into the second cache where a single row leaves the first one little to do: Zen 4 reads a fifth faster so.
+  // The same, into the second cache where a single row leaves the first one little to do: Zen 4 reads a fifth faster
+  // so.
   template <int Bits, bool OneRow>
   static __attribute__((always_inline)) void prefetch_near(const uint8_t* p) {
     if (!OneRow) return prefetch<Bits>(p);
@@ -56,7 +59,9 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   }
   static Bytes or_bytes(Bytes a, Bytes b) { return _mm512_or_si512(a, b); }
   template <int Bits>
-  static Bytes weight(Bytes u) { return u; }
+  static Bytes weight(Bytes u) {
+    return u;
+  }
   static Bytes load_levels(const int8_t* levels, int count) {
     uint8_t table[16] = {};
     for (int i = 0; i < count; i++) table[i] = static_cast<uint8_t>(levels[i] + 128);
@@ -69,7 +74,9 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
     return _mm512_mullo_epi32(_mm512_add_epi32(z, _mm512_set1_epi32(offset)), _mm512_set1_epi32(factor));
   }
   template <bool Wide>
-  static Ints dot(Ints sum, Bytes u, int32_t four) { return _mm512_dpbusd_epi32(sum, u, _mm512_set1_epi32(four)); }
+  static Ints dot(Ints sum, Bytes u, int32_t four) {
+    return _mm512_dpbusd_epi32(sum, u, _mm512_set1_epi32(four));
+  }
   static Floats zero_floats() { return _mm512_setzero_ps(); }
   static Floats broadcast(float v) { return _mm512_set1_ps(v); }
   static Floats to_floats(Ints v) { return _mm512_cvtepi32_ps(v); }

@@ -27,7 +27,9 @@ constexpr size_t kStreamBytes = 1u << 20;
 // Weights as signed bytes.
 struct SignedAvx512 : Avx512Vnni {
   template <int Bits>
-  static Bytes weight(Bytes u) { return _mm512_sub_epi8(u, _mm512_set1_epi8(static_cast<char>(1 << (Bits - 1)))); }
+  static Bytes weight(Bytes u) {
+    return _mm512_sub_epi8(u, _mm512_set1_epi8(static_cast<char>(1 << (Bits - 1))));
+  }
   template <int Bits>
   static void prefetch(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
@@ -183,8 +185,8 @@ struct Block {
   uint32_t segments, steps, width;
 };
 
-// Sums of two segments, in two accumulators, stored one after the other. Behind each instruction of the first step, and of
-// the end, other work is done: `behind` of places 0 to 7. Tiles pass by the first-level cache, as it is needed for
+// Sums of two segments, in two accumulators, stored one after the other. Behind each instruction of the first step, and
+// of the end, other work is done: `behind` of places 0 to 7. Tiles pass by the first-level cache, as it is needed for
 // unpacking.
 constexpr int kPlaces = 8;
 template <class Behind>
@@ -250,9 +252,7 @@ ALWAYS_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
   const size_t stride = static_cast<size_t>(kChains) * block.steps * block.width * kRows;
   const int8_t* a = block.activations;
   const int8_t* b = block.weights;
-  auto turn = [&](uint32_t segment) LOWBIT_INLINE {
-    return sums + segment / kChains % kTurns * (kChains * 256);
-  };
+  auto turn = [&](uint32_t segment) LOWBIT_INLINE { return sums + segment / kChains % kTurns * (kChains * 256); };
   constexpr uint32_t kBehind = kChains * (kTurns - 1);
   uint32_t s = 0;
   for (; s < std::min(kBehind, block.segments); s += kChains, a += stride, b += stride)
@@ -265,9 +265,8 @@ ALWAYS_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
     });
   }
   for (; added < block.segments; added += kChains)
-    each_index<kPlaces>([&](auto place) LOWBIT_INLINE {
-      add_part<Zeros, place>(block, added, turn(added), total);
-    });
+    each_index<kPlaces>(
+        [&](auto place) LOWBIT_INLINE { add_part<Zeros, place>(block, added, turn(added), total); });
 }
 
 // Results of 16 rows of a panel from their totals.
@@ -294,8 +293,14 @@ void multiply_panel(const AmxLinear& a, const Workspace& work, uint32_t panel, u
   const uint32_t end = std::min(a.segments, segment + a.chunk_segments);
   for (uint32_t row = first; row < last; row += kRows, totals += a.one_chunk() ? 0 : 256) {
     const size_t at = static_cast<size_t>(row / kRows) * a.segments + segment;
-    const Block block = {a.tiles + at * a.segment_bytes(), work.weights, a.sums + at * kRows, work.scales, work.zeros,
-                         end - segment, a.steps, a.width};
+    const Block block = {a.tiles + at * a.segment_bytes(),
+                         work.weights,
+                         a.sums + at * kRows,
+                         work.scales,
+                         work.zeros,
+                         end - segment,
+                         a.steps,
+                         a.width};
     __m512 total[kRows];
     const bool starts = segment == 0;
     each_index<kRows>([&](auto r) LOWBIT_INLINE {
@@ -334,7 +339,9 @@ void amx_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
 
 struct AmxCode {
   template <int Bits, bool Levels>
-  static constexpr RunFunction run() { return amx_linear_run<Bits, Levels>; }
+  static constexpr RunFunction run() {
+    return amx_linear_run<Bits, Levels>;
+  }
 };
 
 void amx_linear_prepare(Step& step, const Call& call) {
@@ -356,8 +363,8 @@ void amx_linear_prepare(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kTable[] = {
-    {"linear_a8_wx_16x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
-     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 16, 16, amx_linear_scratch, amx_linear_prepare},
+    {"linear_a8_wx_16x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 16, 16,
+     amx_linear_scratch, amx_linear_prepare},
 };
 
 }  // namespace

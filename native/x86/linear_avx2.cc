@@ -1,6 +1,6 @@
 // panel16 linear layers on AVX2: products of unsigned weights and signed activations by vpmaddubsw, whose 16-bit sums
-// are exact for weights under 128, and stay so while several are added if weights are smaller; wider ones are multiplied
-// as 16-bit numbers, or as two planes by many rows.
+// are exact for weights under 128, and stay so while several are added if weights are smaller; wider ones are
+// multiplied as 16-bit numbers, or as two planes by many rows.
 #include "../kernel.h"
 #include "../linear/panel16_short_gemm.h"
 #include "isa_avx2.h"
@@ -30,7 +30,9 @@ using Avx2 = IsaAvx2<DotAvx2>;
 // Weights of at most 7 bits, signed.
 struct SignedAvx2 : Avx2 {
   template <int Bits>
-  static Bytes weight(Bytes u) { return _mm256_sub_epi8(u, _mm256_set1_epi8(static_cast<char>(1 << (Bits - 1)))); }
+  static Bytes weight(Bytes u) {
+    return _mm256_sub_epi8(u, _mm256_set1_epi8(static_cast<char>(1 << (Bits - 1))));
+  }
   static __m256i products(__m256i weights, __m256i x) { return _mm256_maddubs_epi16(x, weights); }
   static void prefetch_line(const uint8_t* p) { _mm_prefetch(reinterpret_cast<const char*>(p), _MM_HINT_T1); }
   // While a chunk is multiplied, the next is fetched by lines.
@@ -41,7 +43,9 @@ struct SignedAvx2 : Avx2 {
 // Wider ones, which are stored as two planes: their multiple of 16 that is nearest, and what is left.
 struct PlanesAvx2 : SignedAvx2 {
   template <int Bits>
-  static Bytes weight(Bytes u) { return u; }
+  static Bytes weight(Bytes u) {
+    return u;
+  }
   static void store_bytes(uint8_t* p, Bytes u) {
     const __m256i sixteens = _mm256_and_si256(_mm256_srli_epi16(u, 4), _mm256_set1_epi8(15));
     const __m256i eight = _mm256_and_si256(_mm256_srli_epi16(u, 3), _mm256_set1_epi8(1));

@@ -1,8 +1,8 @@
 // panel16 linear layers on AMX: 8-bit activations in tiles times weights in two planes of bytes.
 //
 // All of k is summed in 32-bit integers, so neither group size nor zero points cost anything in the inner loop: two
-// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which exact sums
-// are as fast are not for these rows.
+// byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which exact
+// sums are as fast are not for these rows.
 #include "../kernel.h"
 #include "../transformer/elementwise.h"
 #include "floats_avx512.h"
@@ -152,8 +152,15 @@ template <int Bits, bool Levels>
 class ChunkMultiplier {
  public:
   ChunkMultiplier(const PlanesLinear& a, const int8_t* tiles, uint8_t* scratch, uint32_t begin, uint32_t end)
-      : a_(a), levels_(a.weights), tiles_(tiles), planes_(scratch), sums_(a.sums(scratch)),
-        factors_(a.factors(scratch)), gates_(a.gates(scratch)), begin_(begin), end_(end) {
+      : a_(a),
+        levels_(a.weights),
+        tiles_(tiles),
+        planes_(scratch),
+        sums_(a.sums(scratch)),
+        factors_(a.factors(scratch)),
+        gates_(a.gates(scratch)),
+        begin_(begin),
+        end_(end) {
     finisher_.rows = 0;
   }
 
@@ -258,8 +265,8 @@ class ChunkMultiplier {
     store_sums(sums);
     if (step_ + steps_ < a_.steps) return;
     finisher_.rest();
-    finisher_ = {sums, factors_ + (panel - begin_), a_.scales + row, a_.zeros + row, nullptr, nullptr, 16,
-                 std::min(kPairRows, last_ - row), 0xffff, false};
+    finisher_ = {sums, factors_ + (panel - begin_),      a_.scales + row, a_.zeros + row, nullptr, nullptr,
+                 16,   std::min(kPairRows, last_ - row), 0xffff,          false};
     float* gates = gates_ + row % kRowsMax * 16;
     if (a_.gated && panel % 2 == 0) {
       finisher_.y = gates;
@@ -314,9 +321,8 @@ class ChunkMultiplier {
     for (uint32_t s = 0; s < steps_; s++, at.advance()) {
       const uint8_t* ready = next;
       next = planes_ + (s + 1) % kRingSteps * kPlaneStepBytes;
-      multiply_step<Blocks, true>(at, ready, [&](auto place) ALWAYS_INLINE_LAMBDA {
-        splitter.template part<place>(next);
-      });
+      multiply_step<Blocks, true>(
+          at, ready, [&](auto place) ALWAYS_INLINE_LAMBDA { splitter.template part<place>(next); });
       for (uint32_t i = 0; i < rows_each; i++) finisher.one();
     }
     finisher_ = finisher;
@@ -358,7 +364,9 @@ void planes_linear_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t
 
 struct PlanesCode {
   template <int Bits, bool Levels>
-  static constexpr RunFunction run() { return planes_linear_run<Bits, Levels>; }
+  static constexpr RunFunction run() {
+    return planes_linear_run<Bits, Levels>;
+  }
 };
 
 template <bool Gated>
@@ -384,18 +392,34 @@ void planes_prepare(Step& step, const Call& call) {
 }
 
 template <bool Gated>
-size_t planes_linear_scratch(const Call& call) { return planes_scratch(call, Gated); }
+size_t planes_linear_scratch(const Call& call) {
+  return planes_scratch(call, Gated);
+}
 
 // Sums of longer groups are exact one by one, and about as fast (with 32 rows they take a fifth longer): in all but the
 // shortest with few rows, in long ones with many. With fewer rows, prompts give what tokens one by one give.
 constexpr GroupLimit kFewRows = {32, 32}, kManyRows = {128, 224};
 
 constexpr KernelRow kTable[] = {
-    {"linear_a8_wx_32x16x64_amx_int8", "linear_a8", "panel16", 0x1fe,
-     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 16, planes_linear_scratch<false>, planes_prepare<false>,
+    {"linear_a8_wx_32x16x64_amx_int8",
+     "linear_a8",
+     "panel16",
+     0x1fe,
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8,
+     32,
+     16,
+     planes_linear_scratch<false>,
+     planes_prepare<false>,
      {kFewRows, kManyRows}},
-    {"linear_a8_swiglu_wx_32x32x64_amx_int8", "linear_a8_swiglu", "panel16", 0x1fe,
-     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 32, 32, planes_linear_scratch<true>, planes_prepare<true>,
+    {"linear_a8_swiglu_wx_32x32x64_amx_int8",
+     "linear_a8_swiglu",
+     "panel16",
+     0x1fe,
+     kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8,
+     32,
+     32,
+     planes_linear_scratch<true>,
+     planes_prepare<true>,
      {kFewRows, kManyRows}},
 };
 

@@ -24,7 +24,8 @@ constexpr TileConfig whole_tiles() {
   return config;
 }
 
-// A constant: _tile_loadconfig tells the compiler of a read of eight bytes only, so that writes just before it get lost.
+// A constant: _tile_loadconfig tells the compiler of a read of eight bytes only, so that writes just before it get
+// lost.
 constexpr TileConfig kWholeTiles = whole_tiles();
 
 // 16 x 16 sums of 64 (int8) or 32 (bf16) products, four tiles of them.

@@ -1,5 +1,5 @@
-// Peak multiply-adds of vector instructions of x86. An `Isa` supplies vectors V, kMacs of one instruction, kSums at once,
-// and add(sum, a, b).
+// Peak multiply-adds of vector instructions of x86. An `Isa` supplies vectors V, kMacs of one instruction, kSums at
+// once, and add(sum, a, b).
 #pragma once
 
 #include "../each_index.h"

@@ -83,9 +83,7 @@ struct PlanesLinear {
     return reinterpret_cast<float*>(reinterpret_cast<uint8_t*>(factors(scratch)) - kGateBytes);
   }
   // The panel of a place in the order of work: where columns are gated, each gate comes before what it gates.
-  uint32_t panel_at(uint32_t place) const {
-    return gated ? place / 2 + place % 2 * (weights.panel_count / 2) : place;
-  }
+  uint32_t panel_at(uint32_t place) const { return gated ? place / 2 + place % 2 * (weights.panel_count / 2) : place; }
 };
 static_assert(sizeof(PlanesLinear) <= kArgsMax);
 
@@ -107,8 +105,8 @@ inline PlanesLinear plan_call(const Call& call, bool gated) {
   a.panels_per_tile = static_cast<uint16_t>(gated ? std::max(2u, panels & ~1u) : panels);
   a.rows_per_tile = static_cast<uint16_t>(std::min(ceil_div(a.m, 4 * call.threads), 65535u));
   const size_t pairs = a.chunk_steps < a.steps ? a.panels_per_tile * ((rows + kRows) / kPairRows) : 2;
-  a.scratch_bytes = a.planes_bytes() + pairs * kSumBytes + sizeof(PanelFactors) * a.panels_per_tile +
-                    (gated ? kGateBytes : 0);
+  a.scratch_bytes =
+      a.planes_bytes() + pairs * kSumBytes + sizeof(PanelFactors) * a.panels_per_tile + (gated ? kGateBytes : 0);
   return a;
 }
 

@@ -51,11 +51,10 @@ inline int32_t sum_lanes(__m256i v) {
 
 struct RowQuantizer {
   explicit RowQuantizer(const ActivationScale& row)
-      : inverse(_mm512_set1_ps(row.inverse)), zero(_mm512_set1_epi32(row.zero)) {}
+      : inverse(_mm512_set1_ps(row.inverse)),
+        zero(_mm512_set1_epi32(row.zero)) {}
 
-  __m512i integers(__m512 v) const {
-    return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)), zero);
-  }
+  __m512i integers(__m512 v) const { return _mm512_add_epi32(_mm512_cvtps_epi32(_mm512_mul_ps(v, inverse)), zero); }
   // 32 values, of which all but the first `count` are 0.
   __m256i some(const float* x, int count) const {
     const __mmask16 a = first_lanes(count), b = first_lanes(count - 16);
@@ -125,8 +124,8 @@ struct QuantizerAvx512 {
     for (uint32_t row = first; row < last; row++) {
       const FlatTarget target = {rows.values + static_cast<size_t>(row) * w.padded_k()};
       int32_t* sums = rows.sums + static_cast<size_t>(row) * w.groups;
-      const ActivationScale scale = quantize_row(x + static_cast<size_t>(row) * w.k, w, target,
-                                                 [&](uint32_t g, int32_t sum) { sums[g] = sum; });
+      const ActivationScale scale =
+          quantize_row(x + static_cast<size_t>(row) * w.k, w, target, [&](uint32_t g, int32_t sum) { sums[g] = sum; });
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
     }

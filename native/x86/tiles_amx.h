@@ -16,9 +16,9 @@ namespace {
 inline void tile_fence() { __asm__ volatile("" ::: "memory"); }
 
 // Follows a tile instruction where little other work does. Where another thread of the core uses tiles, too, as other
-// guests of a host do, loads and products of tiles take turns instead of overlapping: with eight instructions in between
-// linear layers and attention took a sixth to a quarter less time then. Alone they took as long; floats split in two 4 %
-// longer.
+// guests of a host do, loads and products of tiles take turns instead of overlapping: with eight instructions in
+// between linear layers and attention took a sixth to a quarter less time then. Alone they took as long; floats split
+// in two 4 % longer.
 inline __attribute__((always_inline)) void tile_gap() { __asm__ volatile(".rept 8\n\tnop\n\t.endr"); }
 
 // Of other work among the tile instructions of a step.
@@ -54,8 +54,8 @@ inline bool bypasses_caches(const float* y, size_t rows, size_t columns, size_t 
 // Of a tile of 16 rows of 64 bytes.
 constexpr uint32_t kTileBytes = 1024;
 
-// The accumulators are two by two tiles of sums, the second two `below` bytes after the first: zeros at first, then what
-// end_sums stored.
+// The accumulators are two by two tiles of sums, the second two `below` bytes after the first: zeros at first, then
+// what end_sums stored.
 inline __attribute__((always_inline)) void begin_sums(const uint8_t* sums, size_t below, bool first) {
   tile_fence();
   if (first) {

@@ -99,7 +99,9 @@ class PanelSplitter {
   // The next column to split is 32 * run; `exponents` as from step_exponents.
   ALWAYS_INLINE PanelSplitter(const Panel16& w, const LevelRange<Bits, Levels>& levels, uint32_t panel,
                               const float* exponents, uint32_t run)
-      : w_(&w), top_(levels.top), levels_(levels.table) {
+      : w_(&w),
+        top_(levels.top),
+        levels_(levels.table) {
     inverse_ = _mm512_scalef_ps(_mm512_set1_ps(1), _mm512_sub_ps(_mm512_setzero_ps(), _mm512_load_ps(exponents)));
     const uint32_t runs = w.group_length / 32, index = run / runs;
     left_ = runs - run % runs;

@@ -7,15 +7,15 @@ import * as int4Reference from "../kernels/reference/int4.ts";
 import * as linearReference from "../kernels/reference/linear.ts";
 import * as transformerReference from "../kernels/reference/transformer.ts";
 import * as table from "../kernels/table.ts";
-import * as attentionWasm from "../kernels/wasm/attention.ts";
+import * as attentionWasm from "../kernels/wasm/attention/attention.ts";
+import * as ropeWasm from "../kernels/wasm/attention/rope.ts";
 import * as elementwiseWasm from "../kernels/wasm/elementwise.ts";
 import * as embeddingWasm from "../kernels/wasm/embedding.ts";
 import * as embeddingPackedWasm from "../kernels/wasm/embedding-packed.ts";
 import * as fusedWasm from "../kernels/wasm/fused.ts";
-import * as linearWasm from "../kernels/wasm/linear.ts";
-import * as linearFloatWasm from "../kernels/wasm/linear-float.ts";
-import * as linearWeightOnlyWasm from "../kernels/wasm/linear-weight-only.ts";
-import * as ropeWasm from "../kernels/wasm/rope.ts";
+import * as linearFloatWasm from "../kernels/wasm/linear/float.ts";
+import * as linearWasm from "../kernels/wasm/linear/linear.ts";
+import * as linearWeightOnlyWasm from "../kernels/wasm/linear/weight-only.ts";
 import * as rowsWasm from "../kernels/wasm/rows.ts";
 import * as creation from "../ops/aten/creation.ts";
 import * as functions from "../ops/aten/functions.ts";
@@ -59,15 +59,15 @@ export const operatorModules: Readonly<Record<string, Part>> = {
 };
 
 export const kernelModules: Readonly<Record<string, Part>> = {
-  "kernels/wasm/attention": attentionWasm,
+  "kernels/wasm/attention/attention": attentionWasm,
   "kernels/wasm/elementwise": elementwiseWasm,
   "kernels/wasm/embedding": embeddingWasm,
   "kernels/wasm/embedding-packed": embeddingPackedWasm,
   "kernels/wasm/fused": fusedWasm,
-  "kernels/wasm/linear": linearWasm,
-  "kernels/wasm/linear-float": linearFloatWasm,
-  "kernels/wasm/linear-weight-only": linearWeightOnlyWasm,
-  "kernels/wasm/rope": ropeWasm,
+  "kernels/wasm/linear/linear": linearWasm,
+  "kernels/wasm/linear/float": linearFloatWasm,
+  "kernels/wasm/linear/weight-only": linearWeightOnlyWasm,
+  "kernels/wasm/attention/rope": ropeWasm,
   "kernels/wasm/rows": rowsWasm,
   "kernels/reference/elementwise": elementwiseReference,
   "kernels/reference/embedding": embeddingReference,

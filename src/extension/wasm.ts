@@ -4,13 +4,15 @@ export * from "../kernels/wasm/assembler/instructions.ts";
 export {
   defineFunction,
   defineFunctionOf,
-  type FunctionCode,
   Module,
   type ModuleOptions,
   Scope,
 } from "../kernels/wasm/assembler/module.ts";
 export { printFunction, printModule } from "../kernels/wasm/assembler/print.ts";
-export * from "../kernels/wasm/float-panels.ts";
+export * from "../kernels/wasm/generate/float-panels.ts";
+export { type Lanes, lanesOf, type StoredType, storedBytes } from "../kernels/wasm/generate/lanes.ts";
+export * from "../kernels/wasm/generate/loops.ts";
+export { VectorConstants } from "../kernels/wasm/generate/weight-fields.ts";
 export { type WasmRow, wasmKernel } from "../kernels/wasm/kernel.ts";
 export {
   ArgumentBlock,
@@ -20,6 +22,3 @@ export {
   type WasmPhase,
   type WasmStep,
 } from "../kernels/wasm/kernel-code.ts";
-export { type Lanes, lanesOf, type StoredType, storedBytes } from "../kernels/wasm/lanes.ts";
-export * from "../kernels/wasm/loops.ts";
-export { VectorConstants } from "../kernels/wasm/weight-fields.ts";

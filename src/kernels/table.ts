@@ -27,7 +27,8 @@ import {
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
-import { attentionRelaxedWasm, attentionWasm } from "./wasm/attention.ts";
+import { attentionRelaxedWasm, attentionWasm } from "./wasm/attention/attention.ts";
+import { ropeAnglesWasm, ropeWasm } from "./wasm/attention/rope.ts";
 import {
   addWasm,
   erfGegluWasm,
@@ -49,10 +50,9 @@ import {
   ropeAttentionWasm,
   swigluHalvesWasm,
 } from "./wasm/fused.ts";
-import { linearA8Wasm } from "./wasm/linear.ts";
-import { linearFloatWasm } from "./wasm/linear-float.ts";
-import { linearWeightOnlyWasm } from "./wasm/linear-weight-only.ts";
-import { ropeAnglesWasm, ropeWasm } from "./wasm/rope.ts";
+import { linearFloatWasm } from "./wasm/linear/float.ts";
+import { linearA8Wasm } from "./wasm/linear/linear.ts";
+import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
 import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];

@@ -1,9 +1,9 @@
 /** The worker's half: one model, its conversation, and the generations that run. */
 
-import type { Conversation } from "../api/conversation.ts";
-import { type LanguageModel, loadProgramObject } from "../api/language-model.ts";
-import type { Generation } from "../api/token-stream.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import type { Conversation } from "../language/conversation.ts";
+import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
+import type { Generation } from "../language/token-stream.ts";
 import { readProgram } from "../program/read.ts";
 import { blobSource } from "./blob-source.ts";
 import { HeadCheck } from "./head-check.ts";
@@ -79,7 +79,7 @@ class ModelServer {
       this.#model = model;
       return {
         name,
-        contextLength: model.program.number("get_max_context_len", model.program.number("get_max_seq_len")),
+        contextLength: model.program.count("get_max_context_len", model.program.count("get_max_seq_len")),
         hasChatTemplate: model.template !== null,
         samplingDefaults: model.samplingDefaults,
         isCached,

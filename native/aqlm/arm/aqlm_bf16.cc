@@ -1,5 +1,5 @@
-// AQLM for some and many rows of x with the bf16 matrix products of Armv8.6: weights are decoded once for up to 512 rows,
-// without their scales, which multiply sums.
+// AQLM for some and many rows of x with the bf16 matrix products of Armv8.6: weights are decoded once for up to 512
+// rows, without their scales, which multiply sums.
 //
 // Factors are bf16, whose rounding makes 2e-3 of a result, or sums of two, of whose products that of the lower parts is
 // left out, which makes 4e-6 for three times as many products.
@@ -15,8 +15,8 @@ namespace {
 
 // Rows of x that share decoded weights, and outputs that a work item decodes: half a tile.
 constexpr uint32_t kItemRows = 512, kItemColumns = 32;
-// Values of k, times parts, that are multiplied before the next, in whole blocks: weights of an item and a block of x stay
-// in the first cache, sums in the second.
+// Values of k, times parts, that are multiplied before the next, in whole blocks: weights of an item and a block of x
+// stay in the first cache, sums in the second.
 constexpr uint32_t kDepth = 512;
 // A block of y, in pairs, and values of k that are decoded at once: two products.
 constexpr uint32_t kSide = 8, kPairs = kSide / 2, kStep = 8;
@@ -132,8 +132,8 @@ inline float32x4x2_t any_group(const Codes& w, const float* vectors, const Code*
   return values;
 }
 
-// The groups of 8 rows of weights in a block, from `row` on. `Books` is the number of codebooks, 1 or 2, of vectors of 8
-// inputs and one output with codes of all values of their type, or 0 for every form.
+// The groups of 8 rows of weights in a block, from `row` on. `Books` is the number of codebooks, 1 or 2, of vectors of
+// 8 inputs and one output with codes of all values of their type, or 0 for every form.
 template <class Code, uint32_t Books, uint32_t Parts>
 bfloat16x8_t* decode_block(const Bf16Gemm& p, uint32_t block, uint32_t row, bfloat16x8_t* to) {
   const Codes& w = p.codes;
@@ -242,8 +242,8 @@ void multiply_item(const Bf16Gemm& p, uint32_t row, uint32_t column, uint8_t* lo
       const Multiply multiply = kMultiply<Parts>[std::min(kPairs, ceil_div(rows - i * kSide, 2))];
       const bfloat16x8_t* x = p.rows + (size_t{row / kSide + i} * p.steps() + first) * kStepVectors<Parts>;
       for (uint32_t j = 0; j < blocks; j++)
-        multiply(x, panel + size_t{j} * steps * kStepVectors<Parts>, steps, sums + (i * kItemBlocks + j) * kBlockVectors,
-                 begin == 0);
+        multiply(x, panel + size_t{j} * steps * kStepVectors<Parts>, steps,
+                 sums + (i * kItemBlocks + j) * kBlockVectors, begin == 0);
     }
   }
   for (uint32_t j = 0; j < columns; j += kSide) {
@@ -265,7 +265,9 @@ void bf16_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
 }
 
 // Vectors of 8 inputs and one output, and codes of all values of their type.
-bool is_short(const Codes& w) { return w.in_group == kStep && w.out_group == 1 && w.mask == (1u << 8 * w.code_bytes) - 1; }
+bool is_short(const Codes& w) {
+  return w.in_group == kStep && w.out_group == 1 && w.mask == (1u << 8 * w.code_bytes) - 1;
+}
 
 template <uint32_t Parts>
 Bf16Gemm read_bf16_gemm(const Call& call) {
@@ -307,12 +309,14 @@ void bf16_gemm_prepare(Step& step, const Call& call) {
   else choose_run<uint16_t, 1, Parts>(step, p.codes);
 }
 
-#define LOWBIT_AQLM_BF16_ROW(NAME, LAYOUT, PARTS, ROWS)                                                   \
-  {"aqlm_" NAME "_" #ROWS "x32x8_neon_bf16", "aqlm", LAYOUT, 0, kNeon | kBf16, ROWS, kItemColumns, \
-   bf16_gemm_scratch<PARTS>, bf16_gemm_prepare<PARTS>}
+#define LOWBIT_AQLM_BF16_ROW(NAME, LAYOUT, PARTS, ROWS)                                             \
+  KernelRow {                                                                                       \
+    "aqlm_" NAME "_" #ROWS "x32x8_neon_bf16", "aqlm", LAYOUT, 0, kNeon | kBf16, ROWS, kItemColumns, \
+        bf16_gemm_scratch<PARTS>, bf16_gemm_prepare<PARTS>                                          \
+  }
 
-// Sums of two serve from where decoding takes less time than tables or whole vectors; on small models, rounding makes up
-// to 2e-2 of logits, and is for prompts that are long.
+// Sums of two serve from where decoding takes less time than tables or whole vectors; on small models, rounding makes
+// up to 2e-2 of logits, and is for prompts that are long.
 constexpr KernelRow kRows[] = {
     LOWBIT_AQLM_BF16_ROW("bf16_c8", "aqlm_tiles8", 1, 64),
     LOWBIT_AQLM_BF16_ROW("bf16_cx", "aqlm_tiles", 1, 64),

@@ -1,4 +1,5 @@
-// AQLM on NEON for codes of 8 bits and several rows of x, through tables of sums of 8 or 16 rows, which are summed as floats.
+// AQLM on NEON for codes of 8 bits and several rows of x, through tables of sums of 8 or 16 rows, which are summed as
+// floats.
 #include <arm_neon.h>
 
 #include "../../generic/floats.h"
@@ -62,7 +63,7 @@ struct FloatBatch : Sums {
   static void build_table(const Batches& p, uint32_t book, const Inputs& inputs, uint32_t group, V* table) {
     const uint32_t length = p.codes.in_group;
     const float* vectors = prepared_vectors<float>(p.prepared).values + size_t{book} * kEntries * length;
-    const float(*x)[kRows] = inputs.x + group * length;
+    const float (*x)[kRows] = inputs.x + group * length;
     for (uint32_t part = 0; part < kRows / 8; part++) {
       if (length == 8) build_part<1>(vectors, x, length, part, table);
       else build_part<0>(vectors, x, length, part, table);

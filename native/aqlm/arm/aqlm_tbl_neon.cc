@@ -1,8 +1,8 @@
-// AQLM on NEON for codes of 8 bits: tables of 12-bit sums, a plane of their upper 8 bits in 16 registers and one with two
-// entries' lower 4 in a byte, in 8; TBL looks up 16 outputs at a time. A table entry is rounded to a step that is the same
-// for 16 groups of inputs, the largest entry's 2047th part, which makes some 8e-4 of a result; activations of 8 bits make
-// 5e-3. (By models of cores, 16 bits took a tenth to a third more cycles. Tables of 8 bits made 1.4e-2 of each layer and up
-// to 7e-2 of a model's logits.)
+// AQLM on NEON for codes of 8 bits: tables of 12-bit sums, a plane of their upper 8 bits in 16 registers and one with
+// two entries' lower 4 in a byte, in 8; TBL looks up 16 outputs at a time. A table entry is rounded to a step that is
+// the same for 16 groups of inputs, the largest entry's 2047th part, which makes some 8e-4 of a result; activations of
+// 8 bits make 5e-3. (By models of cores, 16 bits took a tenth to a third more cycles. Tables of 8 bits made 1.4e-2 of
+// each layer and up to 7e-2 of a model's logits.)
 #include <arm_neon.h>
 
 #include "../../kernel.h"
@@ -26,7 +26,9 @@ struct TableMemory {
   uint8_t* lower;
 };
 
-static inline size_t table_entries(const Codes& codes) { return static_cast<size_t>(kBlock) * codes.codebooks * kEntries; }
+static inline size_t table_entries(const Codes& codes) {
+  return static_cast<size_t>(kBlock) * codes.codebooks * kEntries;
+}
 
 // 32 entries: x . vector. `vectors` are turned, [in_group][256].
 static inline void sum_entries(const float* vectors, const float* x, uint32_t length, float* sums) {

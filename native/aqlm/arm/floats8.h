@@ -21,7 +21,9 @@ struct Neon {
   }
   static F8 add(F8 x, F8 y) { return {vaddq_f32(x.a, y.a), vaddq_f32(x.b, y.b)}; }
   static F8 multiply_add(F8 x, F8 y, F8 z) { return {vfmaq_f32(z.a, x.a, y.a), vfmaq_f32(z.b, x.b, y.b)}; }
-  static F8 larger_magnitude(F8 peak, F8 v) { return {vmaxq_f32(peak.a, vabsq_f32(v.a)), vmaxq_f32(peak.b, vabsq_f32(v.b))}; }
+  static F8 larger_magnitude(F8 peak, F8 v) {
+    return {vmaxq_f32(peak.a, vabsq_f32(v.a)), vmaxq_f32(peak.b, vabsq_f32(v.b))};
+  }
   static float largest(F8 x) { return vmaxvq_f32(vmaxq_f32(x.a, x.b)); }
   static float sum(F8 x) { return vaddvq_f32(vaddq_f32(x.a, x.b)); }
 };

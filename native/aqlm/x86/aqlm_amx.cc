@@ -1,8 +1,9 @@
-// AQLM for many rows of x on AMX: weights are decoded to bf16 tiles, once for up to 512 rows, while tiles that are ready
-// multiply. Weights are left factors, their outputs the rows, so that a group of inputs stays together; x is turned.
+// AQLM for many rows of x on AMX: weights are decoded to bf16 tiles, once for up to 512 rows, while tiles that are
+// ready multiply. Weights are left factors, their outputs the rows, so that a group of inputs stays together; x is
+// turned.
 //
-// Rounding both factors to bf16 makes 3e-3 of a result. These rows are for many rows of x, 64 where groups have 8 inputs
-// and else 128, where products take longer than decoding, for they need two thirds of the tile instructions of
+// Rounding both factors to bf16 makes 3e-3 of a result. These rows are for many rows of x, 64 where groups have 8
+// inputs and else 128, where products take longer than decoding, for they need two thirds of the tile instructions of
 // aqlm_digits_amx.cc.
 #include <algorithm>
 
@@ -45,9 +46,7 @@ struct AmxProduct : Arguments {
   uint32_t chunk_steps(uint32_t chunk) const {
     return std::min(kChunkSteps, steps - std::min(steps, chunk * kChunkSteps));
   }
-  uint8_t* tiles(uint32_t chunk, uint32_t pair) const {
-    return rows + (size_t{chunk} * pairs() + pair) * kPanelBytes;
-  }
+  uint8_t* tiles(uint32_t chunk, uint32_t pair) const { return rows + (size_t{chunk} * pairs() + pair) * kPanelBytes; }
 };
 static_assert(sizeof(AmxProduct) <= kArgsMax);
 
@@ -78,9 +77,9 @@ void turn_rows(const AmxProduct& p, uint32_t block) {
   }
 }
 
-// Adds a step to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows. `behind(0)` to `behind(7)`
-// is work to do behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second thread of the
-// core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
+// Adds a step to the four tiles of sums of 32 outputs and 32 rows of x, or the two of 16 rows. `behind(0)` to
+// `behind(7)` is work to do behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second
+// thread of the core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
 template <class Behind>
 ALWAYS_INLINE void multiply_step(const uint8_t* weights, const uint8_t* rows, bool two, Behind behind) {
   _tile_stream_loadd(4, weights, 64);

@@ -1,4 +1,5 @@
-// AQLM in float32 on AVX-512: whole vectors for a few rows of x, panels of decoded weights for many. Flags: see scripts/native-sources.js.
+// AQLM in float32 on AVX-512: whole vectors for a few rows of x, panels of decoded weights for many. Flags: see
+// scripts/native-sources.js.
 #include <immintrin.h>
 
 #include "../../kernel.h"
@@ -17,7 +18,8 @@ struct OutputPairs {
   using V = __m512;
   static V zero() { return _mm512_setzero_ps(); }
   static V load(const float* vectors, const uint32_t* offsets) {
-    return _mm512_insertf32x8(_mm512_castps256_ps512(Avx2::load(vectors + offsets[0])), Avx2::load(vectors + offsets[1]), 1);
+    return _mm512_insertf32x8(_mm512_castps256_ps512(Avx2::load(vectors + offsets[0])),
+                              Avx2::load(vectors + offsets[1]), 1);
   }
   static V load(const uint16_t* vectors, const uint32_t* offsets) {
     const __m128i first = _mm_loadu_si128(reinterpret_cast<const __m128i*>(vectors + offsets[0]));

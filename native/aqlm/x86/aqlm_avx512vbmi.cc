@@ -1,9 +1,9 @@
 // AQLM on AVX-512 VBMI, for codes of 8 bits: tables of 16-bit sums lie in registers, a plane of low and one of high
 // bytes, and vpermb looks up 64 outputs at a time. Flags: see scripts/native-sources.js.
 //
-// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum; 2^15
-// is added so that bytes are unsigned. Of a result all roundings make some 1e-4, where activations of 8 bits make 5e-3
-// (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 256 rows of codes.
+// A table entry is x . vector / (x_step * vector_step), both rounded to 16 bits, in the upper half of a 32-bit sum;
+// 2^15 is added so that bytes are unsigned. Of a result all roundings make some 1e-4, where activations of 8 bits make
+// 5e-3 (tables of 12 bits would make 1.5e-3, of 8 bits 2e-2). Sums of bytes stay below 2^16: 256 rows of codes.
 #include <immintrin.h>
 
 #include "../../kernel.h"
@@ -36,9 +36,9 @@ inline void build_entries(const int32_t* pairs, const int16_t* x, uint32_t count
   }
   // Bytes 2 and then bytes 3 of the 32 words of two vectors.
   alignas(64) static constexpr uint8_t kBytes[64] = {
-      2,  6,  10, 14, 18, 22, 26, 30, 34, 38, 42, 46, 50, 54, 58, 62, 66, 70, 74,  78,  82,  86,  90,  94,  98,  102,
-      106, 110, 114, 118, 122, 126, 3,  7,  11, 15, 19, 23, 27, 31, 35, 39, 43, 47, 51,  55,  59,  63,  67,  71,  75,  79,
-      83, 87, 91, 95, 99, 103, 107, 111, 115, 119, 123, 127};
+      2,  6,  10, 14,  18,  22,  26,  30,  34,  38,  42, 46, 50, 54,  58,  62,  66,  70,  74,  78, 82, 86,
+      90, 94, 98, 102, 106, 110, 114, 118, 122, 126, 3,  7,  11, 15,  19,  23,  27,  31,  35,  39, 43, 47,
+      51, 55, 59, 63,  67,  71,  75,  79,  83,  87,  91, 95, 99, 103, 107, 111, 115, 119, 123, 127};
   const __m512i index = _mm512_load_si512(kBytes);
   const __m512i first = _mm512_permutex2var_epi8(sums[0], index, sums[1]);
   const __m512i second = _mm512_permutex2var_epi8(sums[2], index, sums[3]);
@@ -103,8 +103,8 @@ struct Plane {
   }
 };
 
-// How entries of 64 codes are looked up, and how the codes are fetched. On CPUs with AMX, whose permutes of two vectors take
-// three operations: permutes of one.
+// How entries of 64 codes are looked up, and how the codes are fetched. On CPUs with AMX, whose permutes of two vectors
+// take three operations: permutes of one.
 struct OneVector {
   static constexpr uint32_t kTilesAhead = 1;
   static void prefetch(const uint8_t* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T0); }
@@ -128,8 +128,8 @@ struct OneVector {
   }
 };
 
-// On others permutes of two: Zen 4 does one in a cycle, of one vector or two. It waits less for codes that are fetched to
-// the second cache only.
+// On others permutes of two: Zen 4 does one in a cycle, of one vector or two. It waits less for codes that are fetched
+// to the second cache only.
 struct TwoVectors {
   static constexpr uint32_t kTilesAhead = 2;
   static void prefetch(const uint8_t* at) { _mm_prefetch(reinterpret_cast<const char*>(at), _MM_HINT_T1); }
@@ -252,12 +252,12 @@ void lut16_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
   // Rows inside runs: the codes of a run are read from memory once.
   for (uint32_t first = item.first_block; first < item.last_block; first += blocks)
     for (uint32_t row = 0; row < p.m; row++)
-      lut16_blocks<LookUp>(p, item, first, std::min(item.last_block, first + blocks), row, p.own + thread * p.own_bytes);
+      lut16_blocks<LookUp>(p, item, first, std::min(item.last_block, first + blocks), row,
+                           p.own + thread * p.own_bytes);
 }
 
 Memory lut16_memory(const Codes& codes) {
-  return {prepared_bytes(codes),
-          table_bytes(codes) + static_cast<size_t>(codes.tiles) * kTileSums};
+  return {prepared_bytes(codes), table_bytes(codes) + static_cast<size_t>(codes.tiles) * kTileSums};
 }
 
 size_t lut16_scratch(const Call& call) {

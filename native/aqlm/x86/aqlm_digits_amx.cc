@@ -1,7 +1,7 @@
-// AQLM for some rows of x on AMX: both factors are fixed point of two bytes, 256 * high + low, and of their four products
-// three are added, in 32-bit integers over chunks of 256 values of k. Weights are decoded once for up to 512 rows of x,
-// while tiles that are ready multiply. They are left factors, their outputs the rows, so that a group of inputs stays
-// together; x is turned.
+// AQLM for some rows of x on AMX: both factors are fixed point of two bytes, 256 * high + low, and of their four
+// products three are added, in 32-bit integers over chunks of 256 values of k. Weights are decoded once for up to 512
+// rows of x, while tiles that are ready multiply. They are left factors, their outputs the rows, so that a group of
+// inputs stays together; x is turned.
 //
 // Of a result, the roundings and the products of low bytes, which are left out, make some 5e-5; 3e-4 where a few inputs
 // are a hundred times as large as the others of their chunk.
@@ -26,7 +26,8 @@ constexpr size_t kIntegerBytes = 4 * kTileBytes, kSumBytes = 2 * kTileBytes;
 struct DigitProduct : Arguments {
   // Of codebooks: their step, and behind it entries.
   uint8_t* prepared;
-  // x as tiles: [chunks][blocks of 16 rows][steps][high, low][16 times four of k][16 rows], and factors [chunks][blocks].
+  // x as tiles: [chunks][blocks of 16 rows][steps][high, low][16 times four of k][16 rows], and factors
+  // [chunks][blocks].
   uint8_t* rows;
   RowFactors* factors;
   // For each thread: two panels of weights, offsets, integer sums, sums [panels][blocks][32 outputs][16 rows].
@@ -50,8 +51,8 @@ struct DigitProduct : Arguments {
 };
 static_assert(sizeof(DigitProduct) <= kArgsMax);
 
-// Integer sums of a chunk, below 2^24, that are yet to be added, as floats, to those of the chunks before; done output by
-// output while tiles multiply.
+// Integer sums of a chunk, below 2^24, that are yet to be added, as floats, to those of the chunks before; done output
+// by output while tiles multiply.
 struct Adder {
   const uint8_t* integers = nullptr;
   float* sums = nullptr;
@@ -68,10 +69,10 @@ struct Adder {
   }
 };
 
-// Multiplies a chunk of a panel with a chunk of 16 rows of x. Sums of products of high bytes are in accumulators 0 and 2,
-// of high with low ones in 1 and 3; each of these is added to by every third product. Behind each instruction other work
-// is done, evenly: `decode(0)` .. `decode(7)` and four times `add`. CPUs look only a few tile instructions ahead, fewer
-// where a second thread of the core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
+// Multiplies a chunk of a panel with a chunk of 16 rows of x. Sums of products of high bytes are in accumulators 0 and
+// 2, of high with low ones in 1 and 3; each of these is added to by every third product. Behind each instruction other
+// work is done, evenly: `decode(0)` .. `decode(7)` and four times `add`. CPUs look only a few tile instructions ahead,
+// fewer where a second thread of the core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
 template <class Decode, class Add>
 ALWAYS_INLINE void multiply(const uint8_t* weights, const uint8_t* rows, const int32_t* starts, uint32_t steps,
                             Decode decode, Add add) {
@@ -130,7 +131,8 @@ Share share_of(uint32_t rows) {
 
 // All of k for panels begin .. end and blocks of rows first .. last.
 template <class Source>
-void multiply_panels(const DigitProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first, uint32_t last) {
+void multiply_panels(const DigitProduct& p, uint8_t* local, uint32_t begin, uint32_t end, uint32_t first,
+                     uint32_t last) {
   const uint32_t chunks = p.chunks(), blocks = last - first;
   // Of the sums of products of low with high bytes.
   const __m512 step = _mm512_set1_ps(256 * *p.step());

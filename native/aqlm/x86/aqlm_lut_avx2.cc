@@ -1,8 +1,8 @@
-// AQLM on AVX2 for codes of 8 bits: tables of 12-bit sums, a plane of their upper 8 bits and one with two entries' lower 4
-// in a byte, and vpshufb looks up 32 outputs at a time. Flags: see scripts/native-sources.js.
+// AQLM on AVX2 for codes of 8 bits: tables of 12-bit sums, a plane of their upper 8 bits and one with two entries'
+// lower 4 in a byte, and vpshufb looks up 32 outputs at a time. Flags: see scripts/native-sources.js.
 //
-// Entries are rounded to a step that is the same for 16 groups of inputs, the largest entry's 2047th part, which makes some
-// 8e-4 of a result; activations of 8 bits make 5e-3. (16 bits took a quarter more time, 8 bits made 1.4e-2.)
+// Entries are rounded to a step that is the same for 16 groups of inputs, the largest entry's 2047th part, which makes
+// some 8e-4 of a result; activations of 8 bits make 5e-3. (16 bits took a quarter more time, 8 bits made 1.4e-2.)
 #include <immintrin.h>
 
 #include "../../kernel.h"
@@ -38,8 +38,8 @@ ALWAYS_INLINE __m256i sum8(const int32_t* pairs, const int16_t* x, uint32_t coun
   return _mm256_srai_epi32(sum, 16);
 }
 
-// Sums of 16 bits [groups][codebooks][256] of a block; of each 16, the middle eight have changed places in fours. Returns
-// the largest magnitude.
+// Sums of 16 bits [groups][codebooks][256] of a block; of each 16, the middle eight have changed places in fours.
+// Returns the largest magnitude.
 template <uint32_t Pairs>
 int32_t sum_entries(const Product& p, uint32_t groups, const int16_t* x, int16_t* sums) {
   const uint32_t pairs = p.codes.in_group / 2;
@@ -102,8 +102,8 @@ static inline float build_tables(const Product& p, uint32_t block, const float* 
   const uint32_t length = p.codes.in_group, groups = p.codes.block_groups(block);
   const auto vectors = prepared_vectors<int32_t>(p.prepared);
   alignas(16) int16_t inputs[kBlock * kInGroupMax];
-  const float step = quantize_inputs(x + static_cast<size_t>(block) * kBlock * length, groups, length,
-                                     *vectors.longest, inputs);
+  const float step =
+      quantize_inputs(x + static_cast<size_t>(block) * kBlock * length, groups, length, *vectors.longest, inputs);
   const int32_t largest = (length == 8 ? sum_entries<4> : sum_entries<0>)(p, groups, inputs, own.sums);
   const int32_t factor = std::min((kEntryMax << 15) / std::max(largest, 1), 0x7fff);
   for (uint32_t row = 0; row < groups * p.codes.codebooks; row++)
@@ -185,7 +185,8 @@ struct BlockSums {
 
   // Eight of them, added to those of the slice's earlier blocks.
   void store8(__m128i upper, __m128i lower, float* y) const {
-    const __m256i whole = _mm256_add_epi32(_mm256_slli_epi32(_mm256_cvtepu16_epi32(upper), 4), _mm256_cvtepu16_epi32(lower));
+    const __m256i whole =
+        _mm256_add_epi32(_mm256_slli_epi32(_mm256_cvtepu16_epi32(upper), 4), _mm256_cvtepu16_epi32(lower));
     const __m256 sums = _mm256_cvtepi32_ps(_mm256_sub_epi32(whole, _mm256_set1_epi32(zero)));
     const __m256 before = first ? _mm256_setzero_ps() : _mm256_loadu_ps(y);
     _mm256_storeu_ps(y, _mm256_fmadd_ps(sums, _mm256_set1_ps(step), before));
@@ -196,7 +197,8 @@ struct BlockSums {
   }
 };
 
-static inline void tile_sums(const uint8_t* codes, const uint8_t* tables, uint32_t rows, const BlockSums& block, float* y) {
+static inline void tile_sums(const uint8_t* codes, const uint8_t* tables, uint32_t rows, const BlockSums& block,
+                             float* y) {
   ByteSums upper[kVectors], lower[kVectors];
   const uint32_t tile_bytes = rows * kTile;
   for (uint32_t row = 0; row < rows;) {
@@ -235,9 +237,7 @@ void lut12_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
   lut12_item(p, item_at(p, tile), {reinterpret_cast<int16_t*>(own), own + 2 * kEntries * table_rows(p.codes)});
 }
 
-Memory lut12_memory(const Codes& codes) {
-  return {prepared_bytes(codes), (2 * kEntries + kTable) * table_rows(codes)};
-}
+Memory lut12_memory(const Codes& codes) { return {prepared_bytes(codes), (2 * kEntries + kTable) * table_rows(codes)}; }
 
 size_t lut12_scratch(const Call& call) {
   const Codes codes = read_codes(call.buffers[1]);

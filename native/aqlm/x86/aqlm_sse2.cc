@@ -36,7 +36,8 @@ constexpr KernelRow kRows[] = {
     LOWBIT_AQLM_FLOAT_ROWS("sse2", kSse2, Floats, FloatsBaseline, 8),
     {"aqlm_f32_c8_16x8x1_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 16, 8, float_gemm_scratch<FloatsBaseline>,
      float_gemm_prepare<FloatsBaseline>},
-    {"aqlm_f32_c8_4x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 4, 64, codeword_scratch<Floats>, codeword_prepare<Floats>},
+    {"aqlm_f32_c8_4x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 4, 64, codeword_scratch<Floats>,
+     codeword_prepare<Floats>},
     {"aqlm_f32_c8_1x64x128_sse2", "aqlm", "aqlm_tiles8", 0, kSse2, 1, 64, table_scratch, table_prepare},
 };
 

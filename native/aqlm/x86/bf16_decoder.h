@@ -113,7 +113,11 @@ class PanelDecoder {
 
   // Of `steps` steps from the first one on; none to decode nothing.
   PanelDecoder(const Codes& w, const void* vectors, uint32_t panel, uint32_t step, uint32_t steps, uint8_t* target)
-      : w_(w), vectors_(static_cast<const Vector*>(vectors)), target_(target), panel_(panel), next_(step),
+      : w_(w),
+        vectors_(static_cast<const Vector*>(vectors)),
+        target_(target),
+        panel_(panel),
+        next_(step),
         end_(step + steps) {}
 
   // Whether there are rows to decode now: kRows.
@@ -158,8 +162,8 @@ class PanelDecoder {
 
   ALWAYS_INLINE void find_places(uint32_t step) {
     const uint32_t place = panel_ * kPanel;
-    const Code* codes = reinterpret_cast<const Code*>(w_.tile(step / kBlockSteps, place / kTile)) +
-                        step % kBlockSteps * kStepCodes;
+    const Code* codes =
+        reinterpret_cast<const Code*>(w_.tile(step / kBlockSteps, place / kTile)) + step % kBlockSteps * kStepCodes;
     __m512i rows[8] = {};
     for (uint32_t i = 0; i < 4 * Books; i++, codes += kTile) {
       rows[i] = half_row(codes, place % kTile != 0);

@@ -1,4 +1,5 @@
-// Decodes panels of AQLM weights to tiles of low and of high bytes, little by little, while tiles that are ready multiply.
+// Decodes panels of AQLM weights to tiles of low and of high bytes, little by little, while tiles that are ready
+// multiply.
 #pragma once
 
 #include <type_traits>
@@ -12,8 +13,8 @@ namespace {
 // Outputs of a panel; low bytes of all steps, two tiles each, and then high ones.
 constexpr uint32_t kPanel = 32;
 constexpr size_t kStepBytes = 2 * kTileBytes, kPanelBytes = 2 * kChunkSteps * kStepBytes;
-// Rows of tiles of a chunk; one is decoded at a time, between products of tiles: few instructions, for the CPU looks ahead
-// by some 256 to 512 only.
+// Rows of tiles of a chunk; one is decoded at a time, between products of tiles: few instructions, for the CPU looks
+// ahead by some 256 to 512 only.
 constexpr uint32_t kTileRows = kPanel * kChunkSteps;
 
 // Of a chunk: where vectors are, by code, [groups of a step][codebooks][steps][outputs of a panel].
@@ -39,7 +40,8 @@ template <class Code, uint32_t Books>
 class Entries {
  public:
   Entries(const DecoderInput& in, uint32_t panel, uint32_t chunk)
-      : table_(static_cast<const uint8_t*>(in.table)), offsets_(reinterpret_cast<const Offset*>(in.offsets)) {
+      : table_(static_cast<const uint8_t*>(in.table)),
+        offsets_(reinterpret_cast<const Offset*>(in.offsets)) {
     const Codes& w = in.codes;
     for (uint32_t b = 0; b < kChunkSteps / kBlockSteps; b++) {
       const uint32_t block = std::min(chunk * (kChunkSteps / kBlockSteps) + b, w.blocks - 1);
@@ -62,8 +64,8 @@ class Entries {
   static constexpr uint32_t kBlockSteps = kBlock / 8;
   static constexpr uint32_t kStepOffsets = kPanel * sizeof(Offset), kRowBytes = kTileRows * sizeof(Offset);
 
-  // Of a block: rows of codes of 64 outputs, of which one half's are every other one, times the size of an entry. Rows that
-  // are not there repeat the first one: x is zero there.
+  // Of a block: rows of codes of 64 outputs, of which one half's are every other one, times the size of an entry. Rows
+  // that are not there repeat the first one: x is zero there.
   template <int Half>
   static void store_offsets(const uint8_t* codes, uint32_t rows, uint8_t* to) {
     constexpr uint32_t kBytes = kTile * sizeof(Code), kStepRows = 8 * Books;
@@ -152,7 +154,9 @@ class PanelDecoder {
  public:
   // The chunk has so many steps.
   PanelDecoder(const DecoderInput& in, uint32_t panel, uint32_t chunk, uint32_t steps, uint8_t* target)
-      : source_(in, panel, chunk), target_(target), rows_(steps * kPanel) {}
+      : source_(in, panel, chunk),
+        target_(target),
+        rows_(steps * kPanel) {}
 
   ALWAYS_INLINE void rows(uint32_t count) {
     for (const uint32_t end = std::min(rows_, at_ + count); at_ < end; at_++) {
@@ -162,7 +166,8 @@ class PanelDecoder {
       constexpr int kOrBoth = 0xf8, kOrFirstOnly = 0xf4;
       const __m512i low_odd = _mm512_slli_epi16(words.odd, 8), high_even = _mm512_srli_epi16(words.even, 8);
       _mm512_store_si512(to, _mm512_ternarylogic_epi32(low_odd, words.even, low_bytes, kOrBoth));
-      _mm512_store_si512(to + kPanelBytes / 2, _mm512_ternarylogic_epi32(high_even, words.odd, low_bytes, kOrFirstOnly));
+      _mm512_store_si512(to + kPanelBytes / 2,
+                         _mm512_ternarylogic_epi32(high_even, words.odd, low_bytes, kOrFirstOnly));
     }
   }
 

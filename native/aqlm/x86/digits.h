@@ -1,10 +1,10 @@
-// AQLM's factors as fixed point of two signed bytes, value = step * (256 * high + low), on AVX-512: x as tiles of bytes,
-// codebooks as entries whose sums are read as two bytes.
+// AQLM's factors as fixed point of two signed bytes, value = step * (256 * high + low), on AVX-512: x as tiles of
+// bytes, codebooks as entries whose sums are read as two bytes.
 #pragma once
 
-#include "tiles.h"
 #include "../vector_sizes.h"
 #include "floats8.h"
+#include "tiles.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -12,8 +12,8 @@ namespace {
 
 // The largest number of two signed bytes whose high one is not -128.
 constexpr float kDigitsMax = 127 * 256 + 127;
-// What sums of codebook entries have added: then the second byte is the high one, rounded, and the first the low one and
-// 128.
+// What sums of codebook entries have added: then the second byte is the high one, rounded, and the first the low one
+// and 128.
 constexpr int kLowStart = 128;
 
 // Values of k of a product of tiles; such steps of a chunk, in which a row of x has one scale.
@@ -63,8 +63,8 @@ inline Digits row_digits(const float* x, int64_t count, __m512 inverse) {
   return {joined(high), joined(low)};
 }
 
-// A chunk of k, from value `c` on, of 16 rows of x as tiles: for each step high bytes, then low ones, four values of k of
-// each row side by side.
+// A chunk of k, from value `c` on, of 16 rows of x as tiles: for each step high bytes, then low ones, four values of k
+// of each row side by side.
 inline void turn_rows(const Arguments& a, uint32_t row, uint32_t c, uint8_t* tiles, RowFactors* factors) {
   const uint32_t count = std::min(kChunk, a.codes.k - c), rows = std::min(kRows, a.m - row);
   __m512 inverses[kRows];

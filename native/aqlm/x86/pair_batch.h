@@ -30,7 +30,8 @@ struct Sums16 {
   static V join(const __m256i* words) { return _mm256_blend_epi16(_mm256_srli_epi32(words[0], 16), words[1], 0xaa); }
   // The sums of 8 rows as upper halves of words.
   static __m256i words(V sums, uint32_t index) {
-    return index == 0 ? _mm256_slli_epi32(sums, 16) : _mm256_and_si256(sums, _mm256_set1_epi32(static_cast<int>(0xffff0000)));
+    return index == 0 ? _mm256_slli_epi32(sums, 16)
+                      : _mm256_and_si256(sums, _mm256_set1_epi32(static_cast<int>(0xffff0000)));
   }
 };
 
@@ -55,7 +56,9 @@ struct PairBatch : Sums {
   };
 
   static size_t prepared_bytes(const Codes& codes) { return aqlm::prepared_bytes(codes); }
-  static void prepare(const Batches& p) { prepare_vectors<false>(p, kVectorMax, prepared_vectors<int32_t>(p.prepared)); }
+  static void prepare(const Batches& p) {
+    prepare_vectors<false>(p, kVectorMax, prepared_vectors<int32_t>(p.prepared));
+  }
 
   static void set_inputs(const float* x, uint32_t count, float inverse_step, uint32_t row, Inputs* inputs) {
     const __m256 inverse = _mm256_set1_ps(inverse_step);

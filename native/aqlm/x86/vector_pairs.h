@@ -31,7 +31,8 @@ void prepare_vectors(const Arguments& p, float largest, const PreparedVectors<in
   const uint32_t length = p.codes.in_group, pairs = length / 2;
   const __m256 inverse = _mm256_set1_ps(measure_vectors<Avx2>(p, largest, prepared));
   for (size_t vector = 0, i = 0; i < p.codes.vector_values(); vector++) {
-    int32_t* target = prepared.values + (Turned ? vector / kEntries * pairs * kEntries + vector % kEntries : vector * pairs);
+    int32_t* target =
+        prepared.values + (Turned ? vector / kEntries * pairs * kEntries + vector % kEntries : vector * pairs);
     for (uint32_t j = 0; j < length; j += 8, i += 8) {
       alignas(16) int32_t four[4];
       _mm_store_si128(reinterpret_cast<__m128i*>(four), round8(load8<Avx2>(p, i), inverse));

@@ -1,5 +1,5 @@
-// Runs one row of linear layers once, on one thread, over weights of random bits: for emulators that count instructions.
-// AQLM rows take weights of two codebooks of 8 bits, whatever BITS and GROUP say.
+// Runs one row of linear layers once, on one thread, over weights of random bits: for emulators that count
+// instructions. AQLM rows take weights of two codebooks of 8 bits, whatever BITS and GROUP say.
 //
 //   run_row ROW M N K BITS GROUP
 #include <cstdio>

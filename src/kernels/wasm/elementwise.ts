@@ -3,12 +3,12 @@ import type { BinaryArgs, SelectArgs, UnaryArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { type Body, type Expr, type Local, when } from "./assembler/expression.ts";
 import { f32x4, i32, int, memory } from "./assembler/instructions.ts";
+import { forLanes } from "./generate/lanes.ts";
+import { advance, elementAt, forRange } from "./generate/loops.ts";
+import { VectorMath } from "./generate/vector-math.ts";
+import { VectorConstants } from "./generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { forLanes } from "./lanes.ts";
-import { advance, elementAt, forRange } from "./loops.ts";
-import { VectorMath } from "./vector-math.ts";
-import { VectorConstants } from "./weight-fields.ts";
 
 /** Values of a tile: enough that taking it costs little. */
 const TILE_VALUES = 4096;

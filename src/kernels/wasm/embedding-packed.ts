@@ -3,15 +3,16 @@ import type { PackedEmbeddingArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { type ChunkSize, chunkPieces } from "../layout/torchao-bits.ts";
 import { TORCHAO_HEADER_BYTES } from "../layout/torchao-linear.ts";
+import type { FunctionCode } from "./assembler/expression.ts";
 import { call, type Expr, type Local, when, whileDo, widen } from "./assembler/expression.ts";
 import { f32x4, i32, i32x4, int, ptr, v128 } from "./assembler/instructions.ts";
-import { defineFunction, type FunctionCode, type Scope } from "./assembler/module.ts";
+import { defineFunction, type Scope } from "./assembler/module.ts";
 import { indexType, readIndex } from "./embedding.ts";
+import { forLanes } from "./generate/lanes.ts";
+import { advance, elementAt, repeat } from "./generate/loops.ts";
+import { VectorConstants } from "./generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { forLanes } from "./lanes.ts";
-import { advance, elementAt, repeat } from "./loops.ts";
-import { VectorConstants } from "./weight-fields.ts";
 
 const block = new ArgumentBlock({
   packed: "ptr",

@@ -5,10 +5,8 @@ import { fieldTables } from "../layout/fields.ts";
 import { type Body, type Expr, type Local, when, widen } from "./assembler/expression.ts";
 import { f32x4, i8x16, i16x8, i32, i32x4, i64, int, long, ptr, size, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
-import { plainRow, wasmKernel } from "./kernel.ts";
-import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { forLanes, lanesOf, type StoredType, storedBytes } from "./lanes.ts";
-import { advance, elementAt, forRange, repeat } from "./loops.ts";
+import { forLanes, lanesOf, type StoredType, storedBytes } from "./generate/lanes.ts";
+import { advance, elementAt, forRange, repeat } from "./generate/loops.ts";
 import {
   LEVELS_OFFSET,
   PANEL_ROWS,
@@ -17,9 +15,11 @@ import {
   panelShape,
   panelSizes,
   shapeKey,
-} from "./packed-panels.ts";
-import { blockBytes } from "./panel-blocks.ts";
-import { VectorConstants } from "./weight-fields.ts";
+} from "./generate/packed-panels.ts";
+import { blockBytes } from "./generate/panel-blocks.ts";
+import { VectorConstants } from "./generate/weight-fields.ts";
+import { plainRow, wasmKernel } from "./kernel.ts";
+import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction } from "./kernel-code.ts";
 
 export const indexType = (indices: Indices) => (indices instanceof Int32Array ? "i32" : "i64");
 

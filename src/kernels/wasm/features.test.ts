@@ -1,8 +1,8 @@
 /** What this engine is found to do, as far as that is known from elsewhere. */
 import { describe, expect, it, vi } from "vitest";
 import { nativeFeatures } from "../native/rows.ts";
+import { webAssembly } from "./engine/web-assembly.ts";
 import { wasmFeatureNames, wasmFeatures } from "./features.ts";
-import { webAssembly } from "./web-assembly.ts";
 
 const features = new Set(wasmFeatures());
 

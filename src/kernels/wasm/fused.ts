@@ -5,16 +5,16 @@ import type { Kernel } from "../contract.ts";
 import { rotatedPlaces } from "../reference/fused.ts";
 import type { Local } from "./assembler/expression.ts";
 import { f32x4, i32 } from "./assembler/instructions.ts";
-import { attentionRelaxedWasm, attentionWasm } from "./attention.ts";
+import { attentionRelaxedWasm, attentionWasm } from "./attention/attention.ts";
+import { ropeWasm } from "./attention/rope.ts";
 import { type Formula, gegluFormula, selectWasm, swigluFormula } from "./elementwise.ts";
+import { forLanes } from "./generate/lanes.ts";
+import { elementAt } from "./generate/loops.ts";
+import { VectorMath } from "./generate/vector-math.ts";
+import { VectorConstants } from "./generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction, type Placement, type WasmPhase } from "./kernel-code.ts";
-import { forLanes } from "./lanes.ts";
-import { elementAt } from "./loops.ts";
-import { ropeWasm } from "./rope.ts";
 import { normalize } from "./rows.ts";
-import { VectorMath } from "./vector-math.ts";
-import { VectorConstants } from "./weight-fields.ts";
 
 const halvesBlock = new ArgumentBlock({ x: "ptr", y: "ptr", dim: "i32" });
 
@@ -115,7 +115,7 @@ export const addRmsNormWasm: Kernel<AddRmsNormArgs> = wasmKernel<AddRmsNormArgs>
 const rotatedBytes = (args: RopeAttentionArgs) => Math.ceil(rotatedPlaces(args).length / 16) * 64;
 
 /** The same call with arrays of size 0 for queries, keys and values, which lie in scratch. */
-const withArrays = ({ qkv: _, ...rest }: RopeAttentionArgs): AttentionArgs => ({ ...rest, ...noArrays });
+const withArrays = ({ qkv: _, ...rest }: RopeAttentionArgs) => ({ ...rest, ...noArrays }) satisfies AttentionArgs;
 const noArrays = { q: new Float32Array(0), k: new Float32Array(0), v: new Float32Array(0) };
 
 /** A placement that knows where in scratch some arrays lie, and gives the scratch after `used` bytes. */

@@ -4,7 +4,7 @@
  */
 import { bytesOf } from "../../tensor.ts";
 import type { Kernel } from "../contract.ts";
-import { WasmEngine } from "./engine.ts";
+import { WasmEngine } from "./engine/engine.ts";
 import type { Placement, WasmStep } from "./kernel-code.ts";
 
 /** A row, but for what is the same for all. */

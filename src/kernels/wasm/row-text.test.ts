@@ -7,9 +7,9 @@ import { double, float, int, long, size } from "./assembler/instructions.ts";
 import { defineFunction, defineFunctionOf, Module } from "./assembler/module.ts";
 import { type Opcode, type OpName, opcodes, type ValueType } from "./assembler/opcodes.ts";
 import { printModule } from "./assembler/print.ts";
-import { moduleMemory } from "./engine-memory.ts";
+import { moduleMemory } from "./engine/engine-memory.ts";
+import { nowImport, runnerFunctions } from "./engine/runner.ts";
 import { moduleOf, wasmKernelText } from "./row-text.ts";
-import { nowImport, runnerFunctions } from "./runner.ts";
 import { sampleCalls } from "./sample-calls.ts";
 
 const wabt = await makeWabt();

@@ -2,7 +2,7 @@
 import { InvalidArgumentError } from "../../errors.ts";
 import { Module } from "./assembler/module.ts";
 import { printModule } from "./assembler/print.ts";
-import { moduleMemory } from "./engine-memory.ts";
+import { moduleMemory } from "./engine/engine-memory.ts";
 import type { KernelCode } from "./kernel-code.ts";
 import { sampleCalls } from "./sample-calls.ts";
 

@@ -5,12 +5,12 @@ import type { Kernel } from "../contract.ts";
 import { type Body, type Local, when, whileDo } from "./assembler/expression.ts";
 import { f32, f32x4, float, i32, i64, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
+import { forLanes, largestLane, sumOfLanes } from "./generate/lanes.ts";
+import { advance, elementAt, forRange } from "./generate/loops.ts";
+import { VectorMath } from "./generate/vector-math.ts";
+import { VectorConstants } from "./generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
 import { ArgumentBlock, type KernelCode, kernelFunction } from "./kernel-code.ts";
-import { forLanes, largestLane, sumOfLanes } from "./lanes.ts";
-import { advance, elementAt, forRange } from "./loops.ts";
-import { VectorMath } from "./vector-math.ts";
-import { VectorConstants } from "./weight-fields.ts";
 
 const normBlock = new ArgumentBlock({ x: "ptr", weight: "ptr", y: "ptr", dim: "i32", eps: "f32" });
 

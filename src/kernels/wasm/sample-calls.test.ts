@@ -1,8 +1,8 @@
 /** Every row in a plan of an engine: on two threads, and with 64-bit addresses, beside the reference. */
 import { describe, expect, it } from "vitest";
 import { bytesOf } from "../../tensor.ts";
-import { WasmEngine } from "./engine.ts";
-import { hasWideMemory } from "./engine-memory.ts";
+import { WasmEngine } from "./engine/engine.ts";
+import { hasWideMemory } from "./engine/engine-memory.ts";
 import { wasmFeatures } from "./features.ts";
 import { problemOf, type SampleCall, sampleCalls } from "./sample-calls.ts";
 

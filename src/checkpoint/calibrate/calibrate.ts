@@ -1,0 +1,204 @@
+/** Quantizes the linear layers of a model by what goes into them while it reads a text. */
+import { checkOptions } from "../../arguments.ts";
+import { InvalidArgumentError } from "../../errors.ts";
+import { type Matrix, matrix } from "../../matrix.ts";
+import type { ScalableActivation } from "../../model/scalable.ts";
+import { multiplyTransposed } from "../../ops/product.ts";
+import { quantizeAffine, storedScale } from "../../quantize/affine.ts";
+import type { QuantizationConfig } from "../../quantize/config.ts";
+import { quantizeGptq, quantizeWeighted } from "../../quantize/gptq.ts";
+import { needsActivations } from "../../quantize/scheme.ts";
+import { dequantize, groupCount, type QuantizedWeights } from "../../quantized.ts";
+import { type Tensor, toFloat32 } from "../../tensor.ts";
+import { checkFiniteInputs, finiteFloats } from "../finite.ts";
+import { checkModel, type Model } from "../model.ts";
+import { LayerStore, type LoadLayer } from "./layer-store.ts";
+import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.ts";
+import { spendBudget } from "./sensitivity.ts";
+import { type LinearLayer, visitLinearLayers, type WalkOptions } from "./walk.ts";
+
+export interface CalibrateOptions extends WalkOptions {
+  /**
+   * SmoothQuant: how much of the range of activations goes to the weights, 0 to 1 (the paper's 0.5). Absent: none. For
+   * activations quantized to 8 bits; not together with AWQ, which scales the same channels.
+   */
+  readonly smoothQuant?: number | undefined;
+  /** Mean bits of the linear layers' integers without the head, in place of the same bits for all. */
+  readonly budget?: number | undefined;
+  /**
+   * Where calibrated layers are kept, a file a layer, until the model is exported; without it, in memory, a byte a
+   * weight. What is left there is the caller's to remove.
+   */
+  readonly folder?: string | undefined;
+  /** First of the budget's measurements, then of the quantization. */
+  onProgress?(doneWeights: number, totalWeights: number): void;
+}
+
+/**
+ * Quantizes all linear layers that have a configuration of algorithm "gptq", "awq" or "awq+gptq", with `smoothQuant`
+ * all that have any. Layer by layer: each sees what the layers before, quantized already, give it. Set configurations
+ * (`quantize`) before and export after; the model is what it was when this fails.
+ * InvalidArgumentError when nothing asks for it, options do not go together, or the model is calibrated already.
+ */
+export async function calibrate(model: Model, text: string, options: CalibrateOptions = {}): Promise<void> {
+  checkModel(model);
+  checkOptions(options);
+  const { budget, smoothQuant: strength, signal } = options;
+  if (strength !== undefined && !(strength >= 0 && strength <= 1))
+    throw new InvalidArgumentError(`smoothQuant: expected a number from 0 to 1 but found ${strength}`);
+  model.checkOpen();
+  if (model.isCalibrated)
+    throw new InvalidArgumentError(
+      `calibrate: ${model.name} is calibrated already; load the checkpoint again to calibrate it for other configurations or by another text`,
+    );
+  const slots = quantizable(model);
+  if (strength !== undefined && slots.some((name) => scales(model.configOf(name)!)))
+    throw new InvalidArgumentError("smoothQuant and AWQ scale the same channels; choose one of the two");
+  const wanted = slots.filter((name) => strength !== undefined || needsActivations(model.configOf(name)!.algorithm));
+  if (wanted.length === 0 && budget === undefined)
+    throw new InvalidArgumentError(
+      'calibrate: expected linear layers of algorithm "gptq", "awq" or "awq+gptq", smoothQuant or a budget but found none',
+    );
+  await model.atomically(async () => {
+    if (budget !== undefined) await spendBudget(model, slots, text, { ...options, budget });
+    if (wanted.length === 0) return;
+    const calibration = new Calibration(model, wanted, options);
+    await visitLinearLayers(model, text, (layer) => calibration.visit(layer), { ...options, signal });
+  });
+}
+
+/** Linear layers that are quantized from floats, in the model's order. */
+function quantizable(model: Model): string[] {
+  const isLinear = (config: QuantizationConfig | undefined) =>
+    config?.kind === "int8DynamicActivationIntxWeight" || config?.kind === "intxWeightOnly";
+  return model.decoder.slots
+    .filter(({ name, role }) => role === "linear" && isLinear(model.configOf(name)))
+    .map(({ name }) => name)
+    .filter((name) => model.storedFormat(name) === null && !model.carriedOver(name));
+}
+
+function scales({ algorithm }: QuantizationConfig): boolean {
+  return algorithm === "awq" || algorithm === "awq+gptq";
+}
+
+class Calibration {
+  readonly #model: Model;
+  readonly #options: CalibrateOptions;
+  readonly #wanted: ReadonlySet<string>;
+  /** What may be scaled, by the layers that read it. */
+  readonly #activations = new Map<string, ScalableActivation>();
+  readonly #factors = new Map<ScalableActivation, Float32Array>();
+  readonly #store: LayerStore;
+  readonly #done = new Map<string, LoadLayer>();
+  #doneWeights = 0;
+  readonly #totalWeights: number;
+
+  constructor(model: Model, wanted: readonly string[], options: CalibrateOptions) {
+    this.#model = model;
+    this.#options = options;
+    this.#store = new LayerStore(options.folder);
+    this.#wanted = new Set(wanted);
+    for (const activation of model.decoder.scalable) {
+      const { readers, norm, source } = activation;
+      const scaled = (name: string) =>
+        this.#wanted.has(name) && (options.smoothQuant !== undefined || scales(model.configOf(name)!));
+      if (readers.every(scaled) && (norm || this.#wanted.has(source)))
+        for (const reader of readers) this.#activations.set(reader, activation);
+    }
+    this.#totalWeights = model.decoder.slots.reduce(
+      (sum, { name, shape }) => sum + (this.#wanted.has(name) ? shape[0]! * shape[1]! : 0),
+      0,
+    );
+  }
+
+  async visit(layer: LinearLayer): Promise<Float32Array | null> {
+    const { name } = layer;
+    if (!this.#wanted.has(name)) return null;
+    const config = this.#model.configOf(name)!;
+    const factors = await this.#factorsOf(layer);
+    const plain = await this.#floats(name);
+    const weights = factors ? scaleColumns(plain, factors) : plain;
+    const quantized = await this.#quantize(weights, layer, factors, config);
+    await this.#keep(name, quantized);
+    this.#doneWeights += plain.data.length;
+    this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
+    const values = dequantize(quantized);
+    if (factors) for (let i = 0; i < values.length; i++) values[i]! /= factors[i % plain.columns]!;
+    return values;
+  }
+
+  async #quantize(
+    weights: Matrix,
+    layer: LinearLayer,
+    factors: Float32Array | null,
+    config: QuantizationConfig,
+  ): Promise<QuantizedWeights> {
+    const { rows: n, columns: k } = weights;
+    if (!needsActivations(config.algorithm)) return quantizeAffine(weights.data, { ...config, n, k });
+    const hessian = layer.hessian();
+    checkFiniteInputs(layer.name, hessian);
+    const scale = (c: number) => (factors ? factors[c]! : 1);
+    if (config.algorithm === "awq") {
+      const importance = Float32Array.from({ length: k }, (_, c) => hessian.data[c * k + c]! / scale(c) ** 2);
+      return quantizeWeighted(weights, importance, config);
+    }
+    const scaled = matrix(k, k, hessian.data.slice());
+    if (factors) for (let r = 0; r < k; r++) for (let c = 0; c < k; c++) scaled.data[r * k + c]! /= scale(r) * scale(c);
+    return quantizeGptq(weights, scaled, multiplyTransposed, { ...config, signal: this.#options.signal });
+  }
+
+  /** Factors of what goes into a layer; null when it is not scaled. Their source is changed at the first reader. */
+  async #factorsOf(layer: LinearLayer): Promise<Float32Array | null> {
+    const activation = this.#activations.get(layer.name);
+    if (!activation) return null;
+    const known = this.#factors.get(activation);
+    if (known) return known;
+    const readers: Reader[] = [];
+    for (const name of activation.readers)
+      readers.push({ weights: await this.#floats(name), config: this.#model.configOf(name)! });
+    const { smoothQuant: strength } = this.#options;
+    const factors =
+      strength === undefined
+        ? awqFactors(activation, layer.inputs(), readers, multiplyTransposed)
+        : smoothFactors(activation, layer.inputs(), readers, strength);
+    this.#factors.set(activation, factors);
+    await this.#divideSource(activation, factors);
+    return factors;
+  }
+
+  /** Makes the source of an activation give less: a norm by its weights, a linear layer by the scales of its rows. */
+  async #divideSource({ source, sourceBias, norm, rows }: ScalableActivation, factors: Float32Array): Promise<void> {
+    const divisors = new Map([...rows].map((row, c) => [row, factors[c]!]));
+    const divide = (values: Float32Array, offset: number) =>
+      values.map((value, row) => (value + offset) / (divisors.get(row) ?? 1) - offset);
+    if (norm) return this.#replaceVector(source, (values) => divide(values, norm.offset));
+    if (sourceBias) await this.#replaceVector(sourceBias, (values) => divide(values, 0));
+    const quantized = await this.#done.get(source)!();
+    const groups = groupCount(quantized);
+    const scales = quantized.scales.map((scale, i) => {
+      const divided = storedScale(Math.abs(scale) / (divisors.get(Math.floor(i / groups)) ?? 1), quantized.scaleDType);
+      return scale < 0 ? -divided : scale > 0 ? divided : 0;
+    });
+    await this.#keep(source, { ...quantized, scales });
+  }
+
+  async #replaceVector(name: string, change: (values: Float32Array) => Float32Array): Promise<void> {
+    const weight = this.#model.weight(name);
+    const data = change(toFloat32((await weight.load()) as Tensor));
+    const tensor: Tensor = { dtype: "f32", shape: weight.shape, data };
+    const format = { kind: "float", dtype: "f32" } as const;
+    this.#model.replaceWeight(name, { name, shape: weight.shape, format, load: async () => tensor });
+  }
+
+  async #keep(name: string, quantized: QuantizedWeights): Promise<void> {
+    const load = await this.#store.keep(name, quantized);
+    this.#done.set(name, load);
+    this.#model.setCalibrated(name, load);
+  }
+
+  async #floats(name: string): Promise<Matrix> {
+    const { shape, load } = this.#model.weight(name, { float: true });
+    const values = finiteFloats(this.#model.checkpoint.folder, name, (await load()) as Tensor, "weights to quantize");
+    return matrix(shape[0]!, shape[1]!, values);
+  }
+}

@@ -1,0 +1,127 @@
+/** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
+import { checkOptions, unexpected } from "../arguments.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { moduleOf, type WeightSlot } from "../model/decoder.ts";
+import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
+import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
+import { checkModel, type Model } from "./model.ts";
+
+export interface QuantizeOptions {
+  /** Whether the lm_head is quantized with the other linear layers. Default true. */
+  readonly quantizeHead?: boolean;
+  /** Configuration of the lm_head, instead of that of the other linear layers. */
+  readonly head?: QuantizationConfig | null;
+}
+
+/**
+ * Sets the configurations of a model: linear layers take the (one) linear configuration, the embedding takes
+ * `embedding`, a tied embedding and lm_head take `sharedEmbedding` together. Matrices that none of them is for stay as they
+ * are stored, whatever was set before. InvalidArgumentError when two configurations claim the same weights or one fits none,
+ * for weights in formats of their own, and after `calibrate`; nothing is set then.
+ */
+export function quantize(model: Model, configs: readonly QuantizationConfig[], options: QuantizeOptions = {}): Model {
+  checkModel(model);
+  checkOptions(options);
+  const { quantizeHead = true, head = null } = options;
+  if (!Array.isArray(configs))
+    throw new InvalidArgumentError(
+      `quantize: expected a list of configurations but found ${JSON.stringify(configs)}; give [configuration]`,
+    );
+  for (const config of [...configs, ...(head ? [head] : [])]) checkConfig(config);
+  const isLinear = ({ kind }: QuantizationConfig) =>
+    kind === "int8DynamicActivationIntxWeight" || kind === "intxWeightOnly";
+  const linear = only(configs, "linear", isLinear);
+  const rows = only(configs, "embedding", (config) => !isLinear(config));
+  if (head && !isLinear(head))
+    throw new InvalidArgumentError(`quantize: expected a linear configuration for the head but found ${head.kind}`);
+  if (head && rows?.kind === "sharedEmbedding")
+    throw new InvalidArgumentError("quantize: sharedEmbedding is the head's configuration too; give one of the two");
+  const headSlot = headName(model);
+  const configOf = ({ name, role }: WeightSlot) => {
+    const isHead = name === headSlot;
+    if (isHead && head) return head;
+    if (role === "embedding" || (isHead && rows?.kind === "sharedEmbedding")) return rows;
+    return isHead && !quantizeHead ? null : linear;
+  };
+  return configure(model, configOf);
+}
+
+/**
+ * Sets configurations by module name: exact names, `re:` patterns, `_default`; null leaves a module float.
+ * InvalidArgumentError for an exact name that the model lacks, for weights in formats of their own, and after `calibrate`;
+ * nothing is set then.
+ */
+export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
+  checkModel(model);
+  checkNames(model, recipe);
+  const { slots } = model.decoder;
+  const own = (slot: WeightSlot) => fitRole(slot, selectConfig(recipe, moduleOf(slot.name)));
+  const configOf = (slot: WeightSlot) => {
+    const source = slots.find(({ name }) => name === slot.tiedTo);
+    const shared = source ? own(source) : null;
+    return shared?.kind === "sharedEmbedding" ? shared : own(slot);
+  };
+  return configure(model, configOf);
+}
+
+/** Names of the weights of which a recipe says something: a configuration that fits them, or null. */
+export function weightsInRecipe({ decoder }: Model, recipe: Recipe): ReadonlySet<string> {
+  const isIn = (slot: WeightSlot) => {
+    const entry = selectEntry(recipe, moduleOf(slot.name));
+    return entry !== undefined && (entry.config === null || fitRole(slot, entry.config) !== null);
+  };
+  return new Set(
+    decoder.slots
+      .filter(({ role }) => role !== "vector")
+      .filter(isIn)
+      .map(({ name }) => name),
+  );
+}
+
+function checkNames({ decoder, name: modelName }: Model, recipe: Recipe): void {
+  if (!Array.isArray(recipe)) throw unexpected("recipe", "one of makeRecipe()", recipe);
+  const names = new Set(decoder.slots.flatMap((slot) => [slot.name, moduleOf(slot.name)]));
+  const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
+  if (unknown)
+    throw new InvalidArgumentError(
+      `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${moduleOf(decoder.slots[0]!.name)}, "re:" and a regular expression, or "_default"`,
+    );
+}
+
+/** A configuration for linear layers says nothing of an embedding, and the other way round. */
+function fitRole(slot: WeightSlot, config: QuantizationConfig | null): QuantizationConfig | null {
+  const forRows = config?.kind === "embedding" || config?.kind === "sharedEmbedding";
+  return forRows === (slot.role === "embedding") ? config : null;
+}
+
+/** Sets the configurations of all matrices, or none of them when one is refused. */
+function configure(model: Model, configOf: (slot: WeightSlot) => QuantizationConfig | null): Model {
+  const { slots } = model.decoder;
+  const matrices = slots.filter(({ role }) => role !== "vector");
+  const configs = new Map(matrices.map((slot) => [slot.name, configOf(slot)]));
+  const isShared = [...configs.values()].some((config) => config?.kind === "sharedEmbedding");
+  if (isShared && !slots.some(({ tiedTo }) => tiedTo !== null))
+    throw new InvalidArgumentError(
+      `sharedEmbedding: the lm_head of ${model.name} has weights of its own; use embedding() and a linear configuration`,
+    );
+  model.configure(configs);
+  return model;
+}
+
+/** The output layer: the last linear slot. */
+function headName(model: Model): string | undefined {
+  return model.decoder.slots.findLast(({ role }) => role === "linear")?.name;
+}
+
+function only(
+  configs: readonly QuantizationConfig[],
+  what: string,
+  fits: (config: QuantizationConfig) => boolean,
+): QuantizationConfig | null {
+  const fitting = configs.filter(fits);
+  if (fitting.length > 1)
+    throw new InvalidArgumentError(
+      `quantize: expected one ${what} configuration but found ${fitting.map(({ kind }) => kind).join(" and ")}; use a recipe for several`,
+    );
+  return fitting[0] ?? null;
+}

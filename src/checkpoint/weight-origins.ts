@@ -1,0 +1,72 @@
+/** What becomes of the weights of a checkpoint: which are kept as they are stored, which are quantized anew. */
+import type { LowBitTensor } from "../formats/tensor-source.ts";
+import { torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
+import type { WeightSlot } from "../model/decoder.ts";
+import { checkModel, type Model } from "./model.ts";
+
+export interface WeightOrigin {
+  readonly name: string;
+  /** The checkpoint's name for how it stores the weight: "Q4_0", "bf16", "aqlm". */
+  readonly stored: string;
+  /** Carried over bit for bit, quantized (or quantized again, or encoded), or kept as floats. */
+  readonly treatment: "carried over" | "quantized" | "float";
+}
+
+/** Where weights go: a program of ours or for ExecuTorch, or files of others. */
+export type Destination = "lowbit" | "executorch" | "torchao" | "gguf";
+
+/** Which low-bit weights of a checkpoint a destination can hold as they are. */
+export function holdsFor(destination: Destination): (stored: LowBitTensor) => boolean {
+  if (destination === "lowbit") return () => true;
+  if (destination !== "executorch") return ({ minima }) => !minima;
+  return ({ spec }) => torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
+}
+
+/**
+ * One entry a tensor, in the model's order. A tied slot is its source's tensor and is not listed, unless it is quantized
+ * in another way (TorchAO's files keep one tensor for both).
+ */
+export function weightOrigins(model: Model, destination: Destination = "lowbit"): readonly WeightOrigin[] {
+  checkModel(model);
+  const holds = holdsFor(destination);
+  const { tensors } = model.checkpoint;
+  return model.decoder.slots.flatMap((slot): WeightOrigin[] => {
+    const { name, tiedTo } = slot;
+    if (tiedTo !== null && (destination === "torchao" || !isQuantizedApart(model, slot))) return [];
+    const source = tiedTo ?? name;
+    const stored =
+      model.slotWeight(source).stored?.format.kind ?? tensors.storedType?.(source) ?? tensors.info(source).dtype;
+    return [{ name, stored, treatment: treatmentOf(model, name, holds) }];
+  });
+}
+
+/** Whether a tied slot is asked to be quantized in another way than its source, or was given a weight, so that it is a tensor of its own. */
+export function isQuantizedApart(model: Model, { name, tiedTo }: WeightSlot): boolean {
+  if (tiedTo !== null && model.slotWeight(name).state.kind === "replaced") return true;
+  const config = model.configOf(name);
+  return tiedTo !== null && config !== undefined && config !== model.configOf(tiedTo);
+}
+
+function treatmentOf(model: Model, name: string, holds: ReturnType<typeof holdsFor>): WeightOrigin["treatment"] {
+  const isOther = model.storedFormat(name) !== null;
+  if (model.slotWeight(name).state.kind === "replaced") return isOther ? "quantized" : "float";
+  if (isOther || model.carriedOver(name, holds)) return "carried over";
+  return model.configOf(name) ? "quantized" : "float";
+}
+
+/** A line for people: "carried over bit for bit: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */
+export function describeOrigins(origins: readonly WeightOrigin[]): string {
+  const treatments = [
+    ["carried over", "carried over bit for bit"],
+    ["quantized", "quantized"],
+    ["float", "float"],
+  ] as const;
+  const parts = treatments.flatMap(([treatment, title]) => {
+    const counts = new Map<string, number>();
+    for (const origin of origins)
+      if (origin.treatment === treatment) counts.set(origin.stored, (counts.get(origin.stored) ?? 0) + 1);
+    const shown = [...counts].map(([stored, count]) => `${count} ${stored}`).join(", ");
+    return shown === "" ? [] : [`${title}: ${shown}`];
+  });
+  return parts.join("; ");
+}

@@ -1,0 +1,212 @@
+/**
+ * An engine: memory for a program's weights, scratch and state, generated code, and threads that run plans of calls.
+ *
+ * The same in Node and in a page; nothing here imports modules of Node. Where memory can be shared (Node, and pages that
+ * are cross-origin isolated), `threads` workers do all the work and the caller's thread never waits, so it may be a page's
+ * main thread. Elsewhere the plan runs on the caller's thread, with turns for the event loop; run it in a Web Worker.
+ */
+import { UnsupportedError } from "../../../errors.ts";
+import { takeTurn } from "../../../event-loop.ts";
+import { bytesOf } from "../../../tensor.ts";
+import type { CallPlan, EncodedCall, KernelMemory } from "../../contract.ts";
+import { type Placement, setAddress, type WasmPhase, type WasmStep } from "../kernel-code.ts";
+import { Allocator } from "./allocator.ts";
+import { CodeTable } from "./code-table.ts";
+import { type EngineMemory, growMemory, needsWide, releaseMemory, takeMemory } from "./engine-memory.ts";
+import { LocalThread } from "./local-thread.ts";
+import { HEAP_START, type PlacedPlan, record, THREADS_MAX, words } from "./runner.ts";
+import { WorkerTeam } from "./worker-team.ts";
+import { hasThreads } from "./workers.ts";
+
+export interface EngineOptions {
+  /** What the program will need, so that one memory of the right kind is made at once. */
+  readonly bytes: number;
+  readonly threads: number;
+  /** Default: whether this place has threads. */
+  readonly isShared?: boolean;
+  /** 64-bit addresses. Default: when `bytes` needs them. */
+  readonly isWide?: boolean;
+}
+
+/** Of arrays that hold what a call was given as numbers, such as a position that the program knows. */
+const LITERAL_BYTES_MAX = 64;
+
+export class WasmEngine implements KernelMemory {
+  readonly holdsConstants = true;
+  readonly threads: number;
+  readonly abort: Int32Array;
+  readonly #memory: EngineMemory;
+  readonly #buffers = new WeakSet<object>();
+  readonly #allocator: Allocator;
+  readonly #code: CodeTable;
+  readonly #local: LocalThread | null;
+  #team: WorkerTeam | null;
+  #dirtyEnd: number;
+  #isDisposed = false;
+
+  constructor({ bytes, threads, isShared = hasThreads(), isWide = needsWide(bytes) }: EngineOptions) {
+    this.#memory = takeMemory(bytes + HEAP_START, { isWide, isShared });
+    const { memory, cleanFrom } = this.#memory;
+    this.#buffers.add(memory.buffer);
+    this.#dirtyEnd = cleanFrom;
+    new Uint8Array(memory.buffer, 0, HEAP_START).fill(0);
+    this.#allocator = new Allocator(HEAP_START, memory.buffer.byteLength);
+    this.#code = new CodeTable(this.#memory);
+    this.threads = isShared ? Math.min(threads, THREADS_MAX) : 1;
+    this.abort = new Int32Array(memory.buffer, words.abort, 1);
+    const runner = this.#code.runner();
+    this.#local = isShared ? null : new LocalThread(this.#memory, runner);
+    this.#team = isShared ? new WorkerTeam(this.#memory, runner, this.threads) : null;
+  }
+
+  /** Zeroed bytes of the memory. UnsupportedError when it has no more. */
+  allocate(byteLength: number): Uint8Array {
+    this.#checkUsable();
+    const { memory, isShared } = this.#memory;
+    let start = this.#allocator.take(byteLength);
+    if (start === null) {
+      // Growth takes an unshared buffer away from the views on it.
+      if (!isShared)
+        throw new UnsupportedError(
+          `the program has no room for ${byteLength} bytes more: its memory of ${this.byteLength} bytes cannot grow ` +
+            "where memory is not shared; dispose of sessions that are not used, or isolate the page",
+        );
+      growMemory(this.#memory, this.#allocator.missing(byteLength));
+      this.#buffers.add(memory.buffer);
+      this.#allocator.extend(memory.buffer.byteLength);
+      start = this.#allocator.take(byteLength)!;
+    }
+    const bytes = new Uint8Array(memory.buffer, start, byteLength);
+    if (start < this.#dirtyEnd) bytes.fill(0);
+    this.#dirtyEnd = Math.max(this.#dirtyEnd, start + byteLength);
+    return bytes;
+  }
+
+  free(bytes: Uint8Array): void {
+    this.#release(bytes.byteOffset);
+  }
+
+  /** A plan of calls whose arrays are in this memory; of short ones elsewhere that they read, copies, made now. */
+  planCalls(calls: readonly EncodedCall[]): CallPlan {
+    this.#checkUsable();
+    const literals: Uint8Array[] = [];
+    const steps = calls.map((call) => {
+      if (call.target !== "wasm")
+        throw new UnsupportedError(`a WebAssembly plan has no place for ${call.target} calls`);
+      return call.prepare(this.#placement(call.scratch, literals));
+    });
+    this.#loadCode(steps);
+    const plan = this.#place(steps);
+    return {
+      run: (abort, nanoseconds) => this.#run(plan, abort, nanoseconds),
+      dispose: () => {
+        for (const { byteOffset } of literals) this.#release(byteOffset);
+        this.#release(plan.address);
+      },
+    };
+  }
+
+  /** Ends the threads and gives the memory back: arrays of it must not be used any more. */
+  async dispose(): Promise<void> {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    const team = this.#team;
+    // Its errors hold, by their stacks, who disposed of the engine, and what frees forgotten programs holds the engine.
+    this.#team = null;
+    await team?.dispose();
+    releaseMemory(this.#memory);
+  }
+
+  /** The memory may be another engine's by now. */
+  #checkUsable(): void {
+    if (this.#isDisposed) throw new UnsupportedError("the program was disposed of");
+  }
+
+  #release(address: number): void {
+    if (!this.#isDisposed) this.#allocator.free(address);
+  }
+
+  #placement(scratch: Uint8Array, literals: Uint8Array[]): Placement {
+    const addressOf = (view: ArrayBufferView) => {
+      // Nothing of it is read or written, wherever it is: a call that needs no scratch is given none.
+      if (view.byteLength === 0) return 0;
+      if (!this.#buffers.has(view.buffer)) throw new UnsupportedError("an array of the call is in another memory");
+      return view.byteOffset;
+    };
+    const read = (view: ArrayBufferView) => {
+      if (view.byteLength > LITERAL_BYTES_MAX || this.#buffers.has(view.buffer)) return addressOf(view);
+      const literal = this.allocate(view.byteLength);
+      literal.set(bytesOf(view));
+      literals.push(literal);
+      return literal.byteOffset;
+    };
+    return { read, write: addressOf, scratch: addressOf(scratch), threads: this.threads };
+  }
+
+  #loadCode(steps: readonly WasmStep[]): void {
+    const module = this.#code.extend(steps.flatMap(({ phases }) => phases.map(({ code }) => code)));
+    if (module) (this.#team ?? this.#local!).load(module);
+  }
+
+  /** Writes the records of a plan, its arguments, and room for times. */
+  #place(steps: readonly WasmStep[]): PlacedPlan {
+    const phases = steps.flatMap(({ phases }) => phases);
+    const indices = steps.flatMap(({ phases }, index) => phases.map(() => index));
+    const times = record.bytes * phases.length;
+    const argsBytes = phases.reduce((sum, { args }) => sum + args.length, 0);
+    const bytes = this.allocate(times + 8 * steps.length + argsBytes);
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+    let argsAt = times + 8 * steps.length;
+    const followers = followersOf(phases);
+    phases.forEach(({ code, tiles, args }, i) => {
+      const at = record.bytes * i;
+      view.setInt32(at + record.followers, followers[i]!, true);
+      view.setInt32(at + record.code, this.#code.indexOf(code), true);
+      view.setInt32(at + record.tiles, tiles, true);
+      view.setInt32(at + record.step, indices[i]!, true);
+      setAddress(view, at + record.args, bytes.byteOffset + argsAt);
+      bytes.set(args, argsAt);
+      argsAt += args.length;
+    });
+    return { address: bytes.byteOffset, phases: phases.length, times: bytes.byteOffset + times };
+  }
+
+  async #run(plan: PlacedPlan, abort: Int32Array, nanoseconds?: Float64Array): Promise<void> {
+    this.#checkUsable();
+    const timed = { ...plan, times: nanoseconds ? plan.times : 0 };
+    if (this.#team) await this.#team.run(timed);
+    else await this.#runLocally(timed, abort);
+    if (!nanoseconds) return;
+    const times = new Float64Array(this.#memory.memory.buffer, plan.times, nanoseconds.length);
+    for (let i = 0; i < times.length; i++) nanoseconds[i]! += 1e6 * times[i]!;
+    times.fill(0);
+  }
+
+  async #runLocally({ address, phases, times }: PlacedPlan, abort: Int32Array): Promise<void> {
+    for (let i = 0; i < phases && abort[0] === 0; i++) {
+      this.#local!.run({ address: address + record.bytes * i, phases: 1, times });
+      await takeTurn();
+      this.#checkUsable();
+    }
+  }
+
+  /** Runs a step at once on the caller's thread; for an engine without threads of its own. */
+  runNow(step: WasmStep): void {
+    this.#loadCode([step]);
+    const { address, phases } = this.#place([step]);
+    this.#local!.run({ address, phases, times: 0 });
+    this.#release(address);
+  }
+
+  get byteLength(): number {
+    return this.#memory.memory.buffer.byteLength;
+  }
+}
+
+/** Of each phase of one tile, how many such phases follow without others between; 0 of the others. */
+function followersOf(phases: readonly WasmPhase[]): number[] {
+  const followers = phases.map(() => 0);
+  for (let i = phases.length - 2; i >= 0; i--)
+    if (phases[i]!.tiles === 1 && phases[i + 1]!.tiles === 1) followers[i] = followers[i + 1]! + 1;
+  return followers;
+}

@@ -1,0 +1,149 @@
+/** Workers as the threads of an engine: given code and commands, awaited without blocking. */
+import { UnsupportedError } from "../../../errors.ts";
+import type { CodeModule } from "./code-table.ts";
+import type { EngineMemory } from "./engine-memory.ts";
+import type { PlacedPlan } from "./runner.ts";
+import { HEAP_START, words } from "./runner.ts";
+import type { WasmModule } from "./web-assembly.ts";
+import { WORKER_LISTENS, type WorkerReply } from "./worker-program.ts";
+import { type EngineWorker, startWorker, type WorkerEvents } from "./workers.ts";
+
+/** How long workers wait for the next command before they sleep in their event loops: longer than a token takes. */
+const LINGER_MS = 50;
+const WORD = { command: words.command / 4, kind: words.commandKind / 4, states: words.states / 4 } as const;
+const LISTEN = 0;
+const RUN = 1;
+
+interface Waiter {
+  readonly kind: WorkerReply["kind"];
+  /** Replies still to come. */
+  left: number;
+  resolve(): void;
+  reject(error: Error): void;
+}
+
+export class WorkerTeam {
+  readonly #memory: EngineMemory;
+  readonly #workers: readonly EngineWorker[];
+  readonly #waiters: Waiter[] = [];
+  #failure: Error | null = null;
+  /** Settles when the workers have taken all code so far. */
+  #ready: Promise<void>;
+
+  constructor(memory: EngineMemory, runner: WasmModule, threads: number) {
+    this.#memory = memory;
+    const events = {
+      onReply: (reply: WorkerReply) => this.#take(reply),
+      onFailure: (problem: string) => this.#fail(problem),
+    };
+    this.#workers = startWorkers(threads, events);
+    this.#workers.forEach((worker, thread) => {
+      const facts = {
+        thread,
+        threads,
+        commandWord: WORD.command,
+        kindWord: WORD.kind,
+        stateWord: WORD.states + thread,
+        isWide: memory.isWide,
+        lingerMs: LINGER_MS,
+      };
+      worker.post({ kind: "start", memory: memory.memory, runner, facts });
+    });
+    this.#ready = this.#replies("ready", threads);
+    this.#ready.catch(() => {});
+  }
+
+  /** Gives code to all workers, in the order of the calls. */
+  load({ module, names }: CodeModule): void {
+    this.#ready = this.#ready.then(() => {
+      this.#command(LISTEN);
+      for (const worker of this.#workers) worker.post({ kind: "load", module, names });
+      return this.#replies("loaded", this.#workers.length);
+    });
+    this.#ready.catch(() => {});
+  }
+
+  async run({ address, phases, times }: PlacedPlan): Promise<void> {
+    await this.#ready;
+    const control = this.#control();
+    const place = (at: number, value: number) => {
+      control[at] = value | 0;
+      control[at + 1] = Math.floor(value / 2 ** 32);
+    };
+    place(WORD.kind + 1, address);
+    control[WORD.kind + 3] = phases;
+    place(WORD.kind + 4, times);
+    const done = this.#replies("done", 1);
+    this.#command(RUN);
+    this.#workers.forEach((worker, thread) => {
+      if (Atomics.load(control, WORD.states + thread) === WORKER_LISTENS) worker.post({ kind: "run" });
+    });
+    await done;
+  }
+
+  /** Ends the workers, also in the middle of a run. */
+  async dispose(): Promise<void> {
+    this.#fail("the program was disposed of");
+    await Promise.all(this.#workers.map((worker) => worker.terminate()));
+  }
+
+  #control(): Int32Array {
+    return new Int32Array(this.#memory.memory.buffer, 0, HEAP_START / 4);
+  }
+
+  #command(kind: number): void {
+    const control = this.#control();
+    control[WORD.kind] = kind;
+    Atomics.add(control, WORD.command, 1);
+    Atomics.notify(control, WORD.command);
+  }
+
+  /** Resolves when so many replies of a kind have come; until then the workers keep the process alive. */
+  #replies(kind: WorkerReply["kind"], left: number): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (this.#failure) {
+        reject(this.#failure);
+        return;
+      }
+      this.#keepAlive(true);
+      this.#waiters.push({ kind, left, resolve, reject });
+    });
+  }
+
+  #take(reply: WorkerReply): void {
+    if (reply.kind === "failed") {
+      this.#fail(reply.problem);
+      return;
+    }
+    const index = this.#waiters.findIndex(({ kind }) => kind === reply.kind);
+    const waiter = this.#waiters[index];
+    if (!waiter || --waiter.left > 0) return;
+    this.#waiters.splice(index, 1);
+    if (this.#waiters.length === 0) this.#keepAlive(false);
+    waiter.resolve();
+  }
+
+  /** A thread is gone: nothing that was started can end any more. */
+  #fail(problem: string): void {
+    this.#failure ??= new UnsupportedError(`WebAssembly threads: ${problem}`);
+    for (const waiter of this.#waiters.splice(0)) waiter.reject(this.#failure);
+    this.#keepAlive(false);
+  }
+
+  #keepAlive(isNeeded: boolean): void {
+    for (const worker of this.#workers) worker.keepAlive(isNeeded);
+  }
+}
+
+/** UnsupportedError when the system gives fewer threads; none are left then. */
+function startWorkers(threads: number, events: WorkerEvents): EngineWorker[] {
+  const workers: EngineWorker[] = [];
+  try {
+    while (workers.length < threads) workers.push(startWorker(events));
+  } catch (cause) {
+    for (const worker of workers) void worker.terminate();
+    const found = `expected ${threads} threads but this system gave ${workers.length}`;
+    throw new UnsupportedError(`WebAssembly threads: ${found}: ${(cause as Error).message}`, { cause });
+  }
+  return workers;
+}

@@ -1,0 +1,134 @@
+/** Threads of an engine: worker_threads in Node, Web Workers in a page. */
+import { UnsupportedError } from "../../../errors.ts";
+import { nodeBuiltin } from "../../../node-builtin.ts";
+import { serveEngine, type WorkerReply, type WorkerRequest } from "./worker-program.ts";
+
+/** One thread, seen from the engine. */
+export interface EngineWorker {
+  post(request: WorkerRequest): void;
+  /** Whether it holds up the end of the process: while something is awaited from it. */
+  keepAlive(isNeeded: boolean): void;
+  /** Resolves when it has ended. */
+  terminate(): Promise<unknown>;
+}
+
+export interface WorkerEvents {
+  onReply(reply: WorkerReply): void;
+  onFailure(problem: string): void;
+}
+
+interface NodeWorker {
+  postMessage(message: unknown): void;
+  on(event: string, listener: (value: never) => void): void;
+  ref(): void;
+  unref(): void;
+  terminate(): Promise<number>;
+}
+
+interface NodeThreads {
+  readonly Worker: new (code: string, options: object) => NodeWorker;
+}
+
+interface WebWorker {
+  postMessage(message: unknown): void;
+  onmessage: ((event: { data: WorkerReply }) => void) | null;
+  onerror: ((event: { message?: string }) => void) | null;
+  terminate(): void;
+}
+
+interface Page {
+  readonly Worker?: new (url: string) => WebWorker;
+  readonly Blob: new (parts: string[], options: { type: string }) => object;
+  readonly URL: { createObjectURL(blob: object): string; revokeObjectURL(url: string): void };
+}
+
+/**
+ * Whether this place can have threads that share memory: a page must be cross-origin isolated for it, and Node's
+ * permission model must allow workers.
+ */
+export function hasThreads(): boolean {
+  if (typeof SharedArrayBuffer === "undefined") return false;
+  if (nodeBuiltin("node:worker_threads")) {
+    const { permission } = process as { permission?: { has(scope: string): boolean } };
+    return permission?.has("worker") ?? true;
+  }
+  const page = globalThis as unknown as { Worker?: unknown; crossOriginIsolated?: boolean };
+  return page.Worker !== undefined && page.crossOriginIsolated === true;
+}
+
+/** Threads worth having where nothing more is known of the cores: all of a few, half of many. */
+export function wasmThreads(): number {
+  if (!hasThreads()) return 1;
+  const system = nodeBuiltin<{ availableParallelism(): number }>("node:os");
+  const page = globalThis as unknown as { navigator?: { hardwareConcurrency?: number } };
+  const cores = system?.availableParallelism() ?? page.navigator?.hardwareConcurrency ?? 1;
+  return cores <= 4 ? cores : Math.min(8, Math.ceil(cores / 2));
+}
+
+/** Starts a thread that runs `serveEngine`. UnsupportedError where there are none. */
+export function startWorker(events: WorkerEvents): EngineWorker {
+  const threads = nodeBuiltin<NodeThreads>("node:worker_threads");
+  return threads ? startNodeWorker(threads, events) : startWebWorker(events);
+}
+
+function startNodeWorker({ Worker }: NodeThreads, events: WorkerEvents): EngineWorker {
+  const port =
+    'const { parentPort } = require("node:worker_threads");' +
+    'const port = { post: (m) => parentPort.postMessage(m), listen: (take) => parentPort.on("message", take) };';
+  const worker = new Worker(`${port}(${serveEngine})(port);`, { eval: true, execArgv: [], name: "lowbit" });
+  worker.on("message", events.onReply);
+  worker.on("error", (error: Error) => events.onFailure(error.message));
+  return {
+    post: (request) => worker.postMessage(request),
+    keepAlive(isNeeded) {
+      if (isNeeded) worker.ref();
+      else worker.unref();
+    },
+    terminate: () => worker.terminate(),
+  };
+}
+
+function startWebWorker(events: WorkerEvents): EngineWorker {
+  const { Worker, Blob, URL } = globalThis as unknown as Page;
+  if (!Worker) throw new UnsupportedError("threads: this place has no workers");
+  const port = "const port = { post: (m) => postMessage(m), listen: (take) => { onmessage = (e) => take(e.data); } };";
+  const url = URL.createObjectURL(new Blob([`${port}(${serveEngine})(port);`], { type: "text/javascript" }));
+  const worker = new Worker(url);
+  URL.revokeObjectURL(url);
+  let hasFailed = false;
+  worker.onmessage = ({ data }) => events.onReply(data);
+  worker.onerror = ({ message = "cannot be started; a page's policy must allow worker-src blob:" }) => {
+    hasFailed = true;
+    events.onFailure(message);
+  };
+  return {
+    post: (request) => worker.postMessage(request),
+    keepAlive() {},
+    async terminate() {
+      if (!hasFailed) await endOf(worker);
+      worker.terminate();
+    },
+  };
+}
+
+/** How long a worker of a page is waited for: much longer than it waits for a command before it listens. */
+const END_MS = 1000;
+
+/**
+ * A page cannot wait for workers that it terminates, and those that wait for a command in memory go on for a while: the
+ * next engine that gets the memory would wake them by its own. So they say when they do not wait any more.
+ */
+function endOf(worker: WebWorker): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, END_MS);
+    const end = () => {
+      clearTimeout(timer);
+      resolve();
+    };
+    worker.onmessage = ({ data }) => {
+      if (data.kind === "ended") end();
+    };
+    worker.onerror = end;
+    worker.postMessage({ kind: "end" } satisfies WorkerRequest);
+  });
+}

@@ -1,0 +1,232 @@
+/** Rows of float linear layers: dot products for few rows of activations, panels of transposed weights for more. */
+import type { FloatLinearArgs } from "../../arguments.ts";
+import type { Kernel } from "../../contract.ts";
+import { type Body, type Expr, type Local, select, when, widen } from "../assembler/expression.ts";
+import { f32, f32x4, i32, int, ptr, size, v128 } from "../assembler/instructions.ts";
+import { defineFunction, type Scope } from "../assembler/module.ts";
+import {
+  floatPanelBlock,
+  floatPanelCode,
+  floatThreadBytes,
+  type PaddedRows,
+  paddedBytes,
+  paddedLength,
+  padRows,
+  UNIT,
+  type UnpackCode,
+  unpackParams,
+} from "../generate/float-panels.ts";
+import { eightHalves } from "../generate/halves.ts";
+import { forLanes, lanesOf, type StoredType, storedBytes, sumOfLanes, transposed } from "../generate/lanes.ts";
+import { advance, elementAt, forRange } from "../generate/loops.ts";
+import { VectorConstants } from "../generate/weight-fields.ts";
+import { plainRow, wasmKernel } from "../kernel.ts";
+import { ArgumentBlock, type KernelCode, kernelFunction } from "../kernel-code.ts";
+
+const PANEL_ROWS = 16;
+const TILES_PER_THREAD = 8;
+/** Rows of weights whose dot products are computed side by side. */
+const DOTS = 4;
+const DOTS_PER_TILE = 64;
+
+/** first + i, and the last row where there is none such. */
+function clamped(first: Local<"i32">, i: number, count: Local<"i32">): Expr<"i32"> {
+  const index = () => i32.add(first, int(i));
+  return select(i32.lt_u(index(), count), index(), i32.sub(count, int(1)));
+}
+
+const dotBlock = new ArgumentBlock({
+  weights: "ptr",
+  x: "ptr",
+  bias: "ptr",
+  y: "ptr",
+  m: "i32",
+  n: "i32",
+  k: "i32",
+});
+
+/** A tile is a range of rows of weights. Rows of the last four that are not there are the last one again. */
+function dotCode(type: StoredType, hasBias: boolean): KernelCode {
+  const key = `linear_dot_${type}${hasBias ? "_bias" : ""}`;
+  return {
+    key,
+    build: () => [
+      kernelFunction(key, dotBlock, ({ weights, x, bias, y, m, n, k }, { tile }, scope) => {
+        const constants = new VectorConstants(scope);
+        const column = scope.local("i32", "column");
+        const end = scope.local("i32", "end");
+        const row = scope.local("i32", "row");
+        const x0 = scope.local("ptr", "x_row");
+        const rows = scope.localArray("ptr", "weights", DOTS);
+        const sums = scope.localArray("v128", "sum", DOTS);
+        const value = scope.local("v128", "value");
+        const result = scope.local("f32", "result");
+        const index = (i: number) => clamped(column, i, n);
+        const pointers = [[x0] as const, ...rows.map((pointer) => [pointer, type] as const)];
+        const products = forLanes({ scope, constants, count: k, pointers }, (lanes) => [
+          value.set(lanes.load(x0)),
+          sums.map((sum, i) => sum.set(f32x4.add(sum, f32x4.mul(value, lanes.load(rows[i]!, type))))),
+        ]);
+        const store = sums.map((sum, i) => [
+          result.set(sumOfLanes(sum)),
+          hasBias ? result.set(f32.add(result, f32.load(elementAt(bias, index(i), 4)))) : [],
+          f32.store(elementAt(y, i32.add(i32.mul(row, n), index(i)), 4), result),
+        ]);
+        return [
+          constants.prepare,
+          column.set(i32.mul(tile, int(DOTS_PER_TILE))),
+          end.set(i32.add(column, int(DOTS_PER_TILE))),
+          when(i32.lt_u(n, end), [end.set(n)]),
+          forRange(
+            column,
+            column,
+            end,
+            forRange(row, int(0), m, [
+              x0.set(elementAt(x, i32.mul(row, k), 4)),
+              rows.map((pointer, i) =>
+                pointer.set(elementAt(weights, index(i), ptr.mul(widen(k), size(storedBytes[type])))),
+              ),
+              sums.map((sum) => sum.set(constants.words(0))),
+              products,
+              store,
+            ]),
+            DOTS,
+          ),
+        ];
+      }),
+    ],
+  };
+}
+
+/** Transposes 32 k of 16 rows of weights; k past the end are 0. */
+function transposeCode(name: string, type: StoredType): UnpackCode {
+  return defineFunction(name, unpackParams, ({ args, panel, unit, to }, scope) => {
+    const { fields, statements } = floatPanelBlock.load(scope, args);
+    const constants = new VectorConstants(scope);
+    const first = scope.local("i32", "first");
+    const left = scope.local("i32", "left");
+    const quads = Array.from({ length: PANEL_ROWS / DOTS }, (_, quad) => {
+      const rows = scope.localArray("ptr", `row${quad}_`, DOTS);
+      const start = (i: number) => elementAt(fields.weights, clamped(first, DOTS * quad + i, fields.n), fields.stride);
+      return [
+        rows.map((row, i) => row.set(elementAt(start(i), i32.mul(unit, int(UNIT)), storedBytes[type]))),
+        transposeQuad({ rows, type, to, scope, constants, left, offset: 16 * quad }),
+      ];
+    });
+    return [
+      statements,
+      constants.prepare,
+      first.set(i32.mul(panel, int(PANEL_ROWS))),
+      left.set(i32.sub(fields.k, i32.mul(unit, int(UNIT)))),
+      quads,
+    ];
+  });
+}
+
+interface Transposed {
+  readonly rows: readonly Local<"ptr">[];
+  readonly type: StoredType;
+  readonly to: Local<"ptr">;
+  readonly scope: Scope;
+  readonly constants: VectorConstants;
+  /** k from the start of the unit to the end of the rows. */
+  readonly left: Local<"i32">;
+  /** Of the quad in the floats of a k. */
+  readonly offset: number;
+}
+
+function transposeQuad({ rows, type, to, scope, constants, left, offset }: Transposed): Body {
+  const loaded = scope.localArray("v128", "loaded", DOTS);
+  const target = scope.local("ptr", "target");
+  const i = scope.local("i32", "i");
+  const store = (j: number, value: Expr<"v128">) => v128.store(target, value, 4 * PANEL_ROWS * j + offset);
+  const next = (count: number) => [
+    rows.map((row) => advance(row, count * storedBytes[type])),
+    advance(target, 4 * PANEL_ROWS * count),
+  ];
+  const load = (count: 1 | 4) =>
+    loaded.map((local, row) => local.set(lanesOf(count, constants).load(rows[row]!, type)));
+  const four = [load(4), transposed(loaded).map((column, j) => store(j, column)), next(4)];
+  const one = [load(1), store(0, transposed(loaded)[0]!), next(1)];
+  const eight = () => {
+    const sources = rows.map((from) => ({ from, offset: 0, floats: scope.localArray("v128", "floats", 2) }));
+    const columns = [0, 1].flatMap((quad) => transposed(sources.map(({ floats }) => floats[quad]!)));
+    return [eightHalves({ scope, constants }, sources), columns.map((column, j) => store(j, column)), next(8)];
+  };
+  const whole = type === "f16" ? forRange(i, int(0), int(UNIT), eight(), 8) : forRange(i, int(0), int(UNIT), four, 4);
+  return [
+    target.set(to),
+    when(i32.ge_s(left, int(UNIT)), whole, [
+      forRange(i, int(0), left, one),
+      forRange(i, i, int(UNIT), [store(0, constants.words(0)), advance(target, 4 * PANEL_ROWS)]),
+    ]),
+  ];
+}
+
+function panelCode(type: StoredType, hasBias: boolean): KernelCode {
+  return floatPanelCode({
+    key: `linear_panels_${type}${hasBias ? "_bias" : ""}`,
+    rows: PANEL_ROWS,
+    hasBias,
+    hasWholeBiases: false,
+    unpack: (name) => transposeCode(name, type),
+  });
+}
+
+const linearFloatDotsWasm: Kernel<FloatLinearArgs> = wasmKernel({
+  ...plainRow,
+  name: "linear_f32_f32_1x4x4_wasm_simd",
+  nStep: DOTS,
+  step({ m, n, k, x, weights, bias, y }, place) {
+    const args = dotBlock.encode({
+      weights: place.read(weights.data),
+      x: place.read(x),
+      bias: bias ? place.read(bias) : 0,
+      y: place.write(y),
+      ...{ m, n, k },
+    });
+    const code = dotCode(weights.dtype as StoredType, bias !== null);
+    return { phases: [{ code, tiles: Math.ceil(n / DOTS_PER_TILE), args }] };
+  },
+});
+
+const paddedOf = ({ m, k }: FloatLinearArgs): PaddedRows => ({
+  m,
+  k,
+  groupSize: k,
+  groupLength: Math.ceil(k / UNIT) * UNIT,
+});
+
+const linearFloatPanelsWasm: Kernel<FloatLinearArgs> = wasmKernel({
+  ...plainRow,
+  name: "linear_f32_f32_4x16x32_wasm_simd",
+  mStep: 4,
+  nStep: PANEL_ROWS,
+  scratchBytes: (args, threads) => paddedBytes(paddedOf(args)) + threads * floatThreadBytes(PANEL_ROWS, args.m),
+  step(args, place) {
+    const { m, n, k, weights, bias, y } = args;
+    const padded = paddedOf(args);
+    const type = weights.dtype as StoredType;
+    const { phases, x } = padRows(padded, place.read(args.x), place.scratch);
+    const panelCount = Math.ceil(n / PANEL_ROWS);
+    const perTile = Math.ceil(panelCount / (TILES_PER_THREAD * place.threads));
+    const linear = floatPanelBlock.encode({
+      weights: place.read(weights.data),
+      stride: k * storedBytes[type],
+      extra: 0,
+      x,
+      bias: bias ? place.read(bias) : 0,
+      biasStride: 4 * PANEL_ROWS,
+      y: place.write(y),
+      threadScratch: place.scratch + paddedBytes(padded),
+      threadBytes: floatThreadBytes(PANEL_ROWS, m),
+      ...{ m, n, k, panelCount, perTile },
+      units: paddedLength(padded) / UNIT,
+    });
+    const tiles = Math.ceil(panelCount / perTile);
+    return { phases: [...phases, { code: panelCode(type, bias !== null), tiles, args: linear }] };
+  },
+});
+
+/** Best first. */
+export const linearFloatWasm: readonly Kernel<FloatLinearArgs>[] = [linearFloatPanelsWasm, linearFloatDotsWasm];

@@ -1,0 +1,139 @@
+/** Rows of integer linear layers: 8-bit dynamic activations times panels of weights, by the ways to multiply. */
+import type { PackedLinearArgs } from "../../arguments.ts";
+import type { CpuFeature, Kernel } from "../../contract.ts";
+import {
+  LEVELS_OFFSET,
+  PANEL_ROWS,
+  PANELS_OFFSET,
+  type PanelShape,
+  panelShape,
+  panelSizes,
+} from "../generate/packed-panels.ts";
+import { wasmKernel } from "../kernel.ts";
+import type { KernelCode, Placement, WasmStep } from "../kernel-code.ts";
+import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
+import type { DotMode } from "./dot-sums.ts";
+import { gemmCode, gemmMode, gemmThreadBytes } from "./gemm.ts";
+import { GEMV_THREAD_BYTES, gemvCode, STREAMS } from "./gemv.ts";
+import { linearBlock } from "./panel.ts";
+
+/** How a row multiplies: its code, and the scratch that a thread needs for it. */
+interface Multiply {
+  mode(shape: PanelShape): DotMode;
+  code(shape: PanelShape, mode: DotMode): KernelCode;
+  threadBytes(shape: PanelShape, mode: DotMode, groups: number): number;
+  panelsPerTile(panels: number, threads: number): number;
+}
+
+/** Tiles for each thread, so that none waits long for another. */
+const TILES_PER_THREAD = 8;
+const GEMV_PANELS_MAX = 32;
+const GEMM_PANELS_MAX = 8;
+
+/** Tiles of whole streams, unless there are too few panels for that. */
+function gemvPanels(panels: number, threads: number): number {
+  const share = Math.ceil(panels / threads);
+  if (share < STREAMS) return share;
+  const wanted = Math.min(GEMV_PANELS_MAX, Math.ceil(panels / (TILES_PER_THREAD * threads)));
+  return Math.ceil(wanted / STREAMS) * STREAMS;
+}
+
+/** Codebooks are multiplied in the plain way. */
+const plainForLevels = (mode: DotMode, { hasLevels }: PanelShape): DotMode => (hasLevels ? "plain" : mode);
+
+const gemv = (mode: DotMode): Multiply => ({
+  mode: (shape) => plainForLevels(mode, shape),
+  code: gemvCode,
+  threadBytes: () => GEMV_THREAD_BYTES,
+  panelsPerTile: gemvPanels,
+});
+
+const gemm = (mode: DotMode): Multiply => ({
+  mode: (shape) => plainForLevels(gemmMode(mode, shape), shape),
+  code: gemmCode,
+  threadBytes: gemmThreadBytes,
+  panelsPerTile: (panels, threads) =>
+    Math.max(1, Math.min(GEMM_PANELS_MAX, Math.ceil(panels / (TILES_PER_THREAD * threads)))),
+});
+
+/** Bytes of a thread's scratch, in whole cache lines. */
+function threadBytes({ weights }: PackedLinearArgs, multiply: Multiply): number {
+  const shape = panelShape(weights);
+  const { groups } = panelSizes(weights, shape);
+  return Math.ceil(multiply.threadBytes(shape, multiply.mode(shape), groups) / 64) * 64;
+}
+
+function scratchBytes(args: PackedLinearArgs, threads: number, multiply: Multiply): number {
+  const shape = panelShape(args.weights);
+  const { groups } = panelSizes(args.weights, shape);
+  const places = quantizedPlaces(0, args.m, groups, shape, multiply.mode(shape));
+  return places.byteLength + threads * threadBytes(args, multiply);
+}
+
+function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply): WasmStep {
+  const { m, x, weights, y } = args;
+  const shape = panelShape(weights);
+  const mode = multiply.mode(shape);
+  const { n, k, groups, panels, panelBytes, correctionOffset } = panelSizes(weights, shape);
+  const places = quantizedPlaces(place.scratch, m, groups, shape, mode);
+  const packed = place.read(weights.bytes);
+  const perTile = multiply.panelsPerTile(panels, place.threads);
+  const linear = linearBlock.encode({
+    panels: packed + PANELS_OFFSET,
+    panelBytes,
+    correctionOffset,
+    levels: packed + LEVELS_OFFSET,
+    records: places.records,
+    scales: places.scales,
+    zeros: places.zeros,
+    y: place.write(y),
+    threadScratch: place.scratch + places.byteLength,
+    threadBytes: threadBytes(args, multiply),
+    m,
+    n,
+    groups,
+    panelCount: panels,
+    perTile,
+  });
+  const quantize = quantizeArgs({ x: place.read(x), places, k, groups });
+  return {
+    phases: [
+      { code: quantizeCode(shape, mode), tiles: m, args: quantize },
+      { code: multiply.code(shape, mode), tiles: Math.ceil(panels / perTile), args: linear },
+    ],
+  };
+}
+
+/**
+ * A row is named for the fewest rows of activations that it serves and the rows of its panels; panels of 32 rows are always
+ * taken apart first.
+ */
+function linearRow(name: string, needs: readonly CpuFeature[], multiply: Multiply): Kernel<PackedLinearArgs> {
+  const [mStep, nStep] = /_(\d+)x(\d+)x/.exec(name)!.slice(1).map(Number) as [number, number];
+  return wasmKernel({
+    name,
+    layouts: [nStep === PANEL_ROWS ? "panel16" : "panel32"],
+    bits: [1, 2, 3, 4, 5, 6, 7, 8],
+    needs,
+    mStep,
+    nStep,
+    scratchBytes: (args, threads) => scratchBytes(args, threads, multiply),
+    step: (args, place) => linearStep(args, place, multiply),
+  });
+}
+
+/** Sums of 16 bits are fewer instructions where the engine makes a 32-bit dot product of several. */
+const split: readonly CpuFeature[] = ["relaxed_dot16", "split_dot"];
+
+/** Best first. */
+export const linearA8Wasm: readonly Kernel<PackedLinearArgs>[] = [
+  linearRow("linear_a8_wx_4x16x32_wasm_relaxed16", split, gemm("relaxed16")),
+  linearRow("linear_a8_wx_1x16x32_wasm_relaxed16", split, gemv("relaxed16")),
+  linearRow("linear_a8_wx_1x32x32_wasm_relaxed16", split, gemm("relaxed16")),
+  linearRow("linear_a8_wx_4x16x32_wasm_relaxed", ["relaxed_dot"], gemm("relaxed")),
+  linearRow("linear_a8_wx_1x16x32_wasm_relaxed", ["relaxed_dot"], gemv("relaxed")),
+  linearRow("linear_a8_wx_1x32x32_wasm_relaxed", ["relaxed_dot"], gemm("relaxed")),
+  linearRow("linear_a8_wx_4x16x32_wasm_simd", ["simd128"], gemm("plain")),
+  linearRow("linear_a8_wx_1x16x32_wasm_simd", ["simd128"], gemv("plain")),
+  linearRow("linear_a8_wx_1x32x32_wasm_simd", ["simd128"], gemm("plain")),
+];

@@ -1,0 +1,165 @@
+/** A session of a loaded program as the decoder that the generate loop drives: prompts in chunks, tokens one by one. */
+import { checkIds } from "../arguments.ts";
+import { ContextLengthError, InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import type { LoadedProgram } from "../runtime/program.ts";
+import type { Session } from "../runtime/session.ts";
+import type { Tensor } from "../tensor.ts";
+import type { ComputeOptions, Decoder } from "../text/generate.ts";
+
+/** Method that serves sequences longer than metadata `get_long_context_from`, in programs that have that. */
+export const LONG_METHOD = "forward_long";
+
+export class SessionDecoder implements Decoder {
+  readonly contextLength: number;
+  readonly vocabularySize: number;
+  /** Most tokens of one call; longer prompts are run in chunks. */
+  readonly chunkLength: number;
+  /** Whether the program gives logits of the last token only, or of all. */
+  readonly logits: "last" | "all";
+  readonly #session: Session;
+  readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
+  readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
+  /** Sequences of more tokens are computed by `LONG_METHOD`, from their first token on. */
+  readonly #longFrom: number;
+  /** Ids of the context; of how many, from the first on, the session holds keys and values; whether of `LONG_METHOD`. */
+  readonly #ids: number[] = [];
+  #held = 0;
+  #long = false;
+  #isBusy = false;
+
+  constructor(program: LoadedProgram) {
+    this.chunkLength = program.count("get_max_seq_len");
+    this.contextLength = program.count("get_max_context_len", this.chunkLength);
+    this.vocabularySize = program.count("get_vocab_size");
+    const { values, outputs } = program.method("forward");
+    const output = values[outputs[0] ?? -1];
+    if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)
+      throw new InvalidFileError(program.file, `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
+    this.logits = output.sizes.length === 3 ? "all" : "last";
+    this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
+    this.#session = program.createSession();
+  }
+
+  /** Frees the session's state; the decoder must not be used any more. */
+  dispose(): Promise<void> {
+    return this.#session.dispose();
+  }
+
+  get position(): number {
+    return this.#ids.length;
+  }
+
+  /** Forgets all tokens from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
+  rewind(position: number): void {
+    this.#checkIdle();
+    if (!Number.isInteger(position) || position < 0 || position > this.position)
+      throw new InvalidArgumentError(`rewind: expected a position up to ${this.position} but found ${position}`);
+    this.#ids.length = position;
+    this.#held = Math.min(this.#held, position);
+  }
+
+  /** Where an abort ends it, whole chunks may have been appended: `position` says. Other errors append nothing. */
+  prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
+    return this.#alone(async () => {
+      checkIds("prefill", ids);
+      const tokens = this.#tokens(ids);
+      await this.#chooseMethod(ids.length, options);
+      let logits: Float32Array | undefined;
+      for (const chunk of this.#chunks(tokens)) logits = await this.#append(chunk, options);
+      if (!logits) throw new InvalidArgumentError("prefill: expected at least one token");
+      return this.#lastRow(logits);
+    });
+  }
+
+  step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
+    return this.#alone(async () => {
+      this.#checkRoom(1);
+      (this.#single.data as BigInt64Array)[0] = this.#checked(id);
+      await this.#chooseMethod(1, options);
+      return this.#lastRow(await this.#append(this.#single, options));
+    });
+  }
+
+  /** Logits of every token of `ids`, [T, V], from a program compiled with logits "all". */
+  allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
+    return this.#alone(async () => {
+      const tokens = this.#tokens(ids);
+      await this.#chooseMethod(ids.length, options);
+      return this.#append(tensorOf(tokens), options);
+    });
+  }
+
+  /** Each call begins where the one before it ended. */
+  async #alone<R>(work: () => Promise<R>): Promise<R> {
+    this.#checkIdle();
+    this.#isBusy = true;
+    try {
+      return await work();
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  #checkIdle(): void {
+    if (this.#isBusy)
+      throw new InvalidArgumentError("decoder: expected one call at a time; await the last, or make another decoder");
+  }
+
+  #lastRow(logits: Float32Array): Float32Array {
+    return this.logits === "all" ? logits.subarray(-this.vocabularySize) : logits;
+  }
+
+  /** For `count` more tokens; what the session holds is computed again when it is of the other method. */
+  async #chooseMethod(count: number, options: ComputeOptions): Promise<void> {
+    const long = this.position + count > this.#longFrom;
+    if (long !== this.#long) this.#held = 0;
+    this.#long = long;
+    // All, or what an abort left: nothing is missing otherwise.
+    if (this.#held === this.position) return;
+    const missing = BigInt64Array.from(this.#ids.slice(this.#held), BigInt);
+    for (const chunk of this.#chunks(missing)) await this.#compute(chunk, options);
+  }
+
+  async #append(tokens: Tensor, options: ComputeOptions): Promise<Float32Array> {
+    const logits = await this.#compute(tokens, options);
+    for (const id of tokens.data) this.#ids.push(Number(id));
+    return logits;
+  }
+
+  /** Keys and values of the tokens after those that the session holds. */
+  async #compute(tokens: Tensor, { signal }: ComputeOptions): Promise<Float32Array> {
+    (this.#position.data as BigInt64Array)[0] = BigInt(this.#held);
+    const method = this.#long ? LONG_METHOD : "forward";
+    const [logits] = await this.#session.run(method, [tokens, this.#position], signal);
+    this.#held += tokens.data.length;
+    return logits!.data as Float32Array;
+  }
+
+  #chunks(tokens: BigInt64Array): Tensor[] {
+    const count = Math.ceil(tokens.length / this.chunkLength);
+    return Array.from({ length: count }, (_, i) =>
+      tensorOf(tokens.subarray(i * this.chunkLength, (i + 1) * this.chunkLength)),
+    );
+  }
+
+  /** Ids that the context has room for, checked before any is computed. */
+  #tokens(ids: readonly number[]): BigInt64Array {
+    this.#checkRoom(ids.length);
+    return BigInt64Array.from(ids, (id) => this.#checked(id));
+  }
+
+  #checkRoom(count: number): void {
+    if (this.position + count > this.contextLength)
+      throw new ContextLengthError(
+        `expected at most ${this.contextLength} tokens but found ${this.position + count}; export the program for a longer context`,
+      );
+  }
+
+  #checked(id: number): bigint {
+    if (!Number.isInteger(id) || id < 0 || id >= this.vocabularySize)
+      throw new InvalidArgumentError(`token id: expected 0..${this.vocabularySize - 1} but found ${id}`);
+    return BigInt(id);
+  }
+}
+
+const tensorOf = (ids: BigInt64Array): Tensor => ({ dtype: "i64", shape: [1, ids.length], data: ids });
