@@ -108,7 +108,7 @@ class PercentFormatter {
     }
     chargeText(width);
     if (type === "%") return "%";
-    const value = keyed ?? this.#next();
+    const value = keyed === undefined ? this.#next() : keyed;
     return pad(this.#text(value, type!, flags, precision, match), flags, width, "diouxXeEfFgG".includes(type!));
   }
 

@@ -67,7 +67,7 @@ export class Macro extends Callable {
       case "name":
         return this.#shape.name;
       case "arguments":
-        return [...parameters];
+        return new Tuple(parameters);
       case "catch_kwargs":
         return takesKeywords;
       case "catch_varargs":

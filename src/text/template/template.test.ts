@@ -57,6 +57,29 @@ describe("public chat templates", () => {
   });
 });
 
+// What jinja2 3.1.6 renders, for rules that random templates seldom meet.
+describe("rules of jinja2", () => {
+  it.each([
+    ["{{ '%(a)s and %(b)s' % {'a': 1, 'b': none} }}", "1 and None"],
+    [
+      "{% macro f(a, c=a) %}{{ a }}{{ c }}{{ varargs }}{{ kwargs }}{% endmacro %}{{ f(1) }}{{ f(1, 2, 3, q=4) }}",
+      "11(){}12(3,){'q': 4}",
+    ],
+    ["{% macro f(a) %}{% endmacro %}{{ f.name }}{{ f.arguments }}{{ f }}", "f('a',)<Macro 'f'>"],
+    ["{% macro a() %}{{ q }}{% endmacro %}{% set q = 3 %}{{ a() }}", "3"],
+    ["{% for i in [1, 2] %}{{ v }}{% endfor %}{% set v = 9 %}{{ v }}", "9"],
+    ["{% for i in [1, 2] %}{{ v }}{% set v = i %}{{ v }}{% endfor %}{{ v }}", "01020"],
+    ["{% for i in [3, 1] %}{% if i == 1 %}{% continue %}{% endif %}{{ i }}{% else %}E{% endfor %}", "3"],
+    ["{% for i in [1] %}x{% break %}{% else %}E{% endfor %}", "xE"],
+    ["{{ -2 ** 2 }} {{ 2 ** 3 ** 2 }} {{ -1|abs }} {{ 1 ~ 2 + 3 }} {{ 1 < 3 > 2 }}", "4 64 1 15 True"],
+    [
+      "{{ 1e16 }} {{ 0.00001 }} {{ -7 // 2 }} {{ 7 % -3 }} {{ 2 ** 100 }} {{ 2.675|round(2) }} {{ 25|round(-1) }}",
+      "1e+16 1e-05 -4 -2 1267650600228229401496703205376 2.67 20",
+    ],
+    ["{{ '{:>8}|{:08.3f}|{:+,d}|{!r}'.format('a', 3.14159, 1234567, 'q') }}", "       a|0003.142|+1,234,567|'q'"],
+  ])("%s", (template, text) => expect(render(template, { v: 0 })).toBe(text));
+});
+
 describe("values of JavaScript", () => {
   it("come as JSON's: integers, floats, None for null, no keys for undefined", () => {
     const value = [1, -0, 1.5, 2 ** 60, 1e25, null, true, "a", { b: undefined, c: [] }, new Date(0)];
