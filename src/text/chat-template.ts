@@ -34,7 +34,7 @@ export class ChatTemplate {
   readonly source: string;
   readonly #name: string;
   readonly #template: Template;
-  readonly #limits: TemplateLimits;
+  #limits: TemplateLimits;
 
   /**
    * Parses Jinja. Errors call the template `name`, and say the line where it is known.
@@ -54,6 +54,20 @@ export class ChatTemplate {
     } catch (cause) {
       throw this.#error(cause, "expected a Jinja template: ");
     }
+  }
+
+  /**
+   * What a rendering may use. Set those that are to be others, also of a model's template:
+   * `model.template.limits = { milliseconds: 500 }`; the rest become the defaults.
+   *
+   * @throws InvalidArgumentError when one is no positive number.
+   */
+  get limits(): TemplateLimits {
+    return this.#limits;
+  }
+
+  set limits(limits: Partial<TemplateLimits>) {
+    this.#limits = checkedLimits(limits);
   }
 
   /**

@@ -99,6 +99,15 @@ describe("limits of rendering", () => {
     );
   });
 
+  it("can be set later, for templates that a model came with", () => {
+    const template = new ChatTemplate("{% for i in range(99) %}{{ i }}{% endfor %}", "t.jinja");
+    template.limits = { steps: 50 };
+    expect(template.limits).toMatchObject({ steps: 50, depth: 200 });
+    expect(() => template.render([])).toThrow('t.jinja: line 1: takes more than 50 steps (limit "steps")');
+    template.limits = {};
+    expect(template.render([])).toHaveLength(188);
+  });
+
   it("counts anew for each rendering", () => {
     const template = new ChatTemplate("{% for i in range(99) %}{{ i }}{% endfor %}", "t.jinja", { steps: 1000 });
     for (let i = 0; i < 20; i++) expect(template.render([])).toHaveLength(188);
