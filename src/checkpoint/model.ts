@@ -16,8 +16,10 @@ import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
-import { checkSlot } from "./check-slot.ts";
+import { checkLayers } from "./check-layers.ts";
+import { checkMethod, checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { withStoredHead } from "./tied-head.ts";
@@ -68,10 +70,11 @@ export class Model {
     this.checkpoint = checkpoint;
     this.decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
     for (const slot of this.decoder.slots) {
-      const stored = slot.tiedTo ? null : findStoredWeight(checkpoint, slot);
+      const stored = slot.tiedTo ? null : (findStoredWeight(checkpoint, slot) ?? bitnetWeight(checkpoint, slot));
       if (stored) this.#stored.set(slot.name, stored);
       else if (!slot.tiedTo) checkSlot(checkpoint, slot);
     }
+    checkMethod(checkpoint);
     this.unreadTensors = findUnread(checkpoint, this.decoder.slots, ({ name }) => this.#stored.has(name));
   }
 
@@ -278,6 +281,7 @@ export async function loadCheckpoint(path: string, options: PullOptions = {}): P
   checkOptions(options);
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
+    checkLayers(checkpoint);
     const model = new Model(await withStoredHead(withModelPrefix(checkpoint)));
     await model.checkTensors();
     return model;

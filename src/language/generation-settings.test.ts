@@ -31,7 +31,9 @@ describe("generation_config.json", () => {
       repetitionPenalty: 1.1,
       penaltyWindow: Infinity,
     });
-    expect(() => samplingDefaults({ repetition_penalty: -1 }, "x.pte")).toThrow("repetition_penalty: expected a number");
+    expect(() => samplingDefaults({ repetition_penalty: -1 }, "x.pte")).toThrow(
+      "repetition_penalty: expected a number",
+    );
   });
 
   it("suppresses tokens, and tells what it does not obey", () => {
@@ -88,7 +90,10 @@ describe("generation_config.json", () => {
     expect(ignoredSettings({ max_length: 20, max_time: 3 })).toEqual(["max_time"]);
     for (const most of [0, -1, 2.5, 1e18, "5"])
       expect(() => samplingDefaults({ max_new_tokens: most }, "x.pte")).toThrow(
-        new InvalidFileError("x.pte", `max_new_tokens: expected a whole number from 1 but found ${JSON.stringify(most)}`),
+        new InvalidFileError(
+          "x.pte",
+          `max_new_tokens: expected a whole number from 1 but found ${JSON.stringify(most)}`,
+        ),
       );
   });
 

@@ -10,7 +10,13 @@ import { type GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Conversation } from "./conversation.ts";
-import { type GenerationDefaults, ignoredSettings, samplingDefaults, stopStrings, withDefaults } from "./generation-settings.ts";
+import {
+  type GenerationDefaults,
+  ignoredSettings,
+  samplingDefaults,
+  stopStrings,
+  withDefaults,
+} from "./generation-settings.ts";
 import { SessionDecoder } from "./session-decoder.ts";
 import { programTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
