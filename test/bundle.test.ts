@@ -89,6 +89,15 @@ describe("a bundle", () => {
     }
   });
 
+  it("leaves out operators of the same module that the program does not call", async () => {
+    for (const { path, modules } of bundle.files) {
+      expect(modules).toContain("ops/elementwise");
+      const text = await readFile(path, "utf8");
+      expect(text).toContain("aten::select_copy.int_out(");
+      expect(text).not.toContain("lowbit::softcap.out(");
+    }
+  });
+
   it("imports nothing", async () => {
     for (const { path } of bundle.files) {
       const text = await readFile(path, "utf8");
