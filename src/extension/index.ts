@@ -20,7 +20,7 @@ export { f16Table, f32ToF16 } from "../half.ts";
 export type { Cpu, CpuFeature, Kernel, KernelQuery, NativeCall } from "../kernels/contract.ts";
 export { cpuWith, hostCpu } from "../kernels/cpu.ts";
 export { checksum } from "../kernels/layout/header.ts";
-export type { NativeArguments } from "../kernels/native/families.ts";
+export { type ArgumentNames, type NativeArguments, orderArguments } from "../kernels/native/families.ts";
 export { loadNativeKernels, nativeKernels } from "../kernels/native/rows.ts";
 export { columnsOf, type Matrix, matrix, transpose } from "../matrix.ts";
 export { moduleOf, type WeightSlot } from "../model/decoder.ts";
