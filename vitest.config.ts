@@ -11,6 +11,8 @@ export default defineConfig({
   resolve: {
     alias: [
       { find: /^lowbit$/, replacement: source("index.ts") },
+      { find: /^lowbit\/extension$/, replacement: source("extension/index.ts") },
+      { find: /^lowbit\/extension\/checkpoint$/, replacement: source("extension/checkpoint/index.ts") },
       { find: /^lowbit\/wasm$/, replacement: source("extension/wasm.ts") },
     ],
   },

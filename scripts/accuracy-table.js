@@ -1,6 +1,6 @@
 /**
  * `npm run accuracy [-- --max-tokens n] [--only text]`: measures the demo model at every number of bits and writes the table
- * between the accuracy markers of README.md; `--only` prints the rows whose names have that text, and writes nothing. Two
+ * between the accuracy markers of docs/accuracy.md; `--only` prints the rows whose names have that text, and writes nothing. Two
  * worker processes share the rows, since a row keeps one core busy.
  */
 import { fork } from "node:child_process";
@@ -188,13 +188,13 @@ async function main() {
   const wanted = rows.flatMap(({ name }, index) => (name.includes(values.only) ? [index] : []));
   if (wanted.length === 0) throw new Error(`--only: no row's name has "${values.only}"`);
   if (values.only !== "") return void (await measureRows(wanted, maxTokens));
-  const readme = readFileSync(path("README.md"), "utf8");
-  const [before, rest] = readme.split(BEGIN);
+  const page = readFileSync(path("docs/accuracy.md"), "utf8");
+  const [before, rest] = page.split(BEGIN);
   const after = rest?.split(END)[1];
-  if (after === undefined) throw new Error(`README.md: expected the markers ${BEGIN} and ${END}`);
+  if (after === undefined) throw new Error(`docs/accuracy.md: expected the markers ${BEGIN} and ${END}`);
   mkdirSync(path("build"), { recursive: true });
   const text = table(await measureRows(wanted, maxTokens));
-  writeFileSync(path("README.md"), `${before}${BEGIN}\n${text}\n${END}${after}`);
+  writeFileSync(path("docs/accuracy.md"), `${before}${BEGIN}\n${text}\n${END}${after}`);
   console.log(text);
 }
 

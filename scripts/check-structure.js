@@ -1,9 +1,10 @@
 /**
- * Checks what ARCHITECTURE.md promises: imports go only where its table allows, AQLM's kernels include what they may,
- * there are no import rings among files, files stay small, names say something, files that `npm run families` writes are
- * up to date, and the project mentions no machine.
+ * Checks what ARCHITECTURE.md promises: imports go only where its table allows, rooms with "Nothing of Node" reach none of
+ * its modules, AQLM's kernels include what they may, there are no import rings among files, files stay small, names say
+ * something, files that `npm run families` writes are up to date, and the project mentions no machine.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
+import { isBuiltin } from "node:module";
 import { dirname, join, normalize } from "node:path";
 import { generatedFiles } from "./native-families.js";
 
@@ -19,44 +20,62 @@ function filesUnder(folder) {
   });
 }
 
-const table = readFileSync("ARCHITECTURE.md", "utf8").matchAll(/^\| `(\w+)` \|.*\| ([^|]*) \|$/gm);
-const mayImport = new Map([...table].map(([, room, list]) => [room, new Set(list.match(/\w+/g) ?? [])]));
+const table = [...readFileSync("ARCHITECTURE.md", "utf8").matchAll(/^\| `([\w/]+)` \|(.*)\| ([^|]*) \|$/gm)];
+const mayImport = new Map(table.map(([, room, , list]) => [room, new Set(list.match(/[\w/]+/g) ?? [])]));
+const withoutNode = new Set(
+  table.filter(([, , purpose]) => purpose.includes("Nothing of Node.")).map(([, room]) => room),
+);
 if (mayImport.size < 5) problems.push("ARCHITECTURE.md: the table of rooms was not found");
 
-/** @param {string} path */
+/** The innermost folder of a file that is a room, else the outermost. @param {string} path */
 function roomOf(path) {
-  const [, first, ...rest] = path.split("/");
-  if (rest.length > 0) return first;
-  return first === "index.ts" ? "index" : "vocabulary";
+  const folders = path.split("/").slice(1, -1);
+  if (folders.length === 0) return path === "src/index.ts" ? "index" : "vocabulary";
+  const paths = folders.map((_, i) => folders.slice(0, i + 1).join("/"));
+  return paths.findLast((folder) => mayImport.has(folder)) ?? folders[0];
 }
 
-/** Value and type imports of a source file, as paths. @param {string} file @returns {{ target: string, typeOnly: boolean }[]} */
+/**
+ * Value and type imports of a source file: paths of files, names of packages.
+ * @param {string} file @returns {{ target: string, isFile: boolean, typeOnly: boolean }[]}
+ */
 function importsOf(file) {
   const text = readFileSync(file, "utf8");
   const found = text.matchAll(
-    /(?:^|\n)\s*(import|export)( type)?\b[^;"]*?from "(\.[^"]+)"|import\("(\.[^"]+)"\)|(?:^|\n)import "(\.[^"]+)"/g,
+    /(?:^|\n)\s*(?:import|export)( type)?\b[^;"]*?from "([^"]+)"|(typeof )?import\("([^"]+)"\)|(?:^|\n)import "([^"]+)"/g,
   );
-  return [...found].map((match) => ({
-    target: normalize(join(dirname(file), match[3] ?? match[4] ?? match[5])),
-    typeOnly: match[2] !== undefined,
-  }));
+  return [...found].map(([, type, from, typeOf, called, bare]) => {
+    const name = from ?? called ?? bare;
+    const isFile = name.startsWith(".");
+    const target = isFile ? normalize(join(dirname(file), name)) : name;
+    return { target, isFile, typeOnly: (type ?? typeOf) !== undefined };
+  });
 }
 
 const sources = filesUnder("src").filter((file) => file.endsWith(".ts"));
 const graph = new Map();
+/** Names of Node's modules that a file imports. */
+const nodeModules = new Map();
 for (const file of sources) {
   const room = roomOf(file);
   if (room !== "vocabulary" && !mayImport.has(room)) problems.push(`${file}: room "${room}" is not in ARCHITECTURE.md`);
   const isTest = file.endsWith(".test.ts");
-  const imports = importsOf(file);
-  if (!isTest)
+  const found = importsOf(file);
+  const imports = found.filter(({ isFile }) => isFile);
+  if (!isTest) {
+    const values = found.filter(({ typeOnly }) => !typeOnly);
     graph.set(
       file,
-      imports.filter(({ typeOnly }) => !typeOnly).map(({ target }) => target),
+      values.filter(({ isFile }) => isFile).map(({ target }) => target),
     );
+    nodeModules.set(
+      file,
+      values.filter(({ target }) => isBuiltin(target)).map(({ target }) => target),
+    );
+  }
   for (const { target } of imports) {
     const other = roomOf(target);
-    const vocabulary = other === "vocabulary" && room !== "index" && room !== "aqlm";
+    const vocabulary = other === "vocabulary" && room !== "index" && !/^aqlm\b/.test(room);
     const allowed = other === room || vocabulary || mayImport.get(room)?.has(other);
     if (!allowed && !(room === "index" && other === "vocabulary") && !isTest)
       problems.push(`${file}: "${room}" may not import "${other}" (${target})`);
@@ -90,6 +109,17 @@ function walk(file, path, done) {
 }
 const done = new Set();
 for (const file of graph.keys()) walk(file, [], done);
+
+/** How Node's modules are reached from a file: depth first, each file once. @param {string} file @param {string[]} path @param {Set<string>} met */
+function findNode(file, path, met) {
+  if (met.has(file)) return;
+  met.add(file);
+  for (const name of nodeModules.get(file) ?? [])
+    problems.push(`${path[0] ?? file}: its room has nothing of Node, but imports ${[...path, file, name].join(" → ")}`);
+  for (const next of graph.get(file) ?? []) findNode(next, [...path, file], met);
+}
+const met = new Set();
+for (const file of graph.keys()) if (withoutNode.has(roomOf(file))) findNode(file, [], met);
 
 const roots = ["src", "test", "scripts", "bench", "examples", "native", "web"].filter((folder) =>
   statSync(folder, { throwIfNoEntry: false }),

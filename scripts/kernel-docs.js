@@ -75,22 +75,38 @@ export function renderDocs(library) {
   });
   return `# Kernels
 
-Every kernel of this package, best first for each operator, by the name of its row:
-\`<operator>_<types>_<m>x<n>x<k>_<target>\`, where the types are activations and weights (\`a8\`: floats quantized to 8 bits
-as they come; \`wx\`: weights of 1 to 8 bits) and m x n x k is the tile. Selection takes the first row that serves a call: one
-for no more rows of activations (from m) than the call has, whose features the CPU has and that serves the weights' groups
-(any length, where the tables say nothing).
-AMX rows multiply rounded numbers. Of \`a8\` layers, those with tiles of 32 rows round each weight once, to 15 bits and a
-sign of the largest magnitude that a weight of its row could have (off by at most 2^-13 of it); the others sum integers
-exactly. \`amx_bf16\` layers take
-each float as two bf16, 16 bits of it. Attention on \`amx_int8\`, over caches of int8, rounds the weights of a block of keys to
-1/32639 of the largest; attention on \`amx\` takes two bf16 as well. AQLM's \`i16\` rows round vectors of codebooks and, row by
-row, 256 values of activations to 1/32639 of the largest (1e-4 of a result), its \`bf16\` rows both factors to one bf16.
-Rows of \`a8\` activations without a finite range (a NaN, an infinity, more than the largest float) give NaN with all of them.
-\`lowbit kernels\` shows the choice on this machine, \`lowbit kernels --cpu neoverse-v2\` on another one;
-\`lowbit kernels --text KERNEL\` prints what is assembled for a WebAssembly one. Sampling is TypeScript, over copied logits.
+A kernel is the code that does one kind of arithmetic of a model on one kind of CPU. lowbit has many, and takes for each
+step of a model the first that this CPU can run. This page lists all of them, so that you can look up what serves on yours.
+[CPUs](cpus.md) says what that means for you.
 
-This file is written by \`npm run rows\`; a test checks that it is up to date.
+\`lowbit kernels\` shows the choice on this machine, and \`lowbit kernels --cpu neoverse-v2\` on another one.
+\`lowbit kernels --text KERNEL\` prints what is assembled for a WebAssembly kernel. Sampling is TypeScript, over copied logits.
+
+## How to read a name
+
+A kernel is one row of a table, and kernels of one operator stand best first. A row is named
+\`<operator>_<types>_<m>x<n>x<k>_<target>\`. The types are those of activations and weights: \`a8\` stands for floats that
+are quantized to 8 bits as they come, and \`wx\` for weights of 1 to 8 bits. The tile that the kernel works on at once is
+m x n x k.
+
+Selection takes the first row that serves a call. A row serves when the call has at least as many rows of activations as
+the column "from m" says, when the CPU has the features that the row needs, and when the row serves groups as long as those
+of the weights. Where the tables say nothing of groups, any length does.
+
+## What is rounded
+
+- AMX rows multiply rounded numbers. Of \`a8\` layers, those with tiles of 32 rows round each weight once, to 15 bits and a
+  sign of the largest magnitude that a weight of its row could have: they are off by at most 2^-13 of it. The other \`a8\`
+  rows sum integers exactly.
+- \`amx_bf16\` layers take each float as two bf16, which is 16 bits of it.
+- Attention on \`amx_int8\`, over caches of int8, rounds the weights of a block of keys to 1/32639 of the largest. Attention
+  on \`amx\` takes two bf16.
+- AQLM's \`i16\` rows round vectors of codebooks and, row by row, 256 values of activations to 1/32639 of the largest, which
+  is 1e-4 of a result. Its \`bf16\` rows round both factors to one bf16.
+- Rows of \`a8\` activations without a finite range (a NaN, an infinity, more than the largest float) give NaN with all
+  kernels.
+
+This page is written by \`npm run rows\`; a test checks that it is up to date.
 
 ## 4-bit linear layers with dynamic 8-bit activations
 

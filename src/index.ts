@@ -1,11 +1,7 @@
 /** lowbit's public API. */
 
-export { type Benchmark, type BenchmarkOptions, benchmark } from "./api/benchmark.ts";
-export { type CalibrateOptions, calibrate } from "./api/calibrate/calibrate.ts";
 export type { CompileModelOptions, ExportOptions } from "./api/compile-model.ts";
 export { compileModel, EagerModel, exportProgram } from "./api/compile-model.ts";
-export { Conversation } from "./api/conversation.ts";
-export { evaluatePerplexity, type Perplexity, type PerplexityOptions } from "./api/evaluate.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "./api/graphs.ts";
 export {
   type InspectOptions,
@@ -21,25 +17,25 @@ export {
   kernelTable,
   type ServingKernel,
 } from "./api/kernel-table.ts";
-export { LanguageModel, loadProgramObject } from "./api/language-model.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
 export { loadProgram } from "./api/load-program.ts";
 export { exportMethods, loadMethods } from "./api/methods.ts";
-export { isHubName, loadCheckpoint } from "./api/model.ts";
 export type { ProgramFileOptions } from "./api/program-file.ts";
-export { type QuantizeOptions, quantize, quantizeByRecipe, weightsInRecipe } from "./api/quantize.ts";
 export { type SaveGgufOptions, saveGguf } from "./api/save-gguf.ts";
 export { saveTorchao } from "./api/save-torchao.ts";
-export { SessionDecoder } from "./api/session-decoder.ts";
-export type { Generation } from "./api/token-stream.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "./api/weight-list.ts";
-export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "./api/weight-origins.ts";
+export * from "./aqlm/checkpoint/index.ts";
 export * from "./aqlm/index.ts";
 export { type Bundle, type BundledFile, bundleProgram } from "./bundle/bundle.ts";
+export { type CalibrateOptions, calibrate } from "./checkpoint/calibrate/calibrate.ts";
+export { isHubName, loadCheckpoint } from "./checkpoint/model.ts";
+export { type QuantizeOptions, quantize, quantizeByRecipe, weightsInRecipe } from "./checkpoint/quantize.ts";
+export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "./checkpoint/weight-origins.ts";
 export { capture, type InputSpec, type MethodSource } from "./compile/capture.ts";
 export { type CompileOptions, compile, type Target, targets } from "./compile/compile.ts";
 export { formatGraph, type Graph } from "./compile/graph.ts";
 export { ContextLengthError } from "./errors.ts";
+export * from "./extension/checkpoint/index.ts";
 export * from "./extension/index.ts";
 export { HubError } from "./hub/request.ts";
 export { type HubSettings, hubSettings } from "./hub/settings.ts";
@@ -47,6 +43,12 @@ export { type PullOptions, pullModel } from "./hub/snapshot.ts";
 export { knownCpus } from "./kernels/known-cpus.ts";
 export { layouts } from "./kernels/layout/packed.ts";
 export { wasmKernelText } from "./kernels/wasm/row-text.ts";
+export { type Benchmark, type BenchmarkOptions, benchmark } from "./language/benchmark.ts";
+export { Conversation } from "./language/conversation.ts";
+export { evaluatePerplexity, type Perplexity, type PerplexityOptions } from "./language/evaluate.ts";
+export { LanguageModel, loadProgramObject } from "./language/language-model.ts";
+export { SessionDecoder } from "./language/session-decoder.ts";
+export type { Generation } from "./language/token-stream.ts";
 export { openFile, writeFileWhole } from "./node-file.ts";
 export { type KvCacheType, kvCacheTypes } from "./ops/kv-cache.ts";
 export { OperatorRegistry } from "./ops/operator-registry.ts";

@@ -14,7 +14,13 @@ const compiler = createRequire(import.meta.url).resolve("typescript/bin/tsc");
 
 it.skipIf(!isBuilt)(`need nothing else${isBuilt ? "" : " (skipped: dist is absent: npm run build)"}`, async () => {
   const folder = await temporaryFolder();
-  const entries = ["index.js", "extension/wasm.js", "web/index.js"].map((name) => JSON.stringify(join(dist, name)));
+  const entries = [
+    "index.js",
+    "extension/index.js",
+    "extension/checkpoint/index.js",
+    "extension/wasm.js",
+    "web/index.js",
+  ].map((name) => JSON.stringify(join(dist, name)));
   await writeFile(join(folder, "user.mts"), entries.map((entry) => `export * from ${entry};\n`).join(""));
   const compilerOptions = {
     ...{ strict: true, noEmit: true, skipLibCheck: false, types: [] },

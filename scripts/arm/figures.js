@@ -119,32 +119,35 @@ function documentText(llvm) {
   });
   return `# Arm kernels
 
-Made by \`npm run arm:figures\`, without Arm hardware. n = ${N} where a table says nothing else, k = ${K},
-scales in f16.
+This page says how much work lowbit's kernels for Arm CPUs do for each multiplication, beside the kernels of KleidiAI and
+TorchAO. No Arm hardware was at hand. Instructions were counted in an emulator, and cycles were computed by models of
+the cores, so the figures rank kernels and do not say how many tokens a second a phone or server reaches.
 
-- *instructions*: executed for 1000 multiply-adds, counted under qemu; everything that a call executes but the quantization
-  of activations. TorchAO's are those of its loop.
-- The other columns: multiply-adds in a cycle of one core by llvm-mca ${llvm}'s models, for the steady loop, and with front
-  ends as wide as the cores': no caches, no memory, no wrong branches. A dot product has 16 multiply-adds and a matrix
+The page is written by \`npm run arm:figures\`. Matrices have n = ${N} outputs where a table says nothing else, k = ${K} inputs,
+and scales in f16.
+
+- *instructions* are those executed for 1000 multiply-adds, counted under qemu: everything that a call executes but the
+  quantization of activations. TorchAO's are those of its loop.
+- The other columns are multiply-adds in a cycle of one core by the models of llvm-mca ${llvm}, for the steady loop and with
+  front ends as wide as the cores': no caches, no memory, no wrong branches. A dot product has 16 multiply-adds and a matrix
   product 32 (16 of bf16), so that N1 and N2 end at 32 and 64, V1 and V2 at 64 and 128. The model of the A510 is too fast.
-- **Bold**: lowbit's rows. KleidiAI's and TorchAO's kernels were compiled and measured by us with the same shapes and
+- **Bold** rows are lowbit's. KleidiAI's and TorchAO's kernels were compiled and measured by us with the same shapes and
   models (KleidiAI 495f6524, of August 2026).
 
-What limits one row are the units for vectors, two on N1 and N2, four on V1 and V2. 128 weights take eight
-dot products and four masks with 4 bits, eight and six with 2, ten and seven with 3 (six with i8mm), before the scales
-of groups are applied: at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 and of
-128 end below KleidiAI's fastest kernels for 4 bits on N1 (12.5 to 12.8, 14.3 to 15.0) and on A55, and above them on cores
-with i8mm.
+One row is limited by the units for vectors: two on N1 and N2, four on V1 and V2. 128 weights take eight dot products and
+four masks with 4 bits, eight and six with 2, ten and seven with 3 (six with i8mm), before the scales of groups are
+applied. That is at most 21.3, 18.3 and 15.1 multiply-adds in a cycle of N1. So 3 bits in groups of 32 and of 128 end below
+KleidiAI's fastest kernels for 4 bits on N1 (12.5 to 12.8, 14.3 to 15.0) and on A55, and above them on cores with i8mm.
 
-AQLM's tables count all loops of a call, those that make tables of sums among them: they are made once for all outputs, so
-that a taller layer takes fewer cycles. One row of activations takes more than with 4 bits; what AQLM saves is memory, of
-which it reads less than half. TBL looks up bytes, 12 bits in one and a half times; tables of 8 bits would take two thirds of
-the cycles, but put up to 7e-2 of errors into a small model's logits. Cores with bf16 load single floats faster than that, and
-exactly.
+AQLM's tables count all loops of a call, also those that make tables of sums. These are made once for all outputs, so a
+taller layer takes fewer cycles. One row of activations takes more than with 4 bits. What AQLM saves is memory: it reads
+less than half. TBL looks up bytes, and 12 bits take one and a half times as long. Tables of 8 bits would take two thirds of
+the cycles, but put up to 7e-2 of errors into a small model's logits. Cores with bf16 load single floats faster than that,
+and exactly.
 
 Several rows share entries that are vectors of 16-bit sums, one for each row (5e-4 of a layer). From 64 rows on, weights are
-decoded once for up to 512 rows and multiplied in bf16 where a core has it (2e-3); forms without tables are from 5 on, as
-sums of two bf16 (4e-6, three products).
+decoded once for up to 512 rows and multiplied in bf16 where a core has it (2e-3). Forms without tables are decoded from 5
+rows on, as sums of two bf16 (4e-6, three products).
 
 ${text.join("\n\n")}
 `;

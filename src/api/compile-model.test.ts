@@ -3,10 +3,10 @@ import { beforeAll, expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { loadCheckpoint } from "../checkpoint/model.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import { type CompileModelOptions, compileModel, EagerModel } from "./compile-model.ts";
-import { loadCheckpoint } from "./model.ts";
 
 const folder = await temporaryFolder();
 beforeAll(() => writeTinyCheckpoint(folder, { config: { max_position_embeddings: 200_000 } }));

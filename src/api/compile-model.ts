@@ -1,5 +1,8 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { checkOptions } from "../arguments.ts";
+import { checkModel, type Model, type ModelHooks } from "../checkpoint/model.ts";
+import { textsOf } from "../checkpoint/texts.ts";
+import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { capture, type MethodSource } from "../compile/capture.ts";
 import { compile, type Target, targets } from "../compile/compile.ts";
 import { EXECUTORCH_LAYOUT } from "../compile/executorch.ts";
@@ -8,6 +11,8 @@ import { byteSize } from "../dtype.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import { LONG_METHOD } from "../language/session-decoder.ts";
+import { encodeTexts } from "../language/texts.ts";
 import type { ForwardOptions } from "../model/decoder.ts";
 import { EagerBuilder } from "../ops/eager.ts";
 import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
@@ -17,11 +22,7 @@ import type { DataSource, Program } from "../program/program.ts";
 import { saveProgram } from "../program/save.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
-import { checkModel, type Model, type ModelHooks } from "./model.ts";
 import { resumeKey } from "./resume-key.ts";
-import { LONG_METHOD } from "./session-decoder.ts";
-import { encodeTexts, textsOf } from "./texts.ts";
-import { holdsFor } from "./weight-origins.ts";
 
 export interface CompileModelOptions extends ModelHooks {
   /** The CPU that weights are packed for. Default: this one. */

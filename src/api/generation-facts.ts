@@ -1,10 +1,6 @@
-/** What config.json and generation_config.json say about generating: begin and end tokens, sampling defaults. */
-import { checkOptions } from "../arguments.ts";
-import { InvalidFileError } from "../errors.ts";
+/** What a program must know of a checkpoint to generate: its begin and end tokens. */
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import { createSampler, type SamplerOptions } from "../text/sampler.ts";
-
-type JsonObject = Readonly<Record<string, unknown>>;
+import { checkTokenId, samplingDefaults } from "../language/generation-settings.ts";
 
 export interface GenerationFacts {
   readonly bosId: number | null;
@@ -24,120 +20,8 @@ export function generationFacts({ folder, configFile, config, generationConfig }
     const [value, file] = own === null ? [config[name] ?? [], configFile] : [own, settingsFile];
     return [value]
       .flat()
-      .map((id) => checkId(id, name, file))
+      .map((id) => checkTokenId(id, name, file))
       .filter((id) => id >= 0);
   };
   return { bosId: ids("bos_token_id")[0] ?? null, eosIds: ids("eos_token_id") };
-}
-
-function checkId(id: unknown, name: string, file: string): number {
-  if (typeof id === "number" && Number.isInteger(id)) return id;
-  throw new InvalidFileError(file, `${name}: expected token ids but found ${JSON.stringify(id)}`);
-}
-
-/** transformers' own where a model that samples says nothing. */
-const TOP_K = 50;
-
-/**
- * Sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty, over the whole
- * context, and the tokens that they ban count then, too, as in transformers, but for ids beyond the vocabulary. InvalidFileError
- * naming `file` for numbers out of range.
- */
-export function samplingDefaults(
-  generationConfig: JsonObject,
-  file: string,
-  vocabularySize: number = Number.POSITIVE_INFINITY,
-): SamplerOptions {
-  const number = (name: string) => (generationConfig[name] ?? undefined) as number | undefined;
-  const repetitionPenalty = number("repetition_penalty");
-  const suppressTokens = bannedTokens(generationConfig, file).filter((id) => id < vocabularySize);
-  const always = {
-    ...(repetitionPenalty !== undefined && { repetitionPenalty, penaltyWindow: Number.POSITIVE_INFINITY }),
-    ...(suppressTokens.length > 0 && { suppressTokens }),
-  };
-  const options =
-    generationConfig.do_sample === true
-      ? {
-          temperature: number("temperature") ?? 1,
-          topK: number("top_k") ?? TOP_K,
-          topP: number("top_p"),
-          minP: number("min_p"),
-          ...always,
-        }
-      : { temperature: 0, ...always };
-  try {
-    createSampler(options);
-  } catch (cause) {
-    throw new InvalidFileError(file, (cause as Error).message, { cause });
-  }
-  return options;
-}
-
-/** `suppress_tokens` and the `bad_words_ids` of one token, of which transformers leaves out end tokens. */
-function bannedTokens(generationConfig: JsonObject, file: string): number[] {
-  const { suppress_tokens, bad_words_ids, eos_token_id } = generationConfig;
-  const suppressed = [suppress_tokens ?? []].flat().map((id) => checkId(id, "suppress_tokens", file));
-  const ends = [eos_token_id].flat();
-  const words = [bad_words_ids ?? []]
-    .flat()
-    .filter(isOneToken)
-    .map(([id]) => checkId(id, "bad_words_ids", file))
-    .filter((id) => !ends.includes(id));
-  return [...new Set([...suppressed.filter((id) => id >= 0), ...words])];
-}
-
-function isOneToken(word: unknown): word is [unknown] {
-  return Array.isArray(word) && word.length === 1;
-}
-
-/** Settings that change what transformers generates and nothing here, with the values that change nothing there. */
-const unserved: Readonly<Record<string, readonly unknown[]>> = {
-  num_beams: [1],
-  num_beam_groups: [1],
-  min_length: [0],
-  min_new_tokens: [0],
-  no_repeat_ngram_size: [0],
-  encoder_no_repeat_ngram_size: [0],
-  encoder_repetition_penalty: [1],
-  sequence_bias: [],
-  begin_suppress_tokens: [],
-  forced_bos_token_id: [],
-  forced_eos_token_id: [],
-  exponential_decay_length_penalty: [],
-  guidance_scale: [1],
-  penalty_alpha: [0],
-  watermarking_config: [],
-};
-/** The same of those that count where tokens are drawn. */
-const unservedSampling: Readonly<Record<string, readonly unknown[]>> = {
-  typical_p: [1],
-  epsilon_cutoff: [0],
-  eta_cutoff: [0],
-  top_h: [],
-};
-
-/** Names of the settings in a generation_config.json that change what transformers generates, and that are ignored here. */
-export function ignoredSettings(generationConfig: JsonObject): string[] {
-  const known = { ...unserved, ...(generationConfig.do_sample === true && unservedSampling) };
-  const phrases = [generationConfig.bad_words_ids ?? []].flat().some((word) => !isOneToken(word));
-  const others = Object.entries(known).flatMap(([name, neutral]) => {
-    const value = generationConfig[name] ?? null;
-    const isNeutral = value === null || value === false || neutral.includes(value);
-    return isNeutral || (Array.isArray(value) && value.length === 0) ? [] : [name];
-  });
-  return phrases ? [...others, "bad_words_ids"] : others;
-}
-
-/** `stop_strings` of a generation_config.json: they end an answer in a conversation. */
-export function stopStrings(generationConfig: JsonObject): string[] {
-  return [generationConfig.stop_strings]
-    .flat()
-    .filter((item): item is string => typeof item === "string" && item !== "");
-}
-
-/** The fields of `options` over those of `defaults`; a field that is undefined counts as not given. */
-export function withDefaults<T extends object>(defaults: T, options: T): T {
-  checkOptions(options);
-  const given = Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined));
-  return { ...defaults, ...given };
 }

@@ -1,4 +1,6 @@
 /** Graphs as text: of a model before and after the passes, and of a program as it is stored. */
+
+import type { Model } from "../checkpoint/model.ts";
 import { capture } from "../compile/capture.ts";
 import { optimize } from "../compile/compile.ts";
 import { formatGraph } from "../compile/graph.ts";
@@ -7,7 +9,6 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { operators } from "../ops/registry.ts";
 import { formatMethod } from "../program/format.ts";
 import { type CompileModelOptions, methodSources } from "./compile-model.ts";
-import type { Model } from "./model.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /** The graph of one method, a call a line. */

@@ -6,13 +6,13 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { memorySource } from "../byte-source.ts";
+import { loadCheckpoint } from "../checkpoint/model.ts";
+import { quantize } from "../checkpoint/quantize.ts";
 import { readProgram } from "../program/read.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { embedding, int8DynamicActivationIntxWeight, intxWeightOnly, sharedEmbedding } from "../quantize/config.ts";
 import { type ExportOptions, exportProgram } from "./compile-model.ts";
 import { inspectProgram } from "./inspect.ts";
-import { loadCheckpoint } from "./model.ts";
-import { quantize } from "./quantize.ts";
 import { listWeights } from "./weight-list.ts";
 
 const root = mkdtempSync(join(tmpdir(), "lowbit-inspect-"));

@@ -1,10 +1,11 @@
 /** From a model to running it without a file between. */
+
+import { checkModel, type Model } from "../checkpoint/model.ts";
+import { textsOf } from "../checkpoint/texts.ts";
+import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
 import type { LoadOptions } from "../runtime/program.ts";
 import { type CompileModelOptions, compileModel } from "./compile-model.ts";
-import { type LanguageModel, loadProgramObject } from "./language-model.ts";
-import { checkModel, type Model } from "./model.ts";
 import { engineOptions } from "./program-file.ts";
-import { textsOf } from "./texts.ts";
 
 /** Compiles a model and loads the program: weights are read (quantized, packed) now, so the model may be closed after. Throws as `compileModel` does. */
 export async function loadCompiled(

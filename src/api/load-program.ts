@@ -1,9 +1,9 @@
 /** From a `.pte` file of Node to a language model. */
 import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { type LanguageModel, loadProgramObject } from "./language-model.ts";
+import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
+import { programTexts } from "../language/texts.ts";
 import { engineOptions, type ProgramFileOptions, withProgramFile } from "./program-file.ts";
-import { programTexts } from "./texts.ts";
 
 /**
  * Loads a `.pte` file: weights (mapped where the addon can, read otherwise), tokenizer, chat template; those from files

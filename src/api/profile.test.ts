@@ -4,6 +4,8 @@ import { expect, it } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
+import { loadCheckpoint } from "../checkpoint/model.ts";
+import { quantize } from "../checkpoint/quantize.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { wasmFeatures } from "../kernels/wasm/features.ts";
@@ -12,8 +14,6 @@ import { Profile } from "../runtime/profile.ts";
 import { exportProgram } from "./compile-model.ts";
 import { loadCompiled } from "./load-compiled.ts";
 import { loadProgram } from "./load-program.ts";
-import { loadCheckpoint } from "./model.ts";
-import { quantize } from "./quantize.ts";
 
 const folder = await temporaryFolder();
 const program = join(folder, "tiny.pte");

@@ -2,8 +2,8 @@
 import { createHash } from "node:crypto";
 import { readdir, stat } from "node:fs/promises";
 import { basename, join } from "node:path";
+import type { Model } from "../checkpoint/model.ts";
 import { version } from "../version.ts";
-import type { Model } from "./model.ts";
 
 /**
  * The checkpoint's files with their sizes and times, the configurations and this package's version; null for a model

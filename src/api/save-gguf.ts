@@ -1,5 +1,7 @@
 /** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
 import { checkOptions } from "../arguments.ts";
+import { checkModel, type Model, type ModelHooks } from "../checkpoint/model.ts";
+import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
 import { architectureOf, ggufArchitectures, ggufConfig } from "../formats/gguf/config.ts";
@@ -20,8 +22,6 @@ import { groupCount, type QuantizedWeights } from "../quantized.ts";
 import { bytesOf, toFloat32 } from "../tensor.ts";
 import { type AddedToken, withConfigTokens } from "../text/added-tokens.ts";
 import { generationFacts } from "./generation-facts.ts";
-import { checkModel, type Model, type ModelHooks } from "./model.ts";
-import { holdsFor } from "./weight-origins.ts";
 
 const F32 = 0;
 const floatTypes = { f32: F32, f16: 1, bf16: 30 } as const;
@@ -252,6 +252,7 @@ async function checkReadBack(
   const metadata = new GgufMetadata(model.name, new Map([...entries].map(([key, { value }]) => [key, value])));
   const byName = new Map(tensors.map((tensor) => [tensor.name, tensor]));
   const source = {
+    names: [...byName.keys()],
     has: (name: string) => byName.has(name),
     info: (name: string) => ({ dtype: "f32", shape: byName.get(name)!.shape }),
     read: async () => ({ dtype: "f32", shape: [divisors!.length], data: divisors! }),
@@ -288,6 +289,7 @@ function tokenizerOf(model: Model, config: TransformerConfig): Map<string, GgufE
   const tokenizer = checkpoint.tokenizerJson.value;
   return tokenizerMetadata({
     file: checkpoint.folder,
+    modelName: model.name,
     tokenizer: { ...tokenizer, added_tokens: addedTokens(checkpoint, tokenizer, config.vocabulary) },
     chatTemplate: checkpoint.chatTemplate,
     ...{ bosId, eosId: eosIds[0] ?? null, vocabularySize: config.vocabulary },

@@ -1,17 +1,18 @@
 /** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
 import { join } from "node:path";
 import { checkOptions } from "../arguments.ts";
+import { checkModel, type Model, type ModelHooks } from "../checkpoint/model.ts";
+import { textsOf } from "../checkpoint/texts.ts";
+import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
+import { encodeTexts } from "../language/texts.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import { makeFolder, writeFileWhole } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
-import { checkModel, type Model, type ModelHooks } from "./model.ts";
-import { encodeTexts, textsOf } from "./texts.ts";
-import { holdsFor } from "./weight-origins.ts";
 
 /** One tensor of the model, or the three of a quantized matrix, with what the file's metadata says of it. */
 interface Written {

@@ -143,7 +143,7 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
   const build = await esbuild();
   await makeFolder(folder);
   const result = await build({
-    entryPoints: { lowbit: moduleFile("bundle/entry"), worker: moduleFile("bundle/worker-entry") },
+    entryPoints: { lowbit: moduleFile("bundle/entries/entry"), worker: moduleFile("bundle/entries/worker-entry") },
     outdir: resolve(folder),
     bundle: true,
     minify: true,

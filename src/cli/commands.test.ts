@@ -210,10 +210,10 @@ describe("lowbit quantize", () => {
     expect(await formats("--recipe", recipe)).toEqual([null, "panel16 3 32 f32 false", plain]);
   });
 
-  test("takes the recipe that README.md shows", async () => {
-    const recipe = join(root, "readme-recipe.json");
-    const readme = readFileSync(new URL("../../README.md", import.meta.url), "utf8");
-    writeFileSync(recipe, /^```json\n(.*?)^```$/ms.exec(readme)![1]!);
+  test("takes the recipe that docs/quantization.md shows", async () => {
+    const recipe = join(root, "page-recipe.json");
+    const page = readFileSync(new URL("../../docs/quantization.md", import.meta.url), "utf8");
+    writeFileSync(recipe, /^```json\n(.*?)^```$/ms.exec(page)![1]!);
     const expected = ["panel16 8 32 f32 false", "panel16 6 32 f32 false", "torchao_embedding 4 32 f32 true"];
     expect(await formats("--recipe", recipe)).toEqual(expected);
   });

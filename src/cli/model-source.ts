@@ -13,13 +13,8 @@ import {
   loadProgram,
   type Model,
 } from "../index.ts";
-import {
-  addQuantizationOptions,
-  applyQuantization,
-  type EncodeHooks,
-  type QuantizationOptions,
-  wantsQuantization,
-} from "./quantization-options.ts";
+import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
+import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 import { collect, wholeNumber } from "./values.ts";
@@ -74,6 +69,7 @@ export async function withCheckpoint<R>(
   const progress = terminal.progress("downloading");
   const model = await loadCheckpoint(path, { signal, onProgress: progress.update }).finally(() => progress.stop());
   if (model.unreadTensors.length > 0) terminal.note(`lowbit: ${describeUnread(model)}`);
+  for (const note of model.checkpoint.notes) terminal.note(`lowbit: ${note}`);
   try {
     await applyQuantization(model, options, hooks);
     return await work(model);

@@ -1,6 +1,10 @@
 /** How far long work has come: a bar on a terminal, plain lines elsewhere. Work that ends soon shows nothing. */
+
+import type { Writable } from "node:stream";
 import cliProgress from "cli-progress";
-import type { OutputStream } from "./terminal.ts";
+
+/** A standard stream, or one of a test. */
+export type OutputStream = Writable & { readonly isTTY?: boolean };
 
 /** Work shorter than this shows nothing. */
 const QUIET_MS = 500;

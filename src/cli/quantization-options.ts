@@ -2,35 +2,16 @@
 import { type Command, Option } from "commander";
 import {
   algorithms,
-  calibrate,
-  type EncodeOptions,
-  embedding,
-  encodeAqlm,
-  hasAqlmWeights,
   type KvCacheType,
-  knownAqlmModes,
   knownQmodes,
   kvCacheTypes,
   layouts,
-  type Model,
   mappingTypes,
-  needsActivations,
   parseAqlmMode,
-  parseEmbedding,
   parseGroupSize,
-  parseQmode,
-  parseRecipe,
   type QuantizationConfig,
-  quantize,
-  quantizeByRecipe,
-  type Recipe,
-  ShapeError,
   scaleDTypes,
-  sharedEmbedding,
-  weightsInRecipe,
 } from "../index.ts";
-import { aqlmMode } from "./aqlm-options.ts";
-import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
 import { bitsPerWeight, fraction, wholeNumber } from "./values.ts";
 
@@ -124,7 +105,7 @@ export function addQuantizationOptions(command: Command): Command {
     .addOption(
       new Option(
         "--recipe <file.json>",
-        "configurations by module name, as README.md shows; beside --qmode aqlm-2x8, those of the layers it names",
+        "configurations by module name, as docs/quantization.md shows; beside --qmode aqlm-2x8, those of the layers it names",
       ).conflicts(inRecipe),
     )
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
@@ -145,9 +126,6 @@ function checkRecipe({ recipe, qmode }: QuantizationOptions): void {
     );
 }
 
-/** SmoothQuant's strength when none is given: that of its paper. */
-const STRENGTH_DEFAULT = 0.5;
-
 /** Whether any of the options was given. */
 export function wantsQuantization(options: QuantizationOptions): boolean {
   const { quantizeHead, ...others } = options;
@@ -163,123 +141,4 @@ export function wantsQuantization(options: QuantizationOptions): boolean {
     "budget",
   ];
   return !quantizeHead || names.some((name) => others[name as keyof typeof others] !== undefined);
-}
-
-/** What encoding weights may report and obey, and where it keeps what it has finished. */
-export interface EncodeHooks extends Pick<EncodeOptions, "folder" | "onProgress" | "onDamagedPart" | "signal"> {
-  /** Called before encoding or calibrating, which take long, with the configurations set: throws for what cannot follow. */
-  readonly check?: (model: Model) => unknown;
-}
-
-/** Sets the configurations of a model. InvalidArgumentError or UsageError for options that do not fit. */
-export async function applyQuantization(
-  model: Model,
-  options: QuantizationOptions,
-  hooks: EncodeHooks = {},
-): Promise<void> {
-  model.layout = options.layout ?? null;
-  if (options.calibrationTokens !== undefined && options.calibrate === undefined)
-    throw new UsageError("--calibration-tokens needs the text whose tokens it counts: expected --calibrate text.txt");
-  const mode = aqlmMode(options);
-  const isEncoded = mode !== null && hasAqlmWeights(model, mode);
-  const recipe = await readRecipe(options);
-  if (recipe) quantizeByRecipe(model, recipe);
-  else quantize(model, configsOf(options), { quantizeHead: options.quantizeHead, head: headOf(options) });
-  const wantsCalibration = checkCalibration(model, options, isEncoded);
-  const isToEncode = mode !== null && !isEncoded;
-  const text = await readCalibration(options);
-  // Before encoding and calibrating, which take long.
-  if (isToEncode || wantsCalibration) hooks.check?.(model);
-  const { calibrationTokens: maxTokens, budget } = options;
-  if (isToEncode) {
-    const skipped = recipe ? weightsInRecipe(model, recipe) : new Set<string>();
-    const tokens = { calibrationText: text, calibrationTokens: maxTokens };
-    await encode(model, options, { ...mode, ...hooks, ...tokens, skip: (name) => skipped.has(name) });
-  }
-  if (wantsCalibration)
-    await calibrate(model, text!, { ...hooks, maxTokens, smoothQuant: strengthOf(options), budget });
-}
-
-async function readRecipe({ recipe: path }: QuantizationOptions): Promise<Recipe | null> {
-  return path === undefined ? null : parseRecipe(await readTextFile(path, "the recipe"), path);
-}
-
-/** Encodes as AQLM what a recipe says nothing of. UsageError when that is nothing. */
-async function encode(model: Model, { qmode, recipe }: QuantizationOptions, options: EncodeOptions): Promise<void> {
-  const layers = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
-  if (layers.every(({ name }) => options.skip?.(name)))
-    throw new UsageError(`--recipe ${recipe} says what every linear layer is: nothing is left to --qmode ${qmode}`);
-  await encodeAqlm(model, options).catch((cause: unknown) => {
-    if (!(cause instanceof ShapeError)) throw cause;
-    throw new ShapeError(`${cause.message}; --recipe beside --qmode ${qmode} gives such layers another configuration`, {
-      cause,
-    });
-  });
-}
-
-const strengthOf = ({ smoothquant }: QuantizationOptions) => (smoothquant === true ? STRENGTH_DEFAULT : smoothquant);
-
-/** Whether options or configurations ask for quantization by a text. UsageError when there is none, or one in vain. */
-function checkCalibration(model: Model, options: QuantizationOptions, isEncoded: boolean): boolean {
-  const { calibrate: path, smoothquant, budget } = options;
-  const algorithm = [...model.configs.values()].map((config) => config.algorithm).find(needsActivations);
-  const asking = algorithm ? `algorithm ${algorithm}` : smoothquant !== undefined ? "--smoothquant" : "--budget";
-  const wanted = algorithm !== undefined || smoothquant !== undefined || budget !== undefined;
-  if (wanted && path === undefined)
-    throw new UsageError(`${asking} looks at the activations of a text; give one by --calibrate text.txt`);
-  if (!wanted && path !== undefined && isEncoded)
-    throw new UsageError(
-      `--calibrate: ${model.name} has ${options.qmode} weights already, which no text changes; leave it out`,
-    );
-  if (!wanted && path !== undefined && !aqlmMode(options))
-    throw new UsageError(
-      "--calibrate needs something that looks at activations: --algorithm gptq, awq or awq+gptq, --smoothquant, --budget or --qmode aqlm-2x8",
-    );
-  return wanted;
-}
-
-function headOf({ head, groupSize, scaleDtype }: QuantizationOptions): QuantizationConfig | null {
-  return head === undefined ? null : parseQmode(head, { groupSize, scaleDType: scaleDtype });
-}
-
-async function readCalibration({ calibrate: path }: QuantizationOptions): Promise<string | undefined> {
-  return path === undefined ? undefined : readTextFile(path, "the text");
-}
-
-/** The configurations that the options ask for. */
-function configsOf(options: QuantizationOptions): QuantizationConfig[] {
-  const { qmode, groupSize, mappingType, algorithm } = options;
-  const scaleDType = options.scaleDtype;
-  const isAqlm = aqlmMode(options) !== null;
-  const linear =
-    qmode === undefined || isAqlm
-      ? null
-      : parseQmode(qmode, { groupSize, mappingType, algorithm, scaleDType }, knownAqlmModes);
-  if (!linear && !isAqlm)
-    for (const [flag, value] of Object.entries({
-      "--group-size": options.head === undefined ? groupSize : undefined,
-      "--mapping-type": mappingType,
-      "--algorithm": algorithm,
-      "--no-quantize-head": options.quantizeHead ? undefined : false,
-      "--smoothquant": options.head === undefined ? options.smoothquant : undefined,
-      "--budget": options.budget,
-    }))
-      if (value !== undefined) throw new UsageError(`${flag} needs --qmode, such as --qmode 8da4w`);
-  const configs = linear ? [linear] : [];
-  if (options.embedding !== undefined) configs.push(embedding({ ...parseEmbedding(options.embedding), scaleDType }));
-  if (options.sharedEmbedding === true && !linear)
-    throw new UsageError(
-      "--shared-embedding needs --qmode, or bits and group size of its own: --shared-embedding 4,32",
-    );
-  if (options.sharedEmbedding === true)
-    configs.push(sharedEmbedding({ bits: linear!.bits, groupSize: linear!.groupSize, scaleDType }));
-  else if (options.sharedEmbedding !== undefined)
-    configs.push(sharedEmbedding({ ...parseEmbedding(options.sharedEmbedding), scaleDType }));
-  if (
-    configs.length === 0 &&
-    options.head === undefined &&
-    (options.layout !== undefined || options.scaleDtype !== undefined)
-  )
-    throw new UsageError("--layout and --scale-dtype need --qmode, --head, --embedding or --shared-embedding");
-  return configs;
 }

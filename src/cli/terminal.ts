@@ -1,10 +1,8 @@
 /** What a command sees of the outside: streams, and interrupts as an abort signal. Tests bring streams of their own. */
 import { once } from "node:events";
-import type { Readable, Writable } from "node:stream";
+import type { Readable } from "node:stream";
 import { cannotWrite } from "../node-file.ts";
-import { Progress } from "./progress.ts";
-
-export type OutputStream = Writable & { readonly isTTY?: boolean };
+import { type OutputStream, Progress } from "./progress.ts";
 
 export interface Streams {
   readonly stdin: Readable & { readonly isTTY?: boolean };

@@ -4,7 +4,6 @@ export * from "../kernels/wasm/assembler/instructions.ts";
 export {
   defineFunction,
   defineFunctionOf,
-  type FunctionCode,
   Module,
   type ModuleOptions,
   Scope,

@@ -33,6 +33,8 @@ export interface Checkpoint {
   readonly generationConfig: JsonFile | null;
   /** Jinja source from chat_template.jinja, else the (default) one of tokenizer_config.json; null when neither has one. */
   readonly chatTemplate: string | null;
+  /** What was assumed because the files do not say it, a sentence each. */
+  readonly notes: readonly string[];
   /** Closes the weight files. */
   close(): Promise<void>;
 }
@@ -68,7 +70,7 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
     ...listing,
     readJson: (name) => readJson(listing, name),
   });
-  return { ...texts, folder: listing.folder, configFile, config, tensors, close: () => tensors.close() };
+  return { ...texts, notes: [], folder: listing.folder, configFile, config, tensors, close: () => tensors.close() };
 }
 
 async function list(path: string): Promise<Listing> {

@@ -83,6 +83,37 @@ export interface WasmCall {
   prepare(place: Placement): WasmStep;
 }
 
+/** A call as data, for a plan of its target. */
+export type EncodedCall = NativeCall | WasmCall;
+
+export interface CallPlan {
+  /**
+   * Runs the calls off the JavaScript thread where there are threads. `abort[0]` set to 1 meanwhile ends it early. What
+   * each call took is added to `nanoseconds`, one element a call, when it is given.
+   */
+  run(abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
+  /** The same with this thread at work too, ended when it returns; absent where this thread cannot. */
+  runHere?(nanoseconds?: Float64Array): void;
+  dispose(): void;
+}
+
+export interface KernelMemory {
+  /** Whether constants must be in it too; elsewhere they are used where they are read or mapped. */
+  readonly holdsConstants: boolean;
+  /** Those it has of the threads asked for, where it has its own. */
+  readonly threads?: number;
+  /** The flag for `CallPlan.run`. */
+  readonly abort: Int32Array;
+  /** Zeroed bytes. RangeError or UnsupportedError when they cannot be had. */
+  allocate(byteLength: number): Uint8Array;
+  /** Bytes that `allocate` gave and nothing uses any more. */
+  free(bytes: Uint8Array): void;
+  /** A plan of calls that can be run one after the other, all of the same target. */
+  planCalls(calls: readonly EncodedCall[], threads: number): CallPlan;
+  /** Resolves when everything is freed. */
+  dispose(): Promise<void>;
+}
+
 /** What selection knows of a call. */
 export interface KernelQuery {
   readonly layout: string | null;

@@ -1,7 +1,6 @@
 /** Runs of native calls: one trip off the JavaScript thread for a whole sequence of kernels. */
 import { UnsupportedError } from "../errors.ts";
-import type { NativeCall } from "./contract.ts";
-import type { CallPlan } from "./memory.ts";
+import type { CallPlan, NativeCall } from "./contract.ts";
 import { nativeAddon } from "./native/addon.ts";
 import { wasmThreads } from "./wasm/engine/workers.ts";
 

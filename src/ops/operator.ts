@@ -4,8 +4,7 @@
  */
 import type { DType } from "../dtype.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { Cpu, Kernel, KernelQuery } from "../kernels/contract.ts";
-import type { EncodedCall } from "../kernels/memory.ts";
+import type { Cpu, EncodedCall, Kernel, KernelQuery } from "../kernels/contract.ts";
 import { selectKernel } from "../kernels/select.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Arguments, checkSpec, type TensorSpec } from "./call-arguments.ts";

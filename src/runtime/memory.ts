@@ -1,6 +1,6 @@
 /** Memory that a program asks for, whose sizes come from files; and what a session holds of it. */
 import { UnsupportedError } from "../errors.ts";
-import type { KernelMemory } from "../kernels/memory.ts";
+import type { KernelMemory } from "../kernels/contract.ts";
 
 /** Zeroed bytes; UnsupportedError when this machine cannot give so many. */
 export function allocate(memory: KernelMemory, what: string, byteLength: number): Uint8Array {

@@ -1,8 +1,8 @@
 /** A program loaded to run: constants in memory, metadata read, operators known. Sessions hold the state. */
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
-import type { Cpu } from "../kernels/contract.ts";
+import type { Cpu, KernelMemory } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
-import { type KernelMemory, programMemory } from "../kernels/memory.ts";
+import { programMemory } from "../kernels/memory.ts";
 import { defaultThreads } from "../kernels/plan.ts";
 import { logInfo } from "../log.ts";
 import type { BoundCall } from "../ops/operator.ts";

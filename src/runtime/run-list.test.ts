@@ -1,7 +1,6 @@
 /** Lists of bound calls on plans of the test's own: what an abort leaves behind. */
 import { expect, it } from "vitest";
-import type { NativeCall } from "../kernels/contract.ts";
-import type { CallPlan, KernelMemory } from "../kernels/memory.ts";
+import type { CallPlan, KernelMemory, NativeCall } from "../kernels/contract.ts";
 import { processMemory } from "../kernels/memory.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import { RunList } from "./run-list.ts";

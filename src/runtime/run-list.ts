@@ -3,7 +3,7 @@
  * thread, the rest runs here, call by call, with turns for the event loop.
  */
 import { takeTurn, turnHappened } from "../event-loop.ts";
-import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/memory.ts";
+import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/contract.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import type { RunTimes } from "./profile.ts";
 

@@ -6,7 +6,7 @@ import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { exportProgram } from "../api/compile-model.ts";
 import { loadProgram } from "../api/load-program.ts";
-import { loadCheckpoint } from "../api/model.ts";
+import { loadCheckpoint } from "../checkpoint/model.ts";
 import { ContextLengthError, InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Channel, type LoadModelOptions, loadModel, openModel, type WebModel } from "./client.ts";
 import type { Port, Reply, Request } from "./protocol.ts";

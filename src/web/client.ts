@@ -1,6 +1,7 @@
 /** The page's half: a model in a worker, with promises and async iterators. */
-import { secondIteration } from "../api/token-stream.ts";
+
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { secondIteration } from "../language/token-stream.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import {
   errorOf,

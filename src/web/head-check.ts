@@ -1,6 +1,7 @@
 /** A program's needs checked while its file is still coming, from the part that has come. */
-import { checkProgramMemory } from "../api/language-model.ts";
+
 import { UnsupportedError } from "../errors.ts";
+import { checkProgramMemory } from "../language/language-model.ts";
 import { readProgram } from "../program/read.ts";
 import { ArrivingFile } from "./arriving-file.ts";
 

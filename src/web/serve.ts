@@ -1,9 +1,9 @@
 /** The worker's half: one model, its conversation, and the generations that run. */
 
-import type { Conversation } from "../api/conversation.ts";
-import { type LanguageModel, loadProgramObject } from "../api/language-model.ts";
-import type { Generation } from "../api/token-stream.ts";
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import type { Conversation } from "../language/conversation.ts";
+import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
+import type { Generation } from "../language/token-stream.ts";
 import { readProgram } from "../program/read.ts";
 import { blobSource } from "./blob-source.ts";
 import { HeadCheck } from "./head-check.ts";

@@ -5,7 +5,7 @@ import { beforeAll, describe, expect, it, vi } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { exportProgram } from "../api/compile-model.ts";
-import { loadCheckpoint } from "../api/model.ts";
+import { loadCheckpoint } from "../checkpoint/model.ts";
 import { InvalidFileError } from "../errors.ts";
 import { readProgram } from "../program/read.ts";
 import { LoadedProgram } from "../runtime/program.ts";

@@ -36,6 +36,7 @@ export async function openGguf(path: string): Promise<Checkpoint> {
       tokenizerConfig: json("tokenizer", tokenizer?.config),
       generationConfig: null,
       chatTemplate: metadata.string("tokenizer.chat_template"),
+      notes: tokenizer?.notes ?? [],
       close,
     };
   } catch (error) {

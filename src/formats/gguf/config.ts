@@ -3,9 +3,9 @@
  * do not say is what llama.cpp assumes.
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
-import type { Tensor } from "../../tensor.ts";
 import type { JsonObject } from "../json.ts";
 import type { GgufMetadata } from "./metadata.ts";
+import { type RopeFacts, ropeScaling } from "./rope.ts";
 import type { GgufTensors } from "./tensors.ts";
 
 /** What differs from Llama in files of one architecture. */
@@ -18,6 +18,10 @@ interface GgufArchitecture {
   readonly normOffset: number;
   /** Names of tensors that differ from Llama's. */
   readonly names: Readonly<Record<string, string>>;
+  /** Whether heads may be rotated in part. */
+  readonly partialRotary?: boolean;
+  /** Whether files may hold factors of frequencies as tensors. */
+  readonly ropeTensors?: boolean;
   config(facts: Facts): JsonObject;
 }
 
@@ -29,19 +33,62 @@ interface Facts {
 }
 
 const LOCAL_THETA = 10000;
+const EPS = "{arch}.attention.layer_norm_rms_epsilon";
+const WINDOW = "{arch}.attention.sliding_window";
+const PATTERN = "{arch}.attention.sliding_window_pattern";
+const LOCAL_BASE = "{arch}.rope.freq_base_swa";
+/** What llama.cpp has room for. */
+const LAYERS_MAX = 512;
+const HEADS_MAX = 1 << 16;
+const HEAD_MAX = 1 << 16;
 
 /** The window under the name that configs give it; null is none. */
-const window = ({ metadata }: Facts) => ({ sliding_window: metadata.number("{arch}.attention.sliding_window") });
+const window = ({ metadata }: Facts) => ({ sliding_window: windowOf(metadata) });
+/** 0 is none. */
+const windowOf = (metadata: GgufMetadata) => (metadata.number(WINDOW) === 0 ? null : metadata.size(WINDOW));
 const hasBias = ({ tensors }: Facts, module: string) => tensors.has(`blk.0.${module}.bias`);
 
 /** Models of 27 billion parameters are told by their layers; the others scale scores by the head's size. */
 function gemmaScale({ metadata, layers, headDim }: Facts, largest: number): JsonObject {
-  const hidden = metadata.number("{arch}.embedding_length")!;
-  const heads = metadata.sameNumber("{arch}.attention.head_count")!;
+  const hidden = metadata.size("{arch}.embedding_length")!;
+  const heads = metadata.sameSize("{arch}.attention.head_count")!;
   return {
     query_pre_attn_scalar: layers === largest ? hidden / heads : headDim,
     hidden_activation: "gelu_pytorch_tanh",
   };
+}
+
+/** Which layers have a window: of a list as it says, else all but each last of `period`. */
+function windowedLayers({ metadata, layers }: Facts, period: number): JsonObject {
+  if (!metadata.isList(PATTERN)) return { sliding_window_pattern: metadata.size(PATTERN) ?? period };
+  const flags = metadata.flags(PATTERN);
+  if (flags.length < layers)
+    throw new InvalidFileError(
+      metadata.file,
+      `metadata ${metadata.fullKey(PATTERN)}: expected an entry for each of ${layers} layers but found ${flags.length}`,
+    );
+  return { layer_types: flags.slice(0, layers).map((flag) => (flag ? "sliding_attention" : "full_attention")) };
+}
+
+/** Layers in turn, of which the first has a window. */
+function gemma2Layers(facts: Facts): JsonObject {
+  const { metadata, layers } = facts;
+  const theta = metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA;
+  if ((metadata.positive(LOCAL_BASE) ?? theta) !== theta)
+    throw new UnsupportedError(`${metadata.file}: ${metadata.fullKey(LOCAL_BASE)} other than that of all layers`);
+  if (metadata.isList(PATTERN)) return windowedLayers(facts, 2);
+  const period = metadata.size(PATTERN) ?? 2;
+  return {
+    layer_types: Array.from({ length: layers }, (_, i) =>
+      (i + 1) % period === 0 ? "full_attention" : "sliding_attention",
+    ),
+  };
+}
+
+/** Without a window, all layers are alike. */
+function gemma3Layers(facts: Facts): JsonObject {
+  if (windowOf(facts.metadata) !== null) return windowedLayers(facts, 6);
+  return { layer_types: Array.from({ length: facts.layers }, () => "full_attention") };
 }
 
 const plain = { interleaved: false, normOffset: 0, names: {} } as const;
@@ -57,6 +104,7 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     ...plain,
     name: "LlamaForCausalLM",
     interleaved: true,
+    ropeTensors: true,
     config: (facts) => ({ attention_bias: hasBias(facts, "attn_q"), mlp_bias: hasBias(facts, "ffn_gate") }),
   },
   qwen2: { ...plain, name: "Qwen2ForCausalLM", config: () => ({ use_sliding_window: false }) },
@@ -73,7 +121,8 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     names: sandwich,
     config: (facts) => ({
       ...gemmaScale(facts, 46),
-      sliding_window: facts.metadata.number("{arch}.attention.sliding_window") ?? 4096,
+      ...gemma2Layers(facts),
+      sliding_window: windowOf(facts.metadata) ?? 4096,
       attn_logit_softcapping: facts.metadata.number("{arch}.attn_logit_softcapping") ?? 50,
       final_logit_softcapping: facts.metadata.number("{arch}.final_logit_softcapping") ?? 30,
     }),
@@ -86,18 +135,20 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     config: (facts) => ({
       ...gemmaScale(facts, 62),
       ...window(facts),
-      sliding_window_pattern: facts.metadata.number("{arch}.attention.sliding_window_pattern") ?? 6,
-      rope_local_base_freq: facts.metadata.number("{arch}.rope.freq_base_swa") ?? LOCAL_THETA,
+      ...gemma3Layers(facts),
+      rope_local_base_freq: facts.metadata.positive(LOCAL_BASE) ?? LOCAL_THETA,
       final_logit_softcapping: facts.metadata.number("{arch}.final_logit_softcapping"),
     }),
   },
   phi3: {
     ...plain,
     name: "Phi3ForCausalLM",
+    partialRotary: true,
+    ropeTensors: true,
     names: { ffn_up: "mlp.gate_up_proj" },
     config: (facts) => ({
       ...window(facts),
-      original_max_position_embeddings: facts.metadata.number("{arch}.rope.scaling.original_context_length") ?? 4096,
+      original_max_position_embeddings: facts.metadata.size("{arch}.rope.scaling.original_context_length") ?? 4096,
     }),
   },
 };
@@ -122,67 +173,100 @@ function vocabularySize(metadata: GgufMetadata, tensors: GgufTensors): number {
   return rows;
 }
 
+/** UnsupportedError for what files may say and no decoder here does. */
+function checkServed(metadata: GgufMetadata, tensors: GgufTensors): void {
+  const experts = metadata.number("{arch}.expert_count") ?? 0;
+  const found = tensors.names.find((name) =>
+    /^blk\.\d+\.ffn_(gate_inp|(gate|up|down)_exps|(gate|up|down)\.\d+)\./.test(name),
+  );
+  if (experts > 0 || found)
+    throw new UnsupportedError(
+      `${metadata.file}: mixtures of experts are not supported (${experts > 0 ? `${metadata.fullKey("{arch}.expert_count")} ${experts}` : `tensor ${found}`})`,
+    );
+  if (metadata.boolean("{arch}.attention.causal") === false)
+    throw new UnsupportedError(
+      `${metadata.file}: attention in both directions is not supported, only causal attention`,
+    );
+}
+
+/** Layers, which are no more than those that the file has tensors of. */
+function layerCount(metadata: GgufMetadata, tensors: GgufTensors): number {
+  const key = "{arch}.block_count";
+  const count = metadata.size(key, LAYERS_MAX);
+  const last = tensors.names.reduce((most, name) => Math.max(most, Number(/^blk\.(\d+)\./.exec(name)?.[1] ?? -1)), -1);
+  if (count === null || count > last + 1)
+    throw new InvalidFileError(
+      metadata.file,
+      `metadata ${metadata.fullKey(key)}: expected ${last + 1}, the layers of its tensors, but found ${count ?? "none"}`,
+    );
+  return count;
+}
+
+/** The size of heads; UnsupportedError for sizes of some that differ, and for rotation of a part that is not served. */
+function readHeads(metadata: GgufMetadata, { partialRotary = false }: GgufArchitecture, headDim: number): number {
+  for (const part of ["attention.value_length", "attention.key_length_swa", "attention.value_length_swa"])
+    if ((metadata.size(`{arch}.${part}`) ?? headDim) !== headDim)
+      throw new UnsupportedError(
+        `${metadata.file}: metadata ${metadata.fullKey(`{arch}.${part}`)} other than ${headDim}, the size of keys, is not supported`,
+      );
+  const [rotated = headDim, other = rotated] = ["dimension_count", "dimension_count_swa"].map(
+    (name) => metadata.size(`{arch}.rope.${name}`) ?? undefined,
+  );
+  if ((rotated !== headDim && !partialRotary) || rotated > headDim || other !== rotated)
+    throw new UnsupportedError(
+      `${metadata.file}: metadata ${metadata.fullKey("{arch}.rope.dimension_count")} ${other === rotated ? rotated : `${rotated} and ${other}`} is not supported, only ${headDim}, the size of a head`,
+    );
+  return rotated;
+}
+
 /** The config; reads the few tensors that hold rope factors. */
 export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): Promise<JsonObject> {
   const { file } = metadata;
+  checkServed(metadata, tensors);
   const architecture = architectureOf(metadata);
-  const required = (key: string): number => {
-    const value = metadata.sameNumber(key);
-    if (value === null)
-      throw new InvalidFileError(file, `expected metadata ${key.replace("{arch}", metadata.architecture)}`);
+  const required = (key: string, value: number | null): number => {
+    if (value === null) throw new InvalidFileError(file, `expected metadata ${metadata.fullKey(key)}`);
     return value;
   };
-  const heads = required("{arch}.attention.head_count");
-  const hidden = required("{arch}.embedding_length");
-  const headDim = metadata.number("{arch}.attention.key_length") ?? Math.floor(hidden / heads);
-  const facts: Facts = { metadata, tensors, headDim, layers: required("{arch}.block_count") };
+  const size = (key: string, most?: number) => required(key, metadata.sameSize(key, most));
+  const vocabulary = vocabularySize(metadata, tensors);
+  const heads = size("{arch}.attention.head_count", HEADS_MAX);
+  const hidden = size("{arch}.embedding_length");
+  const headDim = metadata.size("{arch}.attention.key_length", HEAD_MAX) ?? Math.floor(hidden / heads);
+  if (headDim < 1 || headDim > HEAD_MAX)
+    throw new InvalidFileError(
+      file,
+      `metadata ${metadata.fullKey("{arch}.attention.head_count")}: ${heads} heads of embeddings of ${hidden} have ${headDim} values`,
+    );
+  const facts: Facts = { metadata, tensors, headDim, layers: layerCount(metadata, tensors) };
+  const contextLength = size("{arch}.context_length");
+  const rotated = readHeads(metadata, architecture, headDim);
   return {
     architectures: [architecture.name],
     hidden_size: hidden,
-    intermediate_size: required("{arch}.feed_forward_length"),
+    intermediate_size: size("{arch}.feed_forward_length"),
     num_hidden_layers: facts.layers,
     num_attention_heads: heads,
-    num_key_value_heads: metadata.sameNumber("{arch}.attention.head_count_kv") ?? heads,
+    num_key_value_heads: metadata.sameSize("{arch}.attention.head_count_kv", HEADS_MAX) ?? heads,
     head_dim: headDim,
-    vocab_size: vocabularySize(metadata, tensors),
-    max_position_embeddings: required("{arch}.context_length"),
-    rms_norm_eps: required("{arch}.attention.layer_norm_rms_epsilon"),
+    vocab_size: vocabulary,
+    max_position_embeddings: contextLength,
+    rms_norm_eps: required(EPS, metadata.positive(EPS)),
     tie_word_embeddings: !tensors.has("output.weight"),
-    rope_theta: metadata.number("{arch}.rope.freq_base") ?? LOCAL_THETA,
-    partial_rotary_factor: (metadata.number("{arch}.rope.dimension_count") ?? headDim) / headDim,
-    rope_scaling: await ropeScaling(metadata, tensors),
+    rope_theta: metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA,
+    partial_rotary_factor: rotated / headDim,
+    rope_scaling: await scalingOf(architecture, { metadata, tensors, dimensions: rotated, contextLength }),
     ...architecture.config(facts),
   };
 }
 
-/** Factors of frequencies that a file holds as tensors, else the scaling that its metadata names; null for none. */
-async function ropeScaling(metadata: GgufMetadata, tensors: GgufTensors): Promise<JsonObject | null> {
-  const factors = async (name: string) => {
-    const tensor: Tensor = await tensors.read(name);
-    return [...(tensor.data as Float32Array)];
-  };
-  const original = metadata.number("{arch}.rope.scaling.original_context_length");
-  if (tensors.has("rope_factors_short.weight"))
-    return {
-      rope_type: "longrope",
-      short_factor: await factors("rope_factors_short.weight"),
-      long_factor: await factors("rope_factors_long.weight"),
-      attention_factor: metadata.number("{arch}.rope.scaling.attn_factor"),
-    };
-  if (tensors.has("rope_freqs.weight")) {
-    const divisors = await factors("rope_freqs.weight");
-    return {
-      rope_type: "longrope",
-      short_factor: divisors,
-      long_factor: divisors,
-      attention_factor: 1,
-      original_max_position_embeddings: metadata.number("{arch}.context_length"),
-    };
-  }
-  const type = metadata.string("{arch}.rope.scaling.type") ?? "none";
-  const factor = metadata.number("{arch}.rope.scaling.factor");
-  if (type === "none" || factor === null) return null;
-  if (type !== "linear" && type !== "yarn")
-    throw new UnsupportedError(`${metadata.file}: rope scaling "${type}" is not supported, only none, linear, yarn`);
-  return { rope_type: type, factor, ...(original === null ? {} : { original_max_position_embeddings: original }) };
+/** UnsupportedError for a scaling that the architecture has no place for. */
+async function scalingOf({ name, ropeTensors = false }: GgufArchitecture, facts: RopeFacts) {
+  const held = facts.tensors.names.find((tensor) => /^rope_(freqs|factors_(short|long))\./.test(tensor));
+  if (held && !ropeTensors)
+    throw new UnsupportedError(`${facts.metadata.file}: tensor ${held} is not supported in models of ${name}`);
+  const scaling = await ropeScaling(facts);
+  if (name === "Gemma3ForCausalLM" && scaling !== null && scaling.rope_type !== "linear")
+    throw new UnsupportedError(`${facts.metadata.file}: rope scaling of Gemma 3 is not supported but linear`);
+  return scaling;
 }

@@ -1,6 +1,10 @@
 /** Typed access to the metadata of a GGUF file. */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+import { quote } from "../json.ts";
 import type { GgufValue } from "./header.ts";
+
+/** Far beyond any model; keeps products of dimensions exact. */
+const SIZE_MAX = 1 << 30;
 
 export class GgufMetadata {
   readonly file: string;
@@ -26,6 +30,18 @@ export class GgufMetadata {
     return value;
   }
 
+  /** A whole number from 1 to `most`. */
+  size(key: string, most = SIZE_MAX): number | null {
+    return this.#checkedSize(key, this.number(key), most);
+  }
+
+  /** A finite number above 0. */
+  positive(key: string): number | null {
+    const value = this.number(key);
+    if (value !== null && !(value > 0 && value < Number.POSITIVE_INFINITY)) this.#fail(key, "a positive number", value);
+    return value;
+  }
+
   boolean(key: string): boolean | null {
     const value = this.#get(key) ?? null;
     if (value !== null && typeof value !== "boolean") this.#fail(key, "true or false", value);
@@ -40,14 +56,38 @@ export class GgufMetadata {
     return this.#list(key, "number") as readonly number[] | null;
   }
 
-  /** A number that may be given for each layer, when it is the same for all. */
-  sameNumber(key: string): number | null {
+  /** A size that may be given for each layer, when it is the same for all. */
+  sameSize(key: string, most = SIZE_MAX): number | null {
     const value = this.#get(key);
-    if (!Array.isArray(value)) return this.number(key);
+    if (!Array.isArray(value)) return this.size(key, most);
     const numbers = this.numbers(key)!;
     if (numbers.some((item) => item !== numbers[0]))
-      throw new UnsupportedError(`${this.file}: ${key} that differs between layers is not supported`);
-    return numbers[0] ?? null;
+      throw new UnsupportedError(`${this.file}: ${this.#full(key)} that differs between layers is not supported`);
+    return this.#checkedSize(key, numbers[0] ?? null, most);
+  }
+
+  /** Whether the value is a list. */
+  isList(key: string): boolean {
+    return Array.isArray(this.#get(key));
+  }
+
+  /** A list of numbers, or of true and false. */
+  flags(key: string): readonly boolean[] {
+    const value = this.#get(key);
+    if (!Array.isArray(value) || value.some((item) => typeof item !== "boolean" && typeof item !== "number"))
+      this.#fail(key, "a list of true and false", value ?? "");
+    return value.map(Boolean);
+  }
+
+  /** A key as it stands in the file. */
+  fullKey(key: string): string {
+    return this.#full(key);
+  }
+
+  #checkedSize(key: string, value: number | null, most: number): number | null {
+    if (value !== null && !(Number.isInteger(value) && value >= 1 && value <= most))
+      this.#fail(key, `a whole number from 1 to ${most}`, value);
+    return value;
   }
 
   /** Keys that begin with `{arch}.` have the architecture's name there. */
@@ -67,7 +107,7 @@ export class GgufMetadata {
   }
 
   #fail(key: string, expected: string, found: GgufValue): never {
-    const shown = Array.isArray(found) ? "a list" : `a ${typeof found}`;
+    const shown = Array.isArray(found) ? "a list" : typeof found === "string" ? quote(found) : `${found}`;
     throw new InvalidFileError(this.file, `metadata ${this.#full(key)}: expected ${expected} but found ${shown}`);
   }
 }

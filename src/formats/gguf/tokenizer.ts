@@ -3,23 +3,30 @@
  * and byte-level BPE (pieces with merges).
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
-import type { JsonObject } from "../json.ts";
+import { type JsonObject, quote } from "../json.ts";
+import { endTokens, isEndText } from "./end-tokens.ts";
+import { stripsAfter } from "./expressible.ts";
 import type { GgufMetadata } from "./metadata.ts";
-import { pretokenizers } from "./pretokenizers.ts";
+import { DEFAULT_PRE, type PreTokenizer, preTokenizerNamed, preTokenizerNames } from "./pretokenizers.ts";
 
 /** Types of pieces. */
 const UNKNOWN = 2;
 const CONTROL = 3;
 const USER_DEFINED = 4;
 
-/** Texts of control tokens that end a turn. */
-const turnEnds = ["<|eot_id|>", "<|im_end|>", "<end_of_turn>", "<|end|>", "<|endoftext|>", "<|eom_id|>"];
-
 export interface GgufTokenizer {
   readonly tokenizer: JsonObject;
   readonly config: JsonObject;
   readonly eosIds: readonly number[];
   readonly bosId: number | null;
+  /** What was assumed because the file does not say it. */
+  readonly notes: readonly string[];
+}
+
+/** What counts where a file does not say it. */
+interface Defaults {
+  readonly addBos: boolean;
+  readonly ids: Readonly<Record<string, number | null>>;
 }
 
 interface Vocabulary {
@@ -32,8 +39,9 @@ interface Vocabulary {
 /** Null when the file has no tokenizer; UnsupportedError for one of another kind. */
 export function ggufTokenizer(metadata: GgufMetadata): GgufTokenizer | null {
   const kind = metadata.string("tokenizer.ggml.model");
-  const pieces = metadata.strings("tokenizer.ggml.tokens");
-  if (kind === null || kind === "none" || kind === "no_vocab" || pieces === null) return null;
+  const stored = metadata.strings("tokenizer.ggml.tokens");
+  if (kind === null || kind === "none" || kind === "no_vocab" || stored === null) return null;
+  const pieces = stored.map((piece, id) => piece || `[EMPTY_${id}]`);
   const types = metadata.numbers("tokenizer.ggml.token_type") ?? pieces.map(() => 1);
   const scores = metadata.numbers("tokenizer.ggml.scores");
   for (const [name, list] of [["token_type", types] as const, ["scores", scores] as const])
@@ -43,8 +51,11 @@ export function ggufTokenizer(metadata: GgufMetadata): GgufTokenizer | null {
         `tokenizer.ggml.${name} has ${list.length} entries but tokens has ${pieces.length}`,
       );
   const vocabulary = { file: metadata.file, pieces, types, scores };
-  if (kind === "llama") return withSpecials(metadata, vocabulary, sentencePiece(metadata, vocabulary), true);
-  if (kind === "gpt2") return withSpecials(metadata, vocabulary, byteLevel(metadata, vocabulary), false);
+  if (kind === "llama") {
+    const defaults = { addBos: true, ids: { bos: 1, eos: 2, unknown: 0 } };
+    return withSpecials(metadata, vocabulary, sentencePiece(metadata, vocabulary), defaults);
+  }
+  if (kind === "gpt2") return byteLevelTokenizer(metadata, vocabulary);
   throw new UnsupportedError(`${metadata.file}: tokenizer "${kind}" is not supported, only llama and gpt2`);
 }
 
@@ -95,17 +106,26 @@ function sentencePiece(metadata: GgufMetadata, vocabulary: Vocabulary): JsonObje
   };
 }
 
-function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary): JsonObject {
+function byteLevelTokenizer(metadata: GgufMetadata, vocabulary: Vocabulary): GgufTokenizer {
+  const { file } = metadata;
+  const name = metadata.string("tokenizer.ggml.pre") || null;
+  const pre = preTokenizerNamed(name ?? DEFAULT_PRE);
+  if (!pre)
+    throw new UnsupportedError(
+      `${file}: tokenizer.ggml.pre ${quote(name!)} is not supported, only ${preTokenizerNames.join(", ")}`,
+    );
+  const ids = { bos: pre.bos === "none" ? null : 11, eos: 11 };
+  const parts = byteLevel(metadata, vocabulary, pre);
+  const found = withSpecials(metadata, vocabulary, parts, { addBos: pre.bos === true, ids });
+  const note = `${file}: names no pre-tokenizer (tokenizer.ggml.pre), so words are cut by llama.cpp's "${DEFAULT_PRE}"; texts may come out worse`;
+  return name === null ? { ...found, notes: [note] } : found;
+}
+
+function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary, pre: PreTokenizer): JsonObject {
   const { file } = metadata;
   const merges = metadata.strings("tokenizer.ggml.merges");
   if (!merges) throw new InvalidFileError(file, "expected metadata tokenizer.ggml.merges");
-  const name = metadata.string("tokenizer.ggml.pre") ?? "gpt-2";
-  const patterns = Object.hasOwn(pretokenizers, name) ? pretokenizers[name] : undefined;
-  if (!patterns)
-    throw new UnsupportedError(
-      `${file}: tokenizer.ggml.pre "${name}" is not supported, only ${Object.keys(pretokenizers).join(", ")}`,
-    );
-  const splits = patterns.map((pattern) => ({
+  const splits = pre.patterns.map((pattern) => ({
     type: "Split",
     pattern: { Regex: pattern },
     behavior: "Isolated",
@@ -124,8 +144,7 @@ function byteLevel(metadata: GgufMetadata, vocabulary: Vocabulary): JsonObject {
         if (cut < 0) throw new InvalidFileError(file, "tokenizer.ggml.merges has an entry that is no pair");
         return [merge.slice(0, cut), merge.slice(cut + 1)];
       }),
-      // Pieces that are words of the vocabulary are taken whole, as Llama 3's tokenizer does.
-      ignore_merges: name === "llama-bpe" || name === "llama3",
+      ignore_merges: pre.wholeWords ?? false,
     },
   };
 }
@@ -135,26 +154,29 @@ function withSpecials(
   metadata: GgufMetadata,
   { file, pieces, types }: Vocabulary,
   parts: JsonObject,
-  bosDefault: boolean,
+  defaults: Defaults,
 ): GgufTokenizer {
   const idOf = (name: string): number | null => {
     const id = metadata.number(`tokenizer.ggml.${name}_token_id`);
     if (id !== null && pieces[id] === undefined)
       throw new InvalidFileError(file, `tokenizer.ggml.${name}_token_id ${id} is none of the ${pieces.length} tokens`);
-    return id;
+    const assumed = defaults.ids[name] ?? null;
+    return id ?? (assumed !== null && assumed < pieces.length ? assumed : null);
   };
-  const added = pieces.flatMap((content, id) => {
-    const special = types[id] === CONTROL || types[id] === UNKNOWN;
-    if (!special && types[id] !== USER_DEFINED) return [];
-    return [{ id, content, special, single_word: false, lstrip: false, rstrip: false, normalized: false }];
-  });
   const [bos, eos] = [idOf("bos"), idOf("eos")];
+  const eosIds = endTokens(idsOf(pieces), eos, idOf);
+  const ends = new Set(eosIds);
+  const modelName = metadata.string("general.name") ?? "";
+  const added = pieces.flatMap((content, id) => {
+    const special = types[id] === CONTROL || types[id] === UNKNOWN || (ends.has(id) && isEndText(content));
+    if (!special && types[id] !== USER_DEFINED) return [];
+    const rstrip = stripsAfter(modelName, content);
+    return [{ id, content, special, single_word: false, lstrip: false, rstrip, normalized: false }];
+  });
   const around = {
-    before: bos !== null && (metadata.boolean("tokenizer.ggml.add_bos_token") ?? bosDefault) ? bos : null,
+    before: bos !== null && (metadata.boolean("tokenizer.ggml.add_bos_token") ?? defaults.addBos) ? bos : null,
     after: eos !== null && (metadata.boolean("tokenizer.ggml.add_eos_token") ?? false) ? eos : null,
   };
-  const turnIds = turnEnds.map((text) => pieces.indexOf(text)).filter((id) => types[id] === CONTROL);
-  const eosIds = [...new Set([eos, idOf("eot"), ...turnIds])].filter((id): id is number => id !== null);
   const named = { bos_token: bos, eos_token: eos, unk_token: idOf("unknown"), pad_token: idOf("padding") };
   const texts = Object.entries(named).flatMap(([name, id]) => (id === null ? [] : [[name, pieces[id]!] as const]));
   return {
@@ -162,6 +184,7 @@ function withSpecials(
     config: Object.fromEntries(texts),
     eosIds,
     bosId: bos,
+    notes: [],
   };
 }
 

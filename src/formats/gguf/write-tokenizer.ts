@@ -1,7 +1,7 @@
 /** tokenizer.json as the metadata of a GGUF file: the inverse of tokenizer.ts. */
-import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+import { InvalidFileError } from "../../errors.ts";
 import { isObject, type JsonObject } from "../json.ts";
-import { CONTRACTIONS, pretokenizers } from "./pretokenizers.ts";
+import { checkAdded, checkScores, type Refuse, refusal, spacePrefix, surroundings, wordsName } from "./expressible.ts";
 import type { GgufEntry } from "./writer.ts";
 
 const [NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE] = [1, 2, 3, 4, 5, 6];
@@ -9,6 +9,8 @@ const [NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE] = [1, 2, 3, 4, 5, 6
 export interface TokenizerTexts {
   /** For messages. */
   readonly file: string;
+  /** general.name. */
+  readonly modelName: string;
   readonly tokenizer: JsonObject;
   readonly chatTemplate: string | null;
   readonly bosId: number | null;
@@ -16,46 +18,71 @@ export interface TokenizerTexts {
   readonly vocabularySize: number;
 }
 
-/** Entries `tokenizer.*`; UnsupportedError for a tokenizer that GGUF files of this package's reader do not have. */
+/** Entries `tokenizer.*`; UnsupportedError for a tokenizer that would make other tokens when it is read from the file. */
 export function tokenizerMetadata(texts: TokenizerTexts): Map<string, GgufEntry> {
-  const { file, tokenizer, vocabularySize } = texts;
+  const { file, tokenizer, vocabularySize, eosId: eos } = texts;
+  const refuse = refusal(file);
   const model = isObject(tokenizer.model) ? tokenizer.model : {};
-  if (model.type !== "BPE" || !isObject(model.vocab))
-    throw new UnsupportedError(`${file}: tokenizers of type ${String(model.type)} are not written to GGUF, only BPE`);
+  if (model.type !== "BPE" || !isObject(model.vocab)) return refuse(`models of type ${String(model.type)}, only BPE`);
   const isSentencePiece = model.byte_fallback === true;
-  const pieces = piecesOf(file, model.vocab, tokenizer.added_tokens, vocabularySize);
+  const added = Array.isArray(tokenizer.added_tokens) ? tokenizer.added_tokens.filter(isObject) : [];
+  checkAdded(added, tokenizer, texts.modelName, refuse);
+  const pieces = piecesOf(file, model.vocab, added, vocabularySize);
   const { tokens, kinds } = pieces;
   const merges = mergesOf(model.merges);
   const unknown = typeof model.unk_token === "string" ? tokens.indexOf(model.unk_token) : -1;
   if (unknown >= 0 && isSentencePiece) kinds[unknown] = UNKNOWN!;
-  if (isSentencePiece)
-    for (const [id, token] of tokens.entries()) if (/^<0x[0-9A-F]{2}>$/.test(token)) kinds[id] = BYTE!;
+  checkBytes(tokens, isSentencePiece, unknown, refuse);
   const entries = new Map<string, GgufEntry>([
     ["tokenizer.ggml.model", { type: "string", value: isSentencePiece ? "llama" : "gpt2" }],
     ["tokenizer.ggml.tokens", { type: "string", value: tokens }],
     ["tokenizer.ggml.token_type", { type: "i32", value: kinds }],
   ]);
+  if (isSentencePiece) for (const [id, token] of tokens.entries()) if (isByte(token)) kinds[id] = BYTE!;
+  const ordinary = tokens.filter((_, id) => kinds[id] === NORMAL);
   if (isSentencePiece) {
+    entries.set("tokenizer.ggml.add_space_prefix", { type: "bool", value: spacePrefix(tokenizer, refuse) });
+    checkScores(merges, new Set(Object.keys(model.vocab)), ordinary, refuse);
     entries.set("tokenizer.ggml.scores", { type: "f32", value: scoresOf(tokens, kinds, merges) });
-    entries.set("tokenizer.ggml.add_space_prefix", { type: "bool", value: hasPrefix(tokenizer) });
   } else {
-    entries.set("tokenizer.ggml.pre", { type: "string", value: pretokenizerName(file, tokenizer.pre_tokenizer) });
+    entries.set("tokenizer.ggml.pre", { type: "string", value: wordsName(tokenizer, merges, ordinary, refuse) });
     entries.set("tokenizer.ggml.merges", { type: "string", value: merges.map((pair) => pair.join(" ")) });
   }
-  const ids = { bos: texts.bosId, eos: texts.eosId, unknown: unknown >= 0 ? unknown : null };
-  for (const [name, id] of Object.entries(ids))
+  const { before, after } = surroundings(tokenizer.post_processor, refuse);
+  if (after !== null && after !== eos) refuse(`token ${after} after a text, which is not the end token`);
+  for (const [name, id] of Object.entries({ bos: before ?? texts.bosId, eos, unknown: unknown >= 0 ? unknown : null }))
     if (id !== null) entries.set(`tokenizer.ggml.${name}_token_id`, { type: "u32", value: id });
-  entries.set("tokenizer.ggml.add_bos_token", { type: "bool", value: startsWithSpecial(tokenizer.post_processor) });
-  entries.set("tokenizer.ggml.add_eos_token", { type: "bool", value: false });
+  entries.set("tokenizer.ggml.add_bos_token", { type: "bool", value: before !== null });
+  entries.set("tokenizer.ggml.add_eos_token", { type: "bool", value: after !== null });
   if (texts.chatTemplate !== null)
     entries.set("tokenizer.chat_template", { type: "string", value: texts.chatTemplate });
   return entries;
 }
 
+const isByte = (token: string) => /^<0x[0-9A-F]{2}>$/.test(token);
+
+/** Characters that stand for bytes: printable ones for themselves, others from U+0100 on. */
+function byteCharacters(): string[] {
+  let next = 256;
+  return Array.from({ length: 256 }, (_, byte) => {
+    const printable = (byte > 32 && byte < 127) || (byte > 160 && byte !== 173);
+    return String.fromCodePoint(printable ? byte : next++);
+  });
+}
+
+/** Without the token of a byte, llama.cpp fails, or drops what tokenizer.json makes an unknown token of. */
+function checkBytes(tokens: readonly string[], isSentencePiece: boolean, unknown: number, refuse: Refuse): void {
+  const known = new Set(tokens);
+  const count = isSentencePiece
+    ? tokens.filter(isByte).length
+    : byteCharacters().filter((character) => known.has(character)).length;
+  if (count < 256 && (isSentencePiece || unknown >= 0)) refuse(`a vocabulary with ${count} tokens of bytes, not 256`);
+}
+
 function piecesOf(
   file: string,
   vocabulary: JsonObject,
-  added: unknown,
+  added: readonly JsonObject[],
   size: number,
 ): { tokens: string[]; kinds: number[] } {
   const tokens = Array.from({ length: size }, (_, id) => `[PAD${id}]`);
@@ -67,8 +94,8 @@ function piecesOf(
     kinds[id as number] = kind;
   };
   for (const [piece, id] of Object.entries(vocabulary)) place(piece, id, NORMAL!);
-  for (const item of Array.isArray(added) ? added : [])
-    if (isObject(item) && typeof item.content === "string")
+  for (const item of added)
+    if (typeof item.content === "string")
       place(item.content, item.id, item.special === true ? CONTROL! : USER_DEFINED!);
   return { tokens, kinds };
 }
@@ -87,35 +114,4 @@ function scoresOf(tokens: readonly string[], kinds: readonly number[], merges: r
   const ranks = new Map<string, number>();
   for (const [rank, [left, right]] of merges.entries()) if (!ranks.has(left + right)) ranks.set(left + right, rank);
   return tokens.map((token, id) => (kinds[id] === NORMAL ? -(ranks.get(token) ?? merges.length) : 0));
-}
-
-/** Whether a space is put in front of texts. */
-function hasPrefix({ normalizer, pre_tokenizer: before }: JsonObject): boolean {
-  const parts = isObject(normalizer) && Array.isArray(normalizer.normalizers) ? normalizer.normalizers : [normalizer];
-  if (parts.some((part) => isObject(part) && part.type === "Prepend")) return true;
-  return isObject(before) && before.type === "Metaspace" && before.prepend_scheme !== "never";
-}
-
-/** GGUF's name for how words are cut. */
-function pretokenizerName(file: string, pretokenizer: unknown): string {
-  const steps = isObject(pretokenizer)
-    ? ((pretokenizer.pretokenizers as JsonObject[] | undefined) ?? [pretokenizer])
-    : [];
-  const patterns = steps.flatMap((step) => {
-    if (step.type === "ByteLevel") return step.use_regex === false ? [] : pretokenizers["gpt-2"]!;
-    if (step.type === "Digits") return ["\\p{N}"];
-    const { Regex } = isObject(step.pattern) ? step.pattern : {};
-    return [typeof Regex === "string" ? Regex.replace("(?i:'s|'t|'re|'ve|'m|'ll|'d)", CONTRACTIONS) : `${step.type}`];
-  });
-  const found = Object.entries(pretokenizers).find(([, known]) => known.join("\n") === patterns.join("\n"));
-  if (found) return found[0];
-  throw new UnsupportedError(`${file}: tokenizer: GGUF has no name for words cut by ${patterns.join(" then ")}`);
-}
-
-/** Whether a special token is put in front of texts. */
-function startsWithSpecial(processor: unknown): boolean {
-  if (!isObject(processor)) return false;
-  if (Array.isArray(processor.processors)) return processor.processors.some(startsWithSpecial);
-  const [first] = Array.isArray(processor.single) ? processor.single : [];
-  return processor.type === "TemplateProcessing" && isObject(first) && isObject(first.SpecialToken);
 }

@@ -4,9 +4,10 @@
  */
 import { nodeBuiltin } from "../../node-builtin.ts";
 import type { CpuFeature } from "../contract.ts";
+import type { FunctionCode } from "./assembler/expression.ts";
 import { type Expr, type Local, shuffle4 } from "./assembler/expression.ts";
 import { i16x8, i32x4, size, v128 } from "./assembler/instructions.ts";
-import { defineFunction, type FunctionCode, Module } from "./assembler/module.ts";
+import { defineFunction, Module } from "./assembler/module.ts";
 import { makeMemory, moduleMemory } from "./engine/engine-memory.ts";
 import { webAssembly } from "./engine/web-assembly.ts";
 

@@ -2,9 +2,9 @@
  * What a WASM kernel is made of: functions of one signature, specialised by their generator, and a block of arguments in
  * memory that they read. A call runs phases one after the other; the tiles of a phase run on any thread, in any order.
  */
-import type { Body, Expr, Local } from "./assembler/expression.ts";
+import type { Body, Expr, FunctionCode, Local } from "./assembler/expression.ts";
 import { f32, f64, i32, ptr } from "./assembler/instructions.ts";
-import { defineFunction, type FunctionCode, type Scope } from "./assembler/module.ts";
+import { defineFunction, type Scope } from "./assembler/module.ts";
 
 /** Every kernel function: its arguments' address, the tile, and the thread that runs it. */
 export const kernelParams = { args: "ptr", tile: "i32", thread: "i32" } as const;

@@ -1,9 +1,8 @@
 /** The binary encoding of function bodies. */
 import { InvalidArgumentError } from "../../../errors.ts";
 import type { ByteWriter } from "./bytes.ts";
-import type { Body, Callable, FunctionType, Local, Node } from "./expression.ts";
+import type { Body, Callable, FunctionCode, FunctionType, Local, Node } from "./expression.ts";
 import { checkNarrow } from "./immediates.ts";
-import type { FunctionCode } from "./module.ts";
 import { opcodes, structure, typeCodes, type ValueType } from "./opcodes.ts";
 
 export interface EncoderContext {

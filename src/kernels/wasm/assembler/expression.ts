@@ -241,3 +241,12 @@ export function callIndirect<P extends Params>(
 ): Statement {
   return { node: { kind: "callIndirect", type, operands: [...nodesOf(type.params, given), index.node] } };
 }
+
+/** A function of a module. */
+export interface FunctionCode<P extends Params = Params, R extends ValueType | null = ValueType | null>
+  extends Callable<P, R> {
+  readonly locals: readonly Local<ValueType>[];
+  readonly body: Body;
+  /** The value it returns, when it has a result. */
+  readonly returned: Expr<ValueType> | null;
+}

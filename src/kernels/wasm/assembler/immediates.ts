@@ -1,6 +1,5 @@
 /** Numbers that stand in the code itself. The encoder would cut those that do not fit, which makes others of them. */
 import { InvalidArgumentError } from "../../../errors.ts";
-import type { ModuleOptions } from "./module.ts";
 import type { Opcode, ValueType } from "./opcodes.ts";
 
 const VECTOR_BYTES = 16;
@@ -50,7 +49,7 @@ export function checkNarrow(what: string, value: number): void {
     throw new InvalidArgumentError(`${what}: ${value} needs a module of 64-bit addresses`);
 }
 
-export function checkPages({ initialPages, maximumPages }: ModuleOptions["memory"]): void {
+export function checkPages({ initialPages, maximumPages }: { initialPages: number; maximumPages: number }): void {
   const isInOrder = Number.isInteger(initialPages) && initialPages >= 0 && initialPages <= maximumPages;
   if (isInOrder && Number.isSafeInteger(maximumPages)) return;
   throw new InvalidArgumentError(`memory: expected pages but found ${initialPages} to ${maximumPages}`);

@@ -3,6 +3,7 @@ import { describe, expect, it } from "vitest";
 import { InvalidArgumentError } from "../../../errors.ts";
 import { moduleMemory } from "../engine/engine-memory.ts";
 import { webAssembly } from "../engine/web-assembly.ts";
+import type { FunctionCode } from "./expression.ts";
 import {
   bytes16,
   call,
@@ -19,7 +20,7 @@ import {
   widen,
 } from "./expression.ts";
 import { f32, f32x4, f64, float, i32, i32x4, i64, int, long, size, v128 } from "./instructions.ts";
-import { defineFunction, defineFunctionOf, type FunctionCode, Module, type ModuleOptions } from "./module.ts";
+import { defineFunction, defineFunctionOf, Module, type ModuleOptions } from "./module.ts";
 import { printModule } from "./print.ts";
 
 const options: ModuleOptions = {

@@ -2,7 +2,15 @@
 import { InvalidArgumentError } from "../../../errors.ts";
 import { ByteWriter, type OwnBytes } from "./bytes.ts";
 import { FunctionEncoder } from "./encode.ts";
-import { type Body, type Callable, type Expr, type FunctionType, Local, type Params } from "./expression.ts";
+import {
+  type Body,
+  type Callable,
+  type Expr,
+  type FunctionCode,
+  type FunctionType,
+  Local,
+  type Params,
+} from "./expression.ts";
 import { checkPages } from "./immediates.ts";
 import { structure, type ValueType } from "./opcodes.ts";
 
@@ -30,15 +38,6 @@ export class Scope {
   localArray<T extends ValueType>(type: T, name: string, count: number): Local<T>[] {
     return Array.from({ length: count }, (_, i) => this.local(type, `${name}${i}`));
   }
-}
-
-/** A function of a module. */
-export interface FunctionCode<P extends Params = Params, R extends ValueType | null = ValueType | null>
-  extends Callable<P, R> {
-  readonly locals: readonly Local<ValueType>[];
-  readonly body: Body;
-  /** The value it returns, when it has a result. */
-  readonly returned: Expr<ValueType> | null;
 }
 
 /** Makes a function without a result. `build` gets the parameters as locals. */

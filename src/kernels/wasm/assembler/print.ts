@@ -1,6 +1,6 @@
 /** Functions as WebAssembly text, folded: what a generator made, for reading and for tests. */
-import type { Body, FunctionType, Node } from "./expression.ts";
-import type { FunctionCode, Module } from "./module.ts";
+import type { Body, FunctionCode, FunctionType, Node } from "./expression.ts";
+import type { Module } from "./module.ts";
 import type { ValueType } from "./opcodes.ts";
 
 const INDENT = "  ";

@@ -7,13 +7,13 @@
  */
 import { UnsupportedError } from "../../../errors.ts";
 import { takeTurn } from "../../../event-loop.ts";
-import type { CallPlan, EncodedCall, KernelMemory } from "../../memory.ts";
+import type { CallPlan, EncodedCall, KernelMemory } from "../../contract.ts";
 import { type Placement, setAddress, type WasmPhase, type WasmStep } from "../kernel-code.ts";
 import { Allocator } from "./allocator.ts";
 import { CodeTable } from "./code-table.ts";
 import { type EngineMemory, growMemory, needsWide, releaseMemory, takeMemory } from "./engine-memory.ts";
 import { LocalThread } from "./local-thread.ts";
-import { HEAP_START, record, THREADS_MAX, words } from "./runner.ts";
+import { HEAP_START, type PlacedPlan, record, THREADS_MAX, words } from "./runner.ts";
 import { WorkerTeam } from "./worker-team.ts";
 import { hasThreads } from "./workers.ts";
 
@@ -25,14 +25,6 @@ export interface EngineOptions {
   readonly isShared?: boolean;
   /** 64-bit addresses. Default: when `bytes` needs them. */
   readonly isWide?: boolean;
-}
-
-/** A plan's place in memory. */
-export interface PlacedPlan {
-  readonly address: number;
-  readonly phases: number;
-  /** Address of float64 milliseconds, one a step, or 0. */
-  readonly times: number;
 }
 
 export class WasmEngine implements KernelMemory {

@@ -1,7 +1,7 @@
 /** The caller's thread as the only thread of an engine. */
 import type { CodeModule } from "./code-table.ts";
-import type { PlacedPlan } from "./engine.ts";
 import type { EngineMemory } from "./engine-memory.ts";
+import type { PlacedPlan } from "./runner.ts";
 import { type WasmInstance, type WasmModule, type WasmTable, webAssembly } from "./web-assembly.ts";
 
 export class LocalThread {

@@ -3,6 +3,8 @@
  * Phases of one tile in a row run on one thread, without barriers between them, but for runs that are timed.
  * Waiting threads spin briefly, then sleep. It runs in WebAssembly from the first phase to the last.
  */
+
+import type { FunctionCode } from "../assembler/expression.ts";
 import {
   type Callable,
   call,
@@ -16,7 +18,7 @@ import {
   widen,
 } from "../assembler/expression.ts";
 import { f64, i32, int, long, memory, ptr, size } from "../assembler/instructions.ts";
-import { defineFunction, type FunctionCode } from "../assembler/module.ts";
+import { defineFunction } from "../assembler/module.ts";
 import { advance, elementAt, forRange } from "../generate/loops.ts";
 import { kernelParams } from "../kernel-code.ts";
 
@@ -62,6 +64,14 @@ const SHIFT_MAX = 3;
 
 /** Import of the runner: milliseconds. */
 export const nowImport: Callable<Record<never, never>, "f64"> = { name: "now", params: {}, result: "f64" };
+
+/** A plan's place in memory. */
+export interface PlacedPlan {
+  readonly address: number;
+  readonly phases: number;
+  /** Address of float64 milliseconds, one a step, or 0. */
+  readonly times: number;
+}
 
 /** The functions of the runner's module; `run` is the entry. */
 export function runnerFunctions(): FunctionCode[] {

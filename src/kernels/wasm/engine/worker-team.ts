@@ -1,8 +1,8 @@
 /** Workers as the threads of an engine: given code and commands, awaited without blocking. */
 import { UnsupportedError } from "../../../errors.ts";
 import type { CodeModule } from "./code-table.ts";
-import type { PlacedPlan } from "./engine.ts";
 import type { EngineMemory } from "./engine-memory.ts";
+import type { PlacedPlan } from "./runner.ts";
 import { HEAP_START, words } from "./runner.ts";
 import type { WasmModule } from "./web-assembly.ts";
 import { WORKER_LISTENS, type WorkerReply } from "./worker-program.ts";

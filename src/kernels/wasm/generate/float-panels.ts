@@ -2,9 +2,11 @@
  * Linear layers over floats: 32 k of a panel of weights at a time become floats, k by k, and are multiplied with all rows
  * of activations, whose sums wait in thread scratch. What the weights were is the caller's. A tile is a range of panels.
  */
+
+import type { FunctionCode } from "../assembler/expression.ts";
 import { type Body, call, type Expr, type Local, when, widen } from "../assembler/expression.ts";
 import { f32x4, i32, int, memory, ptr, size, v128 } from "../assembler/instructions.ts";
-import { defineFunction, type FunctionCode } from "../assembler/module.ts";
+import { defineFunction } from "../assembler/module.ts";
 import { ArgumentBlock, type FieldsOf, type KernelCode, kernelFunction, type WasmPhase } from "../kernel-code.ts";
 import { lanesOf } from "./lanes.ts";
 import { advance, elementAt, forRange, repeat } from "./loops.ts";

@@ -3,9 +3,10 @@
  * multiplied with some rows of activations at a time. A tile is a range of panels.
  */
 
+import type { FunctionCode } from "../assembler/expression.ts";
 import { type Body, call, type Local, when } from "../assembler/expression.ts";
 import { i32, i32x4, int, ptr, size, v128 } from "../assembler/instructions.ts";
-import { defineFunction, type FunctionCode, type Scope } from "../assembler/module.ts";
+import { defineFunction, type Scope } from "../assembler/module.ts";
 import { multiplyAdd } from "../generate/lanes.ts";
 import { advance, elementAt, forRange, repeat } from "../generate/loops.ts";
 import { type PanelShape, quadsOf, shapeKey } from "../generate/packed-panels.ts";

@@ -1,0 +1,197 @@
+import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { lowbit } from "../../../test/support/command-line.ts";
+import { temporaryFolder } from "../../../test/support/folders.ts";
+import { writeTinyCheckpoint } from "../../../test/support/tiny-checkpoint.ts";
+import { EagerModel, exportProgram } from "../../api/compile-model.ts";
+import { InvalidArgumentError } from "../../errors.ts";
+import type { ConfigOptions } from "../../quantize/config.ts";
+import { int8DynamicActivationIntxWeight, intxWeightOnly, sharedEmbedding } from "../../quantize/config.ts";
+import type { Tensor } from "../../tensor.ts";
+import { loadCheckpoint, type Model } from "../model.ts";
+import { quantize } from "../quantize.ts";
+import { type CalibrateOptions, calibrate } from "./calibrate.ts";
+import { meanDivergence } from "./sensitivity.ts";
+import { calibrationIds, FloatWalk, visitLinearLayers } from "./walk.ts";
+
+const folder = await temporaryFolder();
+const checkpoint = join(folder, "tiny");
+const biased = join(folder, "biased");
+await writeTinyCheckpoint(checkpoint, { dtype: "bf16" });
+await writeTinyCheckpoint(biased, { config: { attention_bias: true, mlp_bias: true, tie_word_embeddings: false } });
+const text = readFileSync(new URL("../../../models/shakespeare/heldout.txt", import.meta.url), "utf8").slice(0, 3000);
+const windows = { window: 32, maxTokens: 96 };
+
+async function logitsOf(model: Model): Promise<Tensor> {
+  const eager = await EagerModel.load(model, { logits: "all" });
+  return eager.forward(calibrationIds(model, text.slice(500), 48), 0);
+}
+
+/** How far the predictions of a model quantized in this way are from those of the float one. */
+async function divergenceOf(path: string, options: ConfigOptions, how: CalibrateOptions | null): Promise<number> {
+  const float = await loadCheckpoint(path);
+  const model = await loadCheckpoint(path);
+  quantize(model, [intxWeightOnly({ groupSize: 32, ...options })]);
+  if (how) await calibrate(model, text, { ...windows, ...how });
+  const divergence = meanDivergence([await logitsOf(float)], [await logitsOf(model)]);
+  await float.close();
+  await model.close();
+  return divergence;
+}
+
+describe("the walk", () => {
+  it("computes what the model does, and shows every linear layer its inputs", async () => {
+    const model = await loadCheckpoint(checkpoint);
+    const ids = calibrationIds(model, text, 75);
+    const eager = await EagerModel.load(model, { logits: "all" });
+    const names: string[] = [];
+    const found = await new FloatWalk(model, ids, { window: 32 }).run(async ({ name, inputs, hessian }) => {
+      names.push(name);
+      const { rows, columns, data } = inputs();
+      expect(rows).toBe(75);
+      let sum = 0;
+      for (let r = 0; r < rows; r++) sum += data[r * columns]! * data[r * columns + 1]!;
+      expect(hessian().data[1]).toBeCloseTo(sum, 2);
+      return null;
+    });
+    expect(names).toEqual(model.decoder.slots.filter(({ role }) => role === "linear").map(({ name }) => name));
+    for (const [w, { data }] of found.entries())
+      expect(data).toEqual(eager.forward(ids.slice(32 * w, 32 * w + 32), 0).data);
+    await model.close();
+  });
+
+  it("goes on with the weights that a visitor gives", async () => {
+    const model = await loadCheckpoint(checkpoint);
+    const shape = [64, 32];
+    const last: number[] = [];
+    await visitLinearLayers(
+      model,
+      text,
+      async ({ name, inputs }) => {
+        if (name.endsWith("layers.1.mlp.down_proj.weight")) last.push(...inputs().data);
+        return name.endsWith("layers.1.mlp.up_proj.weight") ? new Float32Array(shape[0]! * shape[1]!) : null;
+      },
+      windows,
+    );
+    expect(last.length).toBe(96 * 64);
+    expect(last.every((value) => value === 0)).toBe(true);
+    await model.close();
+  });
+});
+
+describe("calibrated weights", () => {
+  it.each([2, 3])("are nearer to the float model than rounded ones at %d bits", async (bits) => {
+    const rounded = await divergenceOf(checkpoint, { bits }, null);
+    for (const algorithm of ["gptq", "awq", "awq+gptq"] as const)
+      expect(await divergenceOf(checkpoint, { bits, algorithm }, {}), algorithm).toBeLessThan(0.9 * rounded);
+  });
+
+  it.each([checkpoint, biased])("scaled channels are made up for: %s", async (path) => {
+    const rounded = await divergenceOf(path, { bits: 8 }, null);
+    for (const scaleDType of ["f32", "f16"] as const) {
+      expect(await divergenceOf(path, { bits: 8, scaleDType, algorithm: "awq" }, {})).toBeLessThan(3 * rounded);
+      expect(await divergenceOf(path, { bits: 8, scaleDType }, { smoothQuant: 0.5 })).toBeLessThan(10 * rounded);
+    }
+  });
+
+  it.each(["symmetric", "asymmetric"] as const)("are the same from a folder: %s", async (mappingType) => {
+    const [parts, files] = [join(folder, `parts-${mappingType}`), ["memory.pte", "folder.pte"]];
+    for (const file of files) {
+      const model = await loadCheckpoint(checkpoint);
+      quantize(model, [intxWeightOnly({ bits: 3, groupSize: 16, algorithm: "awq+gptq", mappingType })]);
+      await calibrate(model, text, { ...windows, folder: file === "folder.pte" ? parts : undefined });
+      await exportProgram(model, join(folder, file));
+      await model.close();
+    }
+    expect(readdirSync(parts).length).toBe(15);
+    const [memory, kept] = files.map((file) => readFileSync(join(folder, file)));
+    expect(kept!.equals(memory!)).toBe(true);
+  });
+
+  it("spends a budget", async () => {
+    const model = await loadCheckpoint(checkpoint);
+    quantize(model, [int8DynamicActivationIntxWeight({ bits: 3, algorithm: "gptq" }), sharedEmbedding()]);
+    await calibrate(model, text, { ...windows, budget: 3.5 });
+    let spent = 0;
+    let weights = 0;
+    for (const { name, shape, role } of model.decoder.slots.slice(0, -1)) {
+      if (role !== "linear") continue;
+      spent += model.configs.get(name)!.bits * shape[0]! * shape[1]!;
+      weights += shape[0]! * shape[1]!;
+    }
+    expect(spent / weights).toBeLessThanOrEqual(3.5);
+    expect(spent / weights).toBeGreaterThan(3.3);
+    await model.close();
+  });
+
+  it("are refused where they are not what was asked for", async () => {
+    const model = await loadCheckpoint(checkpoint);
+    const refused = (options: CalibrateOptions, message: RegExp) => {
+      const act = calibrate(model, text, options);
+      return Promise.all([expect(act).rejects.toThrow(InvalidArgumentError), expect(act).rejects.toThrow(message)]);
+    };
+    quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
+    await refused({}, /expected linear layers of algorithm "gptq"/);
+    await refused({ smoothQuant: 2 }, /smoothQuant: expected a number from 0 to 1 but found 2/);
+    await refused({ budget: 9 }, /budget: expected 1 to 8 bits a weight but found 9/);
+    quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32, algorithm: "awq" })]);
+    await refused({ smoothQuant: 0.5 }, /smoothQuant and AWQ scale the same channels/);
+    await expect(exportProgram(model, join(folder, "none.pte"))).rejects.toThrow(
+      /q_proj.weight: algorithm "awq" looks at activations; calibrate the model/,
+    );
+    await expect(calibrate(model, " ", {})).rejects.toThrow("the text to calibrate with has no tokens");
+    const signal = AbortSignal.abort(new Error("enough"));
+    await expect(calibrate(model, text, { ...windows, signal })).rejects.toThrow("enough");
+    await calibrate(model, text, windows);
+    quantize(model, [intxWeightOnly({ bits: 3, groupSize: 32 })]);
+    expect(() => model.weight("model.layers.0.self_attn.q_proj.weight")).toThrow(/load the checkpoint again/);
+    expect(() => sharedEmbedding({ algorithm: "gptq" })).toThrow(/sharedEmbedding: algorithm "gptq" looks at/);
+    await model.close();
+  });
+});
+
+it("is done from the command line", async () => {
+  const [textFile, out] = [join(folder, "text.txt"), join(folder, "out.pte")];
+  await writeFile(textFile, text);
+  const common = ["quantize", checkpoint, "--qmode", "8da3w", "--scale-dtype", "f16", "-o", out];
+  const withText = [...common, "--calibrate", textFile, "--calibration-tokens", "100"];
+  for (const options of [["--algorithm", "awq+gptq", "--budget", "3.2bpw"], ["--smoothquant"]]) {
+    expect(await lowbit([...withText, ...options])).toMatchObject({ code: 0 });
+    expect(existsSync(`${out}.parts`)).toBe(false);
+    expect(await lowbit(["logits", out, "--ids", "1,2,3"])).toMatchObject({ code: 0 });
+  }
+  const refusals: [string[], string][] = [
+    [[...common, "--algorithm", "gptq"], "algorithm gptq looks at the activations of a text; give one by --calibrate"],
+    [[...common, "--budget", "3"], "--budget looks at the activations of a text"],
+    [[...withText, "--budget", "3.x"], 'Expected bits a weight from 1 to 8, such as 3.2bpw, but found "3.x"'],
+    [[...withText, "--smoothquant", "2"], 'Expected a number from 0 to 1 but found "2"'],
+    [withText, "--calibrate needs something that looks at activations"],
+    [[...common, "--algorithm", "gptq", "--calibrate", join(folder, "none.txt")], "none.txt: the text cannot be read"],
+  ];
+  for (const [args, message] of refusals) {
+    const { code, stderr } = await lowbit(args);
+    expect(code).not.toBe(0);
+    expect(stderr).toContain(message);
+  }
+});
+
+it("NaN and infinity in weights, and in what the text makes of them, are errors that name the layer", async () => {
+  const up = "model.layers.1.mlp.up_proj.weight";
+  for (const [name, value, problem] of [
+    [up, Number.POSITIVE_INFINITY, `tensor ${up}: expected finite weights to quantize but found Infinity at 7`],
+    ["model.embed_tokens.weight", Number.NaN, "q_proj.weight: expected finite inputs of the text to calibrate with"],
+  ] as const) {
+    const path = join(folder, name);
+    const edit = (other: string, values: Float32Array) =>
+      other === name && values.fill(value, 7, name === up ? 8 : undefined);
+    await writeTinyCheckpoint(path, { edit });
+    for (const algorithm of ["gptq", "awq"] as const) {
+      const model = await loadCheckpoint(path);
+      quantize(model, [intxWeightOnly({ groupSize: 32, bits: 4, algorithm })]);
+      await expect(calibrate(model, text, windows)).rejects.toThrow(problem);
+      await model.close();
+    }
+  }
+});

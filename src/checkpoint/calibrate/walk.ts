@@ -1,0 +1,239 @@
+/**
+ * A float model that reads a text layer by layer: every operator call is done for all windows of the text before the
+ * next, so that only the weights of one call and the activations between two calls are in memory.
+ */
+import { checkString } from "../../arguments.ts";
+import { capture } from "../../compile/capture.ts";
+import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue } from "../../compile/graph.ts";
+import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
+import { nextMacrotask } from "../../event-loop.ts";
+import { hostCpu } from "../../kernels/cpu.ts";
+import { type Matrix, matrix, transpose } from "../../matrix.ts";
+import type { Argument } from "../../ops/call-arguments.ts";
+import { EagerBuilder } from "../../ops/eager.ts";
+import { Ops } from "../../ops/ops.ts";
+import { multiplyTransposed } from "../../ops/product.ts";
+import { operators } from "../../ops/registry.ts";
+import type { Tensor } from "../../tensor.ts";
+import { readTexts } from "../../text/model-texts.ts";
+import type { Model } from "../model.ts";
+import { textsOf } from "../texts.ts";
+
+export interface WalkOptions {
+  /** Tokens of the text that are read, from its start. Default 4096. */
+  readonly maxTokens?: number | undefined;
+  /** Tokens that see each other. Default 256, or the context if that is shorter. */
+  readonly window?: number | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A linear layer that is about to run. */
+export interface LinearLayer {
+  /** Slot name of its weight. */
+  readonly name: string;
+  /** All that goes in, [tokens, k]. */
+  inputs(): Matrix;
+  /** X^T X of it [k, k], the same object for layers of the same input: not to be changed. */
+  hessian(): Matrix;
+}
+
+/** May give other float32 weights [n, k] for the layer, with which the walk goes on. */
+export type LinearVisitor = (layer: LinearLayer) => Promise<Float32Array | null>;
+
+const LINEAR = "aten::linear.out";
+const TOKENS_DEFAULT = 4096;
+const WINDOW_DEFAULT = 256;
+/** What a token has on average, at most: the rest of a text is not encoded. */
+const CHARACTERS_MAX = 64;
+
+/** Values of all windows that later calls need. */
+type Values = Map<GraphValue, readonly Tensor[]>;
+
+/** Token ids of the start of a text. InvalidFileError without a tokenizer, InvalidArgumentError without tokens. */
+export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DEFAULT): readonly number[] {
+  checkString("text", text);
+  const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
+  if (!tokenizer)
+    throw new InvalidFileError(model.checkpoint.folder, "expected a tokenizer.json to read the text with");
+  if (!Number.isInteger(maxTokens) || maxTokens < 1)
+    throw new InvalidArgumentError(`tokens of the text: expected a whole number from 1 but found ${maxTokens}`);
+  const start = text.slice(0, maxTokens * CHARACTERS_MAX);
+  const ids = tokenizer.encode(start).slice(0, maxTokens);
+  if (text.trim() === "" || ids.length === 0)
+    throw new InvalidArgumentError("the text to calibrate with has no tokens");
+  return ids;
+}
+
+export class FloatWalk {
+  readonly #graph: Graph;
+  readonly #builder = new EagerBuilder(operators, hostCpu());
+  readonly #inputs: Values;
+  /** Index of the last node that reads a value. */
+  readonly #lastUse = new Map<GraphValue, number>();
+  readonly #signal: AbortSignal | undefined;
+  #hessian: { value: GraphValue; sum: Matrix } | null = null;
+
+  constructor(model: Model, ids: readonly number[], { window = WINDOW_DEFAULT, signal }: WalkOptions = {}) {
+    const size = Math.min(window, model.decoder.contextLength, ids.length);
+    this.#graph = captureFloat(model, size);
+    this.#signal = signal;
+    const tokens: Tensor[] = [];
+    for (let start = 0; start < ids.length; start += size) {
+      const part = ids.slice(start, start + size);
+      tokens.push({ dtype: "i64", shape: [1, part.length], data: BigInt64Array.from(part, BigInt) });
+    }
+    const position: Tensor = { dtype: "i64", shape: [1], data: BigInt64Array.of(0n) };
+    const [tokensValue, positionValue] = this.#graph.inputs as [GraphValue, GraphValue];
+    this.#inputs = new Map([
+      [tokensValue, tokens],
+      [positionValue, tokens.map(() => position)],
+    ]);
+    for (const [i, node] of this.#graph.nodes.entries())
+      for (const value of argumentValues(node)) this.#lastUse.set(value, i);
+    for (const output of this.#graph.outputs) this.#lastUse.set(output, Number.POSITIVE_INFINITY);
+  }
+
+  /** Shows all linear layers to the visitor. The last of them does not run: logits of a whole text take much memory. */
+  async visit(visit: LinearVisitor): Promise<void> {
+    const { nodes } = this.#graph;
+    const last = nodes.findLastIndex((node) => weightName(node) !== null);
+    const values = new Map(this.#inputs);
+    for (let i = 0; i < last; i++) await this.#step(i, values, visit);
+    if (last >= 0) await visit(this.#layer(nodes[last]!, weightName(nodes[last]!)!, values));
+  }
+
+  /** Logits [1, T, V] of each window, after showing all linear layers to the visitor. */
+  async run(visit: LinearVisitor): Promise<readonly Tensor[]> {
+    return this.#runFrom(0, new Map(this.#inputs), visit);
+  }
+
+  /**
+   * As `run` with the float weights. At each linear layer, `fork` may run the rest of the model with other weights
+   * [n, k] of this layer alone, for the logits that come of it.
+   */
+  async runForked(
+    visit: (layer: LinearLayer, fork: (weights: Float32Array) => Promise<readonly Tensor[]>) => Promise<void>,
+  ): Promise<void> {
+    const values: Values = new Map(this.#inputs);
+    for (const [i, node] of this.#graph.nodes.entries()) {
+      const name = weightName(node);
+      if (name !== null)
+        await visit(this.#layer(node, name, values), async (weights) => {
+          let changed = false;
+          return this.#runFrom(i, new Map(values), async () => {
+            if (changed) return null;
+            changed = true;
+            return weights;
+          });
+        });
+      await this.#step(i, values, async () => null);
+    }
+  }
+
+  async #runFrom(first: number, values: Values, visit: LinearVisitor): Promise<readonly Tensor[]> {
+    for (let i = first; i < this.#graph.nodes.length; i++) await this.#step(i, values, visit);
+    return values.get(this.#graph.outputs[0]!)!;
+  }
+
+  async #step(index: number, values: Values, visit: LinearVisitor): Promise<void> {
+    this.#signal?.throwIfAborted();
+    const node = this.#graph.nodes[index]!;
+    const name = weightName(node);
+    const constants = new Map<GraphValue, Tensor>();
+    const weights = name === null ? null : await visit(this.#layer(node, name, values));
+    if (weights) {
+      const value = node.args[1] as GraphValue;
+      constants.set(value, { dtype: "f32", shape: value.spec.shape, data: weights });
+    }
+    for (const value of argumentValues(node))
+      if (value.constant && !constants.has(value))
+        constants.set(value, { ...value.spec, data: await value.constant.read() });
+    values.set(node.out, this.#call(node, values, constants));
+    for (const value of [...argumentValues(node), node.out])
+      if ((this.#lastUse.get(value) ?? index) <= index) values.delete(value);
+    await nextMacrotask();
+  }
+
+  /** The call for each window. */
+  #call(node: GraphNode, values: Values, constants: ReadonlyMap<GraphValue, Tensor>): Tensor[] {
+    const windows = this.#inputs.values().next().value!.length;
+    return Array.from({ length: windows }, (_, w) => {
+      const tensorOf = (value: GraphValue): Tensor => {
+        if (value.kind === "constant") return constants.get(value)!;
+        return value.kind === "state" ? this.#builder.state(value.name!, value.spec) : values.get(value)![w]!;
+      };
+      const args = node.args.map((arg) => (isGraphValue(arg) ? tensorOf(arg) : arg)) as Argument<Tensor>[];
+      return this.#builder.call(node.operator, ...args);
+    });
+  }
+
+  #layer(node: GraphNode, name: string, values: Values): LinearLayer {
+    const value = node.args[0] as GraphValue;
+    const inputs = () => rowsOf(values.get(value)!);
+    return {
+      name,
+      inputs,
+      hessian: () => {
+        if (this.#hessian?.value !== value) {
+          const columns = transpose(inputs());
+          this.#hessian = { value, sum: multiplyTransposed(columns, columns) };
+        }
+        return this.#hessian.sum;
+      },
+    };
+  }
+}
+
+/** Shows all float linear layers to a visitor while the model reads a text. */
+export async function visitLinearLayers(
+  model: Model,
+  text: string,
+  visit: LinearVisitor,
+  options: WalkOptions = {},
+): Promise<void> {
+  await new FloatWalk(model, calibrationIds(model, text, options.maxTokens), options).visit(visit);
+}
+
+/** The forward pass on weights as they are stored, with logits of all positions. Constants are named as slots are. */
+function captureFloat(model: Model, window: number): Graph {
+  const options = { capacity: window, logits: "all", kvCache: "f32", longContext: false } as const;
+  return capture(
+    {
+      name: "forward",
+      inputs: [
+        { name: "tokens", spec: { dtype: "i64", shape: [1, window] }, smallest: [1, 1] },
+        { name: "input_pos", spec: { dtype: "i64", shape: [1] }, smallest: [1] },
+      ],
+      build: (builder, [tokens, position]) => [
+        model.decoder.forward(
+          new Ops(builder),
+          (name) => ({ ...model.weight(name, { float: true }), name }),
+          { tokens: tokens!, position: position! },
+          options,
+        ),
+      ],
+    },
+    operators,
+    hostCpu(),
+  );
+}
+
+/** Slot name of the weight of a float linear layer; null for other calls. */
+function weightName({ operator, args }: GraphNode): string | null {
+  if (operator !== LINEAR) return null;
+  const { name } = args[1] as GraphValue;
+  return name!.replace(/:[^:]*$/, "");
+}
+
+/** Rows of all windows. */
+function rowsOf(tensors: readonly Tensor[]): Matrix {
+  const columns = tensors[0]!.shape.at(-1)!;
+  const length = tensors.reduce((sum, { data }) => sum + data.length, 0);
+  const result = matrix(length / columns, columns);
+  let start = 0;
+  for (const { data } of tensors) {
+    result.data.set(data as Float32Array, start);
+    start += data.length;
+  }
+  return result;
+}

@@ -1,0 +1,26 @@
+/** What packages that read weights of checkpoints, or make them, import beside the operators; re-exports only. */
+export {
+  type LinearLayer,
+  type LinearVisitor,
+  visitLinearLayers,
+  type WalkOptions,
+} from "../../checkpoint/calibrate/walk.ts";
+export { checkFiniteInputs, finiteFloats } from "../../checkpoint/finite.ts";
+export { Model, type ModelHooks } from "../../checkpoint/model.ts";
+export {
+  isSameMethod,
+  quantMethod,
+  registerWeightStorage,
+  type StoredWeight,
+  type WeightStorage,
+} from "../../checkpoint/weight-storage.ts";
+export { nextMacrotask } from "../../event-loop.ts";
+export type { Checkpoint } from "../../formats/checkpoint.ts";
+export { writeSafetensors } from "../../formats/safetensors-writer.ts";
+export { openTensorFile } from "../../formats/shards.ts";
+export type { TensorInfo, TensorSource } from "../../formats/tensor-source.ts";
+export { columnsOf, type Matrix, matrix, transpose } from "../../matrix.ts";
+export { moduleOf, type WeightSlot } from "../../model/decoder.ts";
+export { makeFolder } from "../../node-file.ts";
+export { multiplyTransposed } from "../../ops/product.ts";
+export { cholesky, solveCholesky } from "../../quantize/cholesky.ts";

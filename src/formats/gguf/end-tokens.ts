@@ -1,0 +1,44 @@
+/** Tokens after which llama.cpp stops to generate, which it finds by their texts (src/llama-vocab.cpp). */
+/** Whatever their type in the file. */
+const ENDS = [
+  ...["<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>", "<end_of_turn>"],
+  ...["<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "<|end_of_text|>"],
+  ...["<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>", "<｜end▁of▁sentence｜>", "[e~["],
+];
+
+/** Tokens of code in the middle of a file that end it: those that metadata names, else the first of these texts. */
+const MIDDLES = [
+  { key: "fim_pad", texts: ["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"] },
+  { key: "fim_rep", texts: ["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"] },
+  { key: "fim_sep", texts: ["<|file_sep|>"] },
+];
+
+/** Texts that do not end a turn beside all of others. */
+const EXCEPTIONS = [
+  { text: "<|end|>", beside: ["<|return|>", "<|call|>"] },
+  { text: "<|end|>", beside: ["<|return|>", "<|calls|>"] },
+  { text: "<|end|>", beside: ["<|flush|>", "<|call|>"] },
+  { text: "<|end|>", beside: ["<|flush|>", "<|calls|>"] },
+  { text: "</s>", beside: ["<|tool_response>"] },
+];
+
+/** Whether a text makes a token one of control that files may list as an ordinary piece. */
+export function isEndText(text: string): boolean {
+  return ENDS.includes(text) || MIDDLES.some(({ texts }) => texts.includes(text));
+}
+
+/** The ids, ascending after `eos`. `ids` are those of the file's pieces, `idOf` those that metadata names. */
+export function endTokens(
+  ids: ReadonlyMap<string, number>,
+  eos: number | null,
+  idOf: (name: string) => number | null,
+): readonly number[] {
+  const firstOf = (texts: readonly string[]) =>
+    texts.flatMap((text) => ids.get(text) ?? []).sort((a, b) => a - b)[0] ?? null;
+  const middles = MIDDLES.map(({ key, texts }) => idOf(key) ?? firstOf(texts));
+  const found = new Set([...ENDS.map((text) => ids.get(text) ?? null), idOf("eot"), idOf("eom"), eos, ...middles]);
+  for (const { text, beside } of EXCEPTIONS)
+    if (beside.every((other) => found.has(ids.get(other) ?? -1))) found.delete(ids.get(text) ?? -1);
+  const others = [...found].filter((id): id is number => id !== null && id !== eos).sort((a, b) => a - b);
+  return eos !== null && found.has(eos) ? [eos, ...others] : others;
+}

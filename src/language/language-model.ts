@@ -1,0 +1,140 @@
+/** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
+import { checkInstance } from "../arguments.ts";
+import { InvalidFileError } from "../errors.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { checkMemory } from "../kernels/memory.ts";
+import type { Program } from "../program/program.ts";
+import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
+import type { ChatTemplate } from "../text/chat-template.ts";
+import { type GenerateOptions, generate } from "../text/generate.ts";
+import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
+import type { SamplerOptions } from "../text/sampler.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import { Conversation } from "./conversation.ts";
+import { ignoredSettings, samplingDefaults, stopStrings, withDefaults } from "./generation-settings.ts";
+import { SessionDecoder } from "./session-decoder.ts";
+import { programTexts } from "./texts.ts";
+import { type Generation, TokenStream } from "./token-stream.ts";
+import { warmDecoder } from "./warm-up.ts";
+
+export class LanguageModel {
+  readonly name: string;
+  readonly program: LoadedProgram;
+  readonly template: ChatTemplate | null;
+  /** Sampling recommended by the model's authors; greedy without a recommendation. */
+  readonly samplingDefaults: SamplerOptions;
+  /** Texts that end an answer in a conversation. */
+  readonly stopStrings: readonly string[];
+  /** Names of settings of generation_config.json that transformers would obey and that are ignored here. */
+  readonly ignoredSettings: readonly string[];
+  readonly #tokenizer: Tokenizer | null;
+  /** A decoder that was used to warm up; the first that is asked for. */
+  #warm: SessionDecoder | null = null;
+
+  constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
+    const { tokenizer, template } = readTexts(texts, name);
+    const settingsFile = `${name}, generation_config.json`;
+    const settings = texts.generationConfig ? parse(texts.generationConfig, settingsFile) : {};
+    const vocabularySize = program.number("get_vocab_size", Number.POSITIVE_INFINITY);
+    this.name = name;
+    this.program = program;
+    this.template = template;
+    this.#tokenizer = tokenizer;
+    this.samplingDefaults = samplingDefaults(settings, settingsFile, vocabularySize);
+    this.stopStrings = stopStrings(settings);
+    this.ignoredSettings = ignoredSettings(settings);
+  }
+
+  /**
+   * Runs the program until it is fast, where code is compiled on the way. The first decoder asked for afterwards is the one
+   * that ran.
+   */
+  async warmUp(options: { signal?: AbortSignal | undefined; warmUpMs?: number | undefined } = {}): Promise<void> {
+    const earlier = this.#warm;
+    this.#warm = null;
+    await earlier?.dispose();
+    this.#warm = await warmDecoder(this.program, options);
+  }
+
+  get hasTokenizer(): boolean {
+    return this.#tokenizer !== null;
+  }
+
+  /** InvalidFileError when there is none. */
+  get tokenizer(): Tokenizer {
+    if (!this.#tokenizer)
+      throw new InvalidFileError(this.name, "expected a tokenizer.json in or beside the program; only token ids work");
+    return this.#tokenizer;
+  }
+
+  /** End tokens of the model. */
+  get eosIds(): readonly number[] {
+    const ids = this.program.metadata.get("get_eos_ids");
+    return Array.isArray(ids) ? ids : [];
+  }
+
+  /** A decoder with a session of its own, for token ids. */
+  createDecoder(): SessionDecoder {
+    const warm = this.#warm;
+    this.#warm = null;
+    return warm ?? new SessionDecoder(this.program);
+  }
+
+  /**
+   * Continues a prompt. Options not given take `samplingDefaults`.
+   * ContextLengthError when the prompt does not fit; an abort throws the signal's reason.
+   */
+  generate(prompt: string | readonly number[], options: GenerateOptions = {}): Generation {
+    const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
+    return new TokenStream(this.#generate(prompt, settings));
+  }
+
+  async *#generate(prompt: string | readonly number[], settings: GenerateOptions): ReturnType<typeof generate> {
+    const { tokenizer } = this;
+    const decoder = this.createDecoder();
+    try {
+      const { contextLength } = decoder;
+      const ids = typeof prompt === "string" ? tokenizer.encode(prompt, { contextLength }) : prompt;
+      return yield* generate(decoder, tokenizer, ids, settings);
+    } finally {
+      await decoder.dispose();
+    }
+  }
+
+  /** Frees memory and threads; generations that run end with an error, and nothing of the model may be used any more. */
+  async dispose(): Promise<void> {
+    await this.program.dispose();
+  }
+
+  /** A conversation in the model's chat template; turns are remembered with their keys and values. */
+  createConversation(): Conversation {
+    return new Conversation(this);
+  }
+}
+
+/** InvalidArgumentError for what is no loaded model. */
+export function checkLanguageModel(model: LanguageModel): void {
+  checkInstance("model", model, LanguageModel, "one of loadProgram()");
+}
+
+/** UnsupportedError with the bytes needed when a program is too large for the memory that programs can have here. */
+export function checkProgramMemory(program: Program): void {
+  checkMemory(hostCpu(), bytesNeeded(program));
+}
+
+/** Loads a program, such as one of `compileModel`. InvalidFileError or UnsupportedError when it cannot run here. */
+export async function loadProgramObject(
+  program: Program,
+  name: string,
+  options: LoadOptions & { texts?: ModelTexts; warmUpMs?: number | undefined } = {},
+): Promise<LanguageModel> {
+  const loaded = await LoadedProgram.load(program, options);
+  try {
+    const model = new LanguageModel(name, loaded, options.texts ?? (await programTexts(program)));
+    await model.warmUp(options);
+    return model;
+  } catch (error) {
+    await loaded.dispose();
+    throw error;
+  }
+}

@@ -1,0 +1,38 @@
+/** The texts of a model that say how it reads and writes: tokenizer, chat template, generation settings. */
+import { InvalidFileError } from "../errors.ts";
+import { ChatTemplate } from "./chat-template.ts";
+import { Tokenizer } from "./tokenizer.ts";
+
+/** Each null when there is none. */
+export interface ModelTexts {
+  readonly tokenizerJson: string | null;
+  readonly tokenizerConfig: string | null;
+  readonly generationConfig: string | null;
+  readonly chatTemplate: string | null;
+}
+
+/** Tokenizer and chat template; null where the texts have none. `name` is for messages. */
+export function readTexts(
+  texts: ModelTexts,
+  name: string,
+): { tokenizer: Tokenizer | null; template: ChatTemplate | null } {
+  const { tokenizerJson, tokenizerConfig, chatTemplate } = texts;
+  return {
+    tokenizer: tokenizerJson
+      ? new Tokenizer(
+          parse(tokenizerJson, `${name}, tokenizer.json`),
+          tokenizerConfig ? parse(tokenizerConfig, `${name}, tokenizer_config.json`) : null,
+          `${name.slice(name.search(/[^\\/]*$/))}, tokenizer.json`,
+        )
+      : null,
+    template: chatTemplate ? new ChatTemplate(chatTemplate, `${name}, chat template`) : null,
+  };
+}
+
+export function parse(text: string, file: string): Record<string, unknown> {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    throw new InvalidFileError(file, `is not valid JSON: ${(cause as Error).message}`, { cause });
+  }
+}
