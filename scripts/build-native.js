@@ -1,20 +1,28 @@
 /**
- * Builds the native addon (build/lowbit.node) with this machine's C++ compiler. Without one, or where the build fails,
- * it says so and succeeds: the package works without the addon, only slower. `--strict` makes that an error.
- * `--target=linux-arm64` builds build/lowbit-linux-arm64.node with a cross compiler instead: CXX ("python3 -m ziglang c++
- * -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--out=file` writes the addon there.
+ * Builds the native addon (build/lowbit.node) with this machine's C++ compiler: the kernels that this CPU can run, or with
+ * `--all` those of every instruction set of its architecture. Without a compiler, or where the build fails, it says so and
+ * succeeds: the package works without the addon, only slower. `--strict` builds all and makes a failure an error.
+ * `--target=linux-arm64` builds build/lowbit-linux-arm64.node, with all, by a cross compiler instead: CXX ("python3 -m
+ * ziglang c++ -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--out=file` writes the addon there.
  */
 import { spawn, spawnSync } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { basename, dirname, join } from "node:path";
+import { CompileProgress } from "./compile-progress.js";
 import {
   baseFlags,
+  emptyTables,
   featureFlags,
+  headersFingerprint,
+  instructionSetsOf,
   nativeFolder,
   nativeSources,
   objectName,
+  probeProgram,
   root,
+  slowestFirst,
   sourcesFingerprint,
 } from "./native-sources.js";
 
@@ -26,16 +34,21 @@ const objects = join(root, "build", cross ? `native-${cross}` : "native");
 /** Builds at the same time do not meet. */
 const unfinished = `${objects}-${process.pid}`;
 const target = option("--out=") ?? join(root, "build", cross ? `lowbit-${cross}.node` : "lowbit.node");
-/** Holds the fingerprint of what the addon was built from. */
+/** Holds the fingerprint of what the addon was built from, and on a second line the instruction sets that it has. */
 const note = `${target}.sources`;
 const strict = process.argv.includes("--strict");
+const all = strict || cross !== undefined || process.argv.includes("--all");
 const sources = nativeSources(arch);
 
-/** A command and its first arguments, or undefined. */
+/** A command and its first arguments, and what it says of its version; or undefined. */
 function compiler() {
   const known = cross ? ["aarch64-linux-gnu-g++"] : ["c++", "g++", "clang++"];
-  const candidates = (process.env.CXX ? [process.env.CXX] : known).map((command) => command.split(" "));
-  return candidates.find(([name, ...args]) => spawnSync(name, [...args, "--version"]).status === 0);
+  for (const command of process.env.CXX ? [process.env.CXX] : known) {
+    const [name, ...args] = command.split(" ");
+    const { status, stdout } = spawnSync(name, [...args, "--version"], { encoding: "utf8" });
+    if (status === 0) return { cxx: [name, ...args], version: stdout };
+  }
+  return undefined;
 }
 
 function run([command, ...first], args) {
@@ -73,50 +86,139 @@ function isRunning(pid) {
   }
 }
 
-/** Objects and addon get their names when they are whole: who loads half an addon dies of it. Until then the old one stays. */
-async function build(cxx, fingerprint) {
-  const base = baseFlags();
-  removeLeftovers();
+/**
+ * Instruction sets to build for: all, or those of this CPU. Where that does not say what it has, all are built.
+ * @param {string[] | undefined} cxx
+ */
+async function wantedSets(cxx) {
+  const known = instructionSetsOf(arch);
+  if (all || !cxx) return known;
+  const program = join(unfinished, "probe.cc");
+  const probe = join(unfinished, process.platform === "win32" ? "probe.exe" : "probe");
   mkdirSync(unfinished, { recursive: true });
-  const jobs = sources.map(({ file, features }) => {
-    const object = join(unfinished, objectName(file));
-    const flags = [...base, ...featureFlags(arch, features, cxx.includes("ziglang") ? "zig" : "cc")];
-    return { object, args: [...flags, "-c", join(nativeFolder, file), "-o", object] };
-  });
-  const queue = [...jobs];
+  writeFileSync(program, probeProgram(arch));
+  await run(cxx, ["-std=c++17", `-I${nativeFolder}`, program, "-o", probe]);
+  const { status, stdout } = spawnSync(probe, { encoding: "utf8" });
+  return status === 0 ? stdout.split(/\s+/).filter((set) => known.includes(set)) : known;
+}
+
+/**
+ * An object of a source, its compiler arguments, and the fingerprint of all that it is made of.
+ * @param {string[]} cxx @param {string} version
+ */
+function compilation(cxx, version) {
+  const base = baseFlags();
+  const shared = headersFingerprint([version, ...cxx, ...base]);
+  const kind = cxx.includes("ziglang") ? "zig" : "cc";
+  return (/** @type {{ file: string, features: string[] }} */ { file, features }) => {
+    const flags = featureFlags(arch, features, kind);
+    const text = readFileSync(join(nativeFolder, file));
+    const fingerprint = createHash("sha256")
+      .update(`${shared}\0${flags.join(" ")}\0`)
+      .update(text)
+      .digest("hex");
+    return { name: objectName(file), args: [...base, ...flags, "-c", join(nativeFolder, file)], fingerprint };
+  };
+}
+
+/** Whether the object is there as it would be compiled now. @param {{ name: string, fingerprint: string }} job */
+function isCompiled({ name, fingerprint }) {
+  const object = join(objects, name);
+  const of = `${object}.source`;
+  return existsSync(object) && existsSync(of) && readFileSync(of, "utf8") === fingerprint;
+}
+
+/**
+ * Compiles one source. The object gets its name when it is whole, and then what it is made of is noted.
+ * @param {string[]} cxx @param {{ name: string, args: string[], fingerprint: string }} job
+ */
+async function compile(cxx, { name, args, fingerprint }) {
+  const [made, object] = [join(unfinished, name), join(objects, name)];
+  await run(cxx, [...args, "-o", made]);
+  rmSync(`${object}.source`, { force: true });
+  renameSync(made, object);
+  writeFileSync(`${object}.source`, fingerprint);
+}
+
+/** Compiles what is not compiled yet, on all cores, what takes longest first. @param {string[]} cxx */
+async function compileAll(cxx, jobs) {
+  const queue = jobs.filter((job) => !isCompiled(job));
+  const progress = new CompileProgress(queue.length);
   let failure;
   const worker = async () => {
-    for (let job = queue.shift(); job; job = queue.shift())
-      await run(cxx, job.args).catch((error) => {
+    for (let job = queue.shift(); job; job = queue.shift()) {
+      await compile(cxx, job).catch((error) => {
         failure ??= error;
         queue.length = 0;
       });
+      progress.add();
+    }
   };
   await Promise.all(Array.from({ length: availableParallelism() }, worker));
+  progress.end();
   if (failure) throw failure;
+}
+
+/** The object that stands in for sources that are left out. @param {string[]} cxx @param {{ file: string }[]} absent */
+async function compileEmptyTables(cxx, absent) {
+  const source = join(unfinished, "absent.cc");
+  writeFileSync(source, emptyTables(absent.map(({ file }) => file)));
+  await run(cxx, [...baseFlags(), `-I${nativeFolder}`, "-c", source, "-o", `${source}.o`]);
+  return `${source}.o`;
+}
+
+/**
+ * The addon gets its name when it is whole: who loads half an addon dies of it. Until then the old one stays.
+ * @param {{ cxx: string[], version: string }} compiler @param {string[]} sets @param {string} fingerprint
+ */
+async function build({ cxx, version }, sets, fingerprint) {
+  for (const folder of [unfinished, objects]) mkdirSync(folder, { recursive: true });
+  const describe = compilation(cxx, version);
+  const isWanted = (/** @type {{ set: string }} */ { set }) => set === "" || sets.includes(set);
+  const wanted = slowestFirst(sources.filter(isWanted)).map(describe);
+  await compileAll(cxx, wanted);
+  const linked = wanted.map(({ name }) => join(objects, name));
+  const absent = sources.filter((source) => !isWanted(source));
+  if (absent.length > 0) linked.push(await compileEmptyTables(cxx, absent));
   const shared = platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-pthread"];
   const addon = `${target}.${process.pid}`;
   try {
-    await run(cxx, [...shared, ...jobs.map(({ object }) => object), "-o", addon]);
-    rmSync(objects, { recursive: true, force: true });
-    renameSync(unfinished, objects);
+    await run(cxx, [...shared, ...linked, "-o", addon]);
     // Without its note, the addon is built again should this process end between the two.
     rmSync(note, { force: true });
     renameSync(addon, target);
-    writeFileSync(note, fingerprint);
+    writeFileSync(note, `${fingerprint}\n${sets.join(" ")}`);
   } finally {
     rmSync(addon, { force: true });
   }
 }
 
+/** Instruction sets of the addon that is there, or undefined where it is of other sources. @param {string} fingerprint */
+function builtSets(fingerprint) {
+  if (!existsSync(target) || !existsSync(note)) return undefined;
+  const [of, sets = ""] = readFileSync(note, "utf8").split("\n");
+  return of === fingerprint ? sets.split(" ") : undefined;
+}
+
+/** Whether an addon has these instruction sets. @param {string[] | undefined} built @param {string[]} sets */
+const hasAll = (built, sets) => built !== undefined && sets.every((set) => built.includes(set));
+
 try {
   const fingerprint = sourcesFingerprint(`${platform}-${arch}`);
-  if (existsSync(target) && existsSync(note) && readFileSync(note, "utf8") === fingerprint) process.exit(0);
+  const built = builtSets(fingerprint);
   if (sources.length === 0) throw new Error(`there are no kernels for ${arch}`);
-  const cxx = compiler();
-  if (!cxx) throw new Error(`no C++ compiler was found${process.env.CXX ? `: CXX is ${process.env.CXX}` : ""}`);
-  await build(cxx, fingerprint);
-  console.log(`lowbit: native addon built`);
+  if (!hasAll(built, instructionSetsOf(arch))) {
+    removeLeftovers();
+    const found = compiler();
+    const sets = await wantedSets(found?.cxx);
+    const isKept = !found && !all && built !== undefined;
+    if (!isKept && !hasAll(built, sets)) {
+      if (!found) throw new Error(`no C++ compiler was found${process.env.CXX ? `: CXX is ${process.env.CXX}` : ""}`);
+      await build(found, sets, fingerprint);
+      const whole = sets.length === instructionSetsOf(arch).length;
+      console.log(`lowbit: native addon built${whole ? "" : ", with the kernels that this CPU runs"}`);
+    }
+  }
 } catch (error) {
   const outcome = existsSync(target) ? "; the one built before stays" : " and slower kernels will serve";
   console.log(`lowbit: the native addon was not built${outcome}: ${error.message}`);

@@ -4,7 +4,7 @@
  */
 import { createHash } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
-import { join, relative } from "node:path";
+import { basename, join, relative } from "node:path";
 import { fileURLToPath } from "node:url";
 
 export const root = fileURLToPath(new URL("..", import.meta.url));
@@ -14,19 +14,26 @@ const avx2 = ["avx2", "fma", "f16c"];
 const avx512 = [...avx2, "avx512f", "avx512bw", "avx512dq", "avx512vl", "avx512vnni"];
 const dotprod = ["dotprod", "fp16"];
 
-/** Features beyond the baseline, by the end of the file name. */
-const featuresOfSuffix = {
+/**
+ * Instruction sets beyond the baseline, by the end of the file name: the features that its files may use, and of those, as
+ * native/kernel.h names them, one of which a CPU has when it can run rows of such files.
+ * @type {Record<string, Record<string, { features: string[], runs: string[] }>>}
+ */
+const instructionSets = {
   x64: {
-    _avx2: avx2,
-    _avxvnni: [...avx2, "avxvnni"],
-    _avx512: avx512,
-    _avx512vbmi: [...avx512, "avx512vbmi", "gfni"],
-    _amx: [...avx512, "avx512bf16", "avx512vbmi", "amx-tile", "amx-int8", "amx-bf16"],
+    _avx2: { features: avx2, runs: ["kAvx2"] },
+    _avxvnni: { features: [...avx2, "avxvnni"], runs: ["kAvxVnni"] },
+    _avx512: { features: avx512, runs: ["kAvx512"] },
+    _avx512vbmi: { features: [...avx512, "avx512vbmi", "gfni"], runs: ["kAvx512Vbmi"] },
+    _amx: {
+      features: [...avx512, "avx512bf16", "avx512vbmi", "amx-tile", "amx-int8", "amx-bf16"],
+      runs: ["kAmxInt8", "kAmxBf16"],
+    },
   },
   arm64: {
-    _dotprod: dotprod,
-    _i8mm: [...dotprod, "i8mm"],
-    _bf16: [...dotprod, "bf16"],
+    _dotprod: { features: dotprod, runs: ["kDotprod"] },
+    _i8mm: { features: [...dotprod, "i8mm"], runs: ["kI8mm"] },
+    _bf16: { features: [...dotprod, "bf16"], runs: ["kBf16"] },
   },
 };
 
@@ -36,17 +43,66 @@ const folders = {
 };
 
 /**
- * The files of an architecture, as paths within native/, and the CPU features that each may use. None for an
- * architecture without kernels.
+ * The files of an architecture, as paths within native/, the instruction set that the name of each says ("_avx2"; "" for
+ * the baseline) and the CPU features that it may use. None for an architecture without kernels.
  * @param {string} arch as process.arch says it
- * @returns {{ file: string, features: string[] }[]}
+ * @returns {{ file: string, set: string, features: string[] }[]}
  */
 export function nativeSources(arch) {
-  const suffixes = Object.entries(featuresOfSuffix[arch] ?? {});
+  const sets = Object.entries(instructionSets[arch] ?? {});
   return (folders[arch] ?? [])
     .flatMap((folder) => readdirSync(join(nativeFolder, folder)).map((name) => join(folder, name)))
     .filter((file) => file.endsWith(".cc"))
-    .map((file) => ({ file, features: suffixes.find(([suffix]) => file.endsWith(`${suffix}.cc`))?.[1] ?? [] }));
+    .map((file) => {
+      const [set, { features }] = sets.find(([suffix]) => file.endsWith(`${suffix}.cc`)) ?? ["", { features: [] }];
+      return { file, set, features };
+    });
+}
+
+/** Files that take over ten seconds to compile, the slowest first. */
+const slow = [
+  "x86/linear_blocks_avx512.cc",
+  "x86/linear_avx512.cc",
+  "x86/linear_avxvnni.cc",
+  "x86/linear_avx2.cc",
+  "x86/linear_planes_amx.cc",
+  "x86/linear_amx.cc",
+  "arm/linear_dotprod.cc",
+  "arm/linear_i8mm.cc",
+  "arm/linear_neon.cc",
+  "generic/linear_packed.cc",
+  "x86/transformer_avx512.cc",
+  "x86/transformer_avx2.cc",
+  "generic/transformer.cc",
+].map((file) => join(...file.split("/")));
+
+/**
+ * The same sources in the order in which cores that share them are done soonest.
+ * @template {{ file: string }} T @param {T[]} sources
+ */
+export function slowestFirst(sources) {
+  const place = (/** @type {string} */ file) => (slow.includes(file) ? slow.indexOf(file) : slow.length);
+  return sources.toSorted((a, b) => place(a.file) - place(b.file));
+}
+
+/** Names of the instruction sets beyond the baseline. @param {string} arch */
+export function instructionSetsOf(arch) {
+  return Object.keys(instructionSets[arch] ?? {});
+}
+
+/** C++ of a program that prints the instruction sets of the CPU that runs it, one a line. @param {string} arch */
+export function probeProgram(arch) {
+  const lines = Object.entries(instructionSets[arch] ?? {}).map(
+    ([set, { runs }]) =>
+      `  if (lowbit::cpu_features() & (${runs.map((bit) => `lowbit::${bit}`).join(" | ")})) puts("${set}");\n`,
+  );
+  return `#include <stdio.h>\n#include "cpu.cc"\nint main() {\n${lines.join("")}  return 0;\n}\n`;
+}
+
+/** C++ of tables without rows, in place of files that are not compiled. @param {string[]} files */
+export function emptyTables(files) {
+  const tables = files.map((file) => `KernelRows ${basename(file, ".cc")}_rows() { return {nullptr, 0}; }\n`);
+  return `#include "kernel.h"\nnamespace lowbit {\n${tables.join("")}}  // namespace lowbit\n`;
 }
 
 /**
@@ -78,17 +134,32 @@ export function nativeAbi() {
   return /NATIVE_ABI = "(\w+)"/.exec(readFileSync(abiFile, "utf8"))?.[1] ?? "";
 }
 
+function nativeFiles() {
+  return readdirSync(nativeFolder, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .map((entry) => join(entry.parentPath ?? entry.path, entry.name))
+    .sort();
+}
+
+/**
+ * All that the objects of one compiler and architecture share: its headers and what compiles them. With the file's own
+ * text it says whether an object is up to date.
+ * @param {string[]} command the compiler and flags of every file
+ */
+export function headersFingerprint(command) {
+  const hash = createHash("sha256").update(command.join("\0"));
+  for (const file of nativeFiles().filter((name) => name.endsWith(".h"))) hash.update(readFileSync(file)).update("\0");
+  return hash.digest("hex");
+}
+
 /**
  * All that an addon is built from, by content: a checkout gives files any time. And what for: machines may share one.
  * @param {string} machine
  */
 export function sourcesFingerprint(machine) {
-  const native = readdirSync(nativeFolder, { recursive: true, withFileTypes: true })
-    .filter((entry) => entry.isFile())
-    .map((entry) => join(entry.parentPath ?? entry.path, entry.name));
   const scripts = ["build-native.js", "native-sources.js"].map((name) => join(root, "scripts", name));
   const hash = createHash("sha256").update(`${machine}\0`);
-  for (const file of [...native.sort(), ...scripts, abiFile])
+  for (const file of [...nativeFiles(), ...scripts, abiFile])
     hash
       .update(`${relative(root, file)}\0`)
       .update(readFileSync(file))

@@ -1,8 +1,10 @@
 /**
- * What `npm install` does in a checkout: compiles dist/, bundles the page, builds the native addon. Without the development
- * dependencies (`npm ci --omit=dev`) nothing is built: what was built before stays, and where nothing was, that is an error.
+ * What `npm install` does in a checkout: compiles dist/ and bundles the page, and beside that builds the native addon for
+ * this CPU. Without the development dependencies (`npm ci --omit=dev`) nothing is built: what was built before stays, and
+ * where nothing was, that is an error.
  */
-import { spawnSync } from "node:child_process";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,12 +12,20 @@ import { fileURLToPath } from "node:url";
 const root = fileURLToPath(new URL("..", import.meta.url));
 const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
 
-if (existsSync(compiler)) {
-  const steps = [[compiler, "-p", "tsconfig.build.json"], ["scripts/build-web.js"], ["scripts/build-native.js"]];
+/** Runs scripts one after the other; the code of the first that fails. @param {string[][]} steps */
+async function run(steps) {
   for (const step of steps) {
-    const { status } = spawnSync(process.execPath, step, { cwd: root, stdio: "inherit" });
-    if (status !== 0) process.exit(status ?? 1);
+    const child = spawn(process.execPath, step, { cwd: root, stdio: "inherit" });
+    const [code] = await once(child, "close");
+    if (code !== 0) return code ?? 1;
   }
+  return 0;
+}
+
+if (existsSync(compiler)) {
+  const pages = [[compiler, "-p", "tsconfig.build.json"], ["scripts/build-web.js"]];
+  const codes = await Promise.all([run(pages), run([["scripts/build-native.js"]])]);
+  process.exitCode = codes.find((code) => code !== 0) ?? 0;
 } else if (existsSync(join(root, "dist", "index.js"))) {
   console.log("lowbit: nothing is built without the development dependencies; dist/ stays as it is");
 } else {

@@ -15,12 +15,13 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { afterAll, expect, it } from "vitest";
-import { root, sourcesFingerprint } from "../scripts/native-sources.js";
+import { afterAll, describe, expect, it } from "vitest";
+import { instructionSetsOf, objectName, probeProgram, root, sourcesFingerprint } from "../scripts/native-sources.js";
 
 const script = fileURLToPath(new URL("../scripts/build-native.js", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "lowbit-build-"));
 const machine = `${process.platform}-${process.arch}`;
+const allSets = instructionSetsOf(process.arch).join(" ");
 const out = join(folder, "lowbit.node");
 afterAll(() => rmSync(folder, { recursive: true }));
 
@@ -47,9 +48,9 @@ it("--strict makes it an error", () => {
 it("an addon is up to date when it was built from these very sources, whenever that was", () => {
   const later = Date.now() / 1000 + 3600;
   writeFileSync(out, "of these sources");
-  writeFileSync(`${out}.sources`, sourcesFingerprint(machine));
+  writeFileSync(`${out}.sources`, `${sourcesFingerprint(machine)}\n${allSets}`);
   utimesSync(out, 0, 0);
-  expect(build(["--strict"])).toMatchObject({ status: 0, stdout: "" });
+  expect(build(["--strict"])).toMatchObject({ status: 0, stdout: "", stderr: "" });
   expect(readFileSync(out, "utf8")).toBe("of these sources");
   writeFileSync(`${out}.sources`, "of others");
   utimesSync(out, later, later);
@@ -59,38 +60,60 @@ it("an addon is up to date when it was built from these very sources, whenever t
   });
   expect(readFileSync(out, "utf8")).toBe("of these sources");
   writeFileSync(out, "of these sources, for another machine that shares the folder");
-  writeFileSync(`${out}.sources`, sourcesFingerprint("linux-s390x"));
+  writeFileSync(`${out}.sources`, `${sourcesFingerprint("linux-s390x")}\n${allSets}`);
+  expect(build(["--strict"]).status).toBe(1);
+  writeFileSync(out, "of these sources, with the kernels of a lesser CPU");
+  writeFileSync(`${out}.sources`, sourcesFingerprint(machine));
+  expect(build([])).toMatchObject({ status: 0, stdout: "" });
   expect(build(["--strict"]).status).toBe(1);
 });
 
-/** A checkout of one source, at a path that needs care, with a compiler that makes the fault named. */
-function checkout() {
-  const copy = join(folder, "a checkout é漢");
+/** A checkout of few sources, at a path that needs care, with a compiler that makes the fault named. @param {string[]} sources */
+function checkout(...sources) {
+  const copy = mkdtempSync(join(folder, "a checkout é漢"));
   const compiler = join(folder, "compiler.js");
   mkdirSync(join(copy, "scripts"), { recursive: true });
-  for (const name of ["build-native.js", "native-sources.js"])
+  for (const name of ["build-native.js", "native-sources.js", "compile-progress.js"])
     copyFileSync(join(root, "scripts", name), join(copy, "scripts", name));
   for (const name of ["generic", "x86", "arm", "aqlm/x86", "aqlm/arm"])
     mkdirSync(join(copy, "native", name), { recursive: true });
-  writeFileSync(join(copy, "native", "addon.cc"), "");
+  for (const name of ["addon.cc", ...sources]) writeFileSync(join(copy, "native", name), "");
   for (const name of ["src", "node_modules"]) symlinkSync(join(root, name), join(copy, name), "junction");
   writeFileSync(join(copy, "package.json"), '{ "type": "module" }');
   writeFileSync(
     compiler,
     `const [fault, ...args] = process.argv.slice(2);
     if (args.includes("--version")) process.exit(0);
+    const { appendFileSync, chmodSync, writeFileSync } = require("node:fs");
+    const { basename } = require("node:path");
+    const output = args[args.indexOf("-o") + 1];
+    if (basename(output) === "probe") {
+      writeFileSync(output, "#!/bin/sh\\necho " + process.env.TEST_SETS);
+      chmodSync(output, 0o755);
+      process.exit(0);
+    }
     const link = !args.includes("-c");
-    require("node:fs").writeFileSync(args[args.indexOf("-o") + 1], fault === "none" ? "whole" : "half");
+    appendFileSync(${JSON.stringify(join(folder, "compiled"))}, basename(output) + "\\n");
+    writeFileSync(output, fault === "none" ? "whole" : "half");
     if (link && fault === "killed") process.kill(process.pid, "SIGKILL");
     if (link && fault === "interrupted") process.kill(process.ppid, "SIGKILL");
     if (fault === "silent") process.exit(3);`,
   );
   const built = join(copy, "build");
-  const run = (/** @type {string} */ fault) => {
-    const env = { ...process.env, CXX: `${process.execPath} ${compiler} ${fault}` };
-    return spawnSync(process.execPath, [join(copy, "scripts", "build-native.js")], { env, encoding: "utf8" });
+  /** `sets`: instruction sets of the CPU that the build runs on. */
+  const run = (/** @type {string} */ fault, { sets = instructionSetsOf(process.arch), args = [] } = {}) => {
+    const env = { ...process.env, CXX: `${process.execPath} ${compiler} ${fault}`, TEST_SETS: sets.join(" ") };
+    rmSync(join(folder, "compiled"), { force: true });
+    const result = spawnSync(process.execPath, [join(copy, "scripts", "build-native.js"), ...args], {
+      env,
+      encoding: "utf8",
+    });
+    const compiled = existsSync(join(folder, "compiled")) ? readFileSync(join(folder, "compiled"), "utf8") : "";
+    // Neither the addon itself nor what stands in for files that are left out.
+    const objects = compiled.split("\n").filter((name) => name.endsWith(".cc.o") && name !== "absent.cc.o");
+    return { ...result, compiled: objects.sort() };
   };
-  return { built, addon: join(built, "lowbit.node"), run };
+  return { copy, built, addon: join(built, "lowbit.node"), run };
 }
 
 it("an addon appears when it is whole, the old one stays until then, and what a compiler does not say is said", () => {
@@ -114,4 +137,53 @@ it("an addon appears when it is whole, the old one stays until then, and what a 
   expect(readFileSync(`${addon}.sources`, "utf8")).toBe(note);
   // Also of what the interrupted build left.
   expect(readdirSync(built).sort()).toEqual(["lowbit.node", "lowbit.node.sources", "native"]);
+});
+
+describe.skipIf(process.platform === "win32" || allSets === "")("instruction sets", () => {
+  const [least, most] =
+    process.arch === "x64"
+      ? [
+          ["_avx2", "x86/linear_avx2.cc"],
+          ["_amx", "x86/linear_amx.cc"],
+        ]
+      : [
+          ["_i8mm", "arm/linear_i8mm.cc"],
+          ["_bf16", "arm/linear_bf16.cc"],
+        ];
+  const [leastObject, mostObject] = [least, most].map(([, file]) => objectName(file));
+
+  it("of this CPU are built, those of a better one or all on demand, and no object twice", () => {
+    const { copy, built, addon, run } = checkout(least[1], most[1]);
+    const first = run("none", { sets: [least[0]] });
+    expect(first.stdout).toBe("lowbit: native addon built, with the kernels that this CPU runs\n");
+    expect(first.compiled).toEqual(["addon.cc.o", leastObject].sort());
+    expect(run("none", { sets: [least[0]] })).toMatchObject({ stdout: "", stderr: "", compiled: [] });
+    // The same folder on a CPU that has more.
+    expect(run("none", { sets: [least[0], most[0]] }).compiled).toEqual([mostObject]);
+    expect(run("none", { sets: [least[0]] })).toMatchObject({ stdout: "", compiled: [] });
+    rmSync(join(built, "native", mostObject));
+    rmSync(addon);
+    expect(run("none", { sets: [least[0]] }).compiled).toEqual([]);
+    const strict = run("none", { sets: [], args: ["--strict"] });
+    expect(strict).toMatchObject({ stdout: "lowbit: native addon built\n", compiled: [mostObject] });
+    expect(run("none", { sets: [] })).toMatchObject({ stdout: "", compiled: [] });
+    writeFileSync(join(copy, "native", "addon.cc"), "// changed");
+    expect(run("none", { sets: [least[0]] }).compiled).toEqual(["addon.cc.o"]);
+    writeFileSync(join(copy, "native", "new.h"), "");
+    expect(run("none", { sets: [least[0]] }).compiled).toEqual(["addon.cc.o", leastObject].sort());
+  }, 300_000);
+
+  it("are those that the sources' names say, and the compiler can tell which this CPU has", () => {
+    const program = join(folder, "probe.cc");
+    writeFileSync(program, probeProgram(process.arch));
+    const cxx = (process.env.CXX || "c++").split(" ");
+    const options = ["-std=c++17", `-I${join(root, "native")}`, program, "-o", join(folder, "probe")];
+    const compiled = spawnSync(cxx[0], [...cxx.slice(1), ...options]);
+    if (compiled.error) return;
+    const found = spawnSync(join(folder, "probe"), { encoding: "utf8" }).stdout.split("\n").filter(Boolean);
+    expect(found).toEqual(instructionSetsOf(process.arch).filter((set) => found.includes(set)));
+    const flags = process.platform === "linux" && process.arch === "x64" ? readFileSync("/proc/cpuinfo", "utf8") : null;
+    if (flags) expect(found.includes("_avx2")).toBe(/^flags.* avx2 /m.test(flags));
+    if (flags) expect(found.includes("_avx512")).toBe(/^flags.* avx512vl /m.test(flags));
+  });
 });

@@ -3,6 +3,7 @@ import { checkOptions } from "../arguments.ts";
 import type { Cpu, GroupLimit, Kernel, KernelQuery, KernelTarget } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { layouts } from "../kernels/layout/packed.ts";
+import { unservedFeatures } from "../kernels/native/rows.ts";
 import { kernelRefusal, selectKernel, selectLayout } from "../kernels/select.ts";
 import type { Operator } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
@@ -51,6 +52,11 @@ export interface KernelChoice {
 export interface KernelTable {
   readonly cpu: string;
   readonly features: readonly string[];
+  /**
+   * Features of this machine's CPU, whichever CPU the table is for, that its native addon was not built for: it comes from
+   * a machine without them, and `node scripts/build-native.js` adds their kernels.
+   */
+  readonly unserved: readonly string[];
   /** Kernels of this package for the architecture of the CPU. */
   readonly rows: readonly KernelRow[];
   readonly choices: readonly KernelChoice[];
@@ -76,6 +82,7 @@ export function kernelTable(cpu: Cpu = hostCpu(), registry: OperatorRegistry = o
   return {
     cpu: cpu.name,
     features: [...cpu.features],
+    unserved: unservedFeatures(),
     rows: families.flatMap((family) => rowsOf(family, cpu)),
     choices: families.flatMap((family) => choicesOf(family, cpu)),
   };

@@ -59,7 +59,13 @@ async function kernels({ cpu, json, text }: KernelsOptions, terminal: Terminal):
     `${row.mStep}x${row.nStep}`,
     row.refusal ?? "yes",
   ]);
-  await terminal.writeLine(`CPU ${table.features.join(", ") || "scalar"}\n`);
+  await terminal.writeLine(`CPU ${table.features.join(", ") || "scalar"}`);
+  if (cpu === undefined && table.unserved.length > 0)
+    await terminal.writeLine(
+      `The native addon was built for a CPU without ${table.unserved.join(", ")}, which this one has: ` +
+        "node scripts/build-native.js adds their kernels.",
+    );
+  await terminal.writeLine();
   await terminal.writeLine(
     formatTable([["operator", "kernel", "layouts", "bits", "needs", "tile", "available"], ...rows]),
   );

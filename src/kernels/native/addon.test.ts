@@ -4,8 +4,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import type { CpuFeature } from "../contract.ts";
 import { NATIVE_ABI } from "./abi.ts";
-import type { NativeAddon } from "./interface.ts";
+import { featureBits, type NativeAddon } from "./interface.ts";
+import { knownRows } from "./known-rows.ts";
 
 const built = fileURLToPath(new URL("../../../build/lowbit.node", import.meta.url));
 /** The checkout's own addon, as far as there is one in ELF's format. */
@@ -119,5 +121,35 @@ describe("the native addon", () => {
     expect(() => loadNativeKernels("mine.so")).toThrow(
       "mine.so: kernels in C++ need the native addon, which is not here: LOWBIT_BACKEND is reference",
     );
+  });
+
+  it.skipIf(!knownRows[process.arch])("built for less than this CPU has serves what it has, and says so", async () => {
+    const known = knownRows[process.arch]!;
+    const bits = (names: readonly CpuFeature[]) =>
+      names.reduce((sum, name) => sum | (1 << featureBits.indexOf(name)), 0);
+    const ofAddon = bits(process.arch === "x64" ? ["sse2", "avx2"] : ["neon"]);
+    const ofCpu = known.reduce((sum, { needs }) => sum | needs, 0);
+    const loaded = async (features: number) => {
+      const rows = known.filter(({ needs }) => (needs & ~features) === 0);
+      const given = join(folder, `${features}.cjs`);
+      const members = `abi: "${NATIVE_ABI}", kernels: () => ${JSON.stringify(rows)}, cpuFeatures: () => ${ofCpu}`;
+      fs.writeFileSync(given, `module.exports = { ${members} };`);
+      await load({ given });
+      const { nativeFeatures, unservedFeatures } = await import("./rows.ts");
+      const { linearA8, attention } = await import("../table.ts");
+      const { selectKernel } = await import("../select.ts");
+      const cpu = { name: "here", features: new Set(nativeFeatures()) };
+      const chosen = selectKernel(linearA8, { layout: "panel16", bits: 4, m: 1 }, cpu);
+      const names = [linearA8, attention].map((kernels) => kernels.map(({ name }) => name));
+      return { names, served: bits(nativeFeatures()), unserved: bits(unservedFeatures()), chosen };
+    };
+    const whole = await loaded(ofCpu);
+    expect([whole.served, whole.unserved, lines]).toEqual([ofCpu, 0, []]);
+    const part = await loaded(ofAddon);
+    expect([part.served, part.unserved]).toEqual([ofAddon, ofCpu & ~ofAddon]);
+    // Rows that it lacks stand where they would, so that selection for other CPUs is the same.
+    expect(part.names).toEqual(whole.names);
+    expect(part.chosen.name).toMatch(process.arch === "x64" ? /_avx2$/ : /_neon$/);
+    expect(lines).toEqual([expect.stringMatching(/was built for a CPU without .*build-native.js adds their kernels/)]);
   });
 });

@@ -1,8 +1,10 @@
 /**
- * Native rows as kernels. A native kernel is declared once, in C++: rows of this machine come from the addon, which can
- * run them; those of other architectures from known-rows.ts, so that selection can answer for machines that are not here.
+ * Native rows as kernels. A native kernel is declared once, in C++: rows that can run here come from the addon, others from
+ * known-rows.ts (of other architectures, and of instruction sets that the addon was not built for), so that selection can
+ * answer for machines that are not here.
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+import { logInfo } from "../../log.ts";
 import { nodeBuiltin } from "../../node-builtin.ts";
 import type { CpuFeature, Kernel, NativeCall } from "../contract.ts";
 import { missingAddon, nativeAddon } from "./addon.ts";
@@ -22,7 +24,41 @@ export function hasNative(): boolean {
 
 /** Features of this CPU that native kernels may use; none without the addon. */
 export function nativeFeatures(): CpuFeature[] {
-  return featuresOf(nativeAddon()?.cpuFeatures() ?? 0);
+  const addon = nativeAddon();
+  return addon ? featuresOf(servedFeatures(addon)) : [];
+}
+
+/** Features of this CPU that the addon was not built for: it has no row that needs them, but its sources have. */
+export function unservedFeatures(): CpuFeature[] {
+  const addon = nativeAddon();
+  return addon ? featuresOf(addon.cpuFeatures() & ~servedFeatures(addon)) : [];
+}
+
+const served = new WeakMap<NativeAddon, number>();
+
+/** Bits of the CPU's features without those of instruction sets that the addon was not built for. */
+function servedFeatures(addon: NativeAddon): number {
+  let bits = served.get(addon);
+  if (bits === undefined) {
+    const rows = addon.kernels();
+    const own = new Set(rows.map(({ name }) => name));
+    const used = neededBy(rows);
+    const missing = neededBy((knownRows[process.arch] ?? []).filter(({ name }) => !own.has(name)));
+    bits = addon.cpuFeatures() & (used | ~missing);
+    served.set(addon, bits);
+    const unserved = featuresOf(addon.cpuFeatures() & ~bits);
+    if (unserved.length > 0)
+      logInfo(
+        () =>
+          `the native addon was built for a CPU without ${unserved.join(", ")}, which this one has: ` +
+          "node scripts/build-native.js adds their kernels",
+      );
+  }
+  return bits;
+}
+
+function neededBy(rows: readonly NativeRow[]): number {
+  return rows.reduce((bits, { needs }) => bits | needs, 0);
 }
 
 /** One for all calls: an array's memory is made when native code first looks at it. */
@@ -45,13 +81,27 @@ function listRows(): Map<string, ListedRow[]> {
     else families.set(row.family, [{ row, index }]);
   };
   const addon = nativeAddon();
-  for (const [index, row] of addon?.kernels().entries() ?? []) add(row, index);
+  for (const { row, index } of addon ? ownRows(addon) : []) add(row, index);
   for (const [architecture, rows] of Object.entries(knownRows)) {
     if (addon && architecture === process.arch) continue;
     // Rows that need no feature would be chosen for this machine too, which cannot run them.
     for (const row of rows) if (row.needs !== 0) add(row, null);
   }
   return families;
+}
+
+/** The addon's rows, and at their places among them known ones of instruction sets that it was not built for. */
+function ownRows(addon: NativeAddon): ListedRow[] {
+  const rows: ListedRow[] = addon.kernels().map((row, index) => ({ row, index }));
+  const here = servedFeatures(addon);
+  let next = rows.length;
+  for (const row of (knownRows[process.arch] ?? []).toReversed()) {
+    const at = rows.findIndex(({ row: { name } }) => name === row.name);
+    if (at >= 0) next = at;
+    // One that this CPU could run is none of the addon's sources any more.
+    else if ((row.needs & ~here) !== 0) rows.splice(next, 0, { row, index: null });
+  }
+  return rows;
 }
 
 /**
@@ -62,7 +112,7 @@ export function nativeKernels<A>(family: string, argumentsOf: (args: A) => Nativ
   listed ??= listRows();
   const rows = listed.get(family) ?? [];
   const addon = nativeAddon();
-  const here = addon?.cpuFeatures() ?? 0;
+  const here = addon ? servedFeatures(addon) : 0;
   return rows.map(({ row, index }) => {
     if (index === null) return absent(row, "is not in the native addon of this machine");
     const missing = featuresOf(row.needs & ~here);
