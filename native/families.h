@@ -88,6 +88,7 @@ constexpr ScalarIndex kScale{5};
 constexpr ScalarIndex kWindow{6};
 constexpr ScalarIndex kSoftcap{7};
 constexpr ScalarIndex kCacheType{8};
+constexpr ScalarIndex kStores{9};
 constexpr BufferIndex kQ{0};
 constexpr BufferIndex kK{1};
 constexpr BufferIndex kV{2};
@@ -98,7 +99,7 @@ constexpr BufferIndex kValueScales{6};
 constexpr BufferIndex kPosition{7};
 constexpr BufferIndex kY{8};
 constexpr BufferIndex kScratch{9};
-constexpr uint32_t kScalars = 9, kBuffers = 9;
+constexpr uint32_t kScalars = 10, kBuffers = 9;
 }  // namespace attention
 
 namespace rope_attention {
@@ -111,7 +112,8 @@ constexpr ScalarIndex kScale{5};
 constexpr ScalarIndex kWindow{6};
 constexpr ScalarIndex kSoftcap{7};
 constexpr ScalarIndex kCacheType{8};
-constexpr ScalarIndex kHalf{9};
+constexpr ScalarIndex kStores{9};
+constexpr ScalarIndex kHalf{10};
 constexpr BufferIndex kQkv{0};
 constexpr BufferIndex kAngles{1};
 constexpr BufferIndex kKeyCache{2};
@@ -121,7 +123,7 @@ constexpr BufferIndex kValueScales{5};
 constexpr BufferIndex kPosition{6};
 constexpr BufferIndex kY{7};
 constexpr BufferIndex kScratch{8};
-constexpr uint32_t kScalars = 10, kBuffers = 8;
+constexpr uint32_t kScalars = 11, kBuffers = 8;
 }  // namespace rope_attention
 
 namespace binary {

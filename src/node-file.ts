@@ -32,8 +32,10 @@ export async function openFile(path: string): Promise<ByteSource> {
     await handle.close();
     throw new InvalidFileError(path, `expected a file but found ${describeOther(status)}`);
   }
+  let isClosed = false;
   const readInto = async (offset: number, target: Uint8Array) => {
     const { length } = target;
+    if (isClosed) throw new InvalidFileError(path, "is closed: whatever needs it must be done before");
     checkRange(path, status.size, offset, length);
     for (let done = 0; done < length; ) {
       const { bytesRead } = await handle.read(target, done, Math.min(length - done, READ_MAX_BYTES), offset + done);
@@ -52,6 +54,7 @@ export async function openFile(path: string): Promise<ByteSource> {
       return bytes;
     },
     close() {
+      isClosed = true;
       forgotten.unregister(source);
       return handle.close();
     },

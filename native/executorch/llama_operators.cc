@@ -43,8 +43,7 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   const int64_t tokens = q.size(1), heads = q.size(2), head_dim = q.size(3), start = stack[kStart]->toInt();
   const double scale =
       stack[kScale]->isNone() ? 1 / std::sqrt(static_cast<double>(head_dim)) : stack[kScale]->toDouble();
-  // The caches hold the new rows already; the kernel writes them once more, unchanged.
-  const size_t row = static_cast<size_t>(start * keys.size(2) * head_dim);
+  // The caches hold the new rows already: nothing is stored.
   CallArguments<attention::kScalars, attention::kBuffers> to;
   to[attention::kTokens] = tokens;
   to[attention::kHeads] = heads;
@@ -54,8 +53,6 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   to[attention::kScale] = scale;
   to[attention::kCacheType] = kCacheF32;
   to[attention::kQ] = q.const_data_ptr();
-  to[attention::kK] = keys.const_data_ptr<float>() + row;
-  to[attention::kV] = values.const_data_ptr<float>() + row;
   to[attention::kKeyCache] = keys.const_data_ptr();
   to[attention::kValueCache] = values.const_data_ptr();
   to[attention::kPosition] = &start;

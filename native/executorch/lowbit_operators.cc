@@ -118,6 +118,7 @@ Tensor& attend(KernelRuntimeContext& context, const Tensor& q, const Tensor& k, 
   to[attention::kWindow] = options.window;
   to[attention::kSoftcap] = options.softcap;
   to[attention::kCacheType] = cache_type(keys);
+  to[attention::kStores] = 1;
   to[attention::kQ] = q.const_data_ptr();
   to[attention::kK] = k.const_data_ptr();
   to[attention::kV] = v.const_data_ptr();
@@ -237,6 +238,7 @@ Tensor& rope_attend(KernelRuntimeContext& context, const Tensor& qkv, const Tens
   to[rope_attention::kWindow] = options.window;
   to[rope_attention::kSoftcap] = options.softcap;
   to[rope_attention::kCacheType] = cache_type(keys);
+  to[rope_attention::kStores] = 1;
   to[rope_attention::kHalf] = angles.size(2);
   to[rope_attention::kQkv] = qkv.const_data_ptr();
   to[rope_attention::kAngles] = angles.const_data_ptr();

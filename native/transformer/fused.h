@@ -71,7 +71,6 @@ struct RopeAttentionArgs {
   const float* qkv;
   const float* angles;
   void (*attend)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
-  uint32_t half;
 };
 static_assert(sizeof(RopeAttentionArgs) <= kArgsMax);
 
@@ -79,14 +78,15 @@ template <class Isa>
 void rope_attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const RopeAttentionArgs& args = step.as<RopeAttentionArgs>();
   const AttentionArgs& to = args.attention;
-  if (phase == 0 && to.fits()) {
+  // Into scratch, wherever the tokens are: the attention checks.
+  if (phase == 0) {
     const size_t kv = to.stride(), q = static_cast<size_t>(to.heads) * to.head_dim;
     const uint32_t first = tile * to.stored_per_tile, last = std::min(to.tokens, first + to.stored_per_tile);
     for (size_t t = first; t < last; t++) {
       const float* row = args.qkv + t * (q + 2 * kv);
-      const float* angles = args.angles + t * 2 * args.half;
-      rotate_heads<Isa>(row, angles, args.half, to.heads, to.head_dim, const_cast<float*>(to.q) + t * q);
-      rotate_heads<Isa>(row + q, angles, args.half, to.kv_heads, to.head_dim, const_cast<float*>(to.k) + t * kv);
+      const float* angles = args.angles + t * 2 * to.half;
+      rotate_heads<Isa>(row, angles, to.half, to.heads, to.head_dim, const_cast<float*>(to.q) + t * q);
+      rotate_heads<Isa>(row + q, angles, to.half, to.kv_heads, to.head_dim, const_cast<float*>(to.k) + t * kv);
       memcpy(const_cast<float*>(to.v) + t * kv, row + q + kv, 4 * kv);
     }
   }
@@ -106,7 +106,7 @@ struct RotatedFloats {
 };
 
 // Numbers of attention are the first ones, so that its rows can read them.
-static_assert(rope_attention::kTokens == attention::kTokens && rope_attention::kCacheType == attention::kCacheType &&
+static_assert(rope_attention::kTokens == attention::kTokens && rope_attention::kStores == attention::kStores &&
               rope_attention::kHalf == ScalarIndex{attention::kScalars});
 
 // scratch: queries, keys, values, then that of the attention.
@@ -140,7 +140,7 @@ void rope_attention_prepare(Step& step, const Call& call) {
   args.qkv = buffer_of<const float>(call, from::kQkv);
   args.angles = buffer_of<const float>(call, from::kAngles);
   args.attend = step.run;
-  args.half = scalar_of<uint32_t>(call, from::kHalf);
+  args.attention.half = scalar_of<uint32_t>(call, from::kHalf);
   step.run = rope_attention_run<Isa>;
 }
 

@@ -39,7 +39,7 @@ export interface ArgumentNames {
 const matrix = ["m", "n", "k"] as const;
 const rowsOfDim = ["rows", "dim"] as const;
 const attentionSizes = ["tokens", "heads", "kvHeads", "headDim", "capacity"] as const;
-const attentionScalars = [...attentionSizes, "scale", "window", "softcap", "cacheType"] as const;
+const attentionScalars = [...attentionSizes, "scale", "window", "softcap", "cacheType", "stores"] as const;
 const cacheBuffers = ["keyCache", "valueCache", "keyScales", "valueScales", "position", "y"] as const;
 
 /** What families of kernels are called with; several families may take the same. */
@@ -134,13 +134,15 @@ export function rope(args: RopeArgs): NativeArguments {
 
 const cacheArrays = [Float32Array, Uint16Array, Int8Array] as const;
 
-/** Types of caches are 0 f32, 1 f16, 2 int8; scales are empty but for int8. */
+/** Types of caches are 0 f32, 1 f16, 2 int8; scales are empty but for int8. Without k and v nothing is stored. */
 export function attention(args: AttentionArgs): NativeArguments {
-  return orderArguments(names.attention, { ...args, ...cacheArguments(args) });
+  const { k, v } = args;
+  const stored = { k: k ?? none, v: v ?? none, stores: k && v ? 1 : 0 };
+  return orderArguments(names.attention, { ...args, ...cacheArguments(args), ...stored });
 }
 
 export function ropeAttention(args: RopeAttentionArgs): NativeArguments {
-  return orderArguments(names.ropeAttention, { ...args, ...cacheArguments(args) });
+  return orderArguments(names.ropeAttention, { ...args, ...cacheArguments(args), stores: 1 });
 }
 
 function cacheArguments({ keyCache, keyScales, valueScales }: Omit<AttentionArgs, "q" | "k" | "v">) {
