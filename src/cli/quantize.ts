@@ -4,6 +4,8 @@ import { type Command, Option } from "commander";
 import {
   type Cpu,
   checkCompiles,
+  checkWritable,
+  claimPath,
   cpuWith,
   describeOrigins,
   exportProgram,
@@ -17,8 +19,6 @@ import {
   type WeightOrigin,
   weightOrigins,
 } from "../index.ts";
-import { checkWritable } from "../node-file.ts";
-import { claimPath } from "../path-claim.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
