@@ -73,5 +73,5 @@ export { Profile, type ProfileEntry, type ProfileOptions } from "./runtime/profi
 export { LoadedProgram, type LoadOptions } from "./runtime/program.ts";
 export type { Session } from "./runtime/session.ts";
 export type { Trace, TraceEvent } from "./runtime/trace.ts";
-export type { Message } from "./text/chat-template.ts";
+export type { Message, TemplateLimits } from "./text/chat-template.ts";
 export type { GenerateOptions, GenerationResult } from "./text/generate.ts";
