@@ -6,16 +6,16 @@ import { promisify } from "node:util";
 import { beforeAll, describe, expect, it } from "vitest";
 import { type Bundle, bundleProgram } from "../src/bundle/bundle.ts";
 import { calledOperators, tableModule } from "../src/bundle/selection.ts";
+import { operators } from "../src/extension/index.ts";
 import {
   exportProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
   loadProgram,
-  operators,
-  type Program,
   quantize,
   sharedEmbedding,
 } from "../src/index.ts";
+import type { Program } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 

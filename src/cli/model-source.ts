@@ -4,15 +4,13 @@ import type { Command } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
   type CompileModelOptions,
-  checkCompiles,
-  isHubName,
   type LanguageModel,
-  type LoadOptions,
   loadCheckpoint,
   loadCompiled,
   loadProgram,
   type Model,
 } from "../index.ts";
+import { checkCompiles, isHubName, type LoadOptions } from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
 import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";

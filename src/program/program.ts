@@ -91,6 +91,7 @@ export interface Constant {
   readonly alignment: number;
 }
 
+/** A program as a value: methods, constants and named data, as a `.pte` file stores them. */
 export interface Program {
   readonly methods: readonly Method[];
   /** Entry 0 of the format's table is reserved; `TensorValue.constant` indexes this list from 0. */

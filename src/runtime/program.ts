@@ -17,6 +17,10 @@ import { Session } from "./session.ts";
 
 export type Metadata = number | boolean | readonly number[];
 
+/**
+ * What a program is loaded with: the operators it may call, the CPU that kernels are chosen for, threads, progress, a
+ * profile.
+ */
 export interface LoadOptions {
   readonly registry?: OperatorRegistry;
   readonly cpu?: Cpu;
@@ -36,6 +40,10 @@ export interface MemoryUse {
   readonly state: number;
 }
 
+/**
+ * A program that is ready to run: its constants are in memory, its metadata is read and its operators are known.
+ * `createSession()` gives what runs its methods.
+ */
 export class LoadedProgram {
   readonly cpu: Cpu;
   readonly threads: number;

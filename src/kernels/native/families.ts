@@ -24,6 +24,10 @@ import type {
   UnaryArgs,
 } from "../arguments.ts";
 
+/**
+ * Arguments of a native kernel in the order that its family documents: numbers, then arrays in memory that stays in
+ * place.
+ */
 export interface NativeArguments {
   readonly scalars: readonly number[];
   readonly buffers: readonly ArrayBufferView[];
