@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 import { checkInstance, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
-import { openCheckpoint } from "../formats/checkpoint.ts";
+import { isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
@@ -312,6 +312,15 @@ export function checkModel(model: Model): void {
 /** Whether a path names a model on the hub: "hf:org/name". */
 export function isHubName(path: string): boolean {
   return path.startsWith("hf:");
+}
+
+/**
+ * Whether a path names a checkpoint, which `loadCheckpoint` opens, rather than a program, which `loadProgram` does: a folder,
+ * a file of weights by its ending, or a model on the hub. InvalidFileError where nothing is.
+ */
+export async function isCheckpoint(path: string): Promise<boolean> {
+  checkPath(path);
+  return isHubName(path) || isCheckpointPath(path);
 }
 
 /** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, or downloads "hf:org/name[@revision]", and checks its tensors against its config. */

@@ -1,7 +1,5 @@
 /** The model argument of a command: a .pte program as it is, or a checkpoint folder that is compiled in memory. */
-import { stat } from "node:fs/promises";
 import type { Command } from "commander";
-import { InvalidFileError } from "../errors.ts";
 import {
   type CompileModelOptions,
   type LanguageModel,
@@ -10,7 +8,7 @@ import {
   loadProgram,
   type Model,
 } from "../index.ts";
-import { checkCompiles, isHubName, type LoadOptions } from "../tools/index.ts";
+import { checkCompiles, isCheckpoint, type LoadOptions } from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
 import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";
@@ -42,18 +40,6 @@ export const CHECKPOINT_HELP =
   "folder with config.json and model.safetensors (or its shards), a .gguf file, or hf:org/name";
 export const MODEL_HELP =
   "a .pte program, or a checkpoint folder, .gguf file or hf:org/name, which is compiled in memory";
-
-const checkpointEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
-
-/** Whether a path names a checkpoint (a folder, a .safetensors or a .gguf file) rather than a program. */
-export async function isCheckpoint(path: string): Promise<boolean> {
-  if (isHubName(path)) return true;
-  const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
-    const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
-    throw new InvalidFileError(path, problem, { cause });
-  });
-  return status.isDirectory() || checkpointEndings.some((ending) => path.endsWith(ending));
-}
 
 /** Opens a checkpoint, downloading it where it is on the hub, sets its quantization, and closes it after `work`. */
 export async function withCheckpoint<R>(

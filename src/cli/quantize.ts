@@ -2,10 +2,10 @@
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import { type Cpu, cpuWith, exportProgram, inspectProgram, type Model, saveGguf, saveTorchao } from "../index.ts";
-import { checkWritable } from "../node-file.ts";
-import { claimPath } from "../path-claim.ts";
 import {
   checkCompiles,
+  checkWritable,
+  claimPath,
   describeOrigins,
   isQuantizedApart,
   type Target,

@@ -93,6 +93,8 @@ export interface Constant {
 
 /** A program as a value: methods, constants and named data, as a `.pte` file stores them. */
 export interface Program {
+  /** The file that it was read from, for messages; absent of programs that were made. */
+  readonly file?: string;
   readonly methods: readonly Method[];
   /** Entry 0 of the format's table is reserved; `TensorValue.constant` indexes this list from 0. */
   readonly constants: readonly Constant[];

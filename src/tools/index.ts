@@ -21,7 +21,7 @@ export {
   unpackCodes,
 } from "../aqlm/index.ts";
 export type { Bundle, BundledFile } from "../bundle/bundle.ts";
-export { isHubName } from "../checkpoint/model.ts";
+export { isCheckpoint, isHubName } from "../checkpoint/model.ts";
 export { weightsInRecipe } from "../checkpoint/quantize.ts";
 export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "../checkpoint/weight-origins.ts";
 export { capture, type InputSpec } from "../compile/capture.ts";
@@ -33,8 +33,9 @@ export { layouts } from "../kernels/layout/packed.ts";
 export { wasmKernelText } from "../kernels/wasm/row-text.ts";
 export { loadProgramObject } from "../language/language-model.ts";
 export { SessionDecoder } from "../language/session-decoder.ts";
-export { openFile, writeFileWhole } from "../node-file.ts";
+export { checkWritable, openFile, writeFileWhole } from "../node-file.ts";
 export { kvCacheTypes } from "../ops/kv-cache.ts";
+export { claimPath } from "../path-claim.ts";
 export type { Program } from "../program/program.ts";
 export { type ReadOptions, readProgram } from "../program/read.ts";
 export { saveProgram } from "../program/save.ts";
