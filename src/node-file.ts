@@ -5,6 +5,7 @@ import { basename, dirname, join } from "node:path";
 import { checkString } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
+import { checkNoPointer } from "./git-lfs.ts";
 
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
@@ -20,7 +21,7 @@ export function checkPath(path: unknown): void {
   checkString("path", path);
 }
 
-/** Opens a file for positioned reads; InvalidFileError when it is missing or not a regular file. */
+/** Opens a file for positioned reads; InvalidFileError when it is missing, not a regular file, or a Git LFS pointer. */
 export async function openFile(path: string): Promise<ByteSource> {
   checkPath(path);
   const handle = await open(path, "r").catch((cause: NodeJS.ErrnoException) => {
@@ -60,6 +61,10 @@ export async function openFile(path: string): Promise<ByteSource> {
     },
   };
   forgotten.register(source, handle, source);
+  await checkNoPointer(source).catch(async (error) => {
+    await source.close();
+    throw error;
+  });
   return source;
 }
 

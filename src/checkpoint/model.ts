@@ -17,8 +17,10 @@ import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
-import { checkSlot } from "./check-slot.ts";
+import { checkLayers } from "./check-layers.ts";
+import { checkMethod, checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
@@ -63,10 +65,11 @@ export class Model {
     this.checkpoint = checkpoint;
     this.decoder = decoder;
     const weights = decoder.slots.map((slot) => {
-      const stored = slot.tiedTo ? null : findStoredWeight(checkpoint, slot);
+      const stored = slot.tiedTo ? null : (findStoredWeight(checkpoint, slot) ?? bitnetWeight(checkpoint, slot));
       if (!stored && !slot.tiedTo) checkSlot(checkpoint, slot);
       return [slot.name, { slot, stored, state: asStored }] as const;
     });
+    checkMethod(checkpoint);
     this.#weights = new Map(weights);
     this.unreadTensors = findUnread(checkpoint, decoder.slots, ({ name }) => this.#of(name).stored !== null);
   }
@@ -329,6 +332,7 @@ export async function loadCheckpoint(path: string, options: PullOptions = {}): P
   checkOptions(options);
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
+    checkLayers(checkpoint);
     const decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
     const named = withModelPrefix(checkpoint, decoder);
     const model = new Model(...(await withStoredHead(named, decoder)));
