@@ -49,5 +49,5 @@ export { Profile } from "./runtime/profile.ts";
 export type { LoadedProgram } from "./runtime/program.ts";
 export type { Session } from "./runtime/session.ts";
 export type { Tensor } from "./tensor.ts";
-export type { Message } from "./text/chat-template.ts";
+export type { Message, TemplateLimits } from "./text/chat-template.ts";
 export type { GenerateOptions, GenerationResult } from "./text/generate.ts";
