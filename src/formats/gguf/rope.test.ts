@@ -71,9 +71,9 @@ it.each<[string, Record<string, Metadata>, GgufEntry[], RegExp]>([
   ["llama", { "rope.scaling.type": "su" }, [], /rope scaling "su" is not supported/],
   [
     "llama",
-    { "rope.scaling.factor": -1 },
+    { "rope.scaling.factor": -1.5 },
     [],
-    /llama.rope.scaling.factor: expected a positive number but found -1|429/,
+    /llama.rope.scaling.factor: expected a positive number but found -1.5/,
   ],
   [
     "llama",
