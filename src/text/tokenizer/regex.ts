@@ -2,7 +2,8 @@
  * Patterns of tokenizer.json, as Oniguruma matches them. JavaScript's own patterns differ in syntax and meaning and
  * cannot be interrupted; this machine goes back without recursion and counts its steps.
  */
-import { wordCharacter } from "./character-set.ts";
+import { CharacterSet } from "./character-set.ts";
+import { namedClass } from "./regex-classes.ts";
 import { compile, Op, type Program, places } from "./regex-program.ts";
 import { PatternParser } from "./regex-syntax.ts";
 import type { Work } from "./work-limit.ts";
@@ -15,6 +16,7 @@ const RESTORE_REGISTER = -1;
 const RESTORE_GROUP = -2;
 
 const lineFeed = 10;
+const word = new CharacterSet(namedClass("word")!);
 
 export class Regex {
   readonly #program: Program;
@@ -273,7 +275,7 @@ function previousLength(text: string, at: number): number {
 }
 
 function isWordAt(text: string, at: number): boolean {
-  return at >= 0 && at < text.length && wordCharacter.has(text.codePointAt(at)!);
+  return at >= 0 && at < text.length && word.has(text.codePointAt(at)!);
 }
 
 function isAt(place: number, text: string, at: number, searchStart: number): boolean {
