@@ -6,7 +6,7 @@ import type { BuildOptions, BuildResult, Plugin } from "esbuild";
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
 import { TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
-import { makeFolder, openFile, writeFileWhole } from "../node-file.ts";
+import { checkOutput, makeFolder, openFile, writeFileWhole } from "../node-file.ts";
 import { operators as allOperators } from "../ops/registry.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
@@ -142,6 +142,7 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
   const { operators, replaced } = await choose(file).finally(() => file.close());
   const build = await esbuild();
   await makeFolder(folder);
+  for (const name of ["lowbit.js", "worker.js"]) await checkOutput(join(folder, name), [path]);
   const result = await build({
     entryPoints: { lowbit: moduleFile("bundle/entries/entry"), worker: moduleFile("bundle/entries/worker-entry") },
     outdir: resolve(folder),

@@ -57,13 +57,18 @@ export async function isCheckpoint(path: string): Promise<boolean> {
   return status.isDirectory() || checkpointEndings.some((ending) => path.endsWith(ending));
 }
 
+interface CheckpointHooks extends EncodeHooks {
+  /** Called with the model as it was opened: throws for what cannot follow. */
+  readonly onOpen?: (model: Model) => Promise<void>;
+}
+
 /** Opens a checkpoint, downloading it where it is on the hub, sets its quantization, and closes it after `work`. */
 export async function withCheckpoint<R>(
   path: string,
   options: QuantizationOptions,
   terminal: Terminal,
   work: (model: Model) => Promise<R>,
-  hooks: EncodeHooks = {},
+  hooks: CheckpointHooks = {},
 ): Promise<R> {
   const { signal } = terminal;
   const progress = terminal.progress("downloading");
@@ -71,6 +76,7 @@ export async function withCheckpoint<R>(
   if (model.unreadTensors.length > 0) terminal.note(`lowbit: ${describeUnread(model)}`);
   for (const note of model.checkpoint.notes) terminal.note(`lowbit: ${note}`);
   try {
+    await hooks.onOpen?.(model);
     await applyQuantization(model, options, hooks);
     return await work(model);
   } finally {
