@@ -1,7 +1,7 @@
 /** lowbit's public API. */
 
 export type { CompileModelOptions, ExportOptions } from "./api/compile-model.ts";
-export { compileModel, EagerModel, exportProgram } from "./api/compile-model.ts";
+export { checkCompiles, compileModel, EagerModel, exportProgram } from "./api/compile-model.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "./api/graphs.ts";
 export {
   type InspectOptions,

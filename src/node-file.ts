@@ -93,8 +93,10 @@ export function checkUnchanged(path: string, before: Stats, now: Pick<Stats, "si
 export async function openFile(path: string): Promise<ByteSource> {
   const { handle, status } = await openRegular(path);
   const key = Symbol(path);
+  let isClosed = false;
   const readInto = async (offset: number, target: Uint8Array) => {
     const { length } = target;
+    if (isClosed) throw new InvalidFileError(path, "is closed: whatever needs it must be done before");
     checkRange(path, status.size, offset, length);
     for (let done = 0; done < length; ) {
       const { bytesRead } = await handle.read(target, done, Math.min(length - done, READ_MAX_BYTES), offset + done);
@@ -114,6 +116,7 @@ export async function openFile(path: string): Promise<ByteSource> {
       return bytes;
     },
     close() {
+      isClosed = true;
       forgotten.unregister(source);
       reading.delete(key);
       return handle.close();

@@ -43,13 +43,12 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   const int64_t tokens = q.size(1), heads = q.size(2), head_dim = q.size(3), start = stack[kStart]->toInt();
   const double scale =
       stack[kScale]->isNone() ? 1 / std::sqrt(static_cast<double>(head_dim)) : stack[kScale]->toDouble();
-  // The caches hold the new rows already; the kernel writes them once more, unchanged.
-  const size_t row = static_cast<size_t>(start * keys.size(2) * head_dim);
+  // The caches hold the new rows already: nothing is stored.
   run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
              {static_cast<double>(tokens), static_cast<double>(heads), static_cast<double>(keys.size(2)),
-              static_cast<double>(head_dim), static_cast<double>(keys.size(1)), scale, 0, 0, kCacheF32},
-             {q.const_data_ptr(), keys.const_data_ptr<float>() + row, values.const_data_ptr<float>() + row,
-              keys.const_data_ptr(), values.const_data_ptr(), nullptr, nullptr, &start, out.mutable_data_ptr()});
+              static_cast<double>(head_dim), static_cast<double>(keys.size(1)), scale, 0, 0, kCacheF32, 0},
+             {q.const_data_ptr(), nullptr, nullptr, keys.const_data_ptr(), values.const_data_ptr(), nullptr, nullptr,
+              &start, out.mutable_data_ptr()});
 }
 
 // LOWBIT_STOCK_ATTENTION in the environment leaves all calls to ExecuTorch's kernel.

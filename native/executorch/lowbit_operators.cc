@@ -95,7 +95,7 @@ Tensor& attend(KernelRuntimeContext& context, const Tensor& q, const Tensor& k, 
       context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
       {static_cast<double>(tokens), static_cast<double>(last_size(q) / head_dim), static_cast<double>(kv_heads),
        static_cast<double>(head_dim), static_cast<double>(capacity), options.scale, static_cast<double>(options.window),
-       options.softcap, static_cast<double>(cache_type(keys))},
+       options.softcap, static_cast<double>(cache_type(keys)), 1},
       {q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), keys.const_data_ptr(), values.const_data_ptr(),
        data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(), out.mutable_data_ptr()});
   return out;
@@ -187,7 +187,7 @@ Tensor& rope_attend(KernelRuntimeContext& context, const Tensor& qkv, const Tens
       context, {"rope_attention", nullptr, 0, static_cast<uint32_t>(tokens)},
       {static_cast<double>(tokens), static_cast<double>(queries / head_dim), static_cast<double>(kv_heads),
        static_cast<double>(head_dim), static_cast<double>(capacity), options.scale, static_cast<double>(options.window),
-       options.softcap, static_cast<double>(cache_type(keys)), static_cast<double>(angles.size(2))},
+       options.softcap, static_cast<double>(cache_type(keys)), 1, static_cast<double>(angles.size(2))},
       {qkv.const_data_ptr(), angles.const_data_ptr(), keys.const_data_ptr(), values.const_data_ptr(),
        data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(), out.mutable_data_ptr()});
   return out;

@@ -11,6 +11,7 @@ namespace lowbit {
 
 struct AttentionArgs {
   const float* q;
+  // Null where the caches hold the new keys and values already.
   const float* k;
   const float* v;
   void* key_cache;
@@ -24,6 +25,8 @@ struct AttentionArgs {
   uint32_t tokens, heads, kv_heads, head_dim, capacity, window;
   // Query heads of one head of keys and values.
   uint32_t group;
+  // Pairs of dimensions of a head that are rotated, in steps of rope_attention.
+  uint32_t half;
   ScoreRule rule;
   uint32_t threads;
   // Parts of the keys with results of their own; 0 when tiles are heads and tokens.
@@ -33,15 +36,23 @@ struct AttentionArgs {
   uint32_t vectors, lane_rows;
   // Floats of one thread's scratch, and of one split's results.
   size_t thread_floats, split_floats;
+  // What `position` was when `now` made this copy.
+  int64_t start;
 
+  // The arguments of a tile: the position is read once, so that what was checked is what is used.
+  AttentionArgs now() const {
+    AttentionArgs args = *this;
+    args.start = *static_cast<const volatile int64_t*>(position);
+    return args;
+  }
   size_t stride() const { return static_cast<size_t>(kv_heads) * head_dim; }
-  bool fits() const { return *position >= 0 && *position <= static_cast<int64_t>(capacity) - tokens; }
+  bool fits() const { return start >= 0 && start <= static_cast<int64_t>(capacity) - tokens; }
   // First key that a query at `token` sees, and the one after the last.
   uint32_t first_key(uint32_t token) const {
     const int64_t end = last_key(token);
     return window > 0 && end > window ? static_cast<uint32_t>(end - window) : 0;
   }
-  uint32_t last_key(uint32_t token) const { return static_cast<uint32_t>(*position) + token + 1; }
+  uint32_t last_key(uint32_t token) const { return static_cast<uint32_t>(start) + token + 1; }
 };
 static_assert(sizeof(AttentionArgs) <= kArgsMax);
 
@@ -76,7 +87,7 @@ float store_integers(const float* x, uint32_t dim, int8_t* target) {
 template <class Isa, class Element>
 void store_tokens(const AttentionArgs& args, uint32_t first, uint32_t last) {
   const size_t stride = args.stride();
-  const size_t position = static_cast<size_t>(*args.position) + first;
+  const size_t position = static_cast<size_t>(args.start) + first;
   const size_t target = position * stride, source = first * stride;
   Element* keys = static_cast<Element*>(args.key_cache) + target;
   Element* values = static_cast<Element*>(args.value_cache) + target;
@@ -372,7 +383,7 @@ void merge_splits(const AttentionArgs& args, uint32_t tile, uint32_t tiles) {
 // Phases: store, attend, and with splits merge.
 template <class Isa, class Element>
 void attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
-  const AttentionArgs& args = step.as<AttentionArgs>();
+  const AttentionArgs args = step.as<AttentionArgs>().now();
   if (!args.fits()) {
     if (phase == 0 && tile == 0) fill_nan(args.y, static_cast<size_t>(args.tokens) * args.heads * args.head_dim);
     return;
@@ -380,7 +391,7 @@ void attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
   float* scratch = args.scratch + thread * args.thread_floats;
   if (phase == 0) {
     const uint32_t first = tile * args.stored_per_tile;
-    store_tokens<Isa, Element>(args, first, std::min(args.tokens, first + args.stored_per_tile));
+    if (args.k) store_tokens<Isa, Element>(args, first, std::min(args.tokens, first + args.stored_per_tile));
   } else if (phase == 2) {
     merge_splits<Isa>(args, tile, step.tiles[2]);
   } else if (args.splits > 0) {
@@ -436,8 +447,10 @@ static inline void bind_attention(Step& step, const AttentionArgs& sizes, const 
   AttentionArgs& args = step.init<AttentionArgs>();
   args = sizes;
   args.q = static_cast<const float*>(call.buffers[0]);
-  args.k = static_cast<const float*>(call.buffers[1]);
-  args.v = static_cast<const float*>(call.buffers[2]);
+  if (call.scalars[9] != 0) {
+    args.k = static_cast<const float*>(call.buffers[1]);
+    args.v = static_cast<const float*>(call.buffers[2]);
+  }
   args.key_cache = call.buffers[3];
   args.value_cache = call.buffers[4];
   args.key_scales = static_cast<float*>(call.buffers[5]);
@@ -446,18 +459,19 @@ static inline void bind_attention(Step& step, const AttentionArgs& sizes, const 
   args.y = static_cast<float*>(call.buffers[8]);
   args.scratch = static_cast<float*>(call.buffers[9]);
   step.phases = args.splits > 0 ? 3 : 2;
-  step.tiles[0] = ceil_div(args.tokens, args.stored_per_tile);
+  step.tiles[0] = args.k ? ceil_div(args.tokens, args.stored_per_tile) : 1;
   step.tiles[1] = args.splits > 0 ? args.splits : args.kv_heads * ceil_div(args.tokens, args.tokens_per_tile);
   step.tiles[2] = std::min(args.threads, ceil_div(args.tokens * args.heads * args.head_dim, 1024));
 }
 
-// What a cache holds: the last scalar of a call.
+// What a cache holds.
 enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
 
 static inline CacheType cache_type(const Call& call) { return static_cast<CacheType>(call.scalars[8]); }
 
-// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, cache type; buffers: q, k, v, key
-// cache, value cache, key scales, value scales (null but for integers), position, y, scratch.
+// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, cache type, 1 when k and v are stored
+// first; buffers: q, k, v, key cache, value cache, key scales, value scales (null but for integers), position, y,
+// scratch.
 template <class Isa>
 void attention_prepare(Step& step, const Call& call) {
   bind_attention(step, attention_args<Isa>(call), call);

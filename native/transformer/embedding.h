@@ -15,8 +15,9 @@ struct Indices {
   uint32_t count;
   bool wide;
 
+  // Read once, so that what was checked is what is used.
   int64_t at(uint32_t i) const {
-    return wide ? static_cast<const int64_t*>(data)[i] : static_cast<const int32_t*>(data)[i];
+    return wide ? static_cast<const volatile int64_t*>(data)[i] : static_cast<const volatile int32_t*>(data)[i];
   }
 };
 

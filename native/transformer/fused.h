@@ -72,7 +72,6 @@ struct RopeAttentionArgs {
   const float* qkv;
   const float* angles;
   void (*attend)(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread);
-  uint32_t half;
 };
 static_assert(sizeof(RopeAttentionArgs) <= kArgsMax);
 
@@ -80,14 +79,15 @@ template <class Isa>
 void rope_attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
   const RopeAttentionArgs& args = step.as<RopeAttentionArgs>();
   const AttentionArgs& to = args.attention;
-  if (phase == 0 && to.fits()) {
+  // Into scratch, wherever the tokens are: the attention checks.
+  if (phase == 0) {
     const size_t kv = to.stride(), q = static_cast<size_t>(to.heads) * to.head_dim;
     const uint32_t first = tile * to.stored_per_tile, last = std::min(to.tokens, first + to.stored_per_tile);
     for (size_t t = first; t < last; t++) {
       const float* row = args.qkv + t * (q + 2 * kv);
-      const float* angles = args.angles + t * 2 * args.half;
-      rotate_heads<Isa>(row, angles, args.half, to.heads, to.head_dim, const_cast<float*>(to.q) + t * q);
-      rotate_heads<Isa>(row + q, angles, args.half, to.kv_heads, to.head_dim, const_cast<float*>(to.k) + t * kv);
+      const float* angles = args.angles + t * 2 * to.half;
+      rotate_heads<Isa>(row, angles, to.half, to.heads, to.head_dim, const_cast<float*>(to.q) + t * q);
+      rotate_heads<Isa>(row + q, angles, to.half, to.kv_heads, to.head_dim, const_cast<float*>(to.k) + t * kv);
       memcpy(const_cast<float*>(to.v) + t * kv, row + q + kv, 4 * kv);
     }
   }
@@ -134,7 +134,7 @@ void rope_attention_prepare(Step& step, const Call& call) {
   args.qkv = static_cast<const float*>(call.buffers[0]);
   args.angles = static_cast<const float*>(call.buffers[1]);
   args.attend = step.run;
-  args.half = static_cast<uint32_t>(call.scalars[9]);
+  args.attention.half = static_cast<uint32_t>(call.scalars[10]);
   step.run = rope_attention_run<Isa>;
 }
 

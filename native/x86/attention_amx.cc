@@ -433,7 +433,7 @@ void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
 
 template <class Element>
 void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
-  const AttentionArgs& args = step.as<AttentionArgs>();
+  const AttentionArgs args = step.as<AttentionArgs>().now();
   if (phase == 0 || !args.fits()) return attention_run<FloatsAvx512, Element>(step, phase, tile, thread);
   attend_tile<Element>(args, tile, reinterpret_cast<uint8_t*>(args.scratch + thread * args.thread_floats));
 }

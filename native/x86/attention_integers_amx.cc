@@ -351,7 +351,7 @@ void attend_integers(const AttentionArgs& args, uint32_t split, float* scratch) 
 }
 
 void integers_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
-  const AttentionArgs& args = step.as<AttentionArgs>();
+  const AttentionArgs args = step.as<AttentionArgs>().now();
   if (phase != 1 || !args.fits()) return attention_run<Isa, int8_t>(step, phase, tile, thread);
   attend_integers(args, tile, args.scratch + thread * args.thread_floats);
 }

@@ -1,6 +1,6 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { checkOptions } from "../arguments.ts";
-import { checkModel, type Model, type ModelHooks } from "../checkpoint/model.ts";
+import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { capture, type MethodSource } from "../compile/capture.ts";
@@ -13,19 +13,20 @@ import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { LONG_METHOD } from "../language/session-decoder.ts";
 import { encodeTexts } from "../language/texts.ts";
-import type { ForwardOptions } from "../model/decoder.ts";
+import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
 import { checkOutput } from "../node-file.ts";
 import { EagerBuilder } from "../ops/eager.ts";
 import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
+import type { Weight } from "../ops/weight.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { saveProgram } from "../program/save.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
 import { resumeKey } from "./resume-key.ts";
 
-export interface CompileModelOptions extends ModelHooks {
+export interface CompileModelOptions extends AbortOptions {
   /** The CPU that weights are packed for. Default: this one. */
   readonly cpu?: Cpu;
   /** Most tokens of one call; longer prompts are run in chunks. Default: 512, or the context if that is shorter. */
@@ -85,7 +86,8 @@ function check(name: string, value: number, max: number): void {
 function withCacheType(model: Model, options: CompileModelOptions, sizes: Lengths): CompileModelOptions {
   if (options.kvCache) return options;
   if (options.target === "executorch") return { ...options, kvCache: "f32" };
-  const graph = capture(forwardSource(model, options, sizes), operators, options.cpu ?? hostCpu());
+  const weights = weightsFor(model, options, true);
+  const graph = capture(forwardSource(model, weights, options, sizes), operators, options.cpu ?? hostCpu());
   return { ...options, kvCache: stateBytes(graph) <= F32_CACHE_BYTES_MAX ? "f32" : "f16" };
 }
 
@@ -99,15 +101,21 @@ function forwardOptions(options: CompileModelOptions, capacity: number, longCont
   return { capacity, logits: options.logits ?? "last", kvCache: options.kvCache ?? "f32", longContext };
 }
 
+/** Weights in the formats in which programs of these options have them; `unread`: for graphs alone. */
+function weightsFor(model: Model, options: CompileModelOptions, unread: boolean): WeightLookup {
+  const holds = holdsFor(options.target ?? "lowbit");
+  const use = { signal: options.signal, layout: layoutFor(model, options.target), holds, unread };
+  return (name) => model.weight(name, use);
+}
+
 /** forward(tokens int64 [1, T], input_pos int64 [1]) → float logits; T up to maxSeqLen. */
 function forwardSource(
-  model: Model,
+  { decoder }: Model,
+  weights: WeightLookup,
   options: CompileModelOptions,
   { maxSeqLen, maxContextLen }: Lengths,
   longContext = false,
 ): MethodSource {
-  const holds = holdsFor(options.target ?? "lowbit");
-  const hooks = { signal: options.signal, layout: layoutFor(model, options.target), holds };
   return {
     name: longContext ? LONG_METHOD : "forward",
     inputs: [
@@ -115,9 +123,9 @@ function forwardSource(
       { name: "input_pos", spec: { dtype: "i64", shape: [1] }, smallest: [1] },
     ],
     build: (builder, [tokens, position]) => [
-      model.decoder.forward(
+      decoder.forward(
         new Ops(builder),
-        (name) => model.weight(name, hooks),
+        weights,
         { tokens: tokens!, position: position! },
         forwardOptions(options, maxContextLen, longContext),
       ),
@@ -139,21 +147,38 @@ function longContextFrom({ decoder }: Model, { maxContextLen }: Lengths): number
   return from !== null && from < maxContextLen ? from : null;
 }
 
-/** The methods of a model's program, and the options with what was left open filled in. */
-export function methodSources(model: Model, given: CompileModelOptions) {
+/**
+ * The methods of a model's program, and the options with what was left open filled in. `unread`: for graphs whose weights are
+ * not read, so that weights may still wait for calibration.
+ */
+export function methodSources(model: Model, given: CompileModelOptions, unread = false) {
   const sizes = lengths(model, given);
   const options = withCacheType(model, given, sizes);
+  const weights = weightsFor(model, options, unread);
   const longFrom = longContextFrom(model, sizes);
-  const long = longFrom === null ? [] : [forwardSource(model, options, sizes, true)];
-  return { sources: [forwardSource(model, options, sizes), ...long], options, sizes, longFrom };
+  const long = longFrom === null ? [] : [forwardSource(model, weights, options, sizes, true)];
+  return { sources: [forwardSource(model, weights, options, sizes), ...long], options, sizes, longFrom };
 }
 
 /**
  * Compiles a model to a program whose weights are packed when they are read. InvalidArgumentError for lengths that the
- * model does not have and options of unknown values, UnsupportedError for what the target has no form for.
+ * model does not have, options of unknown values and weights that wait for calibration, UnsupportedError for what the target
+ * has no form for.
  */
 export function compileModel(model: Model, given: CompileModelOptions = {}): Program {
-  const { sources, options, sizes, longFrom } = methodSources(model, given);
+  return compiled(model, given, false);
+}
+
+/**
+ * Throws what `compileModel` would throw for these options once the model is calibrated or encoded: for before that work,
+ * which takes long.
+ */
+export function checkCompiles(model: Model, given: CompileModelOptions = {}): void {
+  compiled(model, given, true);
+}
+
+function compiled(model: Model, given: CompileModelOptions, unread: boolean): Program {
+  const { sources, options, sizes, longFrom } = methodSources(model, given, unread);
   const facts = generationFacts(model.checkpoint);
   const metadata = new Map<string, number | boolean | readonly number[]>([
     ["get_max_seq_len", sizes.maxSeqLen],
@@ -213,6 +238,8 @@ export async function exportProgram(model: Model, path: string, options: ExportO
 export class EagerModel {
   readonly maxContextLen: number;
   readonly #model: Model;
+  /** The weights that were read, whatever becomes of the model. */
+  readonly #weights: WeightLookup;
   readonly #options: CompileModelOptions;
   readonly #builder: EagerBuilder;
   readonly #longFrom: number;
@@ -220,8 +247,15 @@ export class EagerModel {
   readonly #ids: number[] = [];
   #long = false;
 
-  private constructor(model: Model, options: CompileModelOptions, builder: EagerBuilder, sizes: Lengths) {
+  private constructor(
+    model: Model,
+    weights: WeightLookup,
+    options: CompileModelOptions,
+    builder: EagerBuilder,
+    sizes: Lengths,
+  ) {
     this.#model = model;
+    this.#weights = weights;
     this.#options = options;
     this.#builder = builder;
     this.#longFrom = longContextFrom(model, sizes) ?? sizes.maxContextLen;
@@ -234,14 +268,17 @@ export class EagerModel {
     const options = withCacheType(model, given, sizes);
     const cpu = options.cpu ?? hostCpu();
     const builder = new EagerBuilder(operators, cpu);
-    const graphs = [false, true].map((long) => capture(forwardSource(model, options, sizes, long), operators, cpu));
+    const weights = remembered(weightsFor(model, options, false));
+    const graphs = [false, true].map((long) =>
+      capture(forwardSource(model, weights, options, sizes, long), operators, cpu),
+    );
     const values = graphs.flatMap(({ nodes }) => nodes.flatMap(({ args }) => args));
     for (const value of values) {
       options.signal?.throwIfAborted();
       if (typeof value === "object" && value && "constant" in value && value.constant)
         await builder.load(value.constant);
     }
-    return new EagerModel(model, options, builder, sizes);
+    return new EagerModel(model, weights, options, builder, sizes);
   }
 
   /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
@@ -268,9 +305,19 @@ export class EagerModel {
     const start: Tensor = { dtype: "i64", shape: [1], data: BigInt64Array.of(BigInt(position)) };
     return this.#model.decoder.forward(
       new Ops(this.#builder),
-      (name) => this.#model.weight(name),
+      this.#weights,
       { tokens, position: start },
       forwardOptions(this.#options, this.maxContextLen, long),
     );
   }
+}
+
+/** The same weight whenever a name is asked for. */
+function remembered(weights: WeightLookup): WeightLookup {
+  const known = new Map<string, Weight>();
+  return (name) => {
+    const weight = known.get(name) ?? weights(name);
+    known.set(name, weight);
+    return weight;
+  };
 }

@@ -21,7 +21,7 @@ export interface MethodGraph {
 
 /** Graphs of what `compileModel` makes with these options. Weights are not read. */
 export function modelGraphs(model: Model, given: CompileModelOptions = {}): MethodGraph[] {
-  const { sources, options } = methodSources(model, given);
+  const { sources, options } = methodSources(model, given, true);
   const { cpu = hostCpu(), target = "lowbit" } = options;
   return sources.map((source) => {
     const graph = capture(source, operators, cpu);

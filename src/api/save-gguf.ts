@@ -1,6 +1,6 @@
 /** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
 import { checkOptions } from "../arguments.ts";
-import { checkModel, type Model, type ModelHooks } from "../checkpoint/model.ts";
+import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
@@ -35,7 +35,7 @@ const names: Readonly<Record<string, string>> = {
   MistralForCausalLM: "llama",
 };
 
-export interface SaveGgufOptions extends ModelHooks {
+export interface SaveGgufOptions extends AbortOptions {
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 
@@ -57,7 +57,7 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
   const { normOffset, interleaved, names: other } = ggufArchitectures[architecture]!;
   const form: TensorForm = { normOffset, names: other, headDim: interleaved ? config.headDim : null };
   const tensors = model.decoder.slots
-    .filter((slot) => slot.tiedTo === null || model.configs.get(slot.name) !== model.configs.get(slot.tiedTo))
+    .filter((slot) => isWritten(model, slot))
     .map((slot) => tensorOf(model, slot, form, options));
   const extra = ropeTensor(model, architecture, config);
   const all = extra ? [...tensors, extra.entry] : tensors;
@@ -66,6 +66,12 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
   await checkReadBack(model, config, metadata, all, extra?.divisors ?? null);
   for (const [key, entry] of tokenizerOf(model, config)) metadata.set(key, entry);
   await writeGguf(path, metadata, reported(all, options));
+}
+
+/** Whether a slot is a tensor of its own: those that are tied are what they are tied to, unless they became something else. */
+function isWritten(model: Model, { name, tiedTo }: WeightSlot): boolean {
+  if (tiedTo === null || model.slotWeight(name).state.kind === "replaced") return true;
+  return model.configOf(name) !== model.configOf(tiedTo);
 }
 
 /** The tensors, whose bytes are counted as they are written. */
@@ -97,10 +103,10 @@ interface WrittenTensor extends GgufTensorEntry {
   readonly typeName: keyof typeof fileTypes;
 }
 
-function tensorOf(model: Model, slot: WeightSlot, form: TensorForm, hooks: ModelHooks): WrittenTensor {
+function tensorOf(model: Model, slot: WeightSlot, form: TensorForm, options: AbortOptions): WrittenTensor {
   const name = ggufName(slot.name, form.names);
   if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
-  const weight = model.weight(slot.name, { ...hooks, holds: holdsFor("gguf") });
+  const weight = model.weight(slot.name, { ...options, holds: holdsFor("gguf") });
   const headDim = /\.[qk]_proj\./.test(slot.name) ? form.headDim : null;
   if (slot.role === "vector") return vectorTensor(name, floatWeight(weight), { ...form, headDim });
   if (weight.format.kind === "float") return floatTensor(name, floatWeight(weight), headDim);

@@ -1,7 +1,7 @@
 /** Writes a model as a Hugging Face folder with TorchAO's quantized tensors, which transformers with torchao loads. */
 import { join } from "node:path";
 import { checkOptions } from "../arguments.ts";
-import { checkModel, type Model, type ModelHooks } from "../checkpoint/model.ts";
+import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
@@ -28,11 +28,13 @@ interface Written {
  * quantization, tokenizer and template. Matrices are quantized and written one by one. UnsupportedError for weights that
  * TorchAO's type cannot hold: codebooks, groups that do not divide a row, and formats of their own.
  */
-export async function saveTorchao(model: Model, folder: string, hooks: ModelHooks = {}): Promise<void> {
+export async function saveTorchao(model: Model, folder: string, options: AbortOptions = {}): Promise<void> {
   checkModel(model);
-  checkOptions(hooks);
+  checkOptions(options);
   await checkOutputFolder(folder, [model.checkpoint.folder]);
-  const written = model.decoder.slots.filter(({ tiedTo }) => tiedTo === null).map((slot) => write(model, slot, hooks));
+  const written = model.decoder.slots
+    .filter((slot) => isWritten(model, slot))
+    .map((slot) => write(model, slot, options));
   const metadata = Object.fromEntries(written.map(({ slot, metadata: text }) => [slot.name, text]));
   const names = JSON.stringify(written.map(({ slot }) => slot.name));
   await makeFolder(folder);
@@ -51,11 +53,21 @@ export async function saveTorchao(model: Model, folder: string, hooks: ModelHook
     await writeFileWhole(join(folder, name), (sink) => sink.write(bytes));
 }
 
-function write(model: Model, slot: WeightSlot, hooks: ModelHooks): Written {
-  const weight = model.weight(slot.name, { ...hooks, holds: holdsFor("torchao") });
+/** Whether a slot is a tensor of its own there. UnsupportedError for weights that TorchAO's one tensor for two has no place for. */
+function isWritten(model: Model, { name, tiedTo }: WeightSlot): boolean {
+  if (tiedTo === null) return true;
+  if (model.slotWeight(name).state.kind === "replaced")
+    throw new UnsupportedError(
+      `${name}: was given weights of its own, but TorchAO's files have one tensor for it and ${tiedTo}`,
+    );
+  return false;
+}
+
+function write(model: Model, slot: WeightSlot, options: AbortOptions): Written {
+  const weight = model.weight(slot.name, { ...options, holds: holdsFor("torchao") });
   const { kind } = weight.format;
   if (kind === "float") return { slot, ...floatEntry(floatWeight(weight)), format: null };
-  const config = model.configs.get(slot.name);
+  const config = model.configOf(slot.name);
   const spec = "spec" in weight.format ? (weight.format as AffineFormat).spec : null;
   if (!spec || spec.hasLevels || spec.k % spec.groupSize !== 0)
     throw new UnsupportedError(

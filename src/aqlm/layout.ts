@@ -149,6 +149,8 @@ export function openCodes(bytes: Uint8Array, where = "packed AQLM codes"): OpenC
   checkForm(where, form);
   if (block !== BLOCK || view.getUint32(12, true) !== TILE || width !== codeBytes(form))
     fail(`expected tiles of ${TILE} outputs and ${BLOCK} groups; export the model again`);
+  if (bytes.byteOffset % width! !== 0)
+    fail(`expected a place that is a multiple of ${width} bytes but found ${bytes.byteOffset}`);
   const expected = packedByteLength(form);
   if (bytes.length !== expected || view.getBigUint64(32, true) !== BigInt(expected))
     fail(`expected ${expected} bytes but found ${bytes.length}`);

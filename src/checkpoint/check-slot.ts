@@ -32,7 +32,8 @@ const isRead = (method: string) => [...storageNames(), ...readMethods].some((nam
 function checkTensor({ tensors, folder }: Checkpoint, { name, shape }: WeightSlot): void {
   if (!tensors.has(name)) {
     const module = moduleOf(name);
-    const others = tensors.names.filter((other) => other.startsWith(`${module}.`) && other !== `${module}.bias`);
+    const plain = ["weight", "bias"].map((part) => `${module}.${part}`);
+    const others = tensors.names.filter((other) => other.startsWith(`${module}.`) && !plain.includes(other));
     const found = others.length === 0 ? "" : `; it has ${others.toSorted().join(", ")}`;
     throw new InvalidFileError(folder, `expected tensor ${name}, which the checkpoint lacks${found}`);
   }

@@ -20,59 +20,54 @@ import { centered } from "./centered-minima.ts";
 import { checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
+import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
 import { withStoredHead } from "./tied-head.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 
-/** What loading and quantizing a weight may report and obey. */
-export interface ModelHooks {
+/** How work on a model is ended early. */
+export interface AbortOptions {
+  /** Aborted, it ends the work with its reason. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** How one use of a model wants its weights. */
-export interface WeightUse extends ModelHooks {
+export interface WeightUse extends AbortOptions {
   /** Packed layout, in place of the model's. */
   readonly layout?: string | undefined;
   /** The values that are stored, whatever configuration is set. */
   readonly float?: boolean | undefined;
   /** Which of the checkpoint's low-bit weights its place can hold; others are quantized anew. Default: all. */
   readonly holds?: ((stored: LowBitTensor) => boolean) | undefined;
+  /** Whether weights are not read, so that those that wait for calibration are given, too. */
+  readonly unread?: boolean | undefined;
 }
 
-/** Weights that were quantized by the activations of a text, with the configuration that they have. */
-interface CalibratedWeight {
-  readonly config: QuantizationConfig;
-  readonly load: () => Promise<QuantizedWeights>;
-}
-
+/** A checkpoint as a model: its architecture, and for each slot of that a weight in one state. */
 export class Model {
   readonly decoder: Decoder;
   readonly checkpoint: Checkpoint;
-  /** Configurations by slot name, as `quantize` set them; slots that are not here stay float. */
-  readonly configs = new Map<string, QuantizationConfig>();
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;
   /** Names of the checkpoint's tensors that the model has no place for, such as biases that the config does not say. */
   readonly unreadTensors: readonly string[];
-  /** Weights that the checkpoint stores in formats of their own, by slot name. */
-  readonly #stored = new Map<string, StoredWeight>();
-  /** What `replaceWeight` set, by slot name. */
-  readonly #replaced = new Map<string, Weight>();
-  /** By slot name. */
-  readonly #calibrated = new Map<string, CalibratedWeight>();
-  #hasForeignWeights = false;
+  /** By slot name, in the model's order. */
+  readonly #weights: ReadonlyMap<string, { slot: WeightSlot; stored: StoredWeight | null; state: WeightState }>;
+  #isClosed = false;
   /** The last quantized weight: some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
-  constructor(checkpoint: Checkpoint) {
+  /** Of a checkpoint, and the decoder that its config describes. Throws for a checkpoint that lacks weights of the decoder. */
+  constructor(checkpoint: Checkpoint, decoder: Decoder) {
     this.checkpoint = checkpoint;
-    this.decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
-    for (const slot of this.decoder.slots) {
+    this.decoder = decoder;
+    const weights = decoder.slots.map((slot) => {
       const stored = slot.tiedTo ? null : findStoredWeight(checkpoint, slot);
-      if (stored) this.#stored.set(slot.name, stored);
-      else if (!slot.tiedTo) checkSlot(checkpoint, slot);
-    }
-    this.unreadTensors = findUnread(checkpoint, this.decoder.slots, ({ name }) => this.#stored.has(name));
+      if (!stored && !slot.tiedTo) checkSlot(checkpoint, slot);
+      return [slot.name, { slot, stored, state: asStored }] as const;
+    });
+    this.#weights = new Map(weights);
+    this.unreadTensors = findUnread(checkpoint, decoder.slots, ({ name }) => this.#of(name).stored !== null);
   }
 
   /** Folder name of the checkpoint. */
@@ -80,72 +75,131 @@ export class Model {
     return basename(this.checkpoint.folder);
   }
 
-  /** Gives a slot a weight of any registered format, which is not quantized further. ShapeError for one of another shape. */
+  /** The weight of a slot as it is now: what the checkpoint stores, and what was asked of it. InvalidArgumentError for no slot. */
+  slotWeight(name: string): SlotWeight {
+    return { ...this.#of(name) };
+  }
+
+  #of(name: string) {
+    const weight = this.#weights.get(name);
+    if (weight) return weight;
+    throw new InvalidArgumentError(`weight ${name}: ${this.decoder.architecture} has none of that name`);
+  }
+
+  /** Configurations by slot name, as `quantize` set them; slots that are not here stay as they are. */
+  get configs(): ReadonlyMap<string, QuantizationConfig> {
+    const set = [...this.#weights].map(([name, { state }]) => [name, configIn(state)] as const);
+    return new Map(set.filter((entry): entry is [string, QuantizationConfig] => entry[1] !== undefined));
+  }
+
+  /** The configuration of a slot; undefined for one that stays as it is. */
+  configOf(name: string): QuantizationConfig | undefined {
+    return configIn(this.#of(name).state);
+  }
+
+  /**
+   * Sets the configurations of slots, or none where null is given: all of them, or none when one is refused.
+   * InvalidArgumentError for slots whose weights are not quantized again, and after calibration, which counts for the
+   * configurations that it found.
+   */
+  configure(configs: ReadonlyMap<string, QuantizationConfig | null>): void {
+    this.checkOpen();
+    if (this.isCalibrated)
+      throw new InvalidArgumentError(
+        `${this.name}: is calibrated already, for the configurations that it had; load the checkpoint again, set all configurations, then calibrate`,
+      );
+    for (const [name, config] of configs) if (config) checkConfigurable(this.#ofSource(name));
+    for (const [name, config] of configs) {
+      const weight = this.#of(name);
+      if (config) weight.state = { kind: "configured", config };
+      else if (weight.state.kind === "configured") weight.state = asStored;
+    }
+  }
+
+  /**
+   * Gives a slot a weight of any registered format, which is not quantized further; slots that are tied to it get it, too.
+   * ShapeError for one of another shape.
+   */
   replaceWeight(name: string, weight: Weight): void {
-    const slot = this.decoder.slots.find((candidate) => candidate.name === name) ?? this.#unknown(name);
-    if (!isSameShape(weight.shape, slot.shape))
-      throw new ShapeError(`${name}: expected a weight of shape [${slot.shape}] but found [${weight.shape}]`);
-    this.configs.delete(name);
-    this.#replaced.set(name, weight);
-    this.#hasForeignWeights = true;
+    this.checkOpen();
+    const replaced = this.#of(name);
+    const { shape } = replaced.slot;
+    if (!isSameShape(weight.shape, shape))
+      throw new ShapeError(`${name}: expected a weight of shape [${shape}] but found [${weight.shape}]`);
+    for (const other of this.#weights.values()) if (other.slot.tiedTo === name) other.state = asStored;
+    replaced.state = { kind: "replaced", weight };
+  }
+
+  /** Gives a slot that has a configuration its quantized weights. InvalidArgumentError for one without. */
+  setCalibrated(name: string, load: () => Promise<QuantizedWeights>): void {
+    const weight = this.#of(name);
+    const config = configIn(weight.state);
+    if (!config) throw new InvalidArgumentError(`${name}: expected a configuration to calibrate for; quantize first`);
+    weight.state = { kind: "calibrated", config, load };
+  }
+
+  /** Whether weights were calibrated: no configuration can be set any more. */
+  get isCalibrated(): boolean {
+    return this.#some("calibrated");
   }
 
   /** Whether weights were replaced or calibrated: what they are does not follow from the checkpoint alone. */
   get hasForeignWeights(): boolean {
-    return this.#hasForeignWeights;
+    return this.#some("calibrated", "replaced");
+  }
+
+  #some(...kinds: readonly WeightState["kind"][]): boolean {
+    return [...this.#weights.values()].some(({ state }) => kinds.includes(state.kind));
+  }
+
+  /** Does work that changes weights; when it fails, all of them are again what they were before. */
+  async atomically<R>(work: () => Promise<R>): Promise<R> {
+    const before = [...this.#weights.values()].map((weight) => [weight, weight.state] as const);
+    try {
+      return await work();
+    } catch (error) {
+      for (const [weight, state] of before) weight.state = state;
+      throw error;
+    }
   }
 
   /** Format of a slot's weight when it has one of its own, "aqlm"; null for a plain float tensor. */
   storedFormat(name: string): string | null {
-    const kind = this.#ownWeight(name)?.format.kind ?? null;
+    const kind = ownWeight(this.#ofSource(name))?.format.kind ?? null;
     return kind === "float" ? null : kind;
   }
 
-  /** Format of its own in which the checkpoint stores a slot, whatever replaces it; null for a plain tensor. */
-  checkpointFormat(name: string): string | null {
-    return this.#stored.get(name)?.format.kind ?? null;
+  /** The weight that a slot has of itself, or shares with the one that it is tied to. */
+  #ofSource(name: string) {
+    const weight = this.#of(name);
+    const { slot, state } = weight;
+    return slot.tiedTo === null || state.kind === "replaced" ? weight : this.#of(slot.tiedTo);
   }
 
-  /** Whether `replaceWeight` gave a slot its weight. */
-  isReplaced(name: string): boolean {
-    return this.#replaced.has(name);
+  /** InvalidArgumentError for a model that was closed. */
+  checkOpen(): void {
+    if (this.#isClosed) throw new InvalidArgumentError(`${this.name}: the model is closed; load the checkpoint again`);
   }
 
-  #ownWeight(name: string): Weight | undefined {
-    return this.#replaced.get(name) ?? this.#stored.get(name);
-  }
-
-  /** Gives a slot quantized weights of a configuration, which count until it gets another one. */
-  setCalibrated(name: string, config: QuantizationConfig, load: () => Promise<QuantizedWeights>): void {
-    this.configs.set(name, config);
-    this.#calibrated.set(name, { config, load });
-    this.#hasForeignWeights = true;
-  }
-
-  #unknown(name: string): never {
-    throw new InvalidArgumentError(`weight ${name}: ${this.decoder.architecture} has none of that name`);
-  }
-
-  /** The weight of a slot in the format it runs in. A tied slot of the same format is its source's very buffer. */
-  weight(name: string, hooks: WeightUse = {}): Weight {
-    const slot = this.decoder.slots.find((candidate) => candidate.name === name);
-    if (!slot) return this.#unknown(name);
-    const own = this.#ownWeight(name);
+  /**
+   * The weight of a slot in the format it runs in. A tied slot of the same format is its source's very buffer.
+   * InvalidArgumentError for a slot whose algorithm waits for calibration, and for the float values of one that has it behind it.
+   */
+  weight(name: string, use: WeightUse = {}): Weight {
+    this.checkOpen();
+    const { slot, state } = this.#of(name);
+    const own = ownWeight(this.#ofSource(name));
     if (own) return own;
-    const calibrated = this.#calibrated.get(name);
-    if (calibrated && (hooks.float || calibrated.config !== this.configs.get(name)))
-      throw new InvalidArgumentError(
-        `${name}: is calibrated with the configuration it had; load the checkpoint again for another`,
-      );
-    const carried = this.carriedOver(name, hooks.holds);
-    if (hooks.float) return this.#floatWeight(slot.tiedTo ?? name, slot.tiedTo ?? name, slot.shape);
-    if (carried) return this.#carriedWeight(slot, carried, hooks);
-    const config = this.configs.get(name);
-    const sharesBuffer = slot.tiedTo && (!config || config.kind === "sharedEmbedding");
-    const handle = sharesBuffer ? slot.tiedTo! : name;
+    if (use.float && state.kind === "calibrated")
+      throw new InvalidArgumentError(`${name}: is calibrated; load the checkpoint again for its float weights`);
     const stored = slot.tiedTo ?? name;
-    if (!config) return this.#floatWeight(handle, stored, slot.shape);
-    return this.#quantizedWeight({ handle, stored, config, hooks }, slot);
+    if (use.float) return this.#floatWeight(stored, slot.shape);
+    const carried = this.carriedOver(name, use.holds);
+    if (carried) return this.#carriedWeight(slot, carried, use);
+    const config = configIn(state);
+    if (!config) return this.#floatWeight(stored, slot.shape);
+    const handle = config.kind === "sharedEmbedding" ? stored : name;
+    return this.#quantizedWeight({ handle, stored, config, use }, slot);
   }
 
   /**
@@ -153,29 +207,30 @@ export class Model {
    * or one of as many bits, and `holds` accepts them. Null for weights that are float or quantized anew.
    */
   carriedOver(name: string, holds: WeightUse["holds"] = () => true): LowBitTensor | null {
-    const slot = this.decoder.slots.find((candidate) => candidate.name === name);
-    if (!slot || slot.role === "vector" || this.#ownWeight(name)) return null;
+    const { slot, state } = this.#of(name);
+    if (slot.role === "vector" || state.kind === "calibrated" || ownWeight(this.#ofSource(name))) return null;
     const stored = this.checkpoint.tensors.lowBit?.(slot.tiedTo ?? name) ?? null;
-    const config = this.configs.get(name);
+    const config = configIn(state);
     return stored && (!config || config.bits === stored.spec.bits) && holds(stored) ? stored : null;
   }
 
   /** Checks norms, biases, and what can be of weights in formats of their own without reading them whole; errors name the tensor. */
   async checkTensors(): Promise<void> {
-    for (const weight of this.#stored.values()) await weight.verify?.();
+    for (const { stored } of this.#weights.values()) await stored?.verify?.();
     const { folder, tensors } = this.checkpoint;
     for (const { name, role } of this.decoder.slots)
       if (role === "vector") finiteFloats(folder, name, await tensors.read(name), "numbers");
   }
 
-  /** Closes the weight files. */
+  /** Closes the weight files. Programs that were made of the model and not written or loaded yet cannot be any more. */
   close(): Promise<void> {
+    this.#isClosed = true;
     return this.checkpoint.close();
   }
 
   #carriedWeight({ name: slot, tiedTo }: WeightSlot, found: LowBitTensor, { layout }: WeightUse): Weight {
     const name = tiedTo ?? slot;
-    const config = this.configs.get(slot);
+    const config = this.configOf(slot);
     const kept = found.activations ?? "float";
     const activations = !config ? kept : config.kind === "intxWeightOnly" ? "float" : "int8";
     const { rows, minima, ...stored } = activations === "int8" ? centered(found) : found;
@@ -201,63 +256,49 @@ export class Model {
     return { name, shape, format, load };
   }
 
-  #floatWeight(name: string, stored: string, shape: readonly number[]): Weight {
+  #floatWeight(name: string, shape: readonly number[]): Weight {
     const { tensors } = this.checkpoint;
-    const format: FloatFormat = { kind: "float", dtype: tensors.info(stored).dtype as FloatFormat["dtype"] };
-    const load = () => tensors.read(stored);
+    const format: FloatFormat = { kind: "float", dtype: tensors.info(name).dtype as FloatFormat["dtype"] };
+    const load = () => tensors.read(name);
     if (shape.length !== 2) return { name, shape, format, load };
-    const rows = (first: number, count: number) => tensors.readRows(stored, first, count);
+    const rows = (first: number, count: number) => tensors.readRows(name, first, count);
     return { name, shape, format, load, loadRows: () => inParts(shape as [number, number], rows) };
   }
 
   #quantizedWeight(
-    source: { handle: string; stored: string; config: QuantizationConfig; hooks: WeightUse },
+    source: { handle: string; stored: string; config: QuantizationConfig; use: WeightUse },
     slot: WeightSlot,
   ): Weight {
-    const { handle, stored, config, hooks } = source;
+    const { handle, stored, config, use } = source;
     const [n, k] = slot.shape as [number, number];
     const spec = weightSpec(n, k, config);
     const affine: AffineFormat = {
       kind: "affine",
       spec,
       activations: config.kind === "intxWeightOnly" ? "float" : "int8",
-      layout: hooks.layout ?? this.layout,
+      layout: use.layout ?? this.layout,
     };
     const rows: EmbeddingFormat = { kind: "embedding", spec };
     const format = config.kind === "embedding" && fitsEmbeddingFormat(spec) ? rows : affine;
     const weight = { name: handle, shape: slot.shape, format };
-    const calibrated = this.#calibrated.get(slot.name);
-    if (calibrated) return { ...weight, load: calibrated.load };
-    return {
-      ...weight,
-      load: () => this.#quantized(slot.name, stored, config, hooks),
-      loadRows: () => this.#quantizedRows(slot.name, stored, config, hooks),
-    };
-  }
-
-  #quantizedRows(
-    slot: string,
-    name: string,
-    config: QuantizationConfig,
-    { signal }: ModelHooks,
-  ): AsyncIterable<QuantizedWeights> {
-    if (needsActivations(config.algorithm))
+    const { state } = this.#of(slot.name);
+    if (state.kind === "calibrated") return { ...weight, load: state.load };
+    if (needsActivations(config.algorithm) && !use.unread)
       throw new InvalidArgumentError(
-        `${slot}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
+        `${slot.name}: algorithm "${config.algorithm}" looks at activations; calibrate the model with a text first`,
       );
-    return quantizeRows(this.checkpoint.tensors, name, config, signal);
+    const loadRows = () => quantizeRows(this.checkpoint.tensors, stored, config, use.signal);
+    return { ...weight, load: () => this.#quantized(stored, n, config, loadRows), loadRows };
   }
 
   async #quantized(
-    slot: string,
     name: string,
+    rows: number,
     config: QuantizationConfig,
-    hooks: ModelHooks,
+    loadRows: () => AsyncIterable<QuantizedWeights>,
   ): Promise<QuantizedWeights> {
-    if (this.#last?.name !== name || this.#last.config !== config) {
-      const rows = this.checkpoint.tensors.info(name).shape[0]!;
-      this.#last = { name, config, data: joinRows(rows, this.#quantizedRows(slot, name, config, hooks)) };
-    }
+    if (this.#last?.name !== name || this.#last.config !== config)
+      this.#last = { name, config, data: joinRows(rows, loadRows()) };
     return this.#last.data;
   }
 }
@@ -278,7 +319,9 @@ export async function loadCheckpoint(path: string, options: PullOptions = {}): P
   checkOptions(options);
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
-    const model = new Model(await withStoredHead(withModelPrefix(checkpoint)));
+    const decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
+    const named = withModelPrefix(checkpoint, decoder);
+    const model = new Model(...(await withStoredHead(named, decoder)));
     await model.checkTensors();
     return model;
   } catch (error) {

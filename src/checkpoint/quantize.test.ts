@@ -27,8 +27,8 @@ beforeAll(async () => {
   untied = await loadCheckpoint(join(folder, "untied"));
 });
 beforeEach(() => {
-  tied.configs.clear();
-  untied.configs.clear();
+  quantize(tied, []);
+  quantize(untied, []);
 });
 afterAll(async () => {
   await tied.close();

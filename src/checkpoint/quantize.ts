@@ -1,7 +1,7 @@
 /** Says which weights of a model run in how many bits. Nothing is computed yet: weights are quantized one by one on use. */
 import { checkOptions, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { WeightSlot } from "../model/decoder.ts";
+import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
 import { checkModel, type Model } from "./model.ts";
@@ -15,8 +15,9 @@ export interface QuantizeOptions {
 
 /**
  * Sets the configurations of a model: linear layers take the (one) linear configuration, the embedding takes
- * `embedding`, a tied embedding and lm_head take `sharedEmbedding` together.
- * InvalidArgumentError when two configurations claim the same weights or one fits none.
+ * `embedding`, a tied embedding and lm_head take `sharedEmbedding` together. Matrices that none of them is for stay as they
+ * are stored, whatever was set before. InvalidArgumentError when two configurations claim the same weights or one fits none,
+ * for weights in formats of their own, and after `calibrate`; nothing is set then.
  */
 export function quantize(model: Model, configs: readonly QuantizationConfig[], options: QuantizeOptions = {}): Model {
   checkModel(model);
@@ -35,40 +36,38 @@ export function quantize(model: Model, configs: readonly QuantizationConfig[], o
     throw new InvalidArgumentError(`quantize: expected a linear configuration for the head but found ${head.kind}`);
   if (head && rows?.kind === "sharedEmbedding")
     throw new InvalidArgumentError("quantize: sharedEmbedding is the head's configuration too; give one of the two");
-  for (const slot of model.decoder.slots) {
-    if (slot.role === "vector") continue;
-    const isHead = slot.name === headName(model);
-    if (isHead && head) setConfig(model, slot, head);
-    else if (rows?.kind === "sharedEmbedding" && (isHead || slot.role === "embedding")) setConfig(model, slot, rows);
-    else if (slot.role === "embedding") setConfig(model, slot, rows);
-    else if (!isHead || quantizeHead) setConfig(model, slot, linear);
-  }
-  return model;
+  const headSlot = headName(model);
+  const configOf = ({ name, role }: WeightSlot) => {
+    const isHead = name === headSlot;
+    if (isHead && head) return head;
+    if (role === "embedding" || (isHead && rows?.kind === "sharedEmbedding")) return rows;
+    return isHead && !quantizeHead ? null : linear;
+  };
+  return configure(model, configOf);
 }
 
 /**
  * Sets configurations by module name: exact names, `re:` patterns, `_default`; null leaves a module float.
- * InvalidArgumentError for an exact name that the model lacks.
+ * InvalidArgumentError for an exact name that the model lacks, for weights in formats of their own, and after `calibrate`;
+ * nothing is set then.
  */
 export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
   checkModel(model);
   checkNames(model, recipe);
-  for (const slot of model.decoder.slots) {
-    if (slot.role === "vector") continue;
-    setConfig(model, slot, fitRole(slot, selectConfig(recipe, moduleOf(slot))));
-  }
-  const { configs, decoder } = model;
-  for (const { name, tiedTo } of decoder.slots) {
-    const source = tiedTo ? configs.get(tiedTo) : undefined;
-    if (source?.kind === "sharedEmbedding") configs.set(name, source);
-  }
-  return model;
+  const { slots } = model.decoder;
+  const own = (slot: WeightSlot) => fitRole(slot, selectConfig(recipe, moduleOf(slot.name)));
+  const configOf = (slot: WeightSlot) => {
+    const source = slots.find(({ name }) => name === slot.tiedTo);
+    const shared = source ? own(source) : null;
+    return shared?.kind === "sharedEmbedding" ? shared : own(slot);
+  };
+  return configure(model, configOf);
 }
 
 /** Names of the weights of which a recipe says something: a configuration that fits them, or null. */
 export function weightsInRecipe({ decoder }: Model, recipe: Recipe): ReadonlySet<string> {
   const isIn = (slot: WeightSlot) => {
-    const entry = selectEntry(recipe, moduleOf(slot));
+    const entry = selectEntry(recipe, moduleOf(slot.name));
     return entry !== undefined && (entry.config === null || fitRole(slot, entry.config) !== null);
   };
   return new Set(
@@ -79,15 +78,13 @@ export function weightsInRecipe({ decoder }: Model, recipe: Recipe): ReadonlySet
   );
 }
 
-const moduleOf = ({ name }: WeightSlot) => name.replace(/\.\w+$/, "");
-
 function checkNames({ decoder, name: modelName }: Model, recipe: Recipe): void {
   if (!Array.isArray(recipe)) throw unexpected("recipe", "one of makeRecipe()", recipe);
-  const names = new Set(decoder.slots.flatMap((slot) => [slot.name, moduleOf(slot)]));
+  const names = new Set(decoder.slots.flatMap((slot) => [slot.name, moduleOf(slot.name)]));
   const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
   if (unknown)
     throw new InvalidArgumentError(
-      `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${moduleOf(decoder.slots[0]!)}, "re:" and a regular expression, or "_default"`,
+      `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${moduleOf(decoder.slots[0]!.name)}, "re:" and a regular expression, or "_default"`,
     );
 }
 
@@ -97,18 +94,18 @@ function fitRole(slot: WeightSlot, config: QuantizationConfig | null): Quantizat
   return forRows === (slot.role === "embedding") ? config : null;
 }
 
-function setConfig(model: Model, slot: WeightSlot, config: QuantizationConfig | null): void {
-  const format = model.storedFormat(slot.name);
-  if (!config) model.configs.delete(slot.name);
-  else if (format !== null)
-    throw new InvalidArgumentError(
-      `${slot.name}: is stored as ${format} and is not quantized again; give configurations for other layers only (embedding, head)`,
-    );
-  else if (config.kind === "sharedEmbedding" && !model.decoder.slots.some(({ tiedTo }) => tiedTo !== null))
+/** Sets the configurations of all matrices, or none of them when one is refused. */
+function configure(model: Model, configOf: (slot: WeightSlot) => QuantizationConfig | null): Model {
+  const { slots } = model.decoder;
+  const matrices = slots.filter(({ role }) => role !== "vector");
+  const configs = new Map(matrices.map((slot) => [slot.name, configOf(slot)]));
+  const isShared = [...configs.values()].some((config) => config?.kind === "sharedEmbedding");
+  if (isShared && !slots.some(({ tiedTo }) => tiedTo !== null))
     throw new InvalidArgumentError(
       `sharedEmbedding: the lm_head of ${model.name} has weights of its own; use embedding() and a linear configuration`,
     );
-  else model.configs.set(slot.name, config);
+  model.configure(configs);
+  return model;
 }
 
 /** The output layer: the last linear slot. */

@@ -3,25 +3,28 @@ import type { Checkpoint } from "../formats/checkpoint.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { logInfo } from "../log.ts";
-import { buildDecoder } from "../model/architectures.ts";
+import { type Decoder, untied } from "../model/decoder.ts";
 import { bytesOf, isSameShape } from "../tensor.ts";
 import { inParts } from "./quantize-rows.ts";
 
 /**
- * The checkpoint as transformers 5 takes it: a tied head with values of its own is not tied, and one that is stored in
+ * The checkpoint and its decoder as transformers 5 takes them: a tied head with values of its own is not tied, and one that is stored in
  * place of the embedding is the embedding. Reads both matrices where there are two, a part at a time.
  */
-export async function withStoredHead(checkpoint: Checkpoint): Promise<Checkpoint> {
+export async function withStoredHead(checkpoint: Checkpoint, decoder: Decoder): Promise<[Checkpoint, Decoder]> {
   const { configFile, config, tensors } = checkpoint;
-  for (const { name, tiedTo } of buildDecoder(configFile, config).slots) {
+  for (const { name, tiedTo } of decoder.slots) {
     if (tiedTo === null || !tensors.has(name)) continue;
     if (!tensors.has(tiedTo))
-      return { ...checkpoint, tensors: renamedTensors(tensors, (other) => (other === name ? tiedTo : other)) };
+      return [
+        { ...checkpoint, tensors: renamedTensors(tensors, (other) => (other === name ? tiedTo : other)) },
+        decoder,
+      ];
     if (await isSameMatrix(tensors, name, tiedTo)) continue;
     logInfo(() => `${configFile}: tie_word_embeddings is not so: ${name} and ${tiedTo} differ, and both are used`);
-    return { ...checkpoint, config: { ...config, tie_word_embeddings: false } };
+    return [{ ...checkpoint, config: { ...config, tie_word_embeddings: false } }, untied(decoder)];
   }
-  return checkpoint;
+  return [checkpoint, decoder];
 }
 
 /** Whether two tensors are equal byte by byte. */

@@ -1,6 +1,6 @@
 /** Tensors of a checkpoint that its model has no place for. */
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import type { WeightSlot } from "../model/decoder.ts";
+import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 
 /** Tables that follow from the config: masks of attention, and frequencies of rotary embeddings. */
 const derived =
@@ -16,7 +16,6 @@ export function findUnread(
   isStored: (slot: WeightSlot) => boolean,
 ): readonly string[] {
   const read = new Set(slots.map(({ name }) => name));
-  const moduleOf = (name: string) => name.replace(/\.\w+$/, "");
   const modules = new Set(slots.filter(isStored).map(({ name }) => moduleOf(name)));
   return tensors.names.filter((name) => {
     if (read.has(name) || derived.test(name)) return false;

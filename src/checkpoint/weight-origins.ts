@@ -34,22 +34,24 @@ export function weightOrigins(model: Model, destination: Destination = "lowbit")
     const { name, tiedTo } = slot;
     if (tiedTo !== null && (destination === "torchao" || !isQuantizedApart(model, slot))) return [];
     const source = tiedTo ?? name;
-    const stored = model.checkpointFormat(source) ?? tensors.storedType?.(source) ?? tensors.info(source).dtype;
+    const stored =
+      model.slotWeight(source).stored?.format.kind ?? tensors.storedType?.(source) ?? tensors.info(source).dtype;
     return [{ name, stored, treatment: treatmentOf(model, name, holds) }];
   });
 }
 
-/** Whether a tied slot is asked to be quantized in another way than its source, so that it is a tensor of its own. */
-export function isQuantizedApart({ configs }: Model, { name, tiedTo }: WeightSlot): boolean {
-  const config = configs.get(name);
-  return tiedTo !== null && config !== undefined && config !== configs.get(tiedTo);
+/** Whether a tied slot is asked to be quantized in another way than its source, or was given a weight, so that it is a tensor of its own. */
+export function isQuantizedApart(model: Model, { name, tiedTo }: WeightSlot): boolean {
+  if (tiedTo !== null && model.slotWeight(name).state.kind === "replaced") return true;
+  const config = model.configOf(name);
+  return tiedTo !== null && config !== undefined && config !== model.configOf(tiedTo);
 }
 
 function treatmentOf(model: Model, name: string, holds: ReturnType<typeof holdsFor>): WeightOrigin["treatment"] {
-  const format = model.storedFormat(name);
-  if (model.isReplaced(name)) return format === null ? "float" : "quantized";
-  if (format !== null || model.carriedOver(name, holds)) return "carried over";
-  return model.configs.has(name) ? "quantized" : "float";
+  const isOther = model.storedFormat(name) !== null;
+  if (model.slotWeight(name).state.kind === "replaced") return isOther ? "quantized" : "float";
+  if (isOther || model.carriedOver(name, holds)) return "carried over";
+  return model.configOf(name) ? "quantized" : "float";
 }
 
 /** A line for people: "carried over bit for bit: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */

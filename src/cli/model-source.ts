@@ -4,7 +4,7 @@ import type { Command } from "commander";
 import { InvalidFileError } from "../errors.ts";
 import {
   type CompileModelOptions,
-  compileModel,
+  checkCompiles,
   isHubName,
   type LanguageModel,
   type LoadOptions,
@@ -132,7 +132,7 @@ async function openRunnable(
           onQuantized?.(model);
           return loadCompiled(model, { kvCache, ...compile, ...hooks });
         },
-        { ...hooks, check: (model) => compileModel(model, { kvCache, ...compile }) },
+        { ...hooks, check: (model) => checkCompiles(model, { kvCache, ...compile }) },
       );
     return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
   } finally {

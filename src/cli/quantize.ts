@@ -3,7 +3,7 @@ import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import {
   type Cpu,
-  compileModel,
+  checkCompiles,
   cpuWith,
   describeOrigins,
   exportProgram,
@@ -189,7 +189,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   };
   let isWritten = false;
   try {
-    const check = (model: Model) => compileModel(model, wanted);
+    const check = (model: Model) => checkCompiles(model, wanted);
     const onOpen = (model: Model) => checkApart(model, options);
     const hooks = { onOpen, folder, signal, onProgress: encoding.update, onDamagedPart, check };
     await withCheckpoint(path, options, terminal, work, hooks);

@@ -1,5 +1,7 @@
 /** JSON of files that others wrote: strict decoding, errors that name the file, short descriptions of values. */
+
 import { InvalidFileError } from "../errors.ts";
+import { parseJson } from "../json-text.ts";
 
 /** A parsed JSON object; its values are unchecked. */
 export type JsonObject = Readonly<Record<string, unknown>>;
@@ -24,7 +26,7 @@ export function decodeUtf8(file: string, what: string, bytes: Uint8Array): strin
 export function parseObject(file: string, what: string, text: string): JsonObject {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text);
   } catch (cause) {
     throw new InvalidFileError(file, `${what} is not valid JSON: ${(cause as Error).message}`, { cause });
   }

@@ -90,7 +90,7 @@ export interface RopeArgs {
   readonly y: Float32Array;
 }
 
-/** Causal grouped-query attention over a cache that receives the new keys and values first. */
+/** Causal grouped-query attention over a cache that receives the new keys and values first, where there are any. */
 export interface AttentionArgs {
   readonly tokens: number;
   readonly heads: number;
@@ -100,9 +100,9 @@ export interface AttentionArgs {
   readonly capacity: number;
   /** [tokens, heads, headDim] */
   readonly q: Float32Array;
-  /** [tokens, kvHeads, headDim] */
-  readonly k: Float32Array;
-  readonly v: Float32Array;
+  /** [tokens, kvHeads, headDim]; null, both, where the caches hold them already: nothing but y is written then. */
+  readonly k: Float32Array | null;
+  readonly v: Float32Array | null;
   /** [capacity, kvHeads, headDim]: f32, f16 bit patterns, or integers times a scale of each row of a head. */
   readonly keyCache: Float32Array | Uint16Array | Int8Array;
   readonly valueCache: Float32Array | Uint16Array | Int8Array;

@@ -89,7 +89,10 @@ function withRows({ cache, scales }: Cache, other: Cache, row: number, width: nu
   return result;
 }
 
-function attentionArgs(item: AttentionCase, random: Random): AttentionArgs {
+/** Of calls that store keys and values first. */
+type StoringArgs = AttentionArgs & { readonly k: Float32Array; readonly v: Float32Array };
+
+function attentionArgs(item: AttentionCase, random: Random): StoringArgs {
   const { tokens, heads, kvHeads, headDim, first, window, softcap } = item;
   const keys = cacheOf(random.floats(CAPACITY * kvHeads * headDim, 2), item.cache, headDim);
   const values = cacheOf(random.floats(CAPACITY * kvHeads * headDim, 3), item.cache, headDim);
@@ -180,7 +183,7 @@ function solve(item: AttentionCase, random: Random): SolvedAttention {
   return solveArgs(item, attentionArgs(item, random));
 }
 
-function solveArgs(item: AttentionCase, args: AttentionArgs): SolvedAttention {
+function solveArgs(item: AttentionCase, args: StoringArgs): SolvedAttention {
   const { cache: type, first, kvHeads, headDim } = item;
   const before = {
     keys: { cache: args.keyCache, scales: args.keyScales },
@@ -325,6 +328,19 @@ describeRows(attention, cpu, (kernel) => {
       (d) => args.valueCache[8 + d]!,
       () => 3e-5,
     );
+  });
+
+  it.each([1, 5])("writes no cache where it holds the keys and values of %i tokens already", (tokens) => {
+    const sizes = { heads: 4, kvHeads: 2, headDim: 8, window: 0, softcap: 0 } as const;
+    for (const cache of ["f32", "f16", "int8"] as const) {
+      const args = attentionArgs({ cache, tokens, first: 2, ...sizes }, new Random(4));
+      run(kernel, args, bench);
+      const stored = { keyCache: args.keyCache.slice(), valueCache: args.valueCache.slice() };
+      const y = new Float32Array(args.y.length);
+      run(kernel, { ...args, k: null, v: null, y }, bench);
+      expect(y, cache).toEqual(args.y);
+      expect([args.keyCache, args.valueCache], cache).toEqual([stored.keyCache, stored.valueCache]);
+    }
   });
 
   it("gives the same whether tokens come at once or one by one", () => {

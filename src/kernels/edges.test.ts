@@ -54,7 +54,7 @@ describeRows(attention, machine(), (kernel) => {
     for (const tokens of [1, 9])
       for (const name of ["k", "v"] as const) {
         const args = attentionArgs(tokens, 70n, "int8");
-        args[name][0] = args[name][shape.headDim] = value;
+        args[name]![0] = args[name]![shape.headDim] = value;
         run(kernel, args, bench);
         expect(args.y.subarray(-shape.heads * shape.headDim).every(Number.isNaN)).toBe(true);
       }

@@ -35,7 +35,7 @@ export class LanguageModel {
     const { tokenizer, template } = readTexts(texts, name);
     const settingsFile = `${name}, generation_config.json`;
     const settings = texts.generationConfig ? parse(texts.generationConfig, settingsFile) : {};
-    const vocabularySize = program.number("get_vocab_size", Number.POSITIVE_INFINITY);
+    const vocabularySize = program.count("get_vocab_size", Number.POSITIVE_INFINITY);
     this.name = name;
     this.program = program;
     this.template = template;

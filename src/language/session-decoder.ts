@@ -28,15 +28,15 @@ export class SessionDecoder implements Decoder {
   #isBusy = false;
 
   constructor(program: LoadedProgram) {
-    this.chunkLength = program.number("get_max_seq_len");
-    this.contextLength = program.number("get_max_context_len", this.chunkLength);
-    this.vocabularySize = program.number("get_vocab_size");
+    this.chunkLength = program.count("get_max_seq_len");
+    this.contextLength = program.count("get_max_context_len", this.chunkLength);
+    this.vocabularySize = program.count("get_vocab_size");
     const { values, outputs } = program.method("forward");
     const output = values[outputs[0] ?? -1];
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)
-      throw new InvalidFileError("program", `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
+      throw new InvalidFileError(program.file, `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
     this.logits = output.sizes.length === 3 ? "all" : "last";
-    this.#longFrom = program.number("get_long_context_from", Number.POSITIVE_INFINITY);
+    this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
     this.#session = program.createSession();
   }
 

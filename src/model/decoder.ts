@@ -16,9 +16,9 @@ export interface WeightSlot {
   readonly tiedTo: string | null;
 }
 
-/** The module that a weight is of, before which names of its other tensors begin: "model.layers.0.mlp.up_proj". */
-export function moduleOf(weight: string): string {
-  return weight.replace(/\.weight$/, "");
+/** The module that a tensor is of, with which the names of all its tensors begin: "model.layers.0.mlp.up_proj". */
+export function moduleOf(tensor: string): string {
+  return tensor.replace(/\.\w+$/, "");
 }
 
 /** Weights by slot name, in the formats they run in. */
@@ -57,6 +57,16 @@ export interface Decoder {
   readonly transformer: TransformerConfig | null;
   /** Logits [1, V] of the last token, or [1, T, V] of all. */
   forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>, options: ForwardOptions): T;
+}
+
+/** The decoder with weights of its own in every slot: no slot is tied to another. */
+export function untied(decoder: Decoder): Decoder {
+  const { slots, transformer } = decoder;
+  return {
+    ...decoder,
+    slots: slots.map((slot) => ({ ...slot, tiedTo: null })),
+    transformer: transformer && { ...transformer, tied: false },
+  };
 }
 
 /** A row of the architecture table. */

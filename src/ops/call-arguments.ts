@@ -1,6 +1,7 @@
 /** The arguments of an operator's call: checked against its schema, and read by name. */
 import { type DType, dtypes } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
+import { elementCount } from "../tensor.ts";
 import { type ArgumentType, qualifiedName, type Schema } from "./schema.ts";
 
 /** Dtype and sizes of a tensor whose values are not known, or not looked at. */
@@ -16,6 +17,9 @@ export function checkSpec(what: string, spec: TensorSpec): void {
     throw new InvalidArgumentError(`${what}: expected dtype ${dtypes.join(", ")} but found ${dtype}`);
   if (!shape?.every((size) => Number.isSafeInteger(size) && size >= 0))
     throw new InvalidArgumentError(`${what}: expected whole numbers from 0 on as sizes but found [${shape}]`);
+  // Beside a 0, others could be so large that their product is none, or that loops over them never end.
+  if (!Number.isSafeInteger(elementCount(shape.filter((size) => size > 0))))
+    throw new InvalidArgumentError(`${what}: expected sizes of fewer than 2^53 elements but found [${shape}]`);
 }
 
 /** An operator argument: a tensor (or its spec), or a literal. */
@@ -100,7 +104,11 @@ export class Arguments<T extends TensorSpec> {
     const value = this.#value(name);
     if (!Array.isArray(value) || value.some((item) => typeof item !== "number"))
       throw new ShapeError(`${this.#where(name)}: expected a list of numbers but found ${describe(value)}`);
-    return value as readonly number[];
+    const numbers = value as readonly number[];
+    if (this.schema.args.find((arg) => arg.name === name)?.type.startsWith("int[]"))
+      for (const item of numbers)
+        if (!Number.isSafeInteger(item)) this.fail(name, `expected whole numbers but found ${item}`);
+    return numbers;
   }
 
   optionalNumbers(name: string): readonly number[] | null {
@@ -142,7 +150,7 @@ export class Arguments<T extends TensorSpec> {
 }
 
 /** An argument for messages: literals as they are, tensors by their spec. */
-function describe(value: Argument<TensorSpec> | undefined): string {
+export function describe(value: Argument<TensorSpec> | undefined): string {
   if (typeof value !== "object" || value === null) return String(value);
   if ("shape" in value) return `a ${value.dtype} tensor [${value.shape}]`;
   return `a list of ${value.length}`;

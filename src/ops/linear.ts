@@ -1,6 +1,7 @@
 /** Linear operators: 8-bit dynamic activations x low-bit weights, weight-only low-bit, and float. */
 import type { PackedLinearArgs } from "../kernels/arguments.ts";
 import type { Kernel, PackedWeights } from "../kernels/contract.ts";
+import { HEADER_BYTES } from "../kernels/layout/header.ts";
 import { openPacked, type PackedShape } from "../kernels/layout/packed.ts";
 import { packedQuery } from "../kernels/select.ts";
 import { linearA8, linearA8Swiglu, linearFloat, linearWeightOnly } from "../kernels/table.ts";
@@ -20,16 +21,27 @@ export function packedShape<T extends TensorSpec>(args: Arguments<T>): PackedSha
   return { n: args.integer("n", 1), k: args.integer("k", 1), groupSize: args.integer("group_size", 1) };
 }
 
-/** Packed weights that were opened: a program's are the same for inputs of all sizes. */
-const opened = new WeakMap<Tensor, PackedWeights>();
+/** Packed weights and the header that they were opened by. */
+interface Opened {
+  readonly packed: PackedWeights;
+  readonly header: Uint8Array;
+}
+
+/** Those that were opened: a program's are the same for inputs of all sizes, unless the program writes them itself. */
+const opened = new WeakMap<Tensor, Opened>();
 
 function openTensor(tensor: Tensor, shape: PackedShape): PackedWeights {
   const known = opened.get(tensor);
-  if (known && known.spec.n === shape.n && known.spec.k === shape.k && known.spec.groupSize === shape.groupSize)
-    return known;
-  const packed = openPacked(tensor.data as Uint8Array, shape);
-  opened.set(tensor, packed);
+  const bytes = tensor.data as Uint8Array;
+  if (known && isOf(known.packed, shape) && known.header.every((byte, i) => byte === bytes[i])) return known.packed;
+  const header = bytes.slice(0, HEADER_BYTES);
+  const packed = openPacked(bytes, shape);
+  opened.set(tensor, { packed, header });
   return packed;
+}
+
+function isOf({ spec }: PackedWeights, { n, k, groupSize }: PackedShape): boolean {
+  return spec.n === n && spec.k === k && spec.groupSize === groupSize;
 }
 
 /** Opens the packed buffer of a call and checks it against group_size, n, k and, where the operator has them, bits. */
@@ -49,19 +61,21 @@ interface LinearOptions {
   /** Columns of the result, from those of the weights. */
   columns?(n: number, args: Arguments<TensorSpec>): number;
   readonly isJoin?: boolean;
+  readonly readFirst?: readonly string[];
 }
 
 function packedLinear(
   name: string,
   kernels: readonly Kernel<PackedLinearArgs>[],
   bits: number | null,
-  { columns = (n) => n, isJoin = false }: LinearOptions = {},
+  { columns = (n) => n, isJoin = false, readFirst = [] }: LinearOptions = {},
 ): Operator {
   return defineOperator<PackedLinearArgs>({
     schema: packedSchema(name),
     kernels,
     ...(bits !== null && { bits: [bits] }),
     isJoin,
+    readFirst,
     rowwise: ["activations"],
     shape(args): TensorSpec {
       const { shape } = args.tensor("activations", "f32");
@@ -95,6 +109,8 @@ export const linearWeightOnlyOperator = packedLinear("lowbit::linear_weight_only
  */
 export const linearA8SwigluOperator = packedLinear("lowbit::linear_8bit_act_swiglu", linearA8Swiglu, null, {
   isJoin: true,
+  // Planned apart from the first call's result only, which the joined call does not make.
+  readFirst: ["activations"],
   columns(n, args) {
     if (n % 32 !== 0) args.fail("n", `expected a multiple of 32 but found ${n}`);
     return n / 2;

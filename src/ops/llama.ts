@@ -61,17 +61,12 @@ function attentionShape(args: Arguments<TensorSpec>, [key, value]: readonly [str
   return { dtype: "f32", shape: query };
 }
 
-/** The rows of a cache at the new positions. */
-function newRows(cache: Tensor, start: number, tokens: number): Float32Array {
-  const row = cache.shape[2]! * cache.shape[3]!;
-  return (cache.data as Float32Array).subarray(start * row, (start + tokens) * row);
-}
-
 interface CausalTensors {
   readonly keyCache: Tensor;
   readonly valueCache: Tensor;
-  readonly k: Float32Array;
-  readonly v: Float32Array;
+  /** Null, both, where the caches hold the new rows already. */
+  readonly k: Float32Array | null;
+  readonly v: Float32Array | null;
 }
 
 function causalArgs(args: Arguments<Tensor>, { keyCache, valueCache, k, v }: CausalTensors): AttentionArgs {
@@ -103,19 +98,14 @@ const tokensQuery = (args: Arguments<Tensor>) => ({ layout: null, bits: null, m:
 const sdpaSchema =
   "llama::custom_sdpa.out(Tensor query, Tensor key, Tensor value, int start_pos, Tensor? attn_mask=None, float drpout_p=0.0, bool is_causal=False, float? scale=None, *, Tensor(a!) out) -> Tensor(a!)";
 
-/** Causal attention over float caches that hold the new rows already: the kernels write them once more, unchanged. */
+/** Causal attention over float caches that hold the new rows already. */
 const causalSdpa = defineOperator<AttentionArgs>({
   schema: sdpaSchema,
   kernels: attention,
   shape: (args) => attentionShape(args, ["key", "value"]),
   query: tokensQuery,
-  prepare(args) {
-    const [keyCache, valueCache] = [args.tensor("key"), args.tensor("value")];
-    const start = args.number("start_pos");
-    const tokens = args.tensor("query").shape[1]!;
-    const k = newRows(keyCache, start, tokens);
-    return causalArgs(args, { keyCache, valueCache, k, v: newRows(valueCache, start, tokens) });
-  },
+  prepare: (args) =>
+    causalArgs(args, { keyCache: args.tensor("key"), valueCache: args.tensor("value"), k: null, v: null }),
 });
 
 const anySdpa = defineOperator<SdpaArgs>({

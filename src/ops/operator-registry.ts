@@ -28,12 +28,19 @@ export interface Routine {
   outs(args: Arguments<TensorSpec>, planned: readonly DType[]): readonly TensorSpec[];
   /** Null for a view: its result is its first tensor's data in the out's shape. */
   readonly run: ((args: Arguments<Tensor>) => void) | null;
+  /** Arguments that what it writes in place may lie exactly over. */
+  readonly inPlace: readonly string[];
 }
 
 /** A routine from its schema. */
-export function routine(schema: string, outs: Routine["outs"], run: Routine["run"]): Routine {
+export function routine(
+  schema: string,
+  outs: Routine["outs"],
+  run: Routine["run"],
+  inPlace: Routine["inPlace"] = [],
+): Routine {
   const parsed = parseAnySchema(schema);
-  return { schema: parsed, name: qualifiedName(parsed), outs, run };
+  return { schema: parsed, name: qualifiedName(parsed), outs, run, inPlace };
 }
 
 /** Operators that are not called by models of this package, but by programs of other exporters. */

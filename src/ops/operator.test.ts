@@ -92,8 +92,7 @@ describe("defineOperator", () => {
     shape: (args) => args.tensor("x"),
     prepare: () => ({}),
   });
-  const tensor = zeroTensor("f32", [1]);
-  const args = new Arguments(operator.schema, [tensor, tensor]);
+  const args = new Arguments(operator.schema, [zeroTensor("f32", [1]), zeroTensor("f32", [1])]);
 
   it("chooses a kernel for the CPU that is asked about", () => {
     expect(operator.resolve(args, cpuWith("avx2")).kernel.name).toBe("fast");

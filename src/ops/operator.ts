@@ -8,6 +8,7 @@ import type { Cpu, EncodedCall, Kernel, KernelQuery } from "../kernels/contract.
 import { selectKernel } from "../kernels/select.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Arguments, checkSpec, type TensorSpec } from "./call-arguments.ts";
+import { checkOverlaps } from "./call-memory.ts";
 import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
 
 /** An argument whose values choose among 0 .. limit - 1. */
@@ -51,8 +52,13 @@ export interface OperatorDefinition<A> {
   readonly isJoin?: boolean;
   /** Calls that read its result can be made ready only when it has run: it packs weights, whose header they read. */
   readonly isPacking?: boolean;
-  /** Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written. */
+  /**
+   * Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written.
+   * Calls whose out tensor lies over any other argument, or only partly over one of these, are refused.
+   */
   readonly inPlace?: readonly string[];
+  /** Arguments that every kernel reads whole before it writes anything: the out tensor may lie over them in any way. */
+  readonly readFirst?: readonly string[];
   /**
    * Arguments [1, T, n] that it works on row by row: row t of the out tensor depends on row t of each of these, and on
    * other arguments as a whole. Where only the last row is read, it is called for that row alone.
@@ -122,7 +128,7 @@ export interface Operator {
   /** Arguments that it works on row by row; empty where rows depend on each other. */
   readonly rowwise: readonly string[];
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
-  /** Chooses the kernel for these tensors and this CPU. */
+  /** Chooses the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
   /** Null where weights are plain tensors, or listed by the names of their arguments. */
   storedMatrix(args: Arguments<TensorSpec>): StoredMatrix | null;
@@ -133,6 +139,25 @@ const anyCall: KernelQuery = { layout: null, bits: null, m: 1 };
 function isEmpty({ shape }: TensorSpec): boolean {
   return elementCount(shape) === 0;
 }
+
+/** Whether no tensor that a call writes has elements. */
+function writesNothing(args: Arguments<Tensor>): boolean {
+  const { schema } = args;
+  const isWritten = (name: string) => schema.args.some((arg) => arg.name === name && arg.mutable);
+  return [...args.allTensors()].every(([name, tensor]) => !isWritten(name) || isEmpty(tensor));
+}
+
+/** What runs a call without results: kernels would loop over the sizes, however large, that are not 0. */
+const nothingToDo: Kernel<unknown> = {
+  name: "nothing_any_1x1x1_reference",
+  target: "reference",
+  layouts: null,
+  bits: null,
+  needs: [],
+  mStep: 1,
+  nStep: 1,
+  bind: () => () => {},
+};
 
 function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): IndexCheck {
   const where = `${qualifiedName(args.schema)}, argument ${argument}`;
@@ -159,10 +184,13 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     },
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
-      // Without results there is nothing to be fast at, and no tile fits.
-      const kernel = isEmpty(args.tensor(schema.args.at(-1)!.name))
-        ? definition.kernels.at(-1)!
-        : selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
+      checkOverlaps(args, { inPlace: definition.inPlace ?? [], readFirst: definition.readFirst ?? [] });
+      const kernel = writesNothing(args)
+        ? nothingToDo
+        : // Without values there is nothing to be fast at, and no tile fits.
+          [...args.allTensors()].some(([, tensor]) => isEmpty(tensor))
+          ? definition.kernels.at(-1)!
+          : selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
       const prepared = definition.prepare(args, cpu);
       return {
         operator: name,

@@ -119,9 +119,9 @@ describe("small operators", () => {
 });
 
 const linear4 = "torchao::_linear_8bit_act_4bit_weight.out";
-const cache = of("f32", 1, 8, 2, 4);
 const attention = (...changes: [number, Tensor | number][]) => {
-  const args = [of("f32", 1, 2, 16), of("f32", 1, 2, 8), of("f32", 1, 2, 8), cache, cache, i64(0), 1, 0, 0];
+  const [keyCache, valueCache] = [of("f32", 1, 8, 2, 4), of("f32", 1, 8, 2, 4)];
+  const args = [of("f32", 1, 2, 16), of("f32", 1, 2, 8), of("f32", 1, 2, 8), keyCache, valueCache, i64(0), 1, 0, 0];
   for (const [i, value] of changes) args[i] = value as Tensor;
   return call("lowbit::attention.out", ...args);
 };

@@ -101,7 +101,9 @@ export const quantizedDecomposedRoutines: readonly Routine[] = [
     "quantized_decomposed::choose_qparams_per_token_asymmetric.out(Tensor input, int dtype, *, Tensor(a!) scale_out, Tensor(b!) zero_point_out) -> (Tensor(a!), Tensor(b!))",
     (args, [scale = "f64", zero = "i64"]) => {
       checkInt8(args);
-      const shape = args.tensor("input", "f32").shape.with(-1, 1);
+      const input = args.tensor("input", "f32").shape;
+      if (input.length === 0) args.fail("input", "expected rows but found a scalar");
+      const shape = input.with(-1, 1);
       return [
         { dtype: scale, shape },
         { dtype: zero, shape },

@@ -92,6 +92,8 @@ export interface Constant {
 }
 
 export interface Program {
+  /** The file that it was read from, for messages; absent of programs that were made. */
+  readonly file?: string;
   readonly methods: readonly Method[];
   /** Entry 0 of the format's table is reserved; `TensorValue.constant` indexes this list from 0. */
   readonly constants: readonly Constant[];

@@ -47,6 +47,7 @@ export async function readProgram(source: ByteSource, { data = [] }: ReadOptions
   const dataAt = dataOf(source, header.segmentBase);
   const constants = locateConstants(source.name, table, header.segmentBase, dataAt);
   const program = {
+    file: source.name,
     methods: table.methods,
     constants: [...constants, ...(await externalConstants(source.name, table, data))],
     namedData: locateNamedData(source.name, table, dataAt),

@@ -1,5 +1,7 @@
 /** Which configuration each module gets, chosen by name: TorchAO's FqnToConfig. */
+
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { parseJson } from "../json-text.ts";
 import { type ConfigKind, type ConfigOptions, configKinds, makeConfig, type QuantizationConfig } from "./config.ts";
 
 /** A name, `re:` and a regular expression, or `_default`; with the configuration of what it matches, null for none. */
@@ -61,7 +63,7 @@ export function selectConfig(recipe: Recipe, moduleName: string, parameterName?:
 export function parseRecipe(json: string, file: string): Recipe {
   let content: unknown;
   try {
-    content = JSON.parse(json);
+    content = parseJson(json);
   } catch (cause) {
     throw new InvalidFileError(file, `expected JSON: ${(cause as Error).message}`, { cause });
   }

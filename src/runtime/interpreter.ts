@@ -2,22 +2,24 @@
  * Runs a method instruction by instruction, for programs in which sizes, positions or the way itself depend on values
  * that are known only as it runs. A call keeps its kernel and arguments as long as its numbers and sizes stay.
  */
-import { viewOf } from "../dtype.ts";
-import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
+import { byteSize, viewOf } from "../dtype.ts";
+import { ShapeError, UnsupportedError } from "../errors.ts";
 import { isTurnDue, takeTurn } from "../event-loop.ts";
 import type { Cpu } from "../kernels/contract.ts";
-import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
+import { type Argument, Arguments, checkSpec, type TensorSpec } from "../ops/call-arguments.ts";
+import { checkOverlaps } from "../ops/call-memory.ts";
 import { type BoundCall, checkIndices } from "../ops/operator.ts";
 import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
+import { argumentOf, type CurrentValues, checkWritable, type Literal, literalOf } from "./call-values.ts";
 import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } from "./method.ts";
 import { checkWritten, tensorsAt } from "./method-calls.ts";
 import type { Profile, RunTimes } from "./profile.ts";
 
-/** More backward jumps than any real program takes: a file must not hang its reader. */
-const STEPS_MAX = 10_000_000;
+/** More than any program takes for a context of the longest models, token by token: a file must not hang its reader. */
+const BACKWARD_JUMPS_MAX = 1 << 17;
 
 export interface InterpreterContext {
   readonly registry: OperatorRegistry;
@@ -40,7 +42,6 @@ export function isInterpreted(method: Method, registry: OperatorRegistry): boole
   return special || unplanned || method.instructions.some(({ kind }) => kind !== "kernel");
 }
 
-type Literal = number | boolean | string | null;
 type KernelInstruction = Extract<Instruction, { kind: "kernel" }>;
 
 /** What of a call does not change from run to run. */
@@ -75,13 +76,17 @@ export class Interpreter {
   readonly #inputs = new Map<number, Uint8Array>();
   readonly #prepared: (PreparedCall | undefined)[] = [];
   readonly #made: (Made | undefined)[] = [];
+  readonly #current: CurrentValues = {
+    tensor: (index) => this.#tensor(index),
+    literal: (index) => this.#literals[index]!,
+  };
   #scratch: Uint8Array = new Uint8Array(0);
 
   constructor(method: Method, memory: MethodMemory, context: InterpreterContext) {
     this.#method = method;
     this.#memory = memory;
     this.#context = context;
-    this.#literals = method.values.map((value) => ("value" in value ? value.value : null));
+    this.#literals = method.values.map(literalOf);
     this.#constants = new Array(method.values.length);
   }
 
@@ -90,17 +95,25 @@ export class Interpreter {
     this.#memory.scratch.fill(0);
   }
 
-  /** Outputs as copies; inputs of any sizes that the method allows. */
-  async run(inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
-    const { instructions, outputs } = this.#method;
+  /** Takes inputs of any sizes that the method allows, for the run that follows. */
+  setInputs(inputs: readonly Tensor[]): void {
     this.#tensors = this.#constants.slice();
     for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
+  }
+
+  /** Outputs as copies. */
+  async run(signal?: AbortSignal): Promise<readonly Tensor[]> {
+    const { instructions, outputs } = this.#method;
     const before = this.#literals.slice();
     try {
-      let steps = 0;
-      for (let place = 0; place < instructions.length; steps++) {
-        if (steps > STEPS_MAX) throw new InvalidFileError("program", `method ${this.#method.name} does not end`);
-        place = this.#step(place);
+      let jumps = 0;
+      for (let place = 0; place < instructions.length; ) {
+        const next = this.#step(place);
+        if (next <= place && ++jumps > BACKWARD_JUMPS_MAX)
+          throw new UnsupportedError(
+            `method ${this.#method.name} does not end: expected at most ${BACKWARD_JUMPS_MAX} jumps back in a run`,
+          );
+        place = next;
         if (isTurnDue()) await takeTurn(signal);
       }
     } catch (error) {
@@ -124,11 +137,16 @@ export class Interpreter {
     this.#tensors[index] = target;
   }
 
-  /** Inputs whose memory the caller brings are copied to one place, so that calls on them stay made. */
+  /** What calls may write. */
+  get #writable(): readonly Uint8Array[] {
+    return [this.#memory.scratch, this.#memory.state, ...this.#inputs.values()];
+  }
+
+  /** Inputs whose memory the caller brings are copied to one place, so that calls on them stay made while none is larger. */
   #ownInput(index: number, value: TensorValue, shape: readonly number[]): Tensor {
     let bytes = this.#inputs.get(index);
-    if (!bytes) {
-      bytes = new Uint8Array(zeroTensor(value.dtype, value.sizes).data.buffer);
+    if (!bytes || bytes.length < elementCount(shape) * byteSize(value.dtype)) {
+      bytes = new Uint8Array(zeroTensor(value.dtype, shape).data.buffer);
       this.#inputs.set(index, bytes);
     }
     return { dtype: value.dtype, shape, data: viewOf(value.dtype, bytes.buffer, 0, elementCount(shape)) };
@@ -142,8 +160,7 @@ export class Interpreter {
         this.#call(place, instruction);
         break;
       case "move":
-        this.#literals[instruction.to] = this.#literals[instruction.from]!;
-        this.#tensors[instruction.to] = this.#tensors[instruction.from];
+        this.#move(instruction.from, instruction.to);
         break;
       case "jumpFalse":
         if (this.#literals[instruction.condition] === false) return instruction.destination;
@@ -157,10 +174,20 @@ export class Interpreter {
     return place + 1;
   }
 
+  /** The value moved to is the same memory from then on. ShapeError for values of different sorts. */
+  #move(from: number, to: number): void {
+    const sorts = [from, to].map((index) => this.#method.values[index]!.kind);
+    const [source, target] = sorts.map((kind) => (kind === "tensor" || kind.endsWith("List") ? kind : "literal"));
+    if (source !== target || source!.endsWith("List"))
+      throw new ShapeError(`method ${this.#method.name}: moves a value of kind ${sorts[0]} to one of kind ${sorts[1]}`);
+    if (source === "tensor") this.#tensors[to] = this.#tensor(from);
+    else this.#literals[to] = this.#literals[from]!;
+  }
+
   #call(place: number, instruction: KernelInstruction): void {
     this.#prepared[place] ??= this.#prepare(instruction);
     const { name, number, routine, inputs: indices, outs } = this.#prepared[place];
-    const inputs = indices.map((index) => this.#argument(index));
+    const inputs = indices.map((index) => argumentOf(this.#method, index, this.#current));
     if (number) this.#literals[outs[0]!] = number.evaluate(new Arguments(number.schema, inputs));
     else if (routine) this.#runRoutine(routine, inputs, outs);
     else this.#runOperator(place, name, inputs, outs[0]!);
@@ -177,8 +204,13 @@ export class Interpreter {
         `${name}: expected ${count} arguments but method ${this.#method.name} gives ${indices.length}`,
       );
     const number = registry.number(name);
-    if (number)
-      return { name, number, routine: undefined, inputs: indices.slice(0, count), outs: indices.slice(count) };
+    if (number) {
+      const out = indices[count];
+      const kind = out === undefined ? "none" : this.#method.values[out]!.kind;
+      if (kind === "none" || kind === "tensor" || kind.endsWith("List"))
+        throw new ShapeError(`${name}: expected a value for its number but method ${this.#method.name} gives ${kind}`);
+      return { name, number, routine: undefined, inputs: indices.slice(0, count), outs: [out!] };
+    }
     checkWritten(this.#method, name, schema, indices);
     const given = (isOut: boolean) => schema.args.flatMap((arg, i) => (arg.isOut === isOut ? [indices[i]!] : []));
     const outs = given(true).flatMap((index) => tensorsAt(this.#method, index));
@@ -195,9 +227,13 @@ export class Interpreter {
       this.#tensors[outs[0]!] = { ...specs[0]!, data: self.data };
       return;
     }
+    for (const spec of specs) checkSpec(routine.name, spec);
     const results = outs.map((out, i) => this.#place(out, specs[i]!, routine.name));
     const isList = routine.schema.args.at(-1)!.type === "Tensor[]";
-    routine.run(new Arguments(routine.schema, isList ? [...inputs, results] : [...inputs, ...results]));
+    const args = new Arguments(routine.schema, isList ? [...inputs, results] : [...inputs, ...results]);
+    checkWritable(args, this.#writable);
+    checkOverlaps(args, { inPlace: routine.inPlace, readFirst: [] });
+    routine.run(args);
   }
 
   #runOperator(place: number, name: string, inputs: readonly Argument<Tensor>[], out: number): void {
@@ -223,7 +259,9 @@ export class Interpreter {
     const planned = this.#tensorValue(out, name).dtype;
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, inputs), planned);
     const result = this.#place(out, spec, name);
-    const call = operator.resolve(new Arguments(operator.schema, [...inputs, result]), cpu);
+    const args = new Arguments(operator.schema, [...inputs, result]);
+    checkWritable(args, this.#writable);
+    const call = operator.resolve(args, cpu);
     this.#context.noteKernels([call]);
     const bytes = call.scratchBytes(threads);
     if (bytes > this.#scratch.length) this.#scratch = zeroTensor("u8", [bytes]).data as Uint8Array;
@@ -261,28 +299,6 @@ export class Interpreter {
     if (value.constant !== null) this.#constants[index] = tensor;
     return tensor;
   }
-
-  #argument(index: number): Argument<Tensor> {
-    const value = this.#method.values[index]!;
-    switch (value.kind) {
-      case "tensor":
-        return this.#tensor(index);
-      case "intList":
-        return value.items.map((item) => Number(this.#literals[item]));
-      case "doubleList":
-        return value.items;
-      case "tensorList":
-        return value.items.map((item) => this.#tensor(item));
-      case "optionalTensorList":
-        return value.items.map((item) =>
-          item === -1 || this.#method.values[item]!.kind === "null" ? null : this.#tensor(item),
-        ) as unknown as readonly Tensor[];
-      case "boolList":
-        throw new UnsupportedError(`method ${this.#method.name}: arguments of kind boolList are not supported`);
-      default:
-        return this.#literals[index]!;
-    }
-  }
 }
 
 /** Whether arguments agree in what a made call depends on: numbers, sizes and places. */
@@ -298,6 +314,7 @@ function sameArgument(a: Argument<Tensor>, b: Argument<Tensor>): boolean {
       "shape" in b &&
       a.data.byteOffset === b.data.byteOffset &&
       a.data.buffer === b.data.buffer &&
+      a.dtype === b.dtype &&
       a.shape.length === b.shape.length &&
       a.shape.every((size, dim) => size === b.shape[dim])
     );

@@ -5,12 +5,13 @@
 import { byteSize, viewOf } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
-import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
+import { Arguments, type TensorSpec } from "../ops/call-arguments.ts";
 import type { BoundCall, IndexCheck } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
+import { argumentOf, type CurrentValues, checkWritable, literalOf } from "./call-values.ts";
 import { joinCalls, type ReadyCall } from "./joins.ts";
 import type { MethodCalls } from "./method-calls.ts";
 
@@ -68,6 +69,10 @@ export function readyMethod(
     (value.constant === null ? tensors : constants).set(index, tensor);
     return tensor;
   };
+  const current: CurrentValues = {
+    tensor: (index) => tensorAt(index),
+    literal: (index) => literalOf(method.values[index]!),
+  };
   const inputs = method.inputs.map((index, i) => {
     checkInput(method, i, inputSizes[i] ?? []);
     return tensorAt(index, inputSizes[i]);
@@ -76,7 +81,7 @@ export function readyMethod(
   const places: number[] = [];
   let before: ReadyCall | null = null;
   for (const [place, { operator, given, outIndex, outType }] of planned.entries()) {
-    const args = given.map((index) => argumentOf(method, index, tensorAt));
+    const args = given.map((index) => argumentOf(method, index, current));
     const spec = withNames(method, given, () =>
       operator.shape(new Arguments<TensorSpec>(operator.schema, args), outType),
     );
@@ -84,6 +89,7 @@ export function readyMethod(
     const out = tensorAt(outIndex, spec.shape);
     if (!isSameShape(out.shape, spec.shape))
       throw new ShapeError(`${operator.name}: gives [${spec.shape}] into a value that is [${out.shape}] already`);
+    checkWritable(new Arguments(operator.schema, [...args, out]), [memory.scratch, memory.state]);
     const call: ReadyCall = { operator, given: args, out, outIndex };
     const joined: BoundCall | null =
       before && withNames(method, given, () => joinCalls(before!, call, method, context));
@@ -121,37 +127,6 @@ function inputChecks(inputs: readonly Tensor[], calls: readonly BoundCall[]): In
     if (check && inputs.includes(check.tensor) && check.limit < (checks.get(check.tensor)?.limit ?? Infinity))
       checks.set(check.tensor, check);
   return [...checks.values()];
-}
-
-function argumentOf(method: Method, index: number, tensorAt: (index: number) => Tensor): Argument<Tensor> {
-  const value = method.values[index]!;
-  switch (value.kind) {
-    case "tensor":
-      return tensorAt(index);
-    case "null":
-      return null;
-    case "int":
-    case "double":
-    case "bool":
-    case "string":
-      return value.value;
-    case "intList":
-      return value.items.map((item) => {
-        const element = method.values[item]!;
-        if (element.kind !== "int") throw new ShapeError(`method ${method.name}: value ${item} is no int`);
-        return element.value;
-      });
-    case "tensorList":
-      return value.items.map(tensorAt);
-    case "optionalTensorList":
-      return value.items.map((item) =>
-        item === -1 || method.values[item]!.kind === "null" ? null : tensorAt(item),
-      ) as unknown as readonly Tensor[];
-    case "doubleList":
-      return value.items;
-    default:
-      throw new UnsupportedError(`method ${method.name}: arguments of kind ${value.kind} are not supported`);
-  }
 }
 
 export function viewValue(value: TensorValue, sizes: readonly number[], memory: MethodMemory): Tensor {

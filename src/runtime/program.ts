@@ -9,6 +9,7 @@ import type { BoundCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { blame } from "./blame.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
 import { MethodCalls } from "./method-calls.ts";
@@ -37,6 +38,8 @@ export interface MemoryUse {
 }
 
 export class LoadedProgram {
+  /** The file that it was read from, or "program". */
+  readonly file: string;
   readonly cpu: Cpu;
   readonly threads: number;
   /** Where constants, scratch and state are, where that matters to the kernels. */
@@ -59,6 +62,7 @@ export class LoadedProgram {
     constants: readonly Uint8Array[],
     options: Required<Pick<LoadOptions, "registry" | "cpu">> & { threads: number; profile: Profile | undefined },
   ) {
+    this.file = program.file ?? "program";
     this.cpu = options.cpu;
     this.threads = memory.threads ?? options.threads;
     this.memory = memory;
@@ -74,15 +78,17 @@ export class LoadedProgram {
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
     const { registry = operators, cpu = hostCpu(), profile } = options;
     const threads = checkThreads(options.threads ?? defaultThreads());
-    for (const method of program.methods) checkMethod(method, registry);
-    const memory = programMemory(cpu, bytesNeeded(program), threads);
-    try {
-      const constants = await readConstants(program, memory, options);
-      return new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile });
-    } catch (error) {
-      await memory.dispose();
-      throw error;
-    }
+    return blame(program.file ?? "program", options.signal, async () => {
+      for (const method of program.methods) checkMethod(method, registry);
+      const memory = programMemory(cpu, bytesNeeded(program), threads);
+      try {
+        const constants = await readConstants(program, memory, options);
+        return new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile });
+      } catch (error) {
+        await memory.dispose();
+        throw error;
+      }
+    });
   }
 
   /**
@@ -125,12 +131,21 @@ export class LoadedProgram {
     return this.#methods.has(name);
   }
 
-  /** A metadata number; InvalidFileError when the program has none of that name and no fallback is given. */
-  number(name: string, fallback?: number): number {
-    const value = this.metadata.get(name) ?? fallback;
-    if (typeof value !== "number")
-      throw new InvalidFileError("program", `expected metadata method ${name}; it is needed to generate text`);
-    return value;
+  /**
+   * A metadata number that counts or limits something, from 1 to 2^31 - 1, or the fallback. InvalidFileError when it is
+   * another, or when the program has none of that name and no fallback is given.
+   */
+  count(name: string, fallback?: number): number {
+    const value = this.metadata.get(name);
+    if (value === undefined && fallback !== undefined) return fallback;
+    if (value === undefined)
+      throw new InvalidFileError(this.file, `expected metadata method ${name}; it is needed to generate text`);
+    if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > COUNT_MAX)
+      throw new InvalidFileError(
+        this.file,
+        `metadata method ${name}: expected a whole number from 1 to ${COUNT_MAX} but found ${value}`,
+      );
+    return value as number;
   }
 
   get stateBytes(): number {
@@ -194,6 +209,8 @@ export class LoadedProgram {
   }
 }
 
+/** Sizes and ids have 32 bits in kernels and in the file. */
+const COUNT_MAX = 2 ** 31 - 1;
 /** Most that scratch of kernels grows beyond what a run needs. */
 const SPARE_SCRATCH_BYTES = 1 << 21;
 /** Room for what is allocated later: scratch of kernels, plans. */

@@ -158,9 +158,9 @@ describe("a loaded program", () => {
       false,
       false,
     ]);
-    expect(program.number("get_vocab_size")).toBe(5);
-    expect(program.number("get_max_seq_len", 9)).toBe(9);
-    expect(() => program.number("get_max_seq_len")).toThrow(/expected metadata method get_max_seq_len/);
+    expect(program.count("get_vocab_size")).toBe(5);
+    expect(program.count("get_max_seq_len", 9)).toBe(9);
+    expect(() => program.count("get_max_seq_len")).toThrow(/expected metadata method get_max_seq_len/);
     expect(program.memoryUse).toMatchObject({ constants: 16, state: 2 * CAPACITY * WIDTH * 4 });
     await program.createSession().run("forward", inputs(0, 1));
     expect([...program.activeKernels.keys()]).toEqual([

@@ -3,16 +3,19 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
+import { blame } from "./blame.ts";
 import { Interpreter, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
-import { checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
+import { checkInput, checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
 import type { LoadedProgram } from "./program.ts";
 import { RunList } from "./run-list.ts";
 
-/** Sizes for which a method is kept ready: one token, a full chunk, and some tails of prompts. */
-const READY_MAX = 8;
+/** Sizes for which methods are kept ready, besides those that are always kept. */
+const READY_MAX = 6;
 
 interface ReadyRun {
+  /** Whether it is kept for as long as the session lives. */
+  readonly isKept: boolean;
   readonly ready: ReadyMethod;
   readonly calls: RunList;
   /** The session's own copies: scratch is overwritten by the next call. */
@@ -32,7 +35,7 @@ export class Session {
 
   constructor(program: LoadedProgram) {
     const { memory } = program;
-    const state = allocate(memory, "state", program.stateBytes);
+    const state = allocate(memory, `${program.file}: state`, program.stateBytes);
     this.#program = program;
     this.#state = state;
     this.#holdings.add(() => memory.free(state));
@@ -78,12 +81,17 @@ export class Session {
     this.#program.checkUsable();
     const method = this.#program.method(name);
     checkInputCount(method, inputs);
-    const interpreter = this.#interpreterOf(method);
-    if (interpreter) return interpreter.run(inputs, signal);
-    const run = this.#readyFor(method, inputs);
+    for (const [i, { shape }] of inputs.entries()) checkInput(method, i, shape);
+    const { file } = this.#program;
+    const interpreter = await blame(file, signal, () => this.#interpreterOf(method));
+    if (interpreter) {
+      interpreter.setInputs(inputs);
+      return blame(file, signal, () => interpreter.run(signal));
+    }
+    const run = await blame(file, signal, () => this.#readyFor(method, inputs));
     for (const [i, target] of run.ready.inputs.entries()) copyInput(method, i, inputs[i]!, target);
     run.ready.checks.forEach(checkIndices);
-    await run.calls.run(signal);
+    await blame(file, signal, () => run.calls.run(signal));
     this.#program.checkUsable();
     for (const [i, output] of run.ready.outputs.entries())
       (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
@@ -107,18 +115,19 @@ export class Session {
     const key = `${method.name} ${inputs.map(({ shape }) => shape.join("x")).join(" ")}`;
     const known = this.#ready.get(key);
     if (known) return known;
-    if (this.#ready.size >= READY_MAX) this.#forgetOldest();
+    this.#forgetOldest();
     const run = this.#makeReady(method, inputs);
     this.#ready.set(key, run);
     return run;
   }
 
-  /** The first kept sizes are those of decoding and full chunks; later ones give way. */
+  /** Of sizes such as those of the ends of prompts, when there are many. */
   #forgetOldest(): void {
-    const oldest = [...this.#ready.keys()][2];
-    if (oldest === undefined) return;
-    this.#ready.get(oldest)!.free();
-    this.#ready.delete(oldest);
+    const passing = [...this.#ready].filter(([, { isKept }]) => !isKept);
+    if (passing.length < READY_MAX) return;
+    const [key, { free }] = passing[0]!;
+    free();
+    this.#ready.delete(key);
   }
 
   #makeReady(method: Method, inputs: readonly Tensor[]): ReadyRun {
@@ -133,6 +142,17 @@ export class Session {
     });
     const calls = new RunList(ready.calls, program, times);
     const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
-    return { ready, calls, outputs, free: this.#holdings.add(calls.release) };
+    return { isKept: isKept(method, sizes), ready, calls, outputs, free: this.#holdings.add(calls.release) };
   }
+}
+
+/** Whether sizes are the largest that the method takes, those of whole chunks, or the smallest, those of decoding. */
+function isKept(method: Method, inputSizes: readonly (readonly number[])[]): boolean {
+  const all = (rule: (size: number, largest: number, isStatic: boolean) => boolean) =>
+    method.inputs.every((index, i) => {
+      const value = method.values[index]!;
+      if (value.kind !== "tensor") return false;
+      return value.sizes.every((largest, dim) => rule(inputSizes[i]![dim]!, largest, value.dynamism === "static"));
+    });
+  return all((size, largest) => size === largest) || all((size, _, isStatic) => isStatic || size === 1);
 }

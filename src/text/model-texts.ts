@@ -1,5 +1,7 @@
 /** The texts of a model that say how it reads and writes: tokenizer, chat template, generation settings. */
+
 import { InvalidFileError } from "../errors.ts";
+import { parseJson } from "../json-text.ts";
 import { ChatTemplate } from "./chat-template.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
@@ -31,7 +33,7 @@ export function readTexts(
 
 export function parse(text: string, file: string): Record<string, unknown> {
   try {
-    return JSON.parse(text);
+    return parseJson(text) as Record<string, unknown>;
   } catch (cause) {
     throw new InvalidFileError(file, `is not valid JSON: ${(cause as Error).message}`, { cause });
   }

@@ -79,7 +79,7 @@ class ModelServer {
       this.#model = model;
       return {
         name,
-        contextLength: model.program.number("get_max_context_len", model.program.number("get_max_seq_len")),
+        contextLength: model.program.count("get_max_context_len", model.program.count("get_max_seq_len")),
         hasChatTemplate: model.template !== null,
         samplingDefaults: model.samplingDefaults,
         isCached,

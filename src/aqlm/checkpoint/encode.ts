@@ -51,13 +51,18 @@ const TOKENS_DEFAULT = 4096;
 const BITS_MAX = 8;
 
 /**
- * Replaces the linear layers of `model`, but for the head, by AQLM weights: all of them, or none when this fails.
- * UnsupportedError for weights in a format of their own, InvalidFileError for weights that are not finite.
+ * Replaces the linear layers of `model`, but for the head, by AQLM weights, whatever configurations they had: all of them, or
+ * none when this fails. InvalidArgumentError for a calibrated model (encode first, then calibrate other layers), UnsupportedError for weights in a format of their own, InvalidFileError for weights that are not finite.
  */
 export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<void> {
   if (options.bits > BITS_MAX)
     throw new InvalidArgumentError(
       `aqlm-${options.codebooks}x${options.bits}: layers are encoded with at most ${BITS_MAX} bits a code`,
+    );
+  model.checkOpen();
+  if (model.isCalibrated)
+    throw new InvalidArgumentError(
+      `encodeAqlm: ${model.name} is calibrated already; load the checkpoint again, encode, then calibrate`,
     );
   const layers = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
   const slots = layers.filter(({ name }) => !options.skip?.(name));

@@ -36,6 +36,7 @@ type Part = (typeof parts)[number];
 export const aqlmStorage: WeightStorage = {
   name: "AQLM",
   find(checkpoint, slot) {
+    if (!slot.name.endsWith(".weight")) return null;
     const layer = { checkpoint, module: moduleOf(slot.name) };
     return isStored(layer, slot) ? openLayer(layer, slot) : null;
   },

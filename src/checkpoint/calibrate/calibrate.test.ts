@@ -145,11 +145,33 @@ describe("calibrated weights", () => {
     const signal = AbortSignal.abort(new Error("enough"));
     await expect(calibrate(model, text, { ...windows, signal })).rejects.toThrow("enough");
     await calibrate(model, text, windows);
-    quantize(model, [intxWeightOnly({ bits: 3, groupSize: 32 })]);
-    expect(() => model.weight("model.layers.0.self_attn.q_proj.weight")).toThrow(/load the checkpoint again/);
+    const q = "model.layers.0.self_attn.q_proj.weight";
+    expect(() => model.weight(q, { float: true })).toThrow(/load the checkpoint again for its float weights/);
     expect(() => sharedEmbedding({ algorithm: "gptq" })).toThrow(/sharedEmbedding: algorithm "gptq" looks at/);
     await model.close();
   });
+});
+
+it("leaves the model as it was where it fails", async () => {
+  const model = await loadCheckpoint(checkpoint);
+  quantize(model, [intxWeightOnly({ bits: 4, groupSize: 32, algorithm: "awq" })]);
+  const states = () => model.decoder.slots.map(({ name }) => model.slotWeight(name));
+  const before = states();
+  const controller = new AbortController();
+  const onProgress = (done: number, total: number) => done > total / 2 && controller.abort(new Error("enough"));
+  const options = { ...windows, budget: 3, signal: controller.signal };
+  let calls = 0;
+  // The budget measures first: the second time half of the weights are through, some are calibrated.
+  const second = (done: number, total: number) => {
+    if (done === total) calls++;
+    if (calls > 0 && done < total) onProgress(done, total);
+  };
+  await expect(calibrate(model, text, { ...options, onProgress: second })).rejects.toThrow("enough");
+  expect(calls).toBe(1);
+  expect(states()).toEqual(before);
+  await calibrate(model, text, windows);
+  expect(model.isCalibrated).toBe(true);
+  await model.close();
 });
 
 it("is done from the command line", async () => {

@@ -37,8 +37,8 @@ export interface CalibrateOptions extends WalkOptions {
 /**
  * Quantizes all linear layers that have a configuration of algorithm "gptq", "awq" or "awq+gptq", with `smoothQuant`
  * all that have any. Layer by layer: each sees what the layers before, quantized already, give it. Set configurations
- * (`quantize`) before and export after; the model is changed, and is to be thrown away when this fails.
- * InvalidArgumentError when nothing asks for it or options do not go together.
+ * (`quantize`) before and export after; the model is what it was when this fails.
+ * InvalidArgumentError when nothing asks for it, options do not go together, or the model is calibrated already.
  */
 export async function calibrate(model: Model, text: string, options: CalibrateOptions = {}): Promise<void> {
   checkModel(model);
@@ -46,18 +46,25 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
   const { budget, smoothQuant: strength, signal } = options;
   if (strength !== undefined && !(strength >= 0 && strength <= 1))
     throw new InvalidArgumentError(`smoothQuant: expected a number from 0 to 1 but found ${strength}`);
+  model.checkOpen();
+  if (model.isCalibrated)
+    throw new InvalidArgumentError(
+      `calibrate: ${model.name} is calibrated already; load the checkpoint again to calibrate it for other configurations or by another text`,
+    );
   const slots = quantizable(model);
-  if (strength !== undefined && slots.some((name) => scales(model.configs.get(name)!)))
+  if (strength !== undefined && slots.some((name) => scales(model.configOf(name)!)))
     throw new InvalidArgumentError("smoothQuant and AWQ scale the same channels; choose one of the two");
-  const wanted = slots.filter((name) => strength !== undefined || needsActivations(model.configs.get(name)!.algorithm));
+  const wanted = slots.filter((name) => strength !== undefined || needsActivations(model.configOf(name)!.algorithm));
   if (wanted.length === 0 && budget === undefined)
     throw new InvalidArgumentError(
       'calibrate: expected linear layers of algorithm "gptq", "awq" or "awq+gptq", smoothQuant or a budget but found none',
     );
-  if (budget !== undefined) await spendBudget(model, slots, text, { ...options, budget });
-  if (wanted.length === 0) return;
-  const calibration = new Calibration(model, wanted, options);
-  await visitLinearLayers(model, text, (layer) => calibration.visit(layer), { ...options, signal });
+  await model.atomically(async () => {
+    if (budget !== undefined) await spendBudget(model, slots, text, { ...options, budget });
+    if (wanted.length === 0) return;
+    const calibration = new Calibration(model, wanted, options);
+    await visitLinearLayers(model, text, (layer) => calibration.visit(layer), { ...options, signal });
+  });
 }
 
 /** Linear layers that are quantized from floats, in the model's order. */
@@ -65,7 +72,7 @@ function quantizable(model: Model): string[] {
   const isLinear = (config: QuantizationConfig | undefined) =>
     config?.kind === "int8DynamicActivationIntxWeight" || config?.kind === "intxWeightOnly";
   return model.decoder.slots
-    .filter(({ name, role }) => role === "linear" && isLinear(model.configs.get(name)))
+    .filter(({ name, role }) => role === "linear" && isLinear(model.configOf(name)))
     .map(({ name }) => name)
     .filter((name) => model.storedFormat(name) === null && !model.carriedOver(name));
 }
@@ -94,7 +101,7 @@ class Calibration {
     for (const activation of model.decoder.scalable) {
       const { readers, norm, source } = activation;
       const scaled = (name: string) =>
-        this.#wanted.has(name) && (options.smoothQuant !== undefined || scales(model.configs.get(name)!));
+        this.#wanted.has(name) && (options.smoothQuant !== undefined || scales(model.configOf(name)!));
       if (readers.every(scaled) && (norm || this.#wanted.has(source)))
         for (const reader of readers) this.#activations.set(reader, activation);
     }
@@ -107,12 +114,12 @@ class Calibration {
   async visit(layer: LinearLayer): Promise<Float32Array | null> {
     const { name } = layer;
     if (!this.#wanted.has(name)) return null;
-    const config = this.#model.configs.get(name)!;
+    const config = this.#model.configOf(name)!;
     const factors = await this.#factorsOf(layer);
     const plain = await this.#floats(name);
     const weights = factors ? scaleColumns(plain, factors) : plain;
     const quantized = await this.#quantize(weights, layer, factors, config);
-    await this.#keep(name, config, quantized);
+    await this.#keep(name, quantized);
     this.#doneWeights += plain.data.length;
     this.#options.onProgress?.(this.#doneWeights, this.#totalWeights);
     const values = dequantize(quantized);
@@ -148,7 +155,7 @@ class Calibration {
     if (known) return known;
     const readers: Reader[] = [];
     for (const name of activation.readers)
-      readers.push({ weights: await this.#floats(name), config: this.#model.configs.get(name)! });
+      readers.push({ weights: await this.#floats(name), config: this.#model.configOf(name)! });
     const { smoothQuant: strength } = this.#options;
     const factors =
       strength === undefined
@@ -172,7 +179,7 @@ class Calibration {
       const divided = storedScale(Math.abs(scale) / (divisors.get(Math.floor(i / groups)) ?? 1), quantized.scaleDType);
       return scale < 0 ? -divided : scale > 0 ? divided : 0;
     });
-    await this.#keep(source, this.#model.configs.get(source)!, { ...quantized, scales });
+    await this.#keep(source, { ...quantized, scales });
   }
 
   async #replaceVector(name: string, change: (values: Float32Array) => Float32Array): Promise<void> {
@@ -183,10 +190,10 @@ class Calibration {
     this.#model.replaceWeight(name, { name, shape: weight.shape, format, load: async () => tensor });
   }
 
-  async #keep(name: string, config: QuantizationConfig, quantized: QuantizedWeights): Promise<void> {
+  async #keep(name: string, quantized: QuantizedWeights): Promise<void> {
     const load = await this.#store.keep(name, quantized);
     this.#done.set(name, load);
-    this.#model.setCalibrated(name, config, load);
+    this.#model.setCalibrated(name, load);
   }
 
   async #floats(name: string): Promise<Matrix> {

@@ -48,10 +48,11 @@ export async function spendBudget(
   const choices = Array.from({ length: BITS_MAX - least + 1 }, (_, i) => least + i);
   const items = await measure(model, layers, text, choices, options);
   const chosen = spendBits([...items.values()], choices, budget);
-  for (const [i, name] of [...items.keys()].entries()) {
-    const { kind, ...scheme } = model.configs.get(name)!;
-    model.configs.set(name, makeConfig(kind, { ...scheme, bits: choices[chosen[i]!]! }));
-  }
+  const configs = [...items.keys()].map((name, i): [string, QuantizationConfig] => {
+    const { kind, ...scheme } = model.configOf(name)!;
+    return [name, makeConfig(kind, { ...scheme, bits: choices[chosen[i]!]! })];
+  });
+  model.configure(new Map(configs));
 }
 
 /** Costs of all choices by layer: nats a token that the predictions are off. */
@@ -79,7 +80,7 @@ async function measure(
     if (!layers.has(name)) return;
     const { shape, load } = model.weight(name, { float: true });
     const weights = matrix(shape[0]!, shape[1]!, toFloat32((await load()) as Tensor));
-    const config = model.configs.get(name)!;
+    const config = model.configOf(name)!;
     const errors = outputErrors(weights, layer, config, choices);
     const measured = new Map<number, number>();
     for (const i of near) {

@@ -25,9 +25,9 @@ function placeFor(node: GraphNode, registry: OperatorRegistry, uses: Uses): Grap
   const names = operator?.inPlace ?? [];
   const candidates = names.map((name) => node.args[argumentIndex(operator!.schema, name)]);
   const { dtype, shape } = node.out.spec;
-  return (candidates as GraphValue[]).find(
-    (value) =>
-      value.kind === "computed" &&
+  return (candidates as (GraphValue | null)[]).find(
+    (value): value is GraphValue =>
+      value?.kind === "computed" &&
       value.spec.dtype === dtype &&
       isSameShape(value.spec.shape, shape) &&
       isSameShape(value.smallest, node.out.smallest) &&

@@ -51,6 +51,10 @@ export interface PackedShape {
  * Opens packed weights without copying. `shape` must agree with the header (TorchAO's headers do not carry it).
  */
 export function openPacked(bytes: Uint8Array, shape: PackedShape): PackedWeights {
+  if (bytes.byteOffset % 4 !== 0)
+    throw new ShapeError(
+      `packed weights: expected a place that is a multiple of 4 bytes but found ${bytes.byteOffset}`,
+    );
   return { ...describePacked(bytes, bytes.length, shape), bytes };
 }
 

@@ -67,15 +67,15 @@ const cacheArrays = [Float32Array, Uint16Array, Int8Array] as const;
 
 /**
  * scalars: tokens, heads, kvHeads, head dimension, capacity, scale, window, softcap, type of the caches (0 f32, 1 f16,
- * 2 int8); buffers: q, k, v, key cache, value cache, key scales, value scales, position, y. Scales are empty but for int8.
+ * 2 int8), 1 when k and v are stored first; buffers: q, k, v, key cache, value cache, key scales, value scales, position, y. Scales are empty but for int8.
  */
 export function attention(args: AttentionArgs): NativeArguments {
   const { tokens, heads, kvHeads, headDim, capacity, scale, window, softcap } = args;
   const { q, k, v, keyCache, valueCache, keyScales, valueScales, position, y } = args;
   const cacheType = cacheArrays.findIndex((array) => keyCache instanceof array);
   return {
-    scalars: [tokens, heads, kvHeads, headDim, capacity, scale, window, softcap, cacheType],
-    buffers: [q, k, v, keyCache, valueCache, keyScales ?? none, valueScales ?? none, position, y],
+    scalars: [tokens, heads, kvHeads, headDim, capacity, scale, window, softcap, cacheType, k && v ? 1 : 0],
+    buffers: [q, k ?? none, v ?? none, keyCache, valueCache, keyScales ?? none, valueScales ?? none, position, y],
   };
 }
 

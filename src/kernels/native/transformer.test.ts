@@ -311,7 +311,7 @@ describeNative(table.attention, (kernel) => {
 
   it("is the reference's, and stores the same keys and values", () => {
     for (const { name, args, expected } of attentionCases()) {
-      const inputs = { q: displaced(args.q), k: displaced(args.k), v: displaced(args.v) };
+      const inputs = { q: displaced(args.q), k: displaced(args.k!), v: displaced(args.v!) };
       for (const bench of benches) {
         const found = { ...args, ...inputs, ...ownResults(args) };
         run(kernel, found, bench);

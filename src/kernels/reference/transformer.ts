@@ -78,8 +78,8 @@ export const attentionReference: Kernel<AttentionArgs> = {
         throw new InvalidArgumentError(
           `attention: expected positions in 0..${args.capacity - 1} but found ${first} to ${first + tokens - 1}`,
         );
-      store({ cache: args.keyCache, scales: args.keyScales, headDim }, args.k, first * kvHeads);
-      store({ cache: args.valueCache, scales: args.valueScales, headDim }, args.v, first * kvHeads);
+      if (args.k) store({ cache: args.keyCache, scales: args.keyScales, headDim }, args.k, first * kvHeads);
+      if (args.v) store({ cache: args.valueCache, scales: args.valueScales, headDim }, args.v, first * kvHeads);
       for (let t = 0; t < tokens; t++) for (let h = 0; h < heads; h++) attend(args, first + t, t, h, scores, sums);
     };
   },

@@ -115,7 +115,7 @@ export const addRmsNormWasm: Kernel<AddRmsNormArgs> = wasmKernel<AddRmsNormArgs>
 const rotatedBytes = (args: RopeAttentionArgs) => Math.ceil(rotatedPlaces(args).length / 16) * 64;
 
 /** The same call with arrays of size 0 for queries, keys and values, which lie in scratch. */
-const withArrays = ({ qkv: _, ...rest }: RopeAttentionArgs): AttentionArgs => ({ ...rest, ...noArrays });
+const withArrays = ({ qkv: _, ...rest }: RopeAttentionArgs) => ({ ...rest, ...noArrays }) satisfies AttentionArgs;
 const noArrays = { q: new Float32Array(0), k: new Float32Array(0), v: new Float32Array(0) };
 
 /** A placement that knows where in scratch some arrays lie, and gives the scratch after `used` bytes. */

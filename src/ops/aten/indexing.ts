@@ -113,6 +113,7 @@ function scatter(name: string, source: "src" | "value", accumulate: boolean): Op
   return defineOperator<ScatterArgs>({
     schema: `aten::${name}(Tensor self, int dim, Tensor index, ${source === "src" ? "Tensor" : "Scalar"} ${source}, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: [scatterReference],
+    inPlace: ["self"],
     shape(args) {
       const { dtype, shape } = args.tensor("self");
       checkNamed(args);
@@ -170,6 +171,7 @@ export const indexingOperators: readonly Operator[] = [
     schema:
       "aten::index_put.out(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False, *, Tensor(a!) out) -> Tensor(a!)",
     kernels: [indexPutReference],
+    inPlace: ["self"],
     shape(args) {
       const self = args.tensor("self");
       const picked = pickedShape(indexed(args, self.shape.length), self);

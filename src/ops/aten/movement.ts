@@ -111,6 +111,7 @@ const flip = strided("aten::flip.out(Tensor self, int[] dims", (args, x) => {
 const copy = defineOperator<StridedArgs>({
   schema: "aten::copy.out(Tensor self, Tensor src, bool non_blocking=False, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: [stridedReference],
+  inPlace: ["self"],
   shape(args) {
     const { dtype, shape } = args.tensor("self");
     const src = args.tensor("src").shape;
@@ -129,6 +130,7 @@ const sliceScatter = defineOperator<SliceScatterArgs>({
   schema:
     "aten::slice_scatter.out(Tensor self, Tensor src, int dim=0, SymInt? start=None, SymInt? end=None, SymInt step=1, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: [sliceScatterReference],
+  inPlace: ["self"],
   shape(args) {
     const { dtype, shape } = args.tensor("self");
     const dim = dimensionOf(args, "dim", shape.length);
@@ -286,22 +288,24 @@ export const movementOperators: readonly Operator[] = [
 /** A tensor cut along a dimension into `sizesOf` parts; `keeps`: whether parts of one place keep the dimension. */
 function splitting(
   schema: string,
-  sizesOf: (args: Arguments<TensorSpec>, size: number) => readonly number[],
+  partsOf: (args: Arguments<TensorSpec>, size: number) => { readonly count: number; sizeAt(i: number): number },
   keeps = true,
 ): Routine {
-  const placed = (args: Arguments<TensorSpec>) => {
+  const placed = (args: Arguments<TensorSpec>, outs: number) => {
     const { dtype, shape } = args.tensor("self");
     const dim = dimensionOf(args, "dim", shape.length);
-    return { dtype, shape, dim, sizes: sizesOf(args, shape[dim]!) };
+    const { count, sizeAt } = partsOf(args, shape[dim]!);
+    if (count !== outs) args.fail("self", `gives ${count} tensors but the program planned ${outs}`);
+    return { dtype, shape, dim, sizes: Array.from({ length: count }, (_, i) => sizeAt(i)) };
   };
   return routine(
     `aten::${schema}, int dim=0, *, Tensor(a!)[] out) -> ()`,
-    (args) => {
-      const { dtype, shape, dim, sizes } = placed(args);
+    (args, planned) => {
+      const { dtype, shape, dim, sizes } = placed(args, planned.length);
       return sizes.map((size) => ({ dtype, shape: keeps ? shape.with(dim, size) : shape.toSpliced(dim, 1) }));
     },
     (args) => {
-      const { shape, dim, sizes } = placed(args);
+      const { shape, dim, sizes } = placed(args, args.tensors("out").length);
       const x = args.tensor("self");
       const strides = stridesOf(shape);
       let first = 0;
@@ -318,15 +322,15 @@ const splitWithSizes = splitting("split_with_sizes_copy.out(Tensor self, SymInt[
   const sizes = args.numbers("split_sizes");
   if (sizes.some((part) => part < 0) || sizes.reduce((sum, part) => sum + part, 0) !== size)
     args.fail("split_sizes", `expected sizes that add up to ${size} but found [${sizes}]`);
-  return sizes;
+  return { count: sizes.length, sizeAt: (i) => sizes[i]! };
 });
 
 const split = splitting("split_copy.Tensor_out(Tensor self, SymInt split_size", (args, size) => {
   const part = args.integer("split_size", 1);
-  return Array.from({ length: Math.max(1, Math.ceil(size / part)) }, (_, i) => Math.min(part, size - i * part));
+  return { count: Math.max(1, Math.ceil(size / part)), sizeAt: (i) => Math.min(part, size - i * part) };
 });
 
-const unbind = splitting("unbind_copy.int_out(Tensor self", (_, size) => new Array<number>(size).fill(1), false);
+const unbind = splitting("unbind_copy.int_out(Tensor self", (_, size) => ({ count: size, sizeAt: () => 1 }), false);
 
 export const movementRoutines: readonly Routine[] = [
   splitWithSizes,
@@ -351,5 +355,6 @@ export const movementRoutines: readonly Routine[] = [
         args.fail("src", `expected shape [${self.shape}] but found [${src.shape}]`);
       bytesOf(self.data).set(bytesOf(src.data));
     },
+    ["src"],
   ),
 ];

@@ -53,6 +53,7 @@ export function pointwise({ schema, inputs, result, rule, whole }: Pointwise): O
   return defineOperator<PointwiseArgs>({
     schema: `aten::${schema}, *, Tensor(a!) out) -> Tensor(a!)`,
     kernels: [pointwiseReference],
+    inPlace: inputs,
     shape(args) {
       const specs = given(args);
       const shape = specs

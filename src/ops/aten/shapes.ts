@@ -30,9 +30,14 @@ export function viewShape(args: Arguments<TensorSpec>, name: string, count: numb
 
 /** Places from `start` to before `end` of a dimension, as Python's slices clamp them. */
 export function sliceOf(args: Arguments<TensorSpec>, size: number): { start: number; step: number; count: number } {
-  const clamp = (value: number) => Math.min(Math.max(value < 0 ? value + size : value, 0), size);
-  const start = clamp(args.optionalNumber("start") ?? 0);
-  const end = clamp(args.optionalNumber("end") ?? size);
+  const bound = (name: string, fallback: number) => {
+    const value = args.optionalNumber(name) ?? fallback;
+    // Beyond 2^53, too, which stands for the end.
+    if (!Number.isInteger(value)) args.fail(name, `expected a whole number but found ${value}`);
+    return Math.min(Math.max(value < 0 ? value + size : value, 0), size);
+  };
+  const start = bound("start", 0);
+  const end = bound("end", size);
   const step = args.integer("step", 1);
   return { start, step, count: Math.max(0, Math.ceil((end - start) / step)) };
 }

@@ -80,6 +80,8 @@ export function eachPlace(
   visit: (index: number, offset: number) => void,
   start = 0,
 ): void {
+  // Rows of nothing may be as many as there are numbers.
+  if (shape.includes(0)) return;
   const last = shape.length - 1;
   const inner = last < 0 ? 1 : shape[last]!;
   const step = last < 0 ? 0 : strides[last]!;

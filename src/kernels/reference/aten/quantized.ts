@@ -1,4 +1,5 @@
 /** quantized_decomposed operators: embeddings of packed rows, and quantization of rows at run time. */
+import { InvalidArgumentError } from "../../../errors.ts";
 import { roundHalfEven } from "../../../rounding.ts";
 import type { Tensor } from "../../../tensor.ts";
 import { denseKernel, numbersOf, storeInto } from "./dense.ts";
@@ -33,12 +34,16 @@ export const quantizedEmbeddingReference = denseKernel<QuantizedEmbeddingArgs>("
   const groups = args.scales.shape[1] ?? 1;
   const groupSize = dim / groups;
   const store = storeInto(out);
-  for (const [i, index] of numbersOf(indices).entries())
+  const rows = weight.shape[0]!;
+  for (const [i, index] of numbersOf(indices).entries()) {
+    if (!(index >= 0 && index < rows))
+      throw new InvalidArgumentError(`embedding: expected an id in 0..${rows - 1} but found ${index}`);
     for (let column = 0; column < dim; column++) {
       const group = index * groups + Math.floor(column / groupSize);
       const q = fieldAt(bytes, index * rowBytes, column, bits) - (zeros?.[group] ?? 0);
       store(i * dim + column, Math.fround(q * scales[group]!));
     }
+  }
 });
 
 const QMIN = -128;

@@ -64,6 +64,16 @@ function storeCode(shape: AttentionShape): KernelCode {
   };
 }
 
+/** Where the caches hold the new tokens already: all results are NaN where they cannot. */
+const checkCode: KernelCode = {
+  key: "attention_check",
+  build: () => [
+    kernelFunction("attention_check", attentionBlock, (fields, _, scope) =>
+      checkPosition(fields, scope.local("i32", "first"), fillNaN(fields, scope)),
+    ),
+  ],
+};
+
 interface CopyContext {
   readonly scope: Scope;
   readonly constants: VectorConstants;
@@ -177,12 +187,13 @@ const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boo
         hasWindow: window > 0,
         hasSoftcap: softcap > 0,
       };
+      const cachePlace = args.k ? place.write : place.read;
       const values = attentionBlock.encode({
         q: place.read(args.q),
-        k: place.read(args.k),
-        v: place.read(args.v),
-        keyCache: place.write(args.keyCache),
-        valueCache: place.write(args.valueCache),
+        k: args.k ? place.read(args.k) : 0,
+        v: args.v ? place.read(args.v) : 0,
+        keyCache: cachePlace(args.keyCache),
+        valueCache: cachePlace(args.valueCache),
         keyScales: args.keyScales ? place.write(args.keyScales) : 0,
         valueScales: args.valueScales ? place.write(args.valueScales) : 0,
         position: place.read(args.position),
@@ -203,7 +214,9 @@ const attentionRow = (name: string, needs: readonly CpuFeature[], isRelaxed: boo
       });
       return {
         phases: [
-          { code: storeCode(shape), tiles: tokens, args: values },
+          args.k
+            ? { code: storeCode(shape), tiles: tokens, args: values }
+            : { code: checkCode, tiles: 1, args: values },
           { code: attendCode(shape), tiles: split.parts * split.spans, args: values },
           ...(split.parts === 1 ? [] : [{ code: mergeCode(shape), tiles: blocks * kvHeads, args: values }]),
         ],

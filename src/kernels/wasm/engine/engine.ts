@@ -7,6 +7,7 @@
  */
 import { UnsupportedError } from "../../../errors.ts";
 import { takeTurn } from "../../../event-loop.ts";
+import { bytesOf } from "../../../tensor.ts";
 import type { CallPlan, EncodedCall, KernelMemory } from "../../contract.ts";
 import { type Placement, setAddress, type WasmPhase, type WasmStep } from "../kernel-code.ts";
 import { Allocator } from "./allocator.ts";
@@ -26,6 +27,9 @@ export interface EngineOptions {
   /** 64-bit addresses. Default: when `bytes` needs them. */
   readonly isWide?: boolean;
 }
+
+/** Of arrays that hold what a call was given as numbers, such as a position that the program knows. */
+const LITERAL_BYTES_MAX = 64;
 
 export class WasmEngine implements KernelMemory {
   readonly holdsConstants = true;
@@ -82,19 +86,23 @@ export class WasmEngine implements KernelMemory {
     this.#release(bytes.byteOffset);
   }
 
-  /** A plan of calls whose arrays are all in this memory. */
+  /** A plan of calls whose arrays are in this memory; of short ones elsewhere that they read, copies, made now. */
   planCalls(calls: readonly EncodedCall[]): CallPlan {
     this.#checkUsable();
+    const literals: Uint8Array[] = [];
     const steps = calls.map((call) => {
       if (call.target !== "wasm")
         throw new UnsupportedError(`a WebAssembly plan has no place for ${call.target} calls`);
-      return call.prepare(this.#placement(call.scratch));
+      return call.prepare(this.#placement(call.scratch, literals));
     });
     this.#loadCode(steps);
     const plan = this.#place(steps);
     return {
       run: (abort, nanoseconds) => this.#run(plan, abort, nanoseconds),
-      dispose: () => this.#release(plan.address),
+      dispose: () => {
+        for (const { byteOffset } of literals) this.#release(byteOffset);
+        this.#release(plan.address);
+      },
     };
   }
 
@@ -118,14 +126,21 @@ export class WasmEngine implements KernelMemory {
     if (!this.#isDisposed) this.#allocator.free(address);
   }
 
-  #placement(scratch: Uint8Array): Placement {
+  #placement(scratch: Uint8Array, literals: Uint8Array[]): Placement {
     const addressOf = (view: ArrayBufferView) => {
       // Nothing of it is read or written, wherever it is: a call that needs no scratch is given none.
       if (view.byteLength === 0) return 0;
       if (!this.#buffers.has(view.buffer)) throw new UnsupportedError("an array of the call is in another memory");
       return view.byteOffset;
     };
-    return { read: addressOf, write: addressOf, scratch: addressOf(scratch), threads: this.threads };
+    const read = (view: ArrayBufferView) => {
+      if (view.byteLength > LITERAL_BYTES_MAX || this.#buffers.has(view.buffer)) return addressOf(view);
+      const literal = this.allocate(view.byteLength);
+      literal.set(bytesOf(view));
+      literals.push(literal);
+      return literal.byteOffset;
+    };
+    return { read, write: addressOf, scratch: addressOf(scratch), threads: this.threads };
   }
 
   #loadCode(steps: readonly WasmStep[]): void {

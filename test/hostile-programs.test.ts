@@ -1,0 +1,83 @@
+/** Programs from strangers: none may crash, hang, or read or write what is not its own, on any backend. */
+import { spawn } from "node:child_process";
+import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { hasNative } from "../src/kernels/native/rows.ts";
+import { saveProgram } from "../src/program/save.ts";
+import { hostilePrograms } from "./support/hostile-programs.ts";
+
+const script = fileURLToPath(new URL("support/run-programs.js", import.meta.url));
+const dist = fileURLToPath(new URL("../dist/index.js", import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), "lowbit-hostile-"));
+const files = join(folder, "programs");
+const programs = hostilePrograms();
+const fileOf = (index: number) => `${String(index).padStart(3, "0")}.pte`;
+
+beforeAll(async () => {
+  mkdirSync(files);
+  for (const [i, { program }] of programs.entries()) await saveProgram(program, join(files, fileOf(i)));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+interface Result {
+  readonly name: string;
+  readonly milliseconds?: number;
+  readonly outputs?: readonly (readonly number[])[];
+  readonly error?: { readonly class: string; readonly message: string };
+}
+
+/** Far more than all programs take together; a process that hangs is ended. */
+const PROCESS_MS = 50_000;
+
+function runAll(backend: string): Promise<{ results: readonly Result[]; signal: string | null }> {
+  const env = { ...process.env, LOWBIT_BACKEND: backend };
+  const child = spawn(process.execPath, [script, files], { env, stdio: ["ignore", "pipe", "inherit"] });
+  let stdout = "";
+  child.stdout.on("data", (data) => {
+    stdout += data;
+  });
+  const timer = setTimeout(() => child.kill("SIGKILL"), PROCESS_MS);
+  return new Promise((resolve) =>
+    child.on("close", (_, signal) => {
+      clearTimeout(timer);
+      const lines = stdout.split("\n").filter((line) => line.endsWith("}"));
+      resolve({ results: lines.map((line) => JSON.parse(line) as Result), signal });
+    }),
+  );
+}
+
+const errors = ["InvalidFileError", "InvalidArgumentError", "ShapeError", "UnsupportedError"];
+const missing = existsSync(dist) ? null : "dist is absent: npm run build";
+
+describe.each([
+  ["native", hasNative() ? missing : "no native addon"],
+  ["wasm", missing],
+  ["reference", missing],
+])("programs from strangers on %s (skipped: %s)", (backend, unfit) => {
+  let ended: Awaited<ReturnType<typeof runAll>>;
+  beforeAll(async () => {
+    if (unfit === null) ended = await runAll(backend);
+  }, PROCESS_MS + 10_000);
+
+  test.skipIf(unfit !== null)("leave the process alive", () => {
+    const at = Number.parseInt(ended.results.at(-1)?.name ?? "0", 10);
+    expect(ended.signal, `while it ran: ${programs[at]?.name}`).toBeNull();
+  });
+
+  test.skipIf(unfit !== null).each(programs.map(({ name, expected }, i) => [name, expected, i] as const))(
+    "%s",
+    (_, expected, i) => {
+      const result = ended.results.find(({ name, milliseconds }) => name === fileOf(i) && milliseconds !== undefined);
+      expect(result).toBeDefined();
+      if (expected === null) expect(result!.error).toBeUndefined();
+      else if (result!.error) {
+        expect(errors).toContain(result!.error.class);
+        expect(result!.error.message).toMatch(expected);
+        expect(result!.error.message).toContain(fileOf(i));
+      } else expect(expected.source, "runs without an error").toBe("(?:)");
+    },
+  );
+});
