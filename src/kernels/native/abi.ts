@@ -1,2 +1,2 @@
 /** The fingerprint of interface.ts and families.ts: scripts/check-structure.js keeps it true, the addon is built with it. */
-export const NATIVE_ABI = "7078f6bc";
+export const NATIVE_ABI = "7c533b25";
