@@ -373,10 +373,17 @@ napi_value init(napi_env env, napi_value exports) {
     const char* name;
     napi_callback function;
   } functions[] = {
-      {"kernels", kernels},           {"cpuFeatures", cpu_features_js}, {"defaultThreads", default_threads_js},
-      {"countCores", count_cores_js}, {"createPlan", create_plan},      {"scratchBytes", scratch_bytes},
-      {"runPlan", run_plan_js},       {"runPlanAsync", run_plan_async}, {"mapFile", map_file},
-      {"allocate", allocate},         {"loadKernels", load_kernels},
+      {"kernels", kernels},
+      {"cpuFeatures", cpu_features_js},
+      {"defaultThreads", default_threads_js},
+      {"countCores", count_cores_js},
+      {"createPlan", create_plan},
+      {"scratchBytes", scratch_bytes},
+      {"runPlan", run_plan_js},
+      {"runPlanAsync", run_plan_async},
+      {"mapFile", map_file},
+      {"allocate", allocate},
+      {"loadKernels", load_kernels},
       {"keepThreads", change_threads<keep_threads>},
       {"releaseThreads", change_threads<release_threads>},
   };

@@ -242,7 +242,9 @@ class Pool {
   }
 
   // Whether there are more threads than anybody wants.
-  bool is_over() const { return thread_count_.load(std::memory_order_relaxed) > needed_.load(std::memory_order_relaxed); }
+  bool is_over() const {
+    return thread_count_.load(std::memory_order_relaxed) > needed_.load(std::memory_order_relaxed);
+  }
 
   bool spin_for_change(uint64_t seen) {
     auto end = Clock::now() + kIdleSpin;
