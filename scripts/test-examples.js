@@ -9,12 +9,13 @@ import { join } from "node:path";
 import { parseArgs } from "node:util";
 import { demoProgram } from "./demo-model.js";
 import { testElectron } from "./examples/electron.js";
-import { testChat, testOperator, testQuantize } from "./examples/node.js";
+import { testChat, testInstall, testOperator, testQuantize } from "./examples/node.js";
 import { testNextPage, testVitePage } from "./examples/pages.js";
 import { packPackage } from "./examples/project.js";
 
-/** What runs for each folder of examples/. @type {Record<string, (context: import("./examples/project.js").Context) => Promise<void>>} */
+/** What runs for each folder of examples/, and for a project that begins empty. @type {Record<string, (context: import("./examples/project.js").Context) => Promise<void>>} */
 const tests = {
+  install: testInstall,
   "chat-node": testChat,
   quantize: testQuantize,
   "squared-relu": testOperator,

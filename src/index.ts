@@ -28,7 +28,7 @@ export * from "./aqlm/checkpoint/index.ts";
 export * from "./aqlm/index.ts";
 export { type Bundle, type BundledFile, bundleProgram } from "./bundle/bundle.ts";
 export { type CalibrateOptions, calibrate } from "./checkpoint/calibrate/calibrate.ts";
-export { isHubName, loadCheckpoint } from "./checkpoint/model.ts";
+export { isCheckpoint, isHubName, loadCheckpoint } from "./checkpoint/model.ts";
 export { type QuantizeOptions, quantize, quantizeByRecipe, weightsInRecipe } from "./checkpoint/quantize.ts";
 export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "./checkpoint/weight-origins.ts";
 export { capture, type InputSpec, type MethodSource } from "./compile/capture.ts";
@@ -49,10 +49,11 @@ export { evaluatePerplexity, type Perplexity, type PerplexityOptions } from "./l
 export { LanguageModel, loadProgramObject } from "./language/language-model.ts";
 export { SessionDecoder } from "./language/session-decoder.ts";
 export type { Generation } from "./language/token-stream.ts";
-export { openFile, writeFileWhole } from "./node-file.ts";
+export { checkOutput, checkOutputFolder, openFile, writeFileWhole } from "./node-file.ts";
 export { type KvCacheType, kvCacheTypes } from "./ops/kv-cache.ts";
 export { OperatorRegistry } from "./ops/operator-registry.ts";
 export { Ops } from "./ops/ops.ts";
+export { claimPath } from "./path-claim.ts";
 export type { Program } from "./program/program.ts";
 export { type ReadOptions, readProgram } from "./program/read.ts";
 export { saveProgram } from "./program/save.ts";
@@ -72,5 +73,5 @@ export { Profile, type ProfileEntry, type ProfileOptions } from "./runtime/profi
 export { LoadedProgram, type LoadOptions } from "./runtime/program.ts";
 export type { Session } from "./runtime/session.ts";
 export type { Trace, TraceEvent } from "./runtime/trace.ts";
-export type { Message } from "./text/chat-template.ts";
+export type { Message, TemplateLimits } from "./text/chat-template.ts";
 export type { GenerateOptions, GenerationResult } from "./text/generate.ts";

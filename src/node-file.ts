@@ -5,6 +5,7 @@ import { basename, dirname, join } from "node:path";
 import { checkString } from "./arguments.ts";
 import { type ByteSink, type ByteSource, checkRange } from "./byte-source.ts";
 import { InvalidFileError } from "./errors.ts";
+import { checkNoPointer } from "./git-lfs.ts";
 
 /** Largest single read that every platform accepts (2 GiB - 1 on Linux and macOS). */
 const READ_MAX_BYTES = 1 << 30;
@@ -87,7 +88,7 @@ export function checkUnchanged(path: string, before: Stats, now: Pick<Stats, "si
 }
 
 /**
- * Opens a file for positioned reads; InvalidFileError when it is missing or not a regular file. A read is an error, too,
+ * Opens a file for positioned reads; InvalidFileError when it is missing, not a regular file, or a Git LFS pointer. A read is an error, too,
  * once the file was cut or written to: what was read of it before would not fit the rest.
  */
 export async function openFile(path: string): Promise<ByteSource> {
@@ -124,6 +125,10 @@ export async function openFile(path: string): Promise<ByteSource> {
   };
   reading.set(key, { path, status });
   forgotten.register(source, { handle, key }, source);
+  await checkNoPointer(source).catch(async (error) => {
+    await source.close();
+    throw error;
+  });
   return source;
 }
 

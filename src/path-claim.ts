@@ -95,7 +95,10 @@ function make(note: string): Promise<boolean> {
   );
 }
 
-/** Claims a file or folder; returns what gives it up. InvalidFileError while another has it. */
+/**
+ * Claims a file or folder, which need not be there, for work that others must not do at the same time, such as encoding into
+ * one folder; returns what gives it up. InvalidFileError while another process, or another task of this one, has it.
+ */
 export async function claimPath(path: string): Promise<() => Promise<void>> {
   const { holder, release } = await tryClaim(path);
   if (holder === null) return release;

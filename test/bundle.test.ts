@@ -1,11 +1,13 @@
 /** The modules that `lowbit bundle` writes: what is in them, how large they are, and that they run by themselves. */
 import { execFile } from "node:child_process";
 import { copyFile, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
-import { join, relative } from "node:path";
+import { join, posix, relative } from "node:path";
 import { promisify } from "node:util";
+import { build } from "esbuild";
 import { beforeAll, describe, expect, it } from "vitest";
 import { type Bundle, bundleProgram } from "../src/bundle/bundle.ts";
-import { calledOperators, tableModule } from "../src/bundle/selection.ts";
+import { type Build, modulesWithStandIn, partOf, standIn } from "../src/bundle/modules.ts";
+import { calledOperators, tableModule, traceSources } from "../src/bundle/selection.ts";
 import {
   exportProgram,
   int8DynamicActivationIntxWeight,
@@ -30,6 +32,7 @@ const output = join(folder, "bundle");
 const torchaoProgram = join(folder, "torchao.pte");
 const torchaoOutput = join(folder, "torchao-bundle");
 let bundle: Bundle;
+const sources = await traceSources(build as Build);
 
 beforeAll(async () => {
   const checkpoint = join(folder, "tiny");
@@ -155,14 +158,44 @@ describe("a bundle", () => {
     const methods = [
       { operators: names.map((name) => ({ name: name.split(".")[0], overload: name.split(".")[1] })), delegates: [] },
     ];
-    const called = calledOperators({ methods } as unknown as Program);
+    const called = calledOperators({ methods } as unknown as Program, sources);
     expect(called).toHaveLength(names.length);
-    expect(tableModule(called, (module) => module)).toContain("linearFloatReference");
+    expect(tableModule(called, sources, (module) => module)).toContain("linearFloatReference");
+  });
+
+  it("takes operators and kernels from the modules that their lists import, whichever those are", async () => {
+    for (const [list, parts] of [
+      ["ops/registry", sources.operators],
+      ["kernels/table", sources.kernels],
+    ] as const) {
+      const text = await readFile(new URL(`../src/${list}.ts`, import.meta.url), "utf8");
+      const imports = [...text.matchAll(/^(?:import|\}) (?!type).*?from "(\.[^"]+)\.ts";$/gm)];
+      const paths = imports.map(([, path]) => posix.join(posix.dirname(list), path!));
+      expect(paths.length).toBeGreaterThan(10);
+      expect([...parts.keys()].sort()).toEqual([...new Set(paths)].sort());
+    }
+  });
+
+  it("has stand-ins that are what they stand in for, as far as they go", async () => {
+    const modules = await modulesWithStandIn();
+    expect(modules).toContain("kernels/native/addon");
+    for (const module of modules) {
+      const [original, other] = [await partOf(module), await partOf(standIn(module))];
+      for (const [name, value] of Object.entries(other)) {
+        expect(typeof value, `${module}: ${name}`).toBe(typeof original[name]);
+        if (typeof value === "number") expect(value, name).toBe(original[name]);
+      }
+    }
+    const [{ torchaoUniversal }, other] = await Promise.all(
+      ["", "bundle/stand-ins/"].map((folder) => partOf(`${folder}kernels/layout/torchao-linear`)),
+    );
+    const { name, nr } = torchaoUniversal as { name: string; nr: number };
+    expect(other!.torchaoUniversal).toMatchObject({ name, nr });
   });
 
   it("names operators that it cannot hold", () => {
     const methods = [{ operators: [{ name: "mine::twice", overload: "out" }], delegates: [] }];
-    expect(() => calledOperators({ methods } as unknown as Program)).toThrow(
+    expect(() => calledOperators({ methods } as unknown as Program, sources)).toThrow(
       /operators mine::twice.out are registered from outside lowbit.s core/,
     );
   });

@@ -12,7 +12,7 @@ const text = (path: string) => readFileSync(join(root, path), "utf8");
 
 /** Markdown files of the project, as paths from its root. */
 const pages = readdirSync(root, { recursive: true, encoding: "utf8" }).filter(
-  (path) => path.endsWith(".md") && !/(^|\/)(node_modules|build|dist|reference|\.changeset)\//.test(path),
+  (path) => path.endsWith(".md") && !/(^|\/)(node_modules|build|dist|reference|\.changeset|\.vitepress)\//.test(path),
 );
 
 /** Text without blocks of code and comments, whose brackets are no links and whose hashes are no headings. */

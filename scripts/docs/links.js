@@ -14,7 +14,9 @@ function fileAt(site, path) {
  * @param {string} site the folder @returns {string[]}
  */
 export function linkProblems(site) {
-  const pages = readdirSync(site, { recursive: true, encoding: "utf8" }).filter((path) => path.endsWith(".html"));
+  const pages = readdirSync(site, { recursive: true, encoding: "utf8" })
+    .filter((path) => path.endsWith(".html"))
+    .sort();
   const texts = new Map(pages.map((path) => [join(site, path), readFileSync(join(site, path), "utf8")]));
   const ids = new Map(
     [...texts].map(([file, text]) => [file, new Set([...text.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id))]),

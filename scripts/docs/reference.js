@@ -28,6 +28,7 @@ export async function writeReference() {
       mergeReadme: true,
       entryFileName: "index",
       hidePageHeader: true,
+      hideBreadcrumbs: true,
     },
     ...{ disableSources: true, excludePrivate: true, excludeInternal: true, logLevel: "Warn" },
     ...{ validation: { invalidLink: true, notExported: false, notDocumented: false } },

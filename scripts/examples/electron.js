@@ -66,7 +66,7 @@ export async function testElectron(context) {
     writeFileSync(join(project, "driver.js"), driver);
     const args = ["--no-install", "electron", "--no-sandbox", "--headless", "driver.js"];
     const text = await run("npx", args, { cwd: project });
-    assert.ok(text.trim().length > 20, `the model answers, not "${text}"`);
+    assert.match(text, /\w{3}/, `the model answers, not "${text}"`);
     return;
   }
   console.log(
@@ -80,5 +80,5 @@ export async function testElectron(context) {
   );
   writeFileSync(join(folder, "index.js"), standIn);
   const text = await run(process.execPath, ["main.js"], { cwd: project });
-  assert.ok(text.trim().length > 20, `the model answers, not "${text}"`);
+  assert.match(text, /\w{3}/, `the model answers, not "${text}"`);
 }

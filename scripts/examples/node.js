@@ -1,7 +1,7 @@
 /** The examples without a page, in every runtime that npm has. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, statSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadProgram } from "../../dist/index.js";
 import { root } from "../native-sources.js";
@@ -72,12 +72,6 @@ export async function testQuantize(context) {
   const [first, ...written] = said.split("\n");
   assert.match(first, new RegExp(`^small\\.pte: ${megabytes} MB, \\d\\.\\d\\d bits a weight$`));
   assert.match(written.join("\n"), /^Once upon a time.{20}/s, "the program writes text");
-  const answer = await run("npx", ["--no-install", "lowbit", "--version"], { cwd: project });
-  assert.equal(
-    answer.trim(),
-    JSON.parse(await run("npm", ["pkg", "get", "version"], { cwd: root })),
-    "the command is there",
-  );
 }
 
 /** The operator of docs/custom-operator.md, with its kernel in C++. @param {import("./project.js").Context} context */
@@ -87,4 +81,24 @@ export async function testOperator(context) {
   await run("npm", ["run", "-s", "build"], { cwd: project });
   const said = await run(nodeOfNpm("latest"), ["main.ts"], { cwd: project });
   assert.equal(said, "Float32Array(3) [ 0, 4, 9 ] [ 'squared_relu_f32_1x1x1_cpp' ]\n");
+}
+
+/** A project of one's own with a link to this checkout, as README.md says: the command, the library and the types. */
+export async function testInstall(/** @type {import("./project.js").Context} */ { folder }) {
+  const project = join(folder, "my-app");
+  mkdirSync(project);
+  const cwd = { cwd: project };
+  await run("npm", ["init", "-y"], cwd);
+  await run("npm", ["pkg", "set", "type=module"], cwd);
+  await run("npm", ["install", "--no-audit", "--no-fund", "--ignore-scripts", root], cwd);
+  const { version } = JSON.parse(readFileSync(join(root, "package.json"), "utf8"));
+  assert.equal(await run("npx", ["--no-install", "lowbit", "--version"], cwd), `${version}\n`);
+  const [, code] = /^```ts\n(.*?)^```$/ms.exec(readFileSync(join(root, "README.md"), "utf8"));
+  writeFileSync(join(project, "main.ts"), `${code}\nllm.nothing;\n`);
+  const types = ["--typeRoots", join(root, "node_modules", "@types"), "--types", "node"];
+  const tsc = [join(root, "node_modules", "typescript", "bin", "tsc"), "--noEmit", "--module", "nodenext", "--strict"];
+  const found = await run(process.execPath, [...tsc, "--target", "es2023", ...types, "main.ts"], cwd).catch(String);
+  const errors = found.split("\n").filter((line) => line.includes("error TS"));
+  assert.equal(errors.length, 1, found);
+  assert.match(errors[0], /error TS2339: Property 'nothing' does not exist on type 'LanguageModel'/);
 }

@@ -55,10 +55,10 @@ async function ask(address, name) {
     assert.equal(await page.evaluate(() => globalThis.crossOriginIsolated), true, `${name}: the page may use threads`);
     await page.fill("input[name=message]", QUESTION);
     await page.click("button");
-    await status("Answering…");
+    await page.waitForFunction(() => document.querySelector("#answer").textContent !== "", null, { timeout: PATIENCE });
     await status("Ready");
     const answer = await page.locator("#answer").textContent();
-    assert.ok(answer.trim().length > 20, `${name}: the model answers, not "${answer}"`);
+    assert.match(answer, /\w{3}/, `${name}: the model answers, not "${answer}"`);
     assert.deepEqual(problems, [], name);
     console.log(`${name}: ${JSON.stringify(answer.slice(0, 60))}`);
   } finally {

@@ -1,17 +1,17 @@
 /** Writes the part of this package that one program needs as modules that need nothing else: for Node and for pages. */
-import { dirname, extname, join, relative, resolve, sep } from "node:path";
-import { fileURLToPath } from "node:url";
+import { dirname, join, resolve } from "node:path";
 import { gzipSync } from "node:zlib";
-import type { BuildOptions, BuildResult, Plugin } from "esbuild";
+import type { Plugin } from "esbuild";
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
-import { TORCHAO_HEADER_BYTES, TORCHAO_MAGIC, torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
+import { TORCHAO_MAGIC } from "../kernels/layout/torchao-linear.ts";
 import { checkOutput, makeFolder, openFile, writeFileWhole } from "../node-file.ts";
 import { operators as allOperators } from "../ops/registry.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
 import { isInterpreted } from "../runtime/interpreter.ts";
-import { calledOperators, registryModule, tableModule } from "./selection.ts";
+import { type Build, fileOf, modulesFolder, modulesWithStandIn, pathOf, standIn } from "./modules.ts";
+import { calledOperators, listsOf, traceSources } from "./selection.ts";
 
 export interface BundledFile {
   readonly path: string;
@@ -28,47 +28,6 @@ export interface Bundle {
   readonly files: readonly BundledFile[];
 }
 
-/** The folder with this package's modules, and their ending: sources in its own tests, else what was compiled of them. */
-const modulesFolder = dirname(dirname(fileURLToPath(import.meta.url)));
-const ending = extname(fileURLToPath(import.meta.url));
-
-const moduleFile = (module: string) => join(modulesFolder, `${module}${ending}`);
-const moduleOf = (path: string) => relative(modulesFolder, path).split(sep).join("/").slice(0, -ending.length);
-
-/** Native code is not bundled: WebAssembly serves. */
-const NO_NATIVE = `
-export const nativeAddon = () => null;
-export const missingAddon = () => "bundles have none";
-export const hasNative = () => false;
-export const nativeFeatures = () => [];
-`;
-
-/** Weights were packed when the program was exported. */
-const NO_PACKING = `
-export class GroupPacker { constructor() { throw new RangeError("bundles pack no weights"); } }
-`;
-
-/** Bundles assemble nothing but this package's kernels. */
-const UNCHECKED = `
-export const checkImmediates = () => {}, checkConstant = checkImmediates, checkBytes = checkImmediates;
-export const checkLanes = checkImmediates, checkNarrow = checkImmediates, checkPages = checkImmediates;
-`;
-
-/** Methods of this package's programs are made ready once for each size; the interpreter runs those of other exporters. */
-const NO_INTERPRETER = `
-export const isInterpreted = () => false;
-export class Interpreter {}
-`;
-
-/** For programs without weights in TorchAO's layouts, which are for interchange. */
-const NO_TORCHAO = `
-export const TORCHAO_MAGIC = ${TORCHAO_MAGIC};
-export const TORCHAO_HEADER_BYTES = ${TORCHAO_HEADER_BYTES};
-const absent = "weights in TorchAO's layout, which the program of this bundle does not have";
-export const torchaoUniversal = { name: ${JSON.stringify(torchaoUniversal.name)}, nr: ${torchaoUniversal.nr}, refusal: () => absent };
-export function readTorchaoHeader() { throw new RangeError(absent); }
-`;
-
 /** Whether a program has weights in layouts of TorchAO. */
 async function hasTorchaoWeights({ constants }: Program): Promise<boolean> {
   for (const { data } of constants) {
@@ -79,43 +38,55 @@ async function hasTorchaoWeights({ constants }: Program): Promise<boolean> {
   return false;
 }
 
-/** Modules that bundles have in another form. */
-async function replacements(program: Program, operators: readonly string[]): Promise<ReadonlyMap<string, string>> {
+/** Of the modules that have a stand-in, those that a program needs all the same. */
+async function needed(program: Program): Promise<ReadonlySet<string>> {
   const interpreted = program.methods.some((method) => isInterpreted(method, allOperators));
-  return new Map([
-    ["ops/registry", registryModule(operators, moduleFile)],
-    ["kernels/table", tableModule(operators, moduleFile)],
-    ["kernels/native/addon", NO_NATIVE],
-    ["kernels/native/rows", NO_NATIVE],
-    ["kernels/known-cpus", "export const knownCpus = {};"],
-    ["kernels/layout/panel-pack", NO_PACKING],
-    ["kernels/wasm/assembler/immediates", UNCHECKED],
-    // Calls are joined for native kernels only.
-    ["runtime/joins", "export const joinCalls = () => null;"],
-    ...(interpreted ? [] : ([["runtime/interpreter", NO_INTERPRETER]] as const)),
-    ...((await hasTorchaoWeights(program)) ? [] : ([["kernels/layout/torchao-linear", NO_TORCHAO]] as const)),
+  return new Set([
+    ...(interpreted ? ["runtime/interpreter"] : []),
+    ...((await hasTorchaoWeights(program)) ? ["kernels/layout/torchao-linear"] : []),
   ]);
 }
 
-function selecting(replaced: ReadonlyMap<string, string>): Plugin {
+/** What a bundle of the program has: modules by their contents, and modules with the stand-in in their place. */
+interface Choice {
+  readonly operators: readonly string[];
+  readonly written: ReadonlyMap<string, string>;
+  readonly replaced: ReadonlySet<string>;
+}
+
+async function choose(build: Build, file: ByteSource): Promise<Choice> {
+  const program = await readProgram(file);
+  const sources = await traceSources(build);
+  const operators = calledOperators(program, sources);
+  const kept = await needed(program);
+  const replaced = new Set((await modulesWithStandIn()).filter((module) => !kept.has(module)));
+  return { operators, written: listsOf(operators, sources, fileOf), replaced };
+}
+
+function selecting({ written, replaced }: Choice): Plugin {
   return {
     name: "lowbit",
     setup(build) {
       build.onLoad({ filter: /\.[jt]s$/ }, ({ path }) => {
-        const contents = replaced.get(moduleOf(path));
+        const contents = written.get(pathOf(path));
         return contents === undefined ? undefined : { contents, loader: "js", resolveDir: dirname(path) };
       });
       // Nothing here is imported for what it does: modules whose exports nobody needs are left out.
       build.onResolve({ filter: /^(\.|\/)/ }, async ({ path, pluginData, ...rest }) => {
         if (pluginData === "resolved") return undefined;
         const found = await build.resolve(path, { ...rest, pluginData: "resolved" });
-        return { ...found, sideEffects: rest.kind === "entry-point" };
+        const module = pathOf(found.path);
+        return {
+          ...found,
+          path: replaced.has(module) ? fileOf(standIn(module)) : found.path,
+          sideEffects: rest.kind === "entry-point",
+        };
       });
     },
   };
 }
 
-async function esbuild(): Promise<(options: BuildOptions) => Promise<BuildResult<{ metafile: true; write: false }>>> {
+async function esbuild(): Promise<Build> {
   try {
     return (await import("esbuild")).build as never;
   } catch (cause) {
@@ -125,26 +96,19 @@ async function esbuild(): Promise<(options: BuildOptions) => Promise<BuildResult
   }
 }
 
-/** What a bundle of the program has. */
-async function choose(file: ByteSource) {
-  const program = await readProgram(file);
-  const operators = calledOperators(program);
-  return { operators, replaced: await replacements(program, operators) };
-}
-
 /**
  * Writes `lowbit.js`, an ES module with `load` and `SessionDecoder`, and `worker.js`, a module worker for pages, to
  * `folder`: the runtime with the operators and the WebAssembly and reference kernels that the program at `path` calls.
  * The program itself stays where it is. UnsupportedError for operators that a bundle cannot hold, and without esbuild.
  */
 export async function bundleProgram(path: string, folder: string): Promise<Bundle> {
-  const file = await openFile(path);
-  const { operators, replaced } = await choose(file).finally(() => file.close());
   const build = await esbuild();
+  const file = await openFile(path);
+  const choice = await choose(build, file).finally(() => file.close());
   await makeFolder(folder);
   for (const name of ["lowbit.js", "worker.js"]) await checkOutput(join(folder, name), [path]);
   const result = await build({
-    entryPoints: { lowbit: moduleFile("bundle/entries/entry"), worker: moduleFile("bundle/entries/worker-entry") },
+    entryPoints: { lowbit: fileOf("bundle/entries/entry"), worker: fileOf("bundle/entries/worker-entry") },
     outdir: resolve(folder),
     bundle: true,
     minify: true,
@@ -155,7 +119,7 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
     write: false,
     metafile: true,
     absWorkingDir: modulesFolder,
-    plugins: [selecting(replaced)],
+    plugins: [selecting(choice)],
   });
   const files: BundledFile[] = [];
   for (const { path: output, contents } of result.outputFiles) {
@@ -165,7 +129,7 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
     )![1];
     const modules = Object.entries(inputs.inputs)
       .filter(([, { bytesInOutput }]) => bytesInOutput > 0)
-      .map(([input]) => moduleOf(join(modulesFolder, input)));
+      .map(([input]) => pathOf(join(modulesFolder, input)));
     files.push({
       path: output,
       bytes: contents.length,
@@ -173,5 +137,5 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
       modules: modules.sort(),
     });
   }
-  return { operators, files };
+  return { operators: choice.operators, files };
 }

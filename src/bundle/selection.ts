@@ -4,12 +4,28 @@ import type { Kernel } from "../kernels/contract.ts";
 import { operators as allOperators } from "../ops/registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Program } from "../program/program.ts";
-import { families, kernelModules, operatorModules, type Part } from "./parts.ts";
+import { type Build, importedParts, type Part, type Parts, partOf } from "./modules.ts";
+
+const REGISTRY = "ops/registry";
+const TABLE = "kernels/table";
+
+/** Where bundles find operators and kernels: in what the modules that list them all import. */
+export interface Sources {
+  readonly operators: Parts;
+  readonly kernels: Parts;
+  /** Lists of rows by family, as operators use them. */
+  readonly families: Part;
+}
+
+export async function traceSources(build: Build): Promise<Sources> {
+  const [operators, kernels] = [await importedParts(build, REGISTRY), await importedParts(build, TABLE)];
+  return { operators, kernels, families: await partOf(TABLE) };
+}
 
 /** Full names of the operators that a program calls. UnsupportedError lists those that no bundle can hold. */
-export function calledOperators({ methods }: Program): string[] {
+export function calledOperators({ methods }: Program, sources: Sources): string[] {
   const names = [...new Set(methods.flatMap(({ operators }) => operators.map(qualifiedName)))].sort();
-  const strange = names.filter((name) => !exportOf(operatorModules, name));
+  const strange = names.filter((name) => !exportOf(sources.operators, name));
   if (strange.length > 0)
     throw new UnsupportedError(
       `bundle: operators ${strange.join(", ")} are registered from outside lowbit's core, such as AQLM's, and a bundle holds those of the core alone; load the program with the whole package`,
@@ -27,9 +43,9 @@ interface Export {
   readonly isList: boolean;
 }
 
-function exportOf(modules: Readonly<Record<string, Part>>, wanted: string): Export | undefined {
+function exportOf(modules: Parts, wanted: string): Export | undefined {
   const isWanted = (item: unknown) => (item as { name?: unknown } | null)?.name === wanted;
-  for (const [module, part] of Object.entries(modules))
+  for (const [module, part] of modules)
     for (const [name, value] of Object.entries(part)) {
       const isList = Array.isArray(value);
       if (isList ? value.some(isWanted) : typeof value === "object" && isWanted(value)) return { module, name, isList };
@@ -59,11 +75,11 @@ class Imports {
 }
 
 /** `ops/registry` with these operators alone. `to` gives the address of a module. */
-export function registryModule(names: readonly string[], to: (module: string) => string): string {
+export function registryModule(names: readonly string[], sources: Sources, to: (module: string) => string): string {
   const imports = new Imports(to);
   const lists = { operators: new Set<string>(), numbers: new Set<string>(), routines: new Set<string>() };
   for (const name of names) {
-    const found = exportOf(operatorModules, name)!;
+    const found = exportOf(sources.operators, name)!;
     const kind = allOperators.number(name) ? "numbers" : allOperators.routine(name) ? "routines" : "operators";
     const local = imports.add(found);
     lists[kind].add(found.isList ? `...${local}.filter(called)` : local);
@@ -79,14 +95,14 @@ export function registryModule(names: readonly string[], to: (module: string) =>
 }
 
 /** `kernels/table` with the WebAssembly and reference rows of these operators alone; other families are empty. */
-export function tableModule(names: readonly string[], to: (module: string) => string): string {
+export function tableModule(names: readonly string[], sources: Sources, to: (module: string) => string): string {
   const imports = new Imports(to);
   const wanted = new Set(names.flatMap((name) => allOperators.find(name)?.kernels.map((kernel) => kernel.name) ?? []));
-  const lines = Object.entries(families).map(([family, rows]) => {
+  const lines = Object.entries(sources.families).map(([family, rows]) => {
     const locals = new Set<string>();
     for (const { name, target } of rows as readonly Kernel<never>[]) {
       if (target === "native" || !wanted.has(name)) continue;
-      const found = exportOf(kernelModules, name);
+      const found = exportOf(sources.kernels, name);
       if (!found) throw new UnsupportedError(`bundle: kernel ${name} is in no module that bundles are made of`);
       const local = imports.add(found);
       locals.add(found.isList ? `...${local}` : local);
@@ -94,4 +110,16 @@ export function tableModule(names: readonly string[], to: (module: string) => st
     return `export const ${family} = [${[...locals].join(", ")}];`;
   });
   return [...imports.lines, ...lines].join("\n");
+}
+
+/** Modules that bundles have in another form: the lists of all operators and kernels. */
+export function listsOf(
+  names: readonly string[],
+  sources: Sources,
+  to: (module: string) => string,
+): ReadonlyMap<string, string> {
+  return new Map([
+    [REGISTRY, registryModule(names, sources, to)],
+    [TABLE, tableModule(names, sources, to)],
+  ]);
 }

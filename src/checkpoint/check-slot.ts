@@ -6,7 +6,7 @@ import { isSameShape } from "../tensor.ts";
 import { isSameMethod, quantMethod, storageNames } from "./weight-storage.ts";
 
 /** What files' readers serve themselves, beside the storages. */
-const readMethods = ["TorchAO"];
+const readMethods = ["TorchAO", "BitNet"];
 const floatTypes = ["f32", "f16", "bf16"] as const;
 
 /**
@@ -25,6 +25,16 @@ export function checkSlot(checkpoint: Checkpoint, slot: WeightSlot): void {
       { cause: error },
     );
   }
+}
+
+/** UnsupportedError for a method that would quantize weights which are stored as floats, and that nothing here does. */
+export function checkMethod(checkpoint: Checkpoint): void {
+  const method = quantMethod(checkpoint);
+  if (method === null || isRead(method)) return;
+  throw new UnsupportedError(
+    `${checkpoint.configFile}: quantization_config.quant_method "${method}" is not supported, only ${[...storageNames(), ...readMethods].join(", ")}; ` +
+      "the weights are floats: without quantization_config they run as they are",
+  );
 }
 
 const isRead = (method: string) => [...storageNames(), ...readMethods].some((name) => isSameMethod(name, method));

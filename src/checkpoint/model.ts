@@ -2,7 +2,7 @@
 import { basename } from "node:path";
 import { checkInstance, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
-import { type Checkpoint, openCheckpoint } from "../formats/checkpoint.ts";
+import { type Checkpoint, isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { buildDecoder } from "../model/architectures.ts";
@@ -16,8 +16,10 @@ import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
-import { checkSlot } from "./check-slot.ts";
+import { checkLayers } from "./check-layers.ts";
+import { checkMethod, checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
@@ -62,10 +64,11 @@ export class Model {
     this.checkpoint = checkpoint;
     this.decoder = decoder;
     const weights = decoder.slots.map((slot) => {
-      const stored = slot.tiedTo ? null : findStoredWeight(checkpoint, slot);
+      const stored = slot.tiedTo ? null : (findStoredWeight(checkpoint, slot) ?? bitnetWeight(checkpoint, slot));
       if (!stored && !slot.tiedTo) checkSlot(checkpoint, slot);
       return [slot.name, { slot, stored, state: asStored }] as const;
     });
+    checkMethod(checkpoint);
     this.#weights = new Map(weights);
     this.unreadTensors = findUnread(checkpoint, decoder.slots, ({ name }) => this.#of(name).stored !== null);
   }
@@ -313,12 +316,22 @@ export function isHubName(path: string): boolean {
   return path.startsWith("hf:");
 }
 
+/**
+ * Whether a path names a checkpoint, which `loadCheckpoint` opens, rather than a program, which `loadProgram` does: a folder,
+ * a file of weights by its ending, or a model on the hub. InvalidFileError where nothing is.
+ */
+export async function isCheckpoint(path: string): Promise<boolean> {
+  checkPath(path);
+  return isHubName(path) || isCheckpointPath(path);
+}
+
 /** Opens a Hugging Face checkpoint folder, a .safetensors file in one, or a GGUF file, or downloads "hf:org/name[@revision]", and checks its tensors against its config. */
 export async function loadCheckpoint(path: string, options: PullOptions = {}): Promise<Model> {
   checkPath(path);
   checkOptions(options);
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
+    checkLayers(checkpoint);
     const decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
     const named = withModelPrefix(checkpoint, decoder);
     const model = new Model(...(await withStoredHead(named, decoder)));

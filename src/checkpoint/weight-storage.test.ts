@@ -37,7 +37,7 @@ it("a weight is looked for once, and what was found is verified", async () => {
 
 it.each([
   ["aqlm", 'quantization_config: expected an object but found "aqlm"'],
-  [[1], "quantization_config: expected an object but found [1]"],
+  [[1], "quantization_config: expected an object but found an array"],
   [{ quant_method: 4 }, "quantization_config.quant_method: expected a name but found 4"],
 ])("a quantization_config of another type is refused: %j", async (quantization, problem) => {
   const other = join(await temporaryFolder(), "wrong");

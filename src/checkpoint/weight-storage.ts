@@ -1,7 +1,7 @@
 /** Ways in which checkpoints store weights other than as one float tensor; open to users. */
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import type { Checkpoint } from "../formats/checkpoint.ts";
-import { isObject } from "../formats/json.ts";
+import { describe, isObject } from "../formats/json.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import type { Weight } from "../ops/weight.ts";
 
@@ -48,15 +48,12 @@ export function findStoredWeight(checkpoint: Checkpoint, slot: WeightSlot): Stor
 export function quantMethod({ config, configFile }: Checkpoint): string | null {
   const found = config.quantization_config ?? {};
   if (!isObject(found))
-    throw new InvalidFileError(
-      configFile,
-      `quantization_config: expected an object but found ${JSON.stringify(found)}`,
-    );
+    throw new InvalidFileError(configFile, `quantization_config: expected an object but found ${describe(found)}`);
   const method = found.quant_method ?? null;
   if (method === null || typeof method === "string") return method;
   throw new InvalidFileError(
     configFile,
-    `quantization_config.quant_method: expected a name but found ${JSON.stringify(method)}`,
+    `quantization_config.quant_method: expected a name but found ${describe(method)}`,
   );
 }
 

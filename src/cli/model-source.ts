@@ -1,11 +1,9 @@
 /** The model argument of a command: a .pte program as it is, or a checkpoint folder that is compiled in memory. */
-import { stat } from "node:fs/promises";
 import type { Command } from "commander";
-import { InvalidFileError } from "../errors.ts";
 import {
   type CompileModelOptions,
   checkCompiles,
-  isHubName,
+  isCheckpoint,
   type LanguageModel,
   type LoadOptions,
   loadCheckpoint,
@@ -44,18 +42,6 @@ export const CHECKPOINT_HELP =
   "folder with config.json and model.safetensors (or its shards), a .gguf file, or hf:org/name";
 export const MODEL_HELP =
   "a .pte program, or a checkpoint folder, .gguf file or hf:org/name, which is compiled in memory";
-
-const checkpointEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
-
-/** Whether a path names a checkpoint (a folder, a .safetensors or a .gguf file) rather than a program. */
-export async function isCheckpoint(path: string): Promise<boolean> {
-  if (isHubName(path)) return true;
-  const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
-    const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
-    throw new InvalidFileError(path, problem, { cause });
-  });
-  return status.isDirectory() || checkpointEndings.some((ending) => path.endsWith(ending));
-}
 
 interface CheckpointHooks extends EncodeHooks {
   /** Called with the model as it was opened: throws for what cannot follow. */

@@ -4,6 +4,9 @@ import { type Command, Option } from "commander";
 import {
   type Cpu,
   checkCompiles,
+  checkOutput,
+  checkOutputFolder,
+  claimPath,
   cpuWith,
   describeOrigins,
   exportProgram,
@@ -17,8 +20,6 @@ import {
   type WeightOrigin,
   weightOrigins,
 } from "../index.ts";
-import { checkOutput, checkOutputFolder } from "../node-file.ts";
-import { claimPath } from "../path-claim.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";

@@ -1,8 +1,7 @@
 /** `lowbit run`: prompt → streamed text, with statistics at the end. */
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
-import { type GenerationResult, Profile } from "../index.ts";
-import { checkOutput } from "../node-file.ts";
+import { checkOutput, type GenerationResult, Profile } from "../index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { describeProfile, profileReport, writeTrace } from "./profile.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";

@@ -22,7 +22,11 @@ export interface SamplingOptions {
 export function addSamplingOptions(command: Command): Command {
   return command
     .optionsGroup("Sampling (defaults are the model's own, greedy where it has none):")
-    .option("-n, --max-tokens <count>", "most tokens to generate (default: until the context is full)", wholeNumber)
+    .option(
+      "-n, --max-tokens <count>",
+      "most tokens to generate (default: the model's own, else until the context is full)",
+      wholeNumber,
+    )
     .option("--temperature <t>", "divides the logits; 0 is greedy", number)
     .option("--top-k <k>", "keep the k most likely tokens; 0 keeps all", wholeNumber)
     .option("--top-p <p>", "keep the most likely tokens that reach probability p", number)

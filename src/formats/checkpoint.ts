@@ -10,12 +10,10 @@ import { openGguf } from "./gguf/checkpoint.ts";
 import { onlyModel } from "./gguf/split.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
 import type { TensorSource } from "./tensor-source.ts";
-import { openWeights } from "./weight-files.ts";
+import { openWeights, weightEndings } from "./weight-files.ts";
 
 /** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
 const TEXT_MAX_BYTES = 1 << 28;
-/** Files of weights that may be named instead of their folder. */
-const fileEndings = [".safetensors", ".bin", ".pth", ".pt"];
 
 export interface Checkpoint {
   /** Folder, or file where one holds it all. */
@@ -73,19 +71,29 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
   return { ...texts, notes: [], folder: listing.folder, configFile, config, tensors, close: () => tensors.close() };
 }
 
-async function list(path: string): Promise<Listing> {
+/** What a path names: a folder, a file of weights by its ending, or another file. InvalidFileError where nothing is, with a hint. */
+async function kindOf(path: string, hint = ""): Promise<"folder" | "weights" | "other"> {
   const status = await stat(path).catch((cause: NodeJS.ErrnoException) => {
     const problem = cause.code === "ENOENT" ? "no such file or folder" : cause.message;
-    throw new InvalidFileError(path, `${problem}; expected a checkpoint folder, a .safetensors file or a .gguf file`, {
-      cause,
-    });
+    throw new InvalidFileError(path, `${problem}${hint}`, { cause });
   });
-  const isFile = !status.isDirectory();
-  if (isFile && !fileEndings.some((ending) => path.endsWith(ending)))
+  if (status.isDirectory()) return "folder";
+  return weightEndings.some((ending) => path.endsWith(ending)) ? "weights" : "other";
+}
+
+/** Whether a path is a folder or a file of weights, by its ending. InvalidFileError where nothing is. */
+export async function isCheckpointPath(path: string): Promise<boolean> {
+  return (await kindOf(path)) !== "other";
+}
+
+async function list(path: string): Promise<Listing> {
+  const kind = await kindOf(path, "; expected a checkpoint folder, a .safetensors file or a .gguf file");
+  if (kind === "other")
     throw new InvalidFileError(
       path,
-      `expected a checkpoint folder, or a file that ends in .gguf, ${fileEndings.join(", ")}, but found another file`,
+      `expected a checkpoint folder, or a file that ends in ${weightEndings.join(", ")}, but found another file`,
     );
+  const isFile = kind === "weights";
   const folder = isFile ? dirname(path) : path;
   const names = await readdir(folder).catch((cause: Error) => {
     throw new InvalidFileError(folder, `cannot be listed: ${cause.message}`, { cause });

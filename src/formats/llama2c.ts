@@ -13,6 +13,8 @@ import type { OpenTensors } from "./tensor-source.ts";
 const MAGIC = 0x616b3432;
 const HEADER_BYTES = 256;
 const SIZE_MAX = 1 << 30;
+/** Far beyond any model: each has tensors of its own. */
+const LAYERS_MAX = 1 << 12;
 
 interface Sizes {
   readonly version: 0 | 1;
@@ -77,6 +79,11 @@ async function readSizes(source: ByteSource): Promise<Sizes> {
   for (const value of [dim, hidden!, layers!, heads!, kvHeads!, vocabulary, length!])
     if (!(value >= 1 && value <= SIZE_MAX))
       throw new InvalidFileError(file, `is no model of llama2.c: sizes ${numbers}`);
+  if (layers! > LAYERS_MAX || dim % heads! !== 0)
+    throw new InvalidFileError(
+      file,
+      `is no model of llama2.c: ${layers} layers (at most ${LAYERS_MAX}), ${heads} heads of embeddings of ${dim}`,
+    );
   const tied = version === 0 ? signed! > 0 : bytes[start + 28] === 1;
   return {
     version,

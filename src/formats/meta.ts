@@ -3,7 +3,7 @@ import { InvalidFileError } from "../errors.ts";
 import { elementCount, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
 import { withTurnedHeads } from "./head-rows.ts";
-import type { JsonObject } from "./json.ts";
+import { describe, type JsonObject } from "./json.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
 const whole: Readonly<Record<string, string>> = {
@@ -51,16 +51,35 @@ function wholeSplit(tensors: OpenTensors, stored: string, dim: number, parts: nu
   return shape[1]! * parts === dim && parts > 1 ? 1 : 0;
 }
 
-function checkParams(file: string, params: JsonObject): void {
-  for (const field of ["dim", "n_layers", "n_heads"])
-    if (!Number.isInteger(params[field]))
-      throw new InvalidFileError(file, `${field}: expected a whole number but found ${JSON.stringify(params[field])}`);
+/** Far beyond any model. */
+const SIZE_MAX = 1 << 20;
+
+function checkParams(file: string, params: JsonObject, layers: number): void {
+  const most = { dim: SIZE_MAX, n_layers: layers, n_heads: SIZE_MAX, n_kv_heads: SIZE_MAX };
+  for (const [field, limit] of Object.entries(most)) {
+    const value = params[field] ?? (field === "n_kv_heads" ? 1 : undefined);
+    if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > limit)
+      throw new InvalidFileError(
+        file,
+        `${field}: expected a whole number from 1 to ${limit} but found ${describe(value)}`,
+      );
+  }
+  if (Number(params.dim) % Number(params.n_heads) !== 0)
+    throw new InvalidFileError(file, `n_heads: expected a divisor of dim, ${params.dim}, but found ${params.n_heads}`);
 }
 
 /** The parts as one source, under Hugging Face's names and with its order of rows. */
 export function metaTensors(file: string, parts: readonly OpenTensors[], params: JsonObject): OpenTensors {
-  checkParams(file, params);
   const [first] = parts as readonly [OpenTensors, ...OpenTensors[]];
+  const layers = first.names.map((name) => Number(/^layers\.(\d+)\./.exec(name)?.[1] ?? -1) + 1);
+  checkParams(
+    file,
+    params,
+    Math.min(
+      layers.reduce((most, layer) => Math.max(most, layer), 0),
+      SIZE_MAX,
+    ),
+  );
   const dim = Number(params.dim);
   const names = renames(first, dim, parts.length);
   const stored = (name: string): string => names.get(name)?.stored ?? name;

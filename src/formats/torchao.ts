@@ -6,7 +6,7 @@ import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
 import { dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { isSameShape, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
-import { isObject, type JsonObject, parseObject } from "./json.ts";
+import { describe, isObject, type JsonObject, parseObject } from "./json.ts";
 import type { TensorEntry } from "./safetensors-writer.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
@@ -39,6 +39,8 @@ function bitsOf(file: string, name: string, { target_dtype: type }: JsonObject):
   return Number(bits);
 }
 
+const divides = (size: number, whole: number) => Number.isInteger(size) && size > 0 && whole % size === 0;
+
 function intxMatrix(file: string, name: string, tensors: OpenTensors, data: JsonObject): ComputedMatrix {
   const [qdata, scale, zero] = partNames(name);
   const [n = 0, k = 0] = tensors.info(qdata).shape;
@@ -46,7 +48,7 @@ function intxMatrix(file: string, name: string, tensors: OpenTensors, data: Json
   const bits = bitsOf(file, name, data);
   const block = Array.isArray(data.block_size) ? data.block_size : [];
   const groupSize = Number(block[1]);
-  if (tensors.info(qdata).shape.length !== 2 || block.length !== 2 || block[0] !== 1 || !(k % groupSize === 0))
+  if (tensors.info(qdata).shape.length !== 2 || block.length !== 2 || block[0] !== 1 || !divides(groupSize, k))
     throw new UnsupportedError(
       `${file}: tensor ${name}: only matrices with blocks [1, a divisor of ${k}] are supported`,
     );
@@ -94,7 +96,7 @@ function activationsOf(file: string, name: string, { activation_quantization: ki
   if (kind === null) return "float";
   if (kind === INT8_ACTIVATIONS) return "int8";
   throw new UnsupportedError(
-    `${file}: metadata of ${name}: expected activation_quantization null or "${INT8_ACTIVATIONS}" but found ${JSON.stringify(kind)}`,
+    `${file}: metadata of ${name}: expected activation_quantization null or "${INT8_ACTIVATIONS}" but found ${describe(kind)}`,
   );
 }
 

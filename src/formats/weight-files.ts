@@ -16,7 +16,8 @@ const SAFETENSORS = "model.safetensors";
 const TORCH = "pytorch_model.bin";
 const PARAMS = "params.json";
 const CONFIG = "config.json";
-const weightEndings = [".safetensors", ".gguf", ".bin", ".pth", ".pt"];
+/** How names of files of weights end, whatever the format. */
+export const weightEndings: readonly string[] = [".gguf", ".safetensors", ".bin", ".pth", ".pt"];
 
 /** A folder, the names in it, the weight file that was asked for, if one was, and how to read a JSON file of it. */
 export interface WeightFolder {

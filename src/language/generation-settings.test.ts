@@ -31,7 +31,9 @@ describe("generation_config.json", () => {
       repetitionPenalty: 1.1,
       penaltyWindow: Infinity,
     });
-    expect(() => samplingDefaults({ repetition_penalty: -1 }, "x.pte")).toThrow("repetitionPenalty: expected a number");
+    expect(() => samplingDefaults({ repetition_penalty: -1 }, "x.pte")).toThrow(
+      "repetition_penalty: expected a number",
+    );
   });
 
   it("suppresses tokens, and tells what it does not obey", () => {
@@ -71,13 +73,32 @@ describe("generation_config.json", () => {
   });
 
   it.each([
-    [{ top_k: "x" }, "topK: expected a number from 0 to Infinity but found x"],
+    [{ top_k: "x" }, "top_k: expected a number from 0 to Infinity but found x"],
     [{ temperature: -1 }, `temperature: expected a number from 0 to ${Number.MAX_VALUE} but found -1`],
-    [{ top_p: 2 }, "topP: expected a number from 0 to 1 but found 2"],
+    [{ top_p: 2 }, "top_p: expected a number from 0 to 1 but found 2"],
   ])("names the file of sampling out of range: %j", (settings, problem) => {
     expect(() => samplingDefaults({ do_sample: true, ...settings }, "x.pte")).toThrow(
       new InvalidFileError("x.pte", problem),
     );
+  });
+
+  it("limits an answer by max_new_tokens, and tells that max_length is ignored without", () => {
+    expect(samplingDefaults({ max_new_tokens: 5 }, "x.pte")).toEqual({ temperature: 0, maxTokens: 5 });
+    expect(samplingDefaults({ max_new_tokens: null }, "x.pte")).toEqual({ temperature: 0 });
+    expect(ignoredSettings({ max_new_tokens: 5, max_length: 64 })).toEqual([]);
+    expect(ignoredSettings({ max_length: 64 })).toEqual(["max_length"]);
+    expect(ignoredSettings({ max_length: 20, max_time: 3 })).toEqual(["max_time"]);
+    for (const most of [0, -1, 2.5, 1e18, "5"])
+      expect(() => samplingDefaults({ max_new_tokens: most }, "x.pte")).toThrow(
+        new InvalidFileError(
+          "x.pte",
+          `max_new_tokens: expected a whole number from 1 but found ${JSON.stringify(most)}`,
+        ),
+      );
+  });
+
+  it.each([1e18, -(2 ** 40), 1.5, "7"])("has no token of id %j", (id) => {
+    expect(() => samplingDefaults({ suppress_tokens: [id] }, "x.pte")).toThrow(/suppress_tokens: expected token ids/);
   });
 
   it("may hold one stop string or several", () => {

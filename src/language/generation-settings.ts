@@ -5,17 +5,43 @@ import { createSampler, type SamplerOptions } from "../text/sampler.ts";
 
 type JsonObject = Readonly<Record<string, unknown>>;
 
-/** A token id of a file; InvalidFileError naming the field for what is no whole number. */
+/** Ids are 32-bit integers in all formats. */
+const ID_MAX = 2 ** 31 - 1;
+
+/** A token id of a file; InvalidFileError naming the field for what is no whole number of 32 bits. */
 export function checkTokenId(id: unknown, name: string, file: string): number {
-  if (typeof id === "number" && Number.isInteger(id)) return id;
-  throw new InvalidFileError(file, `${name}: expected token ids but found ${JSON.stringify(id)}`);
+  if (typeof id === "number" && Number.isInteger(id) && Math.abs(id) <= ID_MAX) return id;
+  throw new InvalidFileError(file, `${name}: expected token ids but found ${JSON.stringify(id)?.slice(0, 80)}`);
 }
+
+/** What counts where a call gives no options of its own. */
+export interface GenerationDefaults extends SamplerOptions {
+  /** Most tokens of an answer; absent for as many as the context has room for. */
+  readonly maxTokens?: number;
+}
+
+/** The fields of generation_config.json that options of the sampler come from. */
+const fieldOf: Readonly<Record<string, string>> = {
+  topK: "top_k",
+  topP: "top_p",
+  minP: "min_p",
+  repetitionPenalty: "repetition_penalty",
+  suppressTokens: "suppress_tokens",
+};
 
 /** transformers' own where a model that samples says nothing. */
 const TOP_K = 50;
 
+/** `max_new_tokens`, where it is given. */
+function limitOf({ max_new_tokens: most = null }: JsonObject, file: string): { maxTokens?: number } {
+  if (most === null) return {};
+  if (typeof most === "number" && Number.isSafeInteger(most) && most > 0) return { maxTokens: most };
+  const found = JSON.stringify(most).slice(0, 80);
+  throw new InvalidFileError(file, `max_new_tokens: expected a whole number from 1 but found ${found}`);
+}
+
 /**
- * Sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty, over the whole
+ * Most tokens (`max_new_tokens`) and sampling that the model's authors recommend; greedy where they say nothing, though their repetition penalty, over the whole
  * context, and the tokens that they ban count then, too, as in transformers, but for ids beyond the vocabulary. InvalidFileError
  * naming `file` for numbers out of range.
  */
@@ -23,7 +49,7 @@ export function samplingDefaults(
   generationConfig: JsonObject,
   file: string,
   vocabularySize: number = Number.POSITIVE_INFINITY,
-): SamplerOptions {
+): GenerationDefaults {
   const number = (name: string) => (generationConfig[name] ?? undefined) as number | undefined;
   const repetitionPenalty = number("repetition_penalty");
   const suppressTokens = bannedTokens(generationConfig, file).filter((id) => id < vocabularySize);
@@ -44,9 +70,10 @@ export function samplingDefaults(
   try {
     createSampler(options);
   } catch (cause) {
-    throw new InvalidFileError(file, (cause as Error).message, { cause });
+    const problem = (cause as Error).message.replace(/^\w+(?=:)/, (name) => fieldOf[name] ?? name);
+    throw new InvalidFileError(file, problem, { cause });
   }
-  return options;
+  return { ...options, ...limitOf(generationConfig, file) };
 }
 
 /** `suppress_tokens` and the `bad_words_ids` of one token, of which transformers leaves out end tokens. */
@@ -83,7 +110,15 @@ const unserved: Readonly<Record<string, readonly unknown[]>> = {
   guidance_scale: [1],
   penalty_alpha: [0],
   watermarking_config: [],
+  max_time: [],
+  force_words_ids: [],
+  constraints: [],
+  forced_decoder_ids: [],
+  dola_layers: [],
+  token_healing: [],
 };
+/** transformers' own length of prompt and answer, which counts where `max_new_tokens` does not. */
+const MAX_LENGTH = 20;
 /** The same of those that count where tokens are drawn. */
 const unservedSampling: Readonly<Record<string, readonly unknown[]>> = {
   typical_p: [1],
@@ -94,7 +129,11 @@ const unservedSampling: Readonly<Record<string, readonly unknown[]>> = {
 
 /** Names of the settings in a generation_config.json that change what transformers generates, and that are ignored here. */
 export function ignoredSettings(generationConfig: JsonObject): string[] {
-  const known = { ...unserved, ...(generationConfig.do_sample === true && unservedSampling) };
+  const known: Readonly<Record<string, readonly unknown[]>> = {
+    ...unserved,
+    ...(generationConfig.do_sample === true && unservedSampling),
+    ...((generationConfig.max_new_tokens ?? null) === null && { max_length: [MAX_LENGTH] }),
+  };
   const phrases = [generationConfig.bad_words_ids ?? []].flat().some((word) => !isOneToken(word));
   const others = Object.entries(known).flatMap(([name, neutral]) => {
     const value = generationConfig[name] ?? null;

@@ -8,10 +8,15 @@ import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program
 import type { ChatTemplate } from "../text/chat-template.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
-import type { SamplerOptions } from "../text/sampler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { Conversation } from "./conversation.ts";
-import { ignoredSettings, samplingDefaults, stopStrings, withDefaults } from "./generation-settings.ts";
+import {
+  type GenerationDefaults,
+  ignoredSettings,
+  samplingDefaults,
+  stopStrings,
+  withDefaults,
+} from "./generation-settings.ts";
 import { SessionDecoder } from "./session-decoder.ts";
 import { programTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
@@ -21,8 +26,8 @@ export class LanguageModel {
   readonly name: string;
   readonly program: LoadedProgram;
   readonly template: ChatTemplate | null;
-  /** Sampling recommended by the model's authors; greedy without a recommendation. */
-  readonly samplingDefaults: SamplerOptions;
+  /** Sampling, and most tokens, recommended by the model's authors; greedy and any number without a recommendation. */
+  readonly samplingDefaults: GenerationDefaults;
   /** Texts that end an answer in a conversation. */
   readonly stopStrings: readonly string[];
   /** Names of settings of generation_config.json that transformers would obey and that are ignored here. */

@@ -67,11 +67,11 @@ describe("a llama config", () => {
     ["a text for a size", { vocab_size: "100" }, /vocab_size: expected a number but found "100"/],
     ["a size of 0", { num_hidden_layers: 0 }, /num_hidden_layers: expected a positive integer but found 0/],
     ["a fraction", { intermediate_size: 1.5 }, /intermediate_size: expected a positive integer but found 1.5/],
-    ["a size beyond any model", { vocab_size: 2 ** 40 }, /vocab_size: expected a positive integer/],
+    ["a size beyond any model", { vocab_size: 2 ** 40 }, /vocab_size: expected at most 1073741824/],
     [
       "more heads than hidden values",
       { num_attention_heads: 65, num_key_value_heads: 65 },
-      /head_dim: expected a positive integer/,
+      /num_attention_heads: expected at most hidden_size, 64, but found 65/,
     ],
     [
       "heads not divisible by those of keys",

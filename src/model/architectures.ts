@@ -1,6 +1,6 @@
 /** The architecture table, and the choice by config.json. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
-import { ConfigReader, type JsonObject } from "./config-reader.ts";
+import { ConfigReader, type JsonObject, shown } from "./config-reader.ts";
 import type { Architecture, Decoder } from "./decoder.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
 import { granite } from "./granite.ts";
@@ -33,7 +33,7 @@ export const architectures: readonly Architecture[] = [
 export function buildDecoder(file: string, config: JsonObject): Decoder {
   const names = config.architectures;
   if (!Array.isArray(names) || typeof names[0] !== "string")
-    throw new InvalidFileError(file, `architectures: expected a list of names but found ${JSON.stringify(names)}`);
+    throw new InvalidFileError(file, `architectures: expected a list of names but found ${shown(names)}`);
   const architecture = architectures.find(({ name }) => name === names[0]);
   if (!architecture) {
     const known = architectures.map(({ name }) => name).join(", ");

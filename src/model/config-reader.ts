@@ -32,10 +32,11 @@ export class ConfigReader {
     return this.fields[name] !== undefined && this.fields[name] !== null;
   }
 
-  /** A positive integer. */
-  size(name: string, fallback?: number): number {
+  /** A whole number from 1 to `most`, which is far beyond any model. */
+  size(name: string, fallback?: number, most = SIZE_MAX): number {
     const value = this.number(name, fallback);
-    if (!Number.isInteger(value) || value < 1 || value > SIZE_MAX) this.#fail(name, "a positive integer", value);
+    if (!Number.isInteger(value) || value < 1) this.#fail(name, "a positive integer", value);
+    if (value > most) this.#fail(name, `at most ${most}`, value);
     return value;
   }
 
@@ -54,9 +55,9 @@ export class ConfigReader {
   }
 
   /** A size, or null where the config says null; `fallback` where it says nothing. */
-  sizeOrNull(name: string, fallback: number | null): number | null {
+  sizeOrNull(name: string, fallback: number | null, most = SIZE_MAX): number | null {
     const value = this.fields[name] === undefined ? fallback : this.fields[name];
-    return value === null ? null : this.size(name, fallback ?? undefined);
+    return value === null ? null : this.size(name, fallback ?? undefined, most);
   }
 
   /** A number, or null where the config says null; `fallback` where it says nothing. */
@@ -81,7 +82,7 @@ export class ConfigReader {
     const other = values.find((value) => !allowed.includes(value as C));
     if (other !== undefined)
       throw new UnsupportedError(
-        `${this.file}: ${name} with ${JSON.stringify(other)} is not supported, only ${allowed.join(", ")}`,
+        `${this.file}: ${name} with ${shown(other)} is not supported, only ${allowed.join(", ")}`,
       );
     return values as C[];
   }
@@ -109,7 +110,7 @@ export class ConfigReader {
   oneOf(name: string, allowed: readonly string[], fallback?: string): string {
     const value = this.string(name, fallback);
     if (!allowed.includes(value))
-      throw new UnsupportedError(`${this.file}: ${name} "${value}" is not supported, only ${allowed.join(", ")}`);
+      throw new UnsupportedError(`${this.file}: ${name} ${shown(value)} is not supported, only ${allowed.join(", ")}`);
     return value;
   }
 
@@ -120,6 +121,25 @@ export class ConfigReader {
   }
 
   #fail(name: string, expected: string, found: unknown): never {
-    throw new InvalidFileError(this.file, `${name}: expected ${expected} but found ${JSON.stringify(found)}`);
+    throw new InvalidFileError(this.file, `${name}: expected ${expected} but found ${shown(found)}`);
+  }
+}
+
+/** Most characters of a value in a message: a lie in a file must not become a message of its size. */
+const SHOWN_MAX = 80;
+
+/** A value as JSON, cut to some characters. */
+export function shown(value: unknown): string {
+  const short = typeof value === "string" ? value.slice(0, SHOWN_MAX + 1) : value;
+  const items = Array.isArray(short) ? short.slice(0, SHOWN_MAX) : short;
+  const text = typeof items === "number" ? String(items) : textOf(items);
+  return text.length > SHOWN_MAX ? `${text.slice(0, SHOWN_MAX)}…` : text;
+}
+
+function textOf(value: unknown): string {
+  try {
+    return JSON.stringify(value) ?? "undefined";
+  } catch {
+    return "a value too deep to show";
   }
 }

@@ -84,17 +84,32 @@ export function activationOf(config: ConfigReader, field: string, fallback: stri
   return activations[config.oneOf(field, Object.keys(activations), fallback)]!;
 }
 
+/** Far beyond any model: what is made for each layer, and for each value of a head, before tensors are looked at. */
+const LAYERS_MAX = 1 << 12;
+const HEADS_MAX = 1 << 16;
+const HEAD_MAX = 1 << 16;
+
 /** Heads of the sizes that the config gives. */
 function readHeads(config: ConfigReader, defaults: Defaults): Pick<TransformerConfig, "heads" | "kvHeads" | "headDim"> {
-  const heads = config.size("num_attention_heads");
-  const headDim = config.size("head_dim", defaults.headDim ?? Math.floor(config.size("hidden_size") / heads));
-  const kvHeads = config.sizeOrNull("num_key_value_heads", defaults.kvHeads ?? heads) ?? heads;
+  const heads = config.size("num_attention_heads", undefined, HEADS_MAX);
+  const headDim = readHeadDim(config, heads, defaults);
+  const kvHeads = config.sizeOrNull("num_key_value_heads", defaults.kvHeads ?? heads, HEADS_MAX) ?? heads;
   if (heads % kvHeads !== 0 || headDim % 2 !== 0)
     throw new InvalidFileError(
       config.file,
       `expected num_attention_heads divisible by num_key_value_heads and an even head_dim but found ${heads}, ${kvHeads} and ${headDim}`,
     );
   return { heads, kvHeads, headDim };
+}
+
+/** `head_dim`, else the architecture's own, else a part of the embedding for each head. */
+function readHeadDim(config: ConfigReader, heads: number, defaults: Defaults): number {
+  const own = defaults.headDim ?? Math.floor(config.size("hidden_size") / heads);
+  if (own >= 1 || config.has("head_dim")) return config.size("head_dim", own, HEAD_MAX);
+  throw new InvalidFileError(
+    config.file,
+    `num_attention_heads: expected at most hidden_size, ${config.size("hidden_size")}, but found ${heads}`,
+  );
 }
 
 /** Either field makes transformers look in both directions, as models of embeddings do: UnsupportedError. */
@@ -128,7 +143,10 @@ export function readTransformer(config: ConfigReader, defaults: Defaults = {}): 
     intermediate: config.size("intermediate_size"),
     eps: config.number("rms_norm_eps", eps),
     tied: config.boolean("tie_word_embeddings", tied),
-    layers: Array.from({ length: config.size("num_hidden_layers") }, () => ({ window: 0, rope: "rope" })),
+    layers: Array.from({ length: config.size("num_hidden_layers", undefined, LAYERS_MAX) }, () => ({
+      window: 0,
+      rope: "rope",
+    })),
     ropes: { rope: ropeConfig(config, { headDim: sizes.headDim, theta, partial: partialRotary }) },
     norms: {
       beforeAttention: "input_layernorm",

@@ -186,7 +186,10 @@ export function transformer(architecture: string, config: TransformerConfig): De
     longContextFrom: long[0] ?? null,
     layers: config.layers.length,
     slots: slots(config),
-    scalable: scalableActivations(config),
+    // Made when they are asked for: their lists are as long as sizes that only tensors prove.
+    get scalable() {
+      return scalableActivations(config);
+    },
     transformer: config,
     forward: (ops, weights, inputs, options) => new Pass(ops, config, weights, inputs, options).run(),
   };

@@ -1,15 +1,14 @@
 /** Errors that the contents of a program's file cause, with the file's name in front. */
 import { LowbitError, UnsupportedError } from "../errors.ts";
 
-/** Does work that a file decides. Its errors name the file; RangeErrors, of memory, become UnsupportedErrors. */
-export async function blame<R>(file: string, signal: AbortSignal | undefined, work: () => Promise<R> | R): Promise<R> {
-  try {
-    return await work();
-  } catch (error) {
-    if (signal?.aborted && error === signal.reason) throw error;
-    if (error instanceof RangeError)
-      throw new UnsupportedError(`${file}: what it asks for cannot be had here: ${error.message}`, { cause: error });
-    if (error instanceof LowbitError && !error.message.startsWith(file)) error.message = `${file}: ${error.message}`;
-    throw error;
-  }
+/**
+ * What to throw for an error of work that a file decides: it names the file, and RangeErrors, of memory, are
+ * UnsupportedErrors. The reason of an abort stays as it is.
+ */
+export function blamed(file: string, signal: AbortSignal | undefined, error: unknown): unknown {
+  if (signal?.aborted && error === signal.reason) return error;
+  if (error instanceof RangeError)
+    return new UnsupportedError(`${file}: what it asks for cannot be had here: ${error.message}`, { cause: error });
+  if (error instanceof LowbitError && !error.message.startsWith(file)) error.message = `${file}: ${error.message}`;
+  return error;
 }

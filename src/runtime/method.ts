@@ -34,8 +34,20 @@ export interface ReadyMethod {
   readonly checks: readonly IndexCheck[];
 }
 
+/** Most rows and columns of a tensor without elements: those of tensors with elements are bounded by their memory. */
+const EMPTY_PLACES_MAX = 2 ** 30;
+
 /** UnsupportedError listing everything in a method that this runtime cannot execute. */
 export function checkMethod(method: Method, registry: OperatorRegistry): void {
+  for (const [index, value] of method.values.entries()) {
+    if (value.kind !== "tensor" || !value.sizes.includes(0)) continue;
+    const places = elementCount(value.sizes.filter((size) => size > 0));
+    if (places > EMPTY_PLACES_MAX)
+      throw new UnsupportedError(
+        `method ${method.name}, value ${index}: expected a tensor without elements to have at most ${EMPTY_PLACES_MAX} ` +
+          `places by its other sizes but found [${value.sizes}]`,
+      );
+  }
   const unknown = method.operators.map(qualifiedName).filter((name) => !registry.has(name));
   const delegates = [...new Set(method.delegates)];
   const problems: string[] = [];

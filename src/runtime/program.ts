@@ -9,7 +9,7 @@ import type { BoundCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
-import { blame } from "./blame.ts";
+import { blamed } from "./blame.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
 import { MethodCalls } from "./method-calls.ts";
@@ -78,17 +78,16 @@ export class LoadedProgram {
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
     const { registry = operators, cpu = hostCpu(), profile } = options;
     const threads = checkThreads(options.threads ?? defaultThreads());
-    return blame(program.file ?? "program", options.signal, async () => {
+    let memory: KernelMemory | undefined;
+    try {
       for (const method of program.methods) checkMethod(method, registry);
-      const memory = programMemory(cpu, bytesNeeded(program), threads);
-      try {
-        const constants = await readConstants(program, memory, options);
-        return new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile });
-      } catch (error) {
-        await memory.dispose();
-        throw error;
-      }
-    });
+      memory = programMemory(cpu, bytesNeeded(program), threads);
+      const constants = await readConstants(program, memory, options);
+      return new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile });
+    } catch (error) {
+      await memory?.dispose();
+      throw blamed(program.file ?? "program", options.signal, error);
+    }
   }
 
   /**

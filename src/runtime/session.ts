@@ -3,7 +3,7 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
-import { blame } from "./blame.ts";
+import { blamed } from "./blame.ts";
 import { Interpreter, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkInput, checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
@@ -82,20 +82,28 @@ export class Session {
     const method = this.#program.method(name);
     checkInputCount(method, inputs);
     for (const [i, { shape }] of inputs.entries()) checkInput(method, i, shape);
-    const { file } = this.#program;
-    const interpreter = await blame(file, signal, () => this.#interpreterOf(method));
+    const interpreter = this.#interpreterOf(method);
     if (interpreter) {
       interpreter.setInputs(inputs);
-      return blame(file, signal, () => interpreter.run(signal));
+      return this.#ofFile(signal, () => interpreter.run(signal));
     }
-    const run = await blame(file, signal, () => this.#readyFor(method, inputs));
+    const run = this.#readyFor(method, inputs);
     for (const [i, target] of run.ready.inputs.entries()) copyInput(method, i, inputs[i]!, target);
     run.ready.checks.forEach(checkIndices);
-    await blame(file, signal, () => run.calls.run(signal));
+    await this.#ofFile(signal, () => run.calls.run(signal));
     this.#program.checkUsable();
     for (const [i, output] of run.ready.outputs.entries())
       (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
     return run.outputs;
+  }
+
+  /** Runs what the file says: its errors name it. */
+  async #ofFile<R>(signal: AbortSignal | undefined, work: () => Promise<R>): Promise<R> {
+    try {
+      return await work();
+    } catch (error) {
+      throw blamed(this.#program.file, signal, error);
+    }
   }
 
   /** For a method that cannot be made ready once and for all; it has scratch of its own, where it may keep state. */
@@ -103,7 +111,7 @@ export class Session {
     const program = this.#program;
     const known = this.#interpreters.get(method.name);
     if (known || !isInterpreted(method, program.registry)) return known;
-    const scratch = allocate(program.memory, "scratch", method.memorySizes[SCRATCH_MEMORY] ?? 0);
+    const scratch = allocate(program.memory, `${program.file}: scratch`, method.memorySizes[SCRATCH_MEMORY] ?? 0);
     this.#holdings.add(() => program.memory.free(scratch));
     const memory = { scratch, state: this.#state, constants: program.constants };
     const interpreter = new Interpreter(method, memory, program);
@@ -116,9 +124,13 @@ export class Session {
     const known = this.#ready.get(key);
     if (known) return known;
     this.#forgetOldest();
-    const run = this.#makeReady(method, inputs);
-    this.#ready.set(key, run);
-    return run;
+    try {
+      const run = this.#makeReady(method, inputs);
+      this.#ready.set(key, run);
+      return run;
+    } catch (error) {
+      throw blamed(this.#program.file, undefined, error);
+    }
   }
 
   /** Of sizes such as those of the ends of prompts, when there are many. */

@@ -1,6 +1,10 @@
 /** A model's chat template: messages to the text that the model was trained on. Rendering only; no tokens. */
-import { Template } from "@huggingface/jinja";
-import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import { TemplateFault } from "./template/faults.ts";
+import { DEFAULT_LIMITS, type TemplateLimits } from "./template/limits.ts";
+import { Template } from "./template/template.ts";
+
+export type { TemplateLimits };
 
 /** A message as templates read it; `tool_calls`, `name` and whatever else a template knows go beside the content. */
 export interface Message {
@@ -15,48 +19,104 @@ export interface RenderOptions {
   readonly bosToken?: string | undefined;
   readonly eosToken?: string | undefined;
   /** Tool descriptions, in the form that the template expects (usually OpenAI's). */
-  readonly tools?: readonly unknown[] | undefined;
+  readonly tools?: readonly unknown[] | null | undefined;
   /** Any further variable of the template, such as `enable_thinking`. */
   readonly [variable: string]: unknown;
 }
 
+/**
+ * A Jinja template that renders as jinja2 3.1.6 does in the settings of transformers: in its sandbox, with the values and
+ * methods of Python, `tojson`, `raise_exception`, `strftime_now`, `{% break %}`, `{% continue %}` and `{% generation %}`.
+ *
+ * Templates come from strangers, so parsing and each rendering have limits of steps, characters, depth and time.
+ */
 export class ChatTemplate {
   readonly source: string;
   readonly #name: string;
   readonly #template: Template;
+  #limits: TemplateLimits;
 
-  /** Parses Jinja; InvalidFileError when it does not parse. Errors call the template `name`. */
-  constructor(source: string, name = "chat template") {
+  /**
+   * Parses Jinja. Errors call the template `name`, and say the line where it is known.
+   *
+   * @param limits Those of the defaults that are to be others: 10 million steps, 16,777,216 characters, 200 levels and
+   * 2000 milliseconds.
+   * @throws InvalidFileError when the source does not parse or exceeds a limit.
+   * @throws UnsupportedError when it needs other templates or what only Python has.
+   * @throws InvalidArgumentError when a limit is no positive number.
+   */
+  constructor(source: string, name = "chat template", limits: Partial<TemplateLimits> = {}) {
     this.source = source;
     this.#name = name;
+    this.#limits = checkedLimits(limits);
     try {
-      this.#template = new Template(source);
+      this.#template = new Template(source, this.#limits);
     } catch (cause) {
-      throw new InvalidFileError(name, `expected a Jinja template: ${(cause as Error).message}`, { cause });
+      throw this.#error(cause, "expected a Jinja template: ");
     }
   }
 
   /**
+   * What a rendering may use. Set those that are to be others, also of a model's template:
+   * `model.template.limits = { milliseconds: 500 }`; the rest become the defaults.
+   *
+   * @throws InvalidArgumentError when one is no positive number.
+   */
+  get limits(): TemplateLimits {
+    return this.#limits;
+  }
+
+  set limits(limits: Partial<TemplateLimits>) {
+    this.#limits = checkedLimits(limits);
+  }
+
+  /**
    * The text of a conversation, BOS included where the template writes it.
-   * InvalidArgumentError when the template refuses the messages or fails on them.
+   *
+   * @throws InvalidArgumentError when the template refuses the messages, or when they hold what JSON has not.
+   * @throws InvalidFileError when the template fails otherwise, or exceeds a limit.
    */
   render(messages: readonly Message[], options: RenderOptions = {}): string {
     const { addGenerationPrompt = false, bosToken = "", eosToken = "", tools = null, ...extra } = options;
+    const variables = {
+      documents: null,
+      ...extra,
+      messages: messages.map(withoutNulls),
+      tools,
+      add_generation_prompt: addGenerationPrompt,
+      bos_token: bosToken,
+      eos_token: eosToken,
+    };
     try {
-      return this.#template.render({
-        documents: null,
-        ...extra,
-        messages: messages.map(withoutNulls),
-        tools,
-        add_generation_prompt: addGenerationPrompt,
-        bos_token: bosToken,
-        eos_token: eosToken,
-      });
+      return this.#template.render(variables, this.#limits);
     } catch (cause) {
-      const problem = `does not accept these messages: ${(cause as Error).message}`;
-      throw new InvalidArgumentError(`${this.#name}: ${problem}`, { cause });
+      throw this.#error(cause, "");
     }
   }
+
+  /** A fault of the template as an error of the library. */
+  #error(cause: unknown, expected: string): unknown {
+    if (!(cause instanceof TemplateFault)) return cause;
+    const { kind, message, line } = cause;
+    if (kind === "TemplateError")
+      return new InvalidArgumentError(`${this.#name}: does not accept these messages: ${message}`, { cause });
+    if (kind === "ArgumentError") return new InvalidArgumentError(`${this.#name}: ${message}`, { cause });
+    const where = line === undefined ? "" : `line ${line}: `;
+    if (kind === "UnsupportedError") return new UnsupportedError(`${this.#name}: ${where}${message}`, { cause });
+    const what = kind === "LimitError" || kind.startsWith("Template") ? message : `${kind}: ${message}`;
+    return new InvalidFileError(this.#name, `${expected}${where}${what}`, { cause });
+  }
+}
+
+function checkedLimits(limits: Partial<TemplateLimits>): TemplateLimits {
+  const all: { -readonly [name in keyof TemplateLimits]: number } = { ...DEFAULT_LIMITS };
+  for (const name of Object.keys(DEFAULT_LIMITS) as (keyof TemplateLimits)[]) {
+    const value = limits[name];
+    if (value === undefined) continue;
+    if (!(value > 0)) throw new InvalidArgumentError(`limits.${name}: expected a positive number, found ${value}`);
+    all[name] = value;
+  }
+  return all;
 }
 
 /** A message without fields that are null: clients write those they do not use, and transformers drops them, too. */

@@ -1,7 +1,7 @@
 /** Chat templates and the encoding of conversations: turns, BOS, refusals, and control tokens that users type. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import { ChatTemplate, type Message, type RenderOptions } from "./chat-template.ts";
 import { encodeChat } from "./encode-chat.ts";
 import { Tokenizer } from "./tokenizer.ts";
@@ -50,15 +50,15 @@ describe("ChatTemplate", () => {
 
   it("passes tools and further variables on, and null for tools and documents that are absent", () => {
     const probe = new ChatTemplate("{{ tools is none }} {{ documents is none }} {{ mode }} {{ tools | tojson }}");
-    expect(probe.render([], { mode: "deep" })).toBe("true true deep null");
-    expect(probe.render([], { tools: [{ name: "f" }] })).toBe('false true  [{"name": "f"}]');
+    expect(probe.render([], { mode: "deep" })).toBe("True True deep null");
+    expect(probe.render([], { tools: [{ name: "f" }] })).toBe('False True  [{"name": "f"}]');
   });
 
-  // As transformers 5.23 renders it, but for Python's False.
+  // As transformers 5.24 renders it.
   it("drops fields of messages that are null", () => {
     const probe = new ChatTemplate("{% for m in messages %}{{ 'tool_calls' in m }} {{ m | tojson }};{% endfor %}");
     const message = { ...assistant(null), tool_calls: null, args: [null, { a: null }] };
-    expect(probe.render([message])).toBe('false {"role": "assistant", "args": [null, {"a": null}]};');
+    expect(probe.render([message])).toBe('False {"role": "assistant", "args": [null, {"a": null}]};');
   });
 
   it("says what the template refused, and which template does not parse", () => {
@@ -68,6 +68,23 @@ describe("ChatTemplate", () => {
     expect(() => refusing.render([])).toThrow("model.pte, chat template: does not accept these messages");
     expect(() => new ChatTemplate("{% if %}", "chat_template.jinja")).toThrow(InvalidFileError);
     expect(() => new ChatTemplate("{% if %}", "chat_template.jinja")).toThrow("chat_template.jinja");
+  });
+
+  it("tells a fault of its own as the template's, with its line, and one of the messages as theirs", () => {
+    const failing = new ChatTemplate("a\n{{ messages[0].content + 1 }}", "m/chat_template.jinja");
+    expect(() => failing.render([user("x")])).toThrow(InvalidFileError);
+    expect(() => failing.render([user("x")])).toThrow(
+      'm/chat_template.jinja: line 2: TypeError: can only concatenate str (not "int") to str',
+    );
+    expect(() => new ChatTemplate("a\n\n{% endif %}", "t.jinja")).toThrow(
+      "t.jinja: expected a Jinja template: line 3: ",
+    );
+    expect(() => new ChatTemplate("{% include 'x' %}", "t.jinja")).toThrow(UnsupportedError);
+    const cyclic: Message & { self?: unknown } = user("x") as Message & { self?: unknown };
+    Object.assign(cyclic, { self: cyclic });
+    expect(() => failing.render([cyclic])).toThrow(InvalidArgumentError);
+    expect(() => failing.render([user(() => 1)])).toThrow("messages: ");
+    expect(() => new ChatTemplate("", "t.jinja", { steps: 0 })).toThrow("limits.steps: expected a positive number");
   });
 });
 

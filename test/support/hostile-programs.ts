@@ -13,6 +13,8 @@ import { ProgramEditor } from "./program-editor.ts";
 const WIDTH = 64;
 const CAPACITY = 128;
 const HUGE = 2 ** 31 - 1;
+/** Places of a tensor without elements that are allowed. */
+const MANY = 2 ** 30;
 
 /** One layer of attention over a cache, after a norm. Inputs x [1, 2, 64] and the position. */
 function honestProgram(): Program {
@@ -359,53 +361,59 @@ const ANY = /(?:)/;
 function endless(): void {
   const at = (e: ProgramEditor, dtype: "f32", ...sizes: readonly number[]) => e.tensor(dtype, sizes, { offset: 0 });
   addBoth("index_select of rows of nothing", null, (e) => {
-    const out = at(e, "f32", HUGE, 1000, 0);
+    const out = at(e, "f32", 2 ** 20, 1000, 0);
     const ids = i64(e, ...new Array(1000).fill(0));
-    e.first(e.call("aten::index_select.out", at(e, "f32", HUGE, 1, 0), e.int(1), ids, out, out));
+    e.first(e.call("aten::index_select.out", at(e, "f32", 2 ** 20, 1, 0), e.int(1), ids, out, out));
   });
-  addBoth("select_copy of blocks of nothing", /fewer than 2\^53 elements/, (e) => {
+  addBoth("select_copy of blocks of nothing", /tensor without elements/, (e) => {
     const out = at(e, "f32", HUGE, HUGE, 0);
     e.first(e.call("aten::select_copy.int_out", at(e, "f32", HUGE, HUGE, 1, 0), e.int(2), e.int(0), out, out));
   });
+  addBoth("a clone of more rows of nothing than there are", /tensor without elements/, (e) => {
+    const out = at(e, "f32", HUGE, 1, 0);
+    e.first(e.call("aten::clone.out", at(e, "f32", HUGE, 1, 0), e.none(), out, out));
+  });
   addBoth("select_copy of fewer blocks of nothing", null, (e) => {
-    const out = at(e, "f32", HUGE, 0);
-    e.first(e.call("aten::select_copy.int_out", at(e, "f32", HUGE, 1, 0), e.int(1), e.int(0), out, out));
+    const out = at(e, "f32", MANY, 0);
+    e.first(e.call("aten::select_copy.int_out", at(e, "f32", MANY, 1, 0), e.int(1), e.int(0), out, out));
   });
   addBoth("clone of rows of nothing", null, (e) => {
-    const out = at(e, "f32", HUGE, 1024, 0);
-    e.first(e.call("aten::clone.out", at(e, "f32", HUGE, 1024, 0), e.none(), out, out));
+    const out = at(e, "f32", 2 ** 20, 1024, 0);
+    e.first(e.call("aten::clone.out", at(e, "f32", 2 ** 20, 1024, 0), e.none(), out, out));
   });
   addBoth("cat of rows of nothing", null, (e) => {
-    const [x, out] = [at(e, "f32", HUGE, 1, 0), at(e, "f32", HUGE, 2, 0)];
+    const [x, out] = [at(e, "f32", MANY / 2, 1, 0), at(e, "f32", MANY / 2, 2, 0)];
     e.first(e.call("aten::cat.out", e.tensors(x, x), e.int(1), out, out));
   });
   addBoth("softmax of rows of nothing", null, (e) => {
-    const out = at(e, "f32", HUGE, 0);
-    e.first(e.call("aten::_softmax.out", at(e, "f32", HUGE, 0), e.int(1), e.bool(false), out, out));
+    const out = at(e, "f32", MANY, 0);
+    e.first(e.call("aten::_softmax.out", at(e, "f32", MANY, 0), e.int(1), e.bool(false), out, out));
   });
   addBoth("a sum over rows of nothing", null, (e) => {
     const out = e.tensor("f32", [1]);
-    e.first(e.call("aten::sum.IntList_out", at(e, "f32", HUGE, 4, 0), e.ints(0, 1), e.bool(false), e.none(), out, out));
+    e.first(
+      e.call("aten::sum.IntList_out", at(e, "f32", 2 ** 20, 4, 0), e.ints(0, 1), e.bool(false), e.none(), out, out),
+    );
   });
   addBoth("a sum over all dimensions, one of nothing", null, (e) => {
     const out = e.tensor("f32", []);
-    e.first(e.call("aten::sum.IntList_out", at(e, "f32", HUGE, 4, 0), e.none(), e.bool(false), e.none(), out, out));
+    e.first(e.call("aten::sum.IntList_out", at(e, "f32", 2 ** 20, 4, 0), e.none(), e.bool(false), e.none(), out, out));
   });
   addBoth("a linear layer of no inputs", null, (e) => {
     const out = e.tensor("f32", [1, 4, 16]);
     e.first(e.call("aten::linear.out", at(e, "f32", 1, 4, 0), at(e, "f32", 16, 0), e.none(), out, out));
   });
   addBoth("an add of nothing, many times", null, (e) => {
-    const out = at(e, "f32", HUGE, 0);
-    e.first(e.call("aten::add.out", at(e, "f32", HUGE, 0), at(e, "f32", HUGE, 0), e.int(1), out, out));
+    const out = at(e, "f32", MANY, 0);
+    e.first(e.call("aten::add.out", at(e, "f32", MANY, 0), at(e, "f32", MANY, 0), e.int(1), out, out));
   });
-  add("unbind of nothing into parts without end", /gives 2147483647 tensors but the program planned 1/, (e) => {
+  add("unbind of nothing into parts without end", /gives 1073741824 tensors but the program planned 1/, (e) => {
     const parts = e.tensors(at(e, "f32", 0));
-    e.first(e.call("aten::unbind_copy.int_out", at(e, "f32", HUGE, 0), e.int(0), parts, parts));
+    e.first(e.call("aten::unbind_copy.int_out", at(e, "f32", MANY, 0), e.int(0), parts, parts));
   });
-  add("split of nothing into parts without end", /gives 2147483647 tensors but the program planned 1/, (e) => {
+  add("split of nothing into parts without end", /gives 1073741824 tensors but the program planned 1/, (e) => {
     const parts = e.tensors(at(e, "f32", 1, 0));
-    e.first(e.call("aten::split_copy.Tensor_out", at(e, "f32", HUGE, 0), e.int(1), e.int(0), parts, parts));
+    e.first(e.call("aten::split_copy.Tensor_out", at(e, "f32", MANY, 0), e.int(1), e.int(0), parts, parts));
   });
   add("a jump to itself", /does not end/, (e) => {
     e.method.instructions = [{ kind: "jumpFalse", condition: e.bool(false), destination: 0 }];

@@ -236,7 +236,7 @@ describe("bad AQLM checkpoints", () => {
     const gptq = await checkpoint({ method: "gptq", edit: renamed });
     await expect(loadCheckpoint(gptq)).rejects.toThrow(
       new UnsupportedError(
-        `${gptq}/config.json: quantization_config.quant_method: expected AQLM or TorchAO or weights as floats but found "gptq" (${gptq}: expected tensor ${q}.weight, which the checkpoint lacks; it has ${q}.qweight, ${q}.scales)`,
+        `${gptq}/config.json: quantization_config.quant_method: expected AQLM or TorchAO or BitNet or weights as floats but found "gptq" (${gptq}: expected tensor ${q}.weight, which the checkpoint lacks; it has ${q}.qweight, ${q}.scales)`,
       ),
     );
     const higgs = await checkpoint({
@@ -245,7 +245,7 @@ describe("bad AQLM checkpoints", () => {
       edit: changed(`${q}.weight`, { dtype: "i16", shape: [32, 8], data: async () => new Int16Array(256) }),
     });
     await expect(loadCheckpoint(higgs)).rejects.toThrow(
-      `quant_method: expected AQLM or TorchAO or weights as floats but found "higgs" (${higgs}, tensor ${q}.weight: expected shape [32,32] by the config but found [32,8])`,
+      `quant_method: expected AQLM or TorchAO or BitNet or weights as floats but found "higgs" (${higgs}, tensor ${q}.weight: expected shape [32,32] by the config but found [32,8])`,
     );
     const vptq = await checkpoint({ method: "vptq" });
     await expect(loadCheckpoint(vptq)).rejects.toThrow(

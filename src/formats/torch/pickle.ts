@@ -113,6 +113,11 @@ class PickleReader {
     this.push(this.#handler.call(callable.name, args));
   }
 
+  global(names: readonly PickleValue[]): void {
+    if (!names.every((name) => typeof name === "string")) this.fail("imports what is no name");
+    this.push(new PickleGlobal(names.join(".")));
+  }
+
   persistent(): void {
     this.push(this.#handler.persistent(this.#pop()));
   }
@@ -241,7 +246,7 @@ const steps: Readonly<Record<number, (reader: PickleReader) => void>> = {
   104: (r) => r.recall(r.u8()),
   106: (r) => r.recall(r.u32()),
   99: (r) => r.push(new PickleGlobal(`${r.line()}.${r.line()}`)),
-  147: (r) => r.push(new PickleGlobal(r.popMany(2).map(String).join("."))),
+  147: (r) => r.global(r.popMany(2)),
   82: (r) => r.call(),
   81: (r) => r.persistent(),
   // The state of an object; of a dictionary it is attributes, which are not data.

@@ -90,6 +90,7 @@ function collect(value: PickleValue): Map<string, TorchTensor> {
   const found = new Map<string, TorchTensor>();
   const visit = (dictionary: Map<PickleValue, PickleValue>, prefix: string, depth: number) => {
     for (const [key, item] of dictionary) {
+      if (typeof key !== "string" && typeof key !== "number") continue;
       if (item instanceof TorchTensor) found.set(`${prefix}${String(key)}`, item);
       else if (item instanceof Map && depth < 3) visit(item, `${prefix}${String(key)}.`, depth + 1);
     }

@@ -1,0 +1,9 @@
+/** Bundles assemble nothing but this package's kernels. */
+import type * as original from "../../../../../kernels/wasm/assembler/immediates.ts";
+
+export const checkImmediates: typeof original.checkImmediates = () => {};
+export const checkConstant: typeof original.checkConstant = () => {};
+export const checkBytes: typeof original.checkBytes = () => {};
+export const checkLanes: typeof original.checkLanes = () => {};
+export const checkNarrow: typeof original.checkNarrow = () => {};
+export const checkPages: typeof original.checkPages = () => {};

@@ -1,0 +1,56 @@
+/** Searching text in linear time. Built-in searches take the product of both lengths for unlucky pairs of long texts. */
+import { chargeText } from "./limits.ts";
+
+/** The longest pattern that is left to the built-in search, whose work is bounded by this many comparisons a character. */
+const BUILT_IN_PATTERN = 64;
+
+/** Where `pattern` first occurs at or after `from`; -1 when it does not. */
+export function findText(text: string, pattern: string, from = 0): number {
+  if (text.length - from < pattern.length) return -1;
+  chargeText(text.length - from);
+  if (pattern.length <= BUILT_IN_PATTERN || text.length - from < 1024) return text.indexOf(pattern, from);
+  chargeText(pattern.length);
+  return knuthMorrisPratt(text, pattern, from).next().value ?? -1;
+}
+
+/** Where `pattern` last occurs and ends at or before `end`; -1 when it does not. */
+export function findLastText(text: string, pattern: string, end = text.length): number {
+  if (end < pattern.length) return -1;
+  chargeText(end);
+  if (pattern.length <= BUILT_IN_PATTERN || end < 1024) return text.lastIndexOf(pattern, end - pattern.length);
+  let last = -1;
+  for (const at of knuthMorrisPratt(text.slice(0, end), pattern, 0)) last = at;
+  return last;
+}
+
+/** Where `pattern`, which is not empty, occurs without overlaps, up to `limit` times. */
+export function* findAll(text: string, pattern: string, limit = Number.POSITIVE_INFINITY): Generator<number> {
+  chargeText(text.length);
+  const isShort = pattern.length <= BUILT_IN_PATTERN;
+  let count = 0;
+  let end = 0;
+  const matches = isShort ? builtIn(text, pattern) : knuthMorrisPratt(text, pattern, 0);
+  for (const at of matches) {
+    if (at < end) continue;
+    if (count++ >= limit) return;
+    end = at + pattern.length;
+    yield at;
+  }
+}
+
+function* builtIn(text: string, pattern: string): Generator<number, undefined> {
+  for (let at = text.indexOf(pattern); at !== -1; at = text.indexOf(pattern, at + pattern.length)) yield at;
+}
+
+function* knuthMorrisPratt(text: string, pattern: string, from: number): Generator<number, undefined> {
+  const borders = new Int32Array(pattern.length + 1);
+  borders[0] = -1;
+  for (let i = 0, border = -1; i < pattern.length; borders[++i] = ++border)
+    while (border >= 0 && pattern.charCodeAt(i) !== pattern.charCodeAt(border)) border = borders[border]!;
+  for (let i = from, matched = 0; i < text.length; i++) {
+    while (matched >= 0 && text.charCodeAt(i) !== pattern.charCodeAt(matched)) matched = borders[matched]!;
+    if (++matched < pattern.length) continue;
+    yield i + 1 - pattern.length;
+    matched = borders[matched]!;
+  }
+}
