@@ -10,6 +10,11 @@ namespace {
 
 constexpr uint32_t kEntries = 256, kGroup = 8, kBooks = 2;
 
+// What bench/aqlm-layers.js gives a call.
+using lowbit::BufferIndex, lowbit::ScalarIndex, lowbit::buffer_of, lowbit::scalar_of;
+constexpr ScalarIndex kN{0}, kK{1};
+constexpr BufferIndex kX{0}, kCodes{1}, kVectors{2}, kScales{3}, kY{4}, kScratch{5};
+
 struct Args {
   const float* x;
   // [groups][n][2]
@@ -49,25 +54,22 @@ void run(const lowbit::Step& step, uint32_t, uint32_t, uint32_t) {
   for (uint32_t o = 0; o < args.n; o++) y[o] *= args.scales[o];
 }
 
-// scalars: n, k; buffers: x, codes, vectors, scales, y, scratch.
 void prepare(lowbit::Step& step, const lowbit::Call& call) {
   Args& args = step.init<Args>();
-  args.n = static_cast<uint32_t>(call.scalars[0]);
-  args.groups = static_cast<uint32_t>(call.scalars[1]) / kGroup;
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.codes = static_cast<const uint8_t*>(call.buffers[1]);
-  args.vectors = static_cast<const float*>(call.buffers[2]);
-  args.scales = static_cast<const float*>(call.buffers[3]);
-  args.y = static_cast<float*>(call.buffers[4]);
-  args.tables = static_cast<float*>(call.buffers[5]);
+  args.n = scalar_of<uint32_t>(call, kN);
+  args.groups = scalar_of<uint32_t>(call, kK) / kGroup;
+  args.x = buffer_of<const float>(call, kX);
+  args.codes = buffer_of<const uint8_t>(call, kCodes);
+  args.vectors = buffer_of<const float>(call, kVectors);
+  args.scales = buffer_of<const float>(call, kScales);
+  args.y = buffer_of<float>(call, kY);
+  args.tables = buffer_of<float>(call, kScratch);
   step.phases = 1;
   step.tiles[0] = 1;
   step.run = run;
 }
 
-size_t scratch(const lowbit::Call& call) {
-  return static_cast<size_t>(call.scalars[1]) / kGroup * kBooks * kEntries * 4;
-}
+size_t scratch(const lowbit::Call& call) { return scalar_of<size_t>(call, kK) / kGroup * kBooks * kEntries * 4; }
 
 constexpr lowbit::KernelRow kRows[] = {
     {"lookup_loop_f32_1x1x8_" LOOP_TARGET, "lookup_loop", nullptr, 0, 0, 1, 1, scratch, prepare},

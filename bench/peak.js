@@ -1,5 +1,6 @@
 /** The limits of this machine, measured by loops of the native addon: bytes read and multiply-adds a second. */
 import { nativeAddon } from "../dist/kernels/native/addon.js";
+import { argumentNames, orderArguments } from "../dist/kernels/native/families.js";
 
 /** Enough for clock speeds to settle, short enough for a shared machine. */
 const MACS_PER_TILE = 1e9;
@@ -46,7 +47,10 @@ export function readBandwidth(memories, threads, { pick = least, ahead: distance
   const [kernel] = kernelsOf("measure_read");
   const bytes = memories.reduce((sum, { length }) => sum + length, 0);
   const seconds = distances.map((ahead) => {
-    const calls = memories.map((memory) => ({ kernel, scalars: [memory.length, 1, ahead], buffers: [memory] }));
+    const calls = memories.map((data) => ({
+      kernel,
+      ...orderArguments(argumentNames.measureRead, { bytes: data.length, rounds: 1, ahead, data }),
+    }));
     return pick(Array.from({ length: RUNS }, () => secondsOf(calls, threads)));
   });
   return bytes / least(seconds);
@@ -58,9 +62,10 @@ export function readBandwidth(memories, threads, { pick = least, ahead: distance
  */
 export function multiplyAdds(type, threads) {
   const tiles = 4 * threads;
+  const call = orderArguments(argumentNames.measureMacs, { macs: MACS_PER_TILE, tiles });
   const rates = kernelsOf(`measure_macs_${type}`).flatMap((kernel) =>
     Array.from({ length: RUNS }, () => {
-      const seconds = secondsOf([{ kernel, scalars: [MACS_PER_TILE, tiles], buffers: [] }], threads);
+      const seconds = secondsOf([{ kernel, ...call }], threads);
       return (MACS_PER_TILE * tiles) / seconds;
     }),
   );

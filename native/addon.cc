@@ -236,7 +236,7 @@ using EnvironmentHandle = std::shared_ptr<Environment>;
 struct AsyncRun {
   EnvironmentHandle environment;
   PlanHandle plan;
-  volatile int32_t* abort_flag;
+  int32_t* abort_flag;
   napi_deferred deferred;
   // Keep the memory of abort flag and times until the end.
   napi_ref abort, times;
@@ -272,7 +272,7 @@ void stop_runs(void* data) {
   Environment& environment = **static_cast<EnvironmentHandle*>(data);
   std::unique_lock<std::mutex> lock(environment.mutex);
   for (AsyncRun* run : environment.runs)
-    if (run->abort_flag) *run->abort_flag = 1;
+    if (run->abort_flag) __atomic_store_n(run->abort_flag, 1, __ATOMIC_RELAXED);
   environment.changed.wait(lock, [&] { return environment.runs.empty(); });
 }
 
@@ -307,7 +307,7 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
   if (napi_create_promise(env, &deferred, &promise) != napi_ok) return nullptr;
   AsyncRun* run = new AsyncRun{*static_cast<EnvironmentHandle*>(data), plan, nullptr, deferred, nullptr, nullptr};
   napi_create_reference(env, args[2], 1, &run->abort);
-  run->abort_flag = static_cast<volatile int32_t*>(data_of(env, args[2]));
+  run->abort_flag = static_cast<int32_t*>(data_of(env, args[2]));
   double* times = static_cast<double*>(data_of(env, args[3]));
   if (times) napi_create_reference(env, args[3], 1, &run->times);
   Environment& environment = *run->environment;

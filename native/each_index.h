@@ -3,16 +3,14 @@
 
 #include <type_traits>
 
-namespace lowbit {
+#include "kernel.h"
 
-// For functions that take arrays of vectors, which are registers only where they are inlined, and for bodies of
-// each_index that are too large for compilers to inline by themselves: [&](auto i) LOWBIT_INLINE { … }
-#define LOWBIT_INLINE __attribute__((always_inline))
+namespace lowbit {
 
 // Calls body(0) .. body(N - 1) with constants, for loops that must not stay loops: arrays they index are registers. Not
 // by a pack of indices, which is one more call to inline: GCC optimizes each body anew for every call around it.
 template <int N, class Body>
-inline __attribute__((always_inline)) void each_index(Body&& body) {
+inline LOWBIT_INLINE void each_index(Body&& body) {
   static_assert(N <= 16);
   if constexpr (N > 0) body(std::integral_constant<int, 0>{});
   if constexpr (N > 1) body(std::integral_constant<int, 1>{});

@@ -6,6 +6,10 @@
 #include <cstdint>
 #include <type_traits>
 
+// For functions that take arrays of vectors, which are registers only where they are inlined, and for functions and
+// bodies of each_index that are too large for compilers to inline by themselves: [&](auto i) LOWBIT_INLINE { … }
+#define LOWBIT_INLINE __attribute__((always_inline))
+
 namespace lowbit {
 
 // Bits of KernelRow::needs and of cpu_features(); names as in src/kernels/contract.ts.
@@ -26,8 +30,12 @@ enum Feature : uint32_t {
   kSse2 = 1u << 12,
 };
 
-// Arguments of one call: numbers and buffers in the order that the family documents in src/kernels/native/families.ts.
-// The last buffer is the call's scratch.
+// Where a number or buffer of a call is; families.h has their names.
+enum class ScalarIndex : uint32_t {};
+enum class BufferIndex : uint32_t {};
+
+// Arguments of one call: numbers and buffers in the order of their family in src/kernels/native/families.ts. The last
+// buffer is the call's scratch.
 struct Call {
   const double* scalars;
   void* const* buffers;
@@ -61,6 +69,9 @@ struct GroupLimit {
   uint32_t m, longest;
 };
 constexpr uint32_t kGroupLimits = 2;
+
+// KernelRow::bits of kernels for weights of 1 to 8 bits.
+constexpr uint32_t kBits1To8 = 0x1fe;
 
 struct KernelRow {
   const char* name;
@@ -104,5 +115,17 @@ uint32_t cpu_features();
 // Functions in headers are static: of shared copies the linker might keep one compiled for AVX-512.
 static inline uint32_t ceil_div(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 static inline size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
+
+// A number of a call.
+template <class T>
+static inline T scalar_of(const Call& call, ScalarIndex index) {
+  return static_cast<T>(call.scalars[static_cast<uint32_t>(index)]);
+}
+
+// A buffer of a call, as what it holds.
+template <class T>
+static inline T* buffer_of(const Call& call, BufferIndex index) {
+  return static_cast<T*>(call.buffers[static_cast<uint32_t>(index)]);
+}
 
 }  // namespace lowbit

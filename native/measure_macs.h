@@ -2,7 +2,7 @@
 // for benchmarks. An `Isa` supplies kMacs, the multiply-adds of one round, and rounds(count).
 #pragma once
 
-#include "kernel.h"
+#include "families.h"
 
 namespace lowbit {
 
@@ -11,13 +11,13 @@ void run_macs(const Step& step, uint32_t, uint32_t, uint32_t) {
   Isa::rounds(step.as<uint64_t>());
 }
 
-// scalars: multiply-adds of a tile, tiles.
+// Calls say how many multiply-adds a tile is.
 template <class Isa>
 void prepare_macs(Step& step, const Call& call) {
-  step.init<uint64_t>() = static_cast<uint64_t>(call.scalars[0]) / Isa::kMacs;
+  step.init<uint64_t>() = scalar_of<uint64_t>(call, measure_macs::kMacs) / Isa::kMacs;
   step.run = run_macs<Isa>;
   step.phases = 1;
-  step.tiles[0] = static_cast<uint32_t>(call.scalars[1]);
+  step.tiles[0] = scalar_of<uint32_t>(call, measure_macs::kTiles);
 }
 
 template <class Isa>

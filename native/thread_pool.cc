@@ -100,7 +100,7 @@ struct Job {
     phase_start = now;
   }
 
-  bool aborted() const { return options.abort && *options.abort; }
+  bool aborted() const { return options.abort && __atomic_load_n(options.abort, __ATOMIC_RELAXED); }
 
   // A tile of a phase, or all phases of a stretch of single tiles; the time of the last phase is noted at its end.
   void run_tile(const Stretch& stretch, uint32_t tile, uint32_t thread) {

@@ -31,7 +31,7 @@ struct RunOptions {
   // At least 1.
   uint32_t threads;
   // When not null, ends the plan early between phases once it is not 0.
-  const volatile int32_t* abort = nullptr;
+  const int32_t* abort = nullptr;
   // When not null, an element for each step, to which the nanoseconds that the step took are added.
   double* step_nanoseconds = nullptr;
 };

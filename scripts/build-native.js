@@ -3,7 +3,8 @@
  * `--all` those of every instruction set of its architecture. Without a compiler, or where the build fails, it says so and
  * succeeds: the package works without the addon, only slower. `--strict` builds all and makes a failure an error.
  * `--target=linux-arm64` builds build/lowbit-linux-arm64.node, with all, by a cross compiler instead: CXX ("python3 -m
- * ziglang c++ -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--out=file` writes the addon there.
+ * ziglang c++ -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--sanitize=address,undefined`
+ * instruments what this CPU can run with these sanitizers of gcc and clang. `--out=file` writes the addon there.
  */
 import { spawn, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -30,10 +31,13 @@ import {
 const option = (name) => process.argv.find((argument) => argument.startsWith(name))?.slice(name.length);
 const cross = option("--target=");
 const [platform, arch] = cross?.split("-") ?? [process.platform, process.arch];
-const objects = join(root, "build", cross ? `native-${cross}` : "native");
+/** The sanitizers to build with, as the compiler lists them. */
+const sanitizers = option("--sanitize=");
+const kind = cross ?? sanitizers?.replaceAll(",", "-");
+const objects = join(root, "build", kind ? `native-${kind}` : "native");
 /** Builds at the same time do not meet. */
 const unfinished = `${objects}-${process.pid}`;
-const target = option("--out=") ?? join(root, "build", cross ? `lowbit-${cross}.node` : "lowbit.node");
+const target = option("--out=") ?? join(root, "build", kind ? `lowbit-${kind}.node` : "lowbit.node");
 /** Holds the fingerprint of what the addon was built from, and on a second line the instruction sets that it has. */
 const note = `${target}.sources`;
 const strict = process.argv.includes("--strict");
@@ -50,6 +54,9 @@ function compiler() {
   }
   return undefined;
 }
+
+/** Flags of sanitizers: reports name lines, and frames are there. */
+const instrumented = sanitizers ? ["-O1", "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`] : [];
 
 function run([command, ...first], args) {
   return new Promise((resolve, reject) => {
@@ -107,7 +114,7 @@ async function wantedSets(cxx) {
  * @param {string[]} cxx @param {string} version
  */
 function compilation(cxx, version) {
-  const base = baseFlags();
+  const base = [...baseFlags(), ...instrumented];
   const shared = headersFingerprint([version, ...cxx, ...base]);
   const kind = cxx.includes("ziglang") ? "zig" : "cc";
   return (/** @type {{ file: string, features: string[] }} */ { file, features }) => {
@@ -163,7 +170,7 @@ async function compileAll(cxx, jobs) {
 async function compileEmptyTables(cxx, absent) {
   const source = join(unfinished, "absent.cc");
   writeFileSync(source, emptyTables(absent.map(({ file }) => file)));
-  await run(cxx, [...baseFlags(), `-I${nativeFolder}`, "-c", source, "-o", `${source}.o`]);
+  await run(cxx, [...baseFlags(), ...instrumented, `-I${nativeFolder}`, "-c", source, "-o", `${source}.o`]);
   return `${source}.o`;
 }
 
@@ -183,7 +190,7 @@ async function build({ cxx, version }, sets, fingerprint) {
   const shared = platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-pthread"];
   const addon = `${target}.${process.pid}`;
   try {
-    await run(cxx, [...shared, ...linked, "-o", addon]);
+    await run(cxx, [...shared, ...instrumented, ...linked, "-o", addon]);
     // Without its note, the addon is built again should this process end between the two.
     rmSync(note, { force: true });
     renameSync(addon, target);
@@ -222,7 +229,7 @@ try {
 } catch (error) {
   const outcome = existsSync(target) ? "; the one built before stays" : " and slower kernels will serve";
   console.log(`lowbit: the native addon was not built${outcome}: ${error.message}`);
-  if (strict) process.exitCode = 1;
+  if (strict || sanitizers) process.exitCode = 1;
 } finally {
   rmSync(unfinished, { recursive: true, force: true });
 }

@@ -1,12 +1,12 @@
 /**
  * Checks what ARCHITECTURE.md promises: imports go only where its table allows, rooms with "Nothing of Node" reach none of
- * its modules, AQLM's kernels include what they may, there are no import rings among files, files stay small, names say something, the native contract's fingerprint is
- * true, and the project mentions no machine.
+ * its modules, AQLM's kernels include what they may, there are no import rings among files, files stay small, names say
+ * something, files that `npm run families` writes are up to date, and the project mentions no machine.
  */
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { isBuiltin } from "node:module";
 import { dirname, join, normalize } from "node:path";
-import { contractFingerprint, nativeAbi } from "./native-sources.js";
+import { generatedFiles } from "./native-families.js";
 
 const LINES_MAX = 500;
 const problems = [];
@@ -136,11 +136,9 @@ for (const file of roots.flatMap(filesUnder)) {
     problems.push(`${file}: throws a bare Error; use a class of src/errors.ts`);
 }
 
-if (nativeAbi() !== contractFingerprint())
-  problems.push(
-    "src/kernels/native/abi.ts: interface.ts or families.ts changed, so that older addons no longer fit: " +
-      `write export const NATIVE_ABI = "${contractFingerprint()}";`,
-  );
+for (const [file, text] of await generatedFiles())
+  if (readFileSync(file, "utf8").replaceAll("\r\n", "\n") !== text)
+    problems.push(`${file}: is not what the sources say; run npm run families`);
 
 for (const problem of problems) console.error(problem);
 console.log(`structure: ${sources.length} files of src checked, ${problems.length} problems`);

@@ -173,7 +173,7 @@ describe("writeFileWhole", () => {
  */
 describe.skipIf(process.platform === "win32")("on a full disk (skipped on Windows, which has no ulimit)", () => {
   test("a write fails with the file's name, keeps the old content and leaves no temporary file", async () => {
-    for (const name of ["node-file", "byte-source", "arguments", "errors"]) {
+    for (const name of ["node-file", "byte-source", "arguments", "errors", "git-lfs"]) {
       const source = readFileSync(new URL(`./${name}.ts`, import.meta.url), "utf8");
       const options = {
         module: ts.ModuleKind.ESNext,

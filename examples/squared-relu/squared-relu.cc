@@ -5,6 +5,10 @@
 
 namespace {
 
+// Where a call has what operator.ts gives it. A scratch buffer, if a kernel asks for one, comes last.
+constexpr lowbit::ScalarIndex kCount{0};
+constexpr lowbit::BufferIndex kX{0}, kY{1};
+
 struct Args {
   const float* x;
   float* y;
@@ -22,12 +26,11 @@ void run(const lowbit::Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: count; buffers: x, y, scratch.
 void prepare(lowbit::Step& step, const lowbit::Call& call) {
   Args& args = step.init<Args>();
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.y = static_cast<float*>(call.buffers[1]);
-  args.count = static_cast<uint32_t>(call.scalars[0]);
+  args.x = lowbit::buffer_of<const float>(call, kX);
+  args.y = lowbit::buffer_of<float>(call, kY);
+  args.count = lowbit::scalar_of<uint32_t>(call, kCount);
   step.phases = 1;
   step.tiles[0] = lowbit::ceil_div(args.count, kTile);
   step.run = run;

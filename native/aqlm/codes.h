@@ -14,7 +14,7 @@
 #endif
 
 #include "../half.h"
-#include "../kernel.h"
+#include "arguments.h"
 
 namespace lowbit {
 namespace aqlm {
@@ -89,19 +89,17 @@ struct Arguments {
   bool half_vectors, half_scales;
 };
 
-// scalars: m, 1 for f16 vectors, 1 for f16 scales, 1 for a bias;
-// buffers: x, packed codes, vectors, scales, bias, y, scratch.
 static inline Arguments read_arguments(const Call& call) {
   Arguments a{};
-  a.codes = read_codes(call.buffers[1]);
-  a.x = static_cast<const float*>(call.buffers[0]);
-  a.vectors = call.buffers[2];
-  a.scales = call.buffers[3];
-  a.bias = call.scalars[3] == 1 ? static_cast<const float*>(call.buffers[4]) : nullptr;
-  a.y = static_cast<float*>(call.buffers[5]);
-  a.m = static_cast<uint32_t>(call.scalars[0]);
-  a.half_vectors = call.scalars[1] == 1;
-  a.half_scales = call.scalars[2] == 1;
+  a.codes = read_codes(buffer_of<void>(call, arguments::kCodes));
+  a.x = buffer_of<const float>(call, arguments::kX);
+  a.vectors = buffer_of<void>(call, arguments::kVectors);
+  a.scales = buffer_of<void>(call, arguments::kScales);
+  a.bias = scalar_of<bool>(call, arguments::kHasBias) ? buffer_of<const float>(call, arguments::kBias) : nullptr;
+  a.y = buffer_of<float>(call, arguments::kY);
+  a.m = scalar_of<uint32_t>(call, arguments::kM);
+  a.half_vectors = scalar_of<bool>(call, arguments::kHalfVectors);
+  a.half_scales = scalar_of<bool>(call, arguments::kHalfScales);
   return a;
 }
 
@@ -141,7 +139,8 @@ static inline Product& init_product(Step& step, const Call& call, Memory memory)
   Product& p = step.init<Product>();
   p = Product{read_arguments(call)};
   p.table = p.vectors;
-  p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
+  p.prepared = reinterpret_cast<uint8_t*>(
+      round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
   p.sums = reinterpret_cast<float*>(p.prepared + round_up(memory.prepared, kAlignment));
   p.own = reinterpret_cast<uint8_t*>(p.sums) + sums_bytes(p.codes, p.m);
   p.own_bytes = static_cast<uint32_t>(round_up(memory.own, kAlignment));

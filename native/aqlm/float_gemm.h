@@ -114,7 +114,7 @@ template <class Isa>
 void float_gemm_prepare(Step& step, const Call& call) {
   FloatGemm& p = step.init<FloatGemm>();
   p = read_float_gemm(call);
-  p.spaced = static_cast<float*>(call.buffers[6]);
+  p.spaced = buffer_of<float>(call, arguments::kScratch);
   p.table = p.spaced + p.m * p.stride;
   p.panels = p.table + p.codes.vector_values();
   step.phases = 2;

@@ -262,7 +262,7 @@ size_t batches_scratch(const Call& call) {
 template <class Few, class Many>
 void batches_prepare(Step& step, const Call& call) {
   Batches& p = step.init<Batches>();
-  p = split_batches<Few, Many>(call, call.buffers[6]);
+  p = split_batches<Few, Many>(call, buffer_of<void>(call, arguments::kScratch));
   step.phases = 3;
   step.tiles[0] = 1;
   step.tiles[1] = p.batches * p.chunks * p.slices;

@@ -94,8 +94,8 @@ static inline Memory table_memory(const Codes& codes) {
 }
 
 static inline size_t table_scratch(const Call& call) {
-  const Codes codes = read_codes(call.buffers[1]);
-  return product_bytes(codes, static_cast<uint32_t>(call.scalars[0]), call.threads, table_memory(codes));
+  const Codes codes = read_codes(buffer_of<void>(call, arguments::kCodes));
+  return product_bytes(codes, scalar_of<uint32_t>(call, arguments::kM), call.threads, table_memory(codes));
 }
 
 static inline void table_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
@@ -106,7 +106,7 @@ static inline void table_run(const Step& step, uint32_t phase, uint32_t tile, ui
 }
 
 static inline void table_prepare(Step& step, const Call& call) {
-  Product& p = init_product(step, call, table_memory(read_codes(call.buffers[1])));
+  Product& p = init_product(step, call, table_memory(read_codes(buffer_of<void>(call, arguments::kCodes))));
   split_product(step, p, call.threads, 1);
   step.tiles[0] = p.codes.codebooks;
   step.run = table_run;

@@ -65,12 +65,12 @@ struct DotprodIsa {
 };
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x32x4_neon_dotprod", "linear_a8", "panel32", 0x1fe, kNeon | kDotprod, 8, 32,
+    {"linear_a8_wx_8x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8, kNeon | kDotprod, 8, 32,
      gemm_scratch<DotprodIsa>, prepare_gemm<DotprodIsa>},
-    {"linear_a8_wx_1x32x4_neon_dotprod", "linear_a8", "panel32", 0x1fe, kNeon | kDotprod, 1, 32, dotprod_scratch<false>,
-     prepare_dotprod<false>},
-    {"linear_a8_wx_1x16x4_neon_dotprod", "linear_a8", "panel16", 0x1fe, kNeon | kDotprod, 1, 16, packed_linear_scratch,
-     packed_linear_prepare<NeonDotprod>},
+    {"linear_a8_wx_1x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8, kNeon | kDotprod, 1, 32,
+     dotprod_scratch<false>, prepare_dotprod<false>},
+    {"linear_a8_wx_1x16x4_neon_dotprod", "linear_a8", "panel16", kBits1To8, kNeon | kDotprod, 1, 16,
+     packed_linear_scratch, packed_linear_prepare<NeonDotprod>},
 };
 
 }  // namespace

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "../kernel.h"
+#include "../families.h"
 #include "../linear/float_call.h"
 #include "../transformer/vectors.h"
 
@@ -155,7 +155,7 @@ Bf16Linear read_bf16_linear(const Call& call) {
   Bf16Linear args{read_float_call(call)};
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
-  const uintptr_t scratch = reinterpret_cast<uintptr_t>(call.buffers[4]);
+  const uintptr_t scratch = reinterpret_cast<uintptr_t>(buffer_of<void>(call, float_linear::kScratch));
   args.rows = reinterpret_cast<bfloat16x8_t*>(round_up(scratch, 64));
   args.local = reinterpret_cast<uint8_t*>(args.rows) + args.rows_bytes();
   return args;

@@ -70,7 +70,7 @@ struct MatrixIsa {
 };
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x32x8_neon_i8mm", "linear_a8", "panel32", 0x1fe, kNeon | kDotprod | kI8mm, 8, 32,
+    {"linear_a8_wx_8x32x8_neon_i8mm", "linear_a8", "panel32", kBits1To8, kNeon | kDotprod | kI8mm, 8, 32,
      gemm_scratch<MatrixIsa>, prepare_gemm<MatrixIsa>},
     {"linear_a8_wx_1x32x4_neon_i8mm", "linear_a8", "panel32", 0xaa, kNeon | kDotprod | kI8mm, 1, 32,
      dotprod_scratch<true>, prepare_dotprod<true>},

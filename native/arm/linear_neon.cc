@@ -3,7 +3,7 @@
 #include "panel32_prepare.h"
 #include "panel32_rows.h"
 
-#include "../kernel.h"
+#include "../families.h"
 
 namespace lowbit {
 namespace {
@@ -71,14 +71,14 @@ size_t rows_scratch(const Call& call) {
 void prepare_rows(Step& step, const Call& call) {
   Linear32& args = step.init<Linear32>();
   read_call(args, call);
-  carve_rows(args, static_cast<uint8_t*>(call.buffers[3]));
+  carve_rows(args, buffer_of<uint8_t>(call, packed_linear::kScratch));
   split_panels(step, args, call.threads);
   step.run = choose_run<RowsCode>(args.weights);
 }
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x32x4_neon", "linear_a8", "panel32", 0x1fe, kNeon, 1, 32, rows_scratch, prepare_rows},
-    {"linear_a8_wx_1x16x4_neon", "linear_a8", "panel16", 0x1fe, kNeon, 1, 16, packed_linear_scratch,
+    {"linear_a8_wx_1x32x4_neon", "linear_a8", "panel32", kBits1To8, kNeon, 1, 32, rows_scratch, prepare_rows},
+    {"linear_a8_wx_1x16x4_neon", "linear_a8", "panel16", kBits1To8, kNeon, 1, 16, packed_linear_scratch,
      packed_linear_prepare<Neon>},
 };
 

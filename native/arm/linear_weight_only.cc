@@ -196,20 +196,21 @@ struct WeightOnlyCode {
 
 template <class Places>
 size_t weight_only_scratch(const Call& call) {
-  return weight_only_scratch_bytes(call, read_panels(call.buffers[1], Places::kRows), Places::kRows);
+  return weight_only_scratch_bytes(call, read_panels(buffer_of<void>(call, packed_linear::kWeights), Places::kRows),
+                                   Places::kRows);
 }
 
 template <class Places>
 void weight_only_prepare(Step& step, const Call& call) {
-  const Panels w = read_panels(call.buffers[1], Places::kRows);
+  const Panels w = read_panels(buffer_of<void>(call, packed_linear::kWeights), Places::kRows);
   bind_weight_only(step, call, w, 1);
   step.run = choose_run<WeightOnlyCode<Places>>(w);
 }
 
 constexpr KernelRow kRows[] = {
-    {"linear_f32_wx_1x16x4_neon", "linear_weight_only", "panel16", 0x1fe, kNeon, 1, 16,
+    {"linear_f32_wx_1x16x4_neon", "linear_weight_only", "panel16", kBits1To8, kNeon, 1, 16,
      weight_only_scratch<Panel16Quads>, weight_only_prepare<Panel16Quads>},
-    {"linear_f32_wx_1x32x4_neon", "linear_weight_only", "panel32", 0x1fe, kNeon, 1, 32,
+    {"linear_f32_wx_1x32x4_neon", "linear_weight_only", "panel32", kBits1To8, kNeon, 1, 32,
      weight_only_scratch<Panel32Quads>, weight_only_prepare<Panel32Quads>},
 };
 

@@ -10,7 +10,7 @@
 
 #include "../each_index.h"
 #include "../kernel.h"
-#include "../panel16.h"
+#include "../panels.h"
 
 namespace lowbit {
 namespace {

@@ -60,7 +60,7 @@ template <bool Mixed>
 void prepare_dotprod(Step& step, const Call& call) {
   Linear32& args = step.init<Linear32>();
   read_call(args, call);
-  carve_rows<Mixed>(args, static_cast<uint8_t*>(call.buffers[3]));
+  carve_rows<Mixed>(args, buffer_of<uint8_t>(call, packed_linear::kScratch));
   split_panels(step, args, call.threads);
   step.run = choose_run<ChainCode<Mixed>>(args.weights);
 }

@@ -1,17 +1,17 @@
 // Binds calls of linear layers over panel32 weights: sizes of tiles and scratch, choice of the code for the bit width.
 #pragma once
 
+#include "../families.h"
 #include "panel32.h"
 
 namespace lowbit {
 namespace {
 
-// scalars: m; buffers: x, packed weights, y, scratch.
 inline void read_call(Linear32& args, const Call& call) {
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.weights = read_panels(call.buffers[1], kPanelRows);
-  args.y = static_cast<float*>(call.buffers[2]);
+  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
+  args.x = buffer_of<const float>(call, packed_linear::kX);
+  args.weights = read_panels(buffer_of<void>(call, packed_linear::kWeights), kPanelRows);
+  args.y = buffer_of<float>(call, packed_linear::kY);
   args.chunk = kChunkMax;
 }
 

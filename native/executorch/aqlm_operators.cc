@@ -45,12 +45,20 @@ Tensor& code_matmat(KernelRuntimeContext& context, const Tensor& input, const Te
                "expected float activations and a float bias of %d", static_cast<int>(n));
   LOWBIT_CHECK(resize_like(out, input, n), "the result does not fit the memory planned for it");
   const bool bytes8 = vectors.size(1) == 256 && vectors.size(2) == 1;
-  const double m = static_cast<double>(row_count(input));
-  const auto is_half = [](const Tensor& tensor) { return is_float(tensor) ? 0.0 : 1.0; };
-  run_kernel(context, {"aqlm", bytes8 ? "aqlm_tiles8" : "aqlm_tiles", 0, static_cast<uint32_t>(m)},
-             {m, is_half(vectors), is_half(scales), bias ? 1.0 : 0.0},
-             {input.const_data_ptr(), codes.const_data_ptr(), vectors.const_data_ptr(), scales.const_data_ptr(),
-              bias ? bias->const_data_ptr() : nullptr, out.mutable_data_ptr()});
+  const uint32_t m = static_cast<uint32_t>(row_count(input));
+  namespace in = aqlm::arguments;
+  CallArguments<in::kScalars, in::kBuffers> to;
+  to[in::kM] = m;
+  to[in::kHalfVectors] = !is_float(vectors);
+  to[in::kHalfScales] = !is_float(scales);
+  to[in::kHasBias] = bias.has_value();
+  to[in::kX] = input.const_data_ptr();
+  to[in::kCodes] = codes.const_data_ptr();
+  to[in::kVectors] = vectors.const_data_ptr();
+  to[in::kScales] = scales.const_data_ptr();
+  to[in::kBias] = bias ? bias->const_data_ptr() : nullptr;
+  to[in::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"aqlm", bytes8 ? "aqlm_tiles8" : "aqlm_tiles", 0, m}, to);
   return out;
 }
 

@@ -18,11 +18,18 @@ Tensor& linear(KernelRuntimeContext& context, const Tensor& input, const Tensor&
   LOWBIT_CHECK(last_size(input) == k && (!bias || bias->numel() == n), "expected rows of %d values and a bias of %d",
                static_cast<int>(k), static_cast<int>(n));
   LOWBIT_CHECK(resize_like(out, input, n), "the result does not fit the memory planned for it");
-  const double m = static_cast<double>(row_count(input));
-  run_kernel(context, {"linear_float", nullptr, 0, static_cast<uint32_t>(m)},
-             {m, static_cast<double>(n), static_cast<double>(k), float_type(weight), bias ? 1.0 : 0.0},
-             {input.const_data_ptr(), weight.const_data_ptr(), bias ? bias->const_data_ptr() : nullptr,
-              out.mutable_data_ptr()});
+  const uint32_t m = static_cast<uint32_t>(row_count(input));
+  CallArguments<float_linear::kScalars, float_linear::kBuffers> to;
+  to[float_linear::kM] = m;
+  to[float_linear::kN] = n;
+  to[float_linear::kK] = k;
+  to[float_linear::kWeightType] = float_type(weight);
+  to[float_linear::kHasBias] = bias.has_value();
+  to[float_linear::kX] = input.const_data_ptr();
+  to[float_linear::kWeights] = weight.const_data_ptr();
+  to[float_linear::kBias] = bias ? bias->const_data_ptr() : nullptr;
+  to[float_linear::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"linear_float", nullptr, 0, m}, to);
   return out;
 }
 
@@ -34,10 +41,16 @@ Tensor& embedding(KernelRuntimeContext& context, const Tensor& weight, const Ten
   const Size sizes[] = {static_cast<Size>(indices.size(0)), static_cast<Size>(indices.size(1)), static_cast<Size>(dim)};
   LOWBIT_CHECK(executorch::runtime::resize_tensor(out, {sizes, 3}) == executorch::runtime::Error::Ok,
                "the result does not fit the memory planned for it");
-  run_kernel(context, {"embedding_float"},
-             {static_cast<double>(rows), static_cast<double>(dim), float_type(weight),
-              static_cast<double>(indices.numel()), static_cast<double>(indices.element_size())},
-             {weight.const_data_ptr(), indices.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<embedding_float::kScalars, embedding_float::kBuffers> to;
+  to[embedding_float::kRows] = rows;
+  to[embedding_float::kDim] = dim;
+  to[embedding_float::kWeightType] = float_type(weight);
+  to[embedding_float::kCount] = indices.numel();
+  to[embedding_float::kIndexBytes] = indices.element_size();
+  to[embedding_float::kWeights] = weight.const_data_ptr();
+  to[embedding_float::kIndices] = indices.const_data_ptr();
+  to[embedding_float::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"embedding_float"}, to);
   return out;
 }
 

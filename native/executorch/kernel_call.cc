@@ -2,13 +2,10 @@
 
 #include <cstring>
 
-#include "../thread_pool.h"
-
 namespace lowbit {
 namespace executorch_operators {
 namespace {
 
-constexpr size_t kBuffersMax = 16;
 // Of scratch: a cache line, which vectors of every width fit.
 constexpr size_t kScratchAlignment = 64;
 
@@ -38,26 +35,20 @@ const KernelRow* select_row(const KernelQuery& query) {
   return nullptr;
 }
 
-void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, std::initializer_list<double> scalars,
-                std::initializer_list<const void*> buffers) {
+void run_call(KernelRuntimeContext& context, const KernelQuery& query, const Call& call, const void*& scratch) {
   const KernelRow* row = select_row(query);
   ET_KERNEL_CHECK_MSG(context, row, NotSupported, , "no kernel of %s for layout %s, %u bits", query.family,
                       query.layout ? query.layout : "none", query.bits);
-  void* pointers[kBuffersMax] = {};
-  size_t count = 0;
-  for (const void* buffer : buffers) pointers[count++] = const_cast<void*>(buffer);
-  static const uint32_t threads = default_threads();
-  const Call call{scalars.begin(), pointers, threads};
   if (const size_t bytes = row->scratch_bytes ? row->scratch_bytes(call) : 0) {
-    const auto scratch = context.allocate_temp(bytes, kScratchAlignment);
-    ET_KERNEL_CHECK_MSG(context, scratch.ok(), MemoryAllocationFailed, , "%s needs %zu bytes of scratch", row->name,
+    const auto memory = context.allocate_temp(bytes, kScratchAlignment);
+    ET_KERNEL_CHECK_MSG(context, memory.ok(), MemoryAllocationFailed, , "%s needs %zu bytes of scratch", row->name,
                         bytes);
-    pointers[count] = *scratch;
+    scratch = *memory;
   }
   Plan plan;
   plan.steps.resize(1);
   row->prepare(plan.steps[0], call);
-  run_plan_here(plan, {threads});
+  run_plan_here(plan, {call.threads});
 }
 
 bool resize_like(Tensor& out, const Tensor& like, int64_t last) {

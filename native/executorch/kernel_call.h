@@ -5,9 +5,9 @@
 #include <executorch/extension/kernel_util/make_boxed_from_unboxed_functor.h>
 #include <executorch/runtime/core/exec_aten/util/tensor_util.h>
 
-#include <initializer_list>
-
-#include "../kernel.h"
+#include "../call_arguments.h"
+#include "../families.h"
+#include "../thread_pool.h"
 
 namespace lowbit {
 namespace executorch_operators {
@@ -30,10 +30,15 @@ struct KernelQuery {
 // The row that src/kernels/select.ts would choose on this CPU, or null.
 const KernelRow* select_row(const KernelQuery& query);
 
-// Runs a call. Its numbers and buffers are those of src/kernels/native/families.ts, without the scratch, which is
-// temporary memory of the context. Fails the context when there is no row or no memory.
-void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, std::initializer_list<double> scalars,
-                std::initializer_list<const void*> buffers);
+// Runs a call, whose scratch, temporary memory of the context, is put in its place. Fails the context when there is no
+// row or no memory.
+void run_call(KernelRuntimeContext& context, const KernelQuery& query, const Call& call, const void*& scratch);
+
+template <uint32_t Scalars, uint32_t Buffers>
+void run_kernel(KernelRuntimeContext& context, const KernelQuery& query, CallArguments<Scalars, Buffers>& arguments) {
+  static const uint32_t threads = default_threads();
+  run_call(context, query, arguments.call(threads), arguments.scratch());
+}
 
 // Gives `out` the sizes of `like` but for the last, which becomes `last`.
 bool resize_like(Tensor& out, const Tensor& like, int64_t last);

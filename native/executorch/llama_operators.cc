@@ -44,11 +44,20 @@ void custom_sdpa(KernelRuntimeContext& context, Stack stack) {
   const double scale =
       stack[kScale]->isNone() ? 1 / std::sqrt(static_cast<double>(head_dim)) : stack[kScale]->toDouble();
   // The caches hold the new rows already: nothing is stored.
-  run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
-             {static_cast<double>(tokens), static_cast<double>(heads), static_cast<double>(keys.size(2)),
-              static_cast<double>(head_dim), static_cast<double>(keys.size(1)), scale, 0, 0, kCacheF32, 0},
-             {q.const_data_ptr(), nullptr, nullptr, keys.const_data_ptr(), values.const_data_ptr(), nullptr, nullptr,
-              &start, out.mutable_data_ptr()});
+  CallArguments<attention::kScalars, attention::kBuffers> to;
+  to[attention::kTokens] = tokens;
+  to[attention::kHeads] = heads;
+  to[attention::kKvHeads] = keys.size(2);
+  to[attention::kHeadDim] = head_dim;
+  to[attention::kCapacity] = keys.size(1);
+  to[attention::kScale] = scale;
+  to[attention::kCacheType] = kCacheF32;
+  to[attention::kQ] = q.const_data_ptr();
+  to[attention::kKeyCache] = keys.const_data_ptr();
+  to[attention::kValueCache] = values.const_data_ptr();
+  to[attention::kPosition] = &start;
+  to[attention::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)}, to);
 }
 
 // LOWBIT_STOCK_ATTENTION in the environment leaves all calls to ExecuTorch's kernel.

@@ -11,8 +11,14 @@ Tensor& rms_norm(KernelRuntimeContext& context, const Tensor& x, const Tensor& w
   LOWBIT_CHECK(is_float(x) && is_float(weight) && is_float(out) && dim > 0 && last_size(x) % dim == 0,
                "expected float rows of a multiple of %d values", static_cast<int>(dim));
   LOWBIT_CHECK(resize_like(out, x, last_size(x)), "the result does not fit the memory planned for it");
-  run_kernel(context, {"rms_norm"}, {static_cast<double>(x.numel() / dim), static_cast<double>(dim), eps},
-             {x.const_data_ptr(), weight.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<rms_norm::kScalars, rms_norm::kBuffers> to;
+  to[rms_norm::kRows] = x.numel() / dim;
+  to[rms_norm::kDim] = dim;
+  to[rms_norm::kEps] = eps;
+  to[rms_norm::kX] = x.const_data_ptr();
+  to[rms_norm::kWeight] = weight.const_data_ptr();
+  to[rms_norm::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"rms_norm"}, to);
   return out;
 }
 
@@ -25,8 +31,14 @@ Tensor& rope_angles(KernelRuntimeContext& context, const Tensor& tokens, const T
   const Size sizes[] = {static_cast<Size>(last_size(tokens)), 2, static_cast<Size>(inverse_frequencies.numel())};
   LOWBIT_CHECK(executorch::runtime::resize_tensor(out, {sizes, 3}) == executorch::runtime::Error::Ok,
                "the result does not fit the memory planned for it");
-  run_kernel(context, {"rope_angles"}, {static_cast<double>(sizes[0]), static_cast<double>(sizes[2]), scale},
-             {position.const_data_ptr(), inverse_frequencies.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<rope_angles::kScalars, rope_angles::kBuffers> to;
+  to[rope_angles::kTokens] = sizes[0];
+  to[rope_angles::kHalf] = sizes[2];
+  to[rope_angles::kScale] = scale;
+  to[rope_angles::kPosition] = position.const_data_ptr();
+  to[rope_angles::kInverseFrequencies] = inverse_frequencies.const_data_ptr();
+  to[rope_angles::kAngles] = out.mutable_data_ptr();
+  run_kernel(context, {"rope_angles"}, to);
   return out;
 }
 
@@ -37,10 +49,15 @@ Tensor& rope(KernelRuntimeContext& context, const Tensor& x, const Tensor& angle
   LOWBIT_CHECK(angles.dim() == 3 && angles.size(0) == tokens && angles.size(1) == 2 && 2 * angles.size(2) <= head_dim,
                "expected angles [%d, 2, at most %d]", static_cast<int>(tokens), static_cast<int>(head_dim / 2));
   LOWBIT_CHECK(resize_like(out, x, last_size(x)), "the result does not fit the memory planned for it");
-  run_kernel(context, {"rope"},
-             {static_cast<double>(tokens), static_cast<double>(last_size(x) / head_dim), static_cast<double>(head_dim),
-              static_cast<double>(angles.size(2))},
-             {x.const_data_ptr(), angles.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<rope::kScalars, rope::kBuffers> to;
+  to[rope::kTokens] = tokens;
+  to[rope::kHeads] = last_size(x) / head_dim;
+  to[rope::kHeadDim] = head_dim;
+  to[rope::kHalf] = angles.size(2);
+  to[rope::kX] = x.const_data_ptr();
+  to[rope::kAngles] = angles.const_data_ptr();
+  to[rope::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"rope"}, to);
   return out;
 }
 
@@ -91,13 +108,27 @@ Tensor& attend(KernelRuntimeContext& context, const Tensor& q, const Tensor& k, 
                "%d tokens do not fit a cache of %d at their position", static_cast<int>(tokens),
                static_cast<int>(capacity));
   LOWBIT_CHECK(resize_like(out, q, last_size(q)), "the result does not fit the memory planned for it");
-  run_kernel(
-      context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)},
-      {static_cast<double>(tokens), static_cast<double>(last_size(q) / head_dim), static_cast<double>(kv_heads),
-       static_cast<double>(head_dim), static_cast<double>(capacity), options.scale, static_cast<double>(options.window),
-       options.softcap, static_cast<double>(cache_type(keys)), 1},
-      {q.const_data_ptr(), k.const_data_ptr(), v.const_data_ptr(), keys.const_data_ptr(), values.const_data_ptr(),
-       data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<attention::kScalars, attention::kBuffers> to;
+  to[attention::kTokens] = tokens;
+  to[attention::kHeads] = last_size(q) / head_dim;
+  to[attention::kKvHeads] = kv_heads;
+  to[attention::kHeadDim] = head_dim;
+  to[attention::kCapacity] = capacity;
+  to[attention::kScale] = options.scale;
+  to[attention::kWindow] = options.window;
+  to[attention::kSoftcap] = options.softcap;
+  to[attention::kCacheType] = cache_type(keys);
+  to[attention::kStores] = 1;
+  to[attention::kQ] = q.const_data_ptr();
+  to[attention::kK] = k.const_data_ptr();
+  to[attention::kV] = v.const_data_ptr();
+  to[attention::kKeyCache] = keys.const_data_ptr();
+  to[attention::kValueCache] = values.const_data_ptr();
+  to[attention::kKeyScales] = data_of(options.key_scales);
+  to[attention::kValueScales] = data_of(options.value_scales);
+  to[attention::kPosition] = position.const_data_ptr();
+  to[attention::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"attention", nullptr, 0, static_cast<uint32_t>(tokens)}, to);
   return out;
 }
 
@@ -121,8 +152,13 @@ Tensor& gated(KernelRuntimeContext& context, const char* family, const Tensor& g
   LOWBIT_CHECK(is_float(gate) && is_float(up) && is_float(out) && gate.numel() == up.numel(),
                "expected two float tensors of equal sizes");
   LOWBIT_CHECK(resize_like(out, gate, last_size(gate)), "the result does not fit the memory planned for it");
-  run_kernel(context, {family}, {static_cast<double>(gate.numel()), 1},
-             {gate.const_data_ptr(), up.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<binary::kScalars, binary::kBuffers> to;
+  to[binary::kCount] = gate.numel();
+  to[binary::kAlpha] = 1;
+  to[binary::kA] = gate.const_data_ptr();
+  to[binary::kB] = up.const_data_ptr();
+  to[binary::kY] = out.mutable_data_ptr();
+  run_kernel(context, {family}, to);
   return out;
 }
 
@@ -156,16 +192,25 @@ Tensor& group_sums(KernelRuntimeContext& context, const Tensor& x, int64_t group
                "expected float rows and a positive group size");
   LOWBIT_CHECK(resize_like(out, x, (k + group_size - 1) / group_size),
                "the result does not fit the memory planned for it");
-  run_kernel(context, {"group_sums"},
-             {static_cast<double>(row_count(x)), static_cast<double>(k), static_cast<double>(group_size)},
-             {x.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<group_sums::kScalars, group_sums::kBuffers> to;
+  to[group_sums::kRows] = row_count(x);
+  to[group_sums::kK] = k;
+  to[group_sums::kGroupSize] = group_size;
+  to[group_sums::kX] = x.const_data_ptr();
+  to[group_sums::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"group_sums"}, to);
   return out;
 }
 
 Tensor& softcap(KernelRuntimeContext& context, const Tensor& x, double cap, Tensor& out) {
   LOWBIT_CHECK(is_float(x) && is_float(out) && cap > 0, "expected float values and a positive cap");
   LOWBIT_CHECK(resize_like(out, x, last_size(x)), "the result does not fit the memory planned for it");
-  run_kernel(context, {"softcap"}, {static_cast<double>(x.numel()), cap}, {x.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<unary::kScalars, unary::kBuffers> to;
+  to[unary::kCount] = x.numel();
+  to[unary::kValue] = cap;
+  to[unary::kX] = x.const_data_ptr();
+  to[unary::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"softcap"}, to);
   return out;
 }
 
@@ -183,13 +228,27 @@ Tensor& rope_attend(KernelRuntimeContext& context, const Tensor& qkv, const Tens
                "%d tokens do not fit a cache of %d at their position", static_cast<int>(tokens),
                static_cast<int>(capacity));
   LOWBIT_CHECK(resize_like(out, qkv, queries), "the result does not fit the memory planned for it");
-  run_kernel(
-      context, {"rope_attention", nullptr, 0, static_cast<uint32_t>(tokens)},
-      {static_cast<double>(tokens), static_cast<double>(queries / head_dim), static_cast<double>(kv_heads),
-       static_cast<double>(head_dim), static_cast<double>(capacity), options.scale, static_cast<double>(options.window),
-       options.softcap, static_cast<double>(cache_type(keys)), 1, static_cast<double>(angles.size(2))},
-      {qkv.const_data_ptr(), angles.const_data_ptr(), keys.const_data_ptr(), values.const_data_ptr(),
-       data_of(options.key_scales), data_of(options.value_scales), position.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<rope_attention::kScalars, rope_attention::kBuffers> to;
+  to[rope_attention::kTokens] = tokens;
+  to[rope_attention::kHeads] = queries / head_dim;
+  to[rope_attention::kKvHeads] = kv_heads;
+  to[rope_attention::kHeadDim] = head_dim;
+  to[rope_attention::kCapacity] = capacity;
+  to[rope_attention::kScale] = options.scale;
+  to[rope_attention::kWindow] = options.window;
+  to[rope_attention::kSoftcap] = options.softcap;
+  to[rope_attention::kCacheType] = cache_type(keys);
+  to[rope_attention::kStores] = 1;
+  to[rope_attention::kHalf] = angles.size(2);
+  to[rope_attention::kQkv] = qkv.const_data_ptr();
+  to[rope_attention::kAngles] = angles.const_data_ptr();
+  to[rope_attention::kKeyCache] = keys.const_data_ptr();
+  to[rope_attention::kValueCache] = values.const_data_ptr();
+  to[rope_attention::kKeyScales] = data_of(options.key_scales);
+  to[rope_attention::kValueScales] = data_of(options.value_scales);
+  to[rope_attention::kPosition] = position.const_data_ptr();
+  to[rope_attention::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"rope_attention", nullptr, 0, static_cast<uint32_t>(tokens)}, to);
   return out;
 }
 
@@ -216,8 +275,12 @@ Tensor& gated_halves(KernelRuntimeContext& context, const char* family, const Te
   LOWBIT_CHECK(is_float(x) && is_float(out) && dim > 0 && last_size(x) == 2 * dim,
                "expected float rows of even length");
   LOWBIT_CHECK(resize_like(out, x, dim), "the result does not fit the memory planned for it");
-  run_kernel(context, {family}, {static_cast<double>(row_count(x)), static_cast<double>(dim)},
-             {x.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<halves::kScalars, halves::kBuffers> to;
+  to[halves::kRows] = row_count(x);
+  to[halves::kDim] = dim;
+  to[halves::kX] = x.const_data_ptr();
+  to[halves::kY] = out.mutable_data_ptr();
+  run_kernel(context, {family}, to);
   return out;
 }
 
@@ -236,10 +299,16 @@ Tensor& add_rms_norm(KernelRuntimeContext& context, Tensor& x, const Tensor& add
                    addend.numel() == x.numel(),
                "expected two float tensors of rows of %d values", static_cast<int>(dim));
   LOWBIT_CHECK(resize_like(out, x, dim), "the result does not fit the memory planned for it");
-  run_kernel(context, {"add_rms_norm"},
-             {static_cast<double>(row_count(x)), static_cast<double>(dim), eps,
-              alpha.isIntegral(false) ? static_cast<double>(alpha.to<int64_t>()) : alpha.to<double>()},
-             {x.const_data_ptr(), weight.const_data_ptr(), out.mutable_data_ptr(), addend.const_data_ptr()});
+  CallArguments<add_rms_norm::kScalars, add_rms_norm::kBuffers> to;
+  to[add_rms_norm::kRows] = row_count(x);
+  to[add_rms_norm::kDim] = dim;
+  to[add_rms_norm::kEps] = eps;
+  to[add_rms_norm::kAlpha] = alpha.isIntegral(false) ? static_cast<double>(alpha.to<int64_t>()) : alpha.to<double>();
+  to[add_rms_norm::kX] = x.const_data_ptr();
+  to[add_rms_norm::kWeight] = weight.const_data_ptr();
+  to[add_rms_norm::kY] = out.mutable_data_ptr();
+  to[add_rms_norm::kAddend] = addend.const_data_ptr();
+  run_kernel(context, {"add_rms_norm"}, to);
   return out;
 }
 

@@ -39,9 +39,9 @@ PackedWeights open_torchao(const uint8_t* bytes, size_t size, const PackedShape&
                      u32_at(bytes, 24) == TorchaoRows::kStep && u32_at(bytes, 28) == 2;
   if (!known || group_size > kSummedColumnsMax || group_size % TorchaoRows::kStep != 0 || shape.k % group_size != 0)
     return {nullptr, bits};
-  const double scalars[] = {1, static_cast<double>(shape.n), static_cast<double>(shape.k),
-                            static_cast<double>(shape.group_size)};
-  return {has_size(TorchaoRows::open(bytes, scalars), size) ? "torchao_universal" : nullptr, bits};
+  const WeightShape whole = {static_cast<uint32_t>(shape.n), static_cast<uint32_t>(shape.k),
+                             static_cast<uint32_t>(shape.group_size)};
+  return {has_size(TorchaoRows::open(bytes, whole), size) ? "torchao_universal" : nullptr, bits};
 }
 
 PackedWeights open_panels(const uint8_t* bytes, size_t size, const PackedShape& shape) {

@@ -16,11 +16,17 @@ Tensor& packed_linear(KernelRuntimeContext& context, const char* family, uint32_
   LOWBIT_CHECK(is_float(activations) && is_float(out) && activations.dim() > 0 && last_size(activations) == shape.k,
                "expected float activations of %d values", static_cast<int>(shape.k));
   LOWBIT_CHECK(resize_like(out, activations, shape.n), "the result does not fit the memory planned for it");
-  const double m = static_cast<double>(row_count(activations));
+  const uint32_t m = static_cast<uint32_t>(row_count(activations));
   const uint32_t group = static_cast<uint32_t>(std::min(shape.group_size, shape.k));
-  run_kernel(context, {family, weights.layout, weights.bits, static_cast<uint32_t>(m), group},
-             {m, static_cast<double>(shape.n), static_cast<double>(shape.k), static_cast<double>(shape.group_size)},
-             {activations.const_data_ptr(), packed.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<packed_linear::kScalars, packed_linear::kBuffers> to;
+  to[packed_linear::kM] = m;
+  to[packed_linear::kN] = shape.n;
+  to[packed_linear::kK] = shape.k;
+  to[packed_linear::kGroupSize] = shape.group_size;
+  to[packed_linear::kX] = activations.const_data_ptr();
+  to[packed_linear::kWeights] = packed.const_data_ptr();
+  to[packed_linear::kY] = out.mutable_data_ptr();
+  run_kernel(context, {family, weights.layout, weights.bits, m, group}, to);
   return out;
 }
 
@@ -54,10 +60,16 @@ Tensor& shared_embedding(KernelRuntimeContext& context, const Tensor& packed, in
                static_cast<int>(k), static_cast<int>(group_size));
   LOWBIT_CHECK(indices_in_range(indices, n), "expected indices of 0..%d", static_cast<int>(n - 1));
   LOWBIT_CHECK(is_float(out) && resize_rows(out, indices, k), "the result does not fit the memory planned for it");
-  run_kernel(context, {"shared_embedding", weights.layout, Bits},
-             {static_cast<double>(indices.numel()), static_cast<double>(n), static_cast<double>(k),
-              static_cast<double>(group_size), static_cast<double>(indices.element_size())},
-             {packed.const_data_ptr(), indices.const_data_ptr(), out.mutable_data_ptr()});
+  CallArguments<embedding_shared::kScalars, embedding_shared::kBuffers> to;
+  to[embedding_shared::kCount] = indices.numel();
+  to[embedding_shared::kN] = n;
+  to[embedding_shared::kK] = k;
+  to[embedding_shared::kGroupSize] = group_size;
+  to[embedding_shared::kIndexBytes] = indices.element_size();
+  to[embedding_shared::kWeights] = packed.const_data_ptr();
+  to[embedding_shared::kIndices] = indices.const_data_ptr();
+  to[embedding_shared::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"shared_embedding", weights.layout, Bits}, to);
   return out;
 }
 
@@ -72,11 +84,19 @@ Tensor& packed_embedding(KernelRuntimeContext& context, const Tensor& packed, in
                "expected float scales and int8 zeros [%d, groups]", static_cast<int>(rows));
   LOWBIT_CHECK(indices_in_range(indices, rows), "expected indices of 0..%d", static_cast<int>(rows - 1));
   LOWBIT_CHECK(is_float(out) && resize_rows(out, indices, dim), "the result does not fit the memory planned for it");
-  run_kernel(context, {"embedding_packed", "torchao_embedding", Bits},
-             {Bits, static_cast<double>(rows), static_cast<double>(dim), static_cast<double>(groups),
-              static_cast<double>(indices.numel()), static_cast<double>(indices.element_size())},
-             {packed.const_data_ptr(), scales.const_data_ptr(), zeros.const_data_ptr(), indices.const_data_ptr(),
-              out.mutable_data_ptr()});
+  CallArguments<embedding_packed::kScalars, embedding_packed::kBuffers> to;
+  to[embedding_packed::kBits] = Bits;
+  to[embedding_packed::kRows] = rows;
+  to[embedding_packed::kDim] = dim;
+  to[embedding_packed::kGroups] = groups;
+  to[embedding_packed::kCount] = indices.numel();
+  to[embedding_packed::kIndexBytes] = indices.element_size();
+  to[embedding_packed::kPacked] = packed.const_data_ptr();
+  to[embedding_packed::kScales] = scales.const_data_ptr();
+  to[embedding_packed::kZeros] = zeros.const_data_ptr();
+  to[embedding_packed::kIndices] = indices.const_data_ptr();
+  to[embedding_packed::kY] = out.mutable_data_ptr();
+  run_kernel(context, {"embedding_packed", "torchao_embedding", Bits}, to);
   return out;
 }
 

@@ -1,7 +1,7 @@
 // Rows of weights packed for linear layers, one row read and not its panel, and rows of TorchAO's embedding layout. Ids
 // out of range give rows of NaN: see transformer/embedding.h.
 #include "../transformer/embedding.h"
-#include "../kernel.h"
+#include "../families.h"
 #include "../linear/packed_rows.h"
 #include "floats.h"
 
@@ -47,10 +47,16 @@ void shared_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
 
 using Run = void (*)(const Step&, uint32_t, uint32_t, uint32_t);
 
-// scalars: count, n, k, group size, bytes of an index; buffers: packed weights, indices, y, scratch.
+template <class Layout>
+Panels open_table(const Call& call) {
+  return Layout::open(buffer_of<void>(call, embedding_shared::kWeights),
+                      {scalar_of<uint32_t>(call, embedding_shared::kN), scalar_of<uint32_t>(call, embedding_shared::kK),
+                       scalar_of<uint32_t>(call, embedding_shared::kGroupSize)});
+}
+
 template <class Layout>
 size_t shared_scratch(const Call& call) {
-  return size_t{4} * Layout::open(call.buffers[0], call.scalars).groups * call.threads;
+  return size_t{4} * open_table<Layout>(call).groups * call.threads;
 }
 
 template <class Layout>
@@ -63,10 +69,12 @@ template <class Layout>
 void shared_prepare(Step& step, const Call& call) {
   constexpr Run kRuns[] = LOWBIT_BY_BITS(SharedRuns<Layout>::template kRun);
   auto& args = step.init<SharedArgs<Layout>>();
-  args.weights = Layout::open(call.buffers[0], call.scalars);
-  args.indices = {call.buffers[1], static_cast<uint32_t>(call.scalars[0]), call.scalars[4] == 8};
-  args.y = static_cast<float*>(call.buffers[2]);
-  args.scales = static_cast<float*>(call.buffers[3]);
+  args.weights = open_table<Layout>(call);
+  args.indices = {buffer_of<void>(call, embedding_shared::kIndices),
+                  scalar_of<uint32_t>(call, embedding_shared::kCount),
+                  scalar_of<double>(call, embedding_shared::kIndexBytes) == 8};
+  args.y = buffer_of<float>(call, embedding_shared::kY);
+  args.scales = buffer_of<float>(call, embedding_shared::kScratch);
   split_indices(step, args, args.weights.k, call.threads);
   step.run = kRuns[args.weights.bits - 1];
 }
@@ -118,31 +126,32 @@ void packed_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: bits, rows, dim, groups, count, bytes of an index; buffers: packed, scales, zeros, indices, y.
 void packed_prepare(Step& step, const Call& call) {
   constexpr Run kRuns[] = LOWBIT_BY_BITS(packed_run);
   PackedArgs& args = step.init<PackedArgs>();
-  args.rows = static_cast<uint32_t>(call.scalars[1]);
-  args.dim = static_cast<uint32_t>(call.scalars[2]);
-  args.groups = static_cast<uint32_t>(call.scalars[3]);
-  args.packed = static_cast<const uint8_t*>(call.buffers[0]);
-  args.scales = static_cast<const float*>(call.buffers[1]);
-  args.zeros = static_cast<const int8_t*>(call.buffers[2]);
-  args.indices = {call.buffers[3], static_cast<uint32_t>(call.scalars[4]), call.scalars[5] == 8};
-  args.y = static_cast<float*>(call.buffers[4]);
+  args.rows = scalar_of<uint32_t>(call, embedding_packed::kRows);
+  args.dim = scalar_of<uint32_t>(call, embedding_packed::kDim);
+  args.groups = scalar_of<uint32_t>(call, embedding_packed::kGroups);
+  args.packed = buffer_of<const uint8_t>(call, embedding_packed::kPacked);
+  args.scales = buffer_of<const float>(call, embedding_packed::kScales);
+  args.zeros = buffer_of<const int8_t>(call, embedding_packed::kZeros);
+  args.indices = {buffer_of<void>(call, embedding_packed::kIndices),
+                  scalar_of<uint32_t>(call, embedding_packed::kCount),
+                  scalar_of<double>(call, embedding_packed::kIndexBytes) == 8};
+  args.y = buffer_of<float>(call, embedding_packed::kY);
   split_indices(step, args, args.dim, call.threads);
-  step.run = kRuns[static_cast<int>(call.scalars[0]) - 1];
+  step.run = kRuns[scalar_of<int>(call, embedding_packed::kBits) - 1];
 }
 
 constexpr KernelRow kRows[] = {
-    {"shared_embedding_wx_1x1x16_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel16", 0x1fe, kBaselineNeeds, 1, 1,
+    {"shared_embedding_wx_1x1x16_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel16", kBits1To8, kBaselineNeeds, 1, 1,
      shared_scratch<PanelRows<Panel16Places>>, shared_prepare<PanelRows<Panel16Places>>},
-    {"shared_embedding_wx_1x1x32_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel32", 0x1fe, kBaselineNeeds, 1, 1,
+    {"shared_embedding_wx_1x1x32_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel32", kBits1To8, kBaselineNeeds, 1, 1,
      shared_scratch<PanelRows<Panel32Places>>, shared_prepare<PanelRows<Panel32Places>>},
-    {"shared_embedding_wx_1x1x8_" LOWBIT_FLOATS_TARGET, "shared_embedding", "torchao_universal", 0x1fe, kBaselineNeeds,
-     1, 1, shared_scratch<TorchaoRows>, shared_prepare<TorchaoRows>},
-    {"embedding_wx_1x1x1_" LOWBIT_FLOATS_TARGET, "embedding_packed", "torchao_embedding", 0x1fe, kBaselineNeeds, 1, 1,
-     nullptr, packed_prepare},
+    {"shared_embedding_wx_1x1x8_" LOWBIT_FLOATS_TARGET, "shared_embedding", "torchao_universal", kBits1To8,
+     kBaselineNeeds, 1, 1, shared_scratch<TorchaoRows>, shared_prepare<TorchaoRows>},
+    {"embedding_wx_1x1x1_" LOWBIT_FLOATS_TARGET, "embedding_packed", "torchao_embedding", kBits1To8, kBaselineNeeds, 1,
+     1, nullptr, packed_prepare},
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Linear layers over packed weights of any layout for CPUs without better rows: weights of a panel are decoded, then
 // multiplied by plain loops (int8 activations) or vectors of the baseline (float activations).
-#include "../kernel.h"
+#include "../families.h"
 #include "../linear/float_rows.h"
 #include "../linear/packed_rows.h"
 #include "../linear/panel16_linear.h"
@@ -100,14 +100,21 @@ void weight_only_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread)
       {args.x, rows[0].values, args.y + first, bias, w.k, w.padded_k(), w.n, args.m, count, w.k, false});
 }
 
-// scalars: m, n, k, group size; buffers: x, packed weights, y, scratch.
+// Headers of TorchAO's layout lack the shape.
+template <class Layout>
+Panels open_weights(const Call& call) {
+  return Layout::open(buffer_of<void>(call, packed_linear::kWeights),
+                      {scalar_of<uint32_t>(call, packed_linear::kN), scalar_of<uint32_t>(call, packed_linear::kK),
+                       scalar_of<uint32_t>(call, packed_linear::kGroupSize)});
+}
+
 template <class Layout>
 DecodedLinear read_decoded_linear(const Call& call) {
   DecodedLinear args{};
-  args.weights = Layout::open(call.buffers[1], call.scalars);
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.y = static_cast<float*>(call.buffers[2]);
+  args.weights = open_weights<Layout>(call);
+  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
+  args.x = buffer_of<const float>(call, packed_linear::kX);
+  args.y = buffer_of<float>(call, packed_linear::kY);
   return args;
 }
 
@@ -119,7 +126,7 @@ size_t quantized_scratch(const Call& call) {
 
 template <class Layout>
 size_t weight_only_scratch(const Call& call) {
-  return call.threads * decoded_bytes<Layout, float>(Layout::open(call.buffers[1], call.scalars));
+  return call.threads * decoded_bytes<Layout, float>(open_weights<Layout>(call));
 }
 
 template <class Layout>
@@ -135,7 +142,7 @@ void quantized_prepare(Step& step, const Call& call) {
   constexpr Run kRuns[] = LOWBIT_BY_BITS(Runs<Layout>::template kQuantized);
   DecodedLinear& args = step.init<DecodedLinear>();
   args = read_decoded_linear<Layout>(call);
-  uint8_t* scratch = static_cast<uint8_t*>(call.buffers[3]);
+  uint8_t* scratch = buffer_of<uint8_t>(call, packed_linear::kScratch);
   args.rows = quantized_rows(scratch, args.m, args.weights);
   args.decoded = scratch + quantized_bytes(args.m, args.weights);
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * call.threads));
@@ -150,7 +157,7 @@ void weight_only_prepare(Step& step, const Call& call) {
   constexpr Run kRuns[] = LOWBIT_BY_BITS(Runs<Layout>::template kWeightOnly);
   DecodedLinear& args = step.init<DecodedLinear>();
   args = read_decoded_linear<Layout>(call);
-  args.decoded = static_cast<uint8_t*>(call.buffers[3]);
+  args.decoded = buffer_of<uint8_t>(call, packed_linear::kScratch);
   step.phases = 1;
   step.tiles[0] = args.weights.panel_count;
   step.run = kRuns[args.weights.bits - 1];
@@ -160,20 +167,20 @@ using Panel16Rows = PanelRows<Panel16Places>;
 using Panel32Rows = PanelRows<Panel32Places>;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16", 0x1fe, kBaselineNeeds, 1, 16,
+    {"linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16", kBits1To8, kBaselineNeeds, 1, 16,
      quantized_scratch<Panel16Rows>, quantized_prepare<Panel16Rows>},
-    {"linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32", 0x1fe, kBaselineNeeds, 1, 32,
+    {"linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32", kBits1To8, kBaselineNeeds, 1, 32,
      quantized_scratch<Panel32Rows>, quantized_prepare<Panel32Rows>},
-    {"linear_a8_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "torchao_universal", 0x1fe, kBaselineNeeds, 1, 8,
+    {"linear_a8_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "torchao_universal", kBits1To8, kBaselineNeeds, 1, 8,
      quantized_scratch<TorchaoRows>, quantized_prepare<TorchaoRows>},
 #if !defined(__aarch64__)
-    {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", 0x1fe, kBaselineNeeds, 1, 16,
+    {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", kBits1To8, kBaselineNeeds, 1, 16,
      weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},
-    {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", 0x1fe, kBaselineNeeds, 1, 32,
+    {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", kBits1To8, kBaselineNeeds, 1, 32,
      weight_only_scratch<Panel32Rows>, weight_only_prepare<Panel32Rows>},
 #endif
-    {"linear_f32_wx_1x8x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "torchao_universal", 0x1fe, kBaselineNeeds, 1,
-     8, weight_only_scratch<TorchaoRows>, weight_only_prepare<TorchaoRows>},
+    {"linear_f32_wx_1x8x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "torchao_universal", kBits1To8, kBaselineNeeds,
+     1, 8, weight_only_scratch<TorchaoRows>, weight_only_prepare<TorchaoRows>},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // How fast memory can be read: the limit that decoding runs against. A row of no operator, for benchmarks.
-#include "../kernel.h"
+#include "../families.h"
 
 namespace lowbit {
 namespace {
@@ -34,16 +34,16 @@ void run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
 
 size_t scratch_bytes(const Call& call) { return 64 * call.threads; }
 
-// scalars: bytes, of which whole tiles are read, rounds, bytes to prefetch ahead (0: none); buffers: memory.
+// Whole tiles of the bytes are read, and so many bytes ahead prefetched; 0 for none.
 void prepare(Step& step, const Call& call) {
   ReadArgs& args = step.init<ReadArgs>();
-  args.data = static_cast<const uint8_t*>(call.buffers[0]);
-  args.tiles_per_round = static_cast<uint64_t>(call.scalars[0]) / kTileBytes;
-  args.ahead = static_cast<uint64_t>(call.scalars[2]);
-  args.sums = static_cast<uint64_t*>(call.buffers[1]);
+  args.data = buffer_of<const uint8_t>(call, measure_read::kData);
+  args.tiles_per_round = scalar_of<uint64_t>(call, measure_read::kBytes) / kTileBytes;
+  args.ahead = scalar_of<uint64_t>(call, measure_read::kAhead);
+  args.sums = buffer_of<uint64_t>(call, measure_read::kScratch);
   step.run = run;
   step.phases = 1;
-  step.tiles[0] = static_cast<uint32_t>(args.tiles_per_round * call.scalars[1]);
+  step.tiles[0] = static_cast<uint32_t>(args.tiles_per_round * scalar_of<double>(call, measure_read::kRounds));
 }
 
 constexpr KernelRow kRows[] = {

@@ -1,7 +1,7 @@
 // Operators that vectors would not make faster: angles of rotary embeddings, made once a step, and copies.
 #include <cmath>
 
-#include "../kernel.h"
+#include "../families.h"
 #include "../transformer/norm.h"
 #include "floats.h"
 
@@ -31,15 +31,14 @@ void rope_angles_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: tokens, half, scale; buffers: position, inverse frequencies, angles.
 void rope_angles_prepare(Step& step, const Call& call) {
   AnglesArgs& args = step.init<AnglesArgs>();
-  args.tokens = static_cast<uint32_t>(call.scalars[0]);
-  args.half = static_cast<uint32_t>(call.scalars[1]);
-  args.scale = static_cast<float>(call.scalars[2]);
-  args.position = static_cast<const int64_t*>(call.buffers[0]);
-  args.frequencies = static_cast<const float*>(call.buffers[1]);
-  args.angles = static_cast<float*>(call.buffers[2]);
+  args.tokens = scalar_of<uint32_t>(call, rope_angles::kTokens);
+  args.half = scalar_of<uint32_t>(call, rope_angles::kHalf);
+  args.scale = scalar_of<float>(call, rope_angles::kScale);
+  args.position = buffer_of<const int64_t>(call, rope_angles::kPosition);
+  args.frequencies = buffer_of<const float>(call, rope_angles::kInverseFrequencies);
+  args.angles = buffer_of<float>(call, rope_angles::kAngles);
   args.tokens_per_tile = items_per_tile<FloatsBaseline>(args.tokens, 256 / std::max(1u, args.half), call.threads);
   step.phases = 1;
   step.tiles[0] = ceil_div(args.tokens, args.tokens_per_tile);
@@ -59,14 +58,13 @@ void select_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
     memcpy(args.y + i * args.block, args.x + i * args.stride, args.block);
 }
 
-// scalars: outer, stride, offset, bytes of a block; buffers: x, y.
 void select_prepare(Step& step, const Call& call) {
   SelectArgs& args = step.init<SelectArgs>();
-  args.outer = static_cast<size_t>(call.scalars[0]);
-  args.stride = static_cast<size_t>(call.scalars[1]);
-  args.block = static_cast<size_t>(call.scalars[3]);
-  args.x = static_cast<const uint8_t*>(call.buffers[0]) + static_cast<size_t>(call.scalars[2]);
-  args.y = static_cast<uint8_t*>(call.buffers[1]);
+  args.outer = scalar_of<size_t>(call, select::kOuter);
+  args.stride = scalar_of<size_t>(call, select::kStride);
+  args.block = scalar_of<size_t>(call, select::kBlockBytes);
+  args.x = buffer_of<const uint8_t>(call, select::kX) + scalar_of<size_t>(call, select::kOffset);
+  args.y = buffer_of<uint8_t>(call, select::kY);
   args.per_tile =
       items_per_tile<FloatsBaseline>(args.outer, 4 * kTileValues / std::max<size_t>(1, args.block), call.threads);
   step.phases = 1;

@@ -1,8 +1,8 @@
 // What a call of a float linear says, for all kernels of the family.
 #pragma once
 
+#include "../families.h"
 #include "../half.h"
-#include "../kernel.h"
 
 namespace lowbit {
 namespace {
@@ -17,17 +17,17 @@ struct FloatCall {
   FloatType type;
 };
 
-// scalars: m, n, k, type, 1 with a bias; buffers: x, weights, bias, y, scratch.
 inline FloatCall read_float_call(const Call& call) {
   FloatCall args{};
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.n = static_cast<uint32_t>(call.scalars[1]);
-  args.k = static_cast<uint32_t>(call.scalars[2]);
-  args.type = static_cast<FloatType>(static_cast<uint32_t>(call.scalars[3]));
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.weights = call.buffers[1];
-  args.bias = call.scalars[4] != 0 ? static_cast<const float*>(call.buffers[2]) : nullptr;
-  args.y = static_cast<float*>(call.buffers[3]);
+  args.m = scalar_of<uint32_t>(call, float_linear::kM);
+  args.n = scalar_of<uint32_t>(call, float_linear::kN);
+  args.k = scalar_of<uint32_t>(call, float_linear::kK);
+  args.type = scalar_of<FloatType>(call, float_linear::kWeightType);
+  args.x = buffer_of<const float>(call, float_linear::kX);
+  args.weights = buffer_of<void>(call, float_linear::kWeights);
+  args.bias =
+      scalar_of<bool>(call, float_linear::kHasBias) ? buffer_of<const float>(call, float_linear::kBias) : nullptr;
+  args.y = buffer_of<float>(call, float_linear::kY);
   return args;
 }
 

@@ -26,7 +26,7 @@ constexpr uint32_t kManyRows = 8;
 
 static inline FloatLinear read_float_linear(const Call& call) {
   FloatLinear args{read_float_call(call)};
-  args.spaced = static_cast<float*>(call.buffers[4]);
+  args.spaced = buffer_of<float>(call, float_linear::kScratch);
   args.stride = size_t{args.k} + 16;
   args.panels = args.spaced + args.m * args.stride;
   return args;
@@ -34,7 +34,7 @@ static inline FloatLinear read_float_linear(const Call& call) {
 
 template <class Isa>
 size_t float_linear_scratch(const Call& call) {
-  const uint32_t m = static_cast<uint32_t>(call.scalars[0]), k = static_cast<uint32_t>(call.scalars[2]);
+  const uint32_t m = scalar_of<uint32_t>(call, float_linear::kM), k = scalar_of<uint32_t>(call, float_linear::kK);
   return m < kManyRows ? 0 : size_t{4} * (m * (size_t{k} + 16) + size_t{call.threads} * kPanelColumns<Isa> * k);
 }
 

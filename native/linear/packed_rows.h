@@ -6,12 +6,17 @@
 #include <cstring>
 
 #include "../half.h"
-#include "../panel16.h"
+#include "../panels.h"
 #include "fields.h"
 #include "torchao_chunk.h"
 
 namespace lowbit {
 namespace {
+
+// What calls say of their weights: TorchAO's header lacks it, panels have it in theirs.
+struct WeightShape {
+  uint32_t n, k, group_size;
+};
 
 // Where rows are decoded to: level - zero of weight c of group g at `values[g * group_stride + c]`, and its scale.
 template <class T>
@@ -39,8 +44,7 @@ template <class Places>
 struct PanelRows {
   static constexpr uint32_t kRows = Places::kRows;
 
-  // scalars: m, n, k, group size. All but m are in the header.
-  static Panels open(const void* buffer, const double*) { return read_panels(buffer, kRows); }
+  static Panels open(const void* buffer, const WeightShape&) { return read_panels(buffer, kRows); }
 
   static float bias(const Panels& w, uint32_t row) {
     float value = 0;
@@ -121,8 +125,7 @@ struct Panel32Places {
 struct TorchaoRows {
   static constexpr uint32_t kRows = 8, kStep = 16, kSegment = 8, kChunk = 128;
 
-  // scalars: m, n, k, group size, which the header lacks.
-  static Panels open(const void* buffer, const double* scalars) {
+  static Panels open(const void* buffer, const WeightShape& shape) {
     const uint8_t* bytes = static_cast<const uint8_t*>(buffer);
     int32_t header[5];
     memcpy(header, bytes, sizeof header);
@@ -131,9 +134,9 @@ struct TorchaoRows {
     w.bits = static_cast<uint32_t>(header[2]);
     w.has_zeros = header[3] != 0;
     w.has_bias = header[4] != 0;
-    w.n = static_cast<uint32_t>(scalars[1]);
-    w.k = static_cast<uint32_t>(scalars[2]);
-    w.group_size = static_cast<uint32_t>(scalars[3]);
+    w.n = shape.n;
+    w.k = shape.k;
+    w.group_size = shape.group_size;
     w.group_length = std::min(w.group_size, w.k);
     w.groups = ceil_div(w.k, w.group_size);
     w.vectors_offset = 0;

@@ -82,8 +82,8 @@ struct GemmColumns {
 // Adds products of 32 columns, of weights of any width: compilers move every sum to another register and back in each
 // turn of a loop.
 template <class Isa, int Rows>
-inline __attribute__((always_inline)) void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
-                                                     const int8_t* x, size_t stride) {
+inline LOWBIT_INLINE void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
+                                                    const int8_t* x, size_t stride) {
   each_index<8>([&](auto step) LOWBIT_INLINE {
     const auto u0 = Isa::load_bytes(weights[0] + 64 * step), u1 = Isa::load_bytes(weights[1] + 64 * step);
     for (int m = 0; m < Rows; m++) {
@@ -196,7 +196,8 @@ void packed_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t t
 template <class Isa>
 size_t packed_gemm_scratch(const Call& call) {
   const size_t panels = call.threads * gemm_panels<Isa>();
-  return packed_linear_scratch(call) + panels * gemm_panel_bytes(read_panel16(call.buffers[1]));
+  return packed_linear_scratch(call) +
+         panels * gemm_panel_bytes(read_panel16(buffer_of<void>(call, packed_linear::kWeights)));
 }
 
 template <class Isa>
@@ -211,7 +212,7 @@ template <class Isa>
 void packed_gemm_prepare(Step& step, const Call& call) {
   PackedGemm& gemm = step.init<PackedGemm>();
   bind_packed_linear(gemm.linear, call);
-  gemm.scratch = static_cast<uint8_t*>(call.buffers[3]) + packed_linear_scratch(call);
+  gemm.scratch = buffer_of<uint8_t>(call, packed_linear::kScratch) + packed_linear_scratch(call);
   split_packed_linear(step, gemm.linear, call.threads, gemm_panels<Isa>(), false);
   step.run = run_for_bits<GemmCode<Isa>>(gemm.linear.weights);
 }

@@ -5,6 +5,7 @@
 // with u = stored unsigned weight, q = quantized activation. Integer sums are exact.
 #pragma once
 
+#include "../families.h"
 #include "panel16_parts.h"
 #include "panel16_streams.h"
 
@@ -12,9 +13,9 @@ namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
 namespace {
 
-// scalars: m; buffers: x, packed weights, y, scratch.
 static inline size_t packed_linear_scratch(const Call& call) {
-  return quantized_bytes(static_cast<uint32_t>(call.scalars[0]), read_panel16(call.buffers[1]));
+  return quantized_bytes(scalar_of<uint32_t>(call, packed_linear::kM),
+                         read_panel16(buffer_of<void>(call, packed_linear::kWeights)));
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
@@ -197,11 +198,11 @@ static inline void split_packed_linear(Step& step, PackedLinear& args, uint32_t 
 }
 
 static inline void bind_packed_linear(PackedLinear& args, const Call& call) {
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.weights = read_panel16(call.buffers[1]);
-  args.y = static_cast<float*>(call.buffers[2]);
-  args.rows = quantized_rows(call.buffers[3], args.m, args.weights);
+  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
+  args.x = buffer_of<const float>(call, packed_linear::kX);
+  args.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
+  args.y = buffer_of<float>(call, packed_linear::kY);
+  args.rows = quantized_rows(buffer_of<void>(call, packed_linear::kScratch), args.m, args.weights);
 }
 
 template <class Isa>

@@ -6,8 +6,8 @@
 
 #include "../each_index.h"
 #include "../kernel.h"
-#include "../panel16.h"
 #include "fields.h"
+#include "quantized_rows.h"
 
 namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
@@ -54,8 +54,8 @@ constexpr int short_steps() {
 
 // Adds a step of 32 columns to 16-bit sums and these, before they may overflow, to a sum that the first of them starts.
 template <class Isa, int Steps, int Step>
-inline __attribute__((always_inline)) void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
-                                                    typename Isa::Ints& shorts, typename Isa::Ints& sum) {
+inline LOWBIT_INLINE void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
+                                                   typename Isa::Ints& shorts, typename Isa::Ints& sum) {
   const auto products = Isa::products(u, four);
   shorts = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
   Isa::keep(shorts);
@@ -66,7 +66,7 @@ inline __attribute__((always_inline)) void add_step(typename Isa::Bytes u, typen
 
 // A field of a chunk as a vector of unsigned bytes.
 template <class Isa, int Bits, int Index>
-inline __attribute__((always_inline)) typename Isa::Bytes unpack_field(const typename Isa::Bytes* chunk) {
+inline LOWBIT_INLINE typename Isa::Bytes unpack_field(const typename Isa::Bytes* chunk) {
   constexpr Field field = Fields<Bits>::field(Index);
   typename Isa::Bytes value{};
   each_index<field.pieces>([&](auto p) {
@@ -80,8 +80,8 @@ inline __attribute__((always_inline)) typename Isa::Bytes unpack_field(const typ
 
 // Results of finished sums over the groups for part of a panel's columns.
 template <class Isa, int Rows>
-inline __attribute__((always_inline)) void store_part(const PackedLinear& args, uint32_t panel, int part, uint32_t row,
-                                                      const typename Isa::Floats* total) {
+inline LOWBIT_INLINE void store_part(const PackedLinear& args, uint32_t panel, int part, uint32_t row,
+                                                     const typename Isa::Floats* total) {
   using Floats = typename Isa::Floats;
   const Panel16& w = args.weights;
   const uint32_t column = 16 * panel + Isa::kRows * part;
@@ -101,8 +101,8 @@ inline __attribute__((always_inline)) void store_part(const PackedLinear& args, 
 
 // Scales of a group for part of a panel's columns.
 template <class Isa>
-inline __attribute__((always_inline)) typename Isa::Floats group_scales(const Panel16& w, const uint8_t* group,
-                                                                        int part) {
+inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const uint8_t* group,
+                                                                       int part) {
   const uint8_t* scales = group + (w.f16_scales ? 2 : 4) * Isa::kRows * part;
   return w.f16_scales ? Isa::load_halves(scales) : Isa::load_floats(scales);
 }

@@ -111,8 +111,8 @@ inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortW
 
 // Products of 32 columns by two vectors of weights so many bytes apart.
 template <class Isa, int Steps, int Rows>
-inline __attribute__((always_inline)) void pair_sums(const uint8_t* weights, size_t apart, const uint8_t* x,
-                                                     typename Isa::Ints (&sum)[2][Rows]) {
+inline LOWBIT_INLINE void pair_sums(const uint8_t* weights, size_t apart, const uint8_t* x,
+                                                    typename Isa::Ints (&sum)[2][Rows]) {
   typename Isa::Ints shorts[2][Rows];
   each_index<8>([&](auto step) LOWBIT_INLINE {
     for (int m = 0; m < Rows; m++) {
@@ -127,8 +127,8 @@ inline __attribute__((always_inline)) void pair_sums(const uint8_t* weights, siz
 
 // Products of 32 columns by the halves of a panel. No Steps: of two planes.
 template <class Isa, int Steps, int Rows>
-inline __attribute__((always_inline)) void run_sums(const uint8_t* weights, const uint8_t* x,
-                                                    typename Isa::Ints (&sum)[2][Rows]) {
+inline LOWBIT_INLINE void run_sums(const uint8_t* weights, const uint8_t* x,
+                                                   typename Isa::Ints (&sum)[2][Rows]) {
   if constexpr (Steps > 0) return pair_sums<Isa, Steps, Rows>(weights, 32, x, sum);
   else
     each_index<2>([&](auto v) LOWBIT_INLINE {
@@ -228,8 +228,9 @@ inline size_t short_inputs_bytes(const Panel16& w, uint32_t m) {
 }
 
 static inline size_t short_gemm_scratch(const Call& call) {
-  const uint32_t m = static_cast<uint32_t>(call.scalars[0]);
-  return packed_linear_scratch(call) + short_inputs_bytes(read_panel16(call.buffers[1]), m) +
+  const uint32_t m = scalar_of<uint32_t>(call, packed_linear::kM);
+  return packed_linear_scratch(call) +
+         short_inputs_bytes(read_panel16(buffer_of<void>(call, packed_linear::kWeights)), m) +
          call.threads * ShortWorkspace::bytes(m);
 }
 
@@ -237,7 +238,7 @@ template <class Code>
 void short_gemm_prepare(Step& step, const Call& call) {
   ShortGemm& gemm = step.init<ShortGemm>();
   bind_packed_linear(gemm.linear, call);
-  gemm.inputs = static_cast<uint8_t*>(call.buffers[3]) + packed_linear_scratch(call);
+  gemm.inputs = buffer_of<uint8_t>(call, packed_linear::kScratch) + packed_linear_scratch(call);
   gemm.scratch = gemm.inputs + short_inputs_bytes(gemm.linear.weights, gemm.linear.m);
   gemm.thread_bytes = ShortWorkspace::bytes(gemm.linear.m);
   split_packed_linear(step, gemm.linear, call.threads, 1, false);

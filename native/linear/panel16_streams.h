@@ -11,9 +11,9 @@ namespace {
 // Sums of products of 32 columns of `Parts` parts of panels: `vectors` are those of their weights, x(m, i) the i-th
 // four activations of row m in all lanes.
 template <class Isa, int Bits, bool Levels, int Parts, int Rows, class X>
-inline __attribute__((always_inline)) void column_sums(const uint8_t* const (&vectors)[Parts],
-                                                       typename Isa::Bytes levels, X&& x,
-                                                       typename Isa::Ints (&sum)[Parts][Rows]) {
+inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
+                                                      typename Isa::Bytes levels, X&& x,
+                                                      typename Isa::Ints (&sum)[Parts][Rows]) {
   using Bytes = typename Isa::Bytes;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   constexpr int kSteps = short_steps<Isa, Bits, Levels>();
@@ -50,7 +50,7 @@ inline __attribute__((always_inline)) void column_sums(const uint8_t* const (&ve
 template <class Isa>
 struct LoadedQuads {
   const typename Isa::Bytes* quads;
-  inline __attribute__((always_inline)) typename Isa::Bytes operator()(int, int i) const { return quads[i]; }
+  inline LOWBIT_INLINE typename Isa::Bytes operator()(int, int i) const { return quads[i]; }
 };
 
 // The same of several rows `stride` apart, in memory.
@@ -58,15 +58,15 @@ template <class Isa>
 struct StoredQuads {
   const int8_t* x;
   size_t stride;
-  inline __attribute__((always_inline)) typename Isa::Bytes operator()(int m, int i) const {
+  inline LOWBIT_INLINE typename Isa::Bytes operator()(int m, int i) const {
     return Isa::broadcast_quad(x + m * stride + 4 * i);
   }
 };
 
 // What sums of a row begin with in a group: `sums` is that of the row's activations.
 template <class Isa, int Bits, bool Levels>
-inline __attribute__((always_inline)) typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
-                                                                  int32_t sums) {
+inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
+                                                                 int32_t sums) {
   if (!w.has_zeros) return Isa::broadcast_int(sums);
   return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, weight_offset<Isa, Bits, Levels>(), -sums);
 }

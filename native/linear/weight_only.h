@@ -17,12 +17,13 @@ constexpr uint32_t kPackedPanels = kPanelColumns<Isa> / 16;
 
 template <class Isa>
 size_t weight_only_panel16_scratch(const Call& call) {
-  return weight_only_scratch_bytes(call, read_panel16(call.buffers[1]), kPanelColumns<Isa>);
+  return weight_only_scratch_bytes(call, read_panel16(buffer_of<void>(call, packed_linear::kWeights)),
+                                   kPanelColumns<Isa>);
 }
 
 // Lanes of weights 4 f .. 4 f + 3, one in each byte.
 template <class Isa, int Bits, int Index>
-inline __attribute__((always_inline)) typename Isa::Words unpack_words(const typename Isa::Words* chunk) {
+inline LOWBIT_INLINE typename Isa::Words unpack_words(const typename Isa::Words* chunk) {
   constexpr Field field = Fields<Bits>::field(Index);
   typename Isa::Words value{};
   each_index<field.pieces>([&](auto p) LOWBIT_INLINE {
@@ -70,7 +71,9 @@ inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t r
     LaneGroup<Isa> lanes[kParts];
     for (int part = 0; part < kParts; part++) lanes[part] = lane_group<Isa>(w, group, Isa::kLanes * part);
     V sum[Rows][kParts][kSums];
-    for (int i = 0; i < Rows * kParts * kSums; i++) sum[0][0][i] = Isa::set(0);
+    for (auto& row_sums : sum)
+      for (auto& part_sums : row_sums)
+        for (V& one : part_sums) one = Isa::set(0);
     const uint8_t* at = group + w.vectors_offset;
     for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors, from += 4 * kFields) {
       typename Isa::Words chunk[kParts][kVectors];
@@ -195,7 +198,7 @@ struct WeightOnlyCode {
 
 template <class Isa>
 void weight_only_prepare(Step& step, const Call& call) {
-  const Panel16 w = read_panel16(call.buffers[1]);
+  const Panel16 w = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
   bind_weight_only(step, call, w, kPackedPanels<Isa>);
   step.run = run_for_bits<WeightOnlyCode<Isa>>(w);
 }

@@ -8,8 +8,8 @@
 
 #include <algorithm>
 
-#include "../kernel.h"
-#include "../panel16.h"
+#include "../families.h"
+#include "../panels.h"
 
 namespace lowbit {
 // A copy for each file that includes this: one shared copy would run with the instruction set of just any of them.
@@ -35,7 +35,7 @@ static inline uint32_t padded_stride(const Panels& w) { return w.padded_k() + 16
 
 // Of `columns` columns of floats for each thread.
 static inline size_t weight_only_scratch_bytes(const Call& call, const Panels& w, uint32_t columns) {
-  const uint32_t m = static_cast<uint32_t>(call.scalars[0]);
+  const uint32_t m = scalar_of<uint32_t>(call, packed_linear::kM);
   const size_t panels = m < kPanelRowsMin ? 0 : size_t{call.threads} * columns * w.padded_k();
   return size_t{4} * (size_t{m} * padded_stride(w) + panels);
 }
@@ -55,14 +55,13 @@ static inline void pad_rows(const WeightOnly& args, uint32_t tile) {
 }
 
 // Binds a call to these weights; tiles have a multiple of `panel_step` panels.
-// scalars: m; buffers: x, packed weights, y, scratch.
 static inline WeightOnly& bind_weight_only(Step& step, const Call& call, const Panels& w, uint32_t panel_step) {
   WeightOnly& args = step.init<WeightOnly>();
   args.weights = w;
-  args.m = static_cast<uint32_t>(call.scalars[0]);
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.y = static_cast<float*>(call.buffers[2]);
-  args.padded = static_cast<float*>(call.buffers[3]);
+  args.m = scalar_of<uint32_t>(call, packed_linear::kM);
+  args.x = buffer_of<const float>(call, packed_linear::kX);
+  args.y = buffer_of<float>(call, packed_linear::kY);
+  args.padded = buffer_of<float>(call, packed_linear::kScratch);
   args.stride = padded_stride(w);
   args.panels = args.padded + size_t{args.m} * args.stride;
   args.rows_per_tile = std::max(1u, ceil_div(args.m, 4 * call.threads));

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "../families.h"
 #include "../half.h"
-#include "../kernel.h"
 
 namespace lowbit {
 namespace {
@@ -184,29 +184,27 @@ void quantize_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   }
 }
 
-size_t quantize_scratch(const Call& call) { return 4 * static_cast<size_t>(call.scalars[1]) * call.threads; }
+size_t quantize_scratch(const Call& call) { return 4 * scalar_of<size_t>(call, quantize_affine::kK) * call.threads; }
 
-// scalars: n, k, group size, bits, type, mapping, 1 for HQQ, 1 for f16 scales; buffers: weights, integers, scales, zero
-// points, failed.
 void quantize_prepare(Step& step, const Call& call) {
   QuantizeArgs& args = step.init<QuantizeArgs>();
-  args.n = static_cast<size_t>(call.scalars[0]);
-  args.k = static_cast<size_t>(call.scalars[1]);
-  args.group_size = static_cast<size_t>(call.scalars[2]);
-  const int bits = static_cast<int>(call.scalars[3]);
-  args.type = static_cast<FloatType>(call.scalars[4]);
-  args.mapping = static_cast<Mapping>(call.scalars[5]);
-  args.is_hqq = call.scalars[6] != 0;
-  args.has_half_scales = call.scalars[7] != 0;
+  args.n = scalar_of<size_t>(call, quantize_affine::kN);
+  args.k = scalar_of<size_t>(call, quantize_affine::kK);
+  args.group_size = scalar_of<size_t>(call, quantize_affine::kGroupSize);
+  const int bits = scalar_of<int>(call, quantize_affine::kBits);
+  args.type = scalar_of<FloatType>(call, quantize_affine::kWeightType);
+  args.mapping = scalar_of<Mapping>(call, quantize_affine::kMapping);
+  args.is_hqq = scalar_of<bool>(call, quantize_affine::kHqq);
+  args.has_half_scales = scalar_of<bool>(call, quantize_affine::kHalfScales);
   args.is_signs = bits == 1 && args.mapping != Mapping::kAsymmetric;
   args.qmin = static_cast<float>(-(1 << (bits - 1)));
   args.qmax = -args.qmin - 1;
-  args.weights = call.buffers[0];
-  args.qvals = static_cast<int8_t*>(call.buffers[1]);
-  args.scales = static_cast<float*>(call.buffers[2]);
-  args.zeros = args.mapping == Mapping::kAsymmetric ? static_cast<int8_t*>(call.buffers[3]) : nullptr;
-  args.failed = static_cast<int32_t*>(call.buffers[4]);
-  args.rows = static_cast<float*>(call.buffers[5]);
+  args.weights = buffer_of<void>(call, quantize_affine::kWeights);
+  args.qvals = buffer_of<int8_t>(call, quantize_affine::kQvals);
+  args.scales = buffer_of<float>(call, quantize_affine::kScales);
+  args.zeros = args.mapping == Mapping::kAsymmetric ? buffer_of<int8_t>(call, quantize_affine::kZeros) : nullptr;
+  args.failed = buffer_of<int32_t>(call, quantize_affine::kFailed);
+  args.rows = buffer_of<float>(call, quantize_affine::kScratch);
   args.groups = (args.k + args.group_size - 1) / args.group_size;
   args.rows_per_tile = std::max<size_t>(1, kTileWeights / args.k);
   step.run = quantize_run;

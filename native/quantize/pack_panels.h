@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "../families.h"
 #include "../half.h"
 #include "../linear/packed_rows.h"
 
@@ -135,28 +136,25 @@ struct PackPanels {
     for (uint32_t panel = first; panel < last; panel++) pack_panel<Places, Bits>(args, panel);
   }
 
-  // scalars: n, k, group size, bits, 1 for f16 scales, 1 with zero points, 1 with levels, 1 with a bias; buffers:
-  // integers, scales, zero points, levels, the panels' bytes, negative.
   static void prepare(Step& step, const Call& call) {
     PackArgs& args = step.init<PackArgs>();
-    auto number = [&](int i) { return static_cast<uint32_t>(call.scalars[i]); };
     Panels& w = args.shape;
     w = {};
-    args.n = w.n = number(0);
-    w.k = number(1);
-    w.group_size = number(2);
-    w.bits = number(3);
-    w.f16_scales = number(4) != 0;
-    w.has_zeros = number(5) != 0;
-    w.has_levels = number(6) != 0;
-    w.has_bias = number(7) != 0;
+    args.n = w.n = scalar_of<uint32_t>(call, quantize_pack::kN);
+    w.k = scalar_of<uint32_t>(call, quantize_pack::kK);
+    w.group_size = scalar_of<uint32_t>(call, quantize_pack::kGroupSize);
+    w.bits = scalar_of<uint32_t>(call, quantize_pack::kBits);
+    w.f16_scales = scalar_of<bool>(call, quantize_pack::kHalfScales);
+    w.has_zeros = scalar_of<bool>(call, quantize_pack::kHasZeros);
+    w.has_levels = scalar_of<bool>(call, quantize_pack::kHasLevels);
+    w.has_bias = scalar_of<bool>(call, quantize_pack::kHasBias);
     size_panels(w, Places::kRows);
-    args.qvals = static_cast<const int8_t*>(call.buffers[0]);
-    args.scales = static_cast<const float*>(call.buffers[1]);
-    args.zeros = w.has_zeros ? static_cast<const int8_t*>(call.buffers[2]) : nullptr;
-    args.levels = w.has_levels ? static_cast<const int8_t*>(call.buffers[3]) : nullptr;
-    args.target = static_cast<uint8_t*>(call.buffers[4]);
-    args.negative = static_cast<int32_t*>(call.buffers[5]);
+    args.qvals = buffer_of<const int8_t>(call, quantize_pack::kQvals);
+    args.scales = buffer_of<const float>(call, quantize_pack::kScales);
+    args.zeros = w.has_zeros ? buffer_of<const int8_t>(call, quantize_pack::kZeros) : nullptr;
+    args.levels = w.has_levels ? buffer_of<const int8_t>(call, quantize_pack::kLevels) : nullptr;
+    args.target = buffer_of<uint8_t>(call, quantize_pack::kPanels);
+    args.negative = buffer_of<int32_t>(call, quantize_pack::kNegative);
     args.panels_per_tile = std::max(1u, w.panel_count / (8 * call.threads));
     step.phases = 1;
     step.tiles[0] = ceil_div(w.panel_count, args.panels_per_tile);
@@ -166,12 +164,12 @@ struct PackPanels {
   }
 };
 
-#define LOWBIT_PACK_ROWS(target)                                                                                  \
-  KernelRow{"pack_any_wx_1x16x4_" target,      "quantize_pack", "panel16", 0x1fe, kBaselineNeeds, 1, 16, nullptr, \
-            PackPanels<Panel16Places>::prepare},                                                                  \
-      KernelRow {                                                                                                 \
-    "pack_any_wx_1x32x4_" target, "quantize_pack", "panel32", 0x1fe, kBaselineNeeds, 1, 32, nullptr,              \
-        PackPanels<Panel32Places>::prepare                                                                        \
+#define LOWBIT_PACK_ROWS(target)                                                                                      \
+  KernelRow{"pack_any_wx_1x16x4_" target,      "quantize_pack", "panel16", kBits1To8, kBaselineNeeds, 1, 16, nullptr, \
+            PackPanels<Panel16Places>::prepare},                                                                      \
+      KernelRow {                                                                                                     \
+    "pack_any_wx_1x32x4_" target, "quantize_pack", "panel32", kBits1To8, kBaselineNeeds, 1, 32, nullptr,              \
+        PackPanels<Panel32Places>::prepare                                                                            \
   }
 
 }  // namespace

@@ -3,7 +3,7 @@
 // token. A position outside of the cache gives NaN and writes nothing: a kernel cannot raise errors; operators check.
 #pragma once
 
-#include "../kernel.h"
+#include "../families.h"
 #include "attention_block.h"
 #include "embedding.h"
 
@@ -412,14 +412,15 @@ uint32_t tokens_of_tile(const AttentionArgs& args) {
 template <class Isa>
 AttentionArgs attention_args(const Call& call) {
   AttentionArgs args{};
-  args.tokens = static_cast<uint32_t>(call.scalars[0]);
-  args.heads = static_cast<uint32_t>(call.scalars[1]);
-  args.kv_heads = static_cast<uint32_t>(call.scalars[2]);
-  args.head_dim = static_cast<uint32_t>(call.scalars[3]);
-  args.capacity = static_cast<uint32_t>(call.scalars[4]);
-  args.rule = {static_cast<float>(call.scalars[5]), static_cast<float>(call.scalars[7])};
+  args.tokens = scalar_of<uint32_t>(call, attention::kTokens);
+  args.heads = scalar_of<uint32_t>(call, attention::kHeads);
+  args.kv_heads = scalar_of<uint32_t>(call, attention::kKvHeads);
+  args.head_dim = scalar_of<uint32_t>(call, attention::kHeadDim);
+  args.capacity = scalar_of<uint32_t>(call, attention::kCapacity);
+  args.rule = {scalar_of<float>(call, attention::kScale), scalar_of<float>(call, attention::kSoftcap)};
   // Longer ones show all, too, and need not fit 32 bits.
-  args.window = static_cast<uint32_t>(std::min(call.scalars[6], call.scalars[4]));
+  args.window = static_cast<uint32_t>(
+      std::min(scalar_of<double>(call, attention::kWindow), scalar_of<double>(call, attention::kCapacity)));
   args.group = args.heads / args.kv_heads;
   args.threads = call.threads;
   const size_t rows = static_cast<size_t>(args.tokens) * args.heads;
@@ -446,32 +447,29 @@ size_t attention_scratch(const Call& call) {
 static inline void bind_attention(Step& step, const AttentionArgs& sizes, const Call& call) {
   AttentionArgs& args = step.init<AttentionArgs>();
   args = sizes;
-  args.q = static_cast<const float*>(call.buffers[0]);
-  if (call.scalars[9] != 0) {
-    args.k = static_cast<const float*>(call.buffers[1]);
-    args.v = static_cast<const float*>(call.buffers[2]);
+  args.q = buffer_of<const float>(call, attention::kQ);
+  if (scalar_of<bool>(call, attention::kStores)) {
+    args.k = buffer_of<const float>(call, attention::kK);
+    args.v = buffer_of<const float>(call, attention::kV);
   }
-  args.key_cache = call.buffers[3];
-  args.value_cache = call.buffers[4];
-  args.key_scales = static_cast<float*>(call.buffers[5]);
-  args.value_scales = static_cast<float*>(call.buffers[6]);
-  args.position = static_cast<const int64_t*>(call.buffers[7]);
-  args.y = static_cast<float*>(call.buffers[8]);
-  args.scratch = static_cast<float*>(call.buffers[9]);
+  args.key_cache = buffer_of<void>(call, attention::kKeyCache);
+  args.value_cache = buffer_of<void>(call, attention::kValueCache);
+  args.key_scales = buffer_of<float>(call, attention::kKeyScales);
+  args.value_scales = buffer_of<float>(call, attention::kValueScales);
+  args.position = buffer_of<const int64_t>(call, attention::kPosition);
+  args.y = buffer_of<float>(call, attention::kY);
+  args.scratch = buffer_of<float>(call, attention::kScratch);
   step.phases = args.splits > 0 ? 3 : 2;
   step.tiles[0] = args.k ? ceil_div(args.tokens, args.stored_per_tile) : 1;
   step.tiles[1] = args.splits > 0 ? args.splits : args.kv_heads * ceil_div(args.tokens, args.tokens_per_tile);
   step.tiles[2] = std::min(args.threads, ceil_div(args.tokens * args.heads * args.head_dim, 1024));
 }
 
-// What a cache holds.
+// What a cache holds, as numbered in src/kernels/native/families.ts.
 enum class CacheType : uint32_t { kFloats, kHalves, kIntegers };
 
-static inline CacheType cache_type(const Call& call) { return static_cast<CacheType>(call.scalars[8]); }
+static inline CacheType cache_type(const Call& call) { return scalar_of<CacheType>(call, attention::kCacheType); }
 
-// scalars: tokens, heads, kv_heads, head_dim, capacity, scale, window, softcap, cache type, 1 when k and v are stored
-// first; buffers: q, k, v, key cache, value cache, key scales, value scales (null but for integers), position, y,
-// scratch.
 template <class Isa>
 void attention_prepare(Step& step, const Call& call) {
   bind_attention(step, attention_args<Isa>(call), call);

@@ -28,8 +28,8 @@ LOWBIT_APART void rule_scores(const QueryVector<Isa>& queries, const KeyBlock<El
 
 // Each lane with those of other keys and the same query: combine(lane, another) over all.
 template <class Isa, class Combine>
-inline __attribute__((always_inline)) typename Isa::V fold_keys(typename Isa::V v, uint32_t lane_rows,
-                                                                Combine&& combine) {
+inline LOWBIT_INLINE typename Isa::V fold_keys(typename Isa::V v, uint32_t lane_rows,
+                                                               Combine&& combine) {
   float twice[2 * Isa::kLanes];
   for (uint32_t apart = lane_rows; apart < Isa::kLanes; apart *= 2) {
     Isa::store(twice, v);

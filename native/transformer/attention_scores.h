@@ -77,14 +77,14 @@ struct QueryVector {
 
 // Fetches what is needed after a key.
 template <class Element>
-inline __attribute__((always_inline)) void fetch_ahead(const KeyBlock<Element>& block, const Element* key) {
+inline LOWBIT_INLINE void fetch_ahead(const KeyBlock<Element>& block, const Element* key) {
   for (uint32_t i = 0; i < 2 && block.ahead[i] != 0; i++)
     for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element)) __builtin_prefetch(key + block.ahead[i] + d, 0, 2);
 }
 
 // Key of each lane among those of a vector.
 template <class Isa, int Rows>
-inline __attribute__((always_inline)) typename Isa::V lane_keys() {
+inline LOWBIT_INLINE typename Isa::V lane_keys() {
   static const float kKeys[16] = {0 / Rows, 1 / Rows, 2 / Rows,  3 / Rows,  4 / Rows,  5 / Rows,  6 / Rows,  7 / Rows,
                                   8 / Rows, 9 / Rows, 10 / Rows, 11 / Rows, 12 / Rows, 13 / Rows, 14 / Rows, 15 / Rows};
   return Isa::load(kKeys);
@@ -92,7 +92,7 @@ inline __attribute__((always_inline)) typename Isa::V lane_keys() {
 
 // Value of each key of a vector, in the lanes of that key.
 template <class Isa, int Rows, class Value>
-inline __attribute__((always_inline)) typename Isa::V spread(Value&& value) {
+inline LOWBIT_INLINE typename Isa::V spread(Value&& value) {
   constexpr int kKeys = Isa::kLanes / Rows;
   const auto keys = lane_keys<Isa, Rows>();
   auto all = Isa::set(value(kKeys - 1));
@@ -105,7 +105,7 @@ inline __attribute__((always_inline)) typename Isa::V spread(Value&& value) {
 
 // each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
 template <class Isa, class Body>
-inline __attribute__((always_inline)) void each_column(size_t dim, Body&& body) {
+inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
   size_t d = 0;
   for (; d + 4 * Isa::kLanes <= dim; d += 4 * Isa::kLanes)
     each_index<4>([&](auto c) { body(d + c * Isa::kLanes, WholeVector<Isa>{}); });
@@ -115,22 +115,22 @@ inline __attribute__((always_inline)) void each_column(size_t dim, Body&& body) 
 
 // Rows of a vector's keys of a block from `key` on; those from `last` on repeat the one before.
 template <uint32_t Keys, class Element>
-inline __attribute__((always_inline)) void key_rows(const KeyBlock<Element>& block, uint32_t key, uint32_t last,
-                                                    size_t* rows) {
+inline LOWBIT_INLINE void key_rows(const KeyBlock<Element>& block, uint32_t key, uint32_t last,
+                                                   size_t* rows) {
   for (uint32_t i = 0; i < Keys; i++) rows[i] = block.row(std::min(key + i, last - 1));
 }
 
 // Scales of a vector's keys or values, in those rows of the block, for head `kv`.
 template <class Isa, int Rows>
-inline __attribute__((always_inline)) typename Isa::V scales_of(const KeyBlock<int8_t>& block, const float* scales,
-                                                                uint32_t kv, const size_t* rows) {
+inline LOWBIT_INLINE typename Isa::V scales_of(const KeyBlock<int8_t>& block, const float* scales,
+                                                               uint32_t kv, const size_t* rows) {
   return spread<Isa, Rows>([&](uint32_t key) { return scales[rows[key] * block.scale_stride + (kv - block.kv)]; });
 }
 
 // Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows.
 template <class Isa, class Element, int Rows>
-inline __attribute__((always_inline)) typename Isa::V products_of_floats(const float* queries,
-                                                                         const Element* const* keys, uint32_t dim) {
+inline LOWBIT_INLINE typename Isa::V products_of_floats(const float* queries,
+                                                                        const Element* const* keys, uint32_t dim) {
   using V = typename Isa::V;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
   V sums[kLanes];
@@ -209,8 +209,8 @@ struct SomeWords {
 
 // products_of_floats for queries of words, without their factors either.
 template <class Isa, int Rows>
-inline __attribute__((always_inline)) typename Isa::V products_of_words(const float* queries, const int8_t* const* keys,
-                                                                        uint32_t dim) {
+inline LOWBIT_INLINE typename Isa::V products_of_words(const float* queries, const int8_t* const* keys,
+                                                                       uint32_t dim) {
   using Words = typename Isa::Words;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows, kColumns = 2 * kLanes;
   Words sums[kLanes];

@@ -1,7 +1,7 @@
 // Rotary embedding, gated activations, sums, factors and caps: operators that work value by value.
 #pragma once
 
-#include "../kernel.h"
+#include "../families.h"
 #include "norm.h"
 #include "vectors.h"
 
@@ -98,15 +98,14 @@ void binary_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   });
 }
 
-// scalars: count, alpha; buffers: a, b, y.
 template <class Isa, class Operation>
 void binary_prepare(Step& step, const Call& call) {
   BinaryArgs& args = step.init<BinaryArgs>();
-  args.count = static_cast<size_t>(call.scalars[0]);
-  args.alpha = static_cast<float>(call.scalars[1]);
-  args.a = static_cast<const float*>(call.buffers[0]);
-  args.b = static_cast<const float*>(call.buffers[1]);
-  args.y = static_cast<float*>(call.buffers[2]);
+  args.count = scalar_of<size_t>(call, binary::kCount);
+  args.alpha = scalar_of<float>(call, binary::kAlpha);
+  args.a = buffer_of<const float>(call, binary::kA);
+  args.b = buffer_of<const float>(call, binary::kB);
+  args.y = buffer_of<float>(call, binary::kY);
   // Whole cache lines, so that threads do not share one.
   args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.count, kTileValues, call.threads), 16));
   step.phases = 1;
@@ -147,14 +146,13 @@ void unary_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   });
 }
 
-// scalars: count, value; buffers: x, y.
 template <class Isa, class Operation>
 void unary_prepare(Step& step, const Call& call) {
   UnaryArgs& args = step.init<UnaryArgs>();
-  args.count = static_cast<size_t>(call.scalars[0]);
-  args.value = static_cast<float>(call.scalars[1]);
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.y = static_cast<float*>(call.buffers[1]);
+  args.count = scalar_of<size_t>(call, unary::kCount);
+  args.value = scalar_of<float>(call, unary::kValue);
+  args.x = buffer_of<const float>(call, unary::kX);
+  args.y = buffer_of<float>(call, unary::kY);
   args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.count, kTileValues, call.threads), 16));
   step.phases = 1;
   step.tiles[0] = static_cast<uint32_t>((args.count + args.per_tile - 1) / args.per_tile);
@@ -193,17 +191,16 @@ void rope_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: tokens, heads, head_dim, half; buffers: x, angles, y.
 template <class Isa>
 void rope_prepare(Step& step, const Call& call) {
   RopeArgs& args = step.init<RopeArgs>();
-  args.tokens = static_cast<uint32_t>(call.scalars[0]);
-  args.heads = static_cast<uint32_t>(call.scalars[1]);
-  args.head_dim = static_cast<uint32_t>(call.scalars[2]);
-  args.half = static_cast<uint32_t>(call.scalars[3]);
-  args.x = static_cast<const float*>(call.buffers[0]);
-  args.angles = static_cast<const float*>(call.buffers[1]);
-  args.y = static_cast<float*>(call.buffers[2]);
+  args.tokens = scalar_of<uint32_t>(call, rope::kTokens);
+  args.heads = scalar_of<uint32_t>(call, rope::kHeads);
+  args.head_dim = scalar_of<uint32_t>(call, rope::kHeadDim);
+  args.half = scalar_of<uint32_t>(call, rope::kHalf);
+  args.x = buffer_of<const float>(call, rope::kX);
+  args.angles = buffer_of<const float>(call, rope::kAngles);
+  args.y = buffer_of<float>(call, rope::kY);
   const uint32_t values = std::max(1u, args.heads * args.head_dim);
   args.tokens_per_tile = items_per_tile<Isa>(args.tokens, kTileValues / values, call.threads);
   step.phases = 1;

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "../families.h"
 #include "../half.h"
-#include "../kernel.h"
 #include "norm.h"
 
 namespace lowbit {
@@ -61,16 +61,16 @@ void embedding_float_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: rows, dim, type (0 f32, 1 f16, 2 bf16), count, bytes of an index; buffers: weights, indices, y.
 template <class Isa>
 void embedding_float_prepare(Step& step, const Call& call) {
   FloatEmbeddingArgs& args = step.init<FloatEmbeddingArgs>();
-  args.rows = static_cast<uint32_t>(call.scalars[0]);
-  args.dim = static_cast<uint32_t>(call.scalars[1]);
-  args.type = static_cast<FloatType>(static_cast<uint32_t>(call.scalars[2]));
-  args.indices = {call.buffers[1], static_cast<uint32_t>(call.scalars[3]), call.scalars[4] == 8};
-  args.weights = call.buffers[0];
-  args.y = static_cast<float*>(call.buffers[2]);
+  args.rows = scalar_of<uint32_t>(call, embedding_float::kRows);
+  args.dim = scalar_of<uint32_t>(call, embedding_float::kDim);
+  args.type = scalar_of<FloatType>(call, embedding_float::kWeightType);
+  args.indices = {buffer_of<void>(call, embedding_float::kIndices), scalar_of<uint32_t>(call, embedding_float::kCount),
+                  scalar_of<double>(call, embedding_float::kIndexBytes) == 8};
+  args.weights = buffer_of<void>(call, embedding_float::kWeights);
+  args.y = buffer_of<float>(call, embedding_float::kY);
   args.per_tile = items_per_tile<Isa>(args.indices.count, kTileValues / std::max(1u, args.dim), call.threads);
   step.phases = 1;
   step.tiles[0] = ceil_div(args.indices.count, args.per_tile);

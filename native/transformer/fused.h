@@ -1,6 +1,7 @@
 // Fused operators: gates of the halves of rows, a sum and its norm, and rotary embedding before attention.
 #pragma once
 
+#include "../call_arguments.h"
 #include "attention.h"
 #include "elementwise.h"
 #include "norm.h"
@@ -22,10 +23,9 @@ void halves_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: rows, dim; buffers: x, y.
 template <class Isa, class Operation>
 void halves_prepare(Step& step, const Call& call) {
-  split_rows<Isa>(step, call).y = call.buffers[1];
+  split_rows<Isa>(step, call, {halves::kRows, halves::kDim, halves::kX, halves::kY});
   step.run = halves_run<Isa, Operation>;
 }
 
@@ -50,18 +50,17 @@ void add_rms_norm_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: rows, dim, eps, alpha; buffers: x, weight, y, addend.
 template <class Isa>
 void add_rms_norm_prepare(Step& step, const Call& call) {
-  const RowsArgs rows = split_rows<Isa>(step, call);
+  const RowsArgs rows =
+      split_rows<Isa>(step, call, {add_rms_norm::kRows, add_rms_norm::kDim, add_rms_norm::kX, add_rms_norm::kY});
   AddNormArgs& args = step.init<AddNormArgs>();
   static_cast<RowsArgs&>(args) = rows;
-  args.eps = call.scalars[2];
-  args.weight = static_cast<const float*>(call.buffers[1]);
-  args.y = call.buffers[2];
-  args.sum = static_cast<float*>(call.buffers[0]);
-  args.addend = static_cast<const float*>(call.buffers[3]);
-  args.alpha = static_cast<float>(call.scalars[3]);
+  args.eps = scalar_of<double>(call, add_rms_norm::kEps);
+  args.weight = buffer_of<const float>(call, add_rms_norm::kWeight);
+  args.sum = buffer_of<float>(call, add_rms_norm::kX);
+  args.addend = buffer_of<const float>(call, add_rms_norm::kAddend);
+  args.alpha = scalar_of<float>(call, add_rms_norm::kAlpha);
   step.run = add_rms_norm_run<Isa>;
 }
 
@@ -98,12 +97,17 @@ struct RotatedFloats {
   size_t q, kv, all;
 
   explicit RotatedFloats(const Call& call) {
-    const size_t values = static_cast<size_t>(call.scalars[0]) * static_cast<size_t>(call.scalars[3]);
-    q = round_up(values * static_cast<size_t>(call.scalars[1]), 16);
-    kv = round_up(values * static_cast<size_t>(call.scalars[2]), 16);
+    const size_t values =
+        scalar_of<size_t>(call, rope_attention::kTokens) * scalar_of<size_t>(call, rope_attention::kHeadDim);
+    q = round_up(values * scalar_of<size_t>(call, rope_attention::kHeads), 16);
+    kv = round_up(values * scalar_of<size_t>(call, rope_attention::kKvHeads), 16);
     all = q + 2 * kv;
   }
 };
+
+// Numbers of attention are the first ones, so that its rows can read them.
+static_assert(rope_attention::kTokens == attention::kTokens && rope_attention::kStores == attention::kStores &&
+              rope_attention::kHalf == ScalarIndex{attention::kScalars});
 
 // scratch: queries, keys, values, then that of the attention.
 template <size_t (*Scratch)(const Call&)>
@@ -111,30 +115,32 @@ size_t rope_attention_scratch(const Call& call) {
   return 4 * RotatedFloats(call).all + Scratch(call);
 }
 
-// scalars: those of attention, then half; buffers: qkv, angles, key cache, value cache, key scales, value scales,
-// position, y, scratch. `Prepare` is that of a row of attention.
+// `Prepare` is that of a row of attention.
 template <class Isa, void (*Prepare)(Step&, const Call&)>
 void rope_attention_prepare(Step& step, const Call& call) {
+  namespace from = rope_attention;
   const RotatedFloats floats(call);
-  float* q = static_cast<float*>(call.buffers[8]);
-  void* const buffers[] = {q,
-                           q + floats.q,
-                           q + floats.q + floats.kv,
-                           call.buffers[2],
-                           call.buffers[3],
-                           call.buffers[4],
-                           call.buffers[5],
-                           call.buffers[6],
-                           call.buffers[7],
-                           q + floats.all};
-  Prepare(step, {call.scalars, buffers, call.threads});
+  float* q = buffer_of<float>(call, from::kScratch);
+  CallArguments<attention::kScalars, attention::kBuffers> to;
+  for (uint32_t i = 0; i < attention::kScalars; i++) to[ScalarIndex{i}] = call.scalars[i];
+  to[attention::kQ] = q;
+  to[attention::kK] = q + floats.q;
+  to[attention::kV] = q + floats.q + floats.kv;
+  to[attention::kKeyCache] = buffer_of<void>(call, from::kKeyCache);
+  to[attention::kValueCache] = buffer_of<void>(call, from::kValueCache);
+  to[attention::kKeyScales] = buffer_of<void>(call, from::kKeyScales);
+  to[attention::kValueScales] = buffer_of<void>(call, from::kValueScales);
+  to[attention::kPosition] = buffer_of<void>(call, from::kPosition);
+  to[attention::kY] = buffer_of<void>(call, from::kY);
+  to[attention::kScratch] = q + floats.all;
+  Prepare(step, to.call(call.threads));
   const AttentionArgs attention = step.as<AttentionArgs>();
   RopeAttentionArgs& args = step.init<RopeAttentionArgs>();
   args.attention = attention;
-  args.qkv = static_cast<const float*>(call.buffers[0]);
-  args.angles = static_cast<const float*>(call.buffers[1]);
+  args.qkv = buffer_of<const float>(call, from::kQkv);
+  args.angles = buffer_of<const float>(call, from::kAngles);
   args.attend = step.run;
-  args.attention.half = static_cast<uint32_t>(call.scalars[10]);
+  args.attention.half = scalar_of<uint32_t>(call, from::kHalf);
   step.run = rope_attention_run<Isa>;
 }
 

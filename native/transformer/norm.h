@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "../kernel.h"
+#include "../families.h"
 #include "vectors.h"
 
 namespace lowbit {
@@ -19,12 +19,19 @@ struct RowsArgs {
   double eps;
 };
 
+// Where a family has its rows and their results.
+struct RowsIndices {
+  ScalarIndex rows, dim;
+  BufferIndex x, y;
+};
+
 template <class Isa>
-RowsArgs& split_rows(Step& step, const Call& call) {
+RowsArgs& split_rows(Step& step, const Call& call, const RowsIndices& at) {
   RowsArgs& args = step.init<RowsArgs>();
-  args.rows = static_cast<uint32_t>(call.scalars[0]);
-  args.dim = static_cast<uint32_t>(call.scalars[1]);
-  args.x = static_cast<const float*>(call.buffers[0]);
+  args.rows = scalar_of<uint32_t>(call, at.rows);
+  args.dim = scalar_of<uint32_t>(call, at.dim);
+  args.x = buffer_of<const float>(call, at.x);
+  args.y = buffer_of<void>(call, at.y);
   args.rows_per_tile = items_per_tile<Isa>(args.rows, kTileValues / std::max(1u, args.dim), call.threads);
   step.phases = 1;
   step.tiles[0] = ceil_div(args.rows, args.rows_per_tile);
@@ -63,13 +70,11 @@ void rms_norm_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   for (uint32_t row = tile * args.rows_per_tile; row < last; row++) norm_row<Isa>(args, row);
 }
 
-// scalars: rows, dim, eps; buffers: x, weight, y.
 template <class Isa>
 void rms_norm_prepare(Step& step, const Call& call) {
-  RowsArgs& args = split_rows<Isa>(step, call);
-  args.eps = call.scalars[2];
-  args.weight = static_cast<const float*>(call.buffers[1]);
-  args.y = call.buffers[2];
+  RowsArgs& args = split_rows<Isa>(step, call, {rms_norm::kRows, rms_norm::kDim, rms_norm::kX, rms_norm::kY});
+  args.eps = scalar_of<double>(call, rms_norm::kEps);
+  args.weight = buffer_of<const float>(call, rms_norm::kWeight);
   step.run = rms_norm_run<Isa>;
 }
 
@@ -108,10 +113,9 @@ void softmax_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: rows, dim; buffers: x, y.
 template <class Isa>
 void softmax_prepare(Step& step, const Call& call) {
-  split_rows<Isa>(step, call).y = call.buffers[1];
+  split_rows<Isa>(step, call, {rows::kRows, rows::kDim, rows::kX, rows::kY});
   step.run = softmax_run<Isa>;
 }
 
@@ -135,15 +139,14 @@ void group_sums_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   }
 }
 
-// scalars: rows, k, group size; buffers: x, y.
 template <class Isa>
 void group_sums_prepare(Step& step, const Call& call) {
-  const RowsArgs rows = split_rows<Isa>(step, call);
+  const RowsArgs rows =
+      split_rows<Isa>(step, call, {group_sums::kRows, group_sums::kK, group_sums::kX, group_sums::kY});
   GroupSumsArgs& args = step.init<GroupSumsArgs>();
   static_cast<RowsArgs&>(args) = rows;
-  args.group_size = static_cast<uint32_t>(call.scalars[2]);
+  args.group_size = scalar_of<uint32_t>(call, group_sums::kGroupSize);
   args.groups = ceil_div(args.dim, args.group_size);
-  args.y = call.buffers[1];
   step.run = group_sums_run<Isa>;
 }
 
@@ -179,10 +182,9 @@ void argmax_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
     static_cast<int64_t*>(args.y)[row] = argmax_of<Isa>(args.x + static_cast<size_t>(row) * args.dim, args.dim);
 }
 
-// scalars: rows, dim; buffers: x, y.
 template <class Isa>
 void argmax_prepare(Step& step, const Call& call) {
-  split_rows<Isa>(step, call).y = call.buffers[1];
+  split_rows<Isa>(step, call, {rows::kRows, rows::kDim, rows::kX, rows::kY});
   step.run = argmax_run<Isa>;
 }
 

@@ -46,7 +46,7 @@ struct PartialVector {
 
 // Calls body(index, vector) for `count` values; the last vector may be partial.
 template <class Isa, class Body>
-inline __attribute__((always_inline)) void each_vector(size_t count, Body&& body) {
+inline LOWBIT_INLINE void each_vector(size_t count, Body&& body) {
   size_t i = 0;
   for (; i + Isa::kLanes <= count; i += Isa::kLanes) body(i, WholeVector<Isa>{});
   if (i < count) body(i, PartialVector<Isa>{static_cast<uint32_t>(count - i)});
@@ -54,7 +54,7 @@ inline __attribute__((always_inline)) void each_vector(size_t count, Body&& body
 
 // Has a vector loaded once: compilers load it with each operation that uses it, where those take it from memory.
 template <class V>
-inline __attribute__((always_inline)) void load_once([[maybe_unused]] V& v) {
+inline LOWBIT_INLINE void load_once([[maybe_unused]] V& v) {
 #if defined(__x86_64__)
   __asm__("" : "+v"(v));
 #endif
@@ -85,7 +85,7 @@ struct ExpParts {
 
 // Relative error 2e-7; over 88.8 it is infinity, and 0 where it would not be a normal number: those are slow to make.
 template <class Isa>
-inline __attribute__((always_inline)) typename Isa::V exp_of(typename Isa::V x) {
+inline LOWBIT_INLINE typename Isa::V exp_of(typename Isa::V x) {
   const auto lowest = Isa::set(-87.0f);
   const ExpParts<Isa> parts(Isa::min(Isa::set(89.0f), Isa::max(lowest, x)));
   const auto power = Isa::scale_by_power(parts.rest + Isa::set(1.0f), parts.power);
@@ -94,7 +94,7 @@ inline __attribute__((always_inline)) typename Isa::V exp_of(typename Isa::V x) 
 
 // exp of what is not over 0 in fewer operations.
 template <class Isa>
-inline __attribute__((always_inline)) typename Isa::V exp_of_negative(typename Isa::V x) {
+inline LOWBIT_INLINE typename Isa::V exp_of_negative(typename Isa::V x) {
   const auto lowest = Isa::set(-87.0f);
   const ExpParts<Isa> parts(Isa::max(lowest, x));
   const auto power = Isa::add_to_exponent(parts.rest + Isa::set(1.0f), parts.power);
@@ -103,7 +103,7 @@ inline __attribute__((always_inline)) typename Isa::V exp_of_negative(typename I
 
 // (e - 1) / (e + 1) for e = exp(2x), where e - 1 is made without cancellation: exact to rounding near 0 too.
 template <class Isa>
-inline __attribute__((always_inline)) typename Isa::V tanh_of(typename Isa::V x) {
+inline LOWBIT_INLINE typename Isa::V tanh_of(typename Isa::V x) {
   x = Isa::min(Isa::set(20.0f), Isa::max(Isa::set(-20.0f), x + x));
   const ExpParts<Isa> parts(x);
   const auto one = Isa::set(1.0f);

@@ -162,48 +162,15 @@ void convert_values(const KeyBlock<Element>& block, uint32_t steps, uint8_t* tar
 
 // Four accumulators += two tiles of a times two tiles of b, each split: high x low, high x high, low x high. The low
 // part of a tile follows its high part.
-inline __attribute__((always_inline)) void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
-                                                          const uint8_t* b1) {
-  _tile_loadd(4, a0, 64);
-  tile_gap();
-  _tile_loadd(5, a1, 64);
-  tile_gap();
-  _tile_loadd(6, b0 + kTileBytes, 64);
-  tile_gap();
-  _tile_loadd(7, b1 + kTileBytes, 64);
-  tile_gap();
-  _tile_dpbf16ps(0, 4, 6);
-  tile_gap();
-  _tile_dpbf16ps(1, 4, 7);
-  tile_gap();
-  _tile_dpbf16ps(2, 5, 6);
-  tile_gap();
-  _tile_dpbf16ps(3, 5, 7);
-  tile_gap();
-  _tile_loadd(6, b0, 64);
-  tile_gap();
-  _tile_loadd(7, b1, 64);
-  tile_gap();
-  _tile_dpbf16ps(0, 4, 6);
-  tile_gap();
-  _tile_dpbf16ps(1, 4, 7);
-  tile_gap();
-  _tile_dpbf16ps(2, 5, 6);
-  tile_gap();
-  _tile_dpbf16ps(3, 5, 7);
-  tile_gap();
-  _tile_loadd(4, a0 + kTileBytes, 64);
-  tile_gap();
-  _tile_loadd(5, a1 + kTileBytes, 64);
-  tile_gap();
-  _tile_dpbf16ps(0, 4, 6);
-  tile_gap();
-  _tile_dpbf16ps(1, 4, 7);
-  tile_gap();
-  _tile_dpbf16ps(2, 5, 6);
-  tile_gap();
-  _tile_dpbf16ps(3, 5, 7);
-  tile_gap();
+inline LOWBIT_INLINE void multiply_tiles(const uint8_t* a0, const uint8_t* a1, const uint8_t* b0,
+                                                         const uint8_t* b1) {
+  load_left(a0, a1);
+  load_right(b0 + kTileBytes, b1 + kTileBytes);
+  multiply_bf16();
+  load_right(b0, b1);
+  multiply_bf16();
+  load_left(a0 + kTileBytes, a1 + kTileBytes);
+  multiply_bf16();
 }
 
 // scores[2][64][16] of a pair of query tiles over 32 * halves keys.
@@ -212,19 +179,13 @@ void score_pair(const Workspace& w, const Sizes& sizes, uint32_t pair, uint32_t 
   const uint8_t* queries = w.queries + 2 * pair * sizes.queries;
   for (uint32_t half = 0; half < halves; half++) {
     const uint8_t* keys = w.keys + 2 * half * row_of_tiles;
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    clear_accumulators();
     for (uint32_t step = 0; step < sizes.steps; step++) {
       const size_t at = 2 * static_cast<size_t>(step) * kTileBytes;
       multiply_tiles(keys + at, keys + row_of_tiles + at, queries + at, queries + sizes.queries + at);
     }
     float* scores = w.scores + 2 * half * kTileFloats;
-    _tile_stored(0, scores, 64);
-    _tile_stored(1, scores + 4 * kTileFloats, 64);
-    _tile_stored(2, scores + kTileFloats, 64);
-    _tile_stored(3, scores + 5 * kTileFloats, 64);
+    store_accumulators(scores, scores + 4 * kTileFloats, scores + kTileFloats, scores + 5 * kTileFloats);
   }
   tile_fence();
 }
@@ -236,18 +197,13 @@ void add_pair(const Workspace& w, const Sizes& sizes, uint32_t pair, uint32_t ha
   float* next = sums + sizes.sums / 4;
   for (uint32_t d = 0; d < 2 * sizes.steps; d += 2) {
     const uint8_t* values = w.values + 4 * d * kTileBytes;
-    _tile_loadd(0, sums + d * kTileFloats, 64);
-    _tile_loadd(1, next + d * kTileFloats, 64);
-    _tile_loadd(2, sums + (d + 1) * kTileFloats, 64);
-    _tile_loadd(3, next + (d + 1) * kTileFloats, 64);
+    float *s0 = sums + d * kTileFloats, *n0 = next + d * kTileFloats, *s1 = s0 + kTileFloats, *n1 = n0 + kTileFloats;
+    load_accumulators(s0, n0, s1, n1);
     for (uint32_t half = 0; half < halves; half++) {
       const size_t at = 2 * half * kTileBytes;
       multiply_tiles(values + at, values + 4 * kTileBytes + at, w.weights + at, w.weights + 4 * kTileBytes + at);
     }
-    _tile_stored(0, sums + d * kTileFloats, 64);
-    _tile_stored(1, next + d * kTileFloats, 64);
-    _tile_stored(2, sums + (d + 1) * kTileFloats, 64);
-    _tile_stored(3, next + (d + 1) * kTileFloats, 64);
+    store_accumulators(s0, n0, s1, n1);
   }
   tile_fence();
 }

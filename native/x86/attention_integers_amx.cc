@@ -103,7 +103,7 @@ class Fetch {
         each_(ceil_div(static_cast<uint32_t>(end_ / 64), steps) * 64) {}
   Fetch() : rows_(nullptr), end_(0), each_(0) {}
 
-  inline __attribute__((always_inline)) void step() {
+  inline LOWBIT_INLINE void step() {
     for (const size_t until = std::min(end_, at_ + each_); at_ < until; at_ += 64)
       for (uint32_t j = 0; j < kPlaces; j++) _mm_prefetch(reinterpret_cast<const char*>(rows_[j] + at_), _MM_HINT_T1);
   }
@@ -120,10 +120,7 @@ void score_tiles(const AttentionArgs& args, const Workspace& w, const Places& pl
   const size_t at = static_cast<size_t>(v.kv) * dim;
   const uint8_t* queries = w.tiles + n * (dim / 64) * kTileBytes;
   tile_fence();
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
+  clear_accumulators();
   for (uint32_t d = 0; d < dim; d += 64) {
     _tile_loadd(6, queries + d / 64 * kTileBytes, 64);
     _tile_loadd(4, places.keys[0] + at + d, places.stride);
@@ -135,10 +132,7 @@ void score_tiles(const AttentionArgs& args, const Workspace& w, const Places& pl
     _tile_loadd(5, places.keys[3] + at + d, places.stride);
     _tile_dpbssd(3, 5, 6);
   }
-  _tile_stored(0, w.sums, 64);
-  _tile_stored(1, w.sums + 256, 64);
-  _tile_stored(2, w.sums + 512, 64);
-  _tile_stored(3, w.sums + 768, 64);
+  store_accumulators(w.sums, w.sums + 256, w.sums + 512, w.sums + 768);
   tile_fence();
   const __m512 factors = Isa::load(w.factors + 16 * n);
   float* scores = w.scores + n * kQueries * kKeys;
@@ -210,10 +204,7 @@ void add_tiles(const AttentionArgs& args, const Workspace& w, const Places& plac
     interleave_values(places, at + d, w.values, fetch);
     tile_fence();
     _tile_loadd(4, w.weights, 64);
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    clear_accumulators();
     _tile_loadd(6, w.values, 64);
     _tile_dpbssd(0, 4, 6);
     _tile_loadd(7, w.values + kTileBytes, 64);
@@ -222,10 +213,7 @@ void add_tiles(const AttentionArgs& args, const Workspace& w, const Places& plac
     _tile_dpbssd(2, 4, 6);
     _tile_loadd(7, w.values + 3 * kTileBytes, 64);
     _tile_dpbssd(3, 4, 7);
-    _tile_stored(0, w.sums, 64);
-    _tile_stored(1, w.sums + 256, 64);
-    _tile_stored(2, w.sums + 512, 64);
-    _tile_stored(3, w.sums + 768, 64);
+    store_accumulators(w.sums, w.sums + 256, w.sums + 512, w.sums + 768);
     tile_fence();
     for (uint32_t row = 0; row < v.rows; row++)
       for (uint32_t i = 0; i < 4; i++) {

@@ -37,7 +37,7 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   // The memory of 32 columns of weights a little ahead of p, for streams that hardware fetches, too. Inlined by force,
   // as GCC takes calls of functions without results for needless even if they prefetch.
   template <int Bits, bool>
-  static __attribute__((always_inline)) void prefetch_near(const uint8_t* p) {
+  static LOWBIT_INLINE void prefetch_near(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + 1024 + 64 * line), _MM_HINT_T0);
   }

@@ -34,14 +34,14 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   // The memory of 32 columns of weights that far ahead of p, and a line for what is between.
   // Inlined by force, as GCC takes calls of functions without results for needless even if they prefetch.
   template <int Bits>
-  static __attribute__((always_inline)) void prefetch(const uint8_t* p) {
+  static LOWBIT_INLINE void prefetch(const uint8_t* p) {
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T0);
   }
   // The same, into the second cache where a single row leaves the first one little to do: Zen 4 reads a fifth faster
   // so.
   template <int Bits, bool OneRow>
-  static __attribute__((always_inline)) void prefetch_near(const uint8_t* p) {
+  static LOWBIT_INLINE void prefetch_near(const uint8_t* p) {
     if (!OneRow) return prefetch<Bits>(p);
     for (uint32_t line = 0; line <= Bits; line++)
       _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + 64 * line), _MM_HINT_T1);

@@ -1,14 +1,12 @@
 // panel16 linear layers on AMX: 8-bit activations times weights as signed bytes. The 32-bit sums of each group are
 // exact; vectors scale and add those of some groups while tiles multiply the next ones.
-#include "../kernel.h"
+#include "../families.h"
 #include "../linear/panel16_gemm.h"
 #include "isa_avx512.h"
 #include "tiles_amx.h"
 
 namespace lowbit {
 namespace {
-
-#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 constexpr uint32_t kRows = 16;
 // Rows that share unpacked weights; more are worked on one after the other.
@@ -96,8 +94,8 @@ struct Workspace {
 // Fills in all sizes; pointers stay null without memory.
 AmxLinear plan_call(const Call& call) {
   AmxLinear a{};
-  a.m = static_cast<uint32_t>(call.scalars[0]);
-  a.weights = read_panel16(call.buffers[1]);
+  a.m = scalar_of<uint32_t>(call, packed_linear::kM);
+  a.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
   const Panel16& w = a.weights;
   a.width = w.group_length % 64 == 0 ? 64 : 32;
   const uint32_t group_steps = w.group_length / a.width;
@@ -190,8 +188,8 @@ struct Block {
 // unpacking.
 constexpr int kPlaces = 8;
 template <class Behind>
-ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps, uint32_t width, int32_t* sums,
-                                     Behind&& behind) {
+inline LOWBIT_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t steps,
+                                                            uint32_t width, int32_t* sums, Behind&& behind) {
   const size_t step = kRows * width, stride = steps * step;
   const auto place = [&](auto index) LOWBIT_INLINE {
     tile_fence();
@@ -230,7 +228,8 @@ ALWAYS_INLINE void multiply_segments(const int8_t* a, const int8_t* b, uint32_t 
 
 // Adds finished sums, of two segments from `segment` on, to the totals: an eighth of them.
 template <bool Zeros, int Index>
-ALWAYS_INLINE void add_part(const Block& block, uint32_t segment, const int32_t* sums, __m512* total) {
+inline LOWBIT_INLINE void add_part(const Block& block, uint32_t segment, const int32_t* sums,
+                                                   __m512* total) {
   constexpr int kChain = Index / (kPlaces / kChains), kCount = kRows * kChains / kPlaces;
   constexpr int kFirst = Index % (kPlaces / kChains) * kCount;
   const uint32_t c = segment + kChain;
@@ -248,7 +247,7 @@ ALWAYS_INLINE void add_part(const Block& block, uint32_t segment, const int32_t*
 
 // Adds a chunk of k to the totals of a block.
 template <bool Zeros>
-ALWAYS_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
+inline LOWBIT_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
   const size_t stride = static_cast<size_t>(kChains) * block.steps * block.width * kRows;
   const int8_t* a = block.activations;
   const int8_t* b = block.weights;
@@ -270,7 +269,8 @@ ALWAYS_INLINE void add_chunk(const Block& block, int32_t* sums, __m512* total) {
 }
 
 // Results of 16 rows of a panel from their totals.
-ALWAYS_INLINE void store_rows(const AmxLinear& a, uint32_t panel, uint32_t row, const float* totals, bool stream) {
+inline LOWBIT_INLINE void store_rows(const AmxLinear& a, uint32_t panel, uint32_t row,
+                                                     const float* totals, bool stream) {
   const Panel16& w = a.weights;
   const uint8_t* bytes = w.panel(panel);
   const __m512 correction = _mm512_loadu_ps(bytes + w.correction_offset);
@@ -347,9 +347,10 @@ struct AmxCode {
 void amx_linear_prepare(Step& step, const Call& call) {
   AmxLinear& a = step.init<AmxLinear>();
   a = plan_call(call);
-  a.x = static_cast<const float*>(call.buffers[0]);
-  a.y = static_cast<float*>(call.buffers[2]);
-  uint8_t* at = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<size_t>(call.buffers[3]), 64));
+  a.x = buffer_of<const float>(call, packed_linear::kX);
+  a.y = buffer_of<float>(call, packed_linear::kY);
+  uint8_t* at = reinterpret_cast<uint8_t*>(
+      round_up(reinterpret_cast<size_t>(buffer_of<void>(call, packed_linear::kScratch)), 64));
   auto take = [&](size_t size) { return (at += size) - size; };
   a.tiles = reinterpret_cast<int8_t*>(take(a.tiles_bytes()));
   a.sums = reinterpret_cast<int32_t*>(take(a.sums_bytes()));
@@ -363,8 +364,8 @@ void amx_linear_prepare(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kTable[] = {
-    {"linear_a8_wx_16x16x64_amx_int8", "linear_a8", "panel16", 0x1fe, kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 16, 16,
-     amx_linear_scratch, amx_linear_prepare},
+    {"linear_a8_wx_16x16x64_amx_int8", "linear_a8", "panel16", kBits1To8, kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8, 16,
+     16, amx_linear_scratch, amx_linear_prepare},
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ struct Avx512Blocks : Avx512Vnni {
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", 0x1fe, kNeeds, 1, 128, packed_linear_scratch,
+    {"linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", kBits1To8, kNeeds, 1, 128, packed_linear_scratch,
      packed_linear_prepare<Avx512Blocks>},
 };
 

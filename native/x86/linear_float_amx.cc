@@ -3,7 +3,7 @@
 // 3 * 2^-16 with others; over a thousand values of k errors mostly cancel, to some 2^-21.
 #include <algorithm>
 
-#include "../kernel.h"
+#include "../families.h"
 #include "../linear/float_call.h"
 #include "split_bf16.h"
 #include "tiles_amx.h"
@@ -89,22 +89,6 @@ void pack_columns(const AmxFloatLinear& args, uint32_t column, uint32_t start, u
   }
 }
 
-// The four products of two tiles of rows with two of columns.
-inline __attribute__((always_inline)) void multiply_pairs(const uint8_t* a0, const uint8_t* a1) {
-  _tile_loadd(4, a0, 64);
-  tile_gap();
-  _tile_loadd(5, a1, 64);
-  tile_gap();
-  _tile_dpbf16ps(0, 4, 6);
-  tile_gap();
-  _tile_dpbf16ps(1, 4, 7);
-  tile_gap();
-  _tile_dpbf16ps(2, 5, 6);
-  tile_gap();
-  _tile_dpbf16ps(3, 5, 7);
-  tile_gap();
-}
-
 // Adds `steps` of k to four tiles of sums, of 32 rows and 32 columns.
 template <bool Split>
 void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t b_stride, uint32_t steps, uint8_t* sums,
@@ -113,18 +97,15 @@ void multiply_block(const uint8_t* a, size_t a_stride, const uint8_t* b, size_t 
   begin_sums(sums, kNextRows, first);
   for (uint32_t step = 0; step < steps; step++, a += 2 * kTileBytes, b += 2 * kTileBytes) {
     if constexpr (Split) {
-      _tile_loadd(6, b + kTileBytes, 64);
-      tile_gap();
-      _tile_loadd(7, b + b_stride + kTileBytes, 64);
-      tile_gap();
-      multiply_pairs(a, a + a_stride);
+      load_right(b + kTileBytes, b + b_stride + kTileBytes);
+      load_left(a, a + a_stride);
+      multiply_bf16();
     }
-    _tile_loadd(6, b, 64);
-    tile_gap();
-    _tile_loadd(7, b + b_stride, 64);
-    tile_gap();
-    multiply_pairs(a + kTileBytes, a + a_stride + kTileBytes);
-    multiply_pairs(a, a + a_stride);
+    load_right(b, b + b_stride);
+    load_left(a + kTileBytes, a + a_stride + kTileBytes);
+    multiply_bf16();
+    load_left(a, a + a_stride);
+    multiply_bf16();
   }
   end_sums(sums, kNextRows);
 }
@@ -171,7 +152,7 @@ AmxFloatLinear read_amx_float(const Call& call) {
   AmxFloatLinear args{read_float_call(call)};
   args.steps = ceil_div(args.k, kStep);
   args.row_tiles = ceil_div(args.m, kTileRows);
-  const uintptr_t scratch = reinterpret_cast<uintptr_t>(call.buffers[4]);
+  const uintptr_t scratch = reinterpret_cast<uintptr_t>(buffer_of<void>(call, float_linear::kScratch));
   args.rows = reinterpret_cast<uint8_t*>(round_up(scratch, 64));
   args.local = args.rows + args.rows_bytes();
   return args;

@@ -3,7 +3,7 @@
 // All of k is summed in 32-bit integers, so neither group size nor zero points cost anything in the inner loop: two
 // byte products a weight. What is rounded are the weights, once, see weight_planes_avx512.h. Groups for which exact
 // sums are as fast are not for these rows.
-#include "../kernel.h"
+#include "../families.h"
 #include "../transformer/elementwise.h"
 #include "floats_avx512.h"
 #include "planes_call_amx.h"
@@ -30,8 +30,8 @@ struct Operands {
 // pushing the weights out of the first-level cache. So do weights that are used `Once`.
 constexpr int kPlaces = 8;
 template <int Blocks, bool Once, class Behind>
-ALWAYS_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behind&& behind) {
-  const auto place = [&](auto index) ALWAYS_INLINE_LAMBDA {
+inline LOWBIT_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behind&& behind) {
+  const auto place = [&](auto index) LOWBIT_INLINE {
     behind(index);
     tile_fence();
   };
@@ -56,25 +56,12 @@ ALWAYS_INLINE void multiply_step(const Operands& at, const uint8_t* planes, Behi
 }
 
 // In memory, sums of the high bytes of 32 rows come first, then those of the low bytes.
-ALWAYS_INLINE void load_sums(const int32_t* sums) {
-  _tile_loadd(0, sums, 64);
-  _tile_loadd(1, sums + 512, 64);
-  _tile_loadd(2, sums + 256, 64);
-  _tile_loadd(3, sums + 768, 64);
+inline LOWBIT_INLINE void load_sums(const int32_t* sums) {
+  load_accumulators(sums, sums + 512, sums + 256, sums + 768);
 }
 
-ALWAYS_INLINE void clear_sums() {
-  _tile_zero(0);
-  _tile_zero(1);
-  _tile_zero(2);
-  _tile_zero(3);
-}
-
-ALWAYS_INLINE void store_sums(int32_t* sums) {
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + 512, 64);
-  _tile_stored(2, sums + 256, 64);
-  _tile_stored(3, sums + 768, 64);
+inline LOWBIT_INLINE void store_sums(int32_t* sums) {
+  store_accumulators(sums, sums + 512, sums + 256, sums + 768);
   tile_fence();
 }
 
@@ -92,7 +79,7 @@ struct Finisher {
   __mmask16 columns;
   bool stream;
 
-  ALWAYS_INLINE void one() {
+  inline LOWBIT_INLINE void one() {
     if (rows == 0) return;
     __m512 value = _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums)), _mm512_load_ps(factors->high));
     value = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_load_si512(sums + 512)), _mm512_load_ps(factors->low), value);
@@ -110,7 +97,7 @@ struct Finisher {
     y += stride;
     rows--;
   }
-  ALWAYS_INLINE void rest() {
+  inline LOWBIT_INLINE void rest() {
     if (rows > 0) finish(*this);
   }
 
@@ -133,7 +120,7 @@ struct ChunkSplitter {
 
   // An eighth of the two runs of a step.
   template <int Place>
-  ALWAYS_INLINE void part(uint8_t* planes) {
+  inline LOWBIT_INLINE void part(uint8_t* planes) {
     constexpr int kPart = Place % Panel::kParts;
     if (runs == 0) return;
     if (kPart == 0) splitter.begin_run();
@@ -141,8 +128,8 @@ struct ChunkSplitter {
     splitter.template part<kPart>(planes, planes + kTileBytes);
     if (kPart == Panel::kParts - 1) runs--;
   }
-  ALWAYS_INLINE void step(uint8_t* planes) {
-    each_index<kPlaces>([&](auto place) ALWAYS_INLINE_LAMBDA { this->template part<place>(planes); });
+  inline LOWBIT_INLINE void step(uint8_t* planes) {
+    each_index<kPlaces>([&](auto place) LOWBIT_INLINE { this->template part<place>(planes); });
   }
 };
 
@@ -165,7 +152,7 @@ class ChunkMultiplier {
   }
 
   // All panels for the chunk that starts at `step`.
-  ALWAYS_INLINE void chunk(uint32_t step, uint32_t first, uint32_t last) {
+  inline LOWBIT_INLINE void chunk(uint32_t step, uint32_t first, uint32_t last) {
     if (step == 0) finisher_.rest();
     step_ = step;
     steps_ = std::min(a_.chunk_steps, a_.steps - step);
@@ -193,20 +180,20 @@ class ChunkMultiplier {
     }
   }
 
-  ALWAYS_INLINE void finish() { finisher_.rest(); }
+  inline LOWBIT_INLINE void finish() { finisher_.rest(); }
 
  private:
   using Splitter = ChunkSplitter<Bits, Levels>;
 
   // Scales are read no sooner than this: by now splitting the panel before has fetched them.
-  ALWAYS_INLINE void begin_panel(uint32_t panel) {
+  inline LOWBIT_INLINE void begin_panel(uint32_t panel) {
     const __m512 exponents = step_exponents(a_.weights, a_.panel_at(panel), levels_.top);
     _mm512_store_ps(exponents_[panel - begin_], exponents);
     factors_[panel - begin_] = panel_factors(a_.weights, a_.panel_at(panel), exponents);
   }
 
   // Nothing to split after the last panel.
-  ALWAYS_INLINE Splitter splitter_for(uint32_t panel) {
+  inline LOWBIT_INLINE Splitter splitter_for(uint32_t panel) {
     if (step_ == 0 && panel < end_) begin_panel(panel);
     const uint32_t known = std::min(panel, end_ - 1);
     const float* exponents = exponents_[known - begin_];
@@ -216,7 +203,7 @@ class ChunkMultiplier {
   }
 
   // Activations of the next chunk come from far; they are asked for a few lines at each of this chunk's steps.
-  ALWAYS_INLINE void fetch_next_chunk(uint32_t rows, uint32_t all_steps) {
+  inline LOWBIT_INLINE void fetch_next_chunk(uint32_t rows, uint32_t all_steps) {
     if (a_.chunk_steps == a_.steps) return;
     const uint32_t next = step_ + steps_ < a_.steps ? step_ / a_.chunk_steps + 1 : 0;
     const uint32_t lines = row_blocks(rows) * static_cast<uint32_t>(a_.block_bytes() / 64);
@@ -224,12 +211,12 @@ class ChunkMultiplier {
     fetch_each_ = ceil_div(lines, all_steps);
   }
 
-  ALWAYS_INLINE void fetch() {
+  inline LOWBIT_INLINE void fetch() {
     for (uint32_t i = 0; i < fetch_each_; i++, fetch_ += 64)
       _mm_prefetch(reinterpret_cast<const char*>(fetch_), _MM_HINT_T1);
   }
 
-  ALWAYS_INLINE void split_first_panel() {
+  inline LOWBIT_INLINE void split_first_panel() {
     Splitter splitter = splitter_for(begin_);
     for (uint32_t s = 0; s < steps_; s++) splitter.step(planes_ + s * kPlaneStepBytes);
     keep_sums(begin_, splitter);
@@ -237,7 +224,7 @@ class ChunkMultiplier {
   }
 
   // Adds the sums of a chunk's weights to the panel's correction.
-  ALWAYS_INLINE void keep_sums(uint32_t panel, const Splitter& splitter) {
+  inline LOWBIT_INLINE void keep_sums(uint32_t panel, const Splitter& splitter) {
     if (panel == end_) return;
     PanelFactors& f = factors_[panel - begin_];
     __m512 sum = step_ == 0 ? _mm512_setzero_ps() : _mm512_load_ps(f.correction);
@@ -245,7 +232,7 @@ class ChunkMultiplier {
     _mm512_store_ps(f.correction, _mm512_fmadd_ps(splitter.splitter.low_sum(), _mm512_load_ps(f.low), sum));
   }
 
-  ALWAYS_INLINE Operands operands(uint32_t row, ptrdiff_t direction) const {
+  inline LOWBIT_INLINE Operands operands(uint32_t row, ptrdiff_t direction) const {
     const int8_t* chunk = tiles_ + step_ / a_.chunk_steps * a_.chunk_bytes();
     const uint32_t start = direction > 0 ? 0 : steps_ - 1;
     const int8_t* a0 = chunk + row / kRows * a_.block_bytes() + start * kTileBytes;
@@ -253,15 +240,15 @@ class ChunkMultiplier {
   }
 
   // Sums stay in scratch memory between chunks; else two pairs take turns, since the last one is being finished.
-  ALWAYS_INLINE int32_t* begin_pair(uint32_t panel, uint32_t pair, uint32_t pairs) {
+  inline LOWBIT_INLINE int32_t* begin_pair(uint32_t panel, uint32_t pair, uint32_t pairs) {
     const bool alone = a_.chunk_steps == a_.steps;
     int32_t* sums = sums_ + (alone ? turn_++ % 2 : (panel - begin_) * pairs + pair) * (kSumBytes / 4);
-    if (step_ == 0) clear_sums();
+    if (step_ == 0) clear_accumulators();
     else load_sums(sums);
     return sums;
   }
 
-  ALWAYS_INLINE void end_pair(uint32_t panel, uint32_t row, int32_t* sums) {
+  inline LOWBIT_INLINE void end_pair(uint32_t panel, uint32_t row, int32_t* sums) {
     store_sums(sums);
     if (step_ + steps_ < a_.steps) return;
     finisher_.rest();
@@ -282,11 +269,11 @@ class ChunkMultiplier {
 
   // Tiles multiply while vectors finish the rows before. Nothing in these loops may be a call: functions that use
   // vectors end with vzeroupper, which waits for the tiles.
-  ALWAYS_INLINE void multiply(Operands at) {
+  inline LOWBIT_INLINE void multiply(Operands at) {
     Finisher finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
     for (uint32_t s = 0; s < steps_; s++, at.advance()) {
-      multiply_step<2, false>(at, at.planes, [](auto) ALWAYS_INLINE_LAMBDA { tile_gap(); });
+      multiply_step<2, false>(at, at.planes, [](auto) LOWBIT_INLINE { tile_gap(); });
       for (uint32_t i = 0; i < rows_each; i++) finisher.one();
       fetch();
     }
@@ -295,12 +282,12 @@ class ChunkMultiplier {
 
   // The last rows: the weights of the next panel take the places that they left a step ago.
   template <int Blocks>
-  ALWAYS_INLINE Splitter multiply_and_split(Operands at, Splitter splitter) {
+  inline LOWBIT_INLINE Splitter multiply_and_split(Operands at, Splitter splitter) {
     uint8_t* left = planes_;
-    multiply_step<Blocks, false>(at, left, [](auto) ALWAYS_INLINE_LAMBDA { tile_gap(); });
+    multiply_step<Blocks, false>(at, left, [](auto) LOWBIT_INLINE { tile_gap(); });
     for (uint32_t s = 1; s < steps_; s++, left += kPlaneStepBytes) {
       at.advance();
-      multiply_step<Blocks, false>(at, left + kPlaneStepBytes, [&](auto place) ALWAYS_INLINE_LAMBDA {
+      multiply_step<Blocks, false>(at, left + kPlaneStepBytes, [&](auto place) LOWBIT_INLINE {
         splitter.template part<place>(left);
       });
       fetch();
@@ -312,7 +299,7 @@ class ChunkMultiplier {
 
   // With at most 32 rows, split weights are used once: a few steps of them go around in the first-level cache.
   template <int Blocks>
-  ALWAYS_INLINE Splitter split_and_multiply(Operands at, Splitter splitter) {
+  inline LOWBIT_INLINE Splitter split_and_multiply(Operands at, Splitter splitter) {
     Finisher finisher = finisher_;
     const uint32_t rows_each = ceil_div(kPairRows, steps_);
     uint8_t* next = planes_;
@@ -322,7 +309,7 @@ class ChunkMultiplier {
       const uint8_t* ready = next;
       next = planes_ + (s + 1) % kRingSteps * kPlaneStepBytes;
       multiply_step<Blocks, true>(
-          at, ready, [&](auto place) ALWAYS_INLINE_LAMBDA { splitter.template part<place>(next); });
+          at, ready, [&](auto place) LOWBIT_INLINE { splitter.template part<place>(next); });
       for (uint32_t i = 0; i < rows_each; i++) finisher.one();
     }
     finisher_ = finisher;
@@ -373,10 +360,11 @@ template <bool Gated>
 void planes_prepare(Step& step, const Call& call) {
   PlanesLinear& a = step.init<PlanesLinear>();
   a = plan_call(call, Gated);
-  a.x = static_cast<const float*>(call.buffers[0]);
-  a.y = static_cast<float*>(call.buffers[2]);
+  a.x = buffer_of<const float>(call, packed_linear::kX);
+  a.y = buffer_of<float>(call, packed_linear::kY);
   a.stream = bypasses_caches(a.y, a.m, a.gated ? a.weights.n / 2 : a.weights.n, kStreamBytes);
-  uint8_t* at = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<size_t>(call.buffers[3]), 64));
+  uint8_t* at = reinterpret_cast<uint8_t*>(
+      round_up(reinterpret_cast<size_t>(buffer_of<void>(call, packed_linear::kScratch)), 64));
   a.tiles = reinterpret_cast<int8_t*>(at);
   at += a.tiles_bytes();
   a.scales = reinterpret_cast<float*>(at);
@@ -404,7 +392,7 @@ constexpr KernelRow kTable[] = {
     {"linear_a8_wx_32x16x64_amx_int8",
      "linear_a8",
      "panel16",
-     0x1fe,
+     kBits1To8,
      kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8,
      32,
      16,
@@ -414,7 +402,7 @@ constexpr KernelRow kTable[] = {
     {"linear_a8_swiglu_wx_32x32x64_amx_int8",
      "linear_a8_swiglu",
      "panel16",
-     0x1fe,
+     kBits1To8,
      kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8,
      32,
      32,

@@ -91,9 +91,9 @@ static_assert(sizeof(PlanesLinear) <= kArgsMax);
 inline PlanesLinear plan_call(const Call& call, bool gated) {
   PlanesLinear a{};
   a.gated = gated;
-  a.m = static_cast<uint32_t>(call.scalars[0]);
+  a.m = scalar_of<uint32_t>(call, packed_linear::kM);
   a.threads = static_cast<uint16_t>(call.threads);
-  a.weights = read_panel16(call.buffers[1]);
+  a.weights = read_panel16(buffer_of<void>(call, packed_linear::kWeights));
   a.steps = ceil_div(a.weights.padded_k(), kStep);
   const size_t rows = kRows * row_blocks(std::min(a.m, kRowsMax));
   const size_t bytes = rows * kStep * a.steps;

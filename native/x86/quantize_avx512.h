@@ -75,7 +75,7 @@ struct RowQuantizer {
 template <bool Sums, class Target>
 inline int32_t quantize_run(const RowQuantizer& quantizer, const float* x, int count, uint32_t length, Target& target) {
   __m256i sum = _mm256_setzero_si256();
-  auto put = [&](__m256i q) __attribute__((always_inline)) {
+  auto put = [&](__m256i q) LOWBIT_INLINE {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(target.next()), q);
     if (Sums) sum = _mm256_dpbusd_epi32(sum, _mm256_set1_epi8(1), q);
   };

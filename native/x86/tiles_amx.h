@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "../kernel.h"
+
 namespace lowbit {
 namespace {
 
@@ -19,7 +21,7 @@ inline void tile_fence() { __asm__ volatile("" ::: "memory"); }
 // guests of a host do, loads and products of tiles take turns instead of overlapping: with eight instructions in
 // between linear layers and attention took a sixth to a quarter less time then. Alone they took as long; floats split
 // in two 4 % longer.
-inline __attribute__((always_inline)) void tile_gap() { __asm__ volatile(".rept 8\n\tnop\n\t.endr"); }
+inline LOWBIT_INLINE void tile_gap() { __asm__ volatile(".rept 8\n\tnop\n\t.endr"); }
 
 // Of other work among the tile instructions of a step.
 template <int Index>
@@ -54,28 +56,67 @@ inline bool bypasses_caches(const float* y, size_t rows, size_t columns, size_t 
 // Of a tile of 16 rows of 64 bytes.
 constexpr uint32_t kTileBytes = 1024;
 
+inline LOWBIT_INLINE void clear_accumulators() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+inline LOWBIT_INLINE void load_accumulators(const void* t0, const void* t1, const void* t2,
+                                                            const void* t3) {
+  _tile_loadd(0, t0, 64);
+  _tile_loadd(1, t1, 64);
+  _tile_loadd(2, t2, 64);
+  _tile_loadd(3, t3, 64);
+}
+
+inline LOWBIT_INLINE void store_accumulators(void* t0, void* t1, void* t2, void* t3) {
+  _tile_stored(0, t0, 64);
+  _tile_stored(1, t1, 64);
+  _tile_stored(2, t2, 64);
+  _tile_stored(3, t3, 64);
+}
+
+inline LOWBIT_INLINE void load_left(const uint8_t* a0, const uint8_t* a1) {
+  _tile_loadd(4, a0, 64);
+  tile_gap();
+  _tile_loadd(5, a1, 64);
+  tile_gap();
+}
+
+inline LOWBIT_INLINE void load_right(const uint8_t* b0, const uint8_t* b1) {
+  _tile_loadd(6, b0, 64);
+  tile_gap();
+  _tile_loadd(7, b1, 64);
+  tile_gap();
+}
+
+// Adds the four products of the left factors with the right ones, of bf16.
+inline LOWBIT_INLINE void multiply_bf16() {
+  _tile_dpbf16ps(0, 4, 6);
+  tile_gap();
+  _tile_dpbf16ps(1, 4, 7);
+  tile_gap();
+  _tile_dpbf16ps(2, 5, 6);
+  tile_gap();
+  _tile_dpbf16ps(3, 5, 7);
+  tile_gap();
+}
+
 // The accumulators are two by two tiles of sums, the second two `below` bytes after the first: zeros at first, then
 // what end_sums stored.
-inline __attribute__((always_inline)) void begin_sums(const uint8_t* sums, size_t below, bool first) {
+inline LOWBIT_INLINE void begin_sums(const uint8_t* sums, size_t below, bool first) {
   tile_fence();
   if (first) {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    clear_accumulators();
   } else {
-    _tile_loadd(0, sums, 64);
-    _tile_loadd(1, sums + kTileBytes, 64);
-    _tile_loadd(2, sums + below, 64);
-    _tile_loadd(3, sums + below + kTileBytes, 64);
+    load_accumulators(sums, sums + kTileBytes, sums + below, sums + below + kTileBytes);
   }
 }
 
-inline __attribute__((always_inline)) void end_sums(uint8_t* sums, size_t below) {
-  _tile_stored(0, sums, 64);
-  _tile_stored(1, sums + kTileBytes, 64);
-  _tile_stored(2, sums + below, 64);
-  _tile_stored(3, sums + below + kTileBytes, 64);
+inline LOWBIT_INLINE void end_sums(uint8_t* sums, size_t below) {
+  store_accumulators(sums, sums + kTileBytes, sums + below, sums + below + kTileBytes);
   tile_fence();
 }
 

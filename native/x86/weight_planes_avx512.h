@@ -10,16 +10,13 @@
 namespace lowbit {
 namespace {
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-#define ALWAYS_INLINE_LAMBDA __attribute__((always_inline))
-
 // Words 4f, 4f + 2 and 4f + 1, 4f + 3 of each row: weights of field f as signed numbers in the highest `Bits` bits.
 struct FieldWords {
   __m512i even, odd;
 };
 
 template <int Bits, bool Levels, int Index>
-ALWAYS_INLINE FieldWords field_words(const __m512i* chunk, __m512i levels) {
+inline LOWBIT_INLINE FieldWords field_words(const __m512i* chunk, __m512i levels) {
   constexpr Field field = Fields<Bits>::field(Index);
   constexpr int kTernaryAndXor = 0x6a;  // (a & b) ^ c
   const __m512i sign = _mm512_set1_epi16(static_cast<short>(0x8000));
@@ -60,11 +57,11 @@ struct LevelRange {
   __m512i table = _mm512_setzero_si512();
 };
 
-ALWAYS_INLINE __m512 load_scales(const Panel16& w, const uint8_t* group) {
+inline LOWBIT_INLINE __m512 load_scales(const Panel16& w, const uint8_t* group) {
   return w.f16_scales ? Avx512Vnni::load_halves(group) : Avx512Vnni::load_floats(group);
 }
 
-ALWAYS_INLINE __m512 load_zeros(const Panel16& w, const uint8_t* group) {
+inline LOWBIT_INLINE __m512 load_zeros(const Panel16& w, const uint8_t* group) {
   const void* at = group + w.zeros_offset;
   return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(static_cast<const __m128i*>(at))));
 }
@@ -97,8 +94,8 @@ template <int Bits, bool Levels>
 class PanelSplitter {
  public:
   // The next column to split is 32 * run; `exponents` as from step_exponents.
-  ALWAYS_INLINE PanelSplitter(const Panel16& w, const LevelRange<Bits, Levels>& levels, uint32_t panel,
-                              const float* exponents, uint32_t run)
+  inline LOWBIT_INLINE PanelSplitter(const Panel16& w, const LevelRange<Bits, Levels>& levels,
+                                                     uint32_t panel, const float* exponents, uint32_t run)
       : w_(&w),
         top_(levels.top),
         levels_(levels.table) {
@@ -115,7 +112,7 @@ class PanelSplitter {
   // may come in between.
   static constexpr int kParts = 4;
 
-  ALWAYS_INLINE void begin_run() {
+  inline LOWBIT_INLINE void begin_run() {
     if (left_ == 0) {
       group_ += w_->group_bytes;
       vectors_ = group_ + w_->vectors_offset;
@@ -131,21 +128,21 @@ class PanelSplitter {
 
   // Two of the run's eight vectors of each plane.
   template <int Part>
-  ALWAYS_INLINE void part(uint8_t* high, uint8_t* low) {
+  inline LOWBIT_INLINE void part(uint8_t* high, uint8_t* low) {
     if (w_->has_zeros) split<Part, true>(high, low);
     else split<Part, false>(high, low);
     if (Part == kParts - 1) vectors_ += kRunBytes;
   }
 
   // Sums over the columns that were split, of each row.
-  ALWAYS_INLINE __m512 high_sum() const { return _mm512_cvtepi32_ps(high_sum_); }
-  ALWAYS_INLINE __m512 low_sum() const { return _mm512_cvtepi32_ps(low_sum_); }
+  inline LOWBIT_INLINE __m512 high_sum() const { return _mm512_cvtepi32_ps(high_sum_); }
+  inline LOWBIT_INLINE __m512 low_sum() const { return _mm512_cvtepi32_ps(low_sum_); }
 
  private:
   static constexpr uint32_t kRunBytes = 64 * Bits, kPartBytes = kRunBytes / kParts;
 
   template <int Part, bool Zeros>
-  ALWAYS_INLINE void split(uint8_t* high, uint8_t* low) {
+  inline LOWBIT_INLINE void split(uint8_t* high, uint8_t* low) {
     constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields, kEach = 8 / kParts;
     constexpr int kUpperOfSecond = 0xd8, kUpperOfFirst = 0xe4;  // c ? b : a, c ? a : b
     const __m512i upper = _mm512_set1_epi16(static_cast<short>(0xff00));
@@ -154,7 +151,7 @@ class PanelSplitter {
       _mm_prefetch(reinterpret_cast<const char*>(vectors_ + w_->panel_bytes + at), _MM_HINT_T1);
     // All loads come before stores: compilers would load twice.
     __m512i even[kEach], odd[kEach];
-    each_index<kEach>([&](auto i) ALWAYS_INLINE_LAMBDA {
+    each_index<kEach>([&](auto i) LOWBIT_INLINE {
       constexpr int index = kEach * Part + i, first = index / kFields * kVectors;
       __m512i chunk[kVectors];
       for (int v = 0; v < kVectors; v++) chunk[v] = _mm512_loadu_si512(vectors_ + 64 * (first + v));
@@ -179,14 +176,14 @@ class PanelSplitter {
     }
   }
 
-  static ALWAYS_INLINE __m512i words(__m512 v) {
+  static inline LOWBIT_INLINE __m512i words(__m512 v) {
     // Products of two -32768 would overflow.
     const __m512i integers = _mm512_cvtps_epi32(_mm512_max_ps(v, _mm512_set1_ps(-32767)));
     const __m512i packed = _mm512_packs_epi32(integers, integers);
     return _mm512_unpacklo_epi16(packed, packed);
   }
 
-  ALWAYS_INLINE void load_group() {
+  inline LOWBIT_INLINE void load_group() {
     const __m512 scale = _mm512_mul_ps(load_scales(*w_, group_), inverse_);
     multiplier_ = words(_mm512_mul_ps(scale, _mm512_set1_ps(top_)));
     if (w_->has_zeros) zero_ = words(_mm512_mul_ps(scale, load_zeros(*w_, group_)));

@@ -14,3 +14,12 @@ export interface AqlmArgs {
   readonly bias: Float32Array | null;
   readonly y: Float32Array;
 }
+
+/**
+ * What native kernels are called with, in this order: `npm run families` writes the names to native/aqlm/arguments.h.
+ * Vectors and scales are halves where the number says 1.
+ */
+export const aqlmNames = {
+  scalars: ["m", "halfVectors", "halfScales", "hasBias"],
+  buffers: ["x", "codes", "vectors", "scales", "bias", "y"],
+} as const;

@@ -96,6 +96,15 @@ async function esbuild(): Promise<Build> {
   }
 }
 
+/** What modules of bundles look like. */
+const shape = { format: "esm", target: "es2022", legalComments: "none", logLevel: "silent", write: false } as const;
+
+/** A module without what nothing in it uses: that a call has no effect counts only within a module, so in the second step. */
+async function shrunk(build: Build, contents: string): Promise<Uint8Array> {
+  const options = { ...shape, stdin: { contents }, minify: true, treeShaking: true, metafile: true } as const;
+  return (await build(options)).outputFiles[0]!.contents;
+}
+
 /**
  * Writes `lowbit.js`, an ES module with `load` and `SessionDecoder`, and `worker.js`, a module worker for pages, to
  * `folder`: the runtime with the operators and the WebAssembly and reference kernels that the program at `path` calls.
@@ -111,18 +120,14 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
     entryPoints: { lowbit: fileOf("bundle/entries/entry"), worker: fileOf("bundle/entries/worker-entry") },
     outdir: resolve(folder),
     bundle: true,
-    minify: true,
-    format: "esm",
-    target: "es2022",
-    legalComments: "none",
-    logLevel: "silent",
-    write: false,
+    ...shape,
     metafile: true,
     absWorkingDir: modulesFolder,
     plugins: [selecting(choice)],
   });
   const files: BundledFile[] = [];
-  for (const { path: output, contents } of result.outputFiles) {
+  for (const { path: output, text } of result.outputFiles) {
+    const contents = await shrunk(build, text);
     await writeFileWhole(output, (sink) => sink.write(contents));
     const inputs = Object.entries(result.metafile.outputs).find(([name]) =>
       output.endsWith(name.split("/").at(-1)!),

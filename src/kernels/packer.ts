@@ -5,7 +5,7 @@ import { hostCpu } from "./cpu.ts";
 import { HEADER_BYTES, writeHeader } from "./layout/header.ts";
 import { startPacking } from "./layout/packed.ts";
 import { panelGeometry } from "./layout/panels.ts";
-import type { NativeArguments } from "./native/families.ts";
+import { argumentNames, type NativeArguments, orderArguments } from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { defaultThreads } from "./plan.ts";
 import { kernelRefusal } from "./select.ts";
@@ -21,17 +21,17 @@ interface PackingArgs {
 
 const none = new Int8Array(0);
 
-/**
- * scalars: n, k, group size, bits, 1 for f16 scales, 1 with zero points, 1 with levels, 1 with a bias; buffers: integers,
- * scales, zero points, levels, the panels' bytes, negative.
- */
 function packing({ part, hasBias, panels, negative }: PackingArgs): NativeArguments {
   const { n, k, groupSize, bits, scaleDType, qvals, scales, zeros, levels } = part;
-  const flags = [scaleDType === "f16", zeros !== null, levels !== null, hasBias].map(Number);
-  return {
-    scalars: [n, k, groupSize, bits, ...flags],
-    buffers: [qvals, scales, zeros ?? none, levels ?? none, panels, negative],
-  };
+  return orderArguments(argumentNames.quantizePack, {
+    ...{ n, k, groupSize, bits, qvals, scales, panels, negative },
+    halfScales: scaleDType === "f16" ? 1 : 0,
+    hasZeros: zeros ? 1 : 0,
+    hasLevels: levels ? 1 : 0,
+    hasBias: hasBias ? 1 : 0,
+    zeros: zeros ?? none,
+    levels: levels ?? none,
+  });
 }
 
 /** The native kernels; none where there is no native code. */

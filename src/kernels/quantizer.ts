@@ -2,7 +2,7 @@
 import type { DType, TypedArray } from "../dtype.ts";
 import type { Cpu, Kernel, NativeCall } from "./contract.ts";
 import { hostCpu } from "./cpu.ts";
-import type { NativeArguments } from "./native/families.ts";
+import { argumentNames, type NativeArguments, orderArguments } from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { defaultThreads, planNativeCalls } from "./plan.ts";
 import { kernelRefusal, selectKernel } from "./select.ts";
@@ -33,25 +33,14 @@ type Rounding = RoundingArgs & {
   readonly failed: Int32Array;
 };
 
-/**
- * scalars: n, k, group size, bits, type, mapping, 1 for HQQ, 1 for f16 scales; buffers: weights, integers, scales, zero
- * points, failed.
- */
-function rounding(args: Rounding): NativeArguments {
-  const { n, k, groupSize, bits, dtype, mappingType, hqq, halfScales } = args;
-  return {
-    scalars: [
-      n,
-      k,
-      groupSize,
-      bits,
-      types.indexOf(dtype),
-      mappings.indexOf(mappingType),
-      Number(hqq),
-      Number(halfScales),
-    ],
-    buffers: [args.weights, args.qvals, args.scales, args.zeros, args.failed],
-  };
+function rounding({ dtype, mappingType, hqq, halfScales, ...args }: Rounding): NativeArguments {
+  return orderArguments(argumentNames.quantizeAffine, {
+    ...args,
+    weightType: types.indexOf(dtype),
+    mapping: mappings.indexOf(mappingType),
+    hqq: Number(hqq),
+    halfScales: Number(halfScales),
+  });
 }
 
 /** The native kernels, best first; none where there is no native code. */

@@ -29,8 +29,7 @@ export function checkOverlaps(args: Arguments<Tensor>, allowed: AllowedOverlaps)
       const isResult = hasOut ? schema.args.some((arg) => arg.name === one[0] && arg.isOut) : true;
       if (isResult && !written.includes(other) && isAllowed(one, other, allowed)) continue;
       throw new ShapeError(
-        `${qualifiedName(schema)}: writes argument ${one[0]}, ${describe(one[1])}, over argument ${other[0]}, ` +
-          `${describe(other[1])}: expected memory apart from each other`,
+        `${qualifiedName(schema)}: writes argument ${one[0]}, ${describe(one[1])}, over argument ${other[0]}, ${describe(other[1])}: expected memory apart from each other`,
       );
     }
 }

@@ -164,7 +164,8 @@ function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): In
   return { tensor: args.tensor(argument), limit: limit(args), where };
 }
 
-/** An operator from its definition. */
+/** An operator from its definition. Bundlers leave out operators that nothing calls. */
+/* @__NO_SIDE_EFFECTS__ */
 export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
   const schema = parseSchema(definition.schema);
   const name = qualifiedName(schema);

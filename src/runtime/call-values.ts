@@ -50,7 +50,7 @@ export function argumentOf(method: Method, index: number, current: CurrentValues
  * ShapeError unless everything that a call writes lies in one of these memories of the program: constants, and views of
  * them, may be mapped read-only from the file.
  */
-export function checkWritable(args: Arguments<Tensor>, memories: readonly Uint8Array[]): void {
+export function checkWrites(args: Arguments<Tensor>, memories: readonly Uint8Array[]): void {
   for (const [name, { data }] of args.allTensors()) {
     if (data.byteLength === 0 || !args.schema.args.some((arg) => arg.name === name && arg.mutable)) continue;
     const isWithin = memories.some(

@@ -13,7 +13,7 @@ import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
-import { argumentOf, type CurrentValues, checkWritable, type Literal, literalOf } from "./call-values.ts";
+import { argumentOf, type CurrentValues, checkWrites, type Literal, literalOf } from "./call-values.ts";
 import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } from "./method.ts";
 import { checkWritten, tensorsAt } from "./method-calls.ts";
 import type { Profile, RunTimes } from "./profile.ts";
@@ -231,7 +231,7 @@ export class Interpreter {
     const results = outs.map((out, i) => this.#place(out, specs[i]!, routine.name));
     const isList = routine.schema.args.at(-1)!.type === "Tensor[]";
     const args = new Arguments(routine.schema, isList ? [...inputs, results] : [...inputs, ...results]);
-    checkWritable(args, this.#writable);
+    checkWrites(args, this.#writable);
     checkOverlaps(args, { inPlace: routine.inPlace, readFirst: [] });
     routine.run(args);
   }
@@ -260,7 +260,7 @@ export class Interpreter {
     const spec = operator.shape(new Arguments<TensorSpec>(operator.schema, inputs), planned);
     const result = this.#place(out, spec, name);
     const args = new Arguments(operator.schema, [...inputs, result]);
-    checkWritable(args, this.#writable);
+    checkWrites(args, this.#writable);
     const call = operator.resolve(args, cpu);
     this.#context.noteKernels([call]);
     const bytes = call.scratchBytes(threads);

@@ -298,7 +298,8 @@ template <uint32_t Parts>
 void bf16_gemm_prepare(Step& step, const Call& call) {
   Bf16Gemm& p = step.init<Bf16Gemm>();
   p = read_bf16_gemm<Parts>(call);
-  uint8_t* scratch = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
+  uint8_t* scratch = reinterpret_cast<uint8_t*>(
+      round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
   p.table = scratch;
   p.rows = reinterpret_cast<bfloat16x8_t*>(scratch + p.table_bytes());
   p.local = scratch + p.table_bytes() + p.rows_bytes();

@@ -81,7 +81,8 @@ void turn_rows(const AmxProduct& p, uint32_t block) {
 // `behind(7)` is work to do behind each instruction: CPUs look only a few tile instructions ahead, fewer where a second
 // thread of the core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
 template <class Behind>
-ALWAYS_INLINE void multiply_step(const uint8_t* weights, const uint8_t* rows, bool two, Behind behind) {
+inline LOWBIT_INLINE void multiply_step(const uint8_t* weights, const uint8_t* rows, bool two,
+                                                        Behind behind) {
   _tile_stream_loadd(4, weights, 64);
   behind(0);
   _tile_stream_loadd(6, rows, 64);
@@ -105,24 +106,25 @@ constexpr uint32_t kLinesAhead = kStepBytes / 64 / kPanelsMax;
 
 // Adds a chunk to the sums of a panel and a pair of 16 rows of x, while the decoder decodes the next panel.
 template <class Decoder>
-ALWAYS_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps, uint8_t* sums, bool first,
-                                 bool two, Decoder& decoder, const uint8_t*& ahead) {
+inline LOWBIT_INLINE void multiply_pair(const uint8_t* weights, const uint8_t* rows, uint32_t steps,
+                                                        uint8_t* sums, bool first, bool two, Decoder& decoder,
+                                                        const uint8_t*& ahead) {
   begin_sums(sums, 2 * kTileBytes, first);
-  auto fetch = [&](uint32_t line) __attribute__((always_inline)) {
+  auto fetch = [&](uint32_t line) LOWBIT_INLINE {
     if (line < kLinesAhead) _mm_prefetch(reinterpret_cast<const char*>(ahead) + 64 * line, _MM_HINT_T1);
   };
   for (uint32_t step = 0; step < steps; step++, weights += kStepBytes, rows += kStepBytes, ahead += 64 * kLinesAhead) {
     static_assert(Decoder::kRows == 8 && kLinesAhead < 8);
     typename Decoder::Rows ready;
     if (decoder.next(ready)) {
-      multiply_step(weights, rows, two, [&](uint32_t i) __attribute__((always_inline)) {
+      multiply_step(weights, rows, two, [&](uint32_t i) LOWBIT_INLINE {
         tile_fence();
         ready.decode(i);
         fetch(i);
         tile_fence();
       });
     } else {
-      multiply_step(weights, rows, two, [&](uint32_t i) __attribute__((always_inline)) {
+      multiply_step(weights, rows, two, [&](uint32_t i) LOWBIT_INLINE {
         tile_gap();
         fetch(i);
       });
@@ -214,7 +216,8 @@ void choose_run(Step& step, const Codes& w) {
 void amx_prepare(Step& step, const Call& call) {
   AmxProduct& p = step.init<AmxProduct>();
   p = read_amx_product(call);
-  p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
+  p.prepared = reinterpret_cast<uint8_t*>(
+      round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
   p.rows = p.prepared + prepared_bytes(p);
   p.local = p.tiles(p.chunks(), 0);
   p.stream = bypasses_caches(p.y, p.m, p.codes.n, kStreamBytes);

@@ -59,7 +59,7 @@ struct Adder {
   __m512 factors{};
   uint32_t outputs = 0;
 
-  ALWAYS_INLINE void add(uint32_t count) {
+  inline LOWBIT_INLINE void add(uint32_t count) {
     for (; count > 0 && outputs > 0; count--, outputs--, integers += 64, sums += kRows) {
       const __m512 high = _mm512_cvtepi32_ps(_mm512_load_si512(integers));
       const __m512 middle = _mm512_cvtepi32_ps(_mm512_load_si512(integers + 2 * kTileBytes));
@@ -74,8 +74,8 @@ struct Adder {
 // work is done, evenly: `decode(0)` .. `decode(7)` and four times `add`. CPUs look only a few tile instructions ahead,
 // fewer where a second thread of the core uses tiles, too. Tiles pass by the first-level cache, which codebooks need.
 template <class Decode, class Add>
-ALWAYS_INLINE void multiply(const uint8_t* weights, const uint8_t* rows, const int32_t* starts, uint32_t steps,
-                            Decode decode, Add add) {
+inline LOWBIT_INLINE void multiply(const uint8_t* weights, const uint8_t* rows, const int32_t* starts,
+                                                   uint32_t steps, Decode decode, Add add) {
   tile_fence();
   _tile_zero(0);
   _tile_zero(2);
@@ -110,7 +110,7 @@ ALWAYS_INLINE void multiply(const uint8_t* weights, const uint8_t* rows, const i
   }
 }
 
-ALWAYS_INLINE void store_integers(uint8_t* to) {
+inline LOWBIT_INLINE void store_integers(uint8_t* to) {
   tile_fence();
   _tile_stored(0, to, 64);
   _tile_stored(2, to + kTileBytes, 64);
@@ -140,7 +140,7 @@ void multiply_panels(const DigitProduct& p, uint8_t* local, uint32_t begin, uint
   uint8_t* integers = offsets + kOffsetBytes;
   float* sums = reinterpret_cast<float*>(integers + kIntegerBytes);
   const DecoderInput input = {p.codes, p.entries ? p.prepared + kAlignment : p.vectors, 1 / *p.step(), offsets};
-  auto decoder_for = [&](uint32_t panel, uint32_t chunk, uint32_t turn) __attribute__((always_inline)) {
+  auto decoder_for = [&](uint32_t panel, uint32_t chunk, uint32_t turn) LOWBIT_INLINE {
     return PanelDecoder<Source>(input, panel, chunk, p.steps(chunk), local + turn * kPanelBytes);
   };
   PanelDecoder<Source> start = decoder_for(begin, 0, 0);
@@ -159,12 +159,12 @@ void multiply_panels(const DigitProduct& p, uint8_t* local, uint32_t begin, uint
         const RowFactors& factors = p.row_factors(chunk, first + block);
         multiply(
             local + turn * kPanelBytes, p.tiles(chunk, first + block), factors.starts, steps,
-            [&](uint32_t slot) __attribute__((always_inline)) {
+            [&](uint32_t slot) LOWBIT_INLINE {
               tile_fence();
               if (share.slots >> slot & 1) decoder.rows(share.rows);
               tile_fence();
             },
-            [&]() __attribute__((always_inline)) {
+            [&]() LOWBIT_INLINE {
               tile_fence();
               adder.add(outputs);
               tile_fence();
@@ -245,7 +245,8 @@ decltype(Step::run) digits_run_for(const DigitProduct& p) {
 void digits_prepare(Step& step, const Call& call) {
   DigitProduct& p = step.init<DigitProduct>();
   p = read_digit_product(call);
-  p.prepared = reinterpret_cast<uint8_t*>(round_up(reinterpret_cast<uintptr_t>(call.buffers[6]), kAlignment));
+  p.prepared = reinterpret_cast<uint8_t*>(
+      round_up(reinterpret_cast<uintptr_t>(buffer_of<void>(call, arguments::kScratch)), kAlignment));
   p.rows = p.prepared + p.prepared_bytes();
   p.factors = reinterpret_cast<RowFactors*>(p.rows + size_t{p.chunks()} * p.blocks() * kRowsChunkBytes);
   p.local = p.rows + p.rows_bytes();

@@ -21,14 +21,16 @@ constexpr uint32_t kUpperPlane = kEntries, kTable = kUpperPlane + kEntries / 2;
 // Rows of codes whose sums of 4 bits fit bytes.
 constexpr uint32_t kByteRows = 16;
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-
-ALWAYS_INLINE __m256i load256(const void* from) { return _mm256_loadu_si256(static_cast<const __m256i*>(from)); }
-ALWAYS_INLINE void store256(void* to, __m256i v) { _mm256_storeu_si256(static_cast<__m256i*>(to), v); }
+inline LOWBIT_INLINE __m256i load256(const void* from) {
+  return _mm256_loadu_si256(static_cast<const __m256i*>(from));
+}
+inline LOWBIT_INLINE void store256(void* to, __m256i v) {
+  _mm256_storeu_si256(static_cast<__m256i*>(to), v);
+}
 
 // x . vector of 8 entries, both in steps, in the upper half of words: rounded by what is in the lower half.
 template <uint32_t Pairs>
-ALWAYS_INLINE __m256i sum8(const int32_t* pairs, const int16_t* x, uint32_t count) {
+inline LOWBIT_INLINE __m256i sum8(const int32_t* pairs, const int16_t* x, uint32_t count) {
   __m256i sum = _mm256_set1_epi32(0x8000);
   for (uint32_t q = 0; q < (Pairs == 0 ? count : Pairs); q++) {
     int32_t two;
@@ -59,13 +61,13 @@ int32_t sum_entries(const Product& p, uint32_t groups, const int16_t* x, int16_t
 }
 
 // 32 entries' bytes from what sum_entries leaves of them.
-ALWAYS_INLINE __m256i in_order(__m256i first, __m256i second) {
+inline LOWBIT_INLINE __m256i in_order(__m256i first, __m256i second) {
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
   return _mm256_permutevar8x32_epi32(_mm256_packus_epi16(first, second), order);
 }
 
 // A chunk, each 16 entries as their difference from the 16 before: of what shuffles find, an exclusive or is the entry.
-ALWAYS_INLINE void store_chunk(__m256i first, __m256i second, uint8_t* chunk) {
+inline LOWBIT_INLINE void store_chunk(__m256i first, __m256i second, uint8_t* chunk) {
   store256(chunk, _mm256_xor_si256(first, _mm256_permute2x128_si256(first, first, 0x08)));
   store256(chunk + 32, _mm256_xor_si256(second, _mm256_permute2x128_si256(first, second, 0x21)));
 }
@@ -116,7 +118,8 @@ constexpr uint32_t kVectors = kTile / 32;
 
 // Chunks' entries of codes whose bits 0 to 5 are in `index`; steps through the chunks down and up in turn.
 template <uint32_t Chunks, bool Down>
-ALWAYS_INLINE void look_up_chunks(const uint8_t* plane, __m256i* index, __m256i (*entries)[kVectors]) {
+inline LOWBIT_INLINE void look_up_chunks(const uint8_t* plane, __m256i* index,
+                                                         __m256i (*entries)[kVectors]) {
   const __m256i step = _mm256_set1_epi8(Down ? int{kShuffle} : -int{kShuffle});
   for (uint32_t i = 0; i < kChunk / kShuffle; i++) {
     const uint8_t* at = plane + (Down ? i * kShuffle : kChunk - (i + 1) * kShuffle);
@@ -141,7 +144,7 @@ ALWAYS_INLINE void look_up_chunks(const uint8_t* plane, __m256i* index, __m256i 
 }
 
 // Bytes of `b` where bit 7 of `choice` is set, else of `a`. Of the intrinsic gcc makes a comparison, too.
-ALWAYS_INLINE __m256i choose(__m256i a, __m256i b, __m256i choice) {
+inline LOWBIT_INLINE __m256i choose(__m256i a, __m256i b, __m256i choice) {
   __asm__("vpblendvb %2, %1, %0, %0" : "+x"(a) : "x"(b), "x"(choice));
   return a;
 }
@@ -157,7 +160,8 @@ struct ByteSums {
 };
 
 // Adds upper parts to `upper` and lower ones to the bytes of `lower`, of 64 codes.
-ALWAYS_INLINE void add_entries(const uint8_t* codes, const uint8_t* table, ByteSums* upper, __m256i* lower) {
+inline LOWBIT_INLINE void add_entries(const uint8_t* codes, const uint8_t* table, ByteSums* upper,
+                                                      __m256i* lower) {
   const __m256i low6 = _mm256_set1_epi8(kChunk - 1), low4 = _mm256_set1_epi8(15);
   __m256i index[kVectors], found[4][kVectors];
   for (uint32_t v = 0; v < kVectors; v++) index[v] = _mm256_and_si256(load256(codes + 32 * v), low6);
@@ -240,12 +244,12 @@ void lut12_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread)
 Memory lut12_memory(const Codes& codes) { return {prepared_bytes(codes), (2 * kEntries + kTable) * table_rows(codes)}; }
 
 size_t lut12_scratch(const Call& call) {
-  const Codes codes = read_codes(call.buffers[1]);
-  return product_bytes(codes, static_cast<uint32_t>(call.scalars[0]), call.threads, lut12_memory(codes));
+  const Codes codes = read_codes(buffer_of<void>(call, arguments::kCodes));
+  return product_bytes(codes, scalar_of<uint32_t>(call, arguments::kM), call.threads, lut12_memory(codes));
 }
 
 void lut12_prepare(Step& step, const Call& call) {
-  Product& p = init_product(step, call, lut12_memory(read_codes(call.buffers[1])));
+  Product& p = init_product(step, call, lut12_memory(read_codes(buffer_of<void>(call, arguments::kCodes))));
   split_product(step, p, call.threads, 1);
   step.tiles[0] = 1;
   step.run = lut12_run;

@@ -12,10 +12,12 @@ namespace {
 constexpr uint32_t kStep = 32, kPanel = 32;
 
 // Values of a, then of b.
-ALWAYS_INLINE __m512i bf16_row(__m512 a, __m512 b) { return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a)); }
+inline LOWBIT_INLINE __m512i bf16_row(__m512 a, __m512 b) {
+  return reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b, a));
+}
 
 // Four times eight values, in order.
-ALWAYS_INLINE __m512i rounded(const __m256* sums) {
+inline LOWBIT_INLINE __m512i rounded(const __m256* sums) {
   const __m512 a = _mm512_insertf32x8(_mm512_castps256_ps512(sums[0]), sums[1], 1);
   const __m512 b = _mm512_insertf32x8(_mm512_castps256_ps512(sums[2]), sums[3], 1);
   return bf16_row(a, b);
@@ -45,10 +47,10 @@ __m512i any_groups(const Codes& w, const Vector* vectors, uint32_t step, uint32_
 }
 
 // The codes of one half of a tile in a row of them; those of one byte are multiplied by the bytes of 8 floats.
-ALWAYS_INLINE __m512i half_row(const uint8_t* codes, bool second) {
+inline LOWBIT_INLINE __m512i half_row(const uint8_t* codes, bool second) {
   return half_codes<5>(_mm512_loadu_si512(codes), second);
 }
-ALWAYS_INLINE __m512i half_row(const uint16_t* codes, bool second) {
+inline LOWBIT_INLINE __m512i half_row(const uint16_t* codes, bool second) {
   const __m128i shift = _mm_cvtsi32_si128(second ? 16 : 0);
   const __m256i low = _mm512_cvtepi32_epi16(_mm512_srl_epi32(_mm512_loadu_si512(codes), shift));
   const __m256i high = _mm512_cvtepi32_epi16(_mm512_srl_epi32(_mm512_loadu_si512(codes + 32), shift));
@@ -56,7 +58,7 @@ ALWAYS_INLINE __m512i half_row(const uint16_t* codes, bool second) {
 }
 
 // Eight rows of 32 words as columns: of each row's words 8 i + j, the eight are part i of column j.
-ALWAYS_INLINE void turn_words(__m512i* r) {
+inline LOWBIT_INLINE void turn_words(__m512i* r) {
   __m512i a[8], b[8];
   for (int i = 0; i < 4; i++) {
     a[i] = _mm512_unpacklo_epi16(r[2 * i], r[2 * i + 1]);
@@ -90,14 +92,14 @@ class PanelDecoder {
     uint8_t* target;
     uint32_t step, output;
 
-    ALWAYS_INLINE void decode(uint32_t row) const {
+    inline LOWBIT_INLINE void decode(uint32_t row) const {
       __m512i values;
       if constexpr (Books == 0) values = any_groups<Code>(*w, vectors, step, output + row);
       else values = short_groups(places + row * 32);
       _mm512_store_si512(target + 64 * row, values);
     }
 
-    ALWAYS_INLINE __m512i short_groups(const uint16_t* at) const {
+    inline LOWBIT_INLINE __m512i short_groups(const uint16_t* at) const {
       uint64_t packed[Books];
       memcpy(packed, at, sizeof packed);
       const char* books = reinterpret_cast<const char*>(vectors);
@@ -121,7 +123,7 @@ class PanelDecoder {
         end_(step + steps) {}
 
   // Whether there are rows to decode now: kRows.
-  ALWAYS_INLINE bool next(Rows& rows) {
+  inline LOWBIT_INLINE bool next(Rows& rows) {
     if (row_ == kPanel) {
       if (next_ >= end_) return false;
       begin_step(next_++);
@@ -132,7 +134,7 @@ class PanelDecoder {
     target_ += 64 * kRows;
     return true;
   }
-  ALWAYS_INLINE void rest() {
+  inline LOWBIT_INLINE void rest() {
     while (row_ < kPanel || next_ < end_)
       if (Rows rows; next(rows))
         for (uint32_t i = 0; i < kRows; i++) rows.decode(i);
@@ -146,7 +148,7 @@ class PanelDecoder {
   static constexpr size_t kBookBytes = kVectorBytes << 8 * sizeof(Code);
   static_assert(kPanel == 4 * kRows && 4 * Books <= 8 && (sizeof(Code) > 1 || kVectorBytes == 32));
 
-  ALWAYS_INLINE void begin_step(uint32_t step) {
+  inline LOWBIT_INLINE void begin_step(uint32_t step) {
     if constexpr (Books > 0) {
       if (step >= w_.groups / 4) return decode_step(step);
       find_places(step);
@@ -160,7 +162,7 @@ class PanelDecoder {
       _mm512_store_si512(target_, any_groups<Code>(w_, vectors_, step, panel_ * kPanel + i));
   }
 
-  ALWAYS_INLINE void find_places(uint32_t step) {
+  inline LOWBIT_INLINE void find_places(uint32_t step) {
     const uint32_t place = panel_ * kPanel;
     const Code* codes =
         reinterpret_cast<const Code*>(w_.tile(step / kBlockSteps, place / kTile)) + step % kBlockSteps * kStepCodes;

@@ -52,7 +52,7 @@ class Entries {
     }
   }
 
-  ALWAYS_INLINE RowWords row(uint32_t index) const {
+  inline LOWBIT_INLINE RowWords row(uint32_t index) const {
     const Offset* at = offsets_ + index;
     return {four(at), four(at + Books * kTileRows)};
   }
@@ -89,12 +89,12 @@ class Entries {
   }
 
   // Sums of entries of four groups, every other one, from the first one's offsets on.
-  ALWAYS_INLINE __m512i four(const Offset* at) const {
+  inline LOWBIT_INLINE __m512i four(const Offset* at) const {
     constexpr size_t kBookBytes = (size_t{1} << 8 * sizeof(Code)) * 16;
     const uint8_t* table = table_;
     __m512i sum{};
     for (uint32_t book = 0; book < Books; book++, table += kBookBytes, at += kTileRows) {
-      auto entry = [&](uint32_t g) __attribute__((always_inline)) {
+      auto entry = [&](uint32_t g) LOWBIT_INLINE {
         return _mm_load_si128(reinterpret_cast<const __m128i*>(table + at[2 * g * Books * kTileRows]));
       };
       __m512i joined = _mm512_castsi128_si512(entry(0));
@@ -158,7 +158,7 @@ class PanelDecoder {
         target_(target),
         rows_(steps * kPanel) {}
 
-  ALWAYS_INLINE void rows(uint32_t count) {
+  inline LOWBIT_INLINE void rows(uint32_t count) {
     for (const uint32_t end = std::min(rows_, at_ + count); at_ < end; at_++) {
       const RowWords words = source_.row(at_);
       uint8_t* to = target_ + 64 * at_;

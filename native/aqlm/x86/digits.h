@@ -91,7 +91,7 @@ inline void turn_rows(const Arguments& a, uint32_t row, uint32_t c, uint8_t* til
 }
 
 // Eight sums of entries, with kLowStart added.
-ALWAYS_INLINE __m128i entry_words(__m256 values, __m256 inverse, int start) {
+inline LOWBIT_INLINE __m128i entry_words(__m256 values, __m256 inverse, int start) {
   const __m256i whole = _mm256_cvtps_epi32(_mm256_mul_ps(values, inverse));
   return _mm256_cvtepi32_epi16(_mm256_add_epi32(whole, _mm256_set1_epi32(start)));
 }

@@ -11,8 +11,6 @@ namespace lowbit {
 namespace aqlm {
 namespace {
 
-#define ALWAYS_INLINE inline __attribute__((always_inline))
-
 // The first `count` of 16 lanes, all for more.
 inline __mmask16 first16(int64_t count) {
   return static_cast<__mmask16>(count >= 16 ? 0xffff : count <= 0 ? 0 : (1u << count) - 1);
@@ -20,7 +18,7 @@ inline __mmask16 first16(int64_t count) {
 
 // A row of codes of one byte has those of a tile's halves in turn: the 32 of one half as words, times 2^Shift.
 template <int Shift>
-ALWAYS_INLINE __m512i half_codes(__m512i row, bool second) {
+inline LOWBIT_INLINE __m512i half_codes(__m512i row, bool second) {
   const __m512i scaled = second ? _mm512_srli_epi16(row, 8 - Shift) : _mm512_slli_epi16(row, Shift);
   return _mm512_and_si512(scaled, _mm512_set1_epi16(0xff << Shift));
 }

@@ -7,8 +7,9 @@
 #include <memory>
 
 #include "../../aqlm/codes.h"
-#include "../../kernel.h"
-#include "../../panel16.h"
+#include "../../call_arguments.h"
+#include "../../families.h"
+#include "../../panels.h"
 
 using namespace lowbit;
 
@@ -52,11 +53,11 @@ __attribute__((noinline)) void fill(float* values, size_t count) {
   for (size_t i = 0; i < count; i++) values[i] = static_cast<float>(i % 17) - 8;
 }
 
-// Plans a call and runs its tiles. `call` lacks the scratch, the last of `buffers`.
-void run_tiles(const KernelRow& row, const Call& call, void** scratch) {
+// Plans a call and runs its tiles. The call lacks its scratch, which is put in its place.
+void run_tiles(const KernelRow& row, const Call& call, const void*& scratch) {
   uint8_t* bytes;
   auto memory = buffer(row.scratch_bytes(call), &bytes);
-  *scratch = bytes;
+  scratch = bytes;
   Step step{};
   row.prepare(step, call);
   for (uint32_t phase = 0; phase < step.phases; phase++)
@@ -80,9 +81,15 @@ void run_aqlm(const KernelRow& row, const Shape& shape, float* x, float* y) {
   fill(codes + 64, count);
   fill(reinterpret_cast<float*>(vectors), size_t{kBooks} * 256 * kInputs);
   fill(reinterpret_cast<float*>(scales), shape.n);
-  const double scalars[] = {static_cast<double>(shape.m), 0, 0, 0};
-  void* buffers[] = {x, codes, vectors, scales, nullptr, y, nullptr};
-  run_tiles(row, {scalars, buffers, 1}, &buffers[6]);
+  namespace in = aqlm::arguments;
+  CallArguments<in::kScalars, in::kBuffers> to;
+  to[in::kM] = shape.m;
+  to[in::kX] = x;
+  to[in::kCodes] = codes;
+  to[in::kVectors] = vectors;
+  to[in::kScales] = scales;
+  to[in::kY] = y;
+  run_tiles(row, to.call(1), to.scratch());
 }
 
 void run_linear(const KernelRow& row, const Shape& shape, float* x, float* y) {
@@ -94,9 +101,12 @@ void run_linear(const KernelRow& row, const Shape& shape, float* x, float* y) {
   auto weights_memory = buffer(64 + size, &weights);
   fill(weights + 64, size);
   memcpy(weights, header, sizeof header);
-  const double m = shape.m;
-  void* buffers[] = {x, weights, y, nullptr};
-  run_tiles(row, {&m, buffers, 1}, &buffers[3]);
+  CallArguments<packed_linear::kScalars, packed_linear::kBuffers> to;
+  to[packed_linear::kM] = shape.m;
+  to[packed_linear::kX] = x;
+  to[packed_linear::kWeights] = weights;
+  to[packed_linear::kY] = y;
+  run_tiles(row, to.call(1), to.scratch());
 }
 
 void run(const KernelRow& row, const Shape& shape) {

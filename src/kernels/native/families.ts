@@ -1,6 +1,6 @@
 /**
- * How the arguments of each kernel family become numbers and buffers of a native call. The C++ side reads them in this
- * order; the scratch buffer follows the ones listed here.
+ * How the arguments of each kernel family become numbers and buffers of a native call. C++ reads them by the names given
+ * here: `npm run families` writes these to native/families.h.
  */
 import type {
   AddRmsNormArgs,
@@ -24,15 +24,79 @@ import type {
   UnaryArgs,
 } from "../arguments.ts";
 
+/** The arguments of a native call: all numbers, then all buffers, each in the order that its C++ code reads. */
 export interface NativeArguments {
   readonly scalars: readonly number[];
   readonly buffers: readonly ArrayBufferView[];
 }
 
-/** scalars: m, n, k, group size (TorchAO's headers lack them); buffers: x, packed weights, y. */
+/** Names of a native call's numbers and of its buffers, in their order. A scratch buffer follows the ones listed. */
+export interface ArgumentNames {
+  readonly scalars: readonly string[];
+  readonly buffers: readonly string[];
+}
+
+const matrix = ["m", "n", "k"] as const;
+const rowsOfDim = ["rows", "dim"] as const;
+const attentionSizes = ["tokens", "heads", "kvHeads", "headDim", "capacity"] as const;
+const attentionScalars = [...attentionSizes, "scale", "window", "softcap", "cacheType", "stores"] as const;
+const cacheBuffers = ["keyCache", "valueCache", "keyScales", "valueScales", "position", "y"] as const;
+
+/** What families of kernels are called with; several families may take the same. */
+export const argumentNames = {
+  packedLinear: { scalars: [...matrix, "groupSize"], buffers: ["x", "weights", "y"] },
+  floatLinear: { scalars: [...matrix, "weightType", "hasBias"], buffers: ["x", "weights", "bias", "y"] },
+  rmsNorm: { scalars: [...rowsOfDim, "eps"], buffers: ["x", "weight", "y"] },
+  addRmsNorm: { scalars: [...rowsOfDim, "eps", "alpha"], buffers: ["x", "weight", "y", "addend"] },
+  ropeAngles: { scalars: ["tokens", "half", "scale"], buffers: ["position", "inverseFrequencies", "angles"] },
+  rope: { scalars: ["tokens", "heads", "headDim", "half"], buffers: ["x", "angles", "y"] },
+  attention: { scalars: attentionScalars, buffers: ["q", "k", "v", ...cacheBuffers] },
+  ropeAttention: { scalars: [...attentionScalars, "half"], buffers: ["qkv", "angles", ...cacheBuffers] },
+  binary: { scalars: ["count", "alpha"], buffers: ["a", "b", "y"] },
+  unary: { scalars: ["count", "value"], buffers: ["x", "y"] },
+  halves: { scalars: rowsOfDim, buffers: ["x", "y"] },
+  rows: { scalars: rowsOfDim, buffers: ["x", "y"] },
+  groupSums: { scalars: ["rows", "k", "groupSize"], buffers: ["x", "y"] },
+  select: { scalars: ["outer", "stride", "offset", "blockBytes"], buffers: ["x", "y"] },
+  embeddingFloat: {
+    scalars: [...rowsOfDim, "weightType", "count", "indexBytes"],
+    buffers: ["weights", "indices", "y"],
+  },
+  embeddingPacked: {
+    scalars: ["bits", ...rowsOfDim, "groups", "count", "indexBytes"],
+    buffers: ["packed", "scales", "zeros", "indices", "y"],
+  },
+  embeddingShared: { scalars: ["count", "n", "k", "groupSize", "indexBytes"], buffers: ["weights", "indices", "y"] },
+  quantizeAffine: {
+    scalars: ["n", "k", "groupSize", "bits", "weightType", "mapping", "hqq", "halfScales"],
+    buffers: ["weights", "qvals", "scales", "zeros", "failed"],
+  },
+  quantizePack: {
+    scalars: ["n", "k", "groupSize", "bits", "halfScales", "hasZeros", "hasLevels", "hasBias"],
+    buffers: ["qvals", "scales", "zeros", "levels", "panels", "negative"],
+  },
+  measureRead: { scalars: ["bytes", "rounds", "ahead"], buffers: ["data"] },
+  measureMacs: { scalars: ["macs", "tiles"], buffers: [] },
+} as const satisfies Record<string, ArgumentNames>;
+
+/** The arguments of a native call from values by name. */
+export function orderArguments<N extends ArgumentNames>(
+  names: N,
+  values: Readonly<Record<N["scalars"][number], number> & Record<N["buffers"][number], ArrayBufferView>>,
+): NativeArguments {
+  const byName: Readonly<Record<string, number | ArrayBufferView>> = values;
+  return {
+    scalars: names.scalars.map((name) => byName[name] as number),
+    buffers: names.buffers.map((name) => byName[name] as ArrayBufferView),
+  };
+}
+
+const names = argumentNames;
+
+/** TorchAO's headers lack n, k and the group size. */
 export function packedLinear({ m, x, weights, y }: PackedLinearArgs): NativeArguments {
   const { n, k, groupSize } = weights.spec;
-  return { scalars: [m, n, k, groupSize], buffers: [x, weights.bytes, y] };
+  return orderArguments(names.packedLinear, { m, n, k, groupSize, x, weights: weights.bytes, y });
 }
 
 /** How float weights are stored, as native/half.h numbers it. */
@@ -42,107 +106,95 @@ function floatType({ dtype }: FloatWeights): number {
 
 const none = new Float32Array(0);
 
-/** scalars: m, n, k, type, 1 with a bias; buffers: x, weights, bias, y. */
 export function floatLinear({ m, n, k, x, weights, bias, y }: FloatLinearArgs): NativeArguments {
-  return { scalars: [m, n, k, floatType(weights), bias ? 1 : 0], buffers: [x, weights.data, bias ?? none, y] };
+  return orderArguments(names.floatLinear, {
+    ...{ m, n, k, x, y },
+    weights: weights.data,
+    weightType: floatType(weights),
+    bias: bias ?? none,
+    hasBias: bias ? 1 : 0,
+  });
 }
 
-/** scalars: rows, dim, eps; buffers: x, weight, y. */
 export function rmsNorm({ dim, x, weight, eps, y }: RmsNormArgs): NativeArguments {
-  return { scalars: [x.length / dim, dim, eps], buffers: [x, weight, y] };
+  return orderArguments(names.rmsNorm, { rows: x.length / dim, dim, eps, x, weight, y });
 }
 
-/** scalars: tokens, half, scale; buffers: position, inverse frequencies, angles. */
+export function addRmsNorm({ addend, alpha, dim, x, weight, eps, y }: AddRmsNormArgs): NativeArguments {
+  return orderArguments(names.addRmsNorm, { rows: x.length / dim, dim, eps, alpha, x, weight, y, addend });
+}
+
 export function ropeAngles(args: RopeAnglesArgs): NativeArguments {
-  const { tokens, position, inverseFrequencies, scale, angles } = args;
-  return { scalars: [tokens, inverseFrequencies.length, scale], buffers: [position, inverseFrequencies, angles] };
+  return orderArguments(names.ropeAngles, { ...args, half: args.inverseFrequencies.length });
 }
 
-/** scalars: tokens, heads, head dimension, half; buffers: x, angles, y. */
-export function rope({ tokens, heads, headDim, half, x, angles, y }: RopeArgs): NativeArguments {
-  return { scalars: [tokens, heads, headDim, half], buffers: [x, angles, y] };
+export function rope(args: RopeArgs): NativeArguments {
+  return orderArguments(names.rope, args);
 }
 
 const cacheArrays = [Float32Array, Uint16Array, Int8Array] as const;
 
-/**
- * scalars: tokens, heads, kvHeads, head dimension, capacity, scale, window, softcap, type of the caches (0 f32, 1 f16,
- * 2 int8), 1 when k and v are stored first; buffers: q, k, v, key cache, value cache, key scales, value scales, position, y. Scales are empty but for int8.
- */
+/** Types of caches are 0 f32, 1 f16, 2 int8; scales are empty but for int8. Without k and v nothing is stored. */
 export function attention(args: AttentionArgs): NativeArguments {
-  const { tokens, heads, kvHeads, headDim, capacity, scale, window, softcap } = args;
-  const { q, k, v, keyCache, valueCache, keyScales, valueScales, position, y } = args;
+  const { k, v } = args;
+  const stored = { k: k ?? none, v: v ?? none, stores: k && v ? 1 : 0 };
+  return orderArguments(names.attention, { ...args, ...cacheArguments(args), ...stored });
+}
+
+export function ropeAttention(args: RopeAttentionArgs): NativeArguments {
+  return orderArguments(names.ropeAttention, { ...args, ...cacheArguments(args), stores: 1 });
+}
+
+function cacheArguments({ keyCache, keyScales, valueScales }: Omit<AttentionArgs, "q" | "k" | "v">) {
   const cacheType = cacheArrays.findIndex((array) => keyCache instanceof array);
-  return {
-    scalars: [tokens, heads, kvHeads, headDim, capacity, scale, window, softcap, cacheType, k && v ? 1 : 0],
-    buffers: [q, k ?? none, v ?? none, keyCache, valueCache, keyScales ?? none, valueScales ?? none, position, y],
-  };
+  return { cacheType, keyScales: keyScales ?? none, valueScales: valueScales ?? none };
 }
 
-/** scalars: as of attention, then half; buffers: qkv, angles, then from the key cache on as of attention. */
-export function ropeAttention({ qkv, angles, half, ...rest }: RopeAttentionArgs): NativeArguments {
-  const { scalars, buffers } = attention({ ...rest, q: none, k: none, v: none });
-  return { scalars: [...scalars, half], buffers: [qkv, angles, ...buffers.slice(3)] };
-}
-
-/** scalars: rows, dim; buffers: x, y. */
+/** `dim` is that of a half. */
 export function halves({ dim, x, y }: HalvesArgs): NativeArguments {
-  return { scalars: [y.length / dim, dim], buffers: [x, y] };
+  return orderArguments(names.halves, { rows: y.length / dim, dim, x, y });
 }
 
-/** scalars: rows, dim, eps, alpha; buffers: x, weight, y, addend. */
-export function addRmsNorm({ addend, alpha, ...norm }: AddRmsNormArgs): NativeArguments {
-  const { scalars, buffers } = rmsNorm(norm);
-  return { scalars: [...scalars, alpha], buffers: [...buffers, addend] };
-}
-
-/** scalars: count, alpha; buffers: a, b, y. */
 export function binary({ a, b, alpha, y }: BinaryArgs): NativeArguments {
-  return { scalars: [y.length, alpha], buffers: [a, b, y] };
+  return orderArguments(names.binary, { count: y.length, alpha, a, b, y });
 }
 
-/** scalars: count, value; buffers: x, y. */
 export function unary({ x, value, y }: UnaryArgs): NativeArguments {
-  return { scalars: [y.length, value], buffers: [x, y] };
+  return orderArguments(names.unary, { count: y.length, value, x, y });
 }
 
-/** scalars: rows, dim; buffers: x, y. */
 export function rows({ dim, x, y }: SoftmaxArgs | ArgmaxArgs): NativeArguments {
-  return { scalars: [x.length / dim, dim], buffers: [x, y] };
+  return orderArguments(names.rows, { rows: x.length / dim, dim, x, y });
 }
 
-/** scalars: rows, k, group size; buffers: x, y. */
-export function groupSums({ rows, k, groupSize, x, y }: GroupSumsArgs): NativeArguments {
-  return { scalars: [rows, k, groupSize], buffers: [x, y] };
+export function groupSums(args: GroupSumsArgs): NativeArguments {
+  return orderArguments(names.groupSums, args);
 }
 
-/** scalars: outer, stride, offset, bytes of a block; buffers: x, y. */
-export function select({ outer, stride, offset, blockBytes, x, y }: SelectArgs): NativeArguments {
-  return { scalars: [outer, stride, offset, blockBytes], buffers: [x, y] };
+export function select(args: SelectArgs): NativeArguments {
+  return orderArguments(names.select, args);
 }
 
-/** scalars: rows, dim, type (0 f32, 1 f16, 2 bf16), count, bytes of an index; buffers: weights, indices, y. */
 export function embeddingFloat({ rows, dim, weights, indices, y }: FloatEmbeddingArgs): NativeArguments {
-  return {
-    scalars: [rows, dim, floatType(weights), indices.length, indices.BYTES_PER_ELEMENT],
-    buffers: [weights.data, indices, y],
-  };
+  return orderArguments(names.embeddingFloat, {
+    ...{ rows, dim, indices, y },
+    ...indexSizes(indices),
+    weights: weights.data,
+    weightType: floatType(weights),
+  });
 }
 
-/** scalars: bits, rows, dim, groups, count, bytes of an index; buffers: packed, scales, zeros, indices, y. */
 export function embeddingPacked(args: PackedEmbeddingArgs): NativeArguments {
-  const { bits, rows, dim, packed, scales, zeros, indices, y } = args;
-  return {
-    scalars: [bits, rows, dim, scales.length / rows, indices.length, indices.BYTES_PER_ELEMENT],
-    buffers: [packed, scales, zeros, indices, y],
-  };
+  const groups = args.scales.length / args.rows;
+  return orderArguments(names.embeddingPacked, { ...args, ...indexSizes(args.indices), groups });
 }
 
-/** scalars: count, n, k, group size, bytes of an index; buffers: packed weights, indices, y. */
 export function embeddingShared({ weights, indices, y }: SharedEmbeddingArgs): NativeArguments {
   const { n, k, groupSize } = weights.spec;
-  return {
-    scalars: [indices.length, n, k, groupSize, indices.BYTES_PER_ELEMENT],
-    buffers: [weights.bytes, indices, y],
-  };
+  const sizes = { n, k, groupSize, ...indexSizes(indices) };
+  return orderArguments(names.embeddingShared, { ...sizes, weights: weights.bytes, indices, y });
+}
+
+function indexSizes(indices: PackedEmbeddingArgs["indices"]) {
+  return { count: indices.length, indexBytes: indices.BYTES_PER_ELEMENT };
 }

@@ -1,5 +1,4 @@
-// Geometry of packed weights in the panel layouts, which src/kernels/layout/panels.ts describes; and of activations
-// quantized for panel16.
+// Geometry of packed weights in the panel layouts, which src/kernels/layout/panels.ts describes.
 #pragma once
 
 #include <cstring>
@@ -75,35 +74,8 @@ static inline Panel16 read_panel16(const void* buffer) { return read_panels(buff
 
 // The levels that weights of a codebook stand for, as the instruction set looks them up.
 template <class Isa, int Bits>
-inline __attribute__((always_inline)) auto levels_of(const Panel16& w) {
+inline LOWBIT_INLINE auto levels_of(const Panel16& w) {
   return Isa::load_levels(w.levels, 1 << (Bits < 4 ? Bits : 4));
-}
-
-// Activations quantized to int8 for panel16 weights: rows of `padded_k` values (groups padded with zeros), then for
-// each row its scale, zero point and the sum of each group's values.
-struct QuantizedRows {
-  int8_t* values;
-  int32_t* sums;
-  float* scales;
-  int32_t* zeros;
-};
-
-static inline size_t quantized_bytes(uint32_t m, const Panel16& w) {
-  return round_up(static_cast<size_t>(m) * w.padded_k(), 64) + round_up(4 * static_cast<size_t>(m) * w.groups, 64) +
-         2 * round_up(4 * static_cast<size_t>(m), 64);
-}
-
-static inline QuantizedRows quantized_rows(void* scratch, uint32_t m, const Panel16& w) {
-  uint8_t* at = static_cast<uint8_t*>(scratch);
-  QuantizedRows rows;
-  rows.values = reinterpret_cast<int8_t*>(at);
-  at += round_up(static_cast<size_t>(m) * w.padded_k(), 64);
-  rows.sums = reinterpret_cast<int32_t*>(at);
-  at += round_up(4 * static_cast<size_t>(m) * w.groups, 64);
-  rows.scales = reinterpret_cast<float*>(at);
-  at += round_up(4 * static_cast<size_t>(m), 64);
-  rows.zeros = reinterpret_cast<int32_t*>(at);
-  return rows;
 }
 
 }  // namespace lowbit
