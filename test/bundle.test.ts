@@ -8,16 +8,16 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { type Bundle, bundleProgram } from "../src/bundle/bundle.ts";
 import { type Build, modulesWithStandIn, partOf, standIn } from "../src/bundle/modules.ts";
 import { calledOperators, tableModule, traceSources } from "../src/bundle/selection.ts";
+import { operators } from "../src/extension/index.ts";
 import {
   exportProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
   loadProgram,
-  operators,
-  type Program,
   quantize,
   sharedEmbedding,
 } from "../src/index.ts";
+import type { Program } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 

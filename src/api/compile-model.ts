@@ -26,6 +26,9 @@ import { elementCount, type Tensor } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
 import { resumeKey } from "./resume-key.ts";
 
+/**
+ * How a checkpoint becomes a program: context length, type of the KV cache, target and CPU. Every field has a default.
+ */
 export interface CompileModelOptions extends AbortOptions {
   /** The CPU that weights are packed for. Default: this one. */
   readonly cpu?: Cpu;
@@ -209,6 +212,10 @@ function namedData(model: Model): Map<string, DataSource> {
   return new Map(sources);
 }
 
+/**
+ * Options of `exportProgram`: those of compiling, and how the export tells its progress and goes on after an
+ * interruption.
+ */
 export interface ExportOptions extends CompileModelOptions {
   /**
    * Aborted or killed, keep what was written (`<path>.partial`), and go on from there when the same is exported again.

@@ -3,7 +3,7 @@ import { checkOptions } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { architectureOf, ggufArchitectures, ggufConfig } from "../formats/gguf/config.ts";
 import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
 import { GgufMetadata } from "../formats/gguf/metadata.ts";
@@ -35,6 +35,7 @@ const names: Readonly<Record<string, string>> = {
   MistralForCausalLM: "llama",
 };
 
+/** Options of `saveGguf`: progress in bytes, and an abort signal. */
 export interface SaveGgufOptions extends AbortOptions {
   onProgress?(doneBytes: number, totalBytes: number): void;
 }

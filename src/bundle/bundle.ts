@@ -13,6 +13,7 @@ import { isInterpreted } from "../runtime/interpreter.ts";
 import { type Build, fileOf, modulesFolder, modulesWithStandIn, pathOf, standIn } from "./modules.ts";
 import { calledOperators, listsOf, traceSources } from "./selection.ts";
 
+/** One file of a bundle: its path, its size in bytes, raw and gzipped, and the modules that it is made of. */
 export interface BundledFile {
   readonly path: string;
   readonly bytes: number;
@@ -21,6 +22,7 @@ export interface BundledFile {
   readonly modules: readonly string[];
 }
 
+/** What `bundleProgram` wrote: the files, and the operators that they have. */
 export interface Bundle {
   /** Full names of the operators in it. */
   readonly operators: readonly string[];

@@ -2,15 +2,13 @@
 import type { Command } from "commander";
 import {
   type CompileModelOptions,
-  checkCompiles,
-  isCheckpoint,
   type LanguageModel,
-  type LoadOptions,
   loadCheckpoint,
   loadCompiled,
   loadProgram,
   type Model,
 } from "../index.ts";
+import { checkCompiles, isCheckpoint, type LoadOptions } from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
 import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";

@@ -1,25 +1,19 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
+import { type Cpu, cpuWith, exportProgram, inspectProgram, type Model, saveGguf, saveTorchao } from "../index.ts";
 import {
-  type Cpu,
   checkCompiles,
   checkOutput,
   checkOutputFolder,
   claimPath,
-  cpuWith,
   describeOrigins,
-  exportProgram,
-  inspectProgram,
   isQuantizedApart,
-  type Model,
-  saveGguf,
-  saveTorchao,
   type Target,
   targets,
   type WeightOrigin,
   weightOrigins,
-} from "../index.ts";
+} from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";

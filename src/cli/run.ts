@@ -1,7 +1,8 @@
 /** `lowbit run`: prompt → streamed text, with statistics at the end. */
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
-import { checkOutput, type GenerationResult, Profile } from "../index.ts";
+import { type GenerationResult, Profile } from "../index.ts";
+import { checkOutput } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { describeProfile, profileReport, writeTrace } from "./profile.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";

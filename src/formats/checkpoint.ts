@@ -6,36 +6,14 @@ import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
+import type { Checkpoint } from "./contract.ts";
 import { openGguf } from "./gguf/checkpoint.ts";
 import { onlyModel } from "./gguf/split.ts";
-import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
-import type { TensorSource } from "./tensor-source.ts";
+import { decodeUtf8, describe, isObject, type JsonFile, jsonFile } from "./json.ts";
 import { openWeights, weightEndings } from "./weight-files.ts";
 
 /** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
 const TEXT_MAX_BYTES = 1 << 28;
-
-export interface Checkpoint {
-  /** Folder, or file where one holds it all. */
-  readonly folder: string;
-  /** What holds the config, for messages. */
-  readonly configFile: string;
-  /** config.json, or what it would be. */
-  readonly config: JsonObject;
-  readonly tensors: TensorSource;
-  /** tokenizer.json, null when absent. */
-  readonly tokenizerJson: JsonFile | null;
-  /** tokenizer_config.json, null when absent. */
-  readonly tokenizerConfig: JsonFile | null;
-  /** generation_config.json, null when absent. */
-  readonly generationConfig: JsonFile | null;
-  /** Jinja source from chat_template.jinja, else the (default) one of tokenizer_config.json; null when neither has one. */
-  readonly chatTemplate: string | null;
-  /** What was assumed because the files do not say it, a sentence each. */
-  readonly notes: readonly string[];
-  /** Closes the weight files. */
-  close(): Promise<void>;
-}
 
 /** A folder's path, the names in it, and the weight file that was asked for, if one was. */
 interface Listing {

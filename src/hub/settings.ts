@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { InvalidArgumentError } from "../errors.ts";
 import { readTextIfAny } from "../node-file.ts";
 
+/** Where the hub and its cache are, and the token that downloads are asked for with. */
 export interface HubSettings {
   /** Without a slash at the end. */
   readonly endpoint: string;

@@ -10,6 +10,7 @@ import { type BlobOptions, type BlobSource, downloadBlob, exists } from "./blob.
 import { HubError, request, retried, StallWatch } from "./request.ts";
 import { type HubSettings, hubSettings, parseRepository, type RepositoryName } from "./settings.ts";
 
+/** How `pullModel` downloads: the hub's settings, which files are wanted, progress in bytes, and an abort signal. */
 export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
   /** Default: from the environment. */
   readonly settings?: HubSettings | undefined;

@@ -113,6 +113,7 @@ export interface BoundCall {
   encode(scratch: Uint8Array): EncodedCall | null;
 }
 
+/** An operator as programs call it: its schema, its shape rule, and its kernels, the best first. */
 export interface Operator {
   readonly schema: Schema;
   readonly name: string;

@@ -23,6 +23,10 @@ interface ReadyRun {
   readonly free: () => void;
 }
 
+/**
+ * The state of one sequence (its keys and values, as a rule) and calls of the program's methods on it. Sessions of one program
+ * take turns: a call waits until the one before it has ended.
+ */
 export class Session {
   readonly #program: LoadedProgram;
   readonly #state: Uint8Array;
