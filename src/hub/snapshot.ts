@@ -158,7 +158,8 @@ async function head(url: string, options: BlobOptions, watch: StallWatch): Promi
   throw new HubError(`${url}: moved more than ${MOVES_MAX} times`);
 }
 
-const texts = /^(config|generation_config|tokenizer|tokenizer_config|params)\.json$|^chat_template\.jinja$/;
+const texts =
+  /^(config|generation_config|tokenizer|tokenizer_config|added_tokens|special_tokens_map|params)\.json$|^chat_template\.jinja$/;
 /** Formats of weights, the best first: the first that a repository has is taken. */
 const weights = [
   /^model(-\d+-of-\d+)?\.safetensors$|^model\.safetensors\.index\.json$/,
