@@ -10,6 +10,7 @@ import type { Checkpoint } from "./contract.ts";
 import { openGguf } from "./gguf/checkpoint.ts";
 import { onlyModel } from "./gguf/split.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, jsonFile } from "./json.ts";
+import { withOlderFiles } from "./token-files.ts";
 import { openWeights, weightEndings } from "./weight-files.ts";
 
 /** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
@@ -33,7 +34,12 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
   const gguf = listing.weights === null ? onlyModel(listing.names) : null;
   if (!listing.names.has("config.json") && gguf !== null) return openGguf(join(listing.folder, gguf));
   const tokenizerJson = await readJson(listing, "tokenizer.json");
-  const tokenizerConfig = await readJson(listing, "tokenizer_config.json");
+  const tokenizerConfig = withOlderFiles(listing.folder, {
+    tokenizerJson,
+    tokenizerConfig: await readJson(listing, "tokenizer_config.json"),
+    addedTokens: await readJson(listing, "added_tokens.json"),
+    specialTokensMap: await readJson(listing, "special_tokens_map.json"),
+  });
   const generationConfig = await readJson(listing, "generation_config.json");
   const jinja = await readText(listing, "chat_template.jinja");
   const texts = {

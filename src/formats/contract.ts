@@ -13,7 +13,7 @@ export interface Checkpoint {
   readonly tensors: TensorSource;
   /** tokenizer.json, null when absent. */
   readonly tokenizerJson: JsonFile | null;
-  /** tokenizer_config.json, null when absent. */
+  /** tokenizer_config.json with what added_tokens.json and special_tokens_map.json add; null without any of them. */
   readonly tokenizerConfig: JsonFile | null;
   /** generation_config.json, null when absent. */
   readonly generationConfig: JsonFile | null;
