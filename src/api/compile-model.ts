@@ -14,6 +14,7 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { LONG_METHOD } from "../language/session-decoder.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
+import { checkOutput } from "../node-file.ts";
 import { EagerBuilder } from "../ops/eager.ts";
 import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
@@ -229,6 +230,8 @@ export interface ExportOptions extends CompileModelOptions {
  * `compileModel` does, and InvalidFileError for a path that cannot be written.
  */
 export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
+  checkModel(model);
+  await checkOutput(path, [model.checkpoint.folder]);
   const program = compileModel(model, options);
   const { onProgress, signal, resume = false } = options;
   await saveProgram(program, path, {

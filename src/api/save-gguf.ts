@@ -16,6 +16,7 @@ import { isObject, type JsonObject } from "../formats/json.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
+import { checkOutput } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
@@ -47,6 +48,7 @@ export interface SaveGgufOptions extends AbortOptions {
 export async function saveGguf(model: Model, path: string, options: SaveGgufOptions = {}): Promise<void> {
   checkModel(model);
   checkOptions(options);
+  await checkOutput(path, [model.checkpoint.folder]);
   const config = model.decoder.transformer;
   const architecture = names[model.decoder.architecture];
   if (!config || !architecture)

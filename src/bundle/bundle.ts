@@ -5,7 +5,7 @@ import type { Plugin } from "esbuild";
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
 import { TORCHAO_MAGIC } from "../kernels/layout/torchao-linear.ts";
-import { makeFolder, openFile, writeFileWhole } from "../node-file.ts";
+import { checkOutput, makeFolder, openFile, writeFileWhole } from "../node-file.ts";
 import { operators as allOperators } from "../ops/registry.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
@@ -117,6 +117,7 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
   const file = await openFile(path);
   const choice = await choose(build, file).finally(() => file.close());
   await makeFolder(folder);
+  for (const name of ["lowbit.js", "worker.js"]) await checkOutput(join(folder, name), [path]);
   const result = await build({
     entryPoints: { lowbit: fileOf("bundle/entries/entry"), worker: fileOf("bundle/entries/worker-entry") },
     outdir: resolve(folder),

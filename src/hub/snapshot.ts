@@ -2,10 +2,10 @@
  * A revision of a model in the cache, laid out as Python's huggingface_hub does, so that both share their files:
  * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit.
  */
-import { copyFile, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
-import { makeFolder } from "../node-file.ts";
+import { makeFolder, readTextIfAny } from "../node-file.ts";
 import { type BlobOptions, type BlobSource, downloadBlob, exists } from "./blob.ts";
 import { HubError, request, retried, StallWatch } from "./request.ts";
 import { type HubSettings, hubSettings, parseRepository, type RepositoryName } from "./settings.ts";
@@ -66,7 +66,7 @@ async function cachedSnapshot(
   { repository, revision }: RepositoryName,
   wantedOf: (names: readonly string[]) => readonly string[],
 ): Promise<string> {
-  const commit = await readFile(join(folder, "refs", revision), "utf8").catch(() => revision);
+  const commit = (await readTextIfAny(join(folder, "refs", revision))) ?? revision;
   const snapshot = join(folder, "snapshots", commit.trim());
   const listed = await readdir(snapshot, { recursive: true }).catch(() => []);
   // Links whose content is gone are listed, too.

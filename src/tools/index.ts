@@ -33,7 +33,7 @@ export { layouts } from "../kernels/layout/packed.ts";
 export { wasmKernelText } from "../kernels/wasm/row-text.ts";
 export { loadProgramObject } from "../language/language-model.ts";
 export { SessionDecoder } from "../language/session-decoder.ts";
-export { checkWritable, openFile, writeFileWhole } from "../node-file.ts";
+export { checkOutput, checkOutputFolder, openFile, writeFileWhole } from "../node-file.ts";
 export { kvCacheTypes } from "../ops/kv-cache.ts";
 export { claimPath } from "../path-claim.ts";
 export type { Program } from "../program/program.ts";
