@@ -85,6 +85,18 @@ napi_value kernels(napi_env env, napi_callback_info) {
 napi_value cpu_features_js(napi_env env, napi_callback_info) { return number(env, cpu_features()); }
 napi_value default_threads_js(napi_env env, napi_callback_info) { return number(env, default_threads()); }
 
+// keepThreads(threads), releaseThreads(threads)
+template <void (*change)(uint32_t)>
+napi_value change_threads(napi_env env, napi_callback_info info) {
+  napi_value args[1];
+  size_t count = 1;
+  uint32_t threads = 0;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  napi_get_value_uint32(env, args[0], &threads);
+  change(threads);
+  return nullptr;
+}
+
 // countCores(sysfs, cpus): as of CPUs 0 .. cpus - 1
 napi_value count_cores_js(napi_env env, napi_callback_info info) {
   napi_value args[2];
@@ -361,10 +373,19 @@ napi_value init(napi_env env, napi_value exports) {
     const char* name;
     napi_callback function;
   } functions[] = {
-      {"kernels", kernels},           {"cpuFeatures", cpu_features_js}, {"defaultThreads", default_threads_js},
-      {"countCores", count_cores_js}, {"createPlan", create_plan},      {"scratchBytes", scratch_bytes},
-      {"runPlan", run_plan_js},       {"runPlanAsync", run_plan_async}, {"mapFile", map_file},
-      {"allocate", allocate},         {"loadKernels", load_kernels},
+      {"kernels", kernels},
+      {"cpuFeatures", cpu_features_js},
+      {"defaultThreads", default_threads_js},
+      {"countCores", count_cores_js},
+      {"createPlan", create_plan},
+      {"scratchBytes", scratch_bytes},
+      {"runPlan", run_plan_js},
+      {"runPlanAsync", run_plan_async},
+      {"mapFile", map_file},
+      {"allocate", allocate},
+      {"loadKernels", load_kernels},
+      {"keepThreads", change_threads<keep_threads>},
+      {"releaseThreads", change_threads<release_threads>},
   };
   for (auto& entry : functions) {
     napi_value function;

@@ -33,7 +33,7 @@ MappedFile* MappedFile::open(const char* path) {
 MappedFile::~MappedFile() { UnmapViewOfFile(data_); }
 #else
 MappedFile* MappedFile::open(const char* path) {
-  int file = ::open(path, O_RDONLY | O_CLOEXEC);
+  int file = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) return nullptr;
   struct stat status;
   void* data = MAP_FAILED;

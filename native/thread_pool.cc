@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "contention.h"
@@ -164,6 +165,7 @@ class Pool {
   bool submit(std::shared_ptr<Job> job) {
     {
       std::lock_guard<std::mutex> lock(mutex_);
+      needed_ = std::max(needed_.load(), job->options.threads);
       while (thread_count_ < job->options.threads && start_thread()) thread_count_++;
       if (thread_count_ == 0) return false;
       jobs_.push_back(std::move(job));
@@ -171,6 +173,21 @@ class Pool {
     }
     wake_.notify_all();
     return true;
+  }
+
+  void keep(uint32_t threads) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    kept_.insert(threads);
+  }
+
+  void release(uint32_t threads) {
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const auto place = kept_.find(threads);
+      if (place != kept_.end()) kept_.erase(place);
+      needed_ = kept_.empty() ? 0 : *kept_.rbegin();
+    }
+    wake_.notify_all();
   }
 
  private:
@@ -213,10 +230,20 @@ class Pool {
         job->work(thread);
         continue;
       }
-      if (spin_for_change(seen)) continue;
+      if (spin_for_change(seen) && !is_over()) continue;
       std::unique_lock<std::mutex> lock(mutex_);
-      wake_.wait(lock, [&] { return version_.load(std::memory_order_acquire) != seen; });
+      wake_.wait(lock, [&] { return is_over() || version_.load(std::memory_order_acquire) != seen; });
+      // Enough stay for every job: a job that needs more has raised what is needed.
+      if (is_over()) {
+        thread_count_--;
+        return;
+      }
     }
+  }
+
+  // Whether there are more threads than anybody wants.
+  bool is_over() const {
+    return thread_count_.load(std::memory_order_relaxed) > needed_.load(std::memory_order_relaxed);
   }
 
   bool spin_for_change(uint64_t seen) {
@@ -234,7 +261,10 @@ class Pool {
   std::condition_variable wake_;
   std::deque<std::shared_ptr<Job>> jobs_;
   std::atomic<uint64_t> version_{0};
-  uint32_t thread_count_ = 0;
+  std::atomic<uint32_t> thread_count_{0};
+  // The most threads that somebody keeps, or that a job has asked for since somebody last released some.
+  std::atomic<uint32_t> needed_{0};
+  std::multiset<uint32_t> kept_;
 };
 
 // Never destroyed: its threads may outlive static destruction.
@@ -250,6 +280,9 @@ void run_plan(const Plan& plan, const RunOptions& options, Completion completion
   if (job->phases.empty()) return completion.done(completion.context);
   if (!pool().submit(job)) job->work(0);
 }
+
+void keep_threads(uint32_t threads) { pool().keep(threads); }
+void release_threads(uint32_t threads) { pool().release(threads); }
 
 void run_plan_here(const Plan& plan, const RunOptions& options) {
   auto job = std::make_shared<Job>(plan, options, Completion{nullptr, nullptr});

@@ -40,6 +40,11 @@ struct RunOptions {
 // none, on this thread. `plan` and what the options point to must live until `done` is called.
 void run_plan(const Plan& plan, const RunOptions& options, Completion completion);
 
+// Keeps as many threads for who will run plans on so many, until it says that it does no more: threads beyond the most
+// that are still kept end when they have nothing to do.
+void keep_threads(uint32_t threads);
+void release_threads(uint32_t threads);
+
 // Runs a plan on this thread and others of the pool; returns when it has ended.
 void run_plan_here(const Plan& plan, const RunOptions& options);
 

@@ -53,7 +53,9 @@ function importsOf(file) {
 }
 
 const sources = filesUnder("src").filter((file) => file.endsWith(".ts"));
+/** Files that a file imports: all, types among them, and those of values alone. */
 const graph = new Map();
+const valueGraph = new Map();
 /** Names of Node's modules that a file imports. */
 const nodeModules = new Map();
 for (const file of sources) {
@@ -65,6 +67,10 @@ for (const file of sources) {
   if (!isTest) {
     const values = found.filter(({ typeOnly }) => !typeOnly);
     graph.set(
+      file,
+      imports.map(({ target }) => target),
+    );
+    valueGraph.set(
       file,
       values.filter(({ isFile }) => isFile).map(({ target }) => target),
     );
@@ -100,7 +106,7 @@ for (const file of filesUnder("native/aqlm"))
       problems.push(`${file}: may include files of native/aqlm/ and ${[...aqlmIncludes].join(", ")}, not ${target}`);
   }
 
-/** Import rings: a depth-first walk that meets a file on its own path. @param {string} file @param {string[]} path */
+/** Import rings, those through types among them: a depth-first walk that meets a file on its own path. @param {string} file @param {string[]} path */
 function walk(file, path, done) {
   if (path.includes(file)) problems.push(`import ring: ${[...path.slice(path.indexOf(file)), file].join(" → ")}`);
   if (done.has(file) || path.includes(file)) return;
@@ -116,7 +122,7 @@ function findNode(file, path, met) {
   met.add(file);
   for (const name of nodeModules.get(file) ?? [])
     problems.push(`${path[0] ?? file}: its room has nothing of Node, but imports ${[...path, file, name].join(" → ")}`);
-  for (const next of graph.get(file) ?? []) findNode(next, [...path, file], met);
+  for (const next of valueGraph.get(file) ?? []) findNode(next, [...path, file], met);
 }
 const met = new Set();
 for (const file of graph.keys()) if (withoutNode.has(roomOf(file))) findNode(file, [], met);

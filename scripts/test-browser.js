@@ -35,7 +35,8 @@ const {
 } = await import("./browser/page.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
-const { aqlmWeight, bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
+const { bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
+const { aqlmWeight } = await import("../dist/tools/index.js");
 
 const PAGE_BYTES_MAX = 150e3;
 

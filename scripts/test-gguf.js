@@ -2,18 +2,23 @@
  * `npm run test:gguf [-- checkpoint [prompt]]`: writes a checkpoint as GGUF files of each type, lets node-llama-cpp write a
  * greedy text by each, and asks our logits of the same file whether each of its tokens is the first choice, or as good as
  * that: llama.cpp rounds activations to 8 bits where weights are quantized, ours are floats. Default: the demo model.
- * Needs the peers: npm install in bench/.
+ * Then tokens of random texts, by gguf-tokens.js. `-- --golden` writes llama-tokens.json.golden, which tests compare with, in
+ * place of all that. Needs the peers: npm install in bench/.
  */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import { loadCheckpoint, loadCompiled } from "../dist/index.js";
+import { compareTokens, goldenTokens } from "./gguf-tokens.js";
 
 const root = fileURLToPath(new URL("..", import.meta.url));
-const [checkpoint = join(root, "models", "shakespeare"), prompt = "JULIET:\nO"] = process.argv.slice(2);
+const golden = process.argv.includes("--golden");
+const [checkpoint = join(root, "models", "shakespeare"), prompt = "JULIET:\nO"] = process.argv
+  .slice(2)
+  .filter((argument) => argument !== "--golden");
 const TOKENS = 48;
 /** Most that llama.cpp's choice may lack to ours, in logits: what float sums in another order change, and 8-bit activations. */
 const MARGINS = { float: 0.01, quantized: 0.1 };
@@ -73,7 +78,12 @@ const folder = mkdtempSync(join(tmpdir(), "lowbit-gguf-"));
 let failures = 0;
 try {
   const llama = await getLlama({ gpu: false, build: "never", logLevel: LlamaLogLevel.error });
-  for (const [name, options] of Object.entries(types)) {
+  if (golden)
+    writeFileSync(
+      join(root, "src", "formats", "gguf", "llama-tokens.json.golden"),
+      JSON.stringify(await goldenTokens(llama, root, folder)),
+    );
+  for (const [name, options] of golden ? [] : Object.entries(types)) {
     const path = join(folder, `${name}.gguf`);
     const main = join(root, "dist", "cli", "main.js");
     execFileSync(process.execPath, [main, "quantize", checkpoint, ...options, "--format", "gguf", "-o", path]);
@@ -87,6 +97,7 @@ try {
         : `${others} of ${TOKENS} tokens are not our first choice, by at most ${margin.toFixed(3)} in logits`;
     console.log(`${name}: ${same ? "" : "WRONG: "}${found}: ${JSON.stringify(text)}`);
   }
+  if (!golden) failures += await compareTokens(llama, root, folder);
 } finally {
   rmSync(folder, { recursive: true });
 }

@@ -35,6 +35,7 @@ interface Arrays {
   bool: Uint8Array;
 }
 
+/** A typed array that holds elements of some dtype. */
 export type TypedArray = Arrays[DType];
 export type ArrayOf<D extends DType> = Arrays[D];
 

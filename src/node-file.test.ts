@@ -1,13 +1,36 @@
 /** Files on disk: positioned reads, and writes that appear whole or not at all, on a full disk too. */
 import { execFile, spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from "node:fs";
+import {
+  appendFileSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import ts from "typescript";
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { InvalidArgumentError, InvalidFileError } from "./errors.ts";
-import { checkWritable, makeFolder, openFile, writeFileWhole } from "./node-file.ts";
+import {
+  checkOutput,
+  checkOutputFolder,
+  checkWritable,
+  makeFolder,
+  openFile,
+  readFileWhole,
+  readTextIfAny,
+  writeFileWhole,
+} from "./node-file.ts";
 
 const root = mkdtempSync(join(tmpdir(), "lowbit-file-"));
 const folder = join(root, "target");
@@ -35,6 +58,22 @@ describe("openFile", () => {
     truncateSync(path, 4);
     await expect(source.read(2, 8)).rejects.toThrow(`${path}: file ends at 4`);
     await source.close();
+  });
+
+  test("notices a file that is written to while it is open, but not one that another takes the place of", async () => {
+    writeFileSync(path, new Uint8Array(10));
+    const source = await openFile(path);
+    expect((await source.read(0, 4)).length).toBe(4);
+    writeFileSync(path, new Uint8Array(10).fill(1));
+    utimesSync(path, 1, 1);
+    await expect(source.read(0, 4)).rejects.toThrow(`${path}: has changed since it was opened (it was written to)`);
+    await source.close();
+    const other = await openFile(path);
+    writeFileSync(`${path}.new`, "another");
+    renameSync(`${path}.new`, path);
+    expect(await other.read(0, 2)).toEqual(Uint8Array.of(1, 1));
+    appendFileSync(path, "more");
+    await other.close();
   });
 
   test("names what is missing or no file", async () => {
@@ -123,7 +162,7 @@ describe("writeFileWhole", () => {
     const other = (found: string) => `expected a file to write but found ${found}`;
     await expect(writeFileWhole(folder, async () => {})).rejects.toThrow(`${folder}: ${other("a directory")}`);
     await expect(checkWritable("")).rejects.toThrow('"": expected the path of a file to write');
-    await expect(checkWritable("/dev/null")).rejects.toThrow(`/dev/null: ${other("no file")}`);
+    await expect(checkWritable("/dev/null")).rejects.toThrow(`/dev/null: ${other("a device")}`);
   });
 });
 
@@ -134,7 +173,7 @@ describe("writeFileWhole", () => {
  */
 describe.skipIf(process.platform === "win32")("on a full disk (skipped on Windows, which has no ulimit)", () => {
   test("a write fails with the file's name, keeps the old content and leaves no temporary file", async () => {
-    for (const name of ["node-file", "byte-source", "arguments", "errors"]) {
+    for (const name of ["node-file", "byte-source", "arguments", "errors", "git-lfs"]) {
       const source = readFileSync(new URL(`./${name}.ts`, import.meta.url), "utf8");
       const options = {
         module: ts.ModuleKind.ESNext,
@@ -183,5 +222,86 @@ describe("makeFolder", () => {
 
   test("shows an empty path as such", async () => {
     await expect(makeFolder("")).rejects.toThrow('"": ');
+  });
+});
+
+describe.skipIf(process.platform === "win32")("what is no file is refused before it is opened", () => {
+  test("named pipes, sockets, devices and folders, also by links", async () => {
+    const [pipe, socket, link] = ["pipe", "socket", "link"].map((name) => join(folder, name)) as [
+      string,
+      string,
+      string,
+    ];
+    expect(spawnSync("mkfifo", [pipe]).status).toBe(0);
+    symlinkSync(pipe, link);
+    const server = createServer();
+    await new Promise<void>((resolve) => server.listen(socket, resolve));
+    const kinds = { [pipe]: "a named pipe", [link]: "a named pipe", [socket]: "a socket", "/dev/zero": "a device" };
+    for (const [name, kind] of Object.entries({ ...kinds, [folder]: "a directory" })) {
+      for (const read of [openFile, readFileWhole]) {
+        await expect(read(name)).rejects.toThrow(InvalidFileError);
+        await expect(read(name)).rejects.toThrow(`${name}: expected a file but found ${kind}`);
+      }
+      expect(await readTextIfAny(name)).toBe(null);
+      await expect(checkWritable(name)).rejects.toThrow(`${name}: expected a file to write but found ${kind}`);
+    }
+    await new Promise((resolve) => server.close(resolve));
+  });
+});
+
+describe("outputs over inputs", () => {
+  const [model, checkpoint] = [join(folder, "model.gguf"), join(folder, "checkpoint")];
+  const inside = (name: string) => join(checkpoint, name);
+  beforeEach(() => {
+    writeFileSync(model, "model");
+    mkdirSync(checkpoint);
+    for (const name of ["config.json", "model.safetensors", "old.pte"]) writeFileSync(inside(name), name);
+    symlinkSync(model, join(folder, "link.gguf"));
+    symlinkSync(checkpoint, join(folder, "link"));
+    linkSync(model, join(folder, "hard.gguf"));
+    linkSync(inside("config.json"), join(folder, "hard.json"));
+  });
+
+  test.each([
+    ["model.gguf", "is read"],
+    ["./checkpoint/../model.gguf", "would replace"],
+    ["link.gguf", "would replace"],
+    ["hard.gguf", "would replace"],
+    ["hard.json", "would replace"],
+    ["checkpoint/config.json", "part of the checkpoint"],
+    ["link/model.safetensors", "part of the checkpoint"],
+    ["checkpoint/tokenizer.json", "part of the checkpoint"],
+    ["checkpoint/model-00001-of-00002.safetensors", "part of the checkpoint"],
+    ["checkpoint/chat_template.jinja", "part of the checkpoint"],
+  ])("%s is refused", async (name, problem) => {
+    const output = `${folder}/${name}`;
+    await expect(checkOutput(output, [model, checkpoint])).rejects.toThrow(InvalidFileError);
+    await expect(checkOutput(output, [model, checkpoint])).rejects.toThrow(problem);
+  });
+
+  test.each(["new.gguf", "checkpoint/old.pte", "checkpoint/new.pte", "checkpoint/trace.json"])(
+    "%s is not",
+    async (name) => {
+      await checkOutput(`${folder}/${name}`, [model, checkpoint, undefined, join(folder, "missing"), "hf:org/name"]);
+    },
+  );
+
+  test("folders that are inputs, or hold them, are refused", async () => {
+    for (const name of [checkpoint, `${checkpoint}/`, join(folder, "link")])
+      for (const input of [checkpoint, inside("model.safetensors")])
+        await expect(checkOutputFolder(name, [input])).rejects.toThrow("write to another folder");
+    await expect(checkOutputFolder(folder, [model])).rejects.toThrow(`${folder}: holds ${model}`);
+    await checkOutputFolder(join(folder, "new"), [model, checkpoint]);
+    await checkOutputFolder(inside("new"), [checkpoint]);
+  });
+
+  test("a file that is read is not written until it is closed", async () => {
+    const source = await openFile(model);
+    for (const name of [model, join(folder, "link.gguf"), join(folder, "hard.gguf")])
+      await expect(writeFileWhole(name, async (sink) => sink.write(new Uint8Array(1)))).rejects.toThrow(/read/);
+    expect(readFileSync(model, "utf8")).toBe("model");
+    await source.close();
+    await writeFileWhole(model, async (sink) => sink.write(new Uint8Array(1)));
+    expect(readFileSync(model).length).toBe(1);
   });
 });

@@ -14,25 +14,86 @@ const READ_MAX_BYTES = 1 << 30;
 let writes = 0;
 
 /** Closes the handles of sources that are forgotten: Node ends processes that leave that to its garbage collector. */
-const forgotten = new FinalizationRegistry((handle: FileHandle) => void handle.close());
+const forgotten = new FinalizationRegistry(({ handle, key }: { handle: FileHandle; key: symbol }) => {
+  reading.delete(key);
+  void handle.close();
+});
 
 /** InvalidArgumentError for what is no path, such as a URL: programs without types may give anything. */
 export function checkPath(path: unknown): void {
   checkString("path", path);
 }
 
-/** Opens a file for positioned reads; InvalidFileError when it is missing, not a regular file, or a Git LFS pointer. */
-export async function openFile(path: string): Promise<ByteSource> {
+/** Files that sources of this process read; by keys, so that forgotten sources can go. */
+const reading = new Map<symbol, { readonly path: string; readonly status: Stats }>();
+
+/** Whether two paths lead to one file or folder, by whatever names and links. */
+function isSame(a: Stats, b: Stats): boolean {
+  return a.dev === b.dev && a.ino === b.ino;
+}
+
+/**
+ * Opens a regular file. Others are refused before: opening a named pipe waits for who writes to it, beyond any signal, and
+ * opening a device may do something.
+ */
+async function openRegular(path: string): Promise<{ handle: FileHandle; status: Stats }> {
   checkPath(path);
-  const handle = await open(path, "r").catch((cause: NodeJS.ErrnoException) => {
+  const refuse = (cause: NodeJS.ErrnoException): never => {
     const problem = cause.code === "ENOENT" ? "no such file" : cause.message;
     throw new InvalidFileError(path, problem, { cause });
-  });
-  const status = await handle.stat();
-  if (!status.isFile()) {
+  };
+  checkRegular(path, await stat(path).catch(refuse));
+  // Without waiting for a writer, should it have become a pipe meanwhile.
+  const handle = await open(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0)).catch(refuse);
+  try {
+    const status = await handle.stat();
+    checkRegular(path, status);
+    return { handle, status };
+  } catch (error) {
     await handle.close();
-    throw new InvalidFileError(path, `expected a file but found ${describeOther(status)}`);
+    throw error;
   }
+}
+
+function checkRegular(path: string, status: Stats): void {
+  if (!status.isFile()) throw new InvalidFileError(path, `expected a file but found ${describeOther(status)}`);
+}
+
+/** All bytes of a regular file; InvalidFileError when it is missing, or is something else. */
+export async function readFileWhole(path: string): Promise<Uint8Array> {
+  const { handle } = await openRegular(path);
+  try {
+    return await handle.readFile();
+  } catch (cause) {
+    throw new InvalidFileError(path, (cause as Error).message, { cause });
+  } finally {
+    await handle.close();
+  }
+}
+
+/** The text of a regular file, null where there is none or it cannot be read: for files that need not be there. */
+export async function readTextIfAny(path: string): Promise<string | null> {
+  return readFileWhole(path).then(
+    (bytes) => new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes),
+    () => null,
+  );
+}
+
+/** InvalidFileError when a file is not as it was when it was opened. */
+export function checkUnchanged(path: string, before: Stats, now: Pick<Stats, "size" | "mtimeMs"> | undefined): void {
+  if (now && now.size === before.size && now.mtimeMs === before.mtimeMs) return;
+  const problem =
+    now && now.size !== before.size ? `it had ${before.size} bytes and has ${now.size}` : "it was written to";
+  throw new InvalidFileError(path, `has changed since it was opened (${problem}): open it again`);
+}
+
+/**
+ * Opens a file for positioned reads; InvalidFileError when it is missing, not a regular file, or a Git LFS pointer. A read is an error, too,
+ * once the file was cut or written to: what was read of it before would not fit the rest.
+ */
+export async function openFile(path: string): Promise<ByteSource> {
+  const { handle, status } = await openRegular(path);
+  const key = Symbol(path);
   let isClosed = false;
   const readInto = async (offset: number, target: Uint8Array) => {
     const { length } = target;
@@ -43,6 +104,7 @@ export async function openFile(path: string): Promise<ByteSource> {
       if (bytesRead === 0) throw new InvalidFileError(path, `file ends at ${offset + done}; it was cut while read`);
       done += bytesRead;
     }
+    checkUnchanged(path, status, await handle.stat());
   };
   const source: ByteSource = {
     name: path,
@@ -57,10 +119,12 @@ export async function openFile(path: string): Promise<ByteSource> {
     close() {
       isClosed = true;
       forgotten.unregister(source);
+      reading.delete(key);
       return handle.close();
     },
   };
-  forgotten.register(source, handle, source);
+  reading.set(key, { path, status });
+  forgotten.register(source, { handle, key }, source);
   await checkNoPointer(source).catch(async (error) => {
     await source.close();
     throw error;
@@ -69,7 +133,10 @@ export async function openFile(path: string): Promise<ByteSource> {
 }
 
 function describeOther(status: Stats): string {
-  return status.isDirectory() ? "a directory" : "no file";
+  if (status.isDirectory()) return "a directory";
+  if (status.isFIFO()) return "a named pipe";
+  if (status.isSocket()) return "a socket";
+  return status.isCharacterDevice() || status.isBlockDevice() ? "a device" : "no file";
 }
 
 /**
@@ -131,9 +198,62 @@ export async function checkWritable(path: string): Promise<void> {
   const status = await stat(path).catch(() => null);
   if (status && !status.isFile())
     throw new InvalidFileError(path, `expected a file to write but found ${describeOther(status)}`);
+  for (const { path: input, status: read } of status ? reading.values() : [])
+    if (isSame(read, status!)) throw overInput(path, input);
   await access(dirname(path), constants.W_OK).catch((cause: Error) => {
     throw cannotWrite(path, cause);
   });
+}
+
+function overInput(path: string, input: string): InvalidFileError {
+  const what = path === input ? "is read, and would be replaced" : `would replace ${input}, which is read`;
+  return new InvalidFileError(path, `${what}: write to another path`);
+}
+
+/** Names that a file of a checkpoint folder may have; programs may lie beside them. */
+const memberNames = /\.(safetensors|bin|pth?|gguf|jinja|model)$|^(?!.*trace).*\.(json|txt)$/;
+
+/**
+ * InvalidFileError for an output that cannot be written, or that is one of the inputs (files, or folders of checkpoints), by
+ * whatever path or link, or would become a part of one: replaces a file in such a folder, or is named as one. Inputs that
+ * are not there are left to who opens them. To be called before work that takes long, too: `writeFileWhole` looks only
+ * whether the file is one that is read at that time.
+ */
+export async function checkOutput(path: string, inputs: readonly (string | undefined)[]): Promise<void> {
+  await checkWritable(path);
+  const statusOf = (name: string) => stat(name).catch(() => null);
+  const [target, folder] = await Promise.all([path, dirname(path)].map(statusOf));
+  for (const input of inputs) {
+    const source = input === undefined ? null : await statusOf(input);
+    if (!source) continue;
+    if (target && isSame(target, source)) throw overInput(path, input!);
+    if (!source.isDirectory()) continue;
+    const isProgram = path.endsWith(".pte");
+    if (folder && isSame(folder, source) && !isProgram && (target || memberNames.test(basename(path))))
+      throw new InvalidFileError(
+        path,
+        `would become a part of the checkpoint ${input}, which is read: write elsewhere`,
+      );
+    for (const name of target && !isProgram ? await readdir(input!).catch(() => []) : []) {
+      const member = await statusOf(join(input!, name));
+      if (member && isSame(member, target!)) throw overInput(path, join(input!, name));
+    }
+  }
+}
+
+/** The same for a folder of files: InvalidFileError where it is an input, or the folder that an input lies in. */
+export async function checkOutputFolder(path: string, inputs: readonly (string | undefined)[]): Promise<void> {
+  checkPath(path);
+  const target = await stat(path).catch(() => null);
+  for (const input of target ? inputs : []) {
+    const source = input === undefined ? null : await stat(input).catch(() => null);
+    const folder = source?.isDirectory() ? source : source && (await stat(dirname(input!)).catch(() => null));
+    if (folder && isSame(folder, target!))
+      throw new InvalidFileError(
+        path,
+        `holds ${input}, which is read, and whose files would be replaced: write to another folder`,
+      );
+  }
 }
 
 /**

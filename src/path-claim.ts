@@ -1,8 +1,8 @@
 /** Unfinished work in files, which one task at a time may do: `<path>.pid` says which process does. */
-import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { rename, rm, writeFile } from "node:fs/promises";
 import { setTimeout as delay } from "node:timers/promises";
 import { InvalidFileError } from "./errors.ts";
-import { cannotWrite, isRunning } from "./node-file.ts";
+import { cannotWrite, isRunning, readFileWhole } from "./node-file.ts";
 
 /** Notes that this process has. */
 const own = new Set<string>();
@@ -74,10 +74,14 @@ async function removeEnded(note: string, text: string | null): Promise<void> {
 
 /** What a note says; null when there is none. */
 function read(note: string): Promise<string | null> {
-  return readFile(note, "utf8").catch((cause: NodeJS.ErrnoException) => {
-    if (cause.code !== "ENOENT") throw cannotWrite(note, cause);
-    return null;
-  });
+  return readFileWhole(note).then(
+    (bytes) => new TextDecoder().decode(bytes),
+    ({ cause, message }: Error) => {
+      const { code } = (cause ?? {}) as NodeJS.ErrnoException;
+      if (code !== "ENOENT") throw new InvalidFileError(note, message.replace(`${note}: `, ""), { cause });
+      return null;
+    },
+  );
 }
 
 /** Writes the note; false when there is one. */

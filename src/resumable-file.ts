@@ -2,9 +2,9 @@
  * Files whose writing may be interrupted and continued by another process: what was written stays in `<path>.partial`,
  * with a note `<path>.partial.json` of what it is and how much of it is safe on the disk, and a claim while it is written.
  */
-import { type FileHandle, open, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
+import { type FileHandle, open, rename, rm, stat, writeFile } from "node:fs/promises";
 import type { ByteSink } from "./byte-source.ts";
-import { cannotWrite, checkWritable, writeAll, writeFileWhole } from "./node-file.ts";
+import { cannotWrite, checkWritable, readTextIfAny, writeAll, writeFileWhole } from "./node-file.ts";
 import { tryClaim } from "./path-claim.ts";
 
 /** Notes wait for the disk, so they are not made more often. */
@@ -50,6 +50,7 @@ async function writePartial(
   write: (sink: ByteSink) => Promise<void>,
 ): Promise<void> {
   const partial = partialOf(path);
+  await checkWritable(partial);
   const kept = note?.key === key && (await sizeOf(partial)) >= note.bytes ? note.bytes : 0;
   const handle = await open(partial, kept > 0 ? "r+" : "w").catch((cause: Error) => {
     throw cannotWrite(path, cause);
@@ -110,7 +111,7 @@ const noteOf = (path: string) => `${path}.partial.json`;
 /** The note beside a path; null when there is none, or none that can be read. */
 async function readNote(path: string): Promise<Note | null> {
   try {
-    const { key, bytes } = JSON.parse(await readFile(noteOf(path), "utf8"));
+    const { key, bytes } = JSON.parse((await readTextIfAny(noteOf(path))) ?? "");
     const valid = typeof key === "string" && Number.isSafeInteger(bytes) && bytes >= 0;
     return valid ? { key, bytes } : null;
   } catch {

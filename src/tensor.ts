@@ -3,6 +3,7 @@ import { type DType, type TypedArray, viewOf, zeros } from "./dtype.ts";
 import { UnsupportedError } from "./errors.ts";
 import { decodeBf16, decodeF16Array } from "./half.ts";
 
+/** A dense array of numbers: an element type, sizes from the outermost dimension in, and the elements in that order. */
 export interface Tensor {
   readonly dtype: DType;
   readonly shape: readonly number[];
@@ -14,6 +15,7 @@ export function elementCount(shape: readonly number[]): number {
   return shape.reduce((product, size) => product * size, 1);
 }
 
+/** Whether two lists of sizes are equal. */
 export function isSameShape(a: readonly number[], b: readonly number[]): boolean {
   return a.length === b.length && a.every((size, i) => size === b[i]);
 }

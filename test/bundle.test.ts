@@ -8,16 +8,16 @@ import { beforeAll, describe, expect, it } from "vitest";
 import { type Bundle, bundleProgram } from "../src/bundle/bundle.ts";
 import { type Build, modulesWithStandIn, partOf, standIn } from "../src/bundle/modules.ts";
 import { calledOperators, tableModule, traceSources } from "../src/bundle/selection.ts";
+import { operators } from "../src/extension/index.ts";
 import {
   exportProgram,
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
   loadProgram,
-  operators,
-  type Program,
   quantize,
   sharedEmbedding,
 } from "../src/index.ts";
+import type { Program } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 
@@ -86,6 +86,15 @@ describe("a bundle", () => {
         modules.filter((name) => /^(ops\/(aten\/(?!shapes)|llama|int4)|kernels\/native\/known)/.test(name)),
         path,
       ).toEqual([]);
+    }
+  });
+
+  it("leaves out operators of the same module that the program does not call", async () => {
+    for (const { path, modules } of bundle.files) {
+      expect(modules).toContain("ops/elementwise");
+      const text = await readFile(path, "utf8");
+      expect(text).toContain("aten::select_copy.int_out(");
+      expect(text).not.toContain("lowbit::softcap.out(");
     }
   });
 

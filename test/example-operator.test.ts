@@ -6,17 +6,8 @@ import { fileURLToPath } from "node:url";
 import { beforeAll, describe, expect, it, vi } from "vitest";
 import { registerSquaredRelu } from "../examples/squared-relu/operator.ts";
 import { compile } from "../src/compile/compile.ts";
-import {
-  cpuWith,
-  exportMethods,
-  hostCpu,
-  InvalidFileError,
-  loadNativeKernels,
-  type MethodSource,
-  nativeKernels,
-  Ops,
-  operators,
-} from "../src/index.ts";
+import { loadNativeKernels, nativeKernels, Ops, operators } from "../src/extension/index.ts";
+import { cpuWith, exportMethods, hostCpu, InvalidFileError, type MethodSource } from "../src/index.ts";
 import type { Cpu } from "../src/kernels/contract.ts";
 import { nativeAddon } from "../src/kernels/native/addon.ts";
 import { wasmFeatures } from "../src/kernels/wasm/features.ts";

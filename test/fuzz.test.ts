@@ -13,7 +13,6 @@ import {
   int8DynamicActivationIntxWeight,
   LowbitError,
   loadCheckpoint,
-  loadProgramObject,
   type QuantizationConfig,
   quantize,
   sharedEmbedding,
@@ -22,6 +21,7 @@ import { formatMethod } from "../src/program/format.ts";
 import type { Program } from "../src/program/program.ts";
 import { readProgram } from "../src/program/read.ts";
 import { verifyProgram } from "../src/program/verify.ts";
+import { loadProgramObject } from "../src/tools/index.ts";
 import { changeBytes, numbers, packedHeaders, programBytes } from "./support/damage.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { Random } from "./support/random.ts";

@@ -3,16 +3,10 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { listWeights } from "../src/api/weight-list.ts";
-import {
-  compileModel,
-  int8DynamicActivationIntxWeight,
-  loadCheckpoint,
-  loadProgramObject,
-  quantize,
-  weightOrigins,
-} from "../src/index.ts";
+import { int8DynamicActivationIntxWeight, loadCheckpoint, quantize } from "../src/index.ts";
 import { TORCHAO_MAGIC } from "../src/kernels/layout/torchao-linear.ts";
 import { toFloat32 } from "../src/tensor.ts";
+import { compileModel, loadProgramObject, weightOrigins } from "../src/tools/index.ts";
 import { absence, shared } from "./support/folders.ts";
 
 interface Golden {

@@ -7,19 +7,18 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
-  compileModel,
   EagerModel,
   hostCpu,
   int8DynamicActivationIntxWeight,
   intxWeightOnly,
   type LanguageModel,
   loadCheckpoint,
-  loadProgramObject,
   type Model,
   quantize,
 } from "../src/index.ts";
 import { scalarCpu } from "../src/kernels/cpu.ts";
 import { generate } from "../src/text/generate.ts";
+import { compileModel, loadProgramObject } from "../src/tools/index.ts";
 import { absence, shared } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
 

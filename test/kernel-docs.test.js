@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { expect, it } from "vitest";
 import { docsFile, renderDocs } from "../scripts/kernel-docs.js";
-import { cpuWith, kernelTable, knownCpus } from "../src/index.ts";
+import { cpuWith, kernelTable } from "../src/index.ts";
+import { knownCpus } from "../src/tools/index.ts";
 
 it("docs/kernels.md is up to date (npm run rows writes it)", () => {
   expect(readFileSync(docsFile, "utf8")).toBe(renderDocs({ kernelTable, cpuWith, knownCpus }));

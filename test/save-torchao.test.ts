@@ -4,14 +4,13 @@ import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { InvalidFileError } from "../src/errors.ts";
 import {
-  compileModel,
   int8DynamicActivationIntxWeight,
   intxWeightOnly,
   loadCheckpoint,
-  loadProgramObject,
   quantize,
   saveTorchao,
 } from "../src/index.ts";
+import { compileModel, loadProgramObject } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";

@@ -2,15 +2,14 @@
 import { beforeAll, describe, expect, it, vi } from "vitest";
 import {
   ContextLengthError,
-  compileModel,
   InvalidArgumentError,
   int8DynamicActivationIntxWeight,
   type LanguageModel,
   loadCheckpoint,
-  loadProgramObject,
   quantize,
   sharedEmbedding,
 } from "../src/index.ts";
+import { compileModel, loadProgramObject } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { Random } from "./support/random.ts";
 import { expectSame } from "./support/same.ts";

@@ -3,7 +3,6 @@ import { stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it, vi } from "vitest";
 import {
-  compileModel,
   EagerModel,
   embedding,
   exportProgram,
@@ -13,13 +12,13 @@ import {
   loadCheckpoint,
   loadCompiled,
   loadProgram,
-  loadProgramObject,
   type Model,
   parseRecipe,
   quantize,
   quantizeByRecipe,
   sharedEmbedding,
 } from "../src/index.ts";
+import { compileModel, loadProgramObject } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";

@@ -2,29 +2,33 @@
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import {
-  capture,
-  compile,
   EagerBuilder,
-  exportMethods,
-  formatGraph,
-  hostCpu,
-  InvalidArgumentError,
   type Kernel,
-  LoadedProgram,
-  loadMethods,
-  type MethodSource,
   type OperatorDefinition,
   OperatorRegistry,
   Ops,
-  openFile,
   operators,
-  readProgram,
   registerOperator,
+} from "../src/extension/index.ts";
+import {
+  exportMethods,
+  hostCpu,
+  InvalidArgumentError,
+  loadMethods,
+  type MethodSource,
   ShapeError,
-  saveProgram,
   type Tensor,
   UnsupportedError,
 } from "../src/index.ts";
+import {
+  capture,
+  compile,
+  formatGraph,
+  LoadedProgram,
+  openFile,
+  readProgram,
+  saveProgram,
+} from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 
 interface ClampArgs {

@@ -1,5 +1,6 @@
 // main.ts: exports a program that calls the operator, loads it again and runs it
-import { exportMethods, loadMethods, type MethodSource, Ops } from "lowbit";
+import { exportMethods, loadMethods, type MethodSource } from "lowbit";
+import { Ops } from "lowbit/extension";
 import { registerSquaredRelu } from "./operator.ts";
 
 registerSquaredRelu("squared-relu.so");

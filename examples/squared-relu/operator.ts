@@ -1,5 +1,11 @@
 // operator.ts: y = max(x, 0)^2, an operator of one's own; docs/custom-operator.md explains it
-import { type Kernel, loadNativeKernels, type NativeArguments, nativeKernels, registerOperator } from "lowbit";
+import {
+  type Kernel,
+  loadNativeKernels,
+  type NativeArguments,
+  nativeKernels,
+  registerOperator,
+} from "lowbit/extension";
 import { wasm } from "./wasm.ts";
 
 export interface SquaredReluArgs {

@@ -14,6 +14,7 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { LONG_METHOD } from "../language/session-decoder.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
+import { checkOutput } from "../node-file.ts";
 import { EagerBuilder } from "../ops/eager.ts";
 import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
@@ -25,6 +26,9 @@ import { elementCount, type Tensor } from "../tensor.ts";
 import { generationFacts } from "./generation-facts.ts";
 import { resumeKey } from "./resume-key.ts";
 
+/**
+ * How a checkpoint becomes a program: context length, type of the KV cache, target and CPU. Every field has a default.
+ */
 export interface CompileModelOptions extends AbortOptions {
   /** The CPU that weights are packed for. Default: this one. */
   readonly cpu?: Cpu;
@@ -208,6 +212,10 @@ function namedData(model: Model): Map<string, DataSource> {
   return new Map(sources);
 }
 
+/**
+ * Options of `exportProgram`: those of compiling, and how the export tells its progress and goes on after an
+ * interruption.
+ */
 export interface ExportOptions extends CompileModelOptions {
   /**
    * Aborted or killed, keep what was written (`<path>.partial`), and go on from there when the same is exported again.
@@ -222,6 +230,8 @@ export interface ExportOptions extends CompileModelOptions {
  * `compileModel` does, and InvalidFileError for a path that cannot be written.
  */
 export async function exportProgram(model: Model, path: string, options: ExportOptions = {}): Promise<void> {
+  checkModel(model);
+  await checkOutput(path, [model.checkpoint.folder]);
   const program = compileModel(model, options);
   const { onProgress, signal, resume = false } = options;
   await saveProgram(program, path, {

@@ -5,16 +5,15 @@ import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import {
-  compileModel,
   embedding,
   int8DynamicActivationIntxWeight,
   intxWeightOnly,
   loadCheckpoint,
-  loadProgramObject,
   type Model,
   quantize,
   sharedEmbedding,
 } from "../index.ts";
+import { compileModel, loadProgramObject } from "../tools/index.ts";
 
 const folder = await temporaryFolder();
 const tied = join(folder, "tied");

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { generationFacts } from "./generation-facts.ts";
 
 describe("generationFacts", () => {

@@ -1,5 +1,5 @@
 /** What a program must know of a checkpoint to generate: its begin and end tokens. */
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { checkTokenId, samplingDefaults } from "../language/generation-settings.ts";
 
 export interface GenerationFacts {

@@ -37,6 +37,10 @@ export interface PlannedTensorReport {
   readonly sizes: readonly number[];
 }
 
+/**
+ * One method of a program: its operators by number of calls, its inputs and outputs, and the memory that it plans in
+ * bytes.
+ */
 export interface MethodReport {
   readonly name: string;
   readonly inputs: readonly ValueReport[];
@@ -52,6 +56,7 @@ export interface MethodReport {
   readonly largest: readonly PlannedTensorReport[];
 }
 
+/** One weight matrix of a program: its name, sizes [n, k], bits, group size, packed layout and bytes. */
 export interface WeightReport {
   readonly name: string;
   readonly operators: readonly string[];
@@ -73,6 +78,7 @@ export interface WeightReport {
   readonly intact: boolean | null;
 }
 
+/** What `inspectProgram` finds in a `.pte` file: methods, weights, memory and embedded texts, with sizes in bytes. */
 export interface ProgramReport {
   readonly file: string;
   readonly parts: ProgramLayout;
@@ -84,6 +90,7 @@ export interface ProgramReport {
   readonly namedData: readonly { readonly key: string; readonly byteLength: number }[];
 }
 
+/** Options of `inspectProgram`. */
 export interface InspectOptions {
   /** Reads all weights and checks their checksums. Default false. */
   readonly verify?: boolean | undefined;

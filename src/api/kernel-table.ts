@@ -9,6 +9,10 @@ import type { Operator } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 
+/**
+ * One kernel: the operators that it serves, the packed layouts and bits that it reads, and the CPU features that it
+ * needs.
+ */
 export interface KernelRow {
   /** Name of the operators that share the kernel; `{b}` stands for their bits. */
   readonly operator: string;
@@ -49,6 +53,7 @@ export interface KernelChoice {
   readonly serving: readonly ServingKernel[];
 }
 
+/** Every kernel of this package for one CPU's architecture, and which of them serves which calls on that CPU. */
 export interface KernelTable {
   readonly cpu: string;
   readonly features: readonly string[];

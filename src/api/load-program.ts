@@ -1,8 +1,8 @@
 /** From a `.pte` file of Node to a language model. */
-import { readFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
 import { programTexts } from "../language/texts.ts";
+import { readTextIfAny } from "../node-file.ts";
 import { engineOptions, type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /**
@@ -12,7 +12,7 @@ import { engineOptions, type ProgramFileOptions, withProgramFile } from "./progr
  */
 export function loadProgram(path: string, options: ProgramFileOptions = {}): Promise<LanguageModel> {
   return withProgramFile(path, options, async (program) => {
-    const texts = await programTexts(program, (name) => readFile(join(dirname(path), name), "utf8").catch(() => null));
+    const texts = await programTexts(program, (name) => readTextIfAny(join(dirname(path), name)));
     return loadProgramObject(program, path, { ...options, ...engineOptions(options), texts });
   });
 }

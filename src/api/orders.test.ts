@@ -7,7 +7,6 @@ import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { LowbitError } from "../errors.ts";
 import {
   calibrate,
-  compileModel,
   EagerModel,
   embedding,
   encodeAqlm,
@@ -20,10 +19,10 @@ import {
   quantize,
   quantizeByRecipe,
   saveGguf,
-  saveProgram,
   saveTorchao,
   type Tensor,
 } from "../index.ts";
+import { compileModel, saveProgram } from "../tools/index.ts";
 
 const folder = await temporaryFolder();
 const checkpoint = join(folder, "tiny");

@@ -9,6 +9,7 @@ import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
 import type { LoadOptions } from "../runtime/program.ts";
 
+/** How a `.pte` file is opened and loaded: files of data beside it, threads, CPU, progress and an abort signal. */
 export interface ProgramFileOptions extends LoadOptions {
   /** Paths of files of tensors (.ptd) that the program leaves outside; several programs may share one. */
   readonly data?: readonly string[] | undefined;

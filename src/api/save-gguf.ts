@@ -3,7 +3,7 @@ import { checkOptions } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { architectureOf, ggufArchitectures, ggufConfig } from "../formats/gguf/config.ts";
 import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
 import { GgufMetadata } from "../formats/gguf/metadata.ts";
@@ -16,6 +16,7 @@ import { isObject, type JsonObject } from "../formats/json.ts";
 import { buildDecoder } from "../model/architectures.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
+import { checkOutput } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import { groupCount, type QuantizedWeights } from "../quantized.ts";
@@ -34,6 +35,7 @@ const names: Readonly<Record<string, string>> = {
   MistralForCausalLM: "llama",
 };
 
+/** Options of `saveGguf`: progress in bytes, and an abort signal. */
 export interface SaveGgufOptions extends AbortOptions {
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
@@ -46,6 +48,7 @@ export interface SaveGgufOptions extends AbortOptions {
 export async function saveGguf(model: Model, path: string, options: SaveGgufOptions = {}): Promise<void> {
   checkModel(model);
   checkOptions(options);
+  await checkOutput(path, [model.checkpoint.folder]);
   const config = model.decoder.transformer;
   const architecture = names[model.decoder.architecture];
   if (!config || !architecture)

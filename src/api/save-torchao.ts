@@ -9,7 +9,7 @@ import { type TensorEntry, writeSafetensors } from "../formats/safetensors-write
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { WeightSlot } from "../model/decoder.ts";
-import { makeFolder, writeFileWhole } from "../node-file.ts";
+import { checkOutputFolder, makeFolder, writeFileWhole } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
 import type { QuantizedWeights } from "../quantized.ts";
@@ -31,6 +31,7 @@ interface Written {
 export async function saveTorchao(model: Model, folder: string, options: AbortOptions = {}): Promise<void> {
   checkModel(model);
   checkOptions(options);
+  await checkOutputFolder(folder, [model.checkpoint.folder]);
   const written = model.decoder.slots
     .filter((slot) => isWritten(model, slot))
     .map((slot) => write(model, slot, options));

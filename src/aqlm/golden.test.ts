@@ -4,10 +4,8 @@ import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { absence, shared, temporaryFolder } from "../../test/support/folders.ts";
 import {
-  type AqlmWeights,
   type Cpu,
   cpuWith,
-  dequantizeAqlm,
   EagerModel,
   exportProgram,
   hostCpu,
@@ -20,6 +18,7 @@ import {
 } from "../index.ts";
 import { selectKernel } from "../kernels/select.ts";
 import { wasmFeatures } from "../kernels/wasm/features.ts";
+import { type AqlmWeights, dequantizeAqlm } from "../tools/index.ts";
 import { aqlmKernels } from "./kernels.ts";
 
 interface Golden {

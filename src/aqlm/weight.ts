@@ -12,6 +12,10 @@ import { type AqlmForm, type AqlmWeights, formCounts } from "./form.ts";
 import { packCodes, packedByteLength } from "./layout.ts";
 import { CODE_MATMAT, CODE2X8, is2x8 } from "./operators.ts";
 
+/**
+ * The weight format of AQLM: how many codebooks, of how many bits, over how long vectors, and how its floats are
+ * stored.
+ */
 export interface AqlmFormat extends WeightFormat {
   readonly kind: "aqlm";
   readonly form: AqlmForm;
@@ -19,6 +23,7 @@ export interface AqlmFormat extends WeightFormat {
   readonly floats: { readonly vectors: "f16" | "f32"; readonly scales: "f16" | "f32" };
 }
 
+/** A weight matrix that is stored as AQLM's codes, codebooks and scales. */
 export type AqlmWeight = Weight<AqlmFormat, AqlmWeights>;
 
 /**

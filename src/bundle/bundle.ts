@@ -5,7 +5,7 @@ import type { Plugin } from "esbuild";
 import type { ByteSource } from "../byte-source.ts";
 import { UnsupportedError } from "../errors.ts";
 import { TORCHAO_MAGIC } from "../kernels/layout/torchao-linear.ts";
-import { makeFolder, openFile, writeFileWhole } from "../node-file.ts";
+import { checkOutput, makeFolder, openFile, writeFileWhole } from "../node-file.ts";
 import { operators as allOperators } from "../ops/registry.ts";
 import type { Program } from "../program/program.ts";
 import { readProgram } from "../program/read.ts";
@@ -13,6 +13,7 @@ import { isInterpreted } from "../runtime/interpreter.ts";
 import { type Build, fileOf, modulesFolder, modulesWithStandIn, pathOf, standIn } from "./modules.ts";
 import { calledOperators, listsOf, traceSources } from "./selection.ts";
 
+/** One file of a bundle: its path, its size in bytes, raw and gzipped, and the modules that it is made of. */
 export interface BundledFile {
   readonly path: string;
   readonly bytes: number;
@@ -21,6 +22,7 @@ export interface BundledFile {
   readonly modules: readonly string[];
 }
 
+/** What `bundleProgram` wrote: the files, and the operators that they have. */
 export interface Bundle {
   /** Full names of the operators in it. */
   readonly operators: readonly string[];
@@ -96,6 +98,15 @@ async function esbuild(): Promise<Build> {
   }
 }
 
+/** What modules of bundles look like. */
+const shape = { format: "esm", target: "es2022", legalComments: "none", logLevel: "silent", write: false } as const;
+
+/** A module without what nothing in it uses: that a call has no effect counts only within a module, so in the second step. */
+async function shrunk(build: Build, contents: string): Promise<Uint8Array> {
+  const options = { ...shape, stdin: { contents }, minify: true, treeShaking: true, metafile: true } as const;
+  return (await build(options)).outputFiles[0]!.contents;
+}
+
 /**
  * Writes `lowbit.js`, an ES module with `load` and `SessionDecoder`, and `worker.js`, a module worker for pages, to
  * `folder`: the runtime with the operators and the WebAssembly and reference kernels that the program at `path` calls.
@@ -106,22 +117,19 @@ export async function bundleProgram(path: string, folder: string): Promise<Bundl
   const file = await openFile(path);
   const choice = await choose(build, file).finally(() => file.close());
   await makeFolder(folder);
+  for (const name of ["lowbit.js", "worker.js"]) await checkOutput(join(folder, name), [path]);
   const result = await build({
     entryPoints: { lowbit: fileOf("bundle/entries/entry"), worker: fileOf("bundle/entries/worker-entry") },
     outdir: resolve(folder),
     bundle: true,
-    minify: true,
-    format: "esm",
-    target: "es2022",
-    legalComments: "none",
-    logLevel: "silent",
-    write: false,
+    ...shape,
     metafile: true,
     absWorkingDir: modulesFolder,
     plugins: [selecting(choice)],
   });
   const files: BundledFile[] = [];
-  for (const { path: output, contents } of result.outputFiles) {
+  for (const { path: output, text } of result.outputFiles) {
+    const contents = await shrunk(build, text);
     await writeFileWhole(output, (sink) => sink.write(contents));
     const inputs = Object.entries(result.metafile.outputs).find(([name]) =>
       output.endsWith(name.split("/").at(-1)!),

@@ -1,5 +1,5 @@
 /** Checkpoints of a decoder without its head, as transformers' base models save them: names lack the prefix "model.". */
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { Decoder } from "../model/decoder.ts";
 

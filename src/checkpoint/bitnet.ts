@@ -3,7 +3,7 @@
  * a tensor, and the rows that they multiply 8-bit integers with a scale each, in every forward pass.
  */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { describe, isObject, type JsonObject } from "../formats/json.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import type { Builder } from "../ops/builder.ts";

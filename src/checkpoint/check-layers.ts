@@ -1,6 +1,6 @@
 /** Whether a config has more layers than its checkpoint: what is made for each layer must not follow a number alone. */
 import { InvalidFileError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 
 const LAYER = /(?:^|\.)layers\.(\d+)\./;
 

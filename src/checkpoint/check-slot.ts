@@ -1,6 +1,6 @@
 /** Whether a checkpoint stores a slot's weight as a plain tensor that can be read. */
 import { InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { isSameShape } from "../tensor.ts";
 import { isSameMethod, quantMethod, storageNames } from "./weight-storage.ts";

@@ -2,7 +2,8 @@
 import { basename } from "node:path";
 import { checkInstance, checkOptions } from "../arguments.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
-import { type Checkpoint, isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
+import { isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
 import { buildDecoder } from "../model/architectures.ts";

@@ -6,6 +6,7 @@ import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
 import { checkModel, type Model } from "./model.ts";
 
+/** What `quantize` does with the output layer (lm_head): quantize it like the others, differently, or not at all. */
 export interface QuantizeOptions {
   /** Whether the lm_head is quantized with the other linear layers. Default true. */
   readonly quantizeHead?: boolean;

@@ -1,5 +1,5 @@
 /** The texts of a checkpoint that travel with the programs made from it. */
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import type { ModelTexts } from "../text/model-texts.ts";
 
 /** Tokenizer, chat template and generation settings of a checkpoint. */

@@ -1,5 +1,5 @@
 /** Heads that a config ties to the embedding, and what the checkpoint has of the two: transformers believes the checkpoint. */
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { TensorSource } from "../formats/tensor-source.ts";
 import { logInfo } from "../log.ts";

@@ -1,5 +1,5 @@
 /** Tensors of a checkpoint that its model has no place for. */
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 
 /** Tables that follow from the config: masks of attention, and frequencies of rotary embeddings. */

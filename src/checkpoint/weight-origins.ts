@@ -4,6 +4,10 @@ import { torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import { checkModel, type Model } from "./model.ts";
 
+/**
+ * What becomes of one weight of a checkpoint: how it is stored, and whether it is carried over, quantized or kept as
+ * floats.
+ */
 export interface WeightOrigin {
   readonly name: string;
   /** The checkpoint's name for how it stores the weight: "Q4_0", "bf16", "aqlm". */

@@ -1,10 +1,11 @@
 /** Ways in which checkpoints store weights other than as one float tensor; open to users. */
 import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
-import type { Checkpoint } from "../formats/checkpoint.ts";
+import type { Checkpoint } from "../formats/contract.ts";
 import { describe, isObject } from "../formats/json.ts";
 import type { WeightSlot } from "../model/decoder.ts";
 import type { Weight } from "../ops/weight.ts";
 
+/** A way in which checkpoints store weights; `registerWeightStorage` makes it known to `loadCheckpoint`. */
 export interface WeightStorage {
   /** "AQLM": for messages, and what `quant_method` of config.json says (`isSameMethod`). */
   readonly name: string;

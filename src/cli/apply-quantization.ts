@@ -4,11 +4,7 @@ import {
   type EncodeOptions,
   embedding,
   encodeAqlm,
-  hasAqlmWeights,
-  knownAqlmModes,
   type Model,
-  needsActivations,
-  parseEmbedding,
   parseQmode,
   parseRecipe,
   type QuantizationConfig,
@@ -17,8 +13,8 @@ import {
   type Recipe,
   ShapeError,
   sharedEmbedding,
-  weightsInRecipe,
 } from "../index.ts";
+import { hasAqlmWeights, knownAqlmModes, needsActivations, parseEmbedding, weightsInRecipe } from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
 import { readTextFile } from "./text-file.ts";

@@ -1,5 +1,5 @@
 /** What goes with an AQLM mode on the command line: its options are not those of the other modes. */
-import { type AqlmMode, parseAqlmMode } from "../index.ts";
+import { type AqlmMode, parseAqlmMode } from "../tools/index.ts";
 import type { QuantizationOptions } from "./quantization-options.ts";
 import { UsageError } from "./usage-error.ts";
 

@@ -8,9 +8,7 @@ import { lowbit } from "../../test/support/command-line.ts";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import {
-  type AqlmWeights,
   cpuWith,
-  dequantizeAqlm,
   EagerModel,
   encodeAqlm,
   exportProgram,
@@ -19,12 +17,11 @@ import {
   loadCompiled,
   loadProgram,
   parseRecipe,
-  type QuantizedWeights,
   quantizeByRecipe,
-  weightsInRecipe,
 } from "../index.ts";
 import { wasmFeatures } from "../kernels/wasm/features.ts";
 import { dequantize } from "../quantized.ts";
+import { type AqlmWeights, dequantizeAqlm, type QuantizedWeights, weightsInRecipe } from "../tools/index.ts";
 
 const folder = await temporaryFolder();
 const out = join(folder, "out.pte");

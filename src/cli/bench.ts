@@ -1,15 +1,8 @@
 /** `lowbit bench`: speed, load time, size and memory of a model. */
 import { stat } from "node:fs/promises";
 import type { Command } from "commander";
-import {
-  type Benchmark,
-  benchmark,
-  bitsPerWeight,
-  compileModel,
-  inspectProgram,
-  listWeights,
-  type Model,
-} from "../index.ts";
+import { type Benchmark, benchmark, inspectProgram, type Model } from "../index.ts";
+import { bitsPerWeight, compileModel, listWeights } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { formatBytes, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";

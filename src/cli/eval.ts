@@ -1,6 +1,7 @@
 /** `lowbit eval`: perplexity of a text file under a model. */
 import type { Command } from "commander";
-import { evaluatePerplexity, isCheckpoint, type LanguageModel, type Perplexity } from "../index.ts";
+import { evaluatePerplexity, type LanguageModel, type Perplexity } from "../index.ts";
+import { isCheckpoint } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import type { Terminal } from "./terminal.ts";
 import { readTextFile } from "./text-file.ts";

@@ -1,14 +1,8 @@
 /** `lowbit inspect`: what a .pte program holds. */
 import { type Command, Option } from "commander";
 import { InvalidFileError } from "../errors.ts";
-import {
-  inspectProgram,
-  type MethodReport,
-  modelGraphs,
-  type ProgramReport,
-  programGraphs,
-  type WeightReport,
-} from "../index.ts";
+import { inspectProgram, type ProgramReport } from "../index.ts";
+import { type MethodReport, modelGraphs, programGraphs, type WeightReport } from "../tools/index.ts";
 import {
   addSourceOptions,
   checkProgramOptions,

@@ -3,10 +3,20 @@
 import { runCli } from "./commands.ts";
 import { SIGINT_EXIT_CODE, SIGTERM_EXIT_CODE, Terminal } from "./terminal.ts";
 
+/** What an abort does not reach, such as a call of the system that waits, has this long after a SIGTERM. */
+const GRACE_MS = 10_000;
+
+/** Ends the process by the signal itself: process.exit would wait for what other threads do. */
+function end(signal: NodeJS.Signals): void {
+  process.removeAllListeners(signal);
+  process.kill(process.pid, signal);
+}
+
 const terminal = new Terminal(process);
 for (const [signal, exitCode] of [["SIGINT", SIGINT_EXIT_CODE] as const, ["SIGTERM", SIGTERM_EXIT_CODE] as const])
   process.on(signal, () => {
-    if (!terminal.interrupt(exitCode)) process.exit(exitCode);
+    if (!terminal.interrupt(exitCode)) end(signal);
+    else if (signal === "SIGTERM") setTimeout(() => end(signal), GRACE_MS).unref();
   });
 
 // Not process.exit: output that a pipe has not taken yet would be lost.

@@ -2,15 +2,13 @@
 import type { Command } from "commander";
 import {
   type CompileModelOptions,
-  checkCompiles,
-  isCheckpoint,
   type LanguageModel,
-  type LoadOptions,
   loadCheckpoint,
   loadCompiled,
   loadProgram,
   type Model,
 } from "../index.ts";
+import { checkCompiles, isCheckpoint, type LoadOptions } from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
 import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";
@@ -43,13 +41,18 @@ export const CHECKPOINT_HELP =
 export const MODEL_HELP =
   "a .pte program, or a checkpoint folder, .gguf file or hf:org/name, which is compiled in memory";
 
+interface CheckpointHooks extends EncodeHooks {
+  /** Called with the model as it was opened: throws for what cannot follow. */
+  readonly onOpen?: (model: Model) => Promise<void>;
+}
+
 /** Opens a checkpoint, downloading it where it is on the hub, sets its quantization, and closes it after `work`. */
 export async function withCheckpoint<R>(
   path: string,
   options: QuantizationOptions,
   terminal: Terminal,
   work: (model: Model) => Promise<R>,
-  hooks: EncodeHooks = {},
+  hooks: CheckpointHooks = {},
 ): Promise<R> {
   const { signal } = terminal;
   const progress = terminal.progress("downloading");
@@ -57,6 +60,7 @@ export async function withCheckpoint<R>(
   if (model.unreadTensors.length > 0) terminal.note(`lowbit: ${describeUnread(model)}`);
   for (const note of model.checkpoint.notes) terminal.note(`lowbit: ${note}`);
   try {
+    await hooks.onOpen?.(model);
     await applyQuantization(model, options, hooks);
     return await work(model);
   } finally {

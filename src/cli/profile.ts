@@ -1,5 +1,6 @@
 /** What `--profile` and `--trace` give: a table for people, the same as JSON, a file of trace events. */
-import { type Profile, writeFileWhole } from "../index.ts";
+import type { Profile } from "../index.ts";
+import { writeFileWhole } from "../tools/index.ts";
 import { formatBytes, formatTable } from "./table.ts";
 
 /** Rows of the table; what is left is added up. */

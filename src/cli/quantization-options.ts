@@ -1,17 +1,16 @@
 /** The options that say how a checkpoint is quantized: declared once, for every command that takes a checkpoint. */
 import { type Command, Option } from "commander";
+import type { KvCacheType, QuantizationConfig } from "../index.ts";
 import {
   algorithms,
-  type KvCacheType,
   knownQmodes,
   kvCacheTypes,
   layouts,
   mappingTypes,
   parseAqlmMode,
   parseGroupSize,
-  type QuantizationConfig,
   scaleDTypes,
-} from "../index.ts";
+} from "../tools/index.ts";
 import { UsageError } from "./usage-error.ts";
 import { bitsPerWeight, fraction, wholeNumber } from "./values.ts";
 

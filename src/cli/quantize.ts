@@ -1,24 +1,19 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
+import { type Cpu, cpuWith, exportProgram, inspectProgram, type Model, saveGguf, saveTorchao } from "../index.ts";
 import {
-  type Cpu,
   checkCompiles,
-  checkWritable,
+  checkOutput,
+  checkOutputFolder,
   claimPath,
-  cpuWith,
   describeOrigins,
-  exportProgram,
-  inspectProgram,
   isQuantizedApart,
-  type Model,
-  saveGguf,
-  saveTorchao,
   type Target,
   targets,
   type WeightOrigin,
   weightOrigins,
-} from "../index.ts";
+} from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
 import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
@@ -94,7 +89,8 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
     throw new UsageError(
       `--format ${format} does not go with --qmode ${options.qmode}, whose weights only a program holds: expected --format pte`,
     );
-  if (format === "gguf") await checkWritable(output);
+  const inputs = [path, options.recipe, options.calibrate];
+  await (format === "gguf" ? checkOutput(output, inputs) : checkOutputFolder(output, inputs));
   const { signal } = terminal;
   const start = performance.now();
   const progress = terminal.progress("quantizing");
@@ -112,7 +108,11 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   try {
     // Blocks of GGUF have scales in binary16.
     const scaleDtype = options.scaleDtype ?? (format === "gguf" && wantsScales(options) ? "f16" : undefined);
-    await withCheckpoint(path, { ...options, ...(scaleDtype && { scaleDtype }) }, terminal, write, { signal });
+    const check = (model: Model) => checkApart(model, options);
+    await withCheckpoint(path, { ...options, ...(scaleDtype && { scaleDtype }) }, terminal, write, {
+      signal,
+      onOpen: check,
+    });
   } finally {
     progress.stop();
   }
@@ -120,6 +120,11 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   const place = format === "gguf" ? { file: output } : { folder: output };
   if (json) await terminal.writeJson({ ...place, seconds, weights: origins });
   else await terminal.writeLine(`wrote ${output}: weights ${describeOrigins(origins)}, in ${seconds.toFixed(1)} s`);
+}
+
+/** The output must be no file of the checkpoint, such as another part of it: before calibrating and encoding, which take long. */
+function checkApart({ checkpoint }: Model, { output, format }: QuantizeCommandOptions): Promise<void> {
+  return (format === "torchao" ? checkOutputFolder : checkOutput)(output, [checkpoint.folder]);
 }
 
 /** UsageError for options of programs, which would change nothing in a checkpoint. */
@@ -156,7 +161,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const cpu = otherCpu(options);
-  await checkWritable(output);
+  await checkOutput(output, [path, options.recipe, options.calibrate]);
   const wanted = { maxSeqLen, maxContextLen, kvCache, target, ...(cpu && { cpu }) };
   const { signal } = terminal;
   const start = performance.now();
@@ -180,7 +185,8 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
   let isWritten = false;
   try {
     const check = (model: Model) => checkCompiles(model, wanted);
-    const hooks = { folder, signal, onProgress: encoding.update, onDamagedPart, check };
+    const onOpen = (model: Model) => checkApart(model, options);
+    const hooks = { onOpen, folder, signal, onProgress: encoding.update, onDamagedPart, check };
     await withCheckpoint(path, options, terminal, work, hooks);
     isWritten = true;
   } finally {

@@ -1,7 +1,8 @@
 /** `lowbit run`: prompt → streamed text, with statistics at the end. */
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
-import { checkWritable, type GenerationResult, Profile } from "../index.ts";
+import { type GenerationResult, Profile } from "../index.ts";
+import { checkOutput } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { describeProfile, profileReport, writeTrace } from "./profile.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
@@ -42,7 +43,8 @@ Examples:
 
 async function run(path: string, argument: string | undefined, options: RunOptions, terminal: Terminal): Promise<void> {
   const prompt = await readPrompt(argument, options, terminal);
-  if (options.trace !== undefined) await checkWritable(options.trace);
+  const { trace, data = [], recipe, calibrate } = options;
+  if (trace !== undefined) await checkOutput(trace, [path, ...data, recipe, calibrate]);
   const loadStart = Date.now();
   const wantsProfile = options.profile || options.trace !== undefined;
   const profile = wantsProfile ? new Profile({ trace: options.trace !== undefined }) : undefined;

@@ -35,7 +35,11 @@ export function addSamplingOptions(command: Command): Command {
     .option("--presence-penalty <x>", "subtract once from the logit of each recent token", number)
     .option("--frequency-penalty <x>", "subtract for each occurrence of a recent token", number)
     .option("--logit-bias <id=bias>", "add to the logit of a token, -inf bans it; repeatable", logitBias)
-    .option("--seed <n>", "equal seeds give equal text", wholeNumber)
+    .option(
+      "--seed <n>",
+      "equal seeds give equal text with the same program, CPU, backend and number of threads",
+      wholeNumber,
+    )
     .option("--stop <text>", "text that ends the generation; repeatable", collect(String))
     .option("--stop-token <id>", "token id that ends the generation; repeatable", collect(wholeNumber))
     .option("--ignore-eos", "go on after the model's end tokens");

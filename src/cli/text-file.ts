@@ -1,12 +1,13 @@
 /** Text files of options. */
-import { readFile } from "node:fs/promises";
 import { InvalidFileError } from "../errors.ts";
+import { readFileWhole } from "../node-file.ts";
 
 /** The text of a file of UTF-8; InvalidFileError for what cannot be read, which `what` names, and for other bytes. */
 export async function readTextFile(path: string, what?: string): Promise<string> {
-  const bytes = await readFile(path).catch((cause: NodeJS.ErrnoException) => {
-    const problem = cause.code === "ENOENT" ? "no such file" : cause.message;
-    throw new InvalidFileError(path, what === undefined ? problem : `${what} cannot be read: ${problem}`, { cause });
+  const bytes = await readFileWhole(path).catch((cause: Error) => {
+    if (what === undefined) throw cause;
+    const problem = cause.message.replace(`${path}: `, "");
+    throw new InvalidFileError(path, `${what} cannot be read: ${problem}`, { cause });
   });
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);

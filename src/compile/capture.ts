@@ -6,6 +6,7 @@ import { type Argument, Arguments, checkSpec, completeArguments, type TensorSpec
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue } from "./graph.ts";
 
+/** An input of a method: its name, its element type and largest sizes, and its smallest sizes where they vary. */
 export interface InputSpec {
   readonly name: string;
   readonly spec: TensorSpec;

@@ -18,9 +18,12 @@ import { mergeLinears } from "./passes/merge-linears.ts";
 import type { RewriteContext } from "./passes/rewrite.ts";
 import { fuseRopeAttention } from "./passes/rope-attention.ts";
 
+/** What programs are compiled for: `lowbit` itself, or `executorch`, whose programs ExecuTorch runs, too. */
 export const targets = ["lowbit", "executorch"] as const;
+/** What programs are compiled for: one of `targets`. */
 export type Target = (typeof targets)[number];
 
+/** What graphs are compiled with: the operators, the CPU that weights are packed for, and the target. */
 export interface CompileOptions {
   readonly registry: OperatorRegistry;
   /** The CPU that weights are packed for; need not be this one. */

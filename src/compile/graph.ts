@@ -22,6 +22,7 @@ export interface GraphNode {
   readonly out: GraphValue;
 }
 
+/** A captured method: its inputs, its outputs, and its operator calls in order. */
 export interface Graph {
   readonly name: string;
   readonly inputs: readonly GraphValue[];

@@ -6,36 +6,15 @@ import { readdir, stat } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
+import type { Checkpoint } from "./contract.ts";
 import { openGguf } from "./gguf/checkpoint.ts";
 import { onlyModel } from "./gguf/split.ts";
-import { decodeUtf8, describe, isObject, type JsonFile, type JsonObject, jsonFile } from "./json.ts";
-import type { TensorSource } from "./tensor-source.ts";
+import { decodeUtf8, describe, isObject, type JsonFile, jsonFile } from "./json.ts";
+import { withOlderFiles } from "./token-files.ts";
 import { openWeights, weightEndings } from "./weight-files.ts";
 
 /** Far above any real tokenizer.json (Gemma's has 33 MB), below the longest string V8 holds. */
 const TEXT_MAX_BYTES = 1 << 28;
-
-export interface Checkpoint {
-  /** Folder, or file where one holds it all. */
-  readonly folder: string;
-  /** What holds the config, for messages. */
-  readonly configFile: string;
-  /** config.json, or what it would be. */
-  readonly config: JsonObject;
-  readonly tensors: TensorSource;
-  /** tokenizer.json, null when absent. */
-  readonly tokenizerJson: JsonFile | null;
-  /** tokenizer_config.json, null when absent. */
-  readonly tokenizerConfig: JsonFile | null;
-  /** generation_config.json, null when absent. */
-  readonly generationConfig: JsonFile | null;
-  /** Jinja source from chat_template.jinja, else the (default) one of tokenizer_config.json; null when neither has one. */
-  readonly chatTemplate: string | null;
-  /** What was assumed because the files do not say it, a sentence each. */
-  readonly notes: readonly string[];
-  /** Closes the weight files. */
-  close(): Promise<void>;
-}
 
 /** A folder's path, the names in it, and the weight file that was asked for, if one was. */
 interface Listing {
@@ -55,7 +34,12 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
   const gguf = listing.weights === null ? onlyModel(listing.names) : null;
   if (!listing.names.has("config.json") && gguf !== null) return openGguf(join(listing.folder, gguf));
   const tokenizerJson = await readJson(listing, "tokenizer.json");
-  const tokenizerConfig = await readJson(listing, "tokenizer_config.json");
+  const tokenizerConfig = withOlderFiles(listing.folder, {
+    tokenizerJson,
+    tokenizerConfig: await readJson(listing, "tokenizer_config.json"),
+    addedTokens: await readJson(listing, "added_tokens.json"),
+    specialTokensMap: await readJson(listing, "special_tokens_map.json"),
+  });
   const generationConfig = await readJson(listing, "generation_config.json");
   const jinja = await readText(listing, "chat_template.jinja");
   const texts = {

@@ -3,6 +3,7 @@ import type { DType } from "../dtype.ts";
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { Tensor } from "../tensor.ts";
 
+/** Element type and sizes of a stored tensor. */
 export interface TensorInfo {
   readonly dtype: DType;
   /** Sizes, outermost first; empty for a scalar. */

@@ -4,10 +4,10 @@
  */
 import { createHash } from "node:crypto";
 import { createReadStream } from "node:fs";
-import { access, type FileHandle, open, readFile, rename, rm, writeFile } from "node:fs/promises";
+import { access, type FileHandle, open, rename, rm, writeFile } from "node:fs/promises";
 import { dirname } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { makeFolder } from "../node-file.ts";
+import { checkWritable, makeFolder, readTextIfAny } from "../node-file.ts";
 import { tryClaim } from "../path-claim.ts";
 import { HubError, type RequestOptions, request, retried, StallWatch } from "./request.ts";
 
@@ -76,6 +76,7 @@ async function downloadPart(source: BlobSource, path: string, part: string, opti
   const record = `${part}.json`;
   const state = await readState(record, source, options.rangeBytes ?? RANGE_BYTES);
   options.onBytes?.(state.done.reduce((sum, count) => sum + count, 0));
+  await checkWritable(part);
   const file = await open(part, state.done.some((count) => count > 0) ? "r+" : "w");
   try {
     await downloadRanges(source, state, file, options).catch((error: unknown) => {
@@ -100,7 +101,7 @@ async function downloadPart(source: BlobSource, path: string, part: string, opti
 
 async function readState(record: string, { etag, size }: BlobSource, rangeBytes: number): Promise<Unfinished> {
   const fresh = { etag, size, rangeBytes, done: Array.from({ length: Math.ceil(size / rangeBytes) }, () => 0) };
-  const text = await readFile(record, "utf8").catch(() => "");
+  const text = (await readTextIfAny(record)) ?? "";
   try {
     const known = JSON.parse(text) as Unfinished;
     const fits = known.etag === etag && known.size === size && known.done.length === Math.ceil(size / known.rangeBytes);

@@ -1,9 +1,10 @@
 /** Where the hub and its cache are, from the same environment variables as Python's huggingface_hub. */
-import { readFile } from "node:fs/promises";
 import { homedir } from "node:os";
 import { join } from "node:path";
 import { InvalidArgumentError } from "../errors.ts";
+import { readTextIfAny } from "../node-file.ts";
 
+/** Where the hub and its cache are, and the token that downloads are asked for with. */
 export interface HubSettings {
   /** Without a slash at the end. */
   readonly endpoint: string;
@@ -26,7 +27,7 @@ export async function hubSettings(environment: Environment = process.env): Promi
   if (!URL.canParse(endpoint)) throw new InvalidArgumentError(`HF_ENDPOINT: expected a URL but found "${endpoint}"`);
   const given = environment.HF_TOKEN || environment.HUGGING_FACE_HUB_TOKEN;
   const path = environment.HF_TOKEN_PATH || join(home, "token");
-  const token = given || (await readFile(path, "utf8").catch(() => ""));
+  const token = given || (await readTextIfAny(path)) || "";
   return {
     endpoint,
     cache: HF_HUB_CACHE || HUGGINGFACE_HUB_CACHE || join(home, "hub"),

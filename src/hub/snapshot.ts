@@ -2,14 +2,15 @@
  * A revision of a model in the cache, laid out as Python's huggingface_hub does, so that both share their files:
  * models--org--name/{blobs/<etag>, snapshots/<commit>/<file> → blob, refs/<revision> with the commit.
  */
-import { copyFile, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { copyFile, readdir, rm, symlink, writeFile } from "node:fs/promises";
 import { dirname, join, relative } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
-import { makeFolder } from "../node-file.ts";
+import { makeFolder, readTextIfAny } from "../node-file.ts";
 import { type BlobOptions, type BlobSource, downloadBlob, exists } from "./blob.ts";
 import { HubError, request, retried, StallWatch } from "./request.ts";
 import { type HubSettings, hubSettings, parseRepository, type RepositoryName } from "./settings.ts";
 
+/** How `pullModel` downloads: the hub's settings, which files are wanted, progress in bytes, and an abort signal. */
 export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
   /** Default: from the environment. */
   readonly settings?: HubSettings | undefined;
@@ -65,7 +66,7 @@ async function cachedSnapshot(
   { repository, revision }: RepositoryName,
   wantedOf: (names: readonly string[]) => readonly string[],
 ): Promise<string> {
-  const commit = await readFile(join(folder, "refs", revision), "utf8").catch(() => revision);
+  const commit = (await readTextIfAny(join(folder, "refs", revision))) ?? revision;
   const snapshot = join(folder, "snapshots", commit.trim());
   const listed = await readdir(snapshot, { recursive: true }).catch(() => []);
   // Links whose content is gone are listed, too.
@@ -157,7 +158,8 @@ async function head(url: string, options: BlobOptions, watch: StallWatch): Promi
   throw new HubError(`${url}: moved more than ${MOVES_MAX} times`);
 }
 
-const texts = /^(config|generation_config|tokenizer|tokenizer_config|params)\.json$|^chat_template\.jinja$/;
+const texts =
+  /^(config|generation_config|tokenizer|tokenizer_config|added_tokens|special_tokens_map|params)\.json$|^chat_template\.jinja$/;
 /** Formats of weights, the best first: the first that a repository has is taken. */
 const weights = [
   /^model(-\d+-of-\d+)?\.safetensors$|^model\.safetensors\.index\.json$/,

@@ -10,6 +10,7 @@ const sapphireRapids = [...iceLake, "avx_vnni", "avx512_bf16", "amx_int8", "amx_
 const armv82 = ["neon", "dotprod"] as const;
 const armv86 = [...armv82, "i8mm", "bf16"] as const;
 
+/** Features that kernels may use, by the name of a CPU; `cpuWith` makes a `Cpu` of them. */
 export const knownCpus: Readonly<Record<string, readonly CpuFeature[]>> = {
   haswell: ["avx2"],
   skylake: ["avx2"],

@@ -7,7 +7,7 @@ import { needsWide } from "./wasm/engine/engine-memory.ts";
 
 /** Memory for kernels on a CPU: `bytes` is what the program needs at least. UnsupportedError when there is not so much. */
 export function programMemory(cpu: Cpu, bytes: number, threads: number): KernelMemory {
-  return cpu.features.has("simd128") ? new WasmEngine({ bytes, threads }) : processMemory();
+  return cpu.features.has("simd128") ? new WasmEngine({ bytes, threads }) : processMemory(threads);
 }
 
 /** UnsupportedError when kernels of the CPU can never have so many bytes. */
@@ -15,16 +15,25 @@ export function checkMemory(cpu: Cpu, bytes: number): void {
   if (cpu.features.has("simd128")) needsWide(bytes);
 }
 
-/** Memory of the process: for native and reference kernels. */
-export function processMemory(): KernelMemory {
+/**
+ * Memory of the process: for native and reference kernels. Native threads are those of a pool that all share: so many of
+ * them are kept until `dispose`.
+ */
+export function processMemory(threads = 0): KernelMemory {
+  const addon = nativeAddon();
+  let isKept = addon !== null && threads > 0;
+  if (isKept) addon!.keepThreads(threads);
   return {
     holdsConstants: false,
     // The reference kernels run on the caller's.
-    ...(nativeAddon() ? {} : { threads: 1 }),
+    ...(addon ? {} : { threads: 1 }),
     abort: new Int32Array(1),
     allocate: zeroedBytes,
     free() {},
     planCalls: (calls, threads) => planNativeCalls(calls as readonly NativeCall[], threads),
-    async dispose() {},
+    async dispose() {
+      if (isKept) addon!.releaseThreads(threads);
+      isKept = false;
+    },
   };
 }

@@ -4,6 +4,7 @@ import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { createRandom } from "../text/random.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 
+/** What `benchmark` runs: tokens of the prompt, tokens that are generated, and repetitions. */
 export interface BenchmarkOptions {
   /** Default 128. */
   readonly promptTokens?: number | undefined;
@@ -17,6 +18,7 @@ export interface BenchmarkOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** What `benchmark` measures: tokens a second of prompts and of generation, with the number of tokens of each. */
 export interface Benchmark {
   readonly promptTokens: number;
   readonly decodeTokens: number;

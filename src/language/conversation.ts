@@ -1,22 +1,42 @@
 /** A conversation: messages, the template that renders them, and the session that keeps what was computed. */
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
-import type { Message } from "../text/chat-template.ts";
+import type { ChatTemplate, Message } from "../text/chat-template.ts";
 import { encodeChat } from "../text/encode-chat.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
+import type { SamplerOptions } from "../text/sampler.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
 import { withDefaults } from "./generation-settings.ts";
-import type { LanguageModel } from "./language-model.ts";
 import type { SessionDecoder } from "./session-decoder.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
 
+/** What a conversation needs of the model that answers. */
+export interface ConversingModel {
+  readonly name: string;
+  readonly tokenizer: Tokenizer;
+  /** Null where the model has none: it cannot converse. */
+  readonly template: ChatTemplate | null;
+  readonly samplingDefaults: SamplerOptions;
+  readonly eosIds: readonly number[];
+  readonly stopStrings: readonly string[];
+  createDecoder(): SessionDecoder;
+}
+
+/**
+ * A conversation in the model's own chat template. It keeps its messages, and the keys and values of what was computed
+ * already.
+ * @example
+ * const chat = llm.createConversation();
+ * for await (const piece of chat.send("Hello!")) process.stdout.write(piece);
+ */
 export class Conversation {
   readonly messages: Message[] = [];
-  readonly #model: LanguageModel;
+  readonly #model: ConversingModel;
   readonly #decoder: SessionDecoder;
   /** Ids whose keys and values the session holds. */
   #ids: number[] = [];
   #isAnswering = false;
 
-  constructor(model: LanguageModel) {
+  constructor(model: ConversingModel) {
     this.#model = model;
     this.#decoder = model.createDecoder();
   }

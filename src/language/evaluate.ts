@@ -4,6 +4,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 import type { SessionDecoder } from "./session-decoder.ts";
 
+/** How `evaluatePerplexity` reads a text: window and stride in tokens, a limit of tokens, progress, and an abort signal. */
 export interface PerplexityOptions {
   /** Tokens of a window. Default: the context length. */
   readonly window?: number | undefined;
@@ -15,6 +16,7 @@ export interface PerplexityOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** What `evaluatePerplexity` measures: the perplexity of a text's tokens, how many were scored, and in which windows. */
 export interface Perplexity {
   readonly window: number;
   readonly stride: number;

@@ -22,6 +22,14 @@ import { programTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
 import { warmDecoder } from "./warm-up.ts";
 
+/**
+ * A loaded program as a language model, made by `loadProgram` or `loadCompiled`. It generates text, holds conversations and
+ * counts tokens; `dispose()` frees its threads and memory.
+ * @example
+ * const llm = await loadProgram("llama.pte");
+ * for await (const piece of llm.generate("Once upon a time", { maxTokens: 64 })) process.stdout.write(piece);
+ * await llm.dispose();
+ */
 export class LanguageModel {
   readonly name: string;
   readonly program: LoadedProgram;

@@ -9,6 +9,7 @@ import type { ComputeOptions, Decoder } from "../text/generate.ts";
 /** Method that serves sequences longer than metadata `get_long_context_from`, in programs that have that. */
 export const LONG_METHOD = "forward_long";
 
+/** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
 export class SessionDecoder implements Decoder {
   readonly contextLength: number;
   readonly vocabularySize: number;

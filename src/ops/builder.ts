@@ -51,6 +51,10 @@ export function checkSameSpec(what: string, known: TensorSpec, given: TensorSpec
     throw new InvalidArgumentError(`${what}: expected ${expected}, which it is already, but found ${found}`);
 }
 
+/**
+ * What a model's code calls operators on. `T` is a tensor where calls run at once (eager), and a symbolic value where they are
+ * captured to be compiled.
+ */
 export interface Builder<T> {
   /** The CPU that weights are packed for. */
   readonly cpu: Cpu;

@@ -113,6 +113,7 @@ export interface BoundCall {
   encode(scratch: Uint8Array): EncodedCall | null;
 }
 
+/** An operator as programs call it: its schema, its shape rule, and its kernels, the best first. */
 export interface Operator {
   readonly schema: Schema;
   readonly name: string;
@@ -164,7 +165,8 @@ function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): In
   return { tensor: args.tensor(argument), limit: limit(args), where };
 }
 
-/** An operator from its definition. */
+/** An operator from its definition. Bundlers leave out operators that nothing calls. */
+/* @__NO_SIDE_EFFECTS__ */
 export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
   const schema = parseSchema(definition.schema);
   const name = qualifiedName(schema);

@@ -31,6 +31,12 @@ const gates = {
 
 export type Activation = keyof typeof gates;
 
+/**
+ * The operators that models are written with, as methods over a builder: the same code runs eagerly and is captured.
+ * @example
+ * const ops = new Ops(builder);
+ * const y = ops.add(x, ops.rmsNorm(x, weight, 1e-5));
+ */
 export class Ops<T> {
   readonly #builder: Builder<T>;
 

@@ -6,7 +6,7 @@ import { operators } from "./registry.ts";
 
 let builder: EagerBuilder | undefined;
 
-/** a [m, k] times b [n, k] transposed → [m, n], to about 1e-5 of float32's. */
+/** Multiplies a [m, k] with b [n, k] transposed and gives [m, n], to about 1e-5 of float32's sums. */
 export function multiplyTransposed(a: Matrix, b: Matrix): Matrix {
   builder ??= new EagerBuilder(operators, hostCpu());
   const tensor = ({ rows, columns, data }: Matrix) => ({ dtype: "f32" as const, shape: [rows, columns], data });

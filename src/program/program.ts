@@ -91,6 +91,7 @@ export interface Constant {
   readonly alignment: number;
 }
 
+/** A program as a value: methods, constants and named data, as a `.pte` file stores them. */
 export interface Program {
   /** The file that it was read from, for messages; absent of programs that were made. */
   readonly file?: string;

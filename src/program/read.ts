@@ -32,6 +32,7 @@ export interface ProgramLayout {
   readonly padding: number;
 }
 
+/** What `readProgram` reads beside the program: files of tensors (`.ptd`) that it refers to. */
 export interface ReadOptions {
   /** Files of tensors (.ptd) that the program leaves outside; several programs may share one. */
   readonly data?: readonly ByteSource[];

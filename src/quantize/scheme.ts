@@ -2,8 +2,13 @@
 import { InvalidArgumentError } from "../errors.ts";
 import type { ScaleDType, WeightSpec } from "../quantized.ts";
 
+/** How a range of floats is mapped to integers, with TorchAO's names and meanings. */
 export const mappingTypes = ["symmetric", "symmetric_no_clipping_err", "asymmetric"] as const;
+/**
+ * How scales and integers of a weight are chosen: from its range, by least squares, or by the activations of a text.
+ */
 export const algorithms = ["affine", "hqq_scale_only", "gptq", "awq", "awq+gptq"] as const;
+/** What scales may be stored in. */
 export const scaleDTypes = ["f32", "f16"] as const satisfies readonly ScaleDType[];
 
 /** TorchAO's MappingType: how the range of a group maps to the integers. */
@@ -13,6 +18,7 @@ export type MappingType = (typeof mappingTypes)[number];
  * 2306.00978), and GPTQ of weights that AWQ scaled.
  */
 export type Algorithm = (typeof algorithms)[number];
+/** Whether an algorithm looks at activations, so that `calibrate` has to run before the model is compiled. */
 export function needsActivations(algorithm: Algorithm): boolean {
   return algorithm === "gptq" || algorithm === "awq" || algorithm === "awq+gptq";
 }

@@ -3,6 +3,7 @@ import { byteSize } from "../dtype.ts";
 import { isTensorList, type Method, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
 import { elementCount } from "../tensor.ts";
 
+/** How well a method's memory plan uses its bytes: those planned, and those in use at each call. */
 export interface MemoryOccupancy {
   readonly method: string;
   /** Bytes that are planned for values of a call, and for what outlives calls (keys and values). */

@@ -84,6 +84,7 @@ export class RunTimes {
   }
 }
 
+/** What a `Profile` keeps beside sums: single calls, for a trace. */
 export interface ProfileOptions {
   /** Keeps every call of every run, for `trace()`: some 20 bytes a call. Default false. */
   readonly trace?: boolean | undefined;

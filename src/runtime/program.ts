@@ -18,6 +18,10 @@ import { Session } from "./session.ts";
 
 export type Metadata = number | boolean | readonly number[];
 
+/**
+ * What a program is loaded with: the operators it may call, the CPU that kernels are chosen for, threads, progress, a
+ * profile.
+ */
 export interface LoadOptions {
   readonly registry?: OperatorRegistry;
   readonly cpu?: Cpu;
@@ -37,6 +41,10 @@ export interface MemoryUse {
   readonly state: number;
 }
 
+/**
+ * A program that is ready to run: its constants are in memory, its metadata is read and its operators are known.
+ * `createSession()` gives what runs its methods.
+ */
 export class LoadedProgram {
   /** The file that it was read from, or "program". */
   readonly file: string;

@@ -1,14 +1,15 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { KernelMemory } from "../kernels/contract.ts";
 import { checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
-import { Interpreter, isInterpreted } from "./interpreter.ts";
+import { Interpreter, type InterpreterContext, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkInput, checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
-import type { LoadedProgram } from "./program.ts";
-import { RunList } from "./run-list.ts";
+import type { MethodCalls } from "./method-calls.ts";
+import { RunList, type RunPlace } from "./run-list.ts";
 
 /** Sizes for which methods are kept ready, besides those that are always kept. */
 const READY_MAX = 6;
@@ -23,8 +24,32 @@ interface ReadyRun {
   readonly free: () => void;
 }
 
+/** What a session needs of the loaded program that it runs. */
+export interface SessionProgram extends InterpreterContext, RunPlace {
+  /** Name of the program's file, for messages. */
+  readonly file: string;
+  /** Where constants, scratch and state are. */
+  readonly memory: KernelMemory;
+  readonly constants: readonly Uint8Array[];
+  /** Bytes of one session's state. */
+  readonly stateBytes: number;
+  /** UnsupportedError once the program was disposed of. */
+  checkUsable(): void;
+  /** The method of a name; InvalidArgumentError when there is none. */
+  method(name: string): Method;
+  callsOf(method: Method): MethodCalls;
+  /** Scratch of a method, shared by all sessions. */
+  scratchOf(method: Method): Uint8Array;
+  /** Runs `work` when all earlier work on the program has ended. */
+  exclusive<R>(work: () => Promise<R>): Promise<R>;
+}
+
+/**
+ * The state of one sequence (its keys and values, as a rule) and calls of the program's methods on it. Sessions of one program
+ * take turns: a call waits until the one before it has ended.
+ */
 export class Session {
-  readonly #program: LoadedProgram;
+  readonly #program: SessionProgram;
   readonly #state: Uint8Array;
   readonly #ready = new Map<string, ReadyRun>();
   readonly #interpreters = new Map<string, Interpreter>();
@@ -33,7 +58,7 @@ export class Session {
   #runs = 0;
   #isDisposed = false;
 
-  constructor(program: LoadedProgram) {
+  constructor(program: SessionProgram) {
     const { memory } = program;
     const state = allocate(memory, `${program.file}: state`, program.stateBytes);
     this.#program = program;

@@ -24,6 +24,7 @@ export interface TraceEvent {
   readonly args?: Readonly<Record<string, unknown>>;
 }
 
+/** Calls with their times in the Trace Event Format, which Perfetto and chrome://tracing open. */
 export interface Trace {
   readonly traceEvents: readonly TraceEvent[];
   readonly displayTimeUnit: "ms";

@@ -1,52 +1,88 @@
 /** Added tokens (control tokens and the like): those of a tokenizer's two files, and their text found in a text. */
 import { InvalidFileError } from "../errors.ts";
+import type { Field } from "./tokenizer/field.ts";
+import { Trie } from "./tokenizer/pair-table.ts";
+import { ID_LIMIT, type Vocabulary } from "./tokenizer/vocabulary.ts";
+import type { Work } from "./tokenizer/work-limit.ts";
 
-/** An entry of `added_tokens` in tokenizer.json, as far as it is used here. */
+/** An entry of `added_tokens` in tokenizer.json. */
 export interface AddedToken {
   readonly id: number;
   readonly content: string;
-  readonly special?: boolean;
+  /** Left out where special tokens are, and never typed by users. */
+  readonly special?: boolean | undefined;
+  /** Found only where no letter or digit stands next to it. */
+  readonly single_word?: boolean | undefined;
+  /** White space before it belongs to it. */
+  readonly lstrip?: boolean | undefined;
+  /** White space behind it belongs to it. */
+  readonly rstrip?: boolean | undefined;
+  /** Looked for, normalized itself, in the normalized text. */
+  readonly normalized?: boolean | undefined;
 }
 
-interface TokenText {
-  readonly id: number;
-  readonly content: string;
+const FLAGS = ["special", "single_word", "lstrip", "rstrip", "normalized"] as const;
+
+/**
+ * The list `added_tokens`. As in Rust's library, a token has its id in the vocabulary, or else the next one behind it,
+ * whatever the list says.
+ */
+export function readAddedTokens(field: Field, { ids, size }: Vocabulary): AddedToken[] {
+  const tokens = new Map<string, AddedToken>();
+  let next = size;
+  for (const item of field.items()) {
+    const content = item.get("content").text();
+    const given = item.get("id").value;
+    if (!Number.isInteger(given) || (given as number) < 0 || (given as number) >= ID_LIMIT)
+      throw item.invalid(
+        `token ${JSON.stringify(content)}: expected an id from 0 to ${ID_LIMIT - 1} but found ${String(given)}`,
+      );
+    const flags = Object.fromEntries(FLAGS.map((flag) => [flag, item.optional(flag)?.boolean()]));
+    if (content === "") continue;
+    const id = tokens.get(content)?.id ?? ids.get(content) ?? next++;
+    tokens.set(content, { ...flags, normalized: flags.normalized ?? !flags.special, content, id });
+  }
+  return [...tokens.values()];
 }
 
+/** Finds the text of added tokens as it stands in templates and messages. */
 export class AddedTokenMatcher {
-  /** First character (UTF-16 unit) to the tokens that begin with it, longest first. */
-  readonly #byFirst = new Map<string, TokenText[]>();
-  readonly #maxLength: number;
+  readonly #tokens: readonly AddedToken[];
+  /** Contents, and the forms that normalized text has of them, to places in the list. */
+  readonly #contents: Trie;
+  readonly #forms: Trie | null;
+  readonly #allForms: ReadonlyMap<number, string>;
+  readonly #makeWork: (length: number) => Work;
 
-  constructor(tokens: readonly TokenText[]) {
-    for (const token of tokens) {
-      const first = token.content[0];
-      if (first === undefined) continue;
-      const siblings = this.#byFirst.get(first);
-      if (siblings) siblings.push(token);
-      else this.#byFirst.set(first, [token]);
-    }
-    for (const siblings of this.#byFirst.values()) siblings.sort((a, b) => b.content.length - a.content.length);
-    this.#maxLength = Math.max(0, ...tokens.map((token) => token.content.length));
+  /** `forms`: ids of normalized tokens to their forms. `makeWork` begins the count of what a call costs. */
+  constructor(tokens: readonly AddedToken[], forms: ReadonlyMap<number, string>, makeWork: (length: number) => Work) {
+    this.#tokens = tokens;
+    this.#allForms = forms;
+    const contents = tokens.map(({ content }, place) => [content, place] as const);
+    const normalized = tokens.flatMap(({ id }, place) => (forms.get(id) ? [[forms.get(id)!, place] as const] : []));
+    this.#contents = new Trie([...normalized, ...contents]);
+    this.#forms = normalized.length > 0 ? new Trie(normalized) : null;
+    this.#makeWork = makeWork;
   }
 
-  /** The text cut at added tokens: strings between them and the tokens' ids, leftmost and longest first. */
-  split(text: string): (string | number)[] {
-    const parts: (string | number)[] = [];
-    let start = 0;
-    for (let i = 0; i < text.length; ) {
-      const token = this.#byFirst.get(text[i]!)?.find(({ content }) => text.startsWith(content, i));
-      if (!token) {
-        i++;
-        continue;
+  /** Ids of the tokens that a text spells, the longest ones first found. */
+  idsIn(text: string): Set<number> {
+    const ids = new Set<number>();
+    for (let start = 0; start < text.length; start++) {
+      let longest = -1;
+      let end = start;
+      for (let node = 0, at = start; at < text.length; ) {
+        node = this.#contents.child(node, text.charCodeAt(at++));
+        if (node < 0) break;
+        if (this.#contents.value(node) < 0) continue;
+        longest = this.#contents.value(node);
+        end = at;
       }
-      if (i > start) parts.push(text.slice(start, i));
-      parts.push(token.id);
-      i += token.content.length;
-      start = i;
+      if (longest < 0) continue;
+      ids.add(this.#tokens[longest]!.id);
+      start = end - 1;
     }
-    if (start < text.length) parts.push(text.slice(start));
-    return parts;
+    return ids;
   }
 
   /**
@@ -54,17 +90,45 @@ export class AddedTokenMatcher {
    * the text (white space apart) cuts off counts, because what follows the text might complete it.
    */
   starts(text: string, counts: (id: number) => boolean): number[] {
+    return this.#starts(text, this.#contents, counts);
+  }
+
+  /** Whether a normalized text spells a token that `counts` in its normalized form, or begins one at its end. */
+  isSpelledIn(normalizedText: () => string, counts: (id: number) => boolean): boolean {
+    return this.#forms !== null && this.#starts(normalizedText(), this.#forms, counts).length > 0;
+  }
+
+  #starts(text: string, trie: Trie, counts: (id: number) => boolean): number[] {
+    const work = this.#makeWork(text.length);
     const end = text.trimEnd().length;
     const starts: number[] = [];
-    for (let i = 0; i < text.length; i++) {
-      const siblings = this.#byFirst.get(text[i]!);
-      if (!siblings) continue;
-      const tail = end - i < this.#maxLength && end > i ? text.slice(i, end) : null;
-      const begins = ({ id, content }: TokenText) =>
-        counts(id) && (text.startsWith(content, i) || (tail !== null && content.startsWith(tail)));
-      if (siblings.some(begins)) starts.push(i);
+    let steps = 0;
+    for (let start = 0; start < text.length; start++) {
+      let node = 0;
+      let at = start;
+      let found = false;
+      while (at < text.length && !found) {
+        node = trie.child(node, text.charCodeAt(at++));
+        if (node < 0) break;
+        const place = trie.value(node);
+        found =
+          (place >= 0 && counts(this.#tokens[place]!.id)) ||
+          (at === end && this.#begins(text.slice(start, end), counts));
+      }
+      if (found) starts.push(start);
+      steps += at - start;
+      if (steps > 4096) {
+        work.add(steps);
+        steps = 0;
+      }
     }
     return starts;
+  }
+
+  #begins(text: string, counts: (id: number) => boolean): boolean {
+    return this.#tokens.some(
+      ({ id, content }) => counts(id) && (content.startsWith(text) || this.#allForms.get(id)?.startsWith(text)),
+    );
   }
 }
 
@@ -131,7 +195,8 @@ export function withConfigTokens(
     const { content } = (entry ?? {}) as { content?: unknown };
     if (typeof content !== "string" || content === "")
       return fail(`expected a token with its content at ${key} but found ${JSON.stringify(entry)}`);
-    put({ ...(entry as object), content });
+    const { special = false, normalized = !special } = entry as { special?: boolean; normalized?: boolean };
+    put({ ...(entry as object), content, special, normalized });
   }
   for (const token of namedTokens(config))
     if (!places.has(token.content) && !vocabularyIds().has(token.content)) put(token);

@@ -37,7 +37,8 @@ const pieces = (tokenizer: Tokenizer, ids: readonly number[], after?: readonly n
   const detokenizer = new Detokenizer(tokenizer, { after });
   return [...ids.map((id) => detokenizer.push(id)), detokenizer.flush()];
 };
-const whole = (tokenizer: Tokenizer, ids: readonly number[]) => tokenizer.decode(ids, { skipSpecialTokens: true });
+const whole = (tokenizer: Tokenizer, ids: readonly number[]) =>
+  tokenizer.decode(ids, { skipSpecialTokens: true, stream: true });
 
 describe.each(Object.entries(tokenizers))("%s", (_, tokenizer) => {
   it("equals decoding at once on random ids: invalid bytes, special tokens and all", () => {

@@ -18,7 +18,7 @@ export interface DetokenizerOptions {
 
 /**
  * Streaming decoder. The pieces of `push` and the last one of `flush` together are what
- * `tokenizer.decode(ids, { skipSpecialTokens: true })` gives for all ids. Only a short window of ids is decoded again.
+ * `tokenizer.decode(ids, { skipSpecialTokens: true, stream: true })` gives for all ids. Only a short window of ids is decoded again.
  */
 export class Detokenizer {
   readonly #tokenizer: Tokenizer;
@@ -34,7 +34,7 @@ export class Detokenizer {
       if (!this.#hasText(after[i]!)) break;
       this.#window.unshift(after[i]!);
     }
-    this.#text = tokenizer.decode(this.#window);
+    this.#text = tokenizer.decode(this.#window, { stream: true });
     this.#emitted = finishedLength(this.#text);
   }
 
@@ -47,7 +47,7 @@ export class Detokenizer {
       throw new InvalidArgumentError(`detokenizer: expected a token id but found ${id}`);
     if (!this.#hasText(id)) return "";
     this.#window.push(id);
-    this.#text = this.#tokenizer.decode(this.#window);
+    this.#text = this.#tokenizer.decode(this.#window, { stream: true });
     const piece = this.#take(finishedLength(this.#text));
     if (this.#window.length >= WINDOW_MAX) this.#shrink();
     return piece;
@@ -76,7 +76,7 @@ export class Detokenizer {
   #shrink(): void {
     for (let count = CONTEXT_MIN; count < this.#window.length; count++) {
       const kept = this.#window.slice(-count);
-      const text = this.#tokenizer.decode(kept);
+      const text = this.#tokenizer.decode(kept, { stream: true });
       const dropped = this.#text.length - text.length;
       if (dropped > this.#emitted || !this.#text.endsWith(text)) continue;
       this.#window = kept;

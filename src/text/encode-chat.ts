@@ -12,7 +12,7 @@ import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
  * messages, are other added tokens that the template itself writes, such as `<tool_response>`.
  *
  * Such text is broken by a private-use character before rendering, so that whatever the template does with it (trim,
- * join, JSON), it is not taken for a token, and mended before encoding.
+ * join, JSON), it is not taken for a token; encoding leaves the character out.
  */
 export function encodeChat(
   tokenizer: Tokenizer,
@@ -20,7 +20,7 @@ export function encodeChat(
   messages: readonly Message[],
   { contextLength, ...options }: RenderOptions & Pick<EncodeOptions, "contextLength"> = {},
 ): number[] {
-  const structural = new Set(tokenizer.addedTokens.split(template.source).filter((part) => typeof part === "number"));
+  const structural = tokenizer.addedTokens.idsIn(template.source);
   const isSpecial = (id: number) => tokenizer.isSpecial(id);
   const isControl = (id: number) => isSpecial(id) || structural.has(id);
   const breaker = new TextBreaker(tokenizer, unusedCharacter([template.source, messages, options]));
@@ -35,9 +35,7 @@ export function encodeChat(
     documents: breaker.break(options.documents ?? null, isControl),
   });
   if (breaker.count === 0) return tokenizer.encode(text, { addSpecialTokens: false, contextLength });
-  const parts = tokenizer.addedTokens.split(text);
-  const mended = parts.map((part) => (typeof part === "string" ? breaker.mend(part) : part));
-  return tokenizer.encodeParts(mended, { contextLength });
+  return tokenizer.encodeMarked(text, breaker.mark, { contextLength });
 }
 
 /** Breaks the text of control tokens in JSON-like values by a mark after the first character. */
@@ -45,11 +43,11 @@ class TextBreaker {
   /** Marks set so far. */
   count = 0;
   readonly #tokenizer: Tokenizer;
-  readonly #mark: string;
+  readonly mark: string;
 
   constructor(tokenizer: Tokenizer, mark: string) {
     this.#tokenizer = tokenizer;
-    this.#mark = mark;
+    this.mark = mark;
   }
 
   /** A copy of `value` in which no string or key spells a token that `isControl`. */
@@ -57,18 +55,28 @@ class TextBreaker {
     return mapStrings(value, (text) => this.#breakText(text, isControl)) as T;
   }
 
-  mend(text: string): string {
-    return text.replaceAll(this.#mark, "");
+  #breakText(text: string, isControl: (id: number) => boolean): string {
+    const { addedTokens } = this.#tokenizer;
+    const starts = addedTokens.starts(text, isControl);
+    const broken = this.#withMarks(text, starts);
+    const isSpelled = addedTokens.isSpelledIn(() => this.#tokenizer.normalize(broken), isControl);
+    if (!isSpelled) {
+      this.count += starts.length;
+      return broken;
+    }
+    // Only the normalized text spells a token, which may begin anywhere; white space stays at the ends for templates.
+    const all = [...text.matchAll(/\S(?=\S)/gu)].map(({ index }) => index);
+    this.count += all.length;
+    return this.#withMarks(text, all);
   }
 
-  #breakText(text: string, isControl: (id: number) => boolean): string {
-    const starts = this.#tokenizer.addedTokens.starts(text, isControl);
-    this.count += starts.length;
+  /** A text with a mark behind the characters at some places. */
+  #withMarks(text: string, starts: readonly number[]): string {
     let result = "";
     let done = 0;
     for (const start of starts) {
       const next = start + String.fromCodePoint(text.codePointAt(start)!).length;
-      result += text.slice(done, next) + this.#mark;
+      result += text.slice(done, next) + this.mark;
       done = next;
     }
     return result + text.slice(done);

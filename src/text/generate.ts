@@ -24,6 +24,7 @@ export interface Decoder {
   step(id: number, options: ComputeOptions): Promise<Float32Array>;
 }
 
+/** How text is generated: how many tokens, when to stop, how tokens are drawn, and an abort signal. */
 export interface GenerateOptions extends SamplerOptions {
   /** Most tokens to generate. Default: until the context is full. */
   readonly maxTokens?: number | undefined;
@@ -46,6 +47,7 @@ export interface GeneratedToken {
   readonly text: string;
 }
 
+/** What a generation came to: why it ended, how many tokens it read and wrote, and how long that took in seconds. */
 export interface GenerationResult {
   /** "stop" for an end token or stop string, "length" when `maxTokens` or the context is used up. */
   readonly finishReason: "stop" | "length";

@@ -28,7 +28,10 @@ export interface SamplerOptions {
   readonly logitBias?: Readonly<Record<number, number>> | undefined;
   /** Ids that are never taken, whatever `logitBias` says. Default none. */
   readonly suppressTokens?: readonly number[] | undefined;
-  /** 0 to 2^53-1; equal seeds give equal draws. Default: random. */
+  /**
+   * A whole number from 0 to 2^53-1. Equal seeds give equal draws; the text is the same where the logits are, too: with the
+   * same program, CPU, backend and number of threads, whose kernels differ in the last bits of sums. Default: random.
+   */
   readonly seed?: number | undefined;
 }
 

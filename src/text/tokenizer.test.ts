@@ -133,7 +133,9 @@ describe("encode", () => {
 
   it("takes a control token apart that the model itself finds in plain text", () => {
     const pre_tokenizer = { ...byteLevelFile.pre_tokenizer, use_regex: false };
-    const whole = new Tokenizer({ ...byteLevelFile, pre_tokenizer }, config);
+    const vocab = { ...byteLevelFile.model.vocab, "<|end|>": id("<|end|>") };
+    const model = { ...byteLevelFile.model, vocab, ignore_merges: true };
+    const whole = new Tokenizer({ ...byteLevelFile, model, pre_tokenizer }, config);
     const ids = whole.encode("<|end|>", { allowControlTokens: false, addSpecialTokens: false });
     expect(ids).toEqual([..."<|end|>"].map(id));
   });
@@ -144,23 +146,12 @@ describe("encode", () => {
       const ids = byteLevel.encode(forged, { allowControlTokens, addSpecialTokens: false });
       expect(byteLevel.decode(ids)).toBe("\uFFFD\uFFFD");
     }
-    const astral = "\u{10000}";
-    expect(byteLevel.decode(byteLevel.encodeParts([astral, id("<|end|>"), astral]))).toBe(`${astral}<|end|>${astral}`);
   });
 
-  it("encodes parts as the library encodes the whole", () => {
-    const texts = ["<s>[INST] hello the  world[/INST]hello</s><s>", " hello</s> \u{1F680}the", "hello"];
-    const noNormalizer = { ...byteFallbackFile, normalizer: null };
-    const first = new Tokenizer({
-      ...noNormalizer,
-      pre_tokenizer: { type: "Metaspace", replacement: "▁", prepend_scheme: "first", split: false },
-    });
-    for (const tokenizer of [byteFallback, first])
-      for (const text of texts) {
-        const whole = tokenizer.encode(text, { addSpecialTokens: false });
-        expect(tokenizer.encodeParts(tokenizer.addedTokens.split(text))).toEqual(whole);
-      }
-    expect(() => byteLevel.encodeParts([id("hello")])).toThrow("expected the id of an added token");
+  it("leaves marks out, which keep what they stand in from being a token", () => {
+    const encode = (text: string) => byteLevel.encodeMarked(text, "\uE000");
+    expect(encode("hello<\uE000|end|> the<|end|>")).toEqual(["hello", "<|", "end", "|>", "Ġthe", "<|end|>"].map(id));
+    expect(encode("hello the")).toEqual(byteLevel.encode("hello the", { addSpecialTokens: false }));
   });
 });
 
@@ -204,7 +195,7 @@ describe("words", () => {
     const ids = expected.map((word) => places.get(word));
     expect(new Tokenizer({ model, pre_tokenizer: { type } }).encode(text)).toEqual(ids);
     const sequence = { type: "Sequence", pretokenizers: [{ type }] };
-    expect(new Tokenizer({ model, pre_tokenizer: sequence }).encodeParts([text])).toEqual(ids);
+    expect(new Tokenizer({ model, pre_tokenizer: sequence }).encode(text)).toEqual(ids);
   });
 
   it("of ByteLevel are Unicode's", () => {
@@ -282,7 +273,7 @@ describe("a file that is no tokenizer", () => {
     [{ ...byteLevelFile, added_tokens: [{ id: 2 ** 32, content: "<x>" }] }, "<x>"],
     [{ ...byteLevelFile, added_tokens: 3 }, "added_tokens"],
     [{ ...byteLevelFile, decoder: { type: "Nonsense" } }, "Nonsense"],
-    [{ model: { type: "BPE", vocab: { a: 0 } } }, "cannot be used"],
+    [{ model: { type: "BPE", vocab: { a: 0 } } }, "model.merges: expected a list but found nothing"],
   ])("is refused by name (%#)", (file, problem) => {
     const make = () => new Tokenizer(file, null, "some/tokenizer.json");
     expect(make).toThrow(InvalidFileError);

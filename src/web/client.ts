@@ -14,6 +14,7 @@ import {
   type RequestBody,
 } from "./protocol.ts";
 
+/** How `loadModel` loads: threads, progress in bytes, an abort signal, and where the worker's script is. */
 export interface LoadModelOptions {
   /** Threads of the kernels. Default: all of a few cores, half of many; one where memory cannot be shared. */
   readonly threads?: number | undefined;
@@ -99,6 +100,7 @@ function postedSource(source: string | URL | Blob | FileSystemFileHandle): Poste
   throw new InvalidArgumentError(`source: expected an address, a Blob, a File or a file handle but found ${found}`);
 }
 
+/** A model that runs in a Web Worker, made by `loadModel`. It generates and chats without blocking the page. */
 export class WebModel {
   readonly facts: ModelFacts;
   readonly #channel: Channel;

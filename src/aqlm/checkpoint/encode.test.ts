@@ -9,9 +9,7 @@ import { Random } from "../../../test/support/random.ts";
 import { writeTinyCheckpoint } from "../../../test/support/tiny-checkpoint.ts";
 import { cholesky, matrix, solveCholesky } from "../../extension/checkpoint/index.ts";
 import {
-  type AqlmWeights,
   cpuWith,
-  dequantizeAqlm,
   encodeAqlm,
   InvalidFileError,
   int8DynamicActivationIntxWeight,
@@ -20,6 +18,7 @@ import {
   quantize,
   saveGguf,
 } from "../../index.ts";
+import { type AqlmWeights, dequantizeAqlm } from "../../tools/index.ts";
 import { encodeLayer } from "./layer.ts";
 
 const folder = await temporaryFolder();

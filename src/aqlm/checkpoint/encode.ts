@@ -29,6 +29,10 @@ import { type AqlmFormat, type AqlmWeight, aqlmWeight } from "../weight.ts";
 import { encodeLayer, type LayerHooks } from "./layer.ts";
 import type { AqlmMode } from "./mode.ts";
 
+/**
+ * How `encodeAqlm` encodes: the mode, a text to calibrate with, layers to leave out, and where finished layers are
+ * kept.
+ */
 export interface EncodeOptions extends AqlmMode {
   /** Text whose activations weigh the errors; without one, errors of weights count alike. */
   readonly calibrationText?: string | undefined;

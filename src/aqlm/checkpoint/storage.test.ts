@@ -8,9 +8,7 @@ import { lowbit } from "../../../test/support/command-line.ts";
 import { temporaryFolder } from "../../../test/support/folders.ts";
 import type { TensorEntry } from "../../formats/safetensors-writer.ts";
 import {
-  type AqlmWeights,
   cpuWith,
-  dequantizeAqlm,
   InvalidFileError,
   inspectProgram,
   int8DynamicActivationIntxWeight,
@@ -22,6 +20,7 @@ import {
   UnsupportedError,
 } from "../../index.ts";
 import type { FloatFormat } from "../../ops/weight.ts";
+import { type AqlmWeights, dequantizeAqlm } from "../../tools/index.ts";
 
 const folder = await temporaryFolder();
 let count = 0;

@@ -17,6 +17,7 @@ import { awqFactors, type Reader, scaleColumns, smoothFactors } from "./scaling.
 import { spendBudget } from "./sensitivity.ts";
 import { type LinearLayer, visitLinearLayers, type WalkOptions } from "./walk.ts";
 
+/** What `calibrate` does with a text: SmoothQuant's strength, a budget of bits, and how many tokens are read. */
 export interface CalibrateOptions extends WalkOptions {
   /**
    * SmoothQuant: how much of the range of activations goes to the weights, 0 to 1 (the paper's 0.5). Absent: none. For

@@ -19,6 +19,7 @@ import { readTexts } from "../../text/model-texts.ts";
 import type { Model } from "../model.ts";
 import { textsOf } from "../texts.ts";
 
+/** How much of a text is read while layers are visited, in tokens, and an abort signal. */
 export interface WalkOptions {
   /** Tokens of the text that are read, from its start. Default 4096. */
   readonly maxTokens?: number | undefined;

@@ -15,7 +15,7 @@ export {
   type WeightStorage,
 } from "../../checkpoint/weight-storage.ts";
 export { nextMacrotask } from "../../event-loop.ts";
-export type { Checkpoint } from "../../formats/checkpoint.ts";
+export type { Checkpoint } from "../../formats/contract.ts";
 export { writeSafetensors } from "../../formats/safetensors-writer.ts";
 export { openTensorFile } from "../../formats/shards.ts";
 export type { TensorInfo, TensorSource } from "../../formats/tensor-source.ts";

@@ -1,7 +1,7 @@
 /** A GGUF file (or several, split) as a checkpoint: config, tensors, tokenizer and chat template, all from them. */
 import type { ByteSource } from "../../byte-source.ts";
 import { openFile } from "../../node-file.ts";
-import type { Checkpoint } from "../checkpoint.ts";
+import type { Checkpoint } from "../contract.ts";
 import { type JsonFile, jsonFile } from "../json.ts";
 import { ggufConfig } from "./config.ts";
 import { readGgufHeader } from "./header.ts";

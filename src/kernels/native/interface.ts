@@ -45,6 +45,10 @@ export interface NativeAddon {
   kernels(): NativeRow[];
   /** Bit set of the features of this CPU. */
   cpuFeatures(): number;
+  /** Keeps threads of the pool, which all programs share, for a program that runs on so many, until `releaseThreads`. */
+  keepThreads(threads: number): void;
+  /** Threads beyond the most that are still kept end. */
+  releaseThreads(threads: number): void;
   /** Physical performance cores. */
   defaultThreads(): number;
   /** The same of Linux' CPUs 0 .. cpus - 1, by its files under `sysfs`; for tests. */

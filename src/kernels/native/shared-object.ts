@@ -14,11 +14,13 @@ function bytesByHeader(header: DataView): number {
   return sections + header.getUint16(0x3a, true) * header.getUint16(0x3c, true);
 }
 
-/** What is wrong with a file that is shorter than it says itself; null for others, also for what is no file. */
+/** What is wrong with a file that is shorter than it says itself, or with what is no file; null for others. */
 export function cutShort(path: string): string | null {
   const { closeSync, openSync, readSync, statSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
   const stats = statSync(path, { throwIfNoEntry: false });
-  if (!stats?.isFile()) return null;
+  if (!stats) return null;
+  // The system would wait for a writer of a named pipe.
+  if (!stats.isFile()) return "expected a file but found something else, such as a folder or a named pipe";
   const file = openSync(path, "r");
   try {
     const header = new Uint8Array(HEADER_BYTES);

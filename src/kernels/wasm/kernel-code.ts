@@ -16,6 +16,7 @@ export interface KernelCode {
   build(): readonly FunctionCode[];
 }
 
+/** A part of a call whose tiles may run on any thread in any order; the next phase begins when all have ended. */
 export interface WasmPhase {
   readonly code: KernelCode;
   readonly tiles: number;

@@ -16,6 +16,8 @@ export interface WasmRow<A> extends Omit<Kernel<A>, "target" | "bind" | "encode"
 /** What rows without packed weights have in common. */
 export const plainRow = { layouts: null, bits: null, needs: ["simd128"], mStep: 1, nStep: 1 } as const;
 
+/** Makes a kernel of a row of WebAssembly: it can run alone, and be encoded for a plan of many calls. */
+/* @__NO_SIDE_EFFECTS__ */
 export function wasmKernel<A>({ step, ...row }: WasmRow<A>): Kernel<A> {
   return {
     ...row,

@@ -56,6 +56,7 @@ export type Body = readonly (Statement | Body)[];
 export type Params = Readonly<Record<string, ValueType>>;
 type Result = ValueType | null;
 
+/** The parameters of a function and the type of its result, which is null where it has none. */
 export interface FunctionType<P extends Params = Params, R extends Result = Result> {
   readonly params: P;
   readonly result: R;
@@ -198,6 +199,7 @@ export function select<T extends ValueType>(condition: Expr<"i32">, yes: Expr<T>
   return { type: yes.type, node: { kind: "select", type: yes.type, operands: [yes.node, no.node, condition.node] } };
 }
 
+/** Computes a value and throws it away. */
 export function drop(value: Expr<ValueType>): Statement {
   return { node: { kind: "drop", value: value.node } };
 }
@@ -205,6 +207,7 @@ export function drop(value: Expr<ValueType>): Statement {
 /** Ends the function. */
 export const leave: Statement = { node: { kind: "op", name: "return", operands: [], immediates: [] } };
 
+/** Runs `then` where the condition is not 0, and `otherwise`, if there is one, where it is. */
 export function when(condition: Expr<"i32">, then: Body, otherwise: Body | null = null): Statement {
   return { node: { kind: "if", condition: condition.node, then, otherwise } };
 }

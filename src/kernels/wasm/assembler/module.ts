@@ -50,7 +50,7 @@ export function defineFunction<P extends Params>(
   return { name, params, result: null, locals: scope.locals, body: build(locals, scope), returned: null };
 }
 
-/** The same for a function that returns a value. */
+/** Makes a function that returns a value. `build` gets the parameters as locals. */
 export function defineFunctionOf<P extends Params, R extends ValueType>(
   name: string,
   params: P,
@@ -67,6 +67,7 @@ function variablesOf<P extends Params>(params: P): { scope: Scope; locals: Local
   return { scope, locals: locals as Locals<P> };
 }
 
+/** What a WebAssembly module is made with: 32- or 64-bit addresses, its imported memory, functions and table. */
 export interface ModuleOptions {
   /** 64-bit addresses. */
   readonly isWide: boolean;

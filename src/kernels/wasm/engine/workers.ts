@@ -1,6 +1,7 @@
 /** Threads of an engine: worker_threads in Node, Web Workers in a page. */
 import { UnsupportedError } from "../../../errors.ts";
 import { nodeBuiltin } from "../../../node-builtin.ts";
+import { quotaThreads } from "./cpu-quota.ts";
 import { serveEngine, type WorkerReply, type WorkerRequest } from "./worker-program.ts";
 
 /** One thread, seen from the engine. */
@@ -56,13 +57,17 @@ export function hasThreads(): boolean {
   return page.Worker !== undefined && page.crossOriginIsolated === true;
 }
 
-/** Threads worth having where nothing more is known of the cores: all of a few, half of many. */
+/**
+ * Threads worth having where nothing more is known of the cores: all of a few, half of many, and no more than a container
+ * may use.
+ */
 export function wasmThreads(): number {
   if (!hasThreads()) return 1;
   const system = nodeBuiltin<{ availableParallelism(): number }>("node:os");
   const page = globalThis as unknown as { navigator?: { hardwareConcurrency?: number } };
   const cores = system?.availableParallelism() ?? page.navigator?.hardwareConcurrency ?? 1;
-  return cores <= 4 ? cores : Math.min(8, Math.ceil(cores / 2));
+  const worthHaving = cores <= 4 ? cores : Math.min(8, Math.ceil(cores / 2));
+  return Math.min(worthHaving, quotaThreads());
 }
 
 /** Starts a thread that runs `serveEngine`. UnsupportedError where there are none. */

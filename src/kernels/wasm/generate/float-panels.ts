@@ -12,7 +12,7 @@ import { lanesOf } from "./lanes.ts";
 import { advance, elementAt, forRange, repeat } from "./loops.ts";
 import { VectorConstants } from "./weight-fields.ts";
 
-/** k that are multiplied before the next weights become floats. */
+/** Columns (k) that are multiplied before the next weights become floats. */
 export const UNIT = 32;
 /** Rows of activations, and vectors of weight rows, multiplied at once. */
 const X_ROWS = 4;
@@ -42,12 +42,17 @@ export const floatPanelBlock = new ArgumentBlock({
   panelCount: "i32",
   perTile: "i32",
 });
+/** The arguments of the code of `floatPanelCode`. */
 export type FloatPanelFields = FieldsOf<typeof floatPanelBlock>;
 
 /** Parameters of functions that make floats [32, rows] of a unit of a panel. */
 export const unpackParams = { args: "ptr", panel: "i32", unit: "i32", to: "ptr" } as const;
+/** A function that unpacks one unit of a panel of weights to floats. */
 export type UnpackCode = FunctionCode<typeof unpackParams, null>;
 
+/**
+ * Weights in panels of rows as `floatPanelCode` needs them: their sizes, biases, and how a unit is unpacked to floats.
+ */
 export interface FloatPanels {
   readonly key: string;
   /** Rows of a panel, a multiple of 8. */
@@ -63,6 +68,7 @@ export function floatThreadBytes(rows: number, m: number): number {
   return 4 * rows * (UNIT + m);
 }
 
+/** The code that multiplies float activations [m, k] with weights which are unpacked to floats, panel by panel. */
 export function floatPanelCode(panels: FloatPanels): KernelCode {
   return { key: panels.key, build: () => floatPanelFunctions(panels) };
 }

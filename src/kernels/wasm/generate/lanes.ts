@@ -17,6 +17,7 @@ import type { VectorConstants } from "./weight-fields.ts";
 /** Integers are read as the floats that they are. */
 export type StoredType = "f32" | "f16" | "bf16" | "int8";
 
+/** Bytes of an element by the type that it is stored in. */
 export const storedBytes: Readonly<Record<StoredType, number>> = { f32: 4, f16: 2, bf16: 2, int8: 1 };
 
 /** Four elements or one: how they are loaded and stored. The lanes of one element that are not used are 0. */

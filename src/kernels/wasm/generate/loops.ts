@@ -2,7 +2,7 @@
 import { type Body, doWhile, type Expr, type Local, type Statement, whileDo, widen } from "../assembler/expression.ts";
 import { i32, int, ptr, size } from "../assembler/instructions.ts";
 
-/** variable = from; while (variable < to) { body; variable += step } */
+/** Counts in a loop: `variable = from; while (variable < to) { body; variable += step }`. */
 export function forRange(variable: Local<"i32">, from: Expr<"i32">, to: Expr<"i32">, body: Body, step = 1): Body {
   return [variable.set(from), whileDo(i32.lt_u(variable, to), [body, variable.set(i32.add(variable, int(step)))])];
 }
@@ -12,12 +12,12 @@ export function repeat(variable: Local<"i32">, count: Expr<"i32">, body: Body): 
   return [variable.set(count), doWhile(body, variable.tee(i32.sub(variable, int(1))))];
 }
 
-/** pointer += bytes */
+/** Moves a pointer on: `pointer += bytes`. */
 export function advance(pointer: Local<"ptr">, bytes: number | Expr<"ptr">): Statement {
   return pointer.set(ptr.add(pointer, typeof bytes === "number" ? size(bytes) : bytes));
 }
 
-/** base + index * stride, without overflow of 32 bits where addresses have 64. */
+/** The address `base + index * stride`, without overflow of 32 bits where addresses have 64. */
 export function elementAt(base: Expr<"ptr">, index: Expr<"i32">, stride: number | Expr<"ptr">): Expr<"ptr"> {
   return ptr.add(base, ptr.mul(widen(index), typeof stride === "number" ? size(stride) : stride));
 }

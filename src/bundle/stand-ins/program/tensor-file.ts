@@ -1,0 +1,6 @@
+/** Bundles load one file: a program that leaves tensors outside is refused when it is read. */
+import type * as original from "../../../program/tensor-file.ts";
+
+export const readTensorFile: typeof original.readTensorFile = () => {
+  throw new TypeError("bundles read no files of tensors");
+};

@@ -1,0 +1,50 @@
+/**
+ * How many threads the time that Linux' control groups give this process keeps busy, by both versions of their files; as
+ * native/cores.cc counts for native threads. A container stands still for the rest of a period when its time is used up.
+ */
+import { nodeBuiltin } from "../../../node-builtin.ts";
+
+/** Whole threads within the limits of this process's group and of those around it; Infinity without a limit, as elsewhere. */
+export function quotaThreads(root = "/"): number {
+  const fs = nodeBuiltin<typeof import("node:fs")>("node:fs");
+  if (!fs) return Number.POSITIVE_INFINITY;
+  const read = (name: string): string => {
+    try {
+      return fs.readFileSync(`${root}${name}`, "utf8");
+    } catch {
+      return "";
+    }
+  };
+  const own = read("proc/self/cgroup").split("\n");
+  const quotas = [2, 1].flatMap((version) => {
+    const mount = version === 2 ? "sys/fs/cgroup" : "sys/fs/cgroup/cpu";
+    return pathsAround(groupPath(own, version)).map((path) => quotaOf((name) => read(`${mount}${path}/${name}`)));
+  });
+  return Math.min(...quotas.map((quota) => Math.ceil(quota)));
+}
+
+/** This process's group: of the second version, which names no controllers, or of the first, which names that of CPUs. */
+function groupPath(lines: readonly string[], version: number): string {
+  for (const line of lines) {
+    // hierarchy:controllers:path
+    const [, controllers, path] = /^\d+:([^:]*):(.*)$/.exec(line) ?? [];
+    const isIt = version === 2 ? controllers === "" : controllers?.split(",").includes("cpu");
+    if (isIt) return path === "/" ? "" : path!;
+  }
+  return "";
+}
+
+/** The path and those of the groups around it: "/a/b", "/a", "". */
+function pathsAround(path: string): string[] {
+  const parts = path.split("/");
+  return parts.map((_, i) => parts.slice(0, parts.length - i).join("/"));
+}
+
+/** CPUs' worth of time that a group may use. */
+function quotaOf(read: (name: string) => string): number {
+  const second = /^(\d+) (\d+)/.exec(read("cpu.max"));
+  const [quota, period] = second
+    ? [Number(second[1]), Number(second[2])]
+    : [Number(read("cpu.cfs_quota_us")), Number(read("cpu.cfs_period_us"))];
+  return quota > 0 && period > 0 ? quota / period : Number.POSITIVE_INFINITY;
+}

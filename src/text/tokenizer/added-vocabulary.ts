@@ -1,0 +1,157 @@
+/** Finds added tokens in a text: some before it is normalized, others, in their normalized form, after that. */
+import type { AddedToken } from "../added-tokens.ts";
+import { whiteSpace, wordCharacter } from "./character-set.ts";
+import type { Normalizer } from "./normalizers.ts";
+import { Trie } from "./pair-table.ts";
+import { cut, type Span, wholeSpan } from "./span.ts";
+import type { Work } from "./work-limit.ts";
+
+/** What is found in a text: parts of it in which no added token is, and ids. */
+export type Part = Span | number;
+
+/** What keeps added tokens from being found. */
+export interface Protection {
+  /** Whether a token stays text wherever it is. */
+  readonly skips: (id: number) => boolean;
+  /** A character that stands in the text inside of what is no token, and is not part of the text; null for none. */
+  readonly mark: string | null;
+}
+
+export class AddedVocabulary {
+  readonly #tokens: readonly AddedToken[];
+  readonly #raw: Trie;
+  readonly #normalized: Trie;
+  readonly #normalizer: Normalizer | null;
+  /** Ids to the form in which a token is looked for, of those that are normalized. */
+  readonly normalizedForms: ReadonlyMap<number, string>;
+
+  constructor(tokens: readonly AddedToken[], normalizer: Normalizer | null, work: Work) {
+    this.#tokens = tokens;
+    this.#normalizer = normalizer;
+    const raw = new Map<string, number>();
+    const normalized = new Map<string, number>();
+    const forms = new Map<number, string>();
+    for (const [place, { id, content, normalized: isNormalized }] of tokens.entries()) {
+      if (!isNormalized) {
+        raw.set(content, place);
+        continue;
+      }
+      const form = normalizer ? normalizer(wholeSpan(content), work).text : content;
+      forms.set(id, form);
+      if (!normalized.has(form)) normalized.set(form, place);
+    }
+    for (const forms of [raw, normalized]) forms.delete("");
+    this.#raw = new Trie(raw);
+    this.#normalized = new Trie(normalized);
+    this.normalizedForms = forms;
+  }
+
+  /** The parts of a text: normalized text, and the ids of added tokens. */
+  split(text: string, protection: Protection, work: Work): Part[] {
+    return this.#find(wholeSpan(text), this.#raw, protection, null, work).flatMap((part) => {
+      if (typeof part === "number") return [part];
+      const { mark } = protection;
+      const hasMarks = mark !== null && part.text.includes(mark);
+      const bare = hasMarks ? withoutMarks(part, mark) : part;
+      const normalized = this.#normalize(bare, work);
+      const breaks = hasMarks ? this.#breaks(part, mark, normalized.text, work) : null;
+      return this.#find(normalized, this.#normalized, protection, breaks, work);
+    });
+  }
+
+  normalize(text: string, work: Work): string {
+    return this.#normalize(wholeSpan(text), work).text;
+  }
+
+  #normalize(span: Span, work: Work): Span {
+    return this.#normalizer ? this.#normalizer(span, work) : span;
+  }
+
+  /** Places in the normalized text that no token may span: where the marks are, or all where they change the text. */
+  #breaks(part: Span, mark: string, normalized: string, work: Work): (place: number) => boolean {
+    const marked = this.#normalize(part, work).text;
+    if (marked.replaceAll(mark, "") !== normalized) return () => true;
+    const places = new Set<number>();
+    let count = 0;
+    for (let at = marked.indexOf(mark); at >= 0; at = marked.indexOf(mark, at + 1)) places.add(at - count++);
+    return (place) => places.has(place);
+  }
+
+  #find(
+    span: Span,
+    trie: Trie,
+    { skips }: Protection,
+    isBreak: ((place: number) => boolean) | null,
+    work: Work,
+  ): Part[] {
+    const { text } = span;
+    const parts: Part[] = [];
+    let done = 0;
+    let steps = 0;
+    for (let at = 0; at < text.length; ) {
+      const { place, end } = longestAt(text, at, trie, isBreak);
+      steps += Math.max(0, end - at);
+      if (steps > 4096) {
+        work.add(steps);
+        steps = 0;
+      }
+      if (place < 0) {
+        at++;
+        continue;
+      }
+      const token = this.#tokens[place]!;
+      const from = at;
+      at = end;
+      if (skips(token.id) || (token.single_word && !standsAlone(text, from, end))) continue;
+      let start = from;
+      let stop = end;
+      if (token.lstrip) while (start > done && whiteSpace.has(text.charCodeAt(start - 1))) start--;
+      if (token.rstrip) while (stop < text.length && whiteSpace.has(text.charCodeAt(stop))) stop++;
+      if (done < start) parts.push(cut(span, done, start));
+      // White space that another token has taken leaves nothing of this one.
+      if (start < stop) parts.push(token.id);
+      done = stop;
+    }
+    if (done < text.length) parts.push(cut(span, done, text.length));
+    return parts;
+  }
+}
+
+function withoutMarks(span: Span, mark: string): Span {
+  const fromStart = span.text.slice(0, span.fromStart).replaceAll(mark, "").length;
+  return { ...span, text: span.text.replaceAll(mark, ""), fromStart };
+}
+
+/** The longest token that begins at a place, with its end; place -1 without, with the end of what was looked at. */
+function longestAt(
+  text: string,
+  start: number,
+  trie: Trie,
+  isBreak: ((place: number) => boolean) | null,
+): { readonly place: number; readonly end: number } {
+  let node = trie.child(0, text.charCodeAt(start));
+  if (node < 0) return NOTHING;
+  let place = -1;
+  let end = start;
+  let at = start + 1;
+  for (;;) {
+    if (trie.value(node) >= 0) {
+      place = trie.value(node);
+      end = at;
+    }
+    if (at === text.length || isBreak?.(at)) break;
+    node = trie.child(node, text.charCodeAt(at));
+    if (node < 0) break;
+    at++;
+  }
+  return { place, end: place < 0 ? at : end };
+}
+
+const NOTHING = { place: -1, end: 0 };
+
+/** Whether there is no character of a word next to a part of a text. */
+function standsAlone(text: string, start: number, end: number): boolean {
+  const before = start - (/[\uDC00-\uDFFF]/.test(text[start - 1] ?? "") ? 2 : 1);
+  const isWord = (at: number) => at >= 0 && at < text.length && wordCharacter.has(text.codePointAt(at)!);
+  return !isWord(before) && !isWord(end);
+}

@@ -1,0 +1,199 @@
+/** Byte pair encoding: characters joined in the order of the merges' ranks. */
+import type { Field } from "./field.ts";
+import { MergeQueue } from "./merge-queue.ts";
+import type { Model } from "./model.ts";
+import { PairTable } from "./pair-table.ts";
+import { readVocabulary, type Vocabulary } from "./vocabulary.ts";
+import type { Work } from "./work-limit.ts";
+
+/** Words up to this length are kept with their ids, some of them. */
+const KEPT_LENGTH = 256;
+const KEPT_WORDS = 20_000;
+
+interface Options {
+  readonly unknown: string | null;
+  readonly prefix: string;
+  readonly suffix: string;
+  readonly fusesUnknown: boolean;
+  readonly fallsBackToBytes: boolean;
+  readonly ignoresMerges: boolean;
+}
+
+export function readBpe(field: Field): Model {
+  const dropout = field.optional("dropout");
+  if (dropout && dropout.value !== 0) throw dropout.unsupported("dropout, which makes tokens random, is not supported");
+  const vocabulary = readVocabulary(field.get("vocab"));
+  const options = {
+    unknown: field.optional("unk_token")?.text() ?? null,
+    prefix: field.optional("continuing_subword_prefix")?.text() ?? "",
+    suffix: field.optional("end_of_word_suffix")?.text() ?? "",
+    fusesUnknown: field.optional("fuse_unk")?.boolean() ?? false,
+    fallsBackToBytes: field.optional("byte_fallback")?.boolean() ?? false,
+    ignoresMerges: field.optional("ignore_merges")?.boolean() ?? false,
+  };
+  return new Bpe(field, vocabulary, options);
+}
+
+class Bpe implements Model {
+  readonly vocabulary: Vocabulary;
+  readonly unknownId: number | null;
+  readonly longestToken: number | null;
+  readonly #field: Field;
+  readonly #options: Options;
+  /** Pairs of ids to the rank of their merge. */
+  readonly #ranks: PairTable;
+  /** What each merge makes. */
+  readonly #made: Int32Array;
+  readonly #kept = new Map<string, Int32Array>();
+  readonly #queue = new MergeQueue();
+
+  constructor(field: Field, vocabulary: Vocabulary, options: Options) {
+    this.#field = field;
+    this.vocabulary = vocabulary;
+    this.#options = options;
+    this.unknownId = options.unknown === null ? null : (vocabulary.ids.get(options.unknown) ?? null);
+    this.longestToken = options.prefix || options.suffix ? null : longestOf(vocabulary.ids.keys());
+    const merges = readMerges(field.get("merges"));
+    this.#ranks = new PairTable(merges.length);
+    this.#made = new Int32Array(merges.length);
+    const skipped = new TextEncoder().encode(options.prefix).length;
+    for (const [rank, [left, right]] of merges.entries()) {
+      const parts = [left, right, left + withoutBytes(right, skipped)].map((token) => vocabulary.ids.get(token));
+      const [leftId, rightId, made] = parts;
+      if (leftId === undefined || rightId === undefined || made === undefined)
+        throw field.get("merges").item(rank).invalid("expected tokens of the vocabulary that make another one");
+      this.#ranks.set(leftId, rightId, rank);
+      this.#made[rank] = made;
+    }
+  }
+
+  encode(word: string, work: Work, ids: number[]): void {
+    work.add(1);
+    if (this.#options.ignoresMerges) {
+      const id = this.vocabulary.ids.get(word);
+      if (id !== undefined) {
+        ids.push(id);
+        return;
+      }
+    }
+    const kept = this.#kept.get(word);
+    if (kept) {
+      for (const id of kept) ids.push(id);
+      return;
+    }
+    const symbols = this.#symbols(word);
+    work.add(symbols.length);
+    const merged = this.#merge(Int32Array.from(symbols), work);
+    for (const id of merged) ids.push(id);
+    if (word.length > KEPT_LENGTH) return;
+    if (this.#kept.size >= KEPT_WORDS) this.#kept.clear();
+    this.#kept.set(word, merged);
+  }
+
+  /** Ids of a word's characters. */
+  #symbols(word: string): number[] {
+    const { prefix, suffix, fallsBackToBytes, fusesUnknown, unknown } = this.#options;
+    const { ids } = this.vocabulary;
+    const symbols: number[] = [];
+    let hasUnknown = false;
+    for (let at = 0; at < word.length; ) {
+      const end = at + (word.codePointAt(at)! > 0xffff ? 2 : 1);
+      let character = word.slice(at, end);
+      if (at > 0 && prefix) character = prefix + character;
+      if (end === word.length && suffix) character += suffix;
+      at = end;
+      const id = ids.get(character);
+      if (id !== undefined) {
+        if (hasUnknown) symbols.push(this.#unknown(word));
+        hasUnknown = false;
+        symbols.push(id);
+        continue;
+      }
+      // As in Rust's library, bytes do not end a run of unknown characters.
+      const bytes = fallsBackToBytes ? this.vocabulary.byteIds(character) : null;
+      if (bytes) symbols.push(...bytes);
+      else if (unknown !== null) {
+        if (hasUnknown && !fusesUnknown) symbols.push(this.#unknown(word));
+        hasUnknown = true;
+      }
+    }
+    if (hasUnknown) symbols.push(this.#unknown(word));
+    return symbols;
+  }
+
+  #unknown(word: string): number {
+    if (this.unknownId === null)
+      throw this.#field
+        .get("unk_token")
+        .invalid(`is not in the vocabulary, but ${JSON.stringify(word.slice(0, 40))} needs it`);
+    return this.unknownId;
+  }
+
+  /** Joins symbols in place: neighbours are linked, and one that is joined to the one before it becomes -1. */
+  #merge(symbols: Int32Array, work: Work): Int32Array {
+    const count = symbols.length;
+    if (count < 2) return symbols;
+    const queue = this.#queue;
+    queue.clear();
+    const previous = Int32Array.from(symbols, (_, i) => i - 1);
+    const next = Int32Array.from(symbols, (_, i) => i + 1);
+    const offer = (at: number, following: number) => {
+      const rank = this.#ranks.get(symbols[at]!, symbols[following]!);
+      if (rank >= 0) queue.push(rank, at);
+    };
+    for (let i = 0; i + 1 < count; i++) offer(i, i + 1);
+    let left = count;
+    while (queue.pop()) {
+      const at = queue.position;
+      const following = next[at]!;
+      if (symbols[at] === -1 || following >= count) continue;
+      const made = this.#made[queue.rank]!;
+      // An entry is out of date unless what stands there now makes the same token.
+      const rank = this.#ranks.get(symbols[at]!, symbols[following]!);
+      if (rank < 0 || this.#made[rank] !== made) continue;
+      symbols[at] = made;
+      symbols[following] = -1;
+      left--;
+      const behind = next[following]!;
+      next[at] = behind;
+      if (behind < count) previous[behind] = at;
+      if (previous[at]! >= 0) offer(previous[at]!, at);
+      if (behind < count) offer(at, behind);
+      if ((left & 1023) === 0) work.add(1024);
+    }
+    return left === count ? symbols : symbols.filter((id) => id !== -1);
+  }
+}
+
+/** Pairs, as lists of two or texts with a space between. */
+function readMerges(field: Field): [string, string][] {
+  const entries = field.array();
+  if (entries.every((entry) => typeof entry === "string")) {
+    return entries
+      .filter((line) => !line.startsWith("#version"))
+      .map((line, i) => {
+        const pair = line.split(" ");
+        if (pair.length !== 2) throw field.item(i).expected("two tokens with a space between them");
+        return pair as [string, string];
+      });
+  }
+  return entries.map((entry, i) => {
+    if (!Array.isArray(entry) || entry.length !== 2 || entry.some((token) => typeof token !== "string"))
+      throw field.item(i).expected("two tokens");
+    return entry as [string, string];
+  });
+}
+
+/** A text without as many of its first UTF-8 bytes; undefined characters remain where that cuts one. */
+function withoutBytes(text: string, count: number): string {
+  return count === 0
+    ? text
+    : new TextDecoder("utf-8", { ignoreBOM: true }).decode(new TextEncoder().encode(text).subarray(count));
+}
+
+/** UTF-16 units of the longest text. */
+export function longestOf(texts: Iterable<string>): number {
+  let longest = 1;
+  for (const { length } of texts) longest = Math.max(longest, length);
+  return longest;
+}

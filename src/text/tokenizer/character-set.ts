@@ -1,0 +1,88 @@
+/** Sets of code points that answer fast: each page of 256 is asked for once a code point. */
+
+import { beyondUnicode16, otherCombiningMarks, otherNonspacingMarks, otherPunctuation } from "./unicode-versions.ts";
+
+export type Predicate = (codePoint: number) => boolean;
+
+const UNKNOWN = 0;
+const ABSENT = 1;
+const PRESENT = 2;
+
+/** A code point that no version assigns. */
+const UNASSIGNED = 0xfffe;
+
+export class CharacterSet {
+  readonly #predicate: Predicate;
+  readonly #pages: (Uint8Array | undefined)[] = new Array(256).fill(undefined);
+
+  constructor(predicate: Predicate) {
+    this.#predicate = predicate;
+  }
+
+  has(codePoint: number): boolean {
+    const page = this.#pages[codePoint >> 8];
+    const known = page === undefined ? UNKNOWN : page[codePoint & 255]!;
+    return known === UNKNOWN ? this.#ask(codePoint) : known === PRESENT;
+  }
+
+  #ask(codePoint: number): boolean {
+    this.#pages[codePoint >> 8] ??= new Uint8Array(256);
+    const isPresent = this.#predicate(codePoint);
+    this.#pages[codePoint >> 8]![codePoint & 255] = isPresent ? PRESENT : ABSENT;
+    return isPresent;
+  }
+}
+
+/** Those that a class of a JavaScript pattern with the flag u matches, such as `\p{L}` or `a-z`. */
+export function classOf(source: string): Predicate {
+  const pattern = new RegExp(`^[${source}]$`, "u");
+  return (codePoint) => pattern.test(String.fromCodePoint(codePoint));
+}
+
+export const not = (predicate: Predicate): Predicate => {
+  return (codePoint) => !predicate(codePoint);
+};
+export const anyOf = (predicates: readonly Predicate[]): Predicate => {
+  return (codePoint) => predicates.some((predicate) => predicate(codePoint));
+};
+export const allOf = (predicates: readonly Predicate[]): Predicate => {
+  return (codePoint) => predicates.every((predicate) => predicate(codePoint));
+};
+
+/** Those of a list of ranges in hexadecimal, such as "61d 2e43-2e4f". */
+export function codePoints(ranges: string): Predicate {
+  const ends = ranges.split(" ").map((range) => range.split("-").map((end) => Number.parseInt(end, 16)));
+  const all = new Set<number>();
+  for (const [from = 0, to = from] of ends) for (let code = from; code <= to; code++) all.add(code);
+  return (codePoint) => all.has(codePoint);
+}
+
+/** Those of one set or the other, but not of both. */
+const eitherOf = (a: Predicate, b: Predicate): Predicate => {
+  return (codePoint) => a(codePoint) !== b(codePoint);
+};
+
+/** A class as Unicode 16 has it, which does not know what is newer. */
+const newer = codePoints(beyondUnicode16);
+export function unicode16(source: string): Predicate {
+  const predicate = classOf(source);
+  const hasUnassigned = classOf(source)(UNASSIGNED);
+  return (codePoint) => (newer(codePoint) ? hasUnassigned : predicate(codePoint));
+}
+
+/** Unicode's White_Space, as Rust's `char::is_whitespace`. */
+export const whiteSpace = new CharacterSet(classOf("\\p{White_Space}"));
+/** Unicode's numeric characters, as Rust's `char::is_numeric`. */
+export const numeric = new CharacterSet(classOf("\\p{N}"));
+/** What the tokenizers take for punctuation: Unicode's and ASCII's symbols. */
+export const punctuation = new CharacterSet(eitherOf(classOf("\\p{P}!-\\/:-@\\[-`{-~"), codePoints(otherPunctuation)));
+/** The `\w` of Rust's regex crate. */
+export const wordCharacter = new CharacterSet(unicode16("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200C\\u200D"));
+/** What BertNormalizer takes for an accent. */
+export const nonspacingMark = new CharacterSet(eitherOf(classOf("\\p{Mn}"), codePoints(otherNonspacingMarks)));
+/** What StripAccents takes for one. */
+export const combiningMark = new CharacterSet(eitherOf(classOf("\\p{M}"), codePoints(otherCombiningMarks)));
+/** What BertNormalizer drops as control characters; those of format are Unicode 7's. */
+export const control = new CharacterSet(
+  allOf([classOf("\\p{Cc}\\p{Cf}\\p{Co}"), not(codePoints("890-891 8e2 110cd 13430-1343f"))]),
+);

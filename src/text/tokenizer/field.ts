@@ -1,0 +1,102 @@
+/** Values of tokenizer.json with their places in it, so that errors name the file and the field. */
+import { InvalidFileError, UnsupportedError } from "../../errors.ts";
+
+/** Parts may stand in sequences of sequences; deeper ones than this are no tokenizer. */
+const DEPTH_LIMIT = 32;
+
+export class Field {
+  readonly file: string;
+  /** Such as `model.merges[3]`. */
+  readonly path: string;
+  readonly value: unknown;
+  readonly #depth: number;
+
+  constructor(file: string, path: string, value: unknown, depth = 0) {
+    this.file = file;
+    this.path = path;
+    this.value = value;
+    this.#depth = depth;
+    if (depth > DEPTH_LIMIT)
+      throw new InvalidFileError(file, `${path}: parts are nested more than ${DEPTH_LIMIT} deep`);
+  }
+
+  /** InvalidFileError: `expected` is what the field should be. */
+  expected(expected: string): InvalidFileError {
+    return this.invalid(`expected ${expected} but found ${shown(this.value)}`);
+  }
+
+  invalid(problem: string): InvalidFileError {
+    return new InvalidFileError(this.file, `${this.path}: ${problem}`);
+  }
+
+  unsupported(problem: string): UnsupportedError {
+    return new UnsupportedError(`${this.file}: ${this.path}: ${problem}`);
+  }
+
+  /** A part of an object; its value is undefined where there is none. */
+  get(key: string): Field {
+    const { value } = this;
+    if (typeof value !== "object" || value === null || Array.isArray(value)) throw this.expected("an object");
+    const part = Object.hasOwn(value, key) ? (value as Record<string, unknown>)[key] : undefined;
+    return new Field(this.file, this.path ? `${this.path}.${key}` : key, part, this.#depth + 1);
+  }
+
+  /** A part, or null where it is absent or null. */
+  optional(key: string): Field | null {
+    const part = this.get(key);
+    return part.value === undefined || part.value === null ? null : part;
+  }
+
+  text(): string {
+    if (typeof this.value !== "string") throw this.expected("a string");
+    return this.value;
+  }
+
+  /** A string of one character. */
+  character(): string {
+    const text = this.text();
+    if ([...text].length !== 1) throw this.expected("one character");
+    return text;
+  }
+
+  boolean(): boolean {
+    if (typeof this.value !== "boolean") throw this.expected("true or false");
+    return this.value;
+  }
+
+  /** A whole number from `least` to `most`. */
+  count(least = 0, most = 2 ** 32 - 1): number {
+    const { value } = this;
+    if (!Number.isInteger(value) || (value as number) < least || (value as number) > most)
+      throw this.expected(`a whole number from ${least} to ${most}`);
+    return value as number;
+  }
+
+  /** One of some words. */
+  oneOf<T extends string>(words: readonly T[]): T {
+    if (!words.includes(this.value as T)) throw this.expected(`one of ${words.join(", ")}`);
+    return this.value as T;
+  }
+
+  array(): readonly unknown[] {
+    if (!Array.isArray(this.value)) throw this.expected("a list");
+    return this.value;
+  }
+
+  items(): Field[] {
+    return this.array().map((_, place) => this.item(place));
+  }
+
+  item(place: number): Field {
+    return new Field(this.file, `${this.path}[${place}]`, this.array()[place], this.#depth + 1);
+  }
+}
+
+/** A value as an error shows it. */
+function shown(value: unknown): string {
+  if (value === undefined) return "nothing";
+  if (Array.isArray(value)) return "a list";
+  if (typeof value === "object" && value !== null) return "an object";
+  const text = JSON.stringify(value);
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}

@@ -1,0 +1,83 @@
+/** The post-processors of tokenizer.json: what stands around the ids of a text. */
+import type { Field } from "./field.ts";
+import { ID_LIMIT } from "./vocabulary.ts";
+import type { Work } from "./work-limit.ts";
+
+/** Lists of ids (at first that of the text) to others; without special tokens where `adds` is false. */
+export type PostProcessor = (lists: readonly (readonly number[])[], adds: boolean, work: Work) => (readonly number[])[];
+
+type Piece = { readonly sequence: number } | { readonly ids: readonly number[] };
+
+const readers: Record<string, (field: Field) => PostProcessor> = {
+  BertProcessing: (field) => readPair(field, (sep) => [[], [sep]]),
+  RobertaProcessing: (field) => readPair(field, (sep) => [[sep], [sep]]),
+  ByteLevel: () => (lists) => [...lists],
+  TemplateProcessing: readTemplate,
+  Sequence(field) {
+    const parts = field.get("processors").items().map(readPostProcessor);
+    return (lists, adds, work) => parts.reduce((result, part) => part(result, adds, work), [...lists]);
+  },
+};
+
+/** InvalidFileError for a post-processor of an unknown type. */
+export function readPostProcessor(field: Field): PostProcessor {
+  const type = field.get("type").text();
+  if (!Object.hasOwn(readers, type)) throw field.get("type").invalid(`"${type}" is no post-processor`);
+  return readers[type]!(field);
+}
+
+/** `cls` before and `sep` behind the text; `others` says what stands around further ones. */
+function readPair(field: Field, others: (sep: number) => [number[], number[]]): PostProcessor {
+  const [cls, sep] = ["cls", "sep"].map((key) => {
+    const pair = field.get(key);
+    if (pair.array().length !== 2) throw pair.expected("a token and its id");
+    pair.item(0).text();
+    return pair.item(1).count(0, ID_LIMIT - 1);
+  }) as [number, number];
+  const [before, behind] = others(sep);
+  return (lists, adds) => {
+    if (!adds) return [...lists];
+    return lists.map((ids, i) => (i === 0 ? [cls, ...ids, sep] : [...before, ...ids, ...behind]));
+  };
+}
+
+function readTemplate(field: Field): PostProcessor {
+  const tokens = readTokens(field.get("special_tokens"));
+  const templates = [readPieces(field.get("single"), tokens), readPieces(field.get("pair"), tokens)] as const;
+  return (lists, adds, work) => {
+    const pieces = templates[lists.length - 1];
+    if (!pieces) throw field.unsupported(`a template for ${lists.length} parts is not supported`);
+    let length = 0;
+    return pieces.flatMap((piece): (readonly number[])[] => {
+      if ("ids" in piece && !adds) return [];
+      const ids = "ids" in piece ? piece.ids : lists[piece.sequence];
+      if (!ids) throw field.invalid("its template for one text has a second one");
+      length += ids.length;
+      work.add(ids.length + 1);
+      work.checkLength(length);
+      return [ids];
+    });
+  };
+}
+
+function readTokens(field: Field): Map<string, number[]> {
+  const { value } = field;
+  if (typeof value !== "object" || value === null || Array.isArray(value)) throw field.expected("an object");
+  return new Map(
+    Object.keys(value).map((name) => {
+      const ids = field.get(name).get("ids");
+      return [name, ids.items().map((id) => id.count(0, ID_LIMIT - 1))];
+    }),
+  );
+}
+
+function readPieces(field: Field, tokens: ReadonlyMap<string, readonly number[]>): Piece[] {
+  return field.items().map((item): Piece => {
+    const sequence = item.optional("Sequence");
+    if (sequence) return { sequence: sequence.get("id").oneOf(["A", "B"]) === "A" ? 0 : 1 };
+    const name = item.get("SpecialToken").get("id");
+    const ids = tokens.get(name.text());
+    if (!ids) throw name.invalid(`${JSON.stringify(name.text())} is none of special_tokens`);
+    return { ids };
+  });
+}

@@ -1,0 +1,59 @@
+/** Tokens and their ids as tokenizer.json lists them. */
+import type { Field } from "./field.ts";
+
+/** No known vocabulary has a sixteenth of this; ids index an array, so a lie would cost memory. */
+export const ID_LIMIT = 1 << 24;
+
+export class Vocabulary {
+  readonly ids: ReadonlyMap<string, number>;
+  /** Tokens by id; with holes where ids are unused. */
+  readonly tokens: readonly (string | undefined)[];
+  /** How many tokens there are; one that is listed twice counts twice. */
+  readonly size: number;
+
+  constructor(ids: ReadonlyMap<string, number>, tokens = tokensById(ids), size = ids.size) {
+    this.ids = ids;
+    this.tokens = tokens;
+    this.size = size;
+  }
+
+  /** Ids of the tokens of a text's bytes, such as `<0xE2>`; null when one has none. */
+  byteIds(text: string): number[] | null {
+    const ids: number[] = [];
+    for (const byte of new TextEncoder().encode(text)) {
+      const id = this.ids.get(`<0x${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
+      if (id === undefined) return null;
+      ids.push(id);
+    }
+    return ids;
+  }
+}
+
+function tokensById(ids: ReadonlyMap<string, number>): readonly (string | undefined)[] {
+  const tokens: (string | undefined)[] = [];
+  for (const [token, id] of ids) {
+    while (tokens.length < id) tokens.push(undefined);
+    tokens[id] ??= token;
+  }
+  return tokens;
+}
+
+/** An object of tokens with their ids. */
+export function readVocabulary(field: Field): Vocabulary {
+  const { value } = field;
+  if (typeof value !== "object" || value === null || Array.isArray(value))
+    throw field.expected("an object of tokens with their ids");
+  const ids = new Map<string, number>();
+  for (const [token, id] of Object.entries(value)) {
+    if (!Number.isInteger(id) || id < 0 || id >= ID_LIMIT)
+      throw field.invalid(
+        `token ${JSON.stringify(token)}: expected an id from 0 to ${ID_LIMIT - 1} but found ${shown(id)}`,
+      );
+    ids.set(token, id);
+  }
+  return new Vocabulary(ids);
+}
+
+function shown(value: unknown): string {
+  return typeof value === "object" && value !== null ? "an object" : String(value);
+}

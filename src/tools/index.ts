@@ -1,0 +1,48 @@
+/**
+ * What command lines, converters and benchmarks are built from beside `lowbit` itself: programs as values, graphs,
+ * lists of weights and kernels, names that options may have. Re-exports only; the command line imports nothing else.
+ */
+
+export { checkCompiles, compileModel } from "../api/compile-model.ts";
+export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
+export type { InspectOptions, MethodReport, WeightReport } from "../api/inspect.ts";
+export type { KernelChoice, KernelRow, ServingKernel } from "../api/kernel-table.ts";
+export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
+export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "../aqlm/checkpoint/index.ts";
+export {
+  type AqlmForm,
+  type AqlmFormat,
+  type AqlmWeight,
+  type AqlmWeights,
+  aqlmBitsPerWeight,
+  aqlmWeight,
+  dequantizeAqlm,
+  packCodes,
+  unpackCodes,
+} from "../aqlm/index.ts";
+export type { Bundle, BundledFile } from "../bundle/bundle.ts";
+export { isCheckpoint, isHubName } from "../checkpoint/model.ts";
+export { weightsInRecipe } from "../checkpoint/quantize.ts";
+export { describeOrigins, isQuantizedApart, type WeightOrigin, weightOrigins } from "../checkpoint/weight-origins.ts";
+export { capture, type InputSpec } from "../compile/capture.ts";
+export { type CompileOptions, compile, type Target, targets } from "../compile/compile.ts";
+export { formatGraph, type Graph } from "../compile/graph.ts";
+export { type HubSettings, hubSettings } from "../hub/settings.ts";
+export { knownCpus } from "../kernels/known-cpus.ts";
+export { layouts } from "../kernels/layout/packed.ts";
+export { wasmKernelText } from "../kernels/wasm/row-text.ts";
+export { loadProgramObject } from "../language/language-model.ts";
+export { SessionDecoder } from "../language/session-decoder.ts";
+export { checkOutput, checkOutputFolder, openFile, writeFileWhole } from "../node-file.ts";
+export { kvCacheTypes } from "../ops/kv-cache.ts";
+export { claimPath } from "../path-claim.ts";
+export type { Program } from "../program/program.ts";
+export { type ReadOptions, readProgram } from "../program/read.ts";
+export { saveProgram } from "../program/save.ts";
+export { knownQmodes, parseEmbedding, parseGroupSize } from "../quantize/qmode.ts";
+export { algorithms, mappingTypes, needsActivations, scaleDTypes } from "../quantize/scheme.ts";
+export type { QuantizedWeights, WeightSpec } from "../quantized.ts";
+export type { MemoryOccupancy } from "../runtime/memory-occupancy.ts";
+export type { ProfileEntry, ProfileOptions } from "../runtime/profile.ts";
+export { LoadedProgram, type LoadOptions } from "../runtime/program.ts";
+export type { Trace, TraceEvent } from "../runtime/trace.ts";
