@@ -79,8 +79,14 @@ export async function readTextIfAny(path: string): Promise<string | null> {
   );
 }
 
+/** What tells whether a file changed: its size in bytes, and when it was written last, in milliseconds. */
+export interface FileState {
+  readonly size: number;
+  readonly mtimeMs: number;
+}
+
 /** InvalidFileError when a file is not as it was when it was opened. */
-export function checkUnchanged(path: string, before: Stats, now: Pick<Stats, "size" | "mtimeMs"> | undefined): void {
+export function checkUnchanged(path: string, before: FileState, now: FileState | undefined): void {
   if (now && now.size === before.size && now.mtimeMs === before.mtimeMs) return;
   const problem =
     now && now.size !== before.size ? `it had ${before.size} bytes and has ${now.size}` : "it was written to";
@@ -241,7 +247,7 @@ export async function checkOutput(path: string, inputs: readonly (string | undef
   }
 }
 
-/** The same for a folder of files: InvalidFileError where it is an input, or the folder that an input lies in. */
+/** Throws InvalidFileError where a folder that will be written is an input, or the folder that an input lies in. */
 export async function checkOutputFolder(path: string, inputs: readonly (string | undefined)[]): Promise<void> {
   checkPath(path);
   const target = await stat(path).catch(() => null);

@@ -18,8 +18,8 @@ import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } fro
 import { checkWritten, tensorsAt } from "./method-calls.ts";
 import type { Profile, RunTimes } from "./profile.ts";
 
-/** More than any program takes for a context of the longest models, token by token: a file must not hang its reader. */
-const BACKWARD_JUMPS_MAX = 1 << 17;
+/** Instructions that a run repeats: more than loops over the tokens of a prompt take, and over in seconds on any backend. */
+const REPEATED_MAX = 1 << 16;
 
 export interface InterpreterContext {
   readonly registry: OperatorRegistry;
@@ -106,14 +106,13 @@ export class Interpreter {
     const { instructions, outputs } = this.#method;
     const before = this.#literals.slice();
     try {
-      let jumps = 0;
+      let steps = 0;
       for (let place = 0; place < instructions.length; ) {
-        const next = this.#step(place);
-        if (next <= place && ++jumps > BACKWARD_JUMPS_MAX)
+        if (++steps > instructions.length + REPEATED_MAX)
           throw new UnsupportedError(
-            `method ${this.#method.name} does not end: expected at most ${BACKWARD_JUMPS_MAX} jumps back in a run`,
+            `method ${this.#method.name} does not end: expected at most ${REPEATED_MAX} repeated instructions in a run`,
           );
-        place = next;
+        place = this.#step(place);
         if (isTurnDue()) await takeTurn(signal);
       }
     } catch (error) {

@@ -3,6 +3,7 @@ import { copyFile, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { loadCheckpoint, loadCompiled } from "../../src/index.ts";
+import type { Random } from "../support/random.ts";
 import { tinyConfig, writeTinyCheckpoint } from "../support/tiny-checkpoint.ts";
 import type { Fuzzer } from "./child.ts";
 import { changeJson, jsonText } from "./json-changes.ts";
@@ -43,9 +44,12 @@ export const fuzzConfigs: Fuzzer = async (keep) => {
     const base: Record<string, unknown> = { ...tinyConfig, max_position_embeddings: 32 };
     for (const [field, value] of Object.entries(more)) if (random.next() < 0.15) base[field] = value;
     if (random.next() < 0.2) base.architectures = [random.pick(architectures)];
-    const config = jsonText(changeJson(base, random));
+    const config = jsonText(random.next() < 0.1 ? changeJson(base, random) : changeFields(base, random));
     await writeFile(join(folder, "config.json"), config);
-    await writeFile(join(folder, "generation_config.json"), jsonText(changeJson(generation, random)));
+    await writeFile(
+      join(folder, "generation_config.json"),
+      jsonText(random.next() < 0.1 ? changeJson(generation, random) : changeFields(generation, random)),
+    );
     if (keep !== null) await copyFile(join(folder, "config.json"), join(keep, `configs-${seed}.json`));
     const model = await loadCheckpoint(folder);
     try {
@@ -60,3 +64,15 @@ export const fuzzConfigs: Fuzzer = async (keep) => {
     }
   };
 };
+
+/** One or two fields with other values; the document stays an object. */
+function changeFields(base: Readonly<Record<string, unknown>>, random: Random): unknown {
+  const changed = { ...base };
+  for (let changes = random.integer(0, 2); changes > 0; changes--) {
+    const field = random.pick(Object.keys(changed));
+    changed[field] = (changeJson({ [field]: changed[field] }, random, [], 1) as Record<string, unknown> | null)?.[
+      field
+    ];
+  }
+  return changed;
+}

@@ -103,6 +103,7 @@ export const fuzzTokenizers: Fuzzer = async (keep) => {
     const source = jsonText(random.next() < 0.8 ? changeJson(whole, random, values) : whole);
     if (keep !== null) await writeFile(join(keep, `tokenizers-${seed}.json`), source);
     const tokenizer = new Tokenizer(JSON.parse(source || "null") as never, null as never);
+    tokenizer.limits = { seconds: 4 };
     const text = textOf(random);
     const ids = tokenizer.encode(text, { allowControlTokens: random.next() < 0.5 });
     tokenizer.decode(ids);

@@ -77,9 +77,12 @@ describe.each(layouts.map((layout) => [layout.name, layout] as const))("layout %
   it("does not depend on what the target's place in memory is", () => {
     const weights = randomWeights(new Random(3), { n: 9, k: 64, bits: 3, groupSize: 32 });
     const bytes = packWeights(weights, null, layout);
-    const moved = new Uint8Array(bytes.length + 3).subarray(3);
-    moved.set(bytes);
-    expect(unpackWeights(openPacked(moved, weights)).weights).toEqual(weights);
+    const room = new Uint8Array(bytes.length + 4);
+    room.set(bytes, 4);
+    expect(unpackWeights(openPacked(room.subarray(4), weights)).weights).toEqual(weights);
+    expect(() => openPacked(room.subarray(3), weights)).toThrow(
+      new ShapeError("packed weights: expected a place that is a multiple of 4 bytes but found 3"),
+    );
     const target = new Uint8Array(bytes.length + 4).subarray(4);
     const packer = layout.packer({ spec: weights, bias: null, target });
     packer.add(weights, 0);
