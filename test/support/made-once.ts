@@ -20,10 +20,18 @@ function keptIn<V>(folder: string, name: string, make: () => V): V {
   const { existsSync, readFileSync, renameSync, writeFileSync } = nodeBuiltin<typeof import("node:fs")>("node:fs")!;
   const { deserialize, serialize } = nodeBuiltin<typeof import("node:v8")>("node:v8")!;
   const file = `${folder}/${encodeURIComponent(name)}`;
-  if (existsSync(file)) return deserialize(readFileSync(file));
+  if (existsSync(file)) return withOwnMemory(deserialize(readFileSync(file))) as V;
   const value = make();
   const partial = `${file}.${process.pid}`;
   writeFileSync(partial, serialize(value));
   renameSync(partial, file);
   return value;
+}
+
+/** A copy whose arrays lie in memory of their own, as they were made: those of bytes are read as parts of the file's. */
+function withOwnMemory(value: unknown): unknown {
+  if (ArrayBuffer.isView(value)) return (value as Uint8Array).slice();
+  if (Array.isArray(value)) return value.map(withOwnMemory);
+  if (value === null || typeof value !== "object" || Object.getPrototypeOf(value) !== Object.prototype) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withOwnMemory(item)]));
 }
