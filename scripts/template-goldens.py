@@ -1,9 +1,10 @@
-"""Makes src/text/template/snippets.json.golden: small random templates and what jinja2 3.1.6 renders, in transformers' settings.
+"""Makes rendered.json.golden and refused.json.golden of src/text/template: small random templates with what jinja2 3.1.6 renders
+in transformers' settings, and those that it refuses.
 
     python3 -m venv .venv && .venv/bin/pip install jinja2==3.1.6
-    .venv/bin/python scripts/template-goldens.py > src/text/template/snippets.json.golden
+    .venv/bin/python scripts/template-goldens.py
 
-With arguments (a seed and a count) it prints other templates, one JSON line each, to try what the golden file does not hold.
+With arguments (a seed and a count) it prints other templates, one JSON line each, to try what the golden files do not hold.
 """
 import datetime as dt
 import json
@@ -142,8 +143,14 @@ made = [found for found, _ in zip(snippets(), range(COUNT))]
 if len(sys.argv) > 2:
     print("\n".join(json.dumps(found) for found in made))
 else:
-    print("{")
-    print(f'"variables": {json.dumps(V)},')
-    print('"snippets": [')
-    print(",\n".join(json.dumps(found) for found in made))
-    print("]}")
+    for name, fields, found in [
+        ("rendered", {"variables": V}, [one for one in made if one[1] is not None]),
+        ("refused", {}, [one for one in made if one[1] is None]),
+    ]:
+        with open(f"src/text/template/{name}.json.golden", "w") as file:
+            print("{", file=file)
+            for key, value in fields.items():
+                print(f"{json.dumps(key)}: {json.dumps(value)},", file=file)
+            print('"snippets": [', file=file)
+            print(",\n".join(json.dumps(one) for one in found), file=file)
+            print("]}", file=file)
