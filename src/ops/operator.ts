@@ -134,7 +134,8 @@ export interface Operator {
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
-  /** What a call keeps of each sequence; null for operators that know no sequences. */
+  /** Whether calls keep anything of the sequences of a step, and what a call does. */
+  readonly keepsSequences: boolean;
   sequenceUse(args: Arguments<TensorSpec>): SequenceUse | null;
   /** Null where weights are plain tensors, or listed by the names of their arguments. */
   storedMatrix(args: Arguments<TensorSpec>): StoredMatrix | null;
@@ -189,6 +190,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       checkSpec(`${name}, result of its shape rule`, spec);
       return spec;
     },
+    keepsSequences: definition.sequenceUse !== undefined,
     sequenceUse: (args) => definition.sequenceUse?.(args) ?? null,
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {

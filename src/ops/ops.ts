@@ -9,8 +9,21 @@ import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
 import { literalConstant, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
-export interface AttentionOptions<T> extends KvCache<T> {
+/** States of one sequence, which holds positions up to that of the first new token, int64 [1]. */
+export interface StateCache<T> extends KvCache<T> {
   readonly position: T;
+}
+
+/** The part that the sequences of a step keep for a layer. */
+export interface SequenceCache {
+  readonly layer: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+}
+
+export interface AttentionOptions<T> {
+  /** Where keys and values are kept. */
+  readonly cache: StateCache<T> | SequenceCache;
   readonly scale: number;
   /** Last positions seen; 0 for all. */
   readonly window?: number;
@@ -82,7 +95,7 @@ export class Ops<T> {
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
   }
 
-  /** cos and sin [T, 2, half] at the positions of `tokens`. */
+  /** cos and sin [T, 2, half] of `tokens` at positions [T], or [1] for the first. */
   ropeAngles(tokens: T, position: T, inverseFrequencies: T, scale: number): T {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
   }
@@ -97,7 +110,13 @@ export class Ops<T> {
   }
 
   attention(q: T, k: T, v: T, options: AttentionOptions<T>): T {
-    const { keyCache, valueCache, keyScales, valueScales, position, scale, window = 0, softcap = 0 } = options;
+    const { cache, scale, window = 0, softcap = 0 } = options;
+    if ("layer" in cache) {
+      const { layer, kvHeads, headDim } = cache;
+      const sizes = [layer, kvHeads, headDim, scale, window, softcap];
+      return this.call("lowbit::update_and_attend.out", q, k, v, this.#builder.sequences(), ...sizes);
+    }
+    const { keyCache, valueCache, keyScales, valueScales, position } = cache;
     const rest = [position, scale, window, softcap];
     if (keyScales === undefined || valueScales === undefined)
       return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, ...rest);
@@ -136,6 +155,11 @@ export class Ops<T> {
   /** Columns first .. last - 1 of the last dimension. */
   columns(x: T, first: number, last: number): T {
     return this.call("aten::slice_copy.Tensor_out", x, -1, first, last);
+  }
+
+  /** Rows of [1, T, dim] by their indices [R] → [1, R, dim]. */
+  selectRows(x: T, indices: T): T {
+    return this.call("lowbit::select_rows.out", x, indices);
   }
 
   /** The last row of [1, T, dim] → [1, dim]. */
