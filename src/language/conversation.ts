@@ -6,7 +6,7 @@ import { type GenerateOptions, generate } from "../text/generate.ts";
 import type { SamplerOptions } from "../text/sampler.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { withDefaults } from "./generation-settings.ts";
-import type { SessionDecoder } from "./session-decoder.ts";
+import type { ProgramDecoder } from "./program-decoder.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
 
 /** What a conversation needs of the model that answers. */
@@ -18,7 +18,7 @@ export interface ConversingModel {
   readonly samplingDefaults: SamplerOptions;
   readonly eosIds: readonly number[];
   readonly stopStrings: readonly string[];
-  createDecoder(): SessionDecoder;
+  createDecoder(): ProgramDecoder;
 }
 
 /**
@@ -31,7 +31,7 @@ export interface ConversingModel {
 export class Conversation {
   readonly messages: Message[] = [];
   readonly #model: ConversingModel;
-  readonly #decoder: SessionDecoder;
+  readonly #decoder: ProgramDecoder;
   /** Ids whose keys and values the session holds. */
   #ids: number[] = [];
   #isAnswering = false;

@@ -6,6 +6,8 @@ export interface ProgramDecoder extends Decoder {
   readonly vocabularySize: number;
   /** Most tokens of which `allLogits` gives logits at once; 0 for a program that gives those of the last token only. */
   readonly logitRows: number;
+  prefill(ids: readonly number[], options?: ComputeOptions): Promise<Float32Array>;
+  step(id: number, options?: ComputeOptions): Promise<Float32Array>;
   /** Forgets all tokens from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
   rewind(position: number): void;
   /** Logits of every token of `ids`, [T, V]. They may be reused by the next call. */

@@ -26,6 +26,8 @@ export interface SequenceRequest {
 export interface Pending extends SequenceRequest {
   /** Requests are numbered as they come; the sequence keeps the number of its first. */
   readonly age: number;
+  /** Whether the sequence holds nothing yet but what was found in the store. */
+  isFresh: boolean;
   /** When it was last in a step, in steps. */
   servedAt: number;
   /** [ids.length - logitsFrom, vocabulary], filled as tokens are computed. */
@@ -44,6 +46,8 @@ export interface StepLimits {
   readonly logitRows: number;
   /** Sequences of a step at most. */
   readonly sequences: number;
+  /** Tokens of a page, of which prefixes are shared. */
+  readonly pagePositions: number;
 }
 
 /** How long others may take to ask for their next token before a step goes on without them, in turns of the event loop. */
@@ -51,7 +55,6 @@ const GATHER_TURNS = 3;
 
 export class Scheduler {
   readonly limits: StepLimits;
-  readonly #program: LoadedProgram;
   readonly #store: SequenceStore;
   readonly #session: Session;
   readonly #vocabularySize: number;
@@ -69,7 +72,6 @@ export class Scheduler {
 
   /** For a program with a store of sequences. */
   constructor(program: LoadedProgram, store: SequenceStore, options: { readonly promptRows: number }) {
-    this.#program = program;
     this.#store = store;
     this.#session = program.createSession();
     this.#vocabularySize = program.count("get_vocab_size");
@@ -79,12 +81,13 @@ export class Scheduler {
       promptRows: Math.min(options.promptRows, rows),
       logitRows: Math.min(rows, program.count("get_max_logit_rows", 1)),
       sequences: store.table.slots,
+      pagePositions: store.layout.pagePositions,
     };
   }
 
-  /** A sequence that is known to the scheduler, holding the longest prefix of `ids` that was computed before. */
-  open(ids: readonly number[], branch: string): Sequence {
-    const sequence = this.#store.open(ids, { branch });
+  /** A sequence that is known to the scheduler. Sequences of other branches share nothing with it. */
+  open(branch: string): Sequence {
+    const sequence = this.#store.open([], { branch });
     this.#idle.add(sequence);
     return sequence;
   }
@@ -107,7 +110,8 @@ export class Scheduler {
         return;
       }
       const logits = new Float32Array((ids.length - logitsFrom) * this.#vocabularySize);
-      const pending: Pending = { ...request, age, servedAt: this.#steps, logits, resolve, reject };
+      const isFresh = sequence.position === 0;
+      const pending: Pending = { ...request, age, isFresh, servedAt: this.#steps, logits, resolve, reject };
       this.#idle.delete(sequence);
       this.#pending.push(pending);
       this.#noLongerExpected(sequence);
@@ -162,14 +166,14 @@ export class Scheduler {
 
   async #step(): Promise<void> {
     this.#steps++;
-    let parts: readonly Part[] = [];
+    let failing = this.#pending.slice();
     try {
-      parts = this.#reserved();
-      if (parts.length === 0) throw this.#noRoom();
-      await this.#compute(parts);
+      const { parts, lacking } = this.#reserved();
+      failing = parts.map(({ pending }) => pending);
+      if (parts.length > 0) await this.#compute(parts);
+      else if (lacking) this.#end(lacking, this.#noRoom());
     } catch (error) {
-      const failed = parts.length > 0 ? parts.map(({ pending }) => pending) : this.#pending.slice();
-      for (const pending of failed) this.#end(pending, pending.signal?.aborted ? pending.signal.reason : error);
+      for (const pending of failing) this.#end(pending, pending.signal?.aborted ? pending.signal.reason : error);
     }
   }
 
@@ -181,20 +185,16 @@ export class Scheduler {
   }
 
   /** The parts of the next step, with room for what they compute. The youngest sequences give way to older ones. */
-  #reserved(): Part[] {
+  #reserved(): { readonly parts: readonly Part[]; readonly lacking: Pending | null } {
     for (;;) {
+      for (const pending of this.#pending) findPrefix(pending);
       const parts = planStep(this.#pending, this.limits);
-      const lacking = parts.find(({ pending, rows }) => !this.#hasRoom(pending, rows));
-      if (!lacking) return parts;
-      if (!this.#makeRoom(lacking.pending)) {
-        const rest = parts.filter((part) => part !== lacking && this.#hasRoom(part.pending, part.rows));
-        return rest;
-      }
+      const hasRoom = ({ pending, rows }: Part) => pending.sequence.reserve(rows);
+      const lacking = parts.toSorted((a, b) => a.pending.age - b.pending.age).find((part) => !hasRoom(part));
+      if (!lacking) return { parts, lacking: null };
+      if (this.#makeRoom(lacking.pending)) continue;
+      return { parts: parts.filter((part) => part !== lacking && hasRoom(part)), lacking: lacking.pending };
     }
-  }
-
-  #hasRoom({ sequence }: Pending, rows: number): boolean {
-    return sequence.reserve(rows);
   }
 
   /** Takes the pages of a sequence that nobody runs, or of the youngest that waits; false when none is younger. */
@@ -209,8 +209,10 @@ export class Scheduler {
       const holds = other.sequence !== sequence && other.sequence.position > 0;
       if (holds && other.age > age && other.age > (youngest?.age ?? -1)) youngest = other;
     }
-    youngest?.sequence.release();
-    return youngest !== null;
+    if (!youngest) return false;
+    youngest.sequence.release();
+    youngest.isFresh = true;
+    return true;
   }
 
   async #compute(parts: readonly Part[]): Promise<void> {
@@ -235,6 +237,7 @@ export class Scheduler {
     for (const { pending, rows } of parts) {
       const { sequence, ids, logitsFrom } = pending;
       const start = sequence.position;
+      pending.isFresh = false;
       if (!sequence.isDisposed) sequence.commit(ids.slice(start, start + rows));
       const first = Math.max(start, logitsFrom);
       const count = start + rows - first;
@@ -248,6 +251,13 @@ export class Scheduler {
       this.#end(pending, sequence.isDisposed ? new UnsupportedError("the decoder was disposed of") : undefined);
     }
   }
+}
+
+/** Begins a request whose sequence has computed nothing after the longest prefix that the store has by now. */
+function findPrefix({ sequence, ids, logitsFrom, isFresh }: Pending): void {
+  if (!isFresh) return;
+  if (sequence.position > 0) sequence.release();
+  sequence.match(ids.slice(0, logitsFrom + 1));
 }
 
 /** Aborts when every request of a step is aborted: until then, the others go on. */

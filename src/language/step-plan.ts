@@ -17,6 +17,16 @@ function logitRowsOf({ sequence, logitsFrom }: Pending, rows: number): number {
   return Math.max(0, sequence.position + rows - Math.max(sequence.position, logitsFrom));
 }
 
+/** Whether an older prompt is about to compute the page that a prompt without tokens of its own needs next. */
+function computesFor(older: Pending, prompt: Pending, { pagePositions }: StepLimits): boolean {
+  if (!prompt.isFresh || older.age >= prompt.age || older.sequence.branch !== prompt.sequence.branch) return false;
+  const held = prompt.sequence.position;
+  const end = held + pagePositions;
+  if (older.sequence.position < held || Math.min(prompt.logitsFrom, older.ids.length) < end) return false;
+  for (let i = 0; i < end; i++) if (older.ids[i] !== prompt.ids[i]) return false;
+  return true;
+}
+
 /**
  * Single tokens first, those served longest ago before others, then parts of prompts in the order in which they came, with
  * equal shares of what is left. Only requests of one method go together: that of the one served longest ago.
@@ -26,7 +36,8 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits): Part[
   const method = inTurn[0]?.method;
   const together = inTurn.filter((pending) => pending.method === method);
   const tokens = together.filter((pending) => restOf(pending) === 1);
-  const prompts = together.filter((pending) => restOf(pending) > 1);
+  const allPrompts = together.filter((pending) => restOf(pending) > 1);
+  const prompts = allPrompts.filter((prompt) => !allPrompts.some((other) => computesFor(other, prompt, limits)));
   const parts: Part[] = [];
   let logitRows = limits.logitRows;
   const take = (pending: Pending, most: number): number => {

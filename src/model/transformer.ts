@@ -89,7 +89,7 @@ class Pass<T> {
   run(): T {
     const { layers, norms, scales, softcaps } = this.#config;
     let x = this.#scaled(this.#ops.embedding(this.#weights(EMBEDDING), this.#inputs.tokens), scales.embedding);
-    for (const [i, layer] of layers.entries()) {
+    for (const i of layers.keys()) {
       const name = `model.layers.${i}`;
       const norm = (value: T, part: string | null) => (part === null ? value : this.#norm(value, `${name}.${part}`));
       const mixed = this.#attention(norm(x, norms.beforeAttention), `${name}.self_attn`, i);

@@ -5,19 +5,25 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { programMemory } from "../kernels/memory.ts";
 import { defaultThreads } from "../kernels/plan.ts";
 import { logInfo } from "../log.ts";
+import { sequencesSpec } from "../ops/builder.ts";
 import type { BoundCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
-import { sequencesSpec } from "../ops/builder.ts";
 import { operators } from "../ops/registry.ts";
-import { SequenceStore } from "../sequences/store.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
 import { MethodCalls } from "./method-calls.ts";
 import type { Profile } from "./profile.ts";
-import { checkNoSequences, chooseSequences, type SequenceLoadOptions, sequenceUses, WASM_CACHE_BYTES_MAX } from "./sequence-options.ts";
+import {
+  checkNoSequences,
+  chooseSequences,
+  type SequenceLoadOptions,
+  sequenceUses,
+  WASM_CACHE_BYTES_MAX,
+} from "./sequence-options.ts";
 import { Session } from "./session.ts";
 
 export type Metadata = number | boolean | readonly number[];
