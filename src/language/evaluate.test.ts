@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TINY_CONTEXT, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { EagerModel } from "../api/compile-model.ts";
+import { EagerModel } from "../api/eager-model.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
 import { loadCheckpoint, type Model } from "../checkpoint/model.ts";
 import { evaluatePerplexity } from "./evaluate.ts";
