@@ -9,7 +9,7 @@ import type { ChatTemplate } from "../text/chat-template.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
-import { Conversation } from "./conversation.ts";
+import { Conversation, type ConversationOptions } from "./conversation.ts";
 import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
 import {
   type GenerationDefaults,
@@ -121,8 +121,8 @@ export class LanguageModel {
   }
 
   /** A conversation in the model's chat template; turns are remembered with their keys and values. */
-  createConversation(): Conversation {
-    return new Conversation(this);
+  createConversation(options: ConversationOptions = {}): Conversation {
+    return new Conversation(this, options);
   }
 }
 
