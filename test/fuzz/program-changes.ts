@@ -27,13 +27,16 @@ import {
 } from "./draft.ts";
 import { oddChanges } from "./odd-changes.ts";
 
+/** Part of the changes that are to what no compiler writes: most of those programs are refused before they run. */
+const ODD = 0.12;
+
 /** One to four changes of a copy of `base`. */
 export function changeProgram(base: Program, random: Random): Program {
   const methods = structuredClone(base.methods) as MutableMethod[];
   const constants = [...base.constants];
   const real = methods.filter(({ instructions }) => instructions.length > 0);
   for (let changes = random.integer(1, 4); changes > 0; changes--)
-    random.pick(kinds)({ method: random.pick(real), methods, constants, random });
+    random.pick(random.next() < ODD ? oddChanges : kinds)({ method: random.pick(real), methods, constants, random });
   return { ...base, methods: methods as Method[], constants };
 }
 
@@ -63,7 +66,6 @@ const kinds: readonly ((draft: Draft) => void)[] = [
   changePackedHeader,
   growList,
   changeInputsAndOutputs,
-  ...oddChanges,
 ];
 
 /** A tensor's place becomes that of another, or some elements beside it. */

@@ -92,7 +92,12 @@ async function runProgram(program: Program, random: Random): Promise<void> {
   }
   if (!program.namedData.has("tokenizer.json")) return;
   try {
-    const llm = await loadProgramObject(program, "fuzz.pte", { threads, signal: AbortSignal.timeout(RUN_MS) });
+    const llm = await loadProgramObject(program, "fuzz.pte", {
+      threads,
+      signal: AbortSignal.timeout(RUN_MS),
+      // Nobody waits for these programs to be fast.
+      warmUpMs: 0,
+    });
     try {
       for await (const _ of llm.generate([5, 6, 7], { maxTokens: 2, signal: AbortSignal.timeout(RUN_MS) }));
     } finally {
