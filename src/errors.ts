@@ -32,6 +32,12 @@ export class InvalidFileError extends LowbitError {
   }
 }
 
+/**
+ * A chat template or a tokenizer asks for more work than its limits allow. The message names the limit; `limits` of
+ * `LanguageModel.template` and `LanguageModel.tokenizer` set it for models that are trusted.
+ */
+export class LimitError extends InvalidFileError {}
+
 /** An argument or option is out of its range. */
 export class InvalidArgumentError extends LowbitError {}
 
