@@ -66,16 +66,6 @@ describe("inspectProgram", () => {
     expect(namedData.map(({ key }) => key)).toContain("tokenizer.json");
   });
 
-  test("tells the types of the KV cache", async () => {
-    const path = await exported("int8-cache.pte", [linear], { kvCache: "int8" });
-    const [forward] = (await inspectProgram(path)).methods;
-    const rows = 2 * 2 * 64 * 2;
-    expect(forward!.stateTypes).toEqual({ i8: 8 * rows, f32: 4 * rows });
-    expect(
-      new Map(forward!.operators.map(({ name, calls }) => [name, calls])).get("lowbit::rope_attention_int8_cache.out"),
-    ).toBe(2);
-  });
-
   test("tells layout, bits and size of weights; tied ones are one", async () => {
     const path = await exported("shared.pte", [linear, sharedEmbedding({ bits: 2 })]);
     const { weights, bitsPerWeight } = await inspectProgram(path, { verify: true });
