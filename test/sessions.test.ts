@@ -122,7 +122,9 @@ describe("a prompt", () => {
     await decoder.prefill(long.slice(0, CONTEXT - 1));
     await expect(decoder.prefill([1, 2])).rejects.toThrow(ContextLengthError);
     await decoder.step(1);
-    await expect(decoder.step(1)).rejects.toThrow(/expected at most 256 tokens but found 257; export the program for/);
+    await expect(decoder.step(1)).rejects.toThrow(
+      /expected at most 256 tokens but found 257; load the program with a longer/,
+    );
   });
 
   it.each([

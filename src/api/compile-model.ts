@@ -18,6 +18,7 @@ import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { saveProgram } from "../program/save.ts";
+import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
 import { generationFacts } from "./generation-facts.ts";
 import { resumeKey } from "./resume-key.ts";
 
@@ -173,11 +174,15 @@ export function compileModel(model: Model, given: CompileModelOptions = {}): Pro
 }
 
 /**
- * Throws what `compileModel` would throw for these options once the model is calibrated or encoded: for before that work,
- * which takes long.
+ * Throws what `compileModel` would throw for these options once the model is calibrated or encoded, and what loading would
+ * throw for a context that the model does not have: for before that work, which takes long.
  */
-export function checkCompiles(model: Model, given: CompileModelOptions = {}): void {
+export function checkCompiles(
+  model: Model,
+  { contextLength, ...given }: CompileModelOptions & Pick<SequenceLoadOptions, "contextLength"> = {},
+): void {
   compiled(model, given, true);
+  if (contextLength !== undefined) checkLength("contextLength", contextLength, model.decoder.contextLength);
 }
 
 function compiled(model: Model, options: CompileModelOptions, unread: boolean): Program {

@@ -245,7 +245,7 @@ describe("a bad program", () => {
     await expectFailure(["run", goodProgram, long], /prompt: \d+ tokens do not fit the context length of 64/);
     await expectFailure(["bench", goodProgram], "128 + 32 tokens do not fit the context length of 64");
     await expectFailure(
-      ["eval", goodProgram, "--text", join(good, "config.json"), "--context", "65"],
+      ["eval", goodProgram, "--text", join(good, "config.json"), "--window", "65"],
       "window: expected",
     );
   });

@@ -139,7 +139,7 @@ async function openRunnable(
           onQuantized?.(model);
           return loadCompiled(model, { ...compile, ...hooks });
         },
-        { ...hooks, check: (model) => checkCompiles(model, compile) },
+        { ...hooks, check: (model) => checkCompiles(model, { ...compile, contextLength: options.context }) },
       );
     return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
   } finally {

@@ -8,47 +8,7 @@ import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { SequenceStore } from "../sequences/store.ts";
-import { type Part, planStep } from "./step-plan.ts";
-
-/** Tokens to compute after those that a sequence holds. */
-export interface SequenceRequest {
-  readonly sequence: Sequence;
-  /** The method that computes it. */
-  readonly method: string;
-  /** All tokens of the sequence, those that it holds included. */
-  readonly ids: readonly number[];
-  /** Logits are given of the tokens from this one on. */
-  readonly logitsFrom: number;
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** A request under way. */
-export interface Pending extends SequenceRequest {
-  /** Requests are numbered as they come; the sequence keeps the number of its first. */
-  readonly age: number;
-  /** Whether the sequence holds nothing yet but what was found in the store. */
-  isFresh: boolean;
-  /** When it was last in a step, in steps. */
-  servedAt: number;
-  /** [ids.length - logitsFrom, vocabulary], filled as tokens are computed. */
-  readonly logits: Float32Array;
-  readonly resolve: (logits: Float32Array) => void;
-  readonly reject: (error: unknown) => void;
-}
-
-/** How steps are made up. */
-export interface StepLimits {
-  /** Rows of a step at most. */
-  readonly rows: number;
-  /** Of those, rows of prompts while answers are under way: the longest gap between two tokens is what they take. */
-  readonly promptRows: number;
-  /** Rows of which a step gives logits at most. */
-  readonly logitRows: number;
-  /** Sequences of a step at most. */
-  readonly sequences: number;
-  /** Tokens of a page, of which prefixes are shared. */
-  readonly pagePositions: number;
-}
+import { type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
 
 /** How long others may take to ask for their next token before a step goes on without them, in turns of the event loop. */
 const GATHER_TURNS = 3;
