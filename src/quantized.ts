@@ -15,9 +15,11 @@ export interface WeightSpec {
   readonly k: number;
   /** Weights along k that share a scale; `k` or more means one scale a channel. The last group may be shorter. */
   readonly groupSize: number;
+  /** Whether groups have zero points. */
   readonly hasZeros: boolean;
   /** The integers are indices into `levels`, a codebook of 2^bits int8 levels. */
   readonly hasLevels: boolean;
+  /** Type that scales are stored in. */
   readonly scaleDType: ScaleDType;
 }
 

@@ -7,7 +7,9 @@ import { ShapeError, UnsupportedError } from "../extension/index.ts";
 
 /** Sizes of AQLM weights [n, k]. */
 export interface AqlmForm {
+  /** Rows of the matrix. */
   readonly n: number;
+  /** Columns of the matrix. */
   readonly k: number;
   /** Vectors that are summed. */
   readonly codebooks: number;
@@ -15,6 +17,7 @@ export interface AqlmForm {
   readonly bits: number;
   /** Inputs and outputs that one code stands for. */
   readonly inGroup: number;
+  /** Rows that one code stands for. */
   readonly outGroup: number;
 }
 
@@ -25,9 +28,9 @@ export type Floats = Float32Array | Uint16Array;
 export interface AqlmWeights extends AqlmForm {
   /** [n / outGroup, k / inGroup, codebooks], unsigned. */
   readonly codes: Uint8Array | Uint16Array;
-  /** [codebooks, 2^bits, outGroup, inGroup] */
+  /** Vectors of the codebooks [codebooks, 2^bits, outGroup, inGroup]. */
   readonly vectors: Floats;
-  /** [n / outGroup] */
+  /** Scales [n / outGroup] of the rows. */
   readonly scales: Floats;
 }
 

@@ -25,6 +25,7 @@ export const BLOCK = 16;
 
 /** Codes in memory: packed, or in upstream's order [k / inGroup, n / outGroup, codebooks]. */
 export interface OpenCodes {
+  /** Sizes of the matrix and of its codes. */
   readonly form: AqlmForm;
   /** See `layoutOf`. */
   readonly layout: AqlmLayout;

@@ -15,8 +15,11 @@ import { calledOperators, listsOf, traceSources } from "./selection.ts";
 
 /** One file of a bundle: its path, its size in bytes, raw and gzipped, and the modules that it is made of. */
 export interface BundledFile {
+  /** Path of the file. */
   readonly path: string;
+  /** Size of the file. */
   readonly bytes: number;
+  /** Size of the file when gzip has compressed it. */
   readonly gzippedBytes: number;
   /** Modules of this package in it, as paths without their endings: "runtime/session". */
   readonly modules: readonly string[];

@@ -9,6 +9,7 @@ import { checkModel, type Model } from "./model.ts";
  * floats.
  */
 export interface WeightOrigin {
+  /** Name of the weight. */
   readonly name: string;
   /** The checkpoint's name for how it stores the weight: "Q4_0", "bf16", "aqlm". */
   readonly stored: string;

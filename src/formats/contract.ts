@@ -8,14 +8,17 @@ export interface Checkpoint {
   readonly folder: string;
   /** What holds the config, for messages. */
   readonly configFile: string;
-  /** config.json, or what it would be. */
+  /** The contents of config.json, or what they would be for formats without it. */
   readonly config: JsonObject;
+  /** The checkpoint's tensors by name. */
   readonly tensors: TensorSource;
-  /** tokenizer.json, null when absent. */
+  /** The tokenizer.json, null when absent. */
   readonly tokenizerJson: JsonFile | null;
-  /** tokenizer_config.json with what added_tokens.json and special_tokens_map.json add; null without any of them. */
+  /**
+   * The tokenizer_config.json with what added_tokens.json and special_tokens_map.json add; null without any of them.
+   */
   readonly tokenizerConfig: JsonFile | null;
-  /** generation_config.json, null when absent. */
+  /** The generation_config.json, null when absent. */
   readonly generationConfig: JsonFile | null;
   /** Jinja source from chat_template.jinja, else the (default) one of tokenizer_config.json; null when neither has one. */
   readonly chatTemplate: string | null;

@@ -16,6 +16,7 @@ export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
   readonly settings?: HubSettings | undefined;
   /** Which files of the repository are wanted. Default: config, tokenizer and one format of weights. */
   readonly wanted?: ((names: readonly string[]) => readonly string[]) | undefined;
+  /** Called as files arrive, with bytes done and bytes in all. What it throws ends the download. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 

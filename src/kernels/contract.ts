@@ -27,7 +27,9 @@ export type CpuFeature =
 
 /** A CPU as selection sees it; invented ones serve to export for, or to test, machines that are not here. */
 export interface Cpu {
+  /** The CPU's name as `knownCpus` lists it, or "host" for the one that runs this. */
   readonly name: string;
+  /** Features of the CPU that kernels may need. */
   readonly features: ReadonlySet<CpuFeature>;
 }
 
@@ -36,7 +38,9 @@ export type KernelTarget = "reference" | "wasm" | "native";
 
 /** In calls with at least `m` rows of activations, groups of at most `longest` weights. */
 export interface GroupLimit {
+  /** Rows of activations from which on the limit holds. */
   readonly m: number;
+  /** Weights of the longest group that is served. */
   readonly longest: number;
 }
 
@@ -47,14 +51,17 @@ export interface GroupLimit {
 export interface Kernel<A> {
   /** `<operator>_<types>_<m>x<n>x<k>_<target>`, checked by a test: `linear_a8_wx_1x1x1_reference`. */
   readonly name: string;
+  /** Origin of the kernel's code. */
   readonly target: KernelTarget;
   /** Names of the packed layouts it reads, or null for operators without packed weights. */
   readonly layouts: readonly string[] | null;
   /** Weight bits it accepts, or null for operators without packed weights. */
   readonly bits: readonly number[] | null;
+  /** CPU features without which the kernel cannot run. */
   readonly needs: readonly CpuFeature[];
   /** Rows and columns of its tile; a kernel serves calls with m >= mStep, however large, where no row before it does. */
   readonly mStep: number;
+  /** Columns of the result that the kernel computes together. */
   readonly nStep: number;
   /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */
   readonly groups?: readonly GroupLimit[];
@@ -68,9 +75,11 @@ export interface Kernel<A> {
 
 /** A call of a native kernel: numbers and memory in the order that the kernel's family documents. */
 export interface NativeCall {
+  /** Tells native calls from those of WebAssembly. */
   readonly target: "native";
   /** Index of the kernel in the addon's table. */
   readonly kernel: number;
+  /** Numbers that the kernel takes, in the order of its family. */
   readonly scalars: readonly number[];
   /** The scratch is the last one. */
   readonly buffers: readonly ArrayBufferView[];
@@ -78,8 +87,11 @@ export interface NativeCall {
 
 /** A call of a WebAssembly kernel, whose code and arguments are made when its memory is known. */
 export interface WasmCall {
+  /** Tells calls of WebAssembly from native ones. */
   readonly target: "wasm";
+  /** Memory that the call may write while it runs. */
   readonly scratch: Uint8Array;
+  /** Makes the step of a plan, once it is known where the call's memory lies. */
   prepare(place: Placement): WasmStep;
 }
 
@@ -92,15 +104,21 @@ export interface CallPlan {
    * each call took is added to `nanoseconds`, one element a call, when it is given.
    */
   run(abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
-  /** The same with this thread at work too, ended when it returns; absent where this thread cannot. */
+  /**
+   * Runs the plan with this thread at work too, and has ended when it returns; absent where this thread cannot work.
+   */
   runHere?(nanoseconds?: Float64Array): void;
+  /** Frees what the plan holds. */
   dispose(): void;
 }
 
 export interface KernelMemory {
   /** Whether constants must be in it too; elsewhere they are used where they are read or mapped. */
   readonly holdsConstants: boolean;
-  /** Those it has of the threads asked for, where it has its own. */
+  /**
+   * Threads that this memory has for kernels, where it has its own; fewer than were asked for where the system gives no
+   * more.
+   */
   readonly threads?: number;
   /** The flag for `CallPlan.run`. */
   readonly abort: Int32Array;
@@ -108,7 +126,9 @@ export interface KernelMemory {
   allocate(byteLength: number): Uint8Array;
   /** Bytes that `allocate` gave and nothing uses any more. */
   free(bytes: Uint8Array): void;
-  /** Where its bytes begin, as kernels see it; 0 where no kernel asks, since all take pages as bytes. */
+  /**
+   * Address of bytes that `allocate` gave, as kernels see them; 0 where no kernel asks, since all take pages as bytes.
+   */
   addressOf(bytes: Uint8Array): bigint;
   /** A plan of calls that can be run one after the other, all of the same target. */
   planCalls(calls: readonly EncodedCall[], threads: number): CallPlan;
@@ -118,8 +138,11 @@ export interface KernelMemory {
 
 /** What selection knows of a call. */
 export interface KernelQuery {
+  /** Layout of the packed weights; null for operators without. */
   readonly layout: string | null;
+  /** Bits of a weight; null for operators without weights. */
   readonly bits: number | null;
+  /** Rows of activations. */
   readonly m: number;
   /** Weights of a group; absent where there are no groups. */
   readonly group?: number;
@@ -127,9 +150,9 @@ export interface KernelQuery {
 
 /** One row of packed weights, as stored: integers before any codebook. */
 export interface WeightRow {
-  /** [k] */
+  /** Integers [k] of the row. */
   readonly qvals: Int8Array;
-  /** [groups] */
+  /** Scales [groups] of the row. */
   readonly scales: Float32Array;
   /** [groups]; zero where the weights have none. */
   readonly zeros: Int8Array;
@@ -137,8 +160,11 @@ export interface WeightRow {
 
 /** Packed weights in memory: bytes that say what they are, opened. */
 export interface PackedWeights {
+  /** Layout of the bytes. */
   readonly layout: PackedLayout;
+  /** Sizes and kinds of the weights, as the header says them. */
   readonly spec: WeightSpec;
+  /** Whether a bias [n] is packed with the weights. */
   readonly hasBias: boolean;
   /** [2^bits] codebook, or null. */
   readonly levels: Int8Array | null;
@@ -148,8 +174,9 @@ export interface PackedWeights {
 
 /** Where weights are packed to. */
 export interface PackTarget {
+  /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
-  /** [n] */
+  /** Bias [n], or null without one. */
   readonly bias: Float32Array | null;
   /** Zeroed, of the layout's `byteLength`, at a multiple of four bytes. */
   readonly target: Uint8Array;
@@ -165,13 +192,17 @@ export interface LayoutPacker {
 
 /** A byte layout of quantized weights. Its id is written in the header, so that packed bytes name their own layout. */
 export interface PackedLayout {
+  /** Number of the layout in the header of packed weights. */
   readonly id: number;
+  /** Name of the layout, as `lowbit kernels` shows it. */
   readonly name: string;
   /** Features of the CPUs that it is made for; absent when it is for all. */
   readonly suits?: readonly CpuFeature[];
-  /** Interleaving: rows of a panel, consecutive k of a row in a vector, segments of kr. */
+  /** Rows of a panel. */
   readonly nr: number;
+  /** Consecutive weights of a row that stand together in a vector. */
   readonly kr: number;
+  /** Segments that `kr` consecutive weights are divided into. */
   readonly sr: number;
   /** Why weights of this spec cannot be stored, or null when they can. */
   refusal(spec: WeightSpec): string | null;
@@ -179,7 +210,10 @@ export interface PackedLayout {
   padded?(spec: WeightSpec): WeightSpec;
   /** Size of the buffer, header included. */
   byteLength(spec: WeightSpec, hasBias: boolean): number;
+  /** Makes a packer that fills the bytes of a matrix, some rows at a time. */
   packer(target: PackTarget): LayoutPacker;
+  /** Reads one row of packed weights back into `target`. */
   readRow(packed: PackedWeights, row: number, target: WeightRow): void;
+  /** Reads the bias of one row; 0 without a bias. */
   readBias(packed: PackedWeights, row: number): number;
 }

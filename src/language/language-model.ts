@@ -31,8 +31,11 @@ import { warmDecoder } from "./warm-up.ts";
  * await llm.dispose();
  */
 export class LanguageModel {
+  /** Name of the file or folder, for messages. */
   readonly name: string;
+  /** The program that computes. */
   readonly program: LoadedProgram;
+  /** The chat template that came with the model, null without one. */
   readonly template: ChatTemplate | null;
   /** Sampling, and most tokens, recommended by the model's authors; greedy and any number without a recommendation. */
   readonly samplingDefaults: GenerationDefaults;
@@ -69,6 +72,7 @@ export class LanguageModel {
     this.#warm = await warmDecoder(this.program, options);
   }
 
+  /** Whether the model came with a tokenizer; without one, only token ids work. */
   get hasTokenizer(): boolean {
     return this.#tokenizer !== null;
   }

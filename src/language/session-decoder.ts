@@ -12,6 +12,7 @@ export const LONG_METHOD = "forward_long";
 /** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
 export class SessionDecoder implements Decoder {
   readonly contextLength: number;
+  /** Logits of a position. */
   readonly vocabularySize: number;
   /** Most tokens of one call; longer prompts are run in chunks. */
   readonly chunkLength: number;
@@ -59,7 +60,10 @@ export class SessionDecoder implements Decoder {
     this.#held = Math.min(this.#held, position);
   }
 
-  /** Where an abort ends it, whole chunks may have been appended: `position` says. Other errors append nothing. */
+  /**
+   * Appends tokens and gives the logits behind the last. Where an abort ends it, whole chunks may have been appended:
+   * `position` says. Other errors append nothing.
+   */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       checkIds("prefill", ids);
@@ -72,6 +76,7 @@ export class SessionDecoder implements Decoder {
     });
   }
 
+  /** Appends one token and gives the logits behind it. */
   step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       this.#checkRoom(1);

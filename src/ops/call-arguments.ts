@@ -6,7 +6,9 @@ import { type ArgumentType, qualifiedName, type Schema } from "./schema.ts";
 
 /** Dtype and sizes of a tensor whose values are not known, or not looked at. */
 export interface TensorSpec {
+  /** Type of the elements. */
   readonly dtype: DType;
+  /** Sizes of the tensor. */
   readonly shape: readonly number[];
 }
 
@@ -27,6 +29,7 @@ export type Argument<T> = T | number | boolean | string | null | readonly number
 
 /** Typed access to the arguments of one call, by name. `T` is a spec in shape rules and a tensor in kernels. */
 export class Arguments<T extends TensorSpec> {
+  /** Schema of the operator that is called. */
   readonly schema: Schema;
   readonly #values: readonly Argument<T>[];
 
@@ -49,6 +52,7 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
+  /** The tensor of this name, or null where the call has none; ShapeError for other types than `dtypes`. */
   optionalTensor(name: string, ...dtypes: DType[]): T | null {
     const value = this.#value(name);
     if (value === null || value === undefined) return null;
@@ -96,10 +100,12 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
+  /** The number of this name, or null where the call has none. */
   optionalNumber(name: string): number | null {
     return this.#value(name) === null ? null : this.number(name);
   }
 
+  /** The list of numbers of this name. */
   numbers(name: string): readonly number[] {
     const value = this.#value(name);
     if (!Array.isArray(value) || value.some((item) => typeof item !== "number"))
@@ -111,6 +117,7 @@ export class Arguments<T extends TensorSpec> {
     return numbers;
   }
 
+  /** The list of numbers of this name, or null where the call has none. */
   optionalNumbers(name: string): readonly number[] | null {
     return this.#value(name) === null ? null : this.numbers(name);
   }
@@ -124,6 +131,7 @@ export class Arguments<T extends TensorSpec> {
     return value as readonly (T | null)[];
   }
 
+  /** The text of this name. */
   string(name: string): string {
     const value = this.#value(name);
     if (typeof value !== "string")
@@ -131,10 +139,12 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
+  /** The text of this name, or null where the call has none. */
   optionalString(name: string): string | null {
     return this.#value(name) === null ? null : this.string(name);
   }
 
+  /** The boolean of this name. */
   boolean(name: string): boolean {
     return this.#value(name) === true;
   }

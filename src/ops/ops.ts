@@ -10,11 +10,13 @@ import { literalConstant, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
 export interface AttentionOptions<T> extends KvCache<T> {
+  /** Position of the first query, a tensor of one integer. */
   readonly position: T;
+  /** Factor of the products of queries and keys. */
   readonly scale: number;
-  /** Last positions seen; 0 for all. */
+  /** Positions that a query sees at most; 0 for all. */
   readonly window?: number;
-  /** 0 for none. */
+  /** Bound under which tanh presses the scores; 0 for none. */
   readonly softcap?: number;
 }
 
@@ -49,10 +51,12 @@ export class Ops<T> {
     return this.#builder.call(operator, ...args);
   }
 
+  /** Adds a tensor that keeps its values from call to call, zeros at first. */
   state(name: string, spec: TensorSpec): T {
     return this.#builder.state(name, spec);
   }
 
+  /** Type and sizes of a value. */
   spec(value: T): TensorSpec {
     return this.#builder.spec(value);
   }
@@ -72,7 +76,7 @@ export class Ops<T> {
     return lowering.embedding(this.#builder, weight, indices);
   }
 
-  /** x [..., k] times `weight` [n, k] transposed, plus bias [n] → [..., n]. */
+  /** Multiplies x [..., k] by `weight` [n, k] transposed and adds the bias [n], to [..., n]. */
   linear(x: T, weight: Weight, bias: Weight | null = null): T {
     return loweringOf(weight).linear(this.#builder, x, weight, bias);
   }
@@ -82,11 +86,12 @@ export class Ops<T> {
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
   }
 
-  /** cos and sin [T, 2, half] at the positions of `tokens`. */
+  /** Computes cosines and sines [T, 2, half] at the positions of `tokens`. */
   ropeAngles(tokens: T, position: T, inverseFrequencies: T, scale: number): T {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
   }
 
+  /** Rotates the heads of x [..., heads * headDim] by the angles of `ropeAngles`. */
   rope(x: T, angles: T, headDim: number): T {
     return this.call("lowbit::rope.out", x, angles, headDim);
   }
@@ -96,6 +101,7 @@ export class Ops<T> {
     return kvCacheStates(this.#builder, name, shape);
   }
 
+  /** Stores keys and values in the cache, and computes the attention of the queries over what it holds. */
   attention(q: T, k: T, v: T, options: AttentionOptions<T>): T {
     const { keyCache, valueCache, keyScales, valueScales, position, scale, window = 0, softcap = 0 } = options;
     const rest = [position, scale, window, softcap];
@@ -114,21 +120,22 @@ export class Ops<T> {
     );
   }
 
-  /** activation(gate) * up */
+  /** Computes activation(gate) * up, element by element. */
   gated(activation: Activation, gate: T, up: T): T {
     return this.call(`lowbit::${gates[activation]}.out`, gate, up);
   }
 
-  /** a + alpha * b */
+  /** Computes a + alpha * b, element by element. */
   add(a: T, b: T, alpha = 1): T {
     return this.call("aten::add.out", a, b, alpha);
   }
 
+  /** Multiplies every element by a number. */
   scale(x: T, factor: number): T {
     return this.call("aten::mul.Scalar_out", x, factor);
   }
 
-  /** cap * tanh(x / cap) */
+  /** Computes cap * tanh(x / cap), element by element. */
   softcap(x: T, cap: number): T {
     return this.call("lowbit::softcap.out", x, cap);
   }

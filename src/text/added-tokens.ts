@@ -7,7 +7,9 @@ import type { Work } from "./tokenizer/work-limit.ts";
 
 /** An entry of `added_tokens` in tokenizer.json. */
 export interface AddedToken {
+  /** Id of the token. */
   readonly id: number;
+  /** Text that becomes the token. */
   readonly content: string;
   /** Left out where special tokens are, and never typed by users. */
   readonly special?: boolean | undefined;
@@ -86,7 +88,7 @@ export class AddedTokenMatcher {
   }
 
   /**
-   * Where, in ascending order, a token that `counts` begins, overlapping ones included. A beginning that the end of
+   * Finds where tokens that `counts` begin, in ascending order, overlapping ones included. A beginning that the end of
    * the text (white space apart) cuts off counts, because what follows the text might complete it.
    */
   starts(text: string, counts: (id: number) => boolean): number[] {

@@ -46,6 +46,7 @@ export interface EncodeOptions extends AqlmMode {
   onProgress?(doneWeights: number, totalWeights: number): void;
   /** Told why a layer in `folder` that was cut short or changed is encoded again. */
   onDamagedPart?(notice: string): void;
+  /** Ends the encoding; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 

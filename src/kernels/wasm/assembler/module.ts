@@ -18,6 +18,7 @@ type Locals<P extends Params> = { readonly [N in keyof P]: Local<P[N]> };
 
 /** Gives a function's generator its variables. */
 export class Scope {
+  /** Locals of the function so far, parameters first. */
   readonly locals: Local<ValueType>[] = [];
   /** Names that are taken, and the number that makes the next one of each. */
   readonly #names = new Map<string, number>();
@@ -71,6 +72,7 @@ function variablesOf<P extends Params>(params: P): { scope: Scope; locals: Local
 export interface ModuleOptions {
   /** 64-bit addresses. */
   readonly isWide: boolean;
+  /** Size of the memory in pages of 64 KiB, and whether threads share it. */
   readonly memory: { readonly initialPages: number; readonly maximumPages: number; readonly isShared: boolean };
   /** Functions of the import module "env". */
   readonly imports: readonly Callable[];
@@ -80,7 +82,9 @@ export interface ModuleOptions {
 
 /** A module: exported functions by name, over an imported memory. */
 export class Module {
+  /** Memory, imports and table of the module. */
   readonly options: ModuleOptions;
+  /** Functions of the module, in the order of their numbers. */
   readonly functions: readonly FunctionCode[];
 
   constructor(options: ModuleOptions, functions: readonly FunctionCode[]) {
