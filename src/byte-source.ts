@@ -6,9 +6,12 @@ export interface ByteSource {
   readonly name: string;
   /** Number of bytes. */
   readonly size: number;
-  /** `length` bytes at `offset`, not to be written to; InvalidFileError when they reach past the end. */
+  /** Reads `length` bytes at `offset`, not to be written to; InvalidFileError when they reach past the end. */
   read(offset: number, length: number): Promise<Uint8Array>;
-  /** Fills `target`, which may be shared memory, with the bytes at `offset`; the same error. Absent: by way of `read`. */
+  /**
+   * Fills `target`, which may be shared memory, with the bytes at `offset`; InvalidFileError when they reach past the
+   * end. Absent where bytes are had by `read` only.
+   */
   readInto?(offset: number, target: Uint8Array): Promise<void>;
   /** Closes what is read. */
   close(): Promise<void>;
@@ -20,7 +23,7 @@ export interface ByteSink {
   readonly position: number;
   /** Appends bytes. */
   write(bytes: Uint8Array): Promise<void>;
-  /** What was written until now need not be written again if the work is interrupted. */
+  /** Notes that what was written until now need not be written again if the work is interrupted. */
   mark?(): Promise<void>;
 }
 

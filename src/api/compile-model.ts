@@ -273,7 +273,7 @@ export class EagerModel {
     this.maxContextLen = sizes.maxContextLen;
   }
 
-  /** Reads (and quantizes and packs) all weights. */
+  /** Reads all weights, and quantizes and packs them. */
   static async load(model: Model, given: CompileModelOptions = {}): Promise<EagerModel> {
     const sizes = lengths(model, given);
     const options = withCacheType(model, given, sizes);
@@ -292,7 +292,7 @@ export class EagerModel {
     return new EagerModel(model, weights, options, builder, sizes);
   }
 
-  /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
+  /** Computes logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
   forward(ids: readonly number[], position: number): Tensor {
     const kept = this.#ids.length;
     if (!Number.isInteger(position) || position < 0 || position > kept)

@@ -23,7 +23,7 @@ export interface ValueReport {
   readonly kind: Value["kind"];
   /** Type of a tensor's elements; null for other values. */
   readonly dtype: string | null;
-  /** Upper bounds where `dynamic`. */
+  /** Sizes of a tensor; upper bounds where `dynamic`. */
   readonly sizes: readonly number[] | null;
   /** Whether the sizes may be smaller than planned. */
   readonly dynamic: boolean;
@@ -114,7 +114,7 @@ export interface ProgramReport {
   readonly metadata: Readonly<Record<string, Metadata>>;
   /** The weights that the program holds. */
   readonly weights: readonly WeightReport[];
-  /** Over all weights, scales included. */
+  /** Bits of a weight on average over all weights, scales included. */
   readonly bitsPerWeight: number;
   /** Keys and sizes of the data that the program holds by name. */
   readonly namedData: readonly { readonly key: string; readonly byteLength: number }[];

@@ -40,7 +40,7 @@ export interface KernelRow {
 export interface ServingKernel {
   /** Rows of activations from which on the kernel serves. */
   readonly m: number;
-  /** Null where the runtime leaves the calls apart that this operator would join. */
+  /** Name of the kernel; null where the runtime leaves the calls apart that this operator would join. */
   readonly kernel: string | null;
 }
 
@@ -57,7 +57,10 @@ export interface KernelChoice {
   readonly bits: readonly number[] | null;
   /** Group sizes that are served so, "axis" for one scale a row; null where there is no choice of layouts. */
   readonly groupSizes: readonly GroupSize[] | null;
-  /** Whether weights in such groups are packed in this layout for this CPU, or only read; null likewise. */
+  /**
+   * Whether weights in such groups are packed in this layout for this CPU, or only read; null where there is no choice
+   * of layouts.
+   */
   readonly packed: boolean | null;
   /** Kernels by rows of activations, rising; the first serves from 1 row on. */
   readonly serving: readonly ServingKernel[];

@@ -23,7 +23,7 @@ export interface ListedWeight {
   readonly name: string;
   /** Full names of the operators that use it; two for tied embeddings. */
   readonly operators: readonly string[];
-  /** [n, k] of quantized weights, else the sizes of the tensor. */
+  /** Sizes [n, k] of quantized weights, else the sizes of the tensor. */
   readonly shape: readonly number[];
   /** Type of the stored elements. */
   readonly dtype: TensorValue["dtype"];
@@ -33,7 +33,7 @@ export interface ListedWeight {
   readonly groupSize: number | null;
   /** Bytes of the values with their scales and zero points. */
   readonly byteLength: number;
-  /** The values. */
+  /** Bytes of the values. */
   readonly data: DataSource;
   /** What the operator says of its matrix; null for other kinds than "matrix". */
   readonly matrix: StoredMatrix | null;

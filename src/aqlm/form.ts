@@ -11,11 +11,11 @@ export interface AqlmForm {
   readonly n: number;
   /** Columns of the matrix. */
   readonly k: number;
-  /** Vectors that are summed. */
+  /** Number of codebooks, whose vectors are summed. */
   readonly codebooks: number;
   /** Bits of a code: a codebook has 2^bits vectors. */
   readonly bits: number;
-  /** Inputs and outputs that one code stands for. */
+  /** Columns that one code stands for. */
   readonly inGroup: number;
   /** Rows that one code stands for. */
   readonly outGroup: number;
@@ -26,7 +26,7 @@ export type Floats = Float32Array | Uint16Array;
 
 /** Weights as numbers. */
 export interface AqlmWeights extends AqlmForm {
-  /** [n / outGroup, k / inGroup, codebooks], unsigned. */
+  /** Codes [n / outGroup, k / inGroup, codebooks], unsigned. */
   readonly codes: Uint8Array | Uint16Array;
   /** Vectors of the codebooks [codebooks, 2^bits, outGroup, inGroup]. */
   readonly vectors: Floats;

@@ -27,7 +27,7 @@ export const BLOCK = 16;
 export interface OpenCodes {
   /** Sizes of the matrix and of its codes. */
   readonly form: AqlmForm;
-  /** See `layoutOf`. */
+  /** Layout of the codes, as `layoutOf` chooses it. */
   readonly layout: AqlmLayout;
   /** The whole buffer, header included. */
   readonly bytes: Uint8Array;

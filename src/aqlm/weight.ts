@@ -21,7 +21,7 @@ export interface AqlmFormat extends WeightFormat {
   readonly kind: "aqlm";
   /** Sizes of the matrix and of its codes. */
   readonly form: AqlmForm;
-  /** What codebooks and scales are stored in. */
+  /** Type that codebooks and scales are stored in. */
   readonly floats: { readonly vectors: "f16" | "f32"; readonly scales: "f16" | "f32" };
 }
 

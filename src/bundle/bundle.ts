@@ -21,13 +21,13 @@ export interface BundledFile {
   readonly bytes: number;
   /** Size of the file when gzip has compressed it. */
   readonly gzippedBytes: number;
-  /** Modules of this package in it, as paths without their endings: "runtime/session". */
+  /** Modules of this package in the file, as paths without their endings, such as "runtime/session". */
   readonly modules: readonly string[];
 }
 
 /** What `bundleProgram` wrote: the files, and the operators that they have. */
 export interface Bundle {
-  /** Full names of the operators in it. */
+  /** Full names of the operators in the bundle. */
   readonly operators: readonly string[];
   /** The module for Node and pages, then the worker for pages. */
   readonly files: readonly BundledFile[];

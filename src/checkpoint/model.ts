@@ -30,7 +30,7 @@ import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 
 /** How work on a model is ended early. */
 export interface AbortOptions {
-  /** Aborted, it ends the work with its reason. */
+  /** Ends the work when it is aborted; its reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 

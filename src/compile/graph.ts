@@ -19,7 +19,7 @@ export interface GraphValue {
 }
 
 export interface GraphNode {
-  /** Full operator name. */
+  /** Full name of the operator. */
   readonly operator: string;
   /** Arguments in schema order, without the out argument. */
   readonly args: readonly Argument<GraphValue>[];

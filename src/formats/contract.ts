@@ -4,9 +4,9 @@ import type { TensorSource } from "./tensor-source.ts";
 
 /** An opened checkpoint: its configuration, its named tensors, and the files of its tokenizer and chat template. */
 export interface Checkpoint {
-  /** Folder, or file where one holds it all. */
+  /** Path of the folder, or of the file where one holds it all. */
   readonly folder: string;
-  /** What holds the config, for messages. */
+  /** Name of what holds the config, for messages. */
   readonly configFile: string;
   /** The contents of config.json, or what they would be for formats without it. */
   readonly config: JsonObject;
@@ -22,7 +22,7 @@ export interface Checkpoint {
   readonly generationConfig: JsonFile | null;
   /** Jinja source from chat_template.jinja, else the (default) one of tokenizer_config.json; null when neither has one. */
   readonly chatTemplate: string | null;
-  /** What was assumed because the files do not say it, a sentence each. */
+  /** Sentences that say what was assumed because the files do not say it. */
   readonly notes: readonly string[];
   /** Closes the weight files. */
   close(): Promise<void>;

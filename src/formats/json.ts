@@ -10,7 +10,7 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 export interface JsonFile {
   /** Contents of the file as they are. */
   readonly text: string;
-  /** Parsed at first use; InvalidFileError when the text is not a JSON object. */
+  /** Parsed contents, made at first use; InvalidFileError when the text is not a JSON object. */
   readonly value: JsonObject;
 }
 

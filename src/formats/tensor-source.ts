@@ -13,7 +13,7 @@ export interface TensorInfo {
 
 /** A matrix that the file stores in few bits: in a form that is exactly one of lowbit's, or with minima beside it. */
 export interface LowBitTensor {
-  /** The file's name of the form: "Q4_0". */
+  /** Name that the file's format has for this form, such as "Q4_0". */
   readonly stored: string;
   /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
@@ -29,7 +29,7 @@ export interface LowBitTensor {
 export interface GroupMinima {
   /** Type that the minima are stored in. */
   readonly dtype: "f32" | "f16" | "bf16";
-  /** [count, groups] of rows from `first` on, as stored. */
+  /** Minima [count, groups] of rows from `first` on, as stored. */
   rows(first: number, count: number): Promise<Tensor>;
 }
 
@@ -44,7 +44,7 @@ export interface TensorSource {
   has(name: string): boolean;
   /** Type and sizes of a tensor; InvalidFileError when there is none of this name. */
   info(name: string): TensorInfo;
-  /** The whole tensor; the caller owns it. */
+  /** Reads the whole tensor; the caller owns it. */
   read(name: string): Promise<Tensor>;
   /**
    * Rows `firstRow .. firstRow + rowCount` of the leading dimension, shape [rowCount, ...rest], without reading the

@@ -12,7 +12,7 @@ export interface HubSettings {
   readonly cache: string;
   /** Access token, null without one. */
   readonly token: string | null;
-  /** Nothing is downloaded; only what the cache has is used. */
+  /** Whether only what the cache has is used, and nothing is downloaded. */
   readonly offline: boolean;
 }
 

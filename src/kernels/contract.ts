@@ -49,7 +49,7 @@ export interface GroupLimit {
  * Stateless: no threads, logging or validation inside; the caller owns every buffer.
  */
 export interface Kernel<A> {
-  /** `<operator>_<types>_<m>x<n>x<k>_<target>`, checked by a test: `linear_a8_wx_1x1x1_reference`. */
+  /** Name in the form `<operator>_<types>_<m>x<n>x<k>_<target>`, such as `linear_a8_wx_1x1x1_reference`. */
   readonly name: string;
   /** Origin of the kernel's code. */
   readonly target: KernelTarget;
@@ -67,9 +67,12 @@ export interface Kernel<A> {
   readonly groups?: readonly GroupLimit[];
   /** Temporary bytes that a run on so many threads uses, for these arguments; none when absent. */
   scratchBytes?(args: A, threads: number): number;
-  /** The call with its arguments fixed. All views are made here: running it allocates nothing. */
+  /**
+   * Fixes the arguments of a call and gives a function that runs it. All views are made here: running it allocates
+   * nothing.
+   */
   bind(args: A, scratch: Uint8Array, threads: number): () => void;
-  /** The call as data for a plan, when its target can run it among others without coming back. */
+  /** Gives the call as data for a plan, when its target can run it among others without coming back. */
   encode?(args: A, scratch: Uint8Array): NativeCall | WasmCall;
 }
 
@@ -81,7 +84,7 @@ export interface NativeCall {
   readonly kernel: number;
   /** Numbers that the kernel takes, in the order of its family. */
   readonly scalars: readonly number[];
-  /** The scratch is the last one. */
+  /** Buffers that the kernel reads and writes; the scratch is the last one. */
   readonly buffers: readonly ArrayBufferView[];
 }
 
@@ -115,22 +118,19 @@ export interface CallPlan {
 export interface KernelMemory {
   /** Whether constants must be in it too; elsewhere they are used where they are read or mapped. */
   readonly holdsConstants: boolean;
-  /**
-   * Threads that this memory has for kernels, where it has its own; fewer than were asked for where the system gives no
-   * more.
-   */
+  /** Threads that this memory has for kernels, where it has threads of its own. */
   readonly threads?: number;
-  /** The flag for `CallPlan.run`. */
+  /** Flag that `CallPlan.run` looks at: 1 ends a run. */
   readonly abort: Int32Array;
-  /** Zeroed bytes. RangeError or UnsupportedError when they cannot be had. */
+  /** Gives zeroed bytes; RangeError or UnsupportedError when they cannot be had. */
   allocate(byteLength: number): Uint8Array;
-  /** Bytes that `allocate` gave and nothing uses any more. */
+  /** Takes back bytes that `allocate` gave and nothing uses any more. */
   free(bytes: Uint8Array): void;
   /**
    * Address of bytes that `allocate` gave, as kernels see them; 0 where no kernel asks, since all take pages as bytes.
    */
   addressOf(bytes: Uint8Array): bigint;
-  /** A plan of calls that can be run one after the other, all of the same target. */
+  /** Plans calls that can be run one after the other, all of the same target. */
   planCalls(calls: readonly EncodedCall[], threads: number): CallPlan;
   /** Resolves when everything is freed. */
   dispose(): Promise<void>;
@@ -154,7 +154,7 @@ export interface WeightRow {
   readonly qvals: Int8Array;
   /** Scales [groups] of the row. */
   readonly scales: Float32Array;
-  /** [groups]; zero where the weights have none. */
+  /** Zero points [groups] of the row; zeros where the weights have none. */
   readonly zeros: Int8Array;
 }
 
@@ -166,7 +166,7 @@ export interface PackedWeights {
   readonly spec: WeightSpec;
   /** Whether a bias [n] is packed with the weights. */
   readonly hasBias: boolean;
-  /** [2^bits] codebook, or null. */
+  /** Codebook [2^bits], or null without one. */
   readonly levels: Int8Array | null;
   /** The whole buffer, header included. */
   readonly bytes: Uint8Array;
@@ -178,13 +178,13 @@ export interface PackTarget {
   readonly spec: WeightSpec;
   /** Bias [n], or null without one. */
   readonly bias: Float32Array | null;
-  /** Zeroed, of the layout's `byteLength`, at a multiple of four bytes. */
+  /** Zeroed buffer of the layout's `byteLength`, at a multiple of four bytes. */
   readonly target: Uint8Array;
 }
 
 /** Packs weights some rows at a time, so that they need never be whole in memory. */
 export interface LayoutPacker {
-  /** Rows `firstRow ..` of the weights; `firstRow` is a multiple of the layout's nr. Each row is added once. */
+  /** Packs rows `firstRow ..` of the weights; `firstRow` is a multiple of the layout's nr. Each row is added once. */
   add(part: QuantizedWeights, firstRow: number): void;
   /** Completes the buffer after the last part. */
   finish(): void;
@@ -204,9 +204,9 @@ export interface PackedLayout {
   readonly kr: number;
   /** Segments that `kr` consecutive weights are divided into. */
   readonly sr: number;
-  /** Why weights of this spec cannot be stored, or null when they can. */
+  /** Says why weights of this spec cannot be stored; null when they can. */
   refusal(spec: WeightSpec): string | null;
-  /** The spec with columns added so that `refusal` has nothing against k; absent where every k is stored as it is. */
+  /** Adds columns to the spec so that `refusal` has nothing against k; absent where every k is stored as it is. */
   padded?(spec: WeightSpec): WeightSpec;
   /** Size of the buffer, header included. */
   byteLength(spec: WeightSpec, hasBias: boolean): number;

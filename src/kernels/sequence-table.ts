@@ -37,7 +37,7 @@ export interface PagedCache extends LayerCacheShape {
   readonly pagePositions: number;
   /** Most pages of a sequence. */
   readonly pagesMax: number;
-  /** [slots * pagesMax]: addresses of pages in the memory of kernels. Those behind a window are never read. */
+  /** Addresses [slots * pagesMax] of pages in the memory of kernels. Those behind a window are never read. */
   readonly pages: BigUint64Array;
   /** The bytes of a page, by the sequence's slot and the page's index. */
   page(slot: number, index: number): Uint8Array;
@@ -47,7 +47,7 @@ export interface PagedCache extends LayerCacheShape {
 export interface LayerPages {
   /** Cache that holds the layer's pages. */
   readonly cache: PagedCache;
-  /** Bytes from the start of a page. */
+  /** Bytes from the start of a page to the layer's part. */
   readonly offset: number;
 }
 
@@ -64,21 +64,24 @@ export interface SequenceTable {
   /** What programs hold instead of the table: a value of one element that only the runtime makes. */
   readonly handle: Int32Array;
   /**
-   * [1 + RUN_FIELDS * runsMax]: the number of runs, then each. A run is consecutive rows of the step that are consecutive
-   * positions of one sequence. Runs are in the order of their rows and share none.
+   * Numbers [1 + RUN_FIELDS * runsMax]: how many runs there are, then each. A run is consecutive rows of the step that
+   * are consecutive positions of one sequence. Runs are in the order of their rows and share none.
    */
   readonly runs: Int32Array;
   /** Most runs of tokens in one call. */
   readonly runsMax: number;
   /** Sequences that can be in a step. */
   readonly slots: number;
-  /** [slots]: addresses of states to read, and of those to write, which take their places when the step has succeeded. */
+  /**
+   * Addresses [slots] of states to read; `nextStates` has those to write, which take their places when the step has
+   * succeeded.
+   */
   readonly states: BigUint64Array;
   /** Addresses of the states that a call writes, one a run. */
   readonly nextStates: BigUint64Array;
   /** Both states of a slot as bytes. */
   state(slot: number): { readonly now: Uint8Array; readonly next: Uint8Array };
-  /** Undefined for a layer that the program does not have. */
+  /** Pages of a layer; undefined for a layer that the program does not have. */
   layerPages(layer: number): LayerPages | undefined;
   /** Place of a call's state within a sequence's; undefined for an index without one. */
   statePart(index: number): StatePart | undefined;

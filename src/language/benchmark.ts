@@ -6,9 +6,9 @@ import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 
 /** What `benchmark` runs: tokens of the prompt, tokens that are generated, and repetitions. */
 export interface BenchmarkOptions {
-  /** Default 128. */
+  /** Tokens of the prompt. Default 128. */
   readonly promptTokens?: number | undefined;
-  /** Default 32. */
+  /** Tokens that each run writes. Default 32. */
   readonly decodeTokens?: number | undefined;
   /** Repetitions, of which the median counts. Default 3. */
   readonly runs?: number | undefined;

@@ -15,7 +15,7 @@ export interface ConversingModel {
   readonly name: string;
   /** Tokenizer of the model. */
   readonly tokenizer: Tokenizer;
-  /** Null where the model has none: it cannot converse. */
+  /** Chat template of the model; null where it has none and cannot converse. */
   readonly template: ChatTemplate | null;
   /** How the model samples where options do not say. */
   readonly samplingDefaults: SamplerOptions;

@@ -11,7 +11,7 @@ export interface PerplexityOptions {
   readonly window?: number | undefined;
   /** Tokens from the start of a window to the start of the next, less than `window`. Default: half of it. */
   readonly stride?: number | undefined;
-  /** Only the first tokens of the text are used. Default: all. */
+  /** Most tokens of the text that are used, from its start. Default: all. */
   readonly maxTokens?: number | undefined;
   /** Called after each window, with tokens scored and tokens in all. */
   readonly onProgress?: ((scoredTokens: number, totalTokens: number) => void) | undefined;
@@ -27,7 +27,7 @@ export interface Perplexity {
   readonly stride: number;
   /** Number of windows. */
   readonly windows: number;
-  /** Tokens scored. */
+  /** Tokens that were scored. */
   readonly tokens: number;
   /** UTF-8 bytes of the scored tokens' text; null when ids were given. */
   readonly bytes: number | null;

@@ -77,14 +77,14 @@ export class LanguageModel {
     return this.#tokenizer !== null;
   }
 
-  /** InvalidFileError when there is none. */
+  /** The tokenizer that came with the model; InvalidFileError when there is none. */
   get tokenizer(): Tokenizer {
     if (!this.#tokenizer)
       throw new InvalidFileError(this.name, "expected a tokenizer.json in or beside the program; only token ids work");
     return this.#tokenizer;
   }
 
-  /** End tokens of the model. */
+  /** Ids of the tokens that end a text. */
   get eosIds(): readonly number[] {
     const ids = this.program.metadata.get("get_eos_ids");
     return Array.isArray(ids) ? ids : [];

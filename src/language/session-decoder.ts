@@ -86,7 +86,7 @@ export class SessionDecoder implements Decoder {
     });
   }
 
-  /** Logits of every token of `ids`, [T, V], from a program compiled with logits "all". */
+  /** Computes logits [T, V] of every token of `ids`, by a program compiled with logits "all". */
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       const tokens = this.#tokens(ids);

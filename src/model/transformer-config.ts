@@ -20,9 +20,9 @@ export interface NormConfig {
   readonly beforeMlp: string | null;
   /** Name of the norm behind the MLP, null without. */
   readonly afterMlp: string | null;
-  /** Norms of queries and keys: of each head, of all heads together, or none. */
+  /** Whether queries and keys have a norm of each head, one of all heads together, or none. */
   readonly queryKey: "head" | "all" | null;
-  /** Added to the stored weights of norms (Gemma stores them less 1). */
+  /** Number that is added to the stored weights of norms (Gemma stores them less 1). */
   readonly offset: number;
 }
 
@@ -57,7 +57,7 @@ export interface TransformerConfig {
   readonly fused: boolean;
   /** Function between the matrices of the MLP. */
   readonly activation: Activation;
-  /** Factors: on embeddings, on what a block adds to the residual stream, on attention scores, on logits. */
+  /** Factors on embeddings, on what a block adds to the residual stream, on attention scores, and on logits. */
   readonly scales: {
     readonly embedding: number;
     readonly residual: number;

@@ -12,7 +12,7 @@ import type { Argument, TensorSpec } from "./call-arguments.ts";
 export interface UnpackedMatrix {
   /** Integers, scales and zero points of the matrix. */
   readonly weights: QuantizedWeights;
-  /** [n], of weights that are packed with one. */
+  /** Bias [n] of weights that are packed with one. */
   readonly bias: Float32Array | null;
 }
 
@@ -40,7 +40,7 @@ export interface PackedSource {
 
 /** A constant whose bytes are made when they are needed: packed weights, tables. */
 export interface LazyConstant {
-  /** Names the content: constants of one key are one buffer. */
+  /** Name of the content: constants of one key are one buffer. */
   readonly key: string;
   /** Type of the elements. */
   readonly dtype: DType;
@@ -78,9 +78,9 @@ export interface Builder<T> {
   call(operator: string, ...args: Argument<T>[]): T;
   /** Adds a tensor whose data is known. */
   constant(constant: LazyConstant): T;
-  /** A zeroed tensor that outlives the call, such as a KV cache. */
+  /** Adds a zeroed tensor that outlives the call, such as a KV cache. */
   state(name: string, spec: TensorSpec): T;
-  /** The sequences of a step, for operators that work on them: what stands for their table. */
+  /** Gives what stands for the table of a step's sequences, for operators that work on them. */
   sequences(): T;
   /** Type and sizes of a value. */
   spec(value: T): TensorSpec;

@@ -45,7 +45,7 @@ export class Arguments<T extends TensorSpec> {
     return undefined;
   }
 
-  /** ShapeError unless the argument is a tensor of one of the dtypes, when any are given. */
+  /** The tensor of this name; ShapeError unless it has one of the dtypes, when any are given. */
   tensor(name: string, ...dtypes: DType[]): T {
     const value = this.optionalTensor(name, ...dtypes);
     if (value === null) throw new ShapeError(`${this.#where(name)}: expected a tensor but found none`);
@@ -80,7 +80,7 @@ export class Arguments<T extends TensorSpec> {
     throw new ShapeError(`${qualifiedName(this.schema)}: expected a tensor but found none`);
   }
 
-  /** A truth value is a number only where the schema says Scalar. */
+  /** The number of this name; a truth value is one only where the schema says Scalar. */
   number(name: string): number {
     const value = this.#value(name);
     if (typeof value === "boolean" && this.schema.args.find((arg) => arg.name === name)?.type.startsWith("Scalar"))
@@ -90,7 +90,7 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
-  /** A whole number of at least `least`: sizes and indices. */
+  /** The whole number of this name, at least `least`: sizes and indices. */
   integer(name: string, least = Number.MIN_SAFE_INTEGER): number {
     const value = this.number(name);
     if (!Number.isSafeInteger(value) || value < least) {
@@ -122,7 +122,7 @@ export class Arguments<T extends TensorSpec> {
     return this.#value(name) === null ? null : this.numbers(name);
   }
 
-  /** A list of tensors, null where an optional one is missing. */
+  /** The list of tensors of this name; null where an optional one is missing. */
   tensors(name: string): readonly (T | null)[] {
     const value = this.#value(name);
     const isTensor = (item: unknown) => item === null || (typeof item === "object" && "shape" in item);

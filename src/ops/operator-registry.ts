@@ -31,7 +31,7 @@ export interface Routine {
   readonly name: string;
   /** Specs of the out arguments, from the arguments and the dtypes that the program planned. */
   outs(args: Arguments<TensorSpec>, planned: readonly DType[]): readonly TensorSpec[];
-  /** Null for a view: its result is its first tensor's data in the out's shape. */
+  /** Runs the routine; null for a view, whose result is its first tensor's data in the out's shape. */
   readonly run: ((args: Arguments<Tensor>) => void) | null;
   /** Arguments that what it writes in place may lie exactly over. */
   readonly inPlace: readonly string[];
@@ -68,7 +68,7 @@ export class OperatorRegistry {
     for (const operator of operators) this.register(operator);
   }
 
-  /** InvalidArgumentError when the name is taken: an operator means one thing. */
+  /** Adds an operator; InvalidArgumentError when the name is taken, as an operator means one thing. */
   register(operator: Operator): void {
     if (this.has(operator.name)) throw new InvalidArgumentError(`operator ${operator.name} is registered already`);
     this.#operators.set(operator.name, operator);

@@ -32,7 +32,7 @@ export interface StoredMatrix {
   readonly bits: number;
   /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
-  /** What its values are, where bits and group size do not say it. */
+  /** What the values are, where bits and group size do not say it. */
   readonly form?: string;
   /** Name of the packed layout, or how the matrix is stored otherwise. */
   readonly layout: string;
@@ -55,9 +55,15 @@ export interface OperatorDefinition<A> {
   readonly kernels: readonly Kernel<A>[];
   /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
   readonly bits?: readonly number[];
-  /** Programs do not name it: the runtime joins neighbouring calls into it, where a kernel other than a plain loop serves. */
+  /**
+   * Whether the runtime joins neighbouring calls into this operator, where a kernel other than a plain loop serves.
+   * Programs do not name it.
+   */
   readonly isJoin?: boolean;
-  /** Calls that read its result can be made ready only when it has run: it packs weights, whose header they read. */
+  /**
+   * Whether this operator packs weights: calls that read its result can be made ready only when it has run, since they
+   * read the header.
+   */
   readonly isPacking?: boolean;
   /**
    * Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written.
@@ -71,7 +77,7 @@ export interface OperatorDefinition<A> {
    * other arguments as a whole. Where only the last row is read, it is called for that row alone.
    */
   readonly rowwise?: readonly string[];
-  /** Checked before a run when the values are known then; native kernels cannot raise errors. */
+  /** Values that are checked before a run, when they are known then; native kernels cannot raise errors. */
   readonly indices?: IndexRule;
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
   query?(args: Arguments<Tensor>): KernelQuery;
@@ -139,9 +145,9 @@ export interface Operator {
   readonly kernels: readonly Kernel<never>[];
   /** Widths of packed weights that calls may have; null when it takes all that its kernels take. */
   readonly bits: readonly number[] | null;
-  /** Programs do not name it: the runtime joins neighbouring calls into it. */
+  /** Whether the runtime joins neighbouring calls into this operator, which programs do not name. */
   readonly isJoin: boolean;
-  /** Calls that read its result can be made ready only when it has run. */
+  /** Whether calls that read the result can be made ready only when this operator has run. */
   readonly isPacking: boolean;
   /** Arguments that the out tensor may be written over. */
   readonly inPlace: readonly string[];
@@ -153,7 +159,10 @@ export interface Operator {
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
   /** What a call keeps of each sequence; null for operators that know no sequences. */
   sequenceUse(args: Arguments<TensorSpec>): SequenceUse | null;
-  /** Null where weights are plain tensors, or listed by the names of their arguments. */
+  /**
+   * Tells how a call's weights are stored; null where they are plain tensors, or listed by the names of their
+   * arguments.
+   */
   storedMatrix(args: Arguments<TensorSpec>): StoredMatrix | null;
 }
 

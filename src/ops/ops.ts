@@ -46,7 +46,7 @@ export class Ops<T> {
     this.#builder = builder;
   }
 
-  /** Any registered operator by its full name, such as one of the user's own. */
+  /** Calls any registered operator by its full name, such as one of the user's own. */
   call(operator: string, ...args: Argument<T>[]): T {
     return this.#builder.call(operator, ...args);
   }
@@ -61,12 +61,12 @@ export class Ops<T> {
     return this.#builder.spec(value);
   }
 
-  /** Values computed by the model itself; `key` names them. */
+  /** Adds values that the model itself computes; `key` names them. */
   literal(key: string, values: Float32Array): T {
     return literalConstant(this.#builder, key, values);
   }
 
-  /** Rows of `weight` [rows, dim] for indices [1, T] → [1, T, dim]. */
+  /** Looks up rows of `weight` [rows, dim] for indices [1, T], to [1, T, dim]. */
   embedding(weight: Weight, indices: T): T {
     const lowering = loweringOf(weight);
     if (!lowering.embedding)
@@ -81,7 +81,7 @@ export class Ops<T> {
     return loweringOf(weight).linear(this.#builder, x, weight, bias);
   }
 
-  /** `offset` is added to the weights. */
+  /** Divides each row by its root mean square and multiplies it by the weights, to which `offset` is added. */
   rmsNorm(x: T, weight: Weight, eps: number, offset = 0): T {
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
   }
@@ -96,7 +96,7 @@ export class Ops<T> {
     return this.call("lowbit::rope.out", x, angles, headDim);
   }
 
-  /** The states of one attention layer. */
+  /** Adds the states of one attention layer. */
   kvCache(name: string, shape: KvCacheShape): KvCache<T> {
     return kvCacheStates(this.#builder, name, shape);
   }
@@ -140,12 +140,12 @@ export class Ops<T> {
     return this.call("lowbit::softcap.out", x, cap);
   }
 
-  /** Columns first .. last - 1 of the last dimension. */
+  /** Takes columns first .. last - 1 of the last dimension. */
   columns(x: T, first: number, last: number): T {
     return this.call("aten::slice_copy.Tensor_out", x, -1, first, last);
   }
 
-  /** The last row of [1, T, dim] → [1, dim]. */
+  /** Takes the last row of [1, T, dim], to [1, dim]. */
   lastRow(x: T): T {
     return this.call("aten::select_copy.int_out", x, 1, -1);
   }

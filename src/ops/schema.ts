@@ -28,7 +28,7 @@ export interface SchemaArgument {
   readonly name: string;
   /** Type of the argument. */
   readonly type: ArgumentType;
-  /** Written by the operator: state, or the out tensor. */
+  /** Whether the operator writes the argument: a state, or the out tensor. */
   readonly mutable: boolean;
   /** Whether the argument is written to as the result. */
   readonly isOut: boolean;
@@ -43,7 +43,10 @@ export interface Schema {
   readonly overload: string;
   /** All arguments, out arguments last. */
   readonly args: readonly SchemaArgument[];
-  /** One tensor, written to the only out argument; a number; or else: several out arguments, or an input written in place. */
+  /**
+   * What the operator gives: one tensor, written to the only out argument; a number; or else several out arguments, or
+   * an input written in place.
+   */
   readonly returns: "tensor" | "number" | "other";
 }
 

@@ -32,7 +32,7 @@ export interface WeightLowering {
   readonly kind: string;
   /** Adds the calls that compute y [..., n] = x [..., k] W^T + bias. */
   linear<T>(builder: Builder<T>, x: T, weight: Weight, bias: Weight | null): T;
-  /** Rows of W; absent when the format has none. */
+  /** Adds the calls that look up rows of W; absent when the format has none. */
   embedding?<T>(builder: Builder<T>, weight: Weight, indices: T): T;
 }
 

@@ -38,7 +38,7 @@ export interface TensorValue {
   readonly kind: "tensor";
   /** Type of the elements. */
   readonly dtype: DType;
-  /** Sizes; the upper bound where `dynamic`. */
+  /** Sizes of the tensor; upper bounds where it is dynamic. */
   readonly sizes: readonly number[];
   /** Order of the dimensions in memory, the outermost first. */
   readonly dimOrder: readonly number[];
@@ -89,7 +89,7 @@ export interface Method {
   readonly name: string;
   /** Values that instructions and arguments refer to by index. */
   readonly values: readonly Value[];
-  /** Indices of values. */
+  /** Indices of the values that the method takes. */
   readonly inputs: readonly number[];
   /** Indices of the values that the method gives. */
   readonly outputs: readonly number[];
@@ -119,6 +119,6 @@ export interface Program {
   readonly methods: readonly Method[];
   /** Entry 0 of the format's table is reserved; `TensorValue.constant` indexes this list from 0. */
   readonly constants: readonly Constant[];
-  /** Keyed blobs: tokenizer, chat template. */
+  /** Data by keys, such as tokenizer and chat template. */
   readonly namedData: ReadonlyMap<string, DataSource>;
 }

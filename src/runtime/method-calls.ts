@@ -15,7 +15,7 @@ export interface PlannedCall {
   readonly given: readonly number[];
   /** Index of the value that is its result. */
   readonly outIndex: number;
-  /** What the program planned for the out tensor; undefined where it is none. */
+  /** Type and sizes that the program planned for the out tensor; undefined where it planned none. */
   readonly outType: DType | undefined;
 }
 

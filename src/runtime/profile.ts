@@ -20,7 +20,7 @@ export interface ProfileEntry {
   readonly share: number;
   /** What the calls read and write: weights, activations, and of caches and tables what they touch. */
   readonly bytes: number;
-  /** 10^9 bytes a second; 0 where the clock saw no time. */
+  /** Rate at which bytes were moved, in 10^9 a second; 0 where the clock saw no time. */
   readonly gigabytesPerSecond: number;
 }
 
@@ -40,9 +40,9 @@ export class RunTimes {
   readonly label: string;
   /** How full the planned memory is; null where nothing is planned. */
   readonly memory: MemoryOccupancy | null;
-  /** One element a call, all runs together. */
+  /** Nanoseconds of each call, all runs together. */
   readonly nanoseconds: Float64Array;
-  /** What the calls moved, all runs together. */
+  /** Bytes that the calls moved, all runs together. */
   readonly bytes: Float64Array;
   /** Number of runs so far. */
   runs = 0;
@@ -130,7 +130,7 @@ export class Profile {
     return new Map(ran.flatMap((memory) => (memory ? [[memory.method, memory] as const] : [])));
   }
 
-  /** Slowest first. */
+  /** Calls by operator and kernel, slowest first. */
   entries(): ProfileEntry[] {
     const entries = new Map<string, { -readonly [Field in keyof ProfileEntry]: ProfileEntry[Field] }>();
     for (const { calls, nanoseconds, bytes, runs } of this.#times) {

@@ -69,7 +69,7 @@ export class LoadedProgram {
   readonly metadata: ReadonlyMap<string, Metadata>;
   /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** What stands for the table of sequences; null of a program that knows none. */
+  /** Value that stands for the table of sequences; null for a program that knows none. */
   readonly sequences: Tensor | null = null;
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();

@@ -32,7 +32,7 @@ export interface SessionProgram extends InterpreterContext, RunPlace {
   readonly memory: KernelMemory;
   /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** What stands for the table of sequences; null of a program that knows none. */
+  /** Value that stands for the table of sequences; null for a program that knows none. */
   readonly sequences: Tensor | null;
   /** Bytes of one session's state. */
   readonly stateBytes: number;

@@ -10,7 +10,7 @@ export interface TraceRun {
   readonly end: number;
   /** Times at which calls began: that of index `call`, and those after it without a pause. */
   readonly parts: readonly { readonly call: number; readonly at: number }[];
-  /** What each call took. */
+  /** Milliseconds that each call took. */
   readonly milliseconds: Float64Array;
 }
 

@@ -18,7 +18,7 @@ export interface Message {
 
 /** What a chat template is given beside the messages. */
 export interface RenderOptions {
-  /** End with the opening of an answer. Default false. */
+  /** Whether the text ends with the opening of an answer. Default false. */
   readonly addGenerationPrompt?: boolean | undefined;
   /** Text of the token that begins a text. Default: none. */
   readonly bosToken?: string | undefined;

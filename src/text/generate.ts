@@ -51,9 +51,12 @@ export interface GeneratedToken {
 
 /** What a generation came to: why it ended, how many tokens it read and wrote, and how long that took in seconds. */
 export interface GenerationResult {
-  /** "stop" for an end token or stop string, "length" when `maxTokens` or the context is used up. */
+  /**
+   * Why the generation ended: "stop" for an end token or stop string, "length" when `maxTokens` or the context is used
+   * up.
+   */
   readonly finishReason: "stop" | "length";
-  /** The stop string that was found. */
+  /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
   /** Tokens of the prompt that were computed. */
   readonly promptTokens: number;
@@ -63,7 +66,7 @@ export interface GenerationResult {
   readonly prefillSeconds: number;
   /** Time from the start to the first token. */
   readonly firstTokenSeconds: number;
-  /** Computing and sampling the tokens after the first, without the time that the consumer took. */
+  /** Time of computing and sampling the tokens after the first, without the time that the consumer took. */
   readonly decodeSeconds: number;
 }
 

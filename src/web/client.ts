@@ -188,7 +188,7 @@ export class Channel {
       .finally(() => signal?.removeEventListener("abort", onAbort));
   }
 
-  /** Ends all questions, those to come too. */
+  /** Ends all questions, those to come, too. */
   fail(error: Error): void {
     this.#failure ??= error;
     for (const { reject } of this.#questions.values()) reject(this.#failure);

@@ -31,7 +31,7 @@ export interface CalibrateOptions extends WalkOptions {
    * a byte a weight. What is left there is the caller's to remove.
    */
   readonly folder?: string | undefined;
-  /** First of the budget's measurements, then of the quantization. */
+  /** Called as work goes on: first with the budget's measurements, then with the quantization. */
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
 

@@ -23,7 +23,7 @@ export interface WasmPhase {
   readonly code: KernelCode;
   /** Number of tiles. */
   readonly tiles: number;
-  /** The bytes of its arguments. */
+  /** Bytes of the function's argument block. */
   readonly args: Uint8Array;
 }
 
@@ -67,7 +67,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     this.#types = Object.values(fields);
   }
 
-  /** The bytes for values, at the width of the engine's addresses or wider: addresses are below 2^53. */
+  /** Makes the bytes of values, at the width of the engine's addresses or wider: addresses are below 2^53. */
   encode(values: { readonly [N in keyof F]: number }): Uint8Array {
     const view = new DataView(new ArrayBuffer(SLOT_BYTES * this.#names.length));
     for (let i = 0; i < this.#names.length; i++) {
@@ -82,7 +82,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     return new Uint8Array(view.buffer);
   }
 
-  /** Variables for all fields, and the statements that read them. */
+  /** Makes variables for all fields, and the statements that read them. */
   load(scope: Scope, args: Expr<"ptr">): { fields: { readonly [N in keyof F]: Local<F[N]> }; statements: Body } {
     const entries = this.#names.map((name, i) => {
       const type = this.#types[i]!;

@@ -48,7 +48,7 @@ export interface Expr<T extends ValueType> {
 export interface Statement {
   /** The statement as part of the syntax tree. */
   readonly node: Node;
-  /** Values are no statements: drop them. */
+  /** Absent, so that a value cannot stand for a statement: drop it. */
   readonly type?: never;
 }
 
@@ -268,6 +268,6 @@ export interface FunctionCode<P extends Params = Params, R extends ValueType | n
   readonly locals: readonly Local<ValueType>[];
   /** Statements and result of the function. */
   readonly body: Body;
-  /** The value it returns, when it has a result. */
+  /** Value that the function returns, when it has a result. */
   readonly returned: Expr<ValueType> | null;
 }

@@ -23,7 +23,7 @@ export class Scope {
   /** Names that are taken, and the number that makes the next one of each. */
   readonly #names = new Map<string, number>();
 
-  /** A variable, 0 at first; its name serves the printed text. */
+  /** Adds a variable, 0 at first; its name serves the printed text. */
   local<T extends ValueType>(type: T, name: string): Local<T> {
     let unique = name;
     let next = this.#names.get(name) ?? 1;
@@ -35,7 +35,7 @@ export class Scope {
     return local;
   }
 
-  /** Variables of a type, numbered. */
+  /** Adds variables of a type, numbered. */
   localArray<T extends ValueType>(type: T, name: string, count: number): Local<T>[] {
     return Array.from({ length: count }, (_, i) => this.local(type, `${name}${i}`));
   }
@@ -70,7 +70,7 @@ function variablesOf<P extends Params>(params: P): { scope: Scope; locals: Local
 
 /** What a WebAssembly module is made with: 32- or 64-bit addresses, its imported memory, functions and table. */
 export interface ModuleOptions {
-  /** 64-bit addresses. */
+  /** Whether addresses have 64 bits. */
   readonly isWide: boolean;
   /** Size of the memory in pages of 64 KiB, and whether threads share it. */
   readonly memory: { readonly initialPages: number; readonly maximumPages: number; readonly isShared: boolean };
@@ -93,8 +93,8 @@ export class Module {
   }
 
   /**
-   * The binary. InvalidArgumentError for calls of functions and uses of locals that it does not have, and for numbers that
-   * it has no room for.
+   * Makes the binary. InvalidArgumentError for calls of functions and uses of locals that it does not have, and for
+   * numbers that it has no room for.
    */
   encode(): OwnBytes {
     const { imports, isWide, memory } = this.options;

@@ -60,7 +60,7 @@ export interface FloatPanels {
   readonly rows: number;
   /** Whether a bias follows the weights of a panel. */
   readonly hasBias: boolean;
-  /** Bytes of a bias that may be read for each panel: all rows, or those that the matrix has. */
+  /** Whether the biases of all rows of a panel may be read, or only of those rows that the matrix has. */
   readonly hasWholeBiases: boolean;
   /** Makes code that turns the weights of a group into floats. */
   unpack(name: string): UnpackCode;

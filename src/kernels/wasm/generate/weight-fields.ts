@@ -37,7 +37,7 @@ export class VectorConstants {
     return this.#floats.get(value) ?? this.#add(this.#floats, value, name(), floats4(value));
   }
 
-  /** A variable for use within a statement, the same for every use of a name. */
+  /** Gives a variable for use within a statement, the same for every use of a name. */
   temporary(name: string): Local<"v128"> {
     const local = this.#temporaries.get(name) ?? this.#scope.local("v128", name);
     this.#temporaries.set(name, local);
