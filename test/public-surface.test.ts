@@ -48,8 +48,7 @@ function exportedBy(file: string): Exported[] {
 const isTypeOnlyExport = (node: ts.ExportSpecifier) => node.isTypeOnly || node.parent.parent.isTypeOnly;
 
 /** Openings that need the line above them, and that a hover does not have. */
-const fragment =
-  /^(Of|The same|As|Those|These|It|They|Likewise|Also|Its|Their|That|Whose|When|With|Without|See)\b/;
+const fragment = /^(Of|The same|As|Those|These|It|They|Likewise|Also|Its|Their|That|Whose|When|With|Without|See)\b/;
 
 const isSentence = (doc: string) => /^[A-Z0-9`"<]/.test(doc) && /[.:!?)]$/.test(doc) && !fragment.test(doc);
 
