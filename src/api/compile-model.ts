@@ -58,7 +58,9 @@ export function checkChoices(options: Partial<CompileModelOptions>): void {
 }
 
 interface Lengths {
+  /** Most tokens of one call. */
   readonly maxSeqLen: number;
+  /** Positions of the KV cache. */
   readonly maxContextLen: number;
 }
 
@@ -229,6 +231,7 @@ export interface ExportOptions extends CompileModelOptions {
    * Default: false, begin anew.
    */
   readonly resume?: boolean;
+  /** Called as the file is written, with bytes done and bytes in all. What it throws ends the export. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 

@@ -11,6 +11,7 @@ import { LONG_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 /** One sequence of a program that keeps its keys and values in states of its own, such as one for ExecuTorch. */
 export class SessionDecoder implements ProgramDecoder {
   readonly contextLength: number;
+  /** Logits of a position. */
   readonly vocabularySize: number;
   readonly logitRows: number;
   /** Most tokens of one call; longer prompts are run in chunks. */
@@ -60,7 +61,10 @@ export class SessionDecoder implements ProgramDecoder {
     this.#held = Math.min(this.#held, position);
   }
 
-  /** Where an abort ends it, whole chunks may have been appended: `position` says. Other errors append nothing. */
+  /**
+   * Appends tokens and gives the logits behind the last. Where an abort ends it, whole chunks may have been appended:
+   * `position` says. Other errors append nothing.
+   */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       checkIds("prefill", ids);
@@ -73,6 +77,7 @@ export class SessionDecoder implements ProgramDecoder {
     });
   }
 
+  /** Appends one token and gives the logits behind it. */
   step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       this.#checkRoom(1);
@@ -82,7 +87,7 @@ export class SessionDecoder implements ProgramDecoder {
     });
   }
 
-  /** Logits of every token of `ids`, [T, V], from a program compiled with logits "all". */
+  /** Computes logits [T, V] of every token of `ids`, by a program compiled with logits "all". */
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       const tokens = this.#tokens(ids);

@@ -33,7 +33,9 @@ export type Metadata = number | boolean | readonly number[];
  * profile, and what its sequences may take.
  */
 export interface LoadOptions extends SequenceLoadOptions {
+  /** Operators that the program may use. Default: those of this package and those registered. */
   readonly registry?: OperatorRegistry;
+  /** CPU whose kernels are chosen. Default: the one that runs this. */
   readonly cpu?: Cpu;
   /** Threads of native kernels. Default: physical performance cores, as far as a container may use them. */
   readonly threads?: number | undefined;
@@ -41,13 +43,17 @@ export interface LoadOptions extends SequenceLoadOptions {
   readonly profile?: Profile | undefined;
   /** Called as constants are read. */
   onProgress?(doneBytes: number, totalBytes: number): void;
+  /** Ends the load; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Bytes kept for constants, scratch and one session's state. */
 export interface MemoryUse {
+  /** Bytes of weights and other constants. */
   readonly constants: number;
+  /** Bytes that calls overwrite. */
   readonly scratch: number;
+  /** Bytes of one session's state. */
   readonly state: number;
 }
 
@@ -58,17 +64,23 @@ export interface MemoryUse {
 export class LoadedProgram {
   /** The file that it was read from, or "program". */
   readonly file: string;
+  /** CPU whose kernels are chosen. */
   readonly cpu: Cpu;
+  /** Threads of the kernels. */
   readonly threads: number;
-  /** Where constants, scratch and state are, where that matters to the kernels. */
+  /** Memory for constants, scratch and state, where that matters to the kernels. */
   readonly memory: KernelMemory;
+  /** Profile that counts calls and their times; undefined without one. */
   readonly profile: Profile | undefined;
+  /** Operators that the program may use. */
   readonly registry: OperatorRegistry;
+  /** Constant methods of the program, by name. */
   readonly metadata: ReadonlyMap<string, Metadata>;
+  /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** The pages of all sequences; null of a program that keeps one sequence in states of its own. */
+  /** Store of the pages of all sequences; null of a program that keeps one sequence in states of its own. */
   readonly store: SequenceStore | null;
-  /** What stands for the table of sequences; null without a store. */
+  /** Value that stands for the table of sequences; null without a store. */
   readonly sequences: Tensor | null;
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();
@@ -145,6 +157,7 @@ export class LoadedProgram {
     return new Session(this);
   }
 
+  /** The method of this name; InvalidFileError when there is none. */
   method(name: string): Method {
     const method = this.#methods.get(name);
     if (!method)
@@ -159,6 +172,7 @@ export class LoadedProgram {
     return known;
   }
 
+  /** Whether there is a method of this name. */
   has(name: string): boolean {
     return this.#methods.has(name);
   }
@@ -171,10 +185,12 @@ export class LoadedProgram {
     return countOf(this.metadata, name, { file: this.file, fallback });
   }
 
+  /** Bytes that the state of one session takes. */
   get stateBytes(): number {
     return largestMemory([...this.#methods.values()], STATE_MEMORY);
   }
 
+  /** Bytes of memory that the program and one session take. */
   get memoryUse(): MemoryUse {
     const sum = (parts: Iterable<Uint8Array>) => [...parts].reduce((total, part) => total + part.byteLength, 0);
     return { constants: sum(this.constants), scratch: sum(this.#scratch.values()), state: this.stateBytes };

@@ -10,6 +10,7 @@ import { promptTooLong } from "./token-budget.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 export interface ComputeOptions {
+  /** Ends the computation; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -21,7 +22,7 @@ export interface Decoder {
   readonly position: number;
   /** Appends at least one id and gives the logits [vocabulary] after the last. They may be reused by the next call. */
   prefill(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
-  /** The same for a single id. */
+  /** Appends one token and gives the logits behind it. */
   step(id: number, options: ComputeOptions): Promise<Float32Array>;
 }
 
@@ -44,6 +45,7 @@ export interface GenerateOptions extends SamplerOptions {
   readonly logprobs?: number | undefined;
   /** Ids that the decoder's context holds already, before the prompt: penalties see them. Default none. */
   readonly contextIds?: readonly number[] | undefined;
+  /** Ends the generation; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -57,21 +59,26 @@ export interface GeneratedToken {
 
 /** What a generation came to: why it ended, how many tokens it read and wrote, and how long that took in seconds. */
 export interface GenerationResult {
-  /** "stop" for an end token or stop string, "length" when `maxTokens` or the context is used up. */
+  /**
+   * Why the generation ended: "stop" for an end token or stop string, "length" when `maxTokens` or the context is used
+   * up.
+   */
   readonly finishReason: "stop" | "length";
-  /** What a user may want to know of the end: that the context is full, and what to do about it. Null otherwise. */
+  /** Sentence that a user may want to read at the end: that the context is full, and what to do about it; null otherwise. */
   readonly message: string | null;
-  /** The stop string that was found. */
+  /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
+  /** Tokens of the prompt that were computed. */
   readonly promptTokens: number;
   /** Tokens generated, an end token included. */
   readonly generatedTokens: number;
-  /** Of each token generated; null unless the options ask for them. */
+  /** Log probabilities of each token generated; null unless the options ask for them. */
   readonly logprobs: readonly LogProbabilities[] | null;
+  /** Time that the prompt took. */
   readonly prefillSeconds: number;
-  /** From the start to the first token. */
+  /** Time from the start to the first token. */
   readonly firstTokenSeconds: number;
-  /** Computing and sampling the tokens after the first, without the time that the consumer took. */
+  /** Time of computing and sampling the tokens after the first, without the time that the consumer took. */
   readonly decodeSeconds: number;
 }
 
