@@ -4,7 +4,7 @@
  */
 
 export { type CompileModelOptions, type ExportOptions, exportProgram } from "./api/compile-model.ts";
-export { EagerModel, type EagerOptions } from "./api/eager-model.ts";
+export { EagerModel } from "./api/eager-model.ts";
 export { inspectProgram, type ProgramReport } from "./api/inspect.ts";
 export { type KernelTable, kernelTable } from "./api/kernel-table.ts";
 export { loadCompiled } from "./api/load-compiled.ts";

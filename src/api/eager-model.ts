@@ -32,6 +32,7 @@ const CONTEXT_DEFAULT_MAX = 2048;
 
 /** A model executed operator by operator, without compiling: the same model code and kernels, for experiments. */
 export class EagerModel {
+  /** Positions that keys and values are kept for. */
   readonly contextLength: number;
   readonly #model: Model;
   /** The weights that were read, whatever becomes of the model. */

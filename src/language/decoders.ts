@@ -1,5 +1,5 @@
 /** Decoders of a loaded program: those of one program share its scheduler, where it has a store of sequences. */
-import type { LoadedProgram } from "../runtime/program.ts";
+import { type LoadedProgram, storeOf } from "../runtime/program.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { checkPromptRows, Scheduler } from "./scheduler.ts";
 import { SequenceDecoder } from "./sequence-decoder.ts";
@@ -21,7 +21,8 @@ const schedulers = new WeakMap<LoadedProgram, Scheduler>();
 /** Makes the scheduler of a program that has a store of sequences. InvalidArgumentError for options out of range. */
 export function scheduleWith(program: LoadedProgram, { promptRows = PROMPT_ROWS }: SchedulingOptions = {}): void {
   checkPromptRows(promptRows);
-  if (program.store) schedulers.set(program, new Scheduler(program, program.store, { promptRows }));
+  const store = storeOf(program);
+  if (store) schedulers.set(program, new Scheduler(program, store, { promptRows }));
 }
 
 /**
@@ -29,7 +30,8 @@ export function scheduleWith(program: LoadedProgram, { promptRows = PROMPT_ROWS 
  * shares steps.
  */
 export function createDecoder(program: LoadedProgram): ProgramDecoder {
-  if (!program.store) return new SessionDecoder(program);
+  const store = storeOf(program);
+  if (!store) return new SessionDecoder(program);
   if (!schedulers.has(program)) scheduleWith(program);
-  return new SequenceDecoder(program, schedulers.get(program)!, program.store.contextLength);
+  return new SequenceDecoder(program, schedulers.get(program)!, store.contextLength);
 }

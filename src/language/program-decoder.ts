@@ -3,6 +3,7 @@ import type { ComputeOptions, Decoder } from "../text/generate.ts";
 
 /** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
 export interface ProgramDecoder extends Decoder {
+  /** Number of logits of a token. */
   readonly vocabularySize: number;
   /** Most tokens of which `allLogits` gives logits at once; 0 for a program that gives those of the last token only. */
   readonly logitRows: number;

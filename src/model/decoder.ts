@@ -37,7 +37,9 @@ export interface ForwardInputs<T> {
 
 /** Positions that states for keys and values hold, and in which type. */
 export interface CacheStates {
+  /** Positions that they hold. */
   readonly capacity: number;
+  /** What keys and values are kept in. */
   readonly type: KvCacheType;
 }
 

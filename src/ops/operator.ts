@@ -157,8 +157,9 @@ export interface Operator {
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
-  /** Whether calls keep anything of the sequences of a step, and what a call does. */
+  /** Whether calls keep anything of the sequences of a step. */
   readonly keepsSequences: boolean;
+  /** What a call keeps of each sequence; null for operators that know no sequences. */
   sequenceUse(args: Arguments<TensorSpec>): SequenceUse | null;
   /**
    * Tells how a call's weights are stored; null where they are plain tensors, or listed by the names of their

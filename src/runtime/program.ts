@@ -10,7 +10,7 @@ import type { BoundCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
-import { SequenceStore } from "../sequences/store.ts";
+import { type SequenceStatistics, SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
@@ -78,8 +78,6 @@ export class LoadedProgram {
   readonly metadata: ReadonlyMap<string, Metadata>;
   /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** Store of the pages of all sequences; null of a program that keeps one sequence in states of its own. */
-  readonly store: SequenceStore | null;
   /** Value that stands for the table of sequences; null without a store. */
   readonly sequences: Tensor | null;
   readonly #methods: ReadonlyMap<string, Method>;
@@ -97,7 +95,7 @@ export class LoadedProgram {
     options: Required<Pick<LoadOptions, "registry" | "cpu">> & {
       threads: number;
       profile: Profile | undefined;
-      store: SequenceStore | null;
+      sequences: Tensor | null;
     },
   ) {
     this.file = program.file ?? "program";
@@ -107,8 +105,7 @@ export class LoadedProgram {
     this.profile = options.profile;
     this.registry = options.registry;
     this.constants = constants;
-    this.store = options.store;
-    this.sequences = options.store && { ...sequencesSpec, data: options.store.table.handle };
+    this.sequences = options.sequences;
     this.metadata = readMetadata(program);
     this.#methods = callableMethods(program, this.metadata);
     freeWith(this, holdingsOf(memory));
@@ -125,7 +122,10 @@ export class LoadedProgram {
       memory = programMemory(cpu, bytesNeeded(program) + (chosen?.cacheBytes ?? 0), threads);
       const constants = await readConstants(program, memory, options);
       const store = chosen && new SequenceStore(memory, uses, chosen);
-      return new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile, store });
+      const sequences = store && { ...sequencesSpec, data: store.table.handle };
+      const loaded = new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile, sequences });
+      stores.set(loaded, store);
+      return loaded;
     } catch (error) {
       await memory?.dispose();
       throw blamed(program.file ?? "program", options.signal, error);
@@ -141,7 +141,7 @@ export class LoadedProgram {
     this.#isDisposed = true;
     this.memory.abort[0] = 1;
     await this.exclusive(async () => {
-      this.store?.dispose();
+      storeOf(this)?.dispose();
       await this.memory.dispose();
     });
   }
@@ -183,6 +183,11 @@ export class LoadedProgram {
    */
   count(name: string, fallback?: number): number {
     return countOf(this.metadata, name, { file: this.file, fallback });
+  }
+
+  /** What the store of sequences holds, and how often it was of use; null of a program without one. */
+  get sequenceStatistics(): SequenceStatistics | null {
+    return storeOf(this)?.statistics ?? null;
   }
 
   /** Bytes that the state of one session takes. */
@@ -256,6 +261,13 @@ const SPARE_SCRATCH_BYTES = 1 << 21;
 const KERNEL_BYTES = 1 << 25;
 /** Of the state: that of two sessions, such as a conversation and something beside it. */
 const SESSIONS = 2;
+
+const stores = new WeakMap<LoadedProgram, SequenceStore | null>();
+
+/** The store of a program's sequences; null of a program that keeps one sequence in states of its own. */
+export function storeOf(program: LoadedProgram): SequenceStore | null {
+  return stores.get(program) ?? null;
+}
 
 /** What the calls of a program keep of sequences, and the store for it; null for a program that knows none. */
 function sequencesOf(program: Program, registry: OperatorRegistry, cpu: Cpu, options: LoadOptions) {

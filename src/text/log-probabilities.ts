@@ -3,12 +3,15 @@ import { InvalidArgumentError } from "../errors.ts";
 
 /** A token and the natural logarithm of its probability. */
 export interface TokenProbability {
+  /** Id of the token. */
   readonly id: number;
+  /** Natural logarithm of its probability. */
   readonly logprob: number;
 }
 
 /** Of one place: the token that was taken, and the most likely ones, the likeliest first. */
 export interface LogProbabilities extends TokenProbability {
+  /** The most likely tokens, the likeliest first. */
   readonly top: readonly TokenProbability[];
 }
 
