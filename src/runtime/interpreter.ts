@@ -12,7 +12,7 @@ import { type BoundCall, checkIndices } from "../ops/operator.ts";
 import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
-import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
+import { bytesOf, elementCount, type Tensor, zeroTensor } from "../tensor.ts";
 import { argumentOf, type CurrentValues, checkWrites, type Literal, literalOf } from "./call-values.ts";
 import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } from "./method.ts";
 import { checkWritten, tensorsAt } from "./method-calls.ts";
@@ -138,7 +138,8 @@ export class Interpreter {
 
   /** What calls may write. */
   get #writable(): readonly Uint8Array[] {
-    return [this.#memory.scratch, this.#memory.state, ...this.#inputs.values()];
+    const { scratch, state, sequences } = this.#memory;
+    return [scratch, state, ...this.#inputs.values(), ...(sequences ? [bytesOf(sequences.data)] : [])];
   }
 
   /** Inputs whose memory the caller brings are copied to one place, so that calls on them stay made while none is larger. */

@@ -9,6 +9,7 @@ import type { BoundCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import type { Tensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
@@ -56,6 +57,8 @@ export class LoadedProgram {
   readonly registry: OperatorRegistry;
   readonly metadata: ReadonlyMap<string, Metadata>;
   readonly constants: readonly Uint8Array[];
+  /** What stands for the table of sequences; null of a program that knows none. */
+  readonly sequences: Tensor | null = null;
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();
   readonly #calls = new Map<string, MethodCalls>();

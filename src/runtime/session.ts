@@ -31,6 +31,8 @@ export interface SessionProgram extends InterpreterContext, RunPlace {
   /** Where constants, scratch and state are. */
   readonly memory: KernelMemory;
   readonly constants: readonly Uint8Array[];
+  /** What stands for the table of sequences; null of a program that knows none. */
+  readonly sequences: Tensor | null;
   /** Bytes of one session's state. */
   readonly stateBytes: number;
   /** UnsupportedError once the program was disposed of. */
@@ -138,7 +140,7 @@ export class Session {
     if (known || !isInterpreted(method, program.registry)) return known;
     const scratch = allocate(program.memory, `${program.file}: scratch`, method.memorySizes[SCRATCH_MEMORY] ?? 0);
     this.#holdings.add(() => program.memory.free(scratch));
-    const memory = { scratch, state: this.#state, constants: program.constants };
+    const memory = { scratch, state: this.#state, sequences: program.sequences, constants: program.constants };
     const interpreter = new Interpreter(method, memory, program);
     this.#interpreters.set(method.name, interpreter);
     return interpreter;
@@ -169,7 +171,12 @@ export class Session {
 
   #makeReady(method: Method, inputs: readonly Tensor[]): ReadyRun {
     const program = this.#program;
-    const memory = { scratch: program.scratchOf(method), state: this.#state, constants: program.constants };
+    const memory = {
+      scratch: program.scratchOf(method),
+      state: this.#state,
+      sequences: program.sequences,
+      constants: program.constants,
+    };
     const sizes = inputs.map(({ shape }) => shape);
     const ready = readyMethod(program.callsOf(method), sizes, memory, program);
     program.noteKernels(ready.calls);
