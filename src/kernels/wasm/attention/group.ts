@@ -195,9 +195,7 @@ export class QueryGroup {
       forLanes(
         { scope, constants: this.constants, count: fields.headDim, pointers: this.y.map((p) => [p] as const) },
         (lanes) => [
-          this.y.map((to, j) =>
-            lanes.store(to, f32x4.mul(lanes.load(ptr.add(sum, size(VECTOR * j))), inverses[j]!)),
-          ),
+          this.y.map((to, j) => lanes.store(to, f32x4.mul(lanes.load(ptr.add(sum, size(VECTOR * j))), inverses[j]!))),
           advance(sum, lanes.count === 4 ? this.quadBytes : 4),
         ],
       ),

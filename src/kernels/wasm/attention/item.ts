@@ -13,7 +13,10 @@ import { type AttentionFields, BLOCK, CHUNK, SHORT_ROWS, SPAN_GROUPS, WEIGHTS } 
 const CHUNK_SHIFT = Math.log2(CHUNK);
 
 /** Items of a run. */
-export function itemsOf(run: Run, fields: AttentionFields): { readonly short: Expr<"i32">; readonly long: Expr<"i32"> } {
+export function itemsOf(
+  run: Run,
+  fields: AttentionFields,
+): { readonly short: Expr<"i32">; readonly long: Expr<"i32"> } {
   const groups = i32.add(i32.mul(run.count, fields.ratio), int(4 * SPAN_GROUPS - 1));
   return {
     short: i32.mul(fields.headSpans, fields.parts),
@@ -93,15 +96,16 @@ export class Chunks {
         : [],
       this.to.set(i32.add(i32.add(run.position, lastRow), int(1))),
       this.first.set(i32.shr_u(this.from, int(CHUNK_SHIFT))),
-      this.count.set(
-        i32.sub(i32.shr_u(i32.add(this.to, int(CHUNK - 1)), int(CHUNK_SHIFT)), this.first),
-      ),
+      this.count.set(i32.sub(i32.shr_u(i32.add(this.to, int(CHUNK - 1)), int(CHUNK_SHIFT)), this.first)),
     ];
   }
 }
 
 /** Address of the first chunk's state in the slots, of a group of a head. */
-export function slotOf({ fields, run }: GroupContext, { head, group }: Pick<QueryGroup, "head" | "group">): Expr<"ptr"> {
+export function slotOf(
+  { fields, run }: GroupContext,
+  { head, group }: Pick<QueryGroup, "head" | "group">,
+): Expr<"ptr"> {
   const { slots, slotBytes, slotGroups, slotChunks, rows } = fields;
   const first = i32.mul(run.first, i32.div_u(slotGroups, rows));
   const index = i32.add(i32.add(i32.mul(head, slotGroups), first), group);

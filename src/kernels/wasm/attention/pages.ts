@@ -22,7 +22,7 @@ export class Run {
     this.slot = scope.local("i32", "run_slot");
   }
 
-  /** Reads the run at an address; rows beyond the call's are left out. */
+  /** Reads the run at an address; it has no rows where they are not all rows of the call. */
   load(at: Expr<"ptr">, { rows }: AttentionFields): Body {
     const [first, count, position, slot] = [0, 4, 8, 12].map((offset) => i32.load(at, offset)) as [
       Expr<"i32">,
@@ -30,13 +30,13 @@ export class Run {
       Expr<"i32">,
       Expr<"i32">,
     ];
-    const room = i32.sub(rows, this.first);
+    const end = i32.add(this.first, this.count);
     return [
       this.first.set(first),
       this.count.set(count),
       this.position.set(position),
       this.slot.set(slot),
-      this.count.set(select(i32.gt_s(this.count, room), room, this.count)),
+      this.count.set(select(i32.gt_u(end, rows), int(0), this.count)),
     ];
   }
 }

@@ -23,10 +23,7 @@ export const runCode: KernelCode = {
   build: () => [
     kernelFunction("attention_run", attentionBlock, ({ position, rows, pagePositions, runs, pages }, _, scope) => {
       const first = scope.local("i32", "first");
-      const isPlace = i32.and(
-        i32.le_u(first, i32.sub(pagePositions, rows)),
-        i32.eqz(i32.load(position, 4)),
-      );
+      const isPlace = i32.and(i32.le_u(first, i32.sub(pagePositions, rows)), i32.eqz(i32.load(position, 4)));
       return [
         first.set(i32.load(position)),
         i32.store(runs, select(i32.le_u(rows, pagePositions), isPlace, int(0))),

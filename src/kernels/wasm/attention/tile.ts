@@ -5,11 +5,20 @@
  * are the same whatever is computed beside it. Keys and values of a block become floats in scratch, heads apart. Lanes of
  * vectors are dimensions, and queries from the scores to the weights.
  */
-import { type Body, call, type Expr, type FunctionCode, type Local, select, when, whileDo } from "../assembler/expression.ts";
+import {
+  type Body,
+  call,
+  type Expr,
+  type FunctionCode,
+  type Local,
+  select,
+  when,
+  whileDo,
+} from "../assembler/expression.ts";
 import { f32, f32x4, i32, int, ptr, size, v128 } from "../assembler/instructions.ts";
 import { defineFunction, type Scope } from "../assembler/module.ts";
 import { multiplyAdd, storedBytes, transposed } from "../generate/lanes.ts";
-import { advance, elementAt, forRange, repeat } from "../generate/loops.ts";
+import { advance, elementAt, repeat } from "../generate/loops.ts";
 import { type KernelCode, kernelFunction } from "../kernel-code.ts";
 import { copyRow } from "./cache-rows.ts";
 import { type GroupContext, QueryGroup } from "./group.ts";
@@ -48,9 +57,7 @@ export function callForRun(
   { lone, longer }: { readonly lone: ItemCode; readonly longer: ItemCode | null },
   given: Parameters<typeof call<typeof itemParams>>[1],
 ): Body {
-  return longer
-    ? [when(i32.eq(run.count, int(1)), [call(lone, given)], [call(longer, given)])]
-    : [call(lone, given)];
+  return longer ? [when(i32.eq(run.count, int(1)), [call(lone, given)], [call(longer, given)])] : [call(lone, given)];
 }
 
 /** A function of an item. */
@@ -156,9 +163,11 @@ class AttentionGenerator {
         this.#eachGroup([group.find(), group.keep(this.#kept), when(i32.eqz(isPart), [all, group.clear(whole)])]),
         whileDo(i32.lt_s(chunk, chunkEnd), [
           this.#chunk(),
-          when(i32.eqz(isPart), [this.#eachGroup([all, group.fold(this.#state, whole)])], [
-            advance(this.#firstState, this.#context.fields.slotBytes),
-          ]),
+          when(
+            i32.eqz(isPart),
+            [this.#eachGroup([all, group.fold(this.#state, whole)])],
+            [advance(this.#firstState, this.#context.fields.slotBytes)],
+          ),
           chunk.set(i32.add(chunk, int(1))),
         ]),
         when(i32.eqz(isPart), [this.#eachGroup([group.find(), all, group.finish(whole)])]),
@@ -247,16 +256,11 @@ class AttentionGenerator {
       this.#low.set(this.#position),
       high.set(i32.add(kept(KEPT.lasts, most), int(1))),
       when(i32.gt_s(high, this.#end), [high.set(this.#end)]),
-      shape.hasWindow
-        ? when(i32.gt_s(kept(KEPT.firsts, 0), this.#low), [this.#low.set(kept(KEPT.firsts, 0))])
-        : [],
+      shape.hasWindow ? when(i32.gt_s(kept(KEPT.firsts, 0), this.#low), [this.#low.set(kept(KEPT.firsts, 0))]) : [],
       this.#count.set(i32.sub(high, this.#low)),
       shape.isMixed
         ? this.#isRagged.set(
-            i32.or(
-              i32.gt_s(high, i32.add(kept(KEPT.lasts, 0), int(1))),
-              i32.lt_s(this.#low, kept(KEPT.firsts, most)),
-            ),
+            i32.or(i32.gt_s(high, i32.add(kept(KEPT.lasts, 0), int(1))), i32.lt_s(this.#low, kept(KEPT.firsts, most))),
           )
         : [],
       when(i32.gt_s(this.#count, int(0)), body),
@@ -464,7 +468,7 @@ class AttentionGenerator {
     // Values that a query does not see may be infinite or NaN, which a weight of 0 does not hide.
     const isSeen = (p: number, j: number) =>
       i32.and(
-        i32.le_s(i32.add(position, int(p)), i32.load(this.#kept, KEPT.lasts + 4 * j)),
+        i32.ge_s(i32.load(this.#kept, KEPT.lasts + 4 * j), i32.add(position, int(p))),
         i32.ge_s(i32.add(position, int(p)), i32.load(this.#kept, KEPT.firsts + 4 * j)),
       );
     const one = (p: number) => [
