@@ -5,8 +5,8 @@ import { advance, elementAt, forRange } from "../generate/loops.ts";
 import { type KernelCode, kernelFunction } from "../kernel-code.ts";
 import { type GroupContext, QueryGroup } from "./group.ts";
 import { Chunks, forItems, slotOf } from "./item.ts";
+import { callForRun, groupShapes, itemFunction } from "./item-code.ts";
 import { type AttentionShape, attentionBlock, attentionKey, type GroupShape } from "./shape.ts";
-import { callForRun, groupShapes, itemFunction } from "./tile.ts";
 
 /** All runs are short; an item is a head of keys of one. */
 export function mergeCode(shape: AttentionShape): KernelCode {

@@ -5,25 +5,16 @@
  * are the same whatever is computed beside it. Keys and values of a block become floats in scratch, heads apart. Lanes of
  * vectors are dimensions, and queries from the scores to the weights.
  */
-import {
-  type Body,
-  call,
-  type Expr,
-  type FunctionCode,
-  type Local,
-  select,
-  when,
-  whileDo,
-} from "../assembler/expression.ts";
+import { type Body, type Expr, type Local, select, when, whileDo } from "../assembler/expression.ts";
 import { f32, f32x4, i32, int, ptr, size, v128 } from "../assembler/instructions.ts";
-import { defineFunction, type Scope } from "../assembler/module.ts";
 import { multiplyAdd, storedBytes, transposed } from "../generate/lanes.ts";
 import { advance, elementAt, repeat } from "../generate/loops.ts";
 import { type KernelCode, kernelFunction } from "../kernel-code.ts";
 import { copyRow } from "./cache-rows.ts";
 import { type GroupContext, QueryGroup } from "./group.ts";
 import { fillOthers, forItems, ItemPlaces, isShort, itemsOf, slotOf } from "./item.ts";
-import { PagePlace, Run } from "./pages.ts";
+import { callForRun, groupShapes, itemFunction } from "./item-code.ts";
+import { PagePlace } from "./pages.ts";
 import {
   type AttentionShape,
   attentionBlock,
@@ -40,39 +31,6 @@ import {
 
 /** Sums that hide the time that one takes, and leave registers for what they are made of. */
 const REGISTER_SUMS = 8;
-
-const itemParams = { args: "ptr", run: "ptr", item: "i32", thread: "i32" } as const;
-type ItemCode = FunctionCode<typeof itemParams, null>;
-
-/** The functions that groups of queries need, by the runs that they serve. */
-export function groupShapes(shape: AttentionShape): { readonly lone: GroupShape; readonly longer: GroupShape | null } {
-  const longer: GroupShape = { ...shape, queries: 4 };
-  if (shape.hasLonger && shape.lone === 4) return { lone: longer, longer: null };
-  return { lone: { ...shape, queries: shape.lone, isMixed: false }, longer: shape.hasLonger ? longer : null };
-}
-
-/** A call of the function for a run: `longer` unless it has one row. */
-export function callForRun(
-  run: Run,
-  { lone, longer }: { readonly lone: ItemCode; readonly longer: ItemCode | null },
-  given: Parameters<typeof call<typeof itemParams>>[1],
-): Body {
-  return longer ? [when(i32.eq(run.count, int(1)), [call(lone, given)], [call(longer, given)])] : [call(lone, given)];
-}
-
-/** A function of an item. */
-export function itemFunction(
-  name: string,
-  shape: GroupShape,
-  build: (context: GroupContext, item: Local<"i32">, thread: Local<"i32">) => { body: Body; constants: Body },
-): ItemCode {
-  return defineFunction(name, itemParams, (params, scope: Scope) => {
-    const { fields, statements } = attentionBlock.load(scope, params.args);
-    const run = new Run(scope);
-    const { body, constants } = build({ shape, fields, scope, run }, params.item, params.thread);
-    return [statements, run.load(params.run, fields), constants, body];
-  });
-}
 
 /** The phase that attends: a tile is every so many items, and the first one fills rows of no run. */
 export function attendCode(shape: AttentionShape): KernelCode {
@@ -152,7 +110,7 @@ class AttentionGenerator {
     const group = this.#group;
     const places = this.#places;
     const { isPart, chunk, chunkEnd } = places;
-    const whole = scopedSum(this.#context.scope);
+    const whole = this.#context.scope.local("ptr", "whole_state");
     const all = whole.set(ptr.add(this.#kept, group.stateBytes));
     return {
       constants: group.constants.prepare,
@@ -520,5 +478,3 @@ interface MixedRows {
   readonly factors: readonly Local<"v128">[];
   readonly isRagged: boolean;
 }
-
-const scopedSum = (scope: Scope): Local<"ptr"> => scope.local("ptr", "whole_state");
