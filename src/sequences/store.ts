@@ -16,16 +16,19 @@ import { type StepRun, Table } from "./table.ts";
 export interface SequenceStatistics {
   /** Sequences that were not disposed of. */
   readonly sequences: number;
-  /** Pages that sequences hold, and those of them that several do. */
+  /** Pages that sequences hold. */
   readonly pages: number;
+  /** Pages that several sequences hold. */
   readonly sharedPages: number;
   /** Full pages that no sequence holds, kept to be found until their room is needed. */
   readonly idlePages: number;
   /** Pages given up so far because their room was needed. */
   readonly evictedPages: number;
-  /** Memory taken, what of it is in use by pages and states, and the most that may be taken. */
+  /** Bytes of memory taken. */
   readonly bytes: number;
+  /** Bytes that pages and states use of it. */
   readonly usedBytes: number;
+  /** Most bytes that may be taken. */
   readonly limitBytes: number;
   /** Tokens that sequences took from the store so far instead of having them computed. */
   readonly reusedTokens: number;
