@@ -7,7 +7,7 @@ import type { SequenceTable, SequenceUse } from "../kernels/sequence-table.ts";
 import { bytesForSequence, type SequenceLayout, type SequenceOptions, sequenceLayout } from "./layout.ts";
 import type { Page } from "./page.ts";
 import { PageStore } from "./page-store.ts";
-import { readSequence } from "./restore.ts";
+import { readPages, readStart, takeRoom } from "./restore.ts";
 import { savedParts } from "./save.ts";
 import { Sequence } from "./sequence.ts";
 import { type StepRun, Table } from "./table.ts";
@@ -132,12 +132,12 @@ export class SequenceStore {
    */
   async restore(source: ByteSource, program: string): Promise<Sequence> {
     this.#checkUsable();
+    const { layout, contextLength } = this;
+    const start = await readStart(source, { layout, program, contextLength });
+    this.#checkUsable();
+    const room = takeRoom(start, this.#pages, layout);
     return this.#inPlace(async () => {
-      const { branch, ...content } = await readSequence(source, this.#pages, {
-        layout: this.layout,
-        program,
-        contextLength: this.contextLength,
-      });
+      const { branch, ...content } = await readPages(start, room, layout);
       const sequence = this.#newSequence(branch);
       sequence.adopt(content);
       if (this.#isDisposed) sequence.dispose();
