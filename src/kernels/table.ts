@@ -101,8 +101,14 @@ export const ropeAttention = [
   ropeAttentionReference,
 ];
 /** Over the pages of several sequences. */
-export const updateAndAttend = [updateAndAttendReference];
-export const ropeUpdateAndAttend = [ropeUpdateAndAttendReference];
+export const updateAndAttend = [
+  ...nativeKernels("update_and_attend", native.updateAndAttend),
+  updateAndAttendReference,
+];
+export const ropeUpdateAndAttend = [
+  ...nativeKernels("rope_update_and_attend", native.ropeUpdateAndAttend),
+  ropeUpdateAndAttendReference,
+];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];
