@@ -59,7 +59,7 @@ struct ChunkResults {
   size_t chunks, heads, floats;
 
   explicit ChunkResults(const AttentionArgs& args)
-      : at(args.scratch + plan_floats(args) + static_cast<size_t>(args.threads) * args.thread_floats),
+      : at(thread_scratch(args, args.threads)),
         chunks(chunks_most(args)),
         heads(args.heads),
         floats(round_up(args.head_dim + 2, 4)) {}
@@ -241,8 +241,7 @@ class AttentionPart {
     copy.last = block.last;
     copy.dim = dim;
     copy.kv = block.kv;
-    copy.keys_at_once = kBlockKeys;
-    copy.fetches_values = false;
+    copy.is_strided = false;
     float* values = copy_ + kBlockKeys * dim;
     for (uint32_t key = block.first; key < block.last; key++) {
       if (next) {
@@ -361,7 +360,7 @@ void attention_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
     const uint32_t first = tile * args.stored_per_tile;
     store_tile<Isa, Element>(args, first, std::min(args.rows, first + args.stored_per_tile));
   } else if (phase == 1) {
-    float* scratch = args.scratch + plan_floats(args) + static_cast<size_t>(thread) * args.thread_floats;
+    float* scratch = thread_scratch(args, thread);
     each_part(args, tile, step.tiles[1], [&](const AttentionJob& job, uint32_t part) {
       AttentionPart<Isa, Element>(args, job, part, scratch).attend();
     });
@@ -432,7 +431,7 @@ AttentionArgs pages_args(const Call& call) {
 static inline size_t attention_floats(const AttentionArgs& args) {
   const ChunkResults results(args);
   return plan_floats(args) + static_cast<size_t>(args.threads) * args.thread_floats +
-         args.split_rows * results.chunks * results.heads * results.floats;
+         static_cast<size_t>(args.split_rows) * results.chunks * results.heads * results.floats;
 }
 
 template <class Isa>

@@ -66,7 +66,7 @@ LOWBIT_APART void softmax_block(QueryVector<Isa>& queries, const Block& block, K
     totals[i % Rows] = totals[i % Rows] + weight;
     V scaled = weight;
     if constexpr (Block::kIsScaled)
-      scaled = weight * scales_of<Isa, Rows>(block, block.value_scales, kv, i * kKeys);
+      scaled = weight * spread<Isa, Rows>([&](uint32_t k) { return block.value_scales[i * kKeys + k][kv - block.kv]; });
     Isa::store(scores + i * kLanes, scaled);
   }
   for (uint32_t apart = Rows / 2; apart > 0; apart /= 2)
@@ -145,8 +145,10 @@ struct WeighedValues {
   void add_keys(uint32_t row, uint32_t first, uint32_t last, const float* shrink) const {
     static const float kOnes[4] = {1, 1, 1, 1};
     const size_t at = static_cast<size_t>(queries.kv - block.kv) * block.dim;
-    for (uint32_t from = first; from < last; from += block.keys_at_once, shrink = kOnes) {
-      const uint32_t to = std::min(last, from + block.keys_at_once);
+    // Rows of all heads that stay in the first cache until all columns are added.
+    const uint32_t at_once = block.is_strided ? kBlockKeys / 2 : kBlockKeys;
+    for (uint32_t from = first; from < last; from += at_once, shrink = kOnes) {
+      const uint32_t to = std::min(last, from + at_once);
       add_rows<Isa, Block, Rows>(block, at,
                                  {from, to, queries.lane_rows, weights + row, shrink, queries.sums + row});
     }

@@ -115,8 +115,7 @@ void find_rows(const AttentionArgs& args, uint32_t slot, uint32_t kv, uint32_t s
   block->last = end - start;
   block->dim = args.head_dim;
   block->kv = kv;
-  block->keys_at_once = args.stride() == args.head_dim ? kBlockKeys : kBlockKeys / 2;
-  block->fetches_values = true;
+  block->is_strided = true;
   const size_t at = static_cast<size_t>(kv) * args.head_dim;
   for (uint32_t position = begin; position < end;) {
     const CacheRows<Element> rows = cache_rows<Element>(args, slot, position);

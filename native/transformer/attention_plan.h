@@ -68,6 +68,10 @@ static inline size_t plan_floats(const AttentionArgs& args) {
   return round_up(sizeof(AttentionPlan) + args.rows * sizeof(AttentionJob), 64) / 4;
 }
 
+static inline float* thread_scratch(const AttentionArgs& args, uint32_t thread) {
+  return args.scratch + plan_floats(args) + static_cast<size_t>(thread) * args.thread_floats;
+}
+
 // Rows that are worked on with all heads: more share copies of the keys of one head.
 constexpr uint32_t kFewRows = 4;
 // Rows that may have results of single chunks of keys.

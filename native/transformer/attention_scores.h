@@ -14,6 +14,8 @@ namespace lowbit {
 
 // Keys that are worked on at once; blocks begin at multiples of it.
 constexpr uint32_t kBlockKeys = 64;
+// A core gets some 40 % more from memory where it reads at so many places side by side.
+constexpr uint32_t kPlaces = 4;
 // Largest score before any was seen: finite, so that differences are.
 constexpr float kNoneYet = -1e30f;
 
@@ -36,10 +38,8 @@ struct KeyBlock {
   static constexpr bool kIsScaled = IsScaled;
 
   uint32_t start, first, last, dim, kv;
-  // Keys whose rows of all heads stay in the first cache until all columns of their values are added.
-  uint32_t keys_at_once;
-  // Whether values are fetched from memory with their keys.
-  bool fetches_values;
+  // Whether rows are those of all heads in a cache, whose values are then fetched with their keys.
+  bool is_strided;
   const Key* keys[kBlockKeys];
   const Value* values[kBlockKeys];
   // Scales of the heads from `kv` on.
@@ -118,13 +118,6 @@ inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
     each_index<4>([&](auto c) { body(d + c * Isa::kLanes, WholeVector<Isa>{}); });
   for (; d + Isa::kLanes <= dim; d += Isa::kLanes) body(d, WholeVector<Isa>{});
   if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
-}
-
-// Scales of the keys or values of a vector, each in the lanes of its key.
-template <class Isa, int Rows, class Block>
-inline LOWBIT_INLINE typename Isa::V scales_of(const Block& block, const float* const* scales, uint32_t kv,
-                                               uint32_t key) {
-  return spread<Isa, Rows>([&](uint32_t i) { return scales[key + i][kv - block.kv]; });
 }
 
 // Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows.
@@ -231,32 +224,56 @@ inline LOWBIT_INLINE typename Isa::V products_of_words(const float* queries, con
   return Isa::sums_of_words(sums);
 }
 
-// scores[vector][key][row] of keys of the block; a vector's are `apart` floats after the last's. Rows is
-// lane_rows of all vectors.
+// Keys of a vector: `apart` from each other, from `first` on.
+struct VectorKeys {
+  uint32_t first, apart;
+};
+
+// The keys of vector `index` of a whole block that is read in places side by side, which are in pages of memory of their
+// own: what fetches by itself follows one stream in each.
+template <uint32_t Keys>
+inline LOWBIT_INLINE VectorKeys keys_in_places(uint32_t index) {
+  constexpr uint32_t kAll = Keys > kPlaces ? Keys : kPlaces, kEach = kBlockKeys / kAll, kVectors = kAll / Keys;
+  return {index % kVectors * Keys * kEach + index / kVectors, kEach};
+}
+
+// scores[vector][key][row] of keys of the block; a vector's are `apart` floats after the last's. Rows is lane_rows of all
+// vectors.
 template <class Isa, class Block, int Rows>
 LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const Block& block, KeyRange range,
                              float* scores, size_t apart) {
   using Key = typename Block::KeyType;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
   const uint32_t dim = block.dim;
-  for (uint32_t key = range.first / kKeys * kKeys; key < range.last; key += kKeys) {
+  const bool in_places = block.is_strided && range.last - range.first == kBlockKeys;
+  for (uint32_t index = range.first / kKeys; index < ceil_div(range.last, kKeys); index++) {
+    const VectorKeys at = in_places ? keys_in_places<kKeys>(index) : VectorKeys{index * kKeys, 1};
     for (uint32_t n = 0; n < count; n++) {
       const uint32_t kv = vectors[n].kv;
-      const size_t at = static_cast<size_t>(kv - block.kv) * dim;
+      const size_t column = static_cast<size_t>(kv - block.kv) * dim;
       const Key* keys[kKeys];
       each_index<kKeys>([&](auto i) LOWBIT_INLINE {
-        keys[i] = block.keys[key + i] + at;
-        if (block.fetches_values) fetch_row(block.values[key + i] + at, dim);
+        const uint32_t key = at.first + i * at.apart;
+        keys[i] = block.keys[key] + column;
+        if (block.is_strided) fetch_row(block.values[key] + column, dim);
       });
       typename Isa::V score;
       if constexpr (kScoresWords<Isa, Key>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
       else score = products_of_floats<Isa, Key, Rows>(vectors[n].q, keys, dim);
       if constexpr (Block::kIsScaled) {
-        auto scales = scales_of<Isa, Rows>(block, block.key_scales, kv, key);
+        auto scales = spread<Isa, Rows>(
+            [&](uint32_t i) { return block.key_scales[at.first + i * at.apart][kv - block.kv]; });
         if constexpr (kScoresWords<Isa, Key>) scales = scales * Isa::load(vectors[n].factors);
         score = score * scales;
       }
-      Isa::store(scores + n * apart + key * Rows, score);
+      float* target = scores + n * apart + at.first * Rows;
+      if (at.apart == 1) {
+        Isa::store(target, score);
+      } else {
+        float all[kLanes];
+        Isa::store(all, score);
+        each_index<kKeys>([&](auto i) LOWBIT_INLINE { memcpy(target + i * at.apart * Rows, all + i * Rows, 4 * Rows); });
+      }
     }
   }
 }
