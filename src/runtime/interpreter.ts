@@ -163,7 +163,7 @@ export class Interpreter {
         this.#move(instruction.from, instruction.to);
         break;
       case "jumpFalse":
-        if (this.#literals[instruction.condition] === false) return instruction.destination;
+        if (!this.#holds(instruction.condition)) return instruction.destination;
         break;
       case "free":
         this.#tensors[instruction.value] = undefined;
@@ -172,6 +172,19 @@ export class Interpreter {
         throw new UnsupportedError(`method ${this.#method.name}: instruction ${instruction.kind} is not supported`);
     }
     return place + 1;
+  }
+
+  /** A condition: true or false, or a tensor of these, all of which must be true. ShapeError for other values. */
+  #holds(index: number): boolean {
+    const { kind } = this.#method.values[index]!;
+    const value = kind === "tensor" ? this.#tensor(index) : this.#literals[index]!;
+    if (typeof value === "boolean") return value;
+    if (typeof value === "object" && value?.dtype === "bool")
+      return (value.data as Uint8Array).every((item) => item !== 0);
+    const found = typeof value === "object" && value ? `a tensor of ${value.dtype}` : `a value of kind ${kind}`;
+    throw new ShapeError(
+      `method ${this.#method.name}: expected a truth value as condition of a jump but found ${found}`,
+    );
   }
 
   /** The value moved to is the same memory from then on. ShapeError for values of different sorts. */

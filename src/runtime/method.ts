@@ -42,7 +42,12 @@ const EMPTY_PLACES_MAX = 2 ** 30;
 /** UnsupportedError listing everything in a method that this runtime cannot execute. */
 export function checkMethod(method: Method, registry: OperatorRegistry): void {
   for (const [index, value] of method.values.entries()) {
-    if (value.kind !== "tensor" || !value.sizes.includes(0)) continue;
+    if (value.kind !== "tensor") continue;
+    if (!isRowMajor(value))
+      throw new UnsupportedError(
+        `method ${method.name}, value ${index}: has its dimensions in memory in the order [${value.dimOrder}], and only ascending orders are supported`,
+      );
+    if (!value.sizes.includes(0)) continue;
     const places = elementCount(value.sizes.filter((size) => size > 0));
     if (places > EMPTY_PLACES_MAX)
       throw new UnsupportedError(
@@ -63,6 +68,12 @@ export function checkMethod(method: Method, registry: OperatorRegistry): void {
   if (problems.length > 0) throw new UnsupportedError(`method ${method.name}: ${problems.join("; ")}`);
   const other = method.instructions.find(({ kind }) => kind === "delegate");
   if (other) throw new UnsupportedError(`method ${method.name}: instruction ${other.kind} is not supported`);
+}
+
+/** Whether elements lie in the order of their indices; dimensions of one place may stand anywhere. */
+function isRowMajor({ sizes, dimOrder }: TensorValue): boolean {
+  const long = dimOrder.filter((dim) => sizes[dim] !== 1);
+  return long.every((dim, i) => i === 0 || long[i - 1]! < dim);
 }
 
 /** Resolves a method for inputs of the given sizes, each at most the size that was planned. */

@@ -49,7 +49,7 @@ export class RunList {
     const { memory, threads } = place;
     this.#abort = memory.abort;
     this.#times = times;
-    const scratch = place.kernelScratch(Math.max(0, ...calls.map((call) => call.scratchBytes(threads))));
+    const scratch = place.kernelScratch(calls.reduce((most, call) => Math.max(most, call.scratchBytes(threads)), 0));
     const parts: Part[] = [];
     let first = 0;
     for (const stretch of stretches(calls, scratch)) {
