@@ -3,7 +3,7 @@
  * fingerprint of what the two sides share to src/kernels/native/abi.ts. `npm run check` fails for files that are not up to
  * date.
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { buildSync } from "esbuild";

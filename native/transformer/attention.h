@@ -1,6 +1,7 @@
-// Causal grouped-query attention of the rows of a step, each over the keys and values of its own sequence, in a cache or
-// in pages. Rows that have no position there give NaN, and nothing is written for them: a kernel cannot raise errors;
-// operators check. A row's result is bit for bit the same whichever rows are beside it, and for any number of threads.
+// Causal grouped-query attention of the rows of a step, each over the keys and values of its own sequence, in a cache
+// or in pages. Rows that have no position there give NaN, and nothing is written for them: a kernel cannot raise
+// errors; operators check. A row's result is bit for bit the same whichever rows are beside it, and for any number of
+// threads.
 #pragma once
 
 #include "attention_block.h"
@@ -49,7 +50,8 @@ struct ThreadScratch {
     sums = results + rows * sizeof(PartialResult) / 4;
     scores = sums + rows * head_dim;
     copy = round_up(scores + (heads > 1 ? vectors : 1) * score_floats, 16);
-    floats = round_up(copy + (shape.vectors > 1 && heads == 1 ? 2 * kBlockKeys * static_cast<size_t>(head_dim) : 0), 16);
+    floats =
+        round_up(copy + (shape.vectors > 1 && heads == 1 ? 2 * kBlockKeys * static_cast<size_t>(head_dim) : 0), 16);
   }
 };
 
@@ -64,7 +66,9 @@ struct ChunkResults {
         heads(args.heads),
         floats(round_up(args.head_dim + 2, 4)) {}
 
-  float* of(size_t row, size_t chunk, size_t head) const { return at + ((row * chunks + chunk) * heads + head) * floats; }
+  float* of(size_t row, size_t chunk, size_t head) const {
+    return at + ((row * chunks + chunk) * heads + head) * floats;
+  }
 
   // Chunks that the rows of a split run see at most.
   static size_t chunks_most(const AttentionArgs& args) {
@@ -82,7 +86,8 @@ void merge_chunk(PartialResult& result, float* sums, PartialResult chunk, const 
   const auto total = Isa::multiply_add(Isa::set(result.total), factor, Isa::set(chunk.total) * chunk_factor);
   result = {largest, Isa::first_lane(total)};
   each_vector<Isa>(dim, [&](size_t d, auto vector) {
-    vector.store(sums + d, Isa::multiply_add(vector.load(sums + d), factor, vector.load(chunk_sums + d) * chunk_factor));
+    vector.store(sums + d,
+                 Isa::multiply_add(vector.load(sums + d), factor, vector.load(chunk_sums + d) * chunk_factor));
   });
 }
 
@@ -99,7 +104,9 @@ template <class Isa, class Element>
 class AttentionPart {
  public:
   AttentionPart(const AttentionArgs& args, const AttentionJob& job, uint32_t part, float* scratch)
-      : args_(args), job_(job), run_(job.run) {
+      : args_(args),
+        job_(job),
+        run_(job.run) {
     const uint32_t key_part = part % job.key_parts, row_part = part / job.key_parts % job.row_parts;
     const uint32_t head_part = part / job.key_parts / job.row_parts;
     kv_first_ = args.kv_heads * head_part / job.head_parts;
@@ -252,7 +259,8 @@ class AttentionPart {
       if constexpr (std::is_same_v<Key, int8_t>) {
         memcpy(copied, block.keys[key], dim);
       } else {
-        each_vector<Isa>(dim, [&](size_t d, auto vector) { vector.store(copied + d, vector.load(block.keys[key] + d)); });
+        each_vector<Isa>(dim,
+                         [&](size_t d, auto vector) { vector.store(copied + d, vector.load(block.keys[key] + d)); });
       }
       each_vector<Isa>(dim, [&](size_t d, auto vector) {
         vector.store(values + key * dim + d, vector.load(block.values[key] + d));
@@ -386,9 +394,8 @@ void size_attention(AttentionArgs& args) {
   args.split_rows = args.threads > 1 ? std::min(args.rows, kSplitRowsMost) : 0;
   const uint32_t few = std::min(args.rows, kFewRows) * args.group;
   const uint32_t many = std::max(few, args.rows_per_tile * args.group);
-  args.thread_floats =
-      static_cast<uint32_t>(std::max(ThreadScratch<Isa>(args.head_dim, args.kv_heads, few).floats,
-                                     ThreadScratch<Isa>(args.head_dim, 1, many).floats));
+  args.thread_floats = static_cast<uint32_t>(std::max(ThreadScratch<Isa>(args.head_dim, args.kv_heads, few).floats,
+                                                      ThreadScratch<Isa>(args.head_dim, 1, many).floats));
 }
 
 // The numbers of a call on a cache, and on pages.

@@ -33,7 +33,8 @@ LOWBIT_APART void rule_scores(const QueryVector<Isa>& queries, const Block& bloc
 // Each lane with those of other keys and the same query: combine(lane, another) over all, in one order of keys for any
 // number of them in a vector.
 template <class Isa, class Combine>
-inline LOWBIT_INLINE typename Isa::V fold_keys(typename Isa::V v, uint32_t lane_rows, Combine&& combine) {
+inline LOWBIT_INLINE typename Isa::V fold_keys(typename Isa::V v, uint32_t lane_rows,
+                                                               Combine&& combine) {
   float twice[2 * Isa::kLanes];
   for (uint32_t apart = Isa::kLanes / 2; apart >= lane_rows; apart /= 2) {
     Isa::store(twice, v);
@@ -149,8 +150,7 @@ struct WeighedValues {
     const uint32_t at_once = block.is_strided ? kBlockKeys / 2 : kBlockKeys;
     for (uint32_t from = first; from < last; from += at_once, shrink = kOnes) {
       const uint32_t to = std::min(last, from + at_once);
-      add_rows<Isa, Block, Rows>(block, at,
-                                 {from, to, queries.lane_rows, weights + row, shrink, queries.sums + row});
+      add_rows<Isa, Block, Rows>(block, at, {from, to, queries.lane_rows, weights + row, shrink, queries.sums + row});
     }
   }
 
@@ -179,7 +179,8 @@ struct WeighedValues {
     for (uint32_t r = 0; r < Rows; r++) {
       const auto shrink = Isa::set(queries.shrink[row + r]);
       float* sums = queries.sums[row + r];
-      each_vector<Isa>(block.dim, [&](size_t d, auto vector) { vector.store(sums + d, vector.load(sums + d) * shrink); });
+      each_vector<Isa>(block.dim,
+                       [&](size_t d, auto vector) { vector.store(sums + d, vector.load(sums + d) * shrink); });
       add_keys<1>(row + r, own[r].first, std::min(all.first, own[r].last), kOnes);
     }
     add_keys<Rows>(row, all.first, all.last, kOnes);

@@ -39,9 +39,7 @@ struct AttentionArgs {
 
   size_t stride() const { return static_cast<size_t>(kv_heads) * head_dim; }
   // First position that a query at `position` sees.
-  uint32_t first_seen(uint32_t position) const {
-    return window > 0 && position >= window ? position - window + 1 : 0;
-  }
+  uint32_t first_seen(uint32_t position) const { return window > 0 && position >= window ? position - window + 1 : 0; }
 };
 static_assert(sizeof(AttentionArgs) + 3 * sizeof(void*) <= kArgsMax);
 

@@ -86,7 +86,8 @@ static inline uint64_t cost_of(const AttentionArgs& args, const Run& run) {
   return run.rows * (most + least) / 2 + 1;
 }
 
-// Parts of a run of few rows: by keys, which are then read in the order of memory, or by heads where there are few keys.
+// Parts of a run of few rows: by keys, which are then read in the order of memory, or by heads where there are few
+// keys.
 static inline void split_job(const AttentionArgs& args, uint32_t wanted, AttentionPlan& plan, AttentionJob& job) {
   const Run& run = job.run;
   const uint32_t last = run.position + run.rows - 1;

@@ -28,9 +28,10 @@ struct ScoreRule {
   float scale, softcap;
 };
 
-// Rows of keys and values of a block, from head `kv` on: heads of `dim` columns one after the other. Elements are floats,
-// uint16_t for halves, or int8_t. Where they are integers, or floats that were, `IsScaled`: times a scale of each head.
-// Key i is at position start + i; those from `first` to before `last` are there, and others repeat the ones at the ends.
+// Rows of keys and values of a block, from head `kv` on: heads of `dim` columns one after the other. Elements are
+// floats, uint16_t for halves, or int8_t. Where they are integers, or floats that were, `IsScaled`: times a scale of
+// each head. Key i is at position start + i; those from `first` to before `last` are there, and others repeat the ones
+// at the ends.
 template <class Key, class Value, bool IsScaled>
 struct KeyBlock {
   using KeyType = Key;
@@ -229,16 +230,16 @@ struct VectorKeys {
   uint32_t first, apart;
 };
 
-// The keys of vector `index` of a whole block that is read in places side by side, which are in pages of memory of their
-// own: what fetches by itself follows one stream in each.
+// The keys of vector `index` of a whole block that is read in places side by side, which are in pages of memory of
+// their own: what fetches by itself follows one stream in each.
 template <uint32_t Keys>
 inline LOWBIT_INLINE VectorKeys keys_in_places(uint32_t index) {
   constexpr uint32_t kAll = Keys > kPlaces ? Keys : kPlaces, kEach = kBlockKeys / kAll, kVectors = kAll / Keys;
   return {index % kVectors * Keys * kEach + index / kVectors, kEach};
 }
 
-// scores[vector][key][row] of keys of the block; a vector's are `apart` floats after the last's. Rows is lane_rows of all
-// vectors.
+// scores[vector][key][row] of keys of the block; a vector's are `apart` floats after the last's. Rows is lane_rows of
+// all vectors.
 template <class Isa, class Block, int Rows>
 LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const Block& block, KeyRange range,
                              float* scores, size_t apart) {
@@ -261,8 +262,8 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
       if constexpr (kScoresWords<Isa, Key>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
       else score = products_of_floats<Isa, Key, Rows>(vectors[n].q, keys, dim);
       if constexpr (Block::kIsScaled) {
-        auto scales = spread<Isa, Rows>(
-            [&](uint32_t i) { return block.key_scales[at.first + i * at.apart][kv - block.kv]; });
+        auto scales =
+            spread<Isa, Rows>([&](uint32_t i) { return block.key_scales[at.first + i * at.apart][kv - block.kv]; });
         if constexpr (kScoresWords<Isa, Key>) scales = scales * Isa::load(vectors[n].factors);
         score = score * scales;
       }
@@ -272,7 +273,9 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
       } else {
         float all[kLanes];
         Isa::store(all, score);
-        each_index<kKeys>([&](auto i) LOWBIT_INLINE { memcpy(target + i * at.apart * Rows, all + i * Rows, 4 * Rows); });
+        each_index<kKeys>([&](auto i) LOWBIT_INLINE {
+          memcpy(target + i * at.apart * Rows, all + i * Rows, 4 * Rows);
+        });
       }
     }
   }
@@ -296,9 +299,8 @@ void with_lane_rows(uint32_t lane_rows, Body&& body) {
 template <class Isa, class Block>
 void score_block(const QueryVector<Isa>* vectors, uint32_t count, const Block& block, KeyRange range, float* scores,
                  size_t apart) {
-  with_lane_rows<Isa>(vectors[0].lane_rows, [&](auto rows) {
-    score_keys<Isa, Block, rows>(vectors, count, block, range, scores, apart);
-  });
+  with_lane_rows<Isa>(vectors[0].lane_rows,
+                      [&](auto rows) { score_keys<Isa, Block, rows>(vectors, count, block, range, scores, apart); });
 }
 
 }  // namespace lowbit

@@ -98,7 +98,9 @@ struct RotatedFloats {
   size_t q, kv, all;
 
   RotatedFloats(size_t rows, size_t heads, size_t kv_heads, size_t head_dim)
-      : q(round_up(rows * heads * head_dim, 16)), kv(round_up(rows * kv_heads * head_dim, 16)), all(q + 2 * kv) {}
+      : q(round_up(rows * heads * head_dim, 16)),
+        kv(round_up(rows * kv_heads * head_dim, 16)),
+        all(q + 2 * kv) {}
 };
 
 // Numbers of attention are the first ones, so that its rows can read them.
@@ -129,7 +131,8 @@ struct RotatedCall {
   float* q;
 
   RotatedCall(const Call& call, BufferIndex scratch)
-      : floats(rotated_floats(call)), q(buffer_of<float>(call, scratch)) {
+      : floats(rotated_floats(call)),
+        q(buffer_of<float>(call, scratch)) {
     for (uint32_t i = 0; i < Scalars; i++) to[ScalarIndex{i}] = call.scalars[i];
     to[BufferIndex{0}] = q;
     to[BufferIndex{1}] = q + floats.q;
