@@ -1,7 +1,6 @@
 // Where attention finds keys and values: in one cache, or in the pages of several sequences. A cache is one page.
 #pragma once
 
-#include "../families.h"
 #include "attention_scores.h"
 #include "embedding.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "../call_arguments.h"
-#include "attention.h"
+#include "attention_calls.h"
 #include "elementwise.h"
 #include "norm.h"
 

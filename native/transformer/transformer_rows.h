@@ -1,7 +1,7 @@
 // The rows that every instruction set has. `Isa` is its vectors, `target` its name and `lanes` their width as strings.
 #pragma once
 
-#include "attention.h"
+#include "attention_calls.h"
 #include "elementwise.h"
 #include "embedding.h"
 #include "fused.h"
