@@ -39,6 +39,8 @@ export class CountedMemory implements KernelMemory {
     return this.#allocated.get(bytes)!;
   }
 
+  discard(): void {}
+
   /** The bytes at an address, to be compared with those that a table gives. */
   at(address: bigint, byteLength: number): Uint8Array {
     for (const [bytes, start] of this.#allocated)
