@@ -60,6 +60,15 @@ function largest(values: Float32Array): number {
   return best;
 }
 
+/**
+ * Native linear layers sum in another order for one row than for several, which costs roundings of the last bits; all else
+ * depends on a row's own tokens alone.
+ */
+function expectAlike(cpu: Cpu, found: Float32Array, expected: Float32Array, message: string): void {
+  if (cpu.features.has("simd128") || cpu === scalarCpu) return expectSame(found, expected, message);
+  for (const [i, value] of found.entries()) expect(Math.abs(value - expected[i]!), message).toBeLessThan(1e-5);
+}
+
 describe.each(cpus)("on $name", (cpu) => {
   it.each(["f32", "f16", "int8"] as const)(
     "a sequence is the same alone and among others, %s",
@@ -75,10 +84,10 @@ describe.each(cpus)("on $name", (cpu) => {
       ]) {
         const llm = await load({ cpu, kvCache, threads, maxSeqLen, promptRows } as Options);
         const found = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
-        for (const [i, row] of found.entries()) expectSame(row, expected[i]!, `prompt ${i}, ${threads} threads`);
+        for (const [i, row] of found.entries()) expectAlike(cpu, row, expected[i]!, `prompt ${i}, ${threads} threads`);
         // A second time, prefixes are in the store.
         const again = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
-        for (const [i, row] of again.entries()) expectSame(row, expected[i]!, `prompt ${i} again`);
+        for (const [i, row] of again.entries()) expectAlike(cpu, row, expected[i]!, `prompt ${i} again`);
         expect(llm.program.sequenceStatistics!.reusedTokens).toBeGreaterThan(128);
         await llm.dispose();
       }
