@@ -25,10 +25,15 @@ const REPEATED_MAX = 1 << 16;
 const CALL_MULTIPLICATIONS_MAX = 2 ** 40;
 
 export interface InterpreterContext {
+  /** Operators that the method may use. */
   readonly registry: OperatorRegistry;
+  /** CPU whose kernels are chosen. */
   readonly cpu: Cpu;
+  /** Threads of the kernels. */
   readonly threads: number;
+  /** Profile that counts calls and their times; undefined without one. */
   readonly profile?: Profile | undefined;
+  /** Called with calls whose kernels were chosen, for the log. */
   noteKernels(calls: readonly BoundCall[]): void;
 }
 

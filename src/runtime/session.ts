@@ -28,10 +28,11 @@ interface ReadyRun {
 export interface SessionProgram extends InterpreterContext, RunPlace {
   /** Name of the program's file, for messages. */
   readonly file: string;
-  /** Where constants, scratch and state are. */
+  /** Memory for constants, scratch and state. */
   readonly memory: KernelMemory;
+  /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** What stands for the table of sequences; null of a program that knows none. */
+  /** Value that stands for the table of sequences; null for a program that knows none. */
   readonly sequences: Tensor | null;
   /** Bytes of one session's state. */
   readonly stateBytes: number;
@@ -39,6 +40,7 @@ export interface SessionProgram extends InterpreterContext, RunPlace {
   checkUsable(): void;
   /** The method of a name; InvalidArgumentError when there is none. */
   method(name: string): Method;
+  /** The planned calls of a method. */
   callsOf(method: Method): MethodCalls;
   /** Scratch of a method, shared by all sessions. */
   scratchOf(method: Method): Uint8Array;

@@ -3,6 +3,7 @@ import { checkIds } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { Page } from "./page.ts";
 import { firstPageKept, firstPageRead, type PageStore, usablePosition } from "./page-store.ts";
+import type { RestoredSequence } from "./restore.ts";
 import type { State } from "./state.ts";
 
 /** Where a sequence is at home, and who is told of what it does. */
@@ -163,7 +164,7 @@ export class Sequence {
         `sequence.commit: expected ${isWhole ? "" : "at most "}${this.#computed} tokens, those of the last step, but found ${ids.length}`,
       );
     for (const id of ids)
-      if (!Number.isInteger(id) || id < 0)
+      if (!Number.isInteger(id) || id < 0 || id >= 2 ** 32)
         throw new InvalidArgumentError(`sequence.commit: expected token ids but found ${id}`);
     this.#computed = 0;
     for (const id of ids) this.#append(id);
@@ -186,6 +187,7 @@ export class Sequence {
 
   /** Internal: what keeps a step of so many tokens from running now; null when nothing does. */
   refusal(count: number): string | null {
+    if (!Number.isInteger(count) || count < 1) return `${count} rows`;
     if (this.#isDisposed) return "a sequence that was disposed of";
     if (this.#isInStep) return "a sequence that is in a step";
     const { shape } = this.#store;
@@ -207,15 +209,17 @@ export class Sequence {
     if (this.#isDisposed) this.#end();
   }
 
-  /** Internal: puts pages that were restored into a sequence without any, as they are known then. */
-  adopt(pages: readonly Page[], ids: readonly number[], state: State | null): void {
-    this.#readFrom(firstPageRead, ids.length);
-    for (const [i, page] of pages.entries()) {
-      this.#push(page);
-      if (page.ids.length === this.#store.shape.positions) this.#know(i);
-    }
+  /** Internal: gives a sequence without tokens what was restored; it holds the pages and the state from now on. */
+  adopt(restored: Omit<RestoredSequence, "branch">): void {
+    const { ids, pages, firstPages, state } = restored;
+    this.#readFrom((_, kind) => firstPages[kind]!, ids.length);
     for (const id of ids) this.#ids.push(id);
     this.#state = state;
+    for (const page of pages) {
+      this.#push(page);
+      if (page.ids.length === this.#store.shape.positions) this.#know(this.#pages.length - 1);
+    }
+    if (state && this.position % this.#store.shape.positions === 0) this.#store.keepState(this.#pages.at(-1)!, state);
   }
 
   #checkOpen(what: string): void {
@@ -361,8 +365,8 @@ export class Sequence {
 
   /** Of a position where a page ends; null at first. */
   #stateOfLastPage(): State | null {
-    const state = this.#pages[this.#pagesHeld - 1]?.state;
-    return state ? this.#store.holdState(state) : null;
+    const page = this.#pages[this.#pagesHeld - 1];
+    return page ? this.#store.useState(page) : null;
   }
 }
 

@@ -2,6 +2,7 @@
  * What a WASM kernel is made of: functions of one signature, specialised by their generator, and a block of arguments in
  * memory that they read. A call runs phases one after the other; the tiles of a phase run on any thread, in any order.
  */
+import type { PagedCache, SequenceTable } from "../sequence-table.ts";
 import type { Body, Expr, FunctionCode, Local } from "./assembler/expression.ts";
 import { f32, f64, i32, ptr } from "./assembler/instructions.ts";
 import { defineFunction, type Scope } from "./assembler/module.ts";
@@ -11,6 +12,7 @@ export const kernelParams = { args: "ptr", tile: "i32", thread: "i32" } as const
 
 /** A generated function. Codes of one key are the same code. */
 export interface KernelCode {
+  /** Name that tells the code from others; code of one name is assembled once. */
   readonly key: string;
   /** The kernel function, and others that it calls. */
   build(): readonly FunctionCode[];
@@ -18,9 +20,11 @@ export interface KernelCode {
 
 /** A part of a call whose tiles may run on any thread in any order; the next phase begins when all have ended. */
 export interface WasmPhase {
+  /** Function that computes one tile. */
   readonly code: KernelCode;
+  /** Number of tiles. */
   readonly tiles: number;
-  /** The bytes of its arguments. */
+  /** Bytes of the function's argument block. */
   readonly args: Uint8Array;
 }
 
@@ -30,13 +34,17 @@ export interface Placement {
   read(view: ArrayBufferView): number;
   /** The address of an array that the kernel writes, and may read. */
   write(view: ArrayBufferView): number;
+  /** The address of a cache's table of pages, which the runs of the first `rows` rows read and write. */
+  pages(cache: PagedCache, table: SequenceTable, rows: number): number;
   /** Address of the call's scratch, at a multiple of 64. */
   readonly scratch: number;
+  /** Threads that share the tiles. */
   readonly threads: number;
 }
 
 /** A call ready to run. */
 export interface WasmStep {
+  /** What runs one after the other; all threads meet in between. */
   readonly phases: readonly WasmPhase[];
 }
 
@@ -51,6 +59,7 @@ export function setAddress(view: DataView, at: number, address: number): void {
 
 /** Arguments of kernel functions as they lie in memory: eight bytes each. */
 export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
+  /** Types of the fields by their names, in the order in memory. */
   readonly fields: F;
   readonly #names: readonly (keyof F & string)[];
   readonly #types: readonly FieldType[];
@@ -61,7 +70,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     this.#types = Object.values(fields);
   }
 
-  /** The bytes for values, at the width of the engine's addresses or wider: addresses are below 2^53. */
+  /** Makes the bytes of values, at the width of the engine's addresses or wider: addresses are below 2^53. */
   encode(values: { readonly [N in keyof F]: number }): Uint8Array {
     const view = new DataView(new ArrayBuffer(SLOT_BYTES * this.#names.length));
     for (let i = 0; i < this.#names.length; i++) {
@@ -76,7 +85,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     return new Uint8Array(view.buffer);
   }
 
-  /** Variables for all fields, and the statements that read them. */
+  /** Makes variables for all fields, and the statements that read them. */
   load(scope: Scope, args: Expr<"ptr">): { fields: { readonly [N in keyof F]: Local<F[N]> }; statements: Body } {
     const entries = this.#names.map((name, i) => {
       const type = this.#types[i]!;
@@ -101,8 +110,11 @@ export type FieldsOf<B> = B extends ArgumentBlock<infer F> ? { readonly [N in ke
 
 /** The parameters of a kernel function. */
 export interface KernelParams {
+  /** Address of the argument block. */
   readonly args: Local<"ptr">;
+  /** Index of the tile to compute. */
   readonly tile: Local<"i32">;
+  /** Index of the thread that computes it. */
   readonly thread: Local<"i32">;
 }
 

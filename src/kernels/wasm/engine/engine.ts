@@ -144,7 +144,13 @@ export class WasmEngine implements KernelMemory {
       literals.push(literal);
       return literal.byteOffset;
     };
-    return { read, write: addressOf, scratch: addressOf(scratch), threads: this.threads };
+    return {
+      read,
+      write: addressOf,
+      pages: ({ pages }) => addressOf(pages),
+      scratch: addressOf(scratch),
+      threads: this.threads,
+    };
   }
 
   #loadCode(steps: readonly WasmStep[]): void {
