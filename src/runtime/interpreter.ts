@@ -234,8 +234,11 @@ export class Interpreter {
     }
     checkWritten(this.#method, name, schema, indices);
     const given = (isOut: boolean) => schema.args.flatMap((arg, i) => (arg.isOut === isOut ? [indices[i]!] : []));
-    const outs = given(true).flatMap((index) => tensorsAt(this.#method, index));
-    return { name, number, routine: registry.routine(name), inputs: given(false), outs };
+    const routine = registry.routine(name);
+    const results = given(true);
+    // Only routines write lists; one may be empty.
+    const outs = routine ? results.flatMap((index) => tensorsAt(this.#method, index)) : results;
+    return { name, number, routine, inputs: given(false), outs };
   }
 
   #runRoutine(routine: Routine, inputs: readonly Argument<Tensor>[], outs: readonly number[]): void {

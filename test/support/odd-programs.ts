@@ -114,6 +114,7 @@ function lists(): void {
     ["truth values", { kind: "boolList", items: [true, false] }],
     ["doubles", { kind: "doubleList", items: [Number.NaN, 1] }],
     ["no ints", { kind: "intList", items: [] }],
+    ["no tensors", { kind: "tensorList", items: [] }],
     ["text", { kind: "string", value: "0" }],
     ["nothing", { kind: "null" }],
   ];
