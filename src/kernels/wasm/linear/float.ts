@@ -17,7 +17,7 @@ import {
   unpackParams,
 } from "../generate/float-panels.ts";
 import { eightHalves } from "../generate/halves.ts";
-import { forLanes, lanesOf, type StoredType, storedBytes, sumOfLanes, transposed } from "../generate/lanes.ts";
+import { forLanes, lanesOf, type StoredType, storedBytes, transposed } from "../generate/lanes.ts";
 import { advance, elementAt, forRange } from "../generate/loops.ts";
 import { VectorConstants } from "../generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../kernel.ts";
@@ -25,8 +25,10 @@ import { ArgumentBlock, type KernelCode, kernelFunction } from "../kernel-code.t
 
 const PANEL_ROWS = 16;
 const TILES_PER_THREAD = 8;
-/** Rows of weights whose dot products are computed side by side. */
-const DOTS = 4;
+/** Rows of weights whose dot products are computed side by side: two vectors of sums hide the time that one takes. */
+const DOTS = 8;
+/** Rows of weights that are transposed side by side. */
+const QUAD = 4;
 const DOTS_PER_TILE = 64;
 
 /** first + i, and the last row where there is none such. */
@@ -45,7 +47,10 @@ const dotBlock = new ArgumentBlock({
   k: "i32",
 });
 
-/** A tile is a range of rows of weights. Rows of the last four that are not there are the last one again. */
+/**
+ * A tile is a range of rows of weights. Rows of the last eight that are not there are the last one again. Products are added
+ * k by k to the bias, as panels do, so that a row of activations has the same results among many.
+ */
 function dotCode(type: StoredType, hasBias: boolean): KernelCode {
   const key = `linear_dot_${type}${hasBias ? "_bias" : ""}`;
   return {
@@ -58,20 +63,32 @@ function dotCode(type: StoredType, hasBias: boolean): KernelCode {
         const row = scope.local("i32", "row");
         const x0 = scope.local("ptr", "x_row");
         const rows = scope.localArray("ptr", "weights", DOTS);
-        const sums = scope.localArray("v128", "sum", DOTS);
-        const value = scope.local("v128", "value");
-        const result = scope.local("f32", "result");
+        const sums = scope.localArray("v128", "sum", DOTS / QUAD);
+        const loaded = scope.localArray("v128", "loaded", DOTS);
         const index = (i: number) => clamped(column, i, n);
         const pointers = [[x0] as const, ...rows.map((pointer) => [pointer, type] as const)];
         const products = forLanes({ scope, constants, count: k, pointers }, (lanes) => [
-          value.set(lanes.load(x0)),
-          sums.map((sum, i) => sum.set(f32x4.add(sum, f32x4.mul(value, lanes.load(rows[i]!, type))))),
+          loaded.map((local, i) => local.set(lanes.load(rows[i]!, type))),
+          Array.from({ length: lanes.count }, (_, j) =>
+            sums.map((sum, q) => {
+              const weight = transposed(loaded.slice(4 * q, 4 * q + 4))[j]!;
+              return sum.set(f32x4.add(sum, f32x4.mul(v128.load32_splat(x0, 4 * j), weight)));
+            }),
+          ),
         ]);
-        const store = sums.map((sum, i) => [
-          result.set(sumOfLanes(sum)),
-          hasBias ? result.set(f32.add(result, f32.load(elementAt(bias, index(i), 4)))) : [],
-          f32.store(elementAt(y, i32.add(i32.mul(row, n), index(i)), 4), result),
+        const begin = sums.map((sum, q) => [
+          sum.set(constants.words(0)),
+          hasBias
+            ? [0, 1, 2, 3].map((i) =>
+                sum.set(f32x4.replace_lane(sum, f32.load(elementAt(bias, index(4 * q + i), 4)), i)),
+              )
+            : [],
         ]);
+        const store = sums.map((sum, q) =>
+          [0, 1, 2, 3].map((i) =>
+            f32.store(elementAt(y, i32.add(i32.mul(row, n), index(4 * q + i)), 4), f32x4.extract_lane(sum, i)),
+          ),
+        );
         return [
           constants.prepare,
           column.set(i32.mul(tile, int(DOTS_PER_TILE))),
@@ -86,8 +103,10 @@ function dotCode(type: StoredType, hasBias: boolean): KernelCode {
               rows.map((pointer, i) =>
                 pointer.set(elementAt(weights, index(i), ptr.mul(widen(k), size(storedBytes[type])))),
               ),
-              sums.map((sum) => sum.set(constants.words(0))),
+              begin,
               products,
+              // Panels end in zeros.
+              when(i32.rem_u(k, int(UNIT)), [sums.map((sum) => sum.set(f32x4.add(sum, constants.words(0))))]),
               store,
             ]),
             DOTS,
@@ -105,9 +124,9 @@ function transposeCode(name: string, type: StoredType): UnpackCode {
     const constants = new VectorConstants(scope);
     const first = scope.local("i32", "first");
     const left = scope.local("i32", "left");
-    const quads = Array.from({ length: PANEL_ROWS / DOTS }, (_, quad) => {
-      const rows = scope.localArray("ptr", `row${quad}_`, DOTS);
-      const start = (i: number) => elementAt(fields.weights, clamped(first, DOTS * quad + i, fields.n), fields.stride);
+    const quads = Array.from({ length: PANEL_ROWS / QUAD }, (_, quad) => {
+      const rows = scope.localArray("ptr", `row${quad}_`, QUAD);
+      const start = (i: number) => elementAt(fields.weights, clamped(first, QUAD * quad + i, fields.n), fields.stride);
       return [
         rows.map((row, i) => row.set(elementAt(start(i), i32.mul(unit, int(UNIT)), storedBytes[type]))),
         transposeQuad({ rows, type, to, scope, constants, left, offset: 16 * quad }),
@@ -136,7 +155,7 @@ interface Transposed {
 }
 
 function transposeQuad({ rows, type, to, scope, constants, left, offset }: Transposed): Body {
-  const loaded = scope.localArray("v128", "loaded", DOTS);
+  const loaded = scope.localArray("v128", "loaded", QUAD);
   const target = scope.local("ptr", "target");
   const i = scope.local("i32", "i");
   const store = (j: number, value: Expr<"v128">) => v128.store(target, value, 4 * PANEL_ROWS * j + offset);
@@ -175,7 +194,7 @@ function panelCode(type: StoredType, hasBias: boolean): KernelCode {
 
 const linearFloatDotsWasm: Kernel<FloatLinearArgs> = wasmKernel({
   ...plainRow,
-  name: "linear_f32_f32_1x4x4_wasm_simd",
+  name: "linear_f32_f32_1x8x4_wasm_simd",
   nStep: DOTS,
   step({ m, n, k, x, weights, bias, y }, place) {
     const args = dotBlock.encode({
