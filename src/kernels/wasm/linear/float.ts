@@ -30,6 +30,8 @@ const DOTS = 8;
 /** Rows of weights that are transposed side by side. */
 const QUAD = 4;
 const DOTS_PER_TILE = 64;
+/** Rows of activations at most that share transposed weights. */
+const DOT_X_ROWS = 3;
 
 /** first + i, and the last row where there is none such. */
 function clamped(first: Local<"i32">, i: number, count: Local<"i32">): Expr<"i32"> {
@@ -42,51 +44,57 @@ const dotBlock = new ArgumentBlock({
   x: "ptr",
   bias: "ptr",
   y: "ptr",
-  m: "i32",
   n: "i32",
   k: "i32",
 });
 
 /**
- * A tile is a range of rows of weights. Rows of the last eight that are not there are the last one again. Products are added
- * k by k to the bias, as panels do, so that a row of activations has the same results among many.
+ * For `m` rows of activations. A tile is a range of rows of weights. Rows of the last eight that are not there are the last
+ * one again. Products are added k by k to the bias, as panels do, so that a row has the same results among many.
  */
-function dotCode(type: StoredType, hasBias: boolean): KernelCode {
-  const key = `linear_dot_${type}${hasBias ? "_bias" : ""}`;
+function dotCode(type: StoredType, hasBias: boolean, m: number): KernelCode {
+  const key = `linear_dot_${type}_m${m}${hasBias ? "_bias" : ""}`;
   return {
     key,
     build: () => [
-      kernelFunction(key, dotBlock, ({ weights, x, bias, y, m, n, k }, { tile }, scope) => {
+      kernelFunction(key, dotBlock, ({ weights, x, bias, y, n, k }, { tile }, scope) => {
         const constants = new VectorConstants(scope);
         const column = scope.local("i32", "column");
         const end = scope.local("i32", "end");
-        const row = scope.local("i32", "row");
-        const x0 = scope.local("ptr", "x_row");
+        const xs = scope.localArray("ptr", "x_row", m);
         const rows = scope.localArray("ptr", "weights", DOTS);
-        const sums = scope.localArray("v128", "sum", DOTS / QUAD);
+        const sums = Array.from({ length: DOTS / QUAD }, (_, q) => scope.localArray("v128", `sum${q}_`, m));
         const loaded = scope.localArray("v128", "loaded", DOTS);
+        const weight = scope.local("v128", "weight");
         const index = (i: number) => clamped(column, i, n);
-        const pointers = [[x0] as const, ...rows.map((pointer) => [pointer, type] as const)];
+        const lanesOfQuad = (q: number, visit: (column: Expr<"i32">, lane: number) => Body[number]) =>
+          [0, 1, 2, 3].map((lane) => visit(index(QUAD * q + lane), lane));
+        const pointers = [...xs.map((at) => [at] as const), ...rows.map((pointer) => [pointer, type] as const)];
         const products = forLanes({ scope, constants, count: k, pointers }, (lanes) => [
           loaded.map((local, i) => local.set(lanes.load(rows[i]!, type))),
-          Array.from({ length: lanes.count }, (_, j) =>
-            sums.map((sum, q) => {
-              const weight = transposed(loaded.slice(4 * q, 4 * q + 4))[j]!;
-              return sum.set(f32x4.add(sum, f32x4.mul(v128.load32_splat(x0, 4 * j), weight)));
-            }),
+          sums.map((quad, q) =>
+            transposed(loaded.slice(QUAD * q, QUAD * (q + 1)))
+              .slice(0, lanes.count)
+              .map((values, j) => [
+                weight.set(values),
+                quad.map((sum, t) => sum.set(f32x4.add(sum, f32x4.mul(v128.load32_splat(xs[t]!, 4 * j), weight)))),
+              ]),
           ),
         ]);
-        const begin = sums.map((sum, q) => [
-          sum.set(constants.words(0)),
+        const begin = sums.map(([first, ...others], q) => [
+          first!.set(constants.words(0)),
           hasBias
-            ? [0, 1, 2, 3].map((i) =>
-                sum.set(f32x4.replace_lane(sum, f32.load(elementAt(bias, index(4 * q + i), 4)), i)),
+            ? lanesOfQuad(q, (at, lane) =>
+                first!.set(f32x4.replace_lane(first!, f32.load(elementAt(bias, at, 4)), lane)),
               )
             : [],
+          others.map((sum) => sum.set(first!)),
         ]);
-        const store = sums.map((sum, q) =>
-          [0, 1, 2, 3].map((i) =>
-            f32.store(elementAt(y, i32.add(i32.mul(row, n), index(4 * q + i)), 4), f32x4.extract_lane(sum, i)),
+        const store = sums.map((quad, q) =>
+          quad.map((sum, t) =>
+            lanesOfQuad(q, (at, lane) =>
+              f32.store(elementAt(y, i32.add(i32.mul(int(t), n), at), 4), f32x4.extract_lane(sum, lane)),
+            ),
           ),
         );
         return [
@@ -98,17 +106,17 @@ function dotCode(type: StoredType, hasBias: boolean): KernelCode {
             column,
             column,
             end,
-            forRange(row, int(0), m, [
-              x0.set(elementAt(x, i32.mul(row, k), 4)),
+            [
+              xs.map((at, t) => at.set(elementAt(x, i32.mul(int(t), k), 4))),
               rows.map((pointer, i) =>
                 pointer.set(elementAt(weights, index(i), ptr.mul(widen(k), size(storedBytes[type])))),
               ),
               begin,
               products,
               // Panels end in zeros.
-              when(i32.rem_u(k, int(UNIT)), [sums.map((sum) => sum.set(f32x4.add(sum, constants.words(0))))]),
+              when(i32.rem_u(k, int(UNIT)), [sums.flat().map((sum) => sum.set(f32x4.add(sum, constants.words(0))))]),
               store,
-            ]),
+            ],
             DOTS,
           ),
         ];
@@ -197,15 +205,16 @@ const linearFloatDotsWasm: Kernel<FloatLinearArgs> = wasmKernel({
   name: "linear_f32_f32_1x8x4_wasm_simd",
   nStep: DOTS,
   step({ m, n, k, x, weights, bias, y }, place) {
-    const args = dotBlock.encode({
-      weights: place.read(weights.data),
-      x: place.read(x),
-      bias: bias ? place.read(bias) : 0,
-      y: place.write(y),
-      ...{ m, n, k },
+    const type = weights.dtype as StoredType;
+    const places = { weights: place.read(weights.data), bias: bias ? place.read(bias) : 0, n, k };
+    const [from, to] = [place.read(x), place.write(y)];
+    const tiles = Math.ceil(n / DOTS_PER_TILE);
+    const phases = Array.from({ length: Math.ceil(m / DOT_X_ROWS) }, (_, i) => {
+      const first = i * DOT_X_ROWS;
+      const args = dotBlock.encode({ ...places, x: from + 4 * first * k, y: to + 4 * first * n });
+      return { code: dotCode(type, bias !== null, Math.min(DOT_X_ROWS, m - first)), tiles, args };
     });
-    const code = dotCode(weights.dtype as StoredType, bias !== null);
-    return { phases: [{ code, tiles: Math.ceil(n / DOTS_PER_TILE), args }] };
+    return { phases };
   },
 });
 
