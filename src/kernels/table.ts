@@ -104,8 +104,14 @@ export const ropeAttention = [
   ropeAttentionReference,
 ];
 /** Over the pages of several sequences. */
-export const updateAndAttend = [updateAndAttendRelaxedWasm, updateAndAttendWasm, updateAndAttendReference];
+export const updateAndAttend = [
+  ...nativeKernels("update_and_attend", native.updateAndAttend),
+  updateAndAttendRelaxedWasm,
+  updateAndAttendWasm,
+  updateAndAttendReference,
+];
 export const ropeUpdateAndAttend = [
+  ...nativeKernels("rope_update_and_attend", native.ropeUpdateAndAttend),
   ropeUpdateAndAttendRelaxedWasm,
   ropeUpdateAndAttendWasm,
   ropeUpdateAndAttendReference,

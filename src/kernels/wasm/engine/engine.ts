@@ -90,6 +90,9 @@ export class WasmEngine implements KernelMemory {
     return BigInt(bytes.byteOffset);
   }
 
+  /** WebAssembly gives nothing back. */
+  discard(): void {}
+
   /** A plan of calls whose arrays are in this memory; of short ones elsewhere that they read, copies, made now. */
   planCalls(calls: readonly EncodedCall[]): CallPlan {
     this.#checkUsable();
