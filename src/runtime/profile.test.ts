@@ -18,6 +18,7 @@ function call(operator: string, size: number, run: () => void): BoundCall {
     kernel,
     shapes,
     indexCheck: null,
+    multiplications: 0,
     bytes,
     scratchBytes: () => 0,
     bind: () => run,
