@@ -1,5 +1,6 @@
 /** Types only: what a CPU, a packed layout and a kernel are. Dispatch, tests, benchmarks and docs iterate over rows of these. */
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
+import type { SizeRange, Sizes } from "./growth.ts";
 import type { Placement, WasmStep } from "./wasm/kernel-code.ts";
 
 /**
@@ -74,6 +75,8 @@ export interface NativeCall {
   readonly scalars: readonly number[];
   /** The scratch is the last one. */
   readonly buffers: readonly ArrayBufferView[];
+  /** [sizes, scalars]: by what each number is more where one of a plan's sizes is more by 1; absent where all stay. */
+  readonly growth?: Float64Array;
 }
 
 /** A call of a WebAssembly kernel, whose code and arguments are made when its memory is known. */
@@ -94,7 +97,19 @@ export interface CallPlan {
   run(abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
   /** The same with this thread at work too, ended when it returns; absent where this thread cannot. */
   runHere?(nanoseconds?: Float64Array): void;
+  /**
+   * Makes the calls those of other sizes, for plans of sized calls that are not running. False, and nothing is changed,
+   * where their scratch is too small.
+   */
+  resize?(sizes: Sizes): boolean;
   dispose(): void;
+}
+
+/** The calls of a plan for all sizes of a range. At the smallest they are those that the plan is made of. */
+export interface SizedCalls {
+  readonly range: SizeRange;
+  /** Null where the scratch is too small. */
+  at(index: number, sizes: Sizes): EncodedCall | null;
 }
 
 export interface KernelMemory {
@@ -108,8 +123,8 @@ export interface KernelMemory {
   allocate(byteLength: number): Uint8Array;
   /** Bytes that `allocate` gave and nothing uses any more. */
   free(bytes: Uint8Array): void;
-  /** A plan of calls that can be run one after the other, all of the same target. */
-  planCalls(calls: readonly EncodedCall[], threads: number): CallPlan;
+  /** A plan of calls that can be run one after the other, all of the same target. `sized`: the same for other sizes. */
+  planCalls(calls: readonly EncodedCall[], threads: number, sized?: SizedCalls): CallPlan;
   /** Resolves when everything is freed. */
   dispose(): Promise<void>;
 }

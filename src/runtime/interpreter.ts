@@ -8,7 +8,7 @@ import { isTurnDue, takeTurn } from "../event-loop.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { type Argument, Arguments, checkSpec, type TensorSpec } from "../ops/call-arguments.ts";
 import { checkOverlaps } from "../ops/call-memory.ts";
-import { type BoundCall, checkIndices } from "../ops/operator.ts";
+import { checkIndices, type KernelCall } from "../ops/operator.ts";
 import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
@@ -26,7 +26,7 @@ export interface InterpreterContext {
   readonly cpu: Cpu;
   readonly threads: number;
   readonly profile?: Profile | undefined;
-  noteKernels(calls: readonly BoundCall[]): void;
+  noteKernels(calls: readonly KernelCall[]): void;
 }
 
 /** Whether a method needs the interpreter. */

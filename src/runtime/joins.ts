@@ -37,7 +37,7 @@ const joins: readonly Join[] = [
   },
 ];
 
-/** The calls as one, where selection has a kernel for both that is no plain loop; else null. */
+/** The calls as one, whatever kernel serves that; null where they cannot be one. */
 export function joinCalls(
   first: ReadyCall,
   second: ReadyCall,
@@ -49,8 +49,7 @@ export function joinCalls(
   if (!isReadOnce(method, first.outIndex)) return null;
   if (!join.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
   const into = registry.get(join.into);
-  const call = into.resolve(new Arguments(into.schema, [...first.given, second.out]), cpu);
-  return call.kernel.target === "reference" ? null : call;
+  return into.resolve(new Arguments(into.schema, [...first.given, second.out]), cpu);
 }
 
 /**

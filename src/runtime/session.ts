@@ -1,26 +1,31 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
+import { viewOf } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
-import { checkIndices } from "../ops/operator.ts";
+import { type BoundCall, checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
-import { type Tensor, zeroTensor } from "../tensor.ts";
+import { isSameShape, type Tensor, zeroTensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
 import { Interpreter, type InterpreterContext, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkInput, checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
 import type { MethodCalls } from "./method-calls.ts";
-import { RunList, type RunPlace } from "./run-list.ts";
+import type { RunTimes } from "./profile.ts";
+import { type CallsOfSizes, callsAt, RunList, type RunPlace } from "./run-list.ts";
+import { inputPattern, type MethodEnds, SizedMethod } from "./sized-method.ts";
 
-/** Sizes for which methods are kept ready, besides those that are always kept. */
+/** Sizes for which methods are kept ready one by one, besides those that are always kept. */
 const READY_MAX = 6;
 
+/** Calls that are ready, and what they read and write at their present sizes. */
 interface ReadyRun {
   /** Whether it is kept for as long as the session lives. */
   readonly isKept: boolean;
-  readonly ready: ReadyMethod;
   readonly calls: RunList;
+  ends: MethodEnds;
   /** The session's own copies: scratch is overwritten by the next call. */
-  readonly outputs: readonly Tensor[];
+  copies: readonly Tensor[] | null;
+  times: RunTimes | undefined;
   readonly free: () => void;
 }
 
@@ -52,6 +57,12 @@ export class Session {
   readonly #program: SessionProgram;
   readonly #state: Uint8Array;
   readonly #ready = new Map<string, ReadyRun>();
+  /** By patterns of sizes; null where each size is resolved by itself. */
+  readonly #sized = new Map<string, SizedMethod | null>();
+  /** By classes of sizes; null likewise. */
+  readonly #classes = new Map<string, ReadyRun | null>();
+  readonly #copies = new Map<string, Uint8Array>();
+  readonly #times = new Map<string, RunTimes>();
   readonly #interpreters = new Map<string, Interpreter>();
   readonly #holdings = new Holdings();
   /** Those that have not ended. */
@@ -89,7 +100,7 @@ export class Session {
   }
 
   /**
-   * Executes a method. The outputs are overwritten by the session's next call of the same sizes.
+   * Executes a method. The outputs are overwritten by the session's next call of the method.
    * Between kernels the event loop gets its turn; the signal is honoured there with its own reason.
    */
   async run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
@@ -113,13 +124,26 @@ export class Session {
       return this.#ofFile(signal, () => interpreter.run(signal));
     }
     const run = this.#readyFor(method, inputs);
-    for (const [i, target] of run.ready.inputs.entries()) copyInput(method, i, inputs[i]!, target);
-    run.ready.checks.forEach(checkIndices);
-    await this.#ofFile(signal, () => run.calls.run(signal));
+    const { ends } = run;
+    for (const [i, target] of ends.inputs.entries()) copyInput(method, i, inputs[i]!, target);
+    ends.checks.forEach(checkIndices);
+    await this.#ofFile(signal, () => run.calls.run(signal, run.times));
     this.#program.checkUsable();
-    for (const [i, output] of run.ready.outputs.entries())
-      (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
-    return run.outputs;
+    run.copies ??= ends.outputs.map((output, i) => this.#copyOf(method, i, output));
+    for (const [i, output] of ends.outputs.entries())
+      (run.copies[i]!.data as Uint8Array).set(output.data as Uint8Array);
+    return run.copies;
+  }
+
+  /** Room for a copy of an output: one for all sizes, as long as the longest so far. */
+  #copyOf(method: Method, i: number, { dtype, shape, data }: Tensor): Tensor {
+    const key = `${method.name} ${i}`;
+    let bytes = this.#copies.get(key);
+    if (!bytes || bytes.byteLength < data.byteLength) {
+      bytes = new Uint8Array(zeroTensor(dtype, shape).data.buffer);
+      this.#copies.set(key, bytes);
+    }
+    return { dtype, shape, data: viewOf(dtype, bytes.buffer, 0, data.length) };
   }
 
   /** Runs what the file says: its errors name it. */
@@ -145,17 +169,60 @@ export class Session {
   }
 
   #readyFor(method: Method, inputs: readonly Tensor[]): ReadyRun {
-    const key = `${method.name} ${inputs.map(({ shape }) => shape.join("x")).join(" ")}`;
-    const known = this.#ready.get(key);
-    if (known) return known;
-    this.#forgetOldest();
+    const sizes = inputs.map(({ shape }) => shape);
     try {
-      const run = this.#makeReady(method, inputs);
-      this.#ready.set(key, run);
-      return run;
+      return this.#readyForAny(method, sizes) ?? this.#readyForOne(method, sizes);
     } catch (error) {
       throw blamed(this.#program.file, undefined, error);
     }
+  }
+
+  /** Calls that are ready for all sizes that the same kernels serve; null where they must be resolved for each. */
+  #readyForAny(method: Method, inputSizes: readonly (readonly number[])[]): ReadyRun | null {
+    const pattern = inputPattern(method, inputSizes);
+    const { sizes } = pattern;
+    if (sizes.length === 0) return null;
+    const key = `${method.name} ${pattern.key}`;
+    const resolve = (inputs: readonly (readonly number[])[]) => this.#resolve(method, inputs);
+    let sized = this.#sized.get(key);
+    if (sized === undefined) {
+      sized = SizedMethod.of(pattern, this.#program.cpu, resolve);
+      this.#sized.set(key, sized);
+    }
+    if (!sized) return null;
+    const classKey = `${key} in ${sized.classKey(sizes)}`;
+    let run = this.#classes.get(classKey);
+    if (run === undefined) {
+      const calls = sized.classOf(sizes);
+      run = calls && this.#makeReady(calls, sized.ends(calls.range.smallest));
+      this.#classes.set(classKey, run);
+      if (calls) this.#program.noteKernels(callsAt(calls, sizes));
+    }
+    if (!run) return null;
+    if (!isSameShape(run.calls.sizes, sizes)) {
+      if (!run.calls.resize(sizes)) {
+        run.free();
+        this.#classes.set(classKey, null);
+        return null;
+      }
+      run.ends = sized.ends(sizes);
+      run.copies = null;
+    }
+    run.times = this.#timesFor(method, inputSizes);
+    return run;
+  }
+
+  #readyForOne(method: Method, inputSizes: readonly (readonly number[])[]): ReadyRun {
+    const key = `${method.name} ${inputSizes.map((shape) => shape.join("x")).join(" ")}`;
+    const known = this.#ready.get(key);
+    if (known) return known;
+    this.#forgetOldest();
+    const ready = this.#resolve(method, inputSizes);
+    this.#program.noteKernels(ready.calls);
+    const run = this.#makeReady(ready.calls, ready, isKept(method, inputSizes));
+    run.times = this.#timesFor(method, inputSizes, ready);
+    this.#ready.set(key, run);
+    return run;
   }
 
   /** Of sizes such as those of the ends of prompts, when there are many. */
@@ -167,19 +234,34 @@ export class Session {
     this.#ready.delete(key);
   }
 
-  #makeReady(method: Method, inputs: readonly Tensor[]): ReadyRun {
+  #resolve(method: Method, inputSizes: readonly (readonly number[])[]): ReadyMethod {
     const program = this.#program;
     const memory = { scratch: program.scratchOf(method), state: this.#state, constants: program.constants };
-    const sizes = inputs.map(({ shape }) => shape);
-    const ready = readyMethod(program.callsOf(method), sizes, memory, program);
-    program.noteKernels(ready.calls);
-    const times = program.profile?.track(ready.calls, {
-      label: `${method.name} ${sizes.map((shape) => `[${shape.join(", ")}]`).join(" ")}`,
-      planned: { method, places: ready.places },
-    });
-    const calls = new RunList(ready.calls, program, times);
-    const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
-    return { isKept: isKept(method, sizes), ready, calls, outputs, free: this.#holdings.add(calls.release) };
+    return readyMethod(program.callsOf(method), inputSizes, memory, program);
+  }
+
+  #makeReady(
+    calls: readonly BoundCall[] | CallsOfSizes,
+    { inputs, outputs, checks }: MethodEnds,
+    isKept = true,
+  ): ReadyRun {
+    const list = new RunList(calls, this.#program);
+    const ends = { inputs, outputs, checks };
+    const free = this.#holdings.add(list.release);
+    return { isKept, calls: list, ends, copies: null, times: undefined, free };
+  }
+
+  /** Where a profile is kept: the times of calls of these sizes. */
+  #timesFor(method: Method, inputSizes: readonly (readonly number[])[], ready?: ReadyMethod): RunTimes | undefined {
+    const { profile } = this.#program;
+    if (!profile) return undefined;
+    const label = `${method.name} ${inputSizes.map((shape) => `[${shape.join(", ")}]`).join(" ")}`;
+    const known = this.#times.get(label);
+    if (known) return known;
+    const { calls, places } = ready ?? this.#resolve(method, inputSizes);
+    const times = profile.track(calls, { label, planned: { method, places } });
+    this.#times.set(label, times);
+    return times;
   }
 }
 

@@ -1,2 +1,2 @@
 /** The fingerprint of interface.ts and families.ts, which an addon is built with. Written by `npm run families`. */
-export const NATIVE_ABI = "6c61bc8e";
+export const NATIVE_ABI = "561c505c";
