@@ -90,7 +90,8 @@ function changeOfArrays(range: SizeRange, values: readonly Array_[]): Grown<unkn
   const { buffer, byteOffset } = first;
   if (values.some((value) => value.buffer !== buffer || value.byteOffset !== byteOffset)) {
     const isSame = (value: Array_) => value.length === first.length && value.every((item, i) => item === first[i]);
-    return values.every(isSame) ? null : undefined;
+    const isElsewhere = new Set(values.map((value) => value.buffer)).size === values.length;
+    return isElsewhere && values.every(isSame) ? null : undefined;
   }
   const growth = growthOf(
     range,

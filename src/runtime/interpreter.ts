@@ -101,7 +101,7 @@ export class Interpreter {
     for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
   }
 
-  /** Outputs as copies. */
+  /** Outputs where they are: the next run overwrites them. */
   async run(signal?: AbortSignal): Promise<readonly Tensor[]> {
     const { instructions, outputs } = this.#method;
     const before = this.#literals.slice();
@@ -120,10 +120,7 @@ export class Interpreter {
       this.#literals = before;
       throw error;
     }
-    return outputs.map((index) => {
-      const { dtype, shape, data } = this.#tensor(index);
-      return { dtype, shape, data: data.slice() };
-    });
+    return outputs.map((index) => this.#tensor(index));
   }
 
   #setInput(i: number, input: Tensor): void {
