@@ -98,19 +98,19 @@ napi_value change_threads(napi_env env, napi_callback_info info) {
   return nullptr;
 }
 
-// countCores(sysfs, cpus): as of CPUs 0 .. cpus - 1
+// countCores(root, cpus): as of CPUs 0 .. cpus - 1
 napi_value count_cores_js(napi_env env, napi_callback_info info) {
   napi_value args[2];
   size_t count = 2;
   napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
-  char sysfs[4096] = {};
+  char root[4096] = {};
   size_t length;
   uint32_t limit = 0;
-  napi_get_value_string_utf8(env, args[0], sysfs, sizeof sysfs, &length);
+  napi_get_value_string_utf8(env, args[0], root, sizeof root, &length);
   napi_get_value_uint32(env, args[1], &limit);
   std::set<uint32_t> cpus;
   for (uint32_t cpu = 0; cpu < limit; cpu++) cpus.insert(cpu);
-  return number(env, count_cores(sysfs, cpus));
+  return number(env, count_cores(root, cpus));
 }
 
 // The memory behind a typed array and its elements; null for other values. JavaScript keeps the arrays alive as long as

@@ -52,10 +52,10 @@ std::set<uint32_t> parse_cpus(const std::string& list) {
 
 // This process's group among those that limit the time of CPUs: of the second version of cgroups, which names no
 // controllers, or of the first. Empty for the outermost, or where the system does not say.
-std::string group_path(bool second) {
+std::string group_path(const std::string& root, bool second) {
   char line[4096];
   std::string path;
-  if (FILE* file = fopen("/proc/self/cgroup", "r")) {
+  if (FILE* file = fopen((root + "proc/self/cgroup").c_str(), "r")) {
     // hierarchy:controllers:path
     while (fgets(line, sizeof line, file)) {
       const std::string text(line, strcspn(line, "\n"));
@@ -80,12 +80,14 @@ double quota_of(const std::string& group) {
   return quota > 0 && period > 0 ? quota / period : 0;
 }
 
-// At most as many as keep busy within the limits of this process's group and of those around it: a container stands
-// still for the rest of a period when its threads have used up its time.
-uint32_t within_quotas(const std::string& sysfs, uint32_t cores) {
+// The same as src/kernels/wasm/engine/cpu-quota.ts, which serves where there is no addon; this serves the operator
+// library for ExecuTorch, too, where there is no JavaScript. One list of machines tests both. At most as many as keep
+// busy within the limits of this process's group and of those around it: a container stands still for the rest of a
+// period when its threads have used up its time.
+uint32_t within_quotas(const std::string& root, uint32_t cores) {
   for (const bool second : {true, false}) {
-    const std::string mount = sysfs + (second ? "/fs/cgroup" : "/fs/cgroup/cpu");
-    for (std::string path = group_path(second);; path.resize(path.rfind('/'))) {
+    const std::string mount = root + (second ? "sys/fs/cgroup" : "sys/fs/cgroup/cpu");
+    for (std::string path = group_path(root, second);; path.resize(path.rfind('/'))) {
       const double quota = quota_of(mount + path);
       if (quota > 0 && quota < cores) cores = static_cast<uint32_t>(std::ceil(quota));
       if (path.find('/') == std::string::npos) break;
@@ -96,13 +98,13 @@ uint32_t within_quotas(const std::string& sysfs, uint32_t cores) {
 
 }  // namespace
 
-uint32_t count_cores(const std::string& sysfs, const std::set<uint32_t>& cpus) {
+uint32_t count_cores(const std::string& root, const std::set<uint32_t>& cpus) {
   auto of_cpu = [&](uint32_t cpu, const char* name) {
-    return read_line(sysfs + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/" + name);
+    return read_line(root + "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/" + name);
   };
   // Intel's hybrid CPUs list their performance cores.
   std::set<uint32_t> fast;
-  for (uint32_t cpu : parse_cpus(read_line(sysfs + "/devices/cpu_core/cpus")))
+  for (uint32_t cpu : parse_cpus(read_line(root + "sys/devices/cpu_core/cpus")))
     if (cpus.count(cpu)) fast.insert(cpu);
   if (fast.empty()) fast = cpus;
   // Cores whose capacity is well under the largest are efficiency cores.
@@ -118,7 +120,7 @@ uint32_t count_cores(const std::string& sysfs, const std::set<uint32_t>& cpus) {
     if (siblings.empty()) siblings = of_cpu(cpu, "topology/thread_siblings_list");
     cores.insert(siblings.empty() ? std::to_string(cpu) : siblings);
   }
-  return within_quotas(sysfs, std::max<uint32_t>(1, static_cast<uint32_t>(cores.size())));
+  return within_quotas(root, std::max<uint32_t>(1, static_cast<uint32_t>(cores.size())));
 }
 
 #if defined(__linux__)
@@ -129,7 +131,7 @@ uint32_t default_threads() {
   std::set<uint32_t> cpus;
   for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
     if (CPU_ISSET(cpu, &allowed)) cpus.insert(cpu);
-  return count_cores("/sys", cpus);
+  return count_cores("/", cpus);
 }
 #elif defined(__APPLE__)
 uint32_t default_threads() {

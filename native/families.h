@@ -59,11 +59,12 @@ namespace rope_angles {
 constexpr ScalarIndex kTokens{0};
 constexpr ScalarIndex kHalf{1};
 constexpr ScalarIndex kScale{2};
+constexpr ScalarIndex kEach{3};
 constexpr BufferIndex kPosition{0};
 constexpr BufferIndex kInverseFrequencies{1};
 constexpr BufferIndex kAngles{2};
 constexpr BufferIndex kScratch{3};
-constexpr uint32_t kScalars = 3, kBuffers = 3;
+constexpr uint32_t kScalars = 4, kBuffers = 3;
 }  // namespace rope_angles
 
 namespace rope {

@@ -52,7 +52,8 @@ void run_plan_here(const Plan& plan, const RunOptions& options);
 // busy.
 uint32_t default_threads();
 
-// The same of some of Linux' CPUs, by its files under `sysfs`: at least 1. CPUs without files count as cores.
-uint32_t count_cores(const std::string& sysfs, const std::set<uint32_t>& cpus);
+// The same of some of Linux' CPUs, by its files /proc and /sys under `root`, which ends with a slash: at least 1. CPUs
+// without files count as cores.
+uint32_t count_cores(const std::string& root, const std::set<uint32_t>& cpus);
 
 }  // namespace lowbit

@@ -15,7 +15,7 @@ import { CompileProgress } from "./compile-progress.js";
 import {
   baseFlags,
   emptyTables,
-  featureFlags,
+  fileFlags,
   headersFingerprint,
   instructionSetsOf,
   nativeFolder,
@@ -117,8 +117,9 @@ function compilation(cxx, version) {
   const base = [...baseFlags(), ...instrumented];
   const shared = headersFingerprint([version, ...cxx, ...base]);
   const kind = cxx.includes("ziglang") ? "zig" : "cc";
-  return (/** @type {{ file: string, features: string[] }} */ { file, features }) => {
-    const flags = featureFlags(arch, features, kind);
+  return (/** @type {{ file: string, features: string[] }} */ source) => {
+    const { file } = source;
+    const flags = fileFlags(arch, source, kind);
     const text = readFileSync(join(nativeFolder, file));
     const fingerprint = createHash("sha256")
       .update(`${shared}\0${flags.join(" ")}\0`)

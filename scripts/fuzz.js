@@ -16,8 +16,10 @@ import { parseArgs } from "node:util";
 import { build } from "esbuild";
 import { root } from "./native-sources.js";
 
-/** An input that takes longer hangs. A loaded machine is slow, and limits of templates and tokenizers allow seconds. */
-const HANG_MS = 30_000;
+/** An input that takes more of a CPU hangs: limits of templates and tokenizers allow seconds. */
+const HANG_SECONDS = 30;
+/** The same of time, which a loaded machine takes much of. */
+const STUCK_SECONDS = 180;
 /** No input here needs as much. */
 const RESIDENT_MAX = 3 * 2 ** 30;
 const POLL_MS = 250;
@@ -86,6 +88,19 @@ function residentBytes(pid) {
   }
 }
 
+/** Seconds that a process has had of CPUs; 0 where the system does not tell. @param {number} pid */
+function cpuSeconds(pid) {
+  try {
+    // The name before these fields may hold anything, but for a bracket at its end.
+    const fields = readFileSync(`/proc/${pid}/stat`, "utf8")
+      .replace(/^.*\) /s, "")
+      .split(" ");
+    return (Number(fields[11]) + Number(fields[12])) / 100;
+  } catch {
+    return 0;
+  }
+}
+
 /**
  * Runs seeds in a child until they are through, or it dies.
  * @param {{ kind: string, backend: string, seeds: readonly number[] | null, first: number, until: number, count: number }} job
@@ -93,13 +108,13 @@ function residentBytes(pid) {
 function runChild({ kind, backend, seeds, first, until, count }, { module, folder }) {
   return new Promise((resolve) => {
     const child = fork(module, [], {
-      env: { ...process.env, LOWBIT_BACKEND: backend === "native" ? "" : backend, LOWBIT_LOG: "" },
+      env: { ...process.env, LOWBIT_BACKEND: dependsOnBackend(kind) ? backend : "", LOWBIT_LOG: "" },
       stdio: ["ignore", "ignore", "pipe", "ipc"],
       serialization: "advanced",
     });
     const done = { ran: 0, refused: 0 };
     let current = first;
-    let since = Date.now();
+    let since = { time: Date.now(), cpu: 0 };
     let errors = "";
     /** @type {string | null} */
     let verdict = null;
@@ -108,13 +123,15 @@ function runChild({ kind, backend, seeds, first, until, count }, { module, folde
       errors = (errors + data).slice(-2000);
     });
     const watchdog = setInterval(() => {
-      if (Date.now() - since > HANG_MS) verdict ??= `hangs for more than ${HANG_MS / 1000} s`;
+      const [cpu, seconds] = [cpuSeconds(child.pid) - since.cpu, (Date.now() - since.time) / 1000];
+      if (cpu > HANG_SECONDS) verdict ??= `hangs for more than ${HANG_SECONDS} s of a CPU`;
+      if (seconds > STUCK_SECONDS) verdict ??= `hangs for more than ${STUCK_SECONDS} s`;
       const resident = residentBytes(child.pid);
       if (resident > RESIDENT_MAX) verdict ??= `takes ${(resident / 2 ** 30).toFixed(1)} GiB`;
       if (verdict) child.kill("SIGKILL");
     }, POLL_MS);
     child.on("message", (message) => {
-      since = Date.now();
+      since = { time: Date.now(), cpu: cpuSeconds(child.pid) };
       if (message.start !== undefined) current = message.start;
       if (message.outcome === "ran") done.ran++;
       if (message.outcome === "refused") done.refused++;

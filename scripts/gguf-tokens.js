@@ -189,6 +189,7 @@ export async function goldenTokens(llama, root, folder) {
       tokens: Object.keys(vocab).sort((a, b) => vocab[a] - vocab[b]),
       merges: merges.map((pair) => pair.join(" ")),
       texts: some,
+      approximated: APPROXIMATED,
       kinds: [...byFacts.values()],
     },
   };

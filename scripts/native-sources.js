@@ -106,12 +106,24 @@ export function emptyTables(files) {
 }
 
 /**
+ * Flags of one file beyond those of every file: for its CPU features, and for the one that tells it, what the addon must
+ * know of the TypeScript side; the others need not be compiled anew when that changes.
+ * @param {string} arch
+ * @param {{ file: string, features: string[] }} source
+ * @param {"cc" | "zig"} compiler
+ */
+export function fileFlags(arch, { file, features }, compiler) {
+  const abi = file === "addon.cc" ? [`-DLOWBIT_ABI="${nativeAbi()}"`] : [];
+  return [...abi, ...featureFlags(arch, features, compiler)];
+}
+
+/**
  * Flags for these CPU features as gcc and clang want them; zig's clang has Arm features under LLVM's names only.
  * @param {string} arch
  * @param {string[]} features
  * @param {"cc" | "zig"} compiler
  */
-export function featureFlags(arch, features, compiler) {
+function featureFlags(arch, features, compiler) {
   if (features.length === 0) return [];
   if (arch === "x64") return features.map((feature) => `-m${feature}`);
   const list = features.map((feature) => `+${feature}`).join("");
@@ -183,7 +195,6 @@ export function baseFlags() {
     "-ffp-contract=off",
     "-Wall",
     "-DNAPI_VERSION=8",
-    `-DLOWBIT_ABI="${nativeAbi()}"`,
     `-I${include}`,
   ];
 }

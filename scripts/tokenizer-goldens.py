@@ -2,7 +2,7 @@
 Writes src/text/tokenizer/components.json.golden: random tokenizers of every component and option, and what Rust's library
 makes of random texts and ids. Made with tokenizers 0.23.3 and sentencepiece 0.2.3:
 
-    pip install tokenizers==0.23.3 sentencepiece==0.2.3
+    pip install tokenizers==0.23.3 sentencepiece==0.2.3 protobuf
     python scripts/tokenizer-goldens.py
 
 With a seed and a number as arguments, other and more tokenizers.
@@ -17,6 +17,7 @@ import sys
 import tempfile
 
 import sentencepiece
+from golden_texts import POOL, REGEX
 from sentencepiece import sentencepiece_model_pb2 as proto
 from tokenizers import Tokenizer
 
@@ -56,19 +57,6 @@ def small_map():
 
 charsmaps = [small_map()]
 
-# fmt: off
-POOL = [
-    "a", "b", "c", "d", "A", "B", "é", "É", "e\u0301", " ", "  ", "\n", "\r\n", "\t", "1", "2", "23", "½", "²", "٣",
-    "Ⅷ", "一", "中", "日本", "カタ", "ひら", "ー", "한글", "\u1100\u1161", "ß", "ſ", "K", "İ", "Σ", "ς", "ﬁ", "ﷺ", "½", ".",
-    ",", "!", "?", "'", "'s", "n't", " 's", "-", "_", "$", "+", "<", ">", "|", "▁", "\u0120", "Ġ", "😀", "👩‍🚀", "🇩🇪",
-    "\u200d", "\u200b", "\ufeff", "\u0085", "\u00a0", "\u3000", "\ufffd", "\u0000", "\u0001", "\x7f", "\u0301",
-    "\u0e33", "กำ", "नि", "و", "\u0600a", "a\u0308", "ö", "#", "##", "the", "ing", "hello", "world", "foo", "<s>",
-    "</s>", "<x>", "[DAY]", "Day", "…", "“", "”", "«", "¡", "€", "\u2028", "ab", "ba", "abc", "aaaa", "bb", " a",
-    " b",
-]
-# fmt: on
-
-
 def text(n=None):
     n = n if n is not None else R.choice([0, 1, 2, 3, 5, 8, 13, 20])
     out = []
@@ -84,28 +72,6 @@ def text(n=None):
                 c = 0x41
             out.append(chr(c))
     return "".join(out)
-
-
-# fmt: off
-REGEX = [
-    r"\s", r"\s+", r"\d", r"\p{N}{1,3}", r"\p{L}+", r"[^\s]+",
-    r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    r"[一-龥\u3040-ゟ゠-ヿ]+", r"[\r\n]", r"\s?[A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-Ρ]+",
-    r"[!\"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+",
-    r"a*", r"a*?", r"a+b", r"(a|ab)(c|bcd)*", r"(?>a+)b", r"a++b", r"a*+a", r"(?<=a)b", r"(?<!a)b", r"(?<=ab|c)d?",
-    r"\bfoo\b", r"\B.", r"^a", r"a$", r"\Aa", r"a\z", r"a\Z", r"(?m:a.b)", r".", r"(?i)abc", r"(?i:ss)", r"(?i:ß)",
-    r"(?i:st)x?", r"[[:alpha:]]+", r"[[:punct:]]", r"[[:^alpha:]]", r"[a-z&&[^b]]+", r"[\w&&[^a]]", r"\h+", r"\H",
-    r"\R", r"[^\S\n]+", r"(?:a|b){2,3}?", r"a{2}", r"a{,2}b", r"(a)\1", r"(?<q>a|b)\k<q>", r"\p{Han}", r"\p{Latin}+",
-    r"\p{^L}+", r"\P{L}+", r"\p{Alpha}\p{Digit}?", r"", r"x|", r"(|a)+", r"(?:)", r"\x61", r"\x{4e2d}", r"\u4e2d",
-    r"\t|\n", r"[\]a]", r"[]a]", r"[a\-z]", r"[a-]", r"[^a-c\d]", r"\s+$|\S+", r"(?=a)", r"(?!a).", r"a(?i)b|c",
-    "(?x: a b # c\n )", r"\G.", r"[[a-c]x]+", r"(?i)[^a]+", r"(?i)\p{Lu}", r"(a+)+b", r"(?:a?){3}", r"(?:\s|\d)+?a",
-    r"[\p{L}\p{M}]+|.", r" {2,}", r"{", r"a{b", r"]", r"\d{1,3}(?=(?:\d{3})*\b)", r"\w+", r"\W", r"[^\w\s]", r"\D+",
-    r"\p{P}", r"\p{S}", r"(?i:K)", r"(?i)ſ", r"[ſ-ƀ]", r"(?i)[k]", r"(?i)σ", r"\p{Sc}", r"\p{Lu}\p{Ll}*",
-    r"(?i:\p{Lu})b", r"\p{Alnum}", r"[\d\s]+",
-]
-# fmt: on
 
 
 def pattern():
@@ -408,6 +374,26 @@ def post(d=0):
     }
 
 
+def truncation():
+    return {
+        "max_length": R.choice([0, 1, 2, 3, 5, 8, 12]),
+        "strategy": R.choice(["LongestFirst", "LongestFirst", "OnlyFirst", "OnlySecond"]),
+        "stride": R.choice([0, 0, 0, 1, 3]),
+        **R.choice([{}, {"direction": "Left"}, {"direction": "Right"}]),
+    }
+
+
+def padding():
+    return {
+        "strategy": R.choice(["BatchLongest", {"Fixed": R.choice([0, 4, 9, 20])}]),
+        "direction": R.choice(["Left", "Right"]),
+        "pad_to_multiple_of": R.choice([None, None, 0, 4, 7]),
+        "pad_id": R.choice([0, 3]),
+        "pad_type_id": 0,
+        "pad_token": "<pad>",
+    }
+
+
 def cut_model():
     """Shows where words begin: each character has two tokens."""
     letters = ALPH + list(
@@ -448,6 +434,10 @@ def parts_of(kind):
         chosen["pre_tokenizer"] = pre()
     if kind == "post" or (kind == "all" and R.random() < 0.5):
         chosen["post_processor"] = post()
+    if kind == "length":
+        chosen["post_processor"] = R.choice([None, post(), post()])
+        chosen["truncation"] = R.choice([None, truncation(), truncation()])
+        chosen["padding"] = R.choice([None, padding()])
     if kind == "dec" or (kind == "all" and R.random() < 0.8):
         chosen["decoder"] = decoder()
     return place, chosen
@@ -473,16 +463,31 @@ def tests_of(tokenizer, has_processor):
     return tests
 
 
+def length_tests(tokenizer):
+    """Of one text and of two; null where the library refuses them."""
+    tests = []
+    for _ in range(8):
+        x, y = text(), R.choice([None, text()])
+        special = R.random() < 0.7
+        try:
+            expected = tokenizer.encode(x, y, add_special_tokens=special).ids
+        except BaseException:
+            expected = None
+        tests.append({"text": x, **({} if y is None else {"pair": y}), "special": special, "expected": expected})
+    return tests
+
+
 os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 cases = []
-for kind in ["pre", "norm", "added", "post", "dec", "all"]:
+for kind in ["pre", "norm", "added", "post", "dec", "all", "length"]:
     for _ in range(COUNT):
         place, parts = parts_of(kind)
         try:
             tokenizer = Tokenizer.from_str(json.dumps({"version": "1.0", "model": models[place], **parts}))
         except BaseException:
             continue
-        cases.append({"model": place, "parts": parts, "tests": tests_of(tokenizer, parts["post_processor"])})
+        tests = length_tests(tokenizer) if kind == "length" else tests_of(tokenizer, parts["post_processor"])
+        cases.append({"model": place, "parts": parts, "tests": tests})
 path = os.path.join(os.path.dirname(__file__), "../src/text/tokenizer/components.json.golden")
 with open(path, "w") as file:
     json.dump({"madeWith": "tokenizers 0.23.3", "models": models, "cases": cases}, file, separators=(",", ":"))

@@ -3,7 +3,7 @@ import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
 import { join } from "node:path";
-import { baseFlags, featureFlags, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
+import { baseFlags, fileFlags, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
 
 const ZIG = "ziglang==0.17.0";
 const folder = join(root, "build", "zig");
@@ -73,9 +73,10 @@ async function systemFlags(os, cpu, objects) {
 export async function buildAddon({ name, os, cpu, zig: target }, output) {
   const objects = join(folder, "objects", name);
   mkdirSync(objects, { recursive: true });
-  const jobs = nativeSources(cpu).map(({ file, features }) => {
+  const jobs = nativeSources(cpu).map((source) => {
+    const { file } = source;
     const object = join(objects, objectName(file));
-    const flags = ["-target", target, ...baseFlags(), ...featureFlags(cpu, features, "zig")];
+    const flags = ["-target", target, ...baseFlags(), ...fileFlags(cpu, source, "zig")];
     return { object, args: ["c++", ...flags, "-c", join(nativeFolder, file), "-o", object] };
   });
   const queue = [...jobs];

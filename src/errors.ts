@@ -1,8 +1,26 @@
 /** The errors lowbit throws. Every message names the argument or file, what was expected and what was found. */
 
+/** Names and lists in messages come from files, which make them as long as they like. */
+const MESSAGE_MAX = 4000;
+
+/** A message without its middle where it is long, and with control characters, which would steer a terminal, as escapes. */
+function shown(message: string): string {
+  const half = MESSAGE_MAX / 2;
+  const left = message.length - MESSAGE_MAX;
+  const short = left <= 0 ? message : `${message.slice(0, half)} … ${left} characters … ${message.slice(-half)}`;
+  return short.replace(
+    /(?![\n\t])\p{Cc}/gu,
+    (character) => `\\x${character.charCodeAt(0).toString(16).padStart(2, "0")}`,
+  );
+}
+
 /** Base of all errors thrown on purpose; anything else escaping the library is a bug. */
 export class LowbitError extends Error {
   override readonly name: string = this.constructor.name;
+
+  constructor(message = "", options?: ErrorOptions) {
+    super(shown(message), options);
+  }
 }
 
 /** A file is missing, truncated, or does not hold what its format promises. */
@@ -13,6 +31,12 @@ export class InvalidFileError extends LowbitError {
     this.file = file;
   }
 }
+
+/**
+ * A chat template or a tokenizer asks for more work than its limits allow. The message names the limit; `limits` of
+ * `LanguageModel.template` and `LanguageModel.tokenizer` set it for models that are trusted.
+ */
+export class LimitError extends InvalidFileError {}
 
 /** An argument or option is out of its range. */
 export class InvalidArgumentError extends LowbitError {}

@@ -22,6 +22,7 @@ export {
   ContextLengthError,
   InvalidArgumentError,
   InvalidFileError,
+  LimitError,
   LowbitError,
   ShapeError,
   UnsupportedError,
@@ -49,5 +50,5 @@ export { Profile } from "./runtime/profile.ts";
 export type { LoadedProgram } from "./runtime/program.ts";
 export type { Session } from "./runtime/session.ts";
 export type { Tensor } from "./tensor.ts";
-export type { Message, TemplateLimits } from "./text/chat-template.ts";
+export type { Message } from "./text/chat-template.ts";
 export type { GenerateOptions, GenerationResult } from "./text/generate.ts";

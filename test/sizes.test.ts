@@ -25,7 +25,7 @@ const cpus = [...(wasmCpu.features.size > 0 ? [wasmCpu] : []), ...(hasNative() ?
 async function alone(program: LoadedProgram, inputs: readonly Tensor[]): Promise<Float32Array> {
   const method = program.method("forward");
   const state = program.memory.allocate(program.stateBytes);
-  const memory = { scratch: program.scratchOf(method), state, constants: program.constants };
+  const memory = { scratch: program.scratchOf(method), state, sequences: null, constants: program.constants };
   const sizes = inputs.map(({ shape }) => shape);
   const ready = readyMethod(program.callsOf(method), sizes, memory, program);
   for (const [i, { data }] of ready.inputs.entries()) (data as BigInt64Array).set(inputs[i]!.data as BigInt64Array);

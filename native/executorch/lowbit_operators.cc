@@ -35,6 +35,7 @@ Tensor& rope_angles(KernelRuntimeContext& context, const Tensor& tokens, const T
   to[rope_angles::kTokens] = sizes[0];
   to[rope_angles::kHalf] = sizes[2];
   to[rope_angles::kScale] = scale;
+  to[rope_angles::kEach] = 0;
   to[rope_angles::kPosition] = position.const_data_ptr();
   to[rope_angles::kInverseFrequencies] = inverse_frequencies.const_data_ptr();
   to[rope_angles::kAngles] = out.mutable_data_ptr();

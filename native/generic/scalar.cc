@@ -14,6 +14,8 @@ struct AnglesArgs {
   float* angles;
   uint32_t tokens, half, tokens_per_tile;
   float scale;
+  // Whether each token has a position; else they follow the first.
+  bool each;
 };
 
 // The angle is rounded to a float first, as PyTorch does.
@@ -21,7 +23,7 @@ void rope_angles_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const AnglesArgs& args = step.as<AnglesArgs>();
   const uint32_t last = std::min(args.tokens, (tile + 1) * args.tokens_per_tile);
   for (uint32_t t = tile * args.tokens_per_tile; t < last; t++) {
-    const double position = static_cast<double>(*args.position) + t;
+    const double position = args.each ? static_cast<double>(args.position[t]) : static_cast<double>(*args.position) + t;
     float* cosines = args.angles + static_cast<size_t>(t) * 2 * args.half;
     for (uint32_t i = 0; i < args.half; i++) {
       const float angle = static_cast<float>(position * args.frequencies[i]);
@@ -36,6 +38,7 @@ void rope_angles_prepare(Step& step, const Call& call) {
   args.tokens = scalar_of<uint32_t>(call, rope_angles::kTokens);
   args.half = scalar_of<uint32_t>(call, rope_angles::kHalf);
   args.scale = scalar_of<float>(call, rope_angles::kScale);
+  args.each = scalar_of<bool>(call, rope_angles::kEach);
   args.position = buffer_of<const int64_t>(call, rope_angles::kPosition);
   args.frequencies = buffer_of<const float>(call, rope_angles::kInverseFrequencies);
   args.angles = buffer_of<float>(call, rope_angles::kAngles);

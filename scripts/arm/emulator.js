@@ -2,7 +2,7 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
-import { baseFlags, featureFlags, nativeFolder, nativeSources, objectName, root } from "../native-sources.js";
+import { baseFlags, fileFlags, nativeFolder, nativeSources, objectName, root } from "../native-sources.js";
 import { zig } from "../zig.js";
 
 const folder = join(root, "build", "arm-figures");
@@ -23,9 +23,10 @@ export async function buildEmulated() {
   const bench = { file: join("arm", "bench", "run_row.cc"), features: [] };
   const sources = [...nativeSources("arm64").filter(({ file }) => !notKernels.test(file)), bench];
   const objects = await Promise.all(
-    sources.map(async ({ file, features }) => {
+    sources.map(async (source) => {
+      const { file } = source;
       const object = join(folder, objectName(file));
-      const flags = [...target, ...baseFlags(), ...featureFlags("arm64", features, "zig")];
+      const flags = [...target, ...baseFlags(), ...fileFlags("arm64", source, "zig")];
       await zig(["c++", ...flags, "-c", join(nativeFolder, file), "-o", object]);
       return object;
     }),

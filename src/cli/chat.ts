@@ -1,8 +1,7 @@
 /** `lowbit chat`: a conversation in the model's chat template, on a terminal or a line a turn from a pipe. */
 import { createInterface, type Interface } from "node:readline";
 import type { Command } from "commander";
-import { LowbitError } from "../errors.ts";
-import type { Conversation } from "../index.ts";
+import { type Conversation, LowbitError } from "../index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { describeSpeed } from "./run.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";

@@ -252,6 +252,25 @@ describe("lowbit run", () => {
     expect((await lowbit(["run", program, "-", ...sampling], { stdin: "The quick\n" })).stdout).toBe(`${text}\n`);
   });
 
+  test("never cuts or pads a prompt, whatever tokenizer.json asks of an encoding", async () => {
+    const cutting = join(root, "cutting");
+    await writeTinyCheckpoint(cutting);
+    const file = join(cutting, "tokenizer.json");
+    const truncation = { max_length: 2, strategy: "LongestFirst", stride: 0 };
+    const padding = { strategy: { Fixed: 9 }, direction: "Left", pad_id: 0, pad_token: "x", pad_type_id: 0 };
+    writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, "utf8")), truncation, padding }));
+    const error = vi.spyOn(console, "error").mockImplementation(() => {});
+    vi.stubEnv("LOWBIT_LOG", "info");
+    const { stats } = await json("run", cutting, "The quick", "-n", "1").finally(() => vi.unstubAllEnvs());
+    expect(error.mock.calls.flat()).toContainEqual(expect.stringContaining("tokenizer.json: truncation and padding"));
+    error.mockRestore();
+    const { tokenizer } = await loadProgram(program);
+    expect((stats as Record<string, number>).prompt_tokens).toBe(tokenizer.encode("The quick").length);
+    expect(tokenizer.encode("The quick").length).toBeGreaterThan(2);
+    const chat = ["chat", cutting, "-n", "1"];
+    expect((await lowbit(chat, { stdin: "Hello\n" })).code).toBe(0);
+  });
+
   test("prints one object with the fields of ExecuTorch's statistics", async () => {
     const result = await json("run", program, "The quick", "-n", "5", "--ignore-eos");
     expect(result.finish_reason).toBe("length");
@@ -355,6 +374,17 @@ describe("lowbit chat", () => {
     expect(stdout.length).toBeLessThan(100);
     expect(stdout.endsWith("\n")).toBe(true);
     expect(stderr).toBe("");
+  });
+
+  test("sets limits of the chat template and the tokenizer", async () => {
+    const ask = (...limits: string[]) =>
+      lowbit(["chat", program, "-n", "1", ...limits.flatMap((limit) => ["--limit", limit])], { stdin: "Hello\n" });
+    expect((await ask("template.steps=100000", "tokenizer.seconds=5")).code).toBe(0);
+    const { code, stderr } = await ask("template.steps=1");
+    expect([code, stderr]).toEqual([1, expect.stringContaining('takes more than 1 steps (limit "steps")')]);
+    expect(await ask("template.step=1")).toMatchObject({ code: 2, stderr: expect.stringContaining("milliseconds") });
+    expect(await ask("tokenizer.growth=0")).toMatchObject({ code: 2, stderr: expect.stringContaining("above 0") });
+    expect(await ask("seconds=1")).toMatchObject({ code: 2, stderr: expect.stringContaining("tokenizer.NAME=number") });
   });
 
   test("says what a model without chat template can do", async () => {

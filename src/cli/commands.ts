@@ -1,7 +1,7 @@
 /** The command table, and what becomes of a command line: output, errors, exit codes. */
 import { Command, CommanderError } from "commander";
-import { LowbitError } from "../errors.ts";
-import { version } from "../version.ts";
+import { LowbitError } from "../index.ts";
+import { version } from "../tools/index.ts";
 import { addBench } from "./bench.ts";
 import { addBundle } from "./bundle.ts";
 import { addChat } from "./chat.ts";

@@ -1,7 +1,6 @@
 /** `lowbit inspect`: what a .pte program holds. */
 import { type Command, Option } from "commander";
-import { InvalidFileError } from "../errors.ts";
-import { inspectProgram, type ProgramReport } from "../index.ts";
+import { InvalidFileError, inspectProgram, type ProgramReport } from "../index.ts";
 import { type MethodReport, modelGraphs, programGraphs, type WeightReport } from "../tools/index.ts";
 import {
   addSourceOptions,

@@ -3,8 +3,11 @@
 import { runCli } from "./commands.ts";
 import { SIGINT_EXIT_CODE, SIGTERM_EXIT_CODE, Terminal } from "./terminal.ts";
 
-/** What an abort does not reach, such as a call of the system that waits, has this long after a SIGTERM. */
-const GRACE_MS = 10_000;
+/**
+ * What an abort does not reach, such as a call of the system that waits, has this long after a SIGTERM. Seconds are counted
+ * one by one, so that a busy machine, which runs this process seldom, does not end it before the abort had its turns.
+ */
+const GRACE_SECONDS = 10;
 
 /** Ends the process by the signal itself: process.exit would wait for what other threads do. */
 function end(signal: NodeJS.Signals): void {
@@ -12,11 +15,18 @@ function end(signal: NodeJS.Signals): void {
   process.kill(process.pid, signal);
 }
 
+function endLater(signal: NodeJS.Signals): void {
+  let left = GRACE_SECONDS;
+  setInterval(() => {
+    if (--left === 0) end(signal);
+  }, 1000).unref();
+}
+
 const terminal = new Terminal(process);
 for (const [signal, exitCode] of [["SIGINT", SIGINT_EXIT_CODE] as const, ["SIGTERM", SIGTERM_EXIT_CODE] as const])
   process.on(signal, () => {
     if (!terminal.interrupt(exitCode)) end(signal);
-    else if (signal === "SIGTERM") setTimeout(() => end(signal), GRACE_MS).unref();
+    else if (signal === "SIGTERM") endLater(signal);
   });
 
 // Not process.exit: output that a pipe has not taken yet would be lost.

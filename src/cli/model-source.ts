@@ -10,6 +10,7 @@ import {
 } from "../index.ts";
 import { checkCompiles, isCheckpoint, type LoadOptions } from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
+import { type Limit, parseLimit, setLimits } from "./limits.ts";
 import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -23,6 +24,7 @@ export interface SourceOptions extends QuantizationOptions {
 /** Options of every command that runs a model. */
 export interface ModelOptions extends SourceOptions {
   readonly threads?: number;
+  readonly limit?: readonly Limit[];
 }
 
 export function addSourceOptions(command: Command): Command {
@@ -31,9 +33,14 @@ export function addSourceOptions(command: Command): Command {
 }
 
 export function addModelOptions(command: Command): Command {
-  return addSourceOptions(
-    command.option("--threads <n>", "threads of native kernels (default: fast cores)", wholeNumber),
-  );
+  command
+    .option("--threads <n>", "threads of native kernels (default: fast cores)", wholeNumber)
+    .option(
+      "--limit <name=number>",
+      "what the model's chat template or tokenizer may cost, such as template.milliseconds=500; repeatable",
+      collect(parseLimit),
+    );
+  return addSourceOptions(command);
 }
 
 export const CHECKPOINT_HELP =
@@ -91,6 +98,7 @@ export async function openModel(
   open: OpenOptions = {},
 ): Promise<LanguageModel> {
   const model = await openRunnable(path, options, terminal, open);
+  setLimits(model, options.limit ?? []);
   const { ignoredSettings } = model;
   if (ignoredSettings.length > 0)
     terminal.note(`lowbit: ${model.name}, generation_config.json: ${ignoredSettings.join(", ")}: ignored`);

@@ -24,15 +24,16 @@ interface Ended {
   readonly stderr: string;
 }
 
-/** Runs a command of the shell; `onOutput` sees the process when it has written something. */
-function shell(script: string, onOutput: (child: ReturnType<typeof spawn>) => void = () => {}): Promise<Ended> {
+/** Runs a command of the shell; `onFirstOutput` sees the process when it has written something. */
+function shell(script: string, onFirstOutput: (child: ReturnType<typeof spawn>) => void = () => {}): Promise<Ended> {
   const child = spawn("sh", ["-c", script, process.execPath, main], { stdio: ["ignore", "pipe", "pipe"] });
   let stdout = "";
   let stderr = "";
   child.stdout.on("data", (data) => {
     stdout += data;
-    onOutput(child);
   });
+  // Once: a second signal ends a process that is still busy with the first.
+  child.stdout.once("data", () => onFirstOutput(child));
   child.stderr.on("data", (data) => {
     stderr += data;
   });
@@ -47,7 +48,13 @@ describe.skipIf(unfit !== null)(`the lowbit process${unfit ? ` (skipped: ${unfit
     ["SIGINT", 130],
     ["SIGTERM", 143],
   ] as const)("%s ends it with exit code %i", async (signal, code) => {
-    const script = `exec "$0" "$1" run '${folder}' a --ignore-eos --temperature 1 -n 60`;
+    // So long that it does not end by itself before the signal comes, even where this process is seldom run.
+    const long = join(root, "long");
+    const output = join(target, "long.pte");
+    await writeTinyCheckpoint(long, { config: { max_position_embeddings: 100_000 } });
+    const script =
+      `"$0" "$1" quantize '${long}' --max-context-len 100000 -o '${output}' >/dev/null && ` +
+      `exec "$0" "$1" run '${output}' a --ignore-eos --temperature 1 -n 90000`;
     const ended = await shell(script, (child) => child.kill(signal));
     expect(ended).toMatchObject({ code, stderr: "" });
   });

@@ -5,7 +5,9 @@ const isNumeric = (cell: string | number): boolean => /^-?\d+(\.\d+)?$/.test(Str
 /** Rows in columns of equal width, two spaces apart; columns of numbers go right. The first row is the heading. */
 export function formatTable(rows: readonly (readonly (string | number)[])[]): string {
   const columns = rows[0]?.length ?? 0;
-  const widths = Array.from({ length: columns }, (_, i) => Math.max(...rows.map((row) => String(row[i]).length)));
+  const widths = Array.from({ length: columns }, (_, i) =>
+    rows.reduce((most, row) => Math.max(most, String(row[i]).length), 0),
+  );
   const isNumber = widths.map((_, i) => rows.length > 1 && rows.slice(1).every((row) => isNumeric(row[i]!)));
   const line = (row: readonly (string | number)[]) =>
     row.map((cell, i) => (isNumber[i] ? String(cell).padStart(widths[i]!) : String(cell).padEnd(widths[i]!)));

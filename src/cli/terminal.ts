@@ -1,7 +1,7 @@
 /** What a command sees of the outside: streams, and interrupts as an abort signal. Tests bring streams of their own. */
 import { once } from "node:events";
 import type { Readable } from "node:stream";
-import { cannotWrite } from "../node-file.ts";
+import { cannotWrite } from "../tools/index.ts";
 import { type OutputStream, Progress } from "./progress.ts";
 
 export interface Streams {

@@ -1,6 +1,6 @@
 /** Text files of options. */
-import { InvalidFileError } from "../errors.ts";
-import { readFileWhole } from "../node-file.ts";
+import { InvalidFileError } from "../index.ts";
+import { readFileWhole } from "../tools/index.ts";
 
 /** The text of a file of UTF-8; InvalidFileError for what cannot be read, which `what` names, and for other bytes. */
 export async function readTextFile(path: string, what?: string): Promise<string> {

@@ -1,7 +1,7 @@
 /** Records the operator calls of a function as a graph. Nothing is computed; constants stay lazy. */
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
-import { type Builder, checkSameSpec, type LazyConstant } from "../ops/builder.ts";
+import { type Builder, checkSameSpec, type LazyConstant, sequencesSpec } from "../ops/builder.ts";
 import { type Argument, Arguments, checkSpec, completeArguments, type TensorSpec } from "../ops/call-arguments.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { type Graph, type GraphNode, type GraphValue, isGraphValue } from "./graph.ts";
@@ -28,6 +28,7 @@ export class GraphBuilder implements Builder<GraphValue> {
   readonly #registry: OperatorRegistry;
   readonly #constants = new Map<string, GraphValue>();
   readonly #states = new Map<string, GraphValue>();
+  #sequences: GraphValue | null = null;
 
   constructor(registry: OperatorRegistry, cpu: Cpu) {
     this.#registry = registry;
@@ -83,6 +84,12 @@ export class GraphBuilder implements Builder<GraphValue> {
     const value: GraphValue = { kind: "state", name, spec, smallest: spec.shape, constant: null };
     this.#states.set(name, value);
     return value;
+  }
+
+  sequences(): GraphValue {
+    const { shape } = sequencesSpec;
+    this.#sequences ??= { kind: "sequences", name: "sequences", spec: sequencesSpec, smallest: shape, constant: null };
+    return this.#sequences;
   }
 
   spec(value: GraphValue): TensorSpec {

@@ -1,7 +1,7 @@
 /** Graph and memory plan → method of a program, in ExecuTorch's conventions. */
 
 import { byteSize, type TypedArray } from "../dtype.ts";
-import { checkSameSpec, type LazyConstant } from "../ops/builder.ts";
+import { checkSameSpec, type LazyConstant, sequencesSpec } from "../ops/builder.ts";
 import type { Argument } from "../ops/call-arguments.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import type { ArgumentType } from "../ops/schema.ts";
@@ -12,12 +12,13 @@ import {
   type Method,
   type OperatorName,
   SCRATCH_MEMORY,
+  SEQUENCE_MEMORY,
   STATE_MEMORY,
   type TensorValue,
   type Value,
 } from "../program/program.ts";
 import { bytesOf, elementCount } from "../tensor.ts";
-import { type Graph, type GraphValue, isDynamic, isGraphValue } from "./graph.ts";
+import { argumentValues, type Graph, type GraphValue, isDynamic, isGraphValue } from "./graph.ts";
 import type { Plan } from "./memory-plan.ts";
 
 /** Constants start at cache lines, so that packed panels can be used where they are mapped. */
@@ -132,6 +133,7 @@ class ValueTable {
     if (value.kind === "constant") return null;
     if (value.kind === "state")
       return { memoryId: STATE_MEMORY, offset: this.#context.state.offsets.get(value.name!)! };
+    if (value.kind === "sequences") return { memoryId: SEQUENCE_MEMORY, offset: 0 };
     const { scratch, places } = this.#context;
     return { memoryId: SCRATCH_MEMORY, offset: scratch.offsets.get(places.get(value) ?? value)! };
   }
@@ -171,8 +173,14 @@ export function emitMethod(graph: Graph, context: EmitContext): Method {
     operators,
     instructions,
     delegates: [],
-    memorySizes: [0, context.scratch.totalBytes, context.state.totalBytes],
+    memorySizes: [0, context.scratch.totalBytes, context.state.totalBytes, ...sequenceBytes(graph)],
   };
+}
+
+/** Bytes of the memory of sequences: those of a handle, in methods that have one. */
+function sequenceBytes({ nodes }: Graph): number[] {
+  const hasSequences = nodes.flatMap(argumentValues).some(({ kind }) => kind === "sequences");
+  return hasSequences ? [elementCount(sequencesSpec.shape) * byteSize(sequencesSpec.dtype)] : [];
 }
 
 /** A method without inputs that returns constants: ExecuTorch's way to carry metadata. */

@@ -3,8 +3,11 @@ import type { LazyConstant } from "../ops/builder.ts";
 import type { Argument, TensorSpec } from "../ops/call-arguments.ts";
 
 export interface GraphValue {
-  /** `number`: what an operator that gives no tensor gives; its spec is that of a scalar. */
-  readonly kind: "input" | "constant" | "state" | "computed" | "number";
+  /**
+   * `sequences` stands for the sequences of a step. `number` is what an operator that gives no tensor gives; its spec is that
+   * of a scalar.
+   */
+  readonly kind: "input" | "constant" | "state" | "sequences" | "computed" | "number";
   /** Name of an input, key of a constant, name of a state. */
   readonly name: string | null;
   /** Dtype and sizes for the largest inputs: what memory is planned for. */

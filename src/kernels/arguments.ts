@@ -2,6 +2,7 @@
 import type { DType } from "../dtype.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget } from "./contract.ts";
+import type { LayerPages, SequenceTable } from "./sequence-table.ts";
 
 /** y [m, n] = x [m, k] times quantized weights [n, k] transposed, plus the bias packed with them. */
 export interface PackedLinearArgs {
@@ -68,9 +69,10 @@ export interface RmsNormArgs {
   readonly y: Float32Array;
 }
 
-/** angles [tokens, 2, half]: cos and sin of (position + t) * inverse frequency, times `scale`. */
+/** angles [tokens, 2, half]: cos and sin of position * inverse frequency, times `scale`. */
 export interface RopeAnglesArgs {
   readonly tokens: number;
+  /** [tokens], or [1]: that of the first token, which others follow. */
   readonly position: BigInt64Array;
   readonly inverseFrequencies: Float32Array;
   readonly scale: number;
@@ -125,6 +127,40 @@ export interface RopeAttentionArgs extends Omit<AttentionArgs, "q" | "k" | "v"> 
   /** [tokens, (heads + 2 * kvHeads) * headDim] */
   readonly qkv: Float32Array;
   /** [tokens, 2, half] */
+  readonly angles: Float32Array;
+  readonly half: number;
+}
+
+/**
+ * Causal grouped-query attention of the rows of a step, each over the pages of its own sequence, which receive the new keys
+ * and values first, where there are any. Rows of no run give NaN.
+ */
+export interface SequenceAttentionArgs {
+  readonly rows: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  /** [rows, heads, headDim] */
+  readonly q: Float32Array;
+  /** [rows, kvHeads, headDim]; null, both, where the pages hold them already: nothing but y is written then. */
+  readonly k: Float32Array | null;
+  readonly v: Float32Array | null;
+  readonly table: SequenceTable;
+  readonly pages: LayerPages;
+  readonly scale: number;
+  /** Last positions that a query sees; 0 for all. */
+  readonly window: number;
+  /** Scores become cap * tanh(score / cap); 0 for none. */
+  readonly softcap: number;
+  /** [rows, heads, headDim] */
+  readonly y: Float32Array;
+}
+
+/** The same with queries and keys rotated first; queries, keys and values are columns of one matrix. */
+export interface RopeSequenceAttentionArgs extends Omit<SequenceAttentionArgs, "q" | "k" | "v"> {
+  /** [rows, (heads + 2 * kvHeads) * headDim] */
+  readonly qkv: Float32Array;
+  /** [rows, 2, half] */
   readonly angles: Float32Array;
   readonly half: number;
 }

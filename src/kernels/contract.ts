@@ -123,6 +123,8 @@ export interface KernelMemory {
   allocate(byteLength: number): Uint8Array;
   /** Bytes that `allocate` gave and nothing uses any more. */
   free(bytes: Uint8Array): void;
+  /** Where its bytes begin, as kernels see it; 0 where no kernel asks, since all take pages as bytes. */
+  addressOf(bytes: Uint8Array): bigint;
   /** A plan of calls that can be run one after the other, all of the same target. `sized`: the same for other sizes. */
   planCalls(calls: readonly EncodedCall[], threads: number, sized?: SizedCalls): CallPlan;
   /** Resolves when everything is freed. */

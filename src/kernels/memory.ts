@@ -30,6 +30,7 @@ export function processMemory(threads = 0): KernelMemory {
     abort: new Int32Array(1),
     allocate: zeroedBytes,
     free() {},
+    addressOf: () => 0n,
     planCalls: (calls, threads, sized) => planNativeCalls(calls as readonly NativeCall[], threads, sized),
     async dispose() {
       if (isKept) addon!.releaseThreads(threads);

@@ -1,6 +1,7 @@
 /** The rows: every kernel of every family, best first. The reference fits everything and is last. */
 import * as native from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
+import { attentionReference, updateAndAttendReference } from "./reference/attention.ts";
 import {
   addReference,
   argmaxReference,
@@ -22,11 +23,12 @@ import {
   gegluHalvesReference,
   linearA8SwigluReference,
   ropeAttentionReference,
+  ropeUpdateAndAttendReference,
   swigluHalvesReference,
 } from "./reference/fused.ts";
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
-import { attentionReference, rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
+import { rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
 import { attentionRelaxedWasm, attentionWasm } from "./wasm/attention/attention.ts";
 import { ropeAnglesWasm, ropeWasm } from "./wasm/attention/rope.ts";
 import {
@@ -98,6 +100,9 @@ export const ropeAttention = [
   ropeAttentionWasm,
   ropeAttentionReference,
 ];
+/** Over the pages of several sequences. */
+export const updateAndAttend = [updateAndAttendReference];
+export const ropeUpdateAndAttend = [ropeUpdateAndAttendReference];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];

@@ -1,6 +1,7 @@
 /** Perplexity of a text under a model, by sliding windows: every token but the first is scored exactly once. */
 import { checkOptions, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import { WHOLE_TEXT } from "../text/tokenizer.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 import type { SessionDecoder } from "./session-decoder.ts";
 
@@ -61,7 +62,7 @@ export async function evaluatePerplexity(
   checkSize("maxTokens", maxTokens, 2, Number.MAX_SAFE_INTEGER);
   if (typeof text !== "string" && !Array.isArray(text))
     throw unexpected("text", "a string or a list of token ids", text);
-  const ids = (typeof text === "string" ? model.tokenizer.encode(text) : text).slice(0, maxTokens);
+  const ids = (typeof text === "string" ? model.tokenizer.encode(text, WHOLE_TEXT) : text).slice(0, maxTokens);
   if (ids.length < 2)
     throw new InvalidArgumentError(`perplexity: expected a text of at least 2 tokens but found ${ids.length}`);
 

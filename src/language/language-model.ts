@@ -8,7 +8,7 @@ import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program
 import type { ChatTemplate } from "../text/chat-template.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
 import { Conversation } from "./conversation.ts";
 import {
   type GenerationDefaults,
@@ -107,7 +107,7 @@ export class LanguageModel {
     const decoder = this.createDecoder();
     try {
       const { contextLength } = decoder;
-      const ids = typeof prompt === "string" ? tokenizer.encode(prompt, { contextLength }) : prompt;
+      const ids = typeof prompt === "string" ? tokenizer.encode(prompt, { ...WHOLE_TEXT, contextLength }) : prompt;
       return yield* generate(decoder, tokenizer, ids, settings);
     } finally {
       await decoder.dispose();

@@ -1,6 +1,7 @@
 /** A session of a loaded program as the decoder that the generate loop drives: prompts in chunks, tokens one by one. */
 import { checkIds } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { blamed } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
@@ -17,6 +18,7 @@ export class SessionDecoder implements Decoder {
   readonly chunkLength: number;
   /** Whether the program gives logits of the last token only, or of all. */
   readonly logits: "last" | "all";
+  readonly #file: string;
   readonly #session: Session;
   readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
   readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
@@ -29,9 +31,11 @@ export class SessionDecoder implements Decoder {
   #isBusy = false;
 
   constructor(program: LoadedProgram) {
+    this.#file = program.file;
     this.chunkLength = program.count("get_max_seq_len");
     this.contextLength = program.count("get_max_context_len", this.chunkLength);
     this.vocabularySize = program.count("get_vocab_size");
+    if (!program.has("forward")) throw new InvalidFileError(program.file, "expected a method forward but found none");
     const { values, outputs } = program.method("forward");
     const output = values[outputs[0] ?? -1];
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)
@@ -131,9 +135,26 @@ export class SessionDecoder implements Decoder {
   async #compute(tokens: Tensor, { signal }: ComputeOptions): Promise<Float32Array> {
     (this.#position.data as BigInt64Array)[0] = BigInt(this.#held);
     const method = this.#long ? LONG_METHOD : "forward";
-    const [logits] = await this.#session.run(method, [tokens, this.#position], signal);
+    // What the call gives follows from the file: so does an error about it.
+    const [logits] = await this.#session.run(method, [tokens, this.#position], signal).catch((error) => {
+      throw blamed(this.#file, signal, error);
+    });
+    this.#checkLogits(method, logits);
     this.#held += tokens.data.length;
     return logits!.data as Float32Array;
+  }
+
+  #checkLogits(method: string, logits: Tensor | undefined): void {
+    const { length = 0 } = logits?.data ?? {};
+    const isWhole =
+      this.logits === "all" ? length > 0 && length % this.vocabularySize === 0 : length === this.vocabularySize;
+    if (logits?.dtype !== "f32" || !isWhole) {
+      const found = logits ? `${logits.dtype} [${logits.shape}]` : "nothing";
+      throw new InvalidFileError(
+        this.#file,
+        `method ${method}: expected logits f32 [.., ${this.vocabularySize}] but found ${found}`,
+      );
+    }
   }
 
   #chunks(tokens: BigInt64Array): Tensor[] {

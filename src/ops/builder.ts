@@ -44,6 +44,9 @@ export interface LazyConstant {
   parts?(): AsyncIterable<TypedArray>;
 }
 
+/** The handle that stands for the table of sequences. */
+export const sequencesSpec: TensorSpec = { dtype: "i32", shape: [1] };
+
 /** InvalidArgumentError where `what`, such as "state s", is a tensor of another dtype or other sizes already. */
 export function checkSameSpec(what: string, known: TensorSpec, given: TensorSpec): void {
   const [expected, found] = [known, given].map(({ dtype, shape }) => `${dtype} [${shape}]`);
@@ -63,5 +66,7 @@ export interface Builder<T> {
   constant(constant: LazyConstant): T;
   /** A zeroed tensor that outlives the call, such as a KV cache. */
   state(name: string, spec: TensorSpec): T;
+  /** The sequences of a step, for operators that work on them: what stands for their table. */
+  sequences(): T;
   spec(value: T): TensorSpec;
 }

@@ -22,16 +22,51 @@ export function checkOverlaps(args: Arguments<Tensor>, allowed: AllowedOverlaps)
   const { schema } = args;
   const tensors = [...args.allTensors()].filter(([, { data }]) => data.byteLength > 0);
   const hasOut = schema.args.some(({ isOut }) => isOut);
-  const written = tensors.filter(([name]) => schema.args.some((arg) => arg.name === name && arg.mutable));
-  for (const one of written)
-    for (const other of tensors) {
-      if (one === other || !overlaps(one[1], other[1])) continue;
-      const isResult = hasOut ? schema.args.some((arg) => arg.name === one[0] && arg.isOut) : true;
-      if (isResult && !written.includes(other) && isAllowed(one, other, allowed)) continue;
-      throw new ShapeError(
-        `${qualifiedName(schema)}: writes argument ${one[0]}, ${describe(one[1])}, over argument ${other[0]}, ${describe(other[1])}: expected memory apart from each other`,
-      );
+  const isMutable = new Set(schema.args.flatMap(({ name, mutable }) => (mutable ? [name] : [])));
+  const fail = ([name, tensor]: NamedTensor, [otherName, other]: NamedTensor): never => {
+    throw new ShapeError(
+      `${qualifiedName(schema)}: writes argument ${name}, ${describe(tensor)}, over argument ${otherName}, ${describe(other)}: expected memory apart from each other`,
+    );
+  };
+  const written = byPlace(tensors.filter(([name]) => isMutable.has(name)));
+  for (const places of written.values())
+    for (let i = 1; i < places.length; i++)
+      if (endOf(places[i - 1]!) > startOf(places[i]!)) fail(places[i]!, places[i - 1]!);
+  for (const other of tensors) {
+    if (isMutable.has(other[0])) continue;
+    const places = written.get(other[1].data.buffer) ?? [];
+    for (let i = countBefore(places, endOf(other)) - 1; i >= 0 && endOf(places[i]!) > startOf(other); i--) {
+      const isResult = hasOut ? schema.args.some((arg) => arg.name === places[i]![0] && arg.isOut) : true;
+      if (!isResult || !isAllowed(places[i]!, other, allowed)) fail(places[i]!, other);
     }
+  }
+}
+
+const startOf = ([, { data }]: NamedTensor) => data.byteOffset;
+const endOf = ([, { data }]: NamedTensor) => data.byteOffset + data.byteLength;
+
+/** Tensors of each buffer by where they begin: lists of calls from strangers are long. */
+function byPlace(tensors: readonly NamedTensor[]): ReadonlyMap<ArrayBufferLike, readonly NamedTensor[]> {
+  const groups = new Map<ArrayBufferLike, NamedTensor[]>();
+  for (const tensor of tensors) {
+    const { buffer } = tensor[1].data;
+    const group = groups.get(buffer);
+    if (group) group.push(tensor);
+    else groups.set(buffer, [tensor]);
+  }
+  for (const group of groups.values()) group.sort((a, b) => startOf(a) - startOf(b));
+  return groups;
+}
+
+/** How many of these begin before a place. */
+function countBefore(places: readonly NamedTensor[], end: number): number {
+  let [low, high] = [0, places.length];
+  while (low < high) {
+    const middle = (low + high) >>> 1;
+    if (startOf(places[middle]!) < end) low = middle + 1;
+    else high = middle;
+  }
+  return low;
 }
 
 function isAllowed([, result]: NamedTensor, [name, input]: NamedTensor, { inPlace, readFirst }: AllowedOverlaps) {
@@ -40,10 +75,4 @@ function isAllowed([, result]: NamedTensor, [name, input]: NamedTensor, { inPlac
   const isSame =
     byteOffset === result.data.byteOffset && byteLength === result.data.byteLength && length === result.data.length;
   return isSame && inPlace.includes(name);
-}
-
-function overlaps({ data: a }: Tensor, { data: b }: Tensor): boolean {
-  return (
-    a.buffer === b.buffer && a.byteOffset < b.byteOffset + b.byteLength && b.byteOffset < a.byteOffset + a.byteLength
-  );
 }

@@ -3,8 +3,9 @@ import { byteSize } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { defaultThreads } from "../kernels/plan.ts";
+import type { SequenceTable } from "../kernels/sequence-table.ts";
 import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
-import { type Builder, checkSameSpec, type LazyConstant } from "./builder.ts";
+import { type Builder, checkSameSpec, type LazyConstant, sequencesSpec } from "./builder.ts";
 import { type Argument, Arguments, completeArguments, type TensorSpec } from "./call-arguments.ts";
 import { checkIndices } from "./operator.ts";
 import type { OperatorRegistry } from "./operator-registry.ts";
@@ -25,6 +26,12 @@ function checkLengths(schema: Schema, args: readonly Argument<Tensor>[]): void {
         checkLength(`${qualifiedName(schema)}, argument ${inputs[i]!.name}`, item);
 }
 
+/** Threads of kernels, and the sequences that calls work on. */
+export interface EagerOptions {
+  readonly threads?: number;
+  readonly sequences?: SequenceTable | null;
+}
+
 /** Executes calls on tensors. State lives as long as the builder; constants must be loaded before. */
 export class EagerBuilder implements Builder<Tensor> {
   readonly cpu: Cpu;
@@ -32,10 +39,17 @@ export class EagerBuilder implements Builder<Tensor> {
   readonly #threads: number;
   readonly #constants = new Map<string, Tensor>();
   readonly #states = new Map<string, Tensor>();
+  readonly #sequences: Tensor | null;
 
-  constructor(registry: OperatorRegistry, cpu: Cpu, threads = defaultThreads()) {
+  /** `sequences`: the table of a store, for models that work on sequences. */
+  constructor(
+    registry: OperatorRegistry,
+    cpu: Cpu,
+    { threads = defaultThreads(), sequences = null }: EagerOptions = {},
+  ) {
     this.#registry = registry;
     this.#threads = threads;
+    this.#sequences = sequences && { ...sequencesSpec, data: sequences.handle };
     this.cpu = cpu;
   }
 
@@ -73,6 +87,12 @@ export class EagerBuilder implements Builder<Tensor> {
     checkSameSpec(`state ${name}`, tensor, spec);
     this.#states.set(name, tensor);
     return tensor;
+  }
+
+  sequences(): Tensor {
+    if (!this.#sequences)
+      throw new InvalidArgumentError("eager: expected a builder that was made with a table of sequences");
+    return this.#sequences;
   }
 
   spec(value: Tensor): TensorSpec {

@@ -1,12 +1,8 @@
 /** The states that attention keeps keys and values in. */
+import type { KvCacheType } from "../kernels/sequence-table.ts";
 import type { Builder } from "./builder.ts";
 
-/** What keys and values are kept in: int8 has a scale for each row of a head. */
-export const kvCacheTypes = ["f32", "f16", "int8"] as const;
-/**
- * The type that keys and values are kept in: `f32` as computed, `f16` in half the memory, `int8` in about a quarter.
- */
-export type KvCacheType = (typeof kvCacheTypes)[number];
+export { type KvCacheType, kvCacheTypes } from "../kernels/sequence-table.ts";
 
 export interface KvCacheShape {
   readonly type: KvCacheType;

@@ -6,6 +6,7 @@ import type { DType } from "../dtype.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu, EncodedCall, Kernel, KernelQuery } from "../kernels/contract.ts";
 import { selectKernel } from "../kernels/select.ts";
+import type { SequenceUse } from "../kernels/sequence-table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import { type Arguments, checkSpec, type TensorSpec } from "./call-arguments.ts";
 import { checkOverlaps } from "./call-memory.ts";
@@ -72,6 +73,8 @@ export interface OperatorDefinition<A> {
   prepare(args: Arguments<Tensor>, cpu: Cpu): A;
   /** The weights of a call, where they are more than a plain tensor. */
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
+  /** What a call keeps of each sequence, for operators that work on the sequences of a step. Also checks its arguments. */
+  sequenceUse?(args: Arguments<TensorSpec>): SequenceUse;
   /** Bytes that a call reads and writes, by the values that its arguments have now. Default: of all its tensors. */
   bytes?(args: Arguments<Tensor>): number;
 }
@@ -151,6 +154,8 @@ export interface Operator {
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
+  /** What a call keeps of each sequence; null for operators that know no sequences. */
+  sequenceUse(args: Arguments<TensorSpec>): SequenceUse | null;
   /** Null where weights are plain tensors, or listed by the names of their arguments. */
   storedMatrix(args: Arguments<TensorSpec>): StoredMatrix | null;
 }
@@ -212,6 +217,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       checkSpec(`${name}, result of its shape rule`, spec);
       return spec;
     },
+    sequenceUse: (args) => definition.sequenceUse?.(args) ?? null,
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
       checkOverlaps(args, { inPlace: definition.inPlace ?? [], readFirst: definition.readFirst ?? [] });

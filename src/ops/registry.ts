@@ -20,6 +20,7 @@ import { numberOperators } from "./number.ts";
 import { defineOperator, type Operator, type OperatorDefinition } from "./operator.ts";
 import { OperatorRegistry } from "./operator-registry.ts";
 import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./quantized-decomposed.ts";
+import { sequenceOperators } from "./sequences.ts";
 import { gatedOperators, rmsNormOperator, ropeAnglesOperator, ropeOperator } from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
@@ -50,6 +51,7 @@ export const operators = new OperatorRegistry(
     ...creationOperators,
     ...reductionOperators,
     ...llamaOperators,
+    ...sequenceOperators,
     ...quantizedDecomposedOperators,
   ],
   { numbers: numberOperators, routines: [...movementRoutines, ...reductionRoutines, ...quantizedDecomposedRoutines] },

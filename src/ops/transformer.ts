@@ -14,7 +14,6 @@ import {
   swiglu,
 } from "../kernels/table.ts";
 import { isSameShape } from "../tensor.ts";
-import { checkPosition } from "./attention.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
 
@@ -41,16 +40,18 @@ export const rmsNormOperator = defineOperator({
   }),
 });
 
-/** cos and sin [T, 2, half] of the angles at positions input_pos .. input_pos + T - 1, for T tokens [1, T]. */
+/** cos and sin [T, 2, half] of the angles of T tokens [1, T] at positions input_pos [T], or [1] for the first of them. */
 export const ropeAnglesOperator = defineOperator({
   schema:
     "lowbit::rope_angles.out(Tensor tokens, Tensor input_pos, Tensor inverse_frequencies, float scale, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: ropeAngles,
   shape(args) {
-    checkPosition(args);
     const tokens = args.tensor("tokens").shape;
+    const positions = args.tensor("input_pos", "i64").shape;
     const frequencies = args.tensor("inverse_frequencies", "f32").shape;
     if (tokens.length === 0) args.fail("tokens", "expected shape [1, T] but found a scalar");
+    if (!isSameShape(positions, [1]) && !isSameShape(positions, [tokens.at(-1)!]))
+      args.fail("input_pos", `expected shape [1] or [${tokens.at(-1)}] but found [${positions}]`);
     if (frequencies.length !== 1)
       args.fail("inverse_frequencies", `expected a vector but found shape [${frequencies}]`);
     return { dtype: "f32", shape: [tokens.at(-1)!, 2, frequencies[0]!] };

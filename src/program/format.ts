@@ -4,11 +4,12 @@ import type { Instruction, Method, Value } from "./program.ts";
 export function formatMethod(method: Method): string {
   const { name, values, inputs, outputs, instructions } = method;
   const names = new Map<number, string>(inputs.map((index, i) => [index, `input${i}`]));
+  let unnamed = 0;
   const nameOf = (index: number) => {
     const value = values[index]!;
     const known = names.get(index) ?? (value.kind === "tensor" ? value.name : null);
     if (known) return known;
-    const next = `%${[...names.values()].filter((given) => given.startsWith("%")).length}`;
+    const next = `%${unnamed++}`;
     names.set(index, next);
     return next;
   };

@@ -17,7 +17,10 @@ export interface DataSource {
   readRange?(offset: number, length: number): Promise<Uint8Array>;
 }
 
-/** Where a planned tensor lives: memory 1 is scratch, memory 2 is state that outlives a call. */
+/**
+ * Where a planned tensor lives: memory 1 is scratch, memory 2 is state that outlives a call, memory 3 is the handle of the
+ * sequences of a step.
+ */
 export interface Allocation {
   readonly memoryId: number;
   readonly offset: number;
@@ -25,6 +28,7 @@ export interface Allocation {
 
 export const SCRATCH_MEMORY = 1;
 export const STATE_MEMORY = 2;
+export const SEQUENCE_MEMORY = 3;
 
 export interface TensorValue {
   readonly kind: "tensor";

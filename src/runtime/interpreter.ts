@@ -12,7 +12,7 @@ import { checkIndices, type KernelCall } from "../ops/operator.ts";
 import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
-import { elementCount, type Tensor, zeroTensor } from "../tensor.ts";
+import { bytesOf, elementCount, type Tensor, zeroTensor } from "../tensor.ts";
 import { argumentOf, type CurrentValues, checkWrites, type Literal, literalOf } from "./call-values.ts";
 import { checkInput, checkPlanned, copyInput, type MethodMemory, viewValue } from "./method.ts";
 import { checkWritten, tensorsAt } from "./method-calls.ts";
@@ -135,7 +135,8 @@ export class Interpreter {
 
   /** What calls may write. */
   get #writable(): readonly Uint8Array[] {
-    return [this.#memory.scratch, this.#memory.state, ...this.#inputs.values()];
+    const { scratch, state, sequences } = this.#memory;
+    return [scratch, state, ...this.#inputs.values(), ...(sequences ? [bytesOf(sequences.data)] : [])];
   }
 
   /** Inputs whose memory the caller brings are copied to one place, so that calls on them stay made while none is larger. */
@@ -159,7 +160,7 @@ export class Interpreter {
         this.#move(instruction.from, instruction.to);
         break;
       case "jumpFalse":
-        if (this.#literals[instruction.condition] === false) return instruction.destination;
+        if (!this.#holds(instruction.condition)) return instruction.destination;
         break;
       case "free":
         this.#tensors[instruction.value] = undefined;
@@ -168,6 +169,19 @@ export class Interpreter {
         throw new UnsupportedError(`method ${this.#method.name}: instruction ${instruction.kind} is not supported`);
     }
     return place + 1;
+  }
+
+  /** A condition: true or false, or a tensor of these, all of which must be true. ShapeError for other values. */
+  #holds(index: number): boolean {
+    const { kind } = this.#method.values[index]!;
+    const value = kind === "tensor" ? this.#tensor(index) : this.#literals[index]!;
+    if (typeof value === "boolean") return value;
+    if (typeof value === "object" && value?.dtype === "bool")
+      return (value.data as Uint8Array).every((item) => item !== 0);
+    const found = typeof value === "object" && value ? `a tensor of ${value.dtype}` : `a value of kind ${kind}`;
+    throw new ShapeError(
+      `method ${this.#method.name}: expected a truth value as condition of a jump but found ${found}`,
+    );
   }
 
   /** The value moved to is the same memory from then on. ShapeError for values of different sorts. */

@@ -47,6 +47,7 @@ async function kernelsOf({ methods, constants }: Program, rows: number, cpu: Cpu
   const memory = {
     scratch: new Uint8Array(method.memorySizes[1]!),
     state: new Uint8Array(0),
+    sequences: null,
     constants: await Promise.all(constants.map(({ data }) => data.read())),
   };
   const { sizes } = method.values[method.inputs[0]!] as TensorValue;

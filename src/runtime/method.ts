@@ -9,7 +9,7 @@ import { Arguments, type TensorSpec } from "../ops/call-arguments.ts";
 import type { BoundCall, IndexCheck } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
-import { type Method, SCRATCH_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
+import { type Method, SCRATCH_MEMORY, SEQUENCE_MEMORY, STATE_MEMORY, type TensorValue } from "../program/program.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import { argumentOf, type CurrentValues, literalOf } from "./call-values.ts";
 import { joinCalls, type ReadyCall } from "./joins.ts";
@@ -19,6 +19,8 @@ import type { MethodCalls } from "./method-calls.ts";
 export interface MethodMemory {
   readonly scratch: Uint8Array;
   readonly state: Uint8Array;
+  /** What stands for the table of sequences, in programs that work on them. */
+  readonly sequences: Tensor | null;
   /** Data of the program's constants, by index. */
   readonly constants: readonly Uint8Array[];
 }
@@ -49,7 +51,12 @@ const EMPTY_PLACES_MAX = 2 ** 30;
 /** UnsupportedError listing everything in a method that this runtime cannot execute. */
 export function checkMethod(method: Method, registry: OperatorRegistry): void {
   for (const [index, value] of method.values.entries()) {
-    if (value.kind !== "tensor" || !value.sizes.includes(0)) continue;
+    if (value.kind !== "tensor") continue;
+    if (!isRowMajor(value))
+      throw new UnsupportedError(
+        `method ${method.name}, value ${index}: has its dimensions in memory in the order [${value.dimOrder}], and only ascending orders are supported`,
+      );
+    if (!value.sizes.includes(0)) continue;
     const places = elementCount(value.sizes.filter((size) => size > 0));
     if (places > EMPTY_PLACES_MAX)
       throw new UnsupportedError(
@@ -70,6 +77,12 @@ export function checkMethod(method: Method, registry: OperatorRegistry): void {
   if (problems.length > 0) throw new UnsupportedError(`method ${method.name}: ${problems.join("; ")}`);
   const other = method.instructions.find(({ kind }) => kind === "delegate");
   if (other) throw new UnsupportedError(`method ${method.name}: instruction ${other.kind} is not supported`);
+}
+
+/** Whether elements lie in the order of their indices; dimensions of one place may stand anywhere. */
+function isRowMajor({ sizes, dimOrder }: TensorValue): boolean {
+  const long = dimOrder.filter((dim) => sizes[dim] !== 1);
+  return long.every((dim, i) => i === 0 || long[i - 1]! < dim);
 }
 
 /** Resolves a method for inputs of the given sizes, each at most the size that was planned. */
@@ -167,6 +180,7 @@ function inputChecks(inputs: readonly Tensor[], calls: readonly BoundCall[]): In
 
 export function viewValue(value: TensorValue, sizes: readonly number[], memory: MethodMemory): Tensor {
   const length = elementCount(sizes);
+  if (value.allocation?.memoryId === SEQUENCE_MEMORY) return sequencesOf(value, memory);
   const bytes = placeOf(value, memory);
   const needed = length * byteSize(value.dtype);
   if (bytes.length < needed)
@@ -176,13 +190,22 @@ export function viewValue(value: TensorValue, sizes: readonly number[], memory: 
   return { dtype: value.dtype, shape: sizes, data: viewOf(value.dtype, bytes.buffer, bytes.byteOffset, length) };
 }
 
+/** The one value of memory 3, whatever place in it the file says. */
+function sequencesOf({ dtype, sizes }: TensorValue, { sequences }: MethodMemory): Tensor {
+  if (!sequences || dtype !== sequences.dtype || !isSameShape(sizes, sequences.shape))
+    throw new UnsupportedError(
+      `a value in memory ${SEQUENCE_MEMORY}: expected the handle of sequences, i32 [1], of a program that works on them but found ${dtype} [${sizes}]`,
+    );
+  return sequences;
+}
+
 function placeOf(value: TensorValue, memory: MethodMemory): Uint8Array {
   if (value.constant !== null) return memory.constants[value.constant]!;
   if (!value.allocation) throw new UnsupportedError("tensors without planned memory are not supported");
   const { memoryId, offset } = value.allocation;
   if (memoryId === SCRATCH_MEMORY) return memory.scratch.subarray(offset);
   if (memoryId === STATE_MEMORY) return memory.state.subarray(offset);
-  throw new UnsupportedError(`memory ${memoryId} is not supported, only 1 (scratch) and 2 (state)`);
+  throw new UnsupportedError(`memory ${memoryId} is not supported, only 1 (scratch), 2 (state) and 3 (sequences)`);
 }
 
 export function checkInput(method: Method, i: number, sizes: readonly number[]): void {

@@ -9,6 +9,7 @@ import type { KernelCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import type { Tensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
@@ -56,6 +57,8 @@ export class LoadedProgram {
   readonly registry: OperatorRegistry;
   readonly metadata: ReadonlyMap<string, Metadata>;
   readonly constants: readonly Uint8Array[];
+  /** What stands for the table of sequences; null of a program that knows none. */
+  readonly sequences: Tensor | null = null;
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();
   readonly #calls = new Map<string, MethodCalls>();
@@ -156,7 +159,7 @@ export class LoadedProgram {
   }
 
   get stateBytes(): number {
-    return Math.max(0, ...[...this.#methods.values()].map(({ memorySizes }) => memorySizes[STATE_MEMORY] ?? 0));
+    return largestMemory([...this.#methods.values()], STATE_MEMORY);
   }
 
   get memoryUse(): MemoryUse {
@@ -227,11 +230,15 @@ const SESSIONS = 2;
 
 /** What a program will have in memory, as far as it is known. */
 export function bytesNeeded({ constants, methods }: Program): number {
-  const size = (memory: number) => Math.max(0, ...methods.map(({ memorySizes }) => memorySizes[memory] ?? 0));
   const distinct = new Set(constants.map(({ data }) => data));
   const constantBytes = [...distinct].reduce((sum, { byteLength }) => sum + byteLength + 64, 0);
   const scratch = methods.reduce((sum, { memorySizes }) => sum + (memorySizes[SCRATCH_MEMORY] ?? 0), 0);
-  return constantBytes + scratch + SESSIONS * size(STATE_MEMORY) + KERNEL_BYTES;
+  return constantBytes + scratch + SESSIONS * largestMemory(methods, STATE_MEMORY) + KERNEL_BYTES;
+}
+
+/** Bytes of a memory in the method that has most of it. */
+function largestMemory(methods: readonly Method[], memory: number): number {
+  return methods.reduce((most, { memorySizes }) => Math.max(most, memorySizes[memory] ?? 0), 0);
 }
 
 /** The bytes of all constants, read straight into the memory where it must have them. */

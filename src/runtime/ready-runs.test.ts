@@ -67,6 +67,7 @@ async function alone(program: LoadedProgram, inputs: readonly Tensor[]) {
   const memory = {
     scratch: program.scratchOf(method),
     state: program.memory.allocate(0),
+    sequences: null,
     constants: program.constants,
   };
   const sizes = inputs.map(({ shape }) => shape);

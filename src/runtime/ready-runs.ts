@@ -19,6 +19,8 @@ export interface RunsProgram extends InterpreterContext, RunPlace {
   /** Where constants, scratch and state are. */
   readonly memory: KernelMemory;
   readonly constants: readonly Uint8Array[];
+  /** What stands for the table of sequences; null of a program that knows none. */
+  readonly sequences: Tensor | null;
   callsOf(method: Method): MethodCalls;
   /** Scratch of a method, shared by all sessions. */
   scratchOf(method: Method): Uint8Array;
@@ -131,7 +133,12 @@ export class ReadyRuns {
 
   #resolve(method: Method, inputSizes: InputSizes): ReadyMethod {
     const program = this.#program;
-    const memory = { scratch: program.scratchOf(method), state: this.#state, constants: program.constants };
+    const memory = {
+      scratch: program.scratchOf(method),
+      state: this.#state,
+      sequences: program.sequences,
+      constants: program.constants,
+    };
     return readyMethod(program.callsOf(method), inputSizes, memory, program);
   }
 

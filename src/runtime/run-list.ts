@@ -66,7 +66,7 @@ export class RunList {
     const sized = "range" in calls ? calls : undefined;
     const first = "range" in calls ? callsAt(calls, calls.range.smallest) : calls;
     const largest = sized ? callsAt(sized, sized.range.largest) : [];
-    const bytes = Math.max(0, ...[...first, ...largest].map((call) => call.scratchBytes(place.threads)));
+    const bytes = [...first, ...largest].reduce((most, call) => Math.max(most, call.scratchBytes(place.threads)), 0);
     this.#place = place;
     this.#scratch = place.kernelScratch(bytes);
     this.#sized = sized;

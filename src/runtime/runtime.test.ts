@@ -396,7 +396,7 @@ describe("a program that lies is an error, not a crash", () => {
           value.kind === "tensor" && value.allocation ? { ...value, allocation: { memoryId: 3, offset: 0 } } : value,
         ),
       })),
-      /memory 3 is not supported, only 1 \(scratch\) and 2 \(state\)/,
+      /memory 3: expected the handle of sequences/,
     ],
     [
       "no memory",

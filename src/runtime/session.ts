@@ -145,7 +145,7 @@ export class Session {
     if (known || !isInterpreted(method, program.registry)) return known;
     const scratch = allocate(program.memory, `${program.file}: scratch`, method.memorySizes[SCRATCH_MEMORY] ?? 0);
     this.#holdings.add(() => program.memory.free(scratch));
-    const memory = { scratch, state: this.#state, constants: program.constants };
+    const memory = { scratch, state: this.#state, sequences: program.sequences, constants: program.constants };
     const interpreter = new Interpreter(method, memory, program);
     this.#interpreters.set(method.name, interpreter);
     return interpreter;

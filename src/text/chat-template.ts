@@ -1,5 +1,6 @@
 /** A model's chat template: messages to the text that the model was trained on. Rendering only; no tokens. */
-import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError, InvalidFileError, LimitError, UnsupportedError } from "../errors.ts";
+import { completeLimits } from "./limits.ts";
 import { TemplateFault } from "./template/faults.ts";
 import { DEFAULT_LIMITS, type TemplateLimits } from "./template/limits.ts";
 import { Template } from "./template/template.ts";
@@ -13,6 +14,7 @@ export interface Message {
   readonly [key: string]: unknown;
 }
 
+/** What a chat template is given beside the messages. */
 export interface RenderOptions {
   /** End with the opening of an answer. Default false. */
   readonly addGenerationPrompt?: boolean | undefined;
@@ -41,14 +43,15 @@ export class ChatTemplate {
    *
    * @param limits Those of the defaults that are to be others: 10 million steps, 16,777,216 characters, 200 levels and
    * 2000 milliseconds.
-   * @throws InvalidFileError when the source does not parse or exceeds a limit.
+   * @throws InvalidFileError when the source does not parse.
+   * @throws LimitError when the source exceeds a limit.
    * @throws UnsupportedError when it needs other templates or what only Python has.
-   * @throws InvalidArgumentError when a limit is no positive number.
+   * @throws InvalidArgumentError when a limit is unknown or no positive number.
    */
   constructor(source: string, name = "chat template", limits: Partial<TemplateLimits> = {}) {
     this.source = source;
     this.#name = name;
-    this.#limits = checkedLimits(limits);
+    this.#limits = completeLimits(limits, DEFAULT_LIMITS);
     try {
       this.#template = new Template(source, this.#limits);
     } catch (cause) {
@@ -60,21 +63,22 @@ export class ChatTemplate {
    * What a rendering may use. Set those that are to be others, also of a model's template:
    * `model.template.limits = { milliseconds: 500 }`; the rest become the defaults.
    *
-   * @throws InvalidArgumentError when one is no positive number.
+   * @throws InvalidArgumentError when one is unknown or no positive number.
    */
   get limits(): TemplateLimits {
     return this.#limits;
   }
 
   set limits(limits: Partial<TemplateLimits>) {
-    this.#limits = checkedLimits(limits);
+    this.#limits = completeLimits(limits, DEFAULT_LIMITS);
   }
 
   /**
    * The text of a conversation, BOS included where the template writes it.
    *
    * @throws InvalidArgumentError when the template refuses the messages, or when they hold what JSON has not.
-   * @throws InvalidFileError when the template fails otherwise, or exceeds a limit.
+   * @throws InvalidFileError when the template fails otherwise.
+   * @throws LimitError when a limit is exceeded.
    */
   render(messages: readonly Message[], options: RenderOptions = {}): string {
     const { addGenerationPrompt = false, bosToken = "", eosToken = "", tools = null, ...extra } = options;
@@ -103,20 +107,10 @@ export class ChatTemplate {
     if (kind === "ArgumentError") return new InvalidArgumentError(`${this.#name}: ${message}`, { cause });
     const where = line === undefined ? "" : `line ${line}: `;
     if (kind === "UnsupportedError") return new UnsupportedError(`${this.#name}: ${where}${message}`, { cause });
-    const what = kind === "LimitError" || kind.startsWith("Template") ? message : `${kind}: ${message}`;
+    if (kind === "LimitError") return new LimitError(this.#name, `${expected}${where}${message}`, { cause });
+    const what = kind.startsWith("Template") ? message : `${kind}: ${message}`;
     return new InvalidFileError(this.#name, `${expected}${where}${what}`, { cause });
   }
-}
-
-function checkedLimits(limits: Partial<TemplateLimits>): TemplateLimits {
-  const all: { -readonly [name in keyof TemplateLimits]: number } = { ...DEFAULT_LIMITS };
-  for (const name of Object.keys(DEFAULT_LIMITS) as (keyof TemplateLimits)[]) {
-    const value = limits[name];
-    if (value === undefined) continue;
-    if (!(value > 0)) throw new InvalidArgumentError(`limits.${name}: expected a positive number, found ${value}`);
-    all[name] = value;
-  }
-  return all;
 }
 
 /** A message without fields that are null: clients write those they do not use, and transformers drops them, too. */

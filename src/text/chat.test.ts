@@ -84,7 +84,7 @@ describe("ChatTemplate", () => {
     Object.assign(cyclic, { self: cyclic });
     expect(() => failing.render([cyclic])).toThrow(InvalidArgumentError);
     expect(() => failing.render([user(() => 1)])).toThrow("messages: ");
-    expect(() => new ChatTemplate("", "t.jinja", { steps: 0 })).toThrow("limits.steps: expected a positive number");
+    expect(() => new ChatTemplate("", "t.jinja", { steps: 0 })).toThrow("limits.steps: expected a number above 0");
   });
 });
 

@@ -4,7 +4,7 @@
  */
 import { InvalidArgumentError } from "../errors.ts";
 import type { ChatTemplate, Message, RenderOptions } from "./chat-template.ts";
-import type { EncodeOptions, Tokenizer } from "./tokenizer.ts";
+import { type EncodeTextOptions, type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 
 /**
  * Ids of a rendered conversation. BOS comes from the template alone; `bosToken` and `eosToken` default to those of the
@@ -18,7 +18,7 @@ export function encodeChat(
   tokenizer: Tokenizer,
   template: ChatTemplate,
   messages: readonly Message[],
-  { contextLength, ...options }: RenderOptions & Pick<EncodeOptions, "contextLength"> = {},
+  { contextLength, ...options }: RenderOptions & Pick<EncodeTextOptions, "contextLength"> = {},
 ): number[] {
   const structural = tokenizer.addedTokens.idsIn(template.source);
   const isSpecial = (id: number) => tokenizer.isSpecial(id);
@@ -34,7 +34,7 @@ export function encodeChat(
     tools: breaker.break(options.tools, isControl),
     documents: breaker.break(options.documents ?? null, isControl),
   });
-  if (breaker.count === 0) return tokenizer.encode(text, { addSpecialTokens: false, contextLength });
+  if (breaker.count === 0) return tokenizer.encode(text, { ...WHOLE_TEXT, addSpecialTokens: false, contextLength });
   return tokenizer.encodeMarked(text, breaker.mark, { contextLength });
 }
 

@@ -2,6 +2,7 @@
 
 import { InvalidFileError } from "../errors.ts";
 import { parseJson } from "../json-text.ts";
+import { logInfo } from "../log.ts";
 import { ChatTemplate } from "./chat-template.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
@@ -19,14 +20,21 @@ export function readTexts(
   name: string,
 ): { tokenizer: Tokenizer | null; template: ChatTemplate | null } {
   const { tokenizerJson, tokenizerConfig, chatTemplate } = texts;
+  const tokenizer = tokenizerJson
+    ? new Tokenizer(
+        parse(tokenizerJson, `${name}, tokenizer.json`),
+        tokenizerConfig ? parse(tokenizerConfig, `${name}, tokenizer_config.json`) : null,
+        `${name.slice(name.search(/[^\\/]*$/))}, tokenizer.json`,
+      )
+    : null;
+  const lengths = (["truncation", "padding"] as const).filter((key) => tokenizer?.[key]);
+  if (lengths.length > 0)
+    logInfo(
+      () =>
+        `${name}, tokenizer.json: ${lengths.join(" and ")}: for tokenizer.encode(); prompts are never cut or padded`,
+    );
   return {
-    tokenizer: tokenizerJson
-      ? new Tokenizer(
-          parse(tokenizerJson, `${name}, tokenizer.json`),
-          tokenizerConfig ? parse(tokenizerConfig, `${name}, tokenizer_config.json`) : null,
-          `${name.slice(name.search(/[^\\/]*$/))}, tokenizer.json`,
-        )
-      : null,
+    tokenizer,
     template: chatTemplate ? new ChatTemplate(chatTemplate, `${name}, chat template`) : null,
   };
 }

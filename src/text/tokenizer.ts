@@ -13,6 +13,7 @@ import {
   tokenText,
   withConfigTokens,
 } from "./added-tokens.ts";
+import { completeLimits } from "./limits.ts";
 import { TokenBudget } from "./token-budget.ts";
 import { AddedVocabulary, type Protection } from "./tokenizer/added-vocabulary.ts";
 import { type Decoder, readDecoder } from "./tokenizer/decoders.ts";
@@ -20,19 +21,29 @@ import { Field } from "./tokenizer/field.ts";
 import type { Model } from "./tokenizer/model.ts";
 import { readModel } from "./tokenizer/models.ts";
 import { type Normalizer, readNormalizer } from "./tokenizer/normalizers.ts";
+import { type Padding, pad, readPadding } from "./tokenizer/padding.ts";
 import { type PostProcessor, readPostProcessor } from "./tokenizer/post-processors.ts";
 import { type PreTokenizer, readPreTokenizer } from "./tokenizer/pre-tokenizers.ts";
-import { type CheckedLimits, checkLimits, type TokenizerLimits, Work } from "./tokenizer/work-limit.ts";
+import { readTruncation, type Truncation, truncate } from "./tokenizer/truncation.ts";
+import { DEFAULT_LIMITS, type TokenizerLimits, Work } from "./tokenizer/work-limit.ts";
 
-export interface EncodeOptions {
+/** How `Tokenizer.encode` turns a text into ids. */
+export interface EncodeTextOptions {
   /** Add what the tokenizer puts around a text, such as BOS. Default true; false for a rendered chat template. */
   readonly addSpecialTokens?: boolean | undefined;
   /** Turn the text of a special token into that token. Default true; false for text that users write. */
   readonly allowControlTokens?: boolean | undefined;
   /** Tokens that there is room for; ContextLengthError, without encoding all, when a long text has more. Default: any. */
   readonly contextLength?: number | undefined;
+  /** A second text, which stands behind the first as the tokenizer's post-processor says for two. Default: none. */
+  readonly pair?: string | undefined;
+  /** Shorten the ids as the section `truncation` of tokenizer.json says, if it has one. Default true. */
+  readonly truncation?: boolean | undefined;
+  /** Fill the ids up as the section `padding` of tokenizer.json says, if it has one. Default true. */
+  readonly padding?: boolean | undefined;
 }
 
+/** How `Tokenizer.decode` turns ids into text. */
 export interface DecodeOptions {
   /** Leave special tokens out. Default false. */
   readonly skipSpecialTokens?: boolean | undefined;
@@ -43,17 +54,27 @@ export interface DecodeOptions {
   readonly stream?: boolean | undefined;
 }
 
+/** Options of `encode` for texts that must stay as they are, such as prompts. */
+export const WHOLE_TEXT = { truncation: false, padding: false } as const;
+
 /** A token that tokenizer_config.json names, such as BOS. */
 export interface NamedToken {
   readonly text: string;
   readonly id: number;
 }
 
+/**
+ * A model's tokenizer, from the contents of its tokenizer.json and tokenizer_config.json. `LanguageModel.tokenizer` has one.
+ */
 export class Tokenizer {
   /** One more than the largest id. */
   readonly vocabSize: number;
   readonly bos: NamedToken | null;
   readonly eos: NamedToken | null;
+  /** How `encode` shortens ids, from tokenizer.json; null when it does not. Generation never shortens a prompt. */
+  readonly truncation: Truncation | null;
+  /** How `encode` fills ids up, from tokenizer.json; null when it does not. Generation never does. */
+  readonly padding: Padding | null;
   /** Finds the text of every added token, special or not. */
   readonly addedTokens: AddedTokenMatcher;
   readonly #name: string;
@@ -68,16 +89,16 @@ export class Tokenizer {
   readonly #specialIds: ReadonlySet<number>;
   /** Tokens by id as they are decoded; with holes where ids are unused. */
   readonly #tokens: readonly (string | undefined)[];
-  #limits: CheckedLimits;
+  #limits: TokenizerLimits;
 
   /**
    * `file` is the parsed tokenizer.json, `config` the parsed tokenizer_config.json or null, `limits` what a call may
    * cost. InvalidFileError or UnsupportedError naming `name` and the field when the file is not a tokenizer that can be
    * used as it is meant.
    */
-  constructor(file: unknown, config: unknown = null, name = "tokenizer.json", limits: TokenizerLimits = {}) {
+  constructor(file: unknown, config: unknown = null, name = "tokenizer.json", limits: Partial<TokenizerLimits> = {}) {
     this.#name = name;
-    this.#limits = checkLimits(limits);
+    this.#limits = completeLimits(limits, DEFAULT_LIMITS);
     if (typeof (file as { model?: { vocab?: unknown } } | null)?.model?.vocab !== "object")
       throw new InvalidFileError(name, `expected a tokenizer.json with "model.vocab" but found none`);
     const root = new Field(name, "", file);
@@ -89,6 +110,8 @@ export class Tokenizer {
     this.#normalizer = part("normalizer", readNormalizer);
     this.#preTokenizer = part("pre_tokenizer", readPreTokenizer);
     this.#postProcessor = part("post_processor", readPostProcessor);
+    this.truncation = part("truncation", readTruncation);
+    this.padding = part("padding", readPadding);
     this.#decoder = part("decoder", (field) => readDecoder(field, "replaceAll"));
     this.#streamDecoder = part("decoder", (field) => readDecoder(field, "replaceWrong"));
     const settings = config !== null && typeof config === "object" ? config : {};
@@ -112,29 +135,42 @@ export class Tokenizer {
     return this.#limits;
   }
 
-  set limits(limits: TokenizerLimits) {
-    this.#limits = checkLimits(limits);
+  set limits(limits: Partial<TokenizerLimits>) {
+    this.#limits = completeLimits(limits, DEFAULT_LIMITS);
   }
 
   /**
-   * Token ids of a text. Lone surrogates become U+FFFD. TokenizerLimitError when the tokenizer's patterns and rules take
-   * more than `limits` allow.
+   * Token ids of a text, or of two, as Rust's library gives them: shortened and filled up where tokenizer.json asks for
+   * that and the options do not turn it off. Lone surrogates become U+FFFD.
+   *
+   * @throws LimitError when the tokenizer's patterns and rules take more than `limits` allow.
+   * @throws InvalidArgumentError when the texts cannot be shortened as tokenizer.json asks.
    */
-  encode(text: string, options: EncodeOptions = {}): number[] {
+  encode(text: string, options: EncodeTextOptions = {}): number[] {
     const { addSpecialTokens = true, allowControlTokens = true, contextLength = Number.POSITIVE_INFINITY } = options;
     checkString("text", text);
+    if (options.pair !== undefined) checkString("pair", options.pair);
+    const texts = options.pair === undefined ? [text] : [text, options.pair];
+    const truncation = options.truncation === false ? null : this.truncation;
+    const most = truncation && truncation.maxLength <= contextLength ? Number.POSITIVE_INFINITY : contextLength;
     const protection = allowControlTokens ? null : { skips: (id: number) => this.isSpecial(id), mark: null };
-    const work = new Work(this.#name, this.#limits, text.length);
-    const ids = this.#encode(wellFormed(text), protection, contextLength, work);
-    if (!this.#postProcessor) return ids;
-    return this.#postProcessor([ids], addSpecialTokens, work).flat();
+    const length = texts.reduce((sum, { length }) => sum + length, 0);
+    const work = new Work(this.#name, this.#limits, length);
+    const lists = texts.map((one) => this.#encode(wellFormed(one), protection, most, work));
+    const kept = truncation ? this.#truncate(lists, truncation, addSpecialTokens) : lists;
+    const ids = (this.#postProcessor?.process(kept, addSpecialTokens, work) ?? kept).flat();
+    return this.padding && options.padding !== false ? pad(ids, this.padding, work) : ids;
   }
 
   /**
    * Ids of a text in which `mark`, a character that is not part of it, stands inside of what must not become an added
    * token. Adds no BOS or EOS.
    */
-  encodeMarked(text: string, mark: string, { contextLength = Number.POSITIVE_INFINITY }: EncodeOptions = {}): number[] {
+  encodeMarked(
+    text: string,
+    mark: string,
+    { contextLength = Number.POSITIVE_INFINITY }: EncodeTextOptions = {},
+  ): number[] {
     const work = new Work(this.#name, this.#limits, text.length);
     return this.#encode(wellFormed(text), { skips: () => false, mark }, contextLength, work);
   }
@@ -174,6 +210,13 @@ export class Tokenizer {
   normalize(text: string): string {
     const work = new Work(this.#name, this.#limits, text.length);
     return this.#added.normalize(wellFormed(text), work);
+  }
+
+  #truncate(lists: number[][], truncation: Truncation, addSpecialTokens: boolean): number[][] {
+    const added = addSpecialTokens ? (this.#postProcessor?.added(lists.length as 1 | 2) ?? 0) : 0;
+    // Rust's difference wraps around and nothing is cut; and so it is in the ids that people compare with.
+    if (added > truncation.maxLength) return lists;
+    return truncate(lists, truncation, truncation.maxLength - added, this.#name);
   }
 
   #named(config: object, key: string): NamedToken | null {

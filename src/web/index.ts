@@ -3,6 +3,7 @@ export {
   ContextLengthError,
   InvalidArgumentError,
   InvalidFileError,
+  LimitError,
   LowbitError,
   UnsupportedError,
 } from "../errors.ts";

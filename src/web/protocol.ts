@@ -3,6 +3,7 @@ import {
   ContextLengthError,
   InvalidArgumentError,
   InvalidFileError,
+  LimitError,
   LowbitError,
   UnsupportedError,
 } from "../errors.ts";
@@ -69,16 +70,20 @@ export interface PostedError {
 
 /** Under names of their own: bundlers give classes others. */
 const known = { ContextLengthError, InvalidArgumentError, UnsupportedError };
+const ofFiles = { LimitError, InvalidFileError };
 
 export function postedError(error: unknown): PostedError {
   const { name = "Error", message = String(error) } = error as Partial<Error>;
-  const found = Object.entries(known).find(([, type]) => error instanceof type);
+  const found = Object.entries({ ...known, ...ofFiles }).find(([, type]) => error instanceof type);
   return { name: found?.[0] ?? name, message, file: error instanceof InvalidFileError ? error.file : null };
 }
 
 /** The error again, of its class where it is one of lowbit's. */
 export function errorOf({ name, message, file }: PostedError): Error {
-  if (file !== null) return new InvalidFileError(file, message.slice(file.length + 2));
+  if (file !== null) {
+    const type = name === "LimitError" ? LimitError : InvalidFileError;
+    return new type(file, message.slice(file.length + 2));
+  }
   const type = Object.entries(known).find(([known]) => known === name)?.[1];
   return type ? new type(message) : new LowbitError(`${name}: ${message}`);
 }

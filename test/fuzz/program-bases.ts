@@ -15,6 +15,7 @@ import {
 } from "../../src/index.ts";
 import type { Program } from "../../src/program/program.ts";
 import { readProgram } from "../../src/program/read.ts";
+import { writeAqlmCheckpoint } from "../support/aqlm-checkpoint.ts";
 import { writeTinyCheckpoint } from "../support/tiny-checkpoint.ts";
 
 const quantizations: readonly (readonly QuantizationConfig[])[] = [
@@ -25,6 +26,12 @@ const quantizations: readonly (readonly QuantizationConfig[])[] = [
   [intxWeightOnly({ bits: 4 })],
 ];
 
+/** AQLM's codes of 8 bits in upstream's form, and of 6 bits in groups of two outputs. */
+const codes = [
+  { codebooks: 2, bits: 8, inGroup: 8, outGroup: 1 },
+  { codebooks: 1, bits: 6, inGroup: 16, outGroup: 2 },
+];
+
 const exports = ["custom-sdpa", "portable-attention", "quantized-cache", "parts"];
 const goldens = ["branch", "picked", "state"];
 
@@ -32,11 +39,18 @@ const goldens = ["branch", "picked", "state"];
 export async function basePrograms(): Promise<readonly Program[]> {
   const folder = await mkdtemp(join(tmpdir(), "lowbit-fuzz-"));
   try {
-    await writeTinyCheckpoint(folder, { config: { num_hidden_layers: 1, max_position_embeddings: 32 } });
+    const config = { num_hidden_layers: 1, max_position_embeddings: 32 };
+    await writeTinyCheckpoint(folder, { config });
     const programs: Program[] = [];
     for (const configs of quantizations)
       for (const target of configs.length > 0 ? (["lowbit"] as const) : (["lowbit", "executorch"] as const))
         programs.push(await exported(folder, configs, target));
+    programs.push(await exported(folder, [], "lowbit", "int8"));
+    for (const [i, form] of codes.entries()) {
+      const aqlm = join(folder, `aqlm-${i}`);
+      await writeAqlmCheckpoint(aqlm, { ...form, config });
+      programs.push(await exported(aqlm, [], "lowbit"));
+    }
     for (const name of exports) programs.push(await stored(`../../test/executorch-exports/${name}.pte.golden`));
     for (const name of goldens) programs.push(await stored(`../../src/program/golden/${name}.pte.golden`));
     return programs;
@@ -45,11 +59,16 @@ export async function basePrograms(): Promise<readonly Program[]> {
   }
 }
 
-async function exported(folder: string, configs: readonly QuantizationConfig[], target: "lowbit" | "executorch") {
+async function exported(
+  folder: string,
+  configs: readonly QuantizationConfig[],
+  target: "lowbit" | "executorch",
+  kvCache?: "int8",
+) {
   const model = await loadCheckpoint(folder);
   if (configs.length > 0) quantize(model, [...configs]);
   const path = join(folder, "base.pte");
-  await exportProgram(model, path, { target });
+  await exportProgram(model, path, { target, ...(kvCache && { kvCache }) });
   await model.close();
   return readProgram(memorySource(path, new Uint8Array(await readFile(path))));
 }

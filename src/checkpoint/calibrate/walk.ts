@@ -16,6 +16,7 @@ import { multiplyTransposed } from "../../ops/product.ts";
 import { operators } from "../../ops/registry.ts";
 import type { Tensor } from "../../tensor.ts";
 import { readTexts } from "../../text/model-texts.ts";
+import { WHOLE_TEXT } from "../../text/tokenizer.ts";
 import type { Model } from "../model.ts";
 import { textsOf } from "../texts.ts";
 
@@ -59,7 +60,7 @@ export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DE
   if (!Number.isInteger(maxTokens) || maxTokens < 1)
     throw new InvalidArgumentError(`tokens of the text: expected a whole number from 1 but found ${maxTokens}`);
   const start = text.slice(0, maxTokens * CHARACTERS_MAX);
-  const ids = tokenizer.encode(start).slice(0, maxTokens);
+  const ids = tokenizer.encode(start, WHOLE_TEXT).slice(0, maxTokens);
   if (text.trim() === "" || ids.length === 0)
     throw new InvalidArgumentError("the text to calibrate with has no tokens");
   return ids;

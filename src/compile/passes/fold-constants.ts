@@ -45,7 +45,7 @@ function folded({ operator, args, out }: GraphNode, place: string, { registry }:
     dtype: out.spec.dtype,
     shape: out.spec.shape,
     async read() {
-      const eager = new EagerBuilder(registry, scalarCpu, 1);
+      const eager = new EagerBuilder(registry, scalarCpu, { threads: 1 });
       const tensors = new Map<GraphValue, Tensor>();
       for (const value of argumentValues({ operator, args, out })) {
         await eager.load(value.constant!);

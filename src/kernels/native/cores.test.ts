@@ -1,17 +1,15 @@
-/** Counts of cores by made-up files of Linux machines: what it has under /sys of each. */
-import { mkdir, mkdtemp, writeFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
+/** Counts of cores by made-up files of Linux machines: what it has under /sys and /proc of each. */
+import { mkdtemp } from "node:fs/promises";
+import { join } from "node:path";
 import { describe, expect, it } from "vitest";
+import { limitedMachines, type Machine, writeMachine } from "../../../test/support/control-groups.ts";
 import { temporaryFolder } from "../../../test/support/folders.ts";
 import { nativeAddon } from "./addon.ts";
-
-/** Files of a machine, by their paths under /sys. */
-type Machine = Record<string, string>;
 
 /** Files of one CPU. */
 function cpu(index: number, files: Machine): Machine {
   return Object.fromEntries(
-    Object.entries(files).map(([name, text]) => [`devices/system/cpu/cpu${index}/${name}`, text]),
+    Object.entries(files).map(([name, text]) => [`sys/devices/system/cpu/cpu${index}/${name}`, text]),
   );
 }
 
@@ -34,8 +32,8 @@ const alderLake = {
     cpu_capacity: index < 16 ? "1024" : "680",
     "topology/core_cpus_list": index < 16 ? `${index & ~1}-${index | 1}` : String(index),
   })),
-  "devices/cpu_core/cpus": "0-15",
-  "devices/cpu_atom/cpus": "16-23",
+  "sys/devices/cpu_core/cpus": "0-15",
+  "sys/devices/cpu_atom/cpus": "16-23",
 };
 
 /** Two packages of 16 cores of two threads; siblings are 32 apart. An older kernel's name for the list. */
@@ -43,12 +41,6 @@ const server = machine(64, (index) => ({
   "topology/thread_siblings_list": `${index % 32},${(index % 32) + 32}`,
   "topology/core_id": String(index % 16),
 }));
-
-/** Files of the first version of control groups, with this quota in a period of 0.1 s. */
-const firstVersion = (quota: string): Machine => ({
-  "fs/cgroup/cpu/cpu.cfs_quota_us": quota,
-  "fs/cgroup/cpu/cpu.cfs_period_us": "100000",
-});
 
 const folder = await temporaryFolder();
 const addon = nativeAddon();
@@ -63,23 +55,18 @@ describe.skipIf(!addon)(`cores${addon ? "" : ": there is no native code here"}`,
     ["a server with some of its CPUs", 33, 32, server],
     ["a machine that says nothing", 3, 3, {}],
     ["no CPU at all", 0, 1, {}],
-    ["efficiency cores alone", 24, 24, { "devices/cpu_core/cpus": "30-31" }],
-    ["a list of several ranges", 12, 4, { "devices/cpu_core/cpus": "0-1,8,10" }],
-    ["a list that makes no sense", 2, 2, { "devices/cpu_core/cpus": "?" }],
-    ["a container without a limit", 8, 8, { "fs/cgroup/cpu.max": "max 100000" }],
-    ["a container of two CPUs' time", 64, 2, { ...server, "fs/cgroup/cpu.max": "200000 100000" }],
-    ["a container of one and a half", 8, 2, { "fs/cgroup/cpu.max": "75000 50000" }],
-    ["a container of a tenth", 8, 1, { "fs/cgroup/cpu.max": "10000 100000" }],
-    ["a container of more than there is", 4, 4, { "fs/cgroup/cpu.max": "900000 100000" }],
-    ["a limit that makes no sense", 4, 4, { "fs/cgroup/cpu.max": "?" }],
-    ["an older container of three", 8, 3, firstVersion("300000")],
-    ["an older container without a limit", 8, 8, firstVersion("-1")],
+    ["efficiency cores alone", 24, 24, { "sys/devices/cpu_core/cpus": "30-31" }],
+    ["a list of several ranges", 12, 4, { "sys/devices/cpu_core/cpus": "0-1,8,10" }],
+    ["a list that makes no sense", 2, 2, { "sys/devices/cpu_core/cpus": "?" }],
+    ["a container of two CPUs' time", 64, 2, { ...server, "sys/fs/cgroup/cpu.max": "200000 100000" }],
+    ["a container of more than there is", 4, 4, { "sys/fs/cgroup/cpu.max": "900000 100000" }],
   ])("%s: %i CPUs are %i cores", async (_, cpus, cores, files) => {
-    const sysfs = await mkdtemp(join(folder, "sys-"));
-    for (const [name, text] of Object.entries(files)) {
-      await mkdir(dirname(join(sysfs, name)), { recursive: true });
-      await writeFile(join(sysfs, name), `${text}\n`);
-    }
-    expect(addon!.countCores(sysfs, cpus)).toBe(cores);
+    const root = await writeMachine(await mkdtemp(join(folder, "root-")), files);
+    expect(addon!.countCores(root, cpus)).toBe(cores);
+  });
+
+  it.each(limitedMachines)("of 64 CPUs within limits: %s keeps %d threads busy", async (_, threads, files) => {
+    const root = await writeMachine(await mkdtemp(join(folder, "root-")), files);
+    expect(addon!.countCores(root, 64)).toBe(Math.min(threads, 64));
   });
 });

@@ -48,7 +48,7 @@ export const argumentNames = {
   floatLinear: { scalars: [...matrix, "weightType", "hasBias"], buffers: ["x", "weights", "bias", "y"] },
   rmsNorm: { scalars: [...rowsOfDim, "eps"], buffers: ["x", "weight", "y"] },
   addRmsNorm: { scalars: [...rowsOfDim, "eps", "alpha"], buffers: ["x", "weight", "y", "addend"] },
-  ropeAngles: { scalars: ["tokens", "half", "scale"], buffers: ["position", "inverseFrequencies", "angles"] },
+  ropeAngles: { scalars: ["tokens", "half", "scale", "each"], buffers: ["position", "inverseFrequencies", "angles"] },
   rope: { scalars: ["tokens", "heads", "headDim", "half"], buffers: ["x", "angles", "y"] },
   attention: { scalars: attentionScalars, buffers: ["q", "k", "v", ...cacheBuffers] },
   ropeAttention: { scalars: [...attentionScalars, "half"], buffers: ["qkv", "angles", ...cacheBuffers] },
@@ -124,8 +124,10 @@ export function addRmsNorm({ addend, alpha, dim, x, weight, eps, y }: AddRmsNorm
   return orderArguments(names.addRmsNorm, { rows: x.length / dim, dim, eps, alpha, x, weight, y, addend });
 }
 
+/** `each` is 1 where each token has a position, 0 where they follow the first. */
 export function ropeAngles(args: RopeAnglesArgs): NativeArguments {
-  return orderArguments(names.ropeAngles, { ...args, half: args.inverseFrequencies.length });
+  const each = args.position.length > 1 ? 1 : 0;
+  return orderArguments(names.ropeAngles, { ...args, half: args.inverseFrequencies.length, each });
 }
 
 export function rope(args: RopeArgs): NativeArguments {

@@ -51,8 +51,8 @@ export interface NativeAddon {
   releaseThreads(threads: number): void;
   /** Physical performance cores. */
   defaultThreads(): number;
-  /** The same of Linux' CPUs 0 .. cpus - 1, by its files under `sysfs`; for tests. */
-  countCores(sysfs: string, cpus: number): number;
+  /** The same of Linux' CPUs 0 .. cpus - 1, by its files /proc and /sys under `root`, which ends with a slash; for tests. */
+  countCores(root: string, cpus: number): number;
   scratchBytes(call: NativeCall, threads: number): number;
   createPlan(calls: readonly NativeCall[], threads: number): NativePlan;
   /**

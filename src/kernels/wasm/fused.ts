@@ -112,7 +112,7 @@ export const addRmsNormWasm: Kernel<AddRmsNormArgs> = wasmKernel<AddRmsNormArgs>
   },
 });
 
-const rotatedBytes = (args: RopeAttentionArgs) => Math.ceil(rotatedPlaces(args).length / 16) * 64;
+const rotatedBytes = (args: RopeAttentionArgs) => Math.ceil(rotatedPlaces(args.tokens, args).length / 16) * 64;
 
 /** The same call with arrays of size 0 for queries, keys and values, which lie in scratch. */
 const withArrays = ({ qkv: _, ...rest }: RopeAttentionArgs) => ({ ...rest, ...noArrays }) satisfies AttentionArgs;
@@ -147,7 +147,7 @@ const ropeAttentionRow = (name: string, attention: Kernel<AttentionArgs>) =>
     step(args, given) {
       const { qkv, angles, half, tokens, heads, kvHeads, headDim } = args;
       const call = withArrays(args);
-      const places = rotatedPlaces(args);
+      const places = rotatedPlaces(args.tokens, args);
       const parts = [
         { array: call.q, start: places.q, column: 0, heads },
         { array: call.k, start: places.k, column: heads, heads: kvHeads },

@@ -86,7 +86,7 @@ function longText(text: string, indent: number, allowance: number): string {
   lines.forEach((line, i) => {
     const most = WIDTH - start - (i === lines.length - 1 ? after : 0);
     if (quote(line).length <= most) chunks.push(quote(line));
-    else chunks.push(...wrapWords(line, WIDTH - start, i === lines.length - 1 ? after : 0));
+    else for (const chunk of wrapWords(line, WIDTH - start, i === lines.length - 1 ? after : 0)) chunks.push(chunk);
   });
   if (chunks.length === 1) return chunks[0]!;
   const body = chunks.join(`\n${" ".repeat(start)}`);

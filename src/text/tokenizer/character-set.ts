@@ -1,6 +1,14 @@
 /** Sets of code points that answer fast: each page of 256 is asked for once a code point. */
 
-import { beyondUnicode16, otherCombiningMarks, otherNonspacingMarks, otherPunctuation } from "./unicode-versions.ts";
+import {
+  beyondUnicode16,
+  notCombining,
+  notNonspacing,
+  notPunctuation,
+  onceCombining,
+  onceNonspacing,
+  oncePunctuation,
+} from "./unicode-versions.ts";
 
 export type Predicate = (codePoint: number) => boolean;
 
@@ -57,9 +65,9 @@ export function codePoints(ranges: string): Predicate {
   return (codePoint) => all.has(codePoint);
 }
 
-/** Those of one set or the other, but not of both. */
-const eitherOf = (a: Predicate, b: Predicate): Predicate => {
-  return (codePoint) => a(codePoint) !== b(codePoint);
+/** A class without what the library's older tables do not have, and with what only they have. */
+const older = (source: string, without: string, once: string): CharacterSet => {
+  return new CharacterSet(anyOf([allOf([classOf(source), not(codePoints(without))]), codePoints(once)]));
 };
 
 /** A class as Unicode 16 has it, which does not know what is newer. */
@@ -75,13 +83,13 @@ export const whiteSpace = new CharacterSet(classOf("\\p{White_Space}"));
 /** Unicode's numeric characters, as Rust's `char::is_numeric`. */
 export const numeric = new CharacterSet(classOf("\\p{N}"));
 /** What the tokenizers take for punctuation: Unicode's and ASCII's symbols. */
-export const punctuation = new CharacterSet(eitherOf(classOf("\\p{P}!-\\/:-@\\[-`{-~"), codePoints(otherPunctuation)));
+export const punctuation = older("\\p{P}!-\\/:-@\\[-`{-~", notPunctuation, oncePunctuation);
 /** The `\w` of Rust's regex crate. */
 export const wordCharacter = new CharacterSet(unicode16("\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\u200C\\u200D"));
 /** What BertNormalizer takes for an accent. */
-export const nonspacingMark = new CharacterSet(eitherOf(classOf("\\p{Mn}"), codePoints(otherNonspacingMarks)));
+export const nonspacingMark = older("\\p{Mn}", notNonspacing, onceNonspacing);
 /** What StripAccents takes for one. */
-export const combiningMark = new CharacterSet(eitherOf(classOf("\\p{M}"), codePoints(otherCombiningMarks)));
+export const combiningMark = older("\\p{M}", notCombining, onceCombining);
 /** What BertNormalizer drops as control characters; those of format are Unicode 7's. */
 export const control = new CharacterSet(
   allOf([classOf("\\p{Cc}\\p{Cf}\\p{Co}"), not(codePoints("890-891 8e2 110cd 13430-1343f"))]),

@@ -1,8 +1,7 @@
 /** Files that ask for work or memory without end, or are wrong, end with an error that names the file. */
 import { describe, expect, it } from "vitest";
-import { InvalidArgumentError, InvalidFileError, LowbitError, UnsupportedError } from "../../errors.ts";
+import { InvalidArgumentError, InvalidFileError, LimitError, LowbitError, UnsupportedError } from "../../errors.ts";
 import { Tokenizer } from "../tokenizer.ts";
-import { TokenizerLimitError } from "./work-limit.ts";
 
 const vocab = { "<unk>": 0, a: 1, b: 2 };
 const model = { type: "BPE", unk_token: "<unk>", vocab, merges: [] };
@@ -25,7 +24,7 @@ describe("an encoding that does not end", () => {
   );
 
   it("of a quadratic pattern ends, too", () => {
-    expect(() => make(split("a+b")).encode("a".repeat(300_000))).toThrow(TokenizerLimitError);
+    expect(() => make(split("a+b")).encode("a".repeat(300_000))).toThrow(LimitError);
   });
 
   it("may take the time that is set", () => {
@@ -34,6 +33,7 @@ describe("an encoding that does not end", () => {
     tokenizer.limits = { stepsPerCharacter: 10 };
     expect(() => tokenizer.encode(`${"a".repeat(60)}!`)).toThrow(/needs more than 10 steps a character/);
     expect(() => make({}, { seconds: -1 })).toThrow(InvalidArgumentError);
+    expect(() => make({}, { second: 1 })).toThrow(/expected seconds, stepsPerCharacter, growth but found second/);
   });
 });
 
@@ -43,10 +43,10 @@ describe("a text that grows without end", () => {
     const normalizer = { type: "Sequence", normalizers: doubling };
     expect(() => make({ normalizer }).encode("a")).toThrow(/makes it more than 64 times longer/);
     const decoder = { type: "Sequence", decoders: doubling };
-    expect(() => make({ decoder }).decode([1])).toThrow(TokenizerLimitError);
+    expect(() => make({ decoder }).decode([1])).toThrow(LimitError);
     const prepend = { type: "Prepend", prepend: "a".repeat(10_000) };
     const many = { type: "Sequence", normalizers: Array.from({ length: 2000 }, () => prepend) };
-    expect(() => make({ normalizer: many }).encode("a")).toThrow(TokenizerLimitError);
+    expect(() => make({ normalizer: many }).encode("a")).toThrow(LimitError);
   });
 
   it("by a template is refused", () => {
@@ -54,7 +54,7 @@ describe("a text that grows without end", () => {
     const special_tokens = { x: { id: "x", ids, tokens: [] } };
     const single = new Array(50).fill({ SpecialToken: { id: "x", type_id: 0 } });
     const post_processor = { type: "TemplateProcessing", single, pair: [], special_tokens };
-    expect(() => make({ post_processor }).encode("a")).toThrow(TokenizerLimitError);
+    expect(() => make({ post_processor }).encode("a")).toThrow(LimitError);
   });
 });
 
@@ -74,7 +74,7 @@ describe("long words", () => {
     });
     expect(() => unigram.encode(`${"a".repeat(99_999)}b`)).toThrow(LowbitError);
     const wordPiece = { type: "WordPiece", vocab, unk_token: "<unk>", max_input_chars_per_word: 1e9 };
-    expect(() => make({ model: wordPiece }).encode("c".repeat(300_000))).toThrow(TokenizerLimitError);
+    expect(() => make({ model: wordPiece }).encode("c".repeat(300_000))).toThrow(LimitError);
   });
 });
 

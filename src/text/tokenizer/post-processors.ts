@@ -3,19 +3,26 @@ import type { Field } from "./field.ts";
 import { ID_LIMIT } from "./vocabulary.ts";
 import type { Work } from "./work-limit.ts";
 
-/** Lists of ids (at first that of the text) to others; without special tokens where `adds` is false. */
-export type PostProcessor = (lists: readonly (readonly number[])[], adds: boolean, work: Work) => (readonly number[])[];
+export interface PostProcessor {
+  /** Lists of ids (at first those of one text or two) to others; without special tokens where `adds` is false. */
+  process(lists: readonly (readonly number[])[], adds: boolean, work: Work): (readonly number[])[];
+  /** How many special tokens it says to add to one text or to two. */
+  added(texts: 1 | 2): number;
+}
 
 type Piece = { readonly sequence: number } | { readonly ids: readonly number[] };
 
 const readers: Record<string, (field: Field) => PostProcessor> = {
   BertProcessing: (field) => readPair(field, (sep) => [[], [sep]]),
   RobertaProcessing: (field) => readPair(field, (sep) => [[sep], [sep]]),
-  ByteLevel: () => (lists) => [...lists],
+  ByteLevel: () => ({ process: (lists) => [...lists], added: () => 0 }),
   TemplateProcessing: readTemplate,
   Sequence(field) {
     const parts = field.get("processors").items().map(readPostProcessor);
-    return (lists, adds, work) => parts.reduce((result, part) => part(result, adds, work), [...lists]);
+    return {
+      process: (lists, adds, work) => parts.reduce((result, part) => part.process(result, adds, work), [...lists]),
+      added: (texts) => parts.reduce((sum, part) => sum + part.added(texts), 0),
+    };
   },
 };
 
@@ -35,28 +42,37 @@ function readPair(field: Field, others: (sep: number) => [number[], number[]]): 
     return pair.item(1).count(0, ID_LIMIT - 1);
   }) as [number, number];
   const [before, behind] = others(sep);
-  return (lists, adds) => {
-    if (!adds) return [...lists];
-    return lists.map((ids, i) => (i === 0 ? [cls, ...ids, sep] : [...before, ...ids, ...behind]));
+  return {
+    process(lists, adds) {
+      if (!adds) return [...lists];
+      return lists.map((ids, i) => (i === 0 ? [cls, ...ids, sep] : [...before, ...ids, ...behind]));
+    },
+    added: (texts) => (texts === 1 ? 2 : 2 + before.length + behind.length),
   };
 }
 
 function readTemplate(field: Field): PostProcessor {
   const tokens = readTokens(field.get("special_tokens"));
   const templates = [readPieces(field.get("single"), tokens), readPieces(field.get("pair"), tokens)] as const;
-  return (lists, adds, work) => {
-    const pieces = templates[lists.length - 1];
-    if (!pieces) throw field.unsupported(`a template for ${lists.length} parts is not supported`);
-    let length = 0;
-    return pieces.flatMap((piece): (readonly number[])[] => {
-      if ("ids" in piece && !adds) return [];
-      const ids = "ids" in piece ? piece.ids : lists[piece.sequence];
-      if (!ids) throw field.invalid("its template for one text has a second one");
-      length += ids.length;
-      work.add(ids.length + 1);
-      work.checkLength(length);
-      return [ids];
-    });
+  const added = templates.map((pieces) =>
+    pieces.reduce((sum, piece) => sum + ("ids" in piece ? piece.ids.length : 0), 0),
+  );
+  return {
+    process(lists, adds, work) {
+      const pieces = templates[lists.length - 1];
+      if (!pieces) throw field.unsupported(`a template for ${lists.length} parts is not supported`);
+      let length = 0;
+      return pieces.flatMap((piece): (readonly number[])[] => {
+        if ("ids" in piece && !adds) return [];
+        const ids = "ids" in piece ? piece.ids : lists[piece.sequence];
+        if (!ids) throw field.invalid("its template for one text has a second one");
+        length += ids.length;
+        work.add(ids.length + 1);
+        work.checkLength(length);
+        return [ids];
+      });
+    },
+    added: (texts) => added[texts - 1]!,
   };
 }
 

@@ -81,7 +81,7 @@ class Compiler {
     this.#findBackReferences(root, new Set(), false);
     this.#node(root);
     this.#emit(Op.match);
-    const groups = Math.max(0, ...this.#kept) + 1;
+    const groups = [...this.#kept].reduce((most, index) => Math.max(most, index), 0) + 1;
     return {
       ...{ code: Int32Array.from(this.#code), sets: this.#sets, registers: this.#registers, groups },
       first: this.#first(root),

@@ -1,17 +1,17 @@
 /** What encoding and decoding by a stranger's tokenizer may cost: its patterns, replacements and templates decide that. */
-import { InvalidArgumentError, LowbitError } from "../../errors.ts";
+import { LimitError } from "../../errors.ts";
 
-/** Limits of one call of a tokenizer. A call that meets one ends with TokenizerLimitError. */
+/** Limits of one call of a tokenizer. A call that meets one ends with a LimitError. */
 export interface TokenizerLimits {
   /** Seconds that a call may take. Default 30. */
-  readonly seconds?: number | undefined;
+  readonly seconds: number;
   /** Steps (of pattern matching, replacing and joining) for each character of the text. Default 1000. */
-  readonly stepsPerCharacter?: number | undefined;
+  readonly stepsPerCharacter: number;
   /** How many times longer a text may get by normalizing or decoding. Default 64. */
-  readonly growth?: number | undefined;
+  readonly growth: number;
 }
 
-export const DEFAULT_LIMITS = { seconds: 30, stepsPerCharacter: 1000, growth: 64 } as const;
+export const DEFAULT_LIMITS: TokenizerLimits = { seconds: 30, stepsPerCharacter: 1000, growth: 64 };
 
 /** A text of a few characters has at least these steps, and may grow to this length. */
 const STEPS_FOR_ANY_TEXT = 10_000_000;
@@ -20,29 +20,10 @@ const LENGTH_FOR_ANY_TEXT = 1_000_000;
 /** Steps between two looks at the clock: a few milliseconds. */
 const STEPS_BETWEEN_LOOKS = 500_000;
 
-/** A tokenizer.json asks for more work than its limits allow. */
-export class TokenizerLimitError extends LowbitError {}
-
-/** Limits with their defaults. */
-export type CheckedLimits = Readonly<Record<keyof TokenizerLimits, number>>;
-
-/** InvalidArgumentError for limits that are no numbers above 0. */
-export function checkLimits(limits: TokenizerLimits = {}): CheckedLimits {
-  const checked = { ...DEFAULT_LIMITS } as Record<keyof TokenizerLimits, number>;
-  for (const key of Object.keys(DEFAULT_LIMITS) as (keyof TokenizerLimits)[]) {
-    const value = limits[key];
-    if (value === undefined) continue;
-    if (typeof value !== "number" || !(value > 0))
-      throw new InvalidArgumentError(`limits.${key}: expected a number above 0 but found ${value}`);
-    checked[key] = value;
-  }
-  return checked;
-}
-
 /** The work of one call, counted. */
 export class Work {
   readonly #file: string;
-  readonly #limits: CheckedLimits;
+  readonly #limits: TokenizerLimits;
   readonly #start = performance.now();
   readonly #mostSteps: number;
   readonly #mostLength: number;
@@ -50,14 +31,14 @@ export class Work {
   #nextLook = STEPS_BETWEEN_LOOKS;
 
   /** `length`: UTF-16 units of the text that is encoded, or of the tokens that are decoded. */
-  constructor(file: string, limits: CheckedLimits, length: number) {
+  constructor(file: string, limits: TokenizerLimits, length: number) {
     this.#file = file;
     this.#limits = limits;
     this.#mostSteps = STEPS_FOR_ANY_TEXT + length * limits.stepsPerCharacter;
     this.#mostLength = LENGTH_FOR_ANY_TEXT + length * limits.growth;
   }
 
-  /** TokenizerLimitError when the steps so far, or their time, are too many. */
+  /** LimitError when the steps so far, or their time, are too many. */
   add(steps: number): void {
     this.#steps += steps;
     if (this.#steps < this.#nextLook) return;
@@ -69,20 +50,21 @@ export class Work {
       throw this.#exceeded(`needs more than ${seconds} seconds`, "seconds");
   }
 
-  /** TokenizerLimitError when a text has become too long. */
+  /** LimitError when a text has become too long. */
   checkLength(length: number): void {
     if (length > this.#mostLength)
       throw this.#exceeded(`makes it more than ${this.#limits.growth} times longer`, "growth");
   }
 
-  /** TokenizerLimitError for a pattern that goes back to more places than can be kept. */
-  outOfMemory(): TokenizerLimitError {
-    return new TokenizerLimitError(`${this.#file}: a pattern of this tokenizer needs too much memory for this text`);
+  /** LimitError for a pattern that goes back to more places than can be kept. */
+  outOfMemory(): LimitError {
+    return new LimitError(this.#file, "a pattern of this tokenizer needs too much memory for this text");
   }
 
-  #exceeded(problem: string, limit: keyof TokenizerLimits): TokenizerLimitError {
-    return new TokenizerLimitError(
-      `${this.#file}: this tokenizer ${problem} for this text; limits.${limit} allows more for files that you trust`,
+  #exceeded(problem: string, limit: keyof TokenizerLimits): LimitError {
+    return new LimitError(
+      this.#file,
+      `this tokenizer ${problem} for this text; limits.${limit} allows more for files that you trust`,
     );
   }
 }

@@ -12,6 +12,8 @@ import { ArgumentBlock, type KernelCode, kernelFunction } from "../kernel-code.t
 
 const anglesBlock = new ArgumentBlock({
   position: "ptr",
+  /** 1 where each token has a position, 0 where they follow the first. */
+  each: "i32",
   frequencies: "ptr",
   angles: "ptr",
   half: "i32",
@@ -28,26 +30,32 @@ const COSINE = [1, -1 / 2, 1 / 24, -1 / 720, 1 / 40320, -1 / 3628800];
 const anglesCode: KernelCode = {
   key: "rope_angles",
   build: () => [
-    kernelFunction("rope_angles", anglesBlock, ({ position, frequencies, angles, half, scale }, { tile }, scope) => {
-      const at = scope.local("f64", "position_of_token");
-      const cosines = scope.local("ptr", "cosines");
-      const sines = scope.local("ptr", "sines");
-      const angle = scope.local("f64", "angle");
-      const turned = turn(scope, angle);
-      const rounded = f32.demote_f64(f64.mul(at, f64.promote_f32(f32.load(frequencies))));
-      return [
-        at.set(f64.add(f64.convert_i64_s(i64.load(position)), f64.convert_i32_s(tile))),
-        cosines.set(elementAt(angles, i32.mul(tile, half), 8)),
-        sines.set(elementAt(cosines, half, 4)),
-        forRange(scope.local("i32", "i"), int(0), half, [
-          angle.set(f64.promote_f32(rounded)),
-          turned.body,
-          f32.store(cosines, f32.demote_f64(f64.mul(turned.cosine, scale))),
-          f32.store(sines, f32.demote_f64(f64.mul(turned.sine, scale))),
-          [frequencies, cosines, sines].map((pointer) => advance(pointer, 4)),
-        ]),
-      ];
-    }),
+    kernelFunction(
+      "rope_angles",
+      anglesBlock,
+      ({ position, each, frequencies, angles, half, scale }, { tile }, scope) => {
+        const at = scope.local("f64", "position_of_token");
+        const cosines = scope.local("ptr", "cosines");
+        const sines = scope.local("ptr", "sines");
+        const angle = scope.local("f64", "angle");
+        const turned = turn(scope, angle);
+        const rounded = f32.demote_f64(f64.mul(at, f64.promote_f32(f32.load(frequencies))));
+        return [
+          position.set(elementAt(position, i32.mul(tile, each), 8)),
+          at.set(f64.convert_i64_s(i64.load(position))),
+          at.set(f64.add(at, f64.convert_i32_s(i32.mul(tile, i32.sub(int(1), each))))),
+          cosines.set(elementAt(angles, i32.mul(tile, half), 8)),
+          sines.set(elementAt(cosines, half, 4)),
+          forRange(scope.local("i32", "i"), int(0), half, [
+            angle.set(f64.promote_f32(rounded)),
+            turned.body,
+            f32.store(cosines, f32.demote_f64(f64.mul(turned.cosine, scale))),
+            f32.store(sines, f32.demote_f64(f64.mul(turned.sine, scale))),
+            [frequencies, cosines, sines].map((pointer) => advance(pointer, 4)),
+          ]),
+        ];
+      },
+    ),
   ],
 };
 
@@ -100,6 +108,7 @@ export const ropeAnglesWasm: Kernel<RopeAnglesArgs> = wasmKernel<RopeAnglesArgs>
   step({ tokens, position, inverseFrequencies, scale, angles }, place) {
     const values = {
       position: place.read(position),
+      each: position.length > 1 ? 1 : 0,
       frequencies: place.read(inverseFrequencies),
       angles: place.write(angles),
       half: inverseFrequencies.length,

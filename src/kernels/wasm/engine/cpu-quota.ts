@@ -1,6 +1,7 @@
 /**
- * How many threads the time that Linux' control groups give this process keeps busy, by both versions of their files; as
- * native/cores.cc counts for native threads. A container stands still for the rest of a period when its time is used up.
+ * How many threads the time that Linux' control groups give this process keeps busy, by both versions of their files.
+ * native/cores.cc counts so, too, for native threads and where there is no JavaScript; this serves where there is no addon.
+ * One list of machines tests both. A container stands still for the rest of a period when its time is used up.
  */
 import { nodeBuiltin } from "../../../node-builtin.ts";
 

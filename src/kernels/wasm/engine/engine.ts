@@ -92,6 +92,10 @@ export class WasmEngine implements KernelMemory {
     this.#release(bytes.byteOffset);
   }
 
+  addressOf(bytes: Uint8Array): bigint {
+    return BigInt(bytes.byteOffset);
+  }
+
   /** A plan of calls whose arrays are in this memory; of short ones elsewhere that they read, copies, made now. */
   planCalls(calls: readonly EncodedCall[], _threads?: number, sized?: SizedCalls): CallPlan {
     this.#checkUsable();

@@ -1,0 +1,140 @@
+/**
+ * What kernels see of the sequences of a step: which rows are whose, and where the pages of their keys and values lie. The
+ * arrays stay where they are; they are written before each step, while nothing runs.
+ */
+import { byteSize, type TypedArray } from "../dtype.ts";
+
+/** Numbers of a run in `SequenceTable.runs`: its first row, its rows, the position of its first row, its slot. */
+export const RUN_FIELDS = 4;
+
+/** What keys and values are kept in: int8 has a scale for each row of a head. */
+export const kvCacheTypes = ["f32", "f16", "int8"] as const;
+/**
+ * The type that keys and values are kept in: `f32` as computed, `f16` in half the memory, `int8` in about a quarter.
+ */
+export type KvCacheType = (typeof kvCacheTypes)[number];
+
+/** Sizes of the keys and values of a layer, and how many last positions its queries see (0 for all). */
+export interface LayerCacheShape {
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly window: number;
+}
+
+/** What a call of a program keeps of each sequence: the keys and values of a layer, or a state of fixed size. */
+export type SequenceUse =
+  | ({ readonly kind: "cache"; readonly layer: number } & LayerCacheShape)
+  | { readonly kind: "state"; readonly index: number; readonly byteLength: number };
+
+/** Where the keys and values of the layers of one kind are. */
+export interface PagedCache extends LayerCacheShape {
+  readonly type: KvCacheType;
+  /** Positions of a page, a power of two. */
+  readonly pagePositions: number;
+  /** Most pages of a sequence. */
+  readonly pagesMax: number;
+  /** [slots * pagesMax]: addresses of pages in the memory of kernels. Those behind a window are never read. */
+  readonly pages: BigUint64Array;
+  /** The same page as bytes. */
+  page(slot: number, index: number): Uint8Array;
+}
+
+/** The part of each page that belongs to one layer. */
+export interface LayerPages {
+  readonly cache: PagedCache;
+  /** Bytes from the start of a page. */
+  readonly offset: number;
+}
+
+/** The part of each sequence's state that belongs to one recurrent layer. */
+export interface StatePart {
+  readonly offset: number;
+  readonly byteLength: number;
+}
+
+/** The sequences of a step, as kernels read them. */
+export interface SequenceTable {
+  /** What programs hold instead of the table: a value of one element that only the runtime makes. */
+  readonly handle: Int32Array;
+  /**
+   * [1 + RUN_FIELDS * runsMax]: the number of runs, then each. A run is consecutive rows of the step that are consecutive
+   * positions of one sequence. Runs are in the order of their rows and share none.
+   */
+  readonly runs: Int32Array;
+  readonly runsMax: number;
+  /** Sequences that can be in a step. */
+  readonly slots: number;
+  /** [slots]: addresses of states to read, and of those to write, which take their places when the step has succeeded. */
+  readonly states: BigUint64Array;
+  readonly nextStates: BigUint64Array;
+  /** Both states of a slot as bytes. */
+  state(slot: number): { readonly now: Uint8Array; readonly next: Uint8Array };
+  /** Undefined for a layer that the program does not have. */
+  layerPages(layer: number): LayerPages | undefined;
+  statePart(index: number): StatePart | undefined;
+}
+
+/** Bytes at which the parts of a layer begin in its part of a page, and the bytes of that part. */
+export interface PartOffsets {
+  readonly keys: number;
+  readonly values: number;
+  /** Of int8: f32 [pagePositions, kvHeads]. */
+  readonly keyScales: number;
+  readonly valueScales: number;
+  readonly layerBytes: number;
+}
+
+/** Each part begins at a cache line. */
+const PART_ALIGNMENT = 64;
+
+const elementBytes: Readonly<Record<KvCacheType, number>> = { f32: 4, f16: 2, int8: 1 };
+
+/** Keys and values [pagePositions, kvHeads, headDim], then their scales. */
+export function partOffsets(cache: Pick<PagedCache, "type" | "kvHeads" | "headDim" | "pagePositions">): PartOffsets {
+  const { type, kvHeads, headDim, pagePositions } = cache;
+  const rows = pagePositions * kvHeads;
+  const aligned = (bytes: number) => Math.ceil(bytes / PART_ALIGNMENT) * PART_ALIGNMENT;
+  const rowBytes = aligned(rows * headDim * elementBytes[type]);
+  const scaleBytes = type === "int8" ? aligned(rows * byteSize("f32")) : 0;
+  const keyScales = 2 * rowBytes;
+  return {
+    keys: 0,
+    values: rowBytes,
+    keyScales,
+    valueScales: keyScales + scaleBytes,
+    layerBytes: keyScales + 2 * scaleBytes,
+  };
+}
+
+const tables = new WeakMap<TypedArray, SequenceTable>();
+
+/** Lets calls of programs find a table by its handle. */
+export function registerTable(table: SequenceTable): void {
+  tables.set(table.handle, table);
+}
+
+/** The table of a handle; undefined for any other memory, whatever is in it. */
+export function tableOf(handle: TypedArray): SequenceTable | undefined {
+  return tables.get(handle);
+}
+
+/** One run of a step. */
+export interface Run {
+  readonly row: number;
+  readonly rows: number;
+  readonly position: number;
+  readonly slot: number;
+}
+
+/** The runs of a table as far as they are among the first `rows` rows. */
+export function* runsOf({ runs }: SequenceTable, rows: number): Generator<Run> {
+  for (let i = 0; i < runs[0]!; i++) {
+    const [row, count, position, slot] = runs.subarray(1 + i * RUN_FIELDS, 1 + (i + 1) * RUN_FIELDS) as unknown as [
+      number,
+      number,
+      number,
+      number,
+    ];
+    if (row + count <= rows) yield { row, rows: count, position, slot };
+  }
+}

@@ -1,0 +1,162 @@
+/** Where the layers of a program have their parts of pages and states, and how much memory that takes. */
+import { InvalidArgumentError } from "../errors.ts";
+import { type KvCacheType, type LayerCacheShape, partOffsets, type SequenceUse } from "../kernels/sequence-table.ts";
+import { blockSize, limitFor } from "./block-pool.ts";
+import { blockSizes, firstPageKept, type PageShape } from "./page-store.ts";
+
+/** Sizes that are chosen when a program is loaded. */
+export interface SequenceOptions {
+  /** What keys and values are kept in. */
+  readonly type: KvCacheType;
+  /** Most tokens of a sequence. */
+  readonly contextLength: number;
+  /** Most sequences of one step. */
+  readonly sequences: number;
+  /** Most bytes of keys, values and states of all sequences together. */
+  readonly cacheBytes: number;
+  /** Most rows that a sequence has in one step. Default: those of a page. */
+  readonly stepRows?: number | undefined;
+  /** Positions of a page, a power of two. Default: 32. */
+  readonly pagePositions?: number | undefined;
+}
+
+/** Layers of one kind: their keys and values are in one block of each page. */
+export interface LayerKind extends LayerCacheShape {
+  readonly layers: number;
+  /** Bytes of one layer in a page. */
+  readonly layerBytes: number;
+}
+
+export interface SequenceLayout {
+  readonly type: KvCacheType;
+  readonly slots: number;
+  readonly pagePositions: number;
+  readonly pagesMax: number;
+  readonly kinds: readonly LayerKind[];
+  /** By number of the layer in the program. */
+  readonly layers: ReadonlyMap<number, { readonly kind: number; readonly offset: number }>;
+  readonly states: ReadonlyMap<number, { readonly offset: number; readonly byteLength: number }>;
+  readonly shape: PageShape;
+}
+
+const PAGE_POSITIONS = 32;
+/** The state to read, the one to write, and that before the first position. */
+const STATES_OF_SEQUENCE = 3;
+
+/** InvalidArgumentError for options out of range, and for calls of one layer that keep things of different sizes. */
+export function sequenceLayout(
+  uses: readonly SequenceUse[],
+  options: Omit<SequenceOptions, "cacheBytes">,
+): SequenceLayout {
+  const { type, contextLength, sequences, pagePositions = PAGE_POSITIONS } = options;
+  checkCount("contextLength", contextLength);
+  checkCount("sequences", sequences);
+  checkCount("pagePositions", pagePositions);
+  if ((pagePositions & (pagePositions - 1)) !== 0)
+    throw new InvalidArgumentError(`pagePositions: expected a power of two but found ${pagePositions}`);
+  const shapes: (LayerCacheShape & { count: number; layerBytes: number })[] = [];
+  const layers = new Map<number, { kind: number; offset: number }>();
+  for (const { layer, kvHeads, headDim, window } of cacheUses(uses, contextLength)) {
+    let kind = shapes.findIndex((shape) => isSameKind(shape, { kvHeads, headDim, window }));
+    if (kind < 0) {
+      const { layerBytes } = partOffsets({ type, kvHeads, headDim, pagePositions });
+      kind = shapes.push({ kvHeads, headDim, window, count: 0, layerBytes }) - 1;
+    }
+    const shape = shapes[kind]!;
+    layers.set(layer, { kind, offset: shape.count++ * shape.layerBytes });
+  }
+  const kinds = shapes.map(({ count, ...shape }) => ({ ...shape, layers: count }));
+  const { states, stateBytes } = placeStates(uses);
+  return {
+    type,
+    slots: sequences,
+    pagePositions,
+    pagesMax: Math.ceil(contextLength / pagePositions),
+    kinds,
+    layers,
+    states,
+    shape: {
+      positions: pagePositions,
+      kinds: kinds.map(({ window, layers, layerBytes }) => ({ window, byteLength: layers * layerBytes })),
+      stateBytes,
+    },
+  };
+}
+
+/**
+ * Least `cacheBytes` with which one sequence can grow to `positions` tokens, `stepRows` at a time, whatever else the store
+ * holds for later.
+ */
+export function bytesForSequence({ shape }: SequenceLayout, positions: number, stepRows: number): number {
+  return limitFor(blockSizes(shape), blocksOf(shape, positions, stepRows));
+}
+
+/** The longest context, up to `most`, of which `cacheBytes` hold one sequence; 0 when they do not hold a step. */
+export function positionsWithin(layout: SequenceLayout, cacheBytes: number, most: number, stepRows: number): number {
+  const fits = (positions: number) => bytesForSequence(layout, positions, Math.min(stepRows, positions)) <= cacheBytes;
+  let low = 0;
+  let high = most;
+  while (low < high) {
+    const middle = Math.ceil((low + high) / 2);
+    if (fits(middle)) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+/** Of each kind of layers, pages at most at once; a shared page that is written is copied, so there is one more. */
+function blocksOf(shape: PageShape, positions: number, stepRows: number): number[] {
+  const pages = Math.ceil(positions / shape.positions);
+  const counts = shape.kinds.map(({ window }, kind) => {
+    if (window === 0) return pages + 1;
+    const start = Math.max(0, positions - stepRows);
+    return pages - firstPageKept(shape, kind, start) + 1;
+  });
+  return shape.stateBytes > 0 ? [...counts, STATES_OF_SEQUENCE] : counts;
+}
+
+function isSameKind(a: LayerCacheShape, b: LayerCacheShape): boolean {
+  return a.kvHeads === b.kvHeads && a.headDim === b.headDim && a.window === b.window;
+}
+
+/** Each layer once, by number. Where calls see different windows of it, or one as long as the context, all is kept. */
+function cacheUses(uses: readonly SequenceUse[], contextLength: number): (LayerCacheShape & { layer: number })[] {
+  const known = new Map<number, LayerCacheShape & { layer: number }>();
+  for (const use of uses) {
+    if (use.kind !== "cache") continue;
+    const { layer, kvHeads, headDim } = use;
+    const window = use.window < contextLength ? use.window : 0;
+    const other = known.get(layer) ?? use;
+    if (other.kvHeads !== kvHeads || other.headDim !== headDim)
+      throw new InvalidArgumentError(
+        `layer ${layer}: expected keys and values of one shape but found [${other.kvHeads}, ${other.headDim}] and [${kvHeads}, ${headDim}]`,
+      );
+    known.set(layer, { layer, kvHeads, headDim, window: other === use || other.window === window ? window : 0 });
+  }
+  return [...known.values()].sort((a, b) => a.layer - b.layer);
+}
+
+function placeStates(uses: readonly SequenceUse[]): {
+  states: Map<number, { offset: number; byteLength: number }>;
+  stateBytes: number;
+} {
+  const states = new Map<number, { offset: number; byteLength: number }>();
+  let stateBytes = 0;
+  for (const use of uses) {
+    if (use.kind !== "state") continue;
+    const known = states.get(use.index);
+    if (known && known.byteLength !== use.byteLength)
+      throw new InvalidArgumentError(
+        `state ${use.index}: expected one size but found ${known.byteLength} and ${use.byteLength} bytes`,
+      );
+    if (known) continue;
+    states.set(use.index, { offset: stateBytes, byteLength: use.byteLength });
+    stateBytes += blockSize(use.byteLength);
+  }
+  return { states, stateBytes };
+}
+
+function checkCount(name: string, value: unknown): void {
+  if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > 2 ** 31 - 1)
+    throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${2 ** 31 - 1} but found ${value}`);
+}

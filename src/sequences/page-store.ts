@@ -1,0 +1,272 @@
+/** The pages of all sequences: taken within a limit of bytes, found by their ids, evicted when nobody holds them. */
+import type { KernelMemory } from "../kernels/contract.ts";
+import { type Block, BlockPool } from "./block-pool.ts";
+import { Page } from "./page.ts";
+import type { State } from "./state.ts";
+
+/** What a page holds for the layers of one kind. */
+export interface PageKind {
+  /** Last positions that a query sees; 0 for all. */
+  readonly window: number;
+  /** Of the layers' keys and values in a page. */
+  readonly byteLength: number;
+}
+
+export interface PageShape {
+  /** Of a page, a power of two. */
+  readonly positions: number;
+  readonly kinds: readonly PageKind[];
+  /** Of all recurrent layers together, for one sequence; 0 without any. */
+  readonly stateBytes: number;
+}
+
+/** Pages behind a window that stay, so that a sequence can be cut back a little. */
+const SPARE_PAGES = 2;
+
+/** The first page that a row at `position` reads in layers of a kind. */
+export function firstPageRead({ positions, kinds }: PageShape, kind: number, position: number): number {
+  const { window } = kinds[kind]!;
+  return window === 0 ? 0 : Math.floor(Math.max(0, position - window + 1) / positions);
+}
+
+/** The first page that is kept for layers of a kind while a sequence grows beyond `position`. */
+export function firstPageKept(shape: PageShape, kind: number, position: number): number {
+  return Math.max(0, firstPageRead(shape, kind, position) - SPARE_PAGES);
+}
+
+/**
+ * The last position, at most `position`, that a sequence of these pages can go on from: what windows see from there is
+ * held, and so is the state of recurrent layers, which is that at the end of a page.
+ */
+export function usablePosition(shape: PageShape, pages: readonly Page[], position: number): number {
+  let usable = position;
+  for (let before = -1; before !== usable; ) {
+    before = usable;
+    if (shape.stateBytes > 0) usable = lastWithState(shape, pages, usable);
+    for (const kind of shape.kinds.keys()) {
+      const first = firstPageRead(shape, kind, usable);
+      const end = Math.ceil(usable / shape.positions);
+      if (shape.kinds[kind]!.window === 0) continue;
+      const missing = pages.slice(first, end).findLastIndex(({ blocks }) => !blocks[kind]);
+      if (missing >= 0) usable = (first + missing) * shape.positions;
+    }
+  }
+  return usable;
+}
+
+function lastWithState({ positions }: PageShape, pages: readonly Page[], position: number): number {
+  let count = Math.floor(position / positions);
+  while (count > 0 && !pages[count - 1]!.state) count--;
+  return count * positions;
+}
+
+export class PageStore {
+  readonly shape: PageShape;
+  /** While a step runs, blocks must stay where they are. */
+  isStepping = false;
+  evictedPages = 0;
+  readonly #pool: BlockPool;
+  /** What is in front of the first page, by branch. */
+  readonly #roots = new Map<string, Page>();
+  /** Known pages that no sequence holds, the least recently used first; a page comes after all that follow it. */
+  readonly #idle = new Set<Page>();
+  /** Known pages with a state, the oldest first. */
+  readonly #withState = new Set<Page>();
+  #zeroState: State | null = null;
+
+  constructor(memory: KernelMemory, cacheBytes: number, shape: PageShape) {
+    this.shape = shape;
+    this.#pool = new BlockPool(memory, cacheBytes, blockSizes(shape));
+  }
+
+  get pool(): BlockPool {
+    return this.#pool;
+  }
+
+  get idlePages(): number {
+    return this.#idle.size;
+  }
+
+  root(branch: string): Page {
+    let root = this.#roots.get(branch);
+    if (!root) {
+      root = new Page([]);
+      root.isKnown = true;
+      this.#roots.set(branch, root);
+    }
+    return root;
+  }
+
+  /** A page that nobody holds yet, with nothing in it that means anything; null when there is no room. */
+  newPage(ids: readonly number[] = []): Page | null {
+    const blocks: Block[] = [];
+    for (const kind of this.shape.kinds.keys()) {
+      const block = this.#take(kind);
+      if (!block) {
+        for (const taken of blocks) this.#pool.give(taken);
+        return null;
+      }
+      blocks.push(block);
+    }
+    return new Page(blocks, ids);
+  }
+
+  /** A page of its own with what another holds at its first `length` positions; null when there is no room. */
+  copyPage(page: Page, length: number): Page | null {
+    const copy = this.newPage(page.ids.slice(0, length));
+    if (!copy) return null;
+    for (const [kind, block] of page.blocks.entries()) if (block) copy.blocks[kind]!.bytes.set(block.bytes);
+    return copy;
+  }
+
+  hold(page: Page): void {
+    if (page.holders++ === 0) this.#idle.delete(page);
+  }
+
+  /** One that is known stays until it is evicted, when nobody holds it any more. */
+  release(page: Page): void {
+    page.holders--;
+    if (page.holders > 0) this.#giveUnread(page);
+    else if (page.isKnown) this.#idle.add(page);
+    else this.#free(page);
+  }
+
+  /** The sequence does not read the page's block of a kind any more, though it still holds the page. */
+  leaveBehind(page: Page, kind: number): void {
+    page.readers[kind]!--;
+    this.#giveUnread(page);
+  }
+
+  /**
+   * Makes a full page known after another. Where the same is known already, that one is given, with the blocks that it
+   * lacks: it takes the page's place.
+   */
+  know(page: Page, previous: Page): Page {
+    if (!previous.isKnown) return page;
+    const same = previous.same(page);
+    if (!same) {
+      previous.add(page);
+      if (page.state) this.#withState.add(page);
+      return page;
+    }
+    const lacking = same.blocks.flatMap((block, kind) => (block ? [] : [kind]));
+    // What others hold of the page stays theirs.
+    if (lacking.length > 0 && page.holders > 1) return page;
+    for (const kind of lacking) {
+      same.blocks[kind] = page.blocks[kind]!;
+      page.blocks[kind] = null;
+    }
+    return same;
+  }
+
+  /** Keeps a state as that after a page's last position, unless there is one. */
+  keepState(page: Page, state: State): void {
+    if (page.state) return;
+    page.state = this.holdState(state);
+    if (page.isKnown) this.#withState.add(page);
+  }
+
+  /** A state to be written by a step; null when there is no room. */
+  newState(): State | null {
+    const block = this.#take(this.shape.kinds.length);
+    return block && { block, holders: 1 };
+  }
+
+  /** The state before the first position; null when there is no room. */
+  zeroState(): State | null {
+    if (!this.#zeroState) {
+      this.#zeroState = this.newState();
+      this.#zeroState?.block.bytes.fill(0);
+    }
+    return this.#zeroState && this.holdState(this.#zeroState);
+  }
+
+  holdState(state: State): State {
+    state.holders++;
+    return state;
+  }
+
+  releaseState(state: State | null): void {
+    if (state && --state.holders === 0) this.#pool.give(state.block);
+  }
+
+  /** Forgets all pages that no sequence holds. */
+  clear(): void {
+    for (const page of this.#idle) this.#evict(page);
+  }
+
+  /** All known pages. */
+  *known(): Generator<Page> {
+    for (const root of this.#roots.values()) yield* root.known();
+  }
+
+  dispose(): void {
+    this.#idle.clear();
+    this.#withState.clear();
+    this.#roots.clear();
+    this.#zeroState = null;
+    this.#pool.dispose();
+  }
+
+  #take(kind: number): Block | null {
+    for (;;) {
+      const block = this.#pool.take(kind);
+      if (block) return block;
+      const isRoom = (!this.isStepping && this.#pool.compact(kind)) || this.#makeRoom();
+      if (!isRoom) return null;
+    }
+  }
+
+  /** Gives up what is kept for later only, a little; false when there is nothing of the sort. */
+  #makeRoom(): boolean {
+    for (const page of this.#idle) {
+      this.#evict(page);
+      return true;
+    }
+    for (const page of this.#withState) {
+      this.#dropState(page);
+      return true;
+    }
+    let found = false;
+    for (const page of this.known()) found = this.#giveUnread(page) || found;
+    return found;
+  }
+
+  #evict(page: Page): void {
+    this.#idle.delete(page);
+    page.parent!.remove(page);
+    this.#free(page);
+    this.evictedPages++;
+  }
+
+  #free(page: Page): void {
+    for (const [kind, block] of page.blocks.entries()) {
+      if (block) this.#pool.give(block);
+      page.blocks[kind] = null;
+    }
+    this.#dropState(page);
+  }
+
+  #dropState(page: Page): void {
+    this.releaseState(page.state);
+    page.state = null;
+    this.#withState.delete(page);
+  }
+
+  /** Blocks of a page that some sequence holds and none reads. */
+  #giveUnread(page: Page): boolean {
+    let found = false;
+    for (const [kind, block] of page.blocks.entries()) {
+      if (!block || page.readers[kind]! > 0) continue;
+      this.#pool.give(block);
+      page.blocks[kind] = null;
+      found = true;
+    }
+    return found;
+  }
+}
+
+/** Bytes of the blocks that the pool gives: of each kind of layers, then of states. */
+export function blockSizes({ kinds, stateBytes }: PageShape): number[] {
+  return [...kinds.map(({ byteLength }) => byteLength), ...(stateBytes > 0 ? [stateBytes] : [])];
+}

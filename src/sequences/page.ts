@@ -1,0 +1,79 @@
+/** A page: what some consecutive positions of a sequence hold, and the pages that follow it in sequences known so far. */
+import type { Block } from "./block-pool.ts";
+import type { State } from "./state.ts";
+
+/**
+ * Keys and values of consecutive positions of one sequence, a block for each kind of layer. One that is full and known
+ * (`isKnown`) never changes again: any sequence with the same ids before and in it can hold it.
+ */
+export class Page {
+  /** The page before it, once it is known; null before that, and for what is in front of the first page. */
+  parent: Page | null = null;
+  /** Of its positions, as far as they are held. */
+  readonly ids: number[];
+  /** By kind; null where a window has left it behind. */
+  readonly blocks: (Block | null)[];
+  /** By kind: sequences that read its block. */
+  readonly readers: number[];
+  /** Sequences that it is part of. */
+  holders = 0;
+  isKnown = false;
+  /** Of recurrent layers, after its last position. */
+  state: State | null = null;
+  /** Known pages that follow it, by their first id. */
+  readonly #next = new Map<number, Page[]>();
+
+  constructor(blocks: readonly (Block | null)[], ids: readonly number[] = []) {
+    this.ids = [...ids];
+    this.blocks = [...blocks];
+    this.readers = blocks.map(() => 0);
+  }
+
+  /** Of the known pages that follow, the one that begins with most of `ids` from `at` on, and how many. */
+  follower(ids: readonly number[], at: number, end: number): { page: Page; length: number } | null {
+    let best: { page: Page; length: number } | null = null;
+    for (const page of this.#next.get(ids[at]!) ?? []) {
+      const length = sameIds(page.ids, ids, at, end);
+      if (length > (best?.length ?? 0)) best = { page, length };
+    }
+    return best;
+  }
+
+  /** The known page that follows with the ids of another; undefined when there is none. */
+  same({ ids }: Page): Page | undefined {
+    return this.#next.get(ids[0]!)?.find((page) => sameIds(page.ids, ids, 0, ids.length) === ids.length);
+  }
+
+  add(page: Page): void {
+    const known = this.#next.get(page.ids[0]!);
+    if (known) known.push(page);
+    else this.#next.set(page.ids[0]!, [page]);
+    page.parent = this;
+    page.isKnown = true;
+  }
+
+  remove(page: Page): void {
+    const known = this.#next.get(page.ids[0]!)!;
+    known.splice(known.indexOf(page), 1);
+    if (known.length === 0) this.#next.delete(page.ids[0]!);
+    page.parent = null;
+    page.isKnown = false;
+  }
+
+  /** Known pages after it, each before those that follow it. */
+  *known(): Generator<Page> {
+    const open: Page[] = [this];
+    for (let page = open.pop(); page; page = open.pop()) {
+      if (page !== this) yield page;
+      for (const followers of page.#next.values()) open.push(...followers);
+    }
+  }
+}
+
+/** How many ids of a page are those of `ids` from `at` on, before `end`. */
+function sameIds(page: readonly number[], ids: readonly number[], at: number, end: number): number {
+  const length = Math.min(page.length, end - at);
+  let same = 0;
+  while (same < length && page[same] === ids[at + same]) same++;
+  return same;
+}

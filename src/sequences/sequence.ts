@@ -1,0 +1,382 @@
+/** One sequence of tokens: the ids so far, and the pages that hold its keys and values. */
+import { checkIds } from "../arguments.ts";
+import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import type { Page } from "./page.ts";
+import { firstPageKept, firstPageRead, type PageStore, usablePosition } from "./page-store.ts";
+import type { State } from "./state.ts";
+
+/** Where a sequence is at home, and who is told of what it does. */
+export interface SequencePlace {
+  readonly branch: string;
+  readonly contextLength: number;
+  onOpen(sequence: Sequence): void;
+  /** So many tokens were found. */
+  onMatch(tokens: number): void;
+  onDispose(sequence: Sequence): void;
+}
+
+/**
+ * A sequence of tokens whose keys and values are in a store of pages. It may share pages with others: what they have in
+ * common is kept once. `SequenceStore` makes them; whoever gets one disposes of it.
+ */
+export class Sequence {
+  /** Namespace of its pages: only sequences of one branch share them. */
+  readonly branch: string;
+  /** Internal: from this page on, the pages are others than those in the table of kernels. */
+  changedFrom = 0;
+  readonly #store: PageStore;
+  readonly #place: SequencePlace;
+  readonly #root: Page;
+  readonly #ids: number[] = [];
+  readonly #pages: Page[] = [];
+  /** By kind: the first page whose block it reads. */
+  readonly #first: number[];
+  /** After the last position (null at first), and what the next step writes. */
+  #state: State | null = null;
+  #nextState: State | null = null;
+  /** Rows of the last step that are not committed. */
+  #computed = 0;
+  #isInStep = false;
+  #isDisposed = false;
+
+  /** Internal: `SequenceStore.open` makes sequences. */
+  constructor(store: PageStore, place: SequencePlace) {
+    this.branch = place.branch;
+    this.#store = store;
+    this.#place = place;
+    this.#root = store.root(place.branch);
+    this.#first = store.shape.kinds.map(() => 0);
+    place.onOpen(this);
+  }
+
+  /** The tokens whose keys and values it holds. */
+  get ids(): readonly number[] {
+    return this.#ids;
+  }
+
+  /** How many tokens it holds: the position of the next one. */
+  get position(): number {
+    return this.#ids.length;
+  }
+
+  get isDisposed(): boolean {
+    return this.#isDisposed;
+  }
+
+  /**
+   * Where the next page begins. A step that ends there leaves a state of recurrent layers to go back to, so that prompts
+   * are best cut there.
+   */
+  get nextBoundary(): number {
+    const { positions } = this.#store.shape;
+    return (Math.floor(this.position / positions) + 1) * positions;
+  }
+
+  /**
+   * Takes the longest prefix of `ids` that is in the store, whoever computed it, but for the last token, whose logits are
+   * to be computed. Gives the number of tokens that it then holds. It must hold none before.
+   */
+  match(ids: readonly number[]): number {
+    this.#checkIdle("match");
+    checkIds("sequence.match", ids);
+    if (this.position > 0)
+      throw new InvalidArgumentError(`sequence.match: expected a sequence without tokens but found ${this.position}`);
+    const { shape } = this.#store;
+    const { pages, length } = longestKnown(this.#root, ids, Math.min(ids.length - 1, this.#place.contextLength));
+    const usable = usablePosition(shape, pages, length);
+    this.#clear();
+    this.#readFrom(firstPageRead, usable);
+    for (const page of pages.slice(0, Math.ceil(usable / shape.positions))) this.#push(page);
+    for (let i = 0; i < usable; i++) this.#ids.push(ids[i]!);
+    this.#state = this.#stateOfLastPage();
+    this.#place.onMatch(usable);
+    return usable;
+  }
+
+  /** Another sequence with the same tokens, which goes on by itself. */
+  fork(): Sequence {
+    this.#checkOpen("fork");
+    const fork = new Sequence(this.#store, this.#place);
+    for (const [kind, first] of this.#first.entries()) fork.#first[kind] = first;
+    for (const page of this.#pages.slice(0, this.#pagesHeld)) fork.#push(page);
+    for (const id of this.#ids) fork.#ids.push(id);
+    fork.#state = this.#state && this.#store.holdState(this.#state);
+    return fork;
+  }
+
+  /**
+   * Forgets the tokens from `position` on. Where what remains cannot be gone on from (a window was left behind, a state
+   * is kept at the ends of pages only), it forgets more. Gives the number of tokens that it then holds.
+   */
+  truncate(position: number): number {
+    this.#checkIdle("truncate");
+    if (!Number.isInteger(position) || position < 0 || position > this.position)
+      throw new InvalidArgumentError(
+        `sequence.truncate: expected a position from 0 to ${this.position} but found ${position}`,
+      );
+    const { shape } = this.#store;
+    const usable = position === this.position ? position : usablePosition(shape, this.#pages, position);
+    while (this.#pages.length > Math.ceil(usable / shape.positions)) this.#pop();
+    this.#computed = 0;
+    if (usable === this.position) return usable;
+    this.#ids.length = usable;
+    this.#readFrom((_, kind) => Math.min(this.#first[kind]!, firstPageRead(shape, kind, usable)), usable);
+    this.#store.releaseState(this.#state);
+    this.#state = this.#stateOfLastPage();
+    return usable;
+  }
+
+  /** Forgets all tokens and gives up its pages, of which full ones stay in the store until their room is needed. */
+  release(): void {
+    this.#checkIdle("release");
+    this.#clear();
+  }
+
+  /** Ends the sequence. What it holds is given up at once or, when it is in a step, after that. */
+  dispose(): void {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    if (!this.#isInStep) this.#end();
+  }
+
+  /**
+   * Makes ready for a step of `count` tokens: takes pages for them and evicts others for that. False, with nothing taken,
+   * when there is no room. ContextLengthError when the context has no room.
+   */
+  reserve(count: number): boolean {
+    this.#checkIdle("reserve");
+    if (!Number.isInteger(count) || count < 1)
+      throw new InvalidArgumentError(`sequence.reserve: expected at least one token but found ${count}`);
+    const end = this.position + count;
+    if (end > this.#place.contextLength)
+      throw new ContextLengthError(`expected at most ${this.#place.contextLength} tokens but found ${end}`);
+    return this.#ownLastPage() && this.#takeStates() && this.#takePages(end);
+  }
+
+  /** Appends the first tokens of those that the last step has computed; all of them where layers are recurrent. */
+  commit(ids: readonly number[]): void {
+    this.#checkIdle("commit");
+    checkIds("sequence.commit", ids);
+    const isWhole = this.#store.shape.stateBytes > 0;
+    if (ids.length > this.#computed || (isWhole && ids.length < this.#computed))
+      throw new InvalidArgumentError(
+        `sequence.commit: expected ${isWhole ? "" : "at most "}${this.#computed} tokens, those of the last step, but found ${ids.length}`,
+      );
+    for (const id of ids)
+      if (!Number.isInteger(id) || id < 0)
+        throw new InvalidArgumentError(`sequence.commit: expected token ids but found ${id}`);
+    this.#computed = 0;
+    for (const id of ids) this.#append(id);
+    if (isWhole && ids.length > 0) this.#swapStates();
+    this.#readFrom(
+      (shape, kind, position) => Math.max(this.#first[kind]!, firstPageKept(shape, kind, position)),
+      this.position,
+    );
+  }
+
+  /** Internal: pages by index, as far as they were taken. */
+  get pages(): readonly Page[] {
+    return this.#pages;
+  }
+
+  /** Internal: the states that a step reads and writes. */
+  get states(): { readonly now: State | null; readonly next: State | null } {
+    return { now: this.#state, next: this.#nextState };
+  }
+
+  /** Internal: what keeps a step of so many tokens from running now; null when nothing does. */
+  refusal(count: number): string | null {
+    if (this.#isDisposed) return "a sequence that was disposed of";
+    if (this.#isInStep) return "a sequence that is in a step";
+    const { shape } = this.#store;
+    const isReserved = this.#pages.length * shape.positions >= this.position + count && this.#ownsLastPage();
+    if (!isReserved || (shape.stateBytes > 0 && !this.#nextState)) return `no room reserved for ${count} tokens`;
+    return null;
+  }
+
+  /** Internal: a step with some of its tokens begins. */
+  beginStep(): void {
+    this.#isInStep = true;
+    this.#computed = 0;
+  }
+
+  /** Internal: the step has ended, and has computed so many tokens. */
+  endStep(computed: number): void {
+    this.#isInStep = false;
+    this.#computed = computed;
+    if (this.#isDisposed) this.#end();
+  }
+
+  /** Internal: puts pages that were restored into a sequence without any, as they are known then. */
+  adopt(pages: readonly Page[], ids: readonly number[], state: State | null): void {
+    this.#readFrom(firstPageRead, ids.length);
+    for (const [i, page] of pages.entries()) {
+      this.#push(page);
+      if (page.ids.length === this.#store.shape.positions) this.#know(i);
+    }
+    for (const id of ids) this.#ids.push(id);
+    this.#state = state;
+  }
+
+  #checkOpen(what: string): void {
+    if (this.#isDisposed)
+      throw new InvalidArgumentError(`sequence.${what}: expected an open sequence but found one that was disposed of`);
+  }
+
+  #checkIdle(what: string): void {
+    this.#checkOpen(what);
+    if (this.#isInStep)
+      throw new InvalidArgumentError(
+        `sequence.${what}: expected a sequence that is not in a step; await the step first`,
+      );
+  }
+
+  /** Pages with tokens; those after them are reserved. */
+  get #pagesHeld(): number {
+    return Math.ceil(this.position / this.#store.shape.positions);
+  }
+
+  #end(): void {
+    this.#clear();
+    this.#place.onDispose(this);
+  }
+
+  #clear(): void {
+    while (this.#pages.length > 0) this.#pop();
+    this.#ids.length = 0;
+    this.#first.fill(0);
+    this.#computed = 0;
+    this.#store.releaseState(this.#state);
+    this.#store.releaseState(this.#nextState);
+    this.#state = null;
+    this.#nextState = null;
+  }
+
+  #push(page: Page): void {
+    const index = this.#pages.push(page) - 1;
+    this.#enter(page, index);
+  }
+
+  #pop(): void {
+    const page = this.#pages.pop()!;
+    this.#leave(page, this.#pages.length);
+  }
+
+  #enter(page: Page, index: number): void {
+    this.#store.hold(page);
+    for (const [kind, first] of this.#first.entries()) if (index >= first) page.readers[kind]!++;
+    this.changedFrom = Math.min(this.changedFrom, index);
+  }
+
+  #leave(page: Page, index: number): void {
+    for (const [kind, first] of this.#first.entries()) if (index >= first) page.readers[kind]!--;
+    this.#store.release(page);
+    this.changedFrom = Math.min(this.changedFrom, index);
+  }
+
+  #replace(index: number, page: Page): void {
+    const old = this.#pages[index]!;
+    this.#enter(page, index);
+    this.#pages[index] = page;
+    this.#leave(old, index);
+  }
+
+  /** Reads the blocks of each kind from another page on: `first` is asked for it. */
+  #readFrom(first: typeof firstPageRead, position: number): void {
+    for (const [kind, old] of this.#first.entries()) {
+      const now = first(this.#store.shape, kind, position);
+      if (now === old) continue;
+      const end = this.#pages.length;
+      for (let i = old; i < Math.min(now, end); i++) this.#store.leaveBehind(this.#pages[i]!, kind);
+      for (let i = now; i < Math.min(old, end); i++) this.#pages[i]!.readers[kind]!++;
+      if (now < old) this.changedFrom = Math.min(this.changedFrom, now);
+      this.#first[kind] = now;
+    }
+  }
+
+  #ownsLastPage(): boolean {
+    const page = this.#pages[Math.floor(this.position / this.#store.shape.positions)];
+    return !page || (page.holders === 1 && !page.isKnown);
+  }
+
+  /** Copies the last page, when it is not full, unless it is this sequence's own. */
+  #ownLastPage(): boolean {
+    const { positions } = this.#store.shape;
+    const length = this.position % positions;
+    if (length === 0) return true;
+    const index = Math.floor(this.position / positions);
+    const page = this.#pages[index]!;
+    if (this.#ownsLastPage()) return true;
+    const copy = this.#store.copyPage(page, length);
+    if (!copy) return false;
+    this.#replace(index, copy);
+    return true;
+  }
+
+  #takePages(end: number): boolean {
+    const before = this.#pages.length;
+    while (this.#pages.length * this.#store.shape.positions < end) {
+      const page = this.#store.newPage();
+      if (page) this.#push(page);
+      else {
+        while (this.#pages.length > before) this.#pop();
+        return false;
+      }
+    }
+    return true;
+  }
+
+  #takeStates(): boolean {
+    if (this.#store.shape.stateBytes === 0) return true;
+    this.#state ??= this.#store.zeroState();
+    if (this.#state) this.#nextState ??= this.#store.newState();
+    return this.#nextState !== null;
+  }
+
+  #append(id: number): void {
+    const { positions } = this.#store.shape;
+    const index = Math.floor(this.position / positions);
+    const page = this.#pages[index]!;
+    // Others of the page's ids are those of tokens that were truncated.
+    page.ids.length = this.position % positions;
+    page.ids.push(id);
+    this.#ids.push(id);
+    if (page.ids.length === positions) this.#know(index);
+  }
+
+  /** A full page becomes known, or gives way to the one that holds the same. */
+  #know(index: number): void {
+    const page = this.#pages[index]!;
+    const known = this.#store.know(page, this.#pages[index - 1] ?? this.#root);
+    if (known !== page) this.#replace(index, known);
+  }
+
+  #swapStates(): void {
+    this.#store.releaseState(this.#state);
+    this.#state = this.#nextState;
+    this.#nextState = null;
+    const isBoundary = this.position % this.#store.shape.positions === 0;
+    if (isBoundary) this.#store.keepState(this.#pages[this.#pagesHeld - 1]!, this.#state!);
+  }
+
+  /** Of a position where a page ends; null at first. */
+  #stateOfLastPage(): State | null {
+    const state = this.#pages[this.#pagesHeld - 1]?.state;
+    return state ? this.#store.holdState(state) : null;
+  }
+}
+
+/** Known pages that hold the most of the first `end` of `ids`, and of how many. */
+function longestKnown(root: Page, ids: readonly number[], end: number): { pages: Page[]; length: number } {
+  const pages: Page[] = [];
+  let length = 0;
+  for (let page = root; length < end; ) {
+    const next = page.follower(ids, length, end);
+    if (!next) break;
+    pages.push(next.page);
+    length += next.length;
+    page = next.page;
+    if (next.length < page.ids.length) break;
+  }
+  return { pages, length };
+}

@@ -1,0 +1,176 @@
+/** The keys, values and states of all sequences of a program: one store, which steps read and write. */
+import { checkIds } from "../arguments.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { KernelMemory } from "../kernels/contract.ts";
+import type { SequenceTable, SequenceUse } from "../kernels/sequence-table.ts";
+import { bytesForSequence, type SequenceLayout, type SequenceOptions, sequenceLayout } from "./layout.ts";
+import type { Page } from "./page.ts";
+import { PageStore } from "./page-store.ts";
+import { Sequence } from "./sequence.ts";
+import { type StepRun, Table } from "./table.ts";
+
+/** What a store holds, and how often it was of use. */
+export interface SequenceStatistics {
+  /** Sequences that were not disposed of. */
+  readonly sequences: number;
+  /** Pages that sequences hold, and those of them that several do. */
+  readonly pages: number;
+  readonly sharedPages: number;
+  /** Full pages that no sequence holds, kept to be found until their room is needed. */
+  readonly idlePages: number;
+  /** Pages given up so far because their room was needed. */
+  readonly evictedPages: number;
+  /** Memory taken, what of it is in use by pages and states, and the most that may be taken. */
+  readonly bytes: number;
+  readonly usedBytes: number;
+  readonly limitBytes: number;
+  /** Tokens that sequences took from the store so far instead of having them computed. */
+  readonly reusedTokens: number;
+}
+
+/**
+ * Owns the pages of keys and values and the states of all sequences of a loaded program, and the table that kernels find
+ * them by. Memory is taken as sequences grow; nobody else writes it but the kernels of a step.
+ */
+export class SequenceStore {
+  readonly layout: SequenceLayout;
+  readonly contextLength: number;
+  readonly #pages: PageStore;
+  readonly #table: Table;
+  readonly #sequences = new Set<Sequence>();
+  #reusedTokens = 0;
+  #isDisposed = false;
+
+  /**
+   * For what the calls of a program keep. InvalidArgumentError for options out of range, and for `cacheBytes` that do not
+   * hold one sequence of a page and a step more.
+   */
+  constructor(memory: KernelMemory, uses: readonly SequenceUse[], options: SequenceOptions) {
+    const { contextLength, cacheBytes, type } = options;
+    this.layout = sequenceLayout(uses, options);
+    this.contextLength = contextLength;
+    const { pagePositions } = this.layout;
+    const stepRows = Math.min(options.stepRows ?? pagePositions, contextLength);
+    const positions = Math.min(contextLength, pagePositions + stepRows);
+    const needed = bytesForSequence(this.layout, positions, stepRows);
+    if (!(cacheBytes >= needed))
+      throw new InvalidArgumentError(
+        `cacheBytes: expected at least ${needed}, for ${positions} tokens of one sequence in ${type}, but found ${cacheBytes}`,
+      );
+    this.#pages = new PageStore(memory, cacheBytes, this.layout.shape);
+    this.#table = new Table(memory, this.#pages, this.layout);
+  }
+
+  /** What kernels read. */
+  get table(): SequenceTable {
+    return this.#table;
+  }
+
+  /**
+   * A sequence that holds the longest prefix of `ids` that is in the store, whoever computed it, but for the last token.
+   * Sequences of another branch, such as one with other rotary frequencies, share nothing with it.
+   */
+  open(ids: readonly number[] = [], { branch = "" }: { readonly branch?: string | undefined } = {}): Sequence {
+    this.#checkUsable();
+    checkIds("open", ids);
+    const sequence = this.#newSequence(branch);
+    if (ids.length > 0) sequence.match(ids);
+    return sequence;
+  }
+
+  /**
+   * Runs a step: writes the table for its runs, whose rows follow each other, and waits for `work`, in which kernels read
+   * it. The sequences then `commit` the tokens. When `work` fails, they are as they were. InvalidArgumentError for runs
+   * without `reserve`, more runs than slots, and a second step at a time.
+   */
+  async step<R>(runs: readonly StepRun[], work: () => Promise<R>): Promise<R> {
+    this.#checkUsable();
+    this.#checkRuns(runs);
+    this.#table.write(runs);
+    for (const { sequence } of runs) sequence.beginStep();
+    this.#pages.isStepping = true;
+    let isDone = false;
+    try {
+      const result = await work();
+      isDone = true;
+      return result;
+    } finally {
+      this.#table.clear();
+      this.#pages.isStepping = false;
+      for (const { sequence, rows } of runs) sequence.endStep(isDone ? rows : 0);
+      if (this.#isDisposed) this.#free();
+    }
+  }
+
+  /** Forgets what is kept for later only. */
+  clear(): void {
+    this.#checkUsable();
+    this.#pages.clear();
+  }
+
+  get statistics(): SequenceStatistics {
+    const held = new Set<Page>();
+    for (const { pages } of this.#sequences) for (const page of pages) held.add(page);
+    const { pool, idlePages, evictedPages } = this.#pages;
+    return {
+      sequences: this.#sequences.size,
+      pages: held.size,
+      sharedPages: [...held].filter(({ holders }) => holders > 1).length,
+      idlePages,
+      evictedPages,
+      bytes: pool.bytes,
+      usedBytes: pool.usedBytes,
+      limitBytes: pool.limit,
+      reusedTokens: this.#reusedTokens,
+    };
+  }
+
+  /** Disposes of all sequences and gives the memory back: at once or, while a step runs, after it. */
+  dispose(): void {
+    if (this.#isDisposed) return;
+    this.#isDisposed = true;
+    for (const sequence of [...this.#sequences]) sequence.dispose();
+    if (!this.#pages.isStepping) this.#free();
+  }
+
+  #free(): void {
+    this.#table.dispose();
+    this.#pages.dispose();
+  }
+
+  #newSequence(branch: string): Sequence {
+    return new Sequence(this.#pages, {
+      branch,
+      contextLength: this.contextLength,
+      onOpen: (sequence) => this.#sequences.add(sequence),
+      onMatch: (tokens) => {
+        this.#reusedTokens += tokens;
+      },
+      onDispose: (sequence) => {
+        this.#sequences.delete(sequence);
+        this.#table.forget(sequence);
+      },
+    });
+  }
+
+  #checkRuns(runs: readonly StepRun[]): void {
+    if (this.#pages.isStepping)
+      throw new InvalidArgumentError("step: expected one step at a time; await the last one first");
+    if (runs.length < 1 || runs.length > this.#table.slots)
+      throw new InvalidArgumentError(
+        `step: expected from 1 to ${this.#table.slots} sequences in a step but found ${runs.length}`,
+      );
+    const met = new Set<Sequence>();
+    for (const { sequence, rows } of runs) {
+      if (!this.#sequences.has(sequence) || met.has(sequence))
+        throw new InvalidArgumentError("step: expected open sequences of this store, each once");
+      met.add(sequence);
+      const refusal = sequence.refusal(rows);
+      if (refusal) throw new InvalidArgumentError(`step: expected sequences that are ready but found ${refusal}`);
+    }
+  }
+
+  #checkUsable(): void {
+    if (this.#isDisposed) throw new UnsupportedError("the store of sequences was disposed of");
+  }
+}

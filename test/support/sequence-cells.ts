@@ -1,0 +1,168 @@
+/** A store of sequences over plain memory, and steps that write what can be told apart: a number for each chain of ids. */
+import { expect } from "vitest";
+import type { KernelMemory } from "../../src/kernels/contract.ts";
+import { processMemory } from "../../src/kernels/memory.ts";
+import { partOffsets, runsOf, type SequenceUse } from "../../src/kernels/sequence-table.ts";
+import type { SequenceOptions } from "../../src/sequences/layout.ts";
+import type { Sequence } from "../../src/sequences/sequence.ts";
+import { SequenceStore } from "../../src/sequences/store.ts";
+
+/** Memory that knows what is allocated, with addresses that lead back to it. */
+export class CountedMemory implements KernelMemory {
+  readonly #process = processMemory();
+  readonly #allocated = new Map<Uint8Array, bigint>();
+  #nextAddress = 4096n;
+  /** More than this is refused. */
+  bytesMax = Number.POSITIVE_INFINITY;
+  readonly holdsConstants = false;
+  readonly abort = new Int32Array(1);
+  readonly planCalls = this.#process.planCalls;
+
+  get bytes(): number {
+    return [...this.#allocated.keys()].reduce((sum, { length }) => sum + length, 0);
+  }
+
+  allocate(byteLength: number): Uint8Array {
+    if (this.bytes + byteLength > this.bytesMax) throw new RangeError("Array buffer allocation failed");
+    // Memory from WebAssembly or the system may have been used before: what is in it means nothing.
+    const bytes = new Uint8Array(byteLength).fill(0xa5);
+    this.#allocated.set(bytes, this.#nextAddress);
+    this.#nextAddress += BigInt(byteLength + 4096);
+    return bytes;
+  }
+
+  free(bytes: Uint8Array): void {
+    if (!this.#allocated.delete(bytes)) throw new Error("freed twice, or not from here");
+  }
+
+  addressOf(bytes: Uint8Array): bigint {
+    return this.#allocated.get(bytes)!;
+  }
+
+  /** The bytes at an address, to be compared with those that a table gives. */
+  at(address: bigint, byteLength: number): Uint8Array {
+    for (const [bytes, start] of this.#allocated)
+      if (address >= start && address + BigInt(byteLength) <= start + BigInt(bytes.length))
+        return bytes.subarray(Number(address - start), Number(address - start) + byteLength);
+    throw new Error(`nothing is allocated at ${address}`);
+  }
+
+  async dispose(): Promise<void> {}
+}
+
+interface Chain {
+  readonly number: number;
+  readonly next: Map<number, Chain>;
+}
+
+const branches = new Map<string, Chain>();
+let chains = 0;
+
+/** [ids.length + 1]: a number for each sequence of ids in a branch, of those that it begins with, exactly. */
+export function chainNumbers(branch: string, ids: readonly number[]): number[] {
+  const begin = (): Chain => ({ number: ++chains, next: new Map() });
+  let chain = branches.get(branch) ?? begin();
+  branches.set(branch, chain);
+  const numbers = [chain.number];
+  for (const id of ids) {
+    const next = chain.next.get(id) ?? begin();
+    chain.next.set(id, next);
+    numbers.push(next.number);
+    chain = next;
+  }
+  return numbers;
+}
+
+/** A store whose keys hold, at each position, the number of the chain up to it, and whose values hold the layer, too. */
+export class CellStore {
+  readonly memory = new CountedMemory();
+  readonly store: SequenceStore;
+  readonly uses: readonly SequenceUse[];
+
+  constructor(uses: readonly SequenceUse[], options: Omit<SequenceOptions, "type">) {
+    this.uses = uses;
+    this.store = new SequenceStore(this.memory, uses, { ...options, type: "f32" });
+  }
+
+  /** Computes the ids that follow in each sequence, as kernels would, and checks what these would read. */
+  async step(runs: readonly { sequence: Sequence; ids: readonly number[] }[], fails = false): Promise<void> {
+    const rows = runs.map(({ sequence, ids }) => ({ sequence, rows: ids.length }));
+    await this.store.step(rows, async () => {
+      const { table } = this.store;
+      const total = rows.reduce((sum, { rows }) => sum + rows, 0);
+      const found = [...runsOf(table, total)];
+      expect(found.length).toBe(runs.length);
+      for (const [i, { position, slot }] of found.entries()) this.#compute(slot, position, runs[i]!);
+      await Promise.resolve();
+      if (fails) throw new Error("aborted");
+    });
+  }
+
+  #compute(slot: number, position: number, { sequence, ids }: { sequence: Sequence; ids: readonly number[] }): void {
+    const start = sequence.position;
+    expect(position).toBe(start);
+    const numbers = chainNumbers(sequence.branch, [...sequence.ids, ...ids]);
+    for (const i of ids.keys())
+      for (const use of this.uses) {
+        if (use.kind !== "cache") continue;
+        this.#writeCell(slot, use.layer, position + i, numbers[position + i + 1]!);
+        this.#checkCells(slot, use, numbers.slice(0, position + i + 2));
+      }
+    const { table } = this.store;
+    for (const use of this.uses) {
+      if (use.kind !== "state") continue;
+      const { offset } = table.statePart(use.index)!;
+      const { now, next } = table.state(slot);
+      expect(this.memory.at(table.states[slot]!, now.length)).toEqual(now);
+      expect(wordAt(now, offset)).toBe(start === 0 ? 0 : numbers[start]! + use.index);
+      setWord(this.memory.at(table.nextStates[slot]!, next.length), offset, numbers.at(-1)! + use.index);
+    }
+  }
+
+  /** By address, as native kernels do. */
+  #writeCell(slot: number, layer: number, position: number, value: number): void {
+    const { cache, offset } = this.store.table.layerPages(layer)!;
+    const { pagePositions, pagesMax, pages } = cache;
+    const { keys, values, layerBytes } = partOffsets(cache);
+    const page = this.memory.at(
+      pages[slot * pagesMax + Math.floor(position / pagePositions)]! + BigInt(offset),
+      layerBytes,
+    );
+    const at = 4 * (position % pagePositions);
+    setWord(page, keys + at, value);
+    setWord(page, values + at, value + layer);
+  }
+
+  /** By `page`, as plain loops do: all that the last row of a chain sees. */
+  #checkCells(slot: number, use: SequenceUse & { kind: "cache" }, numbers: readonly number[]): void {
+    const { cache, offset } = this.store.table.layerPages(use.layer)!;
+    const { keys, values } = partOffsets(cache);
+    const end = numbers.length - 1;
+    for (let position = use.window > 0 ? Math.max(0, end - use.window) : 0; position < end; position++) {
+      const page = cache.page(slot, Math.floor(position / cache.pagePositions));
+      const at = offset + 4 * (position % cache.pagePositions);
+      const expected = numbers[position + 1]!;
+      if (wordAt(page, keys + at) !== expected || wordAt(page, values + at) !== expected + use.layer)
+        expect.fail(`layer ${use.layer}, position ${position}: expected ${expected}, found ${wordAt(page, keys + at)}`);
+    }
+  }
+
+  /** All ids in steps of at most `rows`; false when there was no room. */
+  async extend(sequence: Sequence, ids: readonly number[], rows = ids.length): Promise<boolean> {
+    for (let i = 0; i < ids.length; i += rows) {
+      const part = ids.slice(i, i + rows);
+      if (!sequence.reserve(part.length)) return false;
+      await this.step([{ sequence, ids: part }]);
+      sequence.commit(part);
+    }
+    return true;
+  }
+}
+
+function wordAt(bytes: Uint8Array, offset: number): number {
+  return new DataView(bytes.buffer, bytes.byteOffset, bytes.length).getUint32(offset, true);
+}
+
+function setWord(bytes: Uint8Array, offset: number, value: number): void {
+  new DataView(bytes.buffer, bytes.byteOffset, bytes.length).setUint32(offset, value, true);
+}
