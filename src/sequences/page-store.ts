@@ -62,8 +62,8 @@ function lastWithState({ positions }: PageShape, pages: readonly Page[], positio
 
 export class PageStore {
   readonly shape: PageShape;
-  /** While a step runs, blocks must stay where they are. */
-  isStepping = false;
+  /** Steps and reads from files under way, for which blocks must stay where they are. */
+  uses = 0;
   evictedPages = 0;
   readonly #pool: BlockPool;
   /** What is in front of the first page, by branch. */
@@ -97,18 +97,28 @@ export class PageStore {
     return root;
   }
 
-  /** A page that nobody holds yet, with nothing in it that means anything; null when there is no room. */
-  newPage(ids: readonly number[] = []): Page | null {
-    const blocks: Block[] = [];
+  /**
+   * A page that nobody holds yet, with blocks of the kinds that it needs, whose bytes mean nothing; null when there is no
+   * room.
+   */
+  newPage(ids: readonly number[] = [], needs: (kind: number) => boolean = () => true): Page | null {
+    const page = new Page(
+      this.shape.kinds.map(() => null),
+      ids,
+    );
     for (const kind of this.shape.kinds.keys()) {
-      const block = this.#take(kind);
-      if (!block) {
-        for (const taken of blocks) this.#pool.give(taken);
-        return null;
-      }
-      blocks.push(block);
+      if (!needs(kind)) continue;
+      page.blocks[kind] = this.#take(kind);
+      if (page.blocks[kind]) continue;
+      this.#free(page);
+      return null;
     }
-    return new Page(blocks, ids);
+    return page;
+  }
+
+  /** A page that nobody came to hold. */
+  giveBack(page: Page): void {
+    this.#free(page);
   }
 
   /** A page of its own with what another holds at its first `length` positions; null when there is no room. */
@@ -156,6 +166,7 @@ export class PageStore {
       same.blocks[kind] = page.blocks[kind]!;
       page.blocks[kind] = null;
     }
+    if (page.state) this.keepState(same, page.state);
     return same;
   }
 
@@ -212,7 +223,7 @@ export class PageStore {
     for (;;) {
       const block = this.#pool.take(kind);
       if (block) return block;
-      const isRoom = (!this.isStepping && this.#pool.compact(kind)) || this.#makeRoom();
+      const isRoom = (this.uses === 0 && this.#pool.compact(kind)) || this.#makeRoom();
       if (!isRoom) return null;
     }
   }

@@ -3,6 +3,7 @@ import { checkIds } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { Page } from "./page.ts";
 import { firstPageKept, firstPageRead, type PageStore, usablePosition } from "./page-store.ts";
+import type { RestoredSequence } from "./restore.ts";
 import type { State } from "./state.ts";
 
 /** Where a sequence is at home, and who is told of what it does. */
@@ -163,7 +164,7 @@ export class Sequence {
         `sequence.commit: expected ${isWhole ? "" : "at most "}${this.#computed} tokens, those of the last step, but found ${ids.length}`,
       );
     for (const id of ids)
-      if (!Number.isInteger(id) || id < 0)
+      if (!Number.isInteger(id) || id < 0 || id >= 2 ** 32)
         throw new InvalidArgumentError(`sequence.commit: expected token ids but found ${id}`);
     this.#computed = 0;
     for (const id of ids) this.#append(id);
@@ -207,15 +208,17 @@ export class Sequence {
     if (this.#isDisposed) this.#end();
   }
 
-  /** Internal: puts pages that were restored into a sequence without any, as they are known then. */
-  adopt(pages: readonly Page[], ids: readonly number[], state: State | null): void {
-    this.#readFrom(firstPageRead, ids.length);
-    for (const [i, page] of pages.entries()) {
-      this.#push(page);
-      if (page.ids.length === this.#store.shape.positions) this.#know(i);
-    }
+  /** Internal: gives a sequence without tokens what was restored; it holds the pages and the state from now on. */
+  adopt(restored: Omit<RestoredSequence, "branch">): void {
+    const { ids, pages, firstPages, state } = restored;
+    this.#readFrom((_, kind) => firstPages[kind]!, ids.length);
     for (const id of ids) this.#ids.push(id);
     this.#state = state;
+    for (const page of pages) {
+      this.#push(page);
+      if (page.ids.length === this.#store.shape.positions) this.#know(this.#pages.length - 1);
+    }
+    if (state && this.position % this.#store.shape.positions === 0) this.#store.keepState(this.#pages.at(-1)!, state);
   }
 
   #checkOpen(what: string): void {

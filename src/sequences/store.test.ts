@@ -154,7 +154,7 @@ describe("steps", () => {
     const sequence = cells.store.open();
     await cells.extend(sequence, numbers(6));
     sequence.reserve(4);
-    await expect(cells.step([{ sequence, ids: [50, 51, 52, 53] }], true)).rejects.toThrow("aborted");
+    await expect(cells.step([{ sequence, ids: [50, 51, 52, 53] }], { fails: true })).rejects.toThrow("aborted");
     expect(sequence.ids).toEqual(numbers(6));
     expect(() => sequence.commit([50])).toThrow("expected at most 0 tokens, those of the last step, but found 1");
     await cells.step([{ sequence, ids: [60, 61, 62] }]);

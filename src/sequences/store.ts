@@ -1,11 +1,14 @@
 /** The keys, values and states of all sequences of a program: one store, which steps read and write. */
 import { checkIds } from "../arguments.ts";
+import type { ByteSource } from "../byte-source.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { KernelMemory } from "../kernels/contract.ts";
 import type { SequenceTable, SequenceUse } from "../kernels/sequence-table.ts";
 import { bytesForSequence, type SequenceLayout, type SequenceOptions, sequenceLayout } from "./layout.ts";
 import type { Page } from "./page.ts";
 import { PageStore } from "./page-store.ts";
+import { readSequence } from "./restore.ts";
+import { savedParts } from "./save.ts";
 import { Sequence } from "./sequence.ts";
 import { type StepRun, Table } from "./table.ts";
 
@@ -39,6 +42,7 @@ export class SequenceStore {
   readonly #table: Table;
   readonly #sequences = new Set<Sequence>();
   #reusedTokens = 0;
+  #isStepping = false;
   #isDisposed = false;
 
   /**
@@ -88,18 +92,54 @@ export class SequenceStore {
     this.#checkRuns(runs);
     this.#table.write(runs);
     for (const { sequence } of runs) sequence.beginStep();
-    this.#pages.isStepping = true;
+    this.#isStepping = true;
     let isDone = false;
+    return this.#inPlace(async () => {
+      try {
+        const result = await work();
+        isDone = true;
+        return result;
+      } finally {
+        this.#isStepping = false;
+        this.#table.clear();
+        for (const { sequence, rows } of runs) sequence.endStep(isDone ? rows : 0);
+      }
+    });
+  }
+
+  /**
+   * A sequence as the bytes of a file, part by part: its ids, keys, values and state, and which `program` (any text that
+   * tells it from others) they belong to. The sequence may go on meanwhile.
+   */
+  *save(sequence: Sequence, program: string): Generator<Uint8Array> {
+    this.#checkOwn("save", sequence);
+    const copy = sequence.fork();
     try {
-      const result = await work();
-      isDone = true;
-      return result;
+      yield* savedParts(copy, this.layout, program);
     } finally {
-      this.#table.clear();
-      this.#pages.isStepping = false;
-      for (const { sequence, rows } of runs) sequence.endStep(isDone ? rows : 0);
-      if (this.#isDisposed) this.#free();
+      copy.dispose();
     }
+  }
+
+  /**
+   * The sequence of a file that `save` wrote, in whatever process. Its full pages can be found by others. InvalidFileError
+   * for a file that is damaged, or of another program, type or version; ContextLengthError when it is longer than the
+   * context; UnsupportedError when there is no room for it.
+   */
+  async restore(source: ByteSource, program: string): Promise<Sequence> {
+    this.#checkUsable();
+    return this.#inPlace(async () => {
+      const { branch, ...content } = await readSequence(source, this.#pages, {
+        layout: this.layout,
+        program,
+        contextLength: this.contextLength,
+      });
+      const sequence = this.#newSequence(branch);
+      sequence.adopt(content);
+      if (this.#isDisposed) sequence.dispose();
+      this.#checkUsable();
+      return sequence;
+    });
   }
 
   /** Forgets what is kept for later only. */
@@ -125,12 +165,23 @@ export class SequenceStore {
     };
   }
 
-  /** Disposes of all sequences and gives the memory back: at once or, while a step runs, after it. */
+  /** Disposes of all sequences and gives the memory back: at once or, while it is in use, after that. */
   dispose(): void {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     for (const sequence of [...this.#sequences]) sequence.dispose();
-    if (!this.#pages.isStepping) this.#free();
+    if (this.#pages.uses === 0) this.#free();
+  }
+
+  /** Work that needs blocks to stay where they are. */
+  async #inPlace<R>(work: () => Promise<R>): Promise<R> {
+    this.#pages.uses++;
+    try {
+      return await work();
+    } finally {
+      this.#pages.uses--;
+      if (this.#isDisposed && this.#pages.uses === 0) this.#free();
+    }
   }
 
   #free(): void {
@@ -154,8 +205,7 @@ export class SequenceStore {
   }
 
   #checkRuns(runs: readonly StepRun[]): void {
-    if (this.#pages.isStepping)
-      throw new InvalidArgumentError("step: expected one step at a time; await the last one first");
+    if (this.#isStepping) throw new InvalidArgumentError("step: expected one step at a time; await the last one first");
     if (runs.length < 1 || runs.length > this.#table.slots)
       throw new InvalidArgumentError(
         `step: expected from 1 to ${this.#table.slots} sequences in a step but found ${runs.length}`,
@@ -168,6 +218,12 @@ export class SequenceStore {
       const refusal = sequence.refusal(rows);
       if (refusal) throw new InvalidArgumentError(`step: expected sequences that are ready but found ${refusal}`);
     }
+  }
+
+  #checkOwn(what: string, sequence: Sequence): void {
+    this.#checkUsable();
+    if (!this.#sequences.has(sequence))
+      throw new InvalidArgumentError(`${what}: expected an open sequence of this store`);
   }
 
   #checkUsable(): void {

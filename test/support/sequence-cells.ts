@@ -18,21 +18,21 @@ export class CountedMemory implements KernelMemory {
   readonly abort = new Int32Array(1);
   readonly planCalls = this.#process.planCalls;
 
-  get bytes(): number {
-    return [...this.#allocated.keys()].reduce((sum, { length }) => sum + length, 0);
-  }
+  bytes = 0;
 
   allocate(byteLength: number): Uint8Array {
     if (this.bytes + byteLength > this.bytesMax) throw new RangeError("Array buffer allocation failed");
     // Memory from WebAssembly or the system may have been used before: what is in it means nothing.
     const bytes = new Uint8Array(byteLength).fill(0xa5);
     this.#allocated.set(bytes, this.#nextAddress);
+    this.bytes += byteLength;
     this.#nextAddress += BigInt(byteLength + 4096);
     return bytes;
   }
 
   free(bytes: Uint8Array): void {
     if (!this.#allocated.delete(bytes)) throw new Error("freed twice, or not from here");
+    this.bytes -= bytes.length;
   }
 
   addressOf(bytes: Uint8Array): bigint {
@@ -85,7 +85,10 @@ export class CellStore {
   }
 
   /** Computes the ids that follow in each sequence, as kernels would, and checks what these would read. */
-  async step(runs: readonly { sequence: Sequence; ids: readonly number[] }[], fails = false): Promise<void> {
+  async step(
+    runs: readonly { sequence: Sequence; ids: readonly number[] }[],
+    { fails = false, during = () => {} }: { fails?: boolean; during?: () => void } = {},
+  ): Promise<void> {
     const rows = runs.map(({ sequence, ids }) => ({ sequence, rows: ids.length }));
     await this.store.step(rows, async () => {
       const { table } = this.store;
@@ -94,6 +97,7 @@ export class CellStore {
       expect(found.length).toBe(runs.length);
       for (const [i, { position, slot }] of found.entries()) this.#compute(slot, position, runs[i]!);
       await Promise.resolve();
+      during();
       if (fails) throw new Error("aborted");
     });
   }
@@ -106,14 +110,15 @@ export class CellStore {
       for (const use of this.uses) {
         if (use.kind !== "cache") continue;
         this.#writeCell(slot, use.layer, position + i, numbers[position + i + 1]!);
-        this.#checkCells(slot, use, numbers.slice(0, position + i + 2));
+        const pageAt = (index: number) => this.store.table.layerPages(use.layer)!.cache.page(slot, index);
+        this.#checkCells(pageAt, use, { row: position + i, numbers: numbers.slice(0, position + i + 2) });
       }
     const { table } = this.store;
     for (const use of this.uses) {
       if (use.kind !== "state") continue;
       const { offset } = table.statePart(use.index)!;
       const { now, next } = table.state(slot);
-      expect(this.memory.at(table.states[slot]!, now.length)).toEqual(now);
+      expect(this.memory.at(table.states[slot]!, now.length).byteOffset).toBe(now.byteOffset);
       expect(wordAt(now, offset)).toBe(start === 0 ? 0 : numbers[start]! + use.index);
       setWord(this.memory.at(table.nextStates[slot]!, next.length), offset, numbers.at(-1)! + use.index);
     }
@@ -133,13 +138,35 @@ export class CellStore {
     setWord(page, values + at, value + layer);
   }
 
-  /** By `page`, as plain loops do: all that the last row of a chain sees. */
-  #checkCells(slot: number, use: SequenceUse & { kind: "cache" }, numbers: readonly number[]): void {
+  /** What the next row of a sequence reads holds what was written for exactly its ids. */
+  verify(sequence: Sequence): void {
+    const numbers = chainNumbers(sequence.branch, sequence.ids);
+    for (const use of this.uses) {
+      if (use.kind === "state") {
+        const now = sequence.states.now?.block.bytes;
+        const { offset } = this.store.table.statePart(use.index)!;
+        if (sequence.position > 0) expect(wordAt(now!, offset)).toBe(numbers.at(-1)! + use.index);
+        continue;
+      }
+      const { kinds, layers } = this.store.layout;
+      const { kind } = layers.get(use.layer)!;
+      expect(kinds[kind]!.window === 0 || kinds[kind]!.window === use.window).toBe(true);
+      const pageAt = (index: number) => sequence.pages[index]!.blocks[kind]!.bytes;
+      this.#checkCells(pageAt, use, { row: sequence.position, numbers });
+    }
+  }
+
+  /** What a row reads, of the cells that were written. */
+  #checkCells(
+    pageAt: (index: number) => Uint8Array,
+    use: SequenceUse & { kind: "cache" },
+    { row, numbers }: { row: number; numbers: readonly number[] },
+  ): void {
     const { cache, offset } = this.store.table.layerPages(use.layer)!;
     const { keys, values } = partOffsets(cache);
-    const end = numbers.length - 1;
-    for (let position = use.window > 0 ? Math.max(0, end - use.window) : 0; position < end; position++) {
-      const page = cache.page(slot, Math.floor(position / cache.pagePositions));
+    const first = use.window > 0 ? Math.max(0, row - use.window + 1) : 0;
+    for (let position = first; position < numbers.length - 1; position++) {
+      const page = pageAt(Math.floor(position / cache.pagePositions));
       const at = offset + 4 * (position % cache.pagePositions);
       const expected = numbers[position + 1]!;
       if (wordAt(page, keys + at) !== expected || wordAt(page, values + at) !== expected + use.layer)

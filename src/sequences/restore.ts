@@ -1,0 +1,165 @@
+/** A sequence from the bytes of a file, which is trusted in nothing. */
+import type { ByteSource } from "../byte-source.ts";
+import { ContextLengthError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import { crc32c } from "./crc32c.ts";
+import {
+  blocksInFile,
+  CHECKSUM_BYTES,
+  checkSum,
+  decodeHeader,
+  type FileContent,
+  fileBytes,
+  headerLength,
+  PREFIX_BYTES,
+  statesInFile,
+} from "./file.ts";
+import type { SequenceLayout } from "./layout.ts";
+import type { Page } from "./page.ts";
+import type { PageStore } from "./page-store.ts";
+import type { State } from "./state.ts";
+
+/** What must be the same in the file. */
+export interface RestoreOptions {
+  readonly layout: SequenceLayout;
+  readonly program: string;
+  readonly contextLength: number;
+}
+
+/** What a file holds, in pages that nobody else knows. */
+export interface RestoredSequence {
+  readonly branch: string;
+  readonly ids: readonly number[];
+  readonly pages: readonly Page[];
+  /** By kind of layers: the first page that has its block. */
+  readonly firstPages: readonly number[];
+  readonly state: State | null;
+}
+
+/** Reads a file into new pages of a store. When it fails, they are given back. */
+export async function readSequence(
+  source: ByteSource,
+  store: PageStore,
+  options: RestoreOptions,
+): Promise<RestoredSequence> {
+  const { layout, program, contextLength } = options;
+  const { name, size } = source;
+  const reader = new Reader(source);
+  const header = await readHeader(reader);
+  const content = decodeHeader(name, header, layout, program);
+  const { branch, tokens, firstPages } = content;
+  if (tokens > contextLength)
+    throw new ContextLengthError(`${name}: expected at most ${contextLength} tokens but found ${tokens}`);
+  const expected = fileBytes(layout, header.length, content);
+  if (size !== expected) throw new InvalidFileError(name, `expected ${expected} bytes but found ${size}`);
+  const ids = await readIds(reader, tokens);
+  const taken = takeRoom(name, store, layout, content, ids);
+  try {
+    for (const { page, kind } of blocksInFile(layout, content))
+      await reader.fill(taken.pages[page]!.blocks[kind]!.bytes.subarray(0, layout.shape.kinds[kind]!.byteLength));
+    for (const { block } of taken.states) await reader.fill(block.bytes.subarray(0, layout.shape.stateBytes));
+    const { sum } = reader;
+    const end = await reader.read(CHECKSUM_BYTES);
+    checkSum(name, "file", sum, new DataView(end.buffer, end.byteOffset).getUint32(0, true));
+  } catch (error) {
+    taken.giveBack();
+    throw error;
+  }
+  const state = taken.states.at(-1) ?? null;
+  if (taken.states.length > 1) taken.pages[content.boundary / layout.pagePositions - 1]!.state = taken.states[0]!;
+  return { branch, ids, pages: taken.pages, firstPages, state };
+}
+
+/** Reads a file from its start to its end, and sums up what it reads. */
+class Reader {
+  readonly source: ByteSource;
+  sum = 0;
+  #offset = 0;
+
+  constructor(source: ByteSource) {
+    this.source = source;
+  }
+
+  async read(length: number): Promise<Uint8Array> {
+    const bytes = await this.source.read(this.#offset, length);
+    this.#passed(bytes);
+    return bytes;
+  }
+
+  async fill(target: Uint8Array): Promise<void> {
+    if (this.source.readInto) await this.source.readInto(this.#offset, target);
+    else target.set(await this.source.read(this.#offset, target.length));
+    this.#passed(target);
+  }
+
+  #passed(bytes: Uint8Array): void {
+    this.sum = crc32c(bytes, this.sum);
+    this.#offset += bytes.length;
+  }
+}
+
+/** Everything before the ids. */
+async function readHeader(reader: Reader): Promise<Uint8Array> {
+  const { name, size } = reader.source;
+  const least = (bytes: number) => {
+    if (size < bytes) throw new InvalidFileError(name, `expected at least ${bytes} bytes but found ${size}`);
+  };
+  least(PREFIX_BYTES + CHECKSUM_BYTES);
+  const prefix = await reader.read(PREFIX_BYTES);
+  const length = headerLength(name, prefix);
+  least(PREFIX_BYTES + length + CHECKSUM_BYTES);
+  const header = new Uint8Array(PREFIX_BYTES + length);
+  header.set(prefix);
+  header.set(await reader.read(length), PREFIX_BYTES);
+  return header;
+}
+
+async function readIds(reader: Reader, tokens: number): Promise<number[]> {
+  const bytes = await reader.read(4 * tokens);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
+  return Array.from({ length: tokens }, (_, i) => view.getUint32(4 * i, true));
+}
+
+interface Room {
+  readonly pages: readonly Page[];
+  readonly states: readonly State[];
+  giveBack(): void;
+}
+
+/** Pages and states for all that is in a file. UnsupportedError when there is no room. */
+function takeRoom(
+  name: string,
+  store: PageStore,
+  layout: SequenceLayout,
+  content: FileContent,
+  ids: readonly number[],
+): Room {
+  const { pagePositions } = layout;
+  const kindsOf = new Map<number, Set<number>>();
+  for (const { page, kind } of blocksInFile(layout, content))
+    kindsOf.set(page, (kindsOf.get(page) ?? new Set()).add(kind));
+  const pages: Page[] = [];
+  const states: State[] = [];
+  const giveBack = () => {
+    for (const page of pages) store.giveBack(page);
+    for (const state of states) store.releaseState(state);
+  };
+  const refuse = () => {
+    giveBack();
+    return new UnsupportedError(
+      `${name}: expected room for ${content.tokens} tokens but found ${store.pool.limit} bytes for all sequences, of which ` +
+        `${store.pool.usedBytes} are in use; dispose of sequences or raise cacheBytes`,
+    );
+  };
+  for (let start = 0; start < ids.length; start += pagePositions) {
+    const kinds = kindsOf.get(pages.length);
+    const page = store.newPage(ids.slice(start, start + pagePositions), (kind) => kinds?.has(kind) ?? false);
+    if (!page) throw refuse();
+    pages.push(page);
+  }
+  for (const _ of statesInFile(layout, content)) {
+    const state = store.newState();
+    if (!state) throw refuse();
+    states.push(state);
+  }
+  return { pages, states, giveBack };
+}
