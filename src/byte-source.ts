@@ -4,19 +4,26 @@ import { InvalidFileError } from "./errors.ts";
 export interface ByteSource {
   /** Path or URL, for messages. */
   readonly name: string;
+  /** Number of bytes. */
   readonly size: number;
-  /** `length` bytes at `offset`, not to be written to; InvalidFileError when they reach past the end. */
+  /** Reads `length` bytes at `offset`, not to be written to; InvalidFileError when they reach past the end. */
   read(offset: number, length: number): Promise<Uint8Array>;
-  /** Fills `target`, which may be shared memory, with the bytes at `offset`; the same error. Absent: by way of `read`. */
+  /**
+   * Fills `target`, which may be shared memory, with the bytes at `offset`; InvalidFileError when they reach past the
+   * end. Absent where bytes are had by `read` only.
+   */
   readInto?(offset: number, target: Uint8Array): Promise<void>;
+  /** Closes what is read. */
   close(): Promise<void>;
 }
 
 /** Receives bytes in order. */
 export interface ByteSink {
+  /** Bytes written so far. */
   readonly position: number;
+  /** Appends bytes. */
   write(bytes: Uint8Array): Promise<void>;
-  /** What was written until now need not be written again if the work is interrupted. */
+  /** Notes that what was written until now need not be written again if the work is interrupted. */
   mark?(): Promise<void>;
 }
 

@@ -20,18 +20,31 @@ const arrays = {
 export type DType = keyof typeof arrays;
 
 interface Arrays {
+  /** Doubles. */
   f64: Float64Array;
+  /** Single-precision floats. */
   f32: Float32Array;
+  /** Bits of half-precision floats. */
   f16: Uint16Array;
+  /** Bits of bfloat16 numbers. */
   bf16: Uint16Array;
+  /** Signed integers of 64 bits. */
   i64: BigInt64Array;
+  /** Unsigned integers of 64 bits. */
   u64: BigUint64Array;
+  /** Signed integers of 32 bits. */
   i32: Int32Array;
+  /** Unsigned integers of 32 bits. */
   u32: Uint32Array;
+  /** Signed integers of 16 bits. */
   i16: Int16Array;
+  /** Unsigned integers of 16 bits. */
   u16: Uint16Array;
+  /** Signed bytes. */
   i8: Int8Array;
+  /** Unsigned bytes. */
   u8: Uint8Array;
+  /** Bytes that are 0 for false and 1 for true. */
   bool: Uint8Array;
 }
 

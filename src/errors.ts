@@ -25,6 +25,7 @@ export class LowbitError extends Error {
 
 /** A file is missing, truncated, or does not hold what its format promises. */
 export class InvalidFileError extends LowbitError {
+  /** Path or name of the file. */
   readonly file: string;
   constructor(file: string, problem: string, options?: ErrorOptions) {
     super(`${file || '""'}: ${problem}`, options);

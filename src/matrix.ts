@@ -2,8 +2,11 @@
 
 /** Row-major [rows, columns]. */
 export interface Matrix {
+  /** Number of rows. */
   readonly rows: number;
+  /** Number of columns. */
   readonly columns: number;
+  /** Elements, row by row. */
   readonly data: Float32Array;
 }
 

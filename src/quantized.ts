@@ -15,9 +15,11 @@ export interface WeightSpec {
   readonly k: number;
   /** Weights along k that share a scale; `k` or more means one scale a channel. The last group may be shorter. */
   readonly groupSize: number;
+  /** Whether groups have zero points. */
   readonly hasZeros: boolean;
-  /** The integers are indices into `levels`, a codebook of 2^bits int8 levels. */
+  /** Whether the integers are indices into `levels`, a codebook of 2^bits int8 levels. */
   readonly hasLevels: boolean;
+  /** Type that scales are stored in. */
   readonly scaleDType: ScaleDType;
 }
 
@@ -26,13 +28,13 @@ export interface WeightSpec {
  * and `level(q) = levels ? levels[q + 2^(bits-1)] : q`.
  */
 export interface QuantizedWeights extends WeightSpec {
-  /** [n, k], each in -2^(bits-1) .. 2^(bits-1)-1. */
+  /** Integers [n, k], each in -2^(bits-1) .. 2^(bits-1)-1. */
   readonly qvals: Int8Array;
-  /** [n, groups]; exactly representable in `scaleDType`. */
+  /** Scales [n, groups], exactly representable in `scaleDType`. */
   readonly scales: Float32Array;
-  /** [n, groups] zero points, null when all are zero. */
+  /** Zero points [n, groups]; null when all are zero. */
   readonly zeros: Int8Array | null;
-  /** [2^bits] codebook, null when the integers are the levels themselves. */
+  /** Codebook [2^bits]; null when the integers are the levels themselves. */
   readonly levels: Int8Array | null;
 }
 

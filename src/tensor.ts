@@ -5,8 +5,11 @@ import { decodeBf16, decodeF16Array } from "./half.ts";
 
 /** A dense array of numbers: an element type, sizes from the outermost dimension in, and the elements in that order. */
 export interface Tensor {
+  /** Type of the elements. */
   readonly dtype: DType;
+  /** Sizes of the tensor. */
   readonly shape: readonly number[];
+  /** Elements in row-major order. */
   readonly data: TypedArray;
 }
 

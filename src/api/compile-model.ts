@@ -64,7 +64,9 @@ function checkChoices(options: CompileModelOptions): void {
 }
 
 interface Lengths {
+  /** Most tokens of one call. */
   readonly maxSeqLen: number;
+  /** Positions of the KV cache. */
   readonly maxContextLen: number;
 }
 
@@ -222,6 +224,7 @@ export interface ExportOptions extends CompileModelOptions {
    * Default: false, begin anew.
    */
   readonly resume?: boolean;
+  /** Called as the file is written, with bytes done and bytes in all. What it throws ends the export. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 
@@ -243,6 +246,7 @@ export async function exportProgram(model: Model, path: string, options: ExportO
 
 /** A model executed operator by operator, without compiling: the same model code and kernels, for experiments. */
 export class EagerModel {
+  /** Positions of the KV cache. */
   readonly maxContextLen: number;
   readonly #model: Model;
   /** The weights that were read, whatever becomes of the model. */
@@ -269,7 +273,7 @@ export class EagerModel {
     this.maxContextLen = sizes.maxContextLen;
   }
 
-  /** Reads (and quantizes and packs) all weights. */
+  /** Reads all weights, and quantizes and packs them. */
   static async load(model: Model, given: CompileModelOptions = {}): Promise<EagerModel> {
     const sizes = lengths(model, given);
     const options = withCacheType(model, given, sizes);
@@ -288,7 +292,7 @@ export class EagerModel {
     return new EagerModel(model, weights, options, builder, sizes);
   }
 
-  /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
+  /** Computes logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
   forward(ids: readonly number[], position: number): Tensor {
     const kept = this.#ids.length;
     if (!Number.isInteger(position) || position < 0 || position > kept)

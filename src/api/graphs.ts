@@ -13,9 +13,11 @@ import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /** The graph of one method, a call a line. */
 export interface MethodGraph {
+  /** Name of the method. */
   readonly name: string;
-  /** As the model makes it, before any pass; null of a program that is compiled already. */
+  /** Graph as the model makes it, before any pass; null for a program that is compiled already. */
   readonly before: string | null;
+  /** Graph as it is compiled. */
   readonly after: string;
 }
 

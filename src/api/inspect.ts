@@ -19,10 +19,13 @@ import { bitsPerWeight, type ListedWeight, listWeights } from "./weight-list.ts"
 
 /** An input or output of a method. */
 export interface ValueReport {
+  /** What the value is, such as "tensor". */
   readonly kind: Value["kind"];
+  /** Type of a tensor's elements; null for other values. */
   readonly dtype: string | null;
-  /** Upper bounds where `dynamic`. */
+  /** Sizes of a tensor; upper bounds where `dynamic`. */
   readonly sizes: readonly number[] | null;
+  /** Whether the sizes may be smaller than planned. */
   readonly dynamic: boolean;
 }
 
@@ -30,10 +33,15 @@ export interface ValueReport {
 export interface PlannedTensorReport {
   /** Name of a state, or the operator that computes the tensor. */
   readonly name: string;
+  /** Memory that the tensor lies in. */
   readonly memory: "scratch" | "state";
+  /** Byte at which the tensor begins there. */
   readonly offset: number;
+  /** Bytes of the tensor. */
   readonly byteLength: number;
+  /** Type of the elements. */
   readonly dtype: string;
+  /** Sizes of the tensor. */
   readonly sizes: readonly number[];
 }
 
@@ -42,13 +50,19 @@ export interface PlannedTensorReport {
  * bytes.
  */
 export interface MethodReport {
+  /** Name of the method. */
   readonly name: string;
+  /** Values that the method takes. */
   readonly inputs: readonly ValueReport[];
+  /** Values that the method gives. */
   readonly outputs: readonly ValueReport[];
   /** Operators by calls, most first; `known` when this process can run them. */
   readonly operators: readonly { readonly name: string; readonly calls: number; readonly known: boolean }[];
+  /** Names of the backends that parts of the method were made for; lowbit runs none of them. */
   readonly delegates: readonly string[];
+  /** Bytes of memory 1, which calls overwrite. */
   readonly scratchBytes: number;
+  /** Bytes of memory 2, which a session keeps. */
   readonly stateBytes: number;
   /** Bytes of the states (keys, values, and scales of integers) by dtype. */
   readonly stateTypes: Readonly<Record<string, number>>;
@@ -58,21 +72,31 @@ export interface MethodReport {
 
 /** One weight matrix of a program: its name, sizes [n, k], bits, group size, packed layout and bytes. */
 export interface WeightReport {
+  /** Name of the weight in the program. */
   readonly name: string;
+  /** Full names of the operators that use the weight. */
   readonly operators: readonly string[];
   /** Packed layout, null for plain tensors. */
   readonly layout: string | null;
   /** What stored values are where bits and group size do not say it, such as `aqlm 2x8, groups of 8`; else null. */
   readonly form: string | null;
-  /** Of a weight; scales and the like are not counted. */
+  /** Bits of one weight; scales and the like are not counted. */
   readonly bits: number;
+  /** Sizes of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
+  /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
+  /** Type of the scales; null for floats. */
   readonly scaleType: ScaleDType | null;
+  /** Whether groups have zero points. */
   readonly hasZeros: boolean;
+  /** Whether a bias is packed with the weight. */
   readonly hasBias: boolean;
+  /** Type of the stored elements. */
   readonly dtype: string;
+  /** Bytes with scales, zero points and padding. */
   readonly byteLength: number;
+  /** Bits of all bytes, divided by the number of weights. */
   readonly bitsPerWeight: number;
   /** Whether the checksum matches; null when not verified, or when the layout has none. */
   readonly intact: boolean | null;
@@ -80,13 +104,19 @@ export interface WeightReport {
 
 /** What `inspectProgram` finds in a `.pte` file: methods, weights, memory and embedded texts, with sizes in bytes. */
 export interface ProgramReport {
+  /** Name of the file. */
   readonly file: string;
+  /** Bytes of the file's parts. */
   readonly parts: ProgramLayout;
+  /** What each method takes, gives and needs. */
   readonly methods: readonly MethodReport[];
+  /** Constant methods of the program, by name. */
   readonly metadata: Readonly<Record<string, Metadata>>;
+  /** The weights that the program holds. */
   readonly weights: readonly WeightReport[];
-  /** Over all weights, scales included. */
+  /** Bits of a weight on average over all weights, scales included. */
   readonly bitsPerWeight: number;
+  /** Keys and sizes of the data that the program holds by name. */
   readonly namedData: readonly { readonly key: string; readonly byteLength: number }[];
 }
 
@@ -94,11 +124,13 @@ export interface ProgramReport {
 export interface InspectOptions {
   /** Reads all weights and checks their checksums. Default false. */
   readonly verify?: boolean | undefined;
+  /** Operators that are known. Default: those of this package and those registered. */
   readonly registry?: OperatorRegistry;
   /** Paths of files of tensors (.ptd) that the program leaves outside. */
   readonly data?: readonly string[] | undefined;
   /** Called as weights are verified. */
   readonly onProgress?: ((doneBytes: number, totalBytes: number) => void) | undefined;
+  /** Ends the inspection; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -16,12 +16,19 @@ import { operators } from "../ops/registry.ts";
 export interface KernelRow {
   /** Name of the operators that share the kernel; `{b}` stands for their bits. */
   readonly operator: string;
+  /** Name of the kernel. */
   readonly kernel: string;
+  /** Origin of the kernel's code. */
   readonly target: KernelTarget;
+  /** Packed layouts that the kernel reads; null for kernels without packed weights. */
   readonly layouts: readonly string[] | null;
+  /** Bits of weights that the kernel serves; null for kernels without. */
   readonly bits: readonly number[] | null;
+  /** CPU features without which the kernel cannot run. */
   readonly needs: readonly string[];
+  /** Rows of activations that the kernel takes together. */
   readonly mStep: number;
+  /** Columns of the result that the kernel computes together. */
   readonly nStep: number;
   /** Groups of weights that it serves, within any of these; null when it serves groups of any length. */
   readonly groups: readonly GroupLimit[] | null;
@@ -31,8 +38,9 @@ export interface KernelRow {
 
 /** What serves calls with at least so many rows of activations. */
 export interface ServingKernel {
+  /** Rows of activations from which on the kernel serves. */
   readonly m: number;
-  /** Null where the runtime leaves the calls apart that this operator would join. */
+  /** Name of the kernel; null where the runtime leaves the calls apart that this operator would join. */
   readonly kernel: string | null;
 }
 
@@ -41,21 +49,28 @@ type GroupSize = (typeof GROUP_SIZES)[number];
 
 /** The kernels that serve an operator's calls; bits and group sizes that are served alike are one entry. */
 export interface KernelChoice {
+  /** Name of the operator; `{b}` stands for its bits. */
   readonly operator: string;
   /** Layout of the packed weights, null for operators without. */
   readonly layout: string | null;
+  /** Bits of weights that are served so; null for operators without weights. */
   readonly bits: readonly number[] | null;
-  /** Those of GROUP_SIZES that are served so, "axis" for one scale a row; null where there is no choice of layouts. */
+  /** Group sizes that are served so, "axis" for one scale a row; null where there is no choice of layouts. */
   readonly groupSizes: readonly GroupSize[] | null;
-  /** Whether weights in such groups are packed in this layout for this CPU, or only read; null likewise. */
+  /**
+   * Whether weights in such groups are packed in this layout for this CPU, or only read; null where there is no choice
+   * of layouts.
+   */
   readonly packed: boolean | null;
-  /** By rows of activations, rising; the first from 1 row on. */
+  /** Kernels by rows of activations, rising; the first serves from 1 row on. */
   readonly serving: readonly ServingKernel[];
 }
 
 /** Every kernel of this package for one CPU's architecture, and which of them serves which calls on that CPU. */
 export interface KernelTable {
+  /** Name of the CPU. */
   readonly cpu: string;
+  /** Features of the CPU that kernels may need. */
   readonly features: readonly string[];
   /**
    * Features of this machine's CPU, whichever CPU the table is for, that its native addon was not built for: it comes from
@@ -64,6 +79,7 @@ export interface KernelTable {
   readonly unserved: readonly string[];
   /** Kernels of this package for the architecture of the CPU. */
   readonly rows: readonly KernelRow[];
+  /** Kernels that serve the calls of each operator on the CPU. */
   readonly choices: readonly KernelChoice[];
 }
 

@@ -37,6 +37,7 @@ const names: Readonly<Record<string, string>> = {
 
 /** Options of `saveGguf`: progress in bytes, and an abort signal. */
 export interface SaveGgufOptions extends AbortOptions {
+  /** Called as the file is written, with bytes done and bytes in all. What it throws ends the work. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 

@@ -14,21 +14,28 @@ import { elementCount } from "../tensor.ts";
  * that its operator describes, or a plain tensor.
  */
 export interface ListedWeight {
+  /**
+   * How the weight is stored: packed for kernels, as rows to look up, as an operator's own matrix, or as a plain
+   * tensor.
+   */
   readonly kind: "packed" | "embedding" | "matrix" | "plain";
+  /** Name of the weight in the program. */
   readonly name: string;
   /** Full names of the operators that use it; two for tied embeddings. */
   readonly operators: readonly string[];
-  /** [n, k] of quantized weights, else the sizes of the tensor. */
+  /** Sizes [n, k] of quantized weights, else the sizes of the tensor. */
   readonly shape: readonly number[];
+  /** Type of the stored elements. */
   readonly dtype: TensorValue["dtype"];
   /** Bits of a weight: of the operator for embeddings, of the dtype for plain tensors, null where the header says. */
   readonly bits: number | null;
+  /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
-  /** Of the values with their scales and zero points. */
+  /** Bytes of the values with their scales and zero points. */
   readonly byteLength: number;
-  /** The values. */
+  /** Bytes of the values. */
   readonly data: DataSource;
-  /** Of kind "matrix" only. */
+  /** What the operator says of its matrix; null for other kinds than "matrix". */
   readonly matrix: StoredMatrix | null;
 }
 

@@ -7,14 +7,17 @@ import { ShapeError, UnsupportedError } from "../extension/index.ts";
 
 /** Sizes of AQLM weights [n, k]. */
 export interface AqlmForm {
+  /** Rows of the matrix. */
   readonly n: number;
+  /** Columns of the matrix. */
   readonly k: number;
-  /** Vectors that are summed. */
+  /** Number of codebooks, whose vectors are summed. */
   readonly codebooks: number;
   /** Bits of a code: a codebook has 2^bits vectors. */
   readonly bits: number;
-  /** Inputs and outputs that one code stands for. */
+  /** Columns that one code stands for. */
   readonly inGroup: number;
+  /** Rows that one code stands for. */
   readonly outGroup: number;
 }
 
@@ -23,11 +26,11 @@ export type Floats = Float32Array | Uint16Array;
 
 /** Weights as numbers. */
 export interface AqlmWeights extends AqlmForm {
-  /** [n / outGroup, k / inGroup, codebooks], unsigned. */
+  /** Codes [n / outGroup, k / inGroup, codebooks], unsigned. */
   readonly codes: Uint8Array | Uint16Array;
-  /** [codebooks, 2^bits, outGroup, inGroup] */
+  /** Vectors of the codebooks [codebooks, 2^bits, outGroup, inGroup]. */
   readonly vectors: Floats;
-  /** [n / outGroup] */
+  /** Scales [n / outGroup] of the rows. */
   readonly scales: Floats;
 }
 

@@ -25,8 +25,9 @@ export const BLOCK = 16;
 
 /** Codes in memory: packed, or in upstream's order [k / inGroup, n / outGroup, codebooks]. */
 export interface OpenCodes {
+  /** Sizes of the matrix and of its codes. */
   readonly form: AqlmForm;
-  /** See `layoutOf`. */
+  /** Layout of the codes, as `layoutOf` chooses it. */
   readonly layout: AqlmLayout;
   /** The whole buffer, header included. */
   readonly bytes: Uint8Array;

@@ -17,9 +17,11 @@ import { CODE_MATMAT, CODE2X8, is2x8 } from "./operators.ts";
  * stored.
  */
 export interface AqlmFormat extends WeightFormat {
+  /** Name of the kind. */
   readonly kind: "aqlm";
+  /** Sizes of the matrix and of its codes. */
   readonly form: AqlmForm;
-  /** What codebooks and scales are stored in. */
+  /** Type that codebooks and scales are stored in. */
   readonly floats: { readonly vectors: "f16" | "f32"; readonly scales: "f16" | "f32" };
 }
 

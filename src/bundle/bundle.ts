@@ -15,16 +15,19 @@ import { calledOperators, listsOf, traceSources } from "./selection.ts";
 
 /** One file of a bundle: its path, its size in bytes, raw and gzipped, and the modules that it is made of. */
 export interface BundledFile {
+  /** Path of the file. */
   readonly path: string;
+  /** Size of the file. */
   readonly bytes: number;
+  /** Size of the file when gzip has compressed it. */
   readonly gzippedBytes: number;
-  /** Modules of this package in it, as paths without their endings: "runtime/session". */
+  /** Modules of this package in the file, as paths without their endings, such as "runtime/session". */
   readonly modules: readonly string[];
 }
 
 /** What `bundleProgram` wrote: the files, and the operators that they have. */
 export interface Bundle {
-  /** Full names of the operators in it. */
+  /** Full names of the operators in the bundle. */
   readonly operators: readonly string[];
   /** The module for Node and pages, then the worker for pages. */
   readonly files: readonly BundledFile[];

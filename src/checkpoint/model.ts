@@ -30,7 +30,7 @@ import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 
 /** How work on a model is ended early. */
 export interface AbortOptions {
-  /** Aborted, it ends the work with its reason. */
+  /** Ends the work when it is aborted; its reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -48,7 +48,9 @@ export interface WeightUse extends AbortOptions {
 
 /** A checkpoint as a model: its architecture, and for each slot of that a weight in one state. */
 export class Model {
+  /** The architecture with its sizes and weights, as a function over operators. */
   readonly decoder: Decoder;
+  /** The files that the model was opened from. */
   readonly checkpoint: Checkpoint;
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;

@@ -19,9 +19,11 @@ export type WeightState =
 
 /** A slot of a model, and its weight. */
 export interface SlotWeight {
+  /** Place in the model that takes the weight. */
   readonly slot: WeightSlot;
   /** The weight in a format of its own in which the checkpoint stores it; null for a plain tensor. */
   readonly stored: StoredWeight | null;
+  /** What becomes of the weight: it stays as stored, has a configuration, is calibrated, or is replaced. */
   readonly state: WeightState;
 }
 

@@ -9,10 +9,14 @@ import { checkModel, type Model } from "./model.ts";
  * floats.
  */
 export interface WeightOrigin {
+  /** Name of the weight. */
   readonly name: string;
-  /** The checkpoint's name for how it stores the weight: "Q4_0", "bf16", "aqlm". */
+  /** Name that the checkpoint has for how it stores the weight: "Q4_0", "bf16", "aqlm". */
   readonly stored: string;
-  /** Carried over bit for bit, quantized (or quantized again, or encoded), or kept as floats. */
+  /**
+   * What becomes of the weight: carried over bit for bit, quantized (or quantized again, or encoded), or kept as
+   * floats.
+   */
   readonly treatment: "carried over" | "quantized" | "float";
 }
 

@@ -7,7 +7,7 @@ import type { Weight } from "../ops/weight.ts";
 
 /** A way in which checkpoints store weights; `registerWeightStorage` makes it known to `loadCheckpoint`. */
 export interface WeightStorage {
-  /** "AQLM": for messages, and what `quant_method` of config.json says (`isSameMethod`). */
+  /** Name for messages, such as "AQLM", which `quant_method` of config.json says, too (`isSameMethod`). */
   readonly name: string;
   /**
    * The weight of a slot when the checkpoint stores it this way, else null. Only headers are read here; errors name
@@ -18,7 +18,7 @@ export interface WeightStorage {
 
 /** A weight of a storage. */
 export interface StoredWeight extends Weight {
-  /** Reads what is small of it, when the checkpoint is opened; errors name the tensor whose values are bad. */
+  /** Reads the small parts of the weight when the checkpoint is opened; errors name the tensor whose values are bad. */
   verify?(): Promise<void>;
 }
 

@@ -8,7 +8,9 @@ import { type Graph, type GraphNode, type GraphValue, isGraphValue } from "./gra
 
 /** An input of a method: its name, its element type and largest sizes, and its smallest sizes where they vary. */
 export interface InputSpec {
+  /** Name of the input. */
   readonly name: string;
+  /** Type and largest sizes of the input. */
   readonly spec: TensorSpec;
   /** Smallest sizes at run time; equal to the spec's for a static input. */
   readonly smallest: readonly number[];
@@ -16,8 +18,11 @@ export interface InputSpec {
 
 /** A method to capture: its inputs, and the function that makes its outputs by operator calls. */
 export interface MethodSource {
+  /** Name of the method in the program. */
   readonly name: string;
+  /** Values that the method takes. */
   readonly inputs: readonly InputSpec[];
+  /** Adds the method's calls to the builder and gives its outputs. */
   build<T>(builder: Builder<T>, inputs: readonly T[]): readonly T[];
 }
 

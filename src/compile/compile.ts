@@ -25,6 +25,7 @@ export type Target = (typeof targets)[number];
 
 /** What graphs are compiled with: the operators, the CPU that weights are packed for, and the target. */
 export interface CompileOptions {
+  /** Operators that the program may use. */
   readonly registry: OperatorRegistry;
   /** The CPU that weights are packed for; need not be this one. */
   readonly cpu: Cpu;
@@ -32,6 +33,7 @@ export interface CompileOptions {
   readonly target?: Target;
   /** Methods that return constants, by name. */
   readonly metadata?: ReadonlyMap<string, number | boolean | readonly number[]>;
+  /** Data that the program holds by name. */
   readonly namedData?: ReadonlyMap<string, DataSource>;
 }
 

@@ -14,22 +14,28 @@ export interface GraphValue {
   readonly spec: TensorSpec;
   /** Sizes for the smallest inputs; where they differ from `spec`, the value is dynamic. */
   readonly smallest: readonly number[];
+  /** Data of a constant; null for other values. */
   readonly constant: LazyConstant | null;
 }
 
 export interface GraphNode {
-  /** Full operator name. */
+  /** Full name of the operator. */
   readonly operator: string;
   /** Arguments in schema order, without the out argument. */
   readonly args: readonly Argument<GraphValue>[];
+  /** Value that the call gives. */
   readonly out: GraphValue;
 }
 
 /** A captured method: its inputs, its outputs, and its operator calls in order. */
 export interface Graph {
+  /** Name of the method. */
   readonly name: string;
+  /** Values that the method takes. */
   readonly inputs: readonly GraphValue[];
+  /** Values that the method gives. */
   readonly outputs: readonly GraphValue[];
+  /** Calls in order. */
   readonly nodes: readonly GraphNode[];
 }
 

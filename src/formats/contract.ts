@@ -4,22 +4,25 @@ import type { TensorSource } from "./tensor-source.ts";
 
 /** An opened checkpoint: its configuration, its named tensors, and the files of its tokenizer and chat template. */
 export interface Checkpoint {
-  /** Folder, or file where one holds it all. */
+  /** Path of the folder, or of the file where one holds it all. */
   readonly folder: string;
-  /** What holds the config, for messages. */
+  /** Name of what holds the config, for messages. */
   readonly configFile: string;
-  /** config.json, or what it would be. */
+  /** The contents of config.json, or what they would be for formats without it. */
   readonly config: JsonObject;
+  /** The checkpoint's tensors by name. */
   readonly tensors: TensorSource;
-  /** tokenizer.json, null when absent. */
+  /** The tokenizer.json, null when absent. */
   readonly tokenizerJson: JsonFile | null;
-  /** tokenizer_config.json with what added_tokens.json and special_tokens_map.json add; null without any of them. */
+  /**
+   * The tokenizer_config.json with what added_tokens.json and special_tokens_map.json add; null without any of them.
+   */
   readonly tokenizerConfig: JsonFile | null;
-  /** generation_config.json, null when absent. */
+  /** The generation_config.json, null when absent. */
   readonly generationConfig: JsonFile | null;
   /** Jinja source from chat_template.jinja, else the (default) one of tokenizer_config.json; null when neither has one. */
   readonly chatTemplate: string | null;
-  /** What was assumed because the files do not say it, a sentence each. */
+  /** Sentences that say what was assumed because the files do not say it. */
   readonly notes: readonly string[];
   /** Closes the weight files. */
   close(): Promise<void>;

@@ -8,8 +8,9 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 
 /** A JSON file kept as it was written, so that it can be embedded elsewhere unchanged. */
 export interface JsonFile {
+  /** Contents of the file as they are. */
   readonly text: string;
-  /** Parsed at first use; InvalidFileError when the text is not a JSON object. */
+  /** Parsed contents, made at first use; InvalidFileError when the text is not a JSON object. */
   readonly value: JsonObject;
 }
 

@@ -8,8 +8,11 @@ import { HEADER_MAX_BYTES, METADATA_KEY, PREFIX_BYTES, storedName } from "./safe
 
 /** One tensor to write. */
 export interface TensorEntry {
+  /** Name of the tensor. */
   readonly name: string;
+  /** Type of the elements. */
   readonly dtype: DType;
+  /** Sizes of the tensor. */
   readonly shape: readonly number[];
   /** Called once, when it is this tensor's turn; the array holds exactly the elements of `shape`. */
   data(): Promise<TypedArray>;

@@ -8,13 +8,15 @@ import { headerLength, PREFIX_BYTES, parseHeader, type StoredTensor } from "./sa
 import type { OpenTensors, TensorInfo } from "./tensor-source.ts";
 
 export interface StoredTensorInfo extends TensorInfo {
-  /** From the start of the file; not necessarily a multiple of the element size. */
+  /** Byte of the file at which the tensor begins; not necessarily a multiple of the element size. */
   readonly byteOffset: number;
+  /** Bytes of the tensor. */
   readonly byteLength: number;
 }
 
 /** One open safetensors file. `names` is in the order of the data, so that reading in that order is sequential. */
 export interface TensorFile extends OpenTensors {
+  /** Type, sizes and place of a tensor; InvalidFileError when there is none of this name. */
   info(name: string): StoredTensorInfo;
   /** The strings of `__metadata__`; empty when the file has none. */
   readonly metadata: ReadonlyMap<string, string>;

@@ -5,6 +5,7 @@ import type { Tensor } from "../tensor.ts";
 
 /** Element type and sizes of a stored tensor. */
 export interface TensorInfo {
+  /** Type of the elements. */
   readonly dtype: DType;
   /** Sizes, outermost first; empty for a scalar. */
   readonly shape: readonly number[];
@@ -12,12 +13,13 @@ export interface TensorInfo {
 
 /** A matrix that the file stores in few bits: in a form that is exactly one of lowbit's, or with minima beside it. */
 export interface LowBitTensor {
-  /** The file's name of the form: "Q4_0". */
+  /** Name that the file's format has for this form, such as "Q4_0". */
   readonly stored: string;
+  /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
   /** How activations are multiplied with it where the file says so. Default: as floats. */
   readonly activations?: "int8" | "float";
-  /** The same integers, scales and zero points of `count` rows from `first` on; no value is rounded. */
+  /** Reads the integers, scales and zero points of `count` rows from `first` on; no value is rounded. */
   rows(first: number, count: number): Promise<QuantizedWeights>;
   /** What each group's weights have added to what `rows` gives; absent where that is nothing. */
   readonly minima?: GroupMinima;
@@ -25,8 +27,9 @@ export interface LowBitTensor {
 
 /** A float [n, groups] for each group of a matrix. */
 export interface GroupMinima {
+  /** Type that the minima are stored in. */
   readonly dtype: "f32" | "f16" | "bf16";
-  /** [count, groups] of rows from `first` on, as stored. */
+  /** Minima [count, groups] of rows from `first` on, as stored. */
   rows(first: number, count: number): Promise<Tensor>;
 }
 
@@ -35,10 +38,13 @@ export interface GroupMinima {
  * UnsupportedError; both come from `info`, `read` and `readRows`, never from listing.
  */
 export interface TensorSource {
+  /** Names of all tensors. */
   readonly names: readonly string[];
+  /** Whether there is a tensor of this name. */
   has(name: string): boolean;
+  /** Type and sizes of a tensor; InvalidFileError when there is none of this name. */
   info(name: string): TensorInfo;
-  /** The whole tensor; the caller owns it. */
+  /** Reads the whole tensor; the caller owns it. */
   read(name: string): Promise<Tensor>;
   /**
    * Rows `firstRow .. firstRow + rowCount` of the leading dimension, shape [rowCount, ...rest], without reading the
@@ -55,5 +61,6 @@ export interface TensorSource {
 export interface OpenTensors extends TensorSource {
   /** Strings that the files carry beside their tensors. */
   readonly metadata?: ReadonlyMap<string, string>;
+  /** Closes the files. */
   close(): Promise<void>;
 }

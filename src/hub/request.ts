@@ -16,7 +16,9 @@ export class HubError extends LowbitError {
 }
 
 export interface RequestOptions {
+  /** Access token, null without one. */
   readonly token: string | null;
+  /** Ends the request; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
   /** Milliseconds without any byte after which a connection is given up. Default 30 s. */
   readonly stallMs?: number | undefined;

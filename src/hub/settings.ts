@@ -6,11 +6,13 @@ import { readTextIfAny } from "../node-file.ts";
 
 /** Where the hub and its cache are, and the token that downloads are asked for with. */
 export interface HubSettings {
-  /** Without a slash at the end. */
+  /** Address of the hub, without a slash at the end. */
   readonly endpoint: string;
+  /** Folder of the cache that Python's huggingface_hub shares. */
   readonly cache: string;
+  /** Access token, null without one. */
   readonly token: string | null;
-  /** Nothing is downloaded; only what the cache has is used. */
+  /** Whether only what the cache has is used, and nothing is downloaded. */
   readonly offline: boolean;
 }
 

@@ -12,10 +12,11 @@ import { type HubSettings, hubSettings, parseRepository, type RepositoryName } f
 
 /** How `pullModel` downloads: the hub's settings, which files are wanted, progress in bytes, and an abort signal. */
 export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
-  /** Default: from the environment. */
+  /** Address, cache and token of the hub. Default: those of the environment. */
   readonly settings?: HubSettings | undefined;
   /** Which files of the repository are wanted. Default: config, tokenizer and one format of weights. */
   readonly wanted?: ((names: readonly string[]) => readonly string[]) | undefined;
+  /** Called as files arrive, with bytes done and bytes in all. What it throws ends the download. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 

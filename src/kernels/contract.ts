@@ -28,7 +28,9 @@ export type CpuFeature =
 
 /** A CPU as selection sees it; invented ones serve to export for, or to test, machines that are not here. */
 export interface Cpu {
+  /** The CPU's name as `knownCpus` lists it, or "host" for the one that runs this. */
   readonly name: string;
+  /** Features of the CPU that kernels may need. */
   readonly features: ReadonlySet<CpuFeature>;
 }
 
@@ -37,7 +39,9 @@ export type KernelTarget = "reference" | "wasm" | "native";
 
 /** In calls with at least `m` rows of activations, groups of at most `longest` weights. */
 export interface GroupLimit {
+  /** Rows of activations from which on the limit holds. */
   readonly m: number;
+  /** Weights of the longest group that is served. */
   readonly longest: number;
 }
 
@@ -46,34 +50,42 @@ export interface GroupLimit {
  * Stateless: no threads, logging or validation inside; the caller owns every buffer.
  */
 export interface Kernel<A> {
-  /** `<operator>_<types>_<m>x<n>x<k>_<target>`, checked by a test: `linear_a8_wx_1x1x1_reference`. */
+  /** Name in the form `<operator>_<types>_<m>x<n>x<k>_<target>`, such as `linear_a8_wx_1x1x1_reference`. */
   readonly name: string;
+  /** Origin of the kernel's code. */
   readonly target: KernelTarget;
   /** Names of the packed layouts it reads, or null for operators without packed weights. */
   readonly layouts: readonly string[] | null;
   /** Weight bits it accepts, or null for operators without packed weights. */
   readonly bits: readonly number[] | null;
+  /** CPU features without which the kernel cannot run. */
   readonly needs: readonly CpuFeature[];
   /** Rows and columns of its tile; a kernel serves calls with m >= mStep, however large, where no row before it does. */
   readonly mStep: number;
+  /** Columns of the result that the kernel computes together. */
   readonly nStep: number;
   /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */
   readonly groups?: readonly GroupLimit[];
   /** Temporary bytes that a run on so many threads uses, for these arguments; none when absent. */
   scratchBytes?(args: A, threads: number): number;
-  /** The call with its arguments fixed. All views are made here: running it allocates nothing. */
+  /**
+   * Fixes the arguments of a call and gives a function that runs it. All views are made here: running it allocates
+   * nothing.
+   */
   bind(args: A, scratch: Uint8Array, threads: number): () => void;
-  /** The call as data for a plan, when its target can run it among others without coming back. */
+  /** Gives the call as data for a plan, when its target can run it among others without coming back. */
   encode?(args: A, scratch: Uint8Array): NativeCall | WasmCall;
 }
 
 /** A call of a native kernel: numbers and memory in the order that the kernel's family documents. */
 export interface NativeCall {
+  /** Tells native calls from those of WebAssembly. */
   readonly target: "native";
   /** Index of the kernel in the addon's table. */
   readonly kernel: number;
+  /** Numbers that the kernel takes, in the order of its family. */
   readonly scalars: readonly number[];
-  /** The scratch is the last one. */
+  /** Buffers that the kernel reads and writes; the scratch is the last one. */
   readonly buffers: readonly ArrayBufferView[];
   /** [sizes, scalars]: by what each number is more where one of a plan's sizes is more by 1; absent where all stay. */
   readonly growth?: Float64Array;
@@ -81,8 +93,11 @@ export interface NativeCall {
 
 /** A call of a WebAssembly kernel, whose code and arguments are made when its memory is known. */
 export interface WasmCall {
+  /** Tells calls of WebAssembly from native ones. */
   readonly target: "wasm";
+  /** Memory that the call may write while it runs. */
   readonly scratch: Uint8Array;
+  /** Makes the step of a plan, once it is known where the call's memory lies. */
   prepare(place: Placement): WasmStep;
 }
 
@@ -95,13 +110,16 @@ export interface CallPlan {
    * each call took is added to `nanoseconds`, one element a call, when it is given.
    */
   run(abort: Int32Array, nanoseconds?: Float64Array): Promise<void>;
-  /** The same with this thread at work too, ended when it returns; absent where this thread cannot. */
+  /**
+   * Runs the plan with this thread at work too, and has ended when it returns; absent where this thread cannot work.
+   */
   runHere?(nanoseconds?: Float64Array): void;
   /**
    * Makes the calls those of other sizes, for plans of sized calls that are not running. False, and nothing is changed,
    * where their scratch is too small.
    */
   resize?(sizes: Sizes): boolean;
+  /** Frees what the plan holds. */
   dispose(): void;
 }
 
@@ -115,17 +133,19 @@ export interface SizedCalls {
 export interface KernelMemory {
   /** Whether constants must be in it too; elsewhere they are used where they are read or mapped. */
   readonly holdsConstants: boolean;
-  /** Those it has of the threads asked for, where it has its own. */
+  /** Threads that this memory has for kernels, where it has threads of its own. */
   readonly threads?: number;
-  /** The flag for `CallPlan.run`. */
+  /** Flag that `CallPlan.run` looks at: 1 ends a run. */
   readonly abort: Int32Array;
-  /** Zeroed bytes. RangeError or UnsupportedError when they cannot be had. */
+  /** Gives zeroed bytes; RangeError or UnsupportedError when they cannot be had. */
   allocate(byteLength: number): Uint8Array;
-  /** Bytes that `allocate` gave and nothing uses any more. */
+  /** Takes back bytes that `allocate` gave and nothing uses any more. */
   free(bytes: Uint8Array): void;
-  /** Where its bytes begin, as kernels see it; 0 where no kernel asks, since all take pages as bytes. */
+  /**
+   * Address of bytes that `allocate` gave, as kernels see them; 0 where no kernel asks, since all take pages as bytes.
+   */
   addressOf(bytes: Uint8Array): bigint;
-  /** A plan of calls that can be run one after the other, all of the same target. `sized`: the same for other sizes. */
+  /** Plans calls that can be run one after the other, all of the same target. `sized`: the same for other sizes. */
   planCalls(calls: readonly EncodedCall[], threads: number, sized?: SizedCalls): CallPlan;
   /** Resolves when everything is freed. */
   dispose(): Promise<void>;
@@ -133,8 +153,11 @@ export interface KernelMemory {
 
 /** What selection knows of a call. */
 export interface KernelQuery {
+  /** Layout of the packed weights; null for operators without. */
   readonly layout: string | null;
+  /** Bits of a weight; null for operators without weights. */
   readonly bits: number | null;
+  /** Rows of activations. */
   readonly m: number;
   /** Weights of a group; absent where there are no groups. */
   readonly group?: number;
@@ -142,20 +165,23 @@ export interface KernelQuery {
 
 /** One row of packed weights, as stored: integers before any codebook. */
 export interface WeightRow {
-  /** [k] */
+  /** Integers [k] of the row. */
   readonly qvals: Int8Array;
-  /** [groups] */
+  /** Scales [groups] of the row. */
   readonly scales: Float32Array;
-  /** [groups]; zero where the weights have none. */
+  /** Zero points [groups] of the row; zeros where the weights have none. */
   readonly zeros: Int8Array;
 }
 
 /** Packed weights in memory: bytes that say what they are, opened. */
 export interface PackedWeights {
+  /** Layout of the bytes. */
   readonly layout: PackedLayout;
+  /** Sizes and kinds of the weights, as the header says them. */
   readonly spec: WeightSpec;
+  /** Whether a bias [n] is packed with the weights. */
   readonly hasBias: boolean;
-  /** [2^bits] codebook, or null. */
+  /** Codebook [2^bits], or null without one. */
   readonly levels: Int8Array | null;
   /** The whole buffer, header included. */
   readonly bytes: Uint8Array;
@@ -163,16 +189,17 @@ export interface PackedWeights {
 
 /** Where weights are packed to. */
 export interface PackTarget {
+  /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
-  /** [n] */
+  /** Bias [n], or null without one. */
   readonly bias: Float32Array | null;
-  /** Zeroed, of the layout's `byteLength`, at a multiple of four bytes. */
+  /** Zeroed buffer of the layout's `byteLength`, at a multiple of four bytes. */
   readonly target: Uint8Array;
 }
 
 /** Packs weights some rows at a time, so that they need never be whole in memory. */
 export interface LayoutPacker {
-  /** Rows `firstRow ..` of the weights; `firstRow` is a multiple of the layout's nr. Each row is added once. */
+  /** Packs rows `firstRow ..` of the weights; `firstRow` is a multiple of the layout's nr. Each row is added once. */
   add(part: QuantizedWeights, firstRow: number): void;
   /** Completes the buffer after the last part. */
   finish(): void;
@@ -180,21 +207,28 @@ export interface LayoutPacker {
 
 /** A byte layout of quantized weights. Its id is written in the header, so that packed bytes name their own layout. */
 export interface PackedLayout {
+  /** Number of the layout in the header of packed weights. */
   readonly id: number;
+  /** Name of the layout, as `lowbit kernels` shows it. */
   readonly name: string;
   /** Features of the CPUs that it is made for; absent when it is for all. */
   readonly suits?: readonly CpuFeature[];
-  /** Interleaving: rows of a panel, consecutive k of a row in a vector, segments of kr. */
+  /** Rows of a panel. */
   readonly nr: number;
+  /** Consecutive weights of a row that stand together in a vector. */
   readonly kr: number;
+  /** Segments that `kr` consecutive weights are divided into. */
   readonly sr: number;
-  /** Why weights of this spec cannot be stored, or null when they can. */
+  /** Says why weights of this spec cannot be stored; null when they can. */
   refusal(spec: WeightSpec): string | null;
-  /** The spec with columns added so that `refusal` has nothing against k; absent where every k is stored as it is. */
+  /** Adds columns to the spec so that `refusal` has nothing against k; absent where every k is stored as it is. */
   padded?(spec: WeightSpec): WeightSpec;
   /** Size of the buffer, header included. */
   byteLength(spec: WeightSpec, hasBias: boolean): number;
+  /** Makes a packer that fills the bytes of a matrix, some rows at a time. */
   packer(target: PackTarget): LayoutPacker;
+  /** Reads one row of packed weights back into `target`. */
   readRow(packed: PackedWeights, row: number, target: WeightRow): void;
+  /** Reads the bias of one row; 0 without a bias. */
   readBias(packed: PackedWeights, row: number): number;
 }

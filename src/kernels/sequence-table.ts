@@ -16,8 +16,11 @@ export type KvCacheType = (typeof kvCacheTypes)[number];
 
 /** Sizes of the keys and values of a layer, and how many last positions its queries see (0 for all). */
 export interface LayerCacheShape {
+  /** Key and value heads of the layer. */
   readonly kvHeads: number;
+  /** Elements of a head. */
   readonly headDim: number;
+  /** Positions that a query sees at most. */
   readonly window: number;
 }
 
@@ -28,27 +31,31 @@ export type SequenceUse =
 
 /** Where the keys and values of the layers of one kind are. */
 export interface PagedCache extends LayerCacheShape {
+  /** Type that keys and values are stored in. */
   readonly type: KvCacheType;
   /** Positions of a page, a power of two. */
   readonly pagePositions: number;
   /** Most pages of a sequence. */
   readonly pagesMax: number;
-  /** [slots * pagesMax]: addresses of pages in the memory of kernels. Those behind a window are never read. */
+  /** Addresses [slots * pagesMax] of pages in the memory of kernels. Those behind a window are never read. */
   readonly pages: BigUint64Array;
-  /** The same page as bytes. */
+  /** The bytes of a page, by the sequence's slot and the page's index. */
   page(slot: number, index: number): Uint8Array;
 }
 
 /** The part of each page that belongs to one layer. */
 export interface LayerPages {
+  /** Cache that holds the layer's pages. */
   readonly cache: PagedCache;
-  /** Bytes from the start of a page. */
+  /** Bytes from the start of a page to the layer's part. */
   readonly offset: number;
 }
 
 /** The part of each sequence's state that belongs to one recurrent layer. */
 export interface StatePart {
+  /** Byte within a sequence's state at which the part begins. */
   readonly offset: number;
+  /** Bytes of the part. */
   readonly byteLength: number;
 }
 
@@ -57,20 +64,26 @@ export interface SequenceTable {
   /** What programs hold instead of the table: a value of one element that only the runtime makes. */
   readonly handle: Int32Array;
   /**
-   * [1 + RUN_FIELDS * runsMax]: the number of runs, then each. A run is consecutive rows of the step that are consecutive
-   * positions of one sequence. Runs are in the order of their rows and share none.
+   * Numbers [1 + RUN_FIELDS * runsMax]: how many runs there are, then each. A run is consecutive rows of the step that
+   * are consecutive positions of one sequence. Runs are in the order of their rows and share none.
    */
   readonly runs: Int32Array;
+  /** Most runs of tokens in one call. */
   readonly runsMax: number;
   /** Sequences that can be in a step. */
   readonly slots: number;
-  /** [slots]: addresses of states to read, and of those to write, which take their places when the step has succeeded. */
+  /**
+   * Addresses [slots] of states to read; `nextStates` has those to write, which take their places when the step has
+   * succeeded.
+   */
   readonly states: BigUint64Array;
+  /** Addresses of the states that a call writes, one a run. */
   readonly nextStates: BigUint64Array;
   /** Both states of a slot as bytes. */
   state(slot: number): { readonly now: Uint8Array; readonly next: Uint8Array };
-  /** Undefined for a layer that the program does not have. */
+  /** Pages of a layer; undefined for a layer that the program does not have. */
   layerPages(layer: number): LayerPages | undefined;
+  /** Place of a call's state within a sequence's; undefined for an index without one. */
   statePart(index: number): StatePart | undefined;
 }
 

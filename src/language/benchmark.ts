@@ -6,27 +6,33 @@ import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 
 /** What `benchmark` runs: tokens of the prompt, tokens that are generated, and repetitions. */
 export interface BenchmarkOptions {
-  /** Default 128. */
+  /** Tokens of the prompt. Default 128. */
   readonly promptTokens?: number | undefined;
-  /** Default 32. */
+  /** Tokens that each run writes. Default 32. */
   readonly decodeTokens?: number | undefined;
   /** Repetitions, of which the median counts. Default 3. */
   readonly runs?: number | undefined;
-  /** Of the random token ids. Default 0. */
+  /** Seed of the random token ids. Default 0. */
   readonly seed?: number | undefined;
+  /** Called after each run, with runs done and runs in all. */
   readonly onProgress?: ((doneRuns: number, runs: number) => void) | undefined;
+  /** Ends the benchmark; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** What `benchmark` measures: tokens a second of prompts and of generation, with the number of tokens of each. */
 export interface Benchmark {
+  /** Tokens of the prompt. */
   readonly promptTokens: number;
+  /** Tokens that each run wrote. */
   readonly decodeTokens: number;
-  /** Tokens a second of each run. */
+  /** Tokens a second of each run that read the prompt. */
   readonly prefillRuns: readonly number[];
+  /** Tokens a second of each run that wrote. */
   readonly decodeRuns: readonly number[];
-  /** Medians. */
+  /** Median of `prefillRuns`. */
   readonly prefillTokensPerSecond: number;
+  /** Median of `decodeRuns`. */
   readonly decodeTokensPerSecond: number;
 }
 

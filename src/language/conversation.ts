@@ -11,13 +11,19 @@ import { type Generation, TokenStream } from "./token-stream.ts";
 
 /** What a conversation needs of the model that answers. */
 export interface ConversingModel {
+  /** Name of the model, for messages. */
   readonly name: string;
+  /** Tokenizer of the model. */
   readonly tokenizer: Tokenizer;
-  /** Null where the model has none: it cannot converse. */
+  /** Chat template of the model; null where it has none and cannot converse. */
   readonly template: ChatTemplate | null;
+  /** How the model samples where options do not say. */
   readonly samplingDefaults: SamplerOptions;
+  /** Ids of the tokens that end an answer. */
   readonly eosIds: readonly number[];
+  /** Texts that end an answer. */
   readonly stopStrings: readonly string[];
+  /** Makes a decoder with a session of its own. */
   createDecoder(): SessionDecoder;
 }
 
@@ -29,6 +35,7 @@ export interface ConversingModel {
  * for await (const piece of chat.send("Hello!")) process.stdout.write(piece);
  */
 export class Conversation {
+  /** Messages so far, the answers included. */
   readonly messages: Message[] = [];
   readonly #model: ConversingModel;
   readonly #decoder: SessionDecoder;

@@ -11,25 +11,31 @@ export interface PerplexityOptions {
   readonly window?: number | undefined;
   /** Tokens from the start of a window to the start of the next, less than `window`. Default: half of it. */
   readonly stride?: number | undefined;
-  /** Only the first tokens of the text are used. Default: all. */
+  /** Most tokens of the text that are used, from its start. Default: all. */
   readonly maxTokens?: number | undefined;
+  /** Called after each window, with tokens scored and tokens in all. */
   readonly onProgress?: ((scoredTokens: number, totalTokens: number) => void) | undefined;
+  /** Ends the evaluation; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** What `evaluatePerplexity` measures: the perplexity of a text's tokens, how many were scored, and in which windows. */
 export interface Perplexity {
+  /** Tokens of a window. */
   readonly window: number;
+  /** Tokens from the start of a window to the start of the next. */
   readonly stride: number;
+  /** Number of windows. */
   readonly windows: number;
-  /** Tokens scored. */
+  /** Tokens that were scored. */
   readonly tokens: number;
   /** UTF-8 bytes of the scored tokens' text; null when ids were given. */
   readonly bytes: number | null;
   /** Mean negative log-likelihood of a token. */
   readonly natsPerToken: number;
+  /** Exponential of the mean negative log likelihood of a token, in nats. */
   readonly perplexity: number;
-  /** Independent of the tokenizer; null when ids were given. */
+  /** Bits that a byte of the text takes, whatever the tokenizer; null when ids were given. */
   readonly bitsPerByte: number | null;
 }
 

@@ -31,8 +31,11 @@ import { warmDecoder } from "./warm-up.ts";
  * await llm.dispose();
  */
 export class LanguageModel {
+  /** Name of the file or folder, for messages. */
   readonly name: string;
+  /** The program that computes. */
   readonly program: LoadedProgram;
+  /** The chat template that came with the model, null without one. */
   readonly template: ChatTemplate | null;
   /** Sampling, and most tokens, recommended by the model's authors; greedy and any number without a recommendation. */
   readonly samplingDefaults: GenerationDefaults;
@@ -69,18 +72,19 @@ export class LanguageModel {
     this.#warm = await warmDecoder(this.program, options);
   }
 
+  /** Whether the model came with a tokenizer; without one, only token ids work. */
   get hasTokenizer(): boolean {
     return this.#tokenizer !== null;
   }
 
-  /** InvalidFileError when there is none. */
+  /** The tokenizer that came with the model; InvalidFileError when there is none. */
   get tokenizer(): Tokenizer {
     if (!this.#tokenizer)
       throw new InvalidFileError(this.name, "expected a tokenizer.json in or beside the program; only token ids work");
     return this.#tokenizer;
   }
 
-  /** End tokens of the model. */
+  /** Ids of the tokens that end a text. */
   get eosIds(): readonly number[] {
     const ids = this.program.metadata.get("get_eos_ids");
     return Array.isArray(ids) ? ids : [];

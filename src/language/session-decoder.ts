@@ -13,6 +13,7 @@ export const LONG_METHOD = "forward_long";
 /** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
 export class SessionDecoder implements Decoder {
   readonly contextLength: number;
+  /** Logits of a position. */
   readonly vocabularySize: number;
   /** Most tokens of one call; longer prompts are run in chunks. */
   readonly chunkLength: number;
@@ -63,7 +64,10 @@ export class SessionDecoder implements Decoder {
     this.#held = Math.min(this.#held, position);
   }
 
-  /** Where an abort ends it, whole chunks may have been appended: `position` says. Other errors append nothing. */
+  /**
+   * Appends tokens and gives the logits behind the last. Where an abort ends it, whole chunks may have been appended:
+   * `position` says. Other errors append nothing.
+   */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       checkIds("prefill", ids);
@@ -76,6 +80,7 @@ export class SessionDecoder implements Decoder {
     });
   }
 
+  /** Appends one token and gives the logits behind it. */
   step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       this.#checkRoom(1);
@@ -85,7 +90,7 @@ export class SessionDecoder implements Decoder {
     });
   }
 
-  /** Logits of every token of `ids`, [T, V], from a program compiled with logits "all". */
+  /** Computes logits [T, V] of every token of `ids`, by a program compiled with logits "all". */
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
     return this.#alone(async () => {
       const tokens = this.#tokens(ids);

@@ -4,6 +4,7 @@ import type { GenerationResult, generate } from "../text/generate.ts";
 
 /** Text as it is generated, to be iterated over once; `result` is there when the generation has ended by itself. */
 export interface Generation extends AsyncIterable<string> {
+  /** Why the generation ended and what it took; null until it has ended by itself. */
   readonly result: GenerationResult | null;
 }
 

@@ -8,9 +8,11 @@ import type { TransformerConfig } from "./transformer-config.ts";
 
 /** A tensor that the architecture expects in the checkpoint. */
 export interface WeightSlot {
-  /** Name as in Hugging Face's checkpoints: "model.layers.0.mlp.up_proj.weight". */
+  /** Name of the weight in Hugging Face's checkpoints, such as "model.layers.0.mlp.up_proj.weight". */
   readonly name: string;
+  /** Shape of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
+  /** How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector. */
   readonly role: "embedding" | "linear" | "vector";
   /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
   readonly tiedTo: string | null;
@@ -44,18 +46,26 @@ export interface ForwardOptions {
 
 /** An architecture applied to one config. */
 export interface Decoder {
+  /** Name of the architecture, such as `LlamaForCausalLM`. */
   readonly architecture: string;
+  /** Tokens of the vocabulary: logits of a position. */
   readonly vocabularySize: number;
   /** Longest sequence that the model was made for. */
   readonly contextLength: number;
-  /** Longer sequences are rotated by other frequencies, from their first token on (LongRoPE); null: all are alike. */
+  /**
+   * Tokens beyond which a sequence is rotated by other frequencies, from its first token on (LongRoPE); null when all
+   * are alike.
+   */
   readonly longContextFrom: number | null;
+  /** Number of layers. */
   readonly layers: number;
+  /** Every weight that the model takes, with its shape and role. */
   readonly slots: readonly WeightSlot[];
+  /** Activations whose channels may be scaled against the weights behind them, as AWQ and SmoothQuant do. */
   readonly scalable: readonly ScalableActivation[];
-  /** What the decoder was configured with; null for one of another kind. */
+  /** Config that the decoder was made with; null for a decoder of another kind. */
   readonly transformer: TransformerConfig | null;
-  /** Logits [1, V] of the last token, or [1, T, V] of all. */
+  /** Computes logits [1, V] of the last token, or [1, T, V] of all. */
   forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>, options: ForwardOptions): T;
 }
 

@@ -3,11 +3,11 @@ import { InvalidFileError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 
 export interface RopeConfig {
-  /** [rotated values of a head / 2] angle per position. */
+  /** Angles per position [rotated values of a head / 2]. */
   readonly inverseFrequencies: Float32Array;
-  /** Factor on cos and sin. */
+  /** Factor on cosines and sines. */
   readonly scale: number;
-  /** What replaces the frequencies in sequences of more than `from` tokens; null: nothing does. */
+  /** Frequencies that replace the others in sequences of more than `from` tokens; null when none do. */
   readonly long: { readonly inverseFrequencies: Float32Array; readonly from: number } | null;
 }
 

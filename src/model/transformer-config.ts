@@ -12,37 +12,52 @@ export interface LayerConfig {
 }
 
 export interface NormConfig {
-  /** Norms before and after attention and MLP, by their names in the checkpoint; null where there is none. */
+  /** Name of the norm in front of attention, null without. */
   readonly beforeAttention: string | null;
+  /** Name of the norm behind attention, null without. */
   readonly afterAttention: string | null;
+  /** Name of the norm in front of the MLP, null without. */
   readonly beforeMlp: string | null;
+  /** Name of the norm behind the MLP, null without. */
   readonly afterMlp: string | null;
-  /** Norms of queries and keys: of each head, of all heads together, or none. */
+  /** Whether queries and keys have a norm of each head, one of all heads together, or none. */
   readonly queryKey: "head" | "all" | null;
-  /** Added to the stored weights of norms (Gemma stores them less 1). */
+  /** Number that is added to the stored weights of norms (Gemma stores them less 1). */
   readonly offset: number;
 }
 
 export interface TransformerConfig {
+  /** Tokens of the vocabulary. */
   readonly vocabulary: number;
+  /** Positions that the model was trained for. */
   readonly contextLength: number;
+  /** Elements of a token's hidden state. */
   readonly hidden: number;
+  /** Elements between the matrices of the MLP. */
   readonly intermediate: number;
+  /** Query heads of a layer. */
   readonly heads: number;
+  /** Key and value heads of a layer. */
   readonly kvHeads: number;
+  /** Elements of a head. */
   readonly headDim: number;
-  /** Under the square root of norms. */
+  /** Number that norms add under the square root. */
   readonly eps: number;
+  /** Whether the head's matrix is the embedding's. */
   readonly tied: boolean;
+  /** What differs from layer to layer, one entry a layer. */
   readonly layers: readonly LayerConfig[];
+  /** Rotary embeddings by the names that layers use. */
   readonly ropes: Readonly<Record<string, RopeConfig>>;
+  /** Names of a layer's norms, and how they compute. */
   readonly norms: NormConfig;
   /** Which linear layers have a bias. */
   readonly biases: { readonly qkv: boolean; readonly output: boolean; readonly mlp: boolean };
   /** Whether queries, keys and values are one matrix, and gate and up another. */
   readonly fused: boolean;
+  /** Function between the matrices of the MLP. */
   readonly activation: Activation;
-  /** Factors: on embeddings, on what a block adds to the residual stream, on attention scores, on logits. */
+  /** Factors on embeddings, on what a block adds to the residual stream, on attention scores, and on logits. */
   readonly scales: {
     readonly embedding: number;
     readonly residual: number;

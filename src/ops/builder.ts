@@ -10,37 +10,50 @@ import type { Argument, TensorSpec } from "./call-arguments.ts";
 
 /** Quantized weights before they are packed, and their bias. */
 export interface UnpackedMatrix {
+  /** Integers, scales and zero points of the matrix. */
   readonly weights: QuantizedWeights;
-  /** [n], of weights that are packed with one. */
+  /** Bias [n] of weights that are packed with one. */
   readonly bias: Float32Array | null;
 }
 
 /** Rows of a matrix in order, each part but the last of a multiple of 32 of them, and its bias [n], null for none. */
 export interface UnpackedStream {
+  /** The matrix in parts of some rows, in order. */
   rows(): AsyncIterable<QuantizedWeights>;
+  /** Bias [n], or null without one. */
   bias(): Promise<Float32Array | null>;
 }
 
 /** What a constant of packed weights is made of. */
 export interface PackedSource {
+  /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
+  /** Layout that the weights are packed in. */
   readonly layout: PackedLayout;
+  /** Whether a bias [n] is packed with the weights. */
   readonly hasBias: boolean;
+  /** Reads the whole matrix. */
   load(): Promise<UnpackedMatrix>;
-  /** The same in parts; absent where the matrix is only had whole. */
+  /** Reads the matrix in parts; absent where it is only had whole. */
   readonly stream?: UnpackedStream;
 }
 
 /** A constant whose bytes are made when they are needed: packed weights, tables. */
 export interface LazyConstant {
-  /** Names the content: constants of one key are one buffer. */
+  /** Name of the content: constants of one key are one buffer. */
   readonly key: string;
+  /** Type of the elements. */
   readonly dtype: DType;
+  /** Sizes of the tensor. */
   readonly shape: readonly number[];
+  /** Reads or makes all elements. */
   read(): Promise<TypedArray>;
-  /** Of packed weights: what lets passes join several of them. */
+  /** Source of packed weights, which lets passes join several of them; absent for other constants. */
   readonly packed?: PackedSource;
-  /** The same in parts, in order, so that it is never whole in memory; absent where it is only made whole. */
+  /**
+   * Reads or makes the elements in parts, in order, so that they are never whole in memory; absent where they are only
+   * made whole.
+   */
   parts?(): AsyncIterable<TypedArray>;
 }
 
@@ -63,10 +76,12 @@ export interface Builder<T> {
   readonly cpu: Cpu;
   /** Calls a registered operator by its full name; missing trailing arguments take the schema's defaults. */
   call(operator: string, ...args: Argument<T>[]): T;
+  /** Adds a tensor whose data is known. */
   constant(constant: LazyConstant): T;
-  /** A zeroed tensor that outlives the call, such as a KV cache. */
+  /** Adds a zeroed tensor that outlives the call, such as a KV cache. */
   state(name: string, spec: TensorSpec): T;
-  /** The sequences of a step, for operators that work on them: what stands for their table. */
+  /** Gives what stands for the table of a step's sequences, for operators that work on them. */
   sequences(): T;
+  /** Type and sizes of a value. */
   spec(value: T): TensorSpec;
 }

@@ -6,7 +6,9 @@ import { type ArgumentType, qualifiedName, type Schema } from "./schema.ts";
 
 /** Dtype and sizes of a tensor whose values are not known, or not looked at. */
 export interface TensorSpec {
+  /** Type of the elements. */
   readonly dtype: DType;
+  /** Sizes of the tensor. */
   readonly shape: readonly number[];
 }
 
@@ -27,6 +29,7 @@ export type Argument<T> = T | number | boolean | string | null | readonly number
 
 /** Typed access to the arguments of one call, by name. `T` is a spec in shape rules and a tensor in kernels. */
 export class Arguments<T extends TensorSpec> {
+  /** Schema of the operator that is called. */
   readonly schema: Schema;
   readonly #values: readonly Argument<T>[];
 
@@ -42,13 +45,14 @@ export class Arguments<T extends TensorSpec> {
     return undefined;
   }
 
-  /** ShapeError unless the argument is a tensor of one of the dtypes, when any are given. */
+  /** The tensor of this name; ShapeError unless it has one of the dtypes, when any are given. */
   tensor(name: string, ...dtypes: DType[]): T {
     const value = this.optionalTensor(name, ...dtypes);
     if (value === null) throw new ShapeError(`${this.#where(name)}: expected a tensor but found none`);
     return value;
   }
 
+  /** The tensor of this name, or null where the call has none; ShapeError for other types than `dtypes`. */
   optionalTensor(name: string, ...dtypes: DType[]): T | null {
     const value = this.#value(name);
     if (value === null || value === undefined) return null;
@@ -76,7 +80,7 @@ export class Arguments<T extends TensorSpec> {
     throw new ShapeError(`${qualifiedName(this.schema)}: expected a tensor but found none`);
   }
 
-  /** A truth value is a number only where the schema says Scalar. */
+  /** The number of this name; a truth value is one only where the schema says Scalar. */
   number(name: string): number {
     const value = this.#value(name);
     if (typeof value === "boolean" && this.schema.args.find((arg) => arg.name === name)?.type.startsWith("Scalar"))
@@ -86,7 +90,7 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
-  /** A whole number of at least `least`: sizes and indices. */
+  /** The whole number of this name, at least `least`: sizes and indices. */
   integer(name: string, least = Number.MIN_SAFE_INTEGER): number {
     const value = this.number(name);
     if (!Number.isSafeInteger(value) || value < least) {
@@ -96,10 +100,12 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
+  /** The number of this name, or null where the call has none. */
   optionalNumber(name: string): number | null {
     return this.#value(name) === null ? null : this.number(name);
   }
 
+  /** The list of numbers of this name. */
   numbers(name: string): readonly number[] {
     const value = this.#value(name);
     if (!Array.isArray(value) || value.some((item) => typeof item !== "number"))
@@ -111,11 +117,12 @@ export class Arguments<T extends TensorSpec> {
     return numbers;
   }
 
+  /** The list of numbers of this name, or null where the call has none. */
   optionalNumbers(name: string): readonly number[] | null {
     return this.#value(name) === null ? null : this.numbers(name);
   }
 
-  /** A list of tensors, null where an optional one is missing. */
+  /** The list of tensors of this name; null where an optional one is missing. */
   tensors(name: string): readonly (T | null)[] {
     const value = this.#value(name);
     const isTensor = (item: unknown) => item === null || (typeof item === "object" && "shape" in item);
@@ -124,6 +131,7 @@ export class Arguments<T extends TensorSpec> {
     return value as readonly (T | null)[];
   }
 
+  /** The text of this name. */
   string(name: string): string {
     const value = this.#value(name);
     if (typeof value !== "string")
@@ -131,10 +139,12 @@ export class Arguments<T extends TensorSpec> {
     return value;
   }
 
+  /** The text of this name, or null where the call has none. */
   optionalString(name: string): string | null {
     return this.#value(name) === null ? null : this.string(name);
   }
 
+  /** The boolean of this name. */
   boolean(name: string): boolean {
     return this.#value(name) === true;
   }

@@ -28,7 +28,9 @@ function checkLengths(schema: Schema, args: readonly Argument<Tensor>[]): void {
 
 /** Threads of kernels, and the sequences that calls work on. */
 export interface EagerOptions {
+  /** Threads of the kernels. Default: fast cores. */
   readonly threads?: number;
+  /** Sequences whose keys and values calls use; null without. */
   readonly sequences?: SequenceTable | null;
 }
 
@@ -73,6 +75,7 @@ export class EagerBuilder implements Builder<Tensor> {
     return out;
   }
 
+  /** The constant as a tensor; InvalidArgumentError where its data was not read before. */
   constant(constant: LazyConstant): Tensor {
     const { key } = constant;
     const tensor = this.#constants.get(key);
@@ -95,6 +98,7 @@ export class EagerBuilder implements Builder<Tensor> {
     return this.#sequences;
   }
 
+  /** Type and sizes of a tensor. */
   spec(value: Tensor): TensorSpec {
     return value;
   }

@@ -5,17 +5,25 @@ import type { Builder } from "./builder.ts";
 export { type KvCacheType, kvCacheTypes } from "../kernels/sequence-table.ts";
 
 export interface KvCacheShape {
+  /** Type that keys and values are stored in. */
   readonly type: KvCacheType;
+  /** Positions that there is room for. */
   readonly capacity: number;
+  /** Key and value heads. */
   readonly kvHeads: number;
+  /** Elements of a head. */
   readonly headDim: number;
 }
 
 /** Caches [1, capacity, kvHeads, D] and, of int8, their scales [1, capacity, kvHeads]. */
 export interface KvCache<T> {
+  /** Keys of the positions so far. */
   readonly keyCache: T;
+  /** Values of the positions so far. */
   readonly valueCache: T;
+  /** Scales of the keys of an int8 cache. */
   readonly keyScales?: T;
+  /** Scales of the values of an int8 cache. */
   readonly valueScales?: T;
 }
 

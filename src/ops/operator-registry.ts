@@ -9,8 +9,11 @@ import { parseAnySchema, qualifiedName, type Schema } from "./schema.ts";
 
 /** An operator that gives a number, which later calls take as an argument. */
 export interface NumberOperator {
+  /** Name, arguments and their types. */
   readonly schema: Schema;
+  /** Full name with namespace and overload. */
   readonly name: string;
+  /** Computes the result. */
   evaluate(args: Arguments<Tensor>): number | boolean;
 }
 
@@ -22,11 +25,13 @@ export function numberOperator(schema: string, evaluate: NumberOperator["evaluat
 
 /** An operator with several results, or none of its own: written in place, or a view. Compiled programs call none. */
 export interface Routine {
+  /** Name, arguments and their types. */
   readonly schema: Schema;
+  /** Full name with namespace and overload. */
   readonly name: string;
   /** Specs of the out arguments, from the arguments and the dtypes that the program planned. */
   outs(args: Arguments<TensorSpec>, planned: readonly DType[]): readonly TensorSpec[];
-  /** Null for a view: its result is its first tensor's data in the out's shape. */
+  /** Runs the routine; null for a view, whose result is its first tensor's data in the out's shape. */
   readonly run: ((args: Arguments<Tensor>) => void) | null;
   /** Arguments that what it writes in place may lie exactly over. */
   readonly inPlace: readonly string[];
@@ -45,7 +50,9 @@ export function routine(
 
 /** Operators that are not called by models of this package, but by programs of other exporters. */
 export interface OtherOperators {
+  /** Operators whose result is a number or a boolean. */
   readonly numbers?: Iterable<NumberOperator>;
+  /** Operators that have no single result. */
   readonly routines?: Iterable<Routine>;
 }
 
@@ -61,12 +68,13 @@ export class OperatorRegistry {
     for (const operator of operators) this.register(operator);
   }
 
-  /** InvalidArgumentError when the name is taken: an operator means one thing. */
+  /** Adds an operator; InvalidArgumentError when the name is taken, as an operator means one thing. */
   register(operator: Operator): void {
     if (this.has(operator.name)) throw new InvalidArgumentError(`operator ${operator.name} is registered already`);
     this.#operators.set(operator.name, operator);
   }
 
+  /** Whether there is an operator of this full name. */
   has(name: string): boolean {
     return this.#operators.has(name) || this.#numbers.has(name) || this.#routines.has(name);
   }
@@ -91,6 +99,7 @@ export class OperatorRegistry {
     return this.#operators.get(name);
   }
 
+  /** The operator of this full name; UnsupportedError when there is none. */
   get(name: string): Operator {
     const operator = this.find(name);
     if (!operator) throw new UnsupportedError(`operator ${name} is not registered; ${this.#remedy(name)}`);
@@ -103,6 +112,7 @@ export class OperatorRegistry {
     return overloads.length > 0 ? `expected ${overloads.join(" or ")}` : "register it with registerOperator";
   }
 
+  /** Iterates over the operators in the order in which they were added. */
   [Symbol.iterator](): Iterator<Operator> {
     return this.#operators.values();
   }

@@ -14,7 +14,9 @@ import { parseSchema, qualifiedName, type Schema } from "./schema.ts";
 
 /** An argument whose values choose among 0 .. limit - 1. */
 export interface IndexRule {
+  /** Name of the argument whose values are compared. */
   readonly argument: string;
+  /** One more than the largest value that is allowed, by the other arguments. */
   limit(args: Arguments<Tensor>): number;
 }
 
@@ -22,15 +24,19 @@ export interface IndexRule {
 export interface StoredMatrix {
   /** The argument that holds most of it; `parts` names the others. */
   readonly argument: string;
+  /** Names of the arguments that hold the matrix. */
   readonly parts: readonly string[];
-  /** [n, k] */
+  /** Sizes [n, k] of the matrix. */
   readonly shape: readonly number[];
   /** Bits of a weight, scales and the like not counted. */
   readonly bits: number;
+  /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
-  /** What its values are, where bits and group size do not say it. */
+  /** What the values are, where bits and group size do not say it. */
   readonly form?: string;
+  /** Name of the packed layout, or how the matrix is stored otherwise. */
   readonly layout: string;
+  /** Type of the scales; null without scales. */
   readonly scaleType: "f32" | "f16" | null;
   /** Whether the bytes of `argument` are what they were when they were packed; absent when nothing tells. */
   intact?(bytes: Uint8Array): boolean;
@@ -38,7 +44,7 @@ export interface StoredMatrix {
 
 /** What `registerOperator` takes. `A` is the argument type of the kernels. */
 export interface OperatorDefinition<A> {
-  /** In PyTorch's notation, an out-variant. */
+  /** Schema in PyTorch's notation, of an out-variant. */
   readonly schema: string;
   /**
    * Dtype and sizes of the out tensor. Also checks the arguments: errors are raised here, before any kernel runs.
@@ -49,9 +55,15 @@ export interface OperatorDefinition<A> {
   readonly kernels: readonly Kernel<A>[];
   /** Widths of packed weights that calls may have; absent when it takes all that its kernels take. */
   readonly bits?: readonly number[];
-  /** Programs do not name it: the runtime joins neighbouring calls into it, where a kernel other than a plain loop serves. */
+  /**
+   * Whether the runtime joins neighbouring calls into this operator, where a kernel other than a plain loop serves.
+   * Programs do not name it.
+   */
   readonly isJoin?: boolean;
-  /** Calls that read its result can be made ready only when it has run: it packs weights, whose header they read. */
+  /**
+   * Whether this operator packs weights: calls that read its result can be made ready only when it has run, since they
+   * read the header.
+   */
   readonly isPacking?: boolean;
   /**
    * Arguments of the out tensor's size over which every kernel may write it: each value is read before its place is written.
@@ -65,7 +77,7 @@ export interface OperatorDefinition<A> {
    * other arguments as a whole. Where only the last row is read, it is called for that row alone.
    */
   readonly rowwise?: readonly string[];
-  /** Checked before a run when the values are known then; native kernels cannot raise errors. */
+  /** Values that are checked before a run, when they are known then; native kernels cannot raise errors. */
   readonly indices?: IndexRule;
   /** What kernel selection needs to know of a call. Default: no packed weights and m = 1. */
   query?(args: Arguments<Tensor>): KernelQuery;
@@ -88,9 +100,11 @@ export function touchedBytes(args: Arguments<Tensor>, tables: readonly string[] 
 
 /** Values that must be 0 .. limit - 1 when a call runs. */
 export interface IndexCheck {
+  /** Tensor of the values. */
   readonly tensor: Tensor;
+  /** One more than the largest value that is allowed. */
   readonly limit: number;
-  /** For messages. */
+  /** Place that messages name. */
   readonly where: string;
 }
 
@@ -103,9 +117,13 @@ export function checkIndices({ tensor, limit, where }: IndexCheck): void {
 
 /** A kernel and its arguments: what runs. */
 export interface KernelCall {
+  /** Full name of the operator. */
   readonly operator: string;
+  /** Kernel that serves the call. */
   readonly kernel: Kernel<never>;
+  /** Bytes of memory that a run on so many threads may write. */
   scratchBytes(threads: number): number;
+  /** Makes a function that runs the call, with this scratch memory, on so many threads. */
   bind(scratch: Uint8Array, threads: number): () => void;
   /** The call for a plan of the kernel's target; null when it must run here. */
   encode(scratch: Uint8Array): EncodedCall | null;
@@ -124,13 +142,15 @@ export function kernelCall<A>(operator: string, kernel: Kernel<A>, args: A): Ker
 
 /** A call with its kernel chosen and arguments fixed, ready to run any number of times. */
 export interface BoundCall extends KernelCall {
-  /** The kernels that it was chosen among, by `query`; for calls of other sizes. */
+  /** Kernels that its kernel was chosen among, by `query`; for calls of other sizes. */
   readonly candidates: readonly Kernel<never>[];
+  /** What the kernel was chosen by. */
   readonly query: KernelQuery;
-  /** Those of the kernel. */
+  /** Arguments of the kernel. */
   readonly args: unknown;
+  /** Values that must be in range when the call runs; null without any. */
   readonly indexCheck: IndexCheck | null;
-  /** Of the first tensor and of the out tensor. */
+  /** Sizes of the first tensor and of the out tensor, for reports. */
   readonly shapes: readonly (readonly number[])[];
   /** Bytes that it reads and writes, by the values that its arguments have now. For profiles. */
   bytes(): number;
@@ -138,25 +158,32 @@ export interface BoundCall extends KernelCall {
 
 /** An operator as programs call it: its schema, its shape rule, and its kernels, the best first. */
 export interface Operator {
+  /** Name, arguments and their types. */
   readonly schema: Schema;
+  /** Full name with namespace and overload, such as `aten::add.out`. */
   readonly name: string;
+  /** Kernels that may serve calls, of all targets. */
   readonly kernels: readonly Kernel<never>[];
   /** Widths of packed weights that calls may have; null when it takes all that its kernels take. */
   readonly bits: readonly number[] | null;
-  /** Programs do not name it: the runtime joins neighbouring calls into it. */
+  /** Whether the runtime joins neighbouring calls into this operator, which programs do not name. */
   readonly isJoin: boolean;
-  /** Calls that read its result can be made ready only when it has run. */
+  /** Whether calls that read the result can be made ready only when this operator has run. */
   readonly isPacking: boolean;
   /** Arguments that the out tensor may be written over. */
   readonly inPlace: readonly string[];
   /** Arguments that it works on row by row; empty where rows depend on each other. */
   readonly rowwise: readonly string[];
+  /** Type and sizes of the result; ShapeError where the arguments do not fit. */
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
   /** What a call keeps of each sequence; null for operators that know no sequences. */
   sequenceUse(args: Arguments<TensorSpec>): SequenceUse | null;
-  /** Null where weights are plain tensors, or listed by the names of their arguments. */
+  /**
+   * Tells how a call's weights are stored; null where they are plain tensors, or listed by the names of their
+   * arguments.
+   */
   storedMatrix(args: Arguments<TensorSpec>): StoredMatrix | null;
 }
 

@@ -10,11 +10,13 @@ import { literalConstant, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
 export interface AttentionOptions<T> extends KvCache<T> {
+  /** Position of the first query, a tensor of one integer. */
   readonly position: T;
+  /** Factor of the products of queries and keys. */
   readonly scale: number;
-  /** Last positions seen; 0 for all. */
+  /** Positions that a query sees at most; 0 for all. */
   readonly window?: number;
-  /** 0 for none. */
+  /** Bound under which tanh presses the scores; 0 for none. */
   readonly softcap?: number;
 }
 
@@ -44,25 +46,27 @@ export class Ops<T> {
     this.#builder = builder;
   }
 
-  /** Any registered operator by its full name, such as one of the user's own. */
+  /** Calls any registered operator by its full name, such as one of the user's own. */
   call(operator: string, ...args: Argument<T>[]): T {
     return this.#builder.call(operator, ...args);
   }
 
+  /** Adds a tensor that keeps its values from call to call, zeros at first. */
   state(name: string, spec: TensorSpec): T {
     return this.#builder.state(name, spec);
   }
 
+  /** Type and sizes of a value. */
   spec(value: T): TensorSpec {
     return this.#builder.spec(value);
   }
 
-  /** Values computed by the model itself; `key` names them. */
+  /** Adds values that the model itself computes; `key` names them. */
   literal(key: string, values: Float32Array): T {
     return literalConstant(this.#builder, key, values);
   }
 
-  /** Rows of `weight` [rows, dim] for indices [1, T] → [1, T, dim]. */
+  /** Looks up rows of `weight` [rows, dim] for indices [1, T], to [1, T, dim]. */
   embedding(weight: Weight, indices: T): T {
     const lowering = loweringOf(weight);
     if (!lowering.embedding)
@@ -72,30 +76,32 @@ export class Ops<T> {
     return lowering.embedding(this.#builder, weight, indices);
   }
 
-  /** x [..., k] times `weight` [n, k] transposed, plus bias [n] → [..., n]. */
+  /** Multiplies x [..., k] by `weight` [n, k] transposed and adds the bias [n], to [..., n]. */
   linear(x: T, weight: Weight, bias: Weight | null = null): T {
     return loweringOf(weight).linear(this.#builder, x, weight, bias);
   }
 
-  /** `offset` is added to the weights. */
+  /** Divides each row by its root mean square and multiplies it by the weights, to which `offset` is added. */
   rmsNorm(x: T, weight: Weight, eps: number, offset = 0): T {
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
   }
 
-  /** cos and sin [T, 2, half] at the positions of `tokens`. */
+  /** Computes cosines and sines [T, 2, half] at the positions of `tokens`. */
   ropeAngles(tokens: T, position: T, inverseFrequencies: T, scale: number): T {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
   }
 
+  /** Rotates the heads of x [..., heads * headDim] by the angles of `ropeAngles`. */
   rope(x: T, angles: T, headDim: number): T {
     return this.call("lowbit::rope.out", x, angles, headDim);
   }
 
-  /** The states of one attention layer. */
+  /** Adds the states of one attention layer. */
   kvCache(name: string, shape: KvCacheShape): KvCache<T> {
     return kvCacheStates(this.#builder, name, shape);
   }
 
+  /** Stores keys and values in the cache, and computes the attention of the queries over what it holds. */
   attention(q: T, k: T, v: T, options: AttentionOptions<T>): T {
     const { keyCache, valueCache, keyScales, valueScales, position, scale, window = 0, softcap = 0 } = options;
     const rest = [position, scale, window, softcap];
@@ -114,31 +120,32 @@ export class Ops<T> {
     );
   }
 
-  /** activation(gate) * up */
+  /** Computes activation(gate) * up, element by element. */
   gated(activation: Activation, gate: T, up: T): T {
     return this.call(`lowbit::${gates[activation]}.out`, gate, up);
   }
 
-  /** a + alpha * b */
+  /** Computes a + alpha * b, element by element. */
   add(a: T, b: T, alpha = 1): T {
     return this.call("aten::add.out", a, b, alpha);
   }
 
+  /** Multiplies every element by a number. */
   scale(x: T, factor: number): T {
     return this.call("aten::mul.Scalar_out", x, factor);
   }
 
-  /** cap * tanh(x / cap) */
+  /** Computes cap * tanh(x / cap), element by element. */
   softcap(x: T, cap: number): T {
     return this.call("lowbit::softcap.out", x, cap);
   }
 
-  /** Columns first .. last - 1 of the last dimension. */
+  /** Takes columns first .. last - 1 of the last dimension. */
   columns(x: T, first: number, last: number): T {
     return this.call("aten::slice_copy.Tensor_out", x, -1, first, last);
   }
 
-  /** The last row of [1, T, dim] → [1, dim]. */
+  /** Takes the last row of [1, T, dim], to [1, dim]. */
   lastRow(x: T): T {
     return this.call("aten::select_copy.int_out", x, 1, -1);
   }

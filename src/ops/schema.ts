@@ -24,23 +24,29 @@ export type ArgumentType =
 type Default = number | boolean | string | null | readonly number[];
 
 export interface SchemaArgument {
+  /** Name of the argument. */
   readonly name: string;
+  /** Type of the argument. */
   readonly type: ArgumentType;
-  /** Written by the operator: state, or the out tensor. */
+  /** Whether the operator writes the argument: a state, or the out tensor. */
   readonly mutable: boolean;
+  /** Whether the argument is written to as the result. */
   readonly isOut: boolean;
   /** The value when a call leaves the argument out; undefined when it is required. */
   readonly default: Default | undefined;
 }
 
 export interface Schema {
-  /** "torchao::_shared_embedding_4bit" */
+  /** Name with its namespace, such as "torchao::_shared_embedding_4bit". */
   readonly name: string;
-  /** "out" */
+  /** Name of the overload, such as "out"; empty for the default one. */
   readonly overload: string;
   /** All arguments, out arguments last. */
   readonly args: readonly SchemaArgument[];
-  /** One tensor, written to the only out argument; a number; or else: several out arguments, or an input written in place. */
+  /**
+   * What the operator gives: one tensor, written to the only out argument; a number; or else several out arguments, or
+   * an input written in place.
+   */
   readonly returns: "tensor" | "number" | "other";
 }
 

@@ -8,14 +8,19 @@ import type { Builder } from "./builder.ts";
 
 /** `kind` names a registered lowering; the other fields are that lowering's own. */
 export interface WeightFormat {
+  /** Name of the kind, which finds its lowering. */
   readonly kind: string;
 }
 
 /** A matrix [n, k] or a vector [n] of a model. `D` is the logical data of its format. */
 export interface Weight<F extends WeightFormat = WeightFormat, D = unknown> {
+  /** Name of the weight in the checkpoint. */
   readonly name: string;
+  /** Sizes of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
+  /** How the weight is stored: its kind, and what that kind needs to know. */
   readonly format: F;
+  /** Reads or makes the weight's data, in the form that its kind says. */
   load(): Promise<D>;
   /** The data of rows in order, each part but the last of a multiple of 32 rows; absent where it is only had whole. */
   loadRows?(): AsyncIterable<D>;
@@ -23,10 +28,11 @@ export interface Weight<F extends WeightFormat = WeightFormat, D = unknown> {
 
 /** How weights of one format become operator calls and constants. */
 export interface WeightLowering {
+  /** Kind of weights that this lowers. */
   readonly kind: string;
-  /** y [..., n] = x [..., k] W^T + bias. */
+  /** Adds the calls that compute y [..., n] = x [..., k] W^T + bias. */
   linear<T>(builder: Builder<T>, x: T, weight: Weight, bias: Weight | null): T;
-  /** Rows of W; absent when the format has none. */
+  /** Adds the calls that look up rows of W; absent when the format has none. */
   embedding?<T>(builder: Builder<T>, weight: Weight, indices: T): T;
 }
 

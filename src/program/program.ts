@@ -6,10 +6,11 @@ import type { DType } from "../dtype.ts";
 
 /** Bytes that are read (or made) on demand, so that no program is ever whole in memory. */
 export interface DataSource {
+  /** Number of bytes. */
   readonly byteLength: number;
   /** The bytes; the caller may keep them. */
   read(): Promise<Uint8Array>;
-  /** The same bytes in parts, in order; absent where the data is made as a whole. */
+  /** Reads the bytes in parts, in order; absent where the data is made as a whole. */
   parts?(): AsyncIterable<Uint8Array>;
   /** Reads the bytes to where they are wanted; absent where the data is made as a whole. */
   readInto?(target: Uint8Array): Promise<void>;
@@ -22,7 +23,9 @@ export interface DataSource {
  * sequences of a step.
  */
 export interface Allocation {
+  /** Memory that the tensor lies in: 1 for scratch, 2 for state. */
   readonly memoryId: number;
+  /** Byte at which the tensor begins there. */
   readonly offset: number;
 }
 
@@ -31,11 +34,15 @@ export const STATE_MEMORY = 2;
 export const SEQUENCE_MEMORY = 3;
 
 export interface TensorValue {
+  /** Tells tensors from other values. */
   readonly kind: "tensor";
+  /** Type of the elements. */
   readonly dtype: DType;
-  /** Sizes; the upper bound where `dynamic`. */
+  /** Sizes of the tensor; upper bounds where it is dynamic. */
   readonly sizes: readonly number[];
+  /** Order of the dimensions in memory, the outermost first. */
   readonly dimOrder: readonly number[];
+  /** Whether sizes are fixed, have the planned ones as bounds, or have none. */
   readonly dynamism: "static" | "bound" | "unbound";
   /** Index into `Program.constants`, null for tensors that the method computes or receives. */
   readonly constant: number | null;
@@ -71,17 +78,24 @@ export type Instruction =
 
 /** An operator's qualified name and overload, `torchao::_linear_8bit_act_4bit_weight` and `out`. */
 export interface OperatorName {
+  /** Name with its namespace. */
   readonly name: string;
+  /** Name of the overload; empty for the default one. */
   readonly overload: string;
 }
 
 export interface Method {
+  /** Name of the method. */
   readonly name: string;
+  /** Values that instructions and arguments refer to by index. */
   readonly values: readonly Value[];
-  /** Indices of values. */
+  /** Indices of the values that the method takes. */
   readonly inputs: readonly number[];
+  /** Indices of the values that the method gives. */
   readonly outputs: readonly number[];
+  /** Operators that instructions refer to by index. */
   readonly operators: readonly OperatorName[];
+  /** What the method does, in order. */
   readonly instructions: readonly Instruction[];
   /** Ids of backend delegates that instructions call; empty in programs of ours. Their blobs are not kept. */
   readonly delegates: readonly string[];
@@ -91,7 +105,9 @@ export interface Method {
 
 /** A constant tensor's data. `alignment` is a power of two from 16 to 4096. One object listed twice is stored once. */
 export interface Constant {
+  /** Bytes of the constant. */
   readonly data: DataSource;
+  /** Power of two that the constant's place in the file is a multiple of. */
   readonly alignment: number;
 }
 
@@ -99,9 +115,10 @@ export interface Constant {
 export interface Program {
   /** The file that it was read from, for messages; absent of programs that were made. */
   readonly file?: string;
+  /** Methods of the program. */
   readonly methods: readonly Method[];
   /** Entry 0 of the format's table is reserved; `TensorValue.constant` indexes this list from 0. */
   readonly constants: readonly Constant[];
-  /** Keyed blobs: tokenizer, chat template. */
+  /** Data by keys, such as tokenizer and chat template. */
   readonly namedData: ReadonlyMap<string, DataSource>;
 }

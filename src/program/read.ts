@@ -22,13 +22,17 @@ interface ProgramFile {
 
 /** Bytes of a program file by what they hold; the parts add up to `total`. */
 export interface ProgramLayout {
+  /** Bytes of the whole file. */
   readonly total: number;
-  /** Headers and FlatBuffer. */
+  /** Bytes of headers and FlatBuffer. */
   readonly program: number;
+  /** Bytes of constants, which are mostly weights. */
   readonly constants: number;
+  /** Bytes of data that the file holds by name. */
   readonly namedData: number;
-  /** Segments that are neither, such as the blobs of delegates. */
+  /** Bytes of other segments, such as the blobs of delegates. */
   readonly otherSegments: number;
+  /** Bytes between the parts. */
   readonly padding: number;
 }
 

@@ -5,6 +5,7 @@ import { checkScheme, needsActivations, type Scheme } from "./scheme.ts";
 
 /** A frozen data object, the same in memory and in a recipe file. */
 export interface QuantizationConfig extends Scheme {
+  /** What is quantized, and how: the name of the config that `quantize` follows. */
   readonly kind: ConfigKind;
 }
 

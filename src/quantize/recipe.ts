@@ -6,7 +6,9 @@ import { type ConfigKind, type ConfigOptions, configKinds, makeConfig, type Quan
 
 /** A name, `re:` and a regular expression, or `_default`; with the configuration of what it matches, null for none. */
 export interface RecipeEntry {
+  /** The name of a weight, `re:` with a regular expression, or `_default`. */
   readonly name: string;
+  /** How the weight is quantized; null to leave it as it is. */
   readonly config: QuantizationConfig | null;
   /** Matches whole names; null unless `name` begins with `re:`. */
   readonly pattern: RegExp | null;

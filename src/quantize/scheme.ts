@@ -29,9 +29,13 @@ export type GroupSize = number | "axis";
 export interface Scheme {
   /** Bits of one weight, 1..8. */
   readonly bits: number;
+  /** Weights of a row that share a scale, or "axis" for one scale a row. */
   readonly groupSize: GroupSize;
+  /** Whether zero points are used, and which integers are. */
   readonly mappingType: MappingType;
+  /** How scales are chosen. */
   readonly algorithm: Algorithm;
+  /** Type that scales are stored in. */
   readonly scaleDType: ScaleDType;
 }
 

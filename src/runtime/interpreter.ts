@@ -22,10 +22,15 @@ import type { Profile, RunTimes } from "./profile.ts";
 const REPEATED_MAX = 1 << 16;
 
 export interface InterpreterContext {
+  /** Operators that the method may use. */
   readonly registry: OperatorRegistry;
+  /** CPU whose kernels are chosen. */
   readonly cpu: Cpu;
+  /** Threads of the kernels. */
   readonly threads: number;
+  /** Profile that counts calls and their times; undefined without one. */
   readonly profile?: Profile | undefined;
+  /** Called with calls whose kernels were chosen, for the log. */
   noteKernels(calls: readonly KernelCall[]): void;
 }
 

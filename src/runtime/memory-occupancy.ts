@@ -5,13 +5,17 @@ import { elementCount } from "../tensor.ts";
 
 /** How well a method's memory plan uses its bytes: those planned, and those in use at each call. */
 export interface MemoryOccupancy {
+  /** Name of the method. */
   readonly method: string;
-  /** Bytes that are planned for values of a call, and for what outlives calls (keys and values). */
+  /** Bytes that are planned for values of a call. */
   readonly scratchBytes: number;
+  /** Bytes of what outlives calls, such as keys and values. */
   readonly stateBytes: number;
   /** Bytes of scratch in use at each call: of values made before or by it, and needed by it or after. */
   readonly live: readonly number[];
+  /** Most bytes of scratch in use at one call. */
   readonly peakBytes: number;
+  /** Bytes of scratch in use at a call, on average. */
   readonly meanBytes: number;
 }
 

@@ -9,15 +9,20 @@ import type { Tensor } from "../tensor.ts";
 
 /** A call with its arguments as indices of the method's values. */
 export interface PlannedCall {
+  /** Operator that is called. */
   readonly operator: Operator;
+  /** Indices of the values that are its arguments. */
   readonly given: readonly number[];
+  /** Index of the value that is its result. */
   readonly outIndex: number;
-  /** What the program planned for the out tensor; undefined where it is none. */
+  /** Type and sizes that the program planned for the out tensor; undefined where it planned none. */
   readonly outType: DType | undefined;
 }
 
 export class MethodCalls {
+  /** Method that the calls are of. */
   readonly method: Method;
+  /** Calls in order. */
   readonly calls: readonly PlannedCall[];
   /** Views of constants by value index, as far as they were needed. */
   readonly constants = new Map<number, Tensor>();

@@ -6,23 +6,27 @@ import { type Trace, type TraceRun, traceOf } from "./trace.ts";
 
 /** Calls that are alike: the same operator and kernel on the same shapes. */
 export interface ProfileEntry {
+  /** Full name of the operator. */
   readonly operator: string;
+  /** Name of the kernel that served. */
   readonly kernel: string;
   /** Shapes of the first tensor and of the out tensor: "1x1x2048 → 1x1x8192". */
   readonly shapes: string;
+  /** Number of calls. */
   readonly calls: number;
+  /** Time of these calls. */
   readonly milliseconds: number;
-  /** Of the time of all calls, 0 to 1. */
+  /** Part of the time of all calls, 0 to 1. */
   readonly share: number;
   /** What the calls read and write: weights, activations, and of caches and tables what they touch. */
   readonly bytes: number;
-  /** 10^9 bytes a second; 0 where the clock saw no time. */
+  /** Rate at which bytes were moved, in 10^9 a second; 0 where the clock saw no time. */
   readonly gigabytesPerSecond: number;
 }
 
 /** What is known of a list of calls besides them. */
 export interface RunFacts {
-  /** For people: the method and the sizes of its inputs. */
+  /** Text for people: the method and the sizes of its inputs. */
   readonly label: string;
   /** The method, and the places of the calls among its kernel calls; null where it is not planned as one list. */
   readonly planned: { readonly method: Method; readonly places: readonly number[] } | null;
@@ -30,16 +34,19 @@ export interface RunFacts {
 
 /** Times of one list of calls. */
 export class RunTimes {
+  /** Calls of the run, in order. */
   readonly calls: readonly BoundCall[];
+  /** Text for people: the method and the sizes of its inputs. */
   readonly label: string;
   /** How full the planned memory is; null where nothing is planned. */
   readonly memory: MemoryOccupancy | null;
-  /** One element a call, all runs together. */
+  /** Nanoseconds of each call, all runs together. */
   readonly nanoseconds: Float64Array;
-  /** What the calls moved, all runs together. */
+  /** Bytes that the calls moved, all runs together. */
   readonly bytes: Float64Array;
+  /** Number of runs so far. */
   runs = 0;
-  /** From the start to the end of runs: calls, and the ways between them. */
+  /** Time from the start to the end of runs: calls, and the ways between them. */
   milliseconds = 0;
   /** The runs one by one, when they are kept. */
   readonly traced: TraceRun[] | null;
@@ -75,6 +82,7 @@ export class RunTimes {
     this.#before.set(this.nanoseconds);
   }
 
+  /** Forgets all runs so far. */
   reset(): void {
     for (const sums of [this.nanoseconds, this.bytes, this.#before]) sums.fill(0);
     this.runs = 0;
@@ -122,7 +130,7 @@ export class Profile {
     return new Map(ran.flatMap((memory) => (memory ? [[memory.method, memory] as const] : [])));
   }
 
-  /** Slowest first. */
+  /** Calls by operator and kernel, slowest first. */
   entries(): ProfileEntry[] {
     const entries = new Map<string, { -readonly [Field in keyof ProfileEntry]: ProfileEntry[Field] }>();
     for (const { calls, nanoseconds, bytes, runs } of this.#times) {

@@ -24,7 +24,9 @@ export type Metadata = number | boolean | readonly number[];
  * profile.
  */
 export interface LoadOptions {
+  /** Operators that the program may use. Default: those of this package and those registered. */
   readonly registry?: OperatorRegistry;
+  /** CPU whose kernels are chosen. Default: the one that runs this. */
   readonly cpu?: Cpu;
   /** Threads of native kernels. Default: physical performance cores, as far as a container may use them. */
   readonly threads?: number | undefined;
@@ -32,13 +34,17 @@ export interface LoadOptions {
   readonly profile?: Profile | undefined;
   /** Called as constants are read. */
   onProgress?(doneBytes: number, totalBytes: number): void;
+  /** Ends the load; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
 /** Bytes kept for constants, scratch and one session's state. */
 export interface MemoryUse {
+  /** Bytes of weights and other constants. */
   readonly constants: number;
+  /** Bytes that calls overwrite. */
   readonly scratch: number;
+  /** Bytes of one session's state. */
   readonly state: number;
 }
 
@@ -49,15 +55,21 @@ export interface MemoryUse {
 export class LoadedProgram {
   /** The file that it was read from, or "program". */
   readonly file: string;
+  /** CPU whose kernels are chosen. */
   readonly cpu: Cpu;
+  /** Threads of the kernels. */
   readonly threads: number;
-  /** Where constants, scratch and state are, where that matters to the kernels. */
+  /** Memory for constants, scratch and state, where that matters to the kernels. */
   readonly memory: KernelMemory;
+  /** Profile that counts calls and their times; undefined without one. */
   readonly profile: Profile | undefined;
+  /** Operators that the program may use. */
   readonly registry: OperatorRegistry;
+  /** Constant methods of the program, by name. */
   readonly metadata: ReadonlyMap<string, Metadata>;
+  /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** What stands for the table of sequences; null of a program that knows none. */
+  /** Value that stands for the table of sequences; null for a program that knows none. */
   readonly sequences: Tensor | null = null;
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();
@@ -123,6 +135,7 @@ export class LoadedProgram {
     return new Session(this);
   }
 
+  /** The method of this name; InvalidFileError when there is none. */
   method(name: string): Method {
     const method = this.#methods.get(name);
     if (!method)
@@ -137,6 +150,7 @@ export class LoadedProgram {
     return known;
   }
 
+  /** Whether there is a method of this name. */
   has(name: string): boolean {
     return this.#methods.has(name);
   }
@@ -158,10 +172,12 @@ export class LoadedProgram {
     return value as number;
   }
 
+  /** Bytes that the state of one session takes. */
   get stateBytes(): number {
     return largestMemory([...this.#methods.values()], STATE_MEMORY);
   }
 
+  /** Bytes of memory that the program and one session take. */
   get memoryUse(): MemoryUse {
     const sum = (parts: Iterable<Uint8Array>) => [...parts].reduce((total, part) => total + part.byteLength, 0);
     return { constants: sum(this.constants), scratch: sum(this.#scratch.values()), state: this.stateBytes };

@@ -16,11 +16,13 @@ const READY_MAX = 6;
 
 /** What making methods ready needs of the program. */
 export interface RunsProgram extends InterpreterContext, RunPlace {
-  /** Where constants, scratch and state are. */
+  /** Memory for constants, scratch and state. */
   readonly memory: KernelMemory;
+  /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** What stands for the table of sequences; null of a program that knows none. */
+  /** Value that stands for the table of sequences; null for a program that knows none. */
   readonly sequences: Tensor | null;
+  /** The planned calls of a method. */
   callsOf(method: Method): MethodCalls;
   /** Scratch of a method, shared by all sessions. */
   scratchOf(method: Method): Uint8Array;

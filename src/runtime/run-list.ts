@@ -35,8 +35,11 @@ interface TimedPlan {
 
 /** Where calls run: with which memory and threads, and the scratch of kernels, which all runs of a program share. */
 export interface RunPlace {
+  /** Memory for constants, scratch and state. */
   readonly memory: KernelMemory;
+  /** Threads of the kernels. */
   readonly threads: number;
+  /** Memory of this many bytes that kernels may write while they run. */
   kernelScratch(byteLength: number): Uint8Array;
 }
 

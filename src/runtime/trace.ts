@@ -4,29 +4,41 @@ import type { MemoryOccupancy } from "./memory-occupancy.ts";
 
 /** One run of a list of calls; times by `performance.now()`. */
 export interface TraceRun {
+  /** Time at which the run began, in milliseconds of `performance.now()`. */
   readonly start: number;
+  /** Time at which the run ended. */
   readonly end: number;
-  /** When calls began: that of index `call`, and those after it without a pause. */
+  /** Times at which calls began: that of index `call`, and those after it without a pause. */
   readonly parts: readonly { readonly call: number; readonly at: number }[];
-  /** What each call took. */
+  /** Milliseconds that each call took. */
   readonly milliseconds: Float64Array;
 }
 
 /** An event: "X" has a duration, "C" counts, "M" names a process or thread. Times in microseconds. */
 export interface TraceEvent {
+  /** Name that the viewer shows. */
   readonly name: string;
+  /** Kind of the event: a span of time, values of a counter, or metadata. */
   readonly ph: "X" | "C" | "M";
+  /** Process that the event belongs to. */
   readonly pid: number;
+  /** Row of the viewer that the event belongs to. */
   readonly tid: number;
+  /** Category by which the viewer filters. */
   readonly cat?: string;
+  /** Time of the start in microseconds. */
   readonly ts?: number;
+  /** Duration in microseconds. */
   readonly dur?: number;
+  /** Values that the viewer shows beside the event. */
   readonly args?: Readonly<Record<string, unknown>>;
 }
 
 /** Calls with their times in the Trace Event Format, which Perfetto and chrome://tracing open. */
 export interface Trace {
+  /** Events of the trace, as the format of chrome://tracing has them. */
   readonly traceEvents: readonly TraceEvent[];
+  /** Unit that the viewer shows times in. */
   readonly displayTimeUnit: "ms";
 }
 

@@ -7,17 +7,19 @@ import type { Work } from "./tokenizer/work-limit.ts";
 
 /** An entry of `added_tokens` in tokenizer.json. */
 export interface AddedToken {
+  /** Id of the token. */
   readonly id: number;
+  /** Text that becomes the token. */
   readonly content: string;
-  /** Left out where special tokens are, and never typed by users. */
+  /** Whether the token is left out where special tokens are, and never typed by users. */
   readonly special?: boolean | undefined;
-  /** Found only where no letter or digit stands next to it. */
+  /** Whether the token is found only where no letter or digit stands next to it. */
   readonly single_word?: boolean | undefined;
-  /** White space before it belongs to it. */
+  /** Whether white space before the token belongs to it. */
   readonly lstrip?: boolean | undefined;
-  /** White space behind it belongs to it. */
+  /** Whether white space behind the token belongs to it. */
   readonly rstrip?: boolean | undefined;
-  /** Looked for, normalized itself, in the normalized text. */
+  /** Whether the token, normalized itself, is looked for in the normalized text. */
   readonly normalized?: boolean | undefined;
 }
 
@@ -86,7 +88,7 @@ export class AddedTokenMatcher {
   }
 
   /**
-   * Where, in ascending order, a token that `counts` begins, overlapping ones included. A beginning that the end of
+   * Finds where tokens that `counts` begin, in ascending order, overlapping ones included. A beginning that the end of
    * the text (white space apart) cuts off counts, because what follows the text might complete it.
    */
   starts(text: string, counts: (id: number) => boolean): number[] {

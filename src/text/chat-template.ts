@@ -9,16 +9,20 @@ export type { TemplateLimits };
 
 /** A message as templates read it; `tool_calls`, `name` and whatever else a template knows go beside the content. */
 export interface Message {
+  /** Who speaks: usually "system", "user", "assistant" or "tool". */
   readonly role: string;
+  /** What is said: a text, or what else the template knows. */
   readonly content?: unknown;
   readonly [key: string]: unknown;
 }
 
 /** What a chat template is given beside the messages. */
 export interface RenderOptions {
-  /** End with the opening of an answer. Default false. */
+  /** Whether the text ends with the opening of an answer. Default false. */
   readonly addGenerationPrompt?: boolean | undefined;
+  /** Text of the token that begins a text. Default: none. */
   readonly bosToken?: string | undefined;
+  /** Text of the token that ends a text. Default: none. */
   readonly eosToken?: string | undefined;
   /** Tool descriptions, in the form that the template expects (usually OpenAI's). */
   readonly tools?: readonly unknown[] | null | undefined;
@@ -33,6 +37,7 @@ export interface RenderOptions {
  * Templates come from strangers, so parsing and each rendering have limits of steps, characters, depth and time.
  */
 export class ChatTemplate {
+  /** The template's Jinja text. */
   readonly source: string;
   readonly #name: string;
   readonly #template: Template;

@@ -9,6 +9,7 @@ import { promptTooLong } from "./token-budget.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 export interface ComputeOptions {
+  /** Ends the computation; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -20,7 +21,7 @@ export interface Decoder {
   readonly position: number;
   /** Appends at least one id and gives the logits [vocabulary] after the last. They may be reused by the next call. */
   prefill(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
-  /** The same for a single id. */
+  /** Appends one token and gives the logits behind it. */
   step(id: number, options: ComputeOptions): Promise<Float32Array>;
 }
 
@@ -38,6 +39,7 @@ export interface GenerateOptions extends SamplerOptions {
   readonly ignoreEos?: boolean | undefined;
   /** Ids that the decoder's context holds already, before the prompt: penalties see them. Default none. */
   readonly contextIds?: readonly number[] | undefined;
+  /** Ends the generation; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -49,17 +51,22 @@ export interface GeneratedToken {
 
 /** What a generation came to: why it ended, how many tokens it read and wrote, and how long that took in seconds. */
 export interface GenerationResult {
-  /** "stop" for an end token or stop string, "length" when `maxTokens` or the context is used up. */
+  /**
+   * Why the generation ended: "stop" for an end token or stop string, "length" when `maxTokens` or the context is used
+   * up.
+   */
   readonly finishReason: "stop" | "length";
-  /** The stop string that was found. */
+  /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
+  /** Tokens of the prompt that were computed. */
   readonly promptTokens: number;
   /** Tokens generated, an end token included. */
   readonly generatedTokens: number;
+  /** Time that the prompt took. */
   readonly prefillSeconds: number;
-  /** From the start to the first token. */
+  /** Time from the start to the first token. */
   readonly firstTokenSeconds: number;
-  /** Computing and sampling the tokens after the first, without the time that the consumer took. */
+  /** Time of computing and sampling the tokens after the first, without the time that the consumer took. */
   readonly decodeSeconds: number;
 }
 

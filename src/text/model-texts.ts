@@ -8,9 +8,13 @@ import { Tokenizer } from "./tokenizer.ts";
 
 /** Each null when there is none. */
 export interface ModelTexts {
+  /** Contents of tokenizer.json, null when absent. */
   readonly tokenizerJson: string | null;
+  /** Contents of tokenizer_config.json, null when absent. */
   readonly tokenizerConfig: string | null;
+  /** Contents of generation_config.json, null when absent. */
   readonly generationConfig: string | null;
+  /** The chat template's Jinja text, null when absent. */
   readonly chatTemplate: string | null;
 }
 

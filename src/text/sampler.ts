@@ -16,11 +16,11 @@ export interface SamplerOptions {
   readonly topP?: number | undefined;
   /** Drops tokens less likely than this fraction of the most likely one. Default 0. */
   readonly minP?: number | undefined;
-  /** CTRL's penalty: divides positive and multiplies negative logits of tokens in the window. Default 1. */
+  /** Divides positive and multiplies negative logits of tokens in the window, as CTRL does. Default 1. */
   readonly repetitionPenalty?: number | undefined;
-  /** OpenAI's: subtracted once from the logit of each token in the window. Default 0. */
+  /** Subtracted once from the logit of each token in the window, as OpenAI does. Default 0. */
   readonly presencePenalty?: number | undefined;
-  /** OpenAI's: subtracted for each occurrence in the window. Default 0. */
+  /** Subtracted for each occurrence of a token in the window, as OpenAI does. Default 0. */
   readonly frequencyPenalty?: number | undefined;
   /** How many of the latest ids, prompt included, the penalties see; Infinity for all. Default 64, as in llama.cpp. */
   readonly penaltyWindow?: number | undefined;

@@ -59,7 +59,9 @@ export const WHOLE_TEXT = { truncation: false, padding: false } as const;
 
 /** A token that tokenizer_config.json names, such as BOS. */
 export interface NamedToken {
+  /** Text of the token. */
   readonly text: string;
+  /** Id of the token. */
   readonly id: number;
 }
 
@@ -69,7 +71,9 @@ export interface NamedToken {
 export class Tokenizer {
   /** One more than the largest id. */
   readonly vocabSize: number;
+  /** The token that begins a text, null when tokenizer_config.json names none. */
   readonly bos: NamedToken | null;
+  /** The token that ends a text, null when tokenizer_config.json names none. */
   readonly eos: NamedToken | null;
   /** How `encode` shortens ids, from tokenizer.json; null when it does not. Generation never shortens a prompt. */
   readonly truncation: Truncation | null;

@@ -20,13 +20,15 @@ export interface LoadModelOptions {
   readonly threads?: number | undefined;
   /** Called as the file is downloaded or read; `totalBytes` is 0 where the server does not say. What it throws ends the load. */
   onProgress?(doneBytes: number, totalBytes: number): void;
+  /** Ends the load; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
-  /** Where worker-bundle.js is. Default: beside this module. */
+  /** Address of worker-bundle.js. Default: beside this module. */
   readonly worker?: URL | undefined;
 }
 
 /** Text as it is generated, to be iterated over once; `result` is there when the generation has ended by itself. */
 export interface WebGeneration extends AsyncIterable<string> {
+  /** Why the generation ended and what it took; null until it has ended by itself. */
   readonly result: GenerationResult | null;
 }
 
@@ -102,6 +104,7 @@ function postedSource(source: string | URL | Blob | FileSystemFileHandle): Poste
 
 /** A model that runs in a Web Worker, made by `loadModel`. It generates and chats without blocking the page. */
 export class WebModel {
+  /** What the model says of itself. */
   readonly facts: ModelFacts;
   readonly #channel: Channel;
   readonly #close: () => void;
@@ -129,6 +132,7 @@ export class WebModel {
     await this.#channel.ask({ kind: "reset", system });
   }
 
+  /** How the model runs: threads, memory, features and kernels. */
   async stats(): Promise<ModelStats> {
     return (await this.#channel.ask({ kind: "stats" })) as ModelStats;
   }
@@ -149,7 +153,9 @@ interface Question {
 }
 
 interface AskOptions {
+  /** Called with each answer that is not the last. */
   take?(reply: ReplyBody): void;
+  /** Ends the request; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -182,7 +188,7 @@ export class Channel {
       .finally(() => signal?.removeEventListener("abort", onAbort));
   }
 
-  /** Ends all questions, those to come too. */
+  /** Ends all questions, those to come, too. */
   fail(error: Error): void {
     this.#failure ??= error;
     for (const { reject } of this.#questions.values()) reject(this.#failure);

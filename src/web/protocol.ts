@@ -17,9 +17,13 @@ export type PostedSource = string | Blob | FileSystemFileHandle;
 
 /** What a model says of itself once it is loaded. */
 export interface ModelFacts {
+  /** Name of the program's file. */
   readonly name: string;
+  /** Tokens that the context holds. */
   readonly contextLength: number;
+  /** Whether the model came with a chat template. */
   readonly hasChatTemplate: boolean;
+  /** How the model samples where options do not say. */
   readonly samplingDefaults: PostedOptions;
   /** Whether the file is in the browser's cache; null for a file of the user's own. */
   readonly isCached: boolean | null;
@@ -27,9 +31,11 @@ export interface ModelFacts {
 
 /** How the model runs. */
 export interface ModelStats {
+  /** Threads of the kernels. */
   readonly threads: number;
   /** Bytes of weights, of scratch, and of one conversation's state. */
   readonly memory: { readonly constants: number; readonly scratch: number; readonly state: number };
+  /** Features of WebAssembly that the kernels use. */
   readonly features: string;
   /** Kernels that have run so far, by operator. */
   readonly kernels: readonly (readonly [operator: string, kernels: readonly string[]])[];
@@ -56,15 +62,19 @@ export type Reply = ReplyBody & { readonly id: number };
 
 /** One end of the channel: a worker, its global scope, or a port. */
 export interface Port {
+  /** Sends a message to the other end. */
   postMessage(message: unknown): void;
+  /** Called with each message of the other end. */
   onmessage: ((event: MessageEvent) => void) | null;
 }
 
 /** An error as data: classes do not survive posting. */
 export interface PostedError {
+  /** Name of the error's class. */
   readonly name: string;
+  /** Message of the error. */
   readonly message: string;
-  /** Of an InvalidFileError. */
+  /** File of an InvalidFileError; null for other errors. */
   readonly file: string | null;
 }
 

@@ -42,10 +42,11 @@ export interface EncodeOptions extends AqlmMode {
   skip?(name: string): boolean;
   /** Folder for finished layers. What it has from before, made with the same options, is not computed again. */
   readonly folder?: string | undefined;
-  /** A layer counts bit by bit, as its rounds go. */
+  /** Called as layers are encoded; a layer counts bit by bit, as its rounds go. */
   onProgress?(doneWeights: number, totalWeights: number): void;
-  /** Told why a layer in `folder` that was cut short or changed is encoded again. */
+  /** Called with why a layer in `folder` that was cut short or changed is encoded again. */
   onDamagedPart?(notice: string): void;
+  /** Ends the encoding; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 

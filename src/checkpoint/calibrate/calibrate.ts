@@ -27,11 +27,11 @@ export interface CalibrateOptions extends WalkOptions {
   /** Mean bits of the linear layers' integers without the head, in place of the same bits for all. */
   readonly budget?: number | undefined;
   /**
-   * Where calibrated layers are kept, a file a layer, until the model is exported; without it, in memory, a byte a
-   * weight. What is left there is the caller's to remove.
+   * Folder that keeps calibrated layers, a file a layer, until the model is exported; without it, they stay in memory,
+   * a byte a weight. What is left there is the caller's to remove.
    */
   readonly folder?: string | undefined;
-  /** First of the budget's measurements, then of the quantization. */
+  /** Called as work goes on: first with the budget's measurements, then with the quantization. */
   onProgress?(doneWeights: number, totalWeights: number): void;
 }
 

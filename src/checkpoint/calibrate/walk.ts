@@ -26,6 +26,7 @@ export interface WalkOptions {
   readonly maxTokens?: number | undefined;
   /** Tokens that see each other. Default 256, or the context if that is shorter. */
   readonly window?: number | undefined;
+  /** Ends the walk; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -26,13 +26,17 @@ import type {
 
 /** The arguments of a native call: all numbers, then all buffers, each in the order that its C++ code reads. */
 export interface NativeArguments {
+  /** Numbers in the order of the family. */
   readonly scalars: readonly number[];
+  /** Buffers in the order of the family. */
   readonly buffers: readonly ArrayBufferView[];
 }
 
 /** Names of a native call's numbers and of its buffers, in their order. A scratch buffer follows the ones listed. */
 export interface ArgumentNames {
+  /** Names of the numbers, in their order. */
   readonly scalars: readonly string[];
+  /** Names of the buffers, in their order. */
   readonly buffers: readonly string[];
 }
 

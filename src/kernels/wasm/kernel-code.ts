@@ -11,6 +11,7 @@ export const kernelParams = { args: "ptr", tile: "i32", thread: "i32" } as const
 
 /** A generated function. Codes of one key are the same code. */
 export interface KernelCode {
+  /** Name that tells the code from others; code of one name is assembled once. */
   readonly key: string;
   /** The kernel function, and others that it calls. */
   build(): readonly FunctionCode[];
@@ -18,9 +19,11 @@ export interface KernelCode {
 
 /** A part of a call whose tiles may run on any thread in any order; the next phase begins when all have ended. */
 export interface WasmPhase {
+  /** Function that computes one tile. */
   readonly code: KernelCode;
+  /** Number of tiles. */
   readonly tiles: number;
-  /** The bytes of its arguments. */
+  /** Bytes of the function's argument block. */
   readonly args: Uint8Array;
 }
 
@@ -32,11 +35,13 @@ export interface Placement {
   write(view: ArrayBufferView): number;
   /** Address of the call's scratch, at a multiple of 64. */
   readonly scratch: number;
+  /** Threads that share the tiles. */
   readonly threads: number;
 }
 
 /** A call ready to run. */
 export interface WasmStep {
+  /** What runs one after the other; all threads meet in between. */
   readonly phases: readonly WasmPhase[];
 }
 
@@ -51,6 +56,7 @@ export function setAddress(view: DataView, at: number, address: number): void {
 
 /** Arguments of kernel functions as they lie in memory: eight bytes each. */
 export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
+  /** Types of the fields by their names, in the order in memory. */
   readonly fields: F;
   readonly #names: readonly (keyof F & string)[];
   readonly #types: readonly FieldType[];
@@ -61,7 +67,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     this.#types = Object.values(fields);
   }
 
-  /** The bytes for values, at the width of the engine's addresses or wider: addresses are below 2^53. */
+  /** Makes the bytes of values, at the width of the engine's addresses or wider: addresses are below 2^53. */
   encode(values: { readonly [N in keyof F]: number }): Uint8Array {
     const view = new DataView(new ArrayBuffer(SLOT_BYTES * this.#names.length));
     for (let i = 0; i < this.#names.length; i++) {
@@ -76,7 +82,7 @@ export class ArgumentBlock<F extends Readonly<Record<string, FieldType>>> {
     return new Uint8Array(view.buffer);
   }
 
-  /** Variables for all fields, and the statements that read them. */
+  /** Makes variables for all fields, and the statements that read them. */
   load(scope: Scope, args: Expr<"ptr">): { fields: { readonly [N in keyof F]: Local<F[N]> }; statements: Body } {
     const entries = this.#names.map((name, i) => {
       const type = this.#types[i]!;
@@ -101,8 +107,11 @@ export type FieldsOf<B> = B extends ArgumentBlock<infer F> ? { readonly [N in ke
 
 /** The parameters of a kernel function. */
 export interface KernelParams {
+  /** Address of the argument block. */
   readonly args: Local<"ptr">;
+  /** Index of the tile to compute. */
   readonly tile: Local<"i32">;
+  /** Index of the thread that computes it. */
   readonly thread: Local<"i32">;
 }
 

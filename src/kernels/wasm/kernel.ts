@@ -9,7 +9,7 @@ import type { Placement, WasmStep } from "./kernel-code.ts";
 
 /** A row, but for what is the same for all. */
 export interface WasmRow<A> extends Omit<Kernel<A>, "target" | "bind" | "encode"> {
-  /** The call's phases and arguments for arrays at given places. */
+  /** Makes the call's phases and arguments for arrays at given places. */
   step(args: A, place: Placement): WasmStep;
 }
 

@@ -38,7 +38,7 @@ export class Work {
     this.#mostLength = LENGTH_FOR_ANY_TEXT + length * limits.growth;
   }
 
-  /** LimitError when the steps so far, or their time, are too many. */
+  /** Counts steps; LimitError when those so far, or their time, are too many. */
   add(steps: number): void {
     this.#steps += steps;
     if (this.#steps < this.#nextLook) return;
@@ -50,13 +50,13 @@ export class Work {
       throw this.#exceeded(`needs more than ${seconds} seconds`, "seconds");
   }
 
-  /** LimitError when a text has become too long. */
+  /** Compares the length of a text; LimitError when it has become too long. */
   checkLength(length: number): void {
     if (length > this.#mostLength)
       throw this.#exceeded(`makes it more than ${this.#limits.growth} times longer`, "growth");
   }
 
-  /** LimitError for a pattern that goes back to more places than can be kept. */
+  /** Makes the LimitError for a pattern that goes back to more places than can be kept. */
   outOfMemory(): LimitError {
     return new LimitError(this.#file, "a pattern of this tokenizer needs too much memory for this text");
   }

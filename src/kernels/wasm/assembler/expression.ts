@@ -38,14 +38,17 @@ export type Node =
 
 /** A value of a type. */
 export interface Expr<T extends ValueType> {
+  /** Type of the value. */
   readonly type: T;
+  /** The expression as part of the syntax tree. */
   readonly node: Node;
 }
 
 /** Something done for its effect. */
 export interface Statement {
+  /** The statement as part of the syntax tree. */
   readonly node: Node;
-  /** Values are no statements: drop them. */
+  /** Absent, so that a value cannot stand for a statement: drop it. */
   readonly type?: never;
 }
 
@@ -58,12 +61,15 @@ type Result = ValueType | null;
 
 /** The parameters of a function and the type of its result, which is null where it has none. */
 export interface FunctionType<P extends Params = Params, R extends Result = Result> {
+  /** Types of the parameters. */
   readonly params: P;
+  /** Type of the result; null without one. */
   readonly result: R;
 }
 
 /** A function that calls may name: one of the module or an import. */
 export interface Callable<P extends Params = Params, R extends Result = Result> extends FunctionType<P, R> {
+  /** Name that printed code shows. */
   readonly name: string;
 }
 
@@ -72,9 +78,13 @@ export type Given<P extends Params> = { readonly [N in keyof P]: Expr<P[N]> };
 
 /** A variable of a function. */
 export class Local<T extends ValueType> implements Expr<T> {
+  /** Type of the local. */
   readonly type: T;
+  /** Name that printed code shows. */
   readonly name: string;
+  /** Number of the local in its function. */
   readonly index: number;
+  /** The local read, as part of the syntax tree. */
   readonly node: Node;
 
   constructor(type: T, name: string, index: number) {
@@ -84,6 +94,7 @@ export class Local<T extends ValueType> implements Expr<T> {
     this.node = { kind: "get", local: this };
   }
 
+  /** Statement that gives the local a value. */
   set(value: Expr<T>): Statement {
     return { node: { kind: "set", local: this, value: value.node } };
   }
@@ -96,10 +107,15 @@ export class Local<T extends ValueType> implements Expr<T> {
 
 type Operands<T> = { [K in keyof T]: T[K] extends ValueType ? Expr<T[K]> : never };
 type Immediates = {
+  /** Instructions without immediates. */
   none: [];
+  /** Loads and stores, with an offset that is added to the address. */
   memory: [offset?: number];
+  /** Instructions of one lane of a vector. */
   lane: [lane: number];
+  /** Loads and stores of one lane, with an offset that is added to the address. */
   memoryLane: [lane: number, offset?: number];
+  /** Instructions of two memories. */
   memoryPair: [];
 };
 type Outcome<R> = R extends ValueType ? Expr<R> : Statement;
@@ -248,8 +264,10 @@ export function callIndirect<P extends Params>(
 /** A function of a module. */
 export interface FunctionCode<P extends Params = Params, R extends ValueType | null = ValueType | null>
   extends Callable<P, R> {
+  /** Locals of the function, parameters first. */
   readonly locals: readonly Local<ValueType>[];
+  /** Statements and result of the function. */
   readonly body: Body;
-  /** The value it returns, when it has a result. */
+  /** Value that the function returns, when it has a result. */
   readonly returned: Expr<ValueType> | null;
 }

@@ -18,11 +18,12 @@ type Locals<P extends Params> = { readonly [N in keyof P]: Local<P[N]> };
 
 /** Gives a function's generator its variables. */
 export class Scope {
+  /** Locals of the function so far, parameters first. */
   readonly locals: Local<ValueType>[] = [];
   /** Names that are taken, and the number that makes the next one of each. */
   readonly #names = new Map<string, number>();
 
-  /** A variable, 0 at first; its name serves the printed text. */
+  /** Adds a variable, 0 at first; its name serves the printed text. */
   local<T extends ValueType>(type: T, name: string): Local<T> {
     let unique = name;
     let next = this.#names.get(name) ?? 1;
@@ -34,7 +35,7 @@ export class Scope {
     return local;
   }
 
-  /** Variables of a type, numbered. */
+  /** Adds variables of a type, numbered. */
   localArray<T extends ValueType>(type: T, name: string, count: number): Local<T>[] {
     return Array.from({ length: count }, (_, i) => this.local(type, `${name}${i}`));
   }
@@ -69,8 +70,9 @@ function variablesOf<P extends Params>(params: P): { scope: Scope; locals: Local
 
 /** What a WebAssembly module is made with: 32- or 64-bit addresses, its imported memory, functions and table. */
 export interface ModuleOptions {
-  /** 64-bit addresses. */
+  /** Whether addresses have 64 bits. */
   readonly isWide: boolean;
+  /** Size of the memory in pages of 64 KiB, and whether threads share it. */
   readonly memory: { readonly initialPages: number; readonly maximumPages: number; readonly isShared: boolean };
   /** Functions of the import module "env". */
   readonly imports: readonly Callable[];
@@ -80,7 +82,9 @@ export interface ModuleOptions {
 
 /** A module: exported functions by name, over an imported memory. */
 export class Module {
+  /** Memory, imports and table of the module. */
   readonly options: ModuleOptions;
+  /** Functions of the module, in the order of their numbers. */
   readonly functions: readonly FunctionCode[];
 
   constructor(options: ModuleOptions, functions: readonly FunctionCode[]) {
@@ -89,8 +93,8 @@ export class Module {
   }
 
   /**
-   * The binary. InvalidArgumentError for calls of functions and uses of locals that it does not have, and for numbers that
-   * it has no room for.
+   * Makes the binary. InvalidArgumentError for calls of functions and uses of locals that it does not have, and for
+   * numbers that it has no room for.
    */
   encode(): OwnBytes {
     const { imports, isWide, memory } = this.options;

@@ -54,12 +54,15 @@ export type UnpackCode = FunctionCode<typeof unpackParams, null>;
  * Weights in panels of rows as `floatPanelCode` needs them: their sizes, biases, and how a unit is unpacked to floats.
  */
 export interface FloatPanels {
+  /** Name that tells the code from that of other panels. */
   readonly key: string;
   /** Rows of a panel, a multiple of 8. */
   readonly rows: number;
+  /** Whether a bias follows the weights of a panel. */
   readonly hasBias: boolean;
-  /** Bytes of a bias that may be read for each panel: all rows, or those that the matrix has. */
+  /** Whether the biases of all rows of a panel may be read, or only of those rows that the matrix has. */
   readonly hasWholeBiases: boolean;
+  /** Makes code that turns the weights of a group into floats. */
   unpack(name: string): UnpackCode;
 }
 
@@ -248,9 +251,13 @@ const padCode: KernelCode = {
 
 /** The rows of a call as panels want them. */
 export interface PaddedRows {
+  /** Number of rows. */
   readonly m: number;
+  /** Elements of a row. */
   readonly k: number;
+  /** Elements of a group. */
   readonly groupSize: number;
+  /** Floats that a group takes with its padding. */
   readonly groupLength: number;
 }
 

@@ -22,8 +22,11 @@ export const storedBytes: Readonly<Record<StoredType, number>> = { f32: 4, f16: 
 
 /** Four elements or one: how they are loaded and stored. The lanes of one element that are not used are 0. */
 export interface Lanes {
+  /** Elements that are handled together: one, or the four of a vector. */
   readonly count: 1 | 4;
+  /** Loads elements of a stored type as floats. */
   load(address: Expr<"ptr">, type?: StoredType, offset?: number): Expr<"v128">;
+  /** Stores floats as elements of a type. */
   store(address: Expr<"ptr">, value: Expr<"v128">, type?: StoredType): Statement;
 }
 

@@ -8,6 +8,7 @@ import type { PanelShape } from "./packed-panels.ts";
 
 /** Vector constants in variables, so that loops do not make them again. `prepare` sets those asked for. */
 export class VectorConstants {
+  /** Statements that set the constants, for the start of the function. */
   readonly prepare: Statement[] = [];
   readonly #scope: Scope;
   readonly #bytes = new Map<number, Local<"v128">>();
@@ -19,21 +20,24 @@ export class VectorConstants {
     this.#scope = scope;
   }
 
+  /** A local whose 16 bytes all have this value. */
   bytes(value: number): Local<"v128"> {
     return this.#bytes.get(value) ?? this.#add(this.#bytes, value, `bytes_${value}`, bytes16(value));
   }
 
+  /** A local whose 8 words of 16 bits all have this value. */
   words(value: number): Local<"v128"> {
     const word = value >>> 0;
     return this.#words.get(word) ?? this.#add(this.#words, word, `words_${word}`, words4(word));
   }
 
+  /** A local whose 4 floats all have this value. */
   floats(value: number): Local<"v128"> {
     const name = () => `floats_${String(value).replace(/[^a-z0-9]/gi, "_")}`;
     return this.#floats.get(value) ?? this.#add(this.#floats, value, name(), floats4(value));
   }
 
-  /** A variable for use within a statement, the same for every use of a name. */
+  /** Gives a variable for use within a statement, the same for every use of a name. */
   temporary(name: string): Local<"v128"> {
     const local = this.#temporaries.get(name) ?? this.#scope.local("v128", name);
     this.#temporaries.set(name, local);
