@@ -10,6 +10,8 @@ import { logInfo } from "../log.ts";
 const SLAB_BYTES = 1 << 24;
 /** Of the limit, the part that one slab of each kind has together, unless it has one block: what empty blocks can waste. */
 const SLABS_SHARE = 1 / 16;
+/** So few of a kind stay, however little is in them. */
+const SLABS_KEPT = 2;
 /** Kernels read from cache lines on. */
 const BLOCK_ALIGNMENT = 64;
 
@@ -131,6 +133,17 @@ export class BlockPool {
       while (this.#bytes + needed > this.#limit && this.#emptyOne(other)) {}
     }
     return this.#bytes + needed <= this.#limit;
+  }
+
+  /**
+   * Gives back a slab of each kind of whose blocks more than half are free, by moving its blocks to others. It must be
+   * called between steps only.
+   */
+  trim(): void {
+    for (const [kind, slabs] of this.#slabs.entries()) {
+      const used = slabs.reduce((sum, slab) => sum + slab.used, 0);
+      if (slabs.length > SLABS_KEPT && used < (slabs.length * this.#slabBlocks[kind]!) / 2) this.#emptyOne(kind);
+    }
   }
 
   /** Gives all slabs back, whatever is in them. */

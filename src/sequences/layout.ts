@@ -1,6 +1,12 @@
 /** Where the layers of a program have their parts of pages and states, and how much memory that takes. */
 import { InvalidArgumentError } from "../errors.ts";
-import { type KvCacheType, type LayerCacheShape, partOffsets, type SequenceUse } from "../kernels/sequence-table.ts";
+import {
+  type KvCacheType,
+  kvCacheTypes,
+  type LayerCacheShape,
+  partOffsets,
+  type SequenceUse,
+} from "../kernels/sequence-table.ts";
 import { blockSize, limitFor } from "./block-pool.ts";
 import { blockSizes, firstPageKept, type PageShape } from "./page-store.ts";
 
@@ -49,6 +55,8 @@ export function sequenceLayout(
   options: Omit<SequenceOptions, "cacheBytes">,
 ): SequenceLayout {
   const { type, contextLength, sequences, pagePositions = PAGE_POSITIONS } = options;
+  if (!kvCacheTypes.includes(type))
+    throw new InvalidArgumentError(`type: expected one of ${kvCacheTypes.join(", ")} but found ${type}`);
   checkCount("contextLength", contextLength);
   checkCount("sequences", sequences);
   checkCount("pagePositions", pagePositions);

@@ -68,10 +68,11 @@ export class PageStore {
   readonly #pool: BlockPool;
   /** What is in front of the first page, by branch. */
   readonly #roots = new Map<string, Page>();
-  /** Known pages that no sequence holds, the least recently used first; a page comes after all that follow it. */
-  readonly #idle = new Set<Page>();
-  /** Known pages with a state, the oldest first. */
-  readonly #withState = new Set<Page>();
+  /** Known pages that no sequence holds, the least recently used first, with the time; a page comes after its followers. */
+  readonly #idle = new Map<Page, number>();
+  /** Known pages with a state, the least recently used first, with the time. */
+  readonly #withState = new Map<Page, number>();
+  #time = 0;
   #zeroState: State | null = null;
 
   constructor(memory: KernelMemory, cacheBytes: number, shape: PageShape) {
@@ -137,7 +138,7 @@ export class PageStore {
   release(page: Page): void {
     page.holders--;
     if (page.holders > 0) this.#giveUnread(page);
-    else if (page.isKnown) this.#idle.add(page);
+    else if (page.isKnown) this.#idle.set(page, this.#time++);
     else this.#free(page);
   }
 
@@ -156,7 +157,7 @@ export class PageStore {
     const same = previous.same(page);
     if (!same) {
       previous.add(page);
-      if (page.state) this.#withState.add(page);
+      if (page.state) this.#withState.set(page, this.#time++);
       return page;
     }
     const lacking = same.blocks.flatMap((block, kind) => (block ? [] : [kind]));
@@ -174,7 +175,13 @@ export class PageStore {
   keepState(page: Page, state: State): void {
     if (page.state) return;
     page.state = this.holdState(state);
-    if (page.isKnown) this.#withState.add(page);
+    if (page.isKnown) this.#withState.set(page, this.#time++);
+  }
+
+  /** The state after a page's last position, for a sequence that goes on from there; null when there is none. */
+  useState(page: Page): State | null {
+    if (this.#withState.delete(page)) this.#withState.set(page, this.#time++);
+    return page.state && this.holdState(page.state);
   }
 
   /** A state to be written by a step; null when there is no room. */
@@ -203,7 +210,12 @@ export class PageStore {
 
   /** Forgets all pages that no sequence holds. */
   clear(): void {
-    for (const page of this.#idle) this.#evict(page);
+    for (const page of this.#idle.keys()) this.#evict(page);
+  }
+
+  /** Gives memory back, a little at a time, while much of it is free. */
+  trim(): void {
+    if (this.uses === 0) this.#pool.trim();
   }
 
   /** All known pages. */
@@ -228,16 +240,17 @@ export class PageStore {
     }
   }
 
-  /** Gives up what is kept for later only, a little; false when there is nothing of the sort. */
+  /** Gives up a little of what is kept for later only, the least recently used; false when there is nothing of the sort. */
   #makeRoom(): boolean {
-    for (const page of this.#idle) {
-      this.#evict(page);
-      return true;
-    }
-    for (const page of this.#withState) {
-      this.#dropState(page);
-      return true;
-    }
+    const idle = oldest(this.#idle);
+    const kept = oldest(this.#withState);
+    if (idle && !(kept && kept.since < idle.since)) this.#evict(idle.page);
+    else if (kept) this.#dropState(kept.page);
+    else return this.#giveAllUnread();
+    return true;
+  }
+
+  #giveAllUnread(): boolean {
     let found = false;
     for (const page of this.known()) found = this.#giveUnread(page) || found;
     return found;
@@ -275,6 +288,11 @@ export class PageStore {
     }
     return found;
   }
+}
+
+function oldest(times: ReadonlyMap<Page, number>): { page: Page; since: number } | null {
+  for (const [page, since] of times) return { page, since };
+  return null;
 }
 
 /** Bytes of the blocks that the pool gives: of each kind of layers, then of states. */

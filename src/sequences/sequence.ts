@@ -187,6 +187,7 @@ export class Sequence {
 
   /** Internal: what keeps a step of so many tokens from running now; null when nothing does. */
   refusal(count: number): string | null {
+    if (!Number.isInteger(count) || count < 1) return `${count} rows`;
     if (this.#isDisposed) return "a sequence that was disposed of";
     if (this.#isInStep) return "a sequence that is in a step";
     const { shape } = this.#store;
@@ -364,8 +365,8 @@ export class Sequence {
 
   /** Of a position where a page ends; null at first. */
   #stateOfLastPage(): State | null {
-    const state = this.#pages[this.#pagesHeld - 1]?.state;
-    return state ? this.#store.holdState(state) : null;
+    const page = this.#pages[this.#pagesHeld - 1];
+    return page ? this.#store.useState(page) : null;
   }
 }
 

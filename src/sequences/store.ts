@@ -90,6 +90,7 @@ export class SequenceStore {
   async step<R>(runs: readonly StepRun[], work: () => Promise<R>): Promise<R> {
     this.#checkUsable();
     this.#checkRuns(runs);
+    this.#pages.trim();
     this.#table.write(runs);
     for (const { sequence } of runs) sequence.beginStep();
     this.#isStepping = true;
