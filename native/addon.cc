@@ -231,8 +231,8 @@ PlanHandle plan_of(napi_env env, napi_value value) {
   return napi_get_value_external(env, value, &plan) == napi_ok ? *static_cast<PlanHandle*>(plan) : nullptr;
 }
 
-// resizePlan(plan, change: Float64Array): whether the scratch of its calls is enough for sizes that have changed by so much
-// since the plan was made; if so, they have these sizes from now on
+// resizePlan(plan, change: Float64Array): whether the scratch of its calls is enough for sizes that have changed by so
+// much since the plan was made; if so, they have these sizes from now on
 napi_value resize_plan(napi_env env, napi_callback_info info) {
   napi_value args[2], result;
   size_t count = 2;

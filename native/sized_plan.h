@@ -26,12 +26,12 @@ class SizedPlan : public Plan {
 
   SizedPlan(uint32_t calls, uint32_t threads) : threads_(threads) { steps.reserve(calls); }
 
-  // A call after the others. `growth`, by sizes and then numbers: how much each number is more for a size that is more by
-  // 1; none where the call is the same for all sizes. `scratch_bytes`: what its scratch has.
+  // A call after the others. `growth`, by sizes and then numbers: how much each number is more for a size that is more
+  // by 1; none where the call is the same for all sizes. `scratch_bytes`: what its scratch has.
   void add(PreparedCall call, std::vector<double> growth, size_t scratch_bytes);
 
-  // For sizes that differ by `change` from those that the calls were added for. False, and nothing is changed, where the
-  // scratch of a call is too small.
+  // For sizes that differ by `change` from those that the calls were added for. False, and nothing is changed, where
+  // the scratch of a call is too small.
   bool resize(const std::vector<double>& change);
 
  private:
