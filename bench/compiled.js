@@ -60,8 +60,8 @@ async function timed(ids, run) {
 /** @param {string} name */
 async function measure(name) {
   const model = await openModel(name);
-  const eager = await EagerModel.load(model, { maxContextLen: 512 });
-  const compiled = await loadCompiled(model, { maxContextLen: 512 });
+  const eager = await EagerModel.load(model, { contextLength: 512 });
+  const compiled = await loadCompiled(model, { contextLength: 512 });
   const decoder = compiled.createDecoder();
   const ids = randomIds(promptTokens + tokens, decoder.vocabularySize);
   const runners = {

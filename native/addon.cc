@@ -408,6 +408,36 @@ napi_value allocate(napi_env env, napi_callback_info info) {
   return buffer_over(env, allocate_region(static_cast<size_t>(bytes)));
 }
 
+// The Uint8Array that is the first argument.
+void* bytes_argument(napi_env env, napi_callback_info info, size_t* bytes) {
+  napi_value args[1], buffer;
+  size_t count = 1, length = 0, offset;
+  void* data = nullptr;
+  napi_typedarray_type type;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  napi_get_typedarray_info(env, args[0], &type, &length, &data, &buffer, &offset);
+  *bytes = length;
+  return data;
+}
+
+// addressOf(bytes: Uint8Array): bigint
+napi_value address_of(napi_env env, napi_callback_info info) {
+  size_t bytes;
+  napi_value result = nullptr;
+  napi_create_bigint_uint64(env, reinterpret_cast<uintptr_t>(bytes_argument(env, info, &bytes)), &result);
+  return result;
+}
+
+// discard(bytes: Uint8Array): gives whole pages of what `allocate` gave back to the system.
+napi_value discard(napi_env env, napi_callback_info info) {
+  size_t bytes = 0;
+  void* start = bytes_argument(env, info, &bytes);
+  if (bytes == 0) return nullptr;
+  const std::shared_ptr<Region> region = region_of(start);
+  if (region && region == region_of(static_cast<char*>(start) + bytes - 1)) region->discard(start, bytes);
+  return nullptr;
+}
+
 napi_value init(napi_env env, napi_value exports) {
   keep_this_library();
   begin_environment(env);
@@ -428,6 +458,8 @@ napi_value init(napi_env env, napi_value exports) {
       {"runPlanAsync", run_plan_async},
       {"mapFile", map_file},
       {"allocate", allocate},
+      {"addressOf", address_of},
+      {"discard", discard},
       {"loadKernels", load_kernels},
       {"keepThreads", change_threads<keep_threads>},
       {"releaseThreads", change_threads<release_threads>},

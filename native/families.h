@@ -127,6 +127,60 @@ constexpr BufferIndex kScratch{8};
 constexpr uint32_t kScalars = 11, kBuffers = 8;
 }  // namespace rope_attention
 
+namespace update_and_attend {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kHeads{1};
+constexpr ScalarIndex kKvHeads{2};
+constexpr ScalarIndex kHeadDim{3};
+constexpr ScalarIndex kPagePositions{4};
+constexpr ScalarIndex kPagesMax{5};
+constexpr ScalarIndex kRunsMax{6};
+constexpr ScalarIndex kScale{7};
+constexpr ScalarIndex kWindow{8};
+constexpr ScalarIndex kSoftcap{9};
+constexpr ScalarIndex kCacheType{10};
+constexpr ScalarIndex kStores{11};
+constexpr ScalarIndex kKeyOffset{12};
+constexpr ScalarIndex kValueOffset{13};
+constexpr ScalarIndex kKeyScaleOffset{14};
+constexpr ScalarIndex kValueScaleOffset{15};
+constexpr BufferIndex kQ{0};
+constexpr BufferIndex kK{1};
+constexpr BufferIndex kV{2};
+constexpr BufferIndex kRuns{3};
+constexpr BufferIndex kPages{4};
+constexpr BufferIndex kY{5};
+constexpr BufferIndex kScratch{6};
+constexpr uint32_t kScalars = 16, kBuffers = 6;
+}  // namespace update_and_attend
+
+namespace rope_update_and_attend {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kHeads{1};
+constexpr ScalarIndex kKvHeads{2};
+constexpr ScalarIndex kHeadDim{3};
+constexpr ScalarIndex kPagePositions{4};
+constexpr ScalarIndex kPagesMax{5};
+constexpr ScalarIndex kRunsMax{6};
+constexpr ScalarIndex kScale{7};
+constexpr ScalarIndex kWindow{8};
+constexpr ScalarIndex kSoftcap{9};
+constexpr ScalarIndex kCacheType{10};
+constexpr ScalarIndex kStores{11};
+constexpr ScalarIndex kKeyOffset{12};
+constexpr ScalarIndex kValueOffset{13};
+constexpr ScalarIndex kKeyScaleOffset{14};
+constexpr ScalarIndex kValueScaleOffset{15};
+constexpr ScalarIndex kHalf{16};
+constexpr BufferIndex kQkv{0};
+constexpr BufferIndex kAngles{1};
+constexpr BufferIndex kRuns{2};
+constexpr BufferIndex kPages{3};
+constexpr BufferIndex kY{4};
+constexpr BufferIndex kScratch{5};
+constexpr uint32_t kScalars = 17, kBuffers = 5;
+}  // namespace rope_update_and_attend
+
 namespace binary {
 constexpr ScalarIndex kCount{0};
 constexpr ScalarIndex kAlpha{1};

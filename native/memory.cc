@@ -12,6 +12,7 @@
 #include <windows.h>
 #else
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
 
 namespace lowbit {
@@ -21,6 +22,14 @@ namespace {
 void* allocate_pages(size_t bytes) { return VirtualAlloc(nullptr, bytes, MEM_RESERVE | MEM_COMMIT, PAGE_READWRITE); }
 
 void free_pages(void* data, size_t) { VirtualFree(data, 0, MEM_RELEASE); }
+
+size_t page_size() {
+  SYSTEM_INFO info;
+  GetSystemInfo(&info);
+  return info.dwPageSize;
+}
+
+void discard_pages(void* start, size_t bytes) { VirtualAlloc(start, bytes, MEM_RESET, PAGE_READWRITE); }
 #else
 constexpr size_t kHugePage = 2u << 20;
 // A multiple of every page size.
@@ -46,6 +55,16 @@ void* allocate_pages(size_t bytes) {
 }
 
 void free_pages(void* data, size_t bytes) { munmap(data, rounded(bytes)); }
+
+size_t page_size() { return static_cast<size_t>(sysconf(_SC_PAGESIZE)); }
+
+void discard_pages(void* start, size_t bytes) {
+#if defined(__linux__)
+  madvise(start, bytes, MADV_DONTNEED);
+#else
+  madvise(start, bytes, MADV_FREE);
+#endif
+}
 #endif
 
 struct Pages : Region {
@@ -53,6 +72,11 @@ struct Pages : Region {
   ~Pages() override { free_pages(data_, size_); }
   void* data() const override { return data_; }
   size_t size() const override { return size_; }
+  void discard(void* start, size_t bytes) override {
+    const uintptr_t step = page_size(), at = reinterpret_cast<uintptr_t>(start);
+    const uintptr_t first = (at + step - 1) / step * step, last = (at + bytes) / step * step;
+    if (first < last) discard_pages(reinterpret_cast<void*>(first), last - first);
+  }
 
  private:
   void* data_;
@@ -63,6 +87,8 @@ struct MappedPages : Region {
   explicit MappedPages(MappedFile* file) : file_(file) {}
   void* data() const override { return file_->data(); }
   size_t size() const override { return file_->size(); }
+  // The system drops what it has of a file by itself.
+  void discard(void*, size_t) override {}
 
  private:
   std::unique_ptr<MappedFile> file_;

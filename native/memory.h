@@ -11,6 +11,9 @@ struct Region {
   virtual ~Region() = default;
   virtual void* data() const = 0;
   virtual size_t size() const = 0;
+  // Gives memory back to the system in whole pages of `bytes` bytes from `start` on, all of this region; what they hold
+  // afterwards is undefined.
+  virtual void discard(void* start, size_t bytes) = 0;
 };
 
 // Zeroed memory that begins at a page, on huge pages where there is much of it and the system has them. Null when there

@@ -5,33 +5,32 @@
 #include <atomic>
 
 #if defined(__x86_64__) || defined(_M_X64)
-#define LOWBIT_OWN_TABLES(TABLE)     \
-  TABLE(linear_planes_amx_rows)      \
-  TABLE(linear_amx_rows)             \
-  TABLE(linear_blocks_avx512_rows)   \
-  TABLE(linear_avx512_rows)          \
-  TABLE(linear_avxvnni_rows)         \
-  TABLE(linear_avx2_rows)            \
-  TABLE(linear_float_amx_rows)       \
-  TABLE(linear_float_avx512_rows)    \
-  TABLE(linear_float_avx2_rows)      \
-  TABLE(attention_amx_rows)          \
-  TABLE(attention_integers_amx_rows) \
-  TABLE(transformer_avx512_rows)     \
-  TABLE(transformer_avx2_rows)       \
-  TABLE(aqlm_amx_rows)               \
-  TABLE(aqlm_digits_amx_rows)        \
-  TABLE(aqlm_lut_rows_avx512_rows)   \
-  TABLE(aqlm_avx512vbmi_rows)        \
-  TABLE(aqlm_avx512_rows)            \
-  TABLE(aqlm_lut_rows_avx2_rows)     \
-  TABLE(aqlm_lut_avx2_rows)          \
-  TABLE(aqlm_avx2_rows)              \
-  TABLE(aqlm_sse2_rows)              \
-  TABLE(quantize_avx512_rows)        \
-  TABLE(quantize_avx2_rows)          \
-  TABLE(measure_avx512_rows)         \
-  TABLE(measure_avx2_rows)           \
+#define LOWBIT_OWN_TABLES(TABLE)   \
+  TABLE(linear_planes_amx_rows)    \
+  TABLE(linear_amx_rows)           \
+  TABLE(linear_blocks_avx512_rows) \
+  TABLE(linear_avx512_rows)        \
+  TABLE(linear_avxvnni_rows)       \
+  TABLE(linear_avx2_rows)          \
+  TABLE(linear_float_amx_rows)     \
+  TABLE(linear_float_avx512_rows)  \
+  TABLE(linear_float_avx2_rows)    \
+  TABLE(attention_amx_rows)        \
+  TABLE(transformer_avx512_rows)   \
+  TABLE(transformer_avx2_rows)     \
+  TABLE(aqlm_amx_rows)             \
+  TABLE(aqlm_digits_amx_rows)      \
+  TABLE(aqlm_lut_rows_avx512_rows) \
+  TABLE(aqlm_avx512vbmi_rows)      \
+  TABLE(aqlm_avx512_rows)          \
+  TABLE(aqlm_lut_rows_avx2_rows)   \
+  TABLE(aqlm_lut_avx2_rows)        \
+  TABLE(aqlm_avx2_rows)            \
+  TABLE(aqlm_sse2_rows)            \
+  TABLE(quantize_avx512_rows)      \
+  TABLE(quantize_avx2_rows)        \
+  TABLE(measure_avx512_rows)       \
+  TABLE(measure_avx2_rows)         \
   TABLE(measure_amx_rows)
 #elif defined(__aarch64__)
 #define LOWBIT_OWN_TABLES(TABLE) \

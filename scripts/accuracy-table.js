@@ -125,7 +125,7 @@ async function measure(/** @type {number} */ index, /** @type {number | undefine
   await exportProgram(model, program);
   const { parts, bitsPerWeight } = await inspectProgram(program);
   rmSync(program);
-  const llm = await loadCompiled(model, { logits: "all", maxContextLen: WINDOW, maxSeqLen: 128 });
+  const llm = await loadCompiled(model, { contextLength: WINDOW, maxSeqLen: 128 });
   await model.close();
   const text = readFileSync(path("models/shakespeare/heldout.txt"), "utf8");
   const { perplexity, tokens, windows } = await evaluatePerplexity(llm, text, {

@@ -3,18 +3,18 @@
  * fingerprint of what the two sides share to src/kernels/native/abi.ts. `npm run check` fails for files that are not up to
  * date.
  */
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { transformSync } from "esbuild";
+import { buildSync } from "esbuild";
 import { contractFingerprint, root } from "./native-sources.js";
 
 /** @typedef {import("../src/kernels/native/families.ts").ArgumentNames} ArgumentNames */
 
-/** What a source file that imports only types exports. @param {string} file */
+/** What a source file exports. @param {string} file */
 async function exportsOf(file) {
-  const { code } = transformSync(readFileSync(join(root, file), "utf8"), { loader: "ts" });
-  return await import(`data:text/javascript;base64,${Buffer.from(code).toString("base64")}`);
+  const { outputFiles } = buildSync({ entryPoints: [join(root, file)], bundle: true, format: "esm", write: false });
+  return await import(`data:text/javascript;base64,${Buffer.from(outputFiles[0].contents).toString("base64")}`);
 }
 
 const snake = (/** @type {string} */ name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);

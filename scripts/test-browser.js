@@ -250,7 +250,7 @@ async function largeProgram() {
   writeFileSync(join(folder, "config.json"), JSON.stringify({ ...config, max_position_embeddings: 2 ** 24 }));
   const model = await loadCheckpoint(folder);
   const path = join(folder, "large.pte");
-  await exportProgram(model, path, { maxContextLen: 2 ** 24 });
+  await exportProgram(model, path, { target: "executorch", maxContextLen: 2 ** 24 });
   await model.close();
   return path;
 }

@@ -58,7 +58,7 @@ async function textOfLlama(llama, path) {
  */
 async function compareHere(path, start, tokens) {
   const model = await loadCheckpoint(path);
-  const llm = await loadCompiled(model, { maxContextLen: 256 });
+  const llm = await loadCompiled(model, { contextLength: 256 });
   const decoder = llm.createDecoder();
   let logits = await decoder.prefill(start);
   let [others, margin] = [0, 0];

@@ -3,7 +3,8 @@
  * Command lines and tools find more in `lowbit/tools`, authors of operators in `lowbit/extension`, pages in `lowbit/web`.
  */
 
-export { type CompileModelOptions, EagerModel, type ExportOptions, exportProgram } from "./api/compile-model.ts";
+export { type CompileModelOptions, type ExportOptions, exportProgram } from "./api/compile-model.ts";
+export { EagerModel } from "./api/eager-model.ts";
 export { inspectProgram, type ProgramReport } from "./api/inspect.ts";
 export { type KernelTable, kernelTable } from "./api/kernel-table.ts";
 export { loadCompiled } from "./api/load-compiled.ts";

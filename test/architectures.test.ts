@@ -91,7 +91,7 @@ describe.each(Object.entries(goldens.models))("%s", (name, golden) => {
     ["the kernels of this CPU", undefined],
     ["the kernels of any CPU", scalarCpu],
   ])("logits on %s", async (_, cpu) => {
-    const decoder = (await load({ logits: "all" }, cpu)).createDecoder();
+    const decoder = (await load({}, cpu)).createDecoder();
     const logits = await decoder.allLogits(prompt);
     const width = decoder.vocabularySize;
     for (const [i, row] of goldens.rows.entries())

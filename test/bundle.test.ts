@@ -120,9 +120,9 @@ describe("a bundle", () => {
     const expected = [await decoder.prefill(ids), await decoder.step(4)].map((logits) => [...logits]);
     const text = await runAlone(
       `
-      import { load, SessionDecoder } from "./lowbit.js";
+      import { createDecoder, load } from "./lowbit.js";
       const program = await load(process.argv[2], { threads: 1 });
-      const decoder = new SessionDecoder(program);
+      const decoder = createDecoder(program);
       const logits = [await decoder.prefill(${JSON.stringify(ids)}), await decoder.step(4)].map((row) => [...row]);
       await program.dispose();
       console.log(JSON.stringify(logits));

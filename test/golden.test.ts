@@ -166,7 +166,7 @@ describe.each(transformersGoldens)("transformers", (name) => {
 
     it("logits of every row, greedy ids, a long prompt", async () => {
       const { input_ids, logits_rows, logits, greedy: ids, long_input_ids, long_last_logits } = golden!;
-      const all = await loadProgramObject(compileModel(model, { logits: "all" }), name);
+      const all = await loadProgramObject(compileModel(model), name);
       const rows = await all.createDecoder().allLogits(input_ids);
       const width = logits[0]!.length;
       for (const [i, row] of logits_rows.entries())

@@ -110,12 +110,12 @@ describe.each(schemes)("$name", ({ name, checkpoint, kvCache, apply }) => {
   it("gives the same logits eager, compiled and exported", async () => {
     const model = await loadCheckpoint(checkpoint);
     apply(model);
-    const options = { maxContextLen: 64, maxSeqLen: 16, kvCache };
-    const eager = await EagerModel.load(model, options);
+    const options = { maxSeqLen: 16 };
+    const eager = await EagerModel.load(model, { contextLength: 64, kvCache });
     const path = join(folder, `${name.replaceAll(/\W/g, "-")}.pte`);
     await exportProgram(model, path, options);
-    const compiled = (await loadProgramObject(compileModel(model, options), name)).createDecoder();
-    const exported = (await loadProgram(path)).createDecoder();
+    const compiled = (await loadProgramObject(compileModel(model, options), name, { kvCache })).createDecoder();
+    const exported = (await loadProgram(path, { kvCache })).createDecoder();
     await model.close();
 
     const expected = eager.forward(ids, 0);

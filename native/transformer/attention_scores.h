@@ -12,41 +12,58 @@
 
 namespace lowbit {
 
+// Keys that are worked on at once; blocks begin at multiples of it.
 constexpr uint32_t kBlockKeys = 64;
-// Where all heads of a block are worked on before the next block, so many of its values stay in the second cache.
-constexpr uint32_t kSplitBlockKeys = 64;
 // A core gets some 40 % more from memory where it reads at so many places side by side.
 constexpr uint32_t kPlaces = 4;
 // Largest score before any was seen: finite, so that differences are.
 constexpr float kNoneYet = -1e30f;
 
+// Keys of a block, from `first` to before `last`.
+struct KeyRange {
+  uint32_t first, last;
+};
+
 struct ScoreRule {
   float scale, softcap;
 };
 
-// `count` keys and values from head `kv` on: rows `stride` elements apart, heads of `dim` columns one after the other.
-// Element is float, uint16_t for halves, or int8_t for integers times a scale for each row of a head. Rows may come
-// from kPlaces places side by side, which memory serves faster than one: key i is row i / kPlaces of place i % kPlaces.
-template <class Element>
+// Rows of keys and values of a block, from head `kv` on: heads of `dim` columns one after the other. Elements are
+// floats, uint16_t for halves, or int8_t. Where they are integers, or floats that were, `IsScaled`: times a scale of
+// each head. Key i is at position start + i; those from `first` to before `last` are there, and others repeat the ones
+// at the ends.
+template <class Key, class Value, bool IsScaled>
 struct KeyBlock {
-  const Element* keys;
-  const Element* values;
-  size_t stride;
-  uint32_t dim, kv, start, count;
-  // Of integers: [row][scale_stride].
-  const float* key_scales;
-  const float* value_scales;
-  uint32_t scale_stride;
-  // What is fetched from memory with a key: so many elements from it; 0 for nothing more.
-  ptrdiff_t ahead[2];
-  // Rows from one place to the next, and from one row of a place to the next; 1 and kPlaces where keys are in order.
-  size_t apart, step;
+  using KeyType = Key;
+  using ValueType = Value;
+  static constexpr bool kIsScaled = IsScaled;
 
-  size_t row(uint32_t key) const { return key % kPlaces * apart + key / kPlaces * step; }
+  uint32_t start, first, last, dim, kv;
+  // Whether rows are those of all heads in a cache, whose values are then fetched with their keys.
+  bool is_strided;
+  const Key* keys[kBlockKeys];
+  const Value* values[kBlockKeys];
+  // Scales of the heads from `kv` on.
+  const float* key_scales[IsScaled ? kBlockKeys : 1];
+  const float* value_scales[IsScaled ? kBlockKeys : 1];
+
+  // Key `to` is as key `from`.
+  void repeat(uint32_t from, uint32_t to) {
+    keys[to] = keys[from];
+    values[to] = values[from];
+    if constexpr (IsScaled) {
+      key_scales[to] = key_scales[from];
+      value_scales[to] = value_scales[from];
+    }
+  }
+  void repeat_ends() {
+    for (uint32_t key = 0; key < first; key++) repeat(first, key);
+    for (uint32_t key = last; key < kBlockKeys; key++) repeat(last - 1, key);
+  }
 };
 
 // Queries of one head of keys and values, with several keys at once: lane key * lane_rows + r is query r. Queries from
-// `rows` on repeat the last one, and their results are not used.
+// `rows` on repeat the last one, and their results are not used. Results are of the keys of one chunk.
 template <class Isa>
 struct QueryVector {
   static constexpr uint32_t kLanes = Isa::kLanes;
@@ -56,31 +73,16 @@ struct QueryVector {
   float factors[kLanes];
   // Of each query.
   float* sums[kLanes];
-  // Keys that each lane's query sees, from `first` to before `last`; as floats to be compared in vectors.
-  float first[kLanes], last[kLanes];
-  float largest[kLanes];
-  // Of the keys that a lane has met.
-  float totals[kLanes];
+  // Positions that each lane's query sees, from `first` to before `last`.
+  uint32_t first[kLanes], last[kLanes];
+  // The same in all lanes of a query.
+  float largest[kLanes], totals[kLanes];
   // Factors by which sums of earlier blocks shrink.
   float shrink[kLanes];
   uint32_t kv, rows, lane_rows;
-  // Keys that any sees.
+  // Positions that any sees.
   uint32_t earliest, latest;
-
-  uint32_t keys() const { return kLanes / lane_rows; }
-  float total(uint32_t row) const {
-    float sum = 0;
-    for (uint32_t lane = row; lane < kLanes; lane += lane_rows) sum += totals[lane];
-    return sum;
-  }
 };
-
-// Fetches what is needed after a key.
-template <class Element>
-inline LOWBIT_INLINE void fetch_ahead(const KeyBlock<Element>& block, const Element* key) {
-  for (uint32_t i = 0; i < 2 && block.ahead[i] != 0; i++)
-    for (uint32_t d = 0; d < block.dim; d += 64 / sizeof(Element)) __builtin_prefetch(key + block.ahead[i] + d, 0, 2);
-}
 
 // Key of each lane among those of a vector.
 template <class Isa, int Rows>
@@ -103,6 +105,12 @@ inline LOWBIT_INLINE typename Isa::V spread(Value&& value) {
   return all;
 }
 
+// Has a row be fetched from memory.
+template <class Element>
+inline LOWBIT_INLINE void fetch_row(const Element* row, uint32_t dim) {
+  for (uint32_t d = 0; d < dim; d += 64 / sizeof(Element)) __builtin_prefetch(row + d, 0, 2);
+}
+
 // each_vector for the columns of a head: four at once, since the ends of short loops are hard to foresee.
 template <class Isa, class Body>
 inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
@@ -111,20 +119,6 @@ inline LOWBIT_INLINE void each_column(size_t dim, Body&& body) {
     each_index<4>([&](auto c) { body(d + c * Isa::kLanes, WholeVector<Isa>{}); });
   for (; d + Isa::kLanes <= dim; d += Isa::kLanes) body(d, WholeVector<Isa>{});
   if (d < dim) body(d, PartialVector<Isa>{static_cast<uint32_t>(dim - d)});
-}
-
-// Rows of a vector's keys of a block from `key` on; those from `last` on repeat the one before.
-template <uint32_t Keys, class Element>
-inline LOWBIT_INLINE void key_rows(const KeyBlock<Element>& block, uint32_t key, uint32_t last,
-                                                   size_t* rows) {
-  for (uint32_t i = 0; i < Keys; i++) rows[i] = block.row(std::min(key + i, last - 1));
-}
-
-// Scales of a vector's keys or values, in those rows of the block, for head `kv`.
-template <class Isa, int Rows>
-inline LOWBIT_INLINE typename Isa::V scales_of(const KeyBlock<int8_t>& block, const float* scales,
-                                                               uint32_t kv, const size_t* rows) {
-  return spread<Isa, Rows>([&](uint32_t key) { return scales[rows[key] * block.scale_stride + (kv - block.kv)]; });
 }
 
 // Scores of a vector's queries with a vector's keys, without scales of integers. Rows is lane_rows.
@@ -231,31 +225,58 @@ inline LOWBIT_INLINE typename Isa::V products_of_words(const float* queries, con
   return Isa::sums_of_words(sums);
 }
 
-// scores[vector][key - first][row] for keys first .. last of the block; a vector's are `apart` floats after the last's.
-// Rows is lane_rows of all vectors. The block is a copy: compilers must expect others to change with each float stored.
-template <class Isa, class Element, int Rows>
-LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element> block,
-                             uint32_t first, uint32_t last, float* scores, size_t apart) {
+// Keys of a vector: `apart` from each other, from `first` on.
+struct VectorKeys {
+  uint32_t first, apart;
+};
+
+// The keys of vector `index` of a whole block that is read in places side by side, which are in pages of memory of
+// their own: what fetches by itself follows one stream in each.
+template <uint32_t Keys>
+inline LOWBIT_INLINE VectorKeys keys_in_places(uint32_t index) {
+  constexpr uint32_t kAll = Keys > kPlaces ? Keys : kPlaces, kEach = kBlockKeys / kAll, kVectors = kAll / Keys;
+  return {index % kVectors * Keys * kEach + index / kVectors, kEach};
+}
+
+// scores[vector][key][row] of keys of the block; a vector's are `apart` floats after the last's. Rows is lane_rows of
+// all vectors.
+template <class Isa, class Block, int Rows>
+LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, const Block& block, KeyRange range,
+                             float* scores, size_t apart) {
+  using Key = typename Block::KeyType;
   constexpr uint32_t kLanes = Isa::kLanes, kKeys = kLanes / Rows;
-  for (uint32_t key = first; key < last; key += kKeys, scores += kLanes) {
-    size_t rows[kKeys];
-    key_rows<kKeys>(block, key, last, rows);
+  const uint32_t dim = block.dim;
+  const bool in_places = block.is_strided && range.last - range.first == kBlockKeys;
+  for (uint32_t index = range.first / kKeys; index < ceil_div(range.last, kKeys); index++) {
+    const VectorKeys at = in_places ? keys_in_places<kKeys>(index) : VectorKeys{index * kKeys, 1};
     for (uint32_t n = 0; n < count; n++) {
-      const size_t at = static_cast<size_t>(vectors[n].kv - block.kv) * block.dim;
-      const Element* keys[kKeys];
+      const uint32_t kv = vectors[n].kv;
+      const size_t column = static_cast<size_t>(kv - block.kv) * dim;
+      const Key* keys[kKeys];
       each_index<kKeys>([&](auto i) LOWBIT_INLINE {
-        keys[i] = block.keys + rows[i] * block.stride + at;
-        fetch_ahead(block, keys[i]);
+        const uint32_t key = at.first + i * at.apart;
+        keys[i] = block.keys[key] + column;
+        if (block.is_strided) fetch_row(block.values[key] + column, dim);
       });
       typename Isa::V score;
-      if constexpr (kScoresWords<Isa, Element>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, block.dim);
-      else score = products_of_floats<Isa, Element, Rows>(vectors[n].q, keys, block.dim);
-      if constexpr (std::is_same_v<Element, int8_t>) {
-        auto scales = scales_of<Isa, Rows>(block, block.key_scales, vectors[n].kv, rows);
-        if constexpr (kScoresWords<Isa, Element>) scales = scales * Isa::load(vectors[n].factors);
+      if constexpr (kScoresWords<Isa, Key>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
+      else score = products_of_floats<Isa, Key, Rows>(vectors[n].q, keys, dim);
+      if constexpr (Block::kIsScaled) {
+        auto scales =
+            spread<Isa, Rows>([&](uint32_t i) { return block.key_scales[at.first + i * at.apart][kv - block.kv]; });
+        if constexpr (kScoresWords<Isa, Key>) scales = scales * Isa::load(vectors[n].factors);
         score = score * scales;
       }
-      Isa::store(scores + n * apart, score);
+      float* target = scores + n * apart + at.first * Rows;
+      if (at.apart == 1) {
+        Isa::store(target, score);
+      } else {
+        float all[kLanes];
+        Isa::store(all, score);
+        each_index<kKeys>([&](auto i) LOWBIT_INLINE {
+          memcpy(target + i * at.apart * Rows, all + i * Rows, 4 * Rows);
+        });
+      }
     }
   }
 }
@@ -275,12 +296,11 @@ void with_lane_rows(uint32_t lane_rows, Body&& body) {
   }
 }
 
-template <class Isa, class Element>
-void score_block(const QueryVector<Isa>* vectors, uint32_t count, const KeyBlock<Element>& block, uint32_t first,
-                 uint32_t last, float* scores, size_t apart) {
-  with_lane_rows<Isa>(vectors[0].lane_rows, [&](auto rows) {
-    score_keys<Isa, Element, rows>(vectors, count, block, first, last, scores, apart);
-  });
+template <class Isa, class Block>
+void score_block(const QueryVector<Isa>* vectors, uint32_t count, const Block& block, KeyRange range, float* scores,
+                 size_t apart) {
+  with_lane_rows<Isa>(vectors[0].lane_rows,
+                      [&](auto rows) { score_keys<Isa, Block, rows>(vectors, count, block, range, scores, apart); });
 }
 
 }  // namespace lowbit

@@ -1,7 +1,7 @@
 // The rows that every instruction set has. `Isa` is its vectors, `target` its name and `lanes` their width as strings.
 #pragma once
 
-#include "attention.h"
+#include "attention_calls.h"
 #include "elementwise.h"
 #include "embedding.h"
 #include "fused.h"
@@ -11,31 +11,35 @@
 #define LOWBIT_FLOAT_ROW(name, family, target, lanes, needs, ...) \
   KernelRow { name "_f32_1x1x" lanes "_" target, family, nullptr, 0, needs, 1, 1, __VA_ARGS__ }
 
-#define LOWBIT_TRANSFORMER_ROWS(Isa, target, lanes, needs)                                                          \
-  LOWBIT_FLOAT_ROW("attention", "attention", target, lanes, needs, attention_scratch<Isa>, attention_prepare<Isa>), \
-      LOWBIT_FLOAT_ROW("rope_attention", "rope_attention", target, lanes, needs,                                    \
-                       rope_attention_scratch<attention_scratch<Isa>>,                                              \
-                       rope_attention_prepare<Isa, attention_prepare<Isa>>),                                        \
-      LOWBIT_FLOAT_ROW("swiglu_halves", "swiglu_halves", target, lanes, needs, nullptr,                             \
-                       halves_prepare<Isa, SwigluOperation>),                                                       \
-      LOWBIT_FLOAT_ROW("geglu_halves", "geglu_halves", target, lanes, needs, nullptr,                               \
-                       halves_prepare<Isa, GegluOperation>),                                                        \
-      LOWBIT_FLOAT_ROW("add_rms_norm", "add_rms_norm", target, lanes, needs, nullptr, add_rms_norm_prepare<Isa>),   \
-      LOWBIT_FLOAT_ROW("rms_norm", "rms_norm", target, lanes, needs, nullptr, rms_norm_prepare<Isa>),               \
-      LOWBIT_FLOAT_ROW("rope", "rope", target, lanes, needs, nullptr, rope_prepare<Isa>),                           \
-      LOWBIT_FLOAT_ROW("swiglu", "swiglu", target, lanes, needs, nullptr, binary_prepare<Isa, SwigluOperation>),    \
-      LOWBIT_FLOAT_ROW("add", "add", target, lanes, needs, nullptr, binary_prepare<Isa, AddOperation>),             \
-      LOWBIT_FLOAT_ROW("geglu", "geglu", target, lanes, needs, nullptr, binary_prepare<Isa, GegluOperation>),       \
-      LOWBIT_FLOAT_ROW("erf_geglu", "erf_geglu", target, lanes, needs, nullptr,                                     \
-                       binary_prepare<Isa, ErfGegluOperation>),                                                     \
-      LOWBIT_FLOAT_ROW("quick_geglu", "quick_geglu", target, lanes, needs, nullptr,                                 \
-                       binary_prepare<Isa, QuickGegluOperation>),                                                   \
-      LOWBIT_FLOAT_ROW("reglu", "reglu", target, lanes, needs, nullptr, binary_prepare<Isa, RegluOperation>),       \
-      LOWBIT_FLOAT_ROW("squared_reglu", "squared_reglu", target, lanes, needs, nullptr,                             \
-                       binary_prepare<Isa, SquaredRegluOperation>),                                                 \
-      LOWBIT_FLOAT_ROW("scale", "scale", target, lanes, needs, nullptr, unary_prepare<Isa, ScaleOperation>),        \
-      LOWBIT_FLOAT_ROW("softcap", "softcap", target, lanes, needs, nullptr, unary_prepare<Isa, SoftcapOperation>),  \
-      LOWBIT_FLOAT_ROW("softmax", "softmax", target, lanes, needs, nullptr, softmax_prepare<Isa>),                  \
-      LOWBIT_FLOAT_ROW("group_sums", "group_sums", target, lanes, needs, nullptr, group_sums_prepare<Isa>),         \
-      LOWBIT_FLOAT_ROW("argmax", "argmax", target, lanes, needs, nullptr, argmax_prepare<Isa>),                     \
+#define LOWBIT_TRANSFORMER_ROWS(Isa, target, lanes, needs)                                                             \
+  LOWBIT_FLOAT_ROW("attention", "attention", target, lanes, needs, attention_scratch<Isa>, attention_prepare<Isa>),    \
+      LOWBIT_FLOAT_ROW("rope_attention", "rope_attention", target, lanes, needs,                                       \
+                       rope_attention_scratch<attention_scratch<Isa>>,                                                 \
+                       rope_attention_prepare<Isa, attention_prepare<Isa>>),                                           \
+      LOWBIT_FLOAT_ROW("update_and_attend", "update_and_attend", target, lanes, needs, update_and_attend_scratch<Isa>, \
+                       update_and_attend_prepare<Isa>),                                                                \
+      LOWBIT_FLOAT_ROW("rope_update_and_attend", "rope_update_and_attend", target, lanes, needs,                       \
+                       rope_attention_scratch<update_and_attend_scratch<Isa>>, rope_update_and_attend_prepare<Isa>),   \
+      LOWBIT_FLOAT_ROW("swiglu_halves", "swiglu_halves", target, lanes, needs, nullptr,                                \
+                       halves_prepare<Isa, SwigluOperation>),                                                          \
+      LOWBIT_FLOAT_ROW("geglu_halves", "geglu_halves", target, lanes, needs, nullptr,                                  \
+                       halves_prepare<Isa, GegluOperation>),                                                           \
+      LOWBIT_FLOAT_ROW("add_rms_norm", "add_rms_norm", target, lanes, needs, nullptr, add_rms_norm_prepare<Isa>),      \
+      LOWBIT_FLOAT_ROW("rms_norm", "rms_norm", target, lanes, needs, nullptr, rms_norm_prepare<Isa>),                  \
+      LOWBIT_FLOAT_ROW("rope", "rope", target, lanes, needs, nullptr, rope_prepare<Isa>),                              \
+      LOWBIT_FLOAT_ROW("swiglu", "swiglu", target, lanes, needs, nullptr, binary_prepare<Isa, SwigluOperation>),       \
+      LOWBIT_FLOAT_ROW("add", "add", target, lanes, needs, nullptr, binary_prepare<Isa, AddOperation>),                \
+      LOWBIT_FLOAT_ROW("geglu", "geglu", target, lanes, needs, nullptr, binary_prepare<Isa, GegluOperation>),          \
+      LOWBIT_FLOAT_ROW("erf_geglu", "erf_geglu", target, lanes, needs, nullptr,                                        \
+                       binary_prepare<Isa, ErfGegluOperation>),                                                        \
+      LOWBIT_FLOAT_ROW("quick_geglu", "quick_geglu", target, lanes, needs, nullptr,                                    \
+                       binary_prepare<Isa, QuickGegluOperation>),                                                      \
+      LOWBIT_FLOAT_ROW("reglu", "reglu", target, lanes, needs, nullptr, binary_prepare<Isa, RegluOperation>),          \
+      LOWBIT_FLOAT_ROW("squared_reglu", "squared_reglu", target, lanes, needs, nullptr,                                \
+                       binary_prepare<Isa, SquaredRegluOperation>),                                                    \
+      LOWBIT_FLOAT_ROW("scale", "scale", target, lanes, needs, nullptr, unary_prepare<Isa, ScaleOperation>),           \
+      LOWBIT_FLOAT_ROW("softcap", "softcap", target, lanes, needs, nullptr, unary_prepare<Isa, SoftcapOperation>),     \
+      LOWBIT_FLOAT_ROW("softmax", "softmax", target, lanes, needs, nullptr, softmax_prepare<Isa>),                     \
+      LOWBIT_FLOAT_ROW("group_sums", "group_sums", target, lanes, needs, nullptr, group_sums_prepare<Isa>),            \
+      LOWBIT_FLOAT_ROW("argmax", "argmax", target, lanes, needs, nullptr, argmax_prepare<Isa>),                        \
       LOWBIT_FLOAT_ROW("embedding", "embedding_float", target, lanes, needs, nullptr, embedding_float_prepare<Isa>)

@@ -110,39 +110,50 @@ void convert_queries(const float* const* rows, uint32_t dim, uint32_t steps, flo
   }
 }
 
-// The same of row `row` of keys or values; `scales` are theirs where they are integers.
+// The same of a row of keys or values; `scales` are those of its heads where they are integers.
 template <class Element>
-inline __m512 load_scaled(const KeyBlock<Element>& block, const Element* data, const float* scales, uint32_t row,
-                          uint32_t d) {
-  const __m512 values = load_columns(data + row * block.stride, d, block.dim);
+inline __m512 load_scaled(const Element* row, const float* scales, uint32_t d, uint32_t dim) {
+  const __m512 values = load_columns(row, d, dim);
   if constexpr (!std::is_same_v<Element, int8_t>) return values;
-  return _mm512_mul_ps(values, _mm512_set1_ps(scales[row * block.scale_stride]));
+  return _mm512_mul_ps(values, _mm512_set1_ps(scales[0]));
 }
 
-// Up to 64 keys to tiles of 16 keys by 32 columns; rows beyond `count` are zeros.
 template <class Element>
-void convert_keys(const KeyBlock<Element>& block, uint32_t steps, uint8_t* target) {
-  for (uint32_t key = 0; key < round_up(block.count, 32); key++) {
+inline __m512 load_key(const CacheBlock<Element>& block, uint32_t key, uint32_t d) {
+  return load_scaled(block.keys[key], CacheBlock<Element>::kIsScaled ? block.key_scales[key] : nullptr, d, block.dim);
+}
+
+template <class Element>
+inline __m512 load_value(const CacheBlock<Element>& block, uint32_t key, uint32_t d) {
+  return load_scaled(block.values[key], CacheBlock<Element>::kIsScaled ? block.value_scales[key] : nullptr, d,
+                     block.dim);
+}
+
+// Keys to tiles of 16 keys by 32 columns; those beyond the block's last are zeros. Rows of the next block, if there is
+// one, are fetched meanwhile.
+template <class Element>
+void convert_keys(const CacheBlock<Element>& block, const CacheBlock<Element>* next, uint32_t steps, uint8_t* target) {
+  for (uint32_t key = 0; key < round_up(block.last, 32); key++) {
     uint8_t* tile = target + (key / 16) * steps * 2 * kTileBytes + 64 * (key % 16);
-    auto keys = [&](uint32_t d) { return load_scaled(block, block.keys, block.key_scales, key, d); };
-    if (key < block.count) fetch_ahead(block, block.keys + key * block.stride);
+    if (next) {
+      fetch_row(next->keys[key], block.dim);
+      fetch_row(next->values[key], block.dim);
+    }
     for (uint32_t step = 0; step < steps; step++, tile += 2 * kTileBytes) {
       SplitVector split{};
-      if (key < block.count) split = split_row(keys(32 * step), keys(32 * step + 16));
+      if (key < block.last) split = split_row(load_key(block, key, 32 * step), load_key(block, key, 32 * step + 16));
       _mm512_store_si512(tile, split.high);
       _mm512_store_si512(tile + kTileBytes, split.low);
     }
   }
 }
 
-// Up to 64 values to tiles of 16 columns by 32 keys.
+// Values to tiles of 16 columns by 32 keys.
 template <class Element>
-void convert_values(const KeyBlock<Element>& block, uint32_t steps, uint8_t* target) {
+void convert_values(const CacheBlock<Element>& block, uint32_t steps, uint8_t* target) {
   for (uint32_t d = 0; d < 32 * steps; d += 16, target += 4 * kTileBytes) {
-    for (uint32_t half = 0; half < ceil_div(block.count, 32); half++) {
-      auto value = [&](uint32_t key) {
-        return key < block.count ? load_scaled(block, block.values, block.value_scales, key, d) : _mm512_setzero_ps();
-      };
+    for (uint32_t half = 0; half < ceil_div(block.last, 32); half++) {
+      auto value = [&](uint32_t key) { return key < block.last ? load_value(block, key, d) : _mm512_setzero_ps(); };
       __m512i high[16], low[16];
       for (uint32_t r = 0; r < 16; r++) {
         const SplitVector split = split_pairs(value(32 * half + 2 * r), value(32 * half + 2 * r + 1));
@@ -269,6 +280,8 @@ void softmax_tile(const Workspace& w, const Sizes& sizes, uint32_t tile, uint32_
 // A tile of work: queries of some tokens and of the heads that share keys and values.
 struct Queries {
   uint32_t first_token, kv, rows;
+  // Of the first token of the call.
+  uint32_t position;
 };
 
 // Tokens and heads of the queries in order: all heads of a token, then the next.
@@ -288,8 +301,8 @@ void begin_queries(const AttentionArgs& args, const Queries& queries, const Size
       uint32_t token = 0;
       if (row < queries.rows) rows[i] = query_row(args, queries, row, &token);
       // Queries that do not exist see nothing.
-      w.first[row] = rows[i] ? static_cast<int32_t>(args.first_key(token)) : INT32_MAX;
-      w.last[row] = rows[i] ? static_cast<int32_t>(args.last_key(token)) : 0;
+      w.first[row] = rows[i] ? static_cast<int32_t>(args.first_seen(queries.position + token)) : INT32_MAX;
+      w.last[row] = rows[i] ? static_cast<int32_t>(queries.position + token + 1) : 0;
       w.largest[row] = kNoneYet;
       w.totals[row] = 0;
     }
@@ -366,53 +379,61 @@ void end_queries(const AttentionArgs& args, const Queries& queries, const Sizes&
 }
 
 template <class Element>
-void attend_tile(const AttentionArgs& args, uint32_t tile, uint8_t* scratch) {
+void attend_tile(const AttentionArgs& args, const Run& run, uint32_t tile, uint8_t* scratch) {
   // One head after the other, so that its keys stay in the cache; last tokens first, as they see most keys.
-  const uint32_t parts = ceil_div(args.tokens, args.tokens_per_tile), part = parts - 1 - tile % parts;
-  const uint32_t first = part * args.tokens_per_tile, tokens = std::min(args.tokens_per_tile, args.tokens - first);
-  const Queries queries = {first, tile / parts, tokens * args.group};
+  const uint32_t parts = ceil_div(args.rows, args.rows_per_tile), part = parts - 1 - tile % parts;
+  const uint32_t first = part * args.rows_per_tile, tokens = std::min(args.rows_per_tile, args.rows - first);
+  const Queries queries = {first, tile / parts, tokens * args.group, run.position};
   const Sizes sizes(args.head_dim, queries.rows);
   const Workspace w = workspace_at(scratch, sizes);
   begin_queries(args, queries, sizes, w);
-  const uint32_t end = args.last_key(first + tokens - 1);
+  const uint32_t begin = args.first_seen(run.position + first), end = run.position + first + tokens;
+  auto find_block = [&](uint32_t start, CacheBlock<Element>* block) {
+    const uint32_t last = std::min(start + kBlockKeys, end);
+    find_rows<Element>(args, run.slot, queries.kv, start, std::max(start, begin), last, block);
+  };
+  CacheBlock<Element> blocks[2];
+  CacheBlock<Element>*block = blocks, *next = blocks + 1;
   const TileScope tiles;
-  for (uint32_t start = args.first_key(first); start < end; start += kBlockKeys) {
-    const uint32_t count = std::min(kBlockKeys, end - start);
-    KeyBlock<Element> block = key_block<Element>(args, queries.kv, start, count);
-    fetch_next(block);
-    convert_keys(block, sizes.steps, w.keys);
-    convert_values(block, sizes.steps, w.values);
-    attend_tiles({args, queries, sizes, w, start, count});
+  uint32_t start = begin / kBlockKeys * kBlockKeys;
+  for (find_block(start, block); start < end; start += kBlockKeys, std::swap(block, next)) {
+    const bool more = start + kBlockKeys < end;
+    if (more) find_block(start + kBlockKeys, next);
+    convert_keys(*block, more ? next : nullptr, sizes.steps, w.keys);
+    convert_values(*block, sizes.steps, w.values);
+    attend_tiles({args, queries, sizes, w, start, block->last});
   }
   end_queries(args, queries, sizes, w);
 }
 
 template <class Element>
 void amx_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) {
-  const AttentionArgs args = step.as<AttentionArgs>().now();
-  if (phase == 0 || !args.fits()) return attention_run<FloatsAvx512, Element>(step, phase, tile, thread);
-  attend_tile<Element>(args, tile, reinterpret_cast<uint8_t*>(args.scratch + thread * args.thread_floats));
+  const AttentionArgs& args = step.as<AttentionArgs>();
+  if (phase == 0) return attention_run<FloatsAvx512, Element>(step, phase, tile, thread);
+  each_run(args, [&](const Run& run) {
+    attend_tile<Element>(args, run, tile, reinterpret_cast<uint8_t*>(thread_scratch(args, thread)));
+  });
 }
 
-// As attention_args, with tiles of many queries.
+// As cache_args, with tiles of many queries.
 AttentionArgs amx_args(const Call& call) {
-  AttentionArgs args = attention_args<FloatsAvx512>(call);
-  const uint32_t wanted = std::max(1u, args.tokens * args.kv_heads / (4 * args.threads));
-  args.splits = 0;
-  args.tokens_per_tile = std::max(1u, std::min(std::min(args.tokens, wanted), kQueriesMax / args.group));
-  const Sizes sizes(args.head_dim, args.tokens_per_tile * args.group);
-  args.thread_floats = round_up(sizes.bytes(), 64) / 4;
+  AttentionArgs args = cache_args<FloatsAvx512>(call);
+  const uint32_t wanted = std::max(1u, args.rows * args.kv_heads / (4 * args.threads));
+  args.split_rows = 0;
+  args.rows_per_tile = std::max(1u, std::min(std::min(args.rows, wanted), kQueriesMax / args.group));
+  const Sizes sizes(args.head_dim, args.rows_per_tile * args.group);
+  args.thread_floats = static_cast<uint32_t>(round_up(sizes.bytes(), 64) / 4);
   return args;
 }
 
-size_t amx_scratch(const Call& call) {
-  const AttentionArgs args = amx_args(call);
-  return 4 * args.threads * args.thread_floats;
-}
+size_t amx_scratch(const Call& call) { return 4 * attention_floats(amx_args(call)); }
 
 void amx_prepare(Step& step, const Call& call) {
-  bind_attention(step, amx_args(call), call);
-  switch (cache_type(call)) {
+  AttentionArgs args = amx_args(call);
+  bind_cache(args, call);
+  begin_attention<FloatsAvx512>(step, args, CacheType::kFloats);
+  step.tiles[1] = args.kv_heads * ceil_div(args.rows, args.rows_per_tile);
+  switch (scalar_of<CacheType>(call, attention::kCacheType)) {
     case CacheType::kFloats: step.run = amx_run<float>; break;
     case CacheType::kHalves: step.run = amx_run<uint16_t>; break;
     case CacheType::kIntegers: step.run = amx_run<int8_t>; break;

@@ -6,28 +6,21 @@ import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCheckpoint } from "../checkpoint/model.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
-import { type CompileModelOptions, compileModel, EagerModel } from "./compile-model.ts";
+import { type CompileModelOptions, compileModel } from "./compile-model.ts";
+import { EagerModel } from "./eager-model.ts";
 
 const folder = await temporaryFolder();
 beforeAll(() => writeTinyCheckpoint(folder, { config: { max_position_embeddings: 200_000 } }));
 
-/** Dtypes of the states of a program. */
-async function stateTypes(options: CompileModelOptions): Promise<Set<string>> {
-  const model = await loadCheckpoint(folder);
-  const { methods } = compileModel(model, options);
-  await model.close();
-  const { values } = methods.find(({ name }) => name === "forward")!;
-  return new Set(values.flatMap((v) => (v.kind === "tensor" && v.allocation?.memoryId === 2 ? [v.dtype] : [])));
-}
-
-it("is f32 up to 32 MiB, then f16", async () => {
-  // 2 layers of keys and values, 2 heads of 8 floats: 256 bytes a position.
-  const most = (32 * 2 ** 20) / 256;
-  expect(await stateTypes({ maxContextLen: most })).toEqual(new Set(["f32"]));
-  expect(await stateTypes({ maxContextLen: most + 1 })).toEqual(new Set(["f16"]));
-  expect(await stateTypes({ maxContextLen: most + 1, kvCache: "f32" })).toEqual(new Set(["f32"]));
-  expect(await stateTypes({ maxContextLen: 64, kvCache: "int8" })).toEqual(new Set(["i8", "f32"]));
-});
+it.each([{ maxContextLen: 64 }, { kvCache: "int8" }, { logits: "all" }] as const)(
+  "refuses %j of a program that takes it when it is loaded",
+  async (options) => {
+    const model = await loadCheckpoint(folder);
+    const name = Object.keys(options)[0];
+    expect(() => compileModel(model, options)).toThrow(`${name}: expected it with target executorch alone`);
+    await model.close();
+  },
+);
 
 it.each([
   [{ kvCache: "bf16" }, "kvCache: expected f32 or f16 or int8 but found bf16"],

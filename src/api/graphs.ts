@@ -23,8 +23,8 @@ export interface MethodGraph {
 
 /** Graphs of what `compileModel` makes with these options. Weights are not read. */
 export function modelGraphs(model: Model, given: CompileModelOptions = {}): MethodGraph[] {
-  const { sources, options } = methodSources(model, given, true);
-  const { cpu = hostCpu(), target = "lowbit" } = options;
+  const { sources } = methodSources(model, given, true);
+  const { cpu = hostCpu(), target = "lowbit" } = given;
   return sources.map((source) => {
     const graph = capture(source, operators, cpu);
     const optimized = optimize(graph, { registry: operators, cpu, target });

@@ -14,7 +14,10 @@ export async function loadCompiled(
 ): Promise<LanguageModel> {
   checkModel(model);
   const texts = textsOf(model.checkpoint);
-  return loadProgramObject(compileModel(model, options), model.checkpoint.folder, {
+  // Of a program for ExecuTorch, the type is compiled in; of others, it is chosen here.
+  const { kvCache, ...compiling } = options;
+  const program = compileModel(model, options.target === "executorch" ? options : compiling);
+  return loadProgramObject(program, model.checkpoint.folder, {
     ...options,
     ...engineOptions(options),
     texts,

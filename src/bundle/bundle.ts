@@ -111,7 +111,7 @@ async function shrunk(build: Build, contents: string): Promise<Uint8Array> {
 }
 
 /**
- * Writes `lowbit.js`, an ES module with `load` and `SessionDecoder`, and `worker.js`, a module worker for pages, to
+ * Writes `lowbit.js`, an ES module with `load` and `createDecoder`, and `worker.js`, a module worker for pages, to
  * `folder`: the runtime with the operators and the WebAssembly and reference kernels that the program at `path` calls.
  * The program itself stays where it is. UnsupportedError for operators that a bundle cannot hold, and without esbuild.
  */

@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { tinyConfig, tinyShapes, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { EagerModel } from "../api/compile-model.ts";
+import { EagerModel } from "../api/eager-model.ts";
 import { writeSafetensors } from "../formats/safetensors-writer.ts";
 import { openTensorFile } from "../formats/shards.ts";
 import { bytesOf } from "../tensor.ts";

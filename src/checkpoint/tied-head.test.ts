@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { temporaryFolder } from "../../test/support/folders.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { type TinyOptions, tinyConfig, tinyShapes, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { EagerModel } from "../api/compile-model.ts";
+import { EagerModel } from "../api/eager-model.ts";
 import { saveTorchao } from "../api/save-torchao.ts";
 import { ShapeError } from "../errors.ts";
 import { loadCheckpoint } from "./model.ts";

@@ -89,7 +89,10 @@ test("layers that another process encodes are left to it", async () => {
 });
 
 test.each([
-  ["--qmode aqlm-1x2 --max-context-len 65", "maxContextLen: expected a whole number from 1 to 64 but found 65"],
+  [
+    "--qmode aqlm-1x2 --target executorch --max-context-len 65",
+    "maxContextLen: expected a whole number from 1 to 64 but found 65",
+  ],
   ["--qmode 8da4w --algorithm gptq --max-seq-len 65", "maxSeqLen: expected a whole number from 1 to 64 but found 65"],
   [
     "--qmode 8da4w --smoothquant --layout panel16 --target executorch",
@@ -103,7 +106,7 @@ test.each([
 
 test("a context that is too long is found before encoding in memory, too", async () => {
   const argv = ["eval", checkpoint, "--text", text, "--context", "65", "--qmode", "aqlm-1x2", "--calibrate", empty];
-  const message = "maxContextLen: expected a whole number from 1 to 64 but found 65";
+  const message = "contextLength: expected a whole number from 1 to 64 but found 65";
   expect(await lowbit(argv)).toEqual({ code: 1, stdout: "", stderr: `lowbit: ${message}\n` });
 });
 

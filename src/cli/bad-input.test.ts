@@ -144,7 +144,12 @@ describe("impossible options", () => {
     [["--qmode", "8da4w", "--algorithm", "hqq_scale_only", "--mapping-type", "asymmetric"], "hqq_scale_only"],
     [["--qmode", "8da4w", "--layout", "torchao_universal", "--scale-dtype", "f16"], "scales must be f32"],
     [["--qmode", "8da4w", "--layout", "torchao_universal", "--group-size", "12"], "multiple of 16"],
-    [["--max-context-len", "65"], "maxContextLen: expected a whole number from 1 to 64 but found 65"],
+    [
+      ["--target", "executorch", "--max-context-len", "65"],
+      "maxContextLen: expected a whole number from 1 to 64 but found 65",
+    ],
+    [["--max-context-len", "64"], "--max-context-len goes with --target executorch"],
+    [["--kv-cache", "int8"], "--kv-cache goes with --target executorch"],
     [["--max-seq-len", "0"], "maxSeqLen: expected a whole number from 1 to 64 but found 0"],
     [["--recipe", "no-such-recipe.json"], "no-such-recipe.json: the recipe cannot be read"],
   ])("%j", async (options, message) => {
@@ -240,7 +245,7 @@ describe("a bad program", () => {
     await expectFailure(["run", goodProgram, long], /prompt: \d+ tokens do not fit the context length of 64/);
     await expectFailure(["bench", goodProgram], "128 + 32 tokens do not fit the context length of 64");
     await expectFailure(
-      ["eval", goodProgram, "--text", join(good, "config.json"), "--context", "65"],
+      ["eval", goodProgram, "--text", join(good, "config.json"), "--window", "65"],
       "window: expected",
     );
   });

@@ -1,6 +1,6 @@
 /** `lowbit chat`: a conversation in the model's chat template, on a terminal or a line a turn from a pipe. */
 import { createInterface, type Interface } from "node:readline";
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import { type Conversation, LowbitError } from "../index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { describeSpeed } from "./run.ts";
@@ -10,6 +10,7 @@ import { Interrupted, SIGINT_EXIT_CODE, type Terminal } from "./terminal.ts";
 interface ChatOptions extends ModelOptions, SamplingOptions {
   readonly system?: string;
   readonly stats?: boolean;
+  readonly whenFull?: "error" | "leave-out-oldest";
 }
 
 const HELP = `/reset  start over
@@ -24,7 +25,15 @@ export function addChat(program: Command, terminal: Terminal): void {
     .description("A conversation in the model's chat template. On a pipe, each line of stdin is a turn.")
     .argument("<model>", MODEL_HELP)
     .option("--system <text>", "system message at the start")
-    .option("--stats", "print the speed of each answer on stderr");
+    .option("--stats", "print the speed of each answer on stderr")
+    .addOption(
+      new Option(
+        "--when-full <what>",
+        "what to do with a conversation longer than the context: stop, or let the model read it without its oldest turns",
+      )
+        .choices(["error", "leave-out-oldest"])
+        .default("error"),
+    );
   addModelOptions(addSamplingOptions(command))
     .addHelpText(
       "after",
@@ -41,7 +50,11 @@ Examples:
 
 async function chat(path: string, options: ChatOptions, terminal: Terminal): Promise<void> {
   const model = await openModel(path, options, terminal);
-  const conversation = model.createConversation();
+  const conversation = model.createConversation({
+    whenFull: options.whenFull === "leave-out-oldest" ? "leaveOutOldest" : "error",
+    onLeaveOut: (messages) =>
+      terminal.note(`(the context is full: the model no longer reads the first ${messages} messages)`),
+  });
   conversation.reset(options.system);
   if (terminal.isInteractive) terminal.note(`${path}: type a message, or /help.`);
   const input = createInterface({
@@ -129,6 +142,8 @@ class Turns {
       const generation = this.#conversation.send(line, { ...generateOptions(this.#options), signal });
       for await (const piece of generation) await terminal.write(piece);
       await terminal.writeLine();
+      const { message } = generation.result!;
+      if (message !== null) terminal.note(`(${message})`);
       if (this.#options.stats) terminal.note(describeSpeed(generation.result!));
     } catch (error) {
       if (error instanceof Interrupted && answer.signal.aborted) await terminal.writeLine();

@@ -1,7 +1,6 @@
 /** `lowbit eval`: perplexity of a text file under a model. */
 import type { Command } from "commander";
 import { evaluatePerplexity, type LanguageModel, type Perplexity } from "../index.ts";
-import { isCheckpoint } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import type { Terminal } from "./terminal.ts";
 import { readTextFile } from "./text-file.ts";
@@ -9,14 +8,11 @@ import { wholeNumber } from "./values.ts";
 
 interface EvalOptions extends ModelOptions {
   readonly text: string;
-  readonly context?: number;
+  readonly window?: number;
   readonly stride?: number;
   readonly maxTokens?: number;
   readonly json?: boolean;
 }
-
-/** Tokens of one call: enough to be fast, few enough that the logits of all stay small for large vocabularies. */
-const CHUNK_TOKENS = 128;
 
 export function addEval(program: Command, terminal: Terminal): void {
   const command = program
@@ -24,12 +20,12 @@ export function addEval(program: Command, terminal: Terminal): void {
     .summary("perplexity of a text file")
     .description(
       "Perplexity of a text file by sliding windows: each token but the first is scored once, in the first window that\n" +
-        "holds it, so with at least context - stride tokens before it (past the start of the text).",
+        "holds it, so with at least window - stride tokens before it (past the start of the text).",
     )
     .argument("<model>", MODEL_HELP)
     .requiredOption("--text <file>", "text to score, UTF-8")
-    .option("--context <n>", "tokens of a window (default: the model's context length)", wholeNumber)
-    .option("--stride <n>", "tokens from window to window (default: half of the context)", wholeNumber)
+    .option("--window <n>", "tokens of a window (default: the context, at most 2048)", wholeNumber)
+    .option("--stride <n>", "tokens from window to window (default: half of a window)", wholeNumber)
     .option("--max-tokens <n>", "use only the first tokens of the text", wholeNumber)
     .option("--json", "print the result as JSON");
   addModelOptions(command)
@@ -38,35 +34,33 @@ export function addEval(program: Command, terminal: Terminal): void {
       `
 Examples:
   $ lowbit eval ./checkpoint --text heldout.txt
-  $ lowbit eval ./checkpoint --text heldout.txt --qmode 8da4w --context 512 --stride 256 --json
+  $ lowbit eval ./checkpoint --text heldout.txt --qmode 8da4w --window 512 --stride 256 --json
   $ lowbit eval model.pte --text heldout.txt --max-tokens 1000`,
     )
     .action((model: string, options: EvalOptions) => evaluate(model, options, terminal));
 }
 
 async function evaluate(path: string, options: EvalOptions, terminal: Terminal): Promise<void> {
-  const { context, stride, maxTokens } = options;
+  const { window, stride, maxTokens } = options;
   const text = await readTextFile(options.text);
   const model = await openForScoring(path, options, terminal);
   const progress = terminal.progress("scoring");
   const hooks = { signal: terminal.signal, onProgress: progress.update };
-  const result = await evaluatePerplexity(model, text, { window: context, stride, maxTokens, ...hooks }).finally(() =>
+  const result = await evaluatePerplexity(model, text, { window, stride, maxTokens, ...hooks }).finally(() =>
     progress.stop(),
   );
   if (options.json) await terminal.writeJson({ model: path, text: options.text, ...result });
   else await terminal.writeLine(describe(options.text, result));
 }
 
-/** A checkpoint is compiled for logits of all positions; a program has those of the last one. */
+/** Programs for ExecuTorch have logits of the last position, as a rule. */
 async function openForScoring(path: string, options: EvalOptions, terminal: Terminal): Promise<LanguageModel> {
-  if (!(await isCheckpoint(path))) {
-    const model = await openModel(path, options, terminal);
-    if (model.createDecoder().logits === "last")
-      terminal.note(`${path} gives logits of the last position only: scoring token by token, which takes longer`);
-    return model;
-  }
-  const maxSeqLen = Math.min(CHUNK_TOKENS, options.context ?? CHUNK_TOKENS);
-  return openModel(path, options, terminal, { logits: "all", maxContextLen: options.context, maxSeqLen });
+  const model = await openModel(path, options, terminal);
+  const decoder = model.createDecoder();
+  if (decoder.logitRows === 0)
+    terminal.note(`${path} gives logits of the last position only: scoring token by token, which takes longer`);
+  await decoder.dispose();
+  return model;
 }
 
 function describe(file: string, result: Perplexity): string {

@@ -48,10 +48,9 @@ Examples:
 
 /** Graphs of a checkpoint before and after compiling, of a program as it is. */
 async function inspectGraphs(path: string, options: InspectOptions, terminal: Terminal): Promise<void> {
-  const { kvCache } = options;
   const { signal } = terminal;
   const graphs = (await takesCheckpoint(path, options))
-    ? await withCheckpoint(path, options, terminal, async (model) => modelGraphs(model, { kvCache }), { signal })
+    ? await withCheckpoint(path, options, terminal, async (model) => modelGraphs(model), { signal })
     : await programGraphs(path, options);
   if (options.json) return terminal.writeJson(graphs);
   const texts = graphs.map(({ before, after }) =>

@@ -1,20 +1,21 @@
 /** The model argument of a command: a .pte program as it is, or a checkpoint folder that is compiled in memory. */
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import {
   type CompileModelOptions,
+  type KvCacheType,
   type LanguageModel,
   loadCheckpoint,
   loadCompiled,
   loadProgram,
   type Model,
 } from "../index.ts";
-import { checkCompiles, isCheckpoint, type LoadOptions } from "../tools/index.ts";
+import { checkCompiles, isCheckpoint, kvCacheTypes, type LoadOptions } from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
 import { type Limit, parseLimit, setLimits } from "./limits.ts";
 import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
-import { collect, wholeNumber } from "./values.ts";
+import { byteCount, collect, wholeNumber } from "./values.ts";
 
 /** Options of every command that takes a program or a checkpoint. */
 export interface SourceOptions extends QuantizationOptions {
@@ -24,6 +25,10 @@ export interface SourceOptions extends QuantizationOptions {
 /** Options of every command that runs a model. */
 export interface ModelOptions extends SourceOptions {
   readonly threads?: number;
+  readonly context?: number;
+  readonly kvCache?: KvCacheType;
+  readonly cacheBytes?: number;
+  readonly sequences?: number;
   readonly limit?: readonly Limit[];
 }
 
@@ -35,6 +40,15 @@ export function addSourceOptions(command: Command): Command {
 export function addModelOptions(command: Command): Command {
   command
     .option("--threads <n>", "threads of native kernels (default: fast cores)", wholeNumber)
+    .option("--context <n>", "most tokens of a sequence (default: the model's, as far as memory allows)", wholeNumber)
+    .addOption(
+      new Option(
+        "--kv-cache <type>",
+        "what keys and values are kept in (default: f32 while a context takes at most 32 MiB, else f16)",
+      ).choices(kvCacheTypes),
+    )
+    .option("--cache-bytes <n>", "most memory for keys and values, such as 2g (default: by free memory)", byteCount)
+    .option("--sequences <n>", "most sequences of a step (default: 32)", wholeNumber)
     .option(
       "--limit <name=number>",
       "what the model's chat template or tokenizer may cost, such as template.milliseconds=500; repeatable",
@@ -112,8 +126,9 @@ async function openRunnable(
   { onQuantized, ...compile }: OpenOptions,
 ): Promise<LanguageModel> {
   const progress = terminal.progress("loading");
-  const { threads, kvCache } = options;
-  const hooks = { threads, signal: terminal.signal, onProgress: progress.update };
+  const { threads, kvCache, cacheBytes, sequences } = options;
+  const store = { contextLength: options.context, kvCache, cacheBytes, sequences };
+  const hooks = { threads, ...store, signal: terminal.signal, onProgress: progress.update };
   try {
     if (await takesCheckpoint(path, options))
       return await withCheckpoint(
@@ -122,9 +137,9 @@ async function openRunnable(
         terminal,
         (model) => {
           onQuantized?.(model);
-          return loadCompiled(model, { kvCache, ...compile, ...hooks });
+          return loadCompiled(model, { ...compile, ...hooks });
         },
-        { ...hooks, check: (model) => checkCompiles(model, { kvCache, ...compile }) },
+        { ...hooks, check: (model) => checkCompiles(model, { ...compile, contextLength: options.context }) },
       );
     return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
   } finally {

@@ -1,10 +1,9 @@
 /** The options that say how a checkpoint is quantized: declared once, for every command that takes a checkpoint. */
 import { type Command, Option } from "commander";
-import type { KvCacheType, QuantizationConfig } from "../index.ts";
+import type { QuantizationConfig } from "../index.ts";
 import {
   algorithms,
   knownQmodes,
-  kvCacheTypes,
   layouts,
   mappingTypes,
   parseAqlmMode,
@@ -33,7 +32,6 @@ export interface QuantizationOptions {
   readonly budget?: number;
   readonly recipe?: string;
   readonly layout?: string;
-  readonly kvCache?: KvCacheType;
 }
 
 /** Options that a recipe says itself, as it does `--qmode` but for AQLM's modes. */
@@ -108,12 +106,6 @@ export function addQuantizationOptions(command: Command): Command {
       ).conflicts(inRecipe),
     )
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
-    .addOption(
-      new Option(
-        "--kv-cache <type>",
-        "what keys and values are kept in (default: f32 while that takes at most 32 MiB, else f16)",
-      ).choices(kvCacheTypes),
-    )
     .hook("preAction", (_, action) => checkRecipe(action.opts()));
 }
 
@@ -128,16 +120,6 @@ function checkRecipe({ recipe, qmode }: QuantizationOptions): void {
 /** Whether any of the options was given. */
 export function wantsQuantization(options: QuantizationOptions): boolean {
   const { quantizeHead, ...others } = options;
-  const names = [
-    "qmode",
-    ...inRecipe,
-    "recipe",
-    "layout",
-    "kvCache",
-    "calibrate",
-    "calibrationTokens",
-    "smoothquant",
-    "budget",
-  ];
+  const names = ["qmode", ...inRecipe, "recipe", "layout", "calibrate", "calibrationTokens", "smoothquant", "budget"];
   return !quantizeHead || names.some((name) => others[name as keyof typeof others] !== undefined);
 }

@@ -1,7 +1,16 @@
 /** `lowbit quantize`: checkpoint folder → .pte program. */
 import { rm } from "node:fs/promises";
 import { type Command, Option } from "commander";
-import { type Cpu, cpuWith, exportProgram, inspectProgram, type Model, saveGguf, saveTorchao } from "../index.ts";
+import {
+  type Cpu,
+  cpuWith,
+  exportProgram,
+  inspectProgram,
+  type KvCacheType,
+  type Model,
+  saveGguf,
+  saveTorchao,
+} from "../index.ts";
 import {
   checkCompiles,
   checkOutput,
@@ -9,6 +18,7 @@ import {
   claimPath,
   describeOrigins,
   isQuantizedApart,
+  kvCacheTypes,
   type Target,
   targets,
   type WeightOrigin,
@@ -27,6 +37,7 @@ interface QuantizeCommandOptions extends QuantizationOptions {
   readonly format: "pte" | "torchao" | "gguf";
   readonly maxSeqLen?: number;
   readonly maxContextLen?: number;
+  readonly kvCache?: KvCacheType;
   readonly cpu?: string;
   readonly target: Target;
   readonly json?: boolean;
@@ -43,8 +54,18 @@ export function addQuantize(program: Command, terminal: Terminal): void {
     )
     .argument("<checkpoint>", CHECKPOINT_HELP)
     .requiredOption("-o, --output <path>", "program to write, or the folder or file of another --format")
-    .option("--max-seq-len <n>", "most tokens of one call (default: 512)", wholeNumber)
-    .option("--max-context-len <n>", "positions of the KV cache (default: the model's, at most 2048)", wholeNumber)
+    .option("--max-seq-len <n>", "most rows of a step (default: 512)", wholeNumber)
+    .option(
+      "--max-context-len <n>",
+      "with --target executorch: positions of the KV cache (default: the model's, at most 2048)",
+      wholeNumber,
+    )
+    .addOption(
+      new Option(
+        "--kv-cache <type>",
+        "with --target executorch: what keys and values are kept in (default: f32)",
+      ).choices(kvCacheTypes),
+    )
     .addOption(
       new Option(
         "--cpu <cpu>",
@@ -157,8 +178,19 @@ function otherCpu({ cpu, target }: QuantizeCommandOptions): Cpu | undefined {
   return cpuWith(cpu);
 }
 
+/** UsageError for options of programs that keep one sequence: others choose them when they are loaded. */
+function checkStateOptions({ target, maxContextLen, kvCache }: QuantizeCommandOptions): void {
+  const given = { "--max-context-len": maxContextLen, "--kv-cache": kvCache };
+  for (const [flag, value] of Object.entries(given))
+    if (value !== undefined && target !== "executorch")
+      throw new UsageError(
+        `${flag} goes with --target executorch; other programs take --context and --kv-cache when they are run`,
+      );
+}
+
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
+  checkStateOptions(options);
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const cpu = otherCpu(options);
   await checkOutput(output, [path, options.recipe, options.calibrate]);

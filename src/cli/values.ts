@@ -26,6 +26,13 @@ export function fraction(text: string): number {
   return value;
 }
 
+/** Bytes: "1500000000", "512m", "2g", of which letters are powers of 1024. */
+export function byteCount(text: string): number {
+  const [, number, unit] = /^(\d+(?:\.\d+)?)([kmg]?)i?b?$/i.exec(text.trim()) ?? [];
+  if (number === undefined) throw new InvalidArgumentError(`Expected bytes, such as 512m or 2g, but found "${text}".`);
+  return Math.floor(Number(number) * 1024 ** " kmg".indexOf((unit || " ").toLowerCase()));
+}
+
 /** Bits a weight: "3.2bpw" or "3.2". */
 export function bitsPerWeight(text: string): number {
   const value = Number(/^(\d+(?:\.\d+)?)(?:bpw)?$/.exec(text.trim())?.[1] ?? 0);

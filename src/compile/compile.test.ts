@@ -201,7 +201,9 @@ describe("methods of one program", () => {
       const weight = ops.literal("shared.weight", Float32Array.of(1, 2, 3, 4, 5, 6, 7, 8));
       const normed = ops.call("lowbit::rms_norm.out", x!, weight, 1e-5);
       const [keyCache, valueCache] = [ops.state("keys", cache), ops.state("values", cache)];
-      return [ops.attention(normed, normed, normed, { keyCache, valueCache, position: position!, scale: 1 })];
+      return [
+        ops.attention(normed, normed, normed, { cache: { keyCache, valueCache, position: position! }, scale: 1 }),
+      ];
     });
   const program = compiled(step("prefill", 4), step("decode", 1));
 

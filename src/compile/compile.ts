@@ -13,10 +13,10 @@ import { removeDeadCode } from "./passes/dead-code.ts";
 import { foldConstants } from "./passes/fold-constants.ts";
 import { fuseGates } from "./passes/gated-columns.ts";
 import { type Places, reusePlaces } from "./passes/in-place.ts";
-import { narrowToLastRow } from "./passes/last-row.ts";
 import { mergeLinears } from "./passes/merge-linears.ts";
 import type { RewriteContext } from "./passes/rewrite.ts";
 import { fuseRopeAttention } from "./passes/rope-attention.ts";
+import { narrowToWantedRows } from "./passes/wanted-rows.ts";
 
 /** What programs are compiled for: `lowbit` itself, or `executorch`, whose programs ExecuTorch runs, too. */
 export const targets = ["lowbit", "executorch"] as const;
@@ -58,7 +58,7 @@ export function compile(sources: readonly MethodSource[], options: CompileOption
 export function optimize(graph: Graph, { target = "lowbit", registry, cpu }: CompileOptions): Graph {
   const context = { registry, cpu };
   const shared = foldConstants(mergeCommonCalls(graph, registry), context);
-  const narrow = narrowToLastRow(shared, context);
+  const narrow = narrowToWantedRows(shared, context);
   const lowered = target === "executorch" ? forExecutorch(narrow, context) : fuse(narrow, context);
   return removeDeadCode(lowered, registry);
 }

@@ -145,6 +145,11 @@ export interface KernelMemory {
    * Address of bytes that `allocate` gave, as kernels see them; 0 where no kernel asks, since all take pages as bytes.
    */
   addressOf(bytes: Uint8Array): bigint;
+  /**
+   * Gives the memory behind bytes that `allocate` gave back to the system, as far as it can, until they are written again;
+   * what they hold until then is undefined.
+   */
+  discard(bytes: Uint8Array): void;
   /** Plans calls that can be run one after the other, all of the same target. `sized`: the same for other sizes. */
   planCalls(calls: readonly EncodedCall[], threads: number, sized?: SizedCalls): CallPlan;
   /** Resolves when everything is freed. */

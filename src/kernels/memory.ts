@@ -30,7 +30,8 @@ export function processMemory(threads = 0): KernelMemory {
     abort: new Int32Array(1),
     allocate: zeroedBytes,
     free() {},
-    addressOf: () => 0n,
+    addressOf: (bytes) => addon?.addressOf(bytes) ?? 0n,
+    discard: (bytes) => addon?.discard(bytes),
     planCalls: (calls, threads, sized) => planNativeCalls(calls as readonly NativeCall[], threads, sized),
     async dispose() {
       if (isKept) addon!.releaseThreads(threads);

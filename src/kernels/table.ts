@@ -29,7 +29,16 @@ import {
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
-import { attentionRelaxedWasm, attentionWasm } from "./wasm/attention/attention.ts";
+import {
+  attentionRelaxedWasm,
+  attentionWasm,
+  ropeAttentionRelaxedWasm,
+  ropeAttentionWasm,
+  ropeUpdateAndAttendRelaxedWasm,
+  ropeUpdateAndAttendWasm,
+  updateAndAttendRelaxedWasm,
+  updateAndAttendWasm,
+} from "./wasm/attention/attention.ts";
 import { ropeAnglesWasm, ropeWasm } from "./wasm/attention/rope.ts";
 import {
   addWasm,
@@ -45,13 +54,7 @@ import {
 } from "./wasm/elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
-import {
-  addRmsNormWasm,
-  gegluHalvesWasm,
-  ropeAttentionRelaxedWasm,
-  ropeAttentionWasm,
-  swigluHalvesWasm,
-} from "./wasm/fused.ts";
+import { addRmsNormWasm, gegluHalvesWasm, swigluHalvesWasm } from "./wasm/fused.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
 import { linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
@@ -101,8 +104,18 @@ export const ropeAttention = [
   ropeAttentionReference,
 ];
 /** Over the pages of several sequences. */
-export const updateAndAttend = [updateAndAttendReference];
-export const ropeUpdateAndAttend = [ropeUpdateAndAttendReference];
+export const updateAndAttend = [
+  ...nativeKernels("update_and_attend", native.updateAndAttend),
+  updateAndAttendRelaxedWasm,
+  updateAndAttendWasm,
+  updateAndAttendReference,
+];
+export const ropeUpdateAndAttend = [
+  ...nativeKernels("rope_update_and_attend", native.ropeUpdateAndAttend),
+  ropeUpdateAndAttendRelaxedWasm,
+  ropeUpdateAndAttendWasm,
+  ropeUpdateAndAttendReference,
+];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];

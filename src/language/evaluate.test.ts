@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { TINY_CONTEXT, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
-import { EagerModel } from "../api/compile-model.ts";
+import { EagerModel } from "../api/eager-model.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
 import { loadCheckpoint, type Model } from "../checkpoint/model.ts";
 import { evaluatePerplexity } from "./evaluate.ts";
@@ -40,9 +40,10 @@ describe("evaluatePerplexity", () => {
   });
 
   test.each([
-    { logits: "all" as const, maxSeqLen: 7 },
-    { logits: "last" as const, maxSeqLen: 7 },
-  ])("scores each token once, in the first window that has it: logits $logits", async (options) => {
+    { target: "lowbit", maxSeqLen: 7 },
+    { target: "executorch", logits: "all", maxSeqLen: 7 },
+    { target: "executorch", logits: "last", maxSeqLen: 7 },
+  ] as const)("scores each token once, in the first window that has it: %j", async (options) => {
     const llm = await loadCompiled(model, options);
     const ids = llm.tokenizer.encode(text);
     const window = 20;
@@ -69,7 +70,7 @@ describe("evaluatePerplexity", () => {
   });
 
   test("takes ids, the first of a text, and the context as the window", async () => {
-    const llm = await loadCompiled(model, { logits: "all" });
+    const llm = await loadCompiled(model);
     const ids = llm.tokenizer.encode(text);
     const whole = await evaluatePerplexity(llm, text, { maxTokens: 5 });
     expect(whole).toMatchObject({ tokens: 4, window: TINY_CONTEXT, stride: TINY_CONTEXT / 2, windows: 1 });
@@ -79,7 +80,7 @@ describe("evaluatePerplexity", () => {
   });
 
   test("refuses sizes out of range and stops on abort", async () => {
-    const llm = await loadCompiled(model, { logits: "all" });
+    const llm = await loadCompiled(model);
     await expect(evaluatePerplexity(llm, text, { window: 65 })).rejects.toThrow(
       "window: expected a whole number from 2 to 64",
     );

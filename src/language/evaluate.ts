@@ -3,11 +3,11 @@ import { checkOptions, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { WHOLE_TEXT } from "../text/tokenizer.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
-import type { SessionDecoder } from "./session-decoder.ts";
+import type { ProgramDecoder } from "./program-decoder.ts";
 
 /** How `evaluatePerplexity` reads a text: window and stride in tokens, a limit of tokens, progress, and an abort signal. */
 export interface PerplexityOptions {
-  /** Tokens of a window. Default: the context length. */
+  /** Tokens of a window. Default: the context length, at most 2048. */
   readonly window?: number | undefined;
   /** Tokens from the start of a window to the start of the next, less than `window`. Default: half of it. */
   readonly stride?: number | undefined;
@@ -39,6 +39,8 @@ export interface Perplexity {
   readonly bitsPerByte: number | null;
 }
 
+const WINDOW_DEFAULT_MAX = 2048;
+
 /** One window: tokens start .. end-1, of which those from `from` on are scored. */
 interface Window {
   readonly start: number;
@@ -48,8 +50,8 @@ interface Window {
 
 /**
  * Scores each token in the first window that holds it, so with at least `window - stride` tokens before it (fewer at
- * the start of the text). Programs with logits of all positions (`compileModel` with logits "all") are run in chunks;
- * others token by token, which gives the same and takes longer. InvalidArgumentError for sizes out of range.
+ * the start of the text). Programs that give logits of the last token only, such as those for ExecuTorch, are run token
+ * by token, which gives the same and takes longer. InvalidArgumentError for sizes out of range.
  */
 export async function evaluatePerplexity(
   model: LanguageModel,
@@ -60,7 +62,7 @@ export async function evaluatePerplexity(
   checkOptions(options);
   const { signal, onProgress } = options;
   const decoder = model.createDecoder();
-  const window = options.window ?? decoder.contextLength;
+  const window = options.window ?? Math.min(decoder.contextLength, WINDOW_DEFAULT_MAX);
   checkSize("window", window, 2, decoder.contextLength);
   const stride = options.stride ?? Math.floor(window / 2);
   checkSize("stride", stride, 1, window - 1);
@@ -78,7 +80,7 @@ export async function evaluatePerplexity(
     windows++;
     decoder.rewind(0);
     let next = from;
-    for await (const row of logitRows(decoder, ids.slice(start, end - 1), from - start - 1, signal))
+    for await (const row of rowsAfter(decoder, ids.slice(start, end - 1), from - start - 1, signal))
       nats += negativeLogLikelihood(row, ids[next++]!);
     if (Number.isNaN(nats))
       throw new InvalidArgumentError(
@@ -110,23 +112,23 @@ function* windowsOf(length: number, window: number, stride: number): Generator<W
 }
 
 /** Logits [V] after each of the tokens `first` .. ids.length-1. A row is valid until the next is asked for. */
-async function* logitRows(
-  decoder: SessionDecoder,
+async function* rowsAfter(
+  decoder: ProgramDecoder,
   ids: readonly number[],
   first: number,
   signal: AbortSignal | undefined,
 ): AsyncGenerator<Float32Array> {
-  const { vocabularySize, chunkLength } = decoder;
-  if (decoder.logits === "last") {
+  const { vocabularySize, logitRows } = decoder;
+  if (logitRows === 0) {
     yield await decoder.prefill(ids.slice(0, first + 1), { signal });
     for (const id of ids.slice(first + 1)) yield await decoder.step(id, { signal });
     return;
   }
-  for (let start = 0; start < ids.length; start += chunkLength) {
-    const chunk = ids.slice(start, start + chunkLength);
+  if (first > 0) await decoder.prefill(ids.slice(0, first), { signal });
+  for (let start = first; start < ids.length; start += logitRows) {
+    const chunk = ids.slice(start, start + logitRows);
     const logits = await decoder.allLogits(chunk, { signal });
-    for (let i = Math.max(0, first - start); i < chunk.length; i++)
-      yield logits.subarray(i * vocabularySize, (i + 1) * vocabularySize);
+    for (let i = 0; i < chunk.length; i++) yield logits.subarray(i * vocabularySize, (i + 1) * vocabularySize);
   }
 }
 

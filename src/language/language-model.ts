@@ -9,7 +9,8 @@ import type { ChatTemplate } from "../text/chat-template.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
-import { Conversation } from "./conversation.ts";
+import { Conversation, type ConversationOptions } from "./conversation.ts";
+import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
 import {
   type GenerationDefaults,
   ignoredSettings,
@@ -17,7 +18,7 @@ import {
   stopStrings,
   withDefaults,
 } from "./generation-settings.ts";
-import { SessionDecoder } from "./session-decoder.ts";
+import type { ProgramDecoder } from "./program-decoder.ts";
 import { programTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
 import { warmDecoder } from "./warm-up.ts";
@@ -45,7 +46,7 @@ export class LanguageModel {
   readonly ignoredSettings: readonly string[];
   readonly #tokenizer: Tokenizer | null;
   /** A decoder that was used to warm up; the first that is asked for. */
-  #warm: SessionDecoder | null = null;
+  #warm: ProgramDecoder | null = null;
 
   constructor(name: string, program: LoadedProgram, texts: ModelTexts) {
     const { tokenizer, template } = readTexts(texts, name);
@@ -90,11 +91,11 @@ export class LanguageModel {
     return Array.isArray(ids) ? ids : [];
   }
 
-  /** A decoder with a session of its own, for token ids. */
-  createDecoder(): SessionDecoder {
+  /** A decoder with a sequence of its own, for token ids. */
+  createDecoder(): ProgramDecoder {
     const warm = this.#warm;
     this.#warm = null;
-    return warm ?? new SessionDecoder(this.program);
+    return warm ?? createDecoder(this.program);
   }
 
   /**
@@ -124,8 +125,8 @@ export class LanguageModel {
   }
 
   /** A conversation in the model's chat template; turns are remembered with their keys and values. */
-  createConversation(): Conversation {
-    return new Conversation(this);
+  createConversation(options: ConversationOptions = {}): Conversation {
+    return new Conversation(this, options);
   }
 }
 
@@ -143,10 +144,11 @@ export function checkProgramMemory(program: Program): void {
 export async function loadProgramObject(
   program: Program,
   name: string,
-  options: LoadOptions & { texts?: ModelTexts; warmUpMs?: number | undefined } = {},
+  options: LoadOptions & SchedulingOptions & { texts?: ModelTexts; warmUpMs?: number | undefined } = {},
 ): Promise<LanguageModel> {
   const loaded = await LoadedProgram.load(program, options);
   try {
+    scheduleWith(loaded, options);
     const model = new LanguageModel(name, loaded, options.texts ?? (await programTexts(program)));
     await model.warmUp(options);
     return model;

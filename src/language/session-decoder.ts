@@ -5,20 +5,17 @@ import { blamed } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
-import type { ComputeOptions, Decoder } from "../text/generate.ts";
+import type { ComputeOptions } from "../text/generate.ts";
+import { LONG_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 
-/** Method that serves sequences longer than metadata `get_long_context_from`, in programs that have that. */
-export const LONG_METHOD = "forward_long";
-
-/** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
-export class SessionDecoder implements Decoder {
+/** One sequence of a program that keeps its keys and values in states of its own, such as one for ExecuTorch. */
+export class SessionDecoder implements ProgramDecoder {
   readonly contextLength: number;
   /** Logits of a position. */
   readonly vocabularySize: number;
+  readonly logitRows: number;
   /** Most tokens of one call; longer prompts are run in chunks. */
-  readonly chunkLength: number;
-  /** Whether the program gives logits of the last token only, or of all. */
-  readonly logits: "last" | "all";
+  readonly #chunkLength: number;
   readonly #file: string;
   readonly #session: Session;
   readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
@@ -33,15 +30,15 @@ export class SessionDecoder implements Decoder {
 
   constructor(program: LoadedProgram) {
     this.#file = program.file;
-    this.chunkLength = program.count("get_max_seq_len");
-    this.contextLength = program.count("get_max_context_len", this.chunkLength);
+    this.#chunkLength = program.count("get_max_seq_len");
+    this.contextLength = program.count("get_max_context_len", this.#chunkLength);
     this.vocabularySize = program.count("get_vocab_size");
     if (!program.has("forward")) throw new InvalidFileError(program.file, "expected a method forward but found none");
     const { values, outputs } = program.method("forward");
     const output = values[outputs[0] ?? -1];
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)
       throw new InvalidFileError(program.file, `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
-    this.logits = output.sizes.length === 3 ? "all" : "last";
+    this.logitRows = output.sizes.length === 3 ? this.#chunkLength : 0;
     this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
     this.#session = program.createSession();
   }
@@ -116,7 +113,7 @@ export class SessionDecoder implements Decoder {
   }
 
   #lastRow(logits: Float32Array): Float32Array {
-    return this.logits === "all" ? logits.subarray(-this.vocabularySize) : logits;
+    return this.logitRows > 0 ? logits.subarray(-this.vocabularySize) : logits;
   }
 
   /** For `count` more tokens; what the session holds is computed again when it is of the other method. */
@@ -152,7 +149,7 @@ export class SessionDecoder implements Decoder {
   #checkLogits(method: string, logits: Tensor | undefined): void {
     const { length = 0 } = logits?.data ?? {};
     const isWhole =
-      this.logits === "all" ? length > 0 && length % this.vocabularySize === 0 : length === this.vocabularySize;
+      this.logitRows > 0 ? length > 0 && length % this.vocabularySize === 0 : length === this.vocabularySize;
     if (logits?.dtype !== "f32" || !isWhole) {
       const found = logits ? `${logits.dtype} [${logits.shape}]` : "nothing";
       throw new InvalidFileError(
@@ -163,9 +160,9 @@ export class SessionDecoder implements Decoder {
   }
 
   #chunks(tokens: BigInt64Array): Tensor[] {
-    const count = Math.ceil(tokens.length / this.chunkLength);
+    const count = Math.ceil(tokens.length / this.#chunkLength);
     return Array.from({ length: count }, (_, i) =>
-      tensorOf(tokens.subarray(i * this.chunkLength, (i + 1) * this.chunkLength)),
+      tensorOf(tokens.subarray(i * this.#chunkLength, (i + 1) * this.#chunkLength)),
     );
   }
 

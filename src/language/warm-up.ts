@@ -3,7 +3,8 @@
  * a fast compiler's version first and replace it when it has run for a while.
  */
 import type { LoadedProgram } from "../runtime/program.ts";
-import { SessionDecoder } from "./session-decoder.ts";
+import { createDecoder } from "./decoders.ts";
+import type { ProgramDecoder } from "./program-decoder.ts";
 
 /**
  * Tokens of the first warm-up prompts, enough for the kernels of many rows; while there is time, some of longer ones follow,
@@ -31,11 +32,11 @@ export async function warmDecoder(
     signal,
     warmUpMs = STEPS_MS,
   }: { readonly signal?: AbortSignal | undefined; readonly warmUpMs?: number | undefined } = {},
-): Promise<SessionDecoder | null> {
+): Promise<ProgramDecoder | null> {
   const isDecoder = ["get_max_seq_len", "get_vocab_size"].every((name) => program.metadata.has(name));
   if (!program.memory.holdsConstants || !isDecoder) return null;
   await warmPrompt(program, signal);
-  const decoder = new SessionDecoder(program);
+  const decoder = createDecoder(program);
   const start = performance.now();
   let best = Number.POSITIVE_INFINITY;
   for (let i = 0; i < STEPS_MAX; i++) {
@@ -53,8 +54,8 @@ export async function warmDecoder(
 }
 
 async function warmPrompt(program: LoadedProgram, signal: AbortSignal | undefined): Promise<void> {
-  const decoder = new SessionDecoder(program);
-  const most = Math.min(decoder.chunkLength, decoder.contextLength);
+  const decoder = createDecoder(program);
+  const most = Math.min(program.count("get_max_seq_len"), decoder.contextLength);
   const start = performance.now();
   for (let run = 0; run < PROMPT_RUNS; run++) {
     const isShort = run < SHORT_RUNS;

@@ -29,17 +29,25 @@ export type WeightLookup = (name: string) => Weight;
 export interface ForwardInputs<T> {
   /** Token ids, int64 [1, T]. */
   readonly tokens: T;
-  /** Position of the first token, int64 [1]. */
+  /** Positions of the tokens, int64 [T]; of the first alone, [1], where keys and values are states of the program. */
   readonly position: T;
+  /** Rows of tokens whose logits are wanted, int64 [R]; null: those that the options say. */
+  readonly rows: T | null;
+}
+
+/** Positions that states for keys and values hold, and in which type. */
+export interface CacheStates {
+  /** Positions that they hold. */
+  readonly capacity: number;
+  /** What keys and values are kept in. */
+  readonly type: KvCacheType;
 }
 
 export interface ForwardOptions {
-  /** Positions that the KV cache holds. */
-  readonly capacity: number;
-  /** Logits of the last token only, or of all. */
+  /** Where keys and values are kept: with the sequences that a step works on, or in states of the program for one of them. */
+  readonly cache: "sequences" | CacheStates;
+  /** Logits of the last token only, or of all, where the inputs do not say rows. */
   readonly logits: "last" | "all";
-  /** What keys and values are kept in. */
-  readonly kvCache: KvCacheType;
   /** Whether the sequence is longer than the decoder's `longContextFrom`. */
   readonly longContext: boolean;
 }
@@ -65,7 +73,7 @@ export interface Decoder {
   readonly scalable: readonly ScalableActivation[];
   /** Config that the decoder was made with; null for a decoder of another kind. */
   readonly transformer: TransformerConfig | null;
-  /** Computes logits [1, V] of the last token, or [1, T, V] of all. */
+  /** Computes logits [1, V] of the last token, [1, T, V] of all, or [1, R, V] of the rows of the inputs. */
   forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>, options: ForwardOptions): T;
 }
 

@@ -3,7 +3,7 @@ import type { Ops } from "../ops/ops.ts";
 import type { Decoder, ForwardInputs, ForwardOptions, WeightLookup, WeightSlot } from "./decoder.ts";
 import type { RopeConfig } from "./rope.ts";
 import { scalableActivations } from "./scalable.ts";
-import type { LayerConfig, TransformerConfig } from "./transformer-config.ts";
+import type { TransformerConfig } from "./transformer-config.ts";
 
 const EMBEDDING = "model.embed_tokens.weight";
 const HEAD = "lm_head.weight";
@@ -89,31 +89,41 @@ class Pass<T> {
   run(): T {
     const { layers, norms, scales, softcaps } = this.#config;
     let x = this.#scaled(this.#ops.embedding(this.#weights(EMBEDDING), this.#inputs.tokens), scales.embedding);
-    for (const [i, layer] of layers.entries()) {
+    for (const i of layers.keys()) {
       const name = `model.layers.${i}`;
       const norm = (value: T, part: string | null) => (part === null ? value : this.#norm(value, `${name}.${part}`));
-      const mixed = this.#attention(norm(x, norms.beforeAttention), `${name}.self_attn`, layer);
+      const mixed = this.#attention(norm(x, norms.beforeAttention), `${name}.self_attn`, i);
       x = this.#ops.add(x, norm(mixed, norms.afterAttention), scales.residual);
       const thought = this.#mlp(norm(x, norms.beforeMlp), `${name}.mlp`);
       x = this.#ops.add(x, norm(thought, norms.afterMlp), scales.residual);
     }
-    if (this.#options.logits === "last") x = this.#ops.lastRow(x);
+    x = this.#wantedRows(x);
     const logits = this.#ops.linear(this.#norm(x, "model.norm"), this.#weights(HEAD));
     const scaled = this.#scaled(logits, scales.logits);
     return softcaps.logits > 0 ? this.#ops.softcap(scaled, softcaps.logits) : scaled;
   }
 
-  #attention(x: T, module: string, { window, rope }: LayerConfig): T {
-    const { headDim, kvHeads, biases, norms, scales, softcaps } = this.#config;
-    const { capacity, kvCache } = this.#options;
+  #wantedRows(x: T): T {
+    const { rows } = this.#inputs;
+    if (rows !== null) return this.#ops.selectRows(x, rows);
+    return this.#options.logits === "last" ? this.#ops.lastRow(x) : x;
+  }
+
+  #attention(x: T, module: string, index: number): T {
+    const { headDim, kvHeads, biases, norms, scales, softcaps, layers } = this.#config;
+    const { window, rope } = layers[index]!;
+    const { cache } = this.#options;
+    const sizes = { kvHeads, headDim };
     const [q, k, v] = this.#projections(x, module);
     const turn = (value: T, name: string) => {
       const normed = norms.queryKey === null ? value : this.#norm(value, `${module}.${name}`);
       return rope === null ? normed : this.#ops.rope(normed, this.#anglesOf(rope), headDim);
     };
     const mixed = this.#ops.attention(turn(q, "q_norm"), turn(k, "k_norm"), v, {
-      ...this.#ops.kvCache(module, { type: kvCache, capacity, kvHeads, headDim }),
-      position: this.#inputs.position,
+      cache:
+        cache === "sequences"
+          ? { layer: index, ...sizes }
+          : { ...this.#ops.kvCache(module, { ...cache, ...sizes }), position: this.#inputs.position },
       scale: scales.attention,
       window,
       softcap: softcaps.attention,

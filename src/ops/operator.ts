@@ -178,6 +178,8 @@ export interface Operator {
   shape(args: Arguments<TensorSpec>, planned?: DType): TensorSpec;
   /** Chooses the kernel for these tensors and this CPU. ShapeError where their memory overlaps in a way that is not allowed. */
   resolve(args: Arguments<Tensor>, cpu: Cpu): BoundCall;
+  /** Whether calls keep anything of the sequences of a step. */
+  readonly keepsSequences: boolean;
   /** What a call keeps of each sequence; null for operators that know no sequences. */
   sequenceUse(args: Arguments<TensorSpec>): SequenceUse | null;
   /**
@@ -244,6 +246,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       checkSpec(`${name}, result of its shape rule`, spec);
       return spec;
     },
+    keepsSequences: definition.sequenceUse !== undefined,
     sequenceUse: (args) => definition.sequenceUse?.(args) ?? null,
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {

@@ -9,9 +9,26 @@ import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
 import { literalConstant, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
-export interface AttentionOptions<T> extends KvCache<T> {
+/** States of one sequence, which holds positions up to that of the first new token, int64 [1]. */
+export interface StateCache<T> extends KvCache<T> {
   /** Position of the first query, a tensor of one integer. */
   readonly position: T;
+}
+
+/** The part that the sequences of a step keep for a layer. */
+export interface SequenceCache {
+  /** Number of the layer in the model. */
+  readonly layer: number;
+  /** Heads of keys and values. */
+  readonly kvHeads: number;
+  /** Columns of a head. */
+  readonly headDim: number;
+}
+
+/** What attention works on beside queries, keys and values. */
+export interface AttentionOptions<T> {
+  /** Place where keys and values are kept. */
+  readonly cache: StateCache<T> | SequenceCache;
   /** Factor of the products of queries and keys. */
   readonly scale: number;
   /** Positions that a query sees at most; 0 for all. */
@@ -86,7 +103,7 @@ export class Ops<T> {
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
   }
 
-  /** Computes cosines and sines [T, 2, half] at the positions of `tokens`. */
+  /** Computes cosines and sines [T, 2, half] of `tokens` at positions [T], or [1] for the first of them. */
   ropeAngles(tokens: T, position: T, inverseFrequencies: T, scale: number): T {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
   }
@@ -103,7 +120,13 @@ export class Ops<T> {
 
   /** Stores keys and values in the cache, and computes the attention of the queries over what it holds. */
   attention(q: T, k: T, v: T, options: AttentionOptions<T>): T {
-    const { keyCache, valueCache, keyScales, valueScales, position, scale, window = 0, softcap = 0 } = options;
+    const { cache, scale, window = 0, softcap = 0 } = options;
+    if ("layer" in cache) {
+      const { layer, kvHeads, headDim } = cache;
+      const sizes = [layer, kvHeads, headDim, scale, window, softcap];
+      return this.call("lowbit::update_and_attend.out", q, k, v, this.#builder.sequences(), ...sizes);
+    }
+    const { keyCache, valueCache, keyScales, valueScales, position } = cache;
     const rest = [position, scale, window, softcap];
     if (keyScales === undefined || valueScales === undefined)
       return this.call("lowbit::attention.out", q, k, v, keyCache, valueCache, ...rest);
@@ -143,6 +166,11 @@ export class Ops<T> {
   /** Takes columns first .. last - 1 of the last dimension. */
   columns(x: T, first: number, last: number): T {
     return this.call("aten::slice_copy.Tensor_out", x, -1, first, last);
+  }
+
+  /** Takes rows of [1, T, dim] by their indices [R] → [1, R, dim]. */
+  selectRows(x: T, indices: T): T {
+    return this.call("lowbit::select_rows.out", x, indices);
   }
 
   /** Takes the last row of [1, T, dim], to [1, dim]. */

@@ -5,25 +5,34 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { programMemory } from "../kernels/memory.ts";
 import { defaultThreads } from "../kernels/plan.ts";
 import { logInfo } from "../log.ts";
+import { sequencesSpec } from "../ops/builder.ts";
 import type { KernelCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
+import { type SequenceStatistics, SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
 import { checkMethod } from "./method.ts";
 import { MethodCalls } from "./method-calls.ts";
 import type { Profile } from "./profile.ts";
+import {
+  checkNoSequences,
+  chooseSequences,
+  type SequenceLoadOptions,
+  sequenceUses,
+  WASM_CACHE_BYTES_MAX,
+} from "./sequence-options.ts";
 import { Session } from "./session.ts";
 
 export type Metadata = number | boolean | readonly number[];
 
 /**
  * What a program is loaded with: the operators it may call, the CPU that kernels are chosen for, threads, progress, a
- * profile.
+ * profile, and what its sequences may take.
  */
-export interface LoadOptions {
+export interface LoadOptions extends SequenceLoadOptions {
   /** Operators that the program may use. Default: those of this package and those registered. */
   readonly registry?: OperatorRegistry;
   /** CPU whose kernels are chosen. Default: the one that runs this. */
@@ -69,8 +78,8 @@ export class LoadedProgram {
   readonly metadata: ReadonlyMap<string, Metadata>;
   /** Bytes of the constants, by their indices in the program. */
   readonly constants: readonly Uint8Array[];
-  /** Value that stands for the table of sequences; null for a program that knows none. */
-  readonly sequences: Tensor | null = null;
+  /** Value that stands for the table of sequences; null without a store. */
+  readonly sequences: Tensor | null;
   readonly #methods: ReadonlyMap<string, Method>;
   readonly #scratch = new Map<string, Uint8Array>();
   readonly #calls = new Map<string, MethodCalls>();
@@ -83,7 +92,11 @@ export class LoadedProgram {
     program: Program,
     memory: KernelMemory,
     constants: readonly Uint8Array[],
-    options: Required<Pick<LoadOptions, "registry" | "cpu">> & { threads: number; profile: Profile | undefined },
+    options: Required<Pick<LoadOptions, "registry" | "cpu">> & {
+      threads: number;
+      profile: Profile | undefined;
+      sequences: Tensor | null;
+    },
   ) {
     this.file = program.file ?? "program";
     this.cpu = options.cpu;
@@ -92,6 +105,7 @@ export class LoadedProgram {
     this.profile = options.profile;
     this.registry = options.registry;
     this.constants = constants;
+    this.sequences = options.sequences;
     this.metadata = readMetadata(program);
     this.#methods = callableMethods(program, this.metadata);
     freeWith(this, holdingsOf(memory));
@@ -104,9 +118,14 @@ export class LoadedProgram {
     let memory: KernelMemory | undefined;
     try {
       for (const method of program.methods) checkMethod(method, registry);
-      memory = programMemory(cpu, bytesNeeded(program), threads);
+      const { uses, chosen } = sequencesOf(program, registry, cpu, options);
+      memory = programMemory(cpu, bytesNeeded(program) + (chosen?.cacheBytes ?? 0), threads);
       const constants = await readConstants(program, memory, options);
-      return new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile });
+      const store = chosen && new SequenceStore(memory, uses, chosen);
+      const sequences = store && { ...sequencesSpec, data: store.table.handle };
+      const loaded = new LoadedProgram(program, memory, constants, { registry, cpu, threads, profile, sequences });
+      stores.set(loaded, store);
+      return loaded;
     } catch (error) {
       await memory?.dispose();
       throw blamed(program.file ?? "program", options.signal, error);
@@ -121,7 +140,10 @@ export class LoadedProgram {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     this.memory.abort[0] = 1;
-    await this.exclusive(() => this.memory.dispose());
+    await this.exclusive(async () => {
+      storeOf(this)?.dispose();
+      await this.memory.dispose();
+    });
   }
 
   /** UnsupportedError once the program was disposed of: its memory may belong to another by now. */
@@ -160,16 +182,12 @@ export class LoadedProgram {
    * another, or when the program has none of that name and no fallback is given.
    */
   count(name: string, fallback?: number): number {
-    const value = this.metadata.get(name);
-    if (value === undefined && fallback !== undefined) return fallback;
-    if (value === undefined)
-      throw new InvalidFileError(this.file, `expected metadata method ${name}; it is needed to generate text`);
-    if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > COUNT_MAX)
-      throw new InvalidFileError(
-        this.file,
-        `metadata method ${name}: expected a whole number from 1 to ${COUNT_MAX} but found ${value}`,
-      );
-    return value as number;
+    return countOf(this.metadata, name, { file: this.file, fallback });
+  }
+
+  /** What the store of sequences holds, and how often it was of use; null of a program without one. */
+  get sequenceStatistics(): SequenceStatistics | null {
+    return storeOf(this)?.statistics ?? null;
   }
 
   /** Bytes that the state of one session takes. */
@@ -244,6 +262,28 @@ const KERNEL_BYTES = 1 << 25;
 /** Of the state: that of two sessions, such as a conversation and something beside it. */
 const SESSIONS = 2;
 
+const stores = new WeakMap<LoadedProgram, SequenceStore | null>();
+
+/** The store of a program's sequences; null of a program that keeps one sequence in states of its own. */
+export function storeOf(program: LoadedProgram): SequenceStore | null {
+  return stores.get(program) ?? null;
+}
+
+/** What the calls of a program keep of sequences, and the store for it; null for a program that knows none. */
+function sequencesOf(program: Program, registry: OperatorRegistry, cpu: Cpu, options: LoadOptions) {
+  const uses = sequenceUses(program.methods, registry);
+  if (uses.length === 0) {
+    checkNoSequences(options);
+    return { uses, chosen: null };
+  }
+  const file = program.file ?? "program";
+  const metadata = readMetadata(program);
+  const stepRows = countOf(metadata, "get_max_seq_len", { file });
+  const contextLength = countOf(metadata, "get_max_context_len", { file, fallback: stepRows });
+  const most = cpu.features.has("simd128") ? WASM_CACHE_BYTES_MAX : Number.POSITIVE_INFINITY;
+  return { uses, chosen: chooseSequences(uses, { contextLength, stepRows }, options, most) };
+}
+
 /** What a program will have in memory, as far as it is known. */
 export function bytesNeeded({ constants, methods }: Program): number {
   const distinct = new Set(constants.map(({ data }) => data));
@@ -290,6 +330,23 @@ function checkThreads(threads: number): number {
   if (!Number.isInteger(threads) || threads < 1 || threads > THREADS_MAX)
     throw new InvalidArgumentError(`threads: expected a whole number from 1 to ${THREADS_MAX} but found ${threads}`);
   return threads;
+}
+
+function countOf(
+  metadata: ReadonlyMap<string, Metadata>,
+  name: string,
+  { file, fallback }: { readonly file: string; readonly fallback?: number | undefined },
+): number {
+  const value = metadata.get(name);
+  if (value === undefined && fallback !== undefined) return fallback;
+  if (value === undefined)
+    throw new InvalidFileError(file, `expected metadata method ${name}; it is needed to generate text`);
+  if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > COUNT_MAX)
+    throw new InvalidFileError(
+      file,
+      `metadata method ${name}: expected a whole number from 1 to ${COUNT_MAX} but found ${value}`,
+    );
+  return value as number;
 }
 
 function newTurn(): { promise: Promise<void>; resolve: () => void } {

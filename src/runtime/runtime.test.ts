@@ -30,7 +30,10 @@ const forward: MethodSource = {
     const cache = { dtype: "f32", shape: [1, CAPACITY, 1, WIDTH] } as const;
     const [keyCache, valueCache] = [ops.state("keys", cache), ops.state("values", cache)];
     return [
-      ops.add(ops.attention(normed, normed, normed, { keyCache, valueCache, position: position!, scale: 1 }), x!),
+      ops.add(
+        ops.attention(normed, normed, normed, { cache: { keyCache, valueCache, position: position! }, scale: 1 }),
+        x!,
+      ),
     ];
   },
 };

@@ -35,38 +35,46 @@ export interface RestoredSequence {
   readonly state: State | null;
 }
 
-/** Reads a file into new pages of a store. When it fails, they are given back. */
-export async function readSequence(
-  source: ByteSource,
-  store: PageStore,
-  options: RestoreOptions,
-): Promise<RestoredSequence> {
+/** A file of which everything before its pages was read and found right. */
+export interface SavedStart {
+  readonly reader: Reader;
+  readonly content: FileContent;
+  readonly ids: readonly number[];
+}
+
+/** Reads what comes before the pages. */
+export async function readStart(source: ByteSource, options: RestoreOptions): Promise<SavedStart> {
   const { layout, program, contextLength } = options;
   const { name, size } = source;
   const reader = new Reader(source);
   const header = await readHeader(reader);
   const content = decodeHeader(name, header, layout, program);
-  const { branch, tokens, firstPages } = content;
+  const { tokens } = content;
   if (tokens > contextLength)
     throw new ContextLengthError(`${name}: expected at most ${contextLength} tokens but found ${tokens}`);
   const expected = fileBytes(layout, header.length, content);
   if (size !== expected) throw new InvalidFileError(name, `expected ${expected} bytes but found ${size}`);
-  const ids = await readIds(reader, tokens);
-  const taken = takeRoom(name, store, layout, content, ids);
+  return { reader, content, ids: await readIds(reader, tokens) };
+}
+
+/** Reads the rest of a file into the room that was taken for it; when that fails, the room is given back. */
+export async function readPages(start: SavedStart, room: Room, layout: SequenceLayout): Promise<RestoredSequence> {
+  const { reader, content, ids } = start;
+  const { kinds, stateBytes } = layout.shape;
   try {
     for (const { page, kind } of blocksInFile(layout, content))
-      await reader.fill(taken.pages[page]!.blocks[kind]!.bytes.subarray(0, layout.shape.kinds[kind]!.byteLength));
-    for (const { block } of taken.states) await reader.fill(block.bytes.subarray(0, layout.shape.stateBytes));
+      await reader.fill(room.pages[page]!.blocks[kind]!.bytes.subarray(0, kinds[kind]!.byteLength));
+    for (const { block } of room.states) await reader.fill(block.bytes.subarray(0, stateBytes));
     const { sum } = reader;
     const end = await reader.read(CHECKSUM_BYTES);
-    checkSum(name, "file", sum, new DataView(end.buffer, end.byteOffset).getUint32(0, true));
+    checkSum(reader.source.name, "file", sum, new DataView(end.buffer, end.byteOffset).getUint32(0, true));
   } catch (error) {
-    taken.giveBack();
+    room.giveBack();
     throw error;
   }
-  const state = taken.states.at(-1) ?? null;
-  if (taken.states.length > 1) taken.pages[content.boundary / layout.pagePositions - 1]!.state = taken.states[0]!;
-  return { branch, ids, pages: taken.pages, firstPages, state };
+  if (room.states.length > 1) room.pages[content.boundary / layout.pagePositions - 1]!.state = room.states[0]!;
+  const { branch, firstPages } = content;
+  return { branch, ids, pages: room.pages, firstPages, state: room.states.at(-1) ?? null };
 }
 
 /** Reads a file from its start to its end, and sums up what it reads. */
@@ -119,20 +127,15 @@ async function readIds(reader: Reader, tokens: number): Promise<number[]> {
   return Array.from({ length: tokens }, (_, i) => view.getUint32(4 * i, true));
 }
 
-interface Room {
+/** Pages and states that nobody holds. */
+export interface Room {
   readonly pages: readonly Page[];
   readonly states: readonly State[];
   giveBack(): void;
 }
 
 /** Pages and states for all that is in a file. UnsupportedError when there is no room. */
-function takeRoom(
-  name: string,
-  store: PageStore,
-  layout: SequenceLayout,
-  content: FileContent,
-  ids: readonly number[],
-): Room {
+export function takeRoom({ reader, content, ids }: SavedStart, store: PageStore, layout: SequenceLayout): Room {
   const { pagePositions } = layout;
   const kindsOf = new Map<number, Set<number>>();
   for (const { page, kind } of blocksInFile(layout, content))
@@ -146,7 +149,7 @@ function takeRoom(
   const refuse = () => {
     giveBack();
     return new UnsupportedError(
-      `${name}: expected room for ${content.tokens} tokens but found ${store.pool.limit} bytes for all sequences, of which ` +
+      `${reader.source.name}: expected room for ${content.tokens} tokens but found ${store.pool.limit} bytes for all sequences, of which ` +
         `${store.pool.usedBytes} are in use; dispose of sequences or raise cacheBytes`,
     );
   };

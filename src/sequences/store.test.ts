@@ -1,7 +1,9 @@
 import { describe, expect, test } from "vitest";
 import { CellStore } from "../../test/support/sequence-cells.ts";
+import { memorySource } from "../byte-source.ts";
 import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { SequenceUse } from "../kernels/sequence-table.ts";
+import type { Sequence } from "./sequence.ts";
 import { SequenceStore } from "./store.ts";
 
 const cache = (layer: number, window = 0, kvHeads = 1): SequenceUse => ({
@@ -214,14 +216,78 @@ describe("memory", () => {
     expect(cells.store.statistics.bytes).toBeLessThanOrEqual(8 * 128);
   });
 
-  test("kinds give each other room", async () => {
-    const uses = [cache(0, 0, 2), cache(1, 4), state(0)];
-    const cells = new CellStore(uses, { ...options, contextLength: 256, sequences: 8, cacheBytes: 1 << 16 });
-    const all = numbers(8).map(() => cells.store.open());
-    for (const [i, sequence] of all.entries()) await cells.extend(sequence, numbers(40, 100 * i), 8);
-    for (const sequence of all.slice(0, 7)) sequence.dispose();
-    expect(await cells.extend(all[7]!, numbers(216), 8)).toBe(true);
+  /** 16 sequences of one page, each with slabs of its own: all that was between them is given up. */
+  async function scattered(): Promise<{ cells: CellStore; kept: Sequence[] }> {
+    const sizes = { contextLength: 1800, sequences: 16, cacheBytes: 1 << 16 };
+    const cells = new CellStore([cache(0), cache(1, 4)], { ...options, ...sizes });
+    const all = numbers(256).map(() => cells.store.open());
+    for (const [i, sequence] of all.entries()) expect(await cells.extend(sequence, [i, 0, 0])).toBe(true);
+    const kept = all.filter((_, i) => i % 16 === 0);
+    for (const sequence of all) if (!kept.includes(sequence)) sequence.dispose();
+    expect(cells.store.statistics).toMatchObject({ pages: 16, bytes: 1 << 16 });
+    return { cells, kept };
+  }
+
+  const stepAll = async (cells: CellStore, kept: readonly Sequence[]) => {
+    const runs = kept.map((sequence) => ({ sequence, ids: [1] }));
+    for (const { sequence } of runs) expect(sequence.reserve(1)).toBe(true);
+    await cells.step(runs);
+    for (const { sequence, ids } of runs) sequence.commit(ids);
+  };
+
+  test("kinds give each other room: what is moved is found where it is then", async () => {
+    const { cells, kept } = await scattered();
+    const grown = kept[0]!;
+    // 440 pages of full layers: more than half of all blocks, which were shared evenly.
+    expect(await cells.extend(grown, numbers(1752), 8)).toBe(true);
+    await stepAll(cells, kept);
+    for (const sequence of kept) cells.verify(sequence);
     expect(cells.store.statistics.bytes).toBeLessThanOrEqual(1 << 16);
+  });
+
+  test("slabs that are nearly empty are given back, one a step", async () => {
+    const { cells, kept } = await scattered();
+    for (let i = 0; i < 20; i++) await stepAll(cells, kept);
+    // Of 16 slabs of 2048 bytes of each kind; each sequence has 6 pages by now.
+    expect(cells.store.statistics.bytes).toBeLessThanOrEqual(16 * 6 * 2 * 128 * 2);
+    for (const sequence of kept) cells.verify(sequence);
+  });
+
+  test("nothing moves while a step runs, and what has no room meanwhile has it afterwards", async () => {
+    const { cells: others } = await scattered();
+    const saved = others.store.open();
+    expect(await others.extend(saved, numbers(1600), 8)).toBe(true);
+    const file = memorySource("file", new Uint8Array(Buffer.concat([...others.store.save(saved, "")])));
+    const { cells, kept } = await scattered();
+    for (const sequence of kept) expect(sequence.reserve(1)).toBe(true);
+    const runs = kept.map((sequence) => ({ sequence, rows: 1 }));
+    const places = () =>
+      kept.flatMap(({ pages }) => pages.flatMap(({ blocks }) => blocks.map((block) => block?.address)));
+    await cells.store.step(runs, async () => {
+      const before = places();
+      await expect(cells.store.restore(file, "")).rejects.toThrow("file: expected room for 1600 tokens");
+      expect(places()).toEqual(before);
+    });
+    cells.verify(await cells.store.restore(file, ""));
+    for (const sequence of kept) cells.verify(sequence);
+  });
+
+  test("what no sequence reads makes room, even in pages that one holds", async () => {
+    const cells = new CellStore([cache(0), cache(1, 8)], { ...options, contextLength: 256, cacheBytes: 40 * 128 });
+    const sequence = cells.store.open();
+    await cells.extend(sequence, numbers(20), 4);
+    const pin = sequence.fork();
+    await cells.extend(sequence, numbers(21, 20), 4);
+    sequence.dispose();
+    pin.dispose();
+    const later = cells.store.open(numbers(41));
+    expect(later.position).toBe(40);
+    expect(later.pages.slice(0, 5).some(({ blocks }) => blocks[1])).toBe(true);
+    const other = cells.store.open();
+    while (other.reserve(4)) await cells.extend(other, numbers(4, other.position + 100));
+    expect(later.pages.slice(0, 5).some(({ blocks }) => blocks[1])).toBe(false);
+    other.dispose();
+    expect(await cells.extend(later, [40])).toBe(true);
   });
 
   test("where the memory has no more, that is the limit", async () => {

@@ -7,7 +7,7 @@ import type { SequenceTable, SequenceUse } from "../kernels/sequence-table.ts";
 import { bytesForSequence, type SequenceLayout, type SequenceOptions, sequenceLayout } from "./layout.ts";
 import type { Page } from "./page.ts";
 import { PageStore } from "./page-store.ts";
-import { readSequence } from "./restore.ts";
+import { readPages, readStart, takeRoom } from "./restore.ts";
 import { savedParts } from "./save.ts";
 import { Sequence } from "./sequence.ts";
 import { type StepRun, Table } from "./table.ts";
@@ -16,16 +16,19 @@ import { type StepRun, Table } from "./table.ts";
 export interface SequenceStatistics {
   /** Sequences that were not disposed of. */
   readonly sequences: number;
-  /** Pages that sequences hold, and those of them that several do. */
+  /** Pages that sequences hold. */
   readonly pages: number;
+  /** Pages that several sequences hold. */
   readonly sharedPages: number;
   /** Full pages that no sequence holds, kept to be found until their room is needed. */
   readonly idlePages: number;
   /** Pages given up so far because their room was needed. */
   readonly evictedPages: number;
-  /** Memory taken, what of it is in use by pages and states, and the most that may be taken. */
+  /** Bytes of memory taken. */
   readonly bytes: number;
+  /** Bytes that pages and states use of it. */
   readonly usedBytes: number;
+  /** Most bytes that may be taken. */
   readonly limitBytes: number;
   /** Tokens that sequences took from the store so far instead of having them computed. */
   readonly reusedTokens: number;
@@ -129,12 +132,12 @@ export class SequenceStore {
    */
   async restore(source: ByteSource, program: string): Promise<Sequence> {
     this.#checkUsable();
+    const { layout, contextLength } = this;
+    const start = await readStart(source, { layout, program, contextLength });
+    this.#checkUsable();
+    const room = takeRoom(start, this.#pages, layout);
     return this.#inPlace(async () => {
-      const { branch, ...content } = await readSequence(source, this.#pages, {
-        layout: this.layout,
-        program,
-        contextLength: this.contextLength,
-      });
+      const { branch, ...content } = await readPages(start, room, layout);
       const sequence = this.#newSequence(branch);
       sequence.adopt(content);
       if (this.#isDisposed) sequence.dispose();

@@ -3,6 +3,7 @@ import { checkIds } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { Detokenizer } from "./detokenizer.ts";
+import { checkLogprobs, type LogProbabilities, logProbabilities } from "./log-probabilities.ts";
 import { createSampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
 import { promptTooLong } from "./token-budget.ts";
@@ -37,6 +38,11 @@ export interface GenerateOptions extends SamplerOptions {
   readonly eosIds?: readonly number[] | undefined;
   /** Go on after an end token. Default false. */
   readonly ignoreEos?: boolean | undefined;
+  /**
+   * Log probabilities of each token taken and of so many of the most likely ones, 0 to 100, in `result.logprobs`.
+   * Default: none.
+   */
+  readonly logprobs?: number | undefined;
   /** Ids that the decoder's context holds already, before the prompt: penalties see them. Default none. */
   readonly contextIds?: readonly number[] | undefined;
   /** Ends the generation; the signal's reason is thrown. */
@@ -47,6 +53,8 @@ export interface GenerateOptions extends SamplerOptions {
 export interface GeneratedToken {
   readonly id: number;
   readonly text: string;
+  /** Null unless the options ask for them. */
+  readonly logprobs: LogProbabilities | null;
 }
 
 /** What a generation came to: why it ended, how many tokens it read and wrote, and how long that took in seconds. */
@@ -56,12 +64,16 @@ export interface GenerationResult {
    * up.
    */
   readonly finishReason: "stop" | "length";
+  /** Sentence that a user may want to read at the end: that the context is full, and what to do about it; null otherwise. */
+  readonly message: string | null;
   /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
   /** Tokens of the prompt that were computed. */
   readonly promptTokens: number;
   /** Tokens generated, an end token included. */
   readonly generatedTokens: number;
+  /** Log probabilities of each token generated; null unless the options ask for them. */
+  readonly logprobs: readonly LogProbabilities[] | null;
   /** Time that the prompt took. */
   readonly prefillSeconds: number;
   /** Time from the start to the first token. */
@@ -87,6 +99,8 @@ export async function* generate(
   checkIds("prompt", promptIds, "a text or token ids");
   for (const name of ["stopTokens", "eosIds", "contextIds"] as const) checkIds(name, options[name] ?? []);
   checkPrompt(decoder, promptIds);
+  const topCount = options.logprobs === undefined ? null : checkLogprobs(options.logprobs);
+  const logprobs: LogProbabilities[] = [];
   const sampler = createSampler(options);
   const history = [...(options.contextIds ?? []), ...promptIds];
   const start = history.length;
@@ -97,18 +111,23 @@ export async function* generate(
   clock.prefilled();
   checkStopTokens(options, logits.length);
 
+  let message: string | null = null;
   let finishReason: GenerationResult["finishReason"] | null = maxTokens === 0 ? "length" : null;
   while (finishReason === null) {
     await nextMacrotask();
     signal?.throwIfAborted();
     clock.start();
     const id = sampler.sample(logits, history);
+    const probabilities = topCount === null ? null : logProbabilities(logits, id, topCount);
+    if (probabilities) logprobs.push(probabilities);
     history.push(id);
-    const isLast = history.length - start >= maxTokens || decoder.position >= decoder.contextLength;
+    const isFull = decoder.position >= decoder.contextLength;
+    const isLast = history.length - start >= maxTokens || isFull;
     const { text, stopped } = writer.write(id, isLast);
     clock.sampled();
     finishReason = stopped ? "stop" : isLast ? "length" : null;
-    yield { id, text };
+    if (isFull && !stopped) message = contextFull(decoder.contextLength);
+    yield { id, text, logprobs: probabilities };
     if (finishReason !== null) break;
     signal?.throwIfAborted();
     clock.start();
@@ -117,11 +136,17 @@ export async function* generate(
   }
   return {
     finishReason,
+    message,
     stopString: writer.stopString,
     promptTokens: promptIds.length,
     generatedTokens: history.length - start,
+    logprobs: topCount === null ? null : logprobs,
     ...clock.seconds,
   };
+}
+
+function contextFull(contextLength: number): string {
+  return `the context of ${contextLength} tokens is full: load the program with a longer one (contextLength, --context) for a longer answer`;
 }
 
 function checkStopTokens({ stopTokens = [] }: GenerateOptions, vocabularySize: number): void {

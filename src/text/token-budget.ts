@@ -9,7 +9,7 @@ const COUNTED_LENGTH = 1 << 16;
 export function promptTooLong(tokens: string, contextLength: number): ContextLengthError {
   return new ContextLengthError(
     `prompt: ${tokens} do not fit the context length of ${contextLength}; ` +
-      "shorten the prompt or export the program for a longer context",
+      "shorten the prompt or load the program with a longer context (contextLength, --context)",
   );
 }
 

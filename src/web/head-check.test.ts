@@ -22,7 +22,7 @@ beforeAll(async () => {
   await writeFile(join(folder, "config.json"), JSON.stringify({ ...config, max_position_embeddings: 2 ** 28 }));
   for (const [path, maxContextLen] of [[files.small, 64] as const, [files.large, 2 ** 28] as const]) {
     const model = await loadCheckpoint(folder);
-    await exportProgram(model, path, { maxContextLen });
+    await exportProgram(model, path, { target: "executorch", maxContextLen });
     await model.close();
   }
 }, 60_000);

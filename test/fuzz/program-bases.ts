@@ -45,7 +45,7 @@ export async function basePrograms(): Promise<readonly Program[]> {
     for (const configs of quantizations)
       for (const target of configs.length > 0 ? (["lowbit"] as const) : (["lowbit", "executorch"] as const))
         programs.push(await exported(folder, configs, target));
-    programs.push(await exported(folder, [], "lowbit", "int8"));
+    programs.push(await exported(folder, [], "executorch"));
     for (const [i, form] of codes.entries()) {
       const aqlm = join(folder, `aqlm-${i}`);
       await writeAqlmCheckpoint(aqlm, { ...form, config });
@@ -59,16 +59,11 @@ export async function basePrograms(): Promise<readonly Program[]> {
   }
 }
 
-async function exported(
-  folder: string,
-  configs: readonly QuantizationConfig[],
-  target: "lowbit" | "executorch",
-  kvCache?: "int8",
-) {
+async function exported(folder: string, configs: readonly QuantizationConfig[], target: "lowbit" | "executorch") {
   const model = await loadCheckpoint(folder);
   if (configs.length > 0) quantize(model, [...configs]);
   const path = join(folder, "base.pte");
-  await exportProgram(model, path, { target, ...(kvCache && { kvCache }) });
+  await exportProgram(model, path, { target });
   await model.close();
   return readProgram(memorySource(path, new Uint8Array(await readFile(path))));
 }

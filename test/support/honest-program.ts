@@ -25,7 +25,9 @@ export function honestProgram(): Program {
           const normed = ops.call("lowbit::rms_norm.out", x!, weight, 1e-5);
           const cache = { dtype: "f32", shape: [1, CAPACITY, 1, WIDTH] } as const;
           const [keyCache, valueCache] = [ops.state("keys", cache), ops.state("values", cache)];
-          return [ops.attention(normed, normed, normed, { keyCache, valueCache, position: position!, scale: 1 })];
+          return [
+            ops.attention(normed, normed, normed, { cache: { keyCache, valueCache, position: position! }, scale: 1 }),
+          ];
         },
       },
     ],

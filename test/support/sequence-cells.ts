@@ -39,6 +39,8 @@ export class CountedMemory implements KernelMemory {
     return this.#allocated.get(bytes)!;
   }
 
+  discard(): void {}
+
   /** The bytes at an address, to be compared with those that a table gives. */
   at(address: bigint, byteLength: number): Uint8Array {
     for (const [bytes, start] of this.#allocated)
@@ -110,7 +112,7 @@ export class CellStore {
       for (const use of this.uses) {
         if (use.kind !== "cache") continue;
         this.#writeCell(slot, use.layer, position + i, numbers[position + i + 1]!);
-        const pageAt = (index: number) => this.store.table.layerPages(use.layer)!.cache.page(slot, index);
+        const pageAt = (index: number) => this.#page(slot, use.layer, index);
         this.#checkCells(pageAt, use, { row: position + i, numbers: numbers.slice(0, position + i + 2) });
       }
     const { table } = this.store;
@@ -122,6 +124,15 @@ export class CellStore {
       expect(wordAt(now, offset)).toBe(start === 0 ? 0 : numbers[start]! + use.index);
       setWord(this.memory.at(table.nextStates[slot]!, next.length), offset, numbers.at(-1)! + use.index);
     }
+  }
+
+  /** By `page`, as plain loops find it, which must be where its address leads. */
+  #page(slot: number, layer: number, index: number): Uint8Array {
+    const { cache } = this.store.table.layerPages(layer)!;
+    const bytes = cache.page(slot, index);
+    const { buffer, byteOffset } = this.memory.at(cache.pages[slot * cache.pagesMax + index]!, bytes.length);
+    if (buffer !== bytes.buffer || byteOffset !== bytes.byteOffset) expect.fail(`page ${index}: found another address`);
+    return bytes;
   }
 
   /** By address, as native kernels do. */

@@ -5,7 +5,8 @@ import { readProgram } from "../../program/read.ts";
 import { LoadedProgram, type LoadOptions } from "../../runtime/program.ts";
 import { blobSource } from "../../web/blob-source.ts";
 
-export { SessionDecoder } from "../../language/session-decoder.ts";
+export { createDecoder } from "../../language/decoders.ts";
+export type { ProgramDecoder } from "../../language/program-decoder.ts";
 
 /** A .pte file: its bytes, a blob, or its path (in Node) or address. */
 export type ProgramSource = Uint8Array | Blob | string | URL;
@@ -24,7 +25,7 @@ async function fetchBlob(address: string | URL): Promise<Blob> {
   return response.blob();
 }
 
-/** Reads a program's weights and makes it ready; `new SessionDecoder(program)` decodes with it. */
+/** Reads a program's weights and makes it ready; `createDecoder(program)` decodes with it. */
 export async function load(source: ProgramSource, options: LoadOptions = {}): Promise<LoadedProgram> {
   const file = await open(source);
   try {

@@ -2,7 +2,7 @@
  * The worker of a bundle. Each message { id, call, … } is answered by { id, result } or { id, error }; calls are served in
  * order: load { source }, prefill { ids }, step { token }, rewind { position }. Logits are transferred.
  */
-import { load, type ProgramSource, SessionDecoder } from "./entry.ts";
+import { createDecoder, load, type ProgramDecoder, type ProgramSource } from "./entry.ts";
 
 type Request =
   | { readonly id: number; readonly call: "load"; readonly source: ProgramSource; readonly threads?: number }
@@ -16,12 +16,12 @@ interface Port {
 }
 
 const port = globalThis as unknown as Port;
-let decoder: SessionDecoder | null = null;
+let decoder: ProgramDecoder | null = null;
 
 async function serve(request: Request): Promise<unknown> {
   if (request.call === "load") {
     const program = await load(request.source, { threads: request.threads });
-    decoder = new SessionDecoder(program);
+    decoder = createDecoder(program);
     const { vocabularySize, contextLength } = decoder;
     return { vocabularySize, contextLength };
   }

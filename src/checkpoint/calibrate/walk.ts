@@ -199,7 +199,8 @@ export async function visitLinearLayers(
 
 /** The forward pass on weights as they are stored, with logits of all positions. Constants are named as slots are. */
 function captureFloat(model: Model, window: number): Graph {
-  const options = { capacity: window, logits: "all", kvCache: "f32", longContext: false } as const;
+  const cache = { capacity: window, type: "f32" } as const;
+  const options = { cache, logits: "all", longContext: false } as const;
   return capture(
     {
       name: "forward",
@@ -211,7 +212,7 @@ function captureFloat(model: Model, window: number): Graph {
         model.decoder.forward(
           new Ops(builder),
           (name) => ({ ...model.weight(name, { float: true }), name }),
-          { tokens: tokens!, position: position! },
+          { tokens: tokens!, position: position!, rows: null },
           options,
         ),
       ],

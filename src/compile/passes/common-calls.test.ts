@@ -44,7 +44,7 @@ describe("mergeCommonCalls", () => {
         const ops = new Ops(builder);
         const [keyCache, valueCache] = [builder.state("keys", cache), builder.state("values", cache)];
         const attend = () =>
-          ops.attention(value!, value!, value!, { keyCache, valueCache, position: position!, scale: 1 });
+          ops.attention(value!, value!, value!, { cache: { keyCache, valueCache, position: position! }, scale: 1 });
         return [attend(), attend()];
       },
     };

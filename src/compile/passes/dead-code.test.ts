@@ -10,7 +10,7 @@ it("removes what nothing reads", () => {
     const unread = ops.add(x!, x!);
     ops.add(unread, unread);
     const used = ops.add(x!, x!);
-    ops.attention(used, used, used, { keyCache, valueCache, position: pos!, scale: 1 });
+    ops.attention(used, used, used, { cache: { keyCache, valueCache, position: pos! }, scale: 1 });
     return [ops.add(x!, x!)];
   });
   expect(graph.nodes).toHaveLength(5);

@@ -48,7 +48,7 @@ function attentionGraph(isNormed: boolean) {
       return ops.rope(isNormed ? ops.call("lowbit::rms_norm.out", value, weight, 1e-5) : value, angles, 16);
     };
     const [keyCache, valueCache] = [ops.state("keys", cache), ops.state("values", cache)];
-    const options = { keyCache, valueCache, position: pos!, scale: 1 };
+    const options = { cache: { keyCache, valueCache, position: pos! }, scale: 1 };
     return [ops.attention(turn(q, "q_norm"), turn(k, "k_norm"), v, options)];
   });
 }

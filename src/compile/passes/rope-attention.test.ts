@@ -11,7 +11,9 @@ const graphWith = (keyAngles: "same" | "other") =>
     const cache = { dtype: "f32", shape: [1, 64, 1, 16] } as const;
     const [keyCache, valueCache] = [ops.state("keys", cache), ops.state("values", cache)];
     const turned = ops.rope(k, keyAngles === "same" ? angles : ops.add(angles, angles), 16);
-    return [ops.attention(ops.rope(q, angles, 16), turned, v, { keyCache, valueCache, position: pos!, scale: 1 })];
+    return [
+      ops.attention(ops.rope(q, angles, 16), turned, v, { cache: { keyCache, valueCache, position: pos! }, scale: 1 }),
+    ];
   });
 
 it("fuses", () => {

@@ -18,11 +18,14 @@ import type {
   RopeAnglesArgs,
   RopeArgs,
   RopeAttentionArgs,
+  RopeSequenceAttentionArgs,
   SelectArgs,
+  SequenceAttentionArgs,
   SharedEmbeddingArgs,
   SoftmaxArgs,
   UnaryArgs,
 } from "../arguments.ts";
+import { kvCacheTypes, partOffsets } from "../sequence-table.ts";
 
 /** The arguments of a native call: all numbers, then all buffers, each in the order that its C++ code reads. */
 export interface NativeArguments {
@@ -43,7 +46,11 @@ export interface ArgumentNames {
 const matrix = ["m", "n", "k"] as const;
 const rowsOfDim = ["rows", "dim"] as const;
 const attentionSizes = ["tokens", "heads", "kvHeads", "headDim", "capacity"] as const;
-const attentionScalars = [...attentionSizes, "scale", "window", "softcap", "cacheType", "stores"] as const;
+const sequenceSizes = ["rows", "heads", "kvHeads", "headDim", "pagePositions", "pagesMax", "runsMax"] as const;
+const partOffsetNames = ["keyOffset", "valueOffset", "keyScaleOffset", "valueScaleOffset"] as const;
+const ruleScalars = ["scale", "window", "softcap", "cacheType", "stores"] as const;
+const sequenceScalars = [...sequenceSizes, ...ruleScalars, ...partOffsetNames] as const;
+const attentionScalars = [...attentionSizes, ...ruleScalars] as const;
 const cacheBuffers = ["keyCache", "valueCache", "keyScales", "valueScales", "position", "y"] as const;
 
 /** What families of kernels are called with; several families may take the same. */
@@ -56,6 +63,8 @@ export const argumentNames = {
   rope: { scalars: ["tokens", "heads", "headDim", "half"], buffers: ["x", "angles", "y"] },
   attention: { scalars: attentionScalars, buffers: ["q", "k", "v", ...cacheBuffers] },
   ropeAttention: { scalars: [...attentionScalars, "half"], buffers: ["qkv", "angles", ...cacheBuffers] },
+  updateAndAttend: { scalars: sequenceScalars, buffers: ["q", "k", "v", "runs", "pages", "y"] },
+  ropeUpdateAndAttend: { scalars: [...sequenceScalars, "half"], buffers: ["qkv", "angles", "runs", "pages", "y"] },
   binary: { scalars: ["count", "alpha"], buffers: ["a", "b", "y"] },
   unary: { scalars: ["count", "value"], buffers: ["x", "y"] },
   halves: { scalars: rowsOfDim, buffers: ["x", "y"] },
@@ -154,6 +163,30 @@ export function ropeAttention(args: RopeAttentionArgs): NativeArguments {
 function cacheArguments({ keyCache, keyScales, valueScales }: Omit<AttentionArgs, "q" | "k" | "v">) {
   const cacheType = cacheArrays.findIndex((array) => keyCache instanceof array);
   return { cacheType, keyScales: keyScales ?? none, valueScales: valueScales ?? none };
+}
+
+/** Offsets are bytes from the address of a page. Cache types and `stores` are those of `attention`. */
+export function updateAndAttend(args: SequenceAttentionArgs): NativeArguments {
+  const { k, v } = args;
+  const stored = { k: k ?? none, v: v ?? none, stores: k && v ? 1 : 0 };
+  return orderArguments(names.updateAndAttend, { ...args, ...sequenceArguments(args), ...stored });
+}
+
+export function ropeUpdateAndAttend(args: RopeSequenceAttentionArgs): NativeArguments {
+  return orderArguments(names.ropeUpdateAndAttend, { ...args, ...sequenceArguments(args), stores: 1 });
+}
+
+function sequenceArguments({ table, pages: { cache, offset } }: Pick<SequenceAttentionArgs, "table" | "pages">) {
+  const { pagePositions, pagesMax, pages } = cache;
+  const { keys, values, keyScales, valueScales } = partOffsets(cache);
+  return {
+    ...{ pagePositions, pagesMax, pages, runs: table.runs, runsMax: table.runsMax },
+    cacheType: kvCacheTypes.indexOf(cache.type),
+    keyOffset: offset + keys,
+    valueOffset: offset + values,
+    keyScaleOffset: offset + keyScales,
+    valueScaleOffset: offset + valueScales,
+  };
 }
 
 /** `dim` is that of a half. */

@@ -68,6 +68,10 @@ export interface NativeAddon {
   mapFile(path: string): ArrayBuffer | null;
   /** Zeroed memory that begins at a page, on huge pages where there is much of it; null when it cannot be had. */
   allocate(bytes: number): ArrayBuffer | null;
+  /** Where the bytes begin in the memory of the process. */
+  addressOf(bytes: Uint8Array): bigint;
+  /** Gives whole pages of bytes that `allocate` gave back to the system; what they hold afterwards is undefined. */
+  discard(bytes: Uint8Array): void;
   /** Adds the rows of a shared library, behind all others; null, or what is wrong with it. */
   loadKernels(path: string): string | null;
 }

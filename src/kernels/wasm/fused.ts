@@ -1,19 +1,15 @@
-/** Fused operators: gates of halves of rows, a sum and its norm, and rotary embedding before attention. A tile is a row. */
-import { bytesOf } from "../../tensor.ts";
-import type { AddRmsNormArgs, AttentionArgs, HalvesArgs, RopeAttentionArgs } from "../arguments.ts";
+/** Fused operators: gates of halves of rows, and a sum and its norm. A tile is a row. */
+import type { AddRmsNormArgs, HalvesArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
-import { rotatedPlaces } from "../reference/fused.ts";
 import type { Local } from "./assembler/expression.ts";
 import { f32x4, i32 } from "./assembler/instructions.ts";
-import { attentionRelaxedWasm, attentionWasm } from "./attention/attention.ts";
-import { ropeWasm } from "./attention/rope.ts";
-import { type Formula, gegluFormula, selectWasm, swigluFormula } from "./elementwise.ts";
+import { type Formula, gegluFormula, swigluFormula } from "./elementwise.ts";
 import { forLanes } from "./generate/lanes.ts";
 import { elementAt } from "./generate/loops.ts";
 import { VectorMath } from "./generate/vector-math.ts";
 import { VectorConstants } from "./generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "./kernel.ts";
-import { ArgumentBlock, type KernelCode, kernelFunction, type Placement, type WasmPhase } from "./kernel-code.ts";
+import { ArgumentBlock, type KernelCode, kernelFunction } from "./kernel-code.ts";
 import { normalize } from "./rows.ts";
 
 const halvesBlock = new ArgumentBlock({ x: "ptr", y: "ptr", dim: "i32" });
@@ -111,65 +107,3 @@ export const addRmsNormWasm: Kernel<AddRmsNormArgs> = wasmKernel<AddRmsNormArgs>
     return { phases: [{ code: addNormCode, tiles: x.length / dim, args: addNormBlock.encode(values) }] };
   },
 });
-
-const rotatedBytes = (args: RopeAttentionArgs) => Math.ceil(rotatedPlaces(args.tokens, args).length / 16) * 64;
-
-/** The same call with arrays of size 0 for queries, keys and values, which lie in scratch. */
-const withArrays = ({ qkv: _, ...rest }: RopeAttentionArgs) => ({ ...rest, ...noArrays }) satisfies AttentionArgs;
-const noArrays = { q: new Float32Array(0), k: new Float32Array(0), v: new Float32Array(0) };
-
-/** A placement that knows where in scratch some arrays lie, and gives the scratch after `used` bytes. */
-function placementWith(place: Placement, offsets: ReadonlyMap<ArrayBufferView, number>, used: number): Placement {
-  const at = (view: ArrayBufferView) => {
-    const offset = offsets.get(view);
-    return offset === undefined ? null : place.scratch + offset;
-  };
-  return {
-    read: (view) => at(view) ?? place.read(view),
-    write: (view) => at(view) ?? place.write(view),
-    scratch: place.scratch + used,
-    threads: place.threads,
-  };
-}
-
-const step = <A>(kernel: Kernel<A>, args: A, place: Placement): readonly WasmPhase[] => {
-  const call = kernel.encode!(args, new Uint8Array(0));
-  return call.target === "wasm" ? call.prepare(place).phases : [];
-};
-
-/** Columns are copied to scratch and rotated there, then attended to: the phases of the single kernels. */
-const ropeAttentionRow = (name: string, attention: Kernel<AttentionArgs>) =>
-  wasmKernel<RopeAttentionArgs>({
-    ...plainRow,
-    name,
-    needs: attention.needs,
-    scratchBytes: (args, threads) => rotatedBytes(args) + attention.scratchBytes!(withArrays(args), threads),
-    step(args, given) {
-      const { qkv, angles, half, tokens, heads, kvHeads, headDim } = args;
-      const call = withArrays(args);
-      const places = rotatedPlaces(args.tokens, args);
-      const parts = [
-        { array: call.q, start: places.q, column: 0, heads },
-        { array: call.k, start: places.k, column: heads, heads: kvHeads },
-        { array: call.v, start: places.v, column: heads + kvHeads, heads: kvHeads },
-      ];
-      const place = placementWith(
-        given,
-        new Map(parts.map(({ array, start }) => [array, 4 * start])),
-        rotatedBytes(args),
-      );
-      const x = bytesOf(qkv);
-      const rowBytes = 4 * headDim;
-      const copies = parts.flatMap(({ array, column, heads: count }) => {
-        const bytes = { outer: tokens, stride: (heads + 2 * kvHeads) * rowBytes, blockBytes: count * rowBytes };
-        return step(selectWasm, { ...bytes, offset: column * rowBytes, x, y: array as unknown as Uint8Array }, place);
-      });
-      const turns = parts.slice(0, 2).flatMap(({ array, heads: count }) => {
-        return step(ropeWasm, { tokens, heads: count, headDim, half, x: array, angles, y: array }, place);
-      });
-      return { phases: [...copies, ...turns, ...step(attention, call, place)] };
-    },
-  });
-
-export const ropeAttentionWasm = ropeAttentionRow("rope_attention_f32_1x1x4_wasm_simd", attentionWasm);
-export const ropeAttentionRelaxedWasm = ropeAttentionRow("rope_attention_f32_1x1x4_wasm_relaxed", attentionRelaxedWasm);

@@ -2,6 +2,7 @@
  * What a WASM kernel is made of: functions of one signature, specialised by their generator, and a block of arguments in
  * memory that they read. A call runs phases one after the other; the tiles of a phase run on any thread, in any order.
  */
+import type { PagedCache, SequenceTable } from "../sequence-table.ts";
 import type { Body, Expr, FunctionCode, Local } from "./assembler/expression.ts";
 import { f32, f64, i32, ptr } from "./assembler/instructions.ts";
 import { defineFunction, type Scope } from "./assembler/module.ts";
@@ -33,6 +34,8 @@ export interface Placement {
   read(view: ArrayBufferView): number;
   /** The address of an array that the kernel writes, and may read. */
   write(view: ArrayBufferView): number;
+  /** The address of a cache's table of pages, which the runs of the first `rows` rows read and write. */
+  pages(cache: PagedCache, table: SequenceTable, rows: number): number;
   /** Address of the call's scratch, at a multiple of 64. */
   readonly scratch: number;
   /** Threads that share the tiles. */

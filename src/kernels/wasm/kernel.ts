@@ -4,6 +4,7 @@
  */
 import { bytesOf } from "../../tensor.ts";
 import type { Kernel } from "../contract.ts";
+import { runsOf } from "../sequence-table.ts";
 import { WasmEngine } from "./engine/engine.ts";
 import type { Placement, WasmStep } from "./kernel-code.ts";
 
@@ -38,14 +39,35 @@ function loneEngine(byteLength: number): WasmEngine {
   return lone;
 }
 
+type Address = Placement["read"];
+
+/** Addresses of the pages that runs read and write, by a function that gives a page an address. */
+export const pagesBy =
+  (read: Address, write: Address): Placement["pages"] =>
+  ({ page, pages, pagesMax, pagePositions, window }, table, rows) => {
+    const places = new Map<string, number>();
+    const buffers = new Map<ArrayBufferLike, number>();
+    const addresses = new BigUint64Array(pages.length);
+    for (const { slot, position, rows: count } of runsOf(table, rows)) {
+      const first = window > 0 ? Math.max(0, position - window + 1) : 0;
+      for (let i = Math.floor(first / pagePositions); i * pagePositions < position + count; i++) {
+        const bytes = page(slot, i);
+        const buffer = buffers.get(bytes.buffer) ?? buffers.size;
+        buffers.set(bytes.buffer, buffer);
+        const key = `${buffer} ${bytes.byteOffset}`;
+        const place = places.get(key) ?? write(bytes);
+        places.set(key, place);
+        addresses[slot * pagesMax + i] = BigInt(place);
+      }
+    }
+    return read(addresses);
+  };
+
 /** Runs a call made ready for some threads on the caller's. */
 function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number, threads: number): void {
   const views: ArrayBufferView[] = [];
-  const counting = {
-    read: (view: ArrayBufferView) => views.push(view),
-    write: (view: ArrayBufferView) => views.push(view),
-  };
-  prepare({ ...counting, scratch: 0, threads });
+  const count = (view: ArrayBufferView) => views.push(view);
+  prepare({ read: count, write: count, pages: pagesBy(count, count), scratch: 0, threads });
   const needed = views.reduce((sum, { byteLength }) => sum + byteLength + 64, scratchBytes + (1 << 16));
   const engine = loneEngine(needed);
   const placed: { readonly view: ArrayBufferView; readonly bytes: Uint8Array; readonly isWritten: boolean }[] = [];
@@ -55,8 +77,9 @@ function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number,
     placed.push({ view, bytes, isWritten });
     return bytes.byteOffset;
   };
+  const [read, write] = [put(false), put(true)];
   const scratch = engine.allocate(scratchBytes);
-  engine.runNow(prepare({ read: put(false), write: put(true), scratch: scratch.byteOffset, threads }));
+  engine.runNow(prepare({ read, write, pages: pagesBy(read, write), scratch: scratch.byteOffset, threads }));
   for (const { view, bytes, isWritten } of placed) {
     if (isWritten) bytesOf(view).set(bytes);
     engine.free(bytes);

@@ -3,17 +3,19 @@
  * made for a row, and for checking code compiled in an unusual way.
  */
 import type { QuantizedWeights } from "../../quantized.ts";
-import type { AttentionArgs, PackedLinearArgs } from "../arguments.ts";
+import { bytesOf } from "../../tensor.ts";
+import type { AttentionArgs, PackedLinearArgs, SequenceAttentionArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
 import { packEmbedding } from "../layout/torchao-embedding.ts";
-import { attentionReference } from "../reference/attention.ts";
+import { attentionReference, updateAndAttendReference } from "../reference/attention.ts";
 import * as plain from "../reference/elementwise.ts";
 import * as embeddings from "../reference/embedding.ts";
 import * as joined from "../reference/fused.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "../reference/linear.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "../reference/transformer.ts";
-import { attentionRelaxedWasm, attentionWasm } from "./attention/attention.ts";
+import type { PagedCache, SequenceTable } from "../sequence-table.ts";
+import * as attention from "./attention/attention.ts";
 import { ropeAnglesWasm, ropeWasm } from "./attention/rope.ts";
 import * as elementwise from "./elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./embedding.ts";
@@ -63,7 +65,7 @@ const floats = (length: number, seed = 1) => Float32Array.from({ length }, (_, i
 const indices = () => BigInt64Array.of(3n, 0n, 31n);
 
 /** For what does not depend on addresses. */
-const nowhere: Placement = { read: () => 0, write: () => 0, scratch: 0, threads: 1 };
+const nowhere: Placement = { read: () => 0, write: () => 0, pages: () => 0, scratch: 0, threads: 1 };
 
 function callOf<A>(
   kernel: Kernel<A>,
@@ -151,6 +153,29 @@ function attentionArgs(tokens: number, type: keyof typeof caches): Omit<Attentio
   };
 }
 
+const PAGE_POSITIONS = 16;
+
+/** One sequence whose new tokens come after 20, in pages of keys and values as those of `attentionArgs`. */
+function sequence(rows: number, type: keyof typeof caches): Pick<SequenceAttentionArgs, "table" | "pages"> {
+  const pages = Array.from({ length: CAPACITY / PAGE_POSITIONS }, () =>
+    bytesOf(caches[type](2 * PAGE_POSITIONS * KV_HEADS * DIM)),
+  );
+  const cache: PagedCache = {
+    ...{ type, kvHeads: KV_HEADS, headDim: DIM, window: 0, pagePositions: PAGE_POSITIONS, pagesMax: pages.length },
+    pages: new BigUint64Array(pages.length),
+    page: (_, index) => pages[index]!,
+  };
+  const layerPages = { cache, offset: 0 };
+  const table: SequenceTable = {
+    ...{ handle: new Int32Array(1), runs: Int32Array.of(1, 0, rows, 20, 0), runsMax: 1, slots: 1 },
+    ...{ states: new BigUint64Array(1), nextStates: new BigUint64Array(1) },
+    state: () => ({ now: new Uint8Array(0), next: new Uint8Array(0) }),
+    layerPages: () => layerPages,
+    statePart: () => undefined,
+  };
+  return { table, pages: layerPages };
+}
+
 /** One token, and as many as go through attention of several queries at once. */
 function attentionCalls(): SampleCall[] {
   const kinds = (["f32", "f16"] as const).flatMap((type) => [1, 17].map((tokens) => ({ type, tokens })));
@@ -166,9 +191,19 @@ function attentionCalls(): SampleCall[] {
       ...attentionArgs(tokens, type),
       ...{ qkv: floats(tokens * (HEADS + 2 * KV_HEADS) * DIM), angles, half: DIM / 2 },
     });
+    const makePaged = () => ({ ...make(), rows: tokens, ...sequence(tokens, type) });
+    const makeRopePaged = () => ({ ...makeRope(), rows: tokens, ...sequence(tokens, type) });
     return [
-      ...[attentionRelaxedWasm, attentionWasm].map((row) => callOf(row, attentionReference, make, ({ y }) => y, what)),
-      ...[fused.ropeAttentionRelaxedWasm, fused.ropeAttentionWasm].map((row) =>
+      ...[attention.updateAndAttendRelaxedWasm, attention.updateAndAttendWasm].map((row) =>
+        callOf(row, updateAndAttendReference, makePaged, ({ y }) => y, what),
+      ),
+      ...[attention.ropeUpdateAndAttendRelaxedWasm, attention.ropeUpdateAndAttendWasm].map((row) =>
+        callOf(row, joined.ropeUpdateAndAttendReference, makeRopePaged, ({ y }) => y, what),
+      ),
+      ...[attention.attentionRelaxedWasm, attention.attentionWasm].map((row) =>
+        callOf(row, attentionReference, make, ({ y }) => y, what),
+      ),
+      ...[attention.ropeAttentionRelaxedWasm, attention.ropeAttentionWasm].map((row) =>
         callOf(row, joined.ropeAttentionReference, makeRope, ({ y }) => y, what),
       ),
     ];

@@ -49,6 +49,14 @@ describe("a text that grows without end", () => {
     expect(() => make({ normalizer: many }).encode("a")).toThrow(LimitError);
   });
 
+  it.each([
+    ["length", { strategy: { Fixed: 2 ** 52 }, pad_to_multiple_of: null }],
+    ["multiple", { strategy: "BatchLongest", pad_to_multiple_of: 2 ** 52 }],
+  ])("by padding to a great %s is refused", (_, changes) => {
+    const padding = { direction: "Right", pad_id: 0, pad_type_id: 0, pad_token: "x", ...changes };
+    expect(() => make({ padding }).encode("a")).toThrow(LimitError);
+  });
+
   it("by a template is refused", () => {
     const ids = new Array(1_000_000).fill(1);
     const special_tokens = { x: { id: "x", ids, tokens: [] } };
@@ -96,6 +104,15 @@ describe("a wrong file", () => {
       "post_processor.sep: expected a token and its id",
     ],
     [{ added_tokens: [{ id: 1, content: 3 }] }, "added_tokens[0].content: expected a string but found 3"],
+    [
+      { truncation: { max_length: -1, strategy: "LongestFirst", stride: 0 } },
+      "truncation.max_length: expected a whole number from 0",
+    ],
+    [
+      { truncation: { max_length: 5, strategy: "longest_first", stride: 0 } },
+      "truncation.strategy: expected one of LongestFirst, OnlyFirst, OnlySecond",
+    ],
+    [{ padding: { strategy: "Longest" } }, "padding.strategy: expected an object"],
     [{ added_tokens: [null] }, "added_tokens[0]: expected an object"],
     [{ model: { ...model, merges: [["a", "c"]] } }, "model.merges[0]: expected tokens of the vocabulary"],
     [{ model: { ...model, merges: ["a"] } }, "model.merges[0]: expected two tokens"],

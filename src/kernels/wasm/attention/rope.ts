@@ -127,55 +127,70 @@ const ropeBlock = new ArgumentBlock({
   half: "i32",
 });
 
+/** Heads of a row and where they go, which move on, and the row's angles. */
+interface RotatedHeads extends Readonly<Record<"x" | "y" | "angles", Local<"ptr">>> {
+  readonly scope: Scope;
+  readonly constants: VectorConstants;
+  readonly heads: Expr<"i32">;
+  readonly headDim: Local<"i32">;
+  readonly half: Local<"i32">;
+}
+
+export function rotateHeads({ scope, constants, x, y, angles, heads, headDim, half }: RotatedHeads): Body {
+  const names = ["low", "high", "out_low", "out_high", "cosine", "sine"];
+  const [low, high, outLow, outHigh, cosine, sine] = names.map((name) => scope.local("ptr", name)) as [
+    Local<"ptr">,
+    Local<"ptr">,
+    Local<"ptr">,
+    Local<"ptr">,
+    Local<"ptr">,
+    Local<"ptr">,
+  ];
+  const a = scope.local("v128", "a");
+  const b = scope.local("v128", "b");
+  const c = scope.local("v128", "c");
+  const s = scope.local("v128", "s");
+  const pointers = [low, high, outLow, outHigh, cosine, sine].map((pointer) => [pointer] as const);
+  const rest = scope.local("i32", "rest");
+  return [
+    rest.set(i32.sub(headDim, i32.add(half, half))),
+    forRange(scope.local("i32", "head"), int(0), heads, [
+      low.set(x),
+      high.set(elementAt(x, half, 4)),
+      outLow.set(y),
+      outHigh.set(elementAt(y, half, 4)),
+      cosine.set(angles),
+      sine.set(elementAt(angles, half, 4)),
+      forLanes({ scope, constants, count: half, pointers }, (lanes) => [
+        a.set(lanes.load(low)),
+        b.set(lanes.load(high)),
+        c.set(lanes.load(cosine)),
+        s.set(lanes.load(sine)),
+        lanes.store(outLow, f32x4.sub(f32x4.mul(a, c), f32x4.mul(b, s))),
+        lanes.store(outHigh, f32x4.add(f32x4.mul(b, c), f32x4.mul(a, s))),
+      ]),
+      // Values beyond the rotated ones follow those of the second half.
+      forLanes({ scope, constants, count: rest, pointers: [[high], [outHigh]] }, (lanes) => [
+        lanes.store(outHigh, lanes.load(high)),
+      ]),
+      x.set(elementAt(x, headDim, 4)),
+      y.set(elementAt(y, headDim, 4)),
+    ]),
+  ];
+}
+
 const ropeCode: KernelCode = {
   key: "rope",
   build: () => [
     kernelFunction("rope", ropeBlock, ({ x, angles, y, heads, headDim, half }, { tile }, scope) => {
       const constants = new VectorConstants(scope);
-      const names = ["low", "high", "out_low", "out_high", "cosine", "sine"];
-      const [low, high, outLow, outHigh, cosine, sine] = names.map((name) => scope.local("ptr", name)) as [
-        Local<"ptr">,
-        Local<"ptr">,
-        Local<"ptr">,
-        Local<"ptr">,
-        Local<"ptr">,
-        Local<"ptr">,
-      ];
-      const a = scope.local("v128", "a");
-      const b = scope.local("v128", "b");
-      const c = scope.local("v128", "c");
-      const s = scope.local("v128", "s");
-      const pointers = [low, high, outLow, outHigh, cosine, sine].map((pointer) => [pointer] as const);
-      const rest = scope.local("i32", "rest");
       const values = i32.mul(i32.mul(tile, heads), headDim);
       return [
         constants.prepare,
         x.set(elementAt(x, values, 4)),
         y.set(elementAt(y, values, 4)),
         angles.set(elementAt(angles, i32.mul(tile, half), 8)),
-        rest.set(i32.sub(headDim, i32.add(half, half))),
-        forRange(scope.local("i32", "head"), int(0), heads, [
-          low.set(x),
-          high.set(elementAt(x, half, 4)),
-          outLow.set(y),
-          outHigh.set(elementAt(y, half, 4)),
-          cosine.set(angles),
-          sine.set(elementAt(angles, half, 4)),
-          forLanes({ scope, constants, count: half, pointers }, (lanes) => [
-            a.set(lanes.load(low)),
-            b.set(lanes.load(high)),
-            c.set(lanes.load(cosine)),
-            s.set(lanes.load(sine)),
-            lanes.store(outLow, f32x4.sub(f32x4.mul(a, c), f32x4.mul(b, s))),
-            lanes.store(outHigh, f32x4.add(f32x4.mul(b, c), f32x4.mul(a, s))),
-          ]),
-          // Values beyond the rotated ones follow those of the second half.
-          forLanes({ scope, constants, count: rest, pointers: [[high], [outHigh]] }, (lanes) => [
-            lanes.store(outHigh, lanes.load(high)),
-          ]),
-          x.set(elementAt(x, headDim, 4)),
-          y.set(elementAt(y, headDim, 4)),
-        ]),
+        rotateHeads({ scope, constants, x, y, angles, heads, headDim, half }),
       ];
     }),
   ],

@@ -1,182 +1,298 @@
 /**
  * Attention, with a softmax that goes on from block to block of the positions (Milakov & Gimelshein 2018), so that caches are
- * read once and in order: few queries of all heads side by side, over a part of the positions each tile, or many queries of a
- * head over all of them. Keys and values of a block become floats in scratch, heads apart. Lanes of vectors are dimensions, and
- * queries from the scores to the weights. A group is four, two or one queries of a head of keys.
+ * read once and in order: few queries of several heads side by side, or many queries of a head. Blocks begin at multiples of
+ * their length and go into the state of a chunk, chunks one after the other into that of all, so that the sums of a query
+ * are the same whatever is computed beside it. Keys and values of a block become floats in scratch, heads apart. Lanes of
+ * vectors are dimensions, and queries from the scores to the weights.
  */
-import { type Body, type Expr, type Local, when, whileDo } from "../assembler/expression.ts";
-import { f32x4, i32, int, ptr, size, v128 } from "../assembler/instructions.ts";
-import { forLanes, multiplyAdd, storedBytes, transposed } from "../generate/lanes.ts";
-import { advance, elementAt, forRange, repeat } from "../generate/loops.ts";
-import { type BlockContext, QueryBlock } from "./block.ts";
-import { finishGroup } from "./merge.ts";
-import { BLOCK, FACTOR, KEPT, TilePlaces, VECTOR, WEIGHTS } from "./places.ts";
-import { copyRow } from "./rows.ts";
+import { type Body, type Expr, type Local, select, when, whileDo } from "../assembler/expression.ts";
+import { f32, f32x4, i32, int, ptr, size, v128 } from "../assembler/instructions.ts";
+import { multiplyAdd, storedBytes, transposed } from "../generate/lanes.ts";
+import { advance, elementAt, repeat } from "../generate/loops.ts";
+import { type KernelCode, kernelFunction } from "../kernel-code.ts";
+import { copyRow } from "./cache-rows.ts";
+import { type GroupContext, QueryGroup } from "./group.ts";
+import { fillOthers, forItems, ItemPlaces, isShort, longItems, RunSplit, slotOf } from "./item.ts";
+import { callForRun, groupShapes, itemFunction } from "./item-code.ts";
+import { PagePlace } from "./pages.ts";
+import {
+  type AttentionShape,
+  attentionBlock,
+  attentionKey,
+  BLOCK,
+  CHUNK,
+  FACTOR,
+  type GroupShape,
+  KEPT,
+  STATE,
+  VECTOR,
+  WEIGHTS,
+} from "./shape.ts";
 
 /** Sums that hide the time that one takes, and leave registers for what they are made of. */
 const REGISTER_SUMS = 8;
-/** Largest score before any was seen: finite, so that differences are. */
-const NONE_YET = -3.4028234663852886e38;
-/** Parts of the positions are multiples of this, but for the last. */
-const PART_STEP = 4;
 
-/** The statements of a tile. */
-export function attend(context: BlockContext): Body {
-  const generator = new AttentionGenerator(context);
-  return generator.build();
+/** The phase that attends: a tile is every so many items, and the first one fills rows of no run. */
+export function attendCode(shape: AttentionShape): KernelCode {
+  const key = attentionKey(shape);
+  const attend = (name: string, group: GroupShape) =>
+    itemFunction(name, group, (context, item, thread) => new AttentionGenerator(context).build(item, thread));
+  return {
+    key,
+    build: () => {
+      const shapes = groupShapes(shape);
+      const codes = {
+        lone: attend(`${key}_item`, shapes.lone),
+        longer: shapes.longer && attend(`${key}_longer_item`, shapes.longer),
+      };
+      const main = kernelFunction(key, attentionBlock, (fields, { args, tile, thread }, scope) => [
+        when(i32.eqz(tile), [fillOthers(scope, fields)]),
+        forItems(scope, fields, tile, {
+          countItems: (run, items) => {
+            const split = new RunSplit({ shape, fields, scope, run });
+            const short = [split.find(), items.set(split.items)];
+            return shape.hasLonger ? [when(isShort(run), short, [items.set(longItems(run, fields))])] : short;
+          },
+          take: (run, at, item) => callForRun(run, codes, { args, run: at, item, thread }),
+        }),
+      ]);
+      return [main, codes.lone, ...(codes.longer ? [codes.longer] : [])];
+    },
+  };
 }
 
 class AttentionGenerator {
-  readonly #context: BlockContext;
-  readonly #block: QueryBlock;
-  readonly #places: TilePlaces;
+  readonly #context: GroupContext;
+  readonly #group: QueryGroup;
+  readonly #places: ItemPlaces;
   readonly #queries: number;
-  readonly #group: Local<"i32">;
+  /** Of the group: what it keeps, the state that is added to, its weights, rows of its head, scales of their keys. */
   readonly #kept: Local<"ptr">;
+  readonly #state: Local<"ptr">;
   readonly #weights: Local<"ptr">;
+  readonly #rows: Local<"ptr">;
+  readonly #scales: Local<"ptr">;
+  /** The first group's state of the chunk, bytes from one group's to the next, and besides to the next head's. */
+  readonly #firstState: Local<"ptr">;
+  readonly #stateStep: Local<"ptr">;
+  readonly #headStep: Local<"ptr">;
   /** The block. */
   readonly #position: Local<"i32">;
-  readonly #count: Local<"i32">;
   readonly #end: Local<"i32">;
-  /** First position that any query of the tile sees. */
-  readonly #from: Local<"i32">;
+  /** Positions of it that some query of the group sees: the first, how many, and whether some query does not see all. */
+  readonly #low: Local<"i32">;
+  readonly #count: Local<"i32">;
+  readonly #isRagged: Local<"i32">;
 
-  constructor(context: BlockContext) {
+  constructor(context: GroupContext) {
     const { scope } = context;
+    const number = (name: string) => scope.local("i32", name);
+    const place = (name: string) => scope.local("ptr", name);
     this.#context = context;
     this.#queries = context.shape.queries;
-    this.#group = scope.local("i32", "group");
-    this.#block = new QueryBlock({ ...context, tile: this.#group });
-    this.#places = new TilePlaces(context);
-    this.#kept = scope.local("ptr", "kept");
-    this.#weights = scope.local("ptr", "weights");
-    this.#position = scope.local("i32", "position");
-    this.#count = scope.local("i32", "count");
-    this.#end = scope.local("i32", "to");
-    this.#from = scope.local("i32", "from");
+    this.#group = new QueryGroup(context);
+    this.#places = new ItemPlaces(context);
+    this.#kept = place("kept");
+    this.#state = place("state");
+    this.#weights = place("weights");
+    this.#rows = place("rows");
+    this.#scales = place("scales");
+    this.#firstState = place("first_state");
+    this.#stateStep = place("state_step");
+    this.#headStep = place("head_step");
+    this.#position = number("position");
+    this.#end = number("end");
+    this.#low = number("low");
+    this.#count = number("count");
+    this.#isRagged = number("is_ragged");
   }
 
-  build(): Body {
+  build(item: Local<"i32">, thread: Local<"i32">): { body: Body; constants: Body } {
+    const group = this.#group;
+    const places = this.#places;
+    const { isPart, chunk, chunkEnd } = places;
+    const whole = this.#context.scope.local("ptr", "whole_state");
+    const all = whole.set(ptr.add(this.#kept, group.stateBytes));
+    return {
+      constants: group.constants.prepare,
+      body: [
+        group.findSizes(),
+        places.find(group, item, thread),
+        this.#findStates(),
+        this.#eachGroup([group.find(), group.keep(this.#kept), when(i32.eqz(isPart), [all, group.clear(whole)])]),
+        whileDo(i32.lt_s(chunk, chunkEnd), [
+          this.#chunk(),
+          when(
+            i32.eqz(isPart),
+            [this.#eachGroup([all, group.fold(this.#state, whole)])],
+            [advance(this.#firstState, this.#context.fields.slotBytes)],
+          ),
+          chunk.set(i32.add(chunk, int(1))),
+        ]),
+        when(i32.eqz(isPart), [this.#eachGroup([group.find(), all, group.finish(whole)])]),
+      ],
+    };
+  }
+
+  /** States of chunks follow what a group keeps, but for those of parts, which are in slots. */
+  #findStates(): Body {
     const { fields } = this.#context;
-    const { constants } = this.#block;
+    const { head, group, stateBytes, keptBytes } = this.#group;
+    const { isPart, kept, chunk, chunks, groups } = this.#places;
+    const first = elementAt(slotOf(this.#context, { head, group }), i32.sub(chunk, chunks.first), fields.slotBytes);
+    const others = i32.sub(fields.slotGroups, groups);
     return [
-      constants.prepare,
-      this.#places.findSizes(),
-      this.#places.findTile(),
-      this.#eachGroup([this.#block.find(), this.#begin()]),
-      this.#findPart(),
-      whileDo(i32.lt_s(this.#position, this.#end), [
-        this.#count.set(i32.sub(this.#end, this.#position)),
-        when(i32.gt_u(this.#count, int(BLOCK)), [this.#count.set(int(BLOCK))]),
-        this.#unpack(fields.keyCache, null),
-        this.#eachGroup([this.#computeScores(), this.#weigh()]),
-        this.#unpack(fields.valueCache, fields.valueScales),
-        this.#eachGroup([this.#addValues()]),
-        this.#position.set(i32.add(this.#position, int(BLOCK))),
+      this.#firstState.set(ptr.add(kept, ptr.add(stateBytes, stateBytes))),
+      this.#stateStep.set(keptBytes),
+      this.#headStep.set(size(0)),
+      when(isPart, [
+        head.set(this.#places.head),
+        group.set(this.#places.group),
+        this.#firstState.set(first),
+        this.#stateStep.set(elementAt(size(0), fields.slotChunks, fields.slotBytes)),
+        this.#headStep.set(elementAt(size(0), others, this.#stateStep)),
       ]),
-      when(i32.eq(fields.parts, int(1)), [
-        this.#eachGroup([this.#block.find(), finishGroup(this.#block, this.#places, this.#kept)]),
-      ]),
-    ];
-  }
-
-  /** An equal part of what any query of the tile sees; the last ones may be empty. */
-  #findPart(): Body {
-    const { fields, scope } = this.#context;
-    const { to } = this.#block;
-    const share = scope.local("i32", "share");
-    const parts = i32.mul(fields.parts, int(PART_STEP));
-    const seen = i32.add(i32.sub(to, this.#from), i32.sub(parts, int(1)));
-    return [
-      share.set(i32.mul(i32.div_u(seen, parts), int(PART_STEP))),
-      this.#position.set(i32.add(this.#from, i32.mul(share, this.#places.part))),
-      this.#end.set(i32.add(this.#position, share)),
-      when(i32.gt_s(this.#end, to), [this.#end.set(to)]),
     ];
   }
 
   #eachGroup(body: Body): Body {
+    const { scope } = this.#context;
+    const { head, group, rowBytes, keptBytes } = this.#group;
+    const places = this.#places;
     return [
-      this.#kept.set(this.#places.kept),
-      this.#weights.set(this.#places.weights),
-      forRange(this.#group, this.#places.first, this.#places.end, [
-        body,
-        advance(this.#kept, this.#places.keptBytes),
-        advance(this.#weights, WEIGHTS),
+      this.#kept.set(places.kept),
+      this.#state.set(this.#firstState),
+      this.#weights.set(places.weights),
+      this.#rows.set(places.floats),
+      this.#scales.set(places.scales),
+      head.set(places.head),
+      repeat(scope.local("i32", "heads_left"), places.heads, [
+        group.set(places.group),
+        repeat(scope.local("i32", "groups_left"), places.groups, [
+          body,
+          advance(this.#kept, keptBytes),
+          advance(this.#state, this.#stateStep),
+          advance(this.#weights, WEIGHTS),
+          group.set(i32.add(group, int(1))),
+        ]),
+        advance(this.#state, this.#headStep),
+        advance(this.#rows, ptr.mul(rowBytes, size(BLOCK))),
+        advance(this.#scales, 4 * BLOCK),
+        head.set(i32.add(head, int(1))),
       ]),
     ];
   }
 
-  /** What a group keeps before the first block: its queries, and sums of nothing. */
-  #begin(): Body {
-    const { q, constants, firsts, lasts, from: first } = this.#block;
-    const { scope, fields } = this.#context;
-    const to = scope.local("ptr", "to");
-    const zero = constants.words(0);
-    const from = scope.localArray("ptr", "from", q.length);
+  #chunk(): Body {
+    const { fields, scope } = this.#context;
+    const { chunk, chunks } = this.#places;
+    const chunkEnd = scope.local("i32", "chunk_to");
+    const start = i32.mul(chunk, int(CHUNK));
     return [
-      when(i32.eq(this.#group, this.#places.first), [this.#from.set(first)]),
-      v128.store(this.#kept, constants.floats(NONE_YET), KEPT.largest),
-      v128.store(this.#kept, zero, KEPT.totals),
-      v128.store(this.#kept, firsts, KEPT.firsts),
-      v128.store(this.#kept, lasts, KEPT.lasts),
-      to.set(ptr.add(this.#kept, size(KEPT.queries))),
-      repeat(scope.local("i32", "left"), i32.mul(this.#places.quads, int(2 * q.length)), [
-        v128.store(to, zero),
-        advance(to, VECTOR),
+      this.#eachGroup([this.#group.clear(this.#state)]),
+      this.#position.set(select(i32.lt_s(start, chunks.from), chunks.from, start)),
+      chunkEnd.set(i32.add(start, int(CHUNK))),
+      when(i32.gt_s(chunkEnd, chunks.to), [chunkEnd.set(chunks.to)]),
+      whileDo(i32.lt_s(this.#position, chunkEnd), [
+        this.#end.set(i32.add(i32.or(this.#position, int(BLOCK - 1)), int(1))),
+        when(i32.gt_s(this.#end, chunkEnd), [this.#end.set(chunkEnd)]),
+        this.#unpack(fields.keyOffset, fields.keyScaleOffset, true),
+        this.#eachGroup(this.#clipped([this.#computeScores(), this.#weigh()])),
+        this.#unpack(fields.valueOffset, fields.valueScaleOffset, false),
+        this.#eachGroup(this.#clipped([this.#addValues()])),
+        this.#position.set(this.#end),
       ]),
-      to.set(ptr.add(this.#kept, size(KEPT.queries))),
-      from.map((pointer, j) => pointer.set(q[j]!)),
-      forLanes({ scope, constants, count: fields.headDim, pointers: from.map((p) => [p] as const) }, (lanes) => [
-        from.map((pointer, j) => lanes.store(ptr.add(to, size(VECTOR * j)), lanes.load(pointer))),
-        advance(to, lanes.count === 4 ? this.#places.quadBytes : 4),
-      ]),
+    ];
+  }
+
+  /** Runs `body` where the group sees positions of the block. */
+  #clipped(body: Body): Body {
+    const { shape, scope } = this.#context;
+    const most = this.#queries - 1;
+    const high = scope.local("i32", "high");
+    const kept = (offset: number, query: number) => i32.load(this.#kept, offset + 4 * query);
+    return [
+      this.#low.set(this.#position),
+      high.set(i32.add(kept(KEPT.lasts, most), int(1))),
+      when(i32.gt_s(high, this.#end), [high.set(this.#end)]),
+      shape.hasWindow ? when(i32.gt_s(kept(KEPT.firsts, 0), this.#low), [this.#low.set(kept(KEPT.firsts, 0))]) : [],
+      this.#count.set(i32.sub(high, this.#low)),
+      shape.isMixed
+        ? this.#isRagged.set(
+            i32.or(i32.gt_s(high, i32.add(kept(KEPT.lasts, 0), int(1))), i32.lt_s(this.#low, kept(KEPT.firsts, most))),
+          )
+        : [],
+      when(i32.gt_s(this.#count, int(0)), body),
     ];
   }
 
   /** The block's rows of a cache as floats: [head][position][quads], the rest of the last quad 0. */
-  #unpack(cache: Local<"ptr">, scales: Local<"ptr"> | null): Body {
-    const { scope, fields, shape } = this.#context;
-    const { constants } = this.#block;
-    const from = scope.local("ptr", "from");
-    const to = scope.local("ptr", "to");
+  #unpack(offset: Local<"ptr">, scaleOffset: Local<"ptr">, isKey: boolean): Body {
+    const { scope, fields, shape, run } = this.#context;
+    const at = new PagePlace(scope);
+    const rows = scope.local("i32", "page_rows");
+    const done = scope.local("i32", "unpacked");
     const target = scope.local("ptr", "target");
-    const row = scope.local("ptr", "row");
+    const scales = scope.local("ptr", "key_scales");
+    const from = scope.local("ptr", "from");
     const scaleAt = scope.local("ptr", "scale_at");
-    const scale = shape.cache === "int8" && scales ? scope.local("v128", "scale") : null;
-    const { rowBytes } = this.#places;
-    const across = i32.sub(fields.kvHeads, fields.spanHeads);
-    const first = i32.add(i32.mul(this.#position, fields.kvHeads), this.#places.head);
+    const { rowBytes } = this.#group;
+    const row = i32.add(i32.mul(at.place, fields.kvHeads), this.#places.head);
+    const across = i32.sub(fields.kvHeads, this.#places.heads);
+    const cacheRow = (base: Expr<"ptr">, index: Expr<"i32">) =>
+      elementAt(base, index, elementAt(size(0), fields.headDim, storedBytes[shape.cache]));
+    const isScaled = shape.cache === "int8";
     return [
-      from.set(cacheRow(cache, first, this.#context)),
+      done.set(this.#position),
       target.set(this.#places.floats),
-      scale && scales ? scaleAt.set(elementAt(scales, first, 4)) : [],
-      forRange(scope.local("i32", "count"), int(0), this.#count, [
-        row.set(target),
-        repeat(scope.local("i32", "left"), fields.spanHeads, [
-          to.set(row),
-          when(i32.and(fields.headDim, int(3)), [
-            v128.store(ptr.sub(ptr.add(row, rowBytes), size(VECTOR)), constants.words(0)),
-          ]),
-          scale ? [scale.set(v128.load32_splat(scaleAt)), advance(scaleAt, 4)] : [],
-          copyRow({ scope, constants, cache: shape.cache }, { from, to, count: fields.headDim, scale }),
-          advance(row, ptr.mul(rowBytes, size(BLOCK))),
+      isScaled && isKey ? scales.set(this.#places.scales) : [],
+      whileDo(i32.lt_s(done, this.#end), [
+        at.find(fields, run.slot, done),
+        from.set(cacheRow(ptr.add(at.page, offset), row)),
+        isScaled ? scaleAt.set(elementAt(ptr.add(at.page, scaleOffset), row, 4)) : [],
+        rows.set(i32.sub(fields.pagePositions, at.place)),
+        when(i32.gt_s(rows, i32.sub(this.#end, done)), [rows.set(i32.sub(this.#end, done))]),
+        done.set(i32.add(done, rows)),
+        repeat(rows, rows, [
+          this.#unpackRow({ from, target, scaleAt, keyScales: isKey ? scales : null }),
+          advance(target, rowBytes),
+          from.set(cacheRow(from, across)),
+          isScaled ? scaleAt.set(elementAt(scaleAt, across, 4)) : [],
+          isScaled && isKey ? advance(scales, 4) : [],
         ]),
-        advance(target, rowBytes),
-        from.set(cacheRow(from, across, this.#context)),
-        scale ? scaleAt.set(elementAt(scaleAt, across, 4)) : [],
       ]),
     ];
   }
 
-  /** Where a group's rows of floats begin; sets its head. */
-  #findRows(row: Local<"ptr">): Body {
-    const { head } = this.#block;
-    const { floats, head: first, rowBytes } = this.#places;
+  /** The row of a position, of all heads of the item; scales of keys are kept for the scores. */
+  #unpackRow({ from, target, scaleAt, keyScales }: UnpackedRow): Body {
+    const { scope, fields, shape } = this.#context;
+    const { constants, rowBytes } = this.#group;
+    const row = scope.local("ptr", "row");
+    const to = scope.local("ptr", "to");
+    const scaleTo = scope.local("ptr", "scale_to");
+    const isScaled = shape.cache === "int8";
+    const scale = isScaled && !keyScales ? scope.local("v128", "scale") : null;
     return [
-      head.set(i32.div_u(this.#group, this.#context.fields.blocks)),
-      row.set(elementAt(floats, i32.mul(i32.sub(head, first), int(BLOCK)), rowBytes)),
+      row.set(target),
+      isScaled && keyScales ? scaleTo.set(keyScales) : [],
+      repeat(scope.local("i32", "left"), this.#places.heads, [
+        to.set(row),
+        when(i32.and(fields.headDim, int(3)), [
+          v128.store(ptr.sub(ptr.add(row, rowBytes), size(VECTOR)), constants.words(0)),
+        ]),
+        scale ? scale.set(v128.load32_splat(scaleAt)) : [],
+        isScaled && keyScales ? [f32.store(scaleTo, f32.load(scaleAt)), advance(scaleTo, 4 * BLOCK)] : [],
+        isScaled ? advance(scaleAt, 4) : [],
+        copyRow({ scope, constants, cache: shape.cache }, { from, to, count: fields.headDim, scale }),
+        advance(row, ptr.mul(rowBytes, size(BLOCK))),
+      ]),
     ];
+  }
+
+  /** Sets a pointer to the first row of floats that the group sees. */
+  #findRow(row: Local<"ptr">): Body[number] {
+    return row.set(elementAt(this.#rows, i32.sub(this.#low, this.#position), this.#group.rowBytes));
   }
 
   /** Runs `work` for `most`, and then one, of `total` at a time. */
@@ -188,28 +304,32 @@ class AttentionGenerator {
   }
 
   #computeScores(): Body {
-    const { firsts, lasts } = this.#block;
-    const { scope } = this.#context;
+    const { firsts, lasts } = this.#group;
+    const { scope, shape } = this.#context;
     const key = scope.local("ptr", "key");
     const score = scope.local("ptr", "score");
+    const scale = scope.local("ptr", "key_scale");
     const position = scope.local("i32", "position");
     return [
-      this.#findRows(key),
-      firsts.set(v128.load(this.#kept, KEPT.firsts)),
-      lasts.set(v128.load(this.#kept, KEPT.lasts)),
+      this.#findRow(key),
+      shape.isMixed
+        ? [firsts.set(v128.load(this.#kept, KEPT.firsts)), lasts.set(v128.load(this.#kept, KEPT.lasts))]
+        : [],
       score.set(this.#weights),
-      position.set(this.#position),
+      scale.set(elementAt(this.#scales, i32.sub(this.#low, this.#position), 4)),
+      position.set(this.#low),
       this.#inTurn(this.#count, Math.max(2, REGISTER_SUMS / (2 * this.#queries)), (count) => [
-        this.#dots(key, score, position, count),
+        this.#dots({ key, score, position, scale }, count),
         advance(score, count * VECTOR),
+        advance(scale, 4 * count),
         position.set(i32.add(position, int(count))),
       ]),
     ];
   }
 
   /** Scores of `count` positions; `key` moves on to the next row. */
-  #dots(key: Local<"ptr">, score: Local<"ptr">, position: Local<"i32">, count: number): Body {
-    const { constants } = this.#block;
+  #dots({ key, score, position, scale }: ScoredRows, count: number): Body {
+    const { constants, quads, quadBytes, rowBytes } = this.#group;
     const { scope, shape } = this.#context;
     const sums = Array.from({ length: count }, (_, p) => scope.localArray("v128", `dot${p}_`, this.#queries));
     const keys = [key, ...scope.localArray("ptr", "next_key", count - 1)];
@@ -220,18 +340,18 @@ class AttentionGenerator {
     const quad = (v: number) => [
       parts.map((local, p) => local.set(v128.load(keys[p]!, VECTOR * v))),
       Array.from({ length: this.#queries }, (_, j) => [
-        part.set(v128.load(query, this.#places.quadBytes * v + VECTOR * j)),
+        part.set(v128.load(query, quadBytes * v + VECTOR * j)),
         parts.map((local, p) => sums[p]![j]!.set(multiplyAdd(shape.isRelaxed, part, local, sums[p]![j]!))),
       ]),
     ];
     return [
       sums.flat().map((sum) => sum.set(constants.words(0))),
-      keys.slice(1).map((next, p) => next.set(ptr.add(keys[p]!, this.#places.rowBytes))),
+      keys.slice(1).map((next, p) => next.set(ptr.add(keys[p]!, rowBytes))),
       query.set(ptr.add(this.#kept, size(KEPT.queries))),
-      this.#inTurn(this.#places.quads, 2, (vectors) => [
+      this.#inTurn(quads, 2, (vectors) => [
         Array.from({ length: vectors }, (_, v) => quad(v)),
         keys.map((pointer) => advance(pointer, VECTOR * vectors)),
-        advance(query, this.#places.quadBytes * vectors),
+        advance(query, quadBytes * vectors),
       ]),
       count > 1 ? key.set(keys.at(-1)!) : [],
       sums.map((locals, p) => {
@@ -239,16 +359,16 @@ class AttentionGenerator {
         const [a, b, c, d] = transposed(rows) as [Expr<"v128">, Expr<"v128">, Expr<"v128">, Expr<"v128">];
         return [
           value.set(f32x4.add(f32x4.add(a, b), f32x4.add(c, d))),
-          this.#block.finish(value, position, p),
+          this.#group.score(value, i32.add(position, int(p)), v128.load32_splat(scale, 4 * p)),
           v128.store(score, value, VECTOR * p),
         ];
       }),
     ];
   }
 
-  /** Scores to weights, the largest of which is 1 over all blocks so far. */
+  /** Scores to weights, the largest of which is 1 over all blocks of the chunk so far. */
   #weigh(): Body {
-    const { math } = this.#block;
+    const { math } = this.#group;
     const { scope } = this.#context;
     const at = scope.local("ptr", "at");
     const value = scope.local("v128", "weight");
@@ -260,72 +380,102 @@ class AttentionGenerator {
       repeat(scope.local("i32", "left"), this.#count, [body, advance(at, VECTOR)]),
     ];
     return [
-      largest.set(before.tee(v128.load(this.#kept, KEPT.largest))),
+      largest.set(before.tee(v128.load(this.#state, STATE.largest))),
       each([largest.set(f32x4.pmax(largest, v128.load(at)))]),
       math.exp(f32x4.sub(before, largest), value),
       v128.store(this.#weights, value, FACTOR),
-      total.set(f32x4.mul(v128.load(this.#kept, KEPT.totals), value)),
+      total.set(f32x4.mul(v128.load(this.#state, STATE.totals), value)),
       each([
         math.exp(f32x4.sub(v128.load(at), largest), value),
         v128.store(at, value),
         total.set(f32x4.add(total, value)),
       ]),
-      v128.store(this.#kept, largest, KEPT.largest),
-      v128.store(this.#kept, total, KEPT.totals),
+      v128.store(this.#state, largest, STATE.largest),
+      v128.store(this.#state, total, STATE.totals),
     ];
   }
 
   /** Values times weights onto the sums, as many dimensions at a time as there are registers for. */
   #addValues(): Body {
-    const { scope } = this.#context;
+    const { scope, shape } = this.#context;
+    const { quads, quadBytes } = this.#group;
     const value = scope.local("ptr", "value");
     const sum = scope.local("ptr", "sum");
     const factors = scope.localArray("v128", "factor", this.#queries);
-    return [
-      this.#findRows(value),
-      sum.set(this.#places.sums(this.#kept)),
-      factors.map((factor, j) => factor.set(v128.load32_splat(this.#weights, FACTOR + 4 * j))),
-      this.#inTurn(this.#places.quads, REGISTER_SUMS / this.#queries, (vectors) => [
-        this.#mix(value, sum, factors, vectors),
+    const add = (isRagged: boolean) =>
+      this.#inTurn(quads, REGISTER_SUMS / this.#queries, (vectors) => [
+        this.#mix({ value, sum, factors, isRagged }, vectors),
         advance(value, VECTOR * vectors),
-        advance(sum, this.#places.quadBytes * vectors),
-      ]),
+        advance(sum, quadBytes * vectors),
+      ]);
+    return [
+      this.#findRow(value),
+      sum.set(ptr.add(this.#state, size(STATE.sums))),
+      factors.map((factor, j) => factor.set(v128.load32_splat(this.#weights, FACTOR + 4 * j))),
+      shape.isMixed ? when(this.#isRagged, add(true), add(false)) : add(false),
     ];
   }
 
-  #mix(value: Local<"ptr">, sum: Local<"ptr">, factors: readonly Local<"v128">[], vectors: number): Body {
+  #mix({ value, sum, factors, isRagged }: MixedRows, vectors: number): Body {
     const { scope, shape } = this.#context;
     const sums = scope.localArray("v128", "mix", vectors * factors.length);
     const at = [scope.local("ptr", "at"), scope.local("ptr", "next")] as const;
     const weights = scope.local("ptr", "weight_at");
     const weight = scope.local("v128", "weight");
     const values = scope.localArray("v128", "value", vectors);
+    const position = scope.local("i32", "position");
+    // Values that a query does not see may be infinite or NaN, which a weight of 0 does not hide.
+    const isSeen = (p: number, j: number) =>
+      i32.and(
+        i32.ge_s(i32.load(this.#kept, KEPT.lasts + 4 * j), i32.add(position, int(p))),
+        i32.ge_s(i32.add(position, int(p)), i32.load(this.#kept, KEPT.firsts + 4 * j)),
+      );
     const one = (p: number) => [
       values.map((local, v) => local.set(v128.load(at[p]!, VECTOR * v))),
-      factors.map((_, j) => [
-        weight.set(v128.load32_splat(weights, VECTOR * p + 4 * j)),
-        values.map((local, v) => {
-          const own = sums[v * factors.length + j]!;
-          return own.set(multiplyAdd(shape.isRelaxed, weight, local, own));
-        }),
-      ]),
+      factors.map((_, j) => {
+        const own = (v: number) => sums[v * factors.length + j]!;
+        const add = [
+          weight.set(v128.load32_splat(weights, VECTOR * p + 4 * j)),
+          values.map((local, v) => own(v).set(multiplyAdd(shape.isRelaxed, weight, local, own(v)))),
+        ];
+        return isRagged ? when(isSeen(p, j), add) : add;
+      }),
     ];
     return [
       sums.map((local, i) => local.set(f32x4.mul(v128.load(sum, VECTOR * i), factors[i % factors.length]!))),
       at[0].set(value),
       weights.set(this.#weights),
+      isRagged ? position.set(this.#low) : [],
       this.#inTurn(this.#count, 2, (count) => [
-        count === 2 ? at[1].set(ptr.add(at[0], this.#places.rowBytes)) : [],
+        count === 2 ? at[1].set(ptr.add(at[0], this.#group.rowBytes)) : [],
         Array.from({ length: count }, (_, p) => one(p)),
-        at[0].set(ptr.add(at[count - 1]!, this.#places.rowBytes)),
+        at[0].set(ptr.add(at[count - 1]!, this.#group.rowBytes)),
         advance(weights, count * VECTOR),
+        isRagged ? position.set(i32.add(position, int(count))) : [],
       ]),
       sums.map((local, i) => v128.store(sum, local, VECTOR * i)),
     ];
   }
 }
 
-/** Address of a row of a head, by its number, in a cache. */
-function cacheRow(cache: Local<"ptr">, row: Expr<"i32">, { fields, shape }: BlockContext): Expr<"ptr"> {
-  return elementAt(cache, row, elementAt(size(0), fields.headDim, storedBytes[shape.cache]));
+interface UnpackedRow {
+  readonly from: Local<"ptr">;
+  readonly target: Local<"ptr">;
+  readonly scaleAt: Local<"ptr">;
+  /** Where scales of keys go; null for values, which are scaled at once. */
+  readonly keyScales: Local<"ptr"> | null;
+}
+
+interface ScoredRows {
+  readonly key: Local<"ptr">;
+  readonly score: Local<"ptr">;
+  readonly position: Local<"i32">;
+  readonly scale: Local<"ptr">;
+}
+
+interface MixedRows {
+  readonly value: Local<"ptr">;
+  readonly sum: Local<"ptr">;
+  readonly factors: readonly Local<"v128">[];
+  readonly isRagged: boolean;
 }

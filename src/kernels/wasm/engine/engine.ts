@@ -96,6 +96,9 @@ export class WasmEngine implements KernelMemory {
     return BigInt(bytes.byteOffset);
   }
 
+  /** WebAssembly gives nothing back. */
+  discard(): void {}
+
   /** A plan of calls whose arrays are in this memory; of short ones elsewhere that they read, copies, made now. */
   planCalls(calls: readonly EncodedCall[], _threads?: number, sized?: SizedCalls): CallPlan {
     this.#checkUsable();
@@ -186,7 +189,13 @@ export class WasmEngine implements KernelMemory {
       literals.set(view, literal);
       return literal.byteOffset;
     };
-    return { read, write: addressOf, scratch: addressOf(scratch), threads: this.threads };
+    return {
+      read,
+      write: addressOf,
+      pages: ({ pages }) => addressOf(pages),
+      scratch: addressOf(scratch),
+      threads: this.threads,
+    };
   }
 
   #loadCode(steps: readonly WasmStep[]): void {

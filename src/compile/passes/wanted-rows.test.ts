@@ -6,7 +6,7 @@ import { defineOperator } from "../../ops/operator.ts";
 import { OperatorRegistry } from "../../ops/operator-registry.ts";
 import { operators } from "../../ops/registry.ts";
 import { formatGraph } from "../graph.ts";
-import { narrowToLastRow } from "./last-row.ts";
+import { narrowToWantedRows } from "./wanted-rows.ts";
 
 it("narrows a block down to what does not work row by row", () => {
   const graph = graphOf([rows("x", 32), rows("mixed", 32)], (ops, [x, mixed], constant) => {
@@ -16,7 +16,7 @@ it("narrows a block down to what does not work row by row", () => {
     const out = ops.call(name, normed, constant(packed("up", 32, 32)), 32, 32, 32);
     return [ops.lastRow(ops.add(sum, out))];
   });
-  expect(after(narrowToLastRow, graph)).toMatchInlineSnapshot(`
+  expect(after(narrowToWantedRows, graph)).toMatchInlineSnapshot(`
     "forward(x: f32[1, <=4, 32], mixed: f32[1, <=4, 32])
       %0: f32[1, 32] = aten::select_copy.int_out(x, 1, -1)
       %1: f32[1, 32] = aten::select_copy.int_out(mixed, 1, -1)
@@ -33,7 +33,7 @@ it("leaves values of which others read all rows", () => {
     const sum = ops.add(x!, x!);
     return [ops.lastRow(sum), ops.columns(sum, 0, 2)];
   });
-  expect(after(narrowToLastRow, graph)).toMatchInlineSnapshot(`
+  expect(after(narrowToWantedRows, graph)).toMatchInlineSnapshot(`
     "forward(x: f32[1, <=4, 4])
       %0: f32[1, <=4, 4] = aten::add.out(x, x, 1)
       %1: f32[1, 4] = aten::select_copy.int_out(%0, 1, -1)
@@ -58,7 +58,7 @@ it("leaves a call of which one of those arguments has no rows", () => {
     (ops, [x], constant) => [ops.lastRow(ops.call("my::by_row.out", x!, constant(vector("w", [1, 2, 3, 4]))))],
     registry,
   );
-  expect(formatGraph(narrowToLastRow(graph, { ...context, registry }))).toBe(formatGraph(graph));
+  expect(formatGraph(narrowToWantedRows(graph, { ...context, registry }))).toBe(formatGraph(graph));
 });
 
 it("narrows operators of others that say what they work on row by row", () => {
@@ -68,7 +68,7 @@ it("narrows operators of others that say what they work on row by row", () => {
     (ops, [x]) => [ops.lastRow(ops.call("my::by_row.out", ops.call("my::mixing.out", x!, x!), x!))],
     registry,
   );
-  expect(formatGraph(narrowToLastRow(graph, { ...context, registry }))).toMatchInlineSnapshot(`
+  expect(formatGraph(narrowToWantedRows(graph, { ...context, registry }))).toMatchInlineSnapshot(`
     "forward(x: f32[1, <=4, 4])
       %0: f32[1, <=4, 4] = my::mixing.out(x, x)
       %1: f32[1, 4] = aten::select_copy.int_out(%0, 1, -1)

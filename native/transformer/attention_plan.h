@@ -1,0 +1,151 @@
+// How the work of attention is shared among threads. A query's result does not depend on it: keys are in chunks that
+// begin at fixed positions, and the results of chunks are merged in order.
+#pragma once
+
+#include "attention_cache.h"
+
+namespace lowbit {
+
+// Chunks are longer where there are many: kSize keys each from kBegin on.
+struct ChunkSizes {
+  uint32_t begin, size;
+};
+constexpr ChunkSizes kChunkSizes[] = {{0, 256}, {4096, 1024}, {32768, 4096}};
+
+static inline ChunkSizes chunk_sizes(uint32_t position) {
+  return kChunkSizes[position < kChunkSizes[1].begin ? 0 : position < kChunkSizes[2].begin ? 1 : 2];
+}
+
+static inline uint32_t chunk_index(uint32_t position) {
+  uint32_t index = 0;
+  for (uint32_t i = 0; i < 2; i++) {
+    const uint32_t end = kChunkSizes[i + 1].begin;
+    if (position < end) return index + (position - kChunkSizes[i].begin) / kChunkSizes[i].size;
+    index += (end - kChunkSizes[i].begin) / kChunkSizes[i].size;
+  }
+  return index + (position - kChunkSizes[2].begin) / kChunkSizes[2].size;
+}
+
+static inline uint32_t chunk_begin(uint32_t index) {
+  for (uint32_t i = 0; i < 2; i++) {
+    const uint32_t count = (kChunkSizes[i + 1].begin - kChunkSizes[i].begin) / kChunkSizes[i].size;
+    if (index < count) return kChunkSizes[i].begin + index * kChunkSizes[i].size;
+    index -= count;
+  }
+  return kChunkSizes[2].begin + index * kChunkSizes[2].size;
+}
+
+// Whether a chunk begins at this multiple of kBlockKeys.
+static inline bool is_chunk_begin(uint32_t position) {
+  const ChunkSizes sizes = chunk_sizes(position);
+  return (position - sizes.begin) % sizes.size == 0;
+}
+
+// A run and the parts of its work: heads of keys and values, rows, and chunks of keys.
+struct AttentionJob {
+  Run run;
+  uint32_t head_parts, row_parts, key_parts;
+  // The first of its rows among those that have results of chunks, where there are several parts of keys.
+  uint32_t split_row;
+  uint64_t cost_before, cost_of_part;
+
+  uint32_t parts() const { return head_parts * row_parts * key_parts; }
+};
+
+// What the first phase leaves in scratch for the others.
+struct AttentionPlan {
+  uint64_t cost;
+  uint32_t jobs, split_rows;
+};
+
+static inline AttentionPlan& plan_of(const AttentionArgs& args) {
+  return *reinterpret_cast<AttentionPlan*>(args.scratch);
+}
+static inline AttentionJob* jobs_of(const AttentionArgs& args) {
+  return reinterpret_cast<AttentionJob*>(args.scratch + sizeof(AttentionPlan) / 4);
+}
+static inline size_t plan_floats(const AttentionArgs& args) {
+  return round_up(sizeof(AttentionPlan) + args.rows * sizeof(AttentionJob), 64) / 4;
+}
+
+static inline float* thread_scratch(const AttentionArgs& args, uint32_t thread) {
+  return args.scratch + plan_floats(args) + static_cast<size_t>(thread) * args.thread_floats;
+}
+
+// Rows that are worked on with all heads: more share copies of the keys of one head.
+constexpr uint32_t kFewRows = 4;
+// Rows that may have results of single chunks of keys.
+constexpr uint32_t kSplitRowsMost = 32;
+// Pairs of a key and a row of all heads that are worth a part of their own.
+constexpr uint64_t kLeastCost = 32;
+
+// Cost of a run: pairs of a row and a key that it sees.
+static inline uint64_t cost_of(const AttentionArgs& args, const Run& run) {
+  const uint32_t last = run.position + run.rows - 1;
+  const uint64_t most = last + 1 - args.first_seen(last), least = run.position + 1 - args.first_seen(run.position);
+  return run.rows * (most + least) / 2 + 1;
+}
+
+// Parts of a run of few rows: by keys, which are then read in the order of memory, or by heads where there are few
+// keys.
+static inline void split_job(const AttentionArgs& args, uint32_t wanted, AttentionPlan& plan, AttentionJob& job) {
+  const Run& run = job.run;
+  const uint32_t last = run.position + run.rows - 1;
+  const uint32_t chunks = chunk_index(last) - chunk_index(args.first_seen(run.position)) + 1;
+  const bool has_room = plan.split_rows + run.rows <= args.split_rows;
+  if (has_room && chunks >= 2 * wanted) {
+    job.key_parts = wanted;
+  } else {
+    job.head_parts = std::min(wanted, args.kv_heads);
+    if (has_room) job.key_parts = std::min(chunks, ceil_div(wanted, job.head_parts));
+  }
+  if (job.key_parts == 1) return;
+  job.split_row = plan.split_rows;
+  plan.split_rows += run.rows;
+}
+
+static inline void plan_attention(const AttentionArgs& args) {
+  AttentionPlan& plan = plan_of(args);
+  AttentionJob* jobs = jobs_of(args);
+  plan = {0, 0, 0};
+  each_run(args, [&](const Run& run) {
+    jobs[plan.jobs++] = {run, 1, 1, 1, 0, 0, 0};
+    plan.cost += cost_of(args, run);
+  });
+  const uint64_t total = plan.cost, parts = 2 * args.threads;
+  plan.cost = 0;
+  for (uint32_t i = 0; i < plan.jobs; i++) {
+    AttentionJob& job = jobs[i];
+    const uint64_t cost = cost_of(args, job.run);
+    if (job.run.rows > kFewRows) {
+      job.head_parts = args.kv_heads;
+      job.row_parts = ceil_div(job.run.rows, args.rows_per_tile);
+    } else if (args.threads > 1) {
+      const uint64_t wanted = std::min((cost * parts + total - 1) / total, cost / kLeastCost);
+      if (wanted > 1) split_job(args, static_cast<uint32_t>(wanted), plan, job);
+    }
+    job.cost_before = plan.cost;
+    job.cost_of_part = cost * args.kv_heads / job.parts() + 1;
+    plan.cost += job.cost_of_part * job.parts();
+  }
+}
+
+// Calls body(job, part) for the parts of one of `tiles` equal shares.
+template <class Body>
+void each_part(const AttentionArgs& args, uint32_t tile, uint32_t tiles, Body&& body) {
+  const AttentionPlan& plan = plan_of(args);
+  const AttentionJob* jobs = jobs_of(args);
+  const uint64_t begin = plan.cost * tile / tiles, end = plan.cost * (tile + 1) / tiles;
+  for (uint32_t i = 0; i < plan.jobs; i++) {
+    const AttentionJob& job = jobs[i];
+    // Parts that begin in the share.
+    auto first_from = [&](uint64_t cost) {
+      if (cost <= job.cost_before) return 0u;
+      const uint64_t part = (cost - job.cost_before + job.cost_of_part - 1) / job.cost_of_part;
+      return static_cast<uint32_t>(std::min<uint64_t>(part, job.parts()));
+    };
+    for (uint32_t part = first_from(begin), last = first_from(end); part < last; part++) body(job, part);
+  }
+}
+
+}  // namespace lowbit

@@ -1,0 +1,92 @@
+/**
+ * Where only some rows of a value are read, the last or those of indices, its makers work on those rows alone, as far as they
+ * work row by row: of the last block of a decoder, everything after the attention.
+ */
+import type { OperatorRegistry } from "../../ops/operator-registry.ts";
+import { argumentIndex } from "../../ops/schema.ts";
+import { GraphBuilder } from "../capture.ts";
+import { type Graph, type GraphNode, type GraphValue, isGraphValue, renewArguments } from "../graph.ts";
+import type { RewriteContext } from "./rewrite.ts";
+import { Uses } from "./uses.ts";
+
+/** Places of the arguments that a call works on row by row. */
+function rowArguments({ operator }: GraphNode, registry: OperatorRegistry): number[] {
+  const found = registry.find(operator);
+  return (found?.rowwise ?? []).map((name) => argumentIndex(found!.schema, name));
+}
+
+/** Whether row t of a result [1, T, n] depends on row t of arguments of as many rows. */
+function isRowwise(node: GraphNode, registry: OperatorRegistry): boolean {
+  const places = rowArguments(node, registry);
+  const { shape } = node.out.spec;
+  const hasRows = (arg: GraphNode["args"][number]) =>
+    isGraphValue(arg) && arg.spec.shape.length === 3 && arg.spec.shape[1] === shape[1];
+  return shape.length === 3 && shape[0] === 1 && places.length > 0 && places.every((i) => hasRows(node.args[i]!));
+}
+
+function readsByRow(reader: GraphNode, value: GraphValue, registry: OperatorRegistry): boolean {
+  const places = rowArguments(reader, registry);
+  return reader.args.every((arg, i) => arg !== value || places.includes(i));
+}
+
+/** Which rows of x [1, T, n] a call takes: the last, or those of indices; null for a call that takes no rows of one. */
+function wantedRows({ operator, args }: GraphNode): "last" | GraphValue | null {
+  const [x, dim, index] = args;
+  if (operator === "lowbit::select_rows.out") return dim as GraphValue;
+  const isLast = operator === "aten::select_copy.int_out" && dim === 1 && index === -1;
+  return isLast && (x as GraphValue).spec.shape.length === 3 ? "last" : null;
+}
+
+/** The values of which only some rows are read, the same by all readers, and those rows. */
+function partlyRead(graph: Graph, registry: OperatorRegistry): Map<GraphValue, "last" | GraphValue> {
+  const uses = new Uses(graph);
+  const found = new Map<GraphValue, "last" | GraphValue>();
+  for (const node of graph.nodes.toReversed()) {
+    const { out } = node;
+    const readers = uses.readers(out);
+    const rowsRead = readers.map((reader) => {
+      if (reader.args[0] === out && reader.args[1] !== out && wantedRows(reader)) return wantedRows(reader);
+      return readsByRow(reader, out, registry) ? found.get(reader.out) : undefined;
+    });
+    const [first] = rowsRead;
+    if (first && isRowwise(node, registry) && !uses.isOutput(out) && rowsRead.every((rows) => rows === first))
+      found.set(out, first);
+  }
+  return found;
+}
+
+export function narrowToWantedRows(graph: Graph, { registry, cpu }: RewriteContext): Graph {
+  const narrow = partlyRead(graph, registry);
+  const builder = new GraphBuilder(registry, cpu);
+  /** The wanted rows of values, for each choice of rows. */
+  const rows = new Map<"last" | GraphValue, Map<GraphValue, GraphValue>>();
+  const replaced = new Map<GraphValue, GraphValue>();
+  const current = (value: GraphValue) => replaced.get(value) ?? value;
+  const knownRows = (wanted: "last" | GraphValue) => {
+    if (!rows.has(wanted)) rows.set(wanted, new Map());
+    return rows.get(wanted)!;
+  };
+  const rowsOf = (value: GraphValue, wanted: "last" | GraphValue) => {
+    const known = knownRows(wanted);
+    if (!known.has(value))
+      known.set(
+        value,
+        wanted === "last"
+          ? builder.call("aten::select_copy.int_out", current(value), 1, -1)
+          : builder.call("lowbit::select_rows.out", current(value), wanted),
+      );
+    return known.get(value)!;
+  };
+  for (const node of graph.nodes) {
+    const x = node.args[0] as GraphValue;
+    const wanted = narrow.get(node.out);
+    const taken = wantedRows(node);
+    if (wanted !== undefined) {
+      const places = rowArguments(node, registry);
+      const args = node.args.map((arg, i) => (places.includes(i) && isGraphValue(arg) ? rowsOf(arg, wanted) : arg));
+      knownRows(wanted).set(node.out, builder.call(node.operator, ...args));
+    } else if (taken && narrow.get(x) === taken) replaced.set(node.out, rowsOf(x, taken));
+    else builder.nodes.push({ ...node, args: renewArguments(node, current) });
+  }
+  return { ...graph, nodes: builder.nodes, outputs: graph.outputs.map(current) };
+}

@@ -1,0 +1,37 @@
+/** Decoders of a loaded program: those of one program share its scheduler, where it has a store of sequences. */
+import { type LoadedProgram, storeOf } from "../runtime/program.ts";
+import type { ProgramDecoder } from "./program-decoder.ts";
+import { checkPromptRows, Scheduler } from "./scheduler.ts";
+import { SequenceDecoder } from "./sequence-decoder.ts";
+import { SessionDecoder } from "./session-decoder.ts";
+
+/** How the sequences of a program share its steps. */
+export interface SchedulingOptions {
+  /**
+   * Rows of prompts that a step takes while answers are under way, which wait for it: the longest gap between two of their
+   * tokens. More read prompts faster. Default: 64, and all rows of a step where no answer waits.
+   */
+  readonly promptRows?: number | undefined;
+}
+
+const PROMPT_ROWS = 64;
+
+const schedulers = new WeakMap<LoadedProgram, Scheduler>();
+
+/** Makes the scheduler of a program that has a store of sequences. InvalidArgumentError for options out of range. */
+export function scheduleWith(program: LoadedProgram, { promptRows = PROMPT_ROWS }: SchedulingOptions = {}): void {
+  checkPromptRows(promptRows);
+  const store = storeOf(program);
+  if (store) schedulers.set(program, new Scheduler(program, store, { promptRows }));
+}
+
+/**
+ * A decoder of its own sequence, at its start. Several of one program run together: what they are asked at the same time
+ * shares steps.
+ */
+export function createDecoder(program: LoadedProgram): ProgramDecoder {
+  const store = storeOf(program);
+  if (!store) return new SessionDecoder(program);
+  if (!schedulers.has(program)) scheduleWith(program);
+  return new SequenceDecoder(program, schedulers.get(program)!, store.contextLength);
+}

@@ -1,0 +1,21 @@
+/** What turns token ids into logits: a sequence of a program, whichever way the program keeps what it has read. */
+import type { ComputeOptions, Decoder } from "../text/generate.ts";
+
+/** One sequence of a loaded program, token by token: it takes the ids of a prompt or the next id and gives logits. */
+export interface ProgramDecoder extends Decoder {
+  /** Number of logits of a token. */
+  readonly vocabularySize: number;
+  /** Most tokens of which `allLogits` gives logits at once; 0 for a program that gives those of the last token only. */
+  readonly logitRows: number;
+  prefill(ids: readonly number[], options?: ComputeOptions): Promise<Float32Array>;
+  step(id: number, options?: ComputeOptions): Promise<Float32Array>;
+  /** Forgets all tokens from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
+  rewind(position: number): void;
+  /** Logits of every token of `ids`, [T, V]. They may be reused by the next call. */
+  allLogits(ids: readonly number[], options?: ComputeOptions): Promise<Float32Array>;
+  /** Ends the sequence; the decoder must not be used any more. */
+  dispose(): Promise<void>;
+}
+
+/** Method that serves sequences longer than metadata `get_long_context_from`, in programs that have that. */
+export const LONG_METHOD = "forward_long";

@@ -1,0 +1,130 @@
+/** What a program keeps of each sequence, and how much memory its store may take: chosen when it is loaded. */
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { type KvCacheType, kvCacheTypes, type SequenceUse } from "../kernels/sequence-table.ts";
+import { logInfo } from "../log.ts";
+import { nodeBuiltin } from "../node-builtin.ts";
+import { Arguments, type TensorSpec } from "../ops/call-arguments.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
+import { qualifiedName } from "../ops/schema.ts";
+import type { Method } from "../program/program.ts";
+import { bytesForSequence, positionsWithin, type SequenceOptions, sequenceLayout } from "../sequences/layout.ts";
+import type { Tensor } from "../tensor.ts";
+import { argumentOf, literalOf } from "./call-values.ts";
+
+/** How many sequences a program serves at once, how long they may be, and what is kept of them. */
+export interface SequenceLoadOptions {
+  /** Most tokens of a sequence. Default: the model's own, as far as `cacheBytes` hold it. */
+  readonly contextLength?: number | undefined;
+  /**
+   * What keys and values are kept in: each token reads all of them, and f16 halves, int8 quarters what f32 takes.
+   * Default: f32 while those of a whole context are at most 32 MiB in f32, which stays in processor caches; else f16.
+   */
+  readonly kvCache?: KvCacheType | undefined;
+  /** Most sequences that a step works on; others wait for their turn. Default: 32. */
+  readonly sequences?: number | undefined;
+  /**
+   * Most bytes of the keys and values of all sequences, and of prefixes that are kept for later. Taken as tokens come.
+   * Default: a quarter of the memory that is free, or what one whole context takes, where that is at most half of it.
+   */
+  readonly cacheBytes?: number | undefined;
+}
+
+const SEQUENCES_DEFAULT = 32;
+const SEQUENCES_MAX = 1024;
+const F32_CONTEXT_BYTES_MAX = 32 * 2 ** 20;
+/** Where nothing tells how much memory is free: in pages. */
+const FREE_BYTES_UNKNOWN = 2 ** 31;
+/** WebAssembly's memory is made for the most that may be needed, and one of 4 GiB has the faster code. */
+export const WASM_CACHE_BYTES_MAX = 2 ** 30;
+
+/** What the calls of methods keep of each sequence. Empty for programs that know no sequences. */
+export function sequenceUses(methods: readonly Method[], registry: OperatorRegistry): SequenceUse[] {
+  return methods.flatMap((method) =>
+    method.instructions.flatMap((step) => {
+      if (step.kind !== "kernel") return [];
+      const operator = registry.find(qualifiedName(method.operators[step.operator]!));
+      if (!operator?.keepsSequences) return [];
+      const specs = {
+        tensor: (index: number) => specOf(method, index) as Tensor,
+        literal: (index: number) => literalOf(method.values[index]!),
+      };
+      const args = step.args.slice(0, operator.schema.args.length).map((index) => argumentOf(method, index, specs));
+      return operator.sequenceUse(new Arguments<TensorSpec>(operator.schema, args)) ?? [];
+    }),
+  );
+}
+
+function specOf(method: Method, index: number): TensorSpec {
+  const value = method.values[index]!;
+  if (value.kind !== "tensor") throw new UnsupportedError(`method ${method.name}: value ${index} is no tensor`);
+  return { dtype: value.dtype, shape: value.sizes };
+}
+
+/** What is chosen of a program's sequences, from what was asked for, what the model has and what this machine has. */
+export function chooseSequences(
+  uses: readonly SequenceUse[],
+  model: { readonly contextLength: number; readonly stepRows: number },
+  options: SequenceLoadOptions,
+  cacheBytesMax = Number.POSITIVE_INFINITY,
+): SequenceOptions {
+  const { stepRows } = model;
+  const sequences = whole("sequences", options.sequences ?? SEQUENCES_DEFAULT, SEQUENCES_MAX);
+  const wanted = whole("contextLength", options.contextLength ?? model.contextLength, model.contextLength);
+  const type = options.kvCache ?? defaultType(uses, wanted, stepRows);
+  if (!kvCacheTypes.includes(type))
+    throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${String(type)}`);
+  const layout = sequenceLayout(uses, { type, contextLength: wanted, sequences });
+  const one = bytesForSequence(layout, wanted, Math.min(stepRows, wanted));
+  const cacheBytes = options.cacheBytes ?? defaultBytes(one, sequences, cacheBytesMax);
+  if (!(cacheBytes > 0 && cacheBytes < Number.POSITIVE_INFINITY))
+    throw new InvalidArgumentError(`cacheBytes: expected a number of bytes but found ${String(cacheBytes)}`);
+  const chosen = { type, sequences, cacheBytes, stepRows: Math.min(stepRows, wanted) };
+  if (one <= cacheBytes) return { ...chosen, contextLength: wanted };
+  const contextLength = positionsWithin(layout, cacheBytes, wanted, stepRows);
+  if (options.contextLength !== undefined || contextLength < 1)
+    throw new InvalidArgumentError(
+      `cacheBytes: expected at least ${one}, for ${wanted} tokens of one sequence in ${type}, but found ${cacheBytes}`,
+    );
+  logInfo(
+    () =>
+      `contexts are cut to ${contextLength} of the model's ${wanted} tokens: the keys and values of one would take ` +
+      `${one} bytes in ${type}, and cacheBytes is ${cacheBytes}`,
+  );
+  return { ...chosen, contextLength, stepRows: Math.min(stepRows, contextLength) };
+}
+
+/** InvalidArgumentError for options of sequences given to a program that keeps one sequence in states of its own. */
+export function checkNoSequences(options: SequenceLoadOptions): void {
+  for (const name of ["contextLength", "kvCache", "sequences", "cacheBytes"] as const)
+    if (options[name] !== undefined)
+      throw new InvalidArgumentError(
+        `${name}: expected a program that takes it when it is loaded, but this one has states of fixed sizes; export it without --target executorch`,
+      );
+}
+
+function whole(name: string, value: number, max: number): number {
+  if (!Number.isInteger(value) || value < 1 || value > max)
+    throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${max} but found ${value}`);
+  return value;
+}
+
+function defaultType(uses: readonly SequenceUse[], contextLength: number, stepRows: number): KvCacheType {
+  const layout = sequenceLayout(uses, { type: "f32", contextLength, sequences: 1 });
+  const bytes = bytesForSequence(layout, contextLength, Math.min(stepRows, contextLength));
+  return bytes <= F32_CONTEXT_BYTES_MAX ? "f32" : "f16";
+}
+
+function defaultBytes(one: number, sequences: number, most: number): number {
+  const free = freeBytes();
+  const share = Math.min(most, Math.max(free / 4, Math.min(one, free / 2)));
+  return Math.floor(Math.min(share, sequences * one));
+}
+
+/** Memory that this process may still have. */
+function freeBytes(): number {
+  const os = nodeBuiltin<typeof import("node:os")>("node:os");
+  if (!os) return FREE_BYTES_UNKNOWN;
+  const limit = process.constrainedMemory?.() ?? 0;
+  const free = os.freemem();
+  return limit > 0 && limit < os.totalmem() ? Math.min(free, Math.max(0, limit - process.memoryUsage.rss())) : free;
+}

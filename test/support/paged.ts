@@ -1,0 +1,187 @@
+/** Tables of sequences over pages of a test's own, for kernels that attend over them. */
+import { viewOf } from "../../src/dtype.ts";
+import {
+  type KvCacheType,
+  type LayerPages,
+  type PagedCache,
+  partOffsets,
+  RUN_FIELDS,
+  type Run,
+  type SequenceTable,
+} from "../../src/kernels/sequence-table.ts";
+import type { Random } from "./random.ts";
+
+export interface PagedShape {
+  readonly type: KvCacheType;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly window: number;
+  readonly pagePositions: number;
+  readonly pagesMax: number;
+  readonly slots: number;
+}
+
+/** Where a table and its pages lie. */
+export interface PageMemory {
+  allocate(byteLength: number): Uint8Array;
+  addressOf(bytes: Uint8Array): bigint;
+}
+
+/** Memory of no kernel: for those that take pages as bytes. */
+export const looseMemory: PageMemory = { allocate: (byteLength) => new Uint8Array(byteLength), addressOf: () => 0n };
+
+const LAYERS = 2;
+
+/** A table whose pages are allocated in no order; two layers of one kind are in each. */
+export class PagedTable implements SequenceTable {
+  readonly handle = new Int32Array(1);
+  readonly runs: Int32Array;
+  readonly runsMax: number;
+  readonly slots: number;
+  readonly states = new BigUint64Array(0);
+  readonly nextStates = new BigUint64Array(0);
+  readonly cache: PagedCache;
+  readonly #pages: Uint8Array[];
+  readonly #addressOf: PageMemory["addressOf"];
+
+  constructor(shape: PagedShape, memory: PageMemory, random: Random) {
+    const { slots, pagesMax } = shape;
+    const count = slots * pagesMax;
+    this.slots = this.runsMax = slots;
+    this.#addressOf = memory.addressOf;
+    const runs = memory.allocate(4 * (1 + RUN_FIELDS * slots));
+    this.runs = new Int32Array(runs.buffer, runs.byteOffset, 1 + RUN_FIELDS * slots);
+    const addresses = memory.allocate(8 * count);
+    const bytes = LAYERS * partOffsets(shape).layerBytes;
+    const order = Array.from({ length: count }, () => ({ key: random.next(), page: memory.allocate(bytes) }));
+    this.#pages = order.sort((a, b) => a.key - b.key).map(({ page }) => page);
+    const pages = new BigUint64Array(addresses.buffer, addresses.byteOffset, count);
+    this.cache = { ...shape, pages, page: (slot, index) => this.#pages[slot * pagesMax + index]! };
+    this.#pages.forEach((page, i) => {
+      pages[i] = memory.addressOf(page);
+    });
+  }
+
+  /** The same pages, shared in the same way, elsewhere. */
+  copy(memory: PageMemory, random: Random): PagedTable {
+    const copy = new PagedTable({ ...this.cache, slots: this.slots }, memory, random);
+    const firsts = new Map<Uint8Array, number>();
+    this.#pages.forEach((page, i) => {
+      const first = firsts.get(page) ?? i;
+      firsts.set(page, first);
+      if (first === i) copy.#pages[i]!.set(page);
+      else copy.#setPage(i, copy.#pages[first]!);
+    });
+    copy.runs.set(this.runs);
+    return copy;
+  }
+
+  /** Lets a sequence begin with the pages of another. */
+  share(from: number, to: number, pages: number): void {
+    const { pagesMax } = this.cache;
+    for (let i = 0; i < pages; i++) this.#setPage(to * pagesMax + i, this.#pages[from * pagesMax + i]!);
+  }
+
+  #setPage(index: number, page: Uint8Array): void {
+    this.#pages[index] = page;
+    this.cache.pages[index] = this.#addressOf(page);
+  }
+
+  setRuns(runs: readonly Run[]): void {
+    this.runs[0] = runs.length;
+    runs.forEach(({ row, rows, position, slot }, i) => {
+      this.runs.set([row, rows, position, slot], 1 + RUN_FIELDS * i);
+    });
+  }
+
+  /** All bytes of all pages, one slot after the other. */
+  bytes(): Uint8Array {
+    const size = this.#pages[0]!.length;
+    const all = new Uint8Array(size * this.#pages.length);
+    this.#pages.forEach((page, i) => {
+      all.set(page, i * size);
+    });
+    return all;
+  }
+
+  layerPages(layer: number): LayerPages | undefined {
+    return layer < LAYERS ? { cache: this.cache, offset: layer * partOffsets(this.cache).layerBytes } : undefined;
+  }
+
+  statePart(): undefined {}
+
+  state(): never {
+    throw new TypeError("the test's table has no states");
+  }
+
+  /** Random keys and values in all places of a layer, but NaN from the position on that `ends` says of each slot. */
+  fill(layer: number, ends: readonly number[], random: Random): void {
+    const { pagesMax, pagePositions, kvHeads, headDim } = this.cache;
+    const width = kvHeads * headDim;
+    const filled = new Set<Uint8Array>();
+    for (let slot = 0; slot < this.slots; slot++)
+      for (let index = 0; index < pagesMax; index++) {
+        const page = this.#pages[slot * pagesMax + index]!;
+        if (filled.has(page)) continue;
+        filled.add(page);
+        const { keys, values, keyScales, valueScales } = this.#parts(page, layer);
+        for (let p = 0; p < pagePositions; p++) {
+          const isKnown = index * pagePositions + p < ends[slot]!;
+          for (let i = p * width; i < (p + 1) * width; i++) {
+            keys[i] = stored(keys, random, isKnown, 1);
+            values[i] = stored(values, random, isKnown, 3);
+          }
+          for (let i = p * kvHeads; i < (p + 1) * kvHeads && keyScales && valueScales; i++) {
+            keyScales[i] = isKnown ? 0.005 + 0.01 * random.next() : Number.NaN;
+            valueScales[i] = isKnown ? 0.005 + 0.01 * random.next() : Number.NaN;
+          }
+        }
+      }
+  }
+
+  /** Keys and values of positions of a sequence, as one array each. */
+  contiguous(layer: number, slot: number, capacity: number) {
+    const { pagePositions, kvHeads, headDim, type } = this.cache;
+    const width = kvHeads * headDim;
+    const make = () => new arrays[type](capacity * width);
+    const [keyCache, valueCache] = [make(), make()];
+    const scales = () => (type === "int8" ? new Float32Array(capacity * kvHeads) : null);
+    const [keyScales, valueScales] = [scales(), scales()];
+    for (let p = 0; p < capacity; p += pagePositions) {
+      const parts = this.#parts(this.cache.page(slot, p / pagePositions), layer);
+      const count = Math.min(pagePositions, capacity - p);
+      keyCache.set(parts.keys.subarray(0, count * width), p * width);
+      valueCache.set(parts.values.subarray(0, count * width), p * width);
+      keyScales?.set(parts.keyScales!.subarray(0, count * kvHeads), p * kvHeads);
+      valueScales?.set(parts.valueScales!.subarray(0, count * kvHeads), p * kvHeads);
+    }
+    return { keyCache, valueCache, keyScales, valueScales };
+  }
+
+  #parts({ buffer, byteOffset }: Uint8Array, layer: number) {
+    const { type, pagePositions, kvHeads, headDim } = this.cache;
+    const offsets = partOffsets(this.cache);
+    const start = byteOffset + layer * offsets.layerBytes;
+    const rows = pagePositions * kvHeads;
+    const values = (at: number) => viewOf(dtypes[type], buffer, start + at, rows * headDim);
+    const scales = (at: number) => (type === "int8" ? new Float32Array(buffer, start + at, rows) : null);
+    return {
+      keys: values(offsets.keys),
+      values: values(offsets.values),
+      keyScales: scales(offsets.keyScales),
+      valueScales: scales(offsets.valueScales),
+    };
+  }
+}
+
+const arrays = { f32: Float32Array, f16: Uint16Array, int8: Int8Array } as const;
+const dtypes = { f32: "f32", f16: "f16", int8: "i8" } as const;
+
+const NAN_HALF = 0x7e00;
+
+/** A number up to some size in the way that it is stored; NaN, or with a scale that is, where it is not known. */
+function stored(array: Float32Array | Uint16Array | Int8Array, random: Random, isKnown: boolean, size: number): number {
+  if (array instanceof Int8Array) return random.integer(-127, 127);
+  if (array instanceof Float32Array) return isKnown ? size * (2 * random.next() - 1) : Number.NaN;
+  return isKnown ? random.integer(0, 0x4000) | (random.next() < 0.5 ? 0x8000 : 0) : NAN_HALF;
+}
