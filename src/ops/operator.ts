@@ -3,7 +3,7 @@
  * Operators of this package and operators of its users are registered alike.
  */
 import type { DType } from "../dtype.ts";
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Cpu, EncodedCall, Kernel, KernelQuery } from "../kernels/contract.ts";
 import { selectKernel } from "../kernels/select.ts";
 import type { SequenceUse } from "../kernels/sequence-table.ts";
@@ -87,6 +87,11 @@ export interface OperatorDefinition<A> {
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
   /** What a call keeps of each sequence, for operators that work on the sequences of a step. Also checks its arguments. */
   sequenceUse?(args: Arguments<TensorSpec>): SequenceUse;
+  /**
+   * Multiplications of a call, of operators that take more than some for each element. Nothing interrupts plain loops:
+   * calls of too many are refused where no other kernel serves.
+   */
+  multiplications?(args: Arguments<TensorSpec>): number;
   /** Bytes that a call reads and writes, by the values that its arguments have now. Default: of all its tensors. */
   bytes?(args: Arguments<Tensor>): number;
 }
@@ -150,6 +155,8 @@ export interface BoundCall extends KernelCall {
   readonly args: unknown;
   /** Values that must be in range when the call runs; null without any. */
   readonly indexCheck: IndexCheck | null;
+  /** 0 where its work grows with its elements only. */
+  readonly multiplications: number;
   /** Sizes of the first tensor and of the out tensor, for reports. */
   readonly shapes: readonly (readonly number[])[];
   /** Bytes that it reads and writes, by the values that its arguments have now. For profiles. */
@@ -227,6 +234,16 @@ function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): In
   return { tensor: args.tensor(argument), limit: limit(args), where };
 }
 
+/** Plain loops take up to two minutes for so many multiplications. */
+const PLAIN_MULTIPLICATIONS_MAX = 2 ** 35;
+
+function checkWork(name: string, { target }: Kernel<never>, multiplications: number): void {
+  if (target === "reference" && multiplications > PLAIN_MULTIPLICATIONS_MAX)
+    throw new UnsupportedError(
+      `${name}: takes ${multiplications} multiplications in one call, and plain loops, which serve it, at most 2^35`,
+    );
+}
+
 /** An operator from its definition. Bundlers leave out operators that nothing calls. */
 /* @__NO_SIDE_EFFECTS__ */
 export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
@@ -254,6 +271,8 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
       const candidates = candidatesFor(definition.kernels, args);
       const query = (candidates === definition.kernels && definition.query?.(args)) || anyCall;
       const kernel = selectKernel(candidates, query, cpu);
+      const multiplications = definition.multiplications?.(args) ?? 0;
+      checkWork(name, kernel, multiplications);
       const prepared = definition.prepare(args, cpu);
       return {
         ...kernelCall(name, kernel, prepared),
@@ -261,6 +280,7 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
         query,
         args: prepared,
         indexCheck: definition.indices ? indexCheck(args, definition.indices) : null,
+        multiplications,
         shapes: [args.firstTensor(), args.tensor(schema.args.at(-1)!.name)].map(({ shape }) => shape),
         bytes: () => definition.bytes?.(args) ?? touchedBytes(args),
       };

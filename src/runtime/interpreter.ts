@@ -21,6 +21,9 @@ import type { Profile, RunTimes } from "./profile.ts";
 /** Instructions that a run repeats: more than loops over the tokens of a prompt take, and over in seconds on any backend. */
 const REPEATED_MAX = 1 << 16;
 
+/** Multiplications of a call: native kernels of two threads take a minute for so many. */
+const CALL_MULTIPLICATIONS_MAX = 2 ** 40;
+
 export interface InterpreterContext {
   /** Operators that the method may use. */
   readonly registry: OperatorRegistry;
@@ -228,8 +231,11 @@ export class Interpreter {
     }
     checkWritten(this.#method, name, schema, indices);
     const given = (isOut: boolean) => schema.args.flatMap((arg, i) => (arg.isOut === isOut ? [indices[i]!] : []));
-    const outs = given(true).flatMap((index) => tensorsAt(this.#method, index));
-    return { name, number, routine: registry.routine(name), inputs: given(false), outs };
+    const routine = registry.routine(name);
+    const results = given(true);
+    // Only routines write lists; one may be empty.
+    const outs = routine ? results.flatMap((index) => tensorsAt(this.#method, index)) : results;
+    return { name, number, routine, inputs: given(false), outs };
   }
 
   #runRoutine(routine: Routine, inputs: readonly Argument<Tensor>[], outs: readonly number[]): void {
@@ -277,6 +283,9 @@ export class Interpreter {
     const args = new Arguments(operator.schema, [...inputs, result]);
     checkWrites(args, this.#writable);
     const call = operator.resolve(args, cpu);
+    // These calls keep the thread, with its signals, until they end.
+    if (call.multiplications > CALL_MULTIPLICATIONS_MAX)
+      throw new UnsupportedError(`${name}: takes ${call.multiplications} multiplications in one call, more than 2^40`);
     this.#context.noteKernels([call]);
     const bytes = call.scratchBytes(threads);
     if (bytes > this.#scratch.length) this.#scratch = zeroTensor("u8", [bytes]).data as Uint8Array;

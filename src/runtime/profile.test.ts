@@ -20,6 +20,7 @@ function call(operator: string, size: number, run: () => void): BoundCall {
     ...chosen,
     shapes,
     indexCheck: null,
+    multiplications: 0,
     bytes,
     scratchBytes: () => 0,
     bind: () => run,

@@ -126,10 +126,9 @@ export class SizedMethod {
         ready.map(({ steps }) => steps[i]!.call),
       );
       const joined = ready.map(({ steps }) => steps[i]!.joined);
-      const isJoined = joined.every((one) => one !== null);
-      const grownJoined = isJoined ? grownCall(range, joined) : null;
-      const isSame = isJoined ? grownJoined !== null : joined.every((one) => one === null);
-      return call && isSame ? { call, joined: grownJoined } : null;
+      const isUsed = joined.some((one) => one !== null && one.kernel.target !== "reference");
+      const both = joined.every((one) => one !== null) ? grownCall(range, joined) : null;
+      return call && (both || !isUsed) ? { call, joined: both } : null;
     });
     if (!ends || !steps.every((step) => step !== null)) return null;
     return new SizedMethod(pattern, cpu, { ends, steps });
