@@ -120,12 +120,39 @@ export function checkIndices({ tensor, limit, where }: IndexCheck): void {
       throw new InvalidArgumentError(`${where}: expected 0..${limit - 1} but found ${value}`);
 }
 
-/** A call with its kernel chosen and arguments fixed, ready to run any number of times. */
-export interface BoundCall {
+/** A kernel and its arguments: what runs. */
+export interface KernelCall {
   /** Full name of the operator. */
   readonly operator: string;
   /** Kernel that serves the call. */
   readonly kernel: Kernel<never>;
+  /** Bytes of memory that a run on so many threads may write. */
+  scratchBytes(threads: number): number;
+  /** Makes a function that runs the call, with this scratch memory, on so many threads. */
+  bind(scratch: Uint8Array, threads: number): () => void;
+  /** The call for a plan of the kernel's target; null when it must run here. */
+  encode(scratch: Uint8Array): EncodedCall | null;
+}
+
+/** A kernel of an operator with its arguments. */
+export function kernelCall<A>(operator: string, kernel: Kernel<A>, args: A): KernelCall {
+  return {
+    operator,
+    kernel,
+    scratchBytes: (threads) => kernel.scratchBytes?.(args, threads) ?? 0,
+    bind: (scratch, threads) => kernel.bind(args, scratch, threads),
+    encode: (scratch) => kernel.encode?.(args, scratch) ?? null,
+  };
+}
+
+/** A call with its kernel chosen and arguments fixed, ready to run any number of times. */
+export interface BoundCall extends KernelCall {
+  /** Kernels that its kernel was chosen among, by `query`; for calls of other sizes. */
+  readonly candidates: readonly Kernel<never>[];
+  /** What the kernel was chosen by. */
+  readonly query: KernelQuery;
+  /** Arguments of the kernel. */
+  readonly args: unknown;
   /** Values that must be in range when the call runs; null without any. */
   readonly indexCheck: IndexCheck | null;
   /** 0 where its work grows with its elements only. */
@@ -134,12 +161,6 @@ export interface BoundCall {
   readonly shapes: readonly (readonly number[])[];
   /** Bytes that it reads and writes, by the values that its arguments have now. For profiles. */
   bytes(): number;
-  /** Bytes of memory that a run on so many threads may write. */
-  scratchBytes(threads: number): number;
-  /** Makes a function that runs the call, with this scratch memory, on so many threads. */
-  bind(scratch: Uint8Array, threads: number): () => void;
-  /** The call for a plan of the kernel's target; null when it must run here. */
-  encode(scratch: Uint8Array): EncodedCall | null;
 }
 
 /** An operator as programs call it: its schema, its shape rule, and its kernels, the best first. */
@@ -200,6 +221,14 @@ const nothingToDo: Kernel<unknown> = {
   bind: () => () => {},
 };
 
+const nothing: readonly Kernel<unknown>[] = [nothingToDo];
+
+/** Without values there is nothing to be fast at, and no tile fits: the last kernel serves, or none. */
+function candidatesFor<A>(kernels: readonly Kernel<A>[], args: Arguments<Tensor>): readonly Kernel<A>[] {
+  if (writesNothing(args)) return nothing;
+  return [...args.allTensors()].some(([, tensor]) => isEmpty(tensor)) ? kernels.slice(-1) : kernels;
+}
+
 function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): IndexCheck {
   const where = `${qualifiedName(args.schema)}, argument ${argument}`;
   return { tensor: args.tensor(argument), limit: limit(args), where };
@@ -239,25 +268,21 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
       checkOverlaps(args, { inPlace: definition.inPlace ?? [], readFirst: definition.readFirst ?? [] });
-      const kernel = writesNothing(args)
-        ? nothingToDo
-        : // Without values there is nothing to be fast at, and no tile fits.
-          [...args.allTensors()].some(([, tensor]) => isEmpty(tensor))
-          ? definition.kernels.at(-1)!
-          : selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
+      const candidates = candidatesFor(definition.kernels, args);
+      const query = (candidates === definition.kernels && definition.query?.(args)) || anyCall;
+      const kernel = selectKernel(candidates, query, cpu);
       const multiplications = definition.multiplications?.(args) ?? 0;
       checkWork(name, kernel, multiplications);
       const prepared = definition.prepare(args, cpu);
       return {
-        operator: name,
-        kernel,
+        ...kernelCall(name, kernel, prepared),
+        candidates,
+        query,
+        args: prepared,
         indexCheck: definition.indices ? indexCheck(args, definition.indices) : null,
         multiplications,
         shapes: [args.firstTensor(), args.tensor(schema.args.at(-1)!.name)].map(({ shape }) => shape),
         bytes: () => definition.bytes?.(args) ?? touchedBytes(args),
-        scratchBytes: (threads) => kernel.scratchBytes?.(prepared, threads) ?? 0,
-        bind: (scratch, threads) => kernel.bind(prepared, scratch, threads),
-        encode: (scratch) => kernel.encode?.(prepared, scratch) ?? null,
       };
     },
   };

@@ -8,7 +8,7 @@ import { isTurnDue, takeTurn } from "../event-loop.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { type Argument, Arguments, checkSpec, type TensorSpec } from "../ops/call-arguments.ts";
 import { checkOverlaps } from "../ops/call-memory.ts";
-import { type BoundCall, checkIndices } from "../ops/operator.ts";
+import { checkIndices, type KernelCall } from "../ops/operator.ts";
 import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
@@ -34,7 +34,7 @@ export interface InterpreterContext {
   /** Profile that counts calls and their times; undefined without one. */
   readonly profile?: Profile | undefined;
   /** Called with calls whose kernels were chosen, for the log. */
-  noteKernels(calls: readonly BoundCall[]): void;
+  noteKernels(calls: readonly KernelCall[]): void;
 }
 
 /** Whether a method needs the interpreter. */
@@ -109,7 +109,7 @@ export class Interpreter {
     for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
   }
 
-  /** Outputs as copies. */
+  /** Outputs where they are: the next run overwrites them. */
   async run(signal?: AbortSignal): Promise<readonly Tensor[]> {
     const { instructions, outputs } = this.#method;
     const before = this.#literals.slice();
@@ -128,10 +128,7 @@ export class Interpreter {
       this.#literals = before;
       throw error;
     }
-    return outputs.map((index) => {
-      const { dtype, shape, data } = this.#tensor(index);
-      return { dtype, shape, data: data.slice() };
-    });
+    return outputs.map((index) => this.#tensor(index));
   }
 
   #setInput(i: number, input: Tensor): void {
