@@ -60,13 +60,16 @@ function largest(values: Float32Array): number {
   return best;
 }
 
+/** A rounding may move an 8-bit activation, or an 8-bit key, by a step. */
+const NATIVE_BOUND = 0.05;
+
 /**
  * Native linear layers sum in another order for one row than for several, which costs roundings of the last bits; all else
  * depends on a row's own tokens alone.
  */
 function expectAlike(cpu: Cpu, found: Float32Array, expected: Float32Array, message: string): void {
-  if (cpu.features.has("simd128") || cpu === scalarCpu) return expectSame(found, expected, message);
-  for (const [i, value] of found.entries()) expect(Math.abs(value - expected[i]!), message).toBeLessThan(1e-5);
+  if (cpu.features.has("simd128") || cpu === scalarCpu) expectSame(found, expected, message);
+  else for (const [i, value] of found.entries()) expect(Math.abs(value - expected[i]!), message).toBeLessThan(NATIVE_BOUND);
 }
 
 describe.each(cpus)("on $name", (cpu) => {
