@@ -13,6 +13,7 @@
 #include "kernel.h"
 #include "kernel_library.h"
 #include "memory.h"
+#include "sized_plan.h"
 #include "thread_pool.h"
 
 namespace lowbit {
@@ -112,20 +113,41 @@ napi_value count_cores_js(napi_env env, napi_callback_info info) {
   return number(env, count_cores(root, cpus));
 }
 
-// The memory behind a typed array; null for other values. JavaScript keeps the arrays alive as long as the plan.
+// The memory behind a typed array and its elements; null for other values. JavaScript keeps the arrays alive as long as
+// the plan.
+void* data_of(napi_env env, napi_value value, size_t* length) {
+  napi_typedarray_type type;
+  size_t offset;
+  void* data = nullptr;
+  napi_value buffer;
+  *length = 0;
+  return napi_get_typedarray_info(env, value, &type, length, &data, &buffer, &offset) == napi_ok ? data : nullptr;
+}
+
 void* data_of(napi_env env, napi_value value) {
+  size_t length;
+  return data_of(env, value, &length);
+}
+
+// The numbers of a Float64Array; none of other values.
+std::vector<double> doubles_of(napi_env env, napi_value value) {
   napi_typedarray_type type;
   size_t length, offset;
   void* data = nullptr;
   napi_value buffer;
-  if (napi_get_typedarray_info(env, value, &type, &length, &data, &buffer, &offset) != napi_ok) return nullptr;
-  return data;
+  const napi_status status = napi_get_typedarray_info(env, value, &type, &length, &data, &buffer, &offset);
+  if (status != napi_ok || type != napi_float64_array || length == 0) return {};
+  const double* numbers = static_cast<const double*>(data);
+  return {numbers, numbers + length};
 }
 
 struct CallArguments {
   uint32_t kernel = 0;
   std::vector<double> scalars;
+  std::vector<double> growth;
   std::vector<void*> buffers;
+  // Elements of the last buffer, which is bytes.
+  size_t scratch_bytes = 0;
 };
 
 // Element `index` of an array. Like all calls that may run JavaScript, it fails in a worker that is being ended, from
@@ -134,7 +156,7 @@ bool element(napi_env env, napi_value list, uint32_t index, napi_value* item) {
   return napi_get_element(env, list, index, item) == napi_ok;
 }
 
-// { kernel: number, scalars: number[], buffers: TypedArray[] }
+// { kernel: number, scalars: number[], buffers: TypedArray[], growth?: Float64Array }
 bool read_call(napi_env env, napi_value object, CallArguments* call) {
   napi_value field, item;
   uint32_t count;
@@ -151,8 +173,10 @@ bool read_call(napi_env env, napi_value object, CallArguments* call) {
   if (napi_get_array_length(env, field, &count) != napi_ok) return false;
   for (uint32_t i = 0; i < count; i++) {
     if (!element(env, field, i, &item)) return false;
-    call->buffers.push_back(data_of(env, item));
+    call->buffers.push_back(data_of(env, item, &call->scratch_bytes));
   }
+  if (napi_get_named_property(env, object, "growth", &field) != napi_ok) return false;
+  call->growth = doubles_of(env, field);
   return true;
 }
 
@@ -173,7 +197,7 @@ napi_value scratch_bytes(napi_env env, napi_callback_info info) {
 }
 
 // A run holds its plan itself: the external may go before it when the environment ends.
-using PlanHandle = std::shared_ptr<Plan>;
+using PlanHandle = std::shared_ptr<SizedPlan>;
 
 // createPlan(calls, threads): external
 napi_value create_plan(napi_env env, napi_callback_info info) {
@@ -183,8 +207,7 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
   uint32_t calls = 0, threads = 1;
   napi_get_array_length(env, args[0], &calls);
   napi_get_value_uint32(env, args[1], &threads);
-  auto plan = std::make_shared<Plan>();
-  plan->steps.resize(calls);
+  auto plan = std::make_shared<SizedPlan>(calls, threads);
   for (uint32_t i = 0; i < calls; i++) {
     napi_value object;
     CallArguments call;
@@ -192,7 +215,7 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
       throw_error(env, "createPlan: expected calls of { kernel, scalars, buffers }");
       return nullptr;
     }
-    row_at(call.kernel)->prepare(plan->steps[i], {call.scalars.data(), call.buffers.data(), threads});
+    plan->add({row_at(call.kernel), call.scalars, call.buffers}, call.growth, call.scratch_bytes);
     for (const void* buffer : call.buffers)
       if (auto region = region_of(buffer)) plan->holds.insert(std::move(region));
   }
@@ -208,6 +231,21 @@ PlanHandle plan_of(napi_env env, napi_value value) {
   return napi_get_value_external(env, value, &plan) == napi_ok ? *static_cast<PlanHandle*>(plan) : nullptr;
 }
 
+// resizePlan(plan, change: Float64Array): whether the scratch of its calls is enough for sizes that have changed by so
+// much since the plan was made; if so, they have these sizes from now on
+napi_value resize_plan(napi_env env, napi_callback_info info) {
+  napi_value args[2], result;
+  size_t count = 2;
+  napi_get_cb_info(env, info, &count, args, nullptr, nullptr);
+  PlanHandle plan = plan_of(env, args[0]);
+  if (!plan || plan->runs > 0) {
+    throw_error(env, "resizePlan: expected a plan that is not running");
+    return nullptr;
+  }
+  napi_get_boolean(env, plan->resize(doubles_of(env, args[1])), &result);
+  return result;
+}
+
 // runPlan(plan, threads, stepNanoseconds?: Float64Array): undefined, when it has ended; this thread works too
 napi_value run_plan_js(napi_env env, napi_callback_info info) {
   napi_value args[3];
@@ -216,7 +254,11 @@ napi_value run_plan_js(napi_env env, napi_callback_info info) {
   uint32_t threads = 1;
   napi_get_value_uint32(env, args[1], &threads);
   double* times = static_cast<double*>(data_of(env, args[2]));
-  if (PlanHandle plan = plan_of(env, args[0])) run_plan_here(*plan, {threads, nullptr, times});
+  if (PlanHandle plan = plan_of(env, args[0])) {
+    plan->runs++;
+    run_plan_here(*plan, {threads, nullptr, times});
+    plan->runs--;
+  }
   return nullptr;
 }
 
@@ -261,6 +303,7 @@ void resolve_run(napi_env env, napi_value, void*, void* data) {
 void end_run(void* context) {
   AsyncRun* run = static_cast<AsyncRun*>(context);
   const EnvironmentHandle environment = run->environment;
+  run->plan->runs--;
   std::lock_guard<std::mutex> lock(environment->mutex);
   if (napi_call_threadsafe_function(environment->resolve, run, napi_tsfn_nonblocking) != napi_ok) delete run;
   environment->runs.erase(std::find(environment->runs.begin(), environment->runs.end(), run));
@@ -316,6 +359,7 @@ napi_value run_plan_async(napi_env env, napi_callback_info info) {
     std::lock_guard<std::mutex> lock(environment.mutex);
     environment.runs.push_back(run);
   }
+  plan->runs++;
   run_plan(*plan, {threads, run->abort_flag, times}, {end_run, run});
   return promise;
 }
@@ -408,6 +452,7 @@ napi_value init(napi_env env, napi_value exports) {
       {"defaultThreads", default_threads_js},
       {"countCores", count_cores_js},
       {"createPlan", create_plan},
+      {"resizePlan", resize_plan},
       {"scratchBytes", scratch_bytes},
       {"runPlan", run_plan_js},
       {"runPlanAsync", run_plan_async},

@@ -4,10 +4,10 @@
  * loads it (Python: ctypes.CDLL after importing executorch.runtime) has the operators of native/executorch/.
  */
 import { execFileSync } from "node:child_process";
-import { existsSync, mkdirSync, readdirSync, rmSync } from "node:fs";
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
+import { emptyTables, nativeFolder, nativeSources, objectName, root } from "./native-sources.js";
 
 /** What only the addon needs. */
 const addonOnly = ["addon.cc", "kernel_library.cc"];
@@ -23,15 +23,26 @@ function packageFolder(python) {
   }
 }
 
-/** Objects of the kernels, as build-native.js compiles them for this machine. */
-function kernelObjects() {
-  const files = nativeSources(process.arch).map(({ file }) => file);
-  const objects = files
-    .filter((file) => !addonOnly.includes(file))
-    .map((file) => join(root, "build", "native", objectName(file)));
-  if (!objects.every((object) => existsSync(object))) rmSync(join(root, "build", "lowbit.node"), { force: true });
-  execFileSync(process.execPath, [join(root, "scripts", "build-native.js"), "--strict"], { stdio: "inherit" });
-  return objects;
+/**
+ * Objects of the kernels that this machine runs, as build-native.js compiles them for the addon, and one in place of others.
+ * @param {string} build @param {(args: string[]) => void} compile
+ */
+function kernelObjects(build, compile) {
+  const addon = join(root, "build", "lowbit.node");
+  const sources = nativeSources(process.arch).filter(({ file }) => !addonOnly.includes(file));
+  const objectOf = (/** @type {string} */ file) => join(root, "build", "native", objectName(file));
+  // An addon that was brought from elsewhere has no objects here.
+  if (!sources.some(({ file }) => existsSync(objectOf(file)))) rmSync(addon, { force: true });
+  execFileSync(process.execPath, [join(root, "scripts", "build-native.js")], { stdio: "inherit" });
+  const sets = readFileSync(`${addon}.sources`, "utf8").split("\n")[1]?.split(" ") ?? [];
+  const isBuilt = (/** @type {string} */ set) => set === "" || sets.includes(set);
+  const objects = sources.filter(({ set }) => isBuilt(set)).map(({ file }) => objectOf(file));
+  const absent = sources.filter(({ set }) => !isBuilt(set)).map(({ file }) => file);
+  if (absent.length === 0) return objects;
+  const tables = join(build, "absent.cc");
+  writeFileSync(tables, emptyTables(absent));
+  compile([...flags, `-I${nativeFolder}`, "-c", tables, "-o", `${tables}.o`]);
+  return [...objects, `${tables}.o`];
 }
 
 /** Builds the library for the package of a Python and returns its path. @param {string} python */
@@ -53,7 +64,16 @@ export function buildExecutorch(python) {
   });
   const lib = join(folder, "lib");
   const libraries = [`-L${lib}`, "-lexecutorch", `-Wl,-rpath,${lib}`];
-  compile(["-shared", "-pthread", "-Wl,--no-undefined", ...objects, ...kernelObjects(), ...libraries, "-o", target]);
+  compile([
+    "-shared",
+    "-pthread",
+    "-Wl,--no-undefined",
+    ...objects,
+    ...kernelObjects(build, compile),
+    ...libraries,
+    "-o",
+    target,
+  ]);
   return target;
 }
 

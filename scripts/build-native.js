@@ -55,8 +55,13 @@ function compiler() {
   return undefined;
 }
 
-/** Flags of sanitizers: reports name lines, and frames are there. */
-const instrumented = sanitizers ? ["-O1", "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`] : [];
+/**
+ * Flags of sanitizers: reports name lines, and frames are there. Checks of each access make functions that are written out
+ * so large that compilers take minutes for a file: functions of ours stay functions, and nothing is optimized.
+ */
+const instrumented = sanitizers
+  ? ["-O0", "-Dalways_inline=unused", "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`]
+  : [];
 
 function run([command, ...first], args) {
   return new Promise((resolve, reject) => {

@@ -81,6 +81,8 @@ async function test(name) {
     LD_PRELOAD: preload.join(" "),
     LOWBIT_NATIVE_PATH: addon,
     LOWBIT_BACKEND: "native",
+    // Conformance tests of fewer sizes: what is not optimized and checks each access is slow.
+    LOWBIT_EMULATED: "1",
   };
   const all = positionals.length > 0 ? [positionals] : (await commands()).map((args) => [process.execPath, ...args]);
   let passed = true;

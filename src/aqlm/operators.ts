@@ -101,6 +101,7 @@ function definition(name: string) {
       const { n } = formOf(args);
       return { dtype: "f32", shape: [...args.tensor("input").shape.slice(0, -1), n] };
     },
+    multiplications: (args) => product(args.tensor("input").shape) * formOf(args).n,
     query(args) {
       return { layout: open(args).layout, bits: null, m: product(args.tensor("input").shape.slice(0, -1)) };
     },

@@ -1,5 +1,6 @@
 /** Types only: what a CPU, a packed layout and a kernel are. Dispatch, tests, benchmarks and docs iterate over rows of these. */
 import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
+import type { SizeRange, Sizes } from "./growth.ts";
 import type { Placement, WasmStep } from "./wasm/kernel-code.ts";
 
 /**
@@ -86,6 +87,8 @@ export interface NativeCall {
   readonly scalars: readonly number[];
   /** Buffers that the kernel reads and writes; the scratch is the last one. */
   readonly buffers: readonly ArrayBufferView[];
+  /** [sizes, scalars]: by what each number is more where one of a plan's sizes is more by 1; absent where all stay. */
+  readonly growth?: Float64Array;
 }
 
 /** A call of a WebAssembly kernel, whose code and arguments are made when its memory is known. */
@@ -111,8 +114,20 @@ export interface CallPlan {
    * Runs the plan with this thread at work too, and has ended when it returns; absent where this thread cannot work.
    */
   runHere?(nanoseconds?: Float64Array): void;
+  /**
+   * Makes the calls those of other sizes, for plans of sized calls that are not running. False, and nothing is changed,
+   * where their scratch is too small.
+   */
+  resize?(sizes: Sizes): boolean;
   /** Frees what the plan holds. */
   dispose(): void;
+}
+
+/** The calls of a plan for all sizes of a range. At the smallest they are those that the plan is made of. */
+export interface SizedCalls {
+  readonly range: SizeRange;
+  /** Null where the scratch is too small. */
+  at(index: number, sizes: Sizes): EncodedCall | null;
 }
 
 export interface KernelMemory {
@@ -135,8 +150,8 @@ export interface KernelMemory {
    * what they hold until then is undefined.
    */
   discard(bytes: Uint8Array): void;
-  /** Plans calls that can be run one after the other, all of the same target. */
-  planCalls(calls: readonly EncodedCall[], threads: number): CallPlan;
+  /** Plans calls that can be run one after the other, all of the same target. `sized`: the same for other sizes. */
+  planCalls(calls: readonly EncodedCall[], threads: number, sized?: SizedCalls): CallPlan;
   /** Resolves when everything is freed. */
   dispose(): Promise<void>;
 }

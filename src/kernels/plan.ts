@@ -1,20 +1,68 @@
 /** Runs of native calls: one trip off the JavaScript thread for a whole sequence of kernels. */
 import { UnsupportedError } from "../errors.ts";
-import type { CallPlan, NativeCall } from "./contract.ts";
+import type { CallPlan, EncodedCall, NativeCall, SizedCalls } from "./contract.ts";
+import { growthOf, pointsOf, type Sizes } from "./growth.ts";
 import { nativeAddon } from "./native/addon.ts";
 import { wasmThreads } from "./wasm/engine/workers.ts";
 
 /** A plan of calls whose memory stays where it is. */
-export function planNativeCalls(calls: readonly NativeCall[], threads: number): CallPlan {
+export function planNativeCalls(calls: readonly NativeCall[], threads: number, sized?: SizedCalls): CallPlan {
   const addon = nativeAddon();
   if (!addon) throw new UnsupportedError("native calls need the native addon");
-  const plan = addon.createPlan(calls, threads);
-  // The arrays hold the memory that the plan points into.
+  const growing = sized && growingCalls(calls, sized);
+  let held = growing ?? calls;
+  let plan = addon.createPlan(held, threads);
+  /** Where the calls do not grow evenly, a plan of those that they are now. */
+  const replace = (sizes: Sizes): boolean => {
+    const now = nativeCalls(calls.map((_, i) => sized!.at(i, sizes)));
+    if (!now) return false;
+    held = now;
+    plan = addon.createPlan(held, threads);
+    return true;
+  };
+  const smallest = sized?.range.smallest ?? [];
+  const change = new Float64Array(smallest.length);
+  const resize = (sizes: Sizes): boolean => {
+    for (let i = 0; i < change.length; i++) change[i] = sizes[i]! - smallest[i]!;
+    return addon.resizePlan(plan, change);
+  };
   return {
-    run: (abort, times) => addon.runPlanAsync(plan, threads, abort, times).then(() => void calls),
+    // The arrays hold the memory that the plan points into.
+    run: (abort, times) => addon.runPlanAsync(plan, threads, abort, times).then(() => void held),
     runHere: (times) => addon.runPlan(plan, threads, times),
+    ...(sized && { resize: growing ? resize : replace }),
     dispose() {},
   };
+}
+
+/** The calls with the growth of their numbers; null where some do not grow evenly or are elsewhere for other sizes. */
+function growingCalls(calls: readonly NativeCall[], { range, at }: SizedCalls): readonly NativeCall[] | null {
+  const points = pointsOf(range).slice(1);
+  const growing: NativeCall[] = [];
+  for (const [index, call] of calls.entries()) {
+    const { kernel, scalars, buffers } = call;
+    const others = nativeCalls(points.map((sizes) => at(index, sizes)));
+    const isSame = others?.every(
+      (other) => other.kernel === kernel && other.buffers.every((b, i) => isAt(b, buffers[i]!)),
+    );
+    if (!isSame) return null;
+    const growths = scalars.map((value, i) => growthOf(range, [value, ...others!.map((other) => other.scalars[i]!)]));
+    if (!growths.every((growth) => growth !== null)) return null;
+    const growth = Float64Array.from(range.smallest.flatMap((_, size) => growths.map((steps) => steps[size]!)));
+    growing.push(growth.some((step) => step > 0) ? { ...call, growth } : call);
+  }
+  return growing;
+}
+
+/** Null where one has no room. */
+function nativeCalls(calls: readonly (EncodedCall | null)[]): readonly NativeCall[] | null {
+  const native = calls.flatMap((call) => (call?.target === "native" ? [call] : []));
+  return native.length === calls.length ? native : null;
+}
+
+/** Whether arrays begin at one place; those of no bytes are anywhere. */
+function isAt(a: ArrayBufferView, b: ArrayBufferView): boolean {
+  return (a.buffer === b.buffer && a.byteOffset === b.byteOffset) || (a.byteLength === 0 && b.byteLength === 0);
 }
 
 /** Threads to use when the caller says nothing: physical performance cores as far as they are known and a container may use them. */

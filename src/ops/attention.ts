@@ -1,7 +1,7 @@
 /** Causal grouped-query attention over a KV cache of floats, halves, or integers with scales. */
 import type { AttentionArgs } from "../kernels/arguments.ts";
 import { attention } from "../kernels/table.ts";
-import { isSameShape, type Tensor } from "../tensor.ts";
+import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, touchedBytes } from "./operator.ts";
@@ -101,6 +101,11 @@ export function attentionBytes(args: Arguments<Tensor>): number {
   return touchedBytes(args, caches, Math.min(1, seen / args.tensor("key_cache").shape[1]!));
 }
 
+/** Of scores and sums of values over so many positions. */
+export function attentionMultiplications(queries: TensorSpec, positions: number): number {
+  return 2 * elementCount(queries.shape) * positions;
+}
+
 /** What both operators have alike. */
 const attentionCalls = {
   kernels: attention,
@@ -108,6 +113,9 @@ const attentionCalls = {
     argument: "input_pos",
     limit: (args: Arguments<Tensor>) => args.tensor("key_cache").shape[1]! - rowCount(args.tensor("q").shape) + 1,
   },
+  // At least: what stands before these rows, the position tells as they run.
+  multiplications: (args: Arguments<TensorSpec>) =>
+    attentionMultiplications(args.tensor("q"), rowCount(args.tensor("q").shape)),
   query: (args: Arguments<Tensor>) => ({ layout: null, bits: null, m: rowCount(args.tensor("q").shape) }),
   bytes: attentionBytes,
 };

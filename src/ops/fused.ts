@@ -3,7 +3,15 @@ import type { HalvesArgs, RopeAttentionArgs } from "../kernels/arguments.ts";
 import type { Kernel } from "../kernels/contract.ts";
 import { addRmsNorm, gegluHalves, ropeAttention, swigluHalves } from "../kernels/table.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";
-import { attentionBytes, cacheArgs, checkCaches, checkScales, noScales, scaleArgs } from "./attention.ts";
+import {
+  attentionBytes,
+  attentionMultiplications,
+  cacheArgs,
+  checkCaches,
+  checkScales,
+  noScales,
+  scaleArgs,
+} from "./attention.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator } from "./operator.ts";
@@ -92,6 +100,8 @@ const ropeAttentionCalls = {
     argument: "input_pos",
     limit: (args: Arguments<Tensor>) => args.tensor("key_cache").shape[1]! - rowCount(args.tensor("qkv").shape) + 1,
   },
+  multiplications: (args: Arguments<TensorSpec>) =>
+    attentionMultiplications(args.tensor("qkv"), rowCount(args.tensor("qkv").shape)),
   query: (args: Arguments<Tensor>) => ({ layout: null, bits: null, m: rowCount(args.tensor("qkv").shape) }),
   bytes: attentionBytes,
 };

@@ -96,6 +96,7 @@ function matmulOperator(schema: string, names: ShapeNames, inputs: { x: string; 
       if (shape.at(-1) !== k) args.fail(inputs.x, `expected last dimension ${k} but found shape [${shape}]`);
       return { dtype: "f32", shape: [...shape.slice(0, -1), n] };
     },
+    multiplications: (args) => elementCount(args.tensor(inputs.x).shape) * specOf(args, names).n,
     query: (args) => packedQuery(open(args), rowCount(args.tensor(inputs.x).shape)),
     prepare: (args) => ({
       m: rowCount(args.tensor(inputs.x).shape),

@@ -84,6 +84,7 @@ function packedLinear(
       if (shape.at(-1) !== k) args.fail("activations", `expected last dimension ${k} but found shape [${shape}]`);
       return { dtype: "f32", shape: [...shape.slice(0, -1), columns(n, args)] };
     },
+    multiplications: (args) => elementCount(args.tensor("activations").shape) * packedShape(args).n,
     query: (args) =>
       packedQuery(openArgument(args, "packed_weights", bits), rowCount(args.tensor("activations").shape)),
     prepare: (args) => ({
@@ -132,6 +133,7 @@ export const linearFloatOperator = defineOperator({
     if (bias && !isSameShape(bias.shape, [n])) args.fail("bias", `expected shape [${n}] but found [${bias.shape}]`);
     return { dtype: "f32", shape: [...input.shape.slice(0, -1), n!] };
   },
+  multiplications: (args) => elementCount(args.tensor("input").shape) * args.tensor("weight").shape[0]!,
   query: (args) => ({ layout: null, bits: null, m: rowCount(args.tensor("input").shape) }),
   prepare(args) {
     const weight = args.tensor("weight");

@@ -4,6 +4,7 @@ import { type SdpaArgs, sdpaReference } from "../kernels/reference/aten/attentio
 import { type RowsCopyArgs, rowsCopyReference } from "../kernels/reference/aten/movement.ts";
 import { attention } from "../kernels/table.ts";
 import { bytesOf, isSameShape, type Tensor } from "../tensor.ts";
+import { attentionMultiplications } from "./attention.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { defineOperator, type Operator, overload } from "./operator.ts";
 
@@ -95,6 +96,14 @@ function causalArgs(args: Arguments<Tensor>, { keyCache, valueCache, k, v }: Cau
 
 const tokensQuery = (args: Arguments<Tensor>) => ({ layout: null, bits: null, m: args.tensor("query").shape[1]! });
 
+function sdpaMultiplications(args: Arguments<TensorSpec>, keys: string): number {
+  const query = args.tensor("query");
+  return attentionMultiplications(
+    query,
+    Math.min(args.number("start_pos") + query.shape[1]!, args.tensor(keys).shape[1]!),
+  );
+}
+
 const sdpaSchema =
   "llama::custom_sdpa.out(Tensor query, Tensor key, Tensor value, int start_pos, Tensor? attn_mask=None, float drpout_p=0.0, bool is_causal=False, float? scale=None, *, Tensor(a!) out) -> Tensor(a!)";
 
@@ -103,6 +112,7 @@ const causalSdpa = defineOperator<AttentionArgs>({
   schema: sdpaSchema,
   kernels: attention,
   shape: (args) => attentionShape(args, ["key", "value"]),
+  multiplications: (args) => sdpaMultiplications(args, "key"),
   query: tokensQuery,
   prepare: (args) =>
     causalArgs(args, { keyCache: args.tensor("key"), valueCache: args.tensor("value"), k: null, v: null }),
@@ -112,6 +122,7 @@ const anySdpa = defineOperator<SdpaArgs>({
   schema: sdpaSchema,
   kernels: [sdpaReference],
   shape: (args) => attentionShape(args, ["key", "value"]),
+  multiplications: (args) => sdpaMultiplications(args, "key"),
   prepare: (args) => sdpaArgs(args, null),
 });
 
@@ -154,6 +165,7 @@ const sdpaWithCache = defineOperator<AttentionArgs>({
         args.fail(name, `expected shape [${rows}] but found [${args.tensor(name).shape}]`);
     return attentionShape(args, ["key_cache", "value_cache"]);
   },
+  multiplications: (args) => sdpaMultiplications(args, "key_cache"),
   query: tokensQuery,
   prepare: (args) =>
     causalArgs(args, {
@@ -179,6 +191,7 @@ const quantizedSdpa = defineOperator<SdpaArgs>({
     }
     return attentionShape(args, ["key", "value"]);
   },
+  multiplications: (args) => sdpaMultiplications(args, "key"),
   prepare(args) {
     const [q, k, v] = quantizedInputs.map(([, short]) => ({
       scales: args.tensor(`${short}_scales`),

@@ -3,7 +3,7 @@
  * Operators of this package and operators of its users are registered alike.
  */
 import type { DType } from "../dtype.ts";
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Cpu, EncodedCall, Kernel, KernelQuery } from "../kernels/contract.ts";
 import { selectKernel } from "../kernels/select.ts";
 import type { SequenceUse } from "../kernels/sequence-table.ts";
@@ -87,6 +87,11 @@ export interface OperatorDefinition<A> {
   storedMatrix?(args: Arguments<TensorSpec>): StoredMatrix;
   /** What a call keeps of each sequence, for operators that work on the sequences of a step. Also checks its arguments. */
   sequenceUse?(args: Arguments<TensorSpec>): SequenceUse;
+  /**
+   * Multiplications of a call, of operators that take more than some for each element. Nothing interrupts plain loops:
+   * calls of too many are refused where no other kernel serves.
+   */
+  multiplications?(args: Arguments<TensorSpec>): number;
   /** Bytes that a call reads and writes, by the values that its arguments have now. Default: of all its tensors. */
   bytes?(args: Arguments<Tensor>): number;
 }
@@ -115,24 +120,47 @@ export function checkIndices({ tensor, limit, where }: IndexCheck): void {
       throw new InvalidArgumentError(`${where}: expected 0..${limit - 1} but found ${value}`);
 }
 
-/** A call with its kernel chosen and arguments fixed, ready to run any number of times. */
-export interface BoundCall {
+/** A kernel and its arguments: what runs. */
+export interface KernelCall {
   /** Full name of the operator. */
   readonly operator: string;
   /** Kernel that serves the call. */
   readonly kernel: Kernel<never>;
-  /** Values that must be in range when the call runs; null without any. */
-  readonly indexCheck: IndexCheck | null;
-  /** Sizes of the first tensor and of the out tensor, for reports. */
-  readonly shapes: readonly (readonly number[])[];
-  /** Bytes that it reads and writes, by the values that its arguments have now. For profiles. */
-  bytes(): number;
   /** Bytes of memory that a run on so many threads may write. */
   scratchBytes(threads: number): number;
   /** Makes a function that runs the call, with this scratch memory, on so many threads. */
   bind(scratch: Uint8Array, threads: number): () => void;
   /** The call for a plan of the kernel's target; null when it must run here. */
   encode(scratch: Uint8Array): EncodedCall | null;
+}
+
+/** A kernel of an operator with its arguments. */
+export function kernelCall<A>(operator: string, kernel: Kernel<A>, args: A): KernelCall {
+  return {
+    operator,
+    kernel,
+    scratchBytes: (threads) => kernel.scratchBytes?.(args, threads) ?? 0,
+    bind: (scratch, threads) => kernel.bind(args, scratch, threads),
+    encode: (scratch) => kernel.encode?.(args, scratch) ?? null,
+  };
+}
+
+/** A call with its kernel chosen and arguments fixed, ready to run any number of times. */
+export interface BoundCall extends KernelCall {
+  /** Kernels that its kernel was chosen among, by `query`; for calls of other sizes. */
+  readonly candidates: readonly Kernel<never>[];
+  /** What the kernel was chosen by. */
+  readonly query: KernelQuery;
+  /** Arguments of the kernel. */
+  readonly args: unknown;
+  /** Values that must be in range when the call runs; null without any. */
+  readonly indexCheck: IndexCheck | null;
+  /** 0 where its work grows with its elements only. */
+  readonly multiplications: number;
+  /** Sizes of the first tensor and of the out tensor, for reports. */
+  readonly shapes: readonly (readonly number[])[];
+  /** Bytes that it reads and writes, by the values that its arguments have now. For profiles. */
+  bytes(): number;
 }
 
 /** An operator as programs call it: its schema, its shape rule, and its kernels, the best first. */
@@ -193,9 +221,27 @@ const nothingToDo: Kernel<unknown> = {
   bind: () => () => {},
 };
 
+const nothing: readonly Kernel<unknown>[] = [nothingToDo];
+
+/** Without values there is nothing to be fast at, and no tile fits: the last kernel serves, or none. */
+function candidatesFor<A>(kernels: readonly Kernel<A>[], args: Arguments<Tensor>): readonly Kernel<A>[] {
+  if (writesNothing(args)) return nothing;
+  return [...args.allTensors()].some(([, tensor]) => isEmpty(tensor)) ? kernels.slice(-1) : kernels;
+}
+
 function indexCheck(args: Arguments<Tensor>, { argument, limit }: IndexRule): IndexCheck {
   const where = `${qualifiedName(args.schema)}, argument ${argument}`;
   return { tensor: args.tensor(argument), limit: limit(args), where };
+}
+
+/** Plain loops take up to two minutes for so many multiplications. */
+const PLAIN_MULTIPLICATIONS_MAX = 2 ** 35;
+
+function checkWork(name: string, { target }: Kernel<never>, multiplications: number): void {
+  if (target === "reference" && multiplications > PLAIN_MULTIPLICATIONS_MAX)
+    throw new UnsupportedError(
+      `${name}: takes ${multiplications} multiplications in one call, and plain loops, which serve it, at most 2^35`,
+    );
 }
 
 /** An operator from its definition. Bundlers leave out operators that nothing calls. */
@@ -222,22 +268,21 @@ export function defineOperator<A>(definition: OperatorDefinition<A>): Operator {
     storedMatrix: (args) => definition.storedMatrix?.(args) ?? null,
     resolve(args, cpu) {
       checkOverlaps(args, { inPlace: definition.inPlace ?? [], readFirst: definition.readFirst ?? [] });
-      const kernel = writesNothing(args)
-        ? nothingToDo
-        : // Without values there is nothing to be fast at, and no tile fits.
-          [...args.allTensors()].some(([, tensor]) => isEmpty(tensor))
-          ? definition.kernels.at(-1)!
-          : selectKernel(definition.kernels, definition.query?.(args) ?? anyCall, cpu);
+      const candidates = candidatesFor(definition.kernels, args);
+      const query = (candidates === definition.kernels && definition.query?.(args)) || anyCall;
+      const kernel = selectKernel(candidates, query, cpu);
+      const multiplications = definition.multiplications?.(args) ?? 0;
+      checkWork(name, kernel, multiplications);
       const prepared = definition.prepare(args, cpu);
       return {
-        operator: name,
-        kernel,
+        ...kernelCall(name, kernel, prepared),
+        candidates,
+        query,
+        args: prepared,
         indexCheck: definition.indices ? indexCheck(args, definition.indices) : null,
+        multiplications,
         shapes: [args.firstTensor(), args.tensor(schema.args.at(-1)!.name)].map(({ shape }) => shape),
         bytes: () => definition.bytes?.(args) ?? touchedBytes(args),
-        scratchBytes: (threads) => kernel.scratchBytes?.(prepared, threads) ?? 0,
-        bind: (scratch, threads) => kernel.bind(prepared, scratch, threads),
-        encode: (scratch) => kernel.encode?.(prepared, scratch) ?? null,
       };
     },
   };

@@ -8,7 +8,7 @@ import { isTurnDue, takeTurn } from "../event-loop.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { type Argument, Arguments, checkSpec, type TensorSpec } from "../ops/call-arguments.ts";
 import { checkOverlaps } from "../ops/call-memory.ts";
-import { type BoundCall, checkIndices } from "../ops/operator.ts";
+import { checkIndices, type KernelCall } from "../ops/operator.ts";
 import type { NumberOperator, OperatorRegistry, Routine } from "../ops/operator-registry.ts";
 import { qualifiedName } from "../ops/schema.ts";
 import type { Instruction, Method, TensorValue } from "../program/program.ts";
@@ -21,6 +21,9 @@ import type { Profile, RunTimes } from "./profile.ts";
 /** Instructions that a run repeats: more than loops over the tokens of a prompt take, and over in seconds on any backend. */
 const REPEATED_MAX = 1 << 16;
 
+/** Multiplications of a call: native kernels of two threads take a minute for so many. */
+const CALL_MULTIPLICATIONS_MAX = 2 ** 40;
+
 export interface InterpreterContext {
   /** Operators that the method may use. */
   readonly registry: OperatorRegistry;
@@ -31,7 +34,7 @@ export interface InterpreterContext {
   /** Profile that counts calls and their times; undefined without one. */
   readonly profile?: Profile | undefined;
   /** Called with calls whose kernels were chosen, for the log. */
-  noteKernels(calls: readonly BoundCall[]): void;
+  noteKernels(calls: readonly KernelCall[]): void;
 }
 
 /** Whether a method needs the interpreter. */
@@ -106,7 +109,7 @@ export class Interpreter {
     for (const [i, tensor] of inputs.entries()) this.#setInput(i, tensor);
   }
 
-  /** Outputs as copies. */
+  /** Outputs where they are: the next run overwrites them. */
   async run(signal?: AbortSignal): Promise<readonly Tensor[]> {
     const { instructions, outputs } = this.#method;
     const before = this.#literals.slice();
@@ -125,10 +128,7 @@ export class Interpreter {
       this.#literals = before;
       throw error;
     }
-    return outputs.map((index) => {
-      const { dtype, shape, data } = this.#tensor(index);
-      return { dtype, shape, data: data.slice() };
-    });
+    return outputs.map((index) => this.#tensor(index));
   }
 
   #setInput(i: number, input: Tensor): void {
@@ -231,8 +231,11 @@ export class Interpreter {
     }
     checkWritten(this.#method, name, schema, indices);
     const given = (isOut: boolean) => schema.args.flatMap((arg, i) => (arg.isOut === isOut ? [indices[i]!] : []));
-    const outs = given(true).flatMap((index) => tensorsAt(this.#method, index));
-    return { name, number, routine: registry.routine(name), inputs: given(false), outs };
+    const routine = registry.routine(name);
+    const results = given(true);
+    // Only routines write lists; one may be empty.
+    const outs = routine ? results.flatMap((index) => tensorsAt(this.#method, index)) : results;
+    return { name, number, routine, inputs: given(false), outs };
   }
 
   #runRoutine(routine: Routine, inputs: readonly Argument<Tensor>[], outs: readonly number[]): void {
@@ -280,6 +283,9 @@ export class Interpreter {
     const args = new Arguments(operator.schema, [...inputs, result]);
     checkWrites(args, this.#writable);
     const call = operator.resolve(args, cpu);
+    // These calls keep the thread, with its signals, until they end.
+    if (call.multiplications > CALL_MULTIPLICATIONS_MAX)
+      throw new UnsupportedError(`${name}: takes ${call.multiplications} multiplications in one call, more than 2^40`);
     this.#context.noteKernels([call]);
     const bytes = call.scratchBytes(threads);
     if (bytes > this.#scratch.length) this.#scratch = zeroTensor("u8", [bytes]).data as Uint8Array;

@@ -2,7 +2,8 @@
  * Neighbouring calls that run as one where this CPU has a kernel for both: what the first makes for the second alone
  * does not go to memory and back. Programs name the calls one by one, so that they run anywhere.
  */
-import type { Cpu } from "../kernels/contract.ts";
+import { UnsupportedError } from "../errors.ts";
+import type { Cpu, Kernel } from "../kernels/contract.ts";
 import { type Argument, Arguments } from "../ops/call-arguments.ts";
 import type { BoundCall, Operator } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
@@ -37,7 +38,7 @@ const joins: readonly Join[] = [
   },
 ];
 
-/** The calls as one, where selection has a kernel for both that is no plain loop; else null. */
+/** The calls as one, perhaps served by a plain loop; null where they cannot be one, or nothing else serves on this CPU. */
 export function joinCalls(
   first: ReadyCall,
   second: ReadyCall,
@@ -49,8 +50,16 @@ export function joinCalls(
   if (!isReadOnce(method, first.outIndex)) return null;
   if (!join.takes(new Arguments(first.operator.schema, [...first.given, first.out]))) return null;
   const into = registry.get(join.into);
-  const call = into.resolve(new Arguments(into.schema, [...first.given, second.out]), cpu);
-  return call.kernel.target === "reference" ? null : call;
+  const isServed = ({ target, needs }: Kernel<never>) =>
+    target !== "reference" && needs.every((feature) => cpu.features.has(feature));
+  if (!into.kernels.some(isServed)) return null;
+  try {
+    return into.resolve(new Arguments(into.schema, [...first.given, second.out]), cpu);
+  } catch (error) {
+    // So much that the plain loop, which would serve here, refuses it.
+    if (error instanceof UnsupportedError) return null;
+    throw error;
+  }
 }
 
 /**

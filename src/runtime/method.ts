@@ -4,7 +4,7 @@
  */
 import { byteSize, viewOf } from "../dtype.ts";
 import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
-import type { Cpu } from "../kernels/contract.ts";
+import type { Cpu, Kernel } from "../kernels/contract.ts";
 import { Arguments, type TensorSpec } from "../ops/call-arguments.ts";
 import type { BoundCall, IndexCheck } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
@@ -25,10 +25,19 @@ export interface MethodMemory {
   readonly constants: readonly Uint8Array[];
 }
 
-/** A method with fixed sizes: run `steps` in order. */
+/** A call of a method. */
+export interface ReadyStep {
+  readonly call: BoundCall;
+  /** It and the call before it as one, for where that has a kernel that is no plain loop; null where they cannot be. */
+  readonly joined: BoundCall | null;
+}
+
+/** A method with fixed sizes: run `calls` in order. */
 export interface ReadyMethod {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly Tensor[];
+  readonly steps: readonly ReadyStep[];
+  /** Those of the steps that run here. */
   readonly calls: readonly BoundCall[];
   /** Of each call among the method's kernel calls; of calls that run as one, the last. */
   readonly places: readonly number[];
@@ -101,10 +110,9 @@ export function readyMethod(
     checkInput(method, i, inputSizes[i] ?? []);
     return tensorAt(index, inputSizes[i]);
   });
-  const calls: BoundCall[] = [];
-  const places: number[] = [];
+  const steps: ReadyStep[] = [];
   let before: ReadyCall | null = null;
-  for (const [place, { operator, given, outIndex, outType }] of planned.entries()) {
+  for (const { operator, given, outIndex, outType } of planned) {
     const args = given.map((index) => argumentOf(method, index, current));
     const spec = withNames(method, given, () =>
       operator.shape(new Arguments<TensorSpec>(operator.schema, args), outType),
@@ -116,17 +124,35 @@ export function readyMethod(
     const call: ReadyCall = { operator, given: args, out, outIndex };
     const joined: BoundCall | null =
       before && withNames(method, given, () => joinCalls(before!, call, method, context));
-    if (joined) {
-      calls.pop();
-      places.pop();
-    }
-    places.push(place);
     const resolve = () => operator.resolve(new Arguments(operator.schema, [...args, out]), context.cpu);
-    calls.push(joined ?? withNames(method, given, resolve));
+    steps.push({ call: withNames(method, given, resolve), joined });
     before = call;
   }
   const outputs = method.outputs.map((index) => tensorAt(index));
-  return { inputs, outputs, calls, places, checks: inputChecks(inputs, calls) };
+  const places = joinedPlaces(steps.map(({ joined }) => joined?.kernel));
+  const calls = places.map(({ place, isJoined }) => (isJoined ? steps[place]!.joined! : steps[place]!.call));
+  return {
+    inputs,
+    outputs,
+    steps,
+    calls,
+    places: places.map(({ place }) => place),
+    checks: inputChecks(inputs, calls),
+  };
+}
+
+/**
+ * Which steps run, and whether as one with the step before: where the kernel for both is no plain loop. `kernels`: those
+ * for each step and the one before.
+ */
+export function joinedPlaces(kernels: readonly (Kernel<never> | undefined)[]): { place: number; isJoined: boolean }[] {
+  const places: { place: number; isJoined: boolean }[] = [];
+  for (const [place, kernel] of kernels.entries()) {
+    const isJoined = kernel !== undefined && kernel.target !== "reference";
+    if (isJoined) places.pop();
+    places.push({ place, isJoined });
+  }
+  return places;
 }
 
 /** What a call makes of its arguments; a ShapeError also names the constants among them, as the file does. */

@@ -11,13 +11,16 @@ import type { Trace } from "./trace.ts";
 /** A call that does nothing but count. */
 function call(operator: string, size: number, run: () => void): BoundCall {
   const kernel = { name: `${operator}_reference` } as Kernel<never>;
+  const chosen = { candidates: [kernel], query: { layout: null, bits: null, m: 1 }, args: null };
   const shapes = [[1, size], [size]];
   const bytes = () => 8 * size;
   return {
     operator,
     kernel,
+    ...chosen,
     shapes,
     indexCheck: null,
+    multiplications: 0,
     bytes,
     scratchBytes: () => 0,
     bind: () => run,
@@ -35,8 +38,9 @@ it("adds up the calls of all runs by operator, kernel and shapes", async () => {
     done++;
   };
   const calls = [call("mul", 4, count), call("add", 4, count), call("mul", 4, count), call("mul", 8, count)];
-  const list = new RunList(calls, place, profile.track(calls, facts));
-  for (let run = 0; run < 3; run++) await list.run(undefined);
+  const times = profile.track(calls, facts);
+  const list = new RunList(calls, place);
+  for (let run = 0; run < 3; run++) await list.run(undefined, times);
   const entries = profile.entries();
   expect(entries.map(({ operator, shapes, calls }) => `${operator} ${shapes}: ${calls}`).sort()).toEqual([
     "add 1x4 → 4: 3",
@@ -54,9 +58,10 @@ it("adds up the calls of all runs by operator, kernel and shapes", async () => {
 it("forgets on reset, and lists nothing of lists that did not run", async () => {
   const profile = new Profile();
   const calls = [call("add", 1, () => {})];
-  const list = new RunList(calls, place, profile.track(calls, facts));
+  const times = profile.track(calls, facts);
+  const list = new RunList(calls, place);
   expect(profile.entries()).toEqual([]);
-  await list.run(undefined);
+  await list.run(undefined, times);
   profile.reset();
   expect(profile.entries()).toEqual([]);
   expect(profile.milliseconds).toBe(0);
@@ -69,10 +74,11 @@ it("traces every call of every run, in order and within the run", async () => {
     while (performance.now() - start < 0.2);
   };
   const calls = [call("mul", 4, wait), call("add", 4, wait)];
-  const list = new RunList(calls, place, profile.track(calls, facts));
-  await list.run(undefined);
+  const times = profile.track(calls, facts);
+  const list = new RunList(calls, place);
+  await list.run(undefined, times);
   profile.reset();
-  for (let run = 0; run < 3; run++) await list.run(undefined);
+  for (let run = 0; run < 3; run++) await list.run(undefined, times);
   const { traceEvents } = JSON.parse(JSON.stringify(profile.trace())) as Trace;
   const timed = traceEvents.filter(({ ph }) => ph === "X");
   const one = ["forward [1, 4]", "mul", "add"];

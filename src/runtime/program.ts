@@ -6,7 +6,7 @@ import { programMemory } from "../kernels/memory.ts";
 import { defaultThreads } from "../kernels/plan.ts";
 import { logInfo } from "../log.ts";
 import { sequencesSpec } from "../ops/builder.ts";
-import type { BoundCall } from "../ops/operator.ts";
+import type { KernelCall } from "../ops/operator.ts";
 import type { OperatorRegistry } from "../ops/operator-registry.ts";
 import { operators } from "../ops/registry.ts";
 import { type DataSource, type Method, type Program, SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
@@ -237,7 +237,7 @@ export class LoadedProgram {
   }
 
   /** Notes, and at info level says once, which kernel serves an operator. */
-  noteKernels(calls: readonly BoundCall[]): void {
+  noteKernels(calls: readonly KernelCall[]): void {
     for (const { operator, kernel } of calls) {
       const known = this.#kernels.get(operator) ?? new Set();
       this.#kernels.set(operator, known);

@@ -4,7 +4,8 @@
  */
 import { takeTurn, turnHappened } from "../event-loop.ts";
 import type { CallPlan, EncodedCall, KernelMemory } from "../kernels/contract.ts";
-import type { BoundCall } from "../ops/operator.ts";
+import type { SizeRange, Sizes } from "../kernels/growth.ts";
+import type { KernelCall } from "../ops/operator.ts";
 import type { RunTimes } from "./profile.ts";
 
 /**
@@ -19,15 +20,16 @@ const PLAN_MIN_CALLS = { native: 2, wasm: 1 } as const;
  */
 const SHORT_PLAN_MS = 1;
 
-/** `first`: the first of its calls; `times`: the part's place in the run times, when they are kept. */
-type Part = ({ readonly steps: readonly (() => void)[] } | TimedPlan) & {
-  readonly first: number;
-  readonly times: Float64Array | undefined;
-};
+/** `first`: the first of its calls, of which it has `count`. */
+type Part = (BoundSteps | TimedPlan) & { readonly first: number; readonly count: number };
+
+interface BoundSteps {
+  steps: readonly (() => void)[];
+}
 
 interface TimedPlan {
   readonly plan: CallPlan;
-  /** What its last run took; Infinity before the first. */
+  /** What its last run took, or what one of the present sizes is taken to; Infinity before the first. */
   milliseconds: number;
 }
 
@@ -41,28 +43,38 @@ export interface RunPlace {
   kernelScratch(byteLength: number): Uint8Array;
 }
 
+/** Calls for all sizes of a range. */
+export interface CallsOfSizes {
+  readonly range: SizeRange;
+  /** Of the calls, which are the same kernels for all sizes. */
+  readonly count: number;
+  callAt(index: number, sizes: Sizes): KernelCall;
+}
+
+/** The calls of some sizes. */
+export function callsAt({ count, callAt }: CallsOfSizes, sizes: Sizes): KernelCall[] {
+  return Array.from({ length: count }, (_, index) => callAt(index, sizes));
+}
+
 export class RunList {
   readonly #parts: readonly Part[];
-  readonly #abort: Int32Array;
-  readonly #times: RunTimes | undefined;
-
+  readonly #place: RunPlace;
+  readonly #scratch: Uint8Array;
   readonly #release: () => void;
+  readonly #sized: CallsOfSizes | undefined;
+  #sizes: Sizes;
 
-  constructor(calls: readonly BoundCall[], place: RunPlace, times?: RunTimes) {
-    const { memory, threads } = place;
-    this.#abort = memory.abort;
-    this.#times = times;
-    const scratch = place.kernelScratch(calls.reduce((most, call) => Math.max(most, call.scratchBytes(threads)), 0));
-    const parts: Part[] = [];
-    let first = 0;
-    for (const stretch of stretches(calls, scratch)) {
-      const place = { first, times: times?.nanoseconds.subarray(first, first + stretch.calls.length) };
-      first += stretch.calls.length;
-      const { encoded } = stretch;
-      if (encoded.length > 0 && encoded.length >= PLAN_MIN_CALLS[encoded[0]!.target])
-        parts.push({ plan: memory.planCalls(encoded, threads), milliseconds: Number.POSITIVE_INFINITY, ...place });
-      else parts.push({ steps: stretch.calls.map((call) => call.bind(scratch, threads)), ...place });
-    }
+  /** Of calls, or of those for the smallest sizes of a range, which `resize` changes. */
+  constructor(calls: readonly KernelCall[] | CallsOfSizes, place: RunPlace) {
+    const sized = "range" in calls ? calls : undefined;
+    const first = "range" in calls ? callsAt(calls, calls.range.smallest) : calls;
+    const largest = sized ? callsAt(sized, sized.range.largest) : [];
+    const bytes = [...first, ...largest].reduce((most, call) => Math.max(most, call.scratchBytes(place.threads)), 0);
+    this.#place = place;
+    this.#scratch = place.kernelScratch(bytes);
+    this.#sized = sized;
+    this.#sizes = sized?.range.smallest ?? [];
+    const parts = stretches(first, this.#scratch).map((stretch) => this.#part(stretch));
     this.#parts = parts;
     this.#release = () => {
       for (const part of parts) if ("plan" in part) part.plan.dispose();
@@ -74,41 +86,90 @@ export class RunList {
     return this.#release;
   }
 
-  /** Runs all calls in order. An abort is seen between kernels and throws the signal's reason. */
-  async run(signal: AbortSignal | undefined): Promise<void> {
+  /** The sizes of its calls, where there are others. */
+  get sizes(): Sizes {
+    return this.#sizes;
+  }
+
+  /**
+   * Makes its calls those of other sizes of its range; not during a run. False where a kernel asks for more scratch than
+   * for the largest sizes: the list is of no more use then.
+   */
+  resize(sizes: Sizes): boolean {
+    for (const part of this.#parts) {
+      if (!("plan" in part ? part.plan.resize!(sizes) : this.#bindAgain(part, sizes))) return false;
+      if ("plan" in part) part.milliseconds *= sumOf(sizes) / sumOf(this.#sizes);
+    }
+    this.#sizes = sizes;
+    return true;
+  }
+
+  #part({ calls, encoded, first }: Stretch): Part {
+    const { memory, threads } = this.#place;
+    const place = { first, count: calls.length };
+    if (encoded.length === 0 || encoded.length < PLAN_MIN_CALLS[encoded[0]!.target])
+      return { steps: calls.map((call) => call.bind(this.#scratch, threads)), ...place };
+    const sized = this.#sized && {
+      range: this.#sized.range,
+      at: (index: number, sizes: Sizes) => this.#callAt(first + index, sizes)?.encode(this.#scratch) ?? null,
+    };
+    return { plan: memory.planCalls(encoded, threads, sized), milliseconds: Number.POSITIVE_INFINITY, ...place };
+  }
+
+  /** Null where the scratch is too small. */
+  #callAt(index: number, sizes: Sizes): KernelCall | null {
+    const call = this.#sized!.callAt(index, sizes);
+    return call.scratchBytes(this.#place.threads) > this.#scratch.length ? null : call;
+  }
+
+  #bindAgain(part: BoundSteps & Part, sizes: Sizes): boolean {
+    const calls = Array.from({ length: part.count }, (_, i) => this.#callAt(part.first + i, sizes));
+    if (!calls.every((call) => call !== null)) return false;
+    part.steps = calls.map((call) => call.bind(this.#scratch, this.#place.threads));
+    return true;
+  }
+
+  /** Runs all calls in order. An abort is seen between kernels and throws the signal's reason. `times`: of these calls. */
+  async run(signal: AbortSignal | undefined, times?: RunTimes): Promise<void> {
+    const { abort } = this.#place.memory;
     signal?.throwIfAborted();
-    this.#abort[0] = 0;
-    const start = this.#times ? performance.now() : 0;
+    abort[0] = 0;
+    const start = times ? performance.now() : 0;
     const onAbort = () => {
-      this.#abort[0] = 1;
+      abort[0] = 1;
     };
     signal?.addEventListener("abort", onAbort, { once: true });
     try {
       for (const part of this.#parts) {
-        this.#times?.startPart(part.first);
-        if ("plan" in part) await this.#runPlan(part, signal);
-        else await runSteps(part.steps, signal, part.times);
+        times?.startPart(part.first);
+        const nanoseconds = times?.nanoseconds.subarray(part.first, part.first + part.count);
+        if ("plan" in part) await this.#runPlan(part, signal, nanoseconds);
+        else await runSteps(part.steps, signal, nanoseconds);
         signal?.throwIfAborted();
       }
-      this.#times?.addRun(start);
+      times?.addRun(start);
     } finally {
       signal?.removeEventListener("abort", onAbort);
     }
   }
 
-  async #runPlan(part: TimedPlan & Pick<Part, "times">, signal: AbortSignal | undefined): Promise<void> {
-    const { plan, times } = part;
+  async #runPlan(part: TimedPlan, signal: AbortSignal | undefined, times: Float64Array | undefined): Promise<void> {
+    const { plan } = part;
     const start = performance.now();
     if (plan.runHere && part.milliseconds < SHORT_PLAN_MS) {
       plan.runHere(times);
       part.milliseconds = performance.now() - start;
       await takeTurn(signal);
     } else {
-      await plan.run(this.#abort, times);
+      await plan.run(this.#place.memory.abort, times);
       turnHappened();
       part.milliseconds = performance.now() - start;
     }
   }
+}
+
+function sumOf(sizes: Sizes): number {
+  return sizes.reduce((sum, size) => sum + size, 0);
 }
 
 async function runSteps(
@@ -125,19 +186,20 @@ async function runSteps(
 }
 
 interface Stretch {
-  readonly calls: BoundCall[];
+  readonly first: number;
+  readonly calls: KernelCall[];
   /** Empty for calls that run on the JavaScript thread. */
   readonly encoded: EncodedCall[];
 }
 
 /** Neighbouring calls of one sort. */
-function stretches(calls: readonly BoundCall[], scratch: Uint8Array): Stretch[] {
+function stretches(calls: readonly KernelCall[], scratch: Uint8Array): Stretch[] {
   const found: Stretch[] = [];
-  for (const call of calls) {
+  for (const [first, call] of calls.entries()) {
     const encoded = call.encode(scratch);
     let last = found.at(-1);
     if (!last || last.encoded[0]?.target !== encoded?.target) {
-      last = { calls: [], encoded: [] };
+      last = { first, calls: [], encoded: [] };
       found.push(last);
     }
     last.calls.push(call);

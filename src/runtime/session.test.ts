@@ -1,4 +1,4 @@
-/** What a session keeps ready, what it takes of metadata, and how it names the file. */
+/** What a session takes of metadata, and how it names the file. */
 import { describe, expect, it } from "vitest";
 import { ProgramEditor } from "../../test/support/program-editor.ts";
 import type { MethodSource } from "../compile/capture.ts";
@@ -7,7 +7,6 @@ import { InvalidFileError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
-import { Profile } from "./profile.ts";
 import { LoadedProgram } from "./program.ts";
 
 const LONGEST = 16;
@@ -22,34 +21,6 @@ const program = (metadata: ReadonlyMap<string, number> = new Map()) =>
   compile([doubled], { registry: operators, cpu: scalarCpu, metadata });
 
 describe("a session", () => {
-  it("keeps the sizes of decoding and of whole chunks ready, whatever comes between", async () => {
-    const profile = new Profile();
-    let made = 0;
-    const track = profile.track.bind(profile);
-    profile.track = (...args) => {
-      made++;
-      return track(...args);
-    };
-    const loaded = await LoadedProgram.load(program(), { cpu: scalarCpu, profile });
-    const session = loaded.createSession();
-    const run = async (length: number) => {
-      const data = Float32Array.from({ length }, (_, i) => i);
-      const [y] = await session.run("forward", [{ dtype: "f32", shape: [1, length], data }]);
-      expect([...y!.data]).toEqual([...data].map((value) => 2 * value));
-    };
-    // Ends of prompts come before the chunk and the token that are kept.
-    for (let length = 2; length < LONGEST; length++) await run(length);
-    await run(LONGEST);
-    await run(1);
-    for (let length = 2; length < LONGEST; length++) await run(length);
-    const before = made;
-    await run(LONGEST);
-    await run(1);
-    expect(made).toBe(before);
-    await run(2);
-    expect(made).toBe(before + 1);
-  });
-
   it.each([1e-7, 1e-300, 0, 0.5, -5, Number.NaN, 2 ** 62, 1.5, Number.POSITIVE_INFINITY])(
     "refuses %d as metadata that counts something",
     async (value) => {

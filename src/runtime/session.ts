@@ -1,49 +1,25 @@
 /** A session: the state (KV cache) of one conversation, and calls of the program's methods on it. */
+import { viewOf } from "../dtype.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
-import type { KernelMemory } from "../kernels/contract.ts";
 import { checkIndices } from "../ops/operator.ts";
 import { type Method, SCRATCH_MEMORY } from "../program/program.ts";
 import { type Tensor, zeroTensor } from "../tensor.ts";
 import { blamed } from "./blame.ts";
-import { Interpreter, type InterpreterContext, isInterpreted } from "./interpreter.ts";
+import { Interpreter, isInterpreted } from "./interpreter.ts";
 import { allocate, freeWith, Holdings } from "./memory.ts";
-import { checkInput, checkInputCount, copyInput, type ReadyMethod, readyMethod } from "./method.ts";
-import type { MethodCalls } from "./method-calls.ts";
-import { RunList, type RunPlace } from "./run-list.ts";
-
-/** Sizes for which methods are kept ready, besides those that are always kept. */
-const READY_MAX = 6;
-
-interface ReadyRun {
-  /** Whether it is kept for as long as the session lives. */
-  readonly isKept: boolean;
-  readonly ready: ReadyMethod;
-  readonly calls: RunList;
-  /** The session's own copies: scratch is overwritten by the next call. */
-  readonly outputs: readonly Tensor[];
-  readonly free: () => void;
-}
+import { checkInput, checkInputCount, copyInput } from "./method.ts";
+import { ReadyRuns, type RunsProgram } from "./ready-runs.ts";
 
 /** What a session needs of the loaded program that it runs. */
-export interface SessionProgram extends InterpreterContext, RunPlace {
+export interface SessionProgram extends RunsProgram {
   /** Name of the program's file, for messages. */
   readonly file: string;
-  /** Memory for constants, scratch and state. */
-  readonly memory: KernelMemory;
-  /** Bytes of the constants, by their indices in the program. */
-  readonly constants: readonly Uint8Array[];
-  /** Value that stands for the table of sequences; null for a program that knows none. */
-  readonly sequences: Tensor | null;
   /** Bytes of one session's state. */
   readonly stateBytes: number;
   /** UnsupportedError once the program was disposed of. */
   checkUsable(): void;
   /** The method of a name; InvalidArgumentError when there is none. */
   method(name: string): Method;
-  /** The planned calls of a method. */
-  callsOf(method: Method): MethodCalls;
-  /** Scratch of a method, shared by all sessions. */
-  scratchOf(method: Method): Uint8Array;
   /** Runs `work` when all earlier work on the program has ended. */
   exclusive<R>(work: () => Promise<R>): Promise<R>;
 }
@@ -55,7 +31,9 @@ export interface SessionProgram extends InterpreterContext, RunPlace {
 export class Session {
   readonly #program: SessionProgram;
   readonly #state: Uint8Array;
-  readonly #ready = new Map<string, ReadyRun>();
+  readonly #ready: ReadyRuns;
+  /** Of outputs, by method and place. */
+  readonly #copies = new Map<string, Uint8Array>();
   readonly #interpreters = new Map<string, Interpreter>();
   readonly #holdings = new Holdings();
   /** Those that have not ended. */
@@ -67,6 +45,7 @@ export class Session {
     const state = allocate(memory, `${program.file}: state`, program.stateBytes);
     this.#program = program;
     this.#state = state;
+    this.#ready = new ReadyRuns(program, state, this.#holdings);
     this.#holdings.add(() => memory.free(state));
     freeWith(this, this.#holdings);
   }
@@ -93,14 +72,27 @@ export class Session {
   }
 
   /**
-   * Executes a method. The outputs are overwritten by the session's next call of the same sizes.
+   * Executes a method. The outputs are overwritten by the session's next call of the method.
    * Between kernels the event loop gets its turn; the signal is honoured there with its own reason.
    */
-  async run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
+  run(name: string, inputs: readonly Tensor[], signal?: AbortSignal): Promise<readonly Tensor[]> {
+    return this.use(name, inputs, (outputs) => outputs.map((output, i) => this.#copy(name, i, output)), signal);
+  }
+
+  /**
+   * Executes a method as `run` does and returns what `read` makes of the outputs, without a copy of them: they are where
+   * the program's next call, of any session, writes, and must not be used when `read` has returned.
+   */
+  async use<R>(
+    name: string,
+    inputs: readonly Tensor[],
+    read: (outputs: readonly Tensor[]) => R,
+    signal?: AbortSignal,
+  ): Promise<R> {
     this.#checkUsable();
     this.#runs++;
     try {
-      return await this.#program.exclusive(() => this.#run(name, inputs, signal));
+      return await this.#program.exclusive(async () => read(await this.#run(name, inputs, signal)));
     } finally {
       this.#runs--;
     }
@@ -116,14 +108,25 @@ export class Session {
       interpreter.setInputs(inputs);
       return this.#ofFile(signal, () => interpreter.run(signal));
     }
-    const run = this.#readyFor(method, inputs);
-    for (const [i, target] of run.ready.inputs.entries()) copyInput(method, i, inputs[i]!, target);
-    run.ready.checks.forEach(checkIndices);
-    await this.#ofFile(signal, () => run.calls.run(signal));
+    const { ends, calls, times } = await this.#ofFile(undefined, async () => this.#ready.of(method, inputs));
+    for (const [i, target] of ends.inputs.entries()) copyInput(method, i, inputs[i]!, target);
+    ends.checks.forEach(checkIndices);
+    await this.#ofFile(signal, () => calls.run(signal, times));
     this.#program.checkUsable();
-    for (const [i, output] of run.ready.outputs.entries())
-      (run.outputs[i]!.data as Uint8Array).set(output.data as Uint8Array);
-    return run.outputs;
+    return ends.outputs;
+  }
+
+  /** The session's own copy of an output: in one place for all sizes, which has room for the longest so far. */
+  #copy(name: string, i: number, { dtype, shape, data }: Tensor): Tensor {
+    const key = `${name} ${i}`;
+    let bytes = this.#copies.get(key);
+    if (!bytes || bytes.byteLength < data.byteLength) {
+      bytes = new Uint8Array(zeroTensor(dtype, shape).data.buffer);
+      this.#copies.set(key, bytes);
+    }
+    const copy = viewOf(dtype, bytes.buffer, 0, data.length);
+    (copy as Uint8Array).set(data as Uint8Array);
+    return { dtype, shape, data: copy };
   }
 
   /** Runs what the file says: its errors name it. */
@@ -147,58 +150,4 @@ export class Session {
     this.#interpreters.set(method.name, interpreter);
     return interpreter;
   }
-
-  #readyFor(method: Method, inputs: readonly Tensor[]): ReadyRun {
-    const key = `${method.name} ${inputs.map(({ shape }) => shape.join("x")).join(" ")}`;
-    const known = this.#ready.get(key);
-    if (known) return known;
-    this.#forgetOldest();
-    try {
-      const run = this.#makeReady(method, inputs);
-      this.#ready.set(key, run);
-      return run;
-    } catch (error) {
-      throw blamed(this.#program.file, undefined, error);
-    }
-  }
-
-  /** Of sizes such as those of the ends of prompts, when there are many. */
-  #forgetOldest(): void {
-    const passing = [...this.#ready].filter(([, { isKept }]) => !isKept);
-    if (passing.length < READY_MAX) return;
-    const [key, { free }] = passing[0]!;
-    free();
-    this.#ready.delete(key);
-  }
-
-  #makeReady(method: Method, inputs: readonly Tensor[]): ReadyRun {
-    const program = this.#program;
-    const memory = {
-      scratch: program.scratchOf(method),
-      state: this.#state,
-      sequences: program.sequences,
-      constants: program.constants,
-    };
-    const sizes = inputs.map(({ shape }) => shape);
-    const ready = readyMethod(program.callsOf(method), sizes, memory, program);
-    program.noteKernels(ready.calls);
-    const times = program.profile?.track(ready.calls, {
-      label: `${method.name} ${sizes.map((shape) => `[${shape.join(", ")}]`).join(" ")}`,
-      planned: { method, places: ready.places },
-    });
-    const calls = new RunList(ready.calls, program, times);
-    const outputs = ready.outputs.map(({ dtype, shape }) => zeroTensor(dtype, shape));
-    return { isKept: isKept(method, sizes), ready, calls, outputs, free: this.#holdings.add(calls.release) };
-  }
-}
-
-/** Whether sizes are the largest that the method takes, those of whole chunks, or the smallest, those of decoding. */
-function isKept(method: Method, inputSizes: readonly (readonly number[])[]): boolean {
-  const all = (rule: (size: number, largest: number, isStatic: boolean) => boolean) =>
-    method.inputs.every((index, i) => {
-      const value = method.values[index]!;
-      if (value.kind !== "tensor") return false;
-      return value.sizes.every((largest, dim) => rule(inputSizes[i]![dim]!, largest, value.dynamism === "static"));
-    });
-  return all((size, largest) => size === largest) || all((size, _, isStatic) => isStatic || size === 1);
 }

@@ -114,6 +114,7 @@ function lists(): void {
     ["truth values", { kind: "boolList", items: [true, false] }],
     ["doubles", { kind: "doubleList", items: [Number.NaN, 1] }],
     ["no ints", { kind: "intList", items: [] }],
+    ["no tensors", { kind: "tensorList", items: [] }],
     ["text", { kind: "string", value: "0" }],
     ["nothing", { kind: "null" }],
   ];
@@ -264,8 +265,27 @@ function loops(): void {
   });
 }
 
+/** Calls that nothing interrupts. */
+function work(): void {
+  addBoth("a product of matrices that takes hours", /takes 137438953472 multiplications in one call/, (e) => {
+    const [m, k] = [2 ** 10, 2 ** 17];
+    const a = e.tensor("f32", [m, k]);
+    const b = e.tensor("f32", [k, m], { offset: e.offsetOf(a) });
+    const out = e.tensor("f32", [m, m]);
+    e.first(e.call("aten::mm.out", a, b, out, out));
+  });
+  addBoth("attention that takes hours", /takes 4398046511104 multiplications in one call/, (e) => {
+    const [tokens, heads] = [2 ** 15, 2 ** 5];
+    const q = e.tensor("f32", [1, tokens, heads, 64]);
+    const keys = e.tensor("f32", [1, tokens, 1, 64]);
+    const out = e.tensor("f32", [1, tokens, heads, 64]);
+    const numbers = [e.int(0), e.none(), e.double(0), e.bool(false), e.none()];
+    e.first(e.call("llama::custom_sdpa.out", q, keys, keys, ...numbers, out, out));
+  });
+}
+
 /** Programs of these kinds, each once. */
 export function oddPrograms(): readonly HostileProgram[] {
-  if (found.length === 0) for (const part of [delegates, orders, lists, texts, conditions, loops]) part();
+  if (found.length === 0) for (const part of [delegates, orders, lists, texts, conditions, loops, work]) part();
   return found;
 }

@@ -55,6 +55,11 @@ export interface NativeAddon {
   countCores(root: string, cpus: number): number;
   scratchBytes(call: NativeCall, threads: number): number;
   createPlan(calls: readonly NativeCall[], threads: number): NativePlan;
+  /**
+   * Makes the calls of a plan that does not run those of other sizes: `change` is by how much each size is more than when
+   * the plan was made, of which `growth` of the calls tells. False, and nothing is changed, where their scratch is too small.
+   */
+  resizePlan(plan: NativePlan, change: Float64Array): boolean;
   /** Runs on this thread too, and returns when the plan has ended. */
   runPlan(plan: NativePlan, threads: number, nanoseconds?: Float64Array): void;
   /** `abort[0]` not 0 ends the plan early. Adds what each call took to `nanoseconds`, one element a call. */

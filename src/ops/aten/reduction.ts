@@ -153,6 +153,7 @@ function matmul(schema: string, { a, b, rank }: Factors): Operator {
       if (!fits) args.fail("self", `expected shape [${shape[1]}] or [${shape}] but found [${bias}]`);
       return { dtype: left.dtype, shape };
     },
+    multiplications: (args) => elementCount(args.tensor(a).shape) * args.tensor(b).shape.at(-1)!,
     prepare(args) {
       const left = args.tensor(a);
       const right = args.tensor(b);

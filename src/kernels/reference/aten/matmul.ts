@@ -23,12 +23,19 @@ export const matmulReference = denseKernel<MatmulArgs>("matmul", (args) => {
   const b = numbersOf(args.b);
   const bias = args.bias ? numbersOf(args.bias) : null;
   const store = storeInto(args.out);
-  for (let row = 0; row < batch * m; row++)
-    for (let column = 0; column < n; column++) {
-      const first = Math.floor(row / m) * k * n + column;
-      let sum = 0;
-      for (let c = 0; c < k; c++) sum += a[row * k + c]! * b[first + c * n]!;
-      const place = row * n + column;
-      store(place, alpha * sum + (bias ? beta * bias[place % bias.length]! : 0));
+  const sums = new Float64Array(n);
+  for (let row = 0; row < batch * m; row++) {
+    const first = Math.floor(row / m) * k * n;
+    sums.fill(0);
+    // Along rows of b, which is where its elements lie together.
+    for (let c = 0; c < k; c++) {
+      const factor = a[row * k + c]!;
+      const start = first + c * n;
+      for (let column = 0; column < n; column++) sums[column]! += factor * b[start + column]!;
     }
+    for (let column = 0; column < n; column++) {
+      const place = row * n + column;
+      store(place, alpha * sums[column]! + (bias ? beta * bias[place % bias.length]! : 0));
+    }
+  }
 });

@@ -1,5 +1,5 @@
 /**
- * Items of work: all queries of a short run, of some heads of keys, over all or a part of the positions; or some groups of
+ * Items of work: all queries of a short run, of some heads of keys or over a part of the positions; or some groups of
  * queries of one head of a longer run. Threads take items in any order, and which takes which changes no sum.
  */
 import { type Body, type Expr, type Local, when, whileDo, widen } from "../assembler/expression.ts";
@@ -12,18 +12,6 @@ import { type AttentionFields, BLOCK, CHUNK, SHORT_ROWS, SPAN_GROUPS, WEIGHTS } 
 
 const CHUNK_SHIFT = Math.log2(CHUNK);
 
-/** Items of a run. */
-export function itemsOf(
-  run: Run,
-  fields: AttentionFields,
-): { readonly short: Expr<"i32">; readonly long: Expr<"i32"> } {
-  const groups = i32.add(i32.mul(run.count, fields.ratio), int(4 * SPAN_GROUPS - 1));
-  return {
-    short: i32.mul(fields.headSpans, fields.parts),
-    long: i32.mul(i32.div_u(groups, int(4 * SPAN_GROUPS)), fields.kvHeads),
-  };
-}
-
 /** Whether a run is short. */
 export const isShort = (run: Run): Expr<"i32"> => i32.le_u(run.count, int(SHORT_ROWS));
 
@@ -32,14 +20,17 @@ export function forItems(
   scope: Scope,
   fields: AttentionFields,
   tile: Local<"i32">,
-  visit: { countItems(run: Run): Expr<"i32">; take(run: Run, at: Local<"ptr">, item: Local<"i32">): Body },
+  visit: {
+    countItems(run: Run, items: Local<"i32">): Body;
+    take(run: Run, at: Local<"ptr">, item: Local<"i32">): Body;
+  },
 ): Body {
   const item = scope.local("i32", "item");
   const items = scope.local("i32", "items");
   return [
     item.set(tile),
     forRuns(scope, fields, (run, at) => [
-      items.set(visit.countItems(run)),
+      visit.countItems(run, items),
       whileDo(i32.lt_u(item, items), [visit.take(run, at, item), item.set(i32.add(item, fields.tiles))]),
       item.set(i32.sub(item, items)),
     ]),
@@ -68,7 +59,12 @@ export function fillOthers(scope: Scope, fields: AttentionFields): Body {
   ];
 }
 
-/** Chunks of the positions that the queries of a short run see. */
+/** What says which positions rows of a run see. */
+export interface SeenBy extends Pick<GroupContext, "fields" | "run" | "scope"> {
+  readonly shape: Pick<GroupContext["shape"], "hasWindow">;
+}
+
+/** Chunks of the positions that some rows of a run see. */
 export class Chunks {
   /** Positions that any query sees: from `from` up to, not including, `to`. */
   readonly from: Local<"i32">;
@@ -85,7 +81,7 @@ export class Chunks {
   }
 
   /** Those of the rows `row` to `lastRow` of a run. */
-  find({ shape, fields, run }: GroupContext, row: Expr<"i32">, lastRow: Expr<"i32">): Body {
+  find({ shape, fields, run }: SeenBy, row: Expr<"i32">, lastRow: Expr<"i32">): Body {
     return [
       this.from.set(int(0)),
       shape.hasWindow
@@ -99,6 +95,54 @@ export class Chunks {
       this.count.set(i32.sub(i32.shr_u(i32.add(this.to, int(CHUNK - 1)), int(CHUNK_SHIFT)), this.first)),
     ];
   }
+}
+
+/**
+ * How a run becomes items. A short one: all its positions, of spans of heads where threads would have none to do, else of all
+ * heads, whose rows are read in order; or parts of the positions, of all heads, where there are chunks for all threads.
+ */
+export class RunSplit {
+  readonly spanHeads: Local<"i32">;
+  readonly headSpans: Local<"i32">;
+  readonly parts: Local<"i32">;
+  readonly #context: SeenBy;
+  readonly #chunks: Chunks;
+
+  constructor(context: SeenBy) {
+    const { scope } = context;
+    this.#context = context;
+    this.#chunks = new Chunks(scope);
+    this.spanHeads = scope.local("i32", "span_heads");
+    this.headSpans = scope.local("i32", "head_spans");
+    this.parts = scope.local("i32", "parts");
+  }
+
+  find(): Body {
+    const { fields, run } = this.#context;
+    const { kvHeads, runs, manyRuns } = fields;
+    const hasChunks = i32.or(i32.ge_u(this.#chunks.count, fields.parts), i32.eq(fields.headSpans, int(1)));
+    const allHeads = [this.spanHeads.set(kvHeads), this.headSpans.set(int(1))];
+    return [
+      this.#chunks.find(this.#context, int(0), i32.sub(run.count, int(1))),
+      this.spanHeads.set(fields.spanHeads),
+      this.headSpans.set(fields.headSpans),
+      this.parts.set(int(1)),
+      when(i32.ge_u(i32.load(runs), manyRuns), allHeads, [
+        when(i32.and(i32.gt_u(fields.parts, int(1)), hasChunks), [allHeads, this.parts.set(fields.parts)]),
+      ]),
+    ];
+  }
+
+  /** Items of a short run. */
+  get items(): Expr<"i32"> {
+    return i32.mul(this.headSpans, this.parts);
+  }
+}
+
+/** Items of a run that is not short: some groups of a head. */
+export function longItems({ count }: Run, { ratio, kvHeads }: AttentionFields): Expr<"i32"> {
+  const groups = i32.add(i32.mul(count, ratio), int(4 * SPAN_GROUPS - 1));
+  return i32.mul(i32.div_u(groups, int(4 * SPAN_GROUPS)), kvHeads);
 }
 
 /** Address of the first chunk's state in the slots, of a group of a head. */
@@ -131,12 +175,14 @@ export class ItemPlaces {
   readonly scales: Local<"ptr">;
   readonly floats: Local<"ptr">;
   readonly #context: GroupContext;
+  readonly #split: RunSplit;
 
   constructor(context: GroupContext) {
     const { scope } = context;
     const number = (name: string) => scope.local("i32", name);
     const place = (name: string) => scope.local("ptr", name);
     this.#context = context;
+    this.#split = new RunSplit(context);
     this.head = number("first_head");
     this.heads = number("item_heads");
     this.group = number("first_group");
@@ -158,7 +204,7 @@ export class ItemPlaces {
     const last = scope.local("i32", "last_query");
     const ratio = fields.ratio;
     const share = (turn: Expr<"i32">) =>
-      i32.add(this.chunks.first, i32.div_u(i32.mul(this.chunks.count, turn), fields.parts));
+      i32.add(this.chunks.first, i32.div_u(i32.mul(this.chunks.count, turn), this.#split.parts));
     return [
       this.groups.set(group.groups),
       this.group.set(int(0)),
@@ -183,8 +229,10 @@ export class ItemPlaces {
 
   /** All groups of some heads; a part of the positions. */
   #short(item: Local<"i32">, part: Local<"i32">): Body {
-    const { parts, spanHeads, kvHeads } = this.#context.fields;
+    const { kvHeads } = this.#context.fields;
+    const { parts, spanHeads } = this.#split;
     return [
+      this.#split.find(),
       this.isPart.set(i32.gt_u(parts, int(1))),
       part.set(i32.rem_u(item, parts)),
       this.head.set(i32.mul(i32.div_u(item, parts), spanHeads)),

@@ -4,11 +4,11 @@ import { i32, int } from "../assembler/instructions.ts";
 import { advance, elementAt, forRange } from "../generate/loops.ts";
 import { type KernelCode, kernelFunction } from "../kernel-code.ts";
 import { type GroupContext, QueryGroup } from "./group.ts";
-import { Chunks, forItems, slotOf } from "./item.ts";
+import { Chunks, forItems, RunSplit, slotOf } from "./item.ts";
 import { callForRun, groupShapes, itemFunction } from "./item-code.ts";
 import { type AttentionShape, attentionBlock, attentionKey, type GroupShape } from "./shape.ts";
 
-/** All runs are short; an item is a head of keys of one. */
+/** All runs are short; an item is a head of keys of one that was split into parts. */
 export function mergeCode(shape: AttentionShape): KernelCode {
   const key = `${attentionKey(shape)}_merge`;
   const merge = (name: string, group: GroupShape) => itemFunction(name, group, mergeHead);
@@ -22,7 +22,11 @@ export function mergeCode(shape: AttentionShape): KernelCode {
       };
       const main = kernelFunction(key, attentionBlock, (fields, { args, tile, thread }, scope) =>
         forItems(scope, fields, tile, {
-          countItems: () => fields.kvHeads,
+          countItems: (run, items) => {
+            const split = new RunSplit({ shape, fields, scope, run });
+            const isSplit = i32.gt_u(split.parts, int(1));
+            return [split.find(), items.set(i32.mul(isSplit, fields.kvHeads))];
+          },
           take: (run, at, item) => callForRun(run, codes, { args, run: at, item, thread }),
         }),
       );

@@ -58,10 +58,12 @@ export const attentionBlock = new ArgumentBlock({
   pagePositions: "i32",
   pagesMax: "i32",
   window: "i32",
-  /** Items of short runs: spans of heads of keys, times parts of the positions. */
+  /** How short runs become items: by spans of heads of keys, or by parts of the positions (1: never). */
   spanHeads: "i32",
   headSpans: "i32",
   parts: "i32",
+  /** Runs that are enough for all threads: each is an item then. */
+  manyRuns: "i32",
   /** Tiles of the phase that attends; each takes every so many items. */
   tiles: "i32",
   scale: "f32",
@@ -76,7 +78,7 @@ export function attentionKey(shape: AttentionShape): string {
   return `attention_${lone}_${cache}${names.join("")}`;
 }
 
-/** Runs of up to so many rows are short: an item is all queries of some heads, over all or a part of the positions. */
+/** Runs of up to so many rows are short: an item is all queries of some heads, or of all over a part of the positions. */
 export const SHORT_ROWS = 4;
 /** Groups of an item of a longer run, of one head: what they keep fits the first-level cache. */
 export const SPAN_GROUPS = 8;
@@ -126,13 +128,13 @@ export function splitOf(sizes: AttentionSizes, threads: number) {
   const spanHeads = Math.ceil(kvHeads / Math.min(kvHeads, threads));
   const headSpans = Math.ceil(kvHeads / spanHeads);
   const isShort = rows <= SHORT_ROWS;
-  const parts = isShort ? Math.ceil(threads / headSpans) : 1;
+  const parts = isShort ? threads : 1;
   const rowBytes = VECTOR * Math.ceil(headDim / 4);
   const itemBytes = (itemHeads: number, groups: number) =>
     groups * (3 * stateBytes(headDim, queries) + WEIGHTS) + itemHeads * BLOCK * (4 + rowBytes);
   const shortGroups = Math.ceil((Math.min(rows, SHORT_ROWS) * ratio) / queries);
   const bytes = Math.max(
-    itemBytes(spanHeads, spanHeads * Math.max(shortGroups, Math.ceil(ratio / lone))),
+    itemBytes(kvHeads, kvHeads * Math.max(shortGroups, Math.ceil(ratio / lone))),
     isShort ? 0 : itemBytes(1, SPAN_GROUPS),
     4 * kvHeads * headDim,
   );
@@ -140,7 +142,10 @@ export function splitOf(sizes: AttentionSizes, threads: number) {
   return {
     lone,
     ratio,
-    split: { spanHeads, headSpans, parts, tiles: isShort ? rows * headSpans * parts : TILES_PER_THREAD * threads },
+    split: {
+      ...{ spanHeads, headSpans, parts, manyRuns: 2 * threads },
+      tiles: isShort ? rows * Math.max(headSpans, parts) : TILES_PER_THREAD * threads,
+    },
     threadBytes: Math.ceil(bytes / 64) * 64,
     slots: {
       slotBytes: parts > 1 ? stateBytes(headDim, queries) : 0,

@@ -12,7 +12,7 @@ import { advance, elementAt, repeat } from "../generate/loops.ts";
 import { type KernelCode, kernelFunction } from "../kernel-code.ts";
 import { copyRow } from "./cache-rows.ts";
 import { type GroupContext, QueryGroup } from "./group.ts";
-import { fillOthers, forItems, ItemPlaces, isShort, itemsOf, slotOf } from "./item.ts";
+import { fillOthers, forItems, ItemPlaces, isShort, longItems, RunSplit, slotOf } from "./item.ts";
 import { callForRun, groupShapes, itemFunction } from "./item-code.ts";
 import { PagePlace } from "./pages.ts";
 import {
@@ -48,9 +48,10 @@ export function attendCode(shape: AttentionShape): KernelCode {
       const main = kernelFunction(key, attentionBlock, (fields, { args, tile, thread }, scope) => [
         when(i32.eqz(tile), [fillOthers(scope, fields)]),
         forItems(scope, fields, tile, {
-          countItems: (run) => {
-            const { short, long } = itemsOf(run, fields);
-            return shape.hasLonger ? select(isShort(run), short, long) : short;
+          countItems: (run, items) => {
+            const split = new RunSplit({ shape, fields, scope, run });
+            const short = [split.find(), items.set(split.items)];
+            return shape.hasLonger ? [when(isShort(run), short, [items.set(longItems(run, fields))])] : short;
           },
           take: (run, at, item) => callForRun(run, codes, { args, run: at, item, thread }),
         }),

@@ -8,13 +8,16 @@
 import { UnsupportedError } from "../../../errors.ts";
 import { takeTurn } from "../../../event-loop.ts";
 import { bytesOf } from "../../../tensor.ts";
-import type { CallPlan, EncodedCall, KernelMemory } from "../../contract.ts";
-import { type Placement, setAddress, type WasmPhase, type WasmStep } from "../kernel-code.ts";
+import type { CallPlan, EncodedCall, KernelMemory, SizedCalls } from "../../contract.ts";
+import { pointsOf, type SizeRange, type Sizes } from "../../growth.ts";
+import type { Placement, WasmStep } from "../kernel-code.ts";
 import { Allocator } from "./allocator.ts";
 import { CodeTable } from "./code-table.ts";
 import { type EngineMemory, growMemory, needsWide, releaseMemory, takeMemory } from "./engine-memory.ts";
 import { LocalThread } from "./local-thread.ts";
 import { HEAP_START, type PlacedPlan, record, THREADS_MAX, words } from "./runner.ts";
+import { type StepGrowth, stepGrowth } from "./step-growth.ts";
+import { StepPlan } from "./step-plan.ts";
 import { WorkerTeam } from "./worker-team.ts";
 import { hasThreads } from "./workers.ts";
 
@@ -27,6 +30,9 @@ export interface EngineOptions {
   /** 64-bit addresses. Default: when `bytes` needs them. */
   readonly isWide?: boolean;
 }
+
+/** Copies of short arrays elsewhere. */
+type Literals = Map<ArrayBufferView, Uint8Array>;
 
 /** Of arrays that hold what a call was given as numbers, such as a position that the program knows. */
 const LITERAL_BYTES_MAX = 64;
@@ -94,23 +100,59 @@ export class WasmEngine implements KernelMemory {
   discard(): void {}
 
   /** A plan of calls whose arrays are in this memory; of short ones elsewhere that they read, copies, made now. */
-  planCalls(calls: readonly EncodedCall[]): CallPlan {
+  planCalls(calls: readonly EncodedCall[], _threads?: number, sized?: SizedCalls): CallPlan {
     this.#checkUsable();
-    const literals: Uint8Array[] = [];
-    const steps = calls.map((call) => {
-      if (call.target !== "wasm")
+    const literals: Literals = new Map();
+    const prepare = (call: EncodedCall | null): WasmStep | null => {
+      if (call && call.target !== "wasm")
         throw new UnsupportedError(`a WebAssembly plan has no place for ${call.target} calls`);
-      return call.prepare(this.#placement(call.scratch, literals));
-    });
-    this.#loadCode(steps);
-    const plan = this.#place(steps);
+      return call?.prepare(this.#placement(call.scratch, literals)) ?? null;
+    };
+    const at = (index: number, sizes: Sizes) => prepare(sized!.at(index, sizes));
+    const steps = calls.map((call) => prepare(call)!);
+    const growths = sized && steps.map((step, index) => growthOfStep(sized.range, index, step, at));
+    let plan = this.#place(steps);
     return {
-      run: (abort, nanoseconds) => this.#run(plan, abort, nanoseconds),
+      run: (abort, nanoseconds) => this.#run(plan.placed, abort, nanoseconds),
+      ...(growths && {
+        resize: (sizes) => {
+          const resized = this.#resize(plan, growths, (index) => at(index, sizes), sizes);
+          plan = resized ?? plan;
+          return resized !== null;
+        },
+      }),
       dispose: () => {
-        for (const { byteOffset } of literals) this.#release(byteOffset);
-        this.#release(plan.address);
+        for (const { byteOffset } of literals.values()) this.#release(byteOffset);
+        this.#release(plan.placed.address);
       },
     };
+  }
+
+  /** The plan with its steps at other sizes, or one in its stead where a step has other phases then; null for no room. */
+  #resize(
+    plan: StepPlan,
+    growths: readonly (StepGrowth | null)[],
+    at: (index: number) => WasmStep | null,
+    sizes: Sizes,
+  ): StepPlan | null {
+    this.#checkUsable();
+    const made = new Map<number, WasmStep>();
+    for (const [index, growth] of growths.entries()) {
+      const step = growth ? undefined : at(index);
+      if (step === null) return null;
+      if (step) made.set(index, step);
+    }
+    this.#loadCode([...made.values()]);
+    if (![...made].every(([index, step]) => plan.fits(index, step))) {
+      const steps = growths.map((_, index) => made.get(index) ?? at(index));
+      if (!steps.every((step) => step !== null)) return null;
+      this.#release(plan.placed.address);
+      return this.#place(steps);
+    }
+    for (const [index, step] of made) plan.setStep(index, step);
+    for (const growth of growths) growth?.(plan, sizes);
+    plan.finish();
+    return plan;
   }
 
   /** Ends the threads and gives the memory back: arrays of it must not be used any more. */
@@ -133,7 +175,7 @@ export class WasmEngine implements KernelMemory {
     if (!this.#isDisposed) this.#allocator.free(address);
   }
 
-  #placement(scratch: Uint8Array, literals: Uint8Array[]): Placement {
+  #placement(scratch: Uint8Array, literals: Literals): Placement {
     const addressOf = (view: ArrayBufferView) => {
       // Nothing of it is read or written, wherever it is: a call that needs no scratch is given none.
       if (view.byteLength === 0) return 0;
@@ -142,9 +184,9 @@ export class WasmEngine implements KernelMemory {
     };
     const read = (view: ArrayBufferView) => {
       if (view.byteLength > LITERAL_BYTES_MAX || this.#buffers.has(view.buffer)) return addressOf(view);
-      const literal = this.allocate(view.byteLength);
+      const literal = literals.get(view) ?? this.allocate(view.byteLength);
       literal.set(bytesOf(view));
-      literals.push(literal);
+      literals.set(view, literal);
       return literal.byteOffset;
     };
     return {
@@ -161,27 +203,10 @@ export class WasmEngine implements KernelMemory {
     if (module) (this.#team ?? this.#local!).load(module);
   }
 
-  /** Writes the records of a plan, its arguments, and room for times. */
-  #place(steps: readonly WasmStep[]): PlacedPlan {
-    const phases = steps.flatMap(({ phases }) => phases);
-    const indices = steps.flatMap(({ phases }, index) => phases.map(() => index));
-    const times = record.bytes * phases.length;
-    const argsBytes = phases.reduce((sum, { args }) => sum + args.length, 0);
-    const bytes = this.allocate(times + 8 * steps.length + argsBytes);
-    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-    let argsAt = times + 8 * steps.length;
-    const followers = followersOf(phases);
-    phases.forEach(({ code, tiles, args }, i) => {
-      const at = record.bytes * i;
-      view.setInt32(at + record.followers, followers[i]!, true);
-      view.setInt32(at + record.code, this.#code.indexOf(code), true);
-      view.setInt32(at + record.tiles, tiles, true);
-      view.setInt32(at + record.step, indices[i]!, true);
-      setAddress(view, at + record.args, bytes.byteOffset + argsAt);
-      bytes.set(args, argsAt);
-      argsAt += args.length;
-    });
-    return { address: bytes.byteOffset, phases: phases.length, times: bytes.byteOffset + times };
+  #place(steps: readonly WasmStep[]): StepPlan {
+    this.#loadCode(steps);
+    const allocate = (byteLength: number) => this.allocate(byteLength);
+    return new StepPlan(steps, { allocate, indexOf: (code) => this.#code.indexOf(code) });
   }
 
   async #run(plan: PlacedPlan, abort: Int32Array, nanoseconds?: Float64Array): Promise<void> {
@@ -205,8 +230,7 @@ export class WasmEngine implements KernelMemory {
 
   /** Runs a step at once on the caller's thread; for an engine without threads of its own. */
   runNow(step: WasmStep): void {
-    this.#loadCode([step]);
-    const { address, phases } = this.#place([step]);
+    const { address, phases } = this.#place([step]).placed;
     this.#local!.run({ address, phases, times: 0 });
     this.#release(address);
   }
@@ -216,10 +240,15 @@ export class WasmEngine implements KernelMemory {
   }
 }
 
-/** Of each phase of one tile, how many such phases follow without others between; 0 of the others. */
-function followersOf(phases: readonly WasmPhase[]): number[] {
-  const followers = phases.map(() => 0);
-  for (let i = phases.length - 2; i >= 0; i--)
-    if (phases[i]!.tiles === 1 && phases[i + 1]!.tiles === 1) followers[i] = followers[i + 1]! + 1;
-  return followers;
+/** Null where the step is to be made again for other sizes. */
+function growthOfStep(
+  range: SizeRange,
+  index: number,
+  first: WasmStep,
+  at: (index: number, sizes: Sizes) => WasmStep | null,
+): StepGrowth | null {
+  const others = pointsOf(range)
+    .slice(1)
+    .map((sizes) => at(index, sizes));
+  return others.every((step) => step !== null) ? stepGrowth(range, index, [first, ...others]) : null;
 }

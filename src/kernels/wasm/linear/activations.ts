@@ -33,7 +33,7 @@ export interface QuantizedPlaces {
   readonly byteLength: number;
 }
 
-/** Places the parts from an address on. */
+/** Places the parts from an address on, with room that grows evenly with m. */
 export function quantizedPlaces(
   start: number,
   m: number,
@@ -42,16 +42,16 @@ export function quantizedPlaces(
   mode: DotMode,
 ): QuantizedPlaces {
   let end = start;
-  const take = (bytes: number) => {
+  const take = (rowBytes: number) => {
     const at = end;
-    end += Math.ceil(bytes / 64) * 64;
+    end += m * Math.ceil(rowBytes / 64) * 64;
     return at;
   };
   return {
-    records: take(m * groups * recordBytes(mode, shape)),
-    values: take(activationBytes(mode) === 2 ? m * groups * shape.groupLength : 0),
-    scales: take(4 * m),
-    zeros: take(4 * m),
+    records: take(groups * recordBytes(mode, shape)),
+    values: take(activationBytes(mode) === 2 ? groups * shape.groupLength : 0),
+    scales: take(4),
+    zeros: take(4),
     get byteLength() {
       return end - start;
     },

@@ -54,6 +54,14 @@ export function floatsOfSums(shape: PanelShape, sums: Expr<"v128">, constants: V
   return seedBits(shape) === 0 ? f32x4.convert_i32x4_s(sums) : f32x4.sub(sums, constants.floats(FLOAT_OF_BITS));
 }
 
+/**
+ * Whether sums of groups are scaled and added in one instruction. Not those of 8-bit weights, which few rows of activations
+ * multiply in another way than many.
+ */
+export function isFused(mode: DotMode, { bits }: PanelShape): boolean {
+  return mode !== "plain" && bits < 8;
+}
+
 /** Vectors that four weights of four rows are multiplied as. */
 export function planeCount(mode: DotMode, bits: number): number {
   return mode === "plain" || bits === 8 ? 2 : 1;

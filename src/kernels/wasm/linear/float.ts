@@ -17,7 +17,7 @@ import {
   unpackParams,
 } from "../generate/float-panels.ts";
 import { eightHalves } from "../generate/halves.ts";
-import { forLanes, lanesOf, type StoredType, storedBytes, sumOfLanes, transposed } from "../generate/lanes.ts";
+import { forLanes, lanesOf, type StoredType, storedBytes, transposed } from "../generate/lanes.ts";
 import { advance, elementAt, forRange } from "../generate/loops.ts";
 import { VectorConstants } from "../generate/weight-fields.ts";
 import { plainRow, wasmKernel } from "../kernel.ts";
@@ -25,9 +25,13 @@ import { ArgumentBlock, type KernelCode, kernelFunction } from "../kernel-code.t
 
 const PANEL_ROWS = 16;
 const TILES_PER_THREAD = 8;
-/** Rows of weights whose dot products are computed side by side. */
-const DOTS = 4;
+/** Rows of weights whose dot products are computed side by side: two vectors of sums hide the time that one takes. */
+const DOTS = 8;
+/** Rows of weights that are transposed side by side. */
+const QUAD = 4;
 const DOTS_PER_TILE = 64;
+/** Rows of activations at most that share transposed weights. */
+const DOT_X_ROWS = 3;
 
 /** first + i, and the last row where there is none such. */
 function clamped(first: Local<"i32">, i: number, count: Local<"i32">): Expr<"i32"> {
@@ -40,38 +44,59 @@ const dotBlock = new ArgumentBlock({
   x: "ptr",
   bias: "ptr",
   y: "ptr",
-  m: "i32",
   n: "i32",
   k: "i32",
 });
 
-/** A tile is a range of rows of weights. Rows of the last four that are not there are the last one again. */
-function dotCode(type: StoredType, hasBias: boolean): KernelCode {
-  const key = `linear_dot_${type}${hasBias ? "_bias" : ""}`;
+/**
+ * For `m` rows of activations. A tile is a range of rows of weights. Rows of the last eight that are not there are the last
+ * one again. Products are added k by k to the bias, as panels do, so that a row has the same results among many.
+ */
+function dotCode(type: StoredType, hasBias: boolean, m: number): KernelCode {
+  const key = `linear_dot_${type}_m${m}${hasBias ? "_bias" : ""}`;
   return {
     key,
     build: () => [
-      kernelFunction(key, dotBlock, ({ weights, x, bias, y, m, n, k }, { tile }, scope) => {
+      kernelFunction(key, dotBlock, ({ weights, x, bias, y, n, k }, { tile }, scope) => {
         const constants = new VectorConstants(scope);
         const column = scope.local("i32", "column");
         const end = scope.local("i32", "end");
-        const row = scope.local("i32", "row");
-        const x0 = scope.local("ptr", "x_row");
+        const xs = scope.localArray("ptr", "x_row", m);
         const rows = scope.localArray("ptr", "weights", DOTS);
-        const sums = scope.localArray("v128", "sum", DOTS);
-        const value = scope.local("v128", "value");
-        const result = scope.local("f32", "result");
+        const sums = Array.from({ length: DOTS / QUAD }, (_, q) => scope.localArray("v128", `sum${q}_`, m));
+        const loaded = scope.localArray("v128", "loaded", DOTS);
+        const weight = scope.local("v128", "weight");
         const index = (i: number) => clamped(column, i, n);
-        const pointers = [[x0] as const, ...rows.map((pointer) => [pointer, type] as const)];
+        const lanesOfQuad = (q: number, visit: (column: Expr<"i32">, lane: number) => Body[number]) =>
+          [0, 1, 2, 3].map((lane) => visit(index(QUAD * q + lane), lane));
+        const pointers = [...xs.map((at) => [at] as const), ...rows.map((pointer) => [pointer, type] as const)];
         const products = forLanes({ scope, constants, count: k, pointers }, (lanes) => [
-          value.set(lanes.load(x0)),
-          sums.map((sum, i) => sum.set(f32x4.add(sum, f32x4.mul(value, lanes.load(rows[i]!, type))))),
+          loaded.map((local, i) => local.set(lanes.load(rows[i]!, type))),
+          sums.map((quad, q) =>
+            transposed(loaded.slice(QUAD * q, QUAD * (q + 1)))
+              .slice(0, lanes.count)
+              .map((values, j) => [
+                weight.set(values),
+                quad.map((sum, t) => sum.set(f32x4.add(sum, f32x4.mul(v128.load32_splat(xs[t]!, 4 * j), weight)))),
+              ]),
+          ),
         ]);
-        const store = sums.map((sum, i) => [
-          result.set(sumOfLanes(sum)),
-          hasBias ? result.set(f32.add(result, f32.load(elementAt(bias, index(i), 4)))) : [],
-          f32.store(elementAt(y, i32.add(i32.mul(row, n), index(i)), 4), result),
+        const begin = sums.map(([first, ...others], q) => [
+          first!.set(constants.words(0)),
+          hasBias
+            ? lanesOfQuad(q, (at, lane) =>
+                first!.set(f32x4.replace_lane(first!, f32.load(elementAt(bias, at, 4)), lane)),
+              )
+            : [],
+          others.map((sum) => sum.set(first!)),
         ]);
+        const store = sums.map((quad, q) =>
+          quad.map((sum, t) =>
+            lanesOfQuad(q, (at, lane) =>
+              f32.store(elementAt(y, i32.add(i32.mul(int(t), n), at), 4), f32x4.extract_lane(sum, lane)),
+            ),
+          ),
+        );
         return [
           constants.prepare,
           column.set(i32.mul(tile, int(DOTS_PER_TILE))),
@@ -81,15 +106,17 @@ function dotCode(type: StoredType, hasBias: boolean): KernelCode {
             column,
             column,
             end,
-            forRange(row, int(0), m, [
-              x0.set(elementAt(x, i32.mul(row, k), 4)),
+            [
+              xs.map((at, t) => at.set(elementAt(x, i32.mul(int(t), k), 4))),
               rows.map((pointer, i) =>
                 pointer.set(elementAt(weights, index(i), ptr.mul(widen(k), size(storedBytes[type])))),
               ),
-              sums.map((sum) => sum.set(constants.words(0))),
+              begin,
               products,
+              // Panels end in zeros.
+              when(i32.rem_u(k, int(UNIT)), [sums.flat().map((sum) => sum.set(f32x4.add(sum, constants.words(0))))]),
               store,
-            ]),
+            ],
             DOTS,
           ),
         ];
@@ -105,9 +132,9 @@ function transposeCode(name: string, type: StoredType): UnpackCode {
     const constants = new VectorConstants(scope);
     const first = scope.local("i32", "first");
     const left = scope.local("i32", "left");
-    const quads = Array.from({ length: PANEL_ROWS / DOTS }, (_, quad) => {
-      const rows = scope.localArray("ptr", `row${quad}_`, DOTS);
-      const start = (i: number) => elementAt(fields.weights, clamped(first, DOTS * quad + i, fields.n), fields.stride);
+    const quads = Array.from({ length: PANEL_ROWS / QUAD }, (_, quad) => {
+      const rows = scope.localArray("ptr", `row${quad}_`, QUAD);
+      const start = (i: number) => elementAt(fields.weights, clamped(first, QUAD * quad + i, fields.n), fields.stride);
       return [
         rows.map((row, i) => row.set(elementAt(start(i), i32.mul(unit, int(UNIT)), storedBytes[type]))),
         transposeQuad({ rows, type, to, scope, constants, left, offset: 16 * quad }),
@@ -136,7 +163,7 @@ interface Transposed {
 }
 
 function transposeQuad({ rows, type, to, scope, constants, left, offset }: Transposed): Body {
-  const loaded = scope.localArray("v128", "loaded", DOTS);
+  const loaded = scope.localArray("v128", "loaded", QUAD);
   const target = scope.local("ptr", "target");
   const i = scope.local("i32", "i");
   const store = (j: number, value: Expr<"v128">) => v128.store(target, value, 4 * PANEL_ROWS * j + offset);
@@ -175,18 +202,19 @@ function panelCode(type: StoredType, hasBias: boolean): KernelCode {
 
 const linearFloatDotsWasm: Kernel<FloatLinearArgs> = wasmKernel({
   ...plainRow,
-  name: "linear_f32_f32_1x4x4_wasm_simd",
+  name: "linear_f32_f32_1x8x4_wasm_simd",
   nStep: DOTS,
   step({ m, n, k, x, weights, bias, y }, place) {
-    const args = dotBlock.encode({
-      weights: place.read(weights.data),
-      x: place.read(x),
-      bias: bias ? place.read(bias) : 0,
-      y: place.write(y),
-      ...{ m, n, k },
+    const type = weights.dtype as StoredType;
+    const places = { weights: place.read(weights.data), bias: bias ? place.read(bias) : 0, n, k };
+    const [from, to] = [place.read(x), place.write(y)];
+    const tiles = Math.ceil(n / DOTS_PER_TILE);
+    const phases = Array.from({ length: Math.ceil(m / DOT_X_ROWS) }, (_, i) => {
+      const first = i * DOT_X_ROWS;
+      const args = dotBlock.encode({ ...places, x: from + 4 * first * k, y: to + 4 * first * n });
+      return { code: dotCode(type, bias !== null, Math.min(DOT_X_ROWS, m - first)), tiles, args };
     });
-    const code = dotCode(weights.dtype as StoredType, bias !== null);
-    return { phases: [{ code, tiles: Math.ceil(n / DOTS_PER_TILE), args }] };
+    return { phases };
   },
 });
 

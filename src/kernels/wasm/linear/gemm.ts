@@ -19,6 +19,7 @@ import {
   type DotMode,
   DotSums,
   floatsOfSums,
+  isFused,
   planeCount,
   planesOf,
   recordBytes,
@@ -215,7 +216,7 @@ class RowsGenerator {
     const scaled = results.flatMap((quads, t) =>
       quads.map((result, q) => {
         const sums = floatsOfSums(shape, this.#sums.total(t * WIDE_QUADS + q), constants);
-        return result.set(multiplyAdd(mode !== "plain", sums, scale[q]!, result));
+        return result.set(multiplyAdd(isFused(mode, shape), sums, scale[q]!, result));
       }),
     );
     const places = unpackedGroup(shape, mode);

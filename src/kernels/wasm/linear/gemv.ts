@@ -18,6 +18,7 @@ import {
   type DotMode,
   DotSums,
   floatsOfSums,
+  isFused,
   planesOf,
   recordBytes,
   recordPlaces,
@@ -177,7 +178,7 @@ class GemvGenerator {
     const scaled = (r: number) => {
       const sums = floatsOfSums(shape, this.#sums.total(r), this.#constants);
       const scale = loadScales(shape, weight, r, this.#constants);
-      return multiplyAdd(this.#mode !== "plain", sums, scale, this.#result(stream, r));
+      return multiplyAdd(isFused(this.#mode, shape), sums, scale, this.#result(stream, r));
     };
     return [
       quads.map((r) => this.#sums.begin(r, seedOf(shape, weight, r, splat(seed), splat(sum)))),

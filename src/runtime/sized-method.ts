@@ -1,0 +1,225 @@
+/**
+ * A method for inputs of many sizes at once: its calls are resolved for a few of them, and what they are for the others
+ * follows. Sizes that are alike vary together (tokens and their positions); 1 and the largest stay what they are.
+ */
+import type { Cpu, Kernel } from "../kernels/contract.ts";
+import { type Grown, grown, grownNumber, growthOf, pointsOf, type SizeRange, type Sizes } from "../kernels/growth.ts";
+import { selectKernel } from "../kernels/select.ts";
+import type { BoundCall, IndexCheck, KernelCall } from "../ops/operator.ts";
+import { kernelCall } from "../ops/operator.ts";
+import type { Method } from "../program/program.ts";
+import type { Tensor } from "../tensor.ts";
+import { joinedPlaces, type ReadyMethod } from "./method.ts";
+
+/** Fewer sizes are as soon resolved one by one. */
+const SIZES_MIN = 3;
+
+/** Sizes of a method's inputs, some of which vary. */
+export interface InputPattern {
+  /** Names the pattern among those of the method. */
+  readonly key: string;
+  readonly sizes: Sizes;
+  /** What the varying sizes may be. */
+  readonly range: SizeRange;
+  /** The sizes of all inputs, from the varying ones. */
+  inputsOf(sizes: Sizes): readonly (readonly number[])[];
+}
+
+/** The pattern of inputs of these sizes. */
+export function inputPattern(method: Method, inputSizes: readonly (readonly number[])[]): InputPattern {
+  const sizes: number[] = [];
+  const largest: number[] = [];
+  const places = method.inputs.map((index, i) => {
+    const value = method.values[index]!;
+    return inputSizes[i]!.map((size, dim) => {
+      const most = value.kind === "tensor" && value.dynamism !== "static" ? value.sizes[dim]! : size;
+      if (size <= 1 || size >= most || most <= SIZES_MIN) return { size, variable: -1 };
+      const known = sizes.indexOf(size);
+      const variable = known < 0 ? sizes.push(size) - 1 : known;
+      largest[variable] = Math.min(most - 1, largest[variable] ?? Number.POSITIVE_INFINITY);
+      return { size, variable };
+    });
+  });
+  return {
+    key: places
+      .map((dims) => dims.map(({ size, variable }) => (variable < 0 ? size : `#${variable}`)).join("x"))
+      .join(" "),
+    sizes,
+    range: { smallest: sizes.map(() => 2), largest },
+    inputsOf: (now) => places.map((dims) => dims.map(({ size, variable }) => (variable < 0 ? size : now[variable]!))),
+  };
+}
+
+/** A call for sizes of a pattern. */
+interface GrownCall {
+  readonly operator: string;
+  readonly candidates: readonly Kernel<never>[];
+  readonly query: Grown<BoundCall["query"]>;
+  readonly args: Grown<unknown>;
+}
+
+/** A step of the method: a call, and it and the one before it as one. */
+interface GrownStep {
+  readonly call: GrownCall;
+  readonly joined: GrownCall | null;
+}
+
+/** Calls for the sizes of a class: those that the same kernels serve. */
+export interface SizeClass {
+  /** Names the class among those of the method. */
+  readonly key: string;
+  readonly range: SizeRange;
+  readonly count: number;
+  callAt(index: number, sizes: Sizes): KernelCall;
+}
+
+/** What a method is besides its calls. */
+export interface MethodEnds {
+  readonly inputs: readonly Tensor[];
+  readonly outputs: readonly Tensor[];
+  readonly checks: readonly IndexCheck[];
+}
+
+export class SizedMethod {
+  readonly ends: Grown<MethodEnds>;
+  readonly #pattern: InputPattern;
+  readonly #steps: readonly GrownStep[];
+  readonly #cpu: Cpu;
+  /** Of each varying size, where classes end: other kernels serve from there on. */
+  readonly #bounds: readonly (readonly number[])[];
+
+  private constructor(
+    pattern: InputPattern,
+    cpu: Cpu,
+    parts: { readonly ends: Grown<MethodEnds>; readonly steps: readonly GrownStep[] },
+  ) {
+    this.ends = parts.ends;
+    this.#pattern = pattern;
+    this.#steps = parts.steps;
+    this.#cpu = cpu;
+    const calls = this.#steps.flatMap(({ call, joined }) => (joined ? [call, joined] : [call]));
+    this.#bounds = pattern.sizes.map((_, variable) => boundsOf(calls, pattern.range, variable, cpu));
+  }
+
+  /**
+   * The method for all sizes of a pattern. Null where its calls do not grow evenly with them, or where it cannot be
+   * resolved for some: they are resolved one by one then.
+   */
+  static of(
+    pattern: InputPattern,
+    cpu: Cpu,
+    resolve: (inputSizes: readonly (readonly number[])[]) => ReadyMethod,
+  ): SizedMethod | null {
+    const { range } = pattern;
+    if (pattern.sizes.length === 0) return null;
+    const ready: ReadyMethod[] = [];
+    try {
+      for (const point of pointsOf(range)) ready.push(resolve(pattern.inputsOf(point)));
+    } catch {
+      // The sizes that are asked for may be others: what is wrong with them is said when they are resolved.
+      return null;
+    }
+    const ends = grownEnds(range, ready);
+    const steps = ready[0]!.steps.map((_, i) => {
+      const call = grownCall(
+        range,
+        ready.map(({ steps }) => steps[i]!.call),
+      );
+      const joined = ready.map(({ steps }) => steps[i]!.joined);
+      const isUsed = joined.some((one) => one !== null && one.kernel.target !== "reference");
+      const both = joined.every((one) => one !== null) ? grownCall(range, joined) : null;
+      return call && (both || !isUsed) ? { call, joined: both } : null;
+    });
+    if (!ends || !steps.every((step) => step !== null)) return null;
+    return new SizedMethod(pattern, cpu, { ends, steps });
+  }
+
+  /** The class of some sizes; null where its smallest and largest sizes are served by different kernels. */
+  classOf(sizes: Sizes): SizeClass | null {
+    const { range } = this.#pattern;
+    const places = sizes.map((size, i) => this.#bounds[i]!.findLastIndex((bound) => size >= bound));
+    const smallest = places.map((place, i) => (place < 0 ? range.smallest[i]! : this.#bounds[i]![place]!));
+    const largest = places.map((place, i) => (this.#bounds[i]![place + 1] ?? range.largest[i]! + 1) - 1);
+    const first = this.#callsAt(smallest);
+    const last = this.#callsAt(largest);
+    const isSame = first.every(({ call, kernel }, i) => last[i]?.call === call && last[i].kernel === kernel);
+    if (!isSame || first.length !== last.length) return null;
+    return {
+      key: places.join(" "),
+      range: { smallest, largest },
+      count: first.length,
+      callAt(index, now) {
+        const { call, kernel } = first[index]!;
+        return kernelCall(call.operator, kernel, call.args(now) as never);
+      },
+    };
+  }
+
+  /** Names the class of some sizes. */
+  classKey(sizes: Sizes): string {
+    return sizes.map((size, i) => this.#bounds[i]!.findLastIndex((bound) => size >= bound)).join(" ");
+  }
+
+  #callsAt(sizes: Sizes): { readonly call: GrownCall; readonly kernel: Kernel<never> }[] {
+    const choose = (call: GrownCall) => selectKernel(call.candidates, call.query(sizes), this.#cpu);
+    const joined = this.#steps.map((step) => (step.joined ? choose(step.joined) : undefined));
+    return joinedPlaces(joined).map(({ place, isJoined }) => {
+      const { call, joined: both } = this.#steps[place]!;
+      return isJoined ? { call: both!, kernel: joined[place]! } : { call, kernel: choose(call) };
+    });
+  }
+}
+
+function grownEnds(range: SizeRange, ready: readonly ReadyMethod[]): Grown<MethodEnds> | null {
+  const tensors = grown(
+    range,
+    ready.map(({ inputs, outputs }) => ({ inputs, outputs })),
+  );
+  const { inputs, checks } = ready[0]!;
+  const limits = checks.map(({ tensor, where }, i) => {
+    const input = inputs.indexOf(tensor);
+    const isSame = ready.every((one) => one.checks[i]?.where === where && one.inputs[input] === one.checks[i].tensor);
+    // Positions leave room for the rows that follow: fewer for more rows.
+    const values = ready.map((one) => one.checks[i]?.limit ?? Number.NaN);
+    const growth = isSame ? growthOf(range, values, Number.NEGATIVE_INFINITY) : null;
+    return growth && { input, where, at: (sizes: Sizes) => grownNumber(range, values[0]!, growth, sizes) };
+  });
+  const isEven = limits.every((limit) => limit !== null) && ready.every((one) => one.checks.length === checks.length);
+  if (!tensors || !isEven) return null;
+  return (sizes) => {
+    const { inputs, outputs } = tensors(sizes);
+    const now = limits.map(({ input, where, at }) => ({ tensor: inputs[input]!, limit: at(sizes), where }));
+    return { inputs, outputs, checks: now };
+  };
+}
+
+function grownCall(range: SizeRange, calls: readonly BoundCall[]): GrownCall | null {
+  const { operator, candidates } = calls[0]!;
+  const query = grown(
+    range,
+    calls.map((call) => call.query),
+  );
+  const args = grown(
+    range,
+    calls.map((call) => call.args),
+  );
+  const isSame = calls.every((call) => call.operator === operator && call.candidates === candidates);
+  return isSame && query && args ? { operator, candidates, query, args } : null;
+}
+
+/** Sizes from which on other kernels may serve a call, in order. */
+function boundsOf(calls: readonly GrownCall[], { smallest, largest }: SizeRange, variable: number, cpu: Cpu): number[] {
+  const first = smallest[variable]!;
+  const bounds = new Set<number>();
+  for (const { candidates, query } of calls) {
+    const m = query(smallest).m;
+    const growth = query(smallest.with(variable, first + 1)).m - m;
+    if (growth === 0) continue;
+    for (const { needs, mStep, groups = [] } of candidates) {
+      if (needs.some((feature) => !cpu.features.has(feature))) continue;
+      for (const least of [mStep, ...groups.map((limit) => limit.m)])
+        bounds.add(first + Math.ceil((least - m) / growth));
+    }
+  }
+  return [...bounds].filter((bound) => bound > first && bound <= largest[variable]!).sort((a, b) => a - b);
+}
