@@ -158,9 +158,11 @@ class AttentionPart {
   void split_keys(uint32_t part) {
     const uint32_t begin = begin_, keys = end_ - begin;
     auto edge = [&](uint32_t part) {
+      if (part == 0) return begin;
       if (part == job_.key_parts) return begin + keys;
       const uint32_t at = begin + static_cast<uint32_t>(static_cast<uint64_t>(keys) * part / job_.key_parts);
-      return std::max(begin, chunk_begin(chunk_index(at)));
+      const uint32_t before = chunk_begin(chunk_index(at)), after = chunk_begin(chunk_index(at) + 1);
+      return std::min(begin + keys, std::max(begin, at - before < after - at ? before : after));
     };
     begin_ = edge(part);
     end_ = edge(part + 1);
@@ -218,6 +220,7 @@ class AttentionPart {
       if (begins) begin_chunk(start);
       const bool more = start + kBlockKeys < end_;
       if (more) find_block(start + kBlockKeys, next);
+      block->next = more ? next : nullptr;
       if (vectors_per_head_ > 1 && kv_last_ - kv_first_ == 1) attend_copy(*block, more ? next : nullptr);
       else attend_cache(*block);
       std::swap(block, next);
@@ -247,6 +250,7 @@ class AttentionPart {
     copy.dim = dim;
     copy.kv = block.kv;
     copy.is_strided = false;
+    copy.next = nullptr;
     float* values = copy_ + kBlockKeys * dim;
     for (uint32_t key = block.first; key < block.last; key++) {
       if (next) {

@@ -10,7 +10,7 @@ namespace lowbit {
 struct ChunkSizes {
   uint32_t begin, size;
 };
-constexpr ChunkSizes kChunkSizes[] = {{0, 256}, {4096, 1024}, {32768, 4096}};
+constexpr ChunkSizes kChunkSizes[] = {{0, 64}, {1024, 256}, {32768, 1024}};
 
 static inline ChunkSizes chunk_sizes(uint32_t position) {
   return kChunkSizes[position < kChunkSizes[1].begin ? 0 : position < kChunkSizes[2].begin ? 1 : 2];
@@ -86,19 +86,14 @@ static inline uint64_t cost_of(const AttentionArgs& args, const Run& run) {
   return run.rows * (most + least) / 2 + 1;
 }
 
-// Parts of a run of few rows: by keys, which are then read in the order of memory, or by heads where there are few
-// keys.
+// Parts of a run of few rows: by keys, which are then read in the order of memory. By heads only where there are not
+// enough chunks: threads that read parts of the same rows of memory keep it from each other.
 static inline void split_job(const AttentionArgs& args, uint32_t wanted, AttentionPlan& plan, AttentionJob& job) {
   const Run& run = job.run;
   const uint32_t last = run.position + run.rows - 1;
   const uint32_t chunks = chunk_index(last) - chunk_index(args.first_seen(run.position)) + 1;
-  const bool has_room = plan.split_rows + run.rows <= args.split_rows;
-  if (has_room && chunks >= 2 * wanted) {
-    job.key_parts = wanted;
-  } else {
-    job.head_parts = std::min(wanted, args.kv_heads);
-    if (has_room) job.key_parts = std::min(chunks, ceil_div(wanted, job.head_parts));
-  }
+  if (plan.split_rows + run.rows <= args.split_rows) job.key_parts = std::min(wanted, chunks);
+  job.head_parts = std::min(args.kv_heads, wanted / job.key_parts);
   if (job.key_parts == 1) return;
   job.split_row = plan.split_rows;
   plan.split_rows += run.rows;

@@ -41,6 +41,8 @@ struct KeyBlock {
   uint32_t start, first, last, dim, kv;
   // Whether rows are those of all heads in a cache, whose values are then fetched with their keys.
   bool is_strided;
+  // The block after this one, or null.
+  const KeyBlock* next;
   const Key* keys[kBlockKeys];
   const Value* values[kBlockKeys];
   // Scales of the heads from `kv` on.
@@ -249,6 +251,9 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
   const bool in_places = block.is_strided && range.last - range.first == kBlockKeys;
   for (uint32_t index = range.first / kKeys; index < ceil_div(range.last, kKeys); index++) {
     const VectorKeys at = in_places ? keys_in_places<kKeys>(index) : VectorKeys{index * kKeys, 1};
+    // The first rows of the next block's places at the end of this one's.
+    constexpr uint32_t kEach = kBlockKeys / (kKeys > kPlaces ? kKeys : kPlaces), kRowsBefore = kEach - kEach / 4;
+    const bool begins_next = in_places && block.next && at.first % kEach >= kRowsBefore;
     for (uint32_t n = 0; n < count; n++) {
       const uint32_t kv = vectors[n].kv;
       const size_t column = static_cast<size_t>(kv - block.kv) * dim;
@@ -257,6 +262,7 @@ LOWBIT_APART void score_keys(const QueryVector<Isa>* vectors, uint32_t count, co
         const uint32_t key = at.first + i * at.apart;
         keys[i] = block.keys[key] + column;
         if (block.is_strided) fetch_row(block.values[key] + column, dim);
+        if (begins_next) fetch_row(block.next->keys[key - kRowsBefore] + column, dim);
       });
       typename Isa::V score;
       if constexpr (kScoresWords<Isa, Key>) score = products_of_words<Isa, Rows>(vectors[n].q, keys, dim);
