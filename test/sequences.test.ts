@@ -69,7 +69,9 @@ const NATIVE_BOUND = 0.05;
  */
 function expectAlike(cpu: Cpu, found: Float32Array, expected: Float32Array, message: string): void {
   if (cpu.features.has("simd128") || cpu === scalarCpu) expectSame(found, expected, message);
-  else for (const [i, value] of found.entries()) expect(Math.abs(value - expected[i]!), message).toBeLessThan(NATIVE_BOUND);
+  else
+    for (const [i, value] of found.entries())
+      expect(Math.abs(value - expected[i]!), message).toBeLessThan(NATIVE_BOUND);
 }
 
 describe.each(cpus)("on $name", (cpu) => {
