@@ -39,7 +39,7 @@ const { bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await impo
 const { aqlmWeight } = await import("../dist/tools/index.js");
 
 /** With the templates and tokenizers of others, rendered and encoded as the originals do. */
-const PAGE_BYTES_MAX = 190e3;
+const PAGE_BYTES_MAX = 215e3;
 
 /**
  * Stops an answer at its first words; the next one is whole again. The worker is asked something right after it is told to

@@ -87,7 +87,7 @@ export interface NativeCall {
   readonly scalars: readonly number[];
   /** Buffers that the kernel reads and writes; the scratch is the last one. */
   readonly buffers: readonly ArrayBufferView[];
-  /** [sizes, scalars]: by what each number is more where one of a plan's sizes is more by 1; absent where all stay. */
+  /** Steps [sizes, scalars] by which each number grows where one of a plan's sizes grows by 1; absent where all stay. */
   readonly growth?: Float64Array;
 }
 
@@ -125,6 +125,7 @@ export interface CallPlan {
 
 /** The calls of a plan for all sizes of a range. At the smallest they are those that the plan is made of. */
 export interface SizedCalls {
+  /** Sizes that the calls serve. */
   readonly range: SizeRange;
   /** Null where the scratch is too small. */
   at(index: number, sizes: Sizes): EncodedCall | null;

@@ -8,7 +8,9 @@ export type Sizes = readonly number[];
 
 /** The sizes from `smallest` to `largest`, each by itself. */
 export interface SizeRange {
+  /** Smallest of each size. */
   readonly smallest: Sizes;
+  /** Largest of each size. */
   readonly largest: Sizes;
 }
 
