@@ -1,8 +1,9 @@
 /** `lowbit run`: prompt → streamed text, with statistics at the end. */
+import { existsSync } from "node:fs";
 import { text as readAll } from "node:stream/consumers";
 import type { Command } from "commander";
 import { type GenerationResult, Profile } from "../index.ts";
-import { checkOutput } from "../tools/index.ts";
+import { checkOutput, restorePrefix, savePrefix } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import { describeProfile, profileReport, writeTrace } from "./profile.ts";
 import { addSamplingOptions, generateOptions, type SamplingOptions } from "./sampling-options.ts";
@@ -14,6 +15,7 @@ interface RunOptions extends ModelOptions, SamplingOptions {
   readonly json?: boolean;
   readonly profile?: boolean;
   readonly trace?: string;
+  readonly prefix?: string;
 }
 
 export function addRun(program: Command, terminal: Terminal): void {
@@ -26,6 +28,10 @@ export function addRun(program: Command, terminal: Terminal): void {
     .option("-p, --prompt <text>", "the same as the argument")
     .option("--json", "print one JSON object with text and statistics at the end")
     .option("--profile", "show where the time went, operator by operator (to stderr, or in the JSON)")
+    .option(
+      "--prefix <file>",
+      "keys and values of earlier prompts: read from the file when it is there, written to it at the end",
+    )
     .option("--trace <file.json>", "write every operator call for Perfetto (ui.perfetto.dev) or chrome://tracing");
   addModelOptions(addSamplingOptions(command))
     .addHelpText(
@@ -43,14 +49,16 @@ Examples:
 
 async function run(path: string, argument: string | undefined, options: RunOptions, terminal: Terminal): Promise<void> {
   const prompt = await readPrompt(argument, options, terminal);
-  const { trace, data = [], recipe, calibrate } = options;
-  if (trace !== undefined) await checkOutput(trace, [path, ...data, recipe, calibrate]);
+  const { trace, prefix, data = [], recipe, calibrate } = options;
+  const inputs = [path, ...data, recipe, calibrate];
+  for (const output of [trace, prefix]) if (output !== undefined) await checkOutput(output, inputs);
   const loadStart = Date.now();
   const wantsProfile = options.profile || options.trace !== undefined;
   const profile = wantsProfile ? new Profile({ trace: options.trace !== undefined }) : undefined;
   const model = await openModel(path, options, terminal, { profile });
   // Loading may have run the program to warm it up.
   profile?.reset();
+  if (prefix !== undefined && existsSync(prefix)) await restorePrefix(model, prefix);
   const loadEnd = Date.now();
   const generation = model.generate(prompt, { ...generateOptions(options), signal: terminal.signal });
   const inferenceStart = Date.now();
@@ -68,9 +76,11 @@ async function run(path: string, argument: string | undefined, options: RunOptio
     await terminal.writeJson({ text, finish_reason: finishReason, stop_string: stopString, stats, ...found });
   } else {
     await terminal.writeLine();
+    if (result.message !== null) terminal.note(`(${result.message})`);
     terminal.note(describeSpeed(result));
     if (options.profile) terminal.note(describeProfile(profile!));
   }
+  if (prefix !== undefined) await savePrefix(model, prompt, prefix);
   if (options.trace !== undefined) await writeTrace(profile!, options.trace);
 }
 

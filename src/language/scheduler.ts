@@ -147,8 +147,8 @@ export class Scheduler {
   /** The parts of the next step, with room for what they compute. The youngest sequences give way to older ones. */
   #reserved(): { readonly parts: readonly Part[]; readonly lacking: Pending | null } {
     for (;;) {
-      for (const pending of this.#pending) findPrefix(pending);
       const parts = planStep(this.#pending, this.limits);
+      if (parts.map(({ pending }) => findPrefix(pending)).includes(true)) continue;
       const hasRoom = ({ pending, rows }: Part) => pending.sequence.reserve(rows);
       const lacking = parts.toSorted((a, b) => a.pending.age - b.pending.age).find((part) => !hasRoom(part));
       if (!lacking) return { parts, lacking: null };
@@ -197,7 +197,6 @@ export class Scheduler {
     for (const { pending, rows } of parts) {
       const { sequence, ids, logitsFrom } = pending;
       const start = sequence.position;
-      pending.isFresh = false;
       if (!sequence.isDisposed) sequence.commit(ids.slice(start, start + rows));
       const first = Math.max(start, logitsFrom);
       const count = start + rows - first;
@@ -213,11 +212,12 @@ export class Scheduler {
   }
 }
 
-/** Begins a request whose sequence has computed nothing after the longest prefix that the store has by now. */
-function findPrefix({ sequence, ids, logitsFrom, isFresh }: Pending): void {
-  if (!isFresh) return;
-  if (sequence.position > 0) sequence.release();
-  sequence.match(ids.slice(0, logitsFrom + 1));
+/** Whether a request that is about to begin has a prefix in the store, after which it begins then. */
+function findPrefix(pending: Pending): boolean {
+  const { sequence, ids, logitsFrom, isFresh } = pending;
+  if (!isFresh) return false;
+  pending.isFresh = false;
+  return sequence.match(ids.slice(0, logitsFrom + 1)) > 0;
 }
 
 /** Aborts when every request of a step is aborted: until then, the others go on. */

@@ -57,14 +57,14 @@ function logitRowsOf({ sequence, logitsFrom }: Pending, rows: number): number {
   return Math.max(0, sequence.position + rows - Math.max(sequence.position, logitsFrom));
 }
 
-/** Whether an older prompt is about to compute the page that a prompt without tokens of its own needs next. */
+/** Whether an older prompt is about to compute pages that a prompt without tokens of its own begins with, too. */
 function computesFor(older: Pending, prompt: Pending, { pagePositions }: StepLimits): boolean {
   if (!prompt.isFresh || older.age >= prompt.age || older.sequence.branch !== prompt.sequence.branch) return false;
-  const held = prompt.sequence.position;
-  const end = held + pagePositions;
-  if (older.sequence.position < held || Math.min(prompt.logitsFrom, older.ids.length) < end) return false;
-  for (let i = 0; i < end; i++) if (older.ids[i] !== prompt.ids[i]) return false;
-  return true;
+  const most = Math.min(prompt.logitsFrom, older.ids.length);
+  let common = 0;
+  while (common < most && older.ids[common] === prompt.ids[common]) common++;
+  const shared = Math.floor(common / pagePositions) * pagePositions;
+  return older.sequence.position < shared;
 }
 
 /**

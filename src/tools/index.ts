@@ -7,6 +7,7 @@ export { checkCompiles, compileModel } from "../api/compile-model.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
 export type { InspectOptions, MethodReport, WeightReport } from "../api/inspect.ts";
 export type { KernelChoice, KernelRow, ServingKernel } from "../api/kernel-table.ts";
+export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
 export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "../aqlm/checkpoint/index.ts";
 export {

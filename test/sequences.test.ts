@@ -1,0 +1,192 @@
+/** Many sequences of one program at once: each is what it is alone, however it shares steps, pages and files with others. */
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import {
+  InvalidArgumentError,
+  InvalidFileError,
+  int8DynamicActivationIntxWeight,
+  type LanguageModel,
+  loadCheckpoint,
+  loadCompiled,
+  quantize,
+  sharedEmbedding,
+  UnsupportedError,
+} from "../src/index.ts";
+import type { Cpu } from "../src/kernels/contract.ts";
+import { hostCpu, scalarCpu } from "../src/kernels/cpu.ts";
+import { hasNative } from "../src/kernels/native/rows.ts";
+import { wasmFeatures } from "../src/kernels/wasm/features.ts";
+import { restorePrefix, savePrefix } from "../src/tools/index.ts";
+import { temporaryFolder } from "./support/folders.ts";
+import { Random } from "./support/random.ts";
+import { expectSame } from "./support/same.ts";
+import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
+
+const wasmCpu: Cpu = { name: "WebAssembly", features: new Set(wasmFeatures()) };
+const cpus: readonly Cpu[] = [scalarCpu, wasmCpu, ...(hasNative() ? [hostCpu()] : [])];
+const CONTEXT = 256;
+
+const folder = await temporaryFolder();
+await writeTinyCheckpoint(folder, { config: { max_position_embeddings: CONTEXT } });
+
+type Options = NonNullable<Parameters<typeof loadCompiled>[1]>;
+
+async function load(options: Options): Promise<LanguageModel> {
+  const model = await loadCheckpoint(folder);
+  quantize(model, [int8DynamicActivationIntxWeight({ bits: 4 }), sharedEmbedding({ bits: 4 })]);
+  const llm = await loadCompiled(model, options);
+  await model.close();
+  return llm;
+}
+
+const random = new Random(7);
+const prompts = [1, 2, 9, 33, 64, 65, 90, 130].map((length) => Array.from({ length }, () => random.integer(0, 281)));
+
+/** Logits of a prompt and of greedy tokens after it, one row after the other. */
+async function logitsOf(llm: LanguageModel, prompt: readonly number[], count = 6): Promise<Float32Array> {
+  const decoder = llm.createDecoder();
+  const rows: Float32Array[] = [await decoder.prefill(prompt)];
+  for (let i = 1; i < count; i++) rows.push(await decoder.step(largest(rows.at(-1)!)));
+  await decoder.dispose();
+  const all = new Float32Array(count * rows[0]!.length);
+  for (const [i, row] of rows.entries()) all.set(row, i * row.length);
+  return all;
+}
+
+function largest(values: Float32Array): number {
+  let best = 0;
+  for (const [i, value] of values.entries()) if (value > values[best]!) best = i;
+  return best;
+}
+
+/** A rounding may move an 8-bit activation, or an 8-bit key, by a step. */
+const NATIVE_BOUND = 0.05;
+
+/**
+ * Native linear layers sum in another order for one row than for several, which costs roundings of the last bits; all else
+ * depends on a row's own tokens alone.
+ */
+function expectAlike(cpu: Cpu, found: Float32Array, expected: Float32Array, message: string): void {
+  if (cpu.features.has("simd128") || cpu === scalarCpu) expectSame(found, expected, message);
+  else
+    for (const [i, value] of found.entries())
+      expect(Math.abs(value - expected[i]!), message).toBeLessThan(NATIVE_BOUND);
+}
+
+describe.each(cpus)("on $name", (cpu) => {
+  it.each(["f32", "f16", "int8"] as const)(
+    "a sequence is the same alone and among others, %s",
+    async (kvCache) => {
+      const alone = await load({ cpu, kvCache, threads: 1, maxSeqLen: 256 });
+      const expected: Float32Array[] = [];
+      for (const prompt of prompts) expected.push(await logitsOf(alone, prompt));
+      await alone.dispose();
+      for (const [threads, maxSeqLen, promptRows] of [
+        [1, 16, 5],
+        [2, 64, 64],
+        [3, 256, 17],
+      ]) {
+        const llm = await load({ cpu, kvCache, threads, maxSeqLen, promptRows } as Options);
+        const found = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
+        for (const [i, row] of found.entries()) expectAlike(cpu, row, expected[i]!, `prompt ${i}, ${threads} threads`);
+        // A second time, prefixes are in the store.
+        const again = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
+        for (const [i, row] of again.entries()) expectAlike(cpu, row, expected[i]!, `prompt ${i} again`);
+        expect(llm.program.sequenceStatistics!.reusedTokens).toBeGreaterThan(128);
+        await llm.dispose();
+      }
+    },
+    120_000,
+  );
+});
+
+it("prompts that begin alike are computed once, also when they come together", async () => {
+  const llm = await load({ cpu: scalarCpu, maxSeqLen: 64 });
+  const prompt = prompts.at(-1)!;
+  const [first, ...others] = await Promise.all([1, 2, 3].map(() => logitsOf(llm, prompt)));
+  for (const other of others) expectSame(other, first!);
+  expect(llm.program.sequenceStatistics!.reusedTokens).toBe(2 * 128);
+});
+
+it("where pages run out, the youngest wait and all end as they would alone", async () => {
+  const roomy = await load({ cpu: scalarCpu });
+  const expected = [];
+  for (const prompt of prompts) expected.push(await logitsOf(roomy, prompt));
+  // Room for one whole context and little more.
+  const least = await load({ cpu: scalarCpu, sequences: 1 });
+  const { limitBytes } = least.program.sequenceStatistics!;
+  const tight = await load({ cpu: scalarCpu, maxSeqLen: 64, cacheBytes: limitBytes });
+  const found = await Promise.all(prompts.map((prompt) => logitsOf(tight, prompt)));
+  for (const [i, row] of found.entries()) expectSame(row, expected[i]!, `prompt ${i}`);
+  expect(tight.program.sequenceStatistics!.bytes).toBeLessThanOrEqual(limitBytes);
+}, 60_000);
+
+it("an abort ends one generation and leaves the others as they are", async () => {
+  const llm = await load({ cpu: scalarCpu });
+  const expected = await logitsOf(llm, prompts[3]!);
+  const stop = new AbortController();
+  const aborted = llm.createDecoder().prefill(prompts[7]!, { signal: stop.signal });
+  const other = logitsOf(llm, prompts[3]!);
+  stop.abort(new Error("enough"));
+  await expect(aborted).rejects.toThrow("enough");
+  expectSame(await other, expected);
+});
+
+it("disposing of the model ends all that run", async () => {
+  const llm = await load({ cpu: scalarCpu });
+  const runs = prompts.map((prompt) => logitsOf(llm, prompt, 50));
+  const ends = Promise.allSettled(runs);
+  await llm.dispose();
+  for (const { status } of await ends) expect(status).toBe("rejected");
+});
+
+describe("a prefix in a file", () => {
+  const path = join(folder, "prefix.lbsq");
+  const prompt = prompts.at(-1)!;
+
+  it("is gone on from by another process's model", async () => {
+    const first = await load({ cpu: scalarCpu });
+    const expected = await logitsOf(first, prompt);
+    expect(await savePrefix(first, prompt, path)).toBe(128);
+    const second = await load({ cpu: scalarCpu });
+    expect(await restorePrefix(second, path)).toBe(128);
+    expectSame(await logitsOf(second, prompt), expected);
+    expect(second.program.sequenceStatistics!.reusedTokens).toBeGreaterThanOrEqual(128);
+  });
+
+  it("of nothing that was computed, of another cache type, or damaged is refused", async () => {
+    const llm = await load({ cpu: scalarCpu });
+    await expect(savePrefix(llm, [1, 2, 3], join(folder, "none"))).rejects.toThrow(InvalidArgumentError);
+    const other = await load({ cpu: scalarCpu, kvCache: "int8" });
+    await expect(restorePrefix(other, path)).rejects.toThrow(InvalidFileError);
+    const bytes = await readFile(path);
+    const damaged = join(folder, "damaged.lbsq");
+    for (const at of [0, 5, 40, bytes.length >> 1, bytes.length - 1]) {
+      const copy = Buffer.from(bytes);
+      copy[at]! ^= 4;
+      await writeFile(damaged, copy);
+      await expect(restorePrefix(llm, damaged), String(at)).rejects.toThrow(InvalidFileError);
+    }
+    await writeFile(damaged, bytes.subarray(0, bytes.length - 7));
+    await expect(restorePrefix(llm, damaged)).rejects.toThrow(InvalidFileError);
+  });
+
+  it("of a program with states of its own cannot be", async () => {
+    const model = await loadCheckpoint(folder);
+    const llm = await loadCompiled(model, { target: "executorch" });
+    await model.close();
+    await expect(savePrefix(llm, [1], path)).rejects.toThrow(UnsupportedError);
+  });
+});
+
+it.each([
+  [{ contextLength: CONTEXT + 1 }, "contextLength: expected a whole number from 1 to 256 but found 257"],
+  [{ cacheBytes: 1000 }, "cacheBytes: expected at least"],
+  [{ contextLength: 200, cacheBytes: 4e4 }, "cacheBytes: expected at least"],
+  [{ sequences: 0 }, "sequences: expected a whole number from 1"],
+  [{ promptRows: 0 }, "promptRows: expected a whole number from 1"],
+  [{ kvCache: "bf16" }, "kvCache: expected f32 or f16 or int8 but found bf16"],
+])("refuses %j", async (options, message) => {
+  await expect(load({ cpu: scalarCpu, ...options } as Options)).rejects.toThrow(message);
+});
