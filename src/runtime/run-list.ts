@@ -58,7 +58,8 @@ export function callsAt({ count, callAt }: CallsOfSizes, sizes: Sizes): KernelCa
 
 export class RunList {
   readonly #parts: readonly Part[];
-  readonly #place: RunPlace;
+  readonly #memory: KernelMemory;
+  readonly #threads: number;
   readonly #scratch: Uint8Array;
   readonly #release: () => void;
   readonly #sized: CallsOfSizes | undefined;
@@ -66,11 +67,14 @@ export class RunList {
 
   /** Of calls, or of those for the smallest sizes of a range, which `resize` changes. */
   constructor(calls: readonly KernelCall[] | CallsOfSizes, place: RunPlace) {
+    // What frees the list outlives its program, and so must not hold it: `place` is one.
+    const { memory, threads } = place;
     const sized = "range" in calls ? calls : undefined;
     const first = "range" in calls ? callsAt(calls, calls.range.smallest) : calls;
     const largest = sized ? callsAt(sized, sized.range.largest) : [];
-    const bytes = [...first, ...largest].reduce((most, call) => Math.max(most, call.scratchBytes(place.threads)), 0);
-    this.#place = place;
+    const bytes = [...first, ...largest].reduce((most, call) => Math.max(most, call.scratchBytes(threads)), 0);
+    this.#memory = memory;
+    this.#threads = threads;
     this.#scratch = place.kernelScratch(bytes);
     this.#sized = sized;
     this.#sizes = sized?.range.smallest ?? [];
@@ -81,7 +85,7 @@ export class RunList {
     };
   }
 
-  /** What frees its memory; refers to the list's parts, not to the list. */
+  /** What frees its memory; does not refer to the program. */
   get release(): () => void {
     return this.#release;
   }
@@ -105,7 +109,7 @@ export class RunList {
   }
 
   #part({ calls, encoded, first }: Stretch): Part {
-    const { memory, threads } = this.#place;
+    const [memory, threads] = [this.#memory, this.#threads];
     const place = { first, count: calls.length };
     if (encoded.length === 0 || encoded.length < PLAN_MIN_CALLS[encoded[0]!.target])
       return { steps: calls.map((call) => call.bind(this.#scratch, threads)), ...place };
@@ -119,19 +123,19 @@ export class RunList {
   /** Null where the scratch is too small. */
   #callAt(index: number, sizes: Sizes): KernelCall | null {
     const call = this.#sized!.callAt(index, sizes);
-    return call.scratchBytes(this.#place.threads) > this.#scratch.length ? null : call;
+    return call.scratchBytes(this.#threads) > this.#scratch.length ? null : call;
   }
 
   #bindAgain(part: BoundSteps & Part, sizes: Sizes): boolean {
     const calls = Array.from({ length: part.count }, (_, i) => this.#callAt(part.first + i, sizes));
     if (!calls.every((call) => call !== null)) return false;
-    part.steps = calls.map((call) => call.bind(this.#scratch, this.#place.threads));
+    part.steps = calls.map((call) => call.bind(this.#scratch, this.#threads));
     return true;
   }
 
   /** Runs all calls in order. An abort is seen between kernels and throws the signal's reason. `times`: of these calls. */
   async run(signal: AbortSignal | undefined, times?: RunTimes): Promise<void> {
-    const { abort } = this.#place.memory;
+    const { abort } = this.#memory;
     signal?.throwIfAborted();
     abort[0] = 0;
     const start = times ? performance.now() : 0;
@@ -161,7 +165,7 @@ export class RunList {
       part.milliseconds = performance.now() - start;
       await takeTurn(signal);
     } else {
-      await plan.run(this.#place.memory.abort, times);
+      await plan.run(this.#memory.abort, times);
       turnHappened();
       part.milliseconds = performance.now() - start;
     }
