@@ -4,7 +4,7 @@ import { statSync } from "node:fs";
 import { calm, unitsShare, watched } from "./calm.js";
 import { EngineProcess } from "./engine-process.js";
 import { ggufOf } from "./make-model.js";
-import { programOf } from "./programs.js";
+import { cacheOf, programOf } from "./programs.js";
 import { median } from "./report.js";
 
 export const BASE = "4-bit g32";
@@ -29,7 +29,7 @@ const STRETCH = 16;
  */
 
 const ours = async ({ shape }, scheme, threads) =>
-  EngineProcess.start("ours", { path: await programOf(shape, scheme), threads });
+  EngineProcess.start("ours", { path: await programOf(shape, scheme), threads, cache: cacheOf(scheme) });
 const peer = async ({ shape }, threads) => EngineProcess.start("peer-llama", { path: await ggufOf(shape), threads });
 
 /**

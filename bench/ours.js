@@ -41,8 +41,8 @@ function copyOf(memories) {
   });
 }
 
-await serveEngine(async ({ path, threads }) => {
-  const model = await loadProgram(path, { threads });
+await serveEngine(async ({ path, threads, cache }) => {
+  const model = await loadProgram(path, { threads, ...cache });
   const decoder = model.createDecoder();
   let logits;
   let copied;

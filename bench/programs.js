@@ -14,8 +14,8 @@ import { aqlmCheckpointOf, checkpointOf, folder } from "./make-model.js";
 import { CONTEXT_LENGTH, shapeNamed } from "./shapes.js";
 
 /**
- * Bits and group size of all matrices, a tied embedding among them, and what the KV cache holds where it is not what
- * programs have by default, which is f16 at this context.
+ * Bits and group size of all matrices, a tied embedding among them, and what keys and values are kept in when the program is
+ * loaded, where it is not f16.
  * @type {Readonly<Record<string, { bits: number, groupSize: number, kvCache?: "f32" | "f16" | "int8" }>>}
  */
 export const schemes = {
@@ -26,6 +26,14 @@ export const schemes = {
   "3-bit g32": { bits: 3, groupSize: 32 },
   "8-bit g32": { bits: 8, groupSize: 32 },
 };
+
+/**
+ * What programs are loaded with. @param {keyof typeof schemes | string} scheme
+ * @returns {{ contextLength: number, kvCache: "f32" | "f16" | "int8" }}
+ */
+export function cacheOf(scheme) {
+  return { contextLength: CONTEXT_LENGTH, kvCache: schemes[scheme]?.kvCache ?? "f16" };
+}
 
 /** AQLM weights; embedding and head in 4 bits. */
 export const AQLM = "aqlm 2x8";
@@ -44,8 +52,8 @@ function schemeNamed(scheme) {
 /** Path of the program, exported when it is not there. @param {string} shape @param {keyof typeof schemes | typeof AQLM} scheme @param {number} [context] of AQLM programs */
 export async function programOf(shape, scheme, context) {
   if (scheme === AQLM) return aqlmProgramOf(shape, context);
-  const { bits, groupSize, kvCache } = schemeNamed(scheme);
-  const path = join(folder, `${shape}-${bits}bit-g${groupSize}${kvCache ? `-${kvCache}-cache` : ""}.pte`);
+  const { bits, groupSize } = schemeNamed(scheme);
+  const path = join(folder, `${shape}-${bits}bit-g${groupSize}.pte`);
   if (existsSync(path)) return path;
   const model = await loadCheckpoint(await checkpointOf(shape));
   const rows = shapeNamed(shape).tied ? sharedEmbedding : embedding;
@@ -54,7 +62,7 @@ export async function programOf(shape, scheme, context) {
     rows({ bits, groupSize, mappingType: "symmetric", scaleDType: "f16" }),
   ]);
   const start = performance.now();
-  await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH, maxContextLen: CONTEXT_LENGTH, kvCache });
+  await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH });
   await model.close();
   console.error(`${path}: quantized and written in ${((performance.now() - start) / 1000).toFixed(1)} s`);
   return path;
@@ -63,7 +71,7 @@ export async function programOf(shape, scheme, context) {
 /** @param {string} shape @param {number} [context] */
 async function aqlmProgramOf(shape, context = CONTEXT_LENGTH) {
   const isShort = context < CONTEXT_LENGTH;
-  const path = join(folder, `${shape}-aqlm-2x8${isShort ? `-${context}-int8-cache` : ""}.pte`);
+  const path = join(folder, `${shape}-aqlm-2x8${isShort ? `-${context}` : ""}.pte`);
   if (existsSync(path)) return path;
   const model = await loadCheckpoint(await aqlmCheckpointOf(shape));
   const four = { bits: 4, groupSize: 32, scaleDType: "f16" };
@@ -71,8 +79,6 @@ async function aqlmProgramOf(shape, context = CONTEXT_LENGTH) {
   else quantize(model, [embedding(four)], { head: int8DynamicActivationIntxWeight(four) });
   await exportProgram(model, path, {
     maxSeqLen: isShort ? PREFILL_LENGTH : CHUNK_LENGTH,
-    maxContextLen: context,
-    ...(isShort && { kvCache: "int8" }),
   });
   await model.close();
   return path;

@@ -99,7 +99,7 @@ describe.each(Object.entries({ attention, rmsNorm, rope, swiglu, add, softmax, a
     ["alder-lake", "avx2"],
     ["skylake-x", "avx512"],
     ["zen4", "avx512"],
-    ["sapphire-rapids", kernels === attention ? "amx_int8" : "avx512"],
+    ["sapphire-rapids", "avx512"],
     ["cortex-a53", "neon"],
     ["neoverse-v2", "neon"],
   ])("of one token on %s: %s", (cpu, target) => {
