@@ -31,7 +31,9 @@ await writeTinyCheckpoint(odd, { config: { ...sizes, hidden_size: 48, intermedia
 const ids = [72, 101, 108, 108, 111, 44, 32, 119];
 
 async function logits(model: Model, target: "lowbit" | "executorch"): Promise<Float32Array> {
-  const program = await loadProgramObject(compileModel(model, { target, kvCache: "f32" }), "program");
+  const cache = { kvCache: "f32" } as const;
+  const [compiling, loading] = target === "executorch" ? [{ target, ...cache }, {}] : [{ target }, cache];
+  const program = await loadProgramObject(compileModel(model, compiling), "program", loading);
   const decoder = program.createDecoder();
   const values = Float32Array.from(await decoder.prefill(ids));
   program.dispose();

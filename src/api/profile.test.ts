@@ -43,7 +43,7 @@ it.each(cpus)("every call of every token is counted on %s", async (_, cpu) => {
   await decoder.prefill(ids);
   for (let i = 0; i < 10; i++) await decoder.step(i);
   const entries = profile.entries();
-  const attention = entries.filter(({ operator }) => operator === "lowbit::rope_attention.out");
+  const attention = entries.filter(({ operator }) => operator === "lowbit::rope_update_and_attend.out");
   const calls = attention.reduce((sum, entry) => sum + entry.calls, 0);
   expect(calls).toBe(2 * 11);
   for (const { kernel, milliseconds, bytes } of entries) {
@@ -54,10 +54,10 @@ it.each(cpus)("every call of every token is counted on %s", async (_, cpu) => {
   const inCalls = entries.reduce((sum, { milliseconds }) => sum + milliseconds, 0);
   expect(inCalls).toBeGreaterThan(0);
   expect(inCalls).toBeLessThanOrEqual(profile.milliseconds);
-  // Keys, values, queries, outputs and the angles of a position, and of the two caches of 2 heads of 8 the positions so far: 6 to 15.
+  // Keys, values, queries, outputs, the angles of a position, the handle of the sequences, and of the two caches of 2 heads of 8 the positions so far: 6 to 15.
   const decode = attention.find(({ shapes }) => shapes.startsWith("1x1x"))!;
   const row = 4 * 2 * 8;
-  expect(decode.bytes).toBe(2 * (10 * (2 * row + 2 * 2 * row + 2 * 4 * 4 + 8) + 2 * row * ((6 + 15) * 5)));
+  expect(decode.bytes).toBe(2 * (10 * (2 * row + 2 * 2 * row + 2 * 4 * 4 + 4) + 2 * row * ((6 + 15) * 5)));
   const events = profile.trace().traceEvents.filter(({ cat }) => cat === "operator");
   expect(events.length).toBe(entries.reduce((sum, entry) => sum + entry.calls, 0));
   const memory = profile.memory.get("forward")!;

@@ -30,6 +30,7 @@ export function scheduleWith(program: LoadedProgram, { promptRows = PROMPT_ROWS 
  * shares steps.
  */
 export function createDecoder(program: LoadedProgram): ProgramDecoder {
+  program.checkUsable();
   const store = storeOf(program);
   if (!store) return new SessionDecoder(program);
   if (!schedulers.has(program)) scheduleWith(program);

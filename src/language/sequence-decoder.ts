@@ -11,6 +11,7 @@ export class SequenceDecoder implements ProgramDecoder {
   readonly contextLength: number;
   readonly vocabularySize: number;
   readonly logitRows: number;
+  readonly #program: LoadedProgram;
   readonly #scheduler: Scheduler;
   /** Sequences of more tokens are computed by `LONG_METHOD`, from their first token on. */
   readonly #longFrom: number;
@@ -25,6 +26,7 @@ export class SequenceDecoder implements ProgramDecoder {
     this.vocabularySize = program.count("get_vocab_size");
     this.logitRows = scheduler.limits.logitRows;
     this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
+    this.#program = program;
     this.#scheduler = scheduler;
   }
 
@@ -64,6 +66,7 @@ export class SequenceDecoder implements ProgramDecoder {
 
   /** Computes ids after those of the context, and gives logits from a position on. */
   async #append(ids: readonly number[], logitsFrom: number, { signal }: ComputeOptions): Promise<Float32Array> {
+    this.#program.checkUsable();
     this.#checkIdle();
     this.#checkIds(ids);
     this.#isBusy = true;

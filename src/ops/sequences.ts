@@ -1,6 +1,13 @@
 /** Operators over the sequences of a step: attention over pages, and the rows whose results are wanted. */
 import type { Indices, RopeSequenceAttentionArgs, SequenceAttentionArgs } from "../kernels/arguments.ts";
-import { type LayerCacheShape, type SequenceTable, type SequenceUse, tableOf } from "../kernels/sequence-table.ts";
+import {
+  type LayerCacheShape,
+  partOffsets,
+  runsOf,
+  type SequenceTable,
+  type SequenceUse,
+  tableOf,
+} from "../kernels/sequence-table.ts";
 import { embeddingFloat, ropeUpdateAndAttend, updateAndAttend } from "../kernels/table.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
@@ -67,11 +74,24 @@ function pagesArgs(args: Arguments<Tensor>): Omit<SequenceAttentionArgs, "q" | "
   };
 }
 
+/** Bytes of the pages that a call reads: those of the positions up to the last row of each run, from the first in the window. */
+function pageBytes(args: Arguments<Tensor>, rows: number): number {
+  const table = sequenceTable(args);
+  const { layer, window } = layerShape(args);
+  const { cache } = table.layerPages(layer)!;
+  const positionBytes = partOffsets(cache).layerBytes / cache.pagePositions;
+  let positions = 0;
+  for (const run of runsOf(table, rows)) {
+    const end = run.position + run.rows;
+    positions += window === 0 ? end : Math.min(end, window + run.rows);
+  }
+  return positions * positionBytes;
+}
+
 /** What both operators have alike. `input` has a row for each row of the step. */
 const attendCalls = (input: string) => ({
   query: (args: Arguments<Tensor>) => ({ layout: null, bits: null, m: rowCount(args.tensor(input).shape) }),
-  // What of the pages is read, the table alone knows.
-  bytes: (args: Arguments<Tensor>) => touchedBytes(args),
+  bytes: (args: Arguments<Tensor>) => touchedBytes(args) + pageBytes(args, rowCount(args.tensor(input).shape)),
   sequenceUse: cacheUse,
 });
 
