@@ -53,7 +53,7 @@ describe.skipIf(unfit !== null)(`the lowbit process${unfit ? ` (skipped: ${unfit
     const output = join(target, "long.pte");
     await writeTinyCheckpoint(long, { config: { max_position_embeddings: 100_000 } });
     const script =
-      `"$0" "$1" quantize '${long}' --max-context-len 100000 -o '${output}' >/dev/null && ` +
+      `"$0" "$1" quantize '${long}' -o '${output}' >/dev/null && ` +
       `exec "$0" "$1" run '${output}' a --ignore-eos --temperature 1 -n 90000`;
     const ended = await shell(script, (child) => child.kill(signal));
     expect(ended).toMatchObject({ code, stderr: "" });
