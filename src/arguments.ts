@@ -16,6 +16,13 @@ export function checkIds(name: string, ids: unknown, expected = "a list of token
     throw new InvalidArgumentError(`${name}: expected ${expected} but found ${JSON.stringify(ids)}`);
 }
 
+/** The value; InvalidArgumentError for what is no whole number from `min` to `max`. */
+export function checkWhole(name: string, value: unknown, min: number, max = Number.POSITIVE_INFINITY): number {
+  if (Number.isInteger(value) && (value as number) >= min && (value as number) <= max) return value as number;
+  const bound = max === Number.POSITIVE_INFINITY ? "" : ` to ${max}`;
+  throw new InvalidArgumentError(`${name}: expected a whole number from ${min}${bound} but found ${String(value)}`);
+}
+
 /** InvalidArgumentError for what is no instance of a class; `expected` says what makes one. */
 export function checkInstance(
   name: string,

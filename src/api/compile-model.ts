@@ -1,5 +1,5 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, checkWhole } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
@@ -81,16 +81,9 @@ function lengths(model: Model, options: CompileModelOptions): Lengths {
   const maxContextLen =
     options.maxContextLen ?? (isExecutorch ? Math.min(contextLength, CONTEXT_DEFAULT_MAX) : contextLength);
   const maxSeqLen = options.maxSeqLen ?? Math.min(maxContextLen, CHUNK_DEFAULT_MAX);
-  checkLength("maxContextLen", maxContextLen, contextLength);
-  checkLength("maxSeqLen", maxSeqLen, maxContextLen);
+  checkWhole("maxContextLen", maxContextLen, 1, contextLength);
+  checkWhole("maxSeqLen", maxSeqLen, 1, maxContextLen);
   return { maxSeqLen, maxContextLen };
-}
-
-/** The value; InvalidArgumentError for what is no whole number from 1 to `max`. */
-export function checkLength(name: string, value: number, max: number): number {
-  if (!Number.isInteger(value) || value < 1 || value > max)
-    throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${max} but found ${value}`);
-  return value;
 }
 
 function forwardOptions(options: CompileModelOptions, capacity: number, longContext: boolean): ForwardOptions {
@@ -184,7 +177,7 @@ export function checkCompiles(
   { contextLength, ...given }: CompileModelOptions & Pick<SequenceLoadOptions, "contextLength"> = {},
 ): void {
   compiled(model, given, true);
-  if (contextLength !== undefined) checkLength("contextLength", contextLength, model.decoder.contextLength);
+  if (contextLength !== undefined) checkWhole("contextLength", contextLength, 1, model.decoder.contextLength);
 }
 
 function compiled(model: Model, options: CompileModelOptions, unread: boolean): Program {

@@ -1,5 +1,5 @@
 /** A model executed operator by operator, without compiling. */
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, checkWhole } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { capture, type MethodSource } from "../compile/capture.ts";
 import { argumentValues } from "../compile/graph.ts";
@@ -14,7 +14,7 @@ import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Weight } from "../ops/weight.ts";
 import type { Tensor } from "../tensor.ts";
-import { checkChoices, checkLength, longContextFrom, weightsFor } from "./compile-model.ts";
+import { checkChoices, longContextFrom, weightsFor } from "./compile-model.ts";
 
 /** How a model is executed operator by operator: the CPU, positions that keys and values are kept for and their type, logits. */
 export interface EagerOptions extends AbortOptions {
@@ -63,9 +63,10 @@ export class EagerModel {
     checkOptions(options);
     checkChoices(options);
     const most = model.decoder.contextLength;
-    const contextLength = checkLength(
+    const contextLength = checkWhole(
       "contextLength",
       options.contextLength ?? Math.min(most, CONTEXT_DEFAULT_MAX),
+      1,
       most,
     );
     const cpu = options.cpu ?? hostCpu();
@@ -83,8 +84,7 @@ export class EagerModel {
   /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
   forward(ids: readonly number[], position: number): Tensor {
     const kept = this.#ids.length;
-    if (!Number.isInteger(position) || position < 0 || position > kept)
-      throw new InvalidArgumentError(`position: expected a whole number from 0 to ${kept} but found ${position}`);
+    checkWhole("position", position, 0, kept);
     if (ids.length === 0 || position + ids.length > this.contextLength)
       throw new ContextLengthError(
         `expected 1 to ${this.contextLength - position} tokens at position ${position} but found ${ids.length}`,

@@ -1,5 +1,5 @@
 /** How fast a loaded model reads a prompt and generates, on random tokens. Measures only; compares with nothing. */
-import { checkOptions } from "../arguments.ts";
+import { checkOptions, checkWhole } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { createRandom } from "../text/random.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
@@ -44,9 +44,7 @@ export async function benchmark(model: LanguageModel, options: BenchmarkOptions 
   checkLanguageModel(model);
   checkOptions(options);
   const { promptTokens = 128, decodeTokens = 32, runs = 3, seed = 0, signal, onProgress } = options;
-  for (const [name, value] of Object.entries({ promptTokens, decodeTokens, runs }))
-    if (!Number.isInteger(value) || value < 1)
-      throw new InvalidArgumentError(`${name}: expected a whole number from 1 but found ${value}`);
+  for (const [name, value] of Object.entries({ promptTokens, decodeTokens, runs })) checkWhole(name, value, 1);
   const decoder = model.createDecoder();
   if (promptTokens + decodeTokens > decoder.contextLength)
     throw new ContextLengthError(

@@ -1,7 +1,8 @@
 /** Decoders of a loaded program: those of one program share its scheduler, where it has a store of sequences. */
+import { checkWhole } from "../arguments.ts";
 import { type LoadedProgram, storeOf } from "../runtime/program.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
-import { checkPromptRows, Scheduler } from "./scheduler.ts";
+import { Scheduler } from "./scheduler.ts";
 import { SequenceDecoder } from "./sequence-decoder.ts";
 import { SessionDecoder } from "./session-decoder.ts";
 
@@ -20,7 +21,7 @@ const schedulers = new WeakMap<LoadedProgram, Scheduler>();
 
 /** Makes the scheduler of a program that has a store of sequences. InvalidArgumentError for options out of range. */
 export function scheduleWith(program: LoadedProgram, { promptRows = PROMPT_ROWS }: SchedulingOptions = {}): void {
-  checkPromptRows(promptRows);
+  checkWhole("promptRows", promptRows, 1);
   const store = storeOf(program);
   if (store) schedulers.set(program, new Scheduler(program, store, { promptRows }));
 }

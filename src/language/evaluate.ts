@@ -1,5 +1,5 @@
 /** Perplexity of a text under a model, by sliding windows: every token but the first is scored exactly once. */
-import { checkOptions, unexpected } from "../arguments.ts";
+import { checkOptions, checkWhole, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { WHOLE_TEXT } from "../text/tokenizer.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
@@ -63,11 +63,11 @@ export async function evaluatePerplexity(
   const { signal, onProgress } = options;
   const decoder = model.createDecoder();
   const window = options.window ?? Math.min(decoder.contextLength, WINDOW_DEFAULT_MAX);
-  checkSize("window", window, 2, decoder.contextLength);
+  checkWhole("window", window, 2, decoder.contextLength);
   const stride = options.stride ?? Math.floor(window / 2);
-  checkSize("stride", stride, 1, window - 1);
+  checkWhole("stride", stride, 1, window - 1);
   const maxTokens = options.maxTokens ?? Number.MAX_SAFE_INTEGER;
-  checkSize("maxTokens", maxTokens, 2, Number.MAX_SAFE_INTEGER);
+  checkWhole("maxTokens", maxTokens, 2, Number.MAX_SAFE_INTEGER);
   if (typeof text !== "string" && !Array.isArray(text))
     throw unexpected("text", "a string or a list of token ids", text);
   const ids = (typeof text === "string" ? model.tokenizer.encode(text, WHOLE_TEXT) : text).slice(0, maxTokens);
@@ -143,9 +143,4 @@ function negativeLogLikelihood(logits: Float32Array, id: number): number {
 
 function byteCount({ tokenizer }: LanguageModel, ids: readonly number[]): number {
   return new TextEncoder().encode(tokenizer.decode(ids, { skipSpecialTokens: true })).length;
-}
-
-function checkSize(name: string, value: number, min: number, max: number): void {
-  if (!Number.isInteger(value) || value < min || value > max)
-    throw new InvalidArgumentError(`${name}: expected a whole number from ${min} to ${max} but found ${value}`);
 }

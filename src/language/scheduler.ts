@@ -259,10 +259,3 @@ function stepInputs(parts: readonly Part[]) {
     ],
   };
 }
-
-/** InvalidArgumentError for a number of rows that no step can have. */
-export function checkPromptRows(rows: number): number {
-  if (!Number.isInteger(rows) || rows < 1)
-    throw new InvalidArgumentError(`promptRows: expected a whole number from 1 but found ${String(rows)}`);
-  return rows;
-}

@@ -1,4 +1,5 @@
 /** A program loaded to run: constants in memory, metadata read, operators known. Sessions hold the state. */
+import { checkWhole } from "../arguments.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Cpu, KernelMemory } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -114,7 +115,7 @@ export class LoadedProgram {
   /** Reads all constants and checks that every operator is known; UnsupportedError lists those that are not. */
   static async load(program: Program, options: LoadOptions = {}): Promise<LoadedProgram> {
     const { registry = operators, cpu = hostCpu(), profile } = options;
-    const threads = checkThreads(options.threads ?? defaultThreads());
+    const threads = checkWhole("threads", options.threads ?? defaultThreads(), 1, THREADS_MAX);
     let memory: KernelMemory | undefined;
     try {
       for (const method of program.methods) checkMethod(method, registry);
@@ -325,12 +326,6 @@ async function readConstant(data: DataSource, memory: KernelMemory): Promise<Uin
 
 /** More than any machine of use has; each thread has scratch of its own. */
 const THREADS_MAX = 1024;
-
-function checkThreads(threads: number): number {
-  if (!Number.isInteger(threads) || threads < 1 || threads > THREADS_MAX)
-    throw new InvalidArgumentError(`threads: expected a whole number from 1 to ${THREADS_MAX} but found ${threads}`);
-  return threads;
-}
 
 function countOf(
   metadata: ReadonlyMap<string, Metadata>,

@@ -1,4 +1,5 @@
 /** What a program keeps of each sequence, and how much memory its store may take: chosen when it is loaded. */
+import { checkWhole } from "../arguments.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { type KvCacheType, kvCacheTypes, type SequenceUse } from "../kernels/sequence-table.ts";
 import { logInfo } from "../log.ts";
@@ -68,8 +69,8 @@ export function chooseSequences(
   cacheBytesMax = Number.POSITIVE_INFINITY,
 ): SequenceOptions {
   const { stepRows } = model;
-  const sequences = whole("sequences", options.sequences ?? SEQUENCES_DEFAULT, SEQUENCES_MAX);
-  const wanted = whole("contextLength", options.contextLength ?? model.contextLength, model.contextLength);
+  const sequences = checkWhole("sequences", options.sequences ?? SEQUENCES_DEFAULT, 1, SEQUENCES_MAX);
+  const wanted = checkWhole("contextLength", options.contextLength ?? model.contextLength, 1, model.contextLength);
   const type = options.kvCache ?? defaultType(uses, wanted, stepRows);
   if (!kvCacheTypes.includes(type))
     throw new InvalidArgumentError(`kvCache: expected ${kvCacheTypes.join(" or ")} but found ${String(type)}`);
@@ -100,12 +101,6 @@ export function checkNoSequences(options: SequenceLoadOptions): void {
       throw new InvalidArgumentError(
         `${name}: expected a program that takes it when it is loaded, but this one has states of fixed sizes; export it without --target executorch`,
       );
-}
-
-function whole(name: string, value: number, max: number): number {
-  if (!Number.isInteger(value) || value < 1 || value > max)
-    throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${max} but found ${value}`);
-  return value;
 }
 
 function defaultType(uses: readonly SequenceUse[], contextLength: number, stepRows: number): KvCacheType {

@@ -1,4 +1,5 @@
 /** Where the layers of a program have their parts of pages and states, and how much memory that takes. */
+import { checkWhole } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import {
   type KvCacheType,
@@ -46,6 +47,8 @@ export interface SequenceLayout {
 }
 
 const PAGE_POSITIONS = 32;
+/** Kernels count with 32 bits. */
+const COUNT_MAX = 2 ** 31 - 1;
 /** The state to read, the one to write, and that before the first position. */
 const STATES_OF_SEQUENCE = 3;
 
@@ -57,9 +60,9 @@ export function sequenceLayout(
   const { type, contextLength, sequences, pagePositions = PAGE_POSITIONS } = options;
   if (!kvCacheTypes.includes(type))
     throw new InvalidArgumentError(`type: expected one of ${kvCacheTypes.join(", ")} but found ${type}`);
-  checkCount("contextLength", contextLength);
-  checkCount("sequences", sequences);
-  checkCount("pagePositions", pagePositions);
+  checkWhole("contextLength", contextLength, 1, COUNT_MAX);
+  checkWhole("sequences", sequences, 1, COUNT_MAX);
+  checkWhole("pagePositions", pagePositions, 1, COUNT_MAX);
   if ((pagePositions & (pagePositions - 1)) !== 0)
     throw new InvalidArgumentError(`pagePositions: expected a power of two but found ${pagePositions}`);
   const shapes: (LayerCacheShape & { count: number; layerBytes: number })[] = [];
@@ -162,9 +165,4 @@ function placeStates(uses: readonly SequenceUse[]): {
     stateBytes += blockSize(use.byteLength);
   }
   return { states, stateBytes };
-}
-
-function checkCount(name: string, value: unknown): void {
-  if (!Number.isInteger(value) || (value as number) < 1 || (value as number) > 2 ** 31 - 1)
-    throw new InvalidArgumentError(`${name}: expected a whole number from 1 to ${2 ** 31 - 1} but found ${value}`);
 }

@@ -1,9 +1,9 @@
 /** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
-import { checkIds } from "../arguments.ts";
+import { checkIds, checkWhole } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { Detokenizer } from "./detokenizer.ts";
-import { checkLogprobs, type LogProbabilities, logProbabilities } from "./log-probabilities.ts";
+import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
 import { createSampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
 import { promptTooLong } from "./token-budget.ts";
@@ -99,7 +99,7 @@ export async function* generate(
   checkIds("prompt", promptIds, "a text or token ids");
   for (const name of ["stopTokens", "eosIds", "contextIds"] as const) checkIds(name, options[name] ?? []);
   checkPrompt(decoder, promptIds);
-  const topCount = options.logprobs === undefined ? null : checkLogprobs(options.logprobs);
+  const topCount = options.logprobs === undefined ? null : checkWhole("logprobs", options.logprobs, 0, TOP_MAX);
   const logprobs: LogProbabilities[] = [];
   const sampler = createSampler(options);
   const history = [...(options.contextIds ?? []), ...promptIds];

@@ -1,6 +1,4 @@
 /** Log probabilities of tokens, from logits as the model gives them: before penalties, temperature and cuts. */
-import { InvalidArgumentError } from "../errors.ts";
-
 /** A token and the natural logarithm of its probability. */
 export interface TokenProbability {
   /** Id of the token. */
@@ -16,14 +14,7 @@ export interface LogProbabilities extends TokenProbability {
 }
 
 /** Most tokens that a caller may ask for at each place. */
-const TOP_MAX = 100;
-
-/** The number; InvalidArgumentError where it is none that can be asked for. */
-export function checkLogprobs(count: number): number {
-  if (!Number.isInteger(count) || count < 0 || count > TOP_MAX)
-    throw new InvalidArgumentError(`logprobs: expected a whole number from 0 to ${TOP_MAX} but found ${String(count)}`);
-  return count;
-}
+export const TOP_MAX = 100;
 
 /** log softmax(logits) of the token `id` and of the `count` most likely, of equal ones the lowest ids, in double precision. */
 export function logProbabilities(logits: Float32Array, id: number, count: number): LogProbabilities {

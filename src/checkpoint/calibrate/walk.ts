@@ -2,7 +2,7 @@
  * A float model that reads a text layer by layer: every operator call is done for all windows of the text before the
  * next, so that only the weights of one call and the activations between two calls are in memory.
  */
-import { checkString } from "../../arguments.ts";
+import { checkString, checkWhole } from "../../arguments.ts";
 import { capture } from "../../compile/capture.ts";
 import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue } from "../../compile/graph.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
@@ -58,8 +58,7 @@ export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DE
   const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
   if (!tokenizer)
     throw new InvalidFileError(model.checkpoint.folder, "expected a tokenizer.json to read the text with");
-  if (!Number.isInteger(maxTokens) || maxTokens < 1)
-    throw new InvalidArgumentError(`tokens of the text: expected a whole number from 1 but found ${maxTokens}`);
+  checkWhole("tokens of the text", maxTokens, 1);
   const start = text.slice(0, maxTokens * CHARACTERS_MAX);
   const ids = tokenizer.encode(start, WHOLE_TEXT).slice(0, maxTokens);
   if (text.trim() === "" || ids.length === 0)
