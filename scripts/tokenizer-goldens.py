@@ -91,17 +91,16 @@ def normalizer(d=0):
         ]
         + (["Sequence"] * 4 if d < 2 else [])
     )
-    b = lambda: R.random() < 0.5
     if k == "Bert":
         return {
             "type": "BertNormalizer",
-            "clean_text": b(),
-            "handle_chinese_chars": b(),
+            "clean_text": flip(),
+            "handle_chinese_chars": flip(),
             "strip_accents": R.choice([None, True, False]),
-            "lowercase": b(),
+            "lowercase": flip(),
         }
     if k == "Strip":
-        return {"type": "Strip", "strip_left": b(), "strip_right": b()}
+        return {"type": "Strip", "strip_left": flip(), "strip_right": flip()}
     if k == "Replace":
         return {"type": "Replace", "pattern": pattern(), "content": R.choice(["", "x", " ", "▁", "ab", "é"])}
     if k == "Prepend":
@@ -113,6 +112,23 @@ def normalizer(d=0):
     return {"type": k}
 
 
+def flip():
+    return R.random() < 0.5
+
+
+def byte_level():
+    return {"type": "ByteLevel", "add_prefix_space": flip(), "trim_offsets": flip(), "use_regex": flip()}
+
+
+def metaspace():
+    return {
+        "type": "Metaspace",
+        "replacement": R.choice(["▁", "_", "a"]),
+        "prepend_scheme": R.choice(["first", "always", "never"]),
+        "split": flip(),
+    }
+
+
 def pre(d=0):
     k = R.choice(
         [
@@ -121,22 +137,16 @@ def pre(d=0):
         ]
         + (["Sequence"] * 4 if d < 2 else [])
     )
-    b = lambda: R.random() < 0.5
     if k == "ByteLevel":
-        return {"type": k, "add_prefix_space": b(), "trim_offsets": b(), "use_regex": b()}
+        return byte_level()
     if k == "Digits":
-        return {"type": k, "individual_digits": b()}
+        return {"type": k, "individual_digits": flip()}
     if k == "Metaspace":
-        return {
-            "type": k,
-            "replacement": R.choice(["▁", "_", "a"]),
-            "prepend_scheme": R.choice(["first", "always", "never"]),
-            "split": b(),
-        }
+        return metaspace()
     if k == "Punctuation":
         return {"type": k, "behavior": R.choice(BEH)}
     if k == "Split":
-        return {"type": k, "pattern": pattern(), "behavior": R.choice(BEH), "invert": b()}
+        return {"type": k, "pattern": pattern(), "behavior": R.choice(BEH), "invert": flip()}
     if k == "CharDelimiterSplit":
         return {"type": k, "delimiter": R.choice([" ", "a", "é", "😀", "-"])}
     if k == "FixedLength":
@@ -151,18 +161,12 @@ def decoder(d=0):
         ["ByteLevel", "ByteFallback", "WordPiece", "Metaspace", "BPEDecoder", "CTC", "Replace", "Strip", "Fuse"]
         + (["Sequence"] * 5 if d < 2 else [])
     )
-    b = lambda: R.random() < 0.5
     if k == "ByteLevel":
-        return {"type": k, "add_prefix_space": b(), "trim_offsets": b(), "use_regex": b()}
+        return byte_level()
     if k == "WordPiece":
-        return {"type": k, "prefix": R.choice(["##", "a", ""]), "cleanup": b()}
+        return {"type": k, "prefix": R.choice(["##", "a", ""]), "cleanup": flip()}
     if k == "Metaspace":
-        return {
-            "type": k,
-            "replacement": R.choice(["▁", "_", "a"]),
-            "prepend_scheme": R.choice(["first", "always", "never"]),
-            "split": b(),
-        }
+        return metaspace()
     if k == "BPEDecoder":
         return {"type": k, "suffix": R.choice(["</w>", "a", "", "▁"])}
     if k == "CTC":
@@ -170,7 +174,7 @@ def decoder(d=0):
             "type": k,
             "pad_token": R.choice(["<pad>", "a"]),
             "word_delimiter_token": R.choice(["|", " ", "b"]),
-            "cleanup": b(),
+            "cleanup": flip(),
         }
     if k == "Replace":
         return {"type": k, "pattern": pattern(), "content": R.choice(["", "x", " ", "▁", "ab", "é"])}
@@ -214,15 +218,14 @@ def randtok():
 
 def model():
     k = R.choice(["BPE", "BPE", "BPE", "Unigram", "Unigram", "WordPiece", "WordLevel"])
-    b = lambda: R.random() < 0.5
     if k == "BPE":
         toks = []
         pfx = R.choice(["", "", "##"])
         sfx = R.choice(["", "", "</w>"])
         base = (
             ["a", "b", "c", "d", "e", "x", " ", "▁", "1", "2", "é", "中", ".", "-"]
-            + (ALPH if b() else [])
-            + (BYTES if b() else [])
+            + (ALPH if flip() else [])
+            + (BYTES if flip() else [])
         )
         if R.random() < 0.3:
             base = [t for t in base if R.random() < 0.8]
@@ -260,14 +263,14 @@ def model():
             "unk_token": R.choice([None, "<unk>"]),
             "continuing_subword_prefix": pfx or None,
             "end_of_word_suffix": sfx or None,
-            "fuse_unk": b(),
-            "byte_fallback": b(),
-            "ignore_merges": b(),
+            "fuse_unk": flip(),
+            "byte_fallback": flip(),
+            "ignore_merges": flip(),
             "vocab": v,
             "merges": merges,
         }
     if k == "Unigram":
-        toks = ["<unk>"] + (BYTES if b() else []) + ["a", "b", "c", " ", "▁", "e", "1"]
+        toks = ["<unk>"] + (BYTES if flip() else []) + ["a", "b", "c", " ", "▁", "e", "1"]
         for _ in range(R.choice([5, 30])):
             toks.append(randtok())
         if R.random() < 0.8:
@@ -276,7 +279,7 @@ def model():
             "type": k,
             "unk_id": R.choice([0, 0, 0, None, 3]),
             "vocab": [[t, R.choice([-1.0, -2.5, -3, 0, -R.random() * 10])] for t in toks],
-            "byte_fallback": b(),
+            "byte_fallback": flip(),
         }
     toks = list(
         dict.fromkeys(
@@ -300,7 +303,6 @@ def model():
 
 def added(m):
     out = []
-    b = lambda: R.random() < 0.5
     v = m["vocab"]
     n = len(v)
     seen = set()
@@ -325,8 +327,8 @@ def added(m):
                 "single_word": R.random() < 0.3,
                 "lstrip": R.random() < 0.3,
                 "rstrip": R.random() < 0.3,
-                "normalized": b(),
-                "special": b(),
+                "normalized": flip(),
+                "special": flip(),
             }
         )
     return out
@@ -334,7 +336,6 @@ def added(m):
 
 def post(d=0):
     k = R.choice(["Template", "Template", "Bert", "Roberta", "ByteLevel"] + (["Sequence"] * 2 if d < 1 else []))
-    b = lambda: R.random() < 0.5
     if k == "Bert":
         return {"type": "BertProcessing", "sep": ["[SEP]", 1], "cls": ["[CLS]", 2]}
     if k == "Roberta":
@@ -342,11 +343,11 @@ def post(d=0):
             "type": "RobertaProcessing",
             "sep": ["</s>", 1],
             "cls": ["<s>", 2],
-            "trim_offsets": b(),
-            "add_prefix_space": b(),
+            "trim_offsets": flip(),
+            "add_prefix_space": flip(),
         }
     if k == "ByteLevel":
-        return {"type": k, "add_prefix_space": b(), "trim_offsets": b(), "use_regex": b()}
+        return byte_level()
     if k == "Sequence":
         return {"type": k, "processors": [post(d + 1) for _ in range(R.randrange(3))]}
     st = {
@@ -359,9 +360,9 @@ def post(d=0):
     single = [
         x
         for x in [
-            T("[CLS]") if b() else None,
+            T("[CLS]") if flip() else None,
             S("A"),
-            T("[SEP]") if b() else None,
+            T("[SEP]") if flip() else None,
             S("A") if R.random() < 0.2 else None,
         ]
         if x
