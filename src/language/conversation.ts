@@ -131,19 +131,18 @@ export class Conversation {
     const room = Math.min(maxTokens, Math.floor(contextLength / 4));
     const before = this.#leftOut;
     for (;;) {
-      const left = withoutOldest(this.messages, this.#leftOut);
+      const next = this.#options.whenFull === "leaveOutOldest" ? nextTurn(this.messages, this.#leftOut) : null;
       try {
+        const left = withoutOldest(this.messages, this.#leftOut);
         const ids = encodeChat(tokenizer, template, left, { addGenerationPrompt: true, contextLength });
-        if (this.#options.whenFull !== "leaveOutOldest" || ids.length + room <= contextLength) {
+        if (next === null || ids.length + room <= contextLength) {
           if (this.#leftOut > before) this.#tell(this.#leftOut);
           return ids;
         }
-        if (nextTurn(this.messages, this.#leftOut) === null) return ids;
       } catch (error) {
-        const isFull = error instanceof ContextLengthError && this.#options.whenFull === "leaveOutOldest";
-        if (!isFull || nextTurn(this.messages, this.#leftOut) === null) throw error;
+        if (next === null || !(error instanceof ContextLengthError)) throw error;
       }
-      this.#leftOut = nextTurn(this.messages, this.#leftOut)!;
+      this.#leftOut = next;
     }
   }
 
