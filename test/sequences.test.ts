@@ -46,8 +46,8 @@ const prompts = [1, 2, 9, 33, 64, 65, 90, 130].map((length) => Array.from({ leng
 /** Logits of a prompt and of greedy tokens after it, one row after the other. */
 async function logitsOf(llm: LanguageModel, prompt: readonly number[], count = 6): Promise<Float32Array> {
   const decoder = llm.createDecoder();
-  const rows: Float32Array[] = [await decoder.prefill(prompt)];
-  for (let i = 1; i < count; i++) rows.push(await decoder.step(largest(rows.at(-1)!)));
+  const rows: Float32Array[] = [(await decoder.prefill(prompt)).slice()];
+  for (let i = 1; i < count; i++) rows.push((await decoder.step(largest(rows.at(-1)!))).slice());
   await decoder.dispose();
   const all = new Float32Array(count * rows[0]!.length);
   for (const [i, row] of rows.entries()) all.set(row, i * row.length);
@@ -131,6 +131,24 @@ it("an abort ends one generation and leaves the others as they are", async () =>
   stop.abort(new Error("enough"));
   await expect(aborted).rejects.toThrow("enough");
   expectSame(await other, expected);
+});
+
+it("a decoder that is disposed of while it waits ends alone", async () => {
+  const llm = await load({ cpu: scalarCpu });
+  const expected = await logitsOf(llm, prompts[3]!);
+  const decoder = llm.createDecoder();
+  const left = decoder.prefill(prompts[7]!);
+  const ended = expect(left).rejects.toThrow("the decoder was disposed of");
+  const other = logitsOf(llm, prompts[3]!);
+  await decoder.dispose();
+  await ended;
+  expectSame(await other, expected);
+});
+
+it("a call without tokens is an error", async () => {
+  const decoder = (await load({ cpu: scalarCpu })).createDecoder();
+  await expect(decoder.prefill([])).rejects.toThrow("prefill: expected at least one token");
+  await expect(decoder.allLogits([])).rejects.toThrow("allLogits: expected at least one token");
 });
 
 it("disposing of the model ends all that run", async () => {

@@ -3,7 +3,7 @@ import { checkOptions, checkWhole } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { capture, type MethodSource } from "../compile/capture.ts";
 import { argumentValues } from "../compile/graph.ts";
-import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import { ContextLengthError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { WeightLookup } from "../model/decoder.ts";

@@ -1,6 +1,6 @@
 /** How fast a loaded model reads a prompt and generates, on random tokens. Measures only; compares with nothing. */
 import { checkOptions, checkWhole } from "../arguments.ts";
-import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import { ContextLengthError } from "../errors.ts";
 import { createRandom } from "../text/random.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
 

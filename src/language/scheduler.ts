@@ -2,12 +2,14 @@
  * Runs the sequences of a program together: what several callers ask for at the same time shares steps, single tokens and
  * parts of prompts alike, under a budget of rows.
  */
-import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { SequenceStore } from "../sequences/store.ts";
+import type { Tensor } from "../tensor.ts";
+import { StepInputs } from "./step-inputs.ts";
 import { type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
 
 /** How long others may take to ask for their next token before a step goes on without them, in turns of the event loop. */
@@ -17,7 +19,7 @@ export class Scheduler {
   readonly limits: StepLimits;
   readonly #store: SequenceStore;
   readonly #session: Session;
-  readonly #vocabularySize: number;
+  readonly #inputs: StepInputs;
   readonly #pending: Pending[] = [];
   /** When sequences came, by their first request. */
   readonly #ages = new WeakMap<Sequence, number>();
@@ -34,7 +36,6 @@ export class Scheduler {
   constructor(program: LoadedProgram, store: SequenceStore, options: { readonly promptRows: number }) {
     this.#store = store;
     this.#session = program.createSession();
-    this.#vocabularySize = program.count("get_vocab_size");
     const rows = program.count("get_max_seq_len");
     this.limits = {
       rows,
@@ -43,6 +44,7 @@ export class Scheduler {
       sequences: store.table.slots,
       pagePositions: store.layout.pagePositions,
     };
+    this.#inputs = new StepInputs(rows);
   }
 
   /** A sequence that is known to the scheduler. Sequences of other branches share nothing with it. */
@@ -52,16 +54,18 @@ export class Scheduler {
     return sequence;
   }
 
-  /** Ends a sequence. */
+  /** Ends a sequence, and the request that it may have with an error. */
   close(sequence: Sequence): void {
+    sequence.dispose();
+    const pending = this.#pending.find((request) => request.sequence === sequence);
+    if (pending) this.#end(pending, new UnsupportedError("the decoder was disposed of"));
     this.#idle.delete(sequence);
     this.#noLongerExpected(sequence);
-    sequence.dispose();
   }
 
   /** Computes the tokens of a request that its sequence does not hold, in one step with others, or in several. */
-  run(request: SequenceRequest): Promise<Float32Array> {
-    const { sequence, signal, ids, logitsFrom } = request;
+  run(request: SequenceRequest): Promise<void> {
+    const { sequence, signal } = request;
     const age = this.#ages.get(sequence) ?? this.#requests++;
     this.#ages.set(sequence, age);
     return new Promise((resolve, reject) => {
@@ -69,9 +73,8 @@ export class Scheduler {
         reject(signal.reason);
         return;
       }
-      const logits = new Float32Array((ids.length - logitsFrom) * this.#vocabularySize);
       const isFresh = sequence.position === 0;
-      const pending: Pending = { ...request, age, isFresh, servedAt: this.#steps, logits, resolve, reject };
+      const pending: Pending = { ...request, age, isFresh, servedAt: this.#steps, resolve, reject };
       this.#idle.delete(sequence);
       this.#pending.push(pending);
       this.#noLongerExpected(sequence);
@@ -120,7 +123,7 @@ export class Scheduler {
     if (place < 0) return;
     this.#pending.splice(place, 1);
     if (!pending.sequence.isDisposed) this.#idle.add(pending.sequence);
-    if (error === undefined) pending.resolve(pending.logits);
+    if (error === undefined) pending.resolve();
     else pending.reject(error);
   }
 
@@ -176,39 +179,44 @@ export class Scheduler {
   }
 
   async #compute(parts: readonly Part[]): Promise<void> {
-    const inputs = stepInputs(parts);
     const stop = new AbortController();
     const release = abortWhenAll(parts, stop);
     try {
       const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows }));
       const { method } = parts[0]!.pending;
-      const run = () => this.#session.run(method, inputs.tensors, stop.signal);
-      const [logits] = await this.#store.step(runs, run);
-      this.#give(parts, inputs.logitRows > 0 ? (logits!.data as Float32Array) : null);
+      const inputs = this.#inputs.fill(parts);
+      const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logits!.data as Float32Array);
+      await this.#store.step(runs, () => this.#session.use(method, inputs, read, stop.signal));
+      for (const part of parts) this.#commit(part);
     } finally {
       release();
     }
   }
 
-  /** Notes what was computed, and ends the requests that have all they asked for. */
-  #give(parts: readonly Part[], logits: Float32Array | null): void {
-    const size = this.#vocabularySize;
-    let row = 0;
-    for (const { pending, rows } of parts) {
-      const { sequence, ids, logitsFrom } = pending;
-      const start = sequence.position;
-      if (!sequence.isDisposed) sequence.commit(ids.slice(start, start + rows));
-      const first = Math.max(start, logitsFrom);
-      const count = start + rows - first;
-      if (count > 0) {
-        pending.logits.set(logits!.subarray(row * size, (row + count) * size), (first - logitsFrom) * size);
-        row += count;
-      }
-      pending.servedAt = this.#steps;
-      if (start + rows < ids.length && !sequence.isDisposed) continue;
-      if (!pending.signal?.aborted) this.#expected.add(sequence);
-      this.#end(pending, sequence.isDisposed ? new UnsupportedError("the decoder was disposed of") : undefined);
-    }
+  /** Notes what was computed, and ends the request when it has all it asked for. */
+  #commit({ pending, rows }: Part): void {
+    const { sequence, ids, signal } = pending;
+    if (sequence.isDisposed) return;
+    const end = sequence.position + rows;
+    sequence.commit(ids.slice(sequence.position, end));
+    pending.servedAt = this.#steps;
+    if (end < ids.length) return;
+    if (!signal?.aborted) this.#expected.add(sequence);
+    this.#end(pending);
+  }
+}
+
+/** Logits of a step to those who want them, before what was computed is committed. */
+function takeLogits(parts: readonly Part[], logits: Float32Array): void {
+  let at = 0;
+  for (const { pending, rows } of parts) {
+    const { sequence, ids, logitsFrom, logits: target } = pending;
+    const first = Math.max(sequence.position, logitsFrom);
+    const count = sequence.position + rows - first;
+    if (count <= 0) continue;
+    const size = target.length / (ids.length - logitsFrom);
+    target.set(logits.subarray(at, at + count * size), (first - logitsFrom) * size);
+    at += count * size;
   }
 }
 
@@ -229,33 +237,5 @@ function abortWhenAll(parts: readonly Part[], stop: AbortController): () => void
   for (const signal of signals) signal?.addEventListener("abort", check);
   return () => {
     for (const signal of signals) signal?.removeEventListener("abort", check);
-  };
-}
-
-/** Tokens, positions and rows with logits of a step. A step that wants none is asked for those of its last row. */
-function stepInputs(parts: readonly Part[]) {
-  const tokens: bigint[] = [];
-  const positions: bigint[] = [];
-  const wanted: bigint[] = [];
-  for (const { pending, rows } of parts) {
-    const { sequence, ids, logitsFrom } = pending;
-    const start = sequence.position;
-    for (let i = start; i < start + rows; i++) {
-      if (i >= logitsFrom) wanted.push(BigInt(tokens.length));
-      tokens.push(BigInt(ids[i]!));
-      positions.push(BigInt(i));
-    }
-  }
-  const logitRows = wanted.length;
-  if (logitRows === 0) wanted.push(BigInt(tokens.length - 1));
-  const vector = (values: bigint[], shape: readonly number[]) =>
-    ({ dtype: "i64", shape, data: BigInt64Array.from(values) }) as const;
-  return {
-    logitRows,
-    tensors: [
-      vector(tokens, [1, tokens.length]),
-      vector(positions, [positions.length]),
-      vector(wanted, [wanted.length]),
-    ],
   };
 }

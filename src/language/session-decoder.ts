@@ -1,12 +1,13 @@
 /** A session of a loaded program as the decoder that the generate loop drives: prompts in chunks, tokens one by one. */
 import { checkIds } from "../arguments.ts";
-import { ContextLengthError, InvalidArgumentError, InvalidFileError } from "../errors.ts";
+import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
 import { blamed } from "../runtime/blame.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
 import type { ComputeOptions } from "../text/generate.ts";
 import { LONG_METHOD, type ProgramDecoder } from "./program-decoder.ts";
+import { TokenContext } from "./token-context.ts";
 
 /** One sequence of a program that keeps its keys and values in states of its own, such as one for ExecuTorch. */
 export class SessionDecoder implements ProgramDecoder {
@@ -22,11 +23,10 @@ export class SessionDecoder implements ProgramDecoder {
   readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
   /** Sequences of more tokens are computed by `LONG_METHOD`, from their first token on. */
   readonly #longFrom: number;
-  /** Ids of the context; of how many, from the first on, the session holds keys and values; whether of `LONG_METHOD`. */
-  readonly #ids: number[] = [];
+  readonly #context: TokenContext;
+  /** Of how many ids of the context, from the first on, the session holds keys and values; whether of `LONG_METHOD`. */
   #held = 0;
   #long = false;
-  #isBusy = false;
 
   constructor(program: LoadedProgram) {
     this.#file = program.file;
@@ -39,6 +39,12 @@ export class SessionDecoder implements ProgramDecoder {
     if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.at(-1) !== this.vocabularySize)
       throw new InvalidFileError(program.file, `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
     this.logitRows = output.sizes.length === 3 ? this.#chunkLength : 0;
+    const { contextLength, vocabularySize } = this;
+    this.#context = new TokenContext({
+      contextLength,
+      vocabularySize,
+      remedy: "export the program for a longer context",
+    });
     this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
     this.#session = program.createSession();
   }
@@ -49,15 +55,12 @@ export class SessionDecoder implements ProgramDecoder {
   }
 
   get position(): number {
-    return this.#ids.length;
+    return this.#context.ids.length;
   }
 
   /** Forgets all tokens from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
   rewind(position: number): void {
-    this.#checkIdle();
-    if (!Number.isInteger(position) || position < 0 || position > this.position)
-      throw new InvalidArgumentError(`rewind: expected a position up to ${this.position} but found ${position}`);
-    this.#ids.length = position;
+    this.#context.rewind(position);
     this.#held = Math.min(this.#held, position);
   }
 
@@ -66,7 +69,7 @@ export class SessionDecoder implements ProgramDecoder {
    * `position` says. Other errors append nothing.
    */
   prefill(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
-    return this.#alone(async () => {
+    return this.#context.alone(async () => {
       checkIds("prefill", ids);
       const tokens = this.#tokens(ids);
       await this.#chooseMethod(ids.length, options);
@@ -79,9 +82,9 @@ export class SessionDecoder implements ProgramDecoder {
 
   /** Appends one token and gives the logits behind it. */
   step(id: number, options: ComputeOptions = {}): Promise<Float32Array> {
-    return this.#alone(async () => {
-      this.#checkRoom(1);
-      (this.#single.data as BigInt64Array)[0] = this.#checked(id);
+    return this.#context.alone(async () => {
+      this.#context.check([id]);
+      (this.#single.data as BigInt64Array)[0] = BigInt(id);
       await this.#chooseMethod(1, options);
       return this.#lastRow(await this.#append(this.#single, options));
     });
@@ -89,27 +92,11 @@ export class SessionDecoder implements ProgramDecoder {
 
   /** Computes logits [T, V] of every token of `ids`, by a program compiled with logits "all". */
   allLogits(ids: readonly number[], options: ComputeOptions = {}): Promise<Float32Array> {
-    return this.#alone(async () => {
+    return this.#context.alone(async () => {
       const tokens = this.#tokens(ids);
       await this.#chooseMethod(ids.length, options);
       return this.#append(tensorOf(tokens), options);
     });
-  }
-
-  /** Each call begins where the one before it ended. */
-  async #alone<R>(work: () => Promise<R>): Promise<R> {
-    this.#checkIdle();
-    this.#isBusy = true;
-    try {
-      return await work();
-    } finally {
-      this.#isBusy = false;
-    }
-  }
-
-  #checkIdle(): void {
-    if (this.#isBusy)
-      throw new InvalidArgumentError("decoder: expected one call at a time; await the last, or make another decoder");
   }
 
   #lastRow(logits: Float32Array): Float32Array {
@@ -123,13 +110,13 @@ export class SessionDecoder implements ProgramDecoder {
     this.#long = long;
     // All, or what an abort left: nothing is missing otherwise.
     if (this.#held === this.position) return;
-    const missing = BigInt64Array.from(this.#ids.slice(this.#held), BigInt);
+    const missing = BigInt64Array.from(this.#context.ids.slice(this.#held), BigInt);
     for (const chunk of this.#chunks(missing)) await this.#compute(chunk, options);
   }
 
   async #append(tokens: Tensor, options: ComputeOptions): Promise<Float32Array> {
     const logits = await this.#compute(tokens, options);
-    for (const id of tokens.data) this.#ids.push(Number(id));
+    for (const id of tokens.data) this.#context.ids.push(Number(id));
     return logits;
   }
 
@@ -168,21 +155,8 @@ export class SessionDecoder implements ProgramDecoder {
 
   /** Ids that the context has room for, checked before any is computed. */
   #tokens(ids: readonly number[]): BigInt64Array {
-    this.#checkRoom(ids.length);
-    return BigInt64Array.from(ids, (id) => this.#checked(id));
-  }
-
-  #checkRoom(count: number): void {
-    if (this.position + count > this.contextLength)
-      throw new ContextLengthError(
-        `expected at most ${this.contextLength} tokens but found ${this.position + count}; export the program for a longer context`,
-      );
-  }
-
-  #checked(id: number): bigint {
-    if (!Number.isInteger(id) || id < 0 || id >= this.vocabularySize)
-      throw new InvalidArgumentError(`token id: expected 0..${this.vocabularySize - 1} but found ${id}`);
-    return BigInt(id);
+    this.#context.check(ids);
+    return BigInt64Array.from(ids, BigInt);
   }
 }
 

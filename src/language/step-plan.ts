@@ -8,8 +8,9 @@ export interface SequenceRequest {
   readonly method: string;
   /** All tokens of the sequence, those that it holds included. */
   readonly ids: readonly number[];
-  /** Logits are given of the tokens from this one on. */
+  /** Logits are given of the tokens from this one on, in `logits` [ids.length - logitsFrom, vocabulary]. */
   readonly logitsFrom: number;
+  readonly logits: Float32Array;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -21,9 +22,7 @@ export interface Pending extends SequenceRequest {
   isFresh: boolean;
   /** When it was last in a step, in steps. */
   servedAt: number;
-  /** [ids.length - logitsFrom, vocabulary], filled as tokens are computed. */
-  readonly logits: Float32Array;
-  readonly resolve: (logits: Float32Array) => void;
+  readonly resolve: () => void;
   readonly reject: (error: unknown) => void;
 }
 
@@ -52,11 +51,6 @@ function restOf({ ids, sequence }: Pending): number {
   return ids.length - sequence.position;
 }
 
-/** Rows of the next `rows` tokens of a request that it wants logits of. */
-function logitRowsOf({ sequence, logitsFrom }: Pending, rows: number): number {
-  return Math.max(0, sequence.position + rows - Math.max(sequence.position, logitsFrom));
-}
-
 /** Whether an older prompt is about to compute pages that a prompt without tokens of its own begins with, too. */
 function computesFor(older: Pending, prompt: Pending, { pagePositions }: StepLimits): boolean {
   if (!prompt.isFresh || older.age >= prompt.age || older.sequence.branch !== prompt.sequence.branch) return false;
@@ -81,10 +75,11 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits): Part[
   const parts: Part[] = [];
   let logitRows = limits.logitRows;
   const take = (pending: Pending, most: number): number => {
-    let rows = Math.min(most, restOf(pending));
-    while (rows > 0 && logitRowsOf(pending, rows) > logitRows) rows--;
+    const { sequence, logitsFrom } = pending;
+    const withoutLogits = Math.max(0, logitsFrom - sequence.position);
+    const rows = Math.min(most, restOf(pending), withoutLogits + logitRows);
     if (rows < 1 || parts.length >= limits.sequences) return 0;
-    logitRows -= logitRowsOf(pending, rows);
+    logitRows -= Math.max(0, rows - withoutLogits);
     parts.push({ pending, rows });
     return rows;
   };

@@ -1,0 +1,56 @@
+/** The ids of one decoder's sequence: what may be appended to them, and that its calls do not overlap. */
+import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+
+/** What ids and lengths are checked against. */
+export interface ContextLimits {
+  readonly contextLength: number;
+  readonly vocabularySize: number;
+  /** What to do for a longer context, for messages. */
+  readonly remedy: string;
+}
+
+export class TokenContext {
+  readonly ids: number[] = [];
+  readonly #limits: ContextLimits;
+  #isBusy = false;
+
+  constructor(limits: ContextLimits) {
+    this.#limits = limits;
+  }
+
+  /** Runs a call, which begins where the one before it ended. InvalidArgumentError while another is under way. */
+  async alone<R>(work: () => Promise<R>): Promise<R> {
+    this.#checkIdle();
+    this.#isBusy = true;
+    try {
+      return await work();
+    } finally {
+      this.#isBusy = false;
+    }
+  }
+
+  /** Forgets all ids from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
+  rewind(position: number): void {
+    this.#checkIdle();
+    const { length } = this.ids;
+    if (!Number.isInteger(position) || position < 0 || position > length)
+      throw new InvalidArgumentError(`rewind: expected a position up to ${length} but found ${position}`);
+    this.ids.length = position;
+  }
+
+  /** ContextLengthError for more ids than there is room for, InvalidArgumentError for ids that the model does not have. */
+  check(ids: readonly number[]): void {
+    const { contextLength, vocabularySize, remedy } = this.#limits;
+    const length = this.ids.length + ids.length;
+    if (length > contextLength)
+      throw new ContextLengthError(`expected at most ${contextLength} tokens but found ${length}; ${remedy}`);
+    for (const id of ids)
+      if (!Number.isInteger(id) || id < 0 || id >= vocabularySize)
+        throw new InvalidArgumentError(`token id: expected 0..${vocabularySize - 1} but found ${id}`);
+  }
+
+  #checkIdle(): void {
+    if (this.#isBusy)
+      throw new InvalidArgumentError("decoder: expected one call at a time; await the last, or make another decoder");
+  }
+}
