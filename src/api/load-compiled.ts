@@ -1,5 +1,6 @@
 /** From a model to running it without a file between. */
 
+import { checkOptions } from "../arguments.ts";
 import { checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
@@ -13,6 +14,7 @@ export async function loadCompiled(
   options: CompileModelOptions & LoadOptions = {},
 ): Promise<LanguageModel> {
   checkModel(model);
+  checkOptions(options);
   const texts = textsOf(model.checkpoint);
   // Of a program for ExecuTorch, the type is compiled in; of others, it is chosen here.
   const { kvCache, ...compiling } = options;
