@@ -1,10 +1,7 @@
 /** Native threads as a process sees them: models that come and go, worker threads, two models at once. */
 import { spawnSync } from "node:child_process";
 import { existsSync, readdirSync } from "node:fs";
-import { setImmediate } from "node:timers/promises";
 import { fileURLToPath, pathToFileURL } from "node:url";
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { Worker } from "node:worker_threads";
 import { beforeAll, describe, expect, it } from "vitest";
 import {
@@ -17,6 +14,7 @@ import {
 } from "../src/index.ts";
 import { nativeAddon } from "../src/kernels/native/addon.ts";
 import { temporaryFolder } from "./support/folders.ts";
+import { collectGarbage } from "./support/garbage.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 
 const folder = await temporaryFolder();
@@ -61,14 +59,9 @@ function threadCount(): number | null {
   }
 }
 
-/** Collects garbage, finalizers too, until nothing more goes. Bytes outside of the heap that are left. */
+/** Bytes outside of the heap that are left when garbage is collected. */
 async function externalBytes(): Promise<number> {
-  setFlagsFromString("--expose-gc");
-  const gc = runInNewContext("gc") as () => void;
-  for (let i = 0; i < 4; i++) {
-    gc();
-    await setImmediate();
-  }
+  await collectGarbage();
   return process.memoryUsage().external;
 }
 
