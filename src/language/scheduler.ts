@@ -43,6 +43,7 @@ export class Scheduler {
       logitRows: Math.min(rows, program.count("get_max_logit_rows", 1)),
       sequences: store.table.slots,
       pagePositions: store.layout.pagePositions,
+      endsPages: store.layout.shape.stateBytes > 0,
     };
     this.#inputs = new StepInputs(rows);
   }
