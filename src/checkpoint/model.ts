@@ -22,6 +22,7 @@ import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
+import { orderedColumns } from "./ordered-columns.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
 import { withStoredHead } from "./tied-head.ts";
@@ -239,13 +240,14 @@ export class Model {
     const config = this.configOf(slot);
     const kept = found.activations ?? "float";
     const activations = !config ? kept : config.kind === "intxWeightOnly" ? "float" : "int8";
-    const { rows, minima, ...stored } = activations === "int8" ? centered(found) : found;
+    const { rows, minima, order, ...stored } = activations === "int8" ? centered(found) : found;
     // Layouts that a use names are of others, whose scales are float32.
     const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
     const affine: AffineFormat = { kind: "affine", spec, activations, layout: layout ?? this.layout };
     const shape = [spec.n, spec.k] as const;
     const load = () => rows(0, spec.n);
     const weights = { name, shape, format: affine, load, loadRows: () => inParts(shape, rows) };
+    if (order) return orderedColumns(weights, order);
     if (!minima) return weights;
     const sizes = [spec.n, groupCount(spec)] as const;
     const loadMinima = () => minima.rows(0, spec.n);

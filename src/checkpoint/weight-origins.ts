@@ -26,8 +26,8 @@ export type Destination = "lowbit" | "executorch" | "torchao" | "gguf";
 /** Which low-bit weights of a checkpoint a destination can hold as they are. */
 export function holdsFor(destination: Destination): (stored: LowBitTensor) => boolean {
   if (destination === "lowbit") return () => true;
-  if (destination !== "executorch") return ({ minima }) => !minima;
-  return ({ spec }) => torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
+  if (destination !== "executorch") return ({ minima, order }) => !minima && !order;
+  return ({ spec, order }) => !order && torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
 }
 
 /**

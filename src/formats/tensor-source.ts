@@ -19,6 +19,8 @@ export interface LowBitTensor {
   readonly spec: WeightSpec;
   /** How activations are multiplied with it where the file says so. Default: as floats. */
   readonly activations?: "int8" | "float";
+  /** Column j of what `rows` gives is column `order[j]` of the matrix, where groups are not of neighbours. */
+  readonly order?: Int32Array;
   /** Reads the integers, scales and zero points of `count` rows from `first` on; no value is rounded. */
   rows(first: number, count: number): Promise<QuantizedWeights>;
   /** What each group's weights have added to what `rows` gives; absent where that is nothing. */
