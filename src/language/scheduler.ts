@@ -55,6 +55,13 @@ export class Scheduler {
     return sequence;
   }
 
+  /** Another sequence with the same tokens, which shares their pages. */
+  fork(sequence: Sequence): Sequence {
+    const fork = sequence.fork();
+    this.#idle.add(fork);
+    return fork;
+  }
+
   /** Ends a sequence, and the request that it may have with an error. */
   close(sequence: Sequence): void {
     sequence.dispose();
