@@ -188,6 +188,37 @@ describe("few bits", () => {
   );
 });
 
+it("multiplies a matrix by the factor that is a tensor of its own", async () => {
+  const random = new Random(40);
+  const nvfp4 = blockFormats.find(({ name }) => name === "NVFP4")!;
+  const data = Uint8Array.from({ length: (32 * 256 * nvfp4.bytes) / nvfp4.size }, () => random.integer(0, 126));
+  const files = [
+    [],
+    [{ name: "blk.0.attn_output.scale", sizes: [1], type: 0, data: new Uint8Array(Float32Array.of(0.3).buffer) }],
+  ];
+  const [plain, scaled] = await Promise.all(
+    files.map((extra) =>
+      open(
+        ggufFile({ ...metadata, "llama.embedding_length": 256, "llama.attention.key_length": 8 }, [
+          matrix("token_embd.weight", 8),
+          { name: "blk.0.attn_output.weight", sizes: [256, 32], type: nvfp4.id, data },
+          ...extra,
+        ]),
+      ),
+    ),
+  );
+  const name = "model.layers.0.self_attn.o_proj.weight";
+  const values = (await plain!.tensors.read(name)).data as Float32Array;
+  const expected = values.map((value) => value * Math.fround(0.3));
+  expect((await scaled!.tensors.read(name)).data).toEqual(expected);
+  expect((await scaled!.tensors.readRows(name, 3, 2)).data).toEqual(expected.slice(3 * 256, 5 * 256));
+  const found = dequantize(await scaled!.tensors.lowBit!(name)!.rows(0, 32));
+  for (const [i, value] of expected.entries()) expect(Math.abs(found[i]! - value)).toBeLessThanOrEqual(2 ** -22 * Math.abs(value));
+  expect(scaled!.tensors.names).not.toContain("blk.0.attn_output.scale");
+  await plain!.close();
+  await scaled!.close();
+});
+
 describe("hostile headers", () => {
   const read = (bytes: Uint8Array) => readGgufHeader(memorySource("x.gguf", bytes));
   const good = ggufFile({ ...metadata, list: ["a", "b"], numbers: Float32Array.of(1, 2) }, tensors);
