@@ -213,7 +213,8 @@ it("multiplies a matrix by the factor that is a tensor of its own", async () => 
   expect((await scaled!.tensors.read(name)).data).toEqual(expected);
   expect((await scaled!.tensors.readRows(name, 3, 2)).data).toEqual(expected.slice(3 * 256, 5 * 256));
   const found = dequantize(await scaled!.tensors.lowBit!(name)!.rows(0, 32));
-  for (const [i, value] of expected.entries()) expect(Math.abs(found[i]! - value)).toBeLessThanOrEqual(2 ** -22 * Math.abs(value));
+  for (const [i, value] of expected.entries())
+    expect(Math.abs(found[i]! - value)).toBeLessThanOrEqual(2 ** -22 * Math.abs(value));
   expect(scaled!.tensors.names).not.toContain("blk.0.attn_output.scale");
   await plain!.close();
   await scaled!.close();
