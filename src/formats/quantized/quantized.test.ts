@@ -1,10 +1,17 @@
 /** Modules of quantized checkpoints against the values that the formats' own libraries give, and damage to them. */
 
 import { readFileSync } from "node:fs";
-import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../../test/support/folders.ts";
+import {
+  damage,
+  type Entry,
+  MODULE,
+  type QuantizedModule,
+  unpack,
+  writeModule,
+} from "../../../test/support/quantized-modules.ts";
 import { Random } from "../../../test/support/random.ts";
 import { expectSame } from "../../../test/support/same.ts";
 import { LowbitError } from "../../errors.ts";
@@ -12,83 +19,24 @@ import { dequantize } from "../../quantized.ts";
 import { toFloat32 } from "../../tensor.ts";
 import { openCheckpoint } from "../checkpoint.ts";
 
-interface Golden {
-  readonly settings: Record<string, unknown>;
-  /** A safetensors file and a row of float32, in base64. */
-  readonly file: string;
-  readonly row: string;
-}
-
 const goldens = JSON.parse(readFileSync(new URL("modules.json.golden", import.meta.url), "utf8")) as Record<
   string,
-  Golden
+  QuantizedModule
 >;
-const MODULE = "model.layers.0.self_attn.q_proj";
 const WEIGHT = `${MODULE}.weight`;
 const folder = await temporaryFolder();
 let folders = 0;
 
 /** Zero without a sign: codebooks have one zero, e2m1 two. */
 const unsigned = (value: number) => value + 0;
-const bytesOf = (text: string) => new Uint8Array(Buffer.from(text, "base64"));
-
-interface Entry {
-  dtype: string;
-  shape: number[];
-  data: Uint8Array;
-}
-
-/** The tensors of a safetensors file, to be changed. */
-function parse(file: Uint8Array): Map<string, Entry> {
-  const view = new DataView(file.buffer, file.byteOffset);
-  const length = Number(view.getBigUint64(0, true));
-  const header = JSON.parse(new TextDecoder().decode(file.subarray(8, 8 + length))) as Record<
-    string,
-    { dtype: string; shape: number[]; data_offsets: [number, number] }
-  >;
-  return new Map(
-    Object.entries(header).map(
-      ([
-        name,
-        {
-          dtype,
-          shape,
-          data_offsets: [begin, end],
-        },
-      ]) => [name.slice(MODULE.length + 1), { dtype, shape, data: file.slice(8 + length + begin, 8 + length + end) }],
-    ),
-  );
-}
 
 async function open(tensors: Map<string, Entry>, settings: object) {
   const path = join(folder, String(++folders));
-  await mkdir(path);
-  let at = 0;
-  const header = Object.fromEntries(
-    [...tensors].map(([name, { dtype, shape, data }]) => {
-      at += data.length;
-      return [`${MODULE}.${name}`, { dtype, shape, data_offsets: [at - data.length, at] }];
-    }),
-  );
-  const text = Buffer.from(JSON.stringify(header));
-  const size = Buffer.alloc(8);
-  size.writeBigUInt64LE(BigInt(text.length));
-  await writeFile(join(path, "config.json"), JSON.stringify({ quantization_config: settings }));
-  await writeFile(
-    join(path, "model.safetensors"),
-    Buffer.concat([size, text, ...[...tensors.values()].map(({ data }) => data)]),
-  );
+  await writeModule(path, tensors, settings);
   return openCheckpoint(path);
 }
 
-const golden = (name: string) => {
-  const { file, settings, row } = goldens[name]!;
-  return {
-    tensors: parse(bytesOf(file)),
-    settings: structuredClone(settings),
-    row: new Float32Array(bytesOf(row).buffer),
-  };
-};
+const golden = (name: string) => unpack(goldens[name]!);
 
 /** Opens and reads the weight, in floats and in few bits. */
 async function read(tensors: Map<string, Entry>, settings: object): Promise<Float32Array> {
@@ -356,33 +304,3 @@ it("damaged modules end in errors of lowbit's own, or are read", async () => {
   expect(refused).toBeGreaterThan(150);
   expect(whole).toBeGreaterThan(50);
 });
-
-const odd: readonly unknown[] = [null, -1, 0, 3, 7, 128, 2 ** 31, 1e300, "x", "gptq", true, [], [0, 0], {}, { a: {} }];
-
-/** Another field, another shape, other bytes, or a tensor less. */
-function damage(tensors: Map<string, Entry>, settings: Record<string, unknown>, random: Random): void {
-  const names = [...tensors.keys()];
-  const name = random.pick(names);
-  const entry = tensors.get(name);
-  switch (random.integer(0, 4)) {
-    case 0:
-      settings[random.pick(Object.keys(settings).filter((field) => field !== "quant_method"))] = random.pick(odd);
-      break;
-    case 1:
-      tensors.delete(name);
-      break;
-    case 2: {
-      if (!entry) break;
-      const count = entry.shape.reduce((a, b) => a * b, 1);
-      entry.shape = random.pick([[count], [1, count], [count, 1], [], [2, count / 2]]).filter(Number.isInteger);
-      if (entry.shape.reduce((a, b) => a * b, 1) !== count) entry.shape = [count];
-      break;
-    }
-    case 3:
-      for (let i = 0; i < 8 && entry; i++)
-        entry.data[random.integer(0, entry.data.length - 1)] = random.integer(0, 255);
-      break;
-    default:
-      if (entry) entry.data.fill(random.integer(0, 255));
-  }
-}
