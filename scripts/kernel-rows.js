@@ -93,6 +93,6 @@ if (process.arch !== "arm64" && !process.argv.includes("--here")) lines.arm64 = 
 writeFileSync(file, render(lines));
 
 run([process.execPath, join(root, "node_modules", "typescript", "bin", "tsc"), "-p", "tsconfig.build.json"]);
-const { kernelTable, cpuWith } = await import("../dist/index.js");
-const { knownCpus } = await import("../dist/tools/index.js");
+const { cpuWith } = await import("../dist/index.js");
+const { kernelTable, knownCpus } = await import("../dist/tools/index.js");
 writeFileSync(docsFile, renderDocs({ kernelTable, cpuWith, knownCpus }));

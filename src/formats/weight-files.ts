@@ -7,6 +7,7 @@ import type { JsonFile, JsonObject } from "./json.ts";
 import { openLlama2c } from "./llama2c.ts";
 import { metaConfig, metaTensors } from "./meta.ts";
 import { withMlx } from "./mlx.ts";
+import { withQuantized } from "./quantized/formats.ts";
 import { openShards, openTensorFile } from "./shards.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 import { openTorchFile } from "./torch/torch-file.ts";
@@ -45,10 +46,14 @@ export async function openWeights(listing: WeightFolder): Promise<OpenedWeights>
   if (config) {
     const { value } = config;
     const weights = await openByConfig(listing);
+    const configFile = join(folder, CONFIG);
     const tensors = await orClose([weights], () =>
-      withMlx(folder, withTorchao(folder, weights, weights.metadata), value),
+      withQuantized(
+        { folder, configFile, config: value },
+        withMlx(folder, withTorchao(folder, weights, weights.metadata), value),
+      ),
     );
-    return { configFile: join(folder, CONFIG), config: value, tensors };
+    return { configFile, config: value, tensors };
   }
   const params = await listing.readJson(PARAMS);
   if (params) return openMeta(listing, params.value);

@@ -2,7 +2,7 @@
 import type { DType } from "../dtype.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget } from "./contract.ts";
-import type { LayerPages, SequenceTable } from "./sequence-table.ts";
+import type { LayerPages, SequenceTable, StatePart } from "./sequence-table.ts";
 
 /** y [m, n] = x [m, k] times quantized weights [n, k] transposed, plus the bias packed with them. */
 export interface PackedLinearArgs {
@@ -163,6 +163,58 @@ export interface RopeSequenceAttentionArgs extends Omit<SequenceAttentionArgs, "
   /** [rows, 2, half] */
   readonly angles: Float32Array;
   readonly half: number;
+}
+
+/**
+ * Causal depthwise convolution of the rows of a step, each over the inputs of its own sequence, zeros before the first:
+ * y[t, c] = bias[c] + sum_j weight[j, c] x[t - taps + 1 + j, c]. Rows of no run give NaN.
+ */
+export interface ShortConvolutionArgs {
+  readonly rows: number;
+  readonly channels: number;
+  /** Inputs that a result depends on: that of its row and those before it. */
+  readonly taps: number;
+  /** [rows, channels] */
+  readonly x: Float32Array;
+  /** [taps, channels], the last for the row itself. */
+  readonly weight: Float32Array;
+  /** [channels] */
+  readonly bias: Float32Array | null;
+  /** Whether y is y * sigmoid(y). */
+  readonly silu: boolean;
+  readonly table: SequenceTable;
+  /** f32 [taps - 1, channels]: the inputs before the first row, the oldest first. */
+  readonly state: StatePart;
+  /** [rows, channels] */
+  readonly y: Float32Array;
+}
+
+/**
+ * Linear recurrence of the rows of a step, each on the state S [keyDim, valueDim] of a head of its own sequence, zeros at
+ * first: S = exp(logDecay) S; u = v, or beta (v - S^T k) where there is a beta; S = S + k u^T; y = scale S^T q. Heads share
+ * the queries and keys of a key head, each as many. Rows of no run give NaN.
+ */
+export interface LinearRecurrenceArgs {
+  readonly rows: number;
+  readonly keyHeads: number;
+  readonly heads: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
+  /** [rows, keyHeads, keyDim] */
+  readonly q: Float32Array;
+  readonly k: Float32Array;
+  /** [rows, heads, valueDim] */
+  readonly v: Float32Array;
+  /** [rows, heads] */
+  readonly logDecay: Float32Array;
+  /** [rows, heads] */
+  readonly beta: Float32Array | null;
+  readonly scale: number;
+  readonly table: SequenceTable;
+  /** f32 [heads, keyDim, valueDim] */
+  readonly state: StatePart;
+  /** [rows, heads, valueDim] */
+  readonly y: Float32Array;
 }
 
 /** Elementwise: y = f(a, b), equal lengths. */

@@ -43,6 +43,7 @@ export class Scheduler {
       logitRows: Math.min(rows, program.count("get_max_logit_rows", 1)),
       sequences: store.table.slots,
       pagePositions: store.layout.pagePositions,
+      endsPages: store.layout.shape.stateBytes > 0,
     };
     this.#inputs = new StepInputs(rows);
   }
@@ -52,6 +53,13 @@ export class Scheduler {
     const sequence = this.#store.open([], { branch });
     this.#idle.add(sequence);
     return sequence;
+  }
+
+  /** Another sequence with the same tokens, which shares their pages. */
+  fork(sequence: Sequence): Sequence {
+    const fork = sequence.fork();
+    this.#idle.add(fork);
+    return fork;
   }
 
   /** Ends a sequence, and the request that it may have with an error. */

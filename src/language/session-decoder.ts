@@ -18,6 +18,7 @@ export class SessionDecoder implements ProgramDecoder {
   /** Most tokens of one call; longer prompts are run in chunks. */
   readonly #chunkLength: number;
   readonly #file: string;
+  readonly #program: LoadedProgram;
   readonly #session: Session;
   readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
   readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
@@ -26,10 +27,13 @@ export class SessionDecoder implements ProgramDecoder {
   readonly #context: TokenContext;
   /** Of how many ids of the context, from the first on, the session holds keys and values; whether of `LONG_METHOD`. */
   #held = 0;
+  #isDisposed = false;
   #long = false;
 
-  constructor(program: LoadedProgram) {
+  /** `context`: ids that it begins with, which are computed again when it is used. */
+  constructor(program: LoadedProgram, context?: TokenContext) {
     this.#file = program.file;
+    this.#program = program;
     this.#chunkLength = program.count("get_max_seq_len");
     this.contextLength = program.count("get_max_context_len", this.#chunkLength);
     this.vocabularySize = program.count("get_vocab_size");
@@ -40,17 +44,15 @@ export class SessionDecoder implements ProgramDecoder {
       throw new InvalidFileError(program.file, `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
     this.logitRows = output.sizes.length === 3 ? this.#chunkLength : 0;
     const { contextLength, vocabularySize } = this;
-    this.#context = new TokenContext({
-      contextLength,
-      vocabularySize,
-      remedy: "export the program for a longer context",
-    });
+    const remedy = "export the program for a longer context";
+    this.#context = context ?? new TokenContext({ contextLength, vocabularySize, remedy });
     this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
     this.#session = program.createSession();
   }
 
   /** Frees the session's state; the decoder must not be used any more. */
   dispose(): Promise<void> {
+    this.#isDisposed = true;
     return this.#session.dispose();
   }
 
@@ -62,6 +64,12 @@ export class SessionDecoder implements ProgramDecoder {
   rewind(position: number): void {
     this.#context.rewind(position);
     this.#held = Math.min(this.#held, position);
+  }
+
+  /** What it holds is computed again by the other, which has a state of its own. */
+  fork(): SessionDecoder {
+    if (this.#isDisposed) throw new InvalidArgumentError("decoder: was disposed of");
+    return new SessionDecoder(this.#program, this.#context.fork());
   }
 
   /**

@@ -38,6 +38,8 @@ export interface StepLimits {
   readonly sequences: number;
   /** Tokens of a page, of which prefixes are shared. */
   readonly pagePositions: number;
+  /** Whether sequences can be gone on from where a step has ended a page only, as those of recurrent layers. */
+  readonly endsPages: boolean;
 }
 
 /** A request's share of a step: its next `rows` tokens. */
@@ -51,14 +53,22 @@ function restOf({ ids, sequence }: Pending): number {
   return ids.length - sequence.position;
 }
 
-/** Whether an older prompt is about to compute pages that a prompt without tokens of its own begins with, too. */
-function computesFor(older: Pending, prompt: Pending, { pagePositions }: StepLimits): boolean {
-  if (!prompt.isFresh || older.age >= prompt.age || older.sequence.branch !== prompt.sequence.branch) return false;
+/** The end of the pages that an older prompt is about to compute and another, without tokens of its own, begins with; else 0. */
+function sharedEnd(older: Pending, prompt: Pending, { pagePositions }: StepLimits): number {
+  if (!prompt.isFresh || older.age >= prompt.age || older.sequence.branch !== prompt.sequence.branch) return 0;
   const most = Math.min(prompt.logitsFrom, older.ids.length);
   let common = 0;
   while (common < most && older.ids[common] === prompt.ids[common]) common++;
   const shared = Math.floor(common / pagePositions) * pagePositions;
-  return older.sequence.position < shared;
+  return older.sequence.position < shared ? shared : 0;
+}
+
+/** Rows of a part of a prompt, at most `rows`: of one that is to end pages, up to the last page that it can end. */
+function rowsToEnd({ sequence: { position } }: Pending, rows: number, ends: number, limits: StepLimits): number {
+  const end = Math.min(position + rows, ends);
+  if (!limits.endsPages) return rows;
+  const lastPage = Math.floor(end / limits.pagePositions) * limits.pagePositions;
+  return lastPage > position ? lastPage - position : rows;
 }
 
 /**
@@ -71,13 +81,20 @@ export function planStep(waiting: readonly Pending[], limits: StepLimits): Part[
   const together = inTurn.filter((pending) => pending.method === method);
   const tokens = together.filter((pending) => restOf(pending) === 1);
   const allPrompts = together.filter((pending) => restOf(pending) > 1);
-  const prompts = allPrompts.filter((prompt) => !allPrompts.some((other) => computesFor(other, prompt, limits)));
+  /** By prompt, where others wait for it to have come. */
+  const awaited = new Map<Pending, number>();
+  const prompts = allPrompts.filter((prompt) => {
+    const older = allPrompts.find((other) => sharedEnd(other, prompt, limits) > 0);
+    if (older) awaited.set(older, Math.min(awaited.get(older) ?? Infinity, sharedEnd(older, prompt, limits)));
+    return !older;
+  });
   const parts: Part[] = [];
   let logitRows = limits.logitRows;
   const take = (pending: Pending, most: number): number => {
     const { sequence, logitsFrom } = pending;
     const withoutLogits = Math.max(0, logitsFrom - sequence.position);
-    const rows = Math.min(most, restOf(pending), withoutLogits + logitRows);
+    const room = Math.min(most, restOf(pending), withoutLogits + logitRows);
+    const rows = rowsToEnd(pending, room, awaited.get(pending) ?? Infinity, limits);
     if (rows < 1 || parts.length >= limits.sequences) return 0;
     logitRows -= Math.max(0, rows - withoutLogits);
     parts.push({ pending, rows });
