@@ -47,9 +47,9 @@ function linesOf(architecture) {
   return new RegExp(`\\n  ${architecture}: \\[\\n(.*?)\\n  \\],`, "s").exec(text)?.[1] ?? "";
 }
 
-/** Rows of operators, not those that measure the machine or quantize. @param {NativeRow[]} rows */
+/** Rows of operators, not those that measure the machine, quantize or sample. @param {NativeRow[]} rows */
 function linesFor(rows) {
-  const listed = rows.filter(({ family }) => !/^(measure|quantize)_/.test(family));
+  const listed = rows.filter(({ family }) => !/^(measure|quantize|vocabulary)_/.test(family));
   const hex = (/** @type {number} */ value) => `0x${value.toString(16)}`;
   return listed
     .map(({ name, family, layout, bits, needs, mStep, nStep, groups }) => {

@@ -3,7 +3,7 @@
  * `IntxUnpackedToInt8Tensor` are tensors of their own, and the file's metadata says what they are.
  */
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
-import { dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { type ActivationKind, dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { isSameShape, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
 import { describe, isObject, type JsonObject, parseObject } from "./json.ts";
@@ -133,7 +133,7 @@ export function intxEntries(name: string, spec: WeightSpec, load: () => Promise<
 }
 
 /** What the file's metadata says of a matrix. */
-export function intxMetadata({ bits, groupSize, k }: WeightSpec, activations: "int8" | "float"): string {
+export function intxMetadata({ bits, groupSize, k }: WeightSpec, activations: ActivationKind): string {
   const type = (data: string) => ({ _type: "torch.dtype", _data: data });
   return JSON.stringify({
     _type: INTX,

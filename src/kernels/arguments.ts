@@ -269,6 +269,36 @@ export interface ArgmaxArgs {
   readonly y: BigInt64Array;
 }
 
+/**
+ * The largest of each block of logits, NaN where one of them is; logits that are not allowed become -Infinity first. Blocks
+ * are of `BLOCK_TOKENS` logits, the last one filled up with -Infinity.
+ */
+export interface VocabularyMaximaArgs {
+  /** [blocks, BLOCK_TOKENS], changed where a logit is not allowed. */
+  readonly x: Float32Array;
+  /** [blocks, BLOCK_TOKENS / 32], bit i % 32 of word i / 32 set where logit i is allowed. */
+  readonly allowed: Uint32Array;
+  /** [blocks] */
+  readonly maxima: Float32Array;
+}
+
+/**
+ * Weights 2^((logit - largest) * scale) of logits of at least `least`, 0 of others, and their sums, as the reference kernel
+ * computes them, bit for bit. Weights of blocks without such a logit are left alone; their sums are 0.
+ */
+export interface VocabularyWeightsArgs {
+  /** [blocks, BLOCK_TOKENS], without NaN or Infinity. */
+  readonly x: Float32Array;
+  /** [blocks] */
+  readonly maxima: Float32Array;
+  /** [3]: the largest logit, which is finite; a scale, which is a normal number over 0; the least logit. */
+  readonly settings: Float32Array;
+  /** [blocks, BLOCK_TOKENS] */
+  readonly weights: Float32Array;
+  /** [blocks] */
+  readonly sums: Float32Array;
+}
+
 /** Copies, of each of `outer` blocks `stride` bytes apart, the `blockBytes` bytes at `offset`. */
 export interface SelectArgs {
   readonly outer: number;

@@ -9,6 +9,7 @@ import type { Session } from "../runtime/session.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
+import { type ExpectedLogits, logitsOf } from "./logits.ts";
 import { StepInputs } from "./step-inputs.ts";
 import { type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
 
@@ -20,6 +21,7 @@ export class Scheduler {
   readonly #store: SequenceStore;
   readonly #session: Session;
   readonly #inputs: StepInputs;
+  readonly #logits: Pick<ExpectedLogits, "file" | "vocabularySize">;
   readonly #pending: Pending[] = [];
   /** When sequences came, by their first request. */
   readonly #ages = new WeakMap<Sequence, number>();
@@ -48,6 +50,7 @@ export class Scheduler {
       endsPages: store.layout.shape.stateBytes > 0,
     };
     this.#inputs = new StepInputs(rows);
+    this.#logits = { file: program.file, vocabularySize: program.count("get_vocab_size") };
   }
 
   /** A sequence that is known to the scheduler. Sequences of other branches share nothing with it. */
@@ -215,7 +218,8 @@ export class Scheduler {
       const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);
-      const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logits!);
+      const expected = { ...this.#logits, method, rows: inputs.at(-1)!.data.length };
+      const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logitsOf(logits, expected), expected);
       await this.#store.step(runs, () => this.#session.use(method, inputs, read, stop.signal));
       for (const part of parts) this.#commit(part);
     } finally {
@@ -237,8 +241,11 @@ export class Scheduler {
 }
 
 /** Logits of a step to those who want them, before what was computed is committed. */
-function takeLogits(parts: readonly Part[], { shape, data }: Tensor): void {
-  const size = shape.at(-1)!;
+function takeLogits(
+  parts: readonly Part[],
+  logits: Float32Array,
+  { vocabularySize: size }: Pick<ExpectedLogits, "vocabularySize">,
+): void {
   let at = 0;
   for (const { pending, rows } of parts) {
     const { sequence, logitsFrom, logits: target } = pending;
@@ -246,7 +253,7 @@ function takeLogits(parts: readonly Part[], { shape, data }: Tensor): void {
     const count = sequence.position + rows - first;
     if (count <= 0) continue;
     // One that was disposed of meanwhile has ended its request, and may have given its memory to another.
-    const own = (data as Float32Array).subarray(at, at + count * size);
+    const own = logits.subarray(at, at + count * size);
     if (!sequence.isDisposed) target.set(own, (first - logitsFrom) * size);
     at += count * size;
   }

@@ -4,7 +4,7 @@ import { ShapeError } from "../errors.ts";
 import { layoutNamed } from "../kernels/layout/packed.ts";
 import { embeddingByteLength, packEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { selectLayout } from "../kernels/select.ts";
-import { groupCount, padColumns, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { type ActivationKind, groupCount, padColumns, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import type { Builder } from "./builder.ts";
 import { packedWeights } from "./packed-constant.ts";
@@ -15,7 +15,7 @@ export interface AffineFormat extends WeightFormat {
   readonly kind: "affine";
   readonly spec: WeightSpec;
   /** Whether activations are quantized to int8 at run time, or stay float. */
-  readonly activations: "int8" | "float";
+  readonly activations: ActivationKind;
   /** Name of the packed layout; null lets the CPU decide. */
   readonly layout: string | null;
 }
