@@ -105,10 +105,8 @@ else {
     command: `node bench/sampler.js --step ${options.step}`,
     sections: [
       `Milliseconds over ${VOCABULARY} logits of each of ${ROWS} sequences in turn, on one thread: the median for one of them, its share of a decode step of ${options.step} ms, and the least of ${RUNS}. Over the minute before the end, ${loadavg()[0].toFixed(1)} threads wanted the ${availableParallelism()} cores: with more than cores, the least is what counts.`,
-      "## Logits of which some stand out",
-      section("peaked"),
-      "## Normally distributed logits",
-      section("flat"),
+      `## Logits of which some stand out\n\n${section("peaked")}`,
+      `## Normally distributed logits\n\n${section("flat")}`,
     ],
   });
 }
