@@ -9,6 +9,7 @@ import type { Session } from "../runtime/session.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
+import { type ExpectedLogits, logitsOf } from "./logits.ts";
 import { StepInputs } from "./step-inputs.ts";
 import { type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
 
@@ -20,6 +21,7 @@ export class Scheduler {
   readonly #store: SequenceStore;
   readonly #session: Session;
   readonly #inputs: StepInputs;
+  readonly #logits: Pick<ExpectedLogits, "file" | "vocabularySize">;
   readonly #pending: Pending[] = [];
   /** When sequences came, by their first request. */
   readonly #ages = new WeakMap<Sequence, number>();
@@ -46,6 +48,7 @@ export class Scheduler {
       endsPages: store.layout.shape.stateBytes > 0,
     };
     this.#inputs = new StepInputs(rows);
+    this.#logits = { file: program.file, vocabularySize: program.count("get_vocab_size") };
   }
 
   /** A sequence that is known to the scheduler. Sequences of other branches share nothing with it. */
@@ -193,7 +196,8 @@ export class Scheduler {
       const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);
-      const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logits!.data as Float32Array);
+      const expected = { ...this.#logits, method, rows: inputs.at(-1)!.data.length };
+      const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logitsOf(logits, expected));
       await this.#store.step(runs, () => this.#session.use(method, inputs, read, stop.signal));
       for (const part of parts) this.#commit(part);
     } finally {

@@ -3,6 +3,7 @@
  * [group_size, groups] for axis 0, packed along its first dimension, the first part of it in the highest bits. A weight is
  * (q - zero) * scale with floats for both; other tensors of a module say its sizes.
  */
+import { byteSize } from "../../dtype.ts";
 import { UnsupportedError } from "../../errors.ts";
 import { groupCount, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
 import { bytesOf, elementCount, toFloat32 } from "../../tensor.ts";
@@ -106,10 +107,10 @@ async function hqqMatrix(files: QuantizedFiles, module: string): Promise<Compute
     if (found !== groups && found !== 1)
       throw files.shapeError(name, `${groups} values, one a group,`, files.tensors.info(name).shape);
   }
+  if (elementCount(words.shape) * byteSize(words.dtype) !== step * view[1] * packing.bytes)
+    throw files.shapeError(packed, `${step} x ${view[1]} words of ${packing.bytes} bytes`, words.shape);
   const integers = async (isEnd: boolean) => {
     const bytes = bytesOf((await files.readWhole(module, "W_q", isEnd)).data);
-    if (bytes.length !== step * view[1] * packing.bytes)
-      throw files.shapeError(packed, `${step} x ${view[1]} words of ${packing.bytes} bytes`, words.shape);
     return packing.bytes === 1 ? bytes : new Uint32Array(bytes.slice().buffer);
   };
   const mask = (1 << packing.bits) - 1;
