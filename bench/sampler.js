@@ -4,6 +4,7 @@
  * `npm run build && node bench/sampler.js [--step 40] [--backends native,wasm,reference] [--dist ../dist]`
  */
 import { spawnSync } from "node:child_process";
+import { availableParallelism, loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 
@@ -55,12 +56,14 @@ async function measure() {
   const { createSampler } = await import(`${options.dist}/text/sampler.js`);
   const { createRandom } = await import(`${options.dist}/text/random.js`);
   const { logProbabilities } = await import(`${options.dist}/text/log-probabilities.js`);
+  const { hostCpu } = await import(`${options.dist}/kernels/cpu.js`);
+  const cpu = hostCpu();
   const history = Array.from({ length: 1000 }, (_, i) => (i * 7919) % VOCABULARY);
   return ["peaked", "flat"].flatMap((kind) => {
     const rows = rowsOf(kind, createRandom);
     return cases.map(([name, { logprobs, ...settings }]) => {
       const sampler = createSampler({ ...settings, seed: 1 });
-      const run = (row) => (logprobs ? logProbabilities(row, 0, logprobs) : sampler.sample(row, history));
+      const run = (row) => (logprobs ? logProbabilities(row, 0, logprobs, cpu) : sampler.sample(row, history));
       const times = [];
       for (let i = 0; i < RUNS + 20; i++) {
         const start = performance.now();
@@ -101,11 +104,9 @@ else {
     title: "What drawing a token takes",
     command: `node bench/sampler.js --step ${options.step}`,
     sections: [
-      `Milliseconds over ${VOCABULARY} logits of each of ${ROWS} sequences in turn, on one thread: the median for one of them, its share of a decode step of ${options.step} ms, and the least of ${RUNS}.`,
-      "## Logits of which some stand out",
-      section("peaked"),
-      "## Normally distributed logits",
-      section("flat"),
+      `Milliseconds over ${VOCABULARY} logits of each of ${ROWS} sequences in turn, on one thread: the median for one of them, its share of a decode step of ${options.step} ms, and the least of ${RUNS}. Over the minute before the end, ${loadavg()[0].toFixed(1)} threads wanted the ${availableParallelism()} cores: with more than cores, the least is what counts.`,
+      `## Logits of which some stand out\n\n${section("peaked")}`,
+      `## Normally distributed logits\n\n${section("flat")}`,
     ],
   });
 }

@@ -6,6 +6,7 @@ import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
 import type { ComputeOptions } from "../text/generate.ts";
+import { logitsOf } from "./logits.ts";
 import { LONG_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 import { TokenContext } from "./token-context.ts";
 
@@ -136,22 +137,10 @@ export class SessionDecoder implements ProgramDecoder {
     const [logits] = await this.#session.run(method, [tokens, this.#position], signal).catch((error) => {
       throw blamed(this.#file, signal, error);
     });
-    this.#checkLogits(method, logits);
+    const rows = this.logitRows > 0 ? null : 1;
+    const values = logitsOf(logits, { file: this.#file, method, vocabularySize: this.vocabularySize, rows });
     this.#held += tokens.data.length;
-    return logits!.data as Float32Array;
-  }
-
-  #checkLogits(method: string, logits: Tensor | undefined): void {
-    const { length = 0 } = logits?.data ?? {};
-    const isWhole =
-      this.logitRows > 0 ? length > 0 && length % this.vocabularySize === 0 : length === this.vocabularySize;
-    if (logits?.dtype !== "f32" || !isWhole) {
-      const found = logits ? `${logits.dtype} [${logits.shape}]` : "nothing";
-      throw new InvalidFileError(
-        this.#file,
-        `method ${method}: expected logits f32 [.., ${this.vocabularySize}] but found ${found}`,
-      );
-    }
+    return values;
   }
 
   #chunks(tokens: BigInt64Array): Tensor[] {

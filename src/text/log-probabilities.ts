@@ -1,6 +1,5 @@
 /** Log probabilities of tokens, from logits as the model gives them: before penalties, temperature and cuts. */
 import type { Cpu } from "../kernels/contract.ts";
-import { hostCpu } from "../kernels/cpu.ts";
 import { vocabularyPasses } from "../kernels/vocabulary.ts";
 import { bestTokens, likeliest, totalWeight } from "./candidates.ts";
 
@@ -26,12 +25,7 @@ export const TOP_MAX = 100;
  * are possible. The sum of probabilities is made of float32 weights: a logarithm is within 1e-6 of the exact one.
  * InvalidArgumentError when a logit is NaN or Infinity, or when all are -Infinity.
  */
-export function logProbabilities(
-  logits: Float32Array,
-  id: number,
-  count: number,
-  cpu: Cpu = hostCpu(),
-): LogProbabilities {
+export function logProbabilities(logits: Float32Array, id: number, count: number, cpu: Cpu): LogProbabilities {
   const passes = vocabularyPasses(logits.length, cpu);
   passes.logits.set(logits);
   passes.findMaxima(null);

@@ -68,6 +68,9 @@ export function createSampler(options: SamplerOptions = {}, cpu: Cpu = hostCpu()
   return new LogitSampler(checkOptions(options), createRandom(checkSeed(options.seed)), cpu);
 }
 
+/** Of tokens by their ids, in the windows of all samplers in turn: zeros between calls. */
+let occurrences = new Int32Array(0);
+
 class LogitSampler implements Sampler {
   readonly #settings: Settings;
   readonly #random: Random;
@@ -76,8 +79,6 @@ class LogitSampler implements Sampler {
   #passes: VocabularyPasses | null = null;
   /** Bits of the ids that are not banned; null where none is. */
   #allowed: Uint32Array | null = null;
-  /** Occurrences by id: zeros between calls. */
-  #counts = new Int32Array(0);
 
   constructor(settings: Settings, random: Random, cpu: Cpu) {
     const { repetitionPenalty, presencePenalty, frequencyPenalty } = settings;
@@ -109,8 +110,8 @@ class LogitSampler implements Sampler {
   #penalize(scores: Float32Array, history: readonly number[]): void {
     const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyWindow } = this.#settings;
     const { length } = this.#passes!;
-    if (this.#counts.length !== length) this.#counts = new Int32Array(length);
-    const counts = this.#counts;
+    if (occurrences.length < length) occurrences = new Int32Array(length);
+    const counts = occurrences;
     const first = Math.max(0, history.length - penaltyWindow);
     for (let i = first; i < history.length; i++) if (history[i]! < length) counts[history[i]!]!++;
     for (let i = first; i < history.length; i++) {
