@@ -287,6 +287,36 @@ describe("what does not fit together is refused by name", () => {
   });
 });
 
+it("stacks of experts in MXFP4 are a matrix each", async () => {
+  const random = new Random(4);
+  const [experts, n, groups] = [3, 5, 2];
+  const blocks = Uint8Array.from({ length: experts * n * groups * 16 }, () => random.integer(0, 255));
+  const scales = Uint8Array.from({ length: experts * n * groups }, () => random.integer(118, 130));
+  const path = join(folder, String(++folders));
+  const tensors = new Map([
+    ["up_blocks", { dtype: "U8", shape: [experts, n, groups, 16], data: blocks }],
+    ["up_scales", { dtype: "U8", shape: [experts, n, groups], data: scales }],
+  ]);
+  await writeModule(path, tensors, { quant_method: "mxfp4" });
+  const checkpoint = await openCheckpoint(path);
+  const { tensors: source } = checkpoint;
+  const name = (expert: number) => `${MODULE}.${expert}.up.weight`;
+  expect(source.names).toEqual([0, 1, 2].map(name));
+  const magnitudes = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
+  for (let expert = 0; expert < experts; expert++) {
+    const expected = Float32Array.from({ length: n * groups * 32 }, (_, i) => {
+      const group = expert * n * groups + Math.floor(i / 32);
+      const byte = blocks[16 * group + ((i % 32) >> 1)]!;
+      const code = i % 2 === 0 ? byte & 15 : byte >> 4;
+      return (code & 8 ? -1 : 1) * magnitudes[code & 7]! * 2 ** (scales[group]! - 127) + 0;
+    });
+    expectSame(toFloat32(await source.read(name(expert))).map(unsigned), expected);
+    expectSame(toFloat32(await source.readRows(name(expert), 2, 2)).map(unsigned), expected.slice(128, 256));
+    expectSame(dequantize(await source.lowBit!(name(expert))!.rows(0, n)).map(unsigned), expected);
+  }
+  await checkpoint.close();
+});
+
 it.each([
   ["quantize_config.json", "gptq-w4-g128-sym", (settings: object) => settings],
   [
