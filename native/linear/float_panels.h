@@ -96,12 +96,19 @@ struct PanelProduct {
 template <class Isa, int Rows>
 using PanelSums = typename Isa::V[Rows][2];
 
+template <int Rows, class Body>
+inline LOWBIT_INLINE void each_total(Body&& body) {
+  each_index<Rows>([&](auto i) LOWBIT_INLINE {
+    each_index<2>([&](auto half) LOWBIT_INLINE { body(i, half); });
+  });
+}
+
 // Sums of rows of x with `length` values of k of a panel, in their order.
 template <class Isa, int Rows>
 inline LOWBIT_INLINE void sum_in_order(const float* x, size_t x_stride, const float* panel,
                                                        uint32_t length, PanelSums<Isa, Rows>& sum) {
   using V = typename Isa::V;
-  each_index<2 * Rows>([&](auto i) LOWBIT_INLINE { sum[i / 2][i % 2] = Isa::set(0); });
+  each_total<Rows>([&](auto i, auto half) LOWBIT_INLINE { sum[i][half] = Isa::set(0); });
   const auto add = [&]() LOWBIT_INLINE {
     const V low = Isa::load(panel), high = Isa::load(panel + Isa::kLanes);
     each_index<Rows>([&](auto i) LOWBIT_INLINE {
@@ -144,11 +151,11 @@ struct ChainSums {
       sum_in_order<Isa, Rows>(x + chain * args.k, args.x_stride, panel, args.k, total);
       uint32_t level = 0;
       for (; i >> level & 1; level++)
-        each_index<2 * Rows>([&](auto j) LOWBIT_INLINE {
-          total[j / 2][j % 2] = held[level][j / 2][j % 2] + total[j / 2][j % 2];
+        each_total<Rows>([&](auto j, auto half) LOWBIT_INLINE {
+          total[j][half] = held[level][j][half] + total[j][half];
         });
       if (i + 1 == kLanes) return;
-      each_index<2 * Rows>([&](auto j) LOWBIT_INLINE { held[level][j / 2][j % 2] = total[j / 2][j % 2]; });
+      each_total<Rows>([&](auto j, auto half) LOWBIT_INLINE { held[level][j][half] = total[j][half]; });
     }
   }
 };
@@ -162,7 +169,7 @@ struct GroupSums {
     using V = typename Isa::V;
     const float *panel = args.panel, *scales = args.scales;
     const uint32_t length = args.group_length;
-    each_index<2 * Rows>([&](auto i) LOWBIT_INLINE { total[i / 2][i % 2] = Isa::set(0); });
+    each_total<Rows>([&](auto i, auto half) LOWBIT_INLINE { total[i][half] = Isa::set(0); });
     for (uint32_t c = 0; c < args.k; c += length, scales += kPanelColumns<Isa>) {
       PanelSums<Isa, Rows> sum;
       sum_in_order<Isa, Rows>(x + c, args.x_stride, panel + size_t{c} * kPanelColumns<Isa>, length, sum);
