@@ -107,7 +107,7 @@ export class SequenceDecoder implements ProgramDecoder {
         return logits;
       } catch (error) {
         ids.length = signal?.aborted ? Math.max(before, sequence.position) : before;
-        if (sequence.position > ids.length) sequence.truncate(ids.length);
+        if (!sequence.isDisposed && sequence.position > ids.length) sequence.truncate(ids.length);
         throw error;
       }
     });

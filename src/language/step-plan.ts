@@ -16,7 +16,9 @@ export interface SequenceRequest {
 
 /** A request under way. */
 export interface Pending extends SequenceRequest {
-  /** Requests are numbered as they come; the sequence keeps the number of its first. */
+  /** Requests are numbered as they come. */
+  readonly order: number;
+  /** The number of the sequence's first request. */
   readonly age: number;
   /** Whether the sequence holds nothing yet but what was found in the store. */
   isFresh: boolean;
@@ -76,7 +78,7 @@ function rowsToEnd({ sequence: { position } }: Pending, rows: number, ends: numb
  * equal shares of what is left. Only requests of one method go together: that of the one served longest ago.
  */
 export function planStep(waiting: readonly Pending[], limits: StepLimits): Part[] {
-  const inTurn = waiting.toSorted((a, b) => a.servedAt - b.servedAt || a.age - b.age);
+  const inTurn = waiting.toSorted((a, b) => a.servedAt - b.servedAt || a.order - b.order);
   const method = inTurn[0]?.method;
   const together = inTurn.filter((pending) => pending.method === method);
   const tokens = together.filter((pending) => restOf(pending) === 1);

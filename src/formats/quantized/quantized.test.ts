@@ -1,6 +1,7 @@
 /** Modules of quantized checkpoints against the values that the formats' own libraries give, and damage to them. */
 
 import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../../test/support/folders.ts";
@@ -284,6 +285,30 @@ describe("what does not fit together is refused by name", () => {
     await expect(reading).rejects.toThrow(message);
     await expect(reading).rejects.toThrow(LowbitError);
   });
+});
+
+it.each([
+  ["quantize_config.json", "gptq-w4-g128-sym", (settings: object) => settings],
+  [
+    "quant_config.json",
+    "awq-w4-g64-gemm",
+    ({ bits, group_size }: Record<string, unknown>) => ({ w_bit: bits, q_group_size: group_size, version: "GEMM" }),
+  ],
+  [
+    "hf_quant_config.json",
+    "modelopt-nvfp4",
+    () => ({ producer: { name: "modelopt" }, quantization: { quant_algo: "NVFP4" } }),
+  ],
+] as const)("settings in %s are those of the config", async (file, name, change) => {
+  const { tensors, settings, row } = golden(name);
+  const { quant_method: _, ...fields } = settings;
+  const path = join(folder, String(++folders));
+  await writeModule(path, tensors, settings);
+  await writeFile(join(path, "config.json"), "{}");
+  await writeFile(join(path, file), JSON.stringify(change(fields)));
+  const checkpoint = await openCheckpoint(path);
+  expectSame(toFloat32(await checkpoint.tensors.readRows(WEIGHT, 0, 1)).map(unsigned), row.map(unsigned));
+  await checkpoint.close();
 });
 
 it("damaged modules end in errors of lowbit's own, or are read", async () => {
