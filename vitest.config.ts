@@ -18,6 +18,7 @@ export default defineConfig({
   },
   test: {
     testTimeout: 60_000,
+    hookTimeout: 60_000,
     globalSetup: "test/support/temporary-root.ts",
     maxWorkers: "100%",
     projects: [

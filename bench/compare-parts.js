@@ -61,7 +61,7 @@ function settled(samples) {
  * @param {Plan} plan @param {Record<string, { engine: EngineProcess, request: object }>} asked
  * @returns {Promise<Record<string, { value: number, others: number, units: number }>>}
  */
-async function alternate(plan, asked) {
+export async function alternate(plan, asked) {
   const samples = Object.fromEntries(Object.keys(asked).map((name) => [name, []]));
   for (let round = 0; round < plan.rounds; round++)
     for (const [name, { engine, request }] of Object.entries(asked))

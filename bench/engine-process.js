@@ -21,6 +21,12 @@ export function randomIds(count, vocabulary) {
   return Array.from({ length: count }, () => Math.floor(random.uniform() * vocabulary));
 }
 
+/** Random ids of one of several prompts. @param {number} prompt @param {number} count @param {number} vocabulary */
+export function distinctIds(prompt, count, vocabulary) {
+  const random = createRandom(1000 + prompt);
+  return Array.from({ length: count }, () => Math.floor(random.uniform() * vocabulary));
+}
+
 /** Highest resident set of this process so far, bytes; what it maps of files counts too. */
 function peakBytes() {
   const match = /VmHWM:\s+(\d+) kB/.exec(readFileSync("/proc/self/status", "utf8"));

@@ -3,6 +3,7 @@ import { loadProgram } from "../dist/index.js";
 import { randomIds, serveEngine } from "./engine-process.js";
 import { readBandwidth, requireAddon } from "./peak.js";
 import { median } from "./report.js";
+import { sequenceRequests } from "./sequence-requests.js";
 
 /** As a sampler does it at temperature 0. @param {Float32Array} logits */
 function largest(logits) {
@@ -56,6 +57,7 @@ await serveEngine(async ({ path, threads, cache }) => {
       for (let i = 0; i < count; i++) logits = await decoder.step(largest(logits));
     },
     others: {
+      ...sequenceRequests(model),
       memory: () => model.program.memoryUse,
       contexts: (request) => decodeAtContexts(model, request),
       copy() {

@@ -1,5 +1,5 @@
 /** node-llama-cpp as an engine: a GGUF file, token ids, the CPU. Started by engine-process.js. */
-import { serveEngine } from "./engine-process.js";
+import { distinctIds, serveEngine } from "./engine-process.js";
 import { CHUNK_LENGTH } from "./programs.js";
 import { CONTEXT_LENGTH } from "./shapes.js";
 
@@ -22,6 +22,30 @@ await serveEngine(async ({ path, threads }) => {
     },
     async decode(count) {
       for (let i = 0; i < count; i++) await tokens.next();
+    },
+    others: {
+      /** Tokens a second of so many sequences together, in a context of their own. */
+      async aggregate({ sequences, tokens, context: length }) {
+        const shared = await model.createContext({
+          contextSize: length + tokens + 2,
+          batchSize: CHUNK_LENGTH,
+          sequences,
+          threads,
+        });
+        const texts = Array.from({ length: sequences }, (_, i) =>
+          shared.getSequence().evaluate(distinctIds(i, length, model.fileInfo.metadata.llama.vocab_size), settings),
+        );
+        await Promise.all(texts.map((text) => text.next()));
+        const start = performance.now();
+        await Promise.all(
+          texts.map(async (text) => {
+            for (let i = 0; i < tokens; i++) await text.next();
+          }),
+        );
+        const seconds = (performance.now() - start) / 1000;
+        await shared.dispose();
+        return (sequences * tokens) / seconds;
+      },
     },
   };
 });

@@ -281,6 +281,26 @@ constexpr BufferIndex kScratch{3};
 constexpr uint32_t kScalars = 5, kBuffers = 3;
 }  // namespace embedding_shared
 
+namespace vocabulary_maxima {
+constexpr ScalarIndex kBlocks{0};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kAllowed{1};
+constexpr BufferIndex kMaxima{2};
+constexpr BufferIndex kScratch{3};
+constexpr uint32_t kScalars = 1, kBuffers = 3;
+}  // namespace vocabulary_maxima
+
+namespace vocabulary_weights {
+constexpr ScalarIndex kBlocks{0};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kMaxima{1};
+constexpr BufferIndex kSettings{2};
+constexpr BufferIndex kWeights{3};
+constexpr BufferIndex kSums{4};
+constexpr BufferIndex kScratch{5};
+constexpr uint32_t kScalars = 1, kBuffers = 5;
+}  // namespace vocabulary_weights
+
 namespace quantize_affine {
 constexpr ScalarIndex kN{0};
 constexpr ScalarIndex kK{1};

@@ -29,6 +29,8 @@
   TABLE(aqlm_sse2_rows)            \
   TABLE(quantize_avx512_rows)      \
   TABLE(quantize_avx2_rows)        \
+  TABLE(vocabulary_avx512_rows)    \
+  TABLE(vocabulary_avx2_rows)      \
   TABLE(measure_avx512_rows)       \
   TABLE(measure_avx2_rows)         \
   TABLE(measure_amx_rows)
@@ -54,6 +56,7 @@
   TABLE(embedding_rows)             \
   TABLE(scalar_rows)                \
   TABLE(quantize_baseline_rows)     \
+  TABLE(vocabulary_baseline_rows)   \
   TABLE(measure_read_rows)
 
 namespace lowbit {

@@ -26,7 +26,7 @@ const POLL_MS = 250;
 
 const { values: options } = parseArgs({
   options: {
-    kinds: { type: "string", default: "programs,tokenizers,templates,configs" },
+    kinds: { type: "string", default: "programs,tokenizers,templates,configs,quantized" },
     backends: { type: "string", default: "native,wasm" },
     seconds: { type: "string" },
     count: { type: "string" },

@@ -30,7 +30,20 @@ FACTORS = {
     "Q6_K": [208],
     "IQ4_NL": [0],
     "IQ4_XS": [0],
+    "TQ1_0": [52],
+    "TQ2_0": [64],
+    "MXFP4": [],
+    "NVFP4": [],
+    "IQ2_XXS": [0],
+    "IQ2_XS": [0],
+    "IQ2_S": [0],
+    "IQ3_XXS": [0],
+    "IQ3_S": [0],
+    "IQ1_S": [0],
+    "IQ1_M": [],
 }
+# Formats that the package has no values of, by their definition in llama.cpp's ggml-common.h: number, weights, bits, value of a code.
+DEFINED = {"Q1_0": (41, 128, 1, lambda code: 2 * code - 1), "Q2_0": (42, 64, 2, lambda code: code - 1)}
 
 
 def encode(array: np.ndarray) -> str:
@@ -47,8 +60,23 @@ def main() -> None:
         for offset in offsets:
             factors = random.normal(0, 0.1, len(blocks)).astype(np.float16)
             blocks[:, offset : offset + 2] = factors.view(np.uint8).reshape(-1, 2)
+        if name == "MXFP4":
+            blocks[:, 0] = random.integers(110, 130, len(blocks))
+        if name == "IQ1_M":
+            factors = random.normal(0, 0.1, len(blocks)).astype(np.float16).view(np.uint16)
+            for word in range(4):
+                high = blocks[:, 49 + 2 * word] & 15
+                blocks[:, 49 + 2 * word] = high | ((factors >> (4 * word)) & 15).astype(np.uint8) << 4
         values = dequantize(blocks.reshape(-1), kind).astype(np.float32)
         formats[name] = {"id": int(kind), "blocks": encode(blocks), "values": encode(values)}
+    for name, (number, size, bits, value) in DEFINED.items():
+        blocks = random.integers(0, 256, (WEIGHTS // size, 2 + size * bits // 8), dtype=np.uint8)
+        factors = random.normal(0, 0.1, len(blocks)).astype(np.float16)
+        blocks[:, :2] = factors.view(np.uint8).reshape(-1, 2)
+        stream = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little").reshape(len(blocks), size, bits)
+        codes = (stream * (1 << np.arange(bits))).sum(axis=2).astype(np.int32)
+        values = (value(codes) * factors.astype(np.float32)[:, None]).astype(np.float32)
+        formats[name] = {"id": number, "blocks": encode(blocks), "values": encode(values)}
     target = Path(__file__).parent.parent / "src" / "formats" / "gguf" / "blocks.json.golden"
     target.write_text(json.dumps(formats, indent=1) + "\n")
 

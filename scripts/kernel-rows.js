@@ -47,9 +47,9 @@ function linesOf(architecture) {
   return new RegExp(`\\n  ${architecture}: \\[\\n(.*?)\\n  \\],`, "s").exec(text)?.[1] ?? "";
 }
 
-/** Rows of operators, not those that measure the machine or quantize. @param {NativeRow[]} rows */
+/** Rows of operators, not those that measure the machine, quantize or sample. @param {NativeRow[]} rows */
 function linesFor(rows) {
-  const listed = rows.filter(({ family }) => !/^(measure|quantize)_/.test(family));
+  const listed = rows.filter(({ family }) => !/^(measure|quantize|vocabulary)_/.test(family));
   const hex = (/** @type {number} */ value) => `0x${value.toString(16)}`;
   return listed
     .map(({ name, family, layout, bits, needs, mStep, nStep, groups }) => {
@@ -93,6 +93,6 @@ if (process.arch !== "arm64" && !process.argv.includes("--here")) lines.arm64 = 
 writeFileSync(file, render(lines));
 
 run([process.execPath, join(root, "node_modules", "typescript", "bin", "tsc"), "-p", "tsconfig.build.json"]);
-const { kernelTable, cpuWith } = await import("../dist/index.js");
-const { knownCpus } = await import("../dist/tools/index.js");
+const { cpuWith } = await import("../dist/index.js");
+const { kernelTable, knownCpus } = await import("../dist/tools/index.js");
 writeFileSync(docsFile, renderDocs({ kernelTable, cpuWith, knownCpus }));

@@ -32,6 +32,9 @@ const types = {
   float: [],
   Q8_0: ["--qmode", "wo8w", "--group-size", "32", "--shared-embedding", "8,32,symmetric"],
   Q4_0: ["--qmode", "wo4w", "--group-size", "32", "--shared-embedding", "4,32,symmetric"],
+  Q4_K: ["--gguf-type", "Q4_K"],
+  Q5_K: ["--gguf-type", "Q5_K"],
+  Q6_K: ["--gguf-type", "Q6_K"],
   Q4_1: ["--qmode", "wo4w", "--group-size", "32", "--mapping-type", "asymmetric", "--shared-embedding", "4,32"],
 };
 

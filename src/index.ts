@@ -6,7 +6,6 @@
 export { type CompileModelOptions, type ExportOptions, exportProgram } from "./api/compile-model.ts";
 export { EagerModel } from "./api/eager-model.ts";
 export { inspectProgram, type ProgramReport } from "./api/inspect.ts";
-export { type KernelTable, kernelTable } from "./api/kernel-table.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
 export { loadProgram } from "./api/load-program.ts";
 export { exportMethods, loadMethods } from "./api/methods.ts";
@@ -37,7 +36,12 @@ export type { Conversation } from "./language/conversation.ts";
 export { evaluatePerplexity, type Perplexity, type PerplexityOptions } from "./language/evaluate.ts";
 export type { LanguageModel } from "./language/language-model.ts";
 export type { Generation } from "./language/token-stream.ts";
+export { openFile } from "./node-file.ts";
 export type { KvCacheType } from "./ops/kv-cache.ts";
+export { Ops } from "./ops/ops.ts";
+export type { Program } from "./program/program.ts";
+export { readProgram } from "./program/read.ts";
+export { saveProgram } from "./program/save.ts";
 export {
   embedding,
   int8DynamicActivationIntxWeight,

@@ -5,6 +5,9 @@
 
 export type ScaleDType = "f32" | "f16";
 
+/** How activations are multiplied with low-bit weights: rounded to 8 bits, with a scale and a zero point a row, or as floats. */
+export type ActivationKind = "int8" | "float";
+
 /** What is known of quantized weights before their values: enough to size buffers and choose layouts and kernels. */
 export interface WeightSpec {
   /** Bits of one weight, 1..8. */

@@ -3,8 +3,12 @@ import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { listWeights } from "../src/api/weight-list.ts";
+import { readGgufHeader } from "../src/formats/gguf/header.ts";
+import { ggufTensors } from "../src/formats/gguf/tensors.ts";
 import { int8DynamicActivationIntxWeight, loadCheckpoint, quantize } from "../src/index.ts";
 import { TORCHAO_MAGIC } from "../src/kernels/layout/torchao-linear.ts";
+import { openFile } from "../src/node-file.ts";
+import { dequantize } from "../src/quantized.ts";
 import { toFloat32 } from "../src/tensor.ts";
 import { compileModel, loadProgramObject, weightOrigins } from "../src/tools/index.ts";
 import { absence, shared } from "./support/folders.ts";
@@ -14,6 +18,10 @@ interface Golden {
   readonly types: Readonly<
     Record<string, { attn_v0_first64: number[]; attn_v0_sum: number; last_logits: readonly number[] }>
   >;
+}
+
+function relativeDistance(found: Float32Array, expected: ArrayLike<number>): number {
+  return Math.hypot(...found.map((value, i) => value - expected[i]!)) / Math.hypot(...Array.from(expected));
 }
 
 const path = "golden/gguf";
@@ -28,12 +36,18 @@ describe.skipIf(golden === null)(`golden GGUF files${absence(path)}`, () => {
     const values = toFloat32(await tensors.read("model.layers.0.self_attn.v_proj.weight"));
     for (const [i, value] of expected.attn_v0_first64.entries()) expect(values[i]).toBeCloseTo(value, 6);
     expect(values.reduce((sum, value) => sum + value, 0)).toBeCloseTo(expected.attn_v0_sum, 2);
-    const llm = await loadProgramObject(compileModel(model), file);
-    const logits = await llm.createDecoder().prefill(golden!.ids);
+    const logitsWith = async (activations: "int8" | "float") => {
+      model.activations = activations;
+      const llm = await loadProgramObject(compileModel(model), file);
+      expect(llm.hasTokenizer).toBe(true);
+      return llm.createDecoder().prefill(golden!.ids);
+    };
+    const exact = await logitsWith("float");
+    const rounded = await logitsWith("int8");
     await model.close();
     for (const [i, value] of expected.last_logits.entries())
-      if (!(Math.abs(logits[i]! - value) < 1e-4)) expect(logits[i], `logit ${i}`).toBe(value);
-    expect(llm.hasTokenizer).toBe(true);
+      if (!(Math.abs(exact[i]! - value) < 1e-4)) expect(exact[i], `logit ${i}`).toBe(value);
+    expect(relativeDistance(rounded, expected.last_logits)).toBeLessThan(0.04);
   });
 
   it.each(files.filter((file) => file !== "F16.gguf"))("%s, carried over to ExecuTorch's layout too", async (file) => {
@@ -56,8 +70,41 @@ describe.skipIf(golden === null)(`golden GGUF files${absence(path)}`, () => {
     }
     await model.close();
     // Activations of 8 bits, rounded after other float operators: as far apart as both are from float activations.
-    const length = (values: Float32Array) => Math.hypot(...values);
-    const distance = length(results[0]!.map((value, i) => value - results[1]![i]!));
-    expect(distance / length(results[0]!)).toBeLessThan(0.1);
+    expect(relativeDistance(results[1]!, results[0]!)).toBeLessThan(0.1);
+  });
+});
+
+interface TypeGolden {
+  readonly file: string;
+  readonly type_number: number;
+  readonly input_ids: readonly number[];
+  readonly dequantized_first_row: Readonly<Record<string, readonly number[]>>;
+  readonly last_logits: readonly number[];
+}
+
+const typesPath = "golden/models-2026/gguf";
+const types = absence(typesPath)
+  ? {}
+  : (JSON.parse(readFileSync(join(shared, typesPath, "golden.json"), "utf8")) as { types: Record<string, TypeGolden> })
+      .types;
+
+describe.skipIf(absence(typesPath) !== "")(`GGUF types of few bits${absence(typesPath)}`, () => {
+  it.each(Object.values(types))("$file is read exactly and gives the logits of its values", async (golden) => {
+    const source = await openFile(join(shared, typesPath, golden.file));
+    const stored = ggufTensors(source, await readGgufHeader(source));
+    for (const [name, row] of Object.entries(golden.dequantized_first_row)) {
+      const values = toFloat32(await stored.readRows(name, 0, 1));
+      expect(values.map((value) => value + 0)).toEqual(Float32Array.from(row, (value) => value + 0));
+      const low = stored.lowBit(name);
+      if (low) expect(dequantize(await low.rows(0, 1))).toEqual(values);
+      expect(low === null).toBe(/^IQ/.test(golden.file));
+    }
+    await source.close();
+    const model = await loadCheckpoint(join(shared, typesPath, golden.file));
+    const llm = await loadProgramObject(compileModel(model), golden.file);
+    const logits = await llm.createDecoder().prefill(golden.input_ids);
+    await model.close();
+    const distance = Math.hypot(...golden.last_logits.map((value, i) => logits[i]! - value));
+    expect(distance / Math.hypot(...golden.last_logits)).toBeLessThan(1e-4);
   });
 });

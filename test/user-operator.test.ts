@@ -16,19 +16,14 @@ import {
   InvalidArgumentError,
   loadMethods,
   type MethodSource,
+  openFile,
+  readProgram,
   ShapeError,
+  saveProgram,
   type Tensor,
   UnsupportedError,
 } from "../src/index.ts";
-import {
-  capture,
-  compile,
-  formatGraph,
-  LoadedProgram,
-  openFile,
-  readProgram,
-  saveProgram,
-} from "../src/tools/index.ts";
+import { capture, compile, formatGraph, LoadedProgram } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 
 interface ClampArgs {

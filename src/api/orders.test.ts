@@ -22,7 +22,8 @@ import {
   saveTorchao,
   type Tensor,
 } from "../index.ts";
-import { compileModel, saveProgram } from "../tools/index.ts";
+import { saveProgram } from "../program/save.ts";
+import { compileModel } from "../tools/index.ts";
 
 const folder = await temporaryFolder();
 const checkpoint = join(folder, "tiny");

@@ -15,6 +15,7 @@ import { buildDecoder } from "../model/architectures.ts";
 import { quantizeAffine } from "../quantize/affine.ts";
 import { int8DynamicActivationIntxWeight, intxWeightOnly } from "../quantize/config.ts";
 import { dequantize } from "../quantized.ts";
+import { toFloat32 } from "../tensor.ts";
 import { readTexts } from "../text/model-texts.ts";
 import { loadCompiled } from "./load-compiled.ts";
 import { saveGguf } from "./save-gguf.ts";
@@ -95,6 +96,50 @@ describe.each([
     const [a, b] = [await logits(model), await logits(copy)];
     for (const [i, value] of a.entries()) expect(Math.abs(value - b[i]!)).toBeLessThan(1e-4);
     for (const opened of [model, copy]) await opened.close();
+  });
+});
+
+describe("a type of all matrices", () => {
+  const wide = { hidden_size: 256, intermediate_size: 288, num_attention_heads: 4, num_key_value_heads: 2 };
+
+  it.each([
+    ["Q4_K", false],
+    ["Q5_K", false],
+    ["Q6_K", true],
+  ] as const)("%s is near the floats, and carried over when it is read", async (blockType, tied) => {
+    const source = join(folder, `${++count}`);
+    const config = { ...tinyConfig, ...wide, tie_word_embeddings: tied, architectures: ["LlamaForCausalLM"] };
+    const { slots } = buildDecoder("tiny", config);
+    const shapes = new Map(slots.filter(({ tiedTo }) => tiedTo === null).map(({ name, shape }) => [name, shape]));
+    await writeTinyCheckpoint(source, { config, shapes });
+    const model = await loadCheckpoint(source);
+    const path = join(folder, `${count}.gguf`);
+    await saveGguf(model, path, { blockType });
+    const copy = await loadCheckpoint(path);
+    const types = new Map(weightOrigins(copy).map(({ name, stored }) => [name, stored]));
+    expect(types.get("model.layers.0.self_attn.q_proj.weight")).toBe(blockType);
+    expect(types.get("model.embed_tokens.weight")).toBe(tied ? "Q6_K" : blockType);
+    expect(types.get("model.layers.0.mlp.down_proj.weight")).toBe("Q8_0");
+    if (!tied) expect(types.get("lm_head.weight")).toBe("Q6_K");
+    for (const { name, role, tiedTo } of model.decoder.slots) {
+      if (role === "vector" || tiedTo !== null) continue;
+      const [a, b] = [model, copy].map(({ checkpoint }) => checkpoint.tensors.read(name));
+      const [values, found] = [toFloat32(await a!), toFloat32(await b!)];
+      const distance = Math.hypot(...found.map((value, i) => value - values[i]!)) / Math.hypot(...values);
+      expect(distance).toBeLessThan(blockType === "Q4_K" ? 0.08 : 0.04);
+    }
+    for (const opened of [model, copy]) await opened.close();
+  });
+
+  it("is refused where weights are quantized, and for another name", async () => {
+    const source = join(folder, `${++count}`);
+    await writeTinyCheckpoint(source);
+    const model = await loadCheckpoint(source);
+    const path = join(folder, "none.gguf");
+    await expect(saveGguf(model, path, { blockType: "Q3_K" as never })).rejects.toThrow(/expected Q4_K, Q5_K, Q6_K/);
+    quantize(model, [int8DynamicActivationIntxWeight({ bits: 4 })]);
+    await expect(saveGguf(model, path, { blockType: "Q4_K" })).rejects.toThrow(/has a configuration; leave one out/);
+    await model.close();
   });
 });
 

@@ -1,11 +1,13 @@
 /** Writes a model as a GGUF file, which llama.cpp and those built on it load. */
 import { checkOptions } from "../arguments.ts";
+import { encodedBytes, encodeFloats, matrixType } from "../checkpoint/gguf-floats.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
-import { UnsupportedError } from "../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import { architectureOf, ggufArchitectures, ggufConfig } from "../formats/gguf/config.ts";
 import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
+import { type SuperBlockType, superBlockTypes } from "../formats/gguf/encode-super-blocks.ts";
 import { GgufMetadata } from "../formats/gguf/metadata.ts";
 import { ggufName } from "../formats/gguf/model-tensors.ts";
 import type { GgufTensors } from "../formats/gguf/tensors.ts";
@@ -27,7 +29,7 @@ import { generationFacts } from "./generation-facts.ts";
 const F32 = 0;
 const floatTypes = { f32: F32, f16: 1, bf16: 30 } as const;
 /** general.file_type, by the type of most weights. */
-const fileTypes = { F32: 0, F16: 1, Q4_0: 2, Q4_1: 3, Q8_0: 7, BF16: 32 } as const;
+const fileTypes = { F32: 0, F16: 1, Q4_0: 2, Q4_1: 3, Q8_0: 7, Q4_K: 14, Q5_K: 16, Q6_K: 18, BF16: 32 } as const;
 
 /** The writable architectures: what a class of transformers is called in files. */
 const names: Readonly<Record<string, string>> = {
@@ -37,13 +39,19 @@ const names: Readonly<Record<string, string>> = {
 
 /** Options of `saveGguf`: progress in bytes, and an abort signal. */
 export interface SaveGgufOptions extends AbortOptions {
+  /**
+   * Type of all matrices, which are quantized from their float values for it: the head, and an embedding that is the
+   * head too, become Q6_K all the same, as llama.cpp has it, and rows that are no blocks of 256 Q8_0 or floats. Default: weights are written as
+   * they are quantized.
+   */
+  readonly blockType?: SuperBlockType["name"] | undefined;
   /** Called as the file is written, with bytes done and bytes in all. What it throws ends the work. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }
 
 /**
  * Writes `path`, matrix by matrix: weights of 1 to 4 bits as Q4_0, with zero points as Q4_1, of 5 to 8 bits as Q8_0, others
- * as they are stored; norms and biases as F32. UnsupportedError for what the format or llama.cpp has no place for:
+ * as they are stored, or all of them as one of K-quants where `blockType` says so; norms and biases as F32. UnsupportedError for what the format or llama.cpp has no place for:
  * scales that are not f16, groups that are no multiple of 32, ropes and windows that files of the architecture do not say.
  */
 export async function saveGguf(model: Model, path: string, options: SaveGgufOptions = {}): Promise<void> {
@@ -58,6 +66,7 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
     );
   const { normOffset, interleaved, names: other } = ggufArchitectures[architecture]!;
   const form: TensorForm = { normOffset, names: other, headDim: interleaved ? config.headDim : null };
+  checkBlockType(model, options.blockType);
   const tensors = model.decoder.slots
     .filter((slot) => isWritten(model, slot))
     .map((slot) => tensorOf(model, slot, form, options));
@@ -105,9 +114,41 @@ interface WrittenTensor extends GgufTensorEntry {
   readonly typeName: keyof typeof fileTypes;
 }
 
-function tensorOf(model: Model, slot: WeightSlot, form: TensorForm, options: AbortOptions): WrittenTensor {
+/** InvalidArgumentError for a type of all weights where some have a form already, or for no type. */
+function checkBlockType(model: Model, blockType: SaveGgufOptions["blockType"]): void {
+  if (blockType === undefined) return;
+  if (!Object.hasOwn(superBlockTypes, blockType))
+    throw new InvalidArgumentError(
+      `blockType: expected ${Object.keys(superBlockTypes).join(", ")} but found ${JSON.stringify(blockType)}`,
+    );
+  const [configured] = model.configs.keys();
+  const foreign = model.decoder.slots.find(({ name }) => model.storedFormat(name) !== null)?.name;
+  const name = configured ?? foreign;
+  if (name !== undefined)
+    throw new InvalidArgumentError(
+      `blockType: ${blockType} is of float weights, but ${name} ${configured ? "has a configuration" : `is of format ${model.storedFormat(name)}`}; leave one out`,
+    );
+}
+
+function tensorOf(model: Model, slot: WeightSlot, form: TensorForm, options: SaveGgufOptions): WrittenTensor {
   const name = ggufName(slot.name, form.names);
   if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
+  if (options.blockType !== undefined && slot.role !== "vector") {
+    const type = matrixType(model, slot, options.blockType);
+    const source = floatWeight(model.weight(slot.name, { ...options, float: true }));
+    const turned = /\.[qk]_proj\./.test(slot.name) ? form.headDim : null;
+    if (type === null) return floatTensor(name, source, turned);
+    const [n, k] = slot.shape as [number, number];
+    return {
+      ...{ name, shape: [n, k], type: type.id, typeName: type.name, byteLength: encodedBytes(type, n, k) },
+      async *parts() {
+        for await (const part of partsOf(source, turned)) {
+          const values = toFloat32(part);
+          yield encodeFloats(slot.name, type, turned === null ? values : pairRows(values, k, turned), k);
+        }
+      },
+    };
+  }
   const weight = model.weight(slot.name, { ...options, holds: holdsFor("gguf") });
   const headDim = /\.[qk]_proj\./.test(slot.name) ? form.headDim : null;
   if (slot.role === "vector") return vectorTensor(name, floatWeight(weight), { ...form, headDim });

@@ -64,7 +64,7 @@ function isWritten(model: Model, { name, tiedTo }: WeightSlot): boolean {
 }
 
 function write(model: Model, slot: WeightSlot, options: AbortOptions): Written {
-  const weight = model.weight(slot.name, { ...options, holds: holdsFor("torchao") });
+  const weight = model.weight(slot.name, { ...options, holds: holdsFor("torchao"), activations: "float" });
   const { kind } = weight.format;
   if (kind === "float") return { slot, ...floatEntry(floatWeight(weight)), format: null };
   const config = model.configOf(slot.name);

@@ -74,11 +74,17 @@ it("has weights of three values, and rows rounded to 8 bits", async () => {
 });
 
 it.each([
-  [{ quant_method: "bitnet" }, /linear_class "bitlinear", quantization_mode "offline" is not supported, only autobit/],
+  [
+    { quant_method: "bitnet" },
+    /quant_method "bitnet": expected weights of BitNet but found none; the weights are floats/,
+  ],
   [{ ...online, use_rms_norm: true }, /use_rms_norm is not supported/],
   [{ ...online, modules_to_not_convert: 3 }, /modules_to_not_convert: expected a list of names but found 3/],
-  [{ quant_method: "fp8" }, /quant_method "fp8" is not supported, only .*TorchAO, BitNet; the weights are floats/],
-  [{ quant_method: "bitsandbytes", load_in_8bit: true }, /quant_method "bitsandbytes" is not supported/],
+  [{ quant_method: "fp8" }, /quant_method "fp8": expected weights of FP8 but found none; the weights are floats/],
+  [
+    { quant_method: "quark" },
+    /quant_method "quark" is not supported, only .*TorchAO, .*BitNet; the weights are floats/,
+  ],
 ])("does not run %j as floats", async (quantization, message) => {
   await expect(loadCheckpoint(await checkpoint(quantization))).rejects.toThrow(message);
 });

@@ -59,6 +59,7 @@ export function bitnetWeight(checkpoint: Checkpoint, slot: WeightSlot): StoredWe
   const settings = config.quantization_config;
   if (method === null || !isSameMethod(method, BITNET) || !isObject(settings)) return null;
   const { linear_class: layer = "bitlinear", quantization_mode: mode = "offline", use_rms_norm: norm } = settings;
+  if (mode === "offline" && norm !== true) return null;
   if (layer !== "autobitlinear" || mode !== "online" || norm === true)
     throw new UnsupportedError(
       `${configFile}: quantization_config of BitNet with linear_class ${describe(layer)}, quantization_mode ${describe(mode)}` +

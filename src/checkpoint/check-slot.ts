@@ -1,12 +1,13 @@
 /** Whether a checkpoint stores a slot's weight as a plain tensor that can be read. */
 import { InvalidFileError, LowbitError, ShapeError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
+import { isQuantizedMethod, quantizedNames } from "../formats/quantized/formats.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 import { isSameShape } from "../tensor.ts";
 import { isSameMethod, quantMethod, storageNames } from "./weight-storage.ts";
 
 /** What files' readers serve themselves, beside the storages. */
-const readMethods = ["TorchAO", "BitNet"];
+const readMethods = ["TorchAO", ...quantizedNames];
 const floatTypes = ["f32", "f16", "bf16"] as const;
 
 /**
@@ -37,7 +38,8 @@ export function checkMethod(checkpoint: Checkpoint): void {
   );
 }
 
-const isRead = (method: string) => [...storageNames(), ...readMethods].some((name) => isSameMethod(name, method));
+const isRead = (method: string) =>
+  isQuantizedMethod(method) || [...storageNames(), ...readMethods].some((name) => isSameMethod(name, method));
 
 function checkTensor({ tensors, folder }: Checkpoint, { name, shape }: WeightSlot): void {
   if (!tensors.has(name)) {
@@ -53,5 +55,7 @@ function checkTensor({ tensors, folder }: Checkpoint, { name, shape }: WeightSlo
       `${folder}, tensor ${name}: expected shape [${shape}] by the config but found [${info.shape}]`,
     );
   if (!floatTypes.some((dtype) => dtype === info.dtype))
-    throw new ShapeError(`${folder}, tensor ${name}: expected dtype ${floatTypes.join(", ")} but found ${info.dtype}`);
+    throw new ShapeError(
+      `${folder}, tensor ${name}: expected dtype ${floatTypes.join(", ")} but found ${tensors.storedType?.(name) ?? info.dtype}`,
+    );
 }

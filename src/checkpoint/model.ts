@@ -14,7 +14,7 @@ import type { MinimaFormat } from "../ops/minima.ts";
 import type { FloatFormat, Weight } from "../ops/weight.ts";
 import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
-import { groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { type ActivationKind, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
 import { withModelPrefix } from "./base-names.ts";
 import { bitnetWeight } from "./bitnet.ts";
@@ -22,6 +22,7 @@ import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
+import { orderedColumns } from "./ordered-columns.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
 import { withStoredHead } from "./tied-head.ts";
@@ -42,6 +43,8 @@ export interface WeightUse extends AbortOptions {
   readonly float?: boolean | undefined;
   /** Which of the checkpoint's low-bit weights its place can hold; others are quantized anew. Default: all. */
   readonly holds?: ((stored: LowBitTensor) => boolean) | undefined;
+  /** How activations meet carried weights that nothing says it of. Default: int8. */
+  readonly activations?: ActivationKind | undefined;
   /** Whether weights are not read, so that those that wait for calibration are given, too. */
   readonly unread?: boolean | undefined;
 }
@@ -54,6 +57,12 @@ export class Model {
   readonly checkpoint: Checkpoint;
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
   layout: string | null = null;
+  /**
+   * How activations meet low-bit weights that are carried over, where neither the file nor a configuration says it: rounded
+   * to 8 bits, row by row, as llama.cpp does with the same files, or as floats, which is exact and slower. Null: the former
+   * in programs, the latter in files that other libraries run.
+   */
+  activations: ActivationKind | null = null;
   /** Names of the checkpoint's tensors that the model has no place for, such as biases that the config does not say. */
   readonly unreadTensors: readonly string[];
   /** By slot name, in the model's order. */
@@ -220,6 +229,18 @@ export class Model {
     return stored && (!config || config.bits === stored.spec.bits) && holds(stored) ? stored : null;
   }
 
+  /** How activations meet the weight that `carriedOver` gives; null where it gives none. */
+  carriedActivations(name: string, { holds, activations }: WeightUse = {}): ActivationKind | null {
+    const carried = this.carriedOver(name, holds);
+    return carried && this.#activationsFor(name, carried, activations);
+  }
+
+  #activationsFor(name: string, found: LowBitTensor, otherwise: ActivationKind = "int8"): ActivationKind {
+    const config = this.configOf(name);
+    if (!config) return found.activations ?? this.activations ?? otherwise;
+    return config.kind === "intxWeightOnly" ? "float" : "int8";
+  }
+
   /** Checks norms, biases, and what can be of weights in formats of their own without reading them whole; errors name the tensor. */
   async checkTensors(): Promise<void> {
     for (const { stored } of this.#weights.values()) await stored?.verify?.();
@@ -234,18 +255,18 @@ export class Model {
     return this.checkpoint.close();
   }
 
-  #carriedWeight({ name: slot, tiedTo }: WeightSlot, found: LowBitTensor, { layout }: WeightUse): Weight {
+  #carriedWeight({ name: slot, tiedTo }: WeightSlot, found: LowBitTensor, use: WeightUse): Weight {
     const name = tiedTo ?? slot;
-    const config = this.configOf(slot);
-    const kept = found.activations ?? "float";
-    const activations = !config ? kept : config.kind === "intxWeightOnly" ? "float" : "int8";
-    const { rows, minima, ...stored } = activations === "int8" ? centered(found) : found;
+    const { layout } = use;
+    const activations = this.#activationsFor(slot, found, use.activations);
+    const { rows, minima, order, ...stored } = activations === "int8" ? centered(found) : found;
     // Layouts that a use names are of others, whose scales are float32.
     const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
     const affine: AffineFormat = { kind: "affine", spec, activations, layout: layout ?? this.layout };
     const shape = [spec.n, spec.k] as const;
     const load = () => rows(0, spec.n);
     const weights = { name, shape, format: affine, load, loadRows: () => inParts(shape, rows) };
+    if (order) return orderedColumns(weights, order);
     if (!minima) return weights;
     const sizes = [spec.n, groupCount(spec)] as const;
     const loadMinima = () => minima.rows(0, spec.n);

@@ -1,7 +1,9 @@
 /** What becomes of the weights of a checkpoint: which are kept as they are stored, which are quantized anew. */
+import { blockTypeFor } from "../formats/gguf/encode-blocks.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
 import type { WeightSlot } from "../model/decoder.ts";
+import type { ActivationKind } from "../quantized.ts";
 import { checkModel, type Model } from "./model.ts";
 
 /**
@@ -18,6 +20,8 @@ export interface WeightOrigin {
    * floats.
    */
   readonly treatment: "carried over" | "quantized" | "float";
+  /** Of a matrix that a program has in few bits as the checkpoint has it: how activations are multiplied with it. */
+  readonly activations?: ActivationKind;
 }
 
 /** Where weights go: a program of ours or for ExecuTorch, or files of others. */
@@ -26,8 +30,10 @@ export type Destination = "lowbit" | "executorch" | "torchao" | "gguf";
 /** Which low-bit weights of a checkpoint a destination can hold as they are. */
 export function holdsFor(destination: Destination): (stored: LowBitTensor) => boolean {
   if (destination === "lowbit") return () => true;
-  if (destination !== "executorch") return ({ minima }) => !minima;
-  return ({ spec }) => torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
+  if (destination === "gguf")
+    return ({ spec, minima, order }) => !minima && !order && typeof blockTypeFor(spec) !== "string";
+  if (destination === "torchao") return ({ minima, order, spec }) => !minima && !order && !spec.hasLevels;
+  return ({ spec, order }) => !order && torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
 }
 
 /**
@@ -44,7 +50,9 @@ export function weightOrigins(model: Model, destination: Destination = "lowbit")
     const source = tiedTo ?? name;
     const stored =
       model.slotWeight(source).stored?.format.kind ?? tensors.storedType?.(source) ?? tensors.info(source).dtype;
-    return [{ name, stored, treatment: treatmentOf(model, name, holds) }];
+    const isRun = destination === "lowbit" || destination === "executorch";
+    const activations = isRun && slot.role === "linear" ? model.carriedActivations(name, { holds }) : null;
+    return [{ name, stored, treatment: treatmentOf(model, name, holds), ...(activations && { activations }) }];
   });
 }
 
@@ -62,17 +70,20 @@ function treatmentOf(model: Model, name: string, holds: ReturnType<typeof holdsF
   return model.configOf(name) ? "quantized" : "float";
 }
 
-/** A line for people: "carried over bit for bit: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */
+/** A line for people: "carried over bit for bit, for 8-bit activations: 154 Q4_0; quantized: 1 Q6_K; float: 45 F32". */
 export function describeOrigins(origins: readonly WeightOrigin[]): string {
   const treatments = [
-    ["carried over", "carried over bit for bit"],
-    ["quantized", "quantized"],
-    ["float", "float"],
+    ["carried over", "int8", "carried over bit for bit, for 8-bit activations"],
+    ["carried over", "float", "carried over bit for bit, for float activations"],
+    ["carried over", undefined, "carried over bit for bit"],
+    ["quantized", undefined, "quantized"],
+    ["float", undefined, "float"],
   ] as const;
-  const parts = treatments.flatMap(([treatment, title]) => {
+  const parts = treatments.flatMap(([treatment, activations, title]) => {
     const counts = new Map<string, number>();
     for (const origin of origins)
-      if (origin.treatment === treatment) counts.set(origin.stored, (counts.get(origin.stored) ?? 0) + 1);
+      if (origin.treatment === treatment && origin.activations === activations)
+        counts.set(origin.stored, (counts.get(origin.stored) ?? 0) + 1);
     const shown = [...counts].map(([stored, count]) => `${count} ${stored}`).join(", ");
     return shown === "" ? [] : [`${title}: ${shown}`];
   });

@@ -36,6 +36,7 @@ export async function applyQuantization(
   hooks: EncodeHooks = {},
 ): Promise<void> {
   model.layout = options.layout ?? null;
+  model.activations = options.activations ?? null;
   if (options.calibrationTokens !== undefined && options.calibrate === undefined)
     throw new UsageError("--calibration-tokens needs the text whose tokens it counts: expected --calibrate text.txt");
   const mode = aqlmMode(options);

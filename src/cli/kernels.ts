@@ -1,7 +1,7 @@
 /** `lowbit kernels`: the kernel rows, and which of them serves which call. */
 import { type Command, Option } from "commander";
-import { cpuWith, hostCpu, InvalidArgumentError, kernelTable } from "../index.ts";
-import { type KernelChoice, wasmKernelText } from "../tools/index.ts";
+import { cpuWith, hostCpu, InvalidArgumentError } from "../index.ts";
+import { type KernelChoice, kernelTable, wasmKernelText } from "../tools/index.ts";
 import { formatRanges, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";

@@ -32,6 +32,7 @@ export interface QuantizationOptions {
   readonly budget?: number;
   readonly recipe?: string;
   readonly layout?: string;
+  readonly activations?: "int8" | "float";
 }
 
 /** Options that a recipe says itself, as it does `--qmode` but for AQLM's modes. */
@@ -106,6 +107,12 @@ export function addQuantizationOptions(command: Command): Command {
       ).conflicts(inRecipe),
     )
     .addOption(new Option("--layout <name>", "packed layout of the weights").choices(layouts.map(({ name }) => name)))
+    .addOption(
+      new Option(
+        "--activations <type>",
+        "for weights that the file has in few bits already, where nothing else says it: int8 is fast, float is exact (default: int8)",
+      ).choices(["int8", "float"]),
+    )
     .hook("preAction", (_, action) => checkRecipe(action.opts()));
 }
 
@@ -120,6 +127,16 @@ function checkRecipe({ recipe, qmode }: QuantizationOptions): void {
 /** Whether any of the options was given. */
 export function wantsQuantization(options: QuantizationOptions): boolean {
   const { quantizeHead, ...others } = options;
-  const names = ["qmode", ...inRecipe, "recipe", "layout", "calibrate", "calibrationTokens", "smoothquant", "budget"];
+  const names = [
+    "qmode",
+    ...inRecipe,
+    "recipe",
+    "layout",
+    "activations",
+    "calibrate",
+    "calibrationTokens",
+    "smoothquant",
+    "budget",
+  ];
   return !quantizeHead || names.some((name) => others[name as keyof typeof others] !== undefined);
 }

@@ -26,7 +26,7 @@ import {
 } from "../tools/index.ts";
 import { aqlmMode } from "./aqlm-options.ts";
 import { CHECKPOINT_HELP, withCheckpoint } from "./model-source.ts";
-import { addQuantizationOptions, type QuantizationOptions } from "./quantization-options.ts";
+import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
 import { formatBytes } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
@@ -40,6 +40,7 @@ interface QuantizeCommandOptions extends QuantizationOptions {
   readonly kvCache?: KvCacheType;
   readonly cpu?: string;
   readonly target: Target;
+  readonly ggufType?: "Q4_K" | "Q5_K" | "Q6_K";
   readonly json?: boolean;
 }
 
@@ -78,6 +79,12 @@ export function addQuantize(program: Command, terminal: Terminal): void {
         .default("pte"),
     )
     .addOption(
+      new Option(
+        "--gguf-type <type>",
+        "with --format gguf: quantize all matrices to this type of llama.cpp's K-quants (the head becomes Q6_K)",
+      ).choices(["Q4_K", "Q5_K", "Q6_K"]),
+    )
+    .addOption(
       new Option("--target <runtime>", "who runs the program: operators and layout of ExecuTorch, or our own")
         .choices(targets)
         .default("lowbit"),
@@ -97,14 +104,15 @@ Examples:
   $ lowbit quantize ./model --qmode 8da4w --cpu apple-m2 -o model.pte
   $ lowbit quantize ./model -o model-float.pte
   $ lowbit quantize model-Q4_0.gguf --qmode 8da4w -o model.pte
-  $ lowbit quantize ./model --qmode wo8w --group-size 32 --format gguf -o model-Q8_0.gguf`,
+  $ lowbit quantize ./model --qmode wo8w --group-size 32 --format gguf -o model-Q8_0.gguf
+  $ lowbit quantize ./model --format gguf --gguf-type Q4_K -o model-Q4_K.gguf`,
     )
     .action((checkpoint: string, options: QuantizeCommandOptions) => quantizeCheckpoint(checkpoint, options, terminal));
 }
 
 /** A checkpoint for others: a folder that transformers with torchao loads, or a GGUF file. */
 async function writeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
-  const { output, format, json } = options;
+  const { output, format, json, ggufType: blockType } = options;
   checkCheckpointOptions(options);
   if (aqlmMode(options))
     throw new UsageError(
@@ -122,8 +130,8 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
       terminal.note(
         `lowbit: ${lost.name} stays what ${lost.tiedTo} is, one tensor in TorchAO's files; --shared-embedding quantizes both`,
       );
-    origins = weightOrigins(model, format === "gguf" ? "gguf" : "torchao");
-    if (format === "gguf") await saveGguf(model, output, { signal, onProgress: progress.update });
+    origins = originsIn(model, options);
+    if (format === "gguf") await saveGguf(model, output, { signal, blockType, onProgress: progress.update });
     else await saveTorchao(model, output, { signal });
   };
   try {
@@ -143,6 +151,15 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   else await terminal.writeLine(`wrote ${output}: weights ${describeOrigins(origins)}, in ${seconds.toFixed(1)} s`);
 }
 
+/** What becomes of weights: with a type of all matrices, those are quantized. */
+function originsIn(model: Model, { format, ggufType }: QuantizeCommandOptions): readonly WeightOrigin[] {
+  if (format === "torchao") return weightOrigins(model, "torchao");
+  const origins = weightOrigins(model, "gguf");
+  if (ggufType === undefined) return origins;
+  const matrices = new Set(model.decoder.slots.filter(({ role }) => role !== "vector").map(({ name }) => name));
+  return origins.map((origin) => (matrices.has(origin.name) ? { ...origin, treatment: "quantized" } : origin));
+}
+
 /** The output must be no file of the checkpoint, such as another part of it: before calibrating and encoding, which take long. */
 function checkApart({ checkpoint }: Model, { output, format }: QuantizeCommandOptions): Promise<void> {
   return (format === "torchao" ? checkOutputFolder : checkOutput)(output, [checkpoint.folder]);
@@ -150,7 +167,11 @@ function checkApart({ checkpoint }: Model, { output, format }: QuantizeCommandOp
 
 /** UsageError for options of programs, which would change nothing in a checkpoint. */
 function checkCheckpointOptions(options: QuantizeCommandOptions): void {
-  const { format, maxSeqLen, maxContextLen, kvCache, layout, cpu, target } = options;
+  const { format, maxSeqLen, maxContextLen, kvCache, layout, cpu, target, ggufType } = options;
+  if (ggufType !== undefined && format !== "gguf")
+    throw new UsageError(`--gguf-type does not go with --format ${format}: expected --format gguf`);
+  if (ggufType !== undefined && wantsQuantization(options))
+    throw new UsageError("--gguf-type quantizes all matrices: leave out --qmode and the other options of quantization");
   const ofPrograms = {
     "--max-seq-len": maxSeqLen,
     "--max-context-len": maxContextLen,
@@ -190,6 +211,8 @@ function checkStateOptions({ target, maxContextLen, kvCache }: QuantizeCommandOp
 
 async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions, terminal: Terminal): Promise<void> {
   if (options.format !== "pte") return writeCheckpoint(path, options, terminal);
+  if (options.ggufType !== undefined)
+    throw new UsageError("--gguf-type goes with --format gguf, and this writes a program");
   checkStateOptions(options);
   const { output, maxSeqLen, maxContextLen, kvCache, target, json } = options;
   const cpu = otherCpu(options);

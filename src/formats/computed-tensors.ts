@@ -50,6 +50,7 @@ export function withComputed(base: OpenTensors, matrices: readonly ComputedMatri
     },
     lowBit: (name) => computed.get(name)?.lowBit ?? base.lowBit?.(name) ?? null,
     storedType: (name) => computed.get(name)?.stored ?? base.storedType?.(name) ?? base.info(name).dtype,
+    ...(base.metadata && { metadata: base.metadata }),
     close: () => base.close(),
   };
 }

@@ -146,9 +146,7 @@ describe("reading", () => {
 });
 
 test.each([
-  ["F8_E4M3", [3], 3],
-  ["F8_E5M2", [3], 3],
-  ["F8_E8M0", [3], 3],
+  ["F8_E4M3FNUZ", [3], 3],
   ["F4", [4], 2],
   ["F6_E2M3", [4], 3],
   ["C64", [2], 16],
@@ -161,6 +159,12 @@ test.each([
   await expect(file.read("odd")).rejects.toThrow(`tensor "odd" is stored as ${dtype}`);
   await expect(file.readRows("odd", 0, 1)).rejects.toThrow(UnsupportedError);
   expect((await file.read("fine")).data).toEqual(Uint8Array.of(0));
+});
+
+test.each(["F8_E4M3", "F8_E5M2", "F8_E8M0"])("gives a tensor of type %s as bytes, and its type", async (dtype) => {
+  const file = await open(fileOf({ odd: entry(dtype, [3], 0, 3) }, 3));
+  expect([file.info("odd").dtype, file.storedType!("odd")]).toEqual(["u8", dtype]);
+  expect((await file.read("odd")).data.length).toBe(3);
 });
 
 describe("refuses", () => {
@@ -236,7 +240,7 @@ describe("damaged headers", () => {
     "b.weight": entry("BF16", [5], 24, 34),
     c: entry("U8", [], 34, 35),
     d: entry("I64", [2, 1], 35, 51),
-    e: entry("F8_E4M3", [4], 51, 55),
+    e: entry("F4", [8], 51, 55),
   };
   const whole = fileOf(
     header,

@@ -66,12 +66,20 @@ export async function openSafetensors(source: ByteSource): Promise<TensorFile> {
       const row = shape.slice(1);
       return load(dtype, [rowCount, ...row], byteOffset + firstRow * elementCount(row) * byteSize(dtype));
     },
+    storedType(name) {
+      const tensor = stored.get(name);
+      return tensor && tensor.dtype === null ? tensor.storedType : info(name).dtype;
+    },
     close: () => source.close(),
   };
 }
 
+const bytesAsFloats: ReadonlySet<string> = new Set(["F8_E4M3", "F8_E5M2", "F8_E8M0"]);
+
+/** Floats of 8 bits are given as bytes; `storedType` says what they are. */
 function readableType(file: string, { name, dtype, storedType }: StoredTensor): DType {
   if (dtype) return dtype;
+  if (bytesAsFloats.has(storedType)) return "u8";
   throw new UnsupportedError(
     `${file}: tensor ${quote(name)} is stored as ${storedType}, which cannot be read; ` +
       "use a checkpoint in float32, float16 or bfloat16",

@@ -57,6 +57,7 @@ export async function openShards(
     info: (name) => fileOf(name).info(name),
     read: async (name) => fileOf(name).read(name),
     readRows: async (name, firstRow, rowCount) => fileOf(name).readRows(name, firstRow, rowCount),
+    storedType: (name) => fileOf(name).storedType?.(name) ?? fileOf(name).info(name).dtype,
     close,
   };
 }

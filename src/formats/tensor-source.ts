@@ -1,6 +1,6 @@
 /** What every reader of checkpoint weights offers, whatever the file format: named tensors, whole or by rows. */
 import type { DType } from "../dtype.ts";
-import type { QuantizedWeights, WeightSpec } from "../quantized.ts";
+import type { ActivationKind, QuantizedWeights, WeightSpec } from "../quantized.ts";
 import type { Tensor } from "../tensor.ts";
 
 /** Element type and sizes of a stored tensor. */
@@ -17,8 +17,10 @@ export interface LowBitTensor {
   readonly stored: string;
   /** Sizes and kinds of the weights. */
   readonly spec: WeightSpec;
-  /** How activations are multiplied with it where the file says so. Default: as floats. */
-  readonly activations?: "int8" | "float";
+  /** How activations are multiplied with it, where the file says so. */
+  readonly activations?: ActivationKind;
+  /** Column j of what `rows` gives is column `order[j]` of the matrix, where groups are not of neighbours. */
+  readonly order?: Int32Array;
   /** Reads the integers, scales and zero points of `count` rows from `first` on; no value is rounded. */
   rows(first: number, count: number): Promise<QuantizedWeights>;
   /** What each group's weights have added to what `rows` gives; absent where that is nothing. */

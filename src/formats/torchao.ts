@@ -3,7 +3,7 @@
  * `IntxUnpackedToInt8Tensor` are tensors of their own, and the file's metadata says what they are.
  */
 import { InvalidFileError, ShapeError, UnsupportedError } from "../errors.ts";
-import { dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { type ActivationKind, dequantize, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { isSameShape, toFloat32 } from "../tensor.ts";
 import { type ComputedMatrix, withComputed } from "./computed-tensors.ts";
 import { describe, isObject, type JsonObject, parseObject } from "./json.ts";
@@ -11,6 +11,8 @@ import type { TensorEntry } from "./safetensors-writer.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
 const INTX = "IntxUnpackedToInt8Tensor";
+/** Tensors whose bytes are in the order of some kernel. */
+const OPAQUE = /Opaque|TilePacked|Preshuffled|PlainInt32|Marlin|AffineQuantizedTensor/;
 const INT8_ACTIVATIONS = "int8_asym_per_token";
 
 /** `tensors` with the quantized matrices that `metadata` describes as matrices. */
@@ -25,7 +27,9 @@ export function withTorchao(
     const fields = parseObject(file, `metadata of ${name}`, text);
     if (fields._type === "Tensor") continue;
     if (fields._type !== INTX)
-      throw new UnsupportedError(`${file}: tensor ${name} is a ${String(fields._type)}, only ${INTX} is supported`);
+      throw new UnsupportedError(
+        `${file}: tensor ${name} is a ${describe(fields._type)}, only ${INTX} is supported${OPAQUE.test(String(fields._type)) ? "; that type is packed for kernels of one machine: save the model with intx_packing_format UNPACKED_TO_INT8, or take its float weights" : ""}`,
+      );
     matrices.push(intxMatrix(file, name, tensors, isObject(fields._data) ? fields._data : {}));
   }
   return withComputed(tensors, matrices);
@@ -133,7 +137,7 @@ export function intxEntries(name: string, spec: WeightSpec, load: () => Promise<
 }
 
 /** What the file's metadata says of a matrix. */
-export function intxMetadata({ bits, groupSize, k }: WeightSpec, activations: "int8" | "float"): string {
+export function intxMetadata({ bits, groupSize, k }: WeightSpec, activations: ActivationKind): string {
   const type = (data: string) => ({ _type: "torch.dtype", _data: data });
   return JSON.stringify({
     _type: INTX,

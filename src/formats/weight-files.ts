@@ -3,10 +3,11 @@ import { join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
 import { withFloat32Doubles } from "./doubles.ts";
-import type { JsonFile, JsonObject } from "./json.ts";
+import { isObject, type JsonFile, type JsonObject } from "./json.ts";
 import { openLlama2c } from "./llama2c.ts";
 import { metaConfig, metaTensors } from "./meta.ts";
 import { withMlx } from "./mlx.ts";
+import { withQuantized } from "./quantized/formats.ts";
 import { openShards, openTensorFile } from "./shards.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 import { openTorchFile } from "./torch/torch-file.ts";
@@ -16,6 +17,12 @@ const SAFETENSORS = "model.safetensors";
 const TORCH = "pytorch_model.bin";
 const PARAMS = "params.json";
 const CONFIG = "config.json";
+/** Files of settings of quantized weights beside config.json, and the method that they are of. */
+const settingsFiles = [
+  ["quantize_config.json", "gptq"],
+  ["quant_config.json", "awq"],
+  ["hf_quant_config.json", "modelopt"],
+] as const;
 /** How names of files of weights end, whatever the format. */
 export const weightEndings: readonly string[] = [".gguf", ".safetensors", ".bin", ".pth", ".pt"];
 
@@ -43,12 +50,16 @@ export async function openWeights(listing: WeightFolder): Promise<OpenedWeights>
   const { folder } = listing;
   const config = await listing.readJson(CONFIG);
   if (config) {
-    const { value } = config;
+    const value = await withSettings(config.value, listing);
     const weights = await openByConfig(listing);
+    const configFile = join(folder, CONFIG);
     const tensors = await orClose([weights], () =>
-      withMlx(folder, withTorchao(folder, weights, weights.metadata), value),
+      withQuantized(
+        { folder, configFile, config: value },
+        withMlx(folder, withTorchao(folder, weights, weights.metadata), value),
+      ),
     );
-    return { configFile: join(folder, CONFIG), config: value, tensors };
+    return { configFile, config: value, tensors };
   }
   const params = await listing.readJson(PARAMS);
   if (params) return openMeta(listing, params.value);
@@ -56,6 +67,17 @@ export async function openWeights(listing: WeightFolder): Promise<OpenedWeights>
   if (bin?.endsWith(".bin"))
     return { configFile: join(folder, bin), ...(await openSource(join(folder, bin), openLlama2c)) };
   throw new InvalidFileError(folder, `expected config.json but found ${found(listing)}`);
+}
+
+/** The config with `quantization_config` from the file that older versions of AutoGPTQ and AutoAWQ, and ModelOpt, write beside it. */
+async function withSettings(config: JsonObject, { readJson }: WeightFolder): Promise<JsonObject> {
+  if (isObject(config.quantization_config)) return config;
+  for (const [name, method] of settingsFiles) {
+    const found = (await readJson(name))?.value;
+    const settings = isObject(found?.quantization) ? found.quantization : found;
+    if (settings) return { ...config, quantization_config: { quant_method: method, ...settings } };
+  }
+  return config;
 }
 
 async function openByConfig(listing: WeightFolder): Promise<OpenTensors> {

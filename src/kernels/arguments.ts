@@ -2,7 +2,7 @@
 import type { DType } from "../dtype.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget } from "./contract.ts";
-import type { LayerPages, SequenceTable } from "./sequence-table.ts";
+import type { LayerPages, SequenceTable, StatePart } from "./sequence-table.ts";
 
 /** y [m, n] = x [m, k] times quantized weights [n, k] transposed, plus the bias packed with them. */
 export interface PackedLinearArgs {
@@ -165,6 +165,58 @@ export interface RopeSequenceAttentionArgs extends Omit<SequenceAttentionArgs, "
   readonly half: number;
 }
 
+/**
+ * Causal depthwise convolution of the rows of a step, each over the inputs of its own sequence, zeros before the first:
+ * y[t, c] = bias[c] + sum_j weight[j, c] x[t - taps + 1 + j, c]. Rows of no run give NaN.
+ */
+export interface ShortConvolutionArgs {
+  readonly rows: number;
+  readonly channels: number;
+  /** Inputs that a result depends on: that of its row and those before it. */
+  readonly taps: number;
+  /** [rows, channels] */
+  readonly x: Float32Array;
+  /** [taps, channels], the last for the row itself. */
+  readonly weight: Float32Array;
+  /** [channels] */
+  readonly bias: Float32Array | null;
+  /** Whether y is y * sigmoid(y). */
+  readonly silu: boolean;
+  readonly table: SequenceTable;
+  /** f32 [taps - 1, channels]: the inputs before the first row, the oldest first. */
+  readonly state: StatePart;
+  /** [rows, channels] */
+  readonly y: Float32Array;
+}
+
+/**
+ * Linear recurrence of the rows of a step, each on the state S [keyDim, valueDim] of a head of its own sequence, zeros at
+ * first: S = exp(logDecay) S; u = v, or beta (v - S^T k) where there is a beta; S = S + k u^T; y = scale S^T q. Heads share
+ * the queries and keys of a key head, each as many. Rows of no run give NaN.
+ */
+export interface LinearRecurrenceArgs {
+  readonly rows: number;
+  readonly keyHeads: number;
+  readonly heads: number;
+  readonly keyDim: number;
+  readonly valueDim: number;
+  /** [rows, keyHeads, keyDim] */
+  readonly q: Float32Array;
+  readonly k: Float32Array;
+  /** [rows, heads, valueDim] */
+  readonly v: Float32Array;
+  /** [rows, heads] */
+  readonly logDecay: Float32Array;
+  /** [rows, heads] */
+  readonly beta: Float32Array | null;
+  readonly scale: number;
+  readonly table: SequenceTable;
+  /** f32 [heads, keyDim, valueDim] */
+  readonly state: StatePart;
+  /** [rows, heads, valueDim] */
+  readonly y: Float32Array;
+}
+
 /** Elementwise: y = f(a, b), equal lengths. */
 export interface BinaryArgs {
   readonly a: Float32Array;
@@ -215,6 +267,36 @@ export interface ArgmaxArgs {
   readonly dim: number;
   readonly x: Float32Array;
   readonly y: BigInt64Array;
+}
+
+/**
+ * The largest of each block of logits, NaN where one of them is; logits that are not allowed become -Infinity first. Blocks
+ * are of `BLOCK_TOKENS` logits, the last one filled up with -Infinity.
+ */
+export interface VocabularyMaximaArgs {
+  /** [blocks, BLOCK_TOKENS], changed where a logit is not allowed. */
+  readonly x: Float32Array;
+  /** [blocks, BLOCK_TOKENS / 32], bit i % 32 of word i / 32 set where logit i is allowed. */
+  readonly allowed: Uint32Array;
+  /** [blocks] */
+  readonly maxima: Float32Array;
+}
+
+/**
+ * Weights 2^((logit - largest) * scale) of logits of at least `least`, 0 of others, and their sums, as the reference kernel
+ * computes them, bit for bit. Weights of blocks without such a logit are left alone; their sums are 0.
+ */
+export interface VocabularyWeightsArgs {
+  /** [blocks, BLOCK_TOKENS], without NaN or Infinity. */
+  readonly x: Float32Array;
+  /** [blocks] */
+  readonly maxima: Float32Array;
+  /** [3]: the largest logit, which is finite; a scale, which is a normal number over 0; the least logit. */
+  readonly settings: Float32Array;
+  /** [blocks, BLOCK_TOKENS] */
+  readonly weights: Float32Array;
+  /** [blocks] */
+  readonly sums: Float32Array;
 }
 
 /** Copies, of each of `outer` blocks `stride` bytes apart, the `blockBytes` bytes at `offset`. */

@@ -28,6 +28,7 @@ import {
 } from "./reference/fused.ts";
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
+import { linearRecurrenceReference, shortConvolutionReference } from "./reference/recurrent.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
 import {
   attentionRelaxedWasm,
@@ -116,6 +117,9 @@ export const ropeUpdateAndAttend = [
   ropeUpdateAndAttendWasm,
   ropeUpdateAndAttendReference,
 ];
+/** Over the states of several sequences. */
+export const shortConvolution = [shortConvolutionReference];
+export const linearRecurrence = [linearRecurrenceReference];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];

@@ -9,6 +9,7 @@ import type { ChatTemplate } from "../text/chat-template.ts";
 import { type GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
+import { ChoiceStream, type Choices, type ChoicesOptions } from "./choices.ts";
 import { Conversation, type ConversationOptions } from "./conversation.ts";
 import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
 import {
@@ -107,12 +108,28 @@ export class LanguageModel {
     return new TokenStream(this.#generate(prompt, settings));
   }
 
+  /**
+   * Continues a prompt in `n` ways, which run together after it was computed once. Options not given take
+   * `samplingDefaults`; with temperature 0 all texts are the same. Errors are those of `generate`, and end all texts.
+   * @example
+   * for await (const { choice, text } of llm.generateChoices("Once upon a time", { n: 3 })) texts[choice] += text;
+   */
+  generateChoices(prompt: string | readonly number[], options: ChoicesOptions): Choices {
+    const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
+    const { tokenizer } = this;
+    const source = {
+      decoder: () => this.createDecoder(),
+      tokenizer,
+      ids: (contextLength: number) => idsOf(prompt, tokenizer, contextLength),
+    };
+    return new ChoiceStream(source, { ...settings, n: options.n });
+  }
+
   async *#generate(prompt: string | readonly number[], settings: GenerateOptions): ReturnType<typeof generate> {
     const { tokenizer } = this;
     const decoder = this.createDecoder();
     try {
-      const { contextLength } = decoder;
-      const ids = typeof prompt === "string" ? tokenizer.encode(prompt, { ...WHOLE_TEXT, contextLength }) : prompt;
+      const ids = idsOf(prompt, tokenizer, decoder.contextLength);
       return yield* generate(decoder, tokenizer, ids, settings);
     } finally {
       await decoder.dispose();
@@ -128,6 +145,11 @@ export class LanguageModel {
   createConversation(options: ConversationOptions = {}): Conversation {
     return new Conversation(this, options);
   }
+}
+
+/** ContextLengthError for a text of more tokens than the context has. */
+function idsOf(prompt: string | readonly number[], tokenizer: Tokenizer, contextLength: number): readonly number[] {
+  return typeof prompt === "string" ? tokenizer.encode(prompt, { ...WHOLE_TEXT, contextLength }) : prompt;
 }
 
 /** InvalidArgumentError for what is no loaded model. */

@@ -13,6 +13,11 @@ export interface ProgramDecoder extends Decoder {
   rewind(position: number): void;
   /** Logits of every token of `ids`, [T, V]. They may be reused by the next call. */
   allLogits(ids: readonly number[], options?: ComputeOptions): Promise<Float32Array>;
+  /**
+   * Another decoder with the same tokens, which goes on by itself and shares what was computed of them, where the program
+   * keeps sequences. InvalidArgumentError while a call is under way, and after `dispose`.
+   */
+  fork(): ProgramDecoder;
   /** Ends the sequence; the decoder must not be used any more. */
   dispose(): Promise<void>;
 }

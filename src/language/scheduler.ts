@@ -9,6 +9,7 @@ import type { Session } from "../runtime/session.ts";
 import type { Sequence } from "../sequences/sequence.ts";
 import type { SequenceStore } from "../sequences/store.ts";
 import type { Tensor } from "../tensor.ts";
+import { type ExpectedLogits, logitsOf } from "./logits.ts";
 import { StepInputs } from "./step-inputs.ts";
 import { type Part, type Pending, planStep, type SequenceRequest, type StepLimits } from "./step-plan.ts";
 
@@ -20,6 +21,7 @@ export class Scheduler {
   readonly #store: SequenceStore;
   readonly #session: Session;
   readonly #inputs: StepInputs;
+  readonly #logits: Pick<ExpectedLogits, "file" | "vocabularySize">;
   readonly #pending: Pending[] = [];
   /** When sequences came, by their first request. */
   readonly #ages = new WeakMap<Sequence, number>();
@@ -27,6 +29,8 @@ export class Scheduler {
   readonly #idle = new Set<Sequence>();
   /** Sequences that were given logits in the last step and are expected to ask again. */
   readonly #expected = new Set<Sequence>();
+  /** Had no room the last time, and is given none when that is so again. */
+  #lacked: Pending | null = null;
   #wake: () => void = () => {};
   #isRunning = false;
   #steps = 0;
@@ -43,8 +47,10 @@ export class Scheduler {
       logitRows: Math.min(rows, program.count("get_max_logit_rows", 1)),
       sequences: store.table.slots,
       pagePositions: store.layout.pagePositions,
+      endsPages: store.layout.shape.stateBytes > 0,
     };
     this.#inputs = new StepInputs(rows);
+    this.#logits = { file: program.file, vocabularySize: program.count("get_vocab_size") };
   }
 
   /** A sequence that is known to the scheduler. Sequences of other branches share nothing with it. */
@@ -52,6 +58,13 @@ export class Scheduler {
     const sequence = this.#store.open([], { branch });
     this.#idle.add(sequence);
     return sequence;
+  }
+
+  /** Another sequence with the same tokens, which shares their pages. */
+  fork(sequence: Sequence): Sequence {
+    const fork = sequence.fork();
+    this.#idle.add(fork);
+    return fork;
   }
 
   /** Ends a sequence, and the request that it may have with an error. */
@@ -66,7 +79,8 @@ export class Scheduler {
   /** Computes the tokens of a request that its sequence does not hold, in one step with others, or in several. */
   run(request: SequenceRequest): Promise<void> {
     const { sequence, signal } = request;
-    const age = this.#ages.get(sequence) ?? this.#requests++;
+    const order = this.#requests++;
+    const age = this.#ages.get(sequence) ?? order;
     this.#ages.set(sequence, age);
     return new Promise((resolve, reject) => {
       if (signal?.aborted) {
@@ -74,7 +88,7 @@ export class Scheduler {
         return;
       }
       const isFresh = sequence.position === 0;
-      const pending: Pending = { ...request, age, isFresh, servedAt: this.#steps, resolve, reject };
+      const pending: Pending = { ...request, order, age, isFresh, servedAt: this.#steps, resolve, reject };
       this.#idle.delete(sequence);
       this.#pending.push(pending);
       this.#noLongerExpected(sequence);
@@ -134,47 +148,66 @@ export class Scheduler {
       const { parts, lacking } = this.#reserved();
       failing = parts.map(({ pending }) => pending);
       if (parts.length > 0) await this.#compute(parts);
-      else if (lacking) this.#end(lacking, this.#noRoom());
+      else if (lacking) await this.#wait(lacking);
     } catch (error) {
       for (const pending of failing) this.#end(pending, pending.signal?.aborted ? pending.signal.reason : error);
     }
   }
 
-  #noRoom(): UnsupportedError {
+  /** Until a file that is read has given its room back; with nothing to wait for, the request ends. */
+  async #wait(lacking: Pending): Promise<void> {
+    const idle = this.#store.whenIdle();
+    if (idle || this.#lacked !== lacking) {
+      this.#lacked = idle ? null : lacking;
+      await idle;
+      // Whoever restored a sequence has the time to dispose of it.
+      await nextMacrotask();
+      return;
+    }
     const { limitBytes } = this.#store.statistics;
-    return new UnsupportedError(
+    const error = new UnsupportedError(
       `the store of sequences has no room for one of this length: expected it within cacheBytes, ${limitBytes}; load the program with more`,
     );
+    this.#end(lacking, error);
   }
 
-  /** The parts of the next step, with room for what they compute. The youngest sequences give way to older ones. */
+  /**
+   * The parts of the next step, with room for what they compute; none, and the oldest that has no room, where none has any.
+   * The youngest sequences give way to older ones.
+   */
   #reserved(): { readonly parts: readonly Part[]; readonly lacking: Pending | null } {
+    /** Those that gave way would find their own pages in the store, which are to be had now, and hold them again. */
+    const waiting = new Set<Pending>();
+    let oldest: Pending | null = null;
     for (;;) {
-      const parts = planStep(this.#pending, this.limits);
+      const others = this.#pending.filter((pending) => !waiting.has(pending));
+      const parts = planStep(others, this.limits);
       if (parts.map(({ pending }) => findPrefix(pending)).includes(true)) continue;
-      const hasRoom = ({ pending, rows }: Part) => pending.sequence.reserve(rows);
-      const lacking = parts.toSorted((a, b) => a.pending.age - b.pending.age).find((part) => !hasRoom(part));
-      if (!lacking) return { parts, lacking: null };
-      if (this.#makeRoom(lacking.pending)) continue;
-      return { parts: parts.filter((part) => part !== lacking && hasRoom(part)), lacking: lacking.pending };
+      const inTurn = parts.toSorted((a, b) => a.pending.age - b.pending.age);
+      const lacking = inTurn.find(({ pending, rows }) => !pending.sequence.reserve(rows))?.pending;
+      if (!lacking) return { parts, lacking: oldest };
+      if (this.#makeRoom(lacking, waiting)) continue;
+      if (!oldest || lacking.age < oldest.age) oldest = lacking;
+      waiting.add(lacking);
     }
   }
 
   /** Takes the pages of a sequence that nobody runs, or of the youngest that waits; false when none is younger. */
-  #makeRoom({ age, sequence }: Pending): boolean {
+  #makeRoom({ age, sequence }: Pending, waiting: Set<Pending>): boolean {
     for (const idle of this.#idle) {
-      if (idle.position === 0) continue;
+      if (idle.isEmpty) continue;
       idle.release();
       return true;
     }
     let youngest: Pending | null = null;
     for (const other of this.#pending) {
-      const holds = other.sequence !== sequence && other.sequence.position > 0;
+      const holds = other.sequence !== sequence && !other.sequence.isEmpty;
       if (holds && other.age > age && other.age > (youngest?.age ?? -1)) youngest = other;
     }
     if (!youngest) return false;
     youngest.sequence.release();
     youngest.isFresh = true;
+    waiting.add(youngest);
     return true;
   }
 
@@ -185,7 +218,8 @@ export class Scheduler {
       const runs = parts.map(({ pending, rows }) => ({ sequence: pending.sequence, rows }));
       const { method } = parts[0]!.pending;
       const inputs = this.#inputs.fill(parts);
-      const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logits!.data as Float32Array);
+      const expected = { ...this.#logits, method, rows: inputs.at(-1)!.data.length };
+      const read = ([logits]: readonly Tensor[]) => takeLogits(parts, logitsOf(logits, expected), expected);
       await this.#store.step(runs, () => this.#session.use(method, inputs, read, stop.signal));
       for (const part of parts) this.#commit(part);
     } finally {
@@ -207,15 +241,20 @@ export class Scheduler {
 }
 
 /** Logits of a step to those who want them, before what was computed is committed. */
-function takeLogits(parts: readonly Part[], logits: Float32Array): void {
+function takeLogits(
+  parts: readonly Part[],
+  logits: Float32Array,
+  { vocabularySize: size }: Pick<ExpectedLogits, "vocabularySize">,
+): void {
   let at = 0;
   for (const { pending, rows } of parts) {
-    const { sequence, ids, logitsFrom, logits: target } = pending;
+    const { sequence, logitsFrom, logits: target } = pending;
     const first = Math.max(sequence.position, logitsFrom);
     const count = sequence.position + rows - first;
     if (count <= 0) continue;
-    const size = target.length / (ids.length - logitsFrom);
-    target.set(logits.subarray(at, at + count * size), (first - logitsFrom) * size);
+    // One that was disposed of meanwhile has ended its request, and may have given its memory to another.
+    const own = logits.subarray(at, at + count * size);
+    if (!sequence.isDisposed) target.set(own, (first - logitsFrom) * size);
     at += count * size;
   }
 }

@@ -18,20 +18,25 @@ export class SequenceDecoder implements ProgramDecoder {
   readonly #longFrom: number;
   /** What the sequence holds of its ids, the store decides. */
   readonly #context: TokenContext;
-  #sequence: Sequence | null = null;
+  #sequence: Sequence | null;
   /** Of the last call: the next one writes over it. */
   #logits = new Float32Array(0);
   #isDisposed = false;
 
-  constructor(program: LoadedProgram, scheduler: Scheduler, contextLength: number) {
+  /** `held`: the ids that it begins with, and the sequence that holds them; none of both without. */
+  constructor(
+    program: LoadedProgram,
+    scheduler: Scheduler,
+    contextLength: number,
+    held?: { readonly context: TokenContext; readonly sequence: Sequence | null },
+  ) {
     this.contextLength = contextLength;
     this.vocabularySize = program.count("get_vocab_size");
     this.logitRows = scheduler.limits.logitRows;
-    this.#context = new TokenContext({
-      contextLength,
-      vocabularySize: this.vocabularySize,
-      remedy: "load the program with a longer context (--context), as far as the model and memory have it",
-    });
+    const remedy = "load the program with a longer context (--context), as far as the model and memory have it";
+    const { vocabularySize } = this;
+    this.#context = held?.context ?? new TokenContext({ contextLength, vocabularySize, remedy });
+    this.#sequence = held?.sequence ?? null;
     this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
     this.#program = program;
     this.#scheduler = scheduler;
@@ -52,6 +57,13 @@ export class SequenceDecoder implements ProgramDecoder {
     this.#context.rewind(position);
     const sequence = this.#sequence;
     if (sequence && sequence.position > position) sequence.truncate(position);
+  }
+
+  fork(): SequenceDecoder {
+    this.#checkUsable();
+    const context = this.#context.fork();
+    const sequence = this.#sequence && this.#scheduler.fork(this.#sequence);
+    return new SequenceDecoder(this.#program, this.#scheduler, this.contextLength, { context, sequence });
   }
 
   /** Where an abort ends it, parts of the prompt may have been appended: `position` says. Other errors append nothing. */
@@ -95,7 +107,7 @@ export class SequenceDecoder implements ProgramDecoder {
         return logits;
       } catch (error) {
         ids.length = signal?.aborted ? Math.max(before, sequence.position) : before;
-        if (sequence.position > ids.length) sequence.truncate(ids.length);
+        if (!sequence.isDisposed && sequence.position > ids.length) sequence.truncate(ids.length);
         throw error;
       }
     });

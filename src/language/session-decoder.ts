@@ -6,6 +6,7 @@ import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
 import type { ComputeOptions } from "../text/generate.ts";
+import { logitsOf } from "./logits.ts";
 import { LONG_METHOD, type ProgramDecoder } from "./program-decoder.ts";
 import { TokenContext } from "./token-context.ts";
 
@@ -18,6 +19,7 @@ export class SessionDecoder implements ProgramDecoder {
   /** Most tokens of one call; longer prompts are run in chunks. */
   readonly #chunkLength: number;
   readonly #file: string;
+  readonly #program: LoadedProgram;
   readonly #session: Session;
   readonly #position: Tensor = { dtype: "i64", shape: [1], data: new BigInt64Array(1) };
   readonly #single: Tensor = { dtype: "i64", shape: [1, 1], data: new BigInt64Array(1) };
@@ -26,10 +28,13 @@ export class SessionDecoder implements ProgramDecoder {
   readonly #context: TokenContext;
   /** Of how many ids of the context, from the first on, the session holds keys and values; whether of `LONG_METHOD`. */
   #held = 0;
+  #isDisposed = false;
   #long = false;
 
-  constructor(program: LoadedProgram) {
+  /** `context`: ids that it begins with, which are computed again when it is used. */
+  constructor(program: LoadedProgram, context?: TokenContext) {
     this.#file = program.file;
+    this.#program = program;
     this.#chunkLength = program.count("get_max_seq_len");
     this.contextLength = program.count("get_max_context_len", this.#chunkLength);
     this.vocabularySize = program.count("get_vocab_size");
@@ -40,17 +45,15 @@ export class SessionDecoder implements ProgramDecoder {
       throw new InvalidFileError(program.file, `expected forward to give f32 logits [.., ${this.vocabularySize}]`);
     this.logitRows = output.sizes.length === 3 ? this.#chunkLength : 0;
     const { contextLength, vocabularySize } = this;
-    this.#context = new TokenContext({
-      contextLength,
-      vocabularySize,
-      remedy: "export the program for a longer context",
-    });
+    const remedy = "export the program for a longer context";
+    this.#context = context ?? new TokenContext({ contextLength, vocabularySize, remedy });
     this.#longFrom = program.count("get_long_context_from", Number.POSITIVE_INFINITY);
     this.#session = program.createSession();
   }
 
   /** Frees the session's state; the decoder must not be used any more. */
   dispose(): Promise<void> {
+    this.#isDisposed = true;
     return this.#session.dispose();
   }
 
@@ -62,6 +65,12 @@ export class SessionDecoder implements ProgramDecoder {
   rewind(position: number): void {
     this.#context.rewind(position);
     this.#held = Math.min(this.#held, position);
+  }
+
+  /** What it holds is computed again by the other, which has a state of its own. */
+  fork(): SessionDecoder {
+    if (this.#isDisposed) throw new InvalidArgumentError("decoder: was disposed of");
+    return new SessionDecoder(this.#program, this.#context.fork());
   }
 
   /**
@@ -128,22 +137,10 @@ export class SessionDecoder implements ProgramDecoder {
     const [logits] = await this.#session.run(method, [tokens, this.#position], signal).catch((error) => {
       throw blamed(this.#file, signal, error);
     });
-    this.#checkLogits(method, logits);
+    const rows = this.logitRows > 0 ? null : 1;
+    const values = logitsOf(logits, { file: this.#file, method, vocabularySize: this.vocabularySize, rows });
     this.#held += tokens.data.length;
-    return logits!.data as Float32Array;
-  }
-
-  #checkLogits(method: string, logits: Tensor | undefined): void {
-    const { length = 0 } = logits?.data ?? {};
-    const isWhole =
-      this.logitRows > 0 ? length > 0 && length % this.vocabularySize === 0 : length === this.vocabularySize;
-    if (logits?.dtype !== "f32" || !isWhole) {
-      const found = logits ? `${logits.dtype} [${logits.shape}]` : "nothing";
-      throw new InvalidFileError(
-        this.#file,
-        `method ${method}: expected logits f32 [.., ${this.vocabularySize}] but found ${found}`,
-      );
-    }
+    return values;
   }
 
   #chunks(tokens: BigInt64Array): Tensor[] {

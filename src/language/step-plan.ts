@@ -16,7 +16,9 @@ export interface SequenceRequest {
 
 /** A request under way. */
 export interface Pending extends SequenceRequest {
-  /** Requests are numbered as they come; the sequence keeps the number of its first. */
+  /** Requests are numbered as they come. */
+  readonly order: number;
+  /** The number of the sequence's first request. */
   readonly age: number;
   /** Whether the sequence holds nothing yet but what was found in the store. */
   isFresh: boolean;
@@ -38,6 +40,8 @@ export interface StepLimits {
   readonly sequences: number;
   /** Tokens of a page, of which prefixes are shared. */
   readonly pagePositions: number;
+  /** Whether sequences can be gone on from where a step has ended a page only, as those of recurrent layers. */
+  readonly endsPages: boolean;
 }
 
 /** A request's share of a step: its next `rows` tokens. */
@@ -51,14 +55,22 @@ function restOf({ ids, sequence }: Pending): number {
   return ids.length - sequence.position;
 }
 
-/** Whether an older prompt is about to compute pages that a prompt without tokens of its own begins with, too. */
-function computesFor(older: Pending, prompt: Pending, { pagePositions }: StepLimits): boolean {
-  if (!prompt.isFresh || older.age >= prompt.age || older.sequence.branch !== prompt.sequence.branch) return false;
+/** The end of the pages that an older prompt is about to compute and another, without tokens of its own, begins with; else 0. */
+function sharedEnd(older: Pending, prompt: Pending, { pagePositions }: StepLimits): number {
+  if (!prompt.isFresh || older.age >= prompt.age || older.sequence.branch !== prompt.sequence.branch) return 0;
   const most = Math.min(prompt.logitsFrom, older.ids.length);
   let common = 0;
   while (common < most && older.ids[common] === prompt.ids[common]) common++;
   const shared = Math.floor(common / pagePositions) * pagePositions;
-  return older.sequence.position < shared;
+  return older.sequence.position < shared ? shared : 0;
+}
+
+/** Rows of a part of a prompt, at most `rows`: of one that is to end pages, up to the last page that it can end. */
+function rowsToEnd({ sequence: { position } }: Pending, rows: number, ends: number, limits: StepLimits): number {
+  const end = Math.min(position + rows, ends);
+  if (!limits.endsPages) return rows;
+  const lastPage = Math.floor(end / limits.pagePositions) * limits.pagePositions;
+  return lastPage > position ? lastPage - position : rows;
 }
 
 /**
@@ -66,18 +78,25 @@ function computesFor(older: Pending, prompt: Pending, { pagePositions }: StepLim
  * equal shares of what is left. Only requests of one method go together: that of the one served longest ago.
  */
 export function planStep(waiting: readonly Pending[], limits: StepLimits): Part[] {
-  const inTurn = waiting.toSorted((a, b) => a.servedAt - b.servedAt || a.age - b.age);
+  const inTurn = waiting.toSorted((a, b) => a.servedAt - b.servedAt || a.order - b.order);
   const method = inTurn[0]?.method;
   const together = inTurn.filter((pending) => pending.method === method);
   const tokens = together.filter((pending) => restOf(pending) === 1);
   const allPrompts = together.filter((pending) => restOf(pending) > 1);
-  const prompts = allPrompts.filter((prompt) => !allPrompts.some((other) => computesFor(other, prompt, limits)));
+  /** By prompt, where others wait for it to have come. */
+  const awaited = new Map<Pending, number>();
+  const prompts = allPrompts.filter((prompt) => {
+    const older = allPrompts.find((other) => sharedEnd(other, prompt, limits) > 0);
+    if (older) awaited.set(older, Math.min(awaited.get(older) ?? Infinity, sharedEnd(older, prompt, limits)));
+    return !older;
+  });
   const parts: Part[] = [];
   let logitRows = limits.logitRows;
   const take = (pending: Pending, most: number): number => {
     const { sequence, logitsFrom } = pending;
     const withoutLogits = Math.max(0, logitsFrom - sequence.position);
-    const rows = Math.min(most, restOf(pending), withoutLogits + logitRows);
+    const room = Math.min(most, restOf(pending), withoutLogits + logitRows);
+    const rows = rowsToEnd(pending, room, awaited.get(pending) ?? Infinity, limits);
     if (rows < 1 || parts.length >= limits.sequences) return 0;
     logitRows -= Math.max(0, rows - withoutLogits);
     parts.push({ pending, rows });

@@ -29,6 +29,14 @@ export class TokenContext {
     }
   }
 
+  /** The same ids, to which others are appended. InvalidArgumentError while a call is under way, which would append its own. */
+  fork(): TokenContext {
+    this.#checkIdle();
+    const fork = new TokenContext(this.#limits);
+    for (const id of this.ids) fork.ids.push(id);
+    return fork;
+  }
+
   /** Forgets all ids from `position` on. InvalidArgumentError while a call is under way, which would append its own. */
   rewind(position: number): void {
     this.#checkIdle();

@@ -1,9 +1,10 @@
 /** The weight formats of this package: float, low-bit in lowbit's layouts, and TorchAO's embedding format. */
 
+import { ShapeError } from "../errors.ts";
 import { layoutNamed } from "../kernels/layout/packed.ts";
 import { embeddingByteLength, packEmbedding } from "../kernels/layout/torchao-embedding.ts";
 import { selectLayout } from "../kernels/select.ts";
-import { groupCount, padColumns, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
+import { type ActivationKind, groupCount, padColumns, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
 import type { Builder } from "./builder.ts";
 import { packedWeights } from "./packed-constant.ts";
@@ -14,7 +15,7 @@ export interface AffineFormat extends WeightFormat {
   readonly kind: "affine";
   readonly spec: WeightSpec;
   /** Whether activations are quantized to int8 at run time, or stay float. */
-  readonly activations: "int8" | "float";
+  readonly activations: ActivationKind;
   /** Name of the packed layout; null lets the CPU decide. */
   readonly layout: string | null;
 }
@@ -51,6 +52,23 @@ export function vectorConstant<T>(builder: Builder<T>, weight: Weight, offset = 
     async read() {
       const values = toFloat32(await vector.load());
       return offset === 0 ? values : values.map((value) => value + offset);
+    },
+  });
+}
+
+/** Taps of a depthwise convolution [channels, 1, taps] as f32 [taps, channels]: kernels read channels side by side. */
+export function tapsConstant<T>(builder: Builder<T>, weight: Weight): T {
+  const stored = floatWeight(weight);
+  const [channels, taps] = [weight.shape[0] ?? 0, weight.shape.at(-1) ?? 0];
+  if (weight.shape.join() !== [channels, 1, taps].join())
+    throw new ShapeError(`${weight.name}: expected shape [channels, 1, taps] but found [${weight.shape}]`);
+  return builder.constant({
+    key: `${weight.name}:f32 taps`,
+    dtype: "f32",
+    shape: [taps, channels],
+    async read() {
+      const values = toFloat32(await stored.load());
+      return values.map((_, i) => values[(i % channels) * taps + Math.floor(i / channels)]!);
     },
   });
 }

@@ -6,7 +6,7 @@ import { UnsupportedError } from "../errors.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
 import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
-import { literalConstant, vectorConstant } from "./lowering.ts";
+import { literalConstant, tapsConstant, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
 /** States of one sequence, which holds positions up to that of the first new token, int64 [1]. */
@@ -35,6 +35,28 @@ export interface AttentionOptions<T> {
   readonly window?: number;
   /** Bound under which tanh presses the scores; 0 for none. */
   readonly softcap?: number;
+}
+
+/** What a short convolution keeps, and what it does with its sums. */
+export interface ShortConvolutionOptions {
+  /** Number of the state in the model, which no other call has. */
+  readonly state: number;
+  /** Whether the sums y become y * sigmoid(y). */
+  readonly silu?: boolean;
+}
+
+/** What a linear recurrence works on beside queries, keys and values. */
+export interface LinearRecurrenceOptions<T> {
+  /** Number of the state in the model, which no other call has. */
+  readonly state: number;
+  /** Heads of queries and keys. */
+  readonly keyHeads: number;
+  /** Logarithms [1, T, heads] of what the state is multiplied by in each row. */
+  readonly logDecay: T;
+  /** Rates [1, T, heads] of the delta rule; without them, keys and values are added as they are. */
+  readonly beta?: T;
+  /** Factor of the results. */
+  readonly scale?: number;
 }
 
 /** What gates multiply with: operators by functions of the gate. */
@@ -141,6 +163,27 @@ export class Ops<T> {
       valueScales,
       ...rest,
     );
+  }
+
+  /**
+   * Convolves each channel of x [1, T, channels] with the last inputs of its sequence. `weight` [channels, 1, taps] is as
+   * checkpoints have it, the last tap for the row itself; `bias` is [channels].
+   */
+  shortConvolution(x: T, weight: Weight, bias: Weight | null, { state, silu = false }: ShortConvolutionOptions): T {
+    const taps = tapsConstant(this.#builder, weight);
+    const added = bias && vectorConstant(this.#builder, bias);
+    return this.call("lowbit::update_short_conv.out", x, taps, added, this.#builder.sequences(), state, silu);
+  }
+
+  /**
+   * Advances the state [keyDim, valueDim] of each head of a sequence by its rows, and reads it with the queries:
+   * S = exp(logDecay) S; S = S + k u^T; y = scale S^T q, where u is v, or beta (v - S^T k). q, k [1, T, keyHeads * keyDim];
+   * v [1, T, heads * valueDim].
+   */
+  linearRecurrence(q: T, k: T, v: T, options: LinearRecurrenceOptions<T>): T {
+    const { state, keyHeads, logDecay, beta = null, scale = 1 } = options;
+    const sequences = this.#builder.sequences();
+    return this.call("lowbit::linear_recurrence.out", q, k, v, logDecay, beta, sequences, state, keyHeads, scale);
   }
 
   /** Computes activation(gate) * up, element by element. */

@@ -20,6 +20,7 @@ import { numberOperators } from "./number.ts";
 import { defineOperator, type Operator, type OperatorDefinition } from "./operator.ts";
 import { OperatorRegistry } from "./operator-registry.ts";
 import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./quantized-decomposed.ts";
+import { recurrentOperators } from "./recurrent.ts";
 import { sequenceOperators } from "./sequences.ts";
 import { gatedOperators, rmsNormOperator, ropeAnglesOperator, ropeOperator } from "./transformer.ts";
 
@@ -52,6 +53,7 @@ export const operators = new OperatorRegistry(
     ...reductionOperators,
     ...llamaOperators,
     ...sequenceOperators,
+    ...recurrentOperators,
     ...quantizedDecomposedOperators,
   ],
   { numbers: numberOperators, routines: [...movementRoutines, ...reductionRoutines, ...quantizedDecomposedRoutines] },

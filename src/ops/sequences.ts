@@ -39,7 +39,7 @@ function cacheUse(args: Arguments<TensorSpec>): SequenceUse {
 }
 
 /** The table whose handle a call was given. ShapeError for any other memory. */
-function sequenceTable(args: Arguments<Tensor>): SequenceTable {
+export function sequenceTable(args: Arguments<Tensor>): SequenceTable {
   return (
     tableOf(args.tensor("sequences").data) ??
     args.fail("sequences", "expected the sequences of the program's own store")

@@ -64,6 +64,11 @@ export class Sequence {
     return this.#isDisposed;
   }
 
+  /** Whether it holds neither tokens nor room for them, so that `release` gives nothing back. */
+  get isEmpty(): boolean {
+    return this.#pages.length === 0 && !this.#state && !this.#nextState;
+  }
+
   /**
    * Where the next page begins. A step that ends there leaves a state of recurrent layers to go back to, so that prompts
    * are best cut there.

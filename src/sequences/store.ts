@@ -47,6 +47,8 @@ export class SequenceStore {
   #reusedTokens = 0;
   #isStepping = false;
   #isDisposed = false;
+  /** Who wait for work that needs blocks to stay where they are. */
+  #waiting: (() => void)[] = [];
 
   /**
    * For what the calls of a program keep. InvalidArgumentError for options out of range, and for `cacheBytes` that do not
@@ -177,6 +179,16 @@ export class SequenceStore {
     if (this.#pages.uses === 0) this.#free();
   }
 
+  /**
+   * Resolves when no step runs and no file is read, which keep room from others; null when that is so now.
+   */
+  whenIdle(): Promise<void> | null {
+    if (this.#pages.uses === 0) return null;
+    return new Promise((resolve) => {
+      this.#waiting.push(resolve);
+    });
+  }
+
   /** Work that needs blocks to stay where they are. */
   async #inPlace<R>(work: () => Promise<R>): Promise<R> {
     this.#pages.uses++;
@@ -185,6 +197,7 @@ export class SequenceStore {
     } finally {
       this.#pages.uses--;
       if (this.#isDisposed && this.#pages.uses === 0) this.#free();
+      for (const resolve of this.#pages.uses === 0 ? this.#waiting.splice(0) : []) resolve();
     }
   }
 

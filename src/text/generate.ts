@@ -2,6 +2,7 @@
 import { checkIds, checkWhole } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
+import { hostCpu } from "../kernels/cpu.ts";
 import { Detokenizer } from "./detokenizer.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
 import { createSampler, type SamplerOptions } from "./sampler.ts";
@@ -101,7 +102,8 @@ export async function* generate(
   checkPrompt(decoder, promptIds);
   const topCount = options.logprobs === undefined ? null : checkWhole("logprobs", options.logprobs, 0, TOP_MAX);
   const logprobs: LogProbabilities[] = [];
-  const sampler = createSampler(options);
+  const cpu = hostCpu();
+  const sampler = createSampler(options, cpu);
   const history = [...(options.contextIds ?? []), ...promptIds];
   const start = history.length;
   const writer = new Writer(tokenizer, history, options);
@@ -118,7 +120,7 @@ export async function* generate(
     signal?.throwIfAborted();
     clock.start();
     const id = sampler.sample(logits, history);
-    const probabilities = topCount === null ? null : logProbabilities(logits, id, topCount);
+    const probabilities = topCount === null ? null : logProbabilities(logits, id, topCount, cpu);
     if (probabilities) logprobs.push(probabilities);
     history.push(id);
     const isFull = decoder.position >= decoder.contextLength;

@@ -1,4 +1,8 @@
 /** Log probabilities of tokens, from logits as the model gives them: before penalties, temperature and cuts. */
+import type { Cpu } from "../kernels/contract.ts";
+import { vocabularyPasses } from "../kernels/vocabulary.ts";
+import { bestTokens, likeliest, totalWeight } from "./candidates.ts";
+
 /** A token and the natural logarithm of its probability. */
 export interface TokenProbability {
   /** Id of the token. */
@@ -16,26 +20,19 @@ export interface LogProbabilities extends TokenProbability {
 /** Most tokens that a caller may ask for at each place. */
 export const TOP_MAX = 100;
 
-/** log softmax(logits) of the token `id` and of the `count` most likely, of equal ones the lowest ids, in double precision. */
-export function logProbabilities(logits: Float32Array, id: number, count: number): LogProbabilities {
-  let max = Number.NEGATIVE_INFINITY;
-  for (let i = 0; i < logits.length; i++) if (logits[i]! > max) max = logits[i]!;
-  let total = 0;
-  for (let i = 0; i < logits.length; i++) total += Math.exp(logits[i]! - max);
-  const normalizer = max + Math.log(total);
+/**
+ * log softmax(logits) of the token `id` and of the `count` most likely, of equal ones the lowest ids, of fewer where no more
+ * are possible. The sum of probabilities is made of float32 weights: a logarithm is within 1e-6 of the exact one.
+ * InvalidArgumentError when a logit is NaN or Infinity, or when all are -Infinity.
+ */
+export function logProbabilities(logits: Float32Array, id: number, count: number, cpu: Cpu): LogProbabilities {
+  const passes = vocabularyPasses(logits.length, cpu);
+  passes.logits.set(logits);
+  passes.findMaxima(null);
+  const largest = logits[likeliest(passes)]!;
+  passes.weigh(largest, 1);
+  const normalizer = largest + Math.log(totalWeight(passes));
   const of = (token: number): TokenProbability => ({ id: token, logprob: logits[token]! - normalizer });
-  return { ...of(id), top: largest(logits, count).map(of) };
-}
-
-/** Ids of the largest values, the largest first. */
-function largest(values: Float32Array, count: number): number[] {
-  const ids: number[] = [];
-  for (let i = 0; i < values.length && count > 0; i++) {
-    if (ids.length === count && values[i]! <= values[ids[count - 1]!]!) continue;
-    let place = ids.length;
-    while (place > 0 && values[i]! > values[ids[place - 1]!]!) place--;
-    ids.splice(place, 0, i);
-    if (ids.length > count) ids.pop();
-  }
-  return ids;
+  if (count === 0) return { ...of(id), top: [] };
+  return { ...of(id), top: Array.from(bestTokens(passes).ranked(count), of) };
 }

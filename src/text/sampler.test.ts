@@ -1,6 +1,8 @@
 /** Sampler against a plain one that sorts everything, its distribution, and its refusals. */
 import { describe, expect, it } from "vitest";
+import { machine } from "../../test/support/conformance.ts";
 import { InvalidArgumentError } from "../errors.ts";
+import { cpuWith, scalarCpu } from "../kernels/cpu.ts";
 import { createRandom } from "./random.ts";
 import { createSampler, type SamplerOptions } from "./sampler.ts";
 
@@ -96,6 +98,118 @@ describe("against the plain sampler", () => {
       const expected = plainProbabilities(logits, [], options).flatMap((p, id) => (p > 0 ? [id] : []));
       expect([...drawn].sort((a, b) => a - b)).toEqual(expected);
     }
+  });
+});
+
+/** Plain loops, WebAssembly, and what this machine has best. */
+const cpus = [scalarCpu, cpuWith("simd128"), machine()];
+
+/** The token that the definition draws, by lists and double precision. */
+function plainDraw(logits: Float32Array, options: SamplerOptions, uniform: () => number): number {
+  const { temperature = 1, topK = 0, topP = 1, minP = 0 } = options;
+  const order = Array.from(logits.keys()).sort((a, b) => logits[b]! - logits[a]! || a - b);
+  const most = logits[order[0]!]!;
+  const weight = (id: number) => Math.exp((logits[id]! - most) / temperature);
+  const massOf = (ids: readonly number[]) => ids.reduce((sum, id) => sum + weight(id), 0);
+  const likely = topK > 0 ? order.slice(0, topK) : order;
+  const reached = topP < 1 ? topP * massOf(likely) : Number.POSITIVE_INFINITY;
+  if (reached <= 1) return order[0]!;
+  let ids = likely.filter((id) => logits[id]! >= Math.fround(most + temperature * Math.log(minP)));
+  for (;;) {
+    let rest = uniform() * massOf(ids);
+    const id = ids
+      .toSorted((a, b) => a - b)
+      .find((candidate) => {
+        rest -= weight(candidate);
+        return rest < 0;
+      })!;
+    const higher = likely.filter((other) => logits[other]! > logits[id]!);
+    const better = likely.slice(0, likely.indexOf(id));
+    if (massOf(better) < reached) return id;
+    ids = massOf(higher) >= reached ? higher : better;
+  }
+}
+
+describe("on any kernels", () => {
+  const settings: SamplerOptions[] = [
+    {},
+    { temperature: 0.3 },
+    { temperature: 4, topK: 11 },
+    { topK: 3 },
+    { topK: 90 },
+    { topP: 0.9 },
+    { topP: 0.5, temperature: 2 },
+    { topP: 0.02, temperature: 5 },
+    { minP: 0.05 },
+    { topK: 20, topP: 0.8, minP: 0.02, temperature: 1.5 },
+    { topP: 0.95, minP: 0.3, temperature: 3 },
+  ];
+
+  it.each(settings)("%o draws what lists and double precision draw", (options) => {
+    for (let seed = 0; seed < 150; seed++) {
+      const length = [1, 2, 33, 129, 400][seed % 5]!;
+      const logits = randomLogits(length).map((logit) => (seed % 2 === 0 ? logit : Math.round(logit)));
+      const random = createRandom(seed);
+      const samplers = cpus.map((cpu) => createSampler({ ...options, seed }, cpu));
+      for (let draw = 0; draw < 4; draw++) {
+        const expected = plainDraw(logits, options, () => random.uniform());
+        expect(samplers.map((sampler) => sampler.sample(logits, []))).toEqual([expected, expected, expected]);
+      }
+    }
+  });
+
+  it.each([
+    ...settings,
+    { temperature: 0 },
+    { temperature: 0, repetitionPenalty: 1.3, logitBias: { 7: -2 } },
+    { repetitionPenalty: 1.2, presencePenalty: 0.3, suppressTokens: [0, 5, 64], topP: 0.9 },
+  ])("%o draws the same of a large vocabulary", (options) => {
+    for (let seed = 0; seed < 30; seed++) {
+      const logits = Float32Array.from({ length: 20_011 }, () => normal(2));
+      const history = Array.from({ length: 100 }, () => numbers.uint32() % 20_011);
+      const samplers = cpus.map((cpu) => createSampler({ ...options, seed }, cpu));
+      for (let draw = 0; draw < 3; draw++) {
+        const [expected, ...others] = samplers.map((sampler) => sampler.sample(logits, history));
+        expect(others).toEqual([expected, expected]);
+      }
+    }
+  });
+
+  it.each(cpus)("extremes are drawn from as they are ($name)", (cpu) => {
+    const { NEGATIVE_INFINITY: none } = Number;
+    const largest = 3.4028234663852886e38;
+    for (const options of [
+      {},
+      { topK: 2 },
+      { topP: 0.9 },
+      { minP: 0.1 },
+      { temperature: 1e-300 },
+      { temperature: 1e-40 },
+    ]) {
+      const sample = (...logits: number[]) =>
+        createSampler({ ...options, seed: 3 }, cpu).sample(Float32Array.from(logits), []);
+      expect(sample(-largest, largest, -largest)).toBe(1);
+      expect(sample(none, -largest)).toBe(1);
+      expect(sample(0, 200, -200)).toBe(1);
+      expect(sample(1e-45)).toBe(0);
+    }
+    const flat = createSampler({ temperature: Number.MAX_VALUE, seed: 1 }, cpu);
+    const drawn = new Set(Array.from({ length: 200 }, () => flat.sample(Float32Array.of(-1000, 0, none, 1000), [])));
+    expect([...drawn].sort()).toEqual([0, 1, 3]);
+    const biased = { logitBias: { 0: 1e300, 1: -1e300 }, temperature: 0 };
+    expect(createSampler(biased, cpu).sample(Float32Array.of(1, 2, 3), [])).toBe(0);
+    const equal = createSampler({ topP: 0.25, seed: 5 }, cpu);
+    const firsts = new Set(Array.from({ length: 300 }, () => equal.sample(new Float32Array(12).fill(2), [])));
+    expect([...firsts].sort()).toEqual([0, 1, 2]);
+  });
+
+  it.each(cpus)("what is banned may be anything ($name)", (cpu) => {
+    const logits = Float32Array.of(1, Number.NaN, 5, Number.POSITIVE_INFINITY);
+    const sampler = createSampler(
+      { suppressTokens: [1], logitBias: { 3: Number.NEGATIVE_INFINITY }, temperature: 0 },
+      cpu,
+    );
+    expect(sampler.sample(logits, [])).toBe(2);
   });
 });
 

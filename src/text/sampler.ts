@@ -1,10 +1,14 @@
 /**
  * Logits to the next token. The order is that of transformers: logit bias, repetition penalty, presence and frequency
- * penalties, temperature, top-k, top-p, min-p, draw. Work grows with the vocabulary, not with its sorting.
+ * penalties, temperature, top-k, top-p, min-p, draw. Kernels make the passes over the whole vocabulary; what they leave is
+ * some tokens. All kernels give the same in every bit, and so the same tokens.
  */
 import { checkIds } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import { selectBest } from "./best-set.ts";
+import type { Cpu } from "../kernels/contract.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { type VocabularyPasses, vocabularyPasses } from "../kernels/vocabulary.ts";
+import { bestTokens, countEqual, likeliest, removeEqual, tokenAt, totalWeight } from "./candidates.ts";
 import { createRandom, type Random } from "./random.ts";
 
 export interface SamplerOptions {
@@ -56,157 +60,142 @@ interface Settings {
   readonly suppressed: readonly number[];
 }
 
-/** A sampler with its own random sequence; InvalidArgumentError naming the option that is out of range. */
-export function createSampler(options: SamplerOptions = {}): Sampler {
-  return new LogitSampler(checkOptions(options), createRandom(checkSeed(options.seed)));
+/**
+ * A sampler with its own random sequence, on kernels for a CPU; InvalidArgumentError naming the option that is out of
+ * range.
+ */
+export function createSampler(options: SamplerOptions = {}, cpu: Cpu = hostCpu()): Sampler {
+  return new LogitSampler(checkOptions(options), createRandom(checkSeed(options.seed)), cpu);
 }
+
+/** Of tokens by their ids, in the windows of all samplers in turn: zeros between calls. */
+let occurrences = new Int32Array(0);
 
 class LogitSampler implements Sampler {
   readonly #settings: Settings;
   readonly #random: Random;
-  readonly #adjusts: boolean;
+  readonly #cpu: Cpu;
   readonly #penalizes: boolean;
-  /** Scratch of the vocabulary's size, made at first use: adjusted logits, then weights; candidates; occurrences. */
-  #scores = new Float64Array(0);
-  #ids = new Int32Array(0);
-  #counts = new Int32Array(0);
+  #passes: VocabularyPasses | null = null;
+  /** Bits of the ids that are not banned; null where none is. */
+  #allowed: Uint32Array | null = null;
 
-  constructor(settings: Settings, random: Random) {
+  constructor(settings: Settings, random: Random, cpu: Cpu) {
     const { repetitionPenalty, presencePenalty, frequencyPenalty } = settings;
     this.#settings = settings;
     this.#random = random;
+    this.#cpu = cpu;
     this.#penalizes = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
-    this.#adjusts = this.#penalizes || settings.bias.length > 0 || settings.suppressed.length > 0;
   }
 
   sample(logits: Float32Array, history: readonly number[]): number {
-    const greedy = this.#settings.temperature === 0;
-    if (greedy && !this.#adjusts) return argmax(logits);
-    if (this.#scores.length !== logits.length) {
-      this.#scores = new Float64Array(logits.length);
-      this.#ids = new Int32Array(logits.length);
-      this.#counts = new Int32Array(logits.length);
-    }
-    this.#scores.set(logits);
-    this.#addBias();
-    if (this.#penalizes) this.#penalize(history);
-    const best = argmax(this.#scores);
-    return greedy ? best : this.#drawFrom(best);
+    const passes = this.#passesFor(logits.length);
+    const scores = passes.logits;
+    scores.set(logits);
+    for (const [id, bias] of this.#settings.bias) scores[id] = finite(scores[id]! + bias);
+    if (this.#penalizes) this.#penalize(scores, history);
+    passes.findMaxima(this.#allowed);
+    const best = likeliest(passes);
+    if (this.#settings.temperature === 0) return best;
+    return this.#draw(passes, scores[best]!) ?? best;
   }
 
-  #addBias(): void {
-    const size = this.#scores.length;
-    const check = (name: string, id: number) => {
-      if (id >= size) throw new InvalidArgumentError(`${name}: expected ids below ${size} but found ${id}`);
-    };
-    for (const [id, bias] of this.#settings.bias) {
-      check("logitBias", id);
-      this.#scores[id]! += bias;
-    }
-    for (const id of this.#settings.suppressed) {
-      check("suppressTokens", id);
-      this.#scores[id] = Number.NEGATIVE_INFINITY;
-    }
+  #passesFor(length: number): VocabularyPasses {
+    if (this.#passes?.length === length) return this.#passes;
+    this.#allowed = allowedBits(this.#settings, length);
+    this.#passes = vocabularyPasses(length, this.#cpu);
+    return this.#passes;
   }
 
-  #penalize(history: readonly number[]): void {
+  #penalize(scores: Float32Array, history: readonly number[]): void {
     const { repetitionPenalty, presencePenalty, frequencyPenalty, penaltyWindow } = this.#settings;
-    const scores = this.#scores;
-    const counts = this.#counts;
+    const { length } = this.#passes!;
+    if (occurrences.length < length) occurrences = new Int32Array(length);
+    const counts = occurrences;
     const first = Math.max(0, history.length - penaltyWindow);
-    for (let i = first; i < history.length; i++) if (history[i]! < counts.length) counts[history[i]!]!++;
+    for (let i = first; i < history.length; i++) if (history[i]! < length) counts[history[i]!]!++;
     for (let i = first; i < history.length; i++) {
       const id = history[i]!;
-      const count = id < counts.length ? counts[id]! : 0;
+      const count = id < length ? counts[id]! : 0;
       if (count === 0) continue;
       counts[id] = 0;
       const score = scores[id]!;
       const repeated = score < 0 ? score * repetitionPenalty : score / repetitionPenalty;
-      scores[id] = repeated - presencePenalty - frequencyPenalty * count;
+      scores[id] = finite(repeated - presencePenalty - frequencyPenalty * count);
     }
   }
 
-  /** Draws from softmax(scores / temperature) cut by top-k, top-p and min-p. The weight of `best` is 1. */
-  #drawFrom(best: number): number {
+  /**
+   * Draws from softmax(logits / temperature) cut by top-k, top-p and min-p: each cut keeps the tokens from some logit on.
+   * Null should rounding leave none.
+   */
+  #draw(passes: VocabularyPasses, largest: number): number | null {
     const { temperature, topK, topP, minP } = this.#settings;
-    const scores = this.#scores;
-    const ids = this.#ids;
-    const max = scores[best]!;
-    let count = scores.length;
-    for (let i = 0; i < count; i++) ids[i] = i;
-    if (topK > 0 && topK < count) {
-      // Most tokens are seen to be too unlikely at a glance; the best of the others are looked for.
-      count = this.#keepHeavier(count, reachedBy(scores, topK));
-      count = selectBest(ids, scores, count, { count: topK });
-    }
-    let total = 0;
-    for (let i = 0; i < count; i++) {
-      const weight = Math.exp((scores[ids[i]!]! - max) / temperature);
-      scores[ids[i]!] = weight;
-      total += weight;
-    }
+    let least = topK > 0 && topK < passes.length ? bestTokens(passes).leastOf(topK) : Number.NEGATIVE_INFINITY;
+    let reached = Number.POSITIVE_INFINITY;
     if (topP < 1) {
-      const sum = topP * total;
-      // Tokens lighter than (1-p) total / (count-1) sum to less than 1-p, so that the others reach p without them.
-      const surelyCut = count > 1 ? Math.min(1, (total - sum) / (count - 1)) : 0;
-      count = selectBest(ids, scores, this.#keepHeavier(count, surelyCut), { sum });
+      passes.weigh(largest, temperature, least);
+      reached = topP * totalWeight(passes);
     }
-    if (minP > 0) count = this.#keepHeavier(count, minP);
-    return this.#draw(count, best);
+    if (minP > 0) least = Math.max(least, Math.fround(largest + temperature * Math.log(minP)));
+    if (topP === 1 || minP > 0) passes.weigh(largest, temperature, least);
+    return this.#drawBefore(passes, largest, reached);
   }
 
-  /** Keeps candidates of at least this weight; gives their number. */
-  #keepHeavier(count: number, weight: number): number {
-    let kept = 0;
-    for (let i = 0; i < count; i++) {
-      const id = this.#ids[i]!;
-      if (this.#scores[id]! >= weight) this.#ids[kept++] = id;
+  /**
+   * Draws from the tokens that were weighed a token whose betters have not reached a weight, by drawing until one is such:
+   * each that is not leaves its betters alone to be drawn, so that few draws do.
+   */
+  #drawBefore(passes: VocabularyPasses, largest: number, reached: number): number | null {
+    const { temperature } = this.#settings;
+    const { logits, weights } = passes;
+    // The largest logit has the weight 1.
+    if (reached <= 1) return null;
+    for (;;) {
+      const id = tokenAt(passes, this.#random.uniform());
+      if (id === null || reached === Number.POSITIVE_INFINITY) return id;
+      const logit = logits[id]!;
+      const weight = weights[id]!;
+      passes.weigh(largest, temperature, nextFloat(logit));
+      const better = totalWeight(passes);
+      if (better >= reached) continue;
+      if (better + weight * countEqual(passes, logit, id) < reached) return id;
+      removeEqual(passes, logit, id);
+      passes.weigh(largest, temperature, logit);
     }
-    return kept;
-  }
-
-  /** One of the first `count` candidates, by weight; `best` should rounding leave none. */
-  #draw(count: number, best: number): number {
-    const scores = this.#scores;
-    const ids = this.#ids;
-    let total = 0;
-    for (let i = 0; i < count; i++) total += scores[ids[i]!]!;
-    let rest = this.#random.uniform() * total;
-    for (let i = 0; i < count; i++) {
-      rest -= scores[ids[i]!]!;
-      if (rest < 0) return ids[i]!;
-    }
-    return best;
   }
 }
 
-/** A value that at least `count` of the scores reach: the least of the largest of so many parts. */
-function reachedBy(scores: Float64Array, count: number): number {
-  const length = Math.floor(scores.length / count);
-  let least = Number.POSITIVE_INFINITY;
-  for (let part = 0; part < count; part++) {
-    let largest = Number.NEGATIVE_INFINITY;
-    for (let i = part * length; i < (part + 1) * length; i++) if (scores[i]! > largest) largest = scores[i]!;
-    if (largest < least) least = largest;
-  }
-  return least;
+const LARGEST = (2 - 2 ** -23) * 2 ** 127;
+
+const float = new Float32Array(1);
+const bits = new Int32Array(float.buffer);
+
+/** The least float32 above a finite one. */
+function nextFloat(value: number): number {
+  if (value === 0) return 2 ** -149;
+  float[0] = value;
+  bits[0]! += value > 0 ? 1 : -1;
+  return float[0];
 }
 
-/** The index of the largest value, the lowest of equal ones. */
-function argmax(values: Float32Array | Float64Array): number {
-  let best = -1;
-  let max = Number.NEGATIVE_INFINITY;
-  for (let i = 0; i < values.length; i++) {
-    const value = values[i]!;
-    if (value > max) {
-      max = value;
-      best = i;
-    } else if (Number.isNaN(value)) throw new InvalidArgumentError(`logits: expected numbers but found NaN at id ${i}`);
-  }
-  if (max === Number.POSITIVE_INFINITY)
-    throw new InvalidArgumentError(`logits: expected finite numbers or -Infinity but found Infinity at id ${best}`);
-  if (best < 0) throw new InvalidArgumentError(`logits: all ${values.length} are -Infinity, no token can follow`);
-  return best;
+/** An adjusted logit, which is kept as float32: finite where it is finite. */
+function finite(value: number): number {
+  return Number.isFinite(value) ? Math.min(LARGEST, Math.max(-LARGEST, value)) : value;
+}
+
+/** Bits of ids that `suppressTokens` and `logitBias` do not ban, bit i % 32 of word i / 32; null where they ban none. */
+function allowedBits({ bias, suppressed }: Settings, length: number): Uint32Array | null {
+  const check = (name: string, id: number) => {
+    if (id >= length) throw new InvalidArgumentError(`${name}: expected ids below ${length} but found ${id}`);
+  };
+  for (const [id] of bias) check("logitBias", id);
+  for (const id of suppressed) check("suppressTokens", id);
+  const banned = [...suppressed, ...bias.flatMap(([id, value]) => (value === Number.NEGATIVE_INFINITY ? [id] : []))];
+  if (banned.length === 0) return null;
+  const allowed = new Uint32Array(Math.ceil(length / 32)).fill(0xffffffff);
+  for (const id of banned) allowed[id >>> 5]! &= ~(1 << (id & 31));
+  return allowed;
 }
 
 function checkOptions(options: SamplerOptions): Settings {

@@ -6,7 +6,13 @@
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
 export type { InspectOptions, MethodReport, WeightReport } from "../api/inspect.ts";
-export type { KernelChoice, KernelRow, ServingKernel } from "../api/kernel-table.ts";
+export {
+  type KernelChoice,
+  type KernelRow,
+  type KernelTable,
+  kernelTable,
+  type ServingKernel,
+} from "../api/kernel-table.ts";
 export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
 export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "../aqlm/checkpoint/index.ts";
@@ -35,12 +41,11 @@ export { wasmKernelText } from "../kernels/wasm/row-text.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { loadProgramObject } from "../language/language-model.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
-export { cannotWrite, checkOutput, checkOutputFolder, openFile, readFileWhole, writeFileWhole } from "../node-file.ts";
+export { cannotWrite, checkOutput, checkOutputFolder, readFileWhole, writeFileWhole } from "../node-file.ts";
 export { kvCacheTypes } from "../ops/kv-cache.ts";
 export { claimPath } from "../path-claim.ts";
-export type { Program } from "../program/program.ts";
-export { type ReadOptions, readProgram } from "../program/read.ts";
-export { saveProgram } from "../program/save.ts";
+export type { ReadOptions } from "../program/read.ts";
+export type { SaveOptions } from "../program/save.ts";
 export { knownQmodes, parseEmbedding, parseGroupSize } from "../quantize/qmode.ts";
 export { algorithms, mappingTypes, needsActivations, scaleDTypes } from "../quantize/scheme.ts";
 export type { QuantizedWeights, WeightSpec } from "../quantized.ts";

@@ -3,6 +3,7 @@ import { LowbitError } from "../../src/errors.ts";
 import { Random } from "../support/random.ts";
 import { fuzzConfigs } from "./configs.ts";
 import { fuzzPrograms } from "./programs.ts";
+import { fuzzQuantized } from "./quantized.ts";
 import { fuzzTemplates } from "./templates.ts";
 import { fuzzTokenizers } from "./tokenizers.ts";
 
@@ -13,7 +14,7 @@ export type Fuzzer = (keep: string | null) => Promise<(random: Random, seed: num
 export class Misbehaviour extends Error {}
 
 interface Job {
-  readonly kind: "programs" | "tokenizers" | "templates" | "configs";
+  readonly kind: "programs" | "tokenizers" | "templates" | "configs" | "quantized";
   /** These, or else `count` from `first` on until a time of `Date.now()`. */
   readonly seeds: readonly number[] | null;
   readonly first: number;
@@ -27,6 +28,7 @@ const fuzzers: Record<Job["kind"], Fuzzer> = {
   tokenizers: fuzzTokenizers,
   templates: fuzzTemplates,
   configs: fuzzConfigs,
+  quantized: fuzzQuantized,
 };
 
 const send = (message: object) => new Promise<void>((resolve) => process.send!(message, () => resolve()));

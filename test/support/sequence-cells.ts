@@ -55,19 +55,26 @@ export class CountedMemory implements KernelMemory {
 interface Chain {
   readonly number: number;
   readonly next: Map<number, Chain>;
+  readonly branch: string;
+  readonly ids: readonly number[];
 }
 
 const branches = new Map<string, Chain>();
-let chains = 0;
+/** By number, of which there is none 0. */
+const chains: (Chain | undefined)[] = [undefined];
 
 /** [ids.length + 1]: a number for each sequence of ids in a branch, of those that it begins with, exactly. */
 export function chainNumbers(branch: string, ids: readonly number[]): number[] {
-  const begin = (): Chain => ({ number: ++chains, next: new Map() });
-  let chain = branches.get(branch) ?? begin();
+  const begin = (ids: readonly number[]): Chain => {
+    const chain = { number: chains.length, next: new Map(), branch, ids };
+    chains.push(chain);
+    return chain;
+  };
+  let chain = branches.get(branch) ?? begin([]);
   branches.set(branch, chain);
   const numbers = [chain.number];
   for (const id of ids) {
-    const next = chain.next.get(id) ?? begin();
+    const next = chain.next.get(id) ?? begin([...chain.ids, id]);
     chain.next.set(id, next);
     numbers.push(next.number);
     chain = next;
@@ -104,7 +111,42 @@ export class CellStore {
     });
   }
 
-  #compute(slot: number, position: number, { sequence, ids }: { sequence: Sequence; ids: readonly number[] }): void {
+  /**
+   * Computes the rows of a step as a program does, which knows nothing of sequences but the table: what a run continues is
+   * what the state, or the last cell before it, says. Gives the number of each row's chain.
+   */
+  computeRows(branch: string, tokens: readonly number[]): number[] {
+    const numbers: number[] = new Array(tokens.length).fill(0);
+    for (const { row, rows, position, slot } of runsOf(this.store.table, tokens.length)) {
+      const before = position === 0 ? { branch, ids: [] } : chains[this.#numberBefore(slot, position)];
+      if (before?.branch !== branch || before.ids.length !== position)
+        expect.fail(`position ${position}: what is before it was not computed for it`);
+      const ids = tokens.slice(row, row + rows);
+      const sequence = { branch, position, ids: before.ids };
+      this.#compute(slot, position, { sequence, ids });
+      for (const [i, number] of chainNumbers(branch, [...before.ids, ...ids])
+        .slice(position + 1)
+        .entries())
+        numbers[row + i] = number;
+    }
+    return numbers;
+  }
+
+  #numberBefore(slot: number, position: number): number {
+    const { table } = this.store;
+    const state = this.uses.find((use) => use.kind === "state");
+    if (state) return wordAt(table.state(slot).now, table.statePart(state.index)!.offset) - state.index;
+    const seen = this.uses.find((use) => use.kind === "cache" && use.window !== 1) as SequenceUse & { kind: "cache" };
+    const { cache, offset } = table.layerPages(seen.layer)!;
+    const page = this.#page(slot, seen.layer, Math.floor((position - 1) / cache.pagePositions));
+    return wordAt(page, offset + partOffsets(cache).keys + 4 * ((position - 1) % cache.pagePositions));
+  }
+
+  #compute(
+    slot: number,
+    position: number,
+    { sequence, ids }: { sequence: Pick<Sequence, "branch" | "position" | "ids">; ids: readonly number[] },
+  ): void {
     const start = sequence.position;
     expect(position).toBe(start);
     const numbers = chainNumbers(sequence.branch, [...sequence.ids, ...ids]);

@@ -2,7 +2,8 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { expectSame } from "../../../test/support/same.ts";
-import { blockFormats, dequantizeBlocks, emptyBlock } from "./blocks.ts";
+import { emptyBlock } from "./block-format.ts";
+import { blockFormats, dequantizeBlocks } from "./blocks.ts";
 
 const goldens = JSON.parse(readFileSync(new URL("blocks.json.golden", import.meta.url), "utf8")) as Record<
   string,

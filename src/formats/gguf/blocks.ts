@@ -2,43 +2,14 @@
  * The block formats of ggml: each block of `size` weights is integers, with a scale and (in some) a minimum a group.
  * A weight is scale * level + minimum in float32, where the level is the integer itself or an entry of a codebook.
  */
-import { f16Table } from "../../half.ts";
+import { type Block, type BlockFormat, emptyBlock, half, nested, SUPER, simple } from "./block-format.ts";
+import { latticeFormats } from "./lattice-blocks.ts";
+import { smallFormats } from "./small-blocks.ts";
 
-/** One block, decoded. */
-export interface Block {
-  /** Integers: signed in formats without minima, from 0 in those with, places in the codebook less 8 with codebook. */
-  readonly q: Int8Array;
-  /** One a group. */
-  readonly scales: Float32Array;
-  readonly minima: Float32Array;
-}
-
-export interface BlockFormat {
-  readonly name: string;
-  /** In GGUF's tensor list. */
-  readonly id: number;
-  /** Weights of a block, and its bytes. */
-  readonly size: number;
-  readonly bytes: number;
-  readonly bits: number;
-  readonly groupSize: number;
-  readonly hasMinima: boolean;
-  /** Whether every scale is a binary16 number. */
-  readonly halfScales: boolean;
-  readonly levels: Int8Array | null;
-  /** Decodes the block whose bytes begin at `at`. */
-  decode(data: Uint8Array, at: number, block: Block): void;
-}
-
-const SUPER = 256;
 const HIGH_BITS = [0, 2, 4, 6] as const;
 
 /** Codebook of the nonlinear 4-bit formats. */
 const nonlinear = Int8Array.of(-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113);
-
-function half(data: Uint8Array, at: number): number {
-  return f16Table()[data[at]! | (data[at + 1]! << 8)]!;
-}
 
 /** 16 bytes to 32 integers: low nibbles, then high ones. */
 function nibbles(data: Uint8Array, at: number, q: Int8Array, first: number, offset: number): void {
@@ -70,28 +41,13 @@ function pairedScales(data: Uint8Array, at: number, { scales, minima }: Block): 
   }
 }
 
-type Fields = Pick<BlockFormat, "name" | "id" | "bytes" | "bits" | "decode"> & Partial<BlockFormat>;
-
-/** Blocks of 32 weights with one scale in binary16. */
-const simple = (fields: Fields): BlockFormat => ({
-  size: 32,
-  groupSize: 32,
-  hasMinima: false,
-  halfScales: true,
-  levels: null,
-  ...fields,
-});
-
-/** Blocks of 256 weights with two levels of scales. */
-const nested = (fields: Fields): BlockFormat => simple({ size: SUPER, halfScales: false, ...fields });
-
 /** A scale, then signed nibbles (Q4_0) or places in the codebook less 8 (IQ4_NL). */
 function scaledNibbles(data: Uint8Array, at: number, { q, scales }: Block): void {
   scales[0] = half(data, at);
   nibbles(data, at + 2, q, 0, 8);
 }
 
-export const blockFormats: readonly BlockFormat[] = [
+const integerFormats: readonly BlockFormat[] = [
   simple({ name: "Q4_0", id: 2, bytes: 18, bits: 4, decode: scaledNibbles }),
   simple({
     name: "Q4_1",
@@ -242,15 +198,13 @@ function fourBits(data: Uint8Array, at: number, q: Int8Array): void {
   for (let i = 0; i < SUPER; i++) q[i] = (data[at + 32 * (i >> 6) + (i & 31)]! >> (i & 32 ? 4 : 0)) & 15;
 }
 
-/** A block to decode into. */
-export function emptyBlock({ size, groupSize }: BlockFormat): Block {
-  const groups = size / groupSize;
-  return { q: new Int8Array(size), scales: new Float32Array(groups), minima: new Float32Array(groups) };
-}
+/** All block formats that are read. */
+export const blockFormats: readonly BlockFormat[] = [...integerFormats, ...smallFormats, ...latticeFormats];
 
 /** Float32 weights of whole blocks; each step is rounded to float32, as the numpy code of ggml's gguf does. */
 export function dequantizeBlocks(format: BlockFormat, data: Uint8Array, target: Float32Array): void {
-  const { size, bytes, groupSize, levels, hasMinima } = format;
+  const { size, bytes, bits, groupSize, levels, hasMinima, zero } = format;
+  const middle = 1 << (bits - 1);
   const block = emptyBlock(format);
   const { q, scales, minima } = block;
   for (let at = 0, to = 0; at < data.length; at += bytes, to += size) {
@@ -258,7 +212,7 @@ export function dequantizeBlocks(format: BlockFormat, data: Uint8Array, target: 
     for (let group = 0; group < scales.length; group++) {
       const [scale, minimum] = [scales[group]!, minima[group]!];
       for (let i = group * groupSize; i < (group + 1) * groupSize; i++) {
-        const level = levels ? levels[q[i]! + 8]! : q[i]!;
+        const level = levels ? levels[q[i]! + middle]! : q[i]! - zero;
         target[to + i] = hasMinima ? Math.fround(scale * level) + minimum : scale * level;
       }
     }

@@ -8,6 +8,7 @@ import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
 import { modelTensors } from "./model-tensors.ts";
 import { joinTensors, partsOf } from "./split.ts";
+import { withFactors } from "./tensor-factors.ts";
 import { ggufTensors } from "./tensors.ts";
 import { ggufTokenizer } from "./tokenizer.ts";
 
@@ -22,7 +23,7 @@ export async function openGguf(path: string): Promise<Checkpoint> {
     const headers = await Promise.all(sources.map(readGgufHeader));
     const metadata = new GgufMetadata(sources[0]!.name, headers[0]!.metadata);
     const parts = sources.map((source, i) => ggufTensors(source, headers[i]!));
-    const tensors = joinTensors(path, parts, metadata.number("split.tensors.count"));
+    const tensors = withFactors(path, joinTensors(path, parts, metadata.number("split.tensors.count")));
     const config = await ggufConfig(metadata, tensors);
     const tokenizer = ggufTokenizer(metadata);
     const json = (name: string, value: object | undefined): JsonFile | null =>

@@ -122,7 +122,7 @@ describe("a GGUF file", () => {
       [],
       /llama.block_count: expected a number but found 9223372036854775808/,
     ],
-    ["an unknown type", {}, [{ ...tensors[0]!, type: 19 }], /stored as IQ1_S, which is not supported, only F32/],
+    ["an unknown type", {}, [{ ...tensors[0]!, type: 15 }], /stored as Q8_K, which is not supported, only F32/],
     ["columns that are no blocks", {}, [{ ...tensors[0]!, sizes: [31, 8] }], /31 columns are no blocks of 32/],
     ["a tensor past the end", {}, [{ ...tensors[0]!, sizes: [32, 8000] }], /after the file's/],
     ["sizes beyond 2^53", {}, [{ ...tensors[0]!, sizes: [2 ** 40, 2 ** 40] }], /sizes \[/],
@@ -149,37 +149,75 @@ describe("a GGUF file", () => {
 });
 
 describe("few bits", () => {
-  it.each(blockFormats)("of $name are the values, by rows, whole and with turned heads", async (format) => {
-    const random = new Random(format.id);
-    const [n, k] = [32, 256];
-    // Without the bit, no half is infinite or not a number.
-    const data = Uint8Array.from({ length: (n * k * format.bytes) / format.size }, () => random.integer(0, 255) & 0xbf);
-    const checkpoint = await open(
-      ggufFile({ ...metadata, "llama.embedding_length": 256, "llama.attention.key_length": 8 }, [
-        matrix("token_embd.weight", 8),
-        { name: "blk.0.attn_q.weight", sizes: [k, n], type: format.id, data },
-        { name: "blk.0.attn_output.weight", sizes: [k, n], type: format.id, data },
-      ]),
-    );
-    for (const module of ["q_proj", "o_proj"]) {
-      const name = `model.layers.0.self_attn.${module}.weight`;
-      const values = (await checkpoint.tensors.read(name)).data as Float32Array;
-      const low = checkpoint.tensors.lowBit!(name)!;
-      for (const [first, count] of [
-        [0, n],
-        [5, 12],
-      ] as const) {
-        const found = dequantize(await low.rows(first, count));
-        if (low.minima) {
-          const minima = toFloat32(await low.minima.rows(first, count));
-          const { groupSize } = low.spec;
-          for (let i = 0; i < found.length; i++) found[i]! += minima[Math.floor(i / groupSize)]!;
+  it.each(blockFormats.filter(({ isLattice }) => !isLattice))(
+    "of $name are the values, by rows, whole and with turned heads",
+    async (format) => {
+      const random = new Random(format.id);
+      const [n, k] = [32, 256];
+      // Without the bit, no half is infinite or not a number.
+      const data = Uint8Array.from(
+        { length: (n * k * format.bytes) / format.size },
+        () => random.integer(0, 255) & 0xbf,
+      );
+      const checkpoint = await open(
+        ggufFile({ ...metadata, "llama.embedding_length": 256, "llama.attention.key_length": 8 }, [
+          matrix("token_embd.weight", 8),
+          { name: "blk.0.attn_q.weight", sizes: [k, n], type: format.id, data },
+          { name: "blk.0.attn_output.weight", sizes: [k, n], type: format.id, data },
+        ]),
+      );
+      for (const module of ["q_proj", "o_proj"]) {
+        const name = `model.layers.0.self_attn.${module}.weight`;
+        const values = (await checkpoint.tensors.read(name)).data as Float32Array;
+        const low = checkpoint.tensors.lowBit!(name)!;
+        for (const [first, count] of [
+          [0, n],
+          [5, 12],
+        ] as const) {
+          const found = dequantize(await low.rows(first, count));
+          if (low.minima) {
+            const minima = toFloat32(await low.minima.rows(first, count));
+            const { groupSize } = low.spec;
+            for (let i = 0; i < found.length; i++) found[i]! += minima[Math.floor(i / groupSize)]!;
+          }
+          expect(found).toEqual(values.slice(first * k, (first + count) * k));
         }
-        expect(found).toEqual(values.slice(first * k, (first + count) * k));
       }
-    }
-    await checkpoint.close();
-  });
+      await checkpoint.close();
+    },
+  );
+});
+
+it("multiplies a matrix by the factor that is a tensor of its own", async () => {
+  const random = new Random(40);
+  const nvfp4 = blockFormats.find(({ name }) => name === "NVFP4")!;
+  const data = Uint8Array.from({ length: (32 * 256 * nvfp4.bytes) / nvfp4.size }, () => random.integer(0, 126));
+  const files = [
+    [],
+    [{ name: "blk.0.attn_output.scale", sizes: [1], type: 0, data: new Uint8Array(Float32Array.of(0.3).buffer) }],
+  ];
+  const [plain, scaled] = await Promise.all(
+    files.map((extra) =>
+      open(
+        ggufFile({ ...metadata, "llama.embedding_length": 256, "llama.attention.key_length": 8 }, [
+          matrix("token_embd.weight", 8),
+          { name: "blk.0.attn_output.weight", sizes: [256, 32], type: nvfp4.id, data },
+          ...extra,
+        ]),
+      ),
+    ),
+  );
+  const name = "model.layers.0.self_attn.o_proj.weight";
+  const values = (await plain!.tensors.read(name)).data as Float32Array;
+  const expected = values.map((value) => value * Math.fround(0.3));
+  expect((await scaled!.tensors.read(name)).data).toEqual(expected);
+  expect((await scaled!.tensors.readRows(name, 3, 2)).data).toEqual(expected.slice(3 * 256, 5 * 256));
+  const found = dequantize(await scaled!.tensors.lowBit!(name)!.rows(0, 32));
+  for (const [i, value] of expected.entries())
+    expect(Math.abs(found[i]! - value)).toBeLessThanOrEqual(2 ** -22 * Math.abs(value));
+  expect(scaled!.tensors.names).not.toContain("blk.0.attn_output.scale");
+  await plain!.close();
+  await scaled!.close();
 });
 
 describe("hostile headers", () => {

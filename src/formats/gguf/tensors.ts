@@ -7,8 +7,10 @@ import type { QuantizedWeights, ScaleDType } from "../../quantized.ts";
 import { elementCount, type Tensor } from "../../tensor.ts";
 import { quote } from "../json.ts";
 import type { LowBitTensor, OpenTensors } from "../tensor-source.ts";
-import { type Block, type BlockFormat, blockFormats, dequantizeBlocks, emptyBlock } from "./blocks.ts";
+import { type Block, type BlockFormat, emptyBlock } from "./block-format.ts";
+import { blockFormats, dequantizeBlocks } from "./blocks.ts";
 import type { GgufHeader, GgufTensor } from "./header.ts";
+import { largeTwoBits } from "./small-blocks.ts";
 
 /** Storage types that are floats. */
 const floatTypes = new Map<number, { readonly name: string; readonly dtype: DType }>([
@@ -21,21 +23,11 @@ const floatTypes = new Map<number, { readonly name: string; readonly dtype: DTyp
 const otherTypes: Readonly<Record<number, string>> = {
   9: "Q8_1",
   15: "Q8_K",
-  16: "IQ2_XXS",
-  17: "IQ2_XS",
-  18: "IQ3_XXS",
-  19: "IQ1_S",
-  21: "IQ3_S",
-  22: "IQ2_S",
   24: "I8",
   25: "I16",
   26: "I32",
   27: "I64",
   28: "F64",
-  29: "IQ1_M",
-  34: "TQ1_0",
-  35: "TQ2_0",
-  39: "MXFP4",
 };
 
 /** How one tensor lies in the file. */
@@ -59,11 +51,14 @@ export interface GgufTensors extends OpenTensors {
 export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors {
   const { name: file, size } = source;
   const tensors = new Map(header.tensors.map((tensor) => [tensor.name, tensor]));
+  const formats = hasLargeTwoBits(header, size)
+    ? blockFormats.map((format) => (format.id === largeTwoBits.id ? largeTwoBits : format))
+    : blockFormats;
 
   const stored = (name: string): Stored => {
     const tensor = tensors.get(name);
     if (!tensor) throw new InvalidFileError(file, `has no tensor ${quote(name)} among its ${tensors.size}`);
-    const format = blockFormats.find(({ id }) => id === tensor.type) ?? null;
+    const format = formats.find(({ id }) => id === tensor.type) ?? null;
     const float = floatTypes.get(tensor.type);
     if (!format && !float) throw unsupported(file, tensor);
     const columns = tensor.shape.at(-1) ?? 1;
@@ -116,7 +111,7 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
     },
     lowBit(name) {
       const { tensor, format, start, rowBytes } = stored(name);
-      if (!format || tensor.shape.length !== 2) return null;
+      if (!format || format.isLattice || tensor.shape.length !== 2) return null;
       const spec = specOf(format, tensor.shape as [number, number]);
       const read = (first: number, count: number) => source.read(start + first * rowBytes, count * rowBytes);
       const rows = async (first: number, count: number) =>
@@ -138,10 +133,31 @@ function unsupported(file: string, { name, type }: GgufTensor): UnsupportedError
   );
 }
 
+/**
+ * Whether Q2_0 is what it was before its blocks got 64 weights: tensors of it have less room before the next one than those
+ * need, and none has as much. The file's end counts where nothing follows any of them, since a file may be cut off.
+ */
+function hasLargeTwoBits({ tensors, dataStart }: GgufHeader, fileSize: number): boolean {
+  const offsets = tensors.map(({ offset }) => offset).toSorted((a, b) => a - b);
+  const twoBits = tensors.filter(({ type }) => type === largeTwoBits.id);
+  const followed = twoBits.filter(({ offset }) => offset < offsets.at(-1)!);
+  const rooms = (followed.length > 0 ? followed : twoBits).map(({ offset, shape }) => {
+    const end = offsets.find((other) => other > offset) ?? fileSize - dataStart;
+    return { room: end - offset, needed: (elementCount(shape) / 64) * 18 };
+  });
+  return (
+    rooms.some(({ room, needed }) => room < needed) &&
+    !rooms.some(({ room, needed }) => room >= needed && needed > 2048)
+  );
+}
+
 /** Integers of formats with minima begin at 0, which is a zero point of the lowest integer. */
-function specOf({ bits, groupSize, levels, halfScales, hasMinima }: BlockFormat, [n, k]: readonly [number, number]) {
+function specOf(
+  { bits, groupSize, levels, halfScales, hasMinima, zero }: BlockFormat,
+  [n, k]: readonly [number, number],
+) {
   const scaleDType = halfScales ? ("f16" as const) : ("f32" as const);
-  return { bits, n, k, groupSize, hasZeros: hasMinima, hasLevels: levels !== null, scaleDType };
+  return { bits, n, k, groupSize, hasZeros: hasMinima || zero !== 0, hasLevels: levels !== null, scaleDType };
 }
 
 /** Decodes the blocks of rows one after the other; `take` copies what it needs. */
@@ -155,16 +171,17 @@ function eachBlock(format: BlockFormat, data: Uint8Array, take: (block: Block, i
 
 /** The same integers and scales as in the blocks. */
 function integers(format: BlockFormat, spec: LowBitTensor["spec"], data: Uint8Array): QuantizedWeights {
-  const { size, bits, groupSize, levels } = format;
+  const { size, bits, groupSize, levels, hasMinima } = format;
   const lowest = -(1 << (bits - 1));
+  const zero = hasMinima ? lowest : format.zero;
   const qvals = new Int8Array(spec.n * spec.k);
   const scales = new Float32Array(qvals.length / groupSize);
   eachBlock(format, data, (block, index) => {
     qvals.set(block.q, index * size);
     scales.set(block.scales, (index * size) / groupSize);
   });
-  if (spec.hasZeros) for (let i = 0; i < qvals.length; i++) qvals[i]! += lowest;
-  return { ...spec, qvals, scales, zeros: spec.hasZeros ? new Int8Array(scales.length).fill(lowest) : null, levels };
+  if (hasMinima) for (let i = 0; i < qvals.length; i++) qvals[i]! += lowest;
+  return { ...spec, qvals, scales, zeros: spec.hasZeros ? new Int8Array(scales.length).fill(zero) : null, levels };
 }
 
 /** The minima of the blocks, [n, groups]. */

@@ -24,6 +24,8 @@ import type {
   SharedEmbeddingArgs,
   SoftmaxArgs,
   UnaryArgs,
+  VocabularyMaximaArgs,
+  VocabularyWeightsArgs,
 } from "../arguments.ts";
 import { kvCacheTypes, partOffsets } from "../sequence-table.ts";
 
@@ -80,6 +82,8 @@ export const argumentNames = {
     buffers: ["packed", "scales", "zeros", "indices", "y"],
   },
   embeddingShared: { scalars: ["count", "n", "k", "groupSize", "indexBytes"], buffers: ["weights", "indices", "y"] },
+  vocabularyMaxima: { scalars: ["blocks"], buffers: ["x", "allowed", "maxima"] },
+  vocabularyWeights: { scalars: ["blocks"], buffers: ["x", "maxima", "settings", "weights", "sums"] },
   quantizeAffine: {
     scalars: ["n", "k", "groupSize", "bits", "weightType", "mapping", "hqq", "halfScales"],
     buffers: ["weights", "qvals", "scales", "zeros", "failed"],
@@ -232,6 +236,14 @@ export function embeddingShared({ weights, indices, y }: SharedEmbeddingArgs): N
   const { n, k, groupSize } = weights.spec;
   const sizes = { n, k, groupSize, ...indexSizes(indices) };
   return orderArguments(names.embeddingShared, { ...sizes, weights: weights.bytes, indices, y });
+}
+
+export function vocabularyMaxima(args: VocabularyMaximaArgs): NativeArguments {
+  return orderArguments(names.vocabularyMaxima, { ...args, blocks: args.maxima.length });
+}
+
+export function vocabularyWeights(args: VocabularyWeightsArgs): NativeArguments {
+  return orderArguments(names.vocabularyWeights, { ...args, blocks: args.maxima.length });
 }
 
 function indexSizes(indices: PackedEmbeddingArgs["indices"]) {

@@ -81,6 +81,8 @@ const plain = {
   "i16x8.splat": [simd(16), "i32:v128"],
   "i32x4.splat": [simd(17), "i32:v128"],
   "f32x4.splat": [simd(19), "f32:v128"],
+  "i32x4.eq": [simd(55), "v128,v128:v128"],
+  "f32x4.ne": [simd(66), "v128,v128:v128"],
   "f32x4.lt": [simd(67), "v128,v128:v128"],
   "f32x4.gt": [simd(68), "v128,v128:v128"],
   "i32x4.gt_u": [simd(60), "v128,v128:v128"],

@@ -235,6 +235,12 @@ export class WasmEngine implements KernelMemory {
     this.#release(address);
   }
 
+  /** Makes a step ready that runs at once on the caller's thread, as often as it is called for. */
+  readyNow(step: WasmStep): () => void {
+    const { address, phases } = this.#place([step]).placed;
+    return () => this.#local!.run({ address, phases, times: 0 });
+  }
+
   get byteLength(): number {
     return this.#memory.memory.buffer.byteLength;
   }

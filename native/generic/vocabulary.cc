@@ -1,0 +1,15 @@
+// The sampler's passes over the logits of a vocabulary on what every CPU of the architecture has.
+#include "../kernel.h"
+#include "../vocabulary/vocabulary_rows.h"
+#include "floats.h"
+
+namespace lowbit {
+namespace {
+
+constexpr KernelRow kRows[] = {LOWBIT_VOCABULARY_ROWS(FloatsBaseline, LOWBIT_FLOATS_TARGET, "4", kBaselineNeeds)};
+
+}  // namespace
+
+KernelRows vocabulary_baseline_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit

@@ -1,0 +1,15 @@
+// The sampler's passes over the logits of a vocabulary on AVX-512.
+#include "../kernel.h"
+#include "../vocabulary/vocabulary_rows.h"
+#include "floats_avx512.h"
+
+namespace lowbit {
+namespace {
+
+constexpr KernelRow kRows[] = {LOWBIT_VOCABULARY_ROWS(FloatsAvx512, "avx512", "16", kAvx2 | kAvx512)};
+
+}  // namespace
+
+KernelRows vocabulary_avx512_rows() { return {kRows, sizeof kRows / sizeof *kRows}; }
+
+}  // namespace lowbit

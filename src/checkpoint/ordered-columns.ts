@@ -1,0 +1,34 @@
+/** Weights whose groups are not of neighbouring columns (GPTQ's act-order): x is put into the order of their columns. */
+import type { AffineFormat } from "../ops/lowering.ts";
+import { loweringOf, registerWeightFormat, type Weight, type WeightFormat } from "../ops/weight.ts";
+import type { QuantizedWeights } from "../quantized.ts";
+
+interface OrderedFormat extends WeightFormat {
+  readonly kind: "orderedColumns";
+  readonly weights: Weight<AffineFormat, QuantizedWeights>;
+  /** Column j of `weights` is column order[j] of the matrix. */
+  readonly order: Int32Array;
+}
+
+/** A weight of the matrix whose columns `weights` has in another order. */
+export function orderedColumns(
+  weights: Weight<AffineFormat, QuantizedWeights>,
+  order: Int32Array,
+): Weight<OrderedFormat, QuantizedWeights> {
+  const { name, shape, load } = weights;
+  return { name, shape, format: { kind: "orderedColumns", weights, order }, load };
+}
+
+registerWeightFormat({
+  kind: "orderedColumns",
+  linear(builder, x, weight, bias) {
+    const { weights, order } = (weight as Weight<OrderedFormat>).format;
+    const columns = builder.constant({
+      key: `${weight.name}:order`,
+      dtype: "i32",
+      shape: [order.length],
+      read: async () => order,
+    });
+    return loweringOf(weights).linear(builder, builder.call("aten::index_select.out", x, -1, columns), weights, bias);
+  },
+});

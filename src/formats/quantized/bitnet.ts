@@ -1,0 +1,53 @@
+/**
+ * BitNet's packed matrices as transformers has them: bytes [n / 4, k] with four rows each, the first quarter of them in the lowest bits, as
+ * values 0 to 2 for -1 to 1. `weight_scale` divides in the class "bitlinear" and multiplies in "autobitlinear".
+ */
+import { dequantize, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
+import type { ComputedMatrix } from "../computed-tensors.ts";
+import { floatTypes, type QuantizedFiles, type QuantizedFormat } from "./files.ts";
+import { readScales, unknownName } from "./scales.ts";
+
+export const bitNet: QuantizedFormat = {
+  name: "BitNet",
+  methods: ["bitnet"],
+  // Those of "online" checkpoints become three values when they are used: checkpoint/bitnet.ts.
+  hasFloats: ({ quantization_mode: mode }) => mode === "online",
+  async read(files) {
+    const layer = files.text("linear_class") ?? "bitlinear";
+    if (layer !== "bitlinear" && layer !== "autobitlinear")
+      throw unknownName(files, "linear_class", ["bitlinear", "autobitlinear"], layer);
+    return files
+      .modules("weight_scale")
+      .filter(
+        (module) => files.tensors.has(`${module}.weight`) && files.tensors.info(`${module}.weight`).dtype === "u8",
+      )
+      .map((module) => packedTernary(files, module, layer === "bitlinear"));
+  },
+};
+
+function packedTernary(files: QuantizedFiles, module: string, divides: boolean): ComputedMatrix {
+  const [name, scale] = [`${module}.weight`, `${module}.weight_scale`] as const;
+  const [quarter = 0, k = 0] = files.info(name, ["u8"], 2).shape;
+  files.expect(scale, floatTypes, [1], []);
+  const n = 4 * quarter;
+  const spec: WeightSpec = { bits: 2, n, k, groupSize: k, hasZeros: false, hasLevels: false, scaleDType: "f32" };
+  const read = async (first: number, count: number): Promise<QuantizedWeights> => {
+    const [factor] = await readScales(files, scale);
+    const bytes = (await files.readWhole(module, "weight", first + count === n)).data as Uint8Array;
+    const qvals = new Int8Array(count * k);
+    for (let row = 0, i = 0; row < count; row++) {
+      const part = Math.floor((first + row) / quarter);
+      const start = (first + row - part * quarter) * k;
+      for (let c = 0; c < k; c++, i++) qvals[i] = ((bytes[start + c]! >> (2 * part)) & 3) - 1;
+    }
+    const bad = qvals.findIndex((value) => value > 1);
+    if (bad >= 0) throw files.valueError(name, "values of -1, 0 and 1", `2 in row ${first + Math.floor(bad / k)}`);
+    const scales = new Float32Array(count).fill(divides ? 1 / factor! : factor!);
+    return { ...spec, n: count, qvals, scales, zeros: null, levels: null };
+  };
+  return {
+    ...{ name, shape: [n, k], stored: "BitNet ternary", parts: [name, scale] },
+    lowBit: { stored: "BitNet ternary", spec, rows: read },
+    rows: async (first, count) => dequantize(await read(first, count)),
+  };
+}

@@ -1,0 +1,39 @@
+/** Matrices of 4-bit floats (e2m1), two in a byte, the first in the low bits, with a scale a group: MXFP4 and NVFP4. */
+import { dequantize, type QuantizedWeights, type WeightSpec } from "../../quantized.ts";
+import type { ComputedMatrix } from "../computed-tensors.ts";
+import { e2m1Doubled } from "./small-floats.ts";
+
+/** How such a matrix is stored. */
+export interface Float4Source {
+  readonly name: string;
+  readonly shape: readonly [number, number];
+  readonly groupSize: number;
+  readonly stored: string;
+  readonly parts: readonly string[];
+  /** Bytes [count, k / 2]. */
+  bytes(first: number, count: number): Promise<Uint8Array>;
+  /** Scales [count, groups]. */
+  scales(first: number, count: number): Promise<Float32Array>;
+}
+
+/** The matrix: codes as they are, in a codebook of twice their values, and half of each scale. */
+export function float4Matrix(source: Float4Source): ComputedMatrix {
+  const { name, shape, groupSize, stored, parts } = source;
+  const [n, k] = shape;
+  const spec: WeightSpec = { bits: 4, n, k, groupSize, hasZeros: false, hasLevels: true, scaleDType: "f32" };
+  const read = async (first: number, count: number): Promise<QuantizedWeights> => {
+    const bytes = await source.bytes(first, count);
+    const scales = await source.scales(first, count);
+    const qvals = new Int8Array(count * k);
+    for (let i = 0; i < bytes.length; i++) {
+      qvals[2 * i] = (bytes[i]! & 15) - 8;
+      qvals[2 * i + 1] = (bytes[i]! >> 4) - 8;
+    }
+    return { ...spec, n: count, qvals, scales: scales.map((scale) => scale / 2), zeros: null, levels: e2m1Doubled };
+  };
+  return {
+    ...{ name, shape, stored, parts },
+    lowBit: { stored, spec, rows: read },
+    rows: async (first, count) => dequantize(await read(first, count)),
+  };
+}

@@ -1,0 +1,58 @@
+/**
+ * NVIDIA ModelOpt's unified checkpoints: NVFP4 (`weight` of two e2m1 a byte, `weight_scale` e4m3 of each 16, `weight_scale_2`
+ * of them all, which multiplies) and FP8 (`weight` e4m3, `weight_scale`). Modules are told by their tensors.
+ */
+import type { ComputedMatrix } from "../computed-tensors.ts";
+import { floatTypes, type QuantizedFiles, type QuantizedFormat } from "./files.ts";
+import { float4Matrix } from "./float4.ts";
+import { activationParts, float8Matrix, float8Modules } from "./float8.ts";
+import { readScales, rowScales, scaleType, unknownName } from "./scales.ts";
+
+const algorithms = [
+  "NVFP4",
+  "W4A16_NVFP4",
+  "W4A8_NVFP4_FP8",
+  "NVFP4_AWQ",
+  "FP8",
+  "FP8_PER_CHANNEL_PER_TOKEN",
+  "FP8_PB_WO",
+  "MIXED_PRECISION",
+];
+/** Rows and columns of FP8_PB_WO's blocks. */
+const BLOCK = { rows: 128, columns: 128 };
+
+export const modelOpt: QuantizedFormat = {
+  name: "ModelOpt",
+  methods: ["modelopt", "modelopt_fp4", "modelopt_mixed"],
+  async read(files) {
+    const algorithm = files.text("quant_algo");
+    if (algorithm !== null && !algorithms.includes(algorithm.toUpperCase()))
+      throw unknownName(files, "quant_algo", algorithms, algorithm);
+    const packed = files.modules("weight_scale_2").map((module) => nvfp4(files, module));
+    const done = new Set(packed.map(({ name }) => name));
+    const others = float8Modules(files).filter((module) => !done.has(`${module}.weight`));
+    const block = algorithm?.toUpperCase() === "FP8_PB_WO" ? BLOCK : null;
+    return [...packed, ...others.map((module) => float8Matrix(files, module, block))];
+  },
+};
+
+function nvfp4(files: QuantizedFiles, module: string): ComputedMatrix {
+  const [name, scale, whole] = [`${module}.weight`, `${module}.weight_scale`, `${module}.weight_scale_2`] as const;
+  const [n = 0, bytes = 0] = files.info(name, ["u8"], 2).shape;
+  const values = scaleType(files, scale);
+  const types = [...floatTypes, "u8"] as const;
+  const groups = files.info(scale, types, 2).shape[1]!;
+  files.expect(scale, types, [n, groups]);
+  files.expect(whole, floatTypes, [], [1]);
+  const k = 2 * bytes;
+  if (groups === 0 || k % groups !== 0) throw files.shapeError(scale, `equal groups of ${k} columns`, [n, groups]);
+  return float4Matrix({
+    ...{ name, shape: [n, k], groupSize: k / groups, stored: "NVFP4" },
+    parts: files.partsOf(module, ["weight", "weight_scale", "weight_scale_2", "pre_quant_scale", ...activationParts]),
+    bytes: async (first, count) => (await files.tensors.readRows(name, first, count)).data as Uint8Array,
+    async scales(first, count) {
+      const [factor] = await readScales(files, whole);
+      return (await rowScales(files, scale, values, first, count)).map((value) => value * factor!);
+    },
+  });
+}

@@ -1,0 +1,147 @@
+/** The tokens of a vocabulary that may follow: the best by number, and one by its weight. */
+import { InvalidArgumentError } from "../errors.ts";
+import { BLOCK_TOKENS } from "../kernels/reference/vocabulary.ts";
+import type { VocabularyPasses } from "../kernels/vocabulary.ts";
+import { findThreshold, sorted, ThresholdRoom } from "./threshold.ts";
+
+const LOWEST = -(2 - 2 ** -23) * 2 ** 127;
+/** One of so many logits tells where the best of many begin. */
+const SAMPLED = 16;
+
+/** The best tokens by number, over one row of logits at a time, whose block maxima are known. */
+class BestTokens {
+  readonly #passes: VocabularyPasses;
+  readonly #ids: Int32Array;
+  readonly #room: ThresholdRoom;
+
+  constructor(passes: VocabularyPasses) {
+    this.#passes = passes;
+    this.#ids = new Int32Array(passes.length);
+    this.#room = new ThresholdRoom(passes.length);
+  }
+
+  /** Ids of the `count` best tokens, the best first; of fewer where no more are possible. */
+  ranked(count: number): Int32Array {
+    return sorted(this.#gather(this.leastOf(count)), this.#passes.logits);
+  }
+
+  /**
+   * The least logit of the `count` best tokens, or of those that are possible where they are fewer. Logits that are as
+   * large, but not among the best, become -Infinity.
+   */
+  leastOf(count: number): number {
+    const { logits } = this.#passes;
+    let ids = this.#gather(this.#boundOf(count));
+    if (ids.length < count) ids = this.#gather(LOWEST);
+    const { score, left } = findThreshold(ids, logits, count, this.#room);
+    for (const id of left) logits[id] = Number.NEGATIVE_INFINITY;
+    return score;
+  }
+
+  /** Ids, rising, of tokens with logits of at least `least`, which is finite. */
+  #gather(least: number): Int32Array {
+    const { maxima, logits, length } = this.#passes;
+    const ids = this.#ids;
+    let count = 0;
+    for (let block = 0; block < maxima.length; block++) {
+      if (maxima[block]! < least) continue;
+      const end = Math.min(length, (block + 1) * BLOCK_TOKENS);
+      for (let id = block * BLOCK_TOKENS; id < end; id++) if (logits[id]! >= least) ids[count++] = id;
+    }
+    return ids.subarray(0, count);
+  }
+
+  /** A logit that `count` tokens reach: so many blocks have one. For more tokens than blocks, one that they may reach. */
+  #boundOf(count: number): number {
+    const { maxima, logits, length } = this.#passes;
+    const isFew = count <= maxima.length;
+    const scores = isFew ? maxima : logits;
+    const end = isFew ? maxima.length : length;
+    let found = 0;
+    for (let i = 0; i < end; i += isFew ? 1 : SAMPLED) if (scores[i]! >= LOWEST) this.#ids[found++] = i;
+    const wanted = isFew ? count : Math.ceil((1.25 * count) / SAMPLED) + SAMPLED;
+    return found < wanted ? LOWEST : findThreshold(this.#ids.subarray(0, found), scores, wanted, this.#room).score;
+  }
+}
+
+const shared = new WeakMap<VocabularyPasses, BestTokens>();
+
+/** The best tokens of passes: who asks for them shares their memory with all others, one after the other. */
+export function bestTokens(passes: VocabularyPasses): BestTokens {
+  const best = shared.get(passes) ?? new BestTokens(passes);
+  shared.set(passes, best);
+  return best;
+}
+
+/** The sum of all weights that were made last. */
+export function totalWeight({ sums }: VocabularyPasses): number {
+  let total = 0;
+  for (let block = 0; block < sums.length; block++) total += sums[block]!;
+  return total;
+}
+
+/**
+ * The first token with whose weight the sum of the weights that were made last, by id, exceeds `share` of all, 0 to 1; null
+ * should rounding leave none.
+ */
+export function tokenAt(passes: VocabularyPasses, share: number): number | null {
+  const { sums, weights } = passes;
+  let rest = share * totalWeight(passes);
+  let last: number | null = null;
+  for (let block = 0; block < sums.length; block++) {
+    const sum = sums[block]!;
+    if (sum === 0) continue;
+    if (rest >= sum) {
+      rest -= sum;
+      continue;
+    }
+    for (let id = block * BLOCK_TOKENS; id < (block + 1) * BLOCK_TOKENS; id++) {
+      if (weights[id] === 0) continue;
+      rest -= weights[id]!;
+      last = id;
+      if (rest < 0) return id;
+    }
+    return last;
+  }
+  return null;
+}
+
+/** How many tokens before `end` have a logit. */
+export function countEqual({ maxima, logits }: VocabularyPasses, logit: number, end: number): number {
+  let count = 0;
+  for (let block = 0; block * BLOCK_TOKENS < end; block++) {
+    if (maxima[block]! < logit) continue;
+    const last = Math.min(end, (block + 1) * BLOCK_TOKENS);
+    for (let id = block * BLOCK_TOKENS; id < last; id++) if (logits[id] === logit) count++;
+  }
+  return count;
+}
+
+/** Makes such logits -Infinity from the token `first` on. */
+export function removeEqual({ logits, length }: VocabularyPasses, logit: number, first: number): void {
+  for (let id = first; id < length; id++) if (logits[id] === logit) logits[id] = Number.NEGATIVE_INFINITY;
+}
+
+/**
+ * The id of the largest logit, of equal ones the lowest, once block maxima are known. InvalidArgumentError when a logit is
+ * NaN or Infinity, or when all are -Infinity.
+ */
+export function likeliest({ maxima, logits, length }: VocabularyPasses): number {
+  let best = -1;
+  let most = Number.NEGATIVE_INFINITY;
+  const find = (block: number, isIt: (logit: number) => boolean) =>
+    block * BLOCK_TOKENS + logits.subarray(block * BLOCK_TOKENS, (block + 1) * BLOCK_TOKENS).findIndex(isIt);
+  for (let block = 0; block < maxima.length; block++) {
+    const largest = maxima[block]!;
+    if (largest > most) {
+      most = largest;
+      best = block;
+    } else if (Number.isNaN(largest))
+      throw new InvalidArgumentError(`logits: expected numbers but found NaN at id ${find(block, Number.isNaN)}`);
+  }
+  if (best < 0) throw new InvalidArgumentError(`logits: all ${length} are -Infinity, no token can follow`);
+  const id = find(best, (logit) => logit === most);
+  if (most === Number.POSITIVE_INFINITY)
+    throw new InvalidArgumentError(`logits: expected finite numbers or -Infinity but found Infinity at id ${id}`);
+  return id;
+}

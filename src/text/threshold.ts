@@ -1,0 +1,82 @@
+/** Which tokens of a list are the best: by the worst of them, found by buckets of scores, so that nothing long is sorted. */
+
+/** The worst that is kept of a list: all of a higher score are kept too, and of this score the lowest ids. */
+export interface Threshold {
+  readonly score: number;
+  /** Ids of this score that are not kept. */
+  readonly left: Int32Array;
+}
+
+const BUCKETS = 256;
+/** Lists of so few are sorted. */
+const SORTED_MAX = 32;
+
+/** What finding a threshold among so many tokens takes. */
+export class ThresholdRoom {
+  /** Ids that are left to look at. */
+  readonly ids: Int32Array;
+  /** Buckets of the ids of a list. */
+  readonly buckets: Uint8Array;
+  /** Ids in each bucket. */
+  readonly counts = new Int32Array(BUCKETS);
+
+  constructor(tokens: number) {
+    this.ids = new Int32Array(tokens);
+    this.buckets = new Uint8Array(tokens);
+  }
+}
+
+/**
+ * The worst of the `count` best of some ids, or of all where there are fewer. Ids are rising; their scores are finite, and
+ * of equal scores those of the lower ids are the better.
+ */
+export function findThreshold(ids: Int32Array, scores: Float32Array, count: number, room: ThresholdRoom): Threshold {
+  let list = ids;
+  let missing = Math.min(count, ids.length);
+  while (list.length > SORTED_MAX) {
+    const { lowest, highest } = rangeOf(list, scores);
+    if (lowest === highest) break;
+    fillBuckets(list, scores, { lowest, highest }, room);
+    let bucket = 0;
+    while (room.counts[bucket]! < missing) missing -= room.counts[bucket++]!;
+    let kept = 0;
+    for (let i = 0; i < list.length; i++) if (room.buckets[i] === bucket) room.ids[kept++] = list[i]!;
+    list = room.ids.subarray(0, kept);
+  }
+  const order = list.length > SORTED_MAX ? list : sorted(list, scores);
+  const score = scores[order[missing - 1]!]!;
+  return { score, left: order.subarray(missing).filter((id) => scores[id] === score) };
+}
+
+interface Range {
+  readonly lowest: number;
+  readonly highest: number;
+}
+
+/** The best are in the first bucket and the worst in another, so that each has fewer than all. */
+function fillBuckets(ids: Int32Array, scores: Float32Array, { lowest, highest }: Range, room: ThresholdRoom): void {
+  const { buckets, counts } = room;
+  const perScore = (BUCKETS - 1) / (highest - lowest);
+  counts.fill(0);
+  for (let i = 0; i < ids.length; i++) {
+    const bucket = ((highest - scores[ids[i]!]!) * perScore) | 0;
+    buckets[i] = bucket;
+    counts[bucket]!++;
+  }
+}
+
+/** The ids, the best first. */
+export function sorted(ids: Int32Array, scores: Float32Array): Int32Array {
+  return ids.slice().sort((a, b) => scores[b]! - scores[a]! || a - b);
+}
+
+function rangeOf(ids: Int32Array, scores: Float32Array): Range {
+  let lowest = Number.POSITIVE_INFINITY;
+  let highest = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < ids.length; i++) {
+    const score = scores[ids[i]!]!;
+    if (score < lowest) lowest = score;
+    if (score > highest) highest = score;
+  }
+  return { lowest, highest };
+}
