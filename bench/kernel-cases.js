@@ -4,7 +4,9 @@
  */
 import { layouts, openPacked, packWeights } from "../dist/kernels/layout/packed.js";
 import { embeddingByteLength, packEmbedding } from "../dist/kernels/layout/torchao-embedding.js";
+import { partOffsets, RUN_FIELDS } from "../dist/kernels/sequence-table.js";
 import { createRandom } from "../dist/text/random.js";
+import { requireAddon } from "./peak.js";
 
 const HIDDEN = 2048;
 const INTERMEDIATE = 8192;
@@ -17,6 +19,8 @@ const N = 4096;
 const N_REFERENCE = 128;
 /** Positions in the cache before the call. */
 const CONTEXT = 2000;
+/** Positions of a page of keys and values. */
+const PAGE = 32;
 
 /**
  * @typedef {object} Case
@@ -147,6 +151,54 @@ function ropeAttention({ m, dtype }) {
   return { ...rest, args };
 }
 
+/** Pages of one sequence in no order, as a step finds them: what `update_and_attend` reads, native memory. */
+function pagedTable({ m, dtype, context }) {
+  const cache = { type: dtype, kvHeads: KV_HEADS, headDim: HEAD_DIM, window: 0, pagePositions: PAGE };
+  const { layerBytes } = partOffsets(cache);
+  const pagesMax = Math.ceil((context + m) / PAGE);
+  const bytes = new Uint8Array(
+    requireAddon().allocate(pagesMax * layerBytes) ?? new ArrayBuffer(pagesMax * layerBytes),
+  );
+  const { data } = caches[dtype];
+  const filled = data(bytes.length / caches[dtype].width);
+  bytes.set(new Uint8Array(filled.buffer, filled.byteOffset, filled.byteLength));
+  const start = requireAddon().addressOf(bytes);
+  const order = Array.from({ length: pagesMax }, (_, i) => i).sort((a, b) => noise[a] - noise[b]);
+  const pages = BigUint64Array.from(order, (i) => start + BigInt(i * layerBytes));
+  const page = (_slot, index) => bytes.subarray(order[index] * layerBytes, (order[index] + 1) * layerBytes);
+  const runs = new Int32Array(1 + RUN_FIELDS);
+  runs.set([1, 0, m, context, 0]);
+  return { table: { runs, runsMax: 1 }, pages: { cache: { ...cache, pagesMax, pages, page }, offset: 0 } };
+}
+
+/** @returns {Case} */
+function pagedAttention({ m, dtype, context = CONTEXT }) {
+  const kv = KV_HEADS * HEAD_DIM;
+  const pairs = HEADS * m * (context + (m + 1) / 2);
+  return {
+    what: `${m} tokens after ${context}, ${HEADS}/${KV_HEADS} heads of ${HEAD_DIM}, pages of ${dtype}`,
+    bytes: 2 * caches[dtype].width * (context + m) * kv + 4 * 2 * m * HEADS * HEAD_DIM,
+    macs: 2 * pairs * HEAD_DIM,
+    type: "f32",
+    args: () => ({
+      ...{ rows: m, heads: HEADS, kvHeads: KV_HEADS, headDim: HEAD_DIM, window: 0, softcap: 0 },
+      ...{ q: floats(m * HEADS * HEAD_DIM), k: floats(m * kv), v: floats(m * kv), scale: HEAD_DIM ** -0.5 },
+      ...{ ...pagedTable({ m, dtype, context }), y: new Float32Array(m * HEADS * HEAD_DIM) },
+    }),
+  };
+}
+
+/** @returns {Case} */
+function ropePagedAttention({ m, dtype, context }) {
+  const { args: separate, ...rest } = pagedAttention({ m, dtype, context });
+  const args = () => {
+    const { q: _q, k: _k, v: _v, ...shared } = separate();
+    const qkv = floats(m * (HEADS + 2 * KV_HEADS) * HEAD_DIM);
+    return { ...shared, qkv, angles: floats(m * HEAD_DIM), half: HEAD_DIM / 2 };
+  };
+  return { ...rest, args };
+}
+
 /** @returns {Case} */
 function attention({ m, dtype }) {
   const capacity = CONTEXT + m;
@@ -260,7 +312,10 @@ const embeddingFloat = ({ m, dtype }) => ({
   })),
 });
 
-/** By export of src/kernels/table.ts; the options beside m that a family is measured with. */
+/**
+ * By export of src/kernels/table.ts; the options beside m that a family is measured with. `isNative`: its arguments lie in
+ * native memory, which WebAssembly does not read.
+ */
 export const families = {
   linearA8: { make: packedLinear, packed: true },
   linearA8Swiglu: { make: gatedLinear, packed: true },
@@ -271,6 +326,8 @@ export const families = {
   embeddingShared: { make: sharedEmbedding, packed: true },
   attention: { make: attention, dtypes: Object.keys(caches) },
   ropeAttention: { make: ropeAttention, dtypes: Object.keys(caches) },
+  updateAndAttend: { make: pagedAttention, dtypes: Object.keys(caches), isNative: true },
+  ropeUpdateAndAttend: { make: ropePagedAttention, dtypes: Object.keys(caches), isNative: true },
   rmsNorm: { make: rmsNorm },
   addRmsNorm: { make: addRmsNorm },
   rope: { make: rope },

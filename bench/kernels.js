@@ -148,7 +148,8 @@ let found = 0;
 for (const [family, kernels] of Object.entries(kernelTable)) {
   if (!chosen.includes(family)) continue;
   const runnable = kernels.filter(({ name, needs, target }) => {
-    const runs = targets.includes(target) && needs.every((feature) => cpu.features.has(feature));
+    const isReadable = target !== "wasm" || !families[family]?.isNative;
+    const runs = targets.includes(target) && isReadable && needs.every((feature) => cpu.features.has(feature));
     return runs && name.includes(options.kernel ?? "");
   });
   found += runnable.length;

@@ -91,8 +91,8 @@ void float_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
   if (is_2x8) decode_panel<Isa, uint8_t, 2>(p, first, count, panel);
   else if (w.code_bytes == 1) decode_panel<Isa, uint8_t, 0>(p, first, count, panel);
   else decode_panel<Isa, uint16_t, 0>(p, first, count, panel);
-  multiply_panel<Isa>(
-      {p.spaced, p.stride, panel, p.bias ? p.bias + first : nullptr, p.y + first, w.n, p.m, w.k, count});
+  multiply_panel<Isa, OneSum<Isa>>(
+      {p.spaced, p.stride, panel, p.bias ? p.bias + first : nullptr, p.y + first, w.n, p.m, w.k, count, nullptr, 0});
 }
 
 static inline FloatGemm read_float_gemm(const Call& call) {

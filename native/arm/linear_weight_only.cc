@@ -125,28 +125,29 @@ inline void multiply_rows(const WeightOnly& args, uint32_t panel, uint32_t row) 
   }
 }
 
-// A panel as panels of floats, [k][kPanelColumns] each.
+// A panel as panels of floats, level - zero [k][kPanelColumns] each; then scales likewise, [groups][kPanelColumns].
 template <class Places, int Bits, bool Levels>
 void unpack_floats(const Panels& w, uint32_t panel, float* out) {
   constexpr int kCount = Places::kRows / 4, kColumns = kPanelColumns<FloatsBaseline>;
-  const size_t panel_floats = size_t{kColumns} * w.padded_k();
+  const size_t weight_floats = size_t{kColumns} * w.padded_k(), scale_floats = size_t{kColumns} * w.groups;
+  float* scales = out + size_t{Places::kRows} * w.padded_k();
   const uint8x16_t levels = load_raised_levels(w);
   const uint8_t* group = w.panel(panel);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
-    float32x4_t zeros[kCount], scales[kCount];
+    float32x4_t zeros[kCount];
     for (int quad = 0; quad < kCount; quad++) {
       zeros[quad] = raised_zeros<Bits, Levels>(w, group, quad);
-      scales[quad] = quad_scales(w, group, quad);
+      vst1q_f32(scales + 4 * quad / kColumns * scale_floats + g * kColumns + 4 * quad % kColumns,
+                quad_scales(w, group, quad));
     }
     const uint8_t* at = group + w.vectors_offset;
     constexpr uint32_t kStep = 4 * Places::template kSteps<Bits>;
     for (uint32_t c = 0; c < w.group_length; c += kStep, at += Places::template kBytes<Bits>, out += kStep * kColumns) {
       Places::template each<Bits>(at, [&](auto step, auto quad, uint8x16_t weights) LOWBIT_INLINE {
         const uint8x16_t four = stored_weights<Levels>(levels, weights);
-        float* to = out + 4 * quad / kColumns * panel_floats + 4 * step * kColumns + 4 * quad % kColumns;
+        float* to = out + 4 * quad / kColumns * weight_floats + 4 * step * kColumns + 4 * quad % kColumns;
         each_index<4>([&](auto j) LOWBIT_INLINE {
-          const float32x4_t weight = vsubq_f32(byte_floats<j>(four), zeros[quad]);
-          vst1q_f32(to + j * kColumns, vmulq_f32(weight, scales[quad]));
+          vst1q_f32(to + j * kColumns, vsubq_f32(byte_floats<j>(four), zeros[quad]));
         });
       });
     }
@@ -158,14 +159,16 @@ template <class Places, int Bits, bool Levels>
 void multiply_panels(const WeightOnly& args, uint32_t panel, uint32_t thread) {
   constexpr uint32_t kColumns = kPanelColumns<FloatsBaseline>;
   const Panels& w = args.weights;
-  float* floats = args.panels + size_t{thread} * Places::kRows * w.padded_k();
+  float* floats = args.panels + thread * panel_floats(w, Places::kRows);
+  const float* scales = floats + size_t{Places::kRows} * w.padded_k();
   unpack_floats<Places, Bits, Levels>(w, panel, floats);
   const float* bias = reinterpret_cast<const float*>(w.panel(panel) + w.bias_offset);
   const uint32_t first = Places::kRows * panel;
   for (uint32_t i = 0; i < Places::kRows && first + i < w.n; i += kColumns)
-    multiply_panel<FloatsBaseline>({args.padded, args.stride, floats + size_t{i} * w.padded_k(),
-                                    w.has_bias ? bias + i : nullptr, args.y + first + i, w.n, args.m, w.padded_k(),
-                                    std::min(kColumns, w.n - first - i)});
+    multiply_panel<FloatsBaseline, GroupSums<FloatsBaseline>>(
+        {args.padded, args.stride, floats + size_t{i} * w.padded_k(), w.has_bias ? bias + i : nullptr,
+         args.y + first + i, w.n, args.m, w.padded_k(), std::min(kColumns, w.n - first - i),
+         scales + size_t{i} * w.groups, w.group_length});
 }
 
 template <class Places, int Bits, bool Levels>

@@ -1,7 +1,8 @@
 // What all kernels for panel32 weights share: the bound call, its scratch, and the quantization of activations.
 //
 // Groups are worked on in chunks whose sums stay below 2^22, so that they can be kept as the low bits of a float of
-// known exponent (kMagic), and conversion is one subtraction.
+// known exponent (kMagic), and conversion is one subtraction. Chunks are the same for one row and for many, and their
+// sums are scaled and added in order: a row's results do not depend on others.
 #pragma once
 
 #include <arm_neon.h>

@@ -165,8 +165,6 @@ struct GemmCode {
 template <class Isa>
 size_t carve_gemm(Linear32& args, uint8_t* base, uint32_t threads) {
   Carver carver{base};
-  // Narrow weights may be summed for longer before a sum reaches 2^22.
-  if (!args.weights.has_levels) args.chunk = kChunkMax << (8 - args.weights.bits);
   carve_activations(carver, args, Isa::kRowStep, 0);
   args.unpacked = carver.take<uint8_t>(threads * unpacked_bytes<Isa>(args.weights));
   return carver.size;

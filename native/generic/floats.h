@@ -73,6 +73,8 @@ struct FloatsBaseline {
   static V zip_low(V a, V b) { return vzip1q_f32(a, b); }
   static V zip_high(V a, V b) { return vzip2q_f32(a, b); }
 
+  // Of four lanes, those that `sums` adds first side by side.
+  static constexpr uint32_t kLaneOrder[] = {0, 1, 2, 3};
   // Lane i is the sum of v[i].
   static V sums(const V* v) { return vpaddq_f32(vpaddq_f32(v[0], v[1]), vpaddq_f32(v[2], v[3])); }
 
@@ -152,6 +154,8 @@ struct FloatsBaseline {
   static V zip_low(V a, V b) { return _mm_unpacklo_ps(a, b); }
   static V zip_high(V a, V b) { return _mm_unpackhi_ps(a, b); }
 
+  // Of four lanes, those that `sums` adds first side by side.
+  static constexpr uint32_t kLaneOrder[] = {0, 2, 1, 3};
   // Lane i is the sum of v[i].
   static V sums(const V* v) {
     const V a = _mm_add_ps(_mm_unpacklo_ps(v[0], v[1]), _mm_unpackhi_ps(v[0], v[1]));

@@ -12,8 +12,8 @@ namespace lowbit {
 namespace {
 
 struct FloatLinear : FloatCall {
-  // Rows of x apart by a stride that is no power of two, which would give all of them the same places in a cache; and
-  // a panel for each thread.
+  // Rows of x as chains, apart by a stride that is no power of two, which would give all of them the same places in a
+  // cache; and a panel for each thread.
   float* spaced;
   float* panels;
   size_t stride;
@@ -24,10 +24,21 @@ static_assert(sizeof(FloatLinear) <= kArgsMax);
 // Rows of x from which weights are worth a copy.
 constexpr uint32_t kManyRows = 8;
 
-static inline FloatLinear read_float_linear(const Call& call) {
+// Floats from one row of chains to the next, and of a panel of them.
+template <class Isa>
+inline size_t chain_stride(uint32_t k) {
+  return size_t{Isa::kLanes} * chain_length<Isa>(k) + 16;
+}
+template <class Isa>
+inline size_t chain_panel(uint32_t k) {
+  return size_t{kPanelColumns<Isa>} * Isa::kLanes * chain_places(chain_length<Isa>(k));
+}
+
+template <class Isa>
+inline FloatLinear read_float_linear(const Call& call) {
   FloatLinear args{read_float_call(call)};
   args.spaced = buffer_of<float>(call, float_linear::kScratch);
-  args.stride = size_t{args.k} + 16;
+  args.stride = chain_stride<Isa>(args.k);
   args.panels = args.spaced + args.m * args.stride;
   return args;
 }
@@ -35,7 +46,8 @@ static inline FloatLinear read_float_linear(const Call& call) {
 template <class Isa>
 size_t float_linear_scratch(const Call& call) {
   const uint32_t m = scalar_of<uint32_t>(call, float_linear::kM), k = scalar_of<uint32_t>(call, float_linear::kK);
-  return m < kManyRows ? 0 : size_t{4} * (m * (size_t{k} + 16) + size_t{call.threads} * kPanelColumns<Isa> * k);
+  if (m < kManyRows) return 0;
+  return sizeof(float) * (m * chain_stride<Isa>(k) + call.threads * chain_panel<Isa>(k));
 }
 
 template <class Isa, FloatType Type>
@@ -54,16 +66,17 @@ void many_rows_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thr
   if (phase == 0) {
     const uint32_t last = std::min(args.m, (tile + 1) * args.rows_per_tile);
     for (uint32_t row = tile * args.rows_per_tile; row < last; row++)
-      memcpy(args.spaced + row * args.stride, args.x + size_t{row} * args.k, size_t{4} * args.k);
+      copy_chains<Isa>(args.x + size_t{row} * args.k, args.k, args.spaced + row * args.stride);
     return;
   }
   const uint32_t first = tile * kPanelColumns<Isa>;
   const uint32_t count = std::min(kPanelColumns<Isa>, args.n - first);
   const auto* w = static_cast<const typename FloatWeight<Type>::Element*>(args.weights) + size_t{first} * args.k;
-  float* panel = args.panels + size_t{thread} * kPanelColumns<Isa> * args.k;
+  float* panel = args.panels + thread * chain_panel<Isa>(args.k);
   copy_panel<Isa, Type>(w, count, args.k, panel);
   const float* bias = args.bias ? args.bias + first : nullptr;
-  multiply_panel<Isa>({args.spaced, args.stride, panel, bias, args.y + first, args.n, args.m, args.k, count});
+  multiply_panel<Isa, ChainSums<Isa>>({args.spaced, args.stride, panel, bias, args.y + first, args.n, args.m,
+                                       chain_length<Isa>(args.k), count, nullptr, 0});
 }
 
 template <class Isa, FloatType Type>
@@ -86,7 +99,7 @@ void split_float_linear(Step& step, FloatLinear& args, uint32_t threads) {
 template <class Isa>
 void float_linear_prepare(Step& step, const Call& call) {
   FloatLinear& args = step.init<FloatLinear>();
-  args = read_float_linear(call);
+  args = read_float_linear<Isa>(call);
   switch (args.type) {
     case FloatType::kF32: return split_float_linear<Isa, FloatType::kF32>(step, args, call.threads);
     case FloatType::kF16: return split_float_linear<Isa, FloatType::kF16>(step, args, call.threads);

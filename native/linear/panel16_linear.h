@@ -2,7 +2,8 @@
 // operations; its rows of a vector (16, 8 or 4) divide the 16 rows of a panel into parts.
 //
 // y = a_scale * (sum over groups: scale * (sum u * q - (offset + zero) * sum q) - a_zero * correction) + bias,
-// with u = stored unsigned weight, q = quantized activation. Integer sums are exact.
+// with u = stored unsigned weight, q = quantized activation. Integer sums are exact. Where sums are short, q is raised:
+// y = a_scale * (sum over groups: scale * sum (u - offset) * q - (zero * scale) * sum q - a_zero * correction) + bias.
 #pragma once
 
 #include "../families.h"
@@ -137,14 +138,40 @@ inline void panel_range(const PackedLinear& args, uint32_t first, uint32_t last)
   });
 }
 
-// Without zero points, what sums of products begin with is the same for all columns: sums are kept times -offset.
+// A row's activations, zero point and sums, with activations 128 higher, so that they are unsigned and weights signed:
+// sums of products then begin with nothing that depends on the row, but for what makes weights unsigned. Padding is
+// zero, so that it adds nothing.
+inline void raise_row(const PackedLinear& args, uint32_t row) {
+  const Panel16& w = args.weights;
+  args.rows.zeros[row] += 128;
+  const size_t columns = w.padded_k();
+  int8_t* values = args.rows.values + row * columns;
+  for (size_t c = 0; c < columns; c++) values[c] ^= -128;
+  int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
+  for (uint32_t g = 0; g < w.groups; g++, values += w.group_length) {
+    const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
+    if (count < w.group_length) memset(values + count, 0, w.group_length - count);
+    sums[g] += 128 * static_cast<int32_t>(count);
+  }
+}
+
+// Rows `first` .. `last`. Without zero points, what sums of products begin with is the same for all columns: sums are
+// kept times -offset. With them, sums of raised activations are kept times -1.
+template <class Isa>
+inline void quantize_range(const PackedLinear& args, uint32_t first, uint32_t last, int32_t offset) {
+  Isa::quantize_rows(args.x, args.weights, args.rows, first, last);
+  if constexpr (Isa::kShortSums)
+    for (uint32_t row = first; row < last; row++) raise_row(args, row);
+  if (args.weights.has_zeros && !Isa::kShortSums) return;
+  const size_t groups = args.weights.groups;
+  const int32_t factor = args.weights.has_zeros ? -1 : -offset;
+  for (int32_t* sum = args.rows.sums + first * groups; sum < args.rows.sums + last * groups; sum++) *sum *= factor;
+}
+
 template <class Isa>
 inline void quantize_tile(const PackedLinear& args, uint32_t tile, int32_t offset) {
-  const uint32_t first = tile * args.rows_per_tile, last = std::min(args.m, first + args.rows_per_tile);
-  Isa::quantize_rows(args.x, args.weights, args.rows, first, last);
-  if (args.weights.has_zeros) return;
-  const size_t groups = args.weights.groups;
-  for (int32_t* sum = args.rows.sums + first * groups; sum < args.rows.sums + last * groups; sum++) *sum *= -offset;
+  const uint32_t first = tile * args.rows_per_tile;
+  quantize_range<Isa>(args, first, std::min(args.m, first + args.rows_per_tile), offset);
 }
 
 template <class Isa, int Bits, bool Levels>

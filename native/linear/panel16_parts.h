@@ -35,8 +35,8 @@ constexpr int32_t weight_offset() {
   return Levels ? Isa::kLevelOffset : Isa::template offset<Bits>();
 }
 
-// Of instruction sets whose dot products are 32-bit sums at once. kStreams: whether panels are read as
-// panel16_streams.h does.
+// Of instruction sets whose dot products are 32-bit sums at once, of signed activations. kStreams: whether panels are
+// read as panel16_streams.h does. Short sums are of raised activations: see raise_row.
 struct NoShortSums {
   static constexpr bool kShortSums = false, kStreams = false;
 };
@@ -48,8 +48,8 @@ constexpr bool is_wide(uint32_t bits, bool levels) { return levels || bits == 8;
 template <class Isa, int Bits, bool Levels>
 constexpr int short_steps() {
   if (is_wide(Bits, Levels)) return 0;
-  if (!Isa::kShortSums) return 1;
-  return Bits < 4 ? 8 : 128 >> Bits;
+  if constexpr (Isa::kShortSums) return Isa::template steps<Bits>();
+  return 1;
 }
 
 // Adds a step of 32 columns to 16-bit sums and these, before they may overflow, to a sum that the first of them starts.
@@ -57,11 +57,15 @@ template <class Isa, int Steps, int Step>
 inline LOWBIT_INLINE void add_step(typename Isa::Bytes u, typename Isa::Bytes four,
                                                    typename Isa::Ints& shorts, typename Isa::Ints& sum) {
   const auto products = Isa::products(u, four);
-  shorts = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
-  Isa::keep(shorts);
-  if constexpr (Step % Steps < Steps - 1) return;
-  const auto pairs = Isa::add_pairs(shorts);
-  sum = Step == Steps - 1 ? pairs : Isa::add(sum, pairs);
+  // A value of its own: compilers may keep what references point to in memory.
+  typename Isa::Ints so_far = Step % Steps == 0 ? products : Isa::add_shorts(shorts, products);
+  Isa::keep(so_far);
+  if constexpr (Step % Steps < Steps - 1) {
+    shorts = so_far;
+  } else {
+    const auto pairs = Isa::add_pairs(so_far);
+    sum = Step == Steps - 1 ? pairs : Isa::add(sum, pairs);
+  }
 }
 
 // A field of a chunk as a vector of unsigned bytes.
@@ -105,6 +109,28 @@ inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const u
                                                                        int part) {
   const uint8_t* scales = group + (w.f16_scales ? 2 : 4) * Isa::kRows * part;
   return w.f16_scales ? Isa::load_halves(scales) : Isa::load_floats(scales);
+}
+
+// What a group adds to the totals of a row: its sum of products times its scale; then, where activations are raised,
+// its zero point times its scale times minus the sum of its activations. All kernels of an instruction set add in this
+// order, so that a row's results are the same bits whatever rows are computed with it.
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats add_products(typename Isa::Ints sum,
+                                                                       typename Isa::Floats scale,
+                                                                       typename Isa::Floats total) {
+  return Isa::multiply_add(Isa::to_floats(sum), scale, total);
+}
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats add_zeros(int32_t minus_sum, typename Isa::Floats scaled_zero,
+                                                                    typename Isa::Floats total) {
+  return Isa::multiply_add(Isa::to_floats(Isa::broadcast_int(minus_sum)), scaled_zero, total);
+}
+
+// Zero points of a group times its scales.
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats scaled_zeros_of(const Panel16& w, const uint8_t* group,
+                                                                          int part, typename Isa::Floats scale) {
+  return Isa::multiply(Isa::load_zeros(group + w.zeros_offset + Isa::kRows * part), scale);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 // panel16 linear layers for many rows with products that are 16-bit sums at first, for vectors of half a panel. Weights
-// are signed and activations unsigned here, 128 above what they are elsewhere, as their zero points are: sums begin
-// with nothing that depends on the row then, unless weights have zero points of their own. Weights of more than 7 bits
-// are two planes of at most 8 in magnitude, 16 high + low.
+// are signed and activations raised. Weights of more than 7 bits are two planes of at most 8 in magnitude, 16 high +
+// low.
 #pragma once
 
 #include "panel16_gemm.h"
@@ -26,54 +25,50 @@ constexpr uint32_t kShortRows = 4, kChunkRuns = 32;
 // Bytes of a plane of a chunk.
 constexpr size_t kPlaneBytes = kChunkRuns * 512;
 
-// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run and minus
-// its zero points times them, [runs][16]; sums of rows over the chunks before, [m][16].
+// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run and its zero
+// points times them, [runs][16]; of rows, sums over the groups before and of the group that a chunk is part of,
+// [m][16].
 struct ShortWorkspace {
   uint8_t* weights;
   float *scales, *zeros, *totals;
+  int32_t* sums;
 
-  static size_t bytes(uint32_t m) { return 2 * (kPlaneBytes + 64 * kChunkRuns) + 64 * static_cast<size_t>(m); }
-  explicit ShortWorkspace(uint8_t* scratch)
+  static size_t bytes(uint32_t m) { return 2 * (kPlaneBytes + 64 * kChunkRuns) + 2 * 64 * static_cast<size_t>(m); }
+  ShortWorkspace(uint8_t* scratch, uint32_t m)
       : weights(scratch),
         scales(reinterpret_cast<float*>(scratch + 2 * kPlaneBytes)),
         zeros(scales + kChunkRuns * 16),
-        totals(zeros + kChunkRuns * 16) {}
+        totals(zeros + kChunkRuns * 16),
+        sums(reinterpret_cast<int32_t*>(totals + 16 * static_cast<size_t>(m))) {}
 };
 
-// Runs `first` .. `last` of a panel.
+// Runs `first` .. `last` of a panel: whole groups, or part of one.
 struct ShortChunk {
   uint32_t panel, first, last;
 };
 
-// Where the activations of a chunk that begins with a run are, of rows from `row` on. All chunks but the last are
-// whole.
-inline uint8_t* chunk_inputs(const ShortGemm& gemm, uint32_t run, uint32_t row) {
-  const size_t runs = std::min(kChunkRuns, gemm.linear.weights.padded_k() / 32 - run);
-  return gemm.inputs + 32 * (static_cast<size_t>(run) * gemm.linear.m + runs * row);
+// The end of the chunk that begins with a run.
+inline uint32_t chunk_end(const Panel16& w, uint32_t first) {
+  const uint32_t group_runs = w.group_length / 32, runs = w.padded_k() / 32;
+  if (group_runs > kChunkRuns) return std::min(first + kChunkRuns, (first / group_runs + 1) * group_runs);
+  return std::min(runs, first + kChunkRuns / group_runs * group_runs);
 }
 
-// A row's activations, zero point and sums, with activations 128 higher; padding stays zero, so that it adds nothing.
-inline void raise_row(const PackedLinear& args, uint32_t row) {
-  const Panel16& w = args.weights;
-  args.rows.zeros[row] += 128;
-  const size_t columns = w.padded_k();
-  int8_t* values = args.rows.values + row * columns;
-  for (size_t c = 0; c < columns; c++) values[c] ^= -128;
-  int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  for (uint32_t g = 0; g < w.groups; g++, values += w.group_length) {
-    const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-    if (count < w.group_length) memset(values + count, 0, w.group_length - count);
-    sums[g] += 128 * static_cast<int32_t>(count);
-  }
+// Where the activations of a chunk that begins with a run are, of rows from `row` on.
+inline uint8_t* chunk_inputs(const ShortGemm& gemm, uint32_t run, uint32_t row) {
+  const size_t runs = chunk_end(gemm.linear.weights, run) - run;
+  return gemm.inputs + 32 * (static_cast<size_t>(run) * gemm.linear.m + runs * row);
 }
 
 // Row `row` of the `rows` of a block from `first` on, to where the block reads it.
 inline void place_row(const ShortGemm& gemm, uint32_t first, uint32_t rows, uint32_t row) {
-  const uint32_t runs = gemm.linear.weights.padded_k() / 32;
+  const Panel16& w = gemm.linear.weights;
+  const uint32_t runs = w.padded_k() / 32;
   const int8_t* in = gemm.linear.rows.values + 32 * static_cast<size_t>(row) * runs;
-  for (uint32_t run = 0; run < runs; run += kChunkRuns) {
+  for (uint32_t run = 0, end; run < runs; run = end) {
+    end = chunk_end(w, run);
     uint8_t* out = chunk_inputs(gemm, run, first) + 4 * (row - first);
-    for (uint32_t i = std::min(kChunkRuns, runs - run) * 8; i > 0; i--, in += 4, out += 4 * rows) memcpy(out, in, 4);
+    for (uint32_t i = (end - run) * 8; i > 0; i--, in += 4, out += 4 * rows) memcpy(out, in, 4);
   }
 }
 
@@ -84,11 +79,8 @@ inline void quantize_blocks(const ShortGemm& gemm, uint32_t tile) {
   const uint32_t begin = tile * args.rows_per_tile, end = begin + args.rows_per_tile;
   even_parts(args.m, kShortRows, [&](uint32_t first, uint32_t rows) {
     if (first < begin || first >= end) return;
-    Isa::quantize_rows(args.x, args.weights, args.rows, first, first + rows);
-    for (uint32_t row = first; row < first + rows; row++) {
-      raise_row(args, row);
-      place_row(gemm, first, rows, row);
-    }
+    quantize_range<Isa>(args, first, first + rows, 0);
+    for (uint32_t row = first; row < first + rows; row++) place_row(gemm, first, rows, row);
   });
 }
 
@@ -102,11 +94,18 @@ inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortW
     for (int part = 0; part < 2; part++, at += 8) {
       const auto scales = group_scales<Isa>(w, group, part);
       Isa::store_floats(work.scales + at, scales);
-      if (!w.has_zeros) continue;
-      const auto zeros = Isa::to_floats(Isa::scaled_zeros(group + w.zeros_offset + 8 * part, 0, -1));
-      Isa::store_floats(work.zeros + at, Isa::multiply_add(zeros, scales, Isa::zero_floats()));
+      if (w.has_zeros) Isa::store_floats(work.zeros + at, scaled_zeros_of<Isa>(w, group, part, scales));
     }
   }
+}
+
+// Calls body(v, m) for two vectors of columns and so many rows, numbers known to the compiler: it keeps arrays that
+// loops count through in memory.
+template <int Rows, class Body>
+inline LOWBIT_INLINE void each_sum(Body&& body) {
+  each_index<2>([&](auto v) LOWBIT_INLINE {
+    each_index<Rows>([&](auto m) LOWBIT_INLINE { body(v, m); });
+  });
 }
 
 // Products of 32 columns by two vectors of weights so many bytes apart.
@@ -115,13 +114,14 @@ inline LOWBIT_INLINE void pair_sums(const uint8_t* weights, size_t apart, const 
                                                     typename Isa::Ints (&sum)[2][Rows]) {
   typename Isa::Ints shorts[2][Rows];
   each_index<8>([&](auto step) LOWBIT_INLINE {
-    for (int m = 0; m < Rows; m++) {
+    each_index<Rows>([&](auto m) LOWBIT_INLINE {
       int32_t four;
       memcpy(&four, x + 4 * (Rows * step + m), 4);
-      for (int v = 0; v < 2; v++)
+      each_index<2>([&](auto v) LOWBIT_INLINE {
         add_step<Isa, Steps, step>(Isa::load_bytes(weights + 64 * step + apart * v), Isa::broadcast_int(four),
                                    shorts[v][m], sum[v][m]);
-    }
+      });
+    });
   });
 }
 
@@ -136,57 +136,68 @@ inline LOWBIT_INLINE void run_sums(const uint8_t* weights, const uint8_t* x,
       // Else compilers load activations once for both halves, and spill them.
       __asm__("" : "+r"(x));
       pair_sums<Isa, 8, Rows>(weights + 32 * v, kPlaneBytes, x, planes);
-      for (int m = 0; m < Rows; m++) sum[v][m] = Isa::join_planes(planes[0][m], planes[1][m]);
+      each_index<Rows>(
+          [&](auto m) LOWBIT_INLINE { sum[v][m] = Isa::join_planes(planes[0][m], planes[1][m]); });
     });
 }
 
-// `Rows` rows from `row` on. `Short`: groups of 32.
-template <class Isa, int Steps, bool Short, int Rows>
+// What a chunk's groups are: of one run each, of several, or a part of one.
+enum class ShortGroups { kRun, kRuns, kPart };
+
+// `Rows` rows from `row` on.
+template <class Isa, int Steps, ShortGroups Groups, int Rows>
 inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, uint32_t row) {
   using Ints = typename Isa::Ints;
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
   const size_t groups = w.groups;
-  const uint32_t group_runs = Short ? 1 : w.group_length / 32;
-  uint32_t group = chunk.first / group_runs;
-  const int32_t* sums = args.rows.sums + row * groups;
+  const uint32_t group_runs = Groups == ShortGroups::kRun ? 1 : w.group_length / 32;
+  const uint32_t step = Groups == ShortGroups::kPart ? chunk.last - chunk.first : group_runs;
+  const uint32_t group = chunk.first / group_runs;
+  const int32_t* minus_sums = args.rows.sums + row * groups + group;
   const uint8_t *x = chunk_inputs(gemm, chunk.first, row), *weights = work.weights;
   const float *scales = work.scales, *zeros = work.zeros;
   float* totals = work.totals + 16 * row;
   typename Isa::Floats total[2][Rows];
-  for (int v = 0; v < 2; v++)
-    for (int m = 0; m < Rows; m++)
-      total[v][m] = chunk.first == 0 ? Isa::zero_floats() : Isa::load_floats(totals + 16 * m + 8 * v);
-  for (uint32_t run = chunk.first; run < chunk.last; group++) {
-    const uint32_t begin = run, end = Short ? run + 1 : std::min(chunk.last, (group + 1) * group_runs);
+  each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
+    total[v][m] = group == 0 ? Isa::zero_floats() : Isa::load_floats(totals + 16 * m + 8 * v);
+  });
+  for (uint32_t run = chunk.first; run < chunk.last; minus_sums++) {
+    const uint32_t end = run + step;
     Ints sum[2][Rows];
     run_sums<Isa, Steps, Rows>(weights, x, sum);
     while (x += 32 * Rows, weights += 512, ++run < end) {
       Ints more[2][Rows];
       run_sums<Isa, Steps, Rows>(weights, x, more);
-      for (int v = 0; v < 2; v++)
-        for (int m = 0; m < Rows; m++) sum[v][m] = Isa::add(sum[v][m], more[v][m]);
+      each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE { sum[v][m] = Isa::add(sum[v][m], more[v][m]); });
     }
-    for (int v = 0; v < 2; v++)
-      for (int m = 0; m < Rows; m++)
-        total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales + 8 * v), total[v][m]);
-    if (w.has_zeros && begin == group * group_runs)
-      for (int m = 0; m < Rows; m++)
-        for (int v = 0; v < 2; v++)
-          total[v][m] = Isa::multiply_add(Isa::to_floats(Isa::broadcast_int(sums[m * groups + group])),
-                                          Isa::load_floats(zeros + 8 * v), total[v][m]);
-    scales += 16 * (run - begin);
-    zeros += 16 * (run - begin);
+    if constexpr (Groups == ShortGroups::kPart) {
+      int32_t* part_sums = work.sums + 16 * row;
+      each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
+        int32_t* part = part_sums + 16 * m + 8 * v;
+        if (chunk.first % group_runs > 0) sum[v][m] = Isa::add(sum[v][m], Isa::load_ints(part));
+        Isa::store_ints(part, sum[v][m]);
+      });
+      if (chunk.last % group_runs > 0) return;
+    }
+    each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
+      total[v][m] = add_products<Isa>(sum[v][m], Isa::load_floats(scales + 8 * v), total[v][m]);
+    });
+    if (w.has_zeros)
+      each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
+        total[v][m] = add_zeros<Isa>(minus_sums[m * groups], Isa::load_floats(zeros + 8 * v), total[v][m]);
+      });
+    scales += 16 * step;
+    zeros += 16 * step;
   }
-  for (int v = 0; v < 2; v++) {
-    if (32 * chunk.last == w.padded_k()) store_part<Isa, Rows>(args, chunk.panel, v, row, total[v]);
-    else
-      for (int m = 0; m < Rows; m++) Isa::store_floats(totals + 16 * m + 8 * v, total[v][m]);
-  }
+  if (32 * chunk.last == w.padded_k())
+    each_index<2>([&](auto v) LOWBIT_INLINE { store_part<Isa, Rows>(args, chunk.panel, v, row, total[v]); });
+  else
+    each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE { Isa::store_floats(totals + 16 * m + 8 * v, total[v][m]); });
 }
 
 // All rows by a chunk; meanwhile, the memory that is unpacked next is asked for.
-template <class Isa, int Steps, bool Short>
+template <class Isa, int Steps, ShortGroups Groups>
 inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const ShortWorkspace& work, const uint8_t* next,
                        size_t next_bytes) {
   const uint32_t m = gemm.linear.m;
@@ -194,10 +205,10 @@ inline void short_rows(const ShortGemm& gemm, const ShortChunk& chunk, const Sho
   even_parts(m, kShortRows, [&](uint32_t row, uint32_t rows) {
     for (const uint8_t* end = next + share; next < end; next += 64) Isa::prefetch_line(next);
     switch (rows) {
-      case 1: return short_block<Isa, Steps, Short, 1>(gemm, chunk, work, row);
-      case 2: return short_block<Isa, Steps, Short, 2>(gemm, chunk, work, row);
-      case 3: return short_block<Isa, Steps, Short, 3>(gemm, chunk, work, row);
-      default: return short_block<Isa, Steps, Short, 4>(gemm, chunk, work, row);
+      case 1: return short_block<Isa, Steps, Groups, 1>(gemm, chunk, work, row);
+      case 2: return short_block<Isa, Steps, Groups, 2>(gemm, chunk, work, row);
+      case 3: return short_block<Isa, Steps, Groups, 3>(gemm, chunk, work, row);
+      default: return short_block<Isa, Steps, Groups, 4>(gemm, chunk, work, row);
     }
   });
 }
@@ -208,17 +219,19 @@ void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
   if (phase == 0) return quantize_blocks<Isa>(gemm, tile);
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
-  const ShortWorkspace work(gemm.scratch + thread * gemm.thread_bytes);
+  const ShortWorkspace work(gemm.scratch + thread * gemm.thread_bytes, args.m);
   const uint32_t end = std::min(w.panel_count, (tile + 1) * args.panels_per_tile), runs = w.padded_k() / 32;
   const size_t run_bytes = w.correction_offset / runs, chunk_bytes = kChunkRuns * run_bytes;
   constexpr int kSteps = short_steps<Isa, Bits, Levels>();
   for (uint32_t panel = tile * args.panels_per_tile; panel < end; panel++)
-    for (uint32_t first = 0; first < runs; first += kChunkRuns) {
-      const ShortChunk chunk{panel, first, std::min(runs, first + kChunkRuns)};
+    for (uint32_t first = 0; first < runs; first = chunk_end(w, first)) {
+      const ShortChunk chunk{panel, first, chunk_end(w, first)};
       unpack_chunk<Isa, Bits, Levels>(w, chunk, work);
       const uint8_t* next = chunk.last < runs ? w.panel(panel) + chunk.last * run_bytes : w.panel(panel + 1);
-      if (w.group_length == 32) short_rows<Isa, kSteps, true>(gemm, chunk, work, next, chunk_bytes);
-      else short_rows<Isa, kSteps, false>(gemm, chunk, work, next, chunk_bytes);
+      if (w.group_length == 32) short_rows<Isa, kSteps, ShortGroups::kRun>(gemm, chunk, work, next, chunk_bytes);
+      else if (w.group_length <= 32 * kChunkRuns)
+        short_rows<Isa, kSteps, ShortGroups::kRuns>(gemm, chunk, work, next, chunk_bytes);
+      else short_rows<Isa, kSteps, ShortGroups::kPart>(gemm, chunk, work, next, chunk_bytes);
     }
 }
 

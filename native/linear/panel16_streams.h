@@ -67,8 +67,10 @@ struct StoredQuads {
 template <class Isa, int Bits, bool Levels>
 inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
                                                                  int32_t sums) {
+  constexpr int32_t kOffset = weight_offset<Isa, Bits, Levels>();
   if (!w.has_zeros) return Isa::broadcast_int(sums);
-  return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, weight_offset<Isa, Bits, Levels>(), -sums);
+  if constexpr (Isa::kShortSums) return Isa::broadcast_int(kOffset * sums);
+  else return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, kOffset, -sums);
 }
 
 // `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
@@ -101,10 +103,15 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
     const auto start = [&](auto p, auto part, int m) LOWBIT_INLINE {
       return start_of<Isa, Bits, Levels>(w, group[p], part, sums[m * w.groups + g]);
     };
-    const auto add_group = [&](auto p, auto part, const Ints(&sum)[Rows]) LOWBIT_INLINE {
+    const auto add_sums = [&](auto p, auto part, const Ints(&sum)[Rows]) LOWBIT_INLINE {
       const Floats scale = group_scales<Isa>(w, group[p], part);
-      for (int m = 0; m < Rows; m++)
-        total[p][part][m] = Isa::multiply_add(Isa::to_floats(sum[m]), scale, total[p][part][m]);
+      for (int m = 0; m < Rows; m++) total[p][part][m] = add_products<Isa>(sum[m], scale, total[p][part][m]);
+      if constexpr (Isa::kShortSums) {
+        if (!w.has_zeros) return;
+        const Floats zero = scaled_zeros_of<Isa>(w, group[p], part, scale);
+        for (int m = 0; m < Rows; m++)
+          total[p][part][m] = add_zeros<Isa>(sums[m * w.groups + g], zero, total[p][part][m]);
+      }
     };
     // Several rows leave no registers for sums that are not worked on yet.
     constexpr bool kStarted = !Short || Rows == 1;
@@ -116,7 +123,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
     const auto add_run = [&](auto p, auto part, const Ints(&run)[Rows]) LOWBIT_INLINE {
       Ints sum[Rows];
       for (int m = 0; m < Rows; m++) sum[m] = Isa::add(kStarted ? group_sum[p][part][m] : start(p, part, m), run[m]);
-      if constexpr (Short) add_group(p, part, sum);
+      if constexpr (Short) add_sums(p, part, sum);
       else
         for (int m = 0; m < Rows; m++) group_sum[p][part][m] = sum[m];
     };
@@ -141,7 +148,7 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
       });
     }
     if constexpr (!Short)
-      each_part([&](auto p, auto part) LOWBIT_INLINE { add_group(p, part, group_sum[p][part]); });
+      each_part([&](auto p, auto part) LOWBIT_INLINE { add_sums(p, part, group_sum[p][part]); });
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }
   each_part([&](auto p, auto part) LOWBIT_INLINE {
@@ -168,6 +175,8 @@ struct Columns {
   typename Isa::Bytes levels;
   const int8_t* x;
   size_t x_stride;
+  // What PackedLinear's rows have for the group of the first row; for the next, as many behind as there are groups.
+  const int32_t* sums;
 };
 
 // Adds columns of panel p to the sums of `Rows` rows from `first` on. A function of its own: compilers would unpack
@@ -180,13 +189,20 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
   const uint8_t* const vectors[kParts] = {columns.group + columns.at, columns.group + columns.at + 32};
   column_sums<Isa, Bits, Levels>(vectors, columns.levels, StoredQuads<Isa>{x, columns.x_stride}, run);
   each_index<kParts>([&](auto part) LOWBIT_INLINE {
-    const auto scale = group_scales<Isa>(*columns.weights, columns.group, part);
+    const Panel16& w = *columns.weights;
+    const auto scale = group_scales<Isa>(w, columns.group, part);
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
       auto& sum = sums.group[first + m][p][part];
       auto& total = sums.total[first + m][p][part];
       const auto all = Isa::add(sum, run[part][m]);
-      if (columns.ends) total = Isa::multiply_add(Isa::to_floats(all), scale, total);
+      if (columns.ends) total = add_products<Isa>(all, scale, total);
       else sum = all;
+    });
+    if (!w.has_zeros || !columns.ends) return;
+    const auto zero = scaled_zeros_of<Isa>(w, columns.group, part, scale);
+    each_index<Rows>([&](auto m) LOWBIT_INLINE {
+      auto& total = sums.total[first + m][p][part];
+      total = add_zeros<Isa>(columns.sums[(first + m) * w.groups], zero, total);
     });
   });
 }
@@ -211,7 +227,7 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
   constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
   const Panel16& w = args.weights;
   const int32_t* row_sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  Columns<Isa> columns{&w, nullptr, 0, false, levels_of<Isa, Bits>(w), nullptr, w.padded_k()};
+  Columns<Isa> columns{&w, nullptr, 0, false, levels_of<Isa, Bits>(w), nullptr, w.padded_k(), nullptr};
   columns.x = args.rows.values + row * columns.x_stride;
   const uint8_t* group[kPanels];
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
@@ -226,6 +242,7 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
         for (int part = 0; part < kParts; part++)
           sums.group[m][p][part] = start_of<Isa, Bits, Levels>(w, group[p], part, row_sums[m * w.groups + g]);
     columns.at = w.vectors_offset;
+    columns.sums = row_sums + g;
     for (uint32_t c = 32; c <= w.group_length; c += 32, columns.at += 64 * Bits, columns.x += 32) {
       columns.ends = c == w.group_length;
       for (int p = 0; p < kPanels; p++) {

@@ -51,78 +51,94 @@ inline LaneGroup<Isa> lane_group(const Panel16& w, const uint8_t* group, uint32_
                              : Isa::load(reinterpret_cast<const float*>(group) + lane)};
 }
 
-// Activation rows `row` .. `row + Rows` with all rows of panel `index`, in so many vectors.
+// Panels in turn, so that there are several independent sums: additions do not wait for each other. Without registers
+// for more sums than those of a panel, there would be nothing to gain.
+template <class Isa, int Rows>
+constexpr uint32_t panels_of_rows() {
+  return Isa::kLanes < 16 ? 1 : Rows == 1 ? 4 : Rows < 4 ? 2 : 1;
+}
+
+// Activation rows `row` .. `row + Rows` with all rows of panels from `index` on, of which those past `last` are worked
+// on as that one again.
 template <class Isa, int Bits, bool Levels, int Rows>
-inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t row) {
+inline void weight_only_block(const WeightOnly& args, uint32_t index, uint32_t last, uint32_t row) {
   using V = typename Isa::V;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
-  constexpr int kParts = 16 / Isa::kLanes;
-  // Independent sums of a row, so that additions do not wait for each other.
-  constexpr int kSums = Rows * kParts == 1 ? 4 : Rows * kParts <= 3 ? 2 : 1;
+  constexpr int kPanels = panels_of_rows<Isa, Rows>(), kPanelParts = 16 / Isa::kLanes, kParts = kPanels * kPanelParts;
   const Panel16& w = args.weights;
   // As wide as addresses, so that compilers make no index of its own for each load.
   const size_t stride = args.stride;
   const float* from = args.padded + row * stride;
   const auto levels = levels_of<Isa, Bits>(w);
-  const uint8_t* group = w.panel(index);
+  const uint8_t* group[kPanels];
+  for (uint32_t p = 0; p < kPanels; p++) group[p] = w.panel(std::min(index + p, last));
   V total[Rows][kParts];
-  for (int i = 0; i < Rows * kParts; i++) total[i / kParts][i % kParts] = Isa::set(0);
-  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
+  each_index<Rows * kParts>([&](auto i) LOWBIT_INLINE { total[i / kParts][i % kParts] = Isa::set(0); });
+  for (uint32_t g = 0; g < w.groups; g++) {
     LaneGroup<Isa> lanes[kParts];
-    for (int part = 0; part < kParts; part++) lanes[part] = lane_group<Isa>(w, group, Isa::kLanes * part);
-    V sum[Rows][kParts][kSums];
-    for (auto& row_sums : sum)
-      for (auto& part_sums : row_sums)
-        for (V& one : part_sums) one = Isa::set(0);
-    const uint8_t* at = group + w.vectors_offset;
+    each_index<kParts>([&](auto part) LOWBIT_INLINE {
+      lanes[part] = lane_group<Isa>(w, group[part / kPanelParts], Isa::kLanes * (part % kPanelParts));
+    });
+    V sum[Rows][kParts];
+    each_index<Rows * kParts>([&](auto i) LOWBIT_INLINE { sum[i / kParts][i % kParts] = Isa::set(0); });
+    uint32_t at = w.vectors_offset;
     for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors, from += 4 * kFields) {
-      typename Isa::Words chunk[kParts][kVectors];
-      for (int v = 0; v < kVectors; v++) {
-        if (Rows == 1) __builtin_prefetch(at + 64 * v + 4096, 0, 2);
-        for (int part = 0; part < kParts; part++)
-          chunk[part][v] = Isa::load_words(at + 64 * v + 4 * Isa::kLanes * part);
-      }
-      each_index<kFields>([&](auto f) LOWBIT_INLINE {
-        typename Isa::Words four[kParts];
-        for (int part = 0; part < kParts; part++) {
-          four[part] = unpack_words<Isa, Bits, f>(chunk[part]);
-          if constexpr (Levels) four[part] = Isa::lookup(levels, four[part]);
-        }
-        each_index<4>([&](auto j) LOWBIT_INLINE {
-          V weight[kParts];
-          for (int part = 0; part < kParts; part++)
-            weight[part] = Isa::template byte_floats<j>(four[part]) - lanes[part].zero;
-          each_index<Rows>([&](auto m) LOWBIT_INLINE {
-            const V value = Isa::set(from[m * stride + 4 * f + j]);
-            for (int part = 0; part < kParts; part++) {
-              V& all = sum[m][part][j % kSums];
-              all = Isa::multiply_add(value, weight[part], all);
-            }
+      // One panel after the other: registers hold what is read of one.
+      each_index<kPanels>([&](auto panel) LOWBIT_INLINE {
+        constexpr int kFirst = panel * kPanelParts;
+        typename Isa::Words chunk[kPanelParts][kVectors];
+        each_index<kVectors>([&](auto v) LOWBIT_INLINE {
+          const uint8_t* vector = group[panel] + at + 64 * v;
+          if (Rows == 1) __builtin_prefetch(vector + 4096, 0, 2);
+          each_index<kPanelParts>([&](auto part) LOWBIT_INLINE {
+            chunk[part][v] = Isa::load_words(vector + 4 * Isa::kLanes * part);
+          });
+        });
+        each_index<kFields>([&](auto f) LOWBIT_INLINE {
+          typename Isa::Words four[kPanelParts];
+          each_index<kPanelParts>([&](auto part) LOWBIT_INLINE {
+            four[part] = unpack_words<Isa, Bits, f>(chunk[part]);
+            if constexpr (Levels) four[part] = Isa::lookup(levels, four[part]);
+          });
+          each_index<4>([&](auto j) LOWBIT_INLINE {
+            V weight[kPanelParts];
+            each_index<kPanelParts>([&](auto part) LOWBIT_INLINE {
+              weight[part] = Isa::template byte_floats<j>(four[part]) - lanes[kFirst + part].zero;
+            });
+            each_index<Rows>([&](auto m) LOWBIT_INLINE {
+              const V value = Isa::set(from[m * stride + 4 * f + j]);
+              each_index<kPanelParts>([&](auto part) LOWBIT_INLINE {
+                V& all = sum[m][kFirst + part];
+                all = Isa::multiply_add(value, weight[part], all);
+              });
+            });
           });
         });
       });
     }
     each_index<Rows * kParts>([&](auto i) LOWBIT_INLINE {
       constexpr int kRow = i / kParts, kPart = i % kParts;
-      V all = sum[kRow][kPart][0];
-      for (int s = 1; s < kSums; s++) all = all + sum[kRow][kPart][s];
-      total[kRow][kPart] = Isa::multiply_add(all, lanes[kPart].scale, total[kRow][kPart]);
+      total[kRow][kPart] = Isa::multiply_add(sum[kRow][kPart], lanes[kPart].scale, total[kRow][kPart]);
     });
+    for (const uint8_t*& each : group) each += w.group_bytes;
   }
-  for (uint32_t part = 0, column = 16 * index; part < kParts && column < w.n; part++, column += Isa::kLanes) {
-    const float* bias = reinterpret_cast<const float*>(w.panel(index) + w.bias_offset) + Isa::kLanes * part;
-    for (int m = 0; m < Rows; m++) {
-      const V value = w.has_bias ? total[m][part] + Isa::load(bias) : total[m][part];
+  each_index<kParts>([&](auto part) LOWBIT_INLINE {
+    const uint32_t panel = std::min(index + part / kPanelParts, last), lane = Isa::kLanes * (part % kPanelParts);
+    const uint32_t column = 16 * panel + lane;
+    if (column >= w.n) return;
+    const V bias =
+        w.has_bias ? Isa::load(reinterpret_cast<const float*>(w.panel(panel) + w.bias_offset) + lane) : Isa::set(0);
+    each_index<Rows>([&](auto m) LOWBIT_INLINE {
       float* y = args.y + (size_t{row} + m) * w.n + column;
-      if (column + Isa::kLanes <= w.n) Isa::store(y, value);
-      else Isa::store_some(y, value, w.n - column);
-    }
-  }
+      if (column + Isa::kLanes <= w.n) Isa::store(y, total[m][part] + bias);
+      else Isa::store_some(y, total[m][part] + bias, w.n - column);
+    });
+  });
 }
 
-// A panel as floats, [k][kPanelColumns] of which it fills 16.
+// A panel as floats, level - zero [k][kPanelColumns] and scales [groups][kPanelColumns] of which it fills 16.
 template <class Isa, int Bits, bool Levels>
-void unpack_floats(const Panel16& w, uint32_t index, float* out) {
+void unpack_floats(const Panel16& w, uint32_t index, float* out, float* scales) {
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   const auto levels = levels_of<Isa, Bits>(w);
   for (uint32_t lane = 0; lane < 16; lane += Isa::kLanes) {
@@ -130,6 +146,7 @@ void unpack_floats(const Panel16& w, uint32_t index, float* out) {
     float* to = out + lane;
     for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
       const LaneGroup<Isa> lanes = lane_group<Isa>(w, group, lane);
+      Isa::store(scales + g * kPanelColumns<Isa> + lane, lanes.scale);
       const uint8_t* at = group + w.vectors_offset + 4 * lane;
       for (uint32_t c = 0; c < w.group_length; c += 4 * kFields, at += 64 * kVectors) {
         typename Isa::Words chunk[kVectors];
@@ -138,7 +155,7 @@ void unpack_floats(const Panel16& w, uint32_t index, float* out) {
           auto four = unpack_words<Isa, Bits, f>(chunk);
           if constexpr (Levels) four = Isa::lookup(levels, four);
           each_index<4>([&](auto j) LOWBIT_INLINE {
-            Isa::store(to, (Isa::template byte_floats<j>(four) - lanes.zero) * lanes.scale);
+            Isa::store(to, Isa::template byte_floats<j>(four) - lanes.zero);
             to += kPanelColumns<Isa>;
           });
         });
@@ -151,22 +168,24 @@ void unpack_floats(const Panel16& w, uint32_t index, float* out) {
 template <class Isa, int Bits, bool Levels>
 void multiply_panels(const WeightOnly& args, uint32_t first, uint32_t last, uint32_t thread) {
   const Panel16& w = args.weights;
-  float* panel = args.panels + size_t{thread} * kPanelColumns<Isa> * w.padded_k();
+  float* panel = args.panels + thread * panel_floats(w, kPanelColumns<Isa>);
+  float* scales = panel + size_t{kPanelColumns<Isa>} * w.padded_k();
   for (uint32_t p = first; p < last; p += kPackedPanels<Isa>) {
     float bias[kPanelColumns<Isa>];
     for (uint32_t i = 0; i < kPackedPanels<Isa> && p + i < last; i++) {
-      unpack_floats<Isa, Bits, Levels>(w, p + i, panel + 16 * i);
+      unpack_floats<Isa, Bits, Levels>(w, p + i, panel + 16 * i, scales + 16 * i);
       if (w.has_bias) memcpy(bias + 16 * i, w.panel(p + i) + w.bias_offset, 64);
     }
     const uint32_t columns = std::min({kPanelColumns<Isa>, 16 * (last - p), w.n - 16 * p});
-    multiply_panel<Isa>({args.padded, args.stride, panel, w.has_bias ? bias : nullptr, args.y + 16 * p, w.n, args.m,
-                         w.padded_k(), columns});
+    multiply_panel<Isa, GroupSums<Isa>>({args.padded, args.stride, panel, w.has_bias ? bias : nullptr, args.y + 16 * p,
+                                         w.n, args.m, w.padded_k(), columns, scales, w.group_length});
   }
 }
 
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void weight_only_rows(const WeightOnly& args, uint32_t first, uint32_t last, uint32_t row) {
-  for (uint32_t p = first; p < last; p++) weight_only_block<Isa, Bits, Levels, Rows>(args, p, row);
+  for (uint32_t p = first; p < last; p += panels_of_rows<Isa, Rows>())
+    weight_only_block<Isa, Bits, Levels, Rows>(args, p, last - 1, row);
 }
 
 template <class Isa, int Bits, bool Levels>

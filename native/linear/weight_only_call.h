@@ -2,8 +2,8 @@
 // rows of activations are multiplied with weights that become floats in registers; for many, panels of floats are made
 // first.
 //
-// y = sum over groups: scale * sum (level - zero) * x, + bias. Sums are in f32: the error is at most
-// (k + 4 groups) * 2^-24 * sum |x| |w|.
+// y = sum over groups: scale * sum (level - zero) * x, + bias, of groups and of their columns in their order, whatever
+// kernel serves. Sums are in f32: the error is at most (k + 4 groups) * 2^-24 * sum |x| |w|.
 #pragma once
 
 #include <algorithm>
@@ -33,10 +33,15 @@ constexpr uint32_t kPanelRowsMin = 16;
 
 static inline uint32_t padded_stride(const Panels& w) { return w.padded_k() + 16; }
 
+// Floats of panels of so many columns, of level - zero [padded_k][columns] and scales [groups][columns].
+static inline size_t panel_floats(const Panels& w, uint32_t columns) {
+  return size_t{columns} * (w.padded_k() + w.groups);
+}
+
 // Of `columns` columns of floats for each thread.
 static inline size_t weight_only_scratch_bytes(const Call& call, const Panels& w, uint32_t columns) {
   const uint32_t m = scalar_of<uint32_t>(call, packed_linear::kM);
-  const size_t panels = m < kPanelRowsMin ? 0 : size_t{call.threads} * columns * w.padded_k();
+  const size_t panels = m < kPanelRowsMin ? 0 : call.threads * panel_floats(w, columns);
   return size_t{4} * (size_t{m} * padded_stride(w) + panels);
 }
 

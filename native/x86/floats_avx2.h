@@ -93,6 +93,8 @@ struct FloatsAvx2 {
     return _mm256_permute2f128_ps(_mm256_unpacklo_ps(a, b), _mm256_unpackhi_ps(a, b), 0x31);
   }
 
+  // Of four lanes, those that `sums` adds first side by side.
+  static constexpr uint32_t kLaneOrder[] = {0, 2, 1, 3};
   // Lane i is the sum of v[i]. Not by horizontal additions, which take 2 cycles each.
   static V sums(const V* v) {
     return fold(v, [](V a, V b) { return _mm256_add_ps(a, b); });

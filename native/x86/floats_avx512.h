@@ -72,6 +72,8 @@ struct FloatsAvx512 {
     return _mm512_permutex2var_ps(a, order, b);
   }
 
+  // Of four lanes, those that `sums` adds first side by side.
+  static constexpr uint32_t kLaneOrder[] = {0, 2, 1, 3};
   // Lane i is the sum of v[i].
   static V sums(const V* v) {
     V four[4];

@@ -74,6 +74,10 @@ struct IsaAvx2 : Dot, QuantizerAvx2 {
   static Floats load_halves(const uint8_t* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
   }
+  static Floats load_zeros(const uint8_t* zeros) {
+    return to_floats(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(zeros))));
+  }
+  static Floats multiply(Floats a, Floats b) { return _mm256_mul_ps(a, b); }
   static Floats multiply_add(Floats a, Floats b, Floats c) { return _mm256_fmadd_ps(a, b, c); }
   static void store_floats(float* y, Floats v) { _mm256_storeu_ps(y, v); }
   static void store_some_floats(float* y, Floats v, uint32_t count) {

@@ -28,6 +28,7 @@ export function it(name, body) {
 }
 
 const skip = (name) => omitted.test(name) || skipped.add(name);
+skip.each = () => skip;
 
 /** Names with the items of a row in place of printf codes, as far as it matters to tell them apart. */
 function each(register) {

@@ -1,7 +1,8 @@
 /** The conformance tests of the WebAssembly rows as one module for any engine; engines.js bundles it. */
 import { runFiles } from "../arm/vitest.js";
 
-const others = /_reference$|^(?!.*_wasm_)\S+_\d+x\d+x\d+_/;
+/** Rows of others, and what needs an engine's worker threads, which bundles do not have. */
+const others = /_reference$|^(?!.*_wasm_)\S+_\d+x\d+x\d+_|^in an engine/;
 
 /** Tells of the rows that this engine cannot run, too. @param {boolean} isSmall only half of the bit widths */
 export function runConformance(isSmall) {
@@ -10,6 +11,8 @@ export function runConformance(isSmall) {
     "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
     "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
     "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),
+    "rows-alone": () => import("../../src/kernels/rows-alone.test.ts"),
+    sequences: () => import("../../src/kernels/wasm/attention/sequences.test.ts"),
     aqlm: () => import("../../src/aqlm/operators.test.ts"),
   };
   return runFiles(files, isSmall ? new RegExp(`${others.source}|, [3567] bits$`) : others);

@@ -1,4 +1,5 @@
 /** What becomes of the weights of a checkpoint: which are kept as they are stored, which are quantized anew. */
+import { blockTypeFor } from "../formats/gguf/encode-blocks.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { torchaoUniversal } from "../kernels/layout/torchao-linear.ts";
 import type { WeightSlot } from "../model/decoder.ts";
@@ -29,7 +30,9 @@ export type Destination = "lowbit" | "executorch" | "torchao" | "gguf";
 /** Which low-bit weights of a checkpoint a destination can hold as they are. */
 export function holdsFor(destination: Destination): (stored: LowBitTensor) => boolean {
   if (destination === "lowbit") return () => true;
-  if (destination !== "executorch") return ({ minima, order }) => !minima && !order;
+  if (destination === "gguf")
+    return ({ spec, minima, order }) => !minima && !order && typeof blockTypeFor(spec) !== "string";
+  if (destination === "torchao") return ({ minima, order, spec }) => !minima && !order && !spec.hasLevels;
   return ({ spec, order }) => !order && torchaoUniversal.refusal({ ...spec, scaleDType: "f32" }) === null;
 }
 

@@ -84,7 +84,12 @@ describe("TorchAO's safetensors", () => {
   });
 
   it.each<[string, Record<string, string>, RegExp]>([
-    ["another type", { "a.b.weight": '{"_type":"Int4Tensor"}' }, /is a Int4Tensor, only IntxUnpackedToInt8Tensor/],
+    ["another type", { "a.b.weight": '{"_type":"Int4Tensor"}' }, /is a "Int4Tensor", only IntxUnpackedToInt8Tensor/],
+    [
+      "bytes for one kernel",
+      { "a.b.weight": '{"_type":"IntxOpaqueTensor"}' },
+      /is a "IntxOpaqueTensor", .*packed for kernels of one machine: save the model with intx_packing_format UNPACKED_TO_INT8/,
+    ],
     ["no bits", intx({ target_dtype: "float8" }), /expected target_dtype int1 to int8/],
     [
       "other activations",
@@ -107,7 +112,7 @@ describe("TorchAO's safetensors", () => {
 });
 
 describe("MLX's safetensors", () => {
-  it.each([2, 3, 4, 5, 6, 8])("integers of %i bits", async (bits) => {
+  it.each([1, 2, 3, 4, 5, 6, 7, 8])("integers of %i bits", async (bits) => {
     const [n, columns, groupSize] = [2, 64, 32];
     const q = integers(n * columns, 0, 2 ** bits - 1);
     const bytes = new Uint8Array((n * columns * bits) / 8);

@@ -11,6 +11,8 @@ import type { TensorEntry } from "./safetensors-writer.ts";
 import type { OpenTensors } from "./tensor-source.ts";
 
 const INTX = "IntxUnpackedToInt8Tensor";
+/** Tensors whose bytes are in the order of some kernel. */
+const OPAQUE = /Opaque|TilePacked|Preshuffled|PlainInt32|Marlin|AffineQuantizedTensor/;
 const INT8_ACTIVATIONS = "int8_asym_per_token";
 
 /** `tensors` with the quantized matrices that `metadata` describes as matrices. */
@@ -25,7 +27,9 @@ export function withTorchao(
     const fields = parseObject(file, `metadata of ${name}`, text);
     if (fields._type === "Tensor") continue;
     if (fields._type !== INTX)
-      throw new UnsupportedError(`${file}: tensor ${name} is a ${String(fields._type)}, only ${INTX} is supported`);
+      throw new UnsupportedError(
+        `${file}: tensor ${name} is a ${describe(fields._type)}, only ${INTX} is supported${OPAQUE.test(String(fields._type)) ? "; that type is packed for kernels of one machine: save the model with intx_packing_format UNPACKED_TO_INT8, or take its float weights" : ""}`,
+      );
     matrices.push(intxMatrix(file, name, tensors, isObject(fields._data) ? fields._data : {}));
   }
   return withComputed(tensors, matrices);

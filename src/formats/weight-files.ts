@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { InvalidFileError } from "../errors.ts";
 import { openFile } from "../node-file.ts";
 import { withFloat32Doubles } from "./doubles.ts";
-import type { JsonFile, JsonObject } from "./json.ts";
+import { isObject, type JsonFile, type JsonObject } from "./json.ts";
 import { openLlama2c } from "./llama2c.ts";
 import { metaConfig, metaTensors } from "./meta.ts";
 import { withMlx } from "./mlx.ts";
@@ -17,6 +17,12 @@ const SAFETENSORS = "model.safetensors";
 const TORCH = "pytorch_model.bin";
 const PARAMS = "params.json";
 const CONFIG = "config.json";
+/** Files of settings of quantized weights beside config.json, and the method that they are of. */
+const settingsFiles = [
+  ["quantize_config.json", "gptq"],
+  ["quant_config.json", "awq"],
+  ["hf_quant_config.json", "modelopt"],
+] as const;
 /** How names of files of weights end, whatever the format. */
 export const weightEndings: readonly string[] = [".gguf", ".safetensors", ".bin", ".pth", ".pt"];
 
@@ -44,7 +50,7 @@ export async function openWeights(listing: WeightFolder): Promise<OpenedWeights>
   const { folder } = listing;
   const config = await listing.readJson(CONFIG);
   if (config) {
-    const { value } = config;
+    const value = await withSettings(config.value, listing);
     const weights = await openByConfig(listing);
     const configFile = join(folder, CONFIG);
     const tensors = await orClose([weights], () =>
@@ -61,6 +67,17 @@ export async function openWeights(listing: WeightFolder): Promise<OpenedWeights>
   if (bin?.endsWith(".bin"))
     return { configFile: join(folder, bin), ...(await openSource(join(folder, bin), openLlama2c)) };
   throw new InvalidFileError(folder, `expected config.json but found ${found(listing)}`);
+}
+
+/** The config with `quantization_config` from the file that older versions of AutoGPTQ and AutoAWQ, and ModelOpt, write beside it. */
+async function withSettings(config: JsonObject, { readJson }: WeightFolder): Promise<JsonObject> {
+  if (isObject(config.quantization_config)) return config;
+  for (const [name, method] of settingsFiles) {
+    const found = (await readJson(name))?.value;
+    const settings = isObject(found?.quantization) ? found.quantization : found;
+    if (settings) return { ...config, quantization_config: { quant_method: method, ...settings } };
+  }
+  return config;
 }
 
 async function openByConfig(listing: WeightFolder): Promise<OpenTensors> {

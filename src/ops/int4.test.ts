@@ -3,7 +3,7 @@ import { ShapeError } from "../errors.ts";
 import { f32ToBf16 } from "../half.ts";
 import { cpuWith, hostCpu, scalarCpu } from "../kernels/cpu.ts";
 import { openPackedWithin } from "../kernels/layout/packed.ts";
-import type { Tensor } from "../tensor.ts";
+import { type Tensor, toFloat32 } from "../tensor.ts";
 import { EagerBuilder } from "./eager.ts";
 import { operators } from "./registry.ts";
 
@@ -55,6 +55,30 @@ function relativeError(y: Tensor, x: Tensor, dense: Float64Array, bias: Tensor |
 
 describe.each([hostCpu(), scalarCpu])("int4 operators on $name", (cpu) => {
   const ops = new EagerBuilder(operators, cpu);
+
+  it.each([
+    [1, 7, 64, 32],
+    [9, 33, 96, 96],
+  ] as const)("multiplies [%i, k] of bfloat16, [%i, %i] in blocks of %i, to bfloat16", (m, n, k, blockSize) => {
+    const next = random(m + n);
+    const { weights, scales } = int4Weights(n, k, blockSize, "f32", next);
+    const packed = ops.call("aten::_dyn_quant_pack_4bit_weight.out", weights, scales, null, blockSize, k, n);
+    const patterns = Uint16Array.from({ length: m * k }, () => f32ToBf16(next() - 0.4));
+    const x: Tensor = { dtype: "bf16", shape: [m, k], data: patterns };
+    const y = ops.call("aten::_dyn_quant_matmul_4bit.out", x, packed, blockSize, k, n);
+    const floats: Tensor = { dtype: "f32", shape: [m, k], data: toFloat32(x) };
+    const expected = ops.call("aten::_dyn_quant_matmul_4bit.out", floats, packed, blockSize, k, n);
+    expect([y.dtype, y.shape]).toEqual(["bf16", [m, n]]);
+    expect(y.data).toEqual(Uint16Array.from(expected.data as Float32Array, f32ToBf16));
+  });
+
+  it("refuses activations of another type", () => {
+    const { weights, scales } = int4Weights(4, 32, 32, "f32", random(1));
+    const packed = ops.call("aten::_dyn_quant_pack_4bit_weight.out", weights, scales, null, 32, 32, 4);
+    const x: Tensor = { dtype: "f16", shape: [1, 32], data: new Uint16Array(32) };
+    expect(() => ops.call("aten::_dyn_quant_matmul_4bit.out", x, packed, 32, 32, 4)).toThrow(ShapeError);
+  });
+
   for (const [m, n, k, blockSize] of [
     [1, 7, 64, 32],
     [3, 33, 96, 96],

@@ -5,7 +5,8 @@
  * Activations are quantized as everywhere in lowbit, which differs from PyTorch's kernels by single roundings.
  */
 import type { Int4PackArgs, PackedLinearArgs } from "../kernels/arguments.ts";
-import type { Cpu } from "../kernels/contract.ts";
+import { type Bf16LinearArgs, withBf16Rows } from "../kernels/bf16-rows.ts";
+import type { Cpu, Kernel } from "../kernels/contract.ts";
 import { openPackedWithin } from "../kernels/layout/packed.ts";
 import { fastPacker } from "../kernels/packer.ts";
 import { packedQuery, selectableLayouts, selectLayout } from "../kernels/select.ts";
@@ -14,7 +15,7 @@ import type { WeightSpec } from "../quantized.ts";
 import { elementCount, isSameShape, type Tensor } from "../tensor.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
 import { rowCount } from "./linear.ts";
-import { defineOperator, type Operator } from "./operator.ts";
+import { defineOperator, type Operator, overload } from "./operator.ts";
 
 /** Names of the arguments that say the shape, which the two generations of operators call differently. */
 interface ShapeNames {
@@ -79,31 +80,44 @@ function biasOf<T extends TensorSpec>(args: Arguments<T>): T | null {
   return args.schema.args.some(({ name }) => name === "bias") ? args.optionalTensor("bias", "f32") : null;
 }
 
+/** A product whose activations and result are of one type: f32, or bf16, as PyTorch's have it since 2.10. */
 function matmulOperator(schema: string, names: ShapeNames, inputs: { x: string; packed: string }): Operator {
+  return overload(matmulOf(schema, names, { ...inputs, dtype: "f32", kernels: linearA8 }), {
+    operator: matmulOf(schema, names, { ...inputs, dtype: "bf16", kernels: linearA8.map(withBf16Rows) }),
+    fits: (args) => args.tensor(inputs.x).dtype === "bf16",
+  });
+}
+
+function matmulOf<A extends PackedLinearArgs | Bf16LinearArgs>(
+  schema: string,
+  names: ShapeNames,
+  inputs: { x: string; packed: string; dtype: "f32" | "bf16"; kernels: readonly Kernel<A>[] },
+): Operator {
   const open = (args: Arguments<Tensor>) => {
     const packed = openPackedWithin(args.tensor(inputs.packed).data as Uint8Array, specOf(args, names));
     if (packed.spec.bits !== 4) args.fail(inputs.packed, `expected weights of 4 bits but found ${packed.spec.bits}`);
     return packed;
   };
-  return defineOperator<PackedLinearArgs>({
+  return defineOperator<A>({
     schema,
-    kernels: linearA8,
+    kernels: inputs.kernels,
     bits: [4],
     shape(args) {
       const { n, k } = specOf(args, names);
-      const { shape } = args.tensor(inputs.x, "f32");
+      const { shape, dtype } = args.tensor(inputs.x, inputs.dtype);
       args.tensor(inputs.packed, "u8");
       if (shape.at(-1) !== k) args.fail(inputs.x, `expected last dimension ${k} but found shape [${shape}]`);
-      return { dtype: "f32", shape: [...shape.slice(0, -1), n] };
+      return { dtype, shape: [...shape.slice(0, -1), n] };
     },
     multiplications: (args) => elementCount(args.tensor(inputs.x).shape) * specOf(args, names).n,
     query: (args) => packedQuery(open(args), rowCount(args.tensor(inputs.x).shape)),
-    prepare: (args) => ({
-      m: rowCount(args.tensor(inputs.x).shape),
-      x: args.tensor(inputs.x).data as Float32Array,
-      weights: open(args),
-      y: args.tensor("out").data as Float32Array,
-    }),
+    prepare: (args) =>
+      ({
+        m: rowCount(args.tensor(inputs.x).shape),
+        x: args.tensor(inputs.x).data,
+        weights: open(args),
+        y: args.tensor("out").data,
+      }) as A,
   });
 }
 

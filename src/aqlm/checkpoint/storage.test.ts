@@ -6,6 +6,7 @@ import { describe, expect, it } from "vitest";
 import { type TinyAqlm, writeAqlmCheckpoint } from "../../../test/support/aqlm-checkpoint.ts";
 import { lowbit } from "../../../test/support/command-line.ts";
 import { temporaryFolder } from "../../../test/support/folders.ts";
+import { quantizedNames } from "../../formats/quantized/formats.ts";
 import type { TensorEntry } from "../../formats/safetensors-writer.ts";
 import {
   cpuWith,
@@ -232,10 +233,11 @@ describe("bad AQLM checkpoints", () => {
       entries
         .filter(({ name }) => !name.endsWith(".codebooks"))
         .map((entry) => ({ ...entry, name: entry.name.replace(/\.codes$/, ".qweight") }));
-    const gptq = await checkpoint({ method: "gptq", edit: renamed });
-    await expect(loadCheckpoint(gptq)).rejects.toThrow(
+    const known = ["AQLM", "TorchAO", ...quantizedNames, "weights as floats"].join(" or ");
+    const quip = await checkpoint({ method: "quip", edit: renamed });
+    await expect(loadCheckpoint(quip)).rejects.toThrow(
       new UnsupportedError(
-        `${gptq}/config.json: quantization_config.quant_method: expected AQLM or TorchAO or BitNet or weights as floats but found "gptq" (${gptq}: expected tensor ${q}.weight, which the checkpoint lacks; it has ${q}.qweight, ${q}.scales)`,
+        `${quip}/config.json: quantization_config.quant_method: expected ${known} but found "quip" (${quip}: expected tensor ${q}.weight, which the checkpoint lacks; it has ${q}.qweight, ${q}.scales)`,
       ),
     );
     const higgs = await checkpoint({
@@ -244,7 +246,7 @@ describe("bad AQLM checkpoints", () => {
       edit: changed(`${q}.weight`, { dtype: "i16", shape: [32, 8], data: async () => new Int16Array(256) }),
     });
     await expect(loadCheckpoint(higgs)).rejects.toThrow(
-      `quant_method: expected AQLM or TorchAO or BitNet or weights as floats but found "higgs" (${higgs}, tensor ${q}.weight: expected shape [32,32] by the config but found [32,8])`,
+      `quant_method: expected ${known} but found "higgs" (${higgs}, tensor ${q}.weight: expected shape [32,32] by the config but found [32,8])`,
     );
     const vptq = await checkpoint({ method: "vptq" });
     await expect(loadCheckpoint(vptq)).rejects.toThrow(

@@ -13,6 +13,7 @@ import { float8 } from "./float8.ts";
 import { gptq } from "./gptq.ts";
 import { hqq } from "./hqq.ts";
 import { modelOpt } from "./modelopt.ts";
+import { mxfp4 } from "./mxfp4.ts";
 
 /** All methods that are read here. */
 const formats: readonly QuantizedFormat[] = [
@@ -22,6 +23,7 @@ const formats: readonly QuantizedFormat[] = [
   compressedTensors,
   float8,
   modelOpt,
+  mxfp4,
   bitsAndBytes,
   hqq,
   bitNet,

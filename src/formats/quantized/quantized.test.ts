@@ -1,6 +1,7 @@
 /** Modules of quantized checkpoints against the values that the formats' own libraries give, and damage to them. */
 
 import { readFileSync } from "node:fs";
+import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { temporaryFolder } from "../../../test/support/folders.ts";
@@ -284,6 +285,60 @@ describe("what does not fit together is refused by name", () => {
     await expect(reading).rejects.toThrow(message);
     await expect(reading).rejects.toThrow(LowbitError);
   });
+});
+
+it("stacks of experts in MXFP4 are a matrix each", async () => {
+  const random = new Random(4);
+  const [experts, n, groups] = [3, 5, 2];
+  const blocks = Uint8Array.from({ length: experts * n * groups * 16 }, () => random.integer(0, 255));
+  const scales = Uint8Array.from({ length: experts * n * groups }, () => random.integer(118, 130));
+  const path = join(folder, String(++folders));
+  const tensors = new Map([
+    ["up_blocks", { dtype: "U8", shape: [experts, n, groups, 16], data: blocks }],
+    ["up_scales", { dtype: "U8", shape: [experts, n, groups], data: scales }],
+  ]);
+  await writeModule(path, tensors, { quant_method: "mxfp4" });
+  const checkpoint = await openCheckpoint(path);
+  const { tensors: source } = checkpoint;
+  const name = (expert: number) => `${MODULE}.${expert}.up.weight`;
+  expect(source.names).toEqual([0, 1, 2].map(name));
+  const magnitudes = [0, 0.5, 1, 1.5, 2, 3, 4, 6];
+  for (let expert = 0; expert < experts; expert++) {
+    const expected = Float32Array.from({ length: n * groups * 32 }, (_, i) => {
+      const group = expert * n * groups + Math.floor(i / 32);
+      const byte = blocks[16 * group + ((i % 32) >> 1)]!;
+      const code = i % 2 === 0 ? byte & 15 : byte >> 4;
+      return (code & 8 ? -1 : 1) * magnitudes[code & 7]! * 2 ** (scales[group]! - 127) + 0;
+    });
+    expectSame(toFloat32(await source.read(name(expert))).map(unsigned), expected);
+    expectSame(toFloat32(await source.readRows(name(expert), 2, 2)).map(unsigned), expected.slice(128, 256));
+    expectSame(dequantize(await source.lowBit!(name(expert))!.rows(0, n)).map(unsigned), expected);
+  }
+  await checkpoint.close();
+});
+
+it.each([
+  ["quantize_config.json", "gptq-w4-g128-sym", (settings: object) => settings],
+  [
+    "quant_config.json",
+    "awq-w4-g64-gemm",
+    ({ bits, group_size }: Record<string, unknown>) => ({ w_bit: bits, q_group_size: group_size, version: "GEMM" }),
+  ],
+  [
+    "hf_quant_config.json",
+    "modelopt-nvfp4",
+    () => ({ producer: { name: "modelopt" }, quantization: { quant_algo: "NVFP4" } }),
+  ],
+] as const)("settings in %s are those of the config", async (file, name, change) => {
+  const { tensors, settings, row } = golden(name);
+  const { quant_method: _, ...fields } = settings;
+  const path = join(folder, String(++folders));
+  await writeModule(path, tensors, settings);
+  await writeFile(join(path, "config.json"), "{}");
+  await writeFile(join(path, file), JSON.stringify(change(fields)));
+  const checkpoint = await openCheckpoint(path);
+  expectSame(toFloat32(await checkpoint.tensors.readRows(WEIGHT, 0, 1)).map(unsigned), row.map(unsigned));
+  await checkpoint.close();
 });
 
 it("damaged modules end in errors of lowbit's own, or are read", async () => {

@@ -1,27 +1,67 @@
 /** A row of activations has the same results, bit for bit, alone and among any number of others, on any number of threads. */
 import { describe, expect, it } from "vitest";
-import { type Bench, heap, run } from "../../../test/support/conformance.ts";
-import { Random, randomFloatWeights, randomWeights, weightVariants } from "../../../test/support/random.ts";
-import { expectSame } from "../../../test/support/same.ts";
-import type { Cpu, CpuFeature, Kernel } from "../contract.ts";
-import { layoutNamed, openPacked, packWeights } from "../layout/packed.ts";
-import { packedQuery, selectKernel } from "../select.ts";
-import * as table from "../table.ts";
-import { wasmFeatures } from "./features.ts";
+import { type Bench, heap, isEmulated, machine, run } from "../../test/support/conformance.ts";
+import { Random, randomFloatWeights, randomWeights, weightVariants } from "../../test/support/random.ts";
+import { expectSame } from "../../test/support/same.ts";
+import type { Cpu, CpuFeature, Kernel } from "./contract.ts";
+import { cpuWith } from "./cpu.ts";
+import { knownCpus } from "./known-cpus.ts";
+import { layoutNamed, openPacked, packWeights } from "./layout/packed.ts";
+import { nativeFeatures } from "./native/rows.ts";
+import { packedQuery, selectKernel } from "./select.ts";
+import * as table from "./table.ts";
+import { wasmFeatures } from "./wasm/features.ts";
 
-const counts = [2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 31, 64];
+const counts = isEmulated ? [3, 8, 9, 17] : [2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 33, 70];
 const most = Math.max(...counts);
 const benchOf = (threads: number): Bench => ({ memory: heap, threads });
 
-const own = new Set<CpuFeature>(wasmFeatures());
-const relaxed16: readonly CpuFeature[] = ["simd128", "relaxed_dot16", "split_dot"];
-const cpus: readonly Cpu[] = [
-  { name: "plain SIMD", features: new Set<CpuFeature>(["simd128"]) },
-  { name: "32-bit dot products", features: new Set<CpuFeature>(["simd128", "relaxed_dot", "relaxed_dot16"]) },
-  { name: "16-bit dot products", features: new Set(relaxed16) },
-];
+const own = new Set<CpuFeature>(isEmulated ? machine().features : [...nativeFeatures(), ...wasmFeatures()]);
 /** `split_dot` says which of two right ways is faster. */
 const isUsable = ({ features }: Cpu) => [...features].every((name) => name === "split_dot" || own.has(name));
+
+/**
+ * CPUs whose rows differ, of those that this one can stand for, without AMX: its tiles round weights of many rows
+ * (docs/sequences.md).
+ */
+function nativeCpus(): Cpu[] {
+  const kinds = new Map<string, Cpu>();
+  for (const name of ["sse2", "neon", ...Object.keys(knownCpus)]) {
+    const features = [...cpuWith(name).features].filter((feature) => !feature.startsWith("amx"));
+    const cpu = { name, features: new Set(features) };
+    if (isUsable(cpu)) kinds.set(features.sort().join(), cpu);
+  }
+  return [...kinds.values()];
+}
+
+/** Names of rows that were tested on a CPU before: some serve several. */
+const tested = new Set<string>();
+
+const cpus: readonly Cpu[] = [
+  ...nativeCpus(),
+  { name: "WebAssembly, plain SIMD", features: new Set<CpuFeature>(["simd128"]) },
+  {
+    name: "WebAssembly, 32-bit dot products",
+    features: new Set<CpuFeature>(["simd128", "relaxed_dot", "relaxed_dot16"]),
+  },
+  {
+    name: "WebAssembly, 16-bit dot products",
+    features: new Set<CpuFeature>(["simd128", "relaxed_dot16", "split_dot"]),
+  },
+];
+
+/** n, k and group size: groups within and across the columns that kernels unpack at once, some with padding. */
+const shapes: readonly (readonly [number, number, number])[] = isEmulated
+  ? [
+      [33, 98, 64],
+      [20, 544, 544],
+    ]
+  : [
+      [40, 160, 32],
+      [33, 98, 64],
+      [32, 1248, 96],
+      [20, 2112, 2112],
+    ];
 
 /** Compares rows of calls of `m` rows with those of calls of one. */
 function expectRows(
@@ -44,38 +84,48 @@ function expectRows(
 
 describe.each(cpus)("$name", (cpu) => {
   const skipped = !isUsable(cpu);
+  const isCompiled = ({ target, needs }: Kernel<never>) =>
+    target !== "reference" && needs.every((feature) => cpu.features.has(feature));
   const rowsOf = (x: Float32Array, k: number, first: number, m: number) => x.slice(first * k, (first + m) * k);
-  const n = 40;
-
-  for (const [family, kernels] of [
-    ["8-bit activations", table.linearA8],
-    ["weights only", table.linearWeightOnly],
+  for (const [family, kernels, halves] of [
+    ["8-bit activations", table.linearA8, 1],
+    ["8-bit activations and a gate", table.linearA8Swiglu, 2],
+    ["weights only", table.linearWeightOnly, 1],
   ] as const)
-    for (const layout of ["panel16", "panel32"])
+    for (const layout of ["panel16", "panel32", "torchao_universal"]) {
+      const own = kernels.filter((kernel) => kernel.layouts?.includes(layout) && isCompiled(kernel));
+      const names = own.map(({ name }) => name).join();
+      if (own.length === 0 || tested.has(names)) continue;
+      if (!skipped) tested.add(names);
       it.skipIf(skipped).each([1, 2, 3, 4, 5, 6, 7, 8])(`linear layers, ${family}, ${layout}, %i bits`, (bits) => {
         const random = new Random(bits);
-        for (const [index, variant] of weightVariants.entries()) {
-          if (index % 2 !== bits % 2 && bits !== 8) continue;
-          const weights = randomWeights(random, { n, k: 160, bits, groupSize: 32, ...variant });
-          if (layoutNamed(layout).refusal(weights) !== null) continue;
-          const opened = openPacked(packWeights(weights, random.floats(n, 2), layoutNamed(layout)), weights);
-          const x = random.floats(most * 160, 3);
-          expectRows(
-            n,
-            (m, first, threads) => {
-              const kernel = selectKernel(kernels as typeof table.linearA8, packedQuery(opened, m), cpu);
-              const args = { m, x: rowsOf(x, 160, first, m), weights: opened, y: new Float32Array(m * n) };
-              run(kernel, args, benchOf(threads));
-              return { kernel: kernel.name, y: args.y };
-            },
-            JSON.stringify(variant),
-          );
-        }
+        for (const [columns, k, groupSize] of shapes)
+          for (const [index, variant] of weightVariants.entries()) {
+            if (index % 2 !== bits % 2 && bits !== 8) continue;
+            const n = halves === 2 ? 64 : columns;
+            const weights = randomWeights(random, { n, k, bits, groupSize, ...variant });
+            if (layoutNamed(layout).refusal(weights) !== null) continue;
+            const opened = openPacked(packWeights(weights, random.floats(n, 2), layoutNamed(layout)), weights);
+            const kernelFor = (m: number) =>
+              selectKernel(kernels as typeof table.linearA8, packedQuery(opened, m), cpu);
+            const x = random.floats(most * k, 3);
+            expectRows(
+              n / halves,
+              (m, first, threads) => {
+                const args = { m, x: rowsOf(x, k, first, m), weights: opened, y: new Float32Array((m * n) / halves) };
+                run(kernelFor(m), args, benchOf(threads));
+                return { kernel: kernelFor(m).name, y: args.y };
+              },
+              `[${n}, ${k}] in groups of ${groupSize}, ${JSON.stringify(variant)}`,
+            );
+          }
       });
+    }
 
   it.skipIf(skipped).each(["f32", "f16", "bf16"] as const)("linear layers, %s weights", (dtype) => {
     const random = new Random(9);
-    for (const k of [5, 64, 75])
+    const n = 40;
+    for (const k of [5, 64, 75, 1100])
       for (const hasBias of [false, true]) {
         const weights = randomFloatWeights(random, n * k).find(({ stored }) => stored.dtype === dtype)!.stored;
         const bias = hasBias ? random.floats(n, 2) : null;
