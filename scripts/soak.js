@@ -175,8 +175,12 @@ class Soak {
   async #forked(ids, maxTokens, expected) {
     const n = this.integer(2, 4);
     const texts = new Array(n).fill("");
-    for await (const { choice, text } of this.#model.generateChoices(ids, { ...this.#settings(maxTokens), n }))
+    // Some are left while the others are in a step.
+    let left = this.integer(0, 4) === 0 ? this.integer(0, maxTokens) : Number.POSITIVE_INFINITY;
+    for await (const { choice, text } of this.#model.generateChoices(ids, { ...this.#settings(maxTokens), n })) {
       texts[choice] += text;
+      if (left-- === 0) break;
+    }
     for (const text of texts) this.#compare(text, expected);
     this.tokens += n * maxTokens;
     this.counts.forked++;

@@ -162,13 +162,24 @@ it("a call without tokens is an error", async () => {
   await expect(decoder.allLogits([])).rejects.toThrow("allLogits: expected at least one token");
 });
 
-it("disposing of the model ends all that run", async () => {
-  const llm = await load({ cpu: scalarCpu });
-  const runs = prompts.map((prompt) => logitsOf(llm, prompt, 50));
-  const ends = Promise.allSettled(runs);
-  await llm.dispose();
-  for (const { status } of await ends) expect(status).toBe("rejected");
-});
+it.each(cpus)(
+  "disposing of the model ends the eight that run, in their midst and before they begin, on $name",
+  async (cpu) => {
+    for (const turns of [0, 1, 4, 20]) {
+      const llm = await load({ cpu });
+      const ends = Promise.allSettled(prompts.map((prompt) => logitsOf(llm, prompt, 100)));
+      for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
+      await llm.dispose();
+      for (const end of await ends) {
+        expect(end.status).toBe("rejected");
+        expect((end as PromiseRejectedResult).reason).toBeInstanceOf(UnsupportedError);
+        expect((end as PromiseRejectedResult).reason.message).toMatch(/disposed of/);
+      }
+      expect(() => llm.createDecoder()).toThrow("the program was disposed of");
+    }
+  },
+  60_000,
+);
 
 describe("a prefix in a file", () => {
   const path = join(folder, "prefix.lbsq");
@@ -188,7 +199,7 @@ describe("a prefix in a file", () => {
     const llm = await load({ cpu: scalarCpu });
     await expect(savePrefix(llm, [1, 2, 3], join(folder, "none"))).rejects.toThrow(InvalidArgumentError);
     const other = await load({ cpu: scalarCpu, kvCache: "int8" });
-    await expect(restorePrefix(other, path)).rejects.toThrow(InvalidFileError);
+    await expect(restorePrefix(other, path)).rejects.toThrow(`${path}: type: expected "int8" but found "f32"`);
     const bytes = await readFile(path);
     const damaged = join(folder, "damaged.lbsq");
     for (const at of [0, 5, 40, bytes.length >> 1, bytes.length - 1]) {
@@ -199,6 +210,17 @@ describe("a prefix in a file", () => {
     }
     await writeFile(damaged, bytes.subarray(0, bytes.length - 7));
     await expect(restorePrefix(llm, damaged)).rejects.toThrow(InvalidFileError);
+  });
+
+  it("of another program is refused, with both named", async () => {
+    const model = await loadCheckpoint(folder);
+    quantize(model, [int8DynamicActivationIntxWeight({ bits: 8 })]);
+    const llm = await loadCompiled(model, { cpu: scalarCpu });
+    await model.close();
+    await expect(restorePrefix(llm, path)).rejects.toThrow(
+      /prefix.lbsq: program: expected "(.+)" but found "(?!\1)(.+)"/,
+    );
+    expect(llm.program.sequenceStatistics).toMatchObject({ sequences: 0, pages: 0, idlePages: 0, usedBytes: 0 });
   });
 
   it("of a program with states of its own cannot be", async () => {

@@ -2,17 +2,18 @@
 import { checkOptions, checkWhole } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { capture, type MethodSource } from "../compile/capture.ts";
-import { argumentValues } from "../compile/graph.ts";
+import { argumentValues, type Graph, graphSequenceUses } from "../compile/graph.ts";
 import { ContextLengthError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import type { WeightLookup } from "../model/decoder.ts";
-import type { Builder, LazyConstant } from "../ops/builder.ts";
+import type { Builder } from "../ops/builder.ts";
 import { EagerBuilder } from "../ops/eager.ts";
 import type { KvCacheType } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { Weight } from "../ops/weight.ts";
+import { LoneSequence } from "../sequences/lone-sequence.ts";
 import type { Tensor } from "../tensor.ts";
 import { checkChoices, longContextFrom, weightsFor } from "./compile-model.ts";
 
@@ -34,27 +35,24 @@ const CONTEXT_DEFAULT_MAX = 2048;
 export class EagerModel {
   /** Positions that keys and values are kept for. */
   readonly contextLength: number;
-  readonly #model: Model;
-  /** The weights that were read, whatever becomes of the model. */
-  readonly #weights: WeightLookup;
-  readonly #options: EagerOptions;
+  readonly #forward: Forward;
   readonly #builder: EagerBuilder;
+  readonly #sequence: LoneSequence;
   readonly #longFrom: number;
-  /** Ids whose keys and values the builder's state holds, and whether those are of a sequence beyond `#longFrom`. */
+  /** Ids that were given, and whether they are computed as those of a sequence beyond `#longFrom`. */
   readonly #ids: number[] = [];
   #long = false;
 
   private constructor(
-    model: Model,
-    weights: WeightLookup,
-    { options, builder, contextLength }: { options: EagerOptions; builder: EagerBuilder; contextLength: number },
+    forward: Forward,
+    { builder, sequence }: { readonly builder: EagerBuilder; readonly sequence: LoneSequence },
+    lengths: { readonly contextLength: number; readonly longFrom: number },
   ) {
-    this.#model = model;
-    this.#weights = weights;
-    this.#options = options;
+    this.#forward = forward;
     this.#builder = builder;
-    this.#longFrom = longContextFrom(model, contextLength) ?? contextLength;
-    this.contextLength = contextLength;
+    this.#sequence = sequence;
+    this.#longFrom = lengths.longFrom;
+    this.contextLength = lengths.contextLength;
   }
 
   /** Reads (and quantizes and packs) all weights. InvalidArgumentError for a context that the model does not have. */
@@ -62,71 +60,75 @@ export class EagerModel {
     checkModel(model);
     checkOptions(options);
     checkChoices(options);
+    const { signal, kvCache = "f32", cpu = hostCpu() } = options;
     const most = model.decoder.contextLength;
-    const contextLength = checkWhole(
-      "contextLength",
-      options.contextLength ?? Math.min(most, CONTEXT_DEFAULT_MAX),
-      1,
-      most,
-    );
-    const cpu = options.cpu ?? hostCpu();
-    const builder = new EagerBuilder(operators, cpu);
-    const weights = remembered(weightsFor(model, { signal: options.signal }, false));
-    const eager = new EagerModel(model, weights, { options, builder, contextLength });
-    for (const long of [false, true])
-      for (const constant of eager.#constants(cpu, long)) {
-        options.signal?.throwIfAborted();
-        await builder.load(constant);
-      }
-    return eager;
+    const wanted = options.contextLength ?? Math.min(most, CONTEXT_DEFAULT_MAX);
+    const contextLength = checkWhole("contextLength", wanted, 1, most);
+    const forward = forwardOf(model, remembered(weightsFor(model, { signal }, false)), options);
+    const graphs = [false, true].map((long) => graphOf(forward, cpu, long));
+    const sequence = new LoneSequence(graphSequenceUses(graphs[0]!, operators), { type: kvCache, contextLength });
+    const builder = new EagerBuilder(operators, cpu, { sequences: sequence.table });
+    for (const { constant } of graphs.flatMap(({ nodes }) => nodes.flatMap(argumentValues))) {
+      signal?.throwIfAborted();
+      if (constant) await builder.load(constant);
+    }
+    const longFrom = longContextFrom(model, contextLength) ?? contextLength;
+    return new EagerModel(forward, { builder, sequence }, { contextLength, longFrom });
   }
 
   /** Logits of token ids at a position; keys and values of earlier positions are kept from earlier calls. */
   forward(ids: readonly number[], position: number): Tensor {
-    const kept = this.#ids.length;
-    checkWhole("position", position, 0, kept);
+    checkWhole("position", position, 0, this.#ids.length);
     if (ids.length === 0 || position + ids.length > this.contextLength)
       throw new ContextLengthError(
         `expected 1 to ${this.contextLength - position} tokens at position ${position} but found ${ids.length}`,
       );
     this.#ids.length = position;
     const long = position + ids.length > this.#longFrom;
-    // What was kept so far is of the other frequencies.
-    if (long !== this.#long && position > 0) this.#run(this.#ids, 0, long);
+    // What was kept so far is of the other frequencies, or left behind by windows.
+    const kept = long === this.#long ? Math.min(position, this.#sequence.position) : 0;
     this.#long = long;
-    const logits = this.#run(ids, position, long);
+    const held = this.#sequence.truncate(kept);
+    if (held < position) this.#run(this.#ids.slice(held));
+    const logits = this.#run(ids);
     for (const id of ids) this.#ids.push(id);
     return logits;
   }
 
-  #run(ids: readonly number[], position: number, long: boolean): Tensor {
+  #run(ids: readonly number[]): Tensor {
+    const { position } = this.#sequence;
     const tokens: Tensor = { dtype: "i64", shape: [1, ids.length], data: BigInt64Array.from(ids, BigInt) };
-    const start: Tensor = { dtype: "i64", shape: [1], data: BigInt64Array.of(BigInt(position)) };
-    return this.#forward(this.#builder, tokens, start, long);
+    const each = BigInt64Array.from(ids, (_, i) => BigInt(position + i));
+    const positions: Tensor = { dtype: "i64", shape: [ids.length], data: each };
+    const logits = this.#sequence.step(ids.length, () => this.#forward(this.#builder, tokens, positions, this.#long));
+    this.#sequence.commit(ids);
+    return logits;
   }
+}
 
-  #forward<T>(builder: Builder<T>, tokens: T, position: T, longContext: boolean): T {
-    const { logits = "last", kvCache = "f32" } = this.#options;
-    return this.#model.decoder.forward(
+/** The model's forward pass on any builder. */
+type Forward = <T>(builder: Builder<T>, tokens: T, position: T, longContext: boolean) => T;
+
+function forwardOf(model: Model, weights: WeightLookup, { logits = "last" }: EagerOptions): Forward {
+  return (builder, tokens, position, longContext) =>
+    model.decoder.forward(
       new Ops(builder),
-      this.#weights,
+      weights,
       { tokens, position, rows: null },
-      { cache: { capacity: this.contextLength, type: kvCache }, logits, longContext },
+      { cache: "sequences", logits, longContext },
     );
-  }
+}
 
-  /** What the calls of a pass read. */
-  #constants(cpu: Cpu, long: boolean): LazyConstant[] {
-    const vector = (name: string, shape: readonly number[]) =>
-      ({ name, spec: { dtype: "i64", shape }, smallest: shape }) as const;
-    const source: MethodSource = {
-      name: "forward",
-      inputs: [vector("tokens", [1, 1]), vector("input_pos", [1])],
-      build: (builder, [tokens, position]) => [this.#forward(builder, tokens!, position!, long)],
-    };
-    const { nodes } = capture(source, operators, cpu);
-    return nodes.flatMap(argumentValues).flatMap(({ constant }) => constant ?? []);
-  }
+/** The calls of a pass, and what they read. */
+function graphOf(forward: Forward, cpu: Cpu, long: boolean): Graph {
+  const vector = (name: string, shape: readonly number[]) =>
+    ({ name, spec: { dtype: "i64", shape }, smallest: shape }) as const;
+  const source: MethodSource = {
+    name: "forward",
+    inputs: [vector("tokens", [1, 1]), vector("positions", [1])],
+    build: (builder, [tokens, position]) => [forward(builder, tokens!, position!, long)],
+  };
+  return capture(source, operators, cpu);
 }
 
 /** The same weight whenever a name is asked for. */

@@ -1,6 +1,8 @@
 /** A captured method: operator calls in order over values whose specs are known at the smallest and the largest input. */
+import type { SequenceUse } from "../kernels/sequence-table.ts";
 import type { LazyConstant } from "../ops/builder.ts";
-import type { Argument, TensorSpec } from "../ops/call-arguments.ts";
+import { type Argument, Arguments, type TensorSpec } from "../ops/call-arguments.ts";
+import type { OperatorRegistry } from "../ops/operator-registry.ts";
 
 export interface GraphValue {
   /**
@@ -48,6 +50,16 @@ export function argumentValues(node: GraphNode): GraphValue[] {
   return node.args
     .flatMap((arg) => (Array.isArray(arg) ? (arg as Argument<GraphValue>[]) : [arg]))
     .filter(isGraphValue);
+}
+
+/** What the calls of a graph keep of each sequence. */
+export function graphSequenceUses({ nodes }: Graph, registry: OperatorRegistry): SequenceUse[] {
+  return nodes.flatMap((node) => {
+    const operator = registry.find(node.operator);
+    if (!operator?.keepsSequences) return [];
+    const args = node.args.map((arg) => (isGraphValue(arg) ? arg.spec : arg) as Argument<TensorSpec>);
+    return operator.sequenceUse(new Arguments<TensorSpec>(operator.schema, args)) ?? [];
+  });
 }
 
 /** The arguments of a node with its values, those in lists too, replaced. */

@@ -70,4 +70,5 @@ test("slabs of which more than half is free are given back, one at a time", () =
   expect(memory.bytes).toBe(640 * 1024);
   for (let i = 0; i < 20; i++) pool.trim();
   expect(memory.bytes).toBe(2 * 64 * 1024);
+  expect(memory.discarded).toBe((640 - 2 * 64) * 1024);
 });

@@ -209,6 +209,8 @@ export class BlockPool {
     const slabs = this.#slabs[slab.kind]!;
     slabs.splice(slabs.indexOf(slab), 1);
     this.#bytes -= slab.bytes.length;
+    // What frees memory may be the collection of garbage, much later.
+    this.#memory.discard(slab.bytes);
     this.#memory.free(slab.bytes);
   }
 }

@@ -93,24 +93,45 @@ export class SequenceStore {
    * without `reserve`, more runs than slots, and a second step at a time.
    */
   async step<R>(runs: readonly StepRun[], work: () => Promise<R>): Promise<R> {
+    const end = this.#begin(runs);
+    return this.#inPlace(async () => {
+      let isDone = false;
+      try {
+        const result = await work();
+        isDone = true;
+        return result;
+      } finally {
+        end(isDone);
+      }
+    });
+  }
+
+  /** The same of work that is done when it returns. */
+  stepNow<R>(runs: readonly StepRun[], work: () => R): R {
+    const end = this.#begin(runs);
+    let isDone = false;
+    try {
+      const result = work();
+      isDone = true;
+      return result;
+    } finally {
+      end(isDone);
+    }
+  }
+
+  /** Writes the table for a step; gives what ends it, successfully or not. */
+  #begin(runs: readonly StepRun[]): (isDone: boolean) => void {
     this.#checkUsable();
     this.#checkRuns(runs);
     this.#pages.trim();
     this.#table.write(runs);
     for (const { sequence } of runs) sequence.beginStep();
     this.#isStepping = true;
-    let isDone = false;
-    return this.#inPlace(async () => {
-      try {
-        const result = await work();
-        isDone = true;
-        return result;
-      } finally {
-        this.#isStepping = false;
-        this.#table.clear();
-        for (const { sequence, rows } of runs) sequence.endStep(isDone ? rows : 0);
-      }
-    });
+    return (isDone) => {
+      this.#isStepping = false;
+      this.#table.clear();
+      for (const { sequence, rows } of runs) sequence.endStep(isDone ? rows : 0);
+    };
   }
 
   /**

@@ -39,7 +39,13 @@ export class CountedMemory implements KernelMemory {
     return this.#allocated.get(bytes)!;
   }
 
-  discard(): void {}
+  /** Bytes that were given back to the system. */
+  discarded = 0;
+
+  discard(bytes: Uint8Array): void {
+    this.discarded += bytes.length;
+    bytes.fill(0x5a);
+  }
 
   /** The bytes at an address, to be compared with those that a table gives. */
   at(address: bigint, byteLength: number): Uint8Array {

@@ -4,7 +4,14 @@
  */
 import { checkString, checkWhole } from "../../arguments.ts";
 import { capture } from "../../compile/capture.ts";
-import { argumentValues, type Graph, type GraphNode, type GraphValue, isGraphValue } from "../../compile/graph.ts";
+import {
+  argumentValues,
+  type Graph,
+  type GraphNode,
+  type GraphValue,
+  graphSequenceUses,
+  isGraphValue,
+} from "../../compile/graph.ts";
 import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
 import { nextMacrotask } from "../../event-loop.ts";
 import { hostCpu } from "../../kernels/cpu.ts";
@@ -14,6 +21,7 @@ import { EagerBuilder } from "../../ops/eager.ts";
 import { Ops } from "../../ops/ops.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import { operators } from "../../ops/registry.ts";
+import { LoneSequence } from "../../sequences/lone-sequence.ts";
 import type { Tensor } from "../../tensor.ts";
 import { readTexts } from "../../text/model-texts.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
@@ -68,7 +76,9 @@ export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DE
 
 export class FloatWalk {
   readonly #graph: Graph;
-  readonly #builder = new EagerBuilder(operators, hostCpu());
+  /** Begins anew with each window and call: what a call keeps, no other reads. */
+  readonly #sequence: LoneSequence;
+  readonly #builder: EagerBuilder;
   readonly #inputs: Values;
   /** Index of the last node that reads a value. */
   readonly #lastUse = new Map<GraphValue, number>();
@@ -78,17 +88,23 @@ export class FloatWalk {
   constructor(model: Model, ids: readonly number[], { window = WINDOW_DEFAULT, signal }: WalkOptions = {}) {
     const size = Math.min(window, model.decoder.contextLength, ids.length);
     this.#graph = captureFloat(model, size);
+    const uses = graphSequenceUses(this.#graph, operators);
+    this.#sequence = new LoneSequence(uses, { type: "f32", contextLength: size });
+    this.#builder = new EagerBuilder(operators, hostCpu(), { sequences: this.#sequence.table });
     this.#signal = signal;
     const tokens: Tensor[] = [];
     for (let start = 0; start < ids.length; start += size) {
       const part = ids.slice(start, start + size);
       tokens.push({ dtype: "i64", shape: [1, part.length], data: BigInt64Array.from(part, BigInt) });
     }
-    const position: Tensor = { dtype: "i64", shape: [1], data: BigInt64Array.of(0n) };
-    const [tokensValue, positionValue] = this.#graph.inputs as [GraphValue, GraphValue];
+    const positions = tokens.map(({ data }): Tensor => {
+      const each = BigInt64Array.from({ length: data.length }, (_, i) => BigInt(i));
+      return { dtype: "i64", shape: [each.length], data: each };
+    });
+    const [tokensValue, positionsValue] = this.#graph.inputs as [GraphValue, GraphValue];
     this.#inputs = new Map([
       [tokensValue, tokens],
-      [positionValue, tokens.map(() => position)],
+      [positionsValue, positions],
     ]);
     for (const [i, node] of this.#graph.nodes.entries())
       for (const value of argumentValues(node)) this.#lastUse.set(value, i);
@@ -158,14 +174,16 @@ export class FloatWalk {
 
   /** The call for each window. */
   #call(node: GraphNode, values: Values, constants: ReadonlyMap<GraphValue, Tensor>): Tensor[] {
-    const windows = this.#inputs.values().next().value!.length;
-    return Array.from({ length: windows }, (_, w) => {
+    const windows = this.#inputs.values().next().value!;
+    const isOnSequence = argumentValues(node).some(({ kind }) => kind === "sequences");
+    return windows.map(({ data }, w) => {
       const tensorOf = (value: GraphValue): Tensor => {
         if (value.kind === "constant") return constants.get(value)!;
-        return value.kind === "state" ? this.#builder.state(value.name!, value.spec) : values.get(value)![w]!;
+        return value.kind === "sequences" ? this.#builder.sequences() : values.get(value)![w]!;
       };
       const args = node.args.map((arg) => (isGraphValue(arg) ? tensorOf(arg) : arg)) as Argument<Tensor>[];
-      return this.#builder.call(node.operator, ...args);
+      const call = () => this.#builder.call(node.operator, ...args);
+      return isOnSequence ? this.#sequence.step(data.length, call) : call();
     });
   }
 
@@ -198,14 +216,13 @@ export async function visitLinearLayers(
 
 /** The forward pass on weights as they are stored, with logits of all positions. Constants are named as slots are. */
 function captureFloat(model: Model, window: number): Graph {
-  const cache = { capacity: window, type: "f32" } as const;
-  const options = { cache, logits: "all", longContext: false } as const;
+  const options = { cache: "sequences", logits: "all", longContext: false } as const;
   return capture(
     {
       name: "forward",
       inputs: [
         { name: "tokens", spec: { dtype: "i64", shape: [1, window] }, smallest: [1, 1] },
-        { name: "input_pos", spec: { dtype: "i64", shape: [1] }, smallest: [1] },
+        { name: "positions", spec: { dtype: "i64", shape: [window] }, smallest: [1] },
       ],
       build: (builder, [tokens, position]) => [
         model.decoder.forward(
