@@ -258,7 +258,7 @@ async function quantizeCheckpoint(path: string, options: QuantizeCommandOptions,
       `wrote ${output}: ${formatBytes(parts.total)}, ${bitsPerWeight.toFixed(2)} bits per weight, in ${seconds.toFixed(1)} s`,
     );
     // Where weights were encoded, or were quantized already in the checkpoint.
-    if (isAqlm || origins.some(({ treatment, stored }) => treatment === "carried over" || /^I?Q\d/.test(stored)))
+    if (isAqlm || origins.some(({ treatment, stored }) => treatment === "carried over" || !/^b?f\d+$/i.test(stored)))
       await terminal.writeLine(`weights ${describeOrigins(origins)}`);
   }
 }
