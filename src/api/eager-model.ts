@@ -85,10 +85,11 @@ export class EagerModel {
       );
     this.#ids.length = position;
     const long = position + ids.length > this.#longFrom;
-    // What was kept so far is of the other frequencies, or left behind by windows.
-    const kept = long === this.#long ? Math.min(position, this.#sequence.position) : 0;
+    // What was kept so far is of the other frequencies.
+    if (long !== this.#long) this.#sequence.restart(long ? "long" : "short");
     this.#long = long;
-    const held = this.#sequence.truncate(kept);
+    // Windows may have left behind what is to be gone on from.
+    const held = this.#sequence.truncate(Math.min(position, this.#sequence.position));
     if (held < position) this.#run(this.#ids.slice(held));
     const logits = this.#run(ids);
     for (const id of ids) this.#ids.push(id);

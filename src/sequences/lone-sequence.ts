@@ -7,7 +7,7 @@ import { SequenceStore } from "./store.ts";
 
 export class LoneSequence {
   readonly #store: SequenceStore;
-  readonly #sequence: Sequence;
+  #sequence: Sequence;
 
   /** InvalidArgumentError for options out of range. */
   constructor(uses: readonly SequenceUse[], { type, contextLength }: Pick<SequenceOptions, "type" | "contextLength">) {
@@ -37,6 +37,12 @@ export class LoneSequence {
   /** Appends the tokens of the last step. */
   commit(ids: readonly number[]): void {
     this.#sequence.commit(ids);
+  }
+
+  /** Begins anew in a branch: what was computed in others is of no use to it. */
+  restart(branch: string): void {
+    this.#sequence.dispose();
+    this.#sequence = this.#store.open([], { branch });
   }
 
   /** Forgets the tokens from `position` on, or more. Gives the number of those that it then holds. */
