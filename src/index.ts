@@ -9,7 +9,6 @@ export { inspectProgram, type ProgramReport } from "./api/inspect.ts";
 export { loadCompiled } from "./api/load-compiled.ts";
 export { loadProgram } from "./api/load-program.ts";
 export { exportMethods, loadMethods } from "./api/methods.ts";
-export type { ProgramFileOptions } from "./api/program-file.ts";
 export { type SaveGgufOptions, saveGguf } from "./api/save-gguf.ts";
 export { saveTorchao } from "./api/save-torchao.ts";
 export { type EncodeOptions, encodeAqlm } from "./aqlm/checkpoint/index.ts";
@@ -28,7 +27,7 @@ export {
   UnsupportedError,
 } from "./errors.ts";
 export { HubError } from "./hub/request.ts";
-export { type PullOptions, pullModel } from "./hub/snapshot.ts";
+export { pullModel } from "./hub/snapshot.ts";
 export type { Cpu } from "./kernels/contract.ts";
 export { cpuWith, hostCpu } from "./kernels/cpu.ts";
 export { type Benchmark, type BenchmarkOptions, benchmark } from "./language/benchmark.ts";
@@ -39,7 +38,6 @@ export type { Generation } from "./language/token-stream.ts";
 export { openFile } from "./node-file.ts";
 export type { KvCacheType } from "./ops/kv-cache.ts";
 export { Ops } from "./ops/ops.ts";
-export type { Program } from "./program/program.ts";
 export { readProgram } from "./program/read.ts";
 export { saveProgram } from "./program/save.ts";
 export {

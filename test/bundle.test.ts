@@ -14,10 +14,10 @@ import {
   int8DynamicActivationIntxWeight,
   loadCheckpoint,
   loadProgram,
-  type Program,
   quantize,
   sharedEmbedding,
 } from "../src/index.ts";
+import type { Program } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { writeTinyCheckpoint } from "./support/tiny-checkpoint.ts";
 

@@ -20,7 +20,7 @@ export interface WeightOrigin {
    * floats.
    */
   readonly treatment: "carried over" | "quantized" | "float";
-  /** Of a matrix that a program has in few bits as the checkpoint has it: how activations are multiplied with it. */
+  /** How activations are multiplied with a matrix that a program has in the checkpoint's own few bits; absent for others. */
   readonly activations?: ActivationKind;
 }
 

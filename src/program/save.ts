@@ -5,6 +5,7 @@ import { writeFileResumable } from "../resumable-file.ts";
 import type { Program } from "./program.ts";
 import { encodeStart, type WriteOptions, writeProgram } from "./write.ts";
 
+/** Options of `saveProgram`: those of writing, and how a save that was interrupted is known again. */
 export interface SaveOptions extends WriteOptions {
   /** Names what the data is made from: a save that was interrupted goes on where it was when this is the same. */
   readonly resumeKey?: string | null;

@@ -14,6 +14,7 @@ export {
   type ServingKernel,
 } from "../api/kernel-table.ts";
 export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
+export type { ProgramFileOptions } from "../api/program-file.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
 export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "../aqlm/checkpoint/index.ts";
 export {
@@ -35,6 +36,7 @@ export { capture, type InputSpec } from "../compile/capture.ts";
 export { type CompileOptions, compile, type Target, targets } from "../compile/compile.ts";
 export { formatGraph, type Graph } from "../compile/graph.ts";
 export { type HubSettings, hubSettings } from "../hub/settings.ts";
+export type { PullOptions } from "../hub/snapshot.ts";
 export { knownCpus } from "../kernels/known-cpus.ts";
 export { layouts } from "../kernels/layout/packed.ts";
 export { wasmKernelText } from "../kernels/wasm/row-text.ts";
@@ -44,6 +46,7 @@ export type { ProgramDecoder } from "../language/program-decoder.ts";
 export { cannotWrite, checkOutput, checkOutputFolder, readFileWhole, writeFileWhole } from "../node-file.ts";
 export { kvCacheTypes } from "../ops/kv-cache.ts";
 export { claimPath } from "../path-claim.ts";
+export type { Program } from "../program/program.ts";
 export type { ReadOptions } from "../program/read.ts";
 export type { SaveOptions } from "../program/save.ts";
 export { knownQmodes, parseEmbedding, parseGroupSize } from "../quantize/qmode.ts";
