@@ -7,7 +7,7 @@ import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import { architectureOf, ggufArchitectures, ggufConfig } from "../formats/gguf/config.ts";
 import { type BlockType, blockBytes, blockTypeFor, encodeBlocks } from "../formats/gguf/encode-blocks.ts";
-import { type SuperBlockType, superBlockTypes } from "../formats/gguf/encode-super-blocks.ts";
+import { superBlockTypes } from "../formats/gguf/encode-super-blocks.ts";
 import { GgufMetadata } from "../formats/gguf/metadata.ts";
 import { ggufName } from "../formats/gguf/model-tensors.ts";
 import type { GgufTensors } from "../formats/gguf/tensors.ts";
@@ -44,7 +44,7 @@ export interface SaveGgufOptions extends AbortOptions {
    * head too, become Q6_K all the same, as llama.cpp has it, and rows that are no blocks of 256 Q8_0 or floats. Default: weights are written as
    * they are quantized.
    */
-  readonly blockType?: SuperBlockType["name"] | undefined;
+  readonly blockType?: "Q4_K" | "Q5_K" | "Q6_K" | undefined;
   /** Called as the file is written, with bytes done and bytes in all. What it throws ends the work. */
   onProgress?(doneBytes: number, totalBytes: number): void;
 }

@@ -75,7 +75,12 @@ function gemmMatrix(files: QuantizedFiles, module: string, rules: AwqRules): Com
     const read = (part: string) => files.readWhole(module, part, first + count === n);
     const packed = wordsOf((await read("qweight")).data);
     const codes = new Uint8Array(count * k);
-    for (let row = 0, i = 0; row < count; row++) for (let c = 0; c < k; c++, i++) codes[i] = at(packed, c, first + row);
+    for (let row = 0; row < count; row++) {
+      const output = first + row;
+      const shift = bits * places[output % perWord]!;
+      let from = Math.floor(output / perWord);
+      for (let i = row * k, end = i + k; i < end; i++, from += words) codes[i] = (packed[from]! >>> shift) & mask;
+    }
     const packedZeros = wordsOf((await read("qzeros")).data);
     const own = new Uint8Array(count * groups);
     for (let row = 0, i = 0; row < count; row++)

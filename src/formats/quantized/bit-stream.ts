@@ -18,10 +18,43 @@ export function integerAt(words: Uint32Array, start: number, index: number, bits
 /** `count` integers of the same, into `target` from `at` on. */
 export function unpackIntegers(
   words: Uint32Array,
-  { start, bits, stride = 1 }: { readonly start: number; readonly bits: number; readonly stride?: number },
+  { start, bits }: { readonly start: number; readonly bits: number },
   target: Uint8Array,
   at: number,
   count: number,
 ): void {
-  for (let i = 0; i < count; i++) target[at + i] = integerAt(words, start, i, bits, stride);
+  for (let i = 0; i < count; i++) target[at + i] = integerAt(words, start, i, bits);
+}
+
+/** Rows whose words are read together: those of one line of cache. */
+const TILE_ROWS = 8;
+
+/**
+ * The integers [count, k] of `count` streams side by side: words of one stream lie `stride` apart, and those of the next one beside
+ * them, from word `first` on.
+ */
+export function unpackColumns(
+  words: Uint32Array,
+  { first, bits, stride }: { readonly first: number; readonly bits: number; readonly stride: number },
+  [count, k]: readonly [number, number],
+): Uint8Array {
+  const result = new Uint8Array(count * k);
+  const isWhole = 32 % bits === 0;
+  const perWord = 32 / bits;
+  const mask = (1 << bits) - 1;
+  for (let tile = 0; tile < count; tile += TILE_ROWS) {
+    const end = Math.min(count, tile + TILE_ROWS);
+    if (!isWhole) {
+      for (let c = 0; c < k; c++)
+        for (let row = tile; row < end; row++) result[row * k + c] = integerAt(words, first + row, c, bits, stride);
+      continue;
+    }
+    for (let c = 0, at = first; c < k; c += perWord, at += stride)
+      for (let row = tile; row < end; row++) {
+        const word = words[at + row]!;
+        const last = Math.min(k - c, perWord);
+        for (let j = 0, to = row * k + c; j < last; j++) result[to + j] = (word >>> (bits * j)) & mask;
+      }
+  }
+  return result;
 }

@@ -157,7 +157,10 @@ async function eightBits(files: QuantizedFiles, module: string): Promise<Compute
     async rows(first, count) {
       const { qvals } = await read(first, count);
       const largest = (await files.tensors.read(scales)).data as Float32Array;
-      return Float32Array.from(qvals, (q, i) => Math.fround(q * largest[first + Math.floor(i / k)]!) / LARGEST);
+      const values = new Float32Array(qvals.length);
+      for (let row = 0, i = 0; row < count; row++)
+        for (let c = 0; c < k; c++, i++) values[i] = Math.fround(qvals[i]! * largest[first + row]!) / LARGEST;
+      return values;
     },
   };
 }

@@ -6,7 +6,7 @@
 import { UnsupportedError } from "../../errors.ts";
 import { toFloat32 } from "../../tensor.ts";
 import type { ComputedMatrix } from "../computed-tensors.ts";
-import { integerAt, unpackIntegers, wordsOf } from "./bit-stream.ts";
+import { integerAt, unpackColumns, wordsOf } from "./bit-stream.ts";
 import { floatTypes, type QuantizedFiles, type QuantizedFormat } from "./files.ts";
 import { groupedMatrix, type StoredRows, transposed } from "./grouped-integers.ts";
 
@@ -91,9 +91,7 @@ export async function gptqMatrix(files: QuantizedFiles, module: string, rules: G
   const rows = async (first: number, count: number): Promise<StoredRows> => {
     const read = (name: string) => files.readWhole(module, name, first + count === n);
     const packed = wordsOf((await read("qweight")).data);
-    const codes = new Uint8Array(count * k);
-    for (let row = 0; row < count; row++)
-      unpackIntegers(packed, { start: first + row, bits, stride: n }, codes, row * k, k);
+    const codes = unpackColumns(packed, { first, bits, stride: n }, [count, k]);
     const scales = toFloat32(await read("scales"));
     const storedZeros = wordsOf((await read("qzeros")).data);
     const zeros = new Uint8Array(count * groupCount);

@@ -84,7 +84,8 @@ function logical(
 ): QuantizedWeights {
   const { bits, folder, zerosName, name } = source;
   const middle = 1 << (bits - 1);
-  const qvals = Int8Array.from(codes, (code) => code - middle);
+  const qvals = new Int8Array(codes.length);
+  for (let i = 0; i < codes.length; i++) qvals[i] = codes[i]! - middle;
   const other = zeros?.findIndex((zero) => zero !== middle) ?? -1;
   if (!hasZeros && other >= 0)
     throw new InvalidFileError(

@@ -120,10 +120,10 @@ async function hqqMatrix(files: QuantizedFiles, module: string): Promise<Compute
     mask;
   const codes = async (first: number, count: number) => {
     const values = await integers(first + count === n);
-    return Uint8Array.from({ length: count * k }, (_, i) => {
-      const index = first * k + i;
-      return at(values, Math.floor(index / view[1]), index % view[1]);
-    });
+    const result = new Uint8Array(count * k);
+    for (let i = 0, index = first * k; i < result.length; i++, index++)
+      result[i] = at(values, Math.floor(index / view[1]), index % view[1]);
+    return result;
   };
   const groupOf = (index: number) => (axis === 1 ? Math.floor(index / groupSize) : index % groups);
   const parameters = async (name: string) => {
@@ -138,10 +138,12 @@ async function hqqMatrix(files: QuantizedFiles, module: string): Promise<Compute
     lowBit: axis === 1 && k % groupSize === 0 ? carried(layout, { codes, parameters, scale, zero }) : null,
     async rows(first, count) {
       const [q, scales, zeros] = [await codes(first, count), await parameters(scale), await parameters(zero)];
-      return Float32Array.from(q, (code, i) => {
+      const values = new Float32Array(q.length);
+      for (let i = 0; i < q.length; i++) {
         const group = groupOf(first * k + i);
-        return Math.fround(code - zeros[group]!) * scales[group]!;
-      });
+        values[i] = Math.fround(q[i]! - zeros[group]!) * scales[group]!;
+      }
+      return values;
     },
   };
 }
@@ -164,7 +166,9 @@ function carried({ shape: [n, k], bits, groupSize }: Layout, { codes, parameters
     stored: `HQQ ${bits}-bit`,
     spec,
     async rows(first, count): Promise<QuantizedWeights> {
-      const qvals = Int8Array.from(await codes(first, count), (code) => code + lowest);
+      const stored = await codes(first, count);
+      const qvals = new Int8Array(stored.length);
+      for (let i = 0; i < qvals.length; i++) qvals[i] = stored[i]! + lowest;
       const scales = slice(await parameters(scale), first, count);
       return { ...spec, n: count, qvals, scales, zeros: new Int8Array(scales.length).fill(lowest), levels: null };
     },

@@ -78,9 +78,11 @@ export async function bytesMatrix(
   if (hasZeros) files.expect(zeros, ["i8"], files.tensors.info(`${module}.weight_scale`).shape);
   const unsigned = (values: Int8Array, of: string) => {
     const middle = 1 << (bits - 1);
-    const bad = values.findIndex((value) => value < -middle || value >= middle);
+    const bad = bits === 8 ? -1 : values.findIndex((value) => value < -middle || value >= middle);
     if (bad >= 0) throw files.valueError(of, `integers of ${bits} bits, as quantization_config says,`, values[bad]!);
-    return Uint8Array.from(values, (value) => value + middle);
+    const result = new Uint8Array(values.length);
+    for (let i = 0; i < values.length; i++) result[i] = values[i]! + middle;
+    return result;
   };
   return groupedMatrix({
     ...moduleSource(files, module, [n, k], scales),
