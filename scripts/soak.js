@@ -19,7 +19,6 @@ import {
   quantize,
   sharedEmbedding,
 } from "../dist/index.js";
-import { hasNative } from "../dist/kernels/native/rows.js";
 import { storeOf } from "../dist/runtime/program.js";
 import { createRandom } from "../dist/text/random.js";
 import { restorePrefix, savePrefix } from "../dist/tools/index.js";
