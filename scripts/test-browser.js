@@ -3,7 +3,7 @@
  * kernels generate; `--screenshots` writes docs/page-*.png and the page's icons.
  */
 import assert from "node:assert/strict";
-import { copyFileSync, cpSync, readFileSync, writeFileSync } from "node:fs";
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { root } from "./native-sources.js";
@@ -35,11 +35,17 @@ const {
 } = await import("./browser/page.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { demoProgram } = await import("./demo-model.js");
-const { bundleProgram, exportProgram, loadCheckpoint, loadProgram } = await import("../dist/index.js");
+const { bundleProgram, exportProgram, loadCheckpoint, loadProgram, openFile, readProgram, saveProgram } = await import(
+  "../dist/index.js"
+);
 const { aqlmWeight } = await import("../dist/tools/index.js");
 
 /** With the templates and tokenizers of others, rendered and encoded as the originals do. */
 const PAGE_BYTES_MAX = 215e3;
+
+/** The memory of a method that holds its states, and more than any engine has. */
+const STATE_MEMORY = 2;
+const STATE_BYTES = 2 ** 36;
 
 /**
  * Stops an answer at its first words; the next one is whole again. The worker is asked something right after it is told to
@@ -242,16 +248,21 @@ async function aqlmProgram() {
   return path;
 }
 
-/** The demo model for a context whose keys and values no engine has room for. */
+/** The demo model with states that no engine has room for. */
 async function largeProgram() {
-  const folder = join(root, "build", "large-context");
-  cpSync(join(root, "models", "shakespeare"), folder, { recursive: true });
-  const config = JSON.parse(readFileSync(join(folder, "config.json"), "utf8"));
-  writeFileSync(join(folder, "config.json"), JSON.stringify({ ...config, max_position_embeddings: 2 ** 24 }));
-  const model = await loadCheckpoint(folder);
-  const path = join(folder, "large.pte");
-  await exportProgram(model, path, { target: "executorch", maxContextLen: 2 ** 24 });
+  const model = await loadCheckpoint(join(root, "models", "shakespeare"));
+  const small = join(root, "build", "small-states.pte");
+  await exportProgram(model, small, { target: "executorch", maxContextLen: 64 });
   await model.close();
+  const file = await openFile(small);
+  const program = await readProgram(file);
+  const methods = program.methods.map((method) => ({
+    ...method,
+    memorySizes: method.memorySizes.map((bytes, memory) => (memory === STATE_MEMORY ? STATE_BYTES : bytes)),
+  }));
+  const path = join(root, "build", "large-states.pte");
+  await saveProgram({ ...program, methods }, path);
+  await file.close();
   return path;
 }
 
