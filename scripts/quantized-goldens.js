@@ -1,9 +1,9 @@
 /**
- * Writes src/formats/quantized/modules.json.golden from the checkpoints of ../shared/golden/models-2026/quantized, which the formats' own
+ * Writes src/formats/quantized/goldens/ from the checkpoints of ../shared/golden/models-2026/quantized, which the formats' own
  * libraries wrote or read (its README.md says which): of each its settings, the tensors of one module as a safetensors file,
  * and the first row of their values.
  */
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { root } from "./native-sources.js";
 
@@ -39,20 +39,16 @@ function moduleOf(file) {
   return Buffer.concat([size, text, ...bytes]);
 }
 
-const goldens = Object.fromEntries(
-  readdirSync(source).map((name) => {
-    const read = (/** @type {string} */ file) => readFileSync(join(source, name, file));
-    const { quantization_config: settings } = JSON.parse(read("config.json").toString());
-    const row = JSON.parse(read("golden.json").toString()).dequantized_first_row[`${MODULE}.weight`];
-    return [
-      name,
-      {
-        settings,
-        file: moduleOf(read("model.safetensors")).toString("base64"),
-        row: Buffer.from(Float32Array.from(row).buffer).toString("base64"),
-      },
-    ];
-  }),
-);
-const target = join(root, "src", "formats", "quantized", "modules.json.golden");
-writeFileSync(target, `${JSON.stringify(goldens, null, 1)}\n`);
+const target = join(root, "src", "formats", "quantized", "goldens");
+mkdirSync(target, { recursive: true });
+for (const name of readdirSync(source)) {
+  const read = (/** @type {string} */ file) => readFileSync(join(source, name, file));
+  const { quantization_config: settings } = JSON.parse(read("config.json").toString());
+  const row = JSON.parse(read("golden.json").toString()).dequantized_first_row[`${MODULE}.weight`];
+  const golden = {
+    settings,
+    file: moduleOf(read("model.safetensors")).toString("base64"),
+    row: Buffer.from(Float32Array.from(row).buffer).toString("base64"),
+  };
+  writeFileSync(join(target, `${name}.json.golden`), `${JSON.stringify(golden, null, 1)}\n`);
+}

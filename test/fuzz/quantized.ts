@@ -1,17 +1,13 @@
 /** Modules of quantized checkpoints with other settings, shapes and bytes: each is opened, and its weight read in every form. */
-import { cp, mkdtemp, readFile, rm } from "node:fs/promises";
+import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { openCheckpoint } from "../../src/formats/checkpoint.ts";
-import { damage, MODULE, type QuantizedModule, unpack, writeModule } from "../support/quantized-modules.ts";
+import { damage, MODULE, storedModules, unpack, writeModule } from "../support/quantized-modules.ts";
 import type { Fuzzer } from "./child.ts";
 
-const path = "../../src/formats/quantized/modules.json.golden";
-
 export const fuzzQuantized: Fuzzer = async (keep) => {
-  const goldens = Object.values(
-    JSON.parse(await readFile(new URL(path, import.meta.url), "utf8")) as Record<string, QuantizedModule>,
-  );
+  const goldens = Object.values(storedModules());
   const folder = await mkdtemp(join(tmpdir(), "lowbit-fuzz-"));
   return async (random, seed) => {
     const { tensors, settings } = unpack(random.pick(goldens));

@@ -1,4 +1,5 @@
 /** Modules of quantized checkpoints, which the formats' own libraries made, as files that can be changed and damaged. */
+import { readdirSync, readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Random } from "./random.ts";
@@ -12,6 +13,18 @@ export interface QuantizedModule {
 
 /** The module's name, which all its tensors begin with. */
 export const MODULE = "model.layers.0.self_attn.q_proj";
+
+const goldens = new URL("../../src/formats/quantized/goldens/", import.meta.url);
+const ENDING = ".json.golden";
+
+/** Those that the project has, by the names of their checkpoints. */
+export function storedModules(): Record<string, QuantizedModule> {
+  const files = readdirSync(goldens).filter((file) => file.endsWith(ENDING));
+  const modules = files
+    .sort()
+    .map((file) => [file.slice(0, -ENDING.length), JSON.parse(readFileSync(new URL(file, goldens), "utf8"))] as const);
+  return Object.fromEntries(modules);
+}
 
 const bytesOf = (text: string) => new Uint8Array(Buffer.from(text, "base64"));
 

@@ -1,6 +1,5 @@
 /** Modules of quantized checkpoints against the values that the formats' own libraries give, and damage to them. */
 
-import { readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -9,7 +8,7 @@ import {
   damage,
   type Entry,
   MODULE,
-  type QuantizedModule,
+  storedModules,
   unpack,
   writeModule,
 } from "../../../test/support/quantized-modules.ts";
@@ -20,10 +19,7 @@ import { dequantize } from "../../quantized.ts";
 import { toFloat32 } from "../../tensor.ts";
 import { openCheckpoint } from "../checkpoint.ts";
 
-const goldens = JSON.parse(readFileSync(new URL("modules.json.golden", import.meta.url), "utf8")) as Record<
-  string,
-  QuantizedModule
->;
+const goldens = storedModules();
 const WEIGHT = `${MODULE}.weight`;
 const folder = await temporaryFolder();
 let folders = 0;
