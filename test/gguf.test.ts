@@ -11,6 +11,7 @@ import { openFile } from "../src/node-file.ts";
 import { dequantize } from "../src/quantized.ts";
 import { toFloat32 } from "../src/tensor.ts";
 import { compileModel, loadProgramObject, weightOrigins } from "../src/tools/index.ts";
+import { distance } from "./support/distance.ts";
 import { absence, shared } from "./support/folders.ts";
 
 interface Golden {
@@ -18,10 +19,6 @@ interface Golden {
   readonly types: Readonly<
     Record<string, { attn_v0_first64: number[]; attn_v0_sum: number; last_logits: readonly number[] }>
   >;
-}
-
-function relativeDistance(found: Float32Array, expected: ArrayLike<number>): number {
-  return Math.hypot(...found.map((value, i) => value - expected[i]!)) / Math.hypot(...Array.from(expected));
 }
 
 const path = "golden/gguf";
@@ -47,7 +44,7 @@ describe.skipIf(golden === null)(`golden GGUF files${absence(path)}`, () => {
     await model.close();
     for (const [i, value] of expected.last_logits.entries())
       if (!(Math.abs(exact[i]! - value) < 1e-4)) expect(exact[i], `logit ${i}`).toBe(value);
-    expect(relativeDistance(rounded, expected.last_logits)).toBeLessThan(0.04);
+    expect(distance(rounded, expected.last_logits).relative).toBeLessThan(0.04);
   });
 
   it.each(files.filter((file) => file !== "F16.gguf"))("%s, carried over to ExecuTorch's layout too", async (file) => {
@@ -70,7 +67,7 @@ describe.skipIf(golden === null)(`golden GGUF files${absence(path)}`, () => {
     }
     await model.close();
     // Activations of 8 bits, rounded after other float operators: as far apart as both are from float activations.
-    expect(relativeDistance(results[1]!, results[0]!)).toBeLessThan(0.1);
+    expect(distance(results[1]!, results[0]!).relative).toBeLessThan(0.1);
   });
 });
 
@@ -105,7 +102,7 @@ describe.skipIf(absence(typesPath) !== "")(`GGUF types of few bits${absence(type
       model.activations = activations;
       const llm = await loadProgramObject(compileModel(model), golden.file);
       const logits = await llm.createDecoder().prefill(golden.input_ids);
-      expect(relativeDistance(logits, golden.last_logits), activations).toBeLessThan(limit);
+      expect(distance(logits, golden.last_logits).relative, activations).toBeLessThan(limit);
     }
     await model.close();
   });

@@ -19,6 +19,7 @@ import {
 import { scalarCpu } from "../src/kernels/cpu.ts";
 import { generate } from "../src/text/generate.ts";
 import { compileModel, loadProgramObject } from "../src/tools/index.ts";
+import { distance } from "./support/distance.ts";
 import { absence, shared } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
 
@@ -35,28 +36,6 @@ function largestDifference(found: ArrayLike<number>, expected: ArrayLike<number>
   let largest = 0;
   for (let i = 0; i < found.length; i++) largest = Math.max(largest, Math.abs(found[i]! - expected[i]!));
   return largest;
-}
-
-interface Distance {
-  /** |found - expected| / |expected| */
-  readonly relative: number;
-  readonly correlation: number;
-}
-
-function distance(found: ArrayLike<number>, expected: ArrayLike<number>): Distance {
-  const count = expected.length;
-  const mean = (values: ArrayLike<number>) => Array.from(values).reduce((sum, value) => sum + value, 0) / count;
-  const [foundMean, expectedMean] = [mean(found), mean(expected)];
-  let [error, size, together, foundSquares, expectedSquares] = [0, 0, 0, 0, 0];
-  for (let i = 0; i < count; i++) {
-    const [a, b] = [found[i]! - foundMean, expected[i]! - expectedMean];
-    error += (found[i]! - expected[i]!) ** 2;
-    size += expected[i]! ** 2;
-    together += a * b;
-    foundSquares += a * a;
-    expectedSquares += b * b;
-  }
-  return { relative: Math.sqrt(error / size), correlation: together / Math.sqrt(foundSquares * expectedSquares) };
 }
 
 function argmax(logits: ArrayLike<number>): number {

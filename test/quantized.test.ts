@@ -6,6 +6,7 @@ import { openCheckpoint } from "../src/formats/checkpoint.ts";
 import { EagerModel, intxWeightOnly, loadCheckpoint, quantize } from "../src/index.ts";
 import { toFloat32 } from "../src/tensor.ts";
 import { compileModel, loadProgramObject } from "../src/tools/index.ts";
+import { distance } from "./support/distance.ts";
 import { absence, shared } from "./support/folders.ts";
 
 interface Golden {
@@ -17,21 +18,8 @@ interface Golden {
 const path = "golden/models-2026/quantized";
 const folders = absence(path) ? [] : readdirSync(join(shared, path));
 
-/** Pearson's correlation. */
-function correlation(found: Float32Array, expected: readonly number[]): number {
-  const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
-  const centered = (values: readonly number[]) => values.map((value) => value - mean(values));
-  const [a, b] = [centered([...found]), centered(expected)];
-  return a.reduce((sum, value, i) => sum + value * b[i]!, 0) / (Math.hypot(...a) * Math.hypot(...b));
-}
-
 /** Zero without a sign: codebooks have one zero, e2m1 two. */
 const unsigned = (value: number) => value + 0;
-
-/** Relative L2 distance. */
-function distance(found: Float32Array, expected: readonly number[]): number {
-  return Math.hypot(...expected.map((value, i) => found[i]! - value)) / Math.hypot(...expected);
-}
 
 describe.skipIf(folders.length === 0)(`quantized checkpoints${absence(path)}`, () => {
   const goldenOf = (name: string) =>
@@ -55,15 +43,16 @@ describe.skipIf(folders.length === 0)(`quantized checkpoints${absence(path)}`, (
     const logitsOf = async () =>
       (await loadProgramObject(compileModel(model), name)).createDecoder().prefill(golden.input_ids);
     model.activations = "float";
-    expect(distance(await logitsOf(), golden.last_logits)).toBeLessThan(1e-4);
+    expect(distance(await logitsOf(), golden.last_logits).relative).toBeLessThan(1e-4);
     const all = toFloat32((await EagerModel.load(model)).forward(golden.input_ids, 0));
-    expect(distance(all.slice(-golden.last_logits.length), golden.last_logits)).toBeLessThan(1e-4);
+    expect(distance(all.slice(-golden.last_logits.length), golden.last_logits).relative).toBeLessThan(1e-4);
     model.activations = null;
     const rounded = await logitsOf();
-    expect(distance(rounded, golden.last_logits)).toBeLessThan(0.04);
-    expect(correlation(rounded, golden.last_logits)).toBeGreaterThan(0.999);
+    const { relative, correlation } = distance(rounded, golden.last_logits);
+    expect(relative).toBeLessThan(0.04);
+    expect(correlation).toBeGreaterThan(0.999);
     quantize(model, [intxWeightOnly({ bits: 8, groupSize: 32 })], { quantizeHead: false });
-    expect(distance(await logitsOf(), golden.last_logits)).toBeLessThan(0.04);
+    expect(distance(await logitsOf(), golden.last_logits).relative).toBeLessThan(0.04);
     await model.close();
   });
 });
