@@ -193,4 +193,316 @@ const thinking = of("tools <tool_call> <think> </think>", [
   },
 ]);
 
-export const recorded: readonly Recorded[] = [...hermes, ...thinking];
+const xml = of("tools <tool_call> <function= <parameter= </think> <think>", [
+  {
+    name: "Qwen3-Coder: a call with values of many types",
+    answer:
+      'I write.\n<tool_call>\n<function=write_file>\n<parameter=path>\nsrc/a.ts\n</parameter>\n<parameter=content>\nif (a < b) {\n  say("hi");\n}\n\n</parameter>\n<parameter=options>\n{"mode": 420}\n</parameter>\n<parameter=tags>\n["x", "y"]\n</parameter>\n<parameter=force>\nTrue\n</parameter>\n</function>\n</tool_call>',
+    text: "I write.",
+    calls: [
+      [
+        "write_file",
+        {
+          path: "src/a.ts",
+          content: 'if (a < b) {\n  say("hi");\n}\n',
+          options: { mode: 420 },
+          tags: ["x", "y"],
+          force: true,
+        },
+      ],
+    ],
+  },
+  {
+    name: "Qwen3-Coder: without the outer tag, and two calls",
+    answer:
+      "<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n<function=now>\n</function>\n</tool_call>",
+    calls: [
+      ["get_weather", { city: "Paris", days: 3 }],
+      ["now", {}],
+    ],
+  },
+  {
+    name: "Qwen3-Coder: an end tag left out",
+    answer: "<tool_call>\n<function=get_weather>\n<parameter=city>\n12\n<parameter=days>\n3\n</function>\n</tool_call>",
+    calls: [["get_weather", { city: "12", days: 3 }]],
+  },
+  {
+    name: "Qwen3-Coder: a parameter that the schema does not have",
+    answer:
+      "<tool_call><function=now><parameter=zone>UTC</parameter><parameter=at>5</parameter></function></tool_call>",
+    calls: [["now", { zone: "UTC", at: 5 }]],
+  },
+  {
+    name: "Qwen3-Coder: a value that its type does not allow is text",
+    answer: "<tool_call><function=get_weather><parameter=days>\nsome\n</parameter></function></tool_call>",
+    calls: [["get_weather", { days: "some" }]],
+  },
+  {
+    name: "Qwen3-Coder: a call cut off",
+    answer: "<tool_call>\n<function=get_weather>\n<parameter=city>\nPar",
+    calls: [["get_weather", { city: "Par" }]],
+  },
+  {
+    name: "Qwen3-Coder: what is no function stays text",
+    answer: "<tool_call>\n<fun=1></tool_call> and a <function=\nx",
+    text: "<tool_call>\n<fun=1></tool_call> and a <function=\nx",
+  },
+  {
+    name: "Qwen3.5: thinking, then a call",
+    isThinking: true,
+    answer:
+      "Look.\n</think>\n\n<tool_call>\n<function=get_weather>\n<parameter=city>\nParis\n</parameter>\n</function>\n</tool_call>",
+    reasoning: "Look.",
+    calls: [paris],
+  },
+]);
+
+const glm = of("tools <tool_call> <arg_key> <think> </think>", [
+  {
+    name: "GLM: two calls",
+    answer:
+      "<think>Hm</think>\n<tool_call>get_weather\n<arg_key>city</arg_key>\n<arg_value>Paris</arg_value>\n<arg_key>days</arg_key>\n<arg_value>2</arg_value>\n</tool_call>\n<tool_call>now</tool_call>",
+    reasoning: "Hm",
+    calls: [
+      ["get_weather", { city: "Paris", days: 2 }],
+      ["now", {}],
+    ],
+  },
+  {
+    name: "GLM: in one line",
+    answer: "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Pa</arg></arg_value></tool_call>",
+    calls: [["get_weather", { city: "Pa</arg>" }]],
+  },
+  { name: "GLM: no name stays text", answer: "<tool_call>a b c</tool_call>", text: "<tool_call>a b c</tool_call>" },
+  {
+    name: "GLM: a key without a value stays text",
+    answer: "<tool_call>now<arg_key>a</arg_key>b",
+    text: "<arg_key>a</arg_key>b",
+    calls: [["now", {}]],
+  },
+]);
+
+const llama = of('tools "parameters": dictionary <|python_tag|>', [
+  { name: "Llama: bare JSON", answer: '{"name": "get_weather", "parameters": {"city": "Paris"}}', calls: [paris] },
+  {
+    name: "Llama: bare JSON with a type, behind a line break",
+    answer: '\n{"type": "function", "name": "get_weather", "parameters": {"city": "Paris"}}',
+    calls: [paris],
+  },
+  {
+    name: "Llama: several, behind the token",
+    answer: '<|python_tag|>{"name": "get_weather", "parameters": {"city": "Paris"}}; {"name": "now", "parameters": {}}',
+    calls: [paris, ["now", {}]],
+  },
+  {
+    name: "Llama: text and a tag with a name",
+    answer: 'So:\n<function=get_weather>{"city": "Paris"}</function>',
+    text: "So:",
+    calls: [paris],
+  },
+  {
+    name: "Llama: a list as Python writes it",
+    answer: "[get_weather(city='Paris', days=2), now()]",
+    calls: [
+      ["get_weather", { city: "Paris", days: 2 }],
+      ["now", {}],
+    ],
+  },
+  { name: "Llama: code behind the token stays text", answer: "<|python_tag|>print(1)", text: "<|python_tag|>print(1)" },
+  { name: "Llama: a list stays text", answer: "[1, 2] and [f(x)]", text: "[1, 2] and [f(x)]" },
+  { name: "Llama: JSON of no tool stays text", answer: '{"name": "x"', text: '{"name": "x"' },
+]);
+
+const mistral = of("tools [TOOL_CALLS] [ARGS] [THINK] [/THINK]", [
+  {
+    name: "Mistral: a list",
+    answer: '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "now", "arguments": {}}]',
+    calls: [paris, ["now", {}]],
+  },
+  {
+    name: "Mistral: names with arguments",
+    answer: 'Now.[TOOL_CALLS]get_weather[ARGS]{"city": "Paris"}[TOOL_CALLS]now[ARGS]{}',
+    text: "Now.",
+    calls: [paris, ["now", {}]],
+  },
+  {
+    name: "Mistral: with an id",
+    answer: '[TOOL_CALLS]get_weather[CALL_ID]123456789[ARGS]{"city": "Paris"}',
+    calls: [paris],
+  },
+  { name: "Mistral: a name and JSON", answer: '[TOOL_CALLS]get_weather{"city": "Paris"}', calls: [paris] },
+  { name: "Mistral: thinking", answer: "[THINK]Hm.[/THINK]Yes.", reasoning: "Hm.", text: "Yes." },
+  { name: "Mistral: no name stays text", answer: "[TOOL_CALLS] and so on", text: "[TOOL_CALLS] and so on" },
+]);
+
+const granite = of("tools <|tool_call|> <tool_call>", [
+  {
+    name: "Granite: a list",
+    answer:
+      '<tool_call>[{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "now", "arguments": {}}]</tool_call>',
+    calls: [paris, ["now", {}]],
+  },
+  {
+    name: "Granite: a list behind the token",
+    answer: '<|tool_call|>[{"name": "get_weather", "arguments": {"city": "Paris"}}]',
+    calls: [paris],
+  },
+  {
+    name: "Granite: a list that breaks goes on as text",
+    answer: '<|tool_call|>[{"name": "now", "arguments": {}}, {"nam]',
+    text: '{"nam]',
+    calls: [["now", {}]],
+  },
+]);
+
+const command = of("tools <|START_ACTION|> <|END_THINKING|>", [
+  {
+    name: "Command: a plan and actions",
+    answer:
+      '<|START_THINKING|>I look.<|END_THINKING|><|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "get_weather", "parameters": {"city": "Paris"}}\n]<|END_ACTION|>',
+    reasoning: "I look.",
+    calls: [paris],
+  },
+]);
+
+const gemma = of("tools <start_function_call>", [
+  {
+    name: "FunctionGemma: a call",
+    answer: "<start_function_call>call:get_weather{city:<escape>Paris<escape>,days:2}<end_function_call>",
+    calls: [["get_weather", { city: "Paris", days: 2 }]],
+  },
+  {
+    name: "FunctionGemma: values of all kinds, and two calls",
+    answer:
+      'Yes.<start_function_call>call:write_file{content:<escape>a "b"\n{c}<escape>,force:true,options:{mode:-1.5e2,deep:{x:null}},tags:[<escape>x<escape>,y]}<end_function_call><start_function_call>call:now{}<end_function_call>',
+    text: "Yes.",
+    calls: [
+      [
+        "write_file",
+        { content: 'a "b"\n{c}', force: true, options: { mode: -150, deep: { x: null } }, tags: ["x", "y"] },
+      ],
+      ["now", {}],
+    ],
+  },
+  {
+    name: "FunctionGemma: a call cut off",
+    answer: "<start_function_call>call:get_weather{city:<escape>Par",
+    calls: [["get_weather", { city: "Par" }]],
+  },
+  {
+    name: "FunctionGemma: no call stays text",
+    answer: "<start_function_call>fn:x{}<end_function_call>",
+    text: "<start_function_call>fn:x{}<end_function_call>",
+  },
+]);
+
+const gemma4 = of("tools <|tool_call> <|channel> <channel|>", [
+  {
+    name: "Gemma 4: thinking and a call",
+    answer: '<|channel>thought\nHm.\n<channel|><|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
+    reasoning: "Hm.",
+    calls: [paris],
+  },
+]);
+
+const lfm = of("tools List of tools: <|tool_call_start|>", [
+  {
+    name: "LFM2: two calls",
+    answer:
+      '<|tool_call_start|>[get_weather(city="Paris"), write_file(path="a", content=\'it\\\'s\\n\', options={"a": [1, None, True], \'b\': (2,)}, tags=[], force=False)]<|tool_call_end|>I did.',
+    text: "I did.",
+    calls: [
+      paris,
+      ["write_file", { path: "a", content: "it's\n", options: { a: [1, null, true], b: [2] }, tags: [], force: false }],
+    ],
+  },
+  {
+    name: "LFM2: by position",
+    answer: '<|tool_call_start|>[get_weather("Paris", 2)]<|tool_call_end|>',
+    calls: [["get_weather", { city: "Paris", days: 2 }]],
+  },
+  {
+    name: "LFM2: an argument that breaks goes on as text",
+    answer: "<|tool_call_start|>[get_weather(city=Paris)]<|tool_call_end|>",
+    text: "city=Paris)]<|tool_call_end|>",
+    calls: [["get_weather", {}]],
+  },
+  {
+    name: "LFM2: no call stays text",
+    answer: "<|tool_call_start|>[]<|tool_call_end|>",
+    text: "<|tool_call_start|>[]<|tool_call_end|>",
+  },
+]);
+
+const olmo = of("tools <function_calls>", [
+  {
+    name: "OLMo 3: calls in lines",
+    answer: '<function_calls>\nget_weather(city="Paris")\nnow()\n</function_calls>',
+    calls: [paris, ["now", {}]],
+  },
+]);
+
+const deepseek = of("tools <｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <think> </think>", [
+  {
+    name: "DeepSeek R1: two calls in blocks of code",
+    answer:
+      '<think>\nHm.\n</think>\n\nI look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{"city": "Paris"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    reasoning: "Hm.",
+    text: "I look.",
+    calls: [paris, ["now", {}]],
+  },
+  {
+    name: "DeepSeek V3.1: a call",
+    answer:
+      '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
+    calls: [paris],
+  },
+  {
+    name: "DeepSeek: no call stays text",
+    answer: "<｜tool▁calls▁begin｜>none<｜tool▁calls▁end｜>",
+    text: "<｜tool▁calls▁begin｜>none<｜tool▁calls▁end｜>",
+  },
+]);
+
+const kimi = of("tools <|tool_calls_section_begin|>", [
+  {
+    name: "Kimi: two calls",
+    answer:
+      'I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>',
+    text: "I look.",
+    calls: [paris, ["now", {}]],
+  },
+]);
+
+const harmony = of("<|start|> <|channel|> <|message|>", [
+  {
+    name: "gpt-oss: thinking and text",
+    answer: "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
+    reasoning: "Hm.",
+    text: "Yes.",
+  },
+  {
+    name: "gpt-oss: thinking, a preamble and a call",
+    answer:
+      '<|channel|>analysis<|message|>I need it.<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>',
+    reasoning: "I need it.",
+    text: "I look.",
+    calls: [paris],
+  },
+  {
+    name: "gpt-oss: the recipient before the channel",
+    answer: '<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Paris"}<|call|>',
+    calls: [paris],
+  },
+  { name: "gpt-oss: thinking cut off", answer: "<|channel|>analysis<|message|>Hm", reasoning: "Hm" },
+  { name: "gpt-oss: no head is text", answer: "Yes, <|channel|> it is", text: "Yes, <|channel|> it is" },
+  {
+    name: "gpt-oss: a call that is no JSON is text",
+    answer: "<|channel|>commentary to=functions.now<|message|>now<|call|>",
+    text: "now",
+  },
+]);
+
+export const recorded: readonly Recorded[] = [
+  ...[hermes, thinking, xml, glm, llama, mistral, granite, command, gemma, gemma4, lfm, olmo, deepseek, kimi, harmony],
+].flat();
