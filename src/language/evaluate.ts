@@ -3,7 +3,7 @@ import { checkOptions, checkWhole, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { WHOLE_TEXT } from "../text/tokenizer.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
-import type { ProgramDecoder } from "./program-decoder.ts";
+import { logitRows } from "./logit-rows.ts";
 
 /** How `evaluatePerplexity` reads a text: window and stride in tokens, a limit of tokens, progress, and an abort signal. */
 export interface PerplexityOptions {
@@ -80,7 +80,7 @@ export async function evaluatePerplexity(
     windows++;
     decoder.rewind(0);
     let next = from;
-    for await (const row of rowsAfter(decoder, ids.slice(start, end - 1), from - start - 1, signal))
+    for await (const row of logitRows(decoder, ids.slice(start, end - 1), from - start - 1, signal))
       nats += negativeLogLikelihood(row, ids[next++]!);
     if (Number.isNaN(nats))
       throw new InvalidArgumentError(
@@ -108,27 +108,6 @@ function* windowsOf(length: number, window: number, stride: number): Generator<W
     const end = Math.min(start + window, length);
     yield { start, from: done, end };
     done = end;
-  }
-}
-
-/** Logits [V] after each of the tokens `first` .. ids.length-1. A row is valid until the next is asked for. */
-async function* rowsAfter(
-  decoder: ProgramDecoder,
-  ids: readonly number[],
-  first: number,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<Float32Array> {
-  const { vocabularySize, logitRows } = decoder;
-  if (logitRows === 0) {
-    yield await decoder.prefill(ids.slice(0, first + 1), { signal });
-    for (const id of ids.slice(first + 1)) yield await decoder.step(id, { signal });
-    return;
-  }
-  if (first > 0) await decoder.prefill(ids.slice(0, first), { signal });
-  for (let start = first; start < ids.length; start += logitRows) {
-    const chunk = ids.slice(start, start + logitRows);
-    const logits = await decoder.allLogits(chunk, { signal });
-    for (let i = 0; i < chunk.length; i++) yield logits.subarray(i * vocabularySize, (i + 1) * vocabularySize);
   }
 }
 
