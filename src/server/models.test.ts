@@ -40,23 +40,26 @@ describe("ModelPool", () => {
   it.each([
     ["the limit", { memoryBytes: 10 }],
     ["what is free", { freeBytes: () => 3 }],
-  ])("puts the longest unused away where %s is not enough", async (_, options) => {
-    const { list, events } = sources({ a: 4, b: 4, c: 4 });
-    const pool = new ModelPool(list, { freeBytes: () => 1e9, ...options });
-    if (options.memoryBytes === undefined) {
-      (await pool.use("a", never)).done();
+  ])(
+    "puts the longest unused away where %s is not enough",
+    async (_, options: { readonly memoryBytes?: number; readonly freeBytes?: () => number }) => {
+      const { list, events } = sources({ a: 4, b: 4, c: 4 });
+      const pool = new ModelPool(list, { freeBytes: () => 1e9, ...options });
+      if (options.memoryBytes === undefined) {
+        (await pool.use("a", never)).done();
+        (await pool.use("b", never)).done();
+        expect(events).toEqual(["+a", "-a", "+b"]);
+        return;
+      }
+      const a = await pool.use("a", never);
+      const b = await pool.use("b", never);
+      b.done();
+      a.done();
       (await pool.use("b", never)).done();
-      expect(events).toEqual(["+a", "-a", "+b"]);
-      return;
-    }
-    const a = await pool.use("a", never);
-    const b = await pool.use("b", never);
-    b.done();
-    a.done();
-    (await pool.use("b", never)).done();
-    (await pool.use("c", never)).done();
-    expect(events).toEqual(["+a", "+b", "-a", "+c"]);
-  });
+      (await pool.use("c", never)).done();
+      expect(events).toEqual(["+a", "+b", "-a", "+c"]);
+    },
+  );
 
   it("waits for models in use, which are never put away", async () => {
     const { list, events } = sources({ a: 4, b: 4 });

@@ -132,7 +132,7 @@ describe("a completion", () => {
     [{ model: undefined }, 400, "model"],
     [{ model: "other" }, 404, "model"],
     [{ stream: true, echo: true, logprobs: 1 }, 400, "stream"],
-  ])("refuses %j", async (fields, status, param) => {
+  ])("refuses %j", async (fields: Record<string, unknown>, status, param) => {
     for (const stream of fields.stream ? [true] : [false, true]) {
       const answer = await post(app, "/v1/completions", { ...request, stream, ...fields });
       expect([answer.status, answer.body.error?.param]).toEqual([status, param]);

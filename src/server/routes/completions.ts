@@ -176,9 +176,10 @@ class Completion {
   }
 
   #counts(job: Job, prompts: readonly { readonly ids: readonly number[] }[]) {
+    const n = this.#body.n ?? 1;
     const counts = {
       promptTokens: sumOf(prompts.map(({ ids }) => ids.length)),
-      cachedTokens: 0,
+      cachedTokens: sumOf(prompts.map((_, i) => this.#results[i * n]?.cachedTokens ?? 0)),
       generatedTokens: sumOf(this.#results.map(({ generatedTokens }) => generatedTokens)),
     };
     job.took(counts);
