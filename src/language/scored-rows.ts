@@ -3,6 +3,7 @@ import { checkWhole, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { WHOLE_TEXT } from "../text/tokenizer.ts";
 import type { LanguageModel } from "./language-model.ts";
+import { logitRows } from "./logit-rows.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 
 const WINDOW_DEFAULT_MAX = 2048;
@@ -66,28 +67,7 @@ export async function* scoredRows(
   signal: AbortSignal | undefined,
 ): AsyncGenerator<Float32Array> {
   decoder.rewind(0);
-  yield* rowsAfter(decoder, ids.slice(start, end - 1), from - start - 1, signal);
-}
-
-/** Logits [V] after each of the tokens `first` .. ids.length-1. A row is valid until the next is asked for. */
-async function* rowsAfter(
-  decoder: ProgramDecoder,
-  ids: readonly number[],
-  first: number,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<Float32Array> {
-  const { vocabularySize, logitRows } = decoder;
-  if (logitRows === 0) {
-    yield await decoder.prefill(ids.slice(0, first + 1), { signal });
-    for (const id of ids.slice(first + 1)) yield await decoder.step(id, { signal });
-    return;
-  }
-  if (first > 0) await decoder.prefill(ids.slice(0, first), { signal });
-  for (let start = first; start < ids.length; start += logitRows) {
-    const chunk = ids.slice(start, start + logitRows);
-    const logits = await decoder.allLogits(chunk, { signal });
-    for (let i = 0; i < chunk.length; i++) yield logits.subarray(i * vocabularySize, (i + 1) * vocabularySize);
-  }
+  yield* logitRows(decoder, ids.slice(start, end - 1), from - start - 1, signal);
 }
 
 /** InvalidArgumentError for what was computed of a window's logits, when it is NaN. */
