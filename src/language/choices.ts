@@ -7,6 +7,7 @@ import {
   type GenerationResult,
   generate,
 } from "../text/generate.ts";
+import type { LogProbabilities } from "../text/log-probabilities.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { secondIteration } from "./token-stream.ts";
@@ -21,8 +22,10 @@ export interface ChoicesOptions extends GenerateOptions {
 export interface ChoicePart {
   /** Which text it belongs to, from 0 on. */
   readonly choice: number;
-  /** Characters that follow those before it. */
+  /** Characters that follow those before it; "" where a token finishes none and its probabilities are asked for. */
   readonly text: string;
+  /** Log probabilities of the token that finished the text; null unless the options ask for them. */
+  readonly logprobs: LogProbabilities | null;
 }
 
 /** Parts of several texts as they are generated, to be iterated over once; `results` are there when all have ended. */
@@ -76,7 +79,8 @@ export class ChoiceStream implements Choices {
           return;
         }
         const { choice, event } = next.value;
-        if (event.text !== "") yield { choice, text: event.text };
+        const { text, logprobs } = event;
+        if (text !== "" || logprobs) yield { choice, text, logprobs };
       }
     } finally {
       await parts.return(undefined as never);
