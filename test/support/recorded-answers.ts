@@ -1,51 +1,8 @@
 /** Answers as models of each family write them, written for the tests of their parsers, with what is in them. */
-import type { KnownTool } from "../../src/text/answer/events.ts";
+import { answersOf, paris, type Recorded } from "./recorded-answer.ts";
+import { recordedByToken } from "./recorded-token-answers.ts";
 
-export interface Recorded {
-  readonly name: string;
-  /** As much of a chat template as tells how its model writes. */
-  readonly template: string;
-  readonly tools: readonly KnownTool[];
-  /** Whether the prompt ends within thinking. */
-  readonly isThinking?: boolean;
-  readonly answer: string;
-  readonly text?: string;
-  readonly reasoning?: string;
-  /** Names with arguments: as text where it must be this one, else as values. */
-  readonly calls?: readonly (readonly [name: string, args: unknown])[];
-}
-
-const tools: readonly KnownTool[] = [
-  {
-    name: "get_weather",
-    parameters: {
-      type: "object",
-      properties: { city: { type: "string" }, days: { type: "integer" }, units: { enum: ["c", "f"] } },
-      required: ["city"],
-    },
-  },
-  {
-    name: "write_file",
-    parameters: {
-      type: "object",
-      properties: {
-        path: { type: "string" },
-        content: { type: "string" },
-        options: { type: "object" },
-        tags: { type: "array", items: { type: "string" } },
-        force: { type: "boolean" },
-      },
-    },
-  },
-  { name: "now" },
-];
-
-const of = (template: string, answers: readonly (Omit<Recorded, "template" | "tools"> & Partial<Recorded>)[]) =>
-  answers.map((one): Recorded => ({ template, tools, ...one }));
-
-const paris = ["get_weather", { city: "Paris" }] as const;
-
-const hermes = of("tools <tool_call> </tool_call>", [
+const hermes = answersOf("tools <tool_call> </tool_call>", [
   { name: "no call", answer: "It rains <b>hard</b>.\n", text: "It rains <b>hard</b>.\n" },
   {
     name: "Hermes: one call",
@@ -146,7 +103,7 @@ const hermes = of("tools <tool_call> </tool_call>", [
   { name: "white space alone", answer: " \n", text: " \n" },
 ]);
 
-const thinking = of("tools <tool_call> <think> </think>", [
+const thinking = answersOf("tools <tool_call> <think> </think>", [
   {
     name: "thinking, then text",
     answer: "<think>\nHm.\nYes.\n</think>\n\nIt rains.",
@@ -193,7 +150,7 @@ const thinking = of("tools <tool_call> <think> </think>", [
   },
 ]);
 
-const xml = of("tools <tool_call> <function= <parameter= </think> <think>", [
+const xml = answersOf("tools <tool_call> <function= <parameter= </think> <think>", [
   {
     name: "Qwen3-Coder: a call with values of many types",
     answer:
@@ -257,7 +214,7 @@ const xml = of("tools <tool_call> <function= <parameter= </think> <think>", [
   },
 ]);
 
-const glm = of("tools <tool_call> <arg_key> <think> </think>", [
+const glm = answersOf("tools <tool_call> <arg_key> <think> </think>", [
   {
     name: "GLM: two calls",
     answer:
@@ -282,7 +239,7 @@ const glm = of("tools <tool_call> <arg_key> <think> </think>", [
   },
 ]);
 
-const llama = of('tools "parameters": dictionary <|python_tag|>', [
+const llama = answersOf('tools "parameters": dictionary <|python_tag|>', [
   { name: "Llama: bare JSON", answer: '{"name": "get_weather", "parameters": {"city": "Paris"}}', calls: [paris] },
   {
     name: "Llama: bare JSON with a type, behind a line break",
@@ -313,7 +270,7 @@ const llama = of('tools "parameters": dictionary <|python_tag|>', [
   { name: "Llama: JSON of no tool stays text", answer: '{"name": "x"', text: '{"name": "x"' },
 ]);
 
-const mistral = of("tools [TOOL_CALLS] [ARGS] [THINK] [/THINK]", [
+const mistral = answersOf("tools [TOOL_CALLS] [ARGS] [THINK] [/THINK]", [
   {
     name: "Mistral: a list",
     answer: '[TOOL_CALLS] [{"name": "get_weather", "arguments": {"city": "Paris"}}, {"name": "now", "arguments": {}}]',
@@ -335,7 +292,7 @@ const mistral = of("tools [TOOL_CALLS] [ARGS] [THINK] [/THINK]", [
   { name: "Mistral: no name stays text", answer: "[TOOL_CALLS] and so on", text: "[TOOL_CALLS] and so on" },
 ]);
 
-const granite = of("tools <|tool_call|> <tool_call>", [
+const granite = answersOf("tools <|tool_call|> <tool_call>", [
   {
     name: "Granite: a list",
     answer:
@@ -355,7 +312,7 @@ const granite = of("tools <|tool_call|> <tool_call>", [
   },
 ]);
 
-const command = of("tools <|START_ACTION|> <|END_THINKING|>", [
+const command = answersOf("tools <|START_ACTION|> <|END_THINKING|>", [
   {
     name: "Command: a plan and actions",
     answer:
@@ -365,144 +322,6 @@ const command = of("tools <|START_ACTION|> <|END_THINKING|>", [
   },
 ]);
 
-const gemma = of("tools <start_function_call>", [
-  {
-    name: "FunctionGemma: a call",
-    answer: "<start_function_call>call:get_weather{city:<escape>Paris<escape>,days:2}<end_function_call>",
-    calls: [["get_weather", { city: "Paris", days: 2 }]],
-  },
-  {
-    name: "FunctionGemma: values of all kinds, and two calls",
-    answer:
-      'Yes.<start_function_call>call:write_file{content:<escape>a "b"\n{c}<escape>,force:true,options:{mode:-1.5e2,deep:{x:null}},tags:[<escape>x<escape>,y]}<end_function_call><start_function_call>call:now{}<end_function_call>',
-    text: "Yes.",
-    calls: [
-      [
-        "write_file",
-        { content: 'a "b"\n{c}', force: true, options: { mode: -150, deep: { x: null } }, tags: ["x", "y"] },
-      ],
-      ["now", {}],
-    ],
-  },
-  {
-    name: "FunctionGemma: a call cut off",
-    answer: "<start_function_call>call:get_weather{city:<escape>Par",
-    calls: [["get_weather", { city: "Par" }]],
-  },
-  {
-    name: "FunctionGemma: no call stays text",
-    answer: "<start_function_call>fn:x{}<end_function_call>",
-    text: "<start_function_call>fn:x{}<end_function_call>",
-  },
-]);
-
-const gemma4 = of("tools <|tool_call> <|channel> <channel|>", [
-  {
-    name: "Gemma 4: thinking and a call",
-    answer: '<|channel>thought\nHm.\n<channel|><|tool_call>call:get_weather{city:<|"|>Paris<|"|>}<tool_call|>',
-    reasoning: "Hm.",
-    calls: [paris],
-  },
-]);
-
-const lfm = of("tools List of tools: <|tool_call_start|>", [
-  {
-    name: "LFM2: two calls",
-    answer:
-      '<|tool_call_start|>[get_weather(city="Paris"), write_file(path="a", content=\'it\\\'s\\n\', options={"a": [1, None, True], \'b\': (2,)}, tags=[], force=False)]<|tool_call_end|>I did.',
-    text: "I did.",
-    calls: [
-      paris,
-      ["write_file", { path: "a", content: "it's\n", options: { a: [1, null, true], b: [2] }, tags: [], force: false }],
-    ],
-  },
-  {
-    name: "LFM2: by position",
-    answer: '<|tool_call_start|>[get_weather("Paris", 2)]<|tool_call_end|>',
-    calls: [["get_weather", { city: "Paris", days: 2 }]],
-  },
-  {
-    name: "LFM2: an argument that breaks goes on as text",
-    answer: "<|tool_call_start|>[get_weather(city=Paris)]<|tool_call_end|>",
-    text: "city=Paris)]<|tool_call_end|>",
-    calls: [["get_weather", {}]],
-  },
-  {
-    name: "LFM2: no call stays text",
-    answer: "<|tool_call_start|>[]<|tool_call_end|>",
-    text: "<|tool_call_start|>[]<|tool_call_end|>",
-  },
-]);
-
-const olmo = of("tools <function_calls>", [
-  {
-    name: "OLMo 3: calls in lines",
-    answer: '<function_calls>\nget_weather(city="Paris")\nnow()\n</function_calls>',
-    calls: [paris, ["now", {}]],
-  },
-]);
-
-const deepseek = of("tools <｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <think> </think>", [
-  {
-    name: "DeepSeek R1: two calls in blocks of code",
-    answer:
-      '<think>\nHm.\n</think>\n\nI look.<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>get_weather\n```json\n{"city": "Paris"}\n```<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
-    reasoning: "Hm.",
-    text: "I look.",
-    calls: [paris, ["now", {}]],
-  },
-  {
-    name: "DeepSeek V3.1: a call",
-    answer:
-      '<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>get_weather<｜tool▁sep｜>{"city": "Paris"}<｜tool▁call▁end｜><｜tool▁calls▁end｜>',
-    calls: [paris],
-  },
-  {
-    name: "DeepSeek: no call stays text",
-    answer: "<｜tool▁calls▁begin｜>none<｜tool▁calls▁end｜>",
-    text: "<｜tool▁calls▁begin｜>none<｜tool▁calls▁end｜>",
-  },
-]);
-
-const kimi = of("tools <|tool_calls_section_begin|>", [
-  {
-    name: "Kimi: two calls",
-    answer:
-      'I look.<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0<|tool_call_argument_begin|>{"city": "Paris"}<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>',
-    text: "I look.",
-    calls: [paris, ["now", {}]],
-  },
-]);
-
-const harmony = of("<|start|> <|channel|> <|message|>", [
-  {
-    name: "gpt-oss: thinking and text",
-    answer: "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.",
-    reasoning: "Hm.",
-    text: "Yes.",
-  },
-  {
-    name: "gpt-oss: thinking, a preamble and a call",
-    answer:
-      '<|channel|>analysis<|message|>I need it.<|end|><|start|>assistant<|channel|>commentary<|message|>I look.<|end|><|start|>assistant<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{"city": "Paris"}<|call|>',
-    reasoning: "I need it.",
-    text: "I look.",
-    calls: [paris],
-  },
-  {
-    name: "gpt-oss: the recipient before the channel",
-    answer: '<|start|>assistant to=functions.get_weather<|channel|>commentary json<|message|>{"city": "Paris"}<|call|>',
-    calls: [paris],
-  },
-  { name: "gpt-oss: thinking cut off", answer: "<|channel|>analysis<|message|>Hm", reasoning: "Hm" },
-  { name: "gpt-oss: no head is text", answer: "Yes, <|channel|> it is", text: "Yes, <|channel|> it is" },
-  {
-    name: "gpt-oss: a call that is no JSON is text",
-    answer: "<|channel|>commentary to=functions.now<|message|>now<|call|>",
-    text: "now",
-  },
-]);
-
 export const recorded: readonly Recorded[] = [
-  ...[hermes, thinking, xml, glm, llama, mistral, granite, command, gemma, gemma4, lfm, olmo, deepseek, kimi, harmony],
+  ...[hermes, thinking, xml, glm, llama, mistral, granite, command, recordedByToken],
 ].flat();
