@@ -212,8 +212,8 @@ function idsOf(prompt: string | readonly number[], tokenizer: Tokenizer, context
 }
 
 /** InvalidArgumentError for what is no loaded model. */
-export function checkLanguageModel(model: LanguageModel): void {
-  checkInstance("model", model, LanguageModel, "one of loadProgram()");
+export function checkLanguageModel(model: LanguageModel, name = "model"): void {
+  checkInstance(name, model, LanguageModel, "one of loadProgram()");
 }
 
 /** UnsupportedError with the bytes needed when a program is too large for the memory that programs can have here. */

@@ -40,6 +40,7 @@ export type { PullOptions } from "../hub/snapshot.ts";
 export { knownCpus } from "../kernels/known-cpus.ts";
 export { layouts } from "../kernels/layout/packed.ts";
 export { wasmKernelText } from "../kernels/wasm/row-text.ts";
+export { type Comparison, compareModels, type Distribution } from "../language/compare.ts";
 export { createDecoder } from "../language/decoders.ts";
 export { loadProgramObject } from "../language/language-model.ts";
 export type { ProgramDecoder } from "../language/program-decoder.ts";
