@@ -43,6 +43,6 @@ export async function servedModels(
   return sources.map(({ name, path }) => ({
     name,
     bytes: isHubName(path) ? 0 : bytesAt(path),
-    load: () => openModel(path, options, terminal),
+    load: () => openModel(path, options, terminal, { isKept: true }),
   }));
 }
