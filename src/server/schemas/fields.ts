@@ -43,6 +43,7 @@ export const usageSchema = z
     completion_tokens: z.int(),
     total_tokens: z.int(),
     prompt_tokens_details: z.object({ cached_tokens: z.int() }),
+    completion_tokens_details: z.object({ reasoning_tokens: z.int() }),
   })
   .openapi("Usage");
 
