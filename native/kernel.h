@@ -70,7 +70,8 @@ struct GroupLimit {
 };
 constexpr uint32_t kGroupLimits = 2;
 
-// KernelRow::bits of kernels for weights of 1 to 8 bits, and of those that read minima and integer scales of groups, too.
+// KernelRow::bits of kernels for weights of 1 to 8 bits, and of those that read minima and integer scales of groups,
+// too.
 constexpr uint32_t kBits1To8 = 0x1fe, kReadsMinima = 0x200;
 
 struct KernelRow {

@@ -47,7 +47,8 @@ struct Panels {
   }
   // Factors of integer scales of group g, which begins at `group`, one a row; those of minima follow.
   const uint8_t* factors(const uint8_t* group, uint32_t g) const {
-    return group - static_cast<size_t>(g) * group_bytes - front_bytes + static_cast<size_t>(g / kSuperGroups) * super_bytes;
+    return group - static_cast<size_t>(g) * group_bytes - front_bytes +
+           static_cast<size_t>(g / kSuperGroups) * super_bytes;
   }
   const uint8_t* panel(uint32_t index) const { return panels + index * panel_bytes; }
 };

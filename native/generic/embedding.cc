@@ -144,10 +144,10 @@ void packed_prepare(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"shared_embedding_wx_1x1x16_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel16", kBits1To8 | kReadsMinima, kBaselineNeeds, 1, 1,
-     shared_scratch<PanelRows<Panel16Places>>, shared_prepare<PanelRows<Panel16Places>>},
-    {"shared_embedding_wx_1x1x32_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel32", kBits1To8 | kReadsMinima, kBaselineNeeds, 1, 1,
-     shared_scratch<PanelRows<Panel32Places>>, shared_prepare<PanelRows<Panel32Places>>},
+    {"shared_embedding_wx_1x1x16_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel16", kBits1To8 | kReadsMinima,
+     kBaselineNeeds, 1, 1, shared_scratch<PanelRows<Panel16Places>>, shared_prepare<PanelRows<Panel16Places>>},
+    {"shared_embedding_wx_1x1x32_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel32", kBits1To8 | kReadsMinima,
+     kBaselineNeeds, 1, 1, shared_scratch<PanelRows<Panel32Places>>, shared_prepare<PanelRows<Panel32Places>>},
     {"shared_embedding_wx_1x1x8_" LOWBIT_FLOATS_TARGET, "shared_embedding", "torchao_universal", kBits1To8,
      kBaselineNeeds, 1, 1, shared_scratch<TorchaoRows>, shared_prepare<TorchaoRows>},
     {"embedding_wx_1x1x1_" LOWBIT_FLOATS_TARGET, "embedding_packed", "torchao_embedding", kBits1To8, kBaselineNeeds, 1,

@@ -175,17 +175,17 @@ using Panel16Rows = PanelRows<Panel16Places>;
 using Panel32Rows = PanelRows<Panel32Places>;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16", kBits1To8 | kReadsMinima, kBaselineNeeds, 1, 16,
-     quantized_scratch<Panel16Rows>, quantized_prepare<Panel16Rows>},
-    {"linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32", kBits1To8 | kReadsMinima, kBaselineNeeds, 1, 32,
-     quantized_scratch<Panel32Rows>, quantized_prepare<Panel32Rows>},
+    {"linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16", kBits1To8 | kReadsMinima, kBaselineNeeds, 1,
+     16, quantized_scratch<Panel16Rows>, quantized_prepare<Panel16Rows>},
+    {"linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32", kBits1To8 | kReadsMinima, kBaselineNeeds, 1,
+     32, quantized_scratch<Panel32Rows>, quantized_prepare<Panel32Rows>},
     {"linear_a8_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "torchao_universal", kBits1To8, kBaselineNeeds, 1, 8,
      quantized_scratch<TorchaoRows>, quantized_prepare<TorchaoRows>},
 #if !defined(__aarch64__)
-    {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", kBits1To8 | kReadsMinima, kBaselineNeeds, 1, 16,
-     weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},
-    {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", kBits1To8 | kReadsMinima, kBaselineNeeds, 1, 32,
-     weight_only_scratch<Panel32Rows>, weight_only_prepare<Panel32Rows>},
+    {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", kBits1To8 | kReadsMinima,
+     kBaselineNeeds, 1, 16, weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},
+    {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", kBits1To8 | kReadsMinima,
+     kBaselineNeeds, 1, 32, weight_only_scratch<Panel32Rows>, weight_only_prepare<Panel32Rows>},
 #endif
     {"linear_f32_wx_1x8x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "torchao_universal", kBits1To8, kBaselineNeeds,
      1, 8, weight_only_scratch<TorchaoRows>, weight_only_prepare<TorchaoRows>},

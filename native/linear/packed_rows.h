@@ -18,8 +18,8 @@ struct WeightShape {
   uint32_t n, k, group_size;
 };
 
-// Where rows are decoded to: level - zero of weight c of group g at `values[g * group_stride + c]`, where groups of 16 in
-// pairs are one, and what each weight is times and more.
+// Where rows are decoded to: level - zero of weight c of group g at `values[g * group_stride + c]`, where groups of 16
+// in pairs are one, and what each weight is times and more.
 template <class T>
 struct DecodedRow {
   T* values;

@@ -116,8 +116,8 @@ struct GroupPlace {
 
 // Scales or minima, `offset` from the start of a group, whose factors are `factor` from those of scales.
 template <class Isa>
-inline LOWBIT_INLINE typename Isa::Floats group_floats(const Panel16& w, const GroupPlace<Isa>& place, size_t offset,
-                                                       size_t factor) {
+inline LOWBIT_INLINE typename Isa::Floats group_floats(const Panel16& w, const GroupPlace<Isa>& place,
+                                                                       size_t offset, size_t factor) {
   const uint8_t* at = place.at(offset, w.scale_bytes);
   if (w.scale_bytes == 2) return Isa::load_halves(at);
   if (w.scale_bytes == 4) return Isa::load_floats(at);
@@ -152,11 +152,11 @@ inline bool adds_offsets(const Panel16& w) {
   return Isa::kShortSums ? w.has_offsets : w.has_minima;
 }
 
-// What each weight of a group is less than its integer times the scale: zero point times scale, or minus the minimum, from
-// which unsigned integers count.
+// What each weight of a group is less than its integer times the scale: zero point times scale, or minus the minimum,
+// from which unsigned integers count.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const GroupPlace<Isa>& place,
-                                                     typename Isa::Floats scale) {
+                                                                     typename Isa::Floats scale) {
   if (!w.has_minima) return Isa::multiply(Isa::load_zeros(place.at(w.zeros_offset, 1)), scale);
   const auto minima = group_floats<Isa>(w, place, w.minima_offset, 32);
   return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (w.bits - 1))), minima);

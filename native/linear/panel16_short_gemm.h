@@ -25,9 +25,9 @@ constexpr uint32_t kShortRows = 4, kChunkRuns = 32;
 // Bytes of a plane of a chunk.
 constexpr size_t kPlaneBytes = kChunkRuns * 512;
 
-// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run, of each half of it
-// where groups are pairs, and what `offsets_of` gives for them, [runs][halves][16]; of rows, sums over the groups before and of the group that a chunk is part of,
-// [m][16].
+// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run, of each
+// half of it where groups are pairs, and what `offsets_of` gives for them, [runs][halves][16]; of rows, sums over the
+// groups before and of the group that a chunk is part of, [m][16].
 struct ShortWorkspace {
   uint8_t* weights;
   float *scales, *offsets, *totals;

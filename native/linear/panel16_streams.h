@@ -8,8 +8,8 @@
 namespace lowbit {
 namespace {
 
-// Sums of products of 32 columns of `Parts` parts of panels, or of each 32 / `Sets` of them: `vectors` are those of their
-// weights, x(m, i) the i-th four activations of row m in all lanes.
+// Sums of products of 32 columns of `Parts` parts of panels, or of each 32 / `Sets` of them: `vectors` are those of
+// their weights, x(m, i) the i-th four activations of row m in all lanes.
 template <class Isa, int Bits, bool Levels, int Sets, int Parts, int Rows, class X>
 inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
                                                       typename Isa::Bytes levels, X&& x,
@@ -210,8 +210,8 @@ __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int firs
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
       auto& sum = sums.group[first + m][p][kPart];
       auto& total = sums.total[first + m][p][kPart];
-      const auto all = Isa::add(Pair ? start_of<Isa, Bits, Levels>(w, columns.group, kPart, sum_of(m)) : sum,
-                                run[kSet][kPart][m]);
+      const auto all =
+          Isa::add(Pair ? start_of<Isa, Bits, Levels>(w, columns.group, kPart, sum_of(m)) : sum, run[kSet][kPart][m]);
       if (Pair || columns.ends) total = add_products<Isa>(all, scale, total);
       else sum = all;
     });
@@ -302,7 +302,7 @@ inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last,
         return row_block<Isa, Bits, Levels, GroupKind::kPair, Panels, Rows>(args, panel, stride, last - 1, row);
     if (!Levels && w.group_length == 32)
       row_block<Isa, Bits, Levels, Levels ? GroupKind::kRuns : GroupKind::kRun, Panels, Rows>(args, panel, stride,
-                                                                                             last - 1, row);
+                                                                                              last - 1, row);
     else row_block<Isa, Bits, Levels, GroupKind::kRuns, Panels, Rows>(args, panel, stride, last - 1, row);
   });
 }

@@ -15,8 +15,8 @@ struct QuantizedRows {
 };
 
 static inline size_t quantized_bytes(uint32_t m, const Panel16& w) {
-  return round_up(static_cast<size_t>(m) * w.padded_k(), 64) + round_up(4 * static_cast<size_t>(m) * w.part_count(), 64) +
-         2 * round_up(4 * static_cast<size_t>(m), 64);
+  return round_up(static_cast<size_t>(m) * w.padded_k(), 64) +
+         round_up(4 * static_cast<size_t>(m) * w.part_count(), 64) + 2 * round_up(4 * static_cast<size_t>(m), 64);
 }
 
 static inline QuantizedRows quantized_rows(void* scratch, uint32_t m, const Panel16& w) {

@@ -163,7 +163,8 @@ void pack_panel(const PackArgs& args, uint32_t panel) {
     const int8_t* q[Places::kRows] = {};
     for (uint32_t r = 0; r < rows; r++) {
       q[r] = args.qvals + static_cast<size_t>(first + r) * w.k + start;
-      for (uint32_t i = 0; i < w.parts; i++) corrections[r] += store_part(args, group, first, r, g * w.parts + i, Places::kRows);
+      for (uint32_t i = 0; i < w.parts; i++)
+        corrections[r] += store_part(args, group, first, r, g * w.parts + i, Places::kRows);
     }
     pack_group<Bits>(Places{}, q, count, w.group_length / 4, group + w.vectors_offset);
   }

@@ -25,7 +25,10 @@ function pickRows(matrix: (row: number, c: number) => number, dim: number): Floa
 /** Level minus zero point times scale, in float32, and the minimum. */
 function pickWeights(weights: QuantizedWeights): Float32Array {
   const { values, scales, minima } = integersOf(weights);
-  const at = (i: number) => Math.fround(values[i]! * scales[i]!) + minima[i]!;
+  const at = (i: number) => {
+    const product = Math.fround(values[i]! * scales[i]!);
+    return weights.hasMinima ? product + minima[i]! : product;
+  };
   return pickRows((row, c) => at(row * weights.k + c), weights.k);
 }
 
