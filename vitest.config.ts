@@ -13,6 +13,7 @@ export default defineConfig({
       { find: /^lowbit$/, replacement: source("index.ts") },
       { find: /^lowbit\/extension$/, replacement: source("extension/index.ts") },
       { find: /^lowbit\/extension\/checkpoint$/, replacement: source("extension/checkpoint/index.ts") },
+      { find: /^lowbit\/server$/, replacement: source("server/index.ts") },
       { find: /^lowbit\/wasm$/, replacement: source("extension/wasm.ts") },
     ],
   },

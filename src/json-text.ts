@@ -5,19 +5,20 @@ const NESTING_MAX = 256;
 
 /** The value of a JSON text. SyntaxError where it is none, or has more than 256 levels of lists and objects in each other. */
 export function parseJson(text: string): unknown {
-  checkNesting(text);
+  checkNesting(text, NESTING_MAX);
   return JSON.parse(text);
 }
 
-function checkNesting(text: string): void {
+/** SyntaxError for a JSON text with more than `most` levels of lists and objects in each other. */
+export function checkNesting(text: string, most: number): void {
   let depth = 0;
   for (let i = 0; i < text.length; i++) {
     const char = text.charCodeAt(i);
     if (char === 0x22) i = endOfString(text, i);
     else if (char === 0x5b || char === 0x7b) depth++;
     else if (char === 0x5d || char === 0x7d) depth--;
-    if (depth > NESTING_MAX)
-      throw new SyntaxError(`expected at most ${NESTING_MAX} levels of lists and objects but found more at ${i}`);
+    if (depth > most)
+      throw new SyntaxError(`expected at most ${most} levels of lists and objects but found more at ${i}`);
   }
 }
 

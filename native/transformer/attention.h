@@ -110,8 +110,9 @@ class AttentionPart {
     kv_first_ = args.kv_heads * head_part / job.head_parts;
     kv_last_ = args.kv_heads * (head_part + 1) / job.head_parts;
     // Last rows first, as they see most keys.
-    first_ = (job.row_parts - 1 - row_part) * args.rows_per_tile;
-    last_ = job.row_parts == 1 ? run_.rows : std::min(run_.rows, first_ + args.rows_per_tile);
+    const uint32_t rows_before = job.row_parts - 1 - row_part;
+    first_ = run_.rows * rows_before / job.row_parts;
+    last_ = run_.rows * (rows_before + 1) / job.row_parts;
     begin_ = args.first_seen(run_.position + first_);
     end_ = run_.position + last_;
     first_chunk_ = chunk_index(begin_);

@@ -563,6 +563,21 @@ describe("lowbit inspect, kernels, bench, eval", () => {
     const { stdout } = await lowbit(["eval", folder, ...options]);
     expect(stdout).toMatch(/^scored \d+ tokens \(44 bytes\) of .* in \d+ windows of 16 tokens, stride 4\n/);
   });
+
+  test("eval --against compares with a checkpoint as it is stored, and with a program", async () => {
+    const text = join(root, "against.txt");
+    writeFileSync(text, "The quick brown fox jumps over the lazy dog.");
+    const options = ["--text", text, "--window", "16"];
+    const report = await json("eval", program, ...options, "--against", folder);
+    expect(report).toMatchObject({ against: folder, window: 16 });
+    const { divergence } = report as unknown as { divergence: { mean: number; percentile99: number } };
+    expect(divergence.mean).toBeGreaterThan(0);
+    expect(divergence.percentile99).toBeGreaterThanOrEqual(divergence.mean);
+    const { stdout } = await lowbit(["eval", folder, ...options, "--against", folder]);
+    expect(stdout).toContain("KL divergence, nats/token: mean 0.00000,");
+    expect(stdout).toContain("same likeliest token: 100.00 %");
+    expect((await lowbit(["eval", program, ...options, "--against", program])).stdout).toContain("100.00 %");
+  });
 });
 
 const stories = fileURLToPath(new URL("../../../shared/models/stories260K", import.meta.url));

@@ -12,6 +12,7 @@ import { addLogits } from "./logits.ts";
 import { addPull } from "./pull.ts";
 import { addQuantize } from "./quantize.ts";
 import { addRun } from "./run.ts";
+import { addServe } from "./serve.ts";
 import { Interrupted, type Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 
@@ -20,6 +21,7 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
   addQuantize,
   addRun,
   addChat,
+  addServe,
   addLogits,
   addInspect,
   addBundle,

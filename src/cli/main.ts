@@ -26,7 +26,7 @@ const terminal = new Terminal(process);
 for (const [signal, exitCode] of [["SIGINT", SIGINT_EXIT_CODE] as const, ["SIGTERM", SIGTERM_EXIT_CODE] as const])
   process.on(signal, () => {
     if (!terminal.interrupt(exitCode)) end(signal);
-    else if (signal === "SIGTERM") endLater(signal);
+    else if (signal === "SIGTERM" && !terminal.endsItself) endLater(signal);
   });
 
 // Not process.exit: output that a pipe has not taken yet would be lost.

@@ -32,6 +32,7 @@ export class Terminal {
   readonly stderr: OutputStream;
   readonly #controller = new AbortController();
   #handler: (() => void) | null = null;
+  #endsItself = false;
   #lastInterrupt = Number.NEGATIVE_INFINITY;
 
   constructor({ stdin, stdout, stderr }: Streams) {
@@ -58,7 +59,7 @@ export class Terminal {
     const now = performance.now();
     if (now - this.#lastInterrupt < SAME_INTERRUPT_MS) return true;
     this.#lastInterrupt = now;
-    if (this.#handler && exitCode === SIGINT_EXIT_CODE) this.#handler();
+    if (this.#handler && (exitCode === SIGINT_EXIT_CODE || this.#endsItself)) this.#handler();
     else if (this.signal.aborted) return false;
     else this.#controller.abort(new Interrupted(exitCode));
     return true;
@@ -67,6 +68,18 @@ export class Terminal {
   /** Takes over Ctrl-C; null gives it back. */
   onInterrupt(handler: (() => void) | null): void {
     this.#handler = handler;
+    this.#endsItself = false;
+  }
+
+  /** Takes over Ctrl-C and SIGTERM: the command ends by itself, in its own time. */
+  onTermination(handler: () => void): void {
+    this.#handler = handler;
+    this.#endsItself = true;
+  }
+
+  /** Whether the command takes the time that it needs to end after a SIGTERM. */
+  get endsItself(): boolean {
+    return this.#endsItself;
   }
 
   /** Writes to the output and waits while it is full. */

@@ -7,6 +7,7 @@ import {
   type GenerationResult,
   generate,
 } from "../text/generate.ts";
+import type { LogProbabilities } from "../text/log-probabilities.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { secondIteration } from "./token-stream.ts";
@@ -21,8 +22,10 @@ export interface ChoicesOptions extends GenerateOptions {
 export interface ChoicePart {
   /** Which text it belongs to, from 0 on. */
   readonly choice: number;
-  /** Characters that follow those before it. */
+  /** Characters that follow those before it; "" where a token finishes none and its probabilities are asked for. */
   readonly text: string;
+  /** Log probabilities of the token that finished the text; null unless the options ask for them. */
+  readonly logprobs: LogProbabilities | null;
 }
 
 /** Parts of several texts as they are generated, to be iterated over once; `results` are there when all have ended. */
@@ -41,6 +44,11 @@ export interface ChoicesSource {
 /** More than any step has rows. */
 const CHOICES_MAX = 1024;
 
+/** InvalidArgumentError for what is no number of texts. */
+export function checkChoices(n: number): void {
+  checkWhole("n", n, 1, CHOICES_MAX);
+}
+
 export class ChoiceStream implements Choices {
   results: readonly GenerationResult[] | null = null;
   readonly #source: ChoicesSource;
@@ -49,7 +57,7 @@ export class ChoiceStream implements Choices {
 
   /** InvalidArgumentError for an `n` that is none. */
   constructor(source: ChoicesSource, options: ChoicesOptions) {
-    checkWhole("n", options.n, 1, CHOICES_MAX);
+    checkChoices(options.n);
     this.#source = source;
     this.#options = options;
   }
@@ -58,38 +66,75 @@ export class ChoiceStream implements Choices {
     if (this.#isBegun) throw secondIteration();
     this.#isBegun = true;
     const { n, ...options } = this.#options;
-    const prompt = new SharedPrompt(this.#source.decoder(), n);
-    const results = new Array<GenerationResult>(n);
-    /** What each text that has not ended gives next. */
-    const coming = new Map<number, ReturnType<typeof next>>();
-    const texts: ReturnType<typeof generate>[] = [];
-    const next = (choice: number) => {
-      const found = texts[choice]!.next().then((next) => ({ choice, next }));
-      // Whoever reads the parts may do other things when it fails: it is told when it comes back.
-      found.catch(() => {});
-      coming.set(choice, found);
-      return found;
-    };
+    const { tokenizer } = this.#source;
+    const decoder = this.#source.decoder();
+    const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
+      generate(decoder, tokenizer, ids, { ...options, seed: seedOf(options.seed, choice) });
+    const ids = () => this.#source.ids(decoder.contextLength);
+    const parts = runChoices(decoder, n, ids, begin);
     try {
-      const ids = this.#source.ids(prompt.contextLength);
-      for (let choice = 0; choice < n; choice++) {
-        const seed = options.seed === undefined ? undefined : options.seed + choice;
-        texts.push(generate(new Choice(prompt), this.#source.tokenizer, ids, { ...options, seed }));
-        next(choice);
+      for (let next = await parts.next(); ; next = await parts.next()) {
+        if (next.done) {
+          this.results = next.value;
+          return;
+        }
+        const { choice, event } = next.value;
+        const { text, logprobs } = event;
+        if (text !== "" || logprobs) yield { choice, text, logprobs };
       }
-      while (coming.size > 0) {
-        const part = await Promise.race(coming.values());
-        const { choice } = part;
-        coming.delete(choice);
-        if (part.next.done) results[choice] = part.next.value;
-        else next(choice);
-        if (!part.next.done && part.next.value.text !== "") yield { choice, text: part.next.value.text };
-      }
-      this.results = results;
     } finally {
-      await prompt.dispose();
-      await Promise.allSettled(texts.map((text) => text.return(undefined as never)));
+      await parts.return(undefined as never);
     }
+  }
+}
+
+/** The seed of one of several texts. */
+export function seedOf(seed: number | undefined, choice: number): number | undefined {
+  return seed === undefined ? undefined : seed + choice;
+}
+
+/**
+ * Runs `n` generations after one prompt together, and gives what comes of each as it comes. `begin` makes one from its
+ * decoder, which takes the prompt's ids as any does; `decoder` is disposed of at the end.
+ */
+export async function* runChoices<E, R>(
+  decoder: ProgramDecoder,
+  n: number,
+  promptIds: () => readonly number[],
+  begin: (decoder: Decoder, ids: readonly number[], choice: number) => AsyncGenerator<E, R, void>,
+): AsyncGenerator<{ readonly choice: number; readonly event: E }, readonly R[], void> {
+  const prompt = new SharedPrompt(decoder, n);
+  const results = new Array<R>(n);
+  /** What each text that has not ended gives next. */
+  const coming = new Map<number, ReturnType<typeof next>>();
+  const texts: AsyncGenerator<E, R, void>[] = [];
+  const next = (choice: number) => {
+    const found = texts[choice]!.next().then((next) => ({ choice, next }));
+    // Whoever reads the parts may do other things when it fails: it is told when it comes back.
+    found.catch(() => {});
+    coming.set(choice, found);
+    return found;
+  };
+  try {
+    const ids = promptIds();
+    for (let choice = 0; choice < n; choice++) {
+      texts.push(begin(new Choice(prompt), ids, choice));
+      next(choice);
+    }
+    while (coming.size > 0) {
+      const part = await Promise.race(coming.values());
+      const { choice } = part;
+      coming.delete(choice);
+      if (part.next.done) results[choice] = part.next.value;
+      else {
+        next(choice);
+        yield { choice, event: part.next.value };
+      }
+    }
+    return results;
+  } finally {
+    await prompt.dispose();
+    await Promise.allSettled(texts.map((text) => text.return(undefined as never)));
   }
 }
 
@@ -100,6 +145,7 @@ class SharedPrompt {
   readonly #decoders: ProgramDecoder[];
   #left: number;
   #logits: Promise<Float32Array> | null = null;
+  #cachedTokens = 0;
 
   /** `takers`: how many will ask for a decoder. */
   constructor(decoder: ProgramDecoder, takers: number) {
@@ -109,12 +155,20 @@ class SharedPrompt {
     this.#left = takers;
   }
 
+  /** Tokens of the prompt that were found computed already. */
+  get cachedTokens(): number {
+    return this.#cachedTokens;
+  }
+
   /** A decoder that holds the prompt, and the logits after it. The last one gets that in which it was computed. */
   async take(
     ids: readonly number[],
     options: ComputeOptions,
   ): Promise<{ decoder: ProgramDecoder; logits: Float32Array }> {
-    this.#logits ??= this.#first.prefill(ids, options).then((logits) => logits.slice());
+    this.#logits ??= this.#first.prefill(ids, options).then((logits) => {
+      this.#cachedTokens = this.#first.cachedTokens ?? 0;
+      return logits.slice();
+    });
     const logits = await this.#logits;
     if (--this.#left === 0) return { decoder: this.#first, logits };
     const decoder = this.#first.fork();
@@ -140,6 +194,10 @@ class Choice implements Decoder {
 
   get position(): number {
     return this.#decoder?.position ?? 0;
+  }
+
+  get cachedTokens(): number {
+    return this.#prompt.cachedTokens;
   }
 
   async prefill(ids: readonly number[], options: ComputeOptions): Promise<Float32Array> {

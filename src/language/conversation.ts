@@ -1,36 +1,29 @@
 /** A conversation: messages, the template that renders them, and the sequence that keeps what was computed. */
-import { checkOptions } from "../arguments.ts";
-import { ContextLengthError, InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { checkOptions, checkWhole } from "../arguments.ts";
+import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
-import type { ChatTemplate, Message } from "../text/chat-template.ts";
-import { encodeChat } from "../text/encode-chat.ts";
-import { type GenerateOptions, generate } from "../text/generate.ts";
-import type { SamplerOptions } from "../text/sampler.ts";
-import type { Tokenizer } from "../text/tokenizer.ts";
+import type { Message, TextPart, ToolMessage } from "../text/chat-messages.ts";
+import type { GenerationResult } from "../text/generate.ts";
+import { answer, checkChatOptions } from "./chat.ts";
+import type { ChatEvent, ChatOptions, ChatResult } from "./chat-options.ts";
+import { type ChatModel, encodePrompt } from "./chat-prompt.ts";
+import { canRun, type ExecutableTool, type OnToolCall, runCall } from "./conversation-tools.ts";
 import { withDefaults } from "./generation-settings.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
-import { type Generation, TokenStream } from "./token-stream.ts";
+import { type Generation, secondIteration } from "./token-stream.ts";
 
-/** What a conversation needs of the model that answers. */
-export interface ConversingModel {
-  /** Name of the model, for messages. */
-  readonly name: string;
-  /** Tokenizer of the model. */
-  readonly tokenizer: Tokenizer;
-  /** Chat template of the model; null where it has none and cannot converse. */
-  readonly template: ChatTemplate | null;
-  /** How the model samples where options do not say. */
-  readonly samplingDefaults: SamplerOptions;
-  /** Ids of the tokens that end an answer. */
-  readonly eosIds: readonly number[];
-  /** Texts that end an answer. */
-  readonly stopStrings: readonly string[];
+/** A model that converses. */
+export interface ConversingModel extends ChatModel {
   /** Makes a decoder with a sequence of its own. */
   createDecoder(): ProgramDecoder;
 }
 
-/** What a conversation does when its context is full. */
+/** The tools of a conversation, and what it does when its context is full. */
 export interface ConversationOptions {
+  /** Tools that the model may call in every answer. Those with `execute` are run; their results go back to the model. */
+  readonly tools?: readonly ExecutableTool[] | undefined;
+  /** Runs calls of tools without `execute`. Without it, an answer ends where the model waits for their results. */
+  readonly onToolCall?: OnToolCall | undefined;
   /**
    * `error` (default): an answer that does not fit ends with finishReason "length", and a message that does not fit is a
    * ContextLengthError. `leaveOutOldest`: the model reads the conversation without its oldest turns, as few as will do; the
@@ -40,6 +33,18 @@ export interface ConversationOptions {
   /** Called when turns are left out, with the number of messages that the model does not read any more. */
   onLeaveOut?(messages: number): void;
 }
+
+/** How an answer of a conversation is generated. `tools` are those of this answer instead of the conversation's. */
+export interface SendOptions extends ChatOptions {
+  readonly tools?: readonly ExecutableTool[] | undefined;
+  /** How often the model may call tools before an answer ends where it calls more. Default 16. */
+  readonly maxToolRounds?: number | undefined;
+}
+
+/** A piece of what follows a message: of an answer, or the result of a tool that it called. */
+export type ConversationEvent = ChatEvent | { readonly type: "toolResult"; readonly message: ToolMessage };
+
+const TOOL_ROUNDS = 16;
 
 /** Room that is kept for an answer of unknown length, as far as it is no more than a quarter of the context. */
 const ANSWER_TOKENS = 512;
@@ -79,15 +84,18 @@ export class Conversation {
 
   /**
    * Adds a user message and streams the answer, of which what was read becomes a message when the iteration has ended.
+   * Functions of tools that the model calls are run, and the model goes on with their results.
    * An error before any of it was read takes the user message back. InvalidArgumentError while another answer is read.
    */
-  send(content: string, options: GenerateOptions = {}): Generation {
+  send(content: string | readonly TextPart[], options: SendOptions = {}): Reply {
     const message: Message = { role: "user", content };
     this.messages.push(message);
-    return new TokenStream(this.#generate(options), ({ text, failed }) => {
-      if (!failed || text !== "") this.messages.push({ role: "assistant", content: text });
-      else if (this.messages.includes(message)) this.messages.splice(this.messages.indexOf(message), 1);
-    });
+    return new Reply(this.#answers(options, message));
+  }
+
+  /** Streams an answer to the messages as they are, such as after results of tools were added to them. */
+  reply(options: SendOptions = {}): Reply {
+    return new Reply(this.#answers(options, null));
   }
 
   /** Starts over; `system` is a first message of that role. InvalidArgumentError while an answer is read. */
@@ -100,33 +108,82 @@ export class Conversation {
     if (system) this.messages.push({ role: "system", content: system });
   }
 
-  /** Runs the rendered conversation, of which the part that the session holds already is not computed again. */
-  async *#generate(options: GenerateOptions): ReturnType<typeof generate> {
-    const { tokenizer, samplingDefaults, eosIds, stopStrings } = this.#model;
-    this.#checkIdle();
-    const ids = this.#encode(options.maxTokens);
-    const kept = Math.min(commonLength(this.#ids, ids), this.#decoder.position, ids.length - 1);
-    this.#decoder.rewind(kept);
-    this.#ids = ids;
-    const settings = withDefaults<GenerateOptions>({ ...samplingDefaults, eosIds, stop: stopStrings }, options);
-    const tokens = generate(this.#decoder, tokenizer, ids.slice(kept), { ...settings, contextIds: ids.slice(0, kept) });
-    this.#isAnswering = true;
+  /** Answers until the model calls no more tools; `question` is taken back when nothing comes of it. */
+  async *#answers(options: SendOptions, question: Message | null): AsyncGenerator<ConversationEvent, ChatResult, void> {
+    let isUnread = true;
     try {
-      for (let next = await tokens.next(); ; next = await tokens.next()) {
-        if (next.done) return next.value;
-        this.#ids.push(next.value.id);
-        yield next.value;
+      this.#checkIdle();
+      this.#isAnswering = true;
+      try {
+        const { maxToolRounds = TOOL_ROUNDS, ...rest } = withDefaults<SendOptions>(
+          { tools: this.#options.tools },
+          options,
+        );
+        checkWhole("maxToolRounds", maxToolRounds, 0);
+        const { tools = [] } = rest;
+        const runner = { tools, onToolCall: this.#options.onToolCall };
+        for (let round = 0; ; round++) {
+          const result = yield* this.#recorded(this.#answer({ ...rest, ...(round > 0 && afterCalls(rest)) }), () => {
+            isUnread = false;
+          });
+          const { toolCalls = [] } = result.message;
+          if (result.finishReason !== "toolCalls" || round >= maxToolRounds || !canRun(toolCalls, runner))
+            return result;
+          for (const call of toolCalls) {
+            const message = await runCall(call, runner, rest.signal);
+            this.messages.push(message);
+            yield { type: "toolResult", message };
+          }
+        }
+      } finally {
+        this.#isAnswering = false;
       }
-    } finally {
-      await tokens.return(undefined as never);
-      this.#isAnswering = false;
+    } catch (error) {
+      const place = question && isUnread ? this.messages.indexOf(question) : -1;
+      if (place >= 0) this.messages.splice(place, 1);
+      throw error;
     }
   }
 
+  /** Gives the events of an answer, and adds what was read of it to the messages. */
+  async *#recorded(events: ReturnType<typeof answer>, onText: () => void): ReturnType<typeof answer> {
+    let text = "";
+    let result: ChatResult | null = null;
+    let isFailed = false;
+    try {
+      for (let next = await events.next(); ; next = await events.next()) {
+        if (next.done) {
+          result = next.value;
+          onText();
+          return result;
+        }
+        if (next.value.type === "text") text += next.value.text;
+        if (text !== "") onText();
+        yield next.value;
+      }
+    } catch (error) {
+      isFailed = true;
+      throw error;
+    } finally {
+      await events.return(undefined as never);
+      if (result) this.messages.push(result.message);
+      else if (!isFailed || text !== "") this.messages.push({ role: "assistant", content: text });
+    }
+  }
+
+  /** One answer; the part of the conversation that the decoder's context holds already is not computed again. */
+  async *#answer(options: ChatOptions): ReturnType<typeof answer> {
+    const given = checkChatOptions(options);
+    const ids = this.#encode(given);
+    const kept = Math.min(commonLength(this.#ids, ids), this.#decoder.position, ids.length - 1);
+    this.#decoder.rewind(kept);
+    const held = [...ids];
+    this.#ids = held;
+    return yield* answer(this.#model, this.#decoder, { ids, kept }, given, (id) => held.push(id));
+  }
+
   /** Ids of the conversation, of which oldest turns are left out where it is too long and the options say so. */
-  #encode(maxTokens: number = ANSWER_TOKENS): number[] {
-    const { tokenizer, template, name } = this.#model;
-    if (!template) throw new UnsupportedError(`${name}: has no chat template; use generate with a plain prompt`);
+  #encode({ maxTokens = ANSWER_TOKENS, ...options }: ChatOptions): number[] {
     const { contextLength } = this.#decoder;
     const room = Math.min(maxTokens, Math.floor(contextLength / 4));
     const before = this.#leftOut;
@@ -134,7 +191,7 @@ export class Conversation {
       const next = this.#options.whenFull === "leaveOutOldest" ? nextTurn(this.messages, this.#leftOut) : null;
       try {
         const left = withoutOldest(this.messages, this.#leftOut);
-        const ids = encodeChat(tokenizer, template, left, { addGenerationPrompt: true, contextLength });
+        const ids = encodePrompt(this.#model, left, options, contextLength);
         if (next === null || ids.length + room <= contextLength) {
           if (this.#leftOut > before) this.#tell(this.#leftOut);
           return ids;
@@ -162,6 +219,11 @@ export class Conversation {
   }
 }
 
+/** A model that must call a tool does so once: its answer may follow. */
+function afterCalls({ toolChoice }: ChatOptions): ChatOptions {
+  return toolChoice === undefined || toolChoice === "none" ? {} : { toolChoice: "auto" };
+}
+
 /** Index of the first message after a system message at the start. */
 function firstTurn(messages: readonly Message[]): number {
   return messages[0]?.role === "system" ? 1 : 0;
@@ -184,4 +246,42 @@ function commonLength(a: readonly number[], b: readonly number[]): number {
   let i = 0;
   while (i < a.length && i < b.length && a[i] === b[i]) i++;
   return i;
+}
+
+/** What follows a message, to be iterated over once: as text, or by `events` with thinking, calls and their results. */
+export class Reply implements Generation {
+  /** How the last generation went; null until the reply has ended by itself. */
+  result: GenerationResult | null = null;
+  /** What the last answer came to; null until the reply has ended by itself. */
+  answer: ChatResult | null = null;
+  readonly #events: AsyncGenerator<ConversationEvent, ChatResult, void>;
+  #isBegun = false;
+
+  constructor(events: AsyncGenerator<ConversationEvent, ChatResult, void>) {
+    this.#events = events;
+  }
+
+  /** The text of all answers, piece by piece. */
+  async *[Symbol.asyncIterator](): AsyncGenerator<string> {
+    for await (const event of this.events()) if (event.type === "text") yield event.text;
+  }
+
+  /** All that comes. */
+  async *events(): AsyncGenerator<ConversationEvent> {
+    if (this.#isBegun) throw secondIteration();
+    this.#isBegun = true;
+    const events = this.#events;
+    try {
+      for (let next = await events.next(); ; next = await events.next()) {
+        if (next.done) {
+          this.answer = next.value;
+          this.result = next.value.generation;
+          return;
+        }
+        yield next.value;
+      }
+    } finally {
+      await events.return(undefined as never);
+    }
+  }
 }

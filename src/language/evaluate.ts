@@ -1,23 +1,7 @@
 /** Perplexity of a text under a model, by sliding windows: every token but the first is scored exactly once. */
-import { checkOptions, checkWhole, unexpected } from "../arguments.ts";
-import { InvalidArgumentError } from "../errors.ts";
-import { WHOLE_TEXT } from "../text/tokenizer.ts";
+import { checkOptions } from "../arguments.ts";
 import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
-import type { ProgramDecoder } from "./program-decoder.ts";
-
-/** How `evaluatePerplexity` reads a text: window and stride in tokens, a limit of tokens, progress, and an abort signal. */
-export interface PerplexityOptions {
-  /** Tokens of a window. Default: the context length, at most 2048. */
-  readonly window?: number | undefined;
-  /** Tokens from the start of a window to the start of the next, less than `window`. Default: half of it. */
-  readonly stride?: number | undefined;
-  /** Most tokens of the text that are used, from its start. Default: all. */
-  readonly maxTokens?: number | undefined;
-  /** Called after each window, with tokens scored and tokens in all. */
-  readonly onProgress?: ((scoredTokens: number, totalTokens: number) => void) | undefined;
-  /** Ends the evaluation; the signal's reason is thrown. */
-  readonly signal?: AbortSignal | undefined;
-}
+import { checkNumber, type PerplexityOptions, readText, scoredRows, windowsOf } from "./scored-rows.ts";
 
 /** What `evaluatePerplexity` measures: the perplexity of a text's tokens, how many were scored, and in which windows. */
 export interface Perplexity {
@@ -39,15 +23,6 @@ export interface Perplexity {
   readonly bitsPerByte: number | null;
 }
 
-const WINDOW_DEFAULT_MAX = 2048;
-
-/** One window: tokens start .. end-1, of which those from `from` on are scored. */
-interface Window {
-  readonly start: number;
-  readonly from: number;
-  readonly end: number;
-}
-
 /**
  * Scores each token in the first window that holds it, so with at least `window - stride` tokens before it (fewer at
  * the start of the text). Programs that give logits of the last token only, such as those for ExecuTorch, are run token
@@ -62,31 +37,19 @@ export async function evaluatePerplexity(
   checkOptions(options);
   const { signal, onProgress } = options;
   const decoder = model.createDecoder();
-  const window = options.window ?? Math.min(decoder.contextLength, WINDOW_DEFAULT_MAX);
-  checkWhole("window", window, 2, decoder.contextLength);
-  const stride = options.stride ?? Math.floor(window / 2);
-  checkWhole("stride", stride, 1, window - 1);
-  const maxTokens = options.maxTokens ?? Number.MAX_SAFE_INTEGER;
-  checkWhole("maxTokens", maxTokens, 2, Number.MAX_SAFE_INTEGER);
-  if (typeof text !== "string" && !Array.isArray(text))
-    throw unexpected("text", "a string or a list of token ids", text);
-  const ids = (typeof text === "string" ? model.tokenizer.encode(text, WHOLE_TEXT) : text).slice(0, maxTokens);
-  if (ids.length < 2)
-    throw new InvalidArgumentError(`perplexity: expected a text of at least 2 tokens but found ${ids.length}`);
-
+  const { ids, window, stride } = readText(model, text, decoder.contextLength, options);
   let windows = 0;
   let nats = 0;
-  for (const { start, from, end } of windowsOf(ids.length, window, stride)) {
-    windows++;
-    decoder.rewind(0);
-    let next = from;
-    for await (const row of rowsAfter(decoder, ids.slice(start, end - 1), from - start - 1, signal))
-      nats += negativeLogLikelihood(row, ids[next++]!);
-    if (Number.isNaN(nats))
-      throw new InvalidArgumentError(
-        `logits: expected numbers but found NaN in the window of tokens ${start} to ${end}`,
-      );
-    onProgress?.(end - 1, ids.length - 1);
+  try {
+    for (const part of windowsOf(ids.length, window, stride)) {
+      windows++;
+      let next = part.from;
+      for await (const row of scoredRows(decoder, ids, part, signal)) nats += negativeLogLikelihood(row, ids[next++]!);
+      checkNumber(nats, part);
+      onProgress?.(part.end - 1, ids.length - 1);
+    }
+  } finally {
+    await decoder.dispose();
   }
   const tokens = ids.length - 1;
   const bytes = typeof text === "string" ? byteCount(model, ids) - byteCount(model, ids.slice(0, 1)) : null;
@@ -100,36 +63,6 @@ export async function evaluatePerplexity(
     perplexity: Math.exp(nats / tokens),
     bitsPerByte: bytes === null ? null : nats / Math.LN2 / bytes,
   };
-}
-
-function* windowsOf(length: number, window: number, stride: number): Generator<Window> {
-  let done = 1; // the first token has nothing before it
-  for (let start = 0; done < length; start += stride) {
-    const end = Math.min(start + window, length);
-    yield { start, from: done, end };
-    done = end;
-  }
-}
-
-/** Logits [V] after each of the tokens `first` .. ids.length-1. A row is valid until the next is asked for. */
-async function* rowsAfter(
-  decoder: ProgramDecoder,
-  ids: readonly number[],
-  first: number,
-  signal: AbortSignal | undefined,
-): AsyncGenerator<Float32Array> {
-  const { vocabularySize, logitRows } = decoder;
-  if (logitRows === 0) {
-    yield await decoder.prefill(ids.slice(0, first + 1), { signal });
-    for (const id of ids.slice(first + 1)) yield await decoder.step(id, { signal });
-    return;
-  }
-  if (first > 0) await decoder.prefill(ids.slice(0, first), { signal });
-  for (let start = first; start < ids.length; start += logitRows) {
-    const chunk = ids.slice(start, start + logitRows);
-    const logits = await decoder.allLogits(chunk, { signal });
-    for (let i = 0; i < chunk.length; i++) yield logits.subarray(i * vocabularySize, (i + 1) * vocabularySize);
-  }
 }
 
 /** -log softmax(logits)[id], in double precision. */

@@ -5,11 +5,15 @@ import { hostCpu } from "../kernels/cpu.ts";
 import { checkMemory } from "../kernels/memory.ts";
 import type { Program } from "../program/program.ts";
 import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
+import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
-import { type GenerateOptions, generate } from "../text/generate.ts";
+import { type Decoder, type GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
-import { ChoiceStream, type Choices, type ChoicesOptions } from "./choices.ts";
+import { AnswerStream, answer, checkChatOptions, messagesNow } from "./chat.ts";
+import type { ChatChoices, ChatChoicesOptions, ChatOptions, ChatStream, EncodeChatOptions } from "./chat-options.ts";
+import { encodePrompt } from "./chat-prompt.ts";
+import { ChoiceStream, type Choices, type ChoicesOptions, checkChoices, runChoices, seedOf } from "./choices.ts";
 import { Conversation, type ConversationOptions } from "./conversation.ts";
 import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
 import {
@@ -136,6 +140,61 @@ export class LanguageModel {
     }
   }
 
+  /**
+   * Ids of a conversation in the model's chat template, up to where an answer begins: what `chat` gives the model to read.
+   *
+   * @throws UnsupportedError for a model without a chat template, for tools where the template has none, and for thinking
+   * where the model does not think.
+   */
+  encodeChat(messages: readonly Message[], options: EncodeChatOptions = {}): number[] {
+    return encodePrompt(this, messages, options, Number.POSITIVE_INFINITY);
+  }
+
+  /**
+   * Answers messages in the model's chat template, with thinking and calls of tools apart from text. Nothing is remembered;
+   * what the program has computed of the same beginning is used again. Errors are those of `generate` and `encodeChat`.
+   * @example
+   * for await (const event of llm.chat([{ role: "user", content: "Hello!" }]))
+   *   if (event.type === "text") process.stdout.write(event.text);
+   */
+  chat(messages: readonly Message[], options: ChatOptions = {}): ChatStream {
+    return new AnswerStream(this.#chat(messagesNow(messages), options));
+  }
+
+  async *#chat(messages: readonly Message[], options: ChatOptions): ReturnType<typeof answer> {
+    const given = checkChatOptions(options);
+    const decoder = this.createDecoder();
+    try {
+      const ids = encodePrompt(this, messages, given, decoder.contextLength);
+      return yield* answer(this, decoder, { ids, kept: 0 }, given);
+    } finally {
+      await decoder.dispose();
+    }
+  }
+
+  /** Answers messages in `n` ways, as `chat` does once; with a seed, answer `i` is drawn with seed + i. */
+  chatChoices(messages: readonly Message[], options: ChatChoicesOptions): ChatChoices {
+    checkChoices(options.n);
+    return new AnswerStream(this.#chatChoices(messagesNow(messages), options));
+  }
+
+  async *#chatChoices(messages: readonly Message[], { n, ...options }: ChatChoicesOptions) {
+    const given = checkChatOptions(options);
+    const decoder = this.createDecoder();
+    const ids = () => encodePrompt(this, messages, given, decoder.contextLength);
+    const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
+      answer(this, decoder, { ids, kept: 0 }, { ...given, seed: seedOf(given.seed, choice) });
+    const parts = runChoices(decoder, n, ids, begin);
+    try {
+      for (let next = await parts.next(); ; next = await parts.next()) {
+        if (next.done) return next.value;
+        yield { ...next.value.event, choice: next.value.choice };
+      }
+    } finally {
+      await parts.return(undefined as never);
+    }
+  }
+
   /** Frees memory and threads; generations that run end with an error, and nothing of the model may be used any more. */
   async dispose(): Promise<void> {
     await this.program.dispose();
@@ -153,8 +212,8 @@ function idsOf(prompt: string | readonly number[], tokenizer: Tokenizer, context
 }
 
 /** InvalidArgumentError for what is no loaded model. */
-export function checkLanguageModel(model: LanguageModel): void {
-  checkInstance("model", model, LanguageModel, "one of loadProgram()");
+export function checkLanguageModel(model: LanguageModel, name = "model"): void {
+  checkInstance(name, model, LanguageModel, "one of loadProgram()");
 }
 
 /** UnsupportedError with the bytes needed when a program is too large for the memory that programs can have here. */

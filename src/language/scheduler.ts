@@ -76,8 +76,11 @@ export class Scheduler {
     this.#noLongerExpected(sequence);
   }
 
-  /** Computes the tokens of a request that its sequence does not hold, in one step with others, or in several. */
-  run(request: SequenceRequest): Promise<void> {
+  /**
+   * Computes the tokens of a request that its sequence does not hold, in one step with others, or in several. Gives how many
+   * of them the store had already.
+   */
+  run(request: SequenceRequest): Promise<number> {
     const { sequence, signal } = request;
     const order = this.#requests++;
     const age = this.#ages.get(sequence) ?? order;
@@ -88,7 +91,8 @@ export class Scheduler {
         return;
       }
       const isFresh = sequence.position === 0;
-      const pending: Pending = { ...request, order, age, isFresh, servedAt: this.#steps, resolve, reject };
+      const state = { isFresh, found: 0, servedAt: this.#steps };
+      const pending: Pending = { ...request, order, age, ...state, resolve, reject };
       this.#idle.delete(sequence);
       this.#pending.push(pending);
       this.#noLongerExpected(sequence);
@@ -137,7 +141,7 @@ export class Scheduler {
     if (place < 0) return;
     this.#pending.splice(place, 1);
     if (!pending.sequence.isDisposed) this.#idle.add(pending.sequence);
-    if (error === undefined) pending.resolve();
+    if (error === undefined) pending.resolve(pending.found);
     else pending.reject(error);
   }
 
@@ -264,7 +268,8 @@ function findPrefix(pending: Pending): boolean {
   const { sequence, ids, logitsFrom, isFresh } = pending;
   if (!isFresh) return false;
   pending.isFresh = false;
-  return sequence.match(ids.slice(0, logitsFrom + 1)) > 0;
+  pending.found = sequence.match(ids.slice(0, logitsFrom + 1));
+  return pending.found > 0;
 }
 
 /** Aborts when every request of a step is aborted: until then, the others go on. */

@@ -22,6 +22,7 @@ export class SequenceDecoder implements ProgramDecoder {
   /** Of the last call: the next one writes over it. */
   #logits = new Float32Array(0);
   #isDisposed = false;
+  #cachedTokens = 0;
 
   /** `held`: the ids that it begins with, and the sequence that holds them; none of both without. */
   constructor(
@@ -44,6 +45,10 @@ export class SequenceDecoder implements ProgramDecoder {
 
   get position(): number {
     return this.#context.ids.length;
+  }
+
+  get cachedTokens(): number {
+    return this.#cachedTokens;
   }
 
   async dispose(): Promise<void> {
@@ -96,7 +101,7 @@ export class SequenceDecoder implements ProgramDecoder {
       const sequence = this.#sequenceFor(ids.length > this.#longFrom ? LONG_METHOD : "forward");
       const logits = this.#logitsOf(rows);
       try {
-        await this.#scheduler.run({
+        this.#cachedTokens = await this.#scheduler.run({
           sequence,
           method: sequence.branch,
           ids,

@@ -24,7 +24,9 @@ export interface Pending extends SequenceRequest {
   isFresh: boolean;
   /** When it was last in a step, in steps. */
   servedAt: number;
-  readonly resolve: () => void;
+  /** Tokens that were found in the store when it began. */
+  found: number;
+  readonly resolve: (found: number) => void;
   readonly reject: (error: unknown) => void;
 }
 

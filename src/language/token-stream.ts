@@ -8,50 +8,35 @@ export interface Generation extends AsyncIterable<string> {
   readonly result: GenerationResult | null;
 }
 
-/** How an iteration ended: the whole text that was read, and whether an error ended it. */
-export interface StreamEnd {
-  readonly text: string;
-  readonly failed: boolean;
-}
-
 /** What a second iteration over a generation throws. */
 export function secondIteration(): InvalidArgumentError {
   return new InvalidArgumentError("generation: expected one iteration but found another; begin a new generation");
 }
 
-/** Tokens to their texts. `onEnd` is told when the iteration ends, also early. */
+/** Tokens to their texts. */
 export class TokenStream implements Generation {
   result: GenerationResult | null = null;
   readonly #tokens: ReturnType<typeof generate>;
-  readonly #onEnd: (end: StreamEnd) => void;
   #isBegun = false;
 
-  constructor(tokens: ReturnType<typeof generate>, onEnd: (end: StreamEnd) => void = () => {}) {
+  constructor(tokens: ReturnType<typeof generate>) {
     this.#tokens = tokens;
-    this.#onEnd = onEnd;
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string> {
     if (this.#isBegun) throw secondIteration();
     this.#isBegun = true;
     const tokens = this.#tokens;
-    let text = "";
-    let failed = false;
     try {
       for (let next = await tokens.next(); ; next = await tokens.next()) {
         if (next.done) {
           this.result = next.value;
           return;
         }
-        text += next.value.text;
         if (next.value.text !== "") yield next.value.text;
       }
-    } catch (error) {
-      failed = true;
-      throw error;
     } finally {
       await tokens.return(undefined as never);
-      this.#onEnd({ text, failed });
     }
   }
 }

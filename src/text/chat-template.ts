@@ -8,7 +8,7 @@ import { Template } from "./template/template.ts";
 export type { TemplateLimits };
 
 /** A message as templates read it; `tool_calls`, `name` and whatever else a template knows go beside the content. */
-export interface Message {
+export interface TemplateMessage {
   /** Who speaks: usually "system", "user", "assistant" or "tool". */
   readonly role: string;
   /** What is said: a text, or what else the template knows. */
@@ -85,7 +85,7 @@ export class ChatTemplate {
    * @throws InvalidFileError when the template fails otherwise.
    * @throws LimitError when a limit is exceeded.
    */
-  render(messages: readonly Message[], options: RenderOptions = {}): string {
+  render(messages: readonly TemplateMessage[], options: RenderOptions = {}): string {
     const { addGenerationPrompt = false, bosToken = "", eosToken = "", tools = null, ...extra } = options;
     const variables = {
       documents: null,
@@ -119,6 +119,6 @@ export class ChatTemplate {
 }
 
 /** A message without fields that are null: clients write those they do not use, and transformers drops them, too. */
-function withoutNulls(message: Message): object {
+function withoutNulls(message: TemplateMessage): object {
   return Object.fromEntries(Object.entries(message).filter(([, value]) => (value ?? null) !== null));
 }

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
-import { ChatTemplate, type Message, type RenderOptions } from "./chat-template.ts";
+import { ChatTemplate, type RenderOptions, type TemplateMessage } from "./chat-template.ts";
 import { encodeChat } from "./encode-chat.ts";
 import { Tokenizer } from "./tokenizer.ts";
 
@@ -28,11 +28,16 @@ const instTemplate = new ChatTemplate(`{{ bos_token }}
 {%- endfor %}`);
 const jsonTemplate = new ChatTemplate("<|user|>{{ messages | tojson }}{{ tools | tojson }}<|end|>");
 
-const user = (content: unknown): Message => ({ role: "user", content });
-const assistant = (content: unknown): Message => ({ role: "assistant", content });
+const user = (content: unknown): TemplateMessage => ({ role: "user", content });
+const assistant = (content: unknown): TemplateMessage => ({ role: "assistant", content });
 
 /** Ids as everybody encodes a rendered conversation: all at once, control tokens from wherever. */
-function encodeRendered(t: Tokenizer, chat: ChatTemplate, messages: Message[], options: RenderOptions = {}): number[] {
+function encodeRendered(
+  t: Tokenizer,
+  chat: ChatTemplate,
+  messages: TemplateMessage[],
+  options: RenderOptions = {},
+): number[] {
   const tokens = { bosToken: t.bos!.text, eosToken: t.eos!.text };
   return t.encode(chat.render(messages, { ...tokens, ...options }), { addSpecialTokens: false });
 }
@@ -80,7 +85,7 @@ describe("ChatTemplate", () => {
       "t.jinja: expected a Jinja template: line 3: ",
     );
     expect(() => new ChatTemplate("{% include 'x' %}", "t.jinja")).toThrow(UnsupportedError);
-    const cyclic: Message & { self?: unknown } = user("x") as Message & { self?: unknown };
+    const cyclic: TemplateMessage & { self?: unknown } = user("x") as TemplateMessage & { self?: unknown };
     Object.assign(cyclic, { self: cyclic });
     expect(() => failing.render([cyclic])).toThrow(InvalidArgumentError);
     expect(() => failing.render([user(() => 1)])).toThrow("messages: ");
@@ -160,7 +165,7 @@ describe("encodeChat with control tokens in messages", () => {
     const thinking = new ChatTemplate(
       `{% for message in messages %}{{ message.content }}{% endfor %}{% if false %}<think>{% endif %}`,
     );
-    const count = (message: Message) =>
+    const count = (message: TemplateMessage) =>
       encodeChat(tokenizer, thinking, [message]).filter((token) => token === id("<think>")).length;
     expect([count(user("a<think>b")), count(assistant("a<think>b"))]).toEqual([0, 1]);
     expect(specials(encodeChat(tokenizer, thinking, [assistant("<|end|>")]))).toEqual([]);

@@ -5,6 +5,8 @@ import type { Tokenizer } from "./tokenizer.ts";
 /** Tokens kept before the window is cut; bounds the work per token. */
 const WINDOW_MAX = 16;
 
+const NONE: ReadonlySet<number> = new Set();
+
 /** An unfinished UTF-8 sequence has at most 3 bytes, hence tokens; one more token gives it its left context. */
 const CONTEXT_MIN = 4;
 
@@ -14,6 +16,8 @@ export interface DetokenizerOptions {
    * SentencePiece tokenizers drop at the start of a text. Nothing is continued when the last of them is special.
    */
   readonly after?: ArrayLike<number> | undefined;
+  /** Special tokens whose text is given, too. Default none. */
+  readonly shownIds?: ReadonlySet<number> | undefined;
 }
 
 /**
@@ -22,6 +26,7 @@ export interface DetokenizerOptions {
  */
 export class Detokenizer {
   readonly #tokenizer: Tokenizer;
+  readonly #shownIds: ReadonlySet<number>;
   /** Latest ids; their text up to `#emitted` has been given out. */
   #window: number[] = [];
   #text = "";
@@ -29,9 +34,10 @@ export class Detokenizer {
 
   constructor(tokenizer: Tokenizer, options: DetokenizerOptions = {}) {
     this.#tokenizer = tokenizer;
+    this.#shownIds = options.shownIds ?? NONE;
     const after = options.after ?? [];
     for (let i = after.length - 1; i >= 0 && this.#window.length < WINDOW_MAX / 2; i--) {
-      if (!this.#hasText(after[i]!)) break;
+      if (!isText(tokenizer, after[i]!)) break;
       this.#window.unshift(after[i]!);
     }
     this.#text = tokenizer.decode(this.#window, { stream: true });
@@ -45,7 +51,7 @@ export class Detokenizer {
   push(id: number): string {
     if (!Number.isInteger(id) || id < 0)
       throw new InvalidArgumentError(`detokenizer: expected a token id but found ${id}`);
-    if (!this.#hasText(id)) return "";
+    if (!isText(this.#tokenizer, id) && !this.#shownIds.has(id)) return "";
     this.#window.push(id);
     this.#text = this.#tokenizer.decode(this.#window, { stream: true });
     const piece = this.#take(finishedLength(this.#text));
@@ -60,10 +66,6 @@ export class Detokenizer {
     this.#text = "";
     this.#emitted = 0;
     return rest;
-  }
-
-  #hasText(id: number): boolean {
-    return id < this.#tokenizer.vocabSize && !this.#tokenizer.isSpecial(id);
   }
 
   #take(end: number): string {
@@ -85,6 +87,10 @@ export class Detokenizer {
       return;
     }
   }
+}
+
+function isText(tokenizer: Tokenizer, id: number): boolean {
+  return id < tokenizer.vocabSize && !tokenizer.isSpecial(id);
 }
 
 /** Length of the text without a final U+FFFD, which may be the beginning of a character. */

@@ -3,7 +3,7 @@
  * even if it spells `<|eot_id|>`.
  */
 import { InvalidArgumentError } from "../errors.ts";
-import type { ChatTemplate, Message, RenderOptions } from "./chat-template.ts";
+import type { ChatTemplate, RenderOptions, TemplateMessage } from "./chat-template.ts";
 import { type EncodeTextOptions, type Tokenizer, WHOLE_TEXT } from "./tokenizer.ts";
 
 /**
@@ -17,7 +17,7 @@ import { type EncodeTextOptions, type Tokenizer, WHOLE_TEXT } from "./tokenizer.
 export function encodeChat(
   tokenizer: Tokenizer,
   template: ChatTemplate,
-  messages: readonly Message[],
+  messages: readonly TemplateMessage[],
   { contextLength, ...options }: RenderOptions & Pick<EncodeTextOptions, "contextLength"> = {},
 ): number[] {
   const structural = tokenizer.addedTokens.idsIn(template.source);

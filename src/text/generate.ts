@@ -25,6 +25,21 @@ export interface Decoder {
   prefill(ids: readonly number[], options: ComputeOptions): Promise<Float32Array>;
   /** Appends one token and gives the logits behind it. */
   step(id: number, options: ComputeOptions): Promise<Float32Array>;
+  /** Tokens of the last `prefill` that were found computed already. Default 0. */
+  readonly cachedTokens?: number | undefined;
+}
+
+/** What has a say in each token beside the sampler, and in where the text ends. */
+export interface TokenGuide {
+  /** Special tokens whose text is given, too. */
+  readonly shownIds: ReadonlySet<number>;
+  /**
+   * What may come next: one token, those whose bit (i % 32 of word i / 32) is set in a mask, or any (null). The mask may be
+   * used again for the next token.
+   */
+  next(vocabularySize: number): Promise<number | Uint32Array | null> | number | Uint32Array | null;
+  /** Takes a token and the text that it finishes; all the text that is left when `isLast`. True where the text ends there. */
+  take(id: number, text: string, isLast: boolean): boolean;
 }
 
 /** How text is generated: how many tokens, when to stop, how tokens are drawn, and an abort signal. */
@@ -69,8 +84,10 @@ export interface GenerationResult {
   readonly message: string | null;
   /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
-  /** Tokens of the prompt that were computed. */
+  /** Tokens of the prompt that the context did not hold yet. */
   readonly promptTokens: number;
+  /** Tokens among `promptTokens` that other sequences of the program had computed already. */
+  readonly cachedTokens: number;
   /** Tokens generated, an end token included. */
   readonly generatedTokens: number;
   /** Log probabilities of each token generated; null unless the options ask for them. */
@@ -85,7 +102,7 @@ export interface GenerationResult {
 
 /**
  * Appends a prompt to the decoder's context and generates: yields every token, returns how it went. The last token is
- * not appended. Other tasks get a turn before every token, and an abort (checked then, and passed to the decoder)
+ * not appended. A guide may narrow what comes. Other tasks get a turn before every token, and an abort (checked then, and passed to the decoder)
  * throws `signal.reason`. ContextLengthError, before any computation, when the prompt does not fit;
  * InvalidArgumentError for options out of range.
  */
@@ -94,6 +111,7 @@ export async function* generate(
   tokenizer: Tokenizer,
   promptIds: readonly number[],
   options: GenerateOptions = {},
+  guide: TokenGuide | null = null,
 ): AsyncGenerator<GeneratedToken, GenerationResult, void> {
   const { signal } = options;
   const maxTokens = checkMaxTokens(options.maxTokens);
@@ -106,10 +124,11 @@ export async function* generate(
   const sampler = createSampler(options, cpu);
   const history = [...(options.contextIds ?? []), ...promptIds];
   const start = history.length;
-  const writer = new Writer(tokenizer, history, options);
+  const writer = new Writer(tokenizer, history, options, guide);
   const clock = new Clock();
   signal?.throwIfAborted();
   let logits = await decoder.prefill(promptIds, { signal });
+  const cachedTokens = decoder.cachedTokens ?? 0;
   clock.prefilled();
   checkStopTokens(options, logits.length);
 
@@ -119,7 +138,8 @@ export async function* generate(
     await nextMacrotask();
     signal?.throwIfAborted();
     clock.start();
-    const id = sampler.sample(logits, history);
+    const next = guide === null ? null : await guide.next(logits.length);
+    const id = typeof next === "number" ? next : sampler.sample(logits, history, next);
     const probabilities = topCount === null ? null : logProbabilities(logits, id, topCount, cpu);
     if (probabilities) logprobs.push(probabilities);
     history.push(id);
@@ -141,6 +161,7 @@ export async function* generate(
     message,
     stopString: writer.stopString,
     promptTokens: promptIds.length,
+    cachedTokens,
     generatedTokens: history.length - start,
     logprobs: topCount === null ? null : logprobs,
     ...clock.seconds,
@@ -163,11 +184,13 @@ class Writer {
   readonly #detokenizer: Detokenizer;
   readonly #stops: StopMatcher;
   readonly #endIds: ReadonlySet<number>;
+  readonly #guide: TokenGuide | null;
 
-  constructor(tokenizer: Tokenizer, idsBefore: readonly number[], options: GenerateOptions) {
+  constructor(tokenizer: Tokenizer, idsBefore: readonly number[], options: GenerateOptions, guide: TokenGuide | null) {
+    this.#guide = guide;
     const eosIds = options.eosIds ?? (tokenizer.eos ? [tokenizer.eos.id] : []);
     this.#endIds = new Set([...(options.stopTokens ?? []), ...(options.ignoreEos ? [] : eosIds)]);
-    this.#detokenizer = new Detokenizer(tokenizer, { after: idsBefore });
+    this.#detokenizer = new Detokenizer(tokenizer, { after: idsBefore, shownIds: guide?.shownIds });
     this.#stops = new StopMatcher(options.stop ?? []);
   }
 
@@ -179,7 +202,9 @@ class Writer {
     const { text, stop } = this.#stops.push(piece);
     this.stopString = stop;
     const rest = stop === null && (ends || isLast) ? this.#stops.flush() : "";
-    return { text: text + rest, stopped: ends || stop !== null };
+    const all = text + rest;
+    const guided = this.#guide?.take(id, all, ends || isLast || stop !== null) ?? false;
+    return { text: all, stopped: ends || stop !== null || guided };
   }
 }
 

@@ -41,10 +41,11 @@ export interface SamplerOptions {
 
 export interface Sampler {
   /**
-   * The next token id. `logits` [vocabulary] is not changed; `history` is the ids so far, oldest first.
-   * InvalidArgumentError when a logit is NaN or Infinity, or when all are -Infinity.
+   * The next token id. `logits` [vocabulary] is not changed; `history` is the ids so far, oldest first. With a mask
+   * [vocabulary / 32, rounded up], only ids whose bit (i % 32 of word i / 32) is set can be taken.
+   * InvalidArgumentError when a logit is NaN or Infinity, or when no id is left.
    */
-  sample(logits: Float32Array, history: readonly number[]): number;
+  sample(logits: Float32Array, history: readonly number[], mask?: Uint32Array | null): number;
 }
 
 interface Settings {
@@ -79,6 +80,8 @@ class LogitSampler implements Sampler {
   #passes: VocabularyPasses | null = null;
   /** Bits of the ids that are not banned; null where none is. */
   #allowed: Uint32Array | null = null;
+  /** Bits of the ids that are not banned and that a mask has. */
+  #both: Uint32Array | null = null;
 
   constructor(settings: Settings, random: Random, cpu: Cpu) {
     const { repetitionPenalty, presencePenalty, frequencyPenalty } = settings;
@@ -88,21 +91,31 @@ class LogitSampler implements Sampler {
     this.#penalizes = repetitionPenalty !== 1 || presencePenalty !== 0 || frequencyPenalty !== 0;
   }
 
-  sample(logits: Float32Array, history: readonly number[]): number {
+  sample(logits: Float32Array, history: readonly number[], mask: Uint32Array | null = null): number {
     const passes = this.#passesFor(logits.length);
     const scores = passes.logits;
     scores.set(logits);
     for (const [id, bias] of this.#settings.bias) scores[id] = finite(scores[id]! + bias);
     if (this.#penalizes) this.#penalize(scores, history);
-    passes.findMaxima(this.#allowed);
+    passes.findMaxima(this.#allowedBy(mask));
     const best = likeliest(passes);
     if (this.#settings.temperature === 0) return best;
     return this.#draw(passes, scores[best]!) ?? best;
   }
 
+  #allowedBy(mask: Uint32Array | null): Uint32Array | null {
+    const allowed = this.#allowed;
+    if (!mask || !allowed) return mask ?? allowed;
+    this.#both ??= new Uint32Array(allowed.length);
+    const both = this.#both;
+    for (let word = 0; word < both.length; word++) both[word] = allowed[word]! & mask[word]!;
+    return both;
+  }
+
   #passesFor(length: number): VocabularyPasses {
     if (this.#passes?.length === length) return this.#passes;
     this.#allowed = allowedBits(this.#settings, length);
+    this.#both = null;
     this.#passes = vocabularyPasses(length, this.#cpu);
     return this.#passes;
   }

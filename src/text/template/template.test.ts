@@ -1,7 +1,7 @@
 /** Templates against jinja2 3.1.6: snippets of our own, and the public chat templates where they are at hand. */
 import { existsSync, readFileSync } from "node:fs";
 import { afterEach, describe, expect, it, vi } from "vitest";
-import { ChatTemplate, type Message } from "../chat-template.ts";
+import { ChatTemplate, type TemplateMessage } from "../chat-template.ts";
 import { TemplateFault } from "./faults.ts";
 import { DEFAULT_LIMITS } from "./limits.ts";
 import { Template } from "./template.ts";
@@ -34,7 +34,7 @@ describe("snippets that jinja2 refuses", () => {
 const cases = new URL("../../../../shared/cases/chat-templates/", import.meta.url);
 
 interface Conversation {
-  readonly messages: readonly Message[];
+  readonly messages: readonly TemplateMessage[];
   readonly tools: readonly unknown[] | null;
   readonly documents: readonly unknown[] | null;
   readonly add_generation_prompt: boolean;

@@ -1,0 +1,136 @@
+/** `lowbit serve`: models behind HTTP, in the forms of OpenAI's and Anthropic's APIs. */
+import type { Command } from "commander";
+import { InvalidArgumentError } from "commander";
+import { InvalidFileError } from "../index.ts";
+import type { RunningServer } from "../server/index.ts";
+import { parseKeys } from "../server/keys.ts";
+import { defaultLimits, type ServerLimits } from "../server/limits.ts";
+import { addModelOptions, MODEL_HELP, type ModelOptions } from "./model-source.ts";
+import { servedModels } from "./served-models.ts";
+import type { Terminal } from "./terminal.ts";
+import { readTextFile } from "./text-file.ts";
+import { byteCount, collect, wholeNumber } from "./values.ts";
+
+interface ServeOptions extends ModelOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly keys?: string;
+  readonly cors?: readonly string[];
+  readonly memory?: number;
+  readonly preload?: boolean;
+  readonly requestLimit?: readonly (readonly [string, number])[];
+  readonly log: boolean;
+}
+
+const KEYS_VARIABLE = "LOWBIT_API_KEYS";
+
+export function addServe(program: Command, terminal: Terminal): void {
+  const command = program
+    .command("serve")
+    .summary("serve models over HTTP")
+    .description(
+      "Serves models over HTTP, in the forms of OpenAI's and Anthropic's APIs. A model is loaded when it is first asked\n" +
+        "for (a single one at once), and put away while others need its memory. Requests are logged to stdout, a line of\n" +
+        "JSON each, without what they say.",
+    )
+    .argument("<models...>", `${MODEL_HELP}; name=path gives it another name`)
+    .option("--host <address>", "address to listen at; 0.0.0.0 lets other machines ask", "127.0.0.1")
+    .option("--port <n>", "port to listen at; 0 takes a free one", wholeNumber, 8080)
+    .option("--keys <file>", `API keys, one a line; also in ${KEYS_VARIABLE}, separated by commas (default: none)`)
+    .option("--cors <origin>", 'pages that may ask, such as https://example.com, or "*"; repeatable', collect(String))
+    .option("--memory <n>", "most memory of all loaded models, such as 8g (default: what is free)", byteCount)
+    .option("--preload", "load all models at once, and be ready after that")
+    .option(
+      "--request-limit <name=number>",
+      `what requests may cost: ${Object.keys(defaultLimits).join(", ")}; repeatable`,
+      collect(parseRequestLimit),
+    )
+    .option("--no-log", "log no requests");
+  addModelOptions(command)
+    .addHelpText(
+      "after",
+      `
+Examples:
+  $ lowbit serve llama.pte
+  $ lowbit serve llama.pte small=smollm2.pte hf:Qwen/Qwen2.5-0.5B-Instruct --port 8000
+  $ lowbit serve llama.pte --host 0.0.0.0 --keys keys.txt --request-limit waiting=64`,
+    )
+    .action((models: string[], options: ServeOptions) => serve(models, options, terminal));
+}
+
+function parseRequestLimit(text: string): readonly [string, number] {
+  const [, name = "", value = ""] = /^(\w+)=(\d+)$/.exec(text) ?? [];
+  if (!Object.hasOwn(defaultLimits, name) || Number(value) < 1)
+    throw new InvalidArgumentError(
+      `Expected NAME=number from 1, with a name of ${Object.keys(defaultLimits).join(", ")}, but found "${text}".`,
+    );
+  return [name, Number(value)];
+}
+
+async function serve(given: readonly string[], options: ServeOptions, terminal: Terminal): Promise<void> {
+  const models = await servedModels(given, options, terminal);
+  const keys = await readKeys(options.keys);
+  const limits: Partial<ServerLimits> = Object.fromEntries(options.requestLimit ?? []);
+  // Other commands start without what HTTP takes.
+  const { serveModels } = await import("../server/index.ts");
+  const server = await serveModels({
+    models,
+    host: options.host,
+    port: options.port,
+    keys,
+    origins: options.cors,
+    memoryBytes: options.memory,
+    preload: options.preload ? models.map(({ name }) => name) : undefined,
+    limits,
+    log: options.log ? (line) => terminal.stdout.write(`${line}\n`) : undefined,
+    onFault: (error, id) => terminal.note(`lowbit: request ${id}: ${(error as Error)?.stack ?? String(error)}`),
+  });
+  const names = models.map(({ name }) => name).join(", ");
+  terminal.note(`${names} at ${server.url}/v1 (OpenAI) and ${server.url} (Anthropic); Ctrl-C ends`);
+  if (keys.length === 0 && !isLoopback(options.host))
+    terminal.note(`lowbit: everyone who reaches ${options.host} may ask: give --keys, or ${KEYS_VARIABLE}`);
+  await untilEnded(server, terminal);
+}
+
+/** Waits for a signal, and then for the requests under way; a second signal ends those at once. */
+async function untilEnded(server: RunningServer, terminal: Terminal): Promise<void> {
+  const { promise: ended, resolve: end, reject: fail } = withResolvers();
+  terminal.onTermination(() => {
+    terminal.note("ending when the requests under way have ended; again to end now");
+    server.close().then(end, fail);
+  });
+  server.ready.catch((error) => server.close().then(() => fail(error.cause ?? error), fail));
+  // What a request leaves behind must not end the others.
+  const onRejection = (error: unknown) => terminal.note(`lowbit: ${(error as Error)?.stack ?? String(error)}`);
+  process.on("unhandledRejection", onRejection);
+  try {
+    await ended;
+  } finally {
+    process.off("unhandledRejection", onRejection);
+    terminal.onInterrupt(null);
+  }
+}
+
+function withResolvers(): { promise: Promise<void>; resolve: () => void; reject: (error: unknown) => void } {
+  let resolve = () => {};
+  let reject: (error: unknown) => void = () => {};
+  const promise = new Promise<void>((done, failed) => {
+    resolve = done;
+    reject = failed;
+  });
+  return { promise, resolve, reject };
+}
+
+async function readKeys(file: string | undefined): Promise<string[]> {
+  const fromFile = file === undefined ? [] : parseKeys(await readTextFile(file));
+  const fromEnvironment = parseKeys((process.env[KEYS_VARIABLE] ?? "").replaceAll(",", "\n"));
+  const keys = [...fromFile, ...fromEnvironment];
+  // A file without keys must not open the server to everyone.
+  if (file !== undefined && keys.length === 0)
+    throw new InvalidFileError(file, "expected API keys, one a line, but found none");
+  return keys;
+}
+
+function isLoopback(host: string): boolean {
+  return host === "localhost" || host === "::1" || host.startsWith("127.");
+}

@@ -1,0 +1,48 @@
+/** The models of a server or a batch, as they are named on the command line. */
+import { existsSync, readdirSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import type { ModelSource } from "../server/index.ts";
+import { isHubName } from "../tools/index.ts";
+import { type ModelOptions, openModel, takesCheckpoint } from "./model-source.ts";
+import type { Terminal } from "./terminal.ts";
+import { UsageError } from "./usage-error.ts";
+
+/** What a model argument says: `name=path`, or a path that has a name in it. */
+function parseModel(argument: string): { name: string; path: string } {
+  const [, name, path] = /^([\w.:@+-]+(?:\/[\w.:@+-]+)*)=(.+)$/.exec(argument) ?? [];
+  if (name !== undefined && path !== undefined && !existsSync(argument)) return { name, path };
+  return { name: nameOf(argument), path: argument };
+}
+
+/** `org/name` of the hub, or the last part of a path without its ending. */
+function nameOf(path: string): string {
+  if (isHubName(path)) return path.replace(/^hf:/, "");
+  return basename(path).replace(/\.(pte|gguf)$/i, "");
+}
+
+/** Bytes of a file, or of all files of a folder; 0 for what is not here. */
+function bytesAt(path: string): number {
+  const found = statSync(path, { throwIfNoEntry: false });
+  if (!found?.isDirectory()) return found?.size ?? 0;
+  const sizes = readdirSync(path).map((name) => statSync(join(path, name), { throwIfNoEntry: false })?.size ?? 0);
+  return sizes.reduce((sum, size) => sum + size, 0);
+}
+
+/** Models to be loaded when they are asked for. UsageError for options that one of them cannot have. */
+export async function servedModels(
+  given: readonly string[],
+  options: ModelOptions,
+  terminal: Terminal,
+): Promise<ModelSource[]> {
+  const sources = given.map(parseModel);
+  for (const { path } of sources) {
+    const isHere = isHubName(path) || existsSync(path);
+    if (!isHere) throw new UsageError(`${path}: expected a file, a folder or hf:org/name`);
+    await takesCheckpoint(path, options);
+  }
+  return sources.map(({ name, path }) => ({
+    name,
+    bytes: isHubName(path) ? 0 : bytesAt(path),
+    load: () => openModel(path, options, terminal),
+  }));
+}

@@ -1,0 +1,45 @@
+/** The prompt of a conversation: what the model of a template is given to answer. */
+import { UnsupportedError } from "../errors.ts";
+import type { Message } from "../text/chat-messages.ts";
+import type { ChatTemplate } from "../text/chat-template.ts";
+import { encodeChat } from "../text/encode-chat.ts";
+import type { SamplerOptions } from "../text/sampler.ts";
+import { templateInput } from "../text/template-input.ts";
+import { canThink } from "../text/thinking.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import { type EncodeChatOptions, wantsThinking } from "./chat-options.ts";
+
+/** What a conversation needs of the model that answers. */
+export interface ChatModel {
+  /** Name of the model, for messages. */
+  readonly name: string;
+  /** Tokenizer of the model. */
+  readonly tokenizer: Tokenizer;
+  /** Chat template of the model; null where it has none and cannot converse. */
+  readonly template: ChatTemplate | null;
+  /** How the model samples where options do not say. */
+  readonly samplingDefaults: SamplerOptions;
+  /** Ids of the tokens that end an answer. */
+  readonly eosIds: readonly number[];
+  /** Texts that end an answer. */
+  readonly stopStrings: readonly string[];
+}
+
+/** Ids of a conversation, up to the beginning of the answer. ContextLengthError for more than `contextLength`. */
+export function encodePrompt(
+  { name, tokenizer, template }: ChatModel,
+  messages: readonly Message[],
+  { tools, thinking, templateOptions }: EncodeChatOptions,
+  contextLength: number,
+): number[] {
+  if (!template) throw new UnsupportedError(`${name}: has no chat template; use generate with a plain prompt`);
+  const wanted = wantsThinking(thinking);
+  if (wanted === true && !canThink(template.source))
+    throw new UnsupportedError(`${name}: thinking: the model's chat template has none`);
+  const input = templateInput(template, messages, { tools, thinking: wanted, templateOptions });
+  return encodeChat(tokenizer, template, input.messages, {
+    ...input.options,
+    addGenerationPrompt: true,
+    contextLength,
+  });
+}

@@ -1,0 +1,175 @@
+/** Answers to messages: events as they come, and what the answer came to. */
+import { InvalidArgumentError } from "../errors.ts";
+import { checkToolChoice, type Message } from "../text/chat-messages.ts";
+import { type Decoder, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
+import type { LogProbabilities } from "../text/log-probabilities.ts";
+import { hasChannels, thinkingMarks } from "../text/thinking.ts";
+import { AnswerGuide } from "./answer-guide.ts";
+import {
+  type ChatEvent,
+  type ChatOptions,
+  type ChatResult,
+  generateOptionsOf,
+  thinkingBudget,
+} from "./chat-options.ts";
+import type { ChatModel } from "./chat-prompt.ts";
+import { withDefaults } from "./generation-settings.ts";
+import { loadAnswers } from "./lazy-modules.ts";
+import { secondIteration } from "./token-stream.ts";
+
+/** Options of a call with what must be known before its prompt is made. InvalidArgumentError for what is no choice of tools. */
+export function checkChatOptions(options: ChatOptions): ChatOptions {
+  const { tools = [], toolChoice = "auto" } = options;
+  checkToolChoice(toolChoice, tools);
+  // A model that is not told of tools calls none.
+  return toolChoice === "none" ? { ...options, tools: [] } : options;
+}
+
+/** A prompt, of which the decoder's context holds the first `kept` ids already. */
+export interface EncodedPrompt {
+  readonly ids: readonly number[];
+  readonly kept: number;
+}
+
+/** Generates the answer to a prompt. `onToken` is told of each token before what comes of it. */
+export async function* answer(
+  model: ChatModel,
+  decoder: Decoder,
+  { ids, kept }: EncodedPrompt,
+  options: ChatOptions,
+  onToken: (id: number) => void = () => {},
+): AsyncGenerator<ChatEvent, ChatResult, void> {
+  const { tokenizer, samplingDefaults, eosIds, stopStrings } = model;
+  const settings = withDefaults<GenerateOptions>(
+    { ...samplingDefaults, eosIds, stop: stopStrings },
+    generateOptionsOf(options),
+  );
+  const { stop = [], ...rest } = settings;
+  const guide = new AnswerGuide({ tokenizer, stop, onToken, ...(await parserFor(model, ids, options)) });
+  const given = { ...rest, contextIds: ids.slice(0, kept) };
+  const tokens = generate(decoder, tokenizer, ids.slice(kept), given, guide);
+  const logprobs = new TextLogprobs();
+  try {
+    for (let next = await tokens.next(); ; next = await tokens.next()) {
+      if (next.done) return resultOf(guide, next.value, { ids, kept });
+      const events = guide.takeEvents();
+      if (next.value.logprobs) yield* logprobs.attach(events, next.value.logprobs, guide.isThinking);
+      else yield* events;
+    }
+  } finally {
+    await tokens.return(undefined as never);
+  }
+}
+
+/** A parser for the answer to a prompt, where the model may give more than text. */
+async function parserFor({ tokenizer, template }: ChatModel, ids: readonly number[], options: ChatOptions) {
+  const { tools = [], thinking } = options;
+  const source = template?.source ?? "";
+  const marks = thinkingMarks(source);
+  const budget = thinking === false ? 0 : thinkingBudget(thinking);
+  if (tools.length === 0 && !marks && !hasChannels(source)) return { parser: null, format: null, budget: null };
+  const { AnswerParser, answerFormat } = await loadAnswers();
+  const format = answerFormat(source, tools.length > 0);
+  const isThinking = marks !== null && tokenizer.decode(ids.slice(-TAIL)).trimEnd().endsWith(marks.begin);
+  return { parser: new AnswerParser(format, { tools, isThinking, makeId }), format, budget };
+}
+
+/** Tokens at the end of a prompt in which its template may open the model's thinking. */
+const TAIL = 16;
+
+function makeId(): string {
+  const bytes = crypto.getRandomValues(new Uint8Array(12));
+  return `call_${Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
+}
+
+function resultOf(guide: AnswerGuide, generation: GenerationResult, { ids, kept }: EncodedPrompt): ChatResult {
+  const { text, reasoning, toolCalls, stopString } = guide;
+  const { finishReason, cachedTokens, generatedTokens } = generation;
+  return {
+    message: {
+      role: "assistant",
+      content: text === "" && toolCalls.length > 0 ? null : text,
+      ...(reasoning !== "" && { reasoning }),
+      ...(toolCalls.length > 0 && { toolCalls }),
+    },
+    finishReason: finishReason === "stop" && stopString === null && toolCalls.length > 0 ? "toolCalls" : finishReason,
+    stopString,
+    usage: {
+      promptTokens: ids.length,
+      cachedTokens: kept + cachedTokens,
+      completionTokens: generatedTokens,
+      reasoningTokens: guide.reasoningTokens,
+    },
+    generation: { ...generation, stopString },
+  };
+}
+
+/** Log probabilities of tokens to the texts that they became. */
+class TextLogprobs {
+  #pending: LogProbabilities[] = [];
+
+  *attach(events: readonly ChatEvent[], logprobs: LogProbabilities, isThinking: boolean): Generator<ChatEvent> {
+    this.#pending.push(logprobs);
+    const first = events.findIndex(({ type }) => type === "text");
+    for (const [index, event] of events.entries())
+      yield event.type === "text" && index === first ? { ...event, logprobs: this.#pending } : event;
+    if (events.length > 0 || isThinking) this.#pending = [];
+  }
+}
+
+/** An answer, to be iterated over once or to be waited for. */
+export class AnswerStream<E = ChatEvent, R = ChatResult> implements AsyncIterable<E> {
+  readonly #events: AsyncGenerator<E, R, void>;
+  #isBegun = false;
+  #settle!: { readonly resolve: (result: R) => void; readonly reject: (error: unknown) => void };
+  readonly #result: Promise<R>;
+
+  constructor(events: AsyncGenerator<E, R, void>) {
+    this.#events = events;
+    this.#result = new Promise((resolve, reject) => {
+      this.#settle = { resolve, reject };
+    });
+    // Who iterates is told of a failure there.
+    this.#result.catch(() => {});
+  }
+
+  get result(): Promise<R> {
+    if (!this.#isBegun) void this.#drain();
+    return this.#result;
+  }
+
+  async *[Symbol.asyncIterator](): AsyncGenerator<E, void, void> {
+    if (this.#isBegun) throw secondIteration();
+    this.#isBegun = true;
+    const events = this.#events;
+    let end: unknown = new InvalidArgumentError("answer: expected to be read to its end but found the reading left");
+    try {
+      for (let next = await events.next(); ; next = await events.next()) {
+        if (next.done) {
+          this.#settle.resolve(next.value);
+          return;
+        }
+        yield next.value;
+      }
+    } catch (error) {
+      end = error;
+      throw error;
+    } finally {
+      await events.return(undefined as never);
+      this.#settle.reject(end);
+    }
+  }
+
+  async #drain(): Promise<void> {
+    try {
+      for await (const _ of this);
+    } catch {
+      // The result tells of it.
+    }
+  }
+}
+
+/** The messages as they are when an answer is asked for: the caller may add to the list meanwhile. */
+export function messagesNow(messages: readonly Message[]): readonly Message[] {
+  return Array.isArray(messages) ? messages.slice() : messages;
+}

@@ -1,0 +1,76 @@
+/** Functions that a conversation calls for its model. */
+import { InvalidArgumentError } from "../errors.ts";
+import type { Tool, ToolCall, ToolMessage } from "../text/chat-messages.ts";
+
+/** What a function is told of its call. */
+export interface ToolContext {
+  /** The call, with its id and the text of its arguments. */
+  readonly call: ToolCall;
+  /** The signal of the answer under way. */
+  readonly signal: AbortSignal | undefined;
+}
+
+/** A tool with the function that it stands for. */
+export interface ExecutableTool extends Tool {
+  /**
+   * Called with the arguments that the model wrote, as an object; they follow `parameters` only as far as the model obeys.
+   * What it gives, or throws, is what the model reads: a text as it is, anything else as JSON.
+   */
+  execute?(args: Record<string, unknown>, context: ToolContext): unknown;
+}
+
+/** Calls one function of a tool. */
+export type OnToolCall = (call: ToolCall, context: ToolContext) => unknown;
+
+/** What runs calls: functions of tools, and `onToolCall` for those without one. */
+export interface ToolRunner {
+  readonly tools: readonly ExecutableTool[];
+  readonly onToolCall: OnToolCall | undefined;
+}
+
+/** Whether all calls can be run here. */
+export function canRun(calls: readonly ToolCall[], { tools, onToolCall }: ToolRunner): boolean {
+  return calls.every(({ name }) => {
+    const tool = tools.find((tool) => tool.name === name);
+    // Of one that there is not, the model is told so.
+    return onToolCall !== undefined || tool === undefined || tool.execute !== undefined;
+  });
+}
+
+/** The result of a call, for the model: an error, too, so that it can mend its call. An abort is thrown. */
+export async function runCall(
+  call: ToolCall,
+  { tools, onToolCall }: ToolRunner,
+  signal: AbortSignal | undefined,
+): Promise<ToolMessage> {
+  const message = (content: string): ToolMessage => ({
+    ...{ role: "tool", content, toolCallId: call.id, name: call.name },
+  });
+  signal?.throwIfAborted();
+  const tool = tools.find(({ name }) => name === call.name);
+  try {
+    if (!tool) throw new InvalidArgumentError(`there is no tool ${call.name}`);
+    const args = argumentsOf(call);
+    const context = { call, signal };
+    return message(textOf(await (tool.execute ? tool.execute(args, context) : onToolCall!(call, context))));
+  } catch (error) {
+    signal?.throwIfAborted();
+    return message(`Error: ${error instanceof Error ? error.message : String(error)}`);
+  }
+}
+
+function argumentsOf({ name, arguments: text }: ToolCall): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new InvalidArgumentError(`the arguments of ${name} are no JSON: ${(cause as Error).message}`);
+  }
+  if (typeof value === "object" && value !== null && !Array.isArray(value)) return value as Record<string, unknown>;
+  throw new InvalidArgumentError(`the arguments of ${name} are no object`);
+}
+
+function textOf(value: unknown): string {
+  if (typeof value === "string") return value;
+  return value === undefined ? "" : JSON.stringify(value);
+}

@@ -1,0 +1,23 @@
+/** Logits of many tokens in a row, as many at once as the program gives. */
+import type { ProgramDecoder } from "./program-decoder.ts";
+
+/** Logits [V] after each of the tokens `first` .. ids.length-1. A row is valid until the next is asked for. */
+export async function* logitRows(
+  decoder: ProgramDecoder,
+  ids: readonly number[],
+  first: number,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<Float32Array> {
+  const { vocabularySize, logitRows: most } = decoder;
+  if (most === 0) {
+    yield await decoder.prefill(ids.slice(0, first + 1), { signal });
+    for (const id of ids.slice(first + 1)) yield await decoder.step(id, { signal });
+    return;
+  }
+  if (first > 0) await decoder.prefill(ids.slice(0, first), { signal });
+  for (let start = first; start < ids.length; start += most) {
+    const chunk = ids.slice(start, start + most);
+    const logits = await decoder.allLogits(chunk, { signal });
+    for (let i = 0; i < chunk.length; i++) yield logits.subarray(i * vocabularySize, (i + 1) * vocabularySize);
+  }
+}

@@ -1,0 +1,34 @@
+/** How likely a model finds each token of a text, given those before it. */
+import { checkIds, checkWhole } from "../arguments.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import { type LogProbabilities, logProbabilities, TOP_MAX } from "../text/log-probabilities.ts";
+import { promptTooLong } from "../text/token-budget.ts";
+import { checkLanguageModel, type LanguageModel } from "./language-model.ts";
+import { logitRows } from "./logit-rows.ts";
+
+/**
+ * Log probabilities of every token of `ids` but the first, each given all before it, with the `top` most likely ones, 0 to
+ * 100, beside it. The computed keys and values stay with the model, so that a generation after the same prompt begins
+ * where they end. ContextLengthError when the ids do not fit the context.
+ */
+export async function promptLogProbabilities(
+  model: LanguageModel,
+  ids: readonly number[],
+  { top = 0, signal }: { readonly top?: number; readonly signal?: AbortSignal | undefined } = {},
+): Promise<LogProbabilities[]> {
+  checkLanguageModel(model);
+  checkIds("ids", ids);
+  checkWhole("top", top, 0, TOP_MAX);
+  if (ids.length === 0) throw new InvalidArgumentError("ids: expected at least one token");
+  const decoder = model.createDecoder();
+  const found: LogProbabilities[] = [];
+  try {
+    const { contextLength } = decoder;
+    if (ids.length > contextLength) throw promptTooLong(`${ids.length} tokens`, contextLength);
+    const rows = ids.length > 1 ? logitRows(decoder, ids.slice(0, -1), 0, signal) : [];
+    for await (const row of rows) found.push(logProbabilities(row, ids[found.length + 1]!, top, model.program.cpu));
+    return found;
+  } finally {
+    await decoder.dispose();
+  }
+}

@@ -1,0 +1,80 @@
+/** Who runs and who waits: a bounded number of texts at once, and a bounded queue in the order of arrival. */
+import { ApiError } from "./errors.ts";
+
+interface Waiting {
+  readonly units: number;
+  readonly admit: () => void;
+}
+
+export class Admission {
+  readonly #running: number;
+  readonly #waiting: number;
+  readonly #queue: Waiting[] = [];
+  #used = 0;
+
+  /** `running`: texts at once; `waiting`: requests in the queue. */
+  constructor(limits: { readonly running: number; readonly waiting: number }) {
+    this.#running = limits.running;
+    this.#waiting = limits.waiting;
+  }
+
+  /** Texts that are generated now. */
+  get running(): number {
+    return this.#used;
+  }
+
+  /** Requests that wait. */
+  get waiting(): number {
+    return this.#queue.length;
+  }
+
+  /**
+   * Waits for the turn of a request for so many texts, and gives the function that ends it. A request for more than run at
+   * once runs alone. ApiError 429 when the queue is full; an abort throws the signal's reason.
+   */
+  async enter(units: number, signal: AbortSignal): Promise<() => void> {
+    signal.throwIfAborted();
+    const size = Math.min(units, this.#running);
+    if (this.#queue.length > 0 || this.#used + size > this.#running) await this.#wait(size, signal);
+    else this.#used += size;
+    let isLeft = false;
+    return () => {
+      if (isLeft) return;
+      isLeft = true;
+      this.#used -= size;
+      this.#admitNext();
+    };
+  }
+
+  #wait(units: number, signal: AbortSignal): Promise<void> {
+    if (this.#queue.length >= this.#waiting)
+      throw new ApiError(429, `${this.#waiting} requests wait already; try again later`, {
+        code: "queue_full",
+        retryAfter: 1,
+      });
+    return new Promise((resolve, reject) => {
+      const onAbort = () => {
+        this.#queue.splice(this.#queue.indexOf(waiting), 1);
+        reject(signal.reason);
+        this.#admitNext();
+      };
+      const waiting: Waiting = {
+        units,
+        admit: () => {
+          signal.removeEventListener("abort", onAbort);
+          resolve();
+        },
+      };
+      signal.addEventListener("abort", onAbort);
+      this.#queue.push(waiting);
+    });
+  }
+
+  #admitNext(): void {
+    for (let next = this.#queue[0]; next && this.#used + next.units <= this.#running; next = this.#queue[0]) {
+      this.#queue.shift();
+      this.#used += next.units;
+      next.admit();
+    }
+  }
+}

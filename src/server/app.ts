@@ -1,0 +1,152 @@
+/** The server as a function from requests to answers, whatever listens. */
+import { OpenAPIHono } from "@hono/zod-openapi";
+import { cors } from "hono/cors";
+import { HTTPException } from "hono/http-exception";
+import type { ContentfulStatusCode } from "hono/utils/http-status";
+import { readBody } from "./body.ts";
+import { ApiError, apiFormOf, type ErrorStatus, errorBody } from "./errors.ts";
+import type { ApiKeys } from "./keys.ts";
+import { newRecord } from "./request-record.ts";
+import { addChat } from "./routes/chat.ts";
+import { addCompletions } from "./routes/completions.ts";
+import { addEmbeddings } from "./routes/embeddings.ts";
+import { addMessages } from "./routes/messages.ts";
+import { addModels } from "./routes/models.ts";
+import { addOperations } from "./routes/operations.ts";
+import { addResponses } from "./routes/responses.ts";
+import type { App } from "./routes/route.ts";
+import { addTokens } from "./routes/tokens.ts";
+import type { ServerContext, ServerEnv, Serving } from "./serving.ts";
+
+export interface AppOptions {
+  readonly keys: ApiKeys;
+  /** Origins of pages that may ask, or "*"; without any, none may. */
+  readonly origins: readonly string[];
+  /** Whether only this machine reaches the server: pages of other sites may not, by whatever name they call it. */
+  readonly isLocal: boolean;
+  readonly isReady: () => boolean;
+}
+
+export function createApp(serving: Serving, options: AppOptions): App {
+  const app: App = new OpenAPIHono<ServerEnv>({
+    defaultHook: (result) => {
+      if (!result.success) throw invalidBody(result.error.issues);
+    },
+  });
+  app.onError((thrown, c) => {
+    const record = c.get("record");
+    const error = serving.failure(asApiError(thrown), record);
+    const headers = error.retryAfter === null ? {} : { "retry-after": String(error.retryAfter) };
+    return c.json(errorBody(error, apiFormOf(c.req.path), record.id), error.status as ContentfulStatusCode, headers);
+  });
+  app.notFound((c) => {
+    throw new ApiError(404, `${c.req.method} ${c.req.path.slice(0, 200)}: no such endpoint`, {
+      code: "no_such_endpoint",
+    });
+  });
+  addGuards(app, serving, options);
+  addOperations(app, serving, options.isReady);
+  addModels(app, serving);
+  addCompletions(app, serving);
+  addChat(app, serving);
+  addMessages(app, serving);
+  addResponses(app, serving);
+  addEmbeddings(app, serving);
+  addTokens(app, serving);
+  refuseOtherMethods(app);
+  return app;
+}
+
+/** What every request passes before it is read. */
+function addGuards(app: App, serving: Serving, options: AppOptions): void {
+  app.use(async (c, next) => {
+    const record = newRecord(c.req.method, c.req.path, c.req.header("x-request-id"));
+    c.set("record", record);
+    await next();
+    record.endpoint = c.req.routePath === "/*" ? null : c.req.routePath;
+    c.res.headers.set("x-request-id", record.id);
+    c.res.headers.set("request-id", record.id);
+    c.res.headers.set("x-content-type-options", "nosniff");
+    if (!record.isStream) {
+      record.status = c.res.status;
+      serving.ended(record);
+    }
+  });
+  if (options.origins.length > 0) {
+    const exposeHeaders = ["x-request-id", "request-id", "retry-after"];
+    app.use(cors({ origin: options.origins.includes("*") ? "*" : [...options.origins], exposeHeaders }));
+  }
+  app.use(async (c, next) => {
+    if (options.isLocal) checkOrigin(c.req.header("origin"), options.origins);
+    if (!isOpen(c.req.path)) {
+      checkKey(c, options.keys);
+      if (serving.isDraining) throw new ApiError(503, "the server ends", { code: "server_ends", retryAfter: 1 });
+    }
+    await next();
+  });
+  app.use(async (c, next) => {
+    if (c.req.method === "POST") await readBody(c, serving.limits);
+    await next();
+  });
+}
+
+const OPEN_PATHS: ReadonlySet<string> = new Set(["/health", "/ready", "/metrics", "/openapi.json"]);
+
+function isOpen(path: string): boolean {
+  return OPEN_PATHS.has(path);
+}
+
+function checkKey(c: ServerContext, keys: ApiKeys): void {
+  const given = { authorization: c.req.header("authorization"), apiKey: c.req.header("x-api-key") };
+  if (keys.admits(given)) return;
+  throw new ApiError(401, "expected one of the server's API keys, in Authorization: Bearer or in x-api-key", {
+    code: "invalid_api_key",
+  });
+}
+
+/** A page of another site whose name was made to mean this machine sends that name. */
+function checkOrigin(origin: string | undefined, allowed: readonly string[]): void {
+  if (origin === undefined || allowed.includes("*") || allowed.includes(origin)) return;
+  const host = /^https?:\/\/(?:localhost|127\.0\.0\.1|\[::1\])(?::\d+)?$/i;
+  if (!host.test(origin)) throw new ApiError(403, "pages of this origin may not ask", { code: "origin_not_allowed" });
+}
+
+interface Issue {
+  readonly path: readonly PropertyKey[];
+  readonly message: string;
+  /** Of a union, the issues of each of its types. */
+  readonly errors?: readonly (readonly Issue[])[];
+}
+
+function invalidBody(issues: readonly Issue[]): ApiError {
+  const { path, message } = deepest(issues[0]!);
+  const param = path.map(String).join(".").slice(0, 200);
+  return new ApiError(400, `${param === "" ? "body" : param}: ${message}`, param === "" ? {} : { param });
+}
+
+/** The issue that says most: of a union, that of the type which the value fits furthest. */
+function deepest(issue: Issue): Issue {
+  const inner = (issue.errors ?? []).flatMap((issues) => (issues[0] ? [deepest(issues[0])] : []));
+  const last = ({ path }: Issue) => Number(path.at(-1)) || 0;
+  const best = inner.sort((a, b) => b.path.length - a.path.length || last(b) - last(a))[0];
+  if (!best || best.path.length === 0) return issue;
+  return { path: [...issue.path, ...best.path], message: best.message };
+}
+
+function asApiError(error: unknown): unknown {
+  if (!(error instanceof HTTPException)) return error;
+  const { status, message } = error;
+  return new ApiError(status as ErrorStatus, status === 415 ? "expected content-type: application/json" : message);
+}
+
+/** Each path answers other methods with what it has. */
+function refuseOtherMethods(app: App): void {
+  const allowed = new Map<string, Set<string>>();
+  for (const { path, method } of app.routes)
+    if (method !== "ALL") allowed.set(path, (allowed.get(path) ?? new Set()).add(method));
+  for (const [path, methods] of allowed)
+    app.all(path, (c) => {
+      c.header("allow", [...methods].join(", "));
+      throw new ApiError(405, `${c.req.method}: expected ${[...methods].join(" or ")}`, { code: "method_not_allowed" });
+    });
+}

@@ -1,0 +1,54 @@
+/** An answer as blocks, one after the other: thinking, text, calls of tools. */
+import type { ChatEvent } from "../language/chat-options.ts";
+import type { LogProbabilities } from "../text/log-probabilities.ts";
+
+/** What is known of a block when it begins. */
+export type BlockStart =
+  | { readonly kind: "reasoning" | "text" }
+  | { readonly kind: "toolCall"; readonly id: string; readonly name: string };
+
+/** A block with all its text: of a call, its arguments. */
+export type Block =
+  | { readonly kind: "reasoning" | "text"; readonly text: string }
+  | { readonly kind: "toolCall"; readonly id: string; readonly name: string; readonly text: string };
+
+/** What happens to the blocks of an answer, counted from 0. */
+export type BlockEvent =
+  | { readonly type: "begin"; readonly index: number; readonly block: BlockStart }
+  | {
+      readonly type: "delta";
+      readonly index: number;
+      readonly block: BlockStart;
+      readonly text: string;
+      readonly logprobs: readonly LogProbabilities[];
+    }
+  | { readonly type: "end"; readonly index: number; readonly block: Block };
+
+/**
+ * Events of an answer to those of its blocks, each of which ends before the next begins. Where `onlyOneCall`, calls behind
+ * the first are left out.
+ */
+export async function* blockEvents(
+  events: AsyncIterable<ChatEvent>,
+  { onlyOneCall = false }: { readonly onlyOneCall?: boolean } = {},
+): AsyncGenerator<BlockEvent> {
+  let index = -1;
+  let block = null as BlockStart | null;
+  let text = "";
+  const end = (): BlockEvent[] => (block ? [{ type: "end", index, block: { ...block, text } }] : []);
+  for await (const event of events) {
+    if (onlyOneCall && "index" in event && event.index > 0) continue;
+    const isNew = event.type === "toolCall" || (event.type !== "toolArguments" && event.type !== block?.kind);
+    if (isNew) {
+      yield* end();
+      block = event.type === "toolCall" ? { kind: "toolCall", id: event.id, name: event.name } : { kind: event.type };
+      text = "";
+      yield { type: "begin", index: ++index, block };
+    }
+    if (event.type === "toolCall") continue;
+    text += event.text;
+    const logprobs = event.type === "text" ? (event.logprobs ?? []) : [];
+    yield { type: "delta", index, block: block!, text: event.text, logprobs };
+  }
+  yield* end();
+}

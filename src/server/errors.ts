@@ -1,0 +1,83 @@
+/** What goes wrong with a request, and how each API says it. */
+import {
+  ContextLengthError,
+  InvalidArgumentError,
+  InvalidFileError,
+  LimitError,
+  LowbitError,
+  UnsupportedError,
+} from "../errors.ts";
+
+/** Statuses of HTTP that requests end with when they fail. */
+export type ErrorStatus = 400 | 401 | 403 | 404 | 405 | 408 | 413 | 415 | 429 | 499 | 500 | 503;
+
+/** A request that failed, with the status of its answer. */
+export class ApiError extends LowbitError {
+  readonly status: ErrorStatus;
+  /** What OpenAI's clients tell errors apart by; null where the status says all. */
+  readonly code: string | null;
+  /** The field of the request that is wrong; null where it is none. */
+  readonly param: string | null;
+  /** Seconds after which to try again; null where that would not help. */
+  readonly retryAfter: number | null;
+
+  constructor(
+    status: ErrorStatus,
+    message: string,
+    details: { code?: string; param?: string; retryAfter?: number; cause?: unknown } = {},
+  ) {
+    super(message, { cause: details.cause });
+    this.status = status;
+    this.code = details.code ?? null;
+    this.param = details.param ?? null;
+    this.retryAfter = details.retryAfter ?? null;
+  }
+}
+
+/** What a failure is to the client: errors that its request made are told, others are named only. */
+export function toApiError(error: unknown): ApiError {
+  if (error instanceof ApiError) return error;
+  const { message } = error as Error;
+  if (error instanceof ContextLengthError)
+    return new ApiError(400, message, { code: "context_length_exceeded", cause: error });
+  const isOfRequest =
+    error instanceof InvalidArgumentError || error instanceof UnsupportedError || error instanceof LimitError;
+  if (isOfRequest) return new ApiError(400, message, { cause: error });
+  const what = error instanceof InvalidFileError ? "the model cannot serve this request" : "the server failed";
+  return new ApiError(500, `${what}; its log says why, by the id of this request`, { cause: error });
+}
+
+/** OpenAI's names of kinds of errors. */
+function openaiType(status: ErrorStatus): string {
+  if (status === 401) return "authentication_error";
+  if (status === 403) return "permission_error";
+  if (status === 429) return "rate_limit_error";
+  if (status === 503) return "service_unavailable_error";
+  return status >= 500 ? "server_error" : "invalid_request_error";
+}
+
+/** Anthropic's names of kinds of errors. */
+function anthropicType(status: ErrorStatus): string {
+  if (status === 401) return "authentication_error";
+  if (status === 403) return "permission_error";
+  if (status === 404) return "not_found_error";
+  if (status === 413) return "request_too_large";
+  if (status === 429) return "rate_limit_error";
+  if (status === 503) return "overloaded_error";
+  return status >= 500 ? "api_error" : "invalid_request_error";
+}
+
+/** The API that a path belongs to, by which errors have their form. */
+export type ApiForm = "openai" | "anthropic";
+
+export function apiFormOf(path: string): ApiForm {
+  return path === "/v1/messages" || path.startsWith("/v1/messages/") ? "anthropic" : "openai";
+}
+
+/** The body of an answer that tells an error. */
+export function errorBody(error: ApiError, form: ApiForm, requestId: string): object {
+  const { status, message, param, code } = error;
+  if (form === "anthropic")
+    return { type: "error", error: { type: anthropicType(status), message }, request_id: requestId };
+  return { error: { message, type: openaiType(status), param, code } };
+}

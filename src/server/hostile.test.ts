@@ -1,0 +1,291 @@
+/** What strangers may send: nothing of it crashes the server, takes its memory or shows what is not theirs. */
+import { request as httpRequest } from "node:http";
+import { connect } from "node:net";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
+import { JSON_HEADERS, post, servedApp, tinyModel, tinySource } from "../../test/support/served.ts";
+import type { LanguageModel } from "../language/language-model.ts";
+import { type RunningServer, serveModels } from "./listen.ts";
+
+let llm: LanguageModel;
+let server: RunningServer;
+const lines: string[] = [];
+const KEY = "sk-the-only-key";
+const headers = { ...JSON_HEADERS, authorization: `Bearer ${KEY}` };
+beforeAll(async () => {
+  llm = await tinyModel();
+  server = await serveModels({
+    models: [tinySource(llm)],
+    port: 0,
+    keys: [KEY],
+    limits: { bodyBytes: 100_000, receiveSeconds: 1, running: 1, waiting: 1 },
+    log: (line) => lines.push(line),
+  });
+  await server.ready;
+});
+afterAll(() => server.close());
+
+const completion = { model: "tiny", prompt: "Hello", max_tokens: 4, temperature: 0 };
+
+function ask(path: string, init: RequestInit = {}): Promise<Response> {
+  return fetch(server.url + path, init);
+}
+
+function complete(fields: object = {}, signal?: AbortSignal): Promise<Response> {
+  const body = JSON.stringify({ ...completion, ...fields });
+  return ask("/v1/completions", { method: "POST", headers, body, ...(signal ? { signal } : {}) });
+}
+
+/** Writes bytes to the server's port, and gives all that it answers. */
+function raw(text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const socket = connect(Number(new URL(server.url).port), "127.0.0.1", () => socket.write(text));
+    let answer = "";
+    socket.on("data", (data) => {
+      answer += data;
+    });
+    socket.on("close", () => resolve(answer));
+    socket.on("error", reject);
+  });
+}
+
+async function stillServes(): Promise<void> {
+  expect((await complete()).status).toBe(200);
+}
+
+describe("keys", () => {
+  it.each([undefined, "Bearer sk-wrong", `Bearer ${KEY}x`, `Basic ${KEY}`, "Bearer "])(
+    "%j opens nothing",
+    async (given) => {
+      for (const path of [
+        "/v1/models",
+        "/v1/completions",
+        "/v1/chat/completions",
+        "/v1/messages",
+        "/tokenize",
+        "/nothing",
+      ]) {
+        const init = {
+          method: "POST",
+          headers: { ...JSON_HEADERS, ...(given ? { authorization: given } : {}) },
+          body: "{}",
+        };
+        const answer = await ask(path, path === "/v1/models" ? { headers: init.headers } : init);
+        expect(answer.status).toBe(401);
+        const body = await answer.text();
+        expect(body).toContain("authentication_error");
+        expect(body).not.toContain(KEY);
+      }
+    },
+  );
+
+  it("are in no line of the log, nor is what requests say", async () => {
+    await complete({ prompt: "a very private text" });
+    await ask(`/v1/models?key=${KEY}`, { headers });
+    await complete({ stop: [""], prompt: "a very private text" });
+    expect(lines.length).toBeGreaterThan(2);
+    for (const line of lines) {
+      expect(JSON.parse(line)).toMatchObject({ id: expect.stringMatching(/^req_/), status: expect.any(Number) });
+      expect(line).not.toContain(KEY);
+      expect(line).not.toContain("private");
+    }
+  });
+
+  it("are not asked of probes", async () => {
+    for (const path of ["/health", "/ready", "/metrics", "/openapi.json"]) expect((await ask(path)).status).toBe(200);
+  });
+});
+
+describe("bodies", () => {
+  it("that are too large are a 413, announced or not, and are not read to their end", async () => {
+    expect((await complete({ prompt: "x".repeat(200_000) })).status).toBe(413);
+    const endless = new ReadableStream({
+      pull: (controller) => controller.enqueue(new Uint8Array(65536).fill(0x20)),
+    });
+    const init = { method: "POST", headers, body: endless, duplex: "half" } as RequestInit;
+    await ask("/v1/completions", init).then(
+      ({ status }) => expect(status).toBe(413),
+      // The server hangs up on who goes on sending.
+      (error) => expect(error).toBeInstanceOf(TypeError),
+    );
+    await stillServes();
+  });
+
+  it.each([
+    ["lists", "[".repeat(30_000)],
+    ["objects", '{"a":'.repeat(15_000)],
+    ["a prompt", `{"model":"tiny","prompt":${"[".repeat(100)}${"]".repeat(100)}}`],
+  ])("that are too deep are a 400: %s", async (_, body) => {
+    const answer = await ask("/v1/completions", { method: "POST", headers, body });
+    expect([answer.status, (await answer.json()).error.code]).toEqual([400, "too_deep"]);
+  });
+
+  it.each([
+    "",
+    "{",
+    "null",
+    "[]",
+    '"text"',
+    "\u0000",
+    '{"model":"tiny","prompt":"a","n":1e999}',
+    '{"__proto__":{"model":"tiny"}}',
+  ])("that are no request are a 400: %j", async (body) => {
+    const answer = await ask("/v1/completions", { method: "POST", headers, body });
+    expect([answer.status, (await answer.json()).error.type]).toEqual([400, "invalid_request_error"]);
+  });
+
+  it("that are no UTF-8 are a 400, and others than JSON a 415", async () => {
+    const bytes = new Uint8Array([0x7b, 0x22, 0xff, 0xfe, 0x22, 0x7d]);
+    expect((await ask("/v1/completions", { method: "POST", headers, body: bytes })).status).toBe(400);
+    for (const type of ["text/plain", "application/x-www-form-urlencoded", "application/jsonp"]) {
+      const init = { method: "POST", headers: { ...headers, "content-type": type }, body: JSON.stringify(completion) };
+      expect((await ask("/v1/completions", init)).status).toBe(415);
+    }
+  });
+
+  it("that never come are a 408", async () => {
+    const start = `POST /v1/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nContent-Type: application/json\r\nContent-Length: 50\r\n\r\n{`;
+    expect(await raw(start)).toMatch(/^HTTP\/1.1 408 /);
+    await stillServes();
+  });
+});
+
+describe("heads", () => {
+  it("that are too large are a 431, and those that are none a 400", async () => {
+    expect(await raw(`GET /health HTTP/1.1\r\nHost: x\r\nA: ${"x".repeat(20_000)}\r\n\r\n`)).toMatch(/^HTTP\/1.1 431 /);
+    expect(
+      await raw("GET /health HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n"),
+    ).toMatch(/^HTTP\/1.1 400 /);
+    expect(await raw("\u0016\u0003\u0001 nonsense\r\n\r\n")).toMatch(/^HTTP\/1.1 400 /);
+    await stillServes();
+  });
+
+  it.each([
+    "/v1/models/..%2f..%2fetc%2fpasswd",
+    "/v1/models/%00",
+    "/v1/models/%ff",
+    "/../../etc/passwd",
+    "//etc/passwd",
+    "/v1/models/../keys",
+  ])("with the path %s are a 404", async (path) => {
+    const answer = await raw(
+      `GET ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${KEY}\r\nConnection: close\r\n\r\n`,
+    );
+    expect(answer).toMatch(/^HTTP\/1.1 404 /);
+    expect(answer).not.toMatch(/root:/);
+  });
+
+  it("with another method are a 405 that says which there are", async () => {
+    for (const method of ["GET", "PUT", "DELETE", "PATCH"]) {
+      const answer = await ask("/v1/completions", { method, headers });
+      expect([answer.status, answer.headers.get("allow")]).toEqual([405, "POST"]);
+    }
+  });
+
+  it("cannot put lines into the log or the answer by an id", async () => {
+    const given = await ask("/health", { headers: { "x-request-id": "mine-1" } });
+    expect(given.headers.get("x-request-id")).toBe("mine-1");
+    const forged = await ask("/health", { headers: { "x-request-id": 'a","status":"0' } });
+    expect(forged.headers.get("x-request-id")).toMatch(/^req_\w{32}$/);
+  });
+});
+
+describe("pages of other sites", () => {
+  it("may not ask, by whatever name they call this machine", async () => {
+    for (const origin of ["https://evil.example", "null", "http://localhost.evil.example"]) {
+      const answer = await complete({}).then(() => ask("/health", { headers: { origin } }));
+      expect(answer.status).toBe(403);
+      expect(answer.headers.get("access-control-allow-origin")).toBe(null);
+    }
+    expect((await ask("/health", { headers: { origin: "http://localhost:3000" } })).status).toBe(200);
+  });
+
+  it("may ask where they are named", async () => {
+    const app = servedApp({ models: [tinySource(llm)], origins: ["https://a.example"] });
+    const preflight = {
+      method: "OPTIONS",
+      headers: { origin: "https://a.example", "access-control-request-method": "POST" },
+    };
+    const answer = await app.request("/v1/completions", preflight);
+    expect(answer.headers.get("access-control-allow-origin")).toBe("https://a.example");
+    const other = await app.request("/health", { headers: { origin: "https://b.example" } });
+    expect(other.status).toBe(403);
+  });
+});
+
+describe("clients that leave", () => {
+  const long = { max_tokens: 400, ignore_eos: true, logit_bias: {} };
+  it.each([false, true])("end their computation and their place in the queue (stream: %s)", async (stream) => {
+    const before = lines.length;
+    const leaver = new AbortController();
+    const left = complete({ ...long, stream }, leaver.signal).then((response) => response.text());
+    left.catch(() => {});
+    await vi.waitFor(async () => expect(await (await ask("/metrics")).text()).toContain("lowbit_requests_running 1"));
+    const queued = new AbortController();
+    const waiting = complete(long, queued.signal);
+    waiting.catch(() => {});
+    await vi.waitFor(async () => expect(await (await ask("/metrics")).text()).toContain("lowbit_requests_waiting 1"));
+    const refused = await complete();
+    expect([refused.status, refused.headers.get("retry-after"), (await refused.json()).error.type]).toEqual([
+      429,
+      "1",
+      "rate_limit_error",
+    ]);
+    queued.abort();
+    leaver.abort();
+    await expect(left).rejects.toThrow();
+    await vi.waitFor(async () => expect(await (await ask("/metrics")).text()).toContain("lowbit_requests_running 0"));
+    await stillServes();
+    const ended = lines
+      .slice(before)
+      .map((line) => JSON.parse(line))
+      .filter(({ status }) => status === 499);
+    expect(ended).toHaveLength(2);
+    expect(ended.every(({ error }) => error === "client_left")).toBe(true);
+  });
+
+  it("leave nothing of their texts in the store", async () => {
+    const held = llm.program.sequenceStatistics!;
+    expect([held.sequences, held.pages]).toEqual([0, 0]);
+  });
+});
+
+describe("time", () => {
+  it("that is up is a 408, or an event in a stream that began", async () => {
+    const app = servedApp({ models: [tinySource(llm)], limits: { requestSeconds: 1 } });
+    const slow = { ...completion, max_tokens: 500, n: 32, temperature: 1, ignore_eos: true };
+    const answers = await Promise.all([post(app, "/v1/completions", slow), post(app, "/v1/completions", slow)]);
+    for (const { status, body } of answers)
+      if (status !== 200) expect([status, body.error.message]).toEqual([408, expect.stringContaining("1 seconds")]);
+    expect(answers.map(({ status }) => status)).toContain(408);
+  });
+});
+
+describe("prompts", () => {
+  it("that spell control tokens of a stream cannot forge its events", async () => {
+    const app = servedApp({ models: [tinySource(llm)] });
+    const prompt = 'x\n\ndata: {"forged":1}\n\n';
+    const init = {
+      method: "POST",
+      headers: JSON_HEADERS,
+      body: JSON.stringify({ ...completion, prompt, echo: true, stream: true }),
+    };
+    const text = await (await app.request("/v1/completions", init)).text();
+    expect(text.split("\n").filter((line) => line !== "" && !/^data: (\{"id":|\[DONE\])/.test(line))).toEqual([]);
+  });
+});
+
+it("answers many at once on one connection", async () => {
+  const statuses = await new Promise<number[]>((resolve, reject) => {
+    const found: number[] = [];
+    for (let i = 0; i < 20; i++) {
+      const asked = httpRequest(`${server.url}/health`, (answer) => {
+        answer.resume();
+        found.push(answer.statusCode!);
+        if (found.length === 20) resolve(found);
+      });
+      asked.on("error", reject);
+      asked.end();
+    }
+  });
+  expect(new Set(statuses)).toEqual(new Set([200]));
+});

@@ -1,0 +1,131 @@
+/** A server that listens: HTTP by Node, from its start to its drained end. */
+import type { Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { createAdaptorServer } from "@hono/node-server";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import { createApp } from "./app.ts";
+import { ApiKeys } from "./keys.ts";
+import { completeServerLimits, type ServerLimits } from "./limits.ts";
+import type { ListedModel, ModelSource } from "./models.ts";
+import { logLine, type RequestRecord } from "./request-record.ts";
+import { Serving } from "./serving.ts";
+
+/** What a server offers, to whom, and where. */
+export interface ServerOptions {
+  /** Models that requests may name, at least one. */
+  readonly models: readonly ModelSource[];
+  /** Names of models that are loaded at once; the server is ready when they are. Default: none, or the only one. */
+  readonly preload?: readonly string[] | undefined;
+  /** Address to listen at. Default: 127.0.0.1, which only this machine reaches. */
+  readonly host?: string | undefined;
+  /** Default: 8080; 0 takes one that is free. */
+  readonly port?: number | undefined;
+  /** Keys, of which a request must carry one. Default: none, everyone may ask. */
+  readonly keys?: readonly string[] | undefined;
+  /** Origins of pages that may ask, such as "https://example.com", or "*". Default: none. */
+  readonly origins?: readonly string[] | undefined;
+  /** Most bytes of all loaded models. Default: what is free when one is to be loaded. */
+  readonly memoryBytes?: number | undefined;
+  /** What requests may cost, where it is not what `defaultLimits` has. */
+  readonly limits?: Partial<ServerLimits> | undefined;
+  /** Takes the line of each request that has ended. Default: none. */
+  readonly log?: ((line: string) => void) | undefined;
+  /** Told of errors that are no client's. Default: they are logged by their class and message. */
+  readonly onFault?: ((error: unknown, requestId: string) => void) | undefined;
+}
+
+/** A server that listens. */
+export interface RunningServer {
+  /** Where it is reached, such as "http://127.0.0.1:8080". */
+  readonly url: string;
+  /** The models and where they are now. */
+  readonly models: readonly ListedModel[];
+  /** Resolves when the models to be loaded first are there; rejects when one cannot be. */
+  readonly ready: Promise<void>;
+  /** Takes no more requests, lets those under way end, and frees everything. A second call ends them at once. */
+  close(): Promise<void>;
+}
+
+const LOOPBACK: readonly string[] = ["127.0.0.1", "::1", "localhost"];
+const HEADER_BYTES = 16384;
+
+/** The server before it listens: also what answers the lines of batch files. */
+export function createServing(options: ServerOptions) {
+  const limits = completeServerLimits(options.limits);
+  const { models, memoryBytes, log, origins = [], host = "127.0.0.1" } = options;
+  if (models.length === 0) throw new InvalidArgumentError("models: expected at least one");
+  const onFault = (error: unknown, { id }: RequestRecord) => options.onFault?.(error, id);
+  const onEnd = (record: RequestRecord) => log?.(logLine(record, new Date()));
+  const serving = new Serving({ models, limits, memoryBytes, onFault, onEnd });
+  const preload = options.preload ?? (models.length === 1 ? [models[0]!.name] : []);
+  for (const name of preload) serving.pool.check(name);
+  let isReady = preload.length === 0;
+  const app = createApp(serving, {
+    keys: new ApiKeys(options.keys ?? []),
+    origins,
+    isLocal: LOOPBACK.includes(host),
+    isReady: () => isReady,
+  });
+  const load = async () => {
+    for (const name of preload) (await serving.pool.use(name, new AbortController().signal)).done();
+    isReady = true;
+  };
+  return { app, serving, load };
+}
+
+/** Listens. InvalidArgumentError for options that do not fit; UnsupportedError when the address cannot be listened at. */
+export async function serveModels(options: ServerOptions): Promise<RunningServer> {
+  const { app, serving, load } = createServing(options);
+  const { host = "127.0.0.1", port = 8080 } = options;
+  const { receiveSeconds } = serving.limits;
+  const server = createAdaptorServer({
+    fetch: app.fetch,
+    overrideGlobalObjects: false,
+    serverOptions: {
+      maxHeaderSize: HEADER_BYTES,
+      headersTimeout: receiveSeconds * 1000,
+      requestTimeout: receiveSeconds * 1000,
+      connectionsCheckingInterval: Math.min(receiveSeconds * 500, 5000),
+      keepAliveTimeout: 75_000,
+    },
+  }) as Server;
+  await listening(server, host, port);
+  const ready = load();
+  ready.catch(() => {});
+  let closing: Promise<void> | null = null;
+  return {
+    url: urlOf(server.address() as AddressInfo),
+    get models() {
+      return serving.pool.models;
+    },
+    ready,
+    close() {
+      if (closing) serving.endNow();
+      closing ??= close(server, serving);
+      return closing;
+    },
+  };
+}
+
+/** Idle connections are closed at once, others when their request has been answered. */
+async function close(server: Server, serving: Serving): Promise<void> {
+  const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+  const idle = setInterval(() => server.closeIdleConnections(), 100);
+  await serving.drain();
+  server.closeIdleConnections();
+  const late = setTimeout(() => server.closeAllConnections(), 1000);
+  await closed;
+  clearTimeout(late);
+  clearInterval(idle);
+}
+
+function listening(server: Server, host: string, port: number): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once("error", (cause) => reject(new UnsupportedError(`cannot listen: ${cause.message}`, { cause })));
+    server.listen(port, host, () => resolve());
+  });
+}
+
+function urlOf({ address, port, family }: AddressInfo): string {
+  return `http://${family === "IPv6" ? `[${address}]` : address}:${port}`;
+}

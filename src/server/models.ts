@@ -1,0 +1,215 @@
+/** The models of a server by name: loaded when they are first asked for, put away when others need their memory. */
+import { totalmem } from "node:os";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { LanguageModel } from "../language/language-model.ts";
+import { logInfo } from "../log.ts";
+import { ApiError } from "./errors.ts";
+
+/** A model that a server offers. */
+export interface ModelSource {
+  /** Name that requests call it by. */
+  readonly name: string;
+  /** Bytes of memory that it is expected to take; 0 when that is unknown. */
+  readonly bytes: number;
+  /** Loads it. */
+  load(signal: AbortSignal): Promise<LanguageModel>;
+}
+
+/** A model that a request uses: it stays loaded until the request says that it is done. */
+export interface ModelUse {
+  readonly model: LanguageModel;
+  /** Tokens that a text of the model may have, its prompt among them. */
+  readonly contextLength: number;
+  readonly done: () => void;
+}
+
+/** A model and what is known of it, for lists and metrics. */
+export interface ListedModel {
+  /** Name that requests call it by. */
+  readonly name: string;
+  /** Whether it is in memory, on its way there, or away until it is asked for. */
+  readonly state: "away" | "loading" | "loaded";
+  /** Null unless it is loaded. */
+  readonly model: LanguageModel | null;
+}
+
+interface Loaded {
+  readonly model: LanguageModel;
+  readonly contextLength: number;
+}
+
+interface Entry {
+  readonly source: ModelSource;
+  loaded: Loaded | null;
+  loading: Promise<Loaded> | null;
+  users: number;
+  usedAt: number;
+}
+
+/** A name is shown in headers, logs and metrics. */
+const NAME = /^[\w][\w./:@+ -]{0,199}$/;
+
+/** Characters of a wrong name that a message shows. */
+const SHOWN_MAX = 100;
+
+/** Bytes that may be allocated now, as far as a container may. */
+function freeBytes(): number {
+  return process.availableMemory();
+}
+
+/** Bytes that a loaded model holds. */
+function bytesOf({ program }: LanguageModel): number {
+  const { constants, scratch, state } = program.memoryUse;
+  return constants + scratch + state + (program.sequenceStatistics?.bytes ?? 0);
+}
+
+export class ModelPool {
+  readonly #entries = new Map<string, Entry>();
+  readonly #memoryBytes: number;
+  readonly #freeBytes: () => number;
+  readonly #stop = new AbortController();
+  #loads: Promise<unknown> = Promise.resolve();
+  #uses = 0;
+  #onIdle: () => void = () => {};
+
+  /**
+   * `memoryBytes`: most memory of all loaded models together; without it, as much as is free when one is to be loaded.
+   * InvalidArgumentError for names that are used twice or could not be written in a log.
+   */
+  constructor(
+    sources: readonly ModelSource[],
+    options: { readonly memoryBytes?: number | undefined; readonly freeBytes?: () => number } = {},
+  ) {
+    this.#memoryBytes = options.memoryBytes ?? totalmem();
+    this.#freeBytes = options.freeBytes ?? freeBytes;
+    for (const source of sources) {
+      if (!NAME.test(source.name))
+        throw new InvalidArgumentError(
+          `model ${JSON.stringify(source.name)}: expected a name of letters, digits and . / : @ + - _, up to 200`,
+        );
+      if (this.#entries.has(source.name))
+        throw new InvalidArgumentError(
+          `model ${source.name}: expected names that differ but found it twice; give one another name`,
+        );
+      this.#entries.set(source.name, { source, loaded: null, loading: null, users: 0, usedAt: 0 });
+    }
+  }
+
+  get models(): readonly ListedModel[] {
+    return Array.from(this.#entries.values(), ({ source, loaded, loading }) => ({
+      name: source.name,
+      state: loaded ? "loaded" : loading ? "loading" : "away",
+      model: loaded?.model ?? null,
+    }));
+  }
+
+  /** ApiError 404 for no name of a model. */
+  check(name: string): void {
+    this.#entryOf(name);
+  }
+
+  #entryOf(name: string): Entry {
+    const entry = this.#entries.get(name);
+    if (entry) return entry;
+    const shown = name.length > SHOWN_MAX ? `${name.slice(0, SHOWN_MAX)}…` : name;
+    const message = `model ${JSON.stringify(shown)}: expected one of ${[...this.#entries.keys()].join(", ")}`;
+    throw new ApiError(404, message, { code: "model_not_found", param: "model" });
+  }
+
+  /** The model of a name, loaded. ApiError 404 for no name of a model; an abort throws the signal's reason. */
+  async use(name: string, signal: AbortSignal): Promise<ModelUse> {
+    const entry = this.#entryOf(name);
+    signal.throwIfAborted();
+    entry.users++;
+    try {
+      const loaded = entry.loaded ?? (await orAbort(this.#load(entry), signal));
+      let isDone = false;
+      const done = () => {
+        if (!isDone) this.#leave(entry);
+        isDone = true;
+      };
+      return { ...loaded, done };
+    } catch (error) {
+      this.#leave(entry);
+      throw error;
+    }
+  }
+
+  #leave(entry: Entry): void {
+    entry.users--;
+    entry.usedAt = ++this.#uses;
+    if (entry.users === 0) this.#onIdle();
+  }
+
+  /** One load at a time: each needs to know what the others took. */
+  #load(entry: Entry): Promise<Loaded> {
+    if (entry.loading) return entry.loading;
+    const loading = this.#loads.then(() => this.#loadNow(entry));
+    entry.loading = loading;
+    this.#loads = loading.catch(() => {});
+    return loading;
+  }
+
+  async #loadNow(entry: Entry): Promise<Loaded> {
+    const { signal } = this.#stop;
+    const { name, bytes } = entry.source;
+    try {
+      signal.throwIfAborted();
+      await this.#makeRoom(bytes, signal);
+      logInfo(() => `loading model ${name}`);
+      const model = await entry.source.load(signal);
+      const decoder = model.createDecoder();
+      const { contextLength } = decoder;
+      await decoder.dispose();
+      entry.loaded = { model, contextLength };
+      return entry.loaded;
+    } catch (error) {
+      if (signal.aborted || error instanceof ApiError) throw error;
+      throw new ApiError(500, `the model ${name} cannot be loaded; the server's log says why`, { cause: error });
+    } finally {
+      entry.loading = null;
+    }
+  }
+
+  /** Puts models away that nobody uses, the longest unused first, and waits for those in use where that is not enough. */
+  async #makeRoom(bytes: number, signal: AbortSignal): Promise<void> {
+    for (;;) {
+      const loaded = [...this.#entries.values()].filter((entry) => entry.loaded !== null);
+      const taken = loaded.reduce((sum, { loaded }) => sum + bytesOf(loaded!.model), 0);
+      if (loaded.length === 0 || (taken + bytes <= this.#memoryBytes && bytes <= this.#freeBytes())) return;
+      const idle = loaded.filter(({ users }) => users === 0).sort((a, b) => a.usedAt - b.usedAt)[0];
+      if (idle) await this.#putAway(idle);
+      else await orAbort(this.#nextIdle(), signal);
+    }
+  }
+
+  #nextIdle(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#onIdle = resolve;
+    });
+  }
+
+  async #putAway(entry: Entry): Promise<void> {
+    const { loaded, source } = entry;
+    entry.loaded = null;
+    logInfo(() => `putting model ${source.name} away`);
+    await loaded!.model.dispose();
+  }
+
+  /** Ends loads that are under way and frees all models. */
+  async dispose(): Promise<void> {
+    this.#stop.abort(new UnsupportedError("the server ends"));
+    await this.#loads;
+    for (const entry of this.#entries.values()) if (entry.loaded) await this.#putAway(entry);
+  }
+}
+
+/** What a promise gives, unless the signal aborts first. */
+function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = () => reject(signal.reason);
+    if (signal.aborted) onAbort();
+    signal.addEventListener("abort", onAbort, { once: true });
+    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
+  });
+}

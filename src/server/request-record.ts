@@ -1,0 +1,61 @@
+/** What is known of a request: the line in the log, without anything that it says. */
+import { randomUUID } from "node:crypto";
+
+export interface RequestRecord {
+  readonly id: string;
+  /** Of `performance.now()`. */
+  readonly startedAt: number;
+  readonly method: string;
+  readonly path: string;
+  /** Path of the route that serves it; null where none does. */
+  endpoint: string | null;
+  status: number;
+  isStream: boolean;
+  model: string | null;
+  queueMs: number | null;
+  firstTokenMs: number | null;
+  promptTokens: number | null;
+  cachedTokens: number | null;
+  generatedTokens: number | null;
+  /** Code of the error: messages may have contents of the request. */
+  error: string | null;
+}
+
+/** Ids that callers give, to find their requests in several logs. */
+const GIVEN_ID = /^[\w-]{1,64}$/;
+const PATH_MAX = 200;
+
+export function newRecord(method: string, path: string, givenId: string | undefined): RequestRecord {
+  const id = givenId !== undefined && GIVEN_ID.test(givenId) ? givenId : `req_${randomUUID().replaceAll("-", "")}`;
+  return {
+    id,
+    startedAt: performance.now(),
+    method,
+    path: path.slice(0, PATH_MAX),
+    endpoint: null,
+    status: 200,
+    isStream: false,
+    model: null,
+    queueMs: null,
+    firstTokenMs: null,
+    promptTokens: null,
+    cachedTokens: null,
+    generatedTokens: null,
+    error: null,
+  };
+}
+
+/** One line of JSON. Fields that the request has not are left out. */
+export function logLine(record: RequestRecord, time: Date): string {
+  const { startedAt, isStream, endpoint: _, queueMs, firstTokenMs, ...fields } = record;
+  const whole = (ms: number | null) => (ms === null ? null : Math.round(ms * 10) / 10);
+  const line = {
+    time: time.toISOString(),
+    ...fields,
+    ms: whole(performance.now() - startedAt),
+    queueMs: whole(queueMs),
+    firstTokenMs: whole(firstTokenMs),
+    stream: isStream || null,
+  };
+  return JSON.stringify(Object.fromEntries(Object.entries(line).filter(([, value]) => value !== null)));
+}

@@ -1,0 +1,71 @@
+/** From the items and fields of OpenAI's responses to the library's messages and options. */
+import type { ChatOptions } from "../language/chat-options.ts";
+import type { AssistantMessage, Message } from "../text/chat-messages.ts";
+import { textOf, thinkingOf, toolOf } from "./chat-input.ts";
+import { ApiError } from "./errors.ts";
+import { given } from "./schemas/fields.ts";
+import type { InputItem, ResponseRequest } from "./schemas/responses.ts";
+
+/** ApiError 400 for what needs a memory of earlier responses. */
+export function checkStateless({ previous_response_id, conversation, background }: ResponseRequest): void {
+  const refuse = (param: string, found: string) => {
+    const message = `${param}: this server keeps no responses; expected ${found}`;
+    throw new ApiError(400, message, { param, code: "unsupported_parameter" });
+  };
+  if (previous_response_id) refuse("previous_response_id", "the whole conversation in input");
+  if (conversation != null) refuse("conversation", "the whole conversation in input");
+  if (background) refuse("background", "false");
+}
+
+export function conversationOf({ instructions, input }: ResponseRequest): Message[] {
+  const first: Message[] = instructions ? [{ role: "system", content: instructions }] : [];
+  if (typeof input === "string") return [...first, { role: "user", content: input }];
+  return joined([...first, ...input.map(messageOf)]);
+}
+
+function messageOf(item: InputItem): Message {
+  if (item.type === "function_call_output")
+    return { role: "tool", content: textOf(item.output), toolCallId: item.call_id };
+  if (item.type === "function_call") {
+    const call = { id: item.call_id, name: item.name, arguments: item.arguments };
+    return { role: "assistant", content: null, toolCalls: [call] };
+  }
+  if (item.type === "reasoning")
+    return { role: "assistant", content: null, reasoning: (item.content ?? []).map(({ text }) => text).join("") };
+  const content = textOf(item.content);
+  if (item.role === "user" || item.role === "assistant") return { role: item.role, content };
+  return { role: "system", content };
+}
+
+/** Items of one answer, which stand in a row, as one message. */
+function joined(messages: readonly Message[]): Message[] {
+  const result: Message[] = [];
+  for (const message of messages) {
+    const last = result.at(-1);
+    if (message.role === "assistant" && last?.role === "assistant") result[result.length - 1] = join(last, message);
+    else result.push(message);
+  }
+  return result;
+}
+
+function join(a: AssistantMessage, b: AssistantMessage): AssistantMessage {
+  const texts = [a.content, b.content].filter((text) => text !== null);
+  const reasoning = (a.reasoning ?? "") + (b.reasoning ?? "");
+  const toolCalls = [...(a.toolCalls ?? []), ...(b.toolCalls ?? [])];
+  return {
+    role: "assistant",
+    content: texts.length === 0 ? null : texts.join(""),
+    ...(reasoning === "" ? {} : { reasoning }),
+    ...(toolCalls.length === 0 ? {} : { toolCalls }),
+  };
+}
+
+export function responseOptions(request: ResponseRequest): ChatOptions {
+  const { temperature, top_p, max_output_tokens, tools, tool_choice, reasoning } = request;
+  return {
+    ...given({ temperature, topP: top_p, maxTokens: max_output_tokens }),
+    ...(tools?.length ? { tools: tools.map(toolOf) } : {}),
+    ...(tool_choice ? { toolChoice: typeof tool_choice === "string" ? tool_choice : { name: tool_choice.name } } : {}),
+    ...thinkingOf(reasoning?.effort),
+  };
+}

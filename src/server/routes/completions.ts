@@ -1,0 +1,241 @@
+/** /v1/completions: texts after prompts, with the probabilities of their tokens. */
+
+import { promptLogProbabilities } from "../../language/prompt-log-probabilities.ts";
+import type { GenerationResult } from "../../text/generate.ts";
+import type { LogProbabilities } from "../../text/log-probabilities.ts";
+import { WHOLE_TEXT } from "../../text/tokenizer.ts";
+import { ApiError } from "../errors.ts";
+import { newId, unixTime } from "../ids.ts";
+import { merge } from "../merge.ts";
+import { samplingOptions } from "../sampling.ts";
+import { type CompletionRequest, completionRequest, completionSchema } from "../schemas/completions.ts";
+import type { Job, Serving } from "../serving.ts";
+import type { StreamEvent } from "../sse.ts";
+import { tokenText } from "../token-text.ts";
+import { openaiUsage, sumOf } from "../usage.ts";
+import { type App, addPost } from "./route.ts";
+
+const MAX_TOKENS = 16;
+
+export function addCompletions(app: App, serving: Serving): void {
+  const route = {
+    path: "/v1/completions",
+    summary: "Continue a text.",
+    request: completionRequest(serving.limits),
+    response: completionSchema,
+    streams: true,
+  };
+  addPost(app, route, async (c, body) => {
+    checkCompletion(body, serving.limits.choices);
+    const choices = promptsOf(body).length * (body.n ?? 1);
+    const demand = { model: body.model, choices };
+    const completion = new Completion(body);
+    if (!body.stream) return serving.answer(c, demand, (job) => completion.whole(job));
+    return serving.stream(c, demand, (job) => completion.events(job), { failed: (data) => [{ data }] });
+  });
+}
+
+/** What fields may not be together. */
+function checkCompletion(body: CompletionRequest, choicesMax: number): void {
+  const refuse = (param: string, message: string) => {
+    throw new ApiError(400, `${param}: ${message}`, { param });
+  };
+  if (body.suffix) refuse("suffix", "texts between others are not supported; expected none");
+  if (typeof body.best_of === "number" && body.best_of !== (body.n ?? 1))
+    refuse("best_of", `expected ${body.n ?? 1}, as n, but found ${body.best_of}`);
+  if (body.echo && body.stream && typeof body.logprobs === "number")
+    refuse("stream", "expected false with echo and logprobs");
+  const choices = promptsOf(body).length * (body.n ?? 1);
+  if (choices > choicesMax)
+    refuse("n", `expected at most ${choicesMax} texts, n times the prompts, but found ${choices}`);
+}
+
+function promptsOf({ prompt }: CompletionRequest): readonly (string | readonly number[])[] {
+  if (typeof prompt === "string") return [prompt];
+  return typeof prompt[0] === "number" ? [prompt as number[]] : (prompt as (string | number[])[]);
+}
+
+/** Of one choice: a text, and the probabilities of the token that finished it. */
+interface Piece {
+  readonly index: number;
+  readonly text: string;
+  readonly logprobs: LogProbabilities | null;
+}
+
+/** One request, as pieces that are joined or streamed. */
+class Completion {
+  readonly #body: CompletionRequest;
+  readonly #id = newId("cmpl");
+  readonly #created = unixTime();
+  readonly #results: GenerationResult[] = [];
+
+  constructor(body: CompletionRequest) {
+    this.#body = body;
+  }
+
+  async whole(job: Job): Promise<object> {
+    const { model } = this.#body;
+    const prompts = await this.#encode(job);
+    const choices = new Map<number, { text: string; logprobs: LogProbabilities[] }>();
+    const n = this.#body.n ?? 1;
+    prompts.forEach((_, i) => {
+      for (let choice = 0; choice < n; choice++) choices.set(i * n + choice, { text: "", logprobs: [] });
+    });
+    const echoed = await this.#echoed(job, prompts);
+    for await (const { index, text, logprobs } of this.#pieces(job, prompts)) {
+      const choice = choices.get(index)!;
+      choice.text += text;
+      if (logprobs) choice.logprobs.push(logprobs);
+    }
+    const answers = Array.from(choices, ([index, { text, logprobs }]) => {
+      const prompt = prompts[Math.floor(index / n)]!;
+      const before = this.#body.echo ? { ids: prompt.ids, logprobs: echoed[Math.floor(index / n)]! } : null;
+      return {
+        index,
+        text: (this.#body.echo ? prompt.text(job) : "") + text,
+        logprobs: this.#hasLogprobs ? new LogprobLists(job, prompt.ids, before).list(logprobs) : null,
+        finish_reason: this.#results[index]!.finishReason,
+      };
+    });
+    const usage = openaiUsage(this.#counts(job, prompts));
+    return { id: this.#id, object: "text_completion", created: this.#created, model, choices: answers, usage };
+  }
+
+  async *events(job: Job): AsyncGenerator<StreamEvent> {
+    const { model, echo, stream_options } = this.#body;
+    const n = this.#body.n ?? 1;
+    const prompts = await this.#encode(job);
+    const lists = new Map<number, LogprobLists>();
+    const chunk = (choices: readonly object[], usage?: object) => {
+      const head = { id: this.#id, object: "text_completion", created: this.#created, model, choices };
+      const withUsage = stream_options?.include_usage ? { ...head, usage: usage ?? null } : head;
+      return { data: withUsage };
+    };
+    const choiceOf = (index: number, text: string, logprobs: object | null, reason: string | null) =>
+      chunk([{ index, text, logprobs, finish_reason: reason }]);
+    if (echo)
+      for (let index = 0; index < n * prompts.length; index++)
+        yield choiceOf(index, prompts[Math.floor(index / n)]!.text(job), null, null);
+    for await (const { index, text, logprobs } of this.#pieces(job, prompts)) {
+      const list = lists.get(index) ?? new LogprobLists(job, prompts[Math.floor(index / n)]!.ids, null);
+      lists.set(index, list);
+      yield choiceOf(index, text, logprobs && list.list([logprobs]), null);
+    }
+    for (const [index, { finishReason }] of this.#results.entries()) yield choiceOf(index, "", null, finishReason);
+    const usage = openaiUsage(this.#counts(job, prompts));
+    if (stream_options?.include_usage) yield chunk([], usage);
+    yield { data: "[DONE]" };
+  }
+
+  get #hasLogprobs(): boolean {
+    return typeof this.#body.logprobs === "number";
+  }
+
+  async #encode({ model, contextLength }: Job) {
+    const addSpecialTokens = this.#body.add_special_tokens ?? true;
+    return promptsOf(this.#body).map((prompt) => {
+      const ids =
+        typeof prompt === "string"
+          ? model.tokenizer.encode(prompt, { ...WHOLE_TEXT, addSpecialTokens, contextLength })
+          : prompt;
+      const text = (job: Job) => (typeof prompt === "string" ? prompt : job.model.tokenizer.decode(ids));
+      return { ids, text };
+    });
+  }
+
+  /** Of each prompt, the probabilities of its tokens, where they are asked for. */
+  async #echoed({ model, signal }: Job, prompts: readonly { readonly ids: readonly number[] }[]) {
+    const { echo, logprobs } = this.#body;
+    if (!echo || typeof logprobs !== "number") return prompts.map(() => []);
+    return Promise.all(prompts.map(({ ids }) => promptLogProbabilities(model, ids, { top: logprobs, signal })));
+  }
+
+  /** Of all prompts and choices, as they come; `#results` has how each ended after them. */
+  async *#pieces(job: Job, prompts: readonly { readonly ids: readonly number[] }[]): AsyncGenerator<Piece> {
+    const { max_tokens, logprobs } = this.#body;
+    const n = this.#body.n ?? 1;
+    const options = {
+      ...samplingOptions(this.#body),
+      maxTokens: max_tokens ?? MAX_TOKENS,
+      logprobs: logprobs ?? undefined,
+      signal: job.signal,
+      n,
+    };
+    const results = this.#results;
+    async function* ofPrompt(ids: readonly number[], first: number): AsyncGenerator<Piece> {
+      const stream = job.model.generateChoices(ids, options);
+      for await (const { choice, ...piece } of stream) {
+        job.wrote();
+        yield { index: first + choice, ...piece };
+      }
+      stream.results!.forEach((result, choice) => {
+        results[first + choice] = result;
+      });
+    }
+    yield* merge(prompts.map(({ ids }, i) => ofPrompt(ids, i * n)));
+  }
+
+  #counts(job: Job, prompts: readonly { readonly ids: readonly number[] }[]) {
+    const n = this.#body.n ?? 1;
+    const counts = {
+      promptTokens: sumOf(prompts.map(({ ids }) => ids.length)),
+      cachedTokens: sumOf(prompts.map((_, i) => this.#results[i * n]?.cachedTokens ?? 0)),
+      generatedTokens: sumOf(this.#results.map(({ generatedTokens }) => generatedTokens)),
+    };
+    job.took(counts);
+    return counts;
+  }
+}
+
+/** The lists of OpenAI's `logprobs`, which go on from token to token. */
+class LogprobLists {
+  readonly #job: Job;
+  readonly #echoed: { readonly ids: readonly number[]; readonly logprobs: readonly LogProbabilities[] } | null;
+  #last: number | undefined;
+  #offset = 0;
+
+  /** `echoed`: the prompt, when the lists begin with it. */
+  constructor(
+    job: Job,
+    promptIds: readonly number[],
+    echoed: { readonly ids: readonly number[]; readonly logprobs: readonly LogProbabilities[] } | null,
+  ) {
+    this.#job = job;
+    this.#echoed = echoed;
+    this.#last = promptIds.at(-1);
+  }
+
+  list(generated: readonly LogProbabilities[]): object {
+    const lists = {
+      tokens: [] as string[],
+      token_logprobs: [] as (number | null)[],
+      top_logprobs: [] as (Record<string, number> | null)[],
+      text_offset: [] as number[],
+    };
+    const add = (id: number, found: LogProbabilities | null) => {
+      const text = this.#text(id);
+      lists.tokens.push(text);
+      lists.token_logprobs.push(found?.logprob ?? null);
+      lists.top_logprobs.push(found && this.#topOf(found));
+      lists.text_offset.push(this.#offset);
+      this.#offset += text.length;
+      this.#last = id;
+    };
+    if (this.#echoed) {
+      this.#last = undefined;
+      this.#echoed.ids.forEach((id, i) => {
+        add(id, i === 0 ? null : this.#echoed!.logprobs[i - 1]!);
+      });
+    }
+    for (const found of generated) add(found.id, found);
+    return lists;
+  }
+
+  #text(id: number): string {
+    return tokenText(this.#job.model.tokenizer, id, this.#last);
+  }
+
+  #topOf({ top }: LogProbabilities): Record<string, number> {
+    return Object.fromEntries(top.map(({ id, logprob }) => [this.#text(id), logprob]));
+  }
+}

@@ -1,0 +1,33 @@
+/** /v1/models: what the server offers. */
+import { z } from "@hono/zod-openapi";
+import { unixTime } from "../ids.ts";
+import { modelListSchema, modelSchema } from "../schemas/models.ts";
+import type { Serving } from "../serving.ts";
+import { type App, addGet } from "./route.ts";
+
+export function addModels(app: App, { pool }: Serving): void {
+  const created = unixTime();
+  const created_at = new Date(created * 1000).toISOString();
+  const modelOf = (id: string) => {
+    const openai = { id, object: "model", created, owned_by: "lowbit" };
+    return { ...openai, type: "model", display_name: id, created_at };
+  };
+  addGet(app, { path: "/v1/models", summary: "The models of this server.", response: modelListSchema }, (c) => {
+    const data = pool.models.map(({ name }) => modelOf(name));
+    const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
+    return c.json({ object: "list", data, has_more: false, ...ends });
+  });
+  const one = {
+    path: "/v1/models/{model}",
+    summary: "One model.",
+    response: modelSchema,
+    params: z.object({ model: z.string().openapi({ description: "Its name." }) }),
+  };
+  const answer = (name: string) => {
+    pool.check(name);
+    return Response.json(modelOf(name));
+  };
+  addGet(app, one, (c) => answer(c.req.param("model")!));
+  // Names of the hub have a slash, which clients may write as it is.
+  app.get("/v1/models/:org/:name", (c) => answer(`${c.req.param("org")}/${c.req.param("name")}`));
+}

@@ -1,0 +1,29 @@
+/** What those who run a server ask: whether it lives, whether it is ready, what it does, what it offers. */
+import { z } from "@hono/zod-openapi";
+import { version } from "../../version.ts";
+import type { Serving } from "../serving.ts";
+import { type App, addGet } from "./route.ts";
+
+const healthSchema = z.object({ status: z.string() }).openapi("Health");
+
+/** `isReady`: whether what is to be loaded first has been. */
+export function addOperations(app: App, serving: Serving, isReady: () => boolean): void {
+  const health = { path: "/health", summary: "Whether the server lives.", response: healthSchema, open: true };
+  addGet(app, health, (c) => c.json({ status: "ok" }));
+  const ready = { path: "/ready", summary: "Whether requests may come.", response: healthSchema, open: true };
+  addGet(app, ready, (c) => {
+    if (serving.isDraining) return c.json({ status: "draining" }, 503);
+    return isReady() ? c.json({ status: "ok" }) : c.json({ status: "loading" }, 503);
+  });
+  const metrics = { path: "/metrics", summary: "Numbers for Prometheus.", response: z.string(), open: true };
+  addGet(app, { ...metrics, type: "text/plain" }, async (c) =>
+    c.text(await serving.metrics.text(), 200, { "content-type": serving.metrics.contentType }),
+  );
+  const info = { title: "lowbit", version, description: "Language models on ordinary CPUs." };
+  app.openAPIRegistry.registerComponent("securitySchemes", "bearer", { type: "http", scheme: "bearer" });
+  let document: object | null = null;
+  app.get("/openapi.json", (c) => {
+    document ??= app.getOpenAPI31Document({ openapi: "3.1.0", info, servers: [{ url: "/" }] });
+    return c.json(document);
+  });
+}

@@ -1,0 +1,84 @@
+/** How endpoints are added: their path, the schemas of their requests and answers, and what serves them. */
+import { createRoute, type OpenAPIHono, z } from "@hono/zod-openapi";
+import { apiFormOf } from "../errors.ts";
+import { anthropicErrorSchema, openaiErrorSchema } from "../schemas/fields.ts";
+import type { ServerContext, ServerEnv } from "../serving.ts";
+
+export type App = OpenAPIHono<ServerEnv>;
+
+const STATUSES = { 400: "The request is wrong.", 401: "The key is missing or wrong.", 404: "No such model." } as const;
+const LOADED = { 408: "Too late.", 413: "The body is too large.", 415: "The body is no JSON." } as const;
+const BUSY = { 429: "Too many wait.", 503: "The server ends." } as const;
+
+function errorResponses(path: string) {
+  const schema = apiFormOf(path) === "anthropic" ? anthropicErrorSchema : openaiErrorSchema;
+  const all = Object.entries({ ...STATUSES, ...LOADED, ...BUSY });
+  return Object.fromEntries(
+    all.map(([status, description]) => [status, { description, content: { "application/json": { schema } } }]),
+  );
+}
+
+/** Adds an endpoint that takes JSON. */
+export function addPost<S extends z.ZodType>(
+  app: App,
+  { path, summary, request, response, streams = false }: PostRoute<S>,
+  serve: (c: ServerContext, body: z.output<S>) => Promise<Response>,
+): void {
+  const stream = streams ? { "text/event-stream": { schema: z.string() } } : {};
+  const route = createRoute({
+    method: "post",
+    path,
+    summary,
+    security: [{ bearer: [] }],
+    request: { body: { required: true, content: { "application/json": { schema: request } } } },
+    responses: {
+      200: { description: "The answer.", content: { "application/json": { schema: response }, ...stream } },
+      ...errorResponses(path),
+    },
+  });
+  // The types of answers are in the schemas, which tests check; handlers give whole responses.
+  app.openapi(route, ((c: ServerContext) => serve(c, c.req.valid("json" as never) as z.output<S>)) as never);
+}
+
+interface PostRoute<S extends z.ZodType> {
+  readonly path: string;
+  readonly summary: string;
+  readonly request: S;
+  readonly response: z.ZodType;
+  /** Whether the answer may be a stream of events. */
+  readonly streams?: boolean;
+}
+
+/** Adds an endpoint without a body. `params` are those of the path. */
+export function addGet(
+  app: App,
+  { path, summary, response, open = false, params, type = "application/json" }: GetRoute,
+  serve: (c: ServerContext) => Response | Promise<Response>,
+): void {
+  const { 404: notFound, ...other } = errorResponses(path);
+  const failures = open ? {} : { 401: other[401]! };
+  const route = createRoute({
+    method: "get",
+    path,
+    summary,
+    ...(open ? {} : { security: [{ bearer: [] }] }),
+    ...(params ? { request: { params } } : {}),
+    responses: {
+      200: { description: "The answer.", content: { [type]: { schema: response } } },
+      ...failures,
+      ...(params ? { 404: notFound! } : {}),
+      ...(path === "/ready" ? { 503: { description: "Not ready.", content: { [type]: { schema: response } } } } : {}),
+    },
+  });
+  app.openapi(route, serve as never);
+}
+
+interface GetRoute {
+  readonly path: string;
+  readonly summary: string;
+  readonly response: z.ZodType;
+  /** Whether it needs no key. */
+  readonly open?: boolean;
+  readonly params?: z.ZodObject;
+  readonly type?: string;
+}

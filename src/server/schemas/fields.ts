@@ -1,0 +1,67 @@
+/** Fields that requests of several endpoints share, and the shapes of errors. */
+import { z } from "@hono/zod-openapi";
+
+/** A field that may be left out or null, as clients write those they do not use. */
+export function optional<T extends z.ZodType>(type: T) {
+  return type.nullish();
+}
+
+/** Without fields that are null or absent, so that defaults count for them. */
+export function given<T extends object>(fields: T): { [K in keyof T]?: NonNullable<T[K]> } {
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => (value ?? null) !== null)) as never;
+}
+
+export const TOKENS_MAX = 2 ** 31 - 1;
+export const modelField = z.string().min(1).max(256).openapi({ description: "Name of a model of GET /v1/models." });
+export const ids = z.array(z.int().min(0).max(TOKENS_MAX));
+export const stopField = z.union([z.string().min(1), z.array(z.string().min(1)).max(16)]);
+
+/** How tokens are drawn: OpenAI's fields, and those that servers of open models add. */
+export const samplingFields = {
+  temperature: optional(z.number().min(0).max(2)),
+  top_p: optional(z.number().gt(0).max(1)),
+  top_k: optional(z.int().min(-1).max(TOKENS_MAX)).openapi({ description: "0 and -1 keep all tokens." }),
+  min_p: optional(z.number().min(0).max(1)),
+  presence_penalty: optional(z.number().min(-2).max(2)),
+  frequency_penalty: optional(z.number().min(-2).max(2)),
+  repetition_penalty: optional(z.number().gt(0).max(10)),
+  logit_bias: optional(z.record(z.string().regex(/^\d{1,9}$/), z.number().min(-100).max(100))),
+  seed: optional(z.int().min(-Number.MAX_SAFE_INTEGER).max(Number.MAX_SAFE_INTEGER)),
+  stop: optional(stopField),
+  stop_token_ids: optional(ids.max(64)),
+  ignore_eos: optional(z.boolean()),
+};
+
+export const streamFields = {
+  stream: optional(z.boolean()),
+  stream_options: optional(z.object({ include_usage: optional(z.boolean()) })),
+};
+
+export const usageSchema = z
+  .object({
+    prompt_tokens: z.int(),
+    completion_tokens: z.int(),
+    total_tokens: z.int(),
+    prompt_tokens_details: z.object({ cached_tokens: z.int() }),
+    completion_tokens_details: z.object({ reasoning_tokens: z.int() }),
+  })
+  .openapi("Usage");
+
+export const openaiErrorSchema = z
+  .object({
+    error: z.object({
+      message: z.string(),
+      type: z.string(),
+      param: z.string().nullable(),
+      code: z.string().nullable(),
+    }),
+  })
+  .openapi("Error");
+
+export const anthropicErrorSchema = z
+  .object({
+    type: z.literal("error"),
+    error: z.object({ type: z.string(), message: z.string() }),
+    request_id: z.string(),
+  })
+  .openapi("MessagesError");

@@ -1,0 +1,24 @@
+/** Lists of models, in a form that the clients of both APIs read. */
+import { z } from "@hono/zod-openapi";
+
+export const modelSchema = z
+  .object({
+    id: z.string(),
+    object: z.literal("model"),
+    created: z.int(),
+    owned_by: z.string(),
+    type: z.literal("model"),
+    display_name: z.string(),
+    created_at: z.string(),
+  })
+  .openapi("Model");
+
+export const modelListSchema = z
+  .object({
+    object: z.literal("list"),
+    data: z.array(modelSchema),
+    has_more: z.literal(false),
+    first_id: z.string().nullable(),
+    last_id: z.string().nullable(),
+  })
+  .openapi("ModelList");

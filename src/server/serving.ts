@@ -1,0 +1,239 @@
+/** What the handlers of all endpoints share, and the life of one request from its turn to its end. */
+import type { Context } from "hono";
+import { Admission } from "./admission.ts";
+import { ApiError, apiFormOf, errorBody, toApiError } from "./errors.ts";
+import type { ServerLimits } from "./limits.ts";
+import { Metrics } from "./metrics.ts";
+import { type ListedModel, ModelPool, type ModelSource } from "./models.ts";
+import type { RequestRecord } from "./request-record.ts";
+import { type StreamEvent, streamResponse } from "./sse.ts";
+
+/** What middleware leaves for handlers. */
+export interface ServerEnv {
+  readonly Variables: { record: RequestRecord };
+}
+export type ServerContext = Context<ServerEnv>;
+
+/** How many tokens a request took. */
+export interface TokenCounts {
+  readonly promptTokens: number;
+  readonly cachedTokens: number;
+  readonly generatedTokens: number;
+}
+
+/** A request that has its turn and its model. */
+export interface Job {
+  readonly model: NonNullable<ListedModel["model"]>;
+  readonly contextLength: number;
+  /** Aborts when the client has left, time is up or the server ends. */
+  readonly signal: AbortSignal;
+  /** To be called for each piece of text. */
+  wrote(): void;
+  /** To be called once, at the end. */
+  took(counts: TokenCounts): void;
+}
+
+/** What a request asks for, as far as its turn depends on it. */
+export interface Demand {
+  readonly model: string;
+  /** Texts that are generated at once. */
+  readonly choices: number;
+}
+
+export interface ServingOptions {
+  readonly models: readonly ModelSource[];
+  readonly limits: ServerLimits;
+  readonly memoryBytes?: number | undefined;
+  /** Told of errors that are no client's. */
+  readonly onFault: (error: unknown, record: RequestRecord) => void;
+  /** Told of each request when it has been answered. */
+  readonly onEnd: (record: RequestRecord) => void;
+}
+
+export class Serving {
+  readonly limits: ServerLimits;
+  readonly pool: ModelPool;
+  readonly admission: Admission;
+  readonly metrics: Metrics;
+  readonly #onFault: ServingOptions["onFault"];
+  readonly #onEnd: ServingOptions["onEnd"];
+  readonly #end = new AbortController();
+  readonly #jobs = new Set<Promise<void>>();
+  #isDraining = false;
+
+  constructor({ models, limits, memoryBytes, onFault, onEnd }: ServingOptions) {
+    this.limits = limits;
+    this.pool = new ModelPool(models, { memoryBytes });
+    this.admission = new Admission(limits);
+    this.metrics = new Metrics(this.admission, this.pool);
+    this.#onFault = onFault;
+    this.#onEnd = onEnd;
+  }
+
+  get isDraining(): boolean {
+    return this.#isDraining;
+  }
+
+  /** Answers with what `work` gives, as JSON. */
+  async answer(c: ServerContext, demand: Demand, work: (job: Job) => Promise<object>): Promise<Response> {
+    const stop = this.#stopOf(c);
+    async function* once(job: Job) {
+      yield await work(job);
+    }
+    const values = this.#run(c, demand, stop.signal, once);
+    try {
+      const { value } = await values.next();
+      await values.next();
+      return c.json(value as object);
+    } finally {
+      stop.clear();
+    }
+  }
+
+  /** Answers with the events that `work` gives, as they come. */
+  async stream(
+    c: ServerContext,
+    demand: Demand,
+    work: (job: Job) => AsyncGenerator<StreamEvent>,
+    options: { readonly ping?: StreamEvent; readonly failed: (body: object) => readonly StreamEvent[] },
+  ): Promise<Response> {
+    const stop = this.#stopOf(c);
+    const record = c.get("record");
+    // The request has ended when the answer was begun and its events are over, in whatever order.
+    let left = 2;
+    const part = () => {
+      if (--left === 0) this.ended(record);
+    };
+    const events = this.#tracked(this.#run(c, demand, stop.signal, work), record, () => {
+      if (stop.signal.aborted) this.failure(stop.signal.reason, record);
+      stop.clear();
+      part();
+    });
+    const failed = (thrown: unknown) => options.failed(errorBody(toApiError(thrown), apiFormOf(c.req.path), record.id));
+    const response = await streamResponse(events, { ...options, ...this.limits, failed, abort: stop.abort });
+    record.isStream = true;
+    part();
+    return response;
+  }
+
+  /** What a failure is to the client; those that are not its own are told to the log, once. */
+  failure(thrown: unknown, record: RequestRecord): ApiError {
+    const error = toApiError(thrown);
+    if (record.error !== null) return error;
+    record.status = error.status;
+    record.error = error.code ?? `status_${error.status}`;
+    if (error.status === 500) this.#onFault(error.cause ?? error, record);
+    return error;
+  }
+
+  /** To be called once, when a request has been answered. */
+  ended(record: RequestRecord): void {
+    const endpoint = record.endpoint ?? "other";
+    this.metrics.requests.inc({ endpoint, status: record.status });
+    this.metrics.requestSeconds.observe({ endpoint }, (performance.now() - record.startedAt) / 1000);
+    this.#onEnd(record);
+  }
+
+  /** The turn of a request, its model, its work and what it leaves in the metrics. */
+  async *#run<T>(
+    c: ServerContext,
+    { model: name, choices }: Demand,
+    signal: AbortSignal,
+    work: (job: Job) => AsyncGenerator<T>,
+  ): AsyncGenerator<T> {
+    const record = c.get("record");
+    const arrived = record.startedAt;
+    this.pool.check(name);
+    record.model = name;
+    const { promise, resolve } = newPromise();
+    this.#jobs.add(promise);
+    const ends = [() => this.#jobs.delete(promise), resolve];
+    try {
+      ends.push(await this.admission.enter(choices, signal));
+      record.queueMs = performance.now() - arrived;
+      const { model, contextLength, done } = await this.pool.use(name, signal);
+      ends.push(done);
+      let last = arrived;
+      const wrote = () => {
+        const now = performance.now();
+        const isFirst = last === arrived;
+        if (isFirst) record.firstTokenMs = now - arrived;
+        const times = isFirst ? this.metrics.firstTokenSeconds : this.metrics.tokenSeconds;
+        times.observe({ model: name }, (now - last) / 1000);
+        last = now;
+      };
+      yield* work({ model, contextLength, signal, wrote, took: (counts) => this.#count(name, counts, record) });
+    } catch (error) {
+      throw signal.aborted ? signal.reason : error;
+    } finally {
+      for (const end of ends.reverse()) end();
+    }
+  }
+
+  /** The events of an answer; `onEnd` is called when they are over, whatever ends them. */
+  async *#tracked<T>(events: AsyncGenerator<T>, record: RequestRecord, onEnd: () => void): AsyncGenerator<T> {
+    try {
+      yield* events;
+    } catch (error) {
+      throw this.failure(error, record);
+    } finally {
+      onEnd();
+    }
+  }
+
+  #count(model: string, counts: TokenCounts, record: RequestRecord): void {
+    Object.assign(record, counts);
+    this.metrics.promptTokens.inc({ model }, counts.promptTokens);
+    this.metrics.cachedTokens.inc({ model }, counts.cachedTokens);
+    this.metrics.generatedTokens.inc({ model }, counts.generatedTokens);
+  }
+
+  /** Aborts when the client leaves, time is up or the server ends; `clear` ends the waiting for that. */
+  #stopOf(c: ServerContext): { signal: AbortSignal; abort: (reason: unknown) => void; clear: () => void } {
+    const stop = new AbortController();
+    const { requestSeconds } = this.limits;
+    const late = () => stop.abort(new ApiError(408, `the request took longer than ${requestSeconds} seconds`));
+    const timer = setTimeout(late, requestSeconds * 1000);
+    const abort = (reason: unknown) => stop.abort(reason instanceof ApiError ? reason : clientLeft());
+    const left = () => abort(undefined);
+    const ended = () => stop.abort(this.#end.signal.reason);
+    const client = c.req.raw.signal;
+    client.addEventListener("abort", left);
+    this.#end.signal.addEventListener("abort", ended);
+    if (client.aborted) left();
+    const clear = () => {
+      clearTimeout(timer);
+      client.removeEventListener("abort", left);
+      this.#end.signal.removeEventListener("abort", ended);
+    };
+    return { signal: stop.signal, abort, clear };
+  }
+
+  /** Takes no more requests, waits for those under way, ends them when their time is up, and frees the models. */
+  async drain(): Promise<void> {
+    this.#isDraining = true;
+    const { drainSeconds } = this.limits;
+    const over = new ApiError(503, "the server ends", { code: "server_ends" });
+    const timer = setTimeout(() => this.#end.abort(over), drainSeconds * 1000);
+    while (this.#jobs.size > 0) await Promise.all(this.#jobs);
+    clearTimeout(timer);
+    await this.pool.dispose();
+  }
+
+  /** Ends what `drain` waits for. */
+  endNow(): void {
+    this.#end.abort(new ApiError(503, "the server ends", { code: "server_ends" }));
+  }
+}
+
+function clientLeft(): ApiError {
+  return new ApiError(499, "the client left", { code: "client_left" });
+}
+
+function newPromise(): { promise: Promise<void>; resolve: () => void } {
+  let resolve = () => {};
+  const promise = new Promise<void>((done) => {
+    resolve = done;
+  });
+  return { promise, resolve };
+}

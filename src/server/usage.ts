@@ -1,0 +1,31 @@
+/** How many tokens a request took, as the APIs write it. */
+import type { ChatResult } from "../language/chat-options.ts";
+import type { TokenCounts } from "./serving.ts";
+
+export function openaiUsage(
+  { promptTokens, cachedTokens, generatedTokens }: TokenCounts,
+  reasoningTokens: number = 0,
+): object {
+  return {
+    prompt_tokens: promptTokens,
+    completion_tokens: generatedTokens,
+    total_tokens: promptTokens + generatedTokens,
+    prompt_tokens_details: { cached_tokens: cachedTokens },
+    completion_tokens_details: { reasoning_tokens: reasoningTokens },
+  };
+}
+
+/** Counts of the answers to one conversation, whose prompt counts once. */
+export function chatCounts(results: readonly ChatResult[]): TokenCounts & { readonly reasoningTokens: number } {
+  const [first] = results;
+  return {
+    promptTokens: first!.usage.promptTokens,
+    cachedTokens: first!.usage.cachedTokens,
+    generatedTokens: sumOf(results.map(({ usage }) => usage.completionTokens)),
+    reasoningTokens: sumOf(results.map(({ usage }) => usage.reasoningTokens)),
+  };
+}
+
+export function sumOf(values: readonly number[]): number {
+  return values.reduce((sum, value) => sum + value, 0);
+}

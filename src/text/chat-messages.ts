@@ -1,0 +1,168 @@
+/** Messages of a conversation, tools and calls of them, as callers write and get them, whatever model answers. */
+import { InvalidArgumentError } from "../errors.ts";
+
+/** A part of what a user says. */
+export interface TextPart {
+  /** Kind of the part. */
+  readonly type: "text";
+  /** What is said. */
+  readonly text: string;
+}
+
+/** A call of a tool that a model asks for. */
+export interface ToolCall {
+  /** Name of the call, by which its result is told apart from others. */
+  readonly id: string;
+  /** Name of the tool. */
+  readonly name: string;
+  /**
+   * JSON text of an object, as the model wrote it. It is unfinished where the answer was cut, and no JSON where the model
+   * made a mistake.
+   */
+  readonly arguments: string;
+}
+
+/** What a model is told before a conversation. */
+export interface SystemMessage {
+  /** Who speaks. */
+  readonly role: "system";
+  /** What the model is told. */
+  readonly content: string;
+}
+
+/** What a user says. */
+export interface UserMessage {
+  /** Who speaks. */
+  readonly role: "user";
+  /** What is said: a text, or parts that are joined to one. */
+  readonly content: string | readonly TextPart[];
+}
+
+/** What a model answered: text, what it thought before, and the tools that it called. */
+export interface AssistantMessage {
+  /** Who speaks. */
+  readonly role: "assistant";
+  /** The answer's text; null where the model only called tools. */
+  readonly content: string | null;
+  /** What the model thought before it answered. Most templates leave it out of later prompts. */
+  readonly reasoning?: string | undefined;
+  /** Calls of tools, in their order. */
+  readonly toolCalls?: readonly ToolCall[] | undefined;
+}
+
+/** What a tool gave. */
+export interface ToolMessage {
+  /** Who speaks. */
+  readonly role: "tool";
+  /** What the tool gave, as text. */
+  readonly content: string;
+  /** Field `id` of the call. */
+  readonly toolCallId: string;
+  /** Name of the tool; default: that of the call with this id. */
+  readonly name?: string | undefined;
+}
+
+/** A message of a conversation. */
+export type Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage;
+
+/** A function that a model may ask to have called. */
+export interface Tool {
+  /** Letters, digits, `_`, `-` and `.`, at most 128. */
+  readonly name: string;
+  /** What the function does and when to call it, for the model. */
+  readonly description?: string | undefined;
+  /** JSON schema of the arguments, which are an object. Default: any object. */
+  readonly parameters?: object | undefined;
+  /** Whether arguments are made to follow the schema wherever the model calls the tool. Default false. */
+  readonly strict?: boolean | undefined;
+}
+
+/**
+ * Whether tools are called: as the model likes ("auto", the default where there are tools), not at all, at least one, or
+ * the one of this name.
+ */
+export type ToolChoice = "auto" | "none" | "required" | { readonly name: string };
+
+/** InvalidArgumentError that names the message and field for what is no message. */
+export function checkMessages(messages: readonly Message[]): void {
+  if (!Array.isArray(messages)) throw wrong("messages", "a list of messages", messages);
+  for (const [index, message] of messages.entries()) checkMessage(message, `messages[${index}]`);
+}
+
+function checkMessage(message: unknown, at: string): void {
+  if (typeof message !== "object" || message === null) throw wrong(at, "a message", message);
+  const { role, content, reasoning, toolCalls, toolCallId, name } = message as Record<string, unknown>;
+  if (role !== "system" && role !== "user" && role !== "assistant" && role !== "tool")
+    throw wrong(`${at}.role`, "system, user, assistant or tool", role);
+  const isParts = role === "user" && Array.isArray(content) && content.every(isTextPart);
+  const isAbsent = role === "assistant" && content === null;
+  if (typeof content !== "string" && !isParts && !isAbsent)
+    throw wrong(`${at}.content`, role === "user" ? "a text or text parts" : "a text", content);
+  if (role === "assistant" && reasoning !== undefined && typeof reasoning !== "string")
+    throw wrong(`${at}.reasoning`, "a text", reasoning);
+  if (role === "assistant" && toolCalls !== undefined) checkCalls(toolCalls, `${at}.toolCalls`);
+  if (role !== "tool") return;
+  if (typeof toolCallId !== "string") throw wrong(`${at}.toolCallId`, "the id of a call", toolCallId);
+  if (name !== undefined && typeof name !== "string") throw wrong(`${at}.name`, "the name of a tool", name);
+}
+
+function isTextPart(part: unknown): boolean {
+  const { type, text } = (part ?? {}) as Partial<TextPart>;
+  return type === "text" && typeof text === "string";
+}
+
+function checkCalls(calls: unknown, at: string): void {
+  if (!Array.isArray(calls)) throw wrong(at, "a list of calls", calls);
+  for (const [index, call] of calls.entries()) {
+    const { id, name, arguments: text } = (call ?? {}) as Partial<ToolCall>;
+    for (const [field, value] of Object.entries({ id, name, arguments: text }))
+      if (typeof value !== "string") throw wrong(`${at}[${index}].${field}`, "a text", value);
+  }
+}
+
+/** InvalidArgumentError that names the tool and field for what is no tool, for names that come twice, and no list. */
+export function checkTools(tools: readonly Tool[]): void {
+  if (!Array.isArray(tools)) throw wrong("tools", "a list of tools", tools);
+  const names = new Set<string>();
+  for (const [index, tool] of tools.entries()) {
+    const at = `tools[${index}]`;
+    const { name, description, parameters } = (tool ?? {}) as Partial<Tool>;
+    if (typeof name !== "string" || !/^[\w.-]{1,128}$/.test(name))
+      throw wrong(`${at}.name`, "1 to 128 letters, digits, _, - and .", name);
+    if (names.has(name)) throw wrong(`${at}.name`, "a name that no other tool has", name);
+    if (description !== undefined && typeof description !== "string")
+      throw wrong(`${at}.description`, "a text", description);
+    if (
+      parameters !== undefined &&
+      (typeof parameters !== "object" || parameters === null || Array.isArray(parameters))
+    )
+      throw wrong(`${at}.parameters`, "a JSON schema", parameters);
+    names.add(name);
+  }
+}
+
+/** InvalidArgumentError for what is no choice of these tools. */
+export function checkToolChoice(choice: ToolChoice, tools: readonly Tool[]): void {
+  if (choice === "auto" || choice === "none") return;
+  const names = tools.map(({ name }) => name);
+  if (choice === "required") {
+    if (names.length === 0) throw wrong("toolChoice", "tools to choose from", choice);
+    return;
+  }
+  const name = (choice as { name?: unknown } | null)?.name;
+  if (typeof name !== "string") throw wrong("toolChoice", "auto, none, required or { name }", choice);
+  if (!names.includes(name)) throw wrong("toolChoice.name", `one of the tools (${names.join(", ") || "none"})`, name);
+}
+
+function wrong(at: string, expected: string, found: unknown): InvalidArgumentError {
+  const shown = typeof found === "string" ? JSON.stringify(found.slice(0, 80)) : briefly(found);
+  return new InvalidArgumentError(`${at}: expected ${expected} but found ${shown}`);
+}
+
+/** What a value is, without what it holds: messages may be long and private. */
+function briefly(value: unknown): string {
+  if (Array.isArray(value)) return `a list of ${value.length}`;
+  return value === null || typeof value !== "object"
+    ? String(value)
+    : `an object with ${Object.keys(value).join(", ")}`;
+}

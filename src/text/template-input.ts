@@ -1,0 +1,188 @@
+/** Messages, tools and thinking as a model's chat template expects them: in transformers' form, by the names that it knows. */
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import {
+  type AssistantMessage,
+  checkMessages,
+  checkTools,
+  type Message,
+  type Tool,
+  type ToolCall,
+  type ToolMessage,
+} from "./chat-messages.ts";
+import type { ChatTemplate, RenderOptions, TemplateMessage } from "./chat-template.ts";
+import { hasChannels, templateVariables, thinkingSwitches } from "./thinking.ts";
+
+/** What a prompt of a conversation is made from beside the messages. */
+export interface ChatPromptOptions {
+  /** Tools that the model is told of. */
+  readonly tools?: readonly Tool[] | undefined;
+  /** Whether the model thinks before it answers, for templates that have both. Default: as the template has it. */
+  readonly thinking?: boolean | undefined;
+  /** Further variables of the template, such as `reasoning_effort`. */
+  readonly templateOptions?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** What a template renders. */
+export interface TemplateInput {
+  readonly messages: readonly TemplateMessage[];
+  readonly options: RenderOptions;
+}
+
+/**
+ * The input of a template for messages and options.
+ *
+ * @throws InvalidArgumentError for what are no messages or tools.
+ * @throws UnsupportedError for tools and a template that has none.
+ */
+export function templateInput(
+  template: ChatTemplate,
+  messages: readonly Message[],
+  { tools = [], thinking, templateOptions = {} }: ChatPromptOptions,
+): TemplateInput {
+  checkMessages(messages);
+  checkTools(tools);
+  checkVariables(templateOptions);
+  const names = templateVariables(template.source);
+  if (tools.length > 0 && !names.has("tools") && !names.has("functions"))
+    throw new UnsupportedError("tools: the model's chat template has none: it was not trained to call any");
+  const shape = new MessageShape(template.source, messages);
+  return {
+    messages: messages.map((message) => shape.of(message)),
+    options: {
+      tools: tools.length === 0 ? null : tools.map(templateTool),
+      ...thinkingVariables(template.source, thinking),
+      ...templateOptions,
+    },
+  };
+}
+
+const RESERVED = ["messages", "tools", "add_generation_prompt", "addGenerationPrompt"];
+
+function checkVariables(variables: Readonly<Record<string, unknown>>): void {
+  if (typeof variables !== "object" || variables === null)
+    throw new InvalidArgumentError(`templateOptions: expected an object but found ${String(variables)}`);
+  const name = RESERVED.find((reserved) => Object.hasOwn(variables, reserved));
+  if (name !== undefined)
+    throw new InvalidArgumentError(
+      `templateOptions: expected variables of the template but found ${name}, which has a value`,
+    );
+}
+
+/** A tool in OpenAI's form. */
+function templateTool({ name, description, parameters }: Tool): object {
+  const { properties = {}, ...schema } = (parameters ?? {}) as Record<string, unknown>;
+  return {
+    type: "function",
+    function: { name, description: description ?? "", parameters: { type: "object", properties, ...schema } },
+  };
+}
+
+function thinkingVariables(template: string, thinking: boolean | undefined): Record<string, unknown> {
+  if (thinking === undefined) return {};
+  const known = thinkingSwitches(template);
+  if (known.length > 0) return Object.fromEntries(known.map((name) => [name, thinking]));
+  // gpt-oss has only more and less of it.
+  return hasChannels(template) && !thinking ? { reasoning_effort: "low" } : {};
+}
+
+/** How a template wants messages. */
+class MessageShape {
+  readonly #reasoningKey: string | null;
+  /** Some templates join the text of arguments instead of writing JSON. */
+  readonly #wantsArgumentText: boolean;
+  /** Text of calls for a template that knows none: it becomes part of the answer's text. */
+  readonly #writeCalls: ((calls: readonly ToolCall[]) => string) | null;
+  /** Ids of calls as the template takes them: Mistral's must have 9 letters or digits. */
+  readonly #ids: ReadonlyMap<string, string>;
+  readonly #names: ReadonlyMap<string, string>;
+
+  constructor(source: string, messages: readonly Message[]) {
+    this.#reasoningKey = reasoningKey(source);
+    this.#wantsArgumentText =
+      /\+\s*\w+(?:\.function|\[['"]function['"]\])(?:\.arguments|\[['"]arguments['"]\])(?!\s*\|)/.test(source);
+    this.#writeCalls = source.includes("tool_calls")
+      ? null
+      : source.includes("List of tools: ")
+        ? pythonCalls
+        : jsonCalls;
+    const calls = messages.flatMap((message) => (message.role === "assistant" ? (message.toolCalls ?? []) : []));
+    this.#names = new Map(calls.map(({ id, name }) => [id, name]));
+    const isShort = /length (?:!= )?9/.test(source);
+    const ids = calls.map(({ id }, index) => [id, String(index + 1).padStart(9, "0")] as const);
+    this.#ids = new Map(isShort ? ids.filter(([id]) => !/^[A-Za-z0-9]{9}$/.test(id)) : []);
+  }
+
+  of(message: Message): TemplateMessage {
+    if (message.role === "assistant") return this.#assistant(message);
+    if (message.role === "tool") return this.#tool(message);
+    const { role, content } = message;
+    return { role, content: typeof content === "string" ? content : content.map(({ text }) => text).join("") };
+  }
+
+  #assistant({ content, reasoning, toolCalls = [] }: AssistantMessage): TemplateMessage {
+    const written = toolCalls.length > 0 && this.#writeCalls ? this.#writeCalls(toolCalls) : "";
+    const calls = toolCalls.map(({ id, name, arguments: text }) => ({
+      id: this.#idOf(id),
+      type: "function",
+      function: { name, arguments: this.#arguments(text) },
+    }));
+    return {
+      role: "assistant",
+      content: (content ?? "") + written,
+      ...(this.#reasoningKey !== null && reasoning ? { [this.#reasoningKey]: reasoning } : {}),
+      ...(calls.length > 0 && written === "" ? { tool_calls: calls } : {}),
+    };
+  }
+
+  #tool({ content, toolCallId, name = this.#names.get(toolCallId) }: ToolMessage): TemplateMessage {
+    return { role: "tool", content, tool_call_id: this.#idOf(toolCallId), ...(name === undefined ? {} : { name }) };
+  }
+
+  #idOf(id: string): string {
+    return this.#ids.get(id) ?? id;
+  }
+
+  #arguments(text: string): unknown {
+    if (this.#wantsArgumentText) return text;
+    return parsedArguments(text);
+  }
+}
+
+/** Arguments as values; as their text where the model wrote no JSON, so that it sees what it wrote. */
+function parsedArguments(text: string): unknown {
+  try {
+    return text.trim() === "" ? {} : JSON.parse(text);
+  } catch {
+    return text;
+  }
+}
+
+/** Calls as LFM2 writes them. */
+function pythonCalls(calls: readonly ToolCall[]): string {
+  const written = calls.map(({ name, arguments: text }) => {
+    const entries = Object.entries((parsedArguments(text) ?? {}) as object);
+    return `${name}(${entries.map(([key, value]) => `${key}=${pythonText(value)}`).join(", ")})`;
+  });
+  return `<|tool_call_start|>[${written.join(", ")}]<|tool_call_end|>`;
+}
+
+function pythonText(value: unknown): string {
+  if (value === null) return "None";
+  if (typeof value === "boolean") return value ? "True" : "False";
+  if (Array.isArray(value)) return `[${value.map(pythonText).join(", ")}]`;
+  if (typeof value !== "object") return JSON.stringify(value);
+  return `{${Object.entries(value)
+    .map(([key, item]) => `${JSON.stringify(key)}: ${pythonText(item)}`)
+    .join(", ")}}`;
+}
+
+/** Calls as Granite writes them. */
+function jsonCalls(calls: readonly ToolCall[]): string {
+  return `<|tool_call|>${JSON.stringify(calls.map(({ name, arguments: text }) => ({ name, arguments: parsedArguments(text) })))}`;
+}
+
+/** The field of a message in which a template looks for what the model thought; null where it looks in none. */
+function reasoningKey(source: string): string | null {
+  const isRead = (name: string) => new RegExp(`\\.${name}\\b|\\[['"]${name}['"]\\]|['"]${name}['"] in `).test(source);
+  return ["reasoning_content", "thinking", "reasoning"].find(isRead) ?? null;
+}

@@ -1,0 +1,57 @@
+/** How models think before they answer: between marks that their templates speak of, switched by variables of these. */
+
+/** Marks around a model's thinking. */
+export interface ThinkingMarks {
+  readonly begin: string;
+  readonly end: string;
+  /** What ends thinking that has taken too long. */
+  readonly close: string;
+}
+
+const tags = (name: string): ThinkingMarks => ({
+  ...{ begin: `<${name}>`, end: `</${name}>`, close: `\n</${name}>\n\n` },
+});
+const pair = (begin: string, end: string): ThinkingMarks => ({ begin, end, close: end });
+
+const MARKS: readonly ThinkingMarks[] = [
+  tags("think"),
+  tags("seed:think"),
+  tags("thought"),
+  pair("[THINK]", "[/THINK]"),
+  pair("<|START_THINKING|>", "<|END_THINKING|>"),
+  pair("<|channel>thought", "<channel|>"),
+  pair("<|inner_prefix|>", "<|inner_suffix|>"),
+];
+
+/** Marks around thinking that a template speaks of; null where there are none. */
+export function thinkingMarks(template: string): ThinkingMarks | null {
+  return MARKS.find(({ end }) => template.includes(end)) ?? null;
+}
+
+/** Whether the model of a template writes in channels, as gpt-oss does. */
+export function hasChannels(template: string): boolean {
+  return template.includes("<|channel|>") && template.includes("<|message|>");
+}
+
+/** What ends the thinking of models that write in channels. */
+export const CHANNEL_CLOSE = "<|end|><|start|>assistant<|channel|>final<|message|>";
+
+/** Whether the model of a template thinks. */
+export function canThink(template: string): boolean {
+  return thinkingMarks(template) !== null || hasChannels(template) || thinkingSwitches(template).length > 0;
+}
+
+const SWITCHES = ["enable_thinking", "thinking", "reasoning"];
+
+/** Variables of a template that turn thinking on and off. */
+export function thinkingSwitches(template: string): string[] {
+  const names = templateVariables(template);
+  return SWITCHES.filter((name) => names.has(name));
+}
+
+/** Names that a template uses in its code, outside of texts. */
+export function templateVariables(template: string): ReadonlySet<string> {
+  const code = [...template.matchAll(/\{[{%]([\s\S]*?)[%}]\}/g)].map(([, text]) => text!).join(" ; ");
+  const bare = code.replace(/"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'/g, '""');
+  return new Set([...bare.matchAll(/(?<![.\w])[A-Za-z_]\w*/g)].map(([name]) => name));
+}
