@@ -91,6 +91,16 @@ export function sequenceRequests(model) {
       rmSync(path);
       return { read, first: await firstToken([...shared, ...newIds(tokens - stored, vocabularySize)]) };
     },
+    /** The longest of the steps that a prompt takes, of so many rows each, when it is alone; seconds. */
+    async chunks({ prompt, rows }) {
+      const decoder = model.createDecoder();
+      const ids = newIds(prompt, decoder.vocabularySize);
+      let longest = 0;
+      for (let start = 0; start < prompt; start += rows)
+        longest = Math.max(longest, await secondsOf(() => decoder.prefill(ids.slice(start, start + rows))));
+      await decoder.dispose();
+      return longest;
+    },
     /** Longest gaps between two tokens of running answers, seconds: without, and while another prompt is computed. */
     async gaps({ answers, prompt, context }) {
       const all = await decoders(answers, context);
