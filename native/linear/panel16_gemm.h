@@ -60,16 +60,23 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
 // The scales of a group's 16 rows as floats.
 constexpr size_t kScaleBytes = 64;
 
-// Bytes of an unpacked panel and its scales, [groups][16] floats.
-inline size_t gemm_panel_bytes(const Panel16& w) { return unpacked_bytes(w) + kScaleBytes * w.groups; }
+// Bytes of an unpacked panel and its scales, [groups][16] floats; where there are minima, what they add to each weight
+// follows the scales of a group.
+inline size_t scale_stride(const Panel16& w) { return kScaleBytes * (w.has_minima ? 2 : 1); }
+inline size_t gemm_panel_bytes(const Panel16& w) { return unpacked_bytes(w) + scale_stride(w) * w.groups; }
 
 // The scales of a panel lie among its weights: gathered once, they are one stream for all rows of activations.
 template <class Isa>
 inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
   const uint8_t* group = w.panel(panel);
-  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes)
-    for (int part = 0; part < 16 / Isa::kRows; part++, out += 4 * Isa::kRows)
-      Isa::store_floats(reinterpret_cast<float*>(out), group_scales<Isa>(w, group, part));
+  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes, out += scale_stride(w))
+    for (int part = 0; part < 16 / Isa::kRows; part++) {
+      const GroupPlace<Isa> place{group, g, part, 0};
+      const auto scale = group_scales<Isa>(w, place);
+      float* to = reinterpret_cast<float*>(out) + Isa::kRows * part;
+      Isa::store_floats(to, scale);
+      if (w.has_minima) Isa::store_floats(to + 16, offsets_of<Isa>(w, place, scale));
+    }
 }
 
 // A vector of columns of a block: a panel, or part of one. Zero points are as they are packed.
@@ -104,7 +111,8 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
   const Panel16& w = args.weights;
   const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
   const uint32_t length = Short ? 32 : w.group_length;
-  const bool has_zeros = w.has_zeros;
+  const bool has_zeros = w.has_zeros, has_minima = w.has_minima;
+  const size_t next_scales = scale_stride(w);
   const int8_t* x = args.rows.values + row * stride;
   const int32_t* starts = args.rows.sums + row * groups;
   const uint8_t* unpacked[2] = {columns[0].unpacked, columns[1].unpacked};
@@ -115,7 +123,9 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     for (int m = 0; m < Rows; m++) total[v][m] = Isa::zero_floats();
   for (uint32_t g = 0; g < groups; g++, starts++) {
     Ints sum[2][Rows];
-    if (has_zeros) {
+    if (has_minima) {
+      for (int m = 0; m < Rows; m++) sum[0][m] = sum[1][m] = Isa::broadcast_int(offset * starts[m * groups]);
+    } else if (has_zeros) {
       for (int v = 0; v < 2; v++)
         for (int m = 0; m < Rows; m++) sum[v][m] = Isa::scaled_zeros(zeros[v], offset, -starts[m * groups]);
     } else {
@@ -131,7 +141,10 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     for (int v = 0; v < 2; v++) {
       for (int m = 0; m < Rows; m++)
         total[v][m] = Isa::multiply_add(Isa::to_floats(sum[v][m]), Isa::load_floats(scales[v]), total[v][m]);
-      scales[v] += kScaleBytes;
+      if (has_minima)
+        for (int m = 0; m < Rows; m++)
+          total[v][m] = add_offsets<Isa>(starts[m * groups], Isa::load_floats(scales[v] + kScaleBytes), total[v][m]);
+      scales[v] += next_scales;
       zeros[v] += group_bytes;
     }
   }

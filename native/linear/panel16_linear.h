@@ -4,6 +4,7 @@
 // y = a_scale * (sum over groups: scale * (sum u * q - (offset + zero) * sum q) - a_zero * correction) + bias,
 // with u = stored unsigned weight, q = quantized activation. Integer sums are exact. Where sums are short, q is raised:
 // y = a_scale * (sum over groups: scale * sum (u - offset) * q - (zero * scale) * sum q - a_zero * correction) + bias.
+// Likewise with a minimum, which is - (zero * scale) there: (offset * scale + minimum) * sum q is added.
 #pragma once
 
 #include "../families.h"
@@ -34,7 +35,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   const int32_t* sums[Rows];
   for (int m = 0; m < Rows; m++) {
     x[m] = args.rows.values + static_cast<size_t>(row + m) * padded_k;
-    sums[m] = args.rows.sums + static_cast<size_t>(row + m) * w.groups;
+    sums[m] = args.rows.sums + static_cast<size_t>(row + m) * w.part_count();
   }
   const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[Panels];
@@ -79,9 +80,12 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
         });
       }
       for (int p = 0; p < Panels; p++) {
-        const Floats scale = group_scales<Isa>(w, group[p], part);
-        for (int m = 0; m < Rows; m++)
-          total[p][part][m] = Isa::multiply_add(Isa::to_floats(sum[p][m]), scale, total[p][part][m]);
+        const GroupPlace<Isa> place{group[p], g, part, 0};
+        const Floats scale = group_scales<Isa>(w, place);
+        for (int m = 0; m < Rows; m++) total[p][part][m] = add_products<Isa>(sum[p][m], scale, total[p][part][m]);
+        if (!adds_offsets<Isa>(w)) continue;
+        const Floats offset = offsets_of<Isa>(w, place, scale);
+        for (int m = 0; m < Rows; m++) total[p][part][m] = add_offsets<Isa>(sums[m][g], offset, total[p][part][m]);
       }
     }
     for (int p = 0; p < Panels; p++) group[p] += w.group_bytes;
@@ -147,24 +151,25 @@ inline void raise_row(const PackedLinear& args, uint32_t row) {
   const size_t columns = w.padded_k();
   int8_t* values = args.rows.values + row * columns;
   for (size_t c = 0; c < columns; c++) values[c] ^= -128;
-  int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  for (uint32_t g = 0; g < w.groups; g++, values += w.group_length) {
-    const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-    if (count < w.group_length) memset(values + count, 0, w.group_length - count);
+  const uint32_t groups = w.part_count(), length = w.part_length();
+  int32_t* sums = args.rows.sums + static_cast<size_t>(row) * groups;
+  for (uint32_t g = 0; g < groups; g++, values += length) {
+    const uint32_t count = w.part_columns(g);
+    if (count < length) memset(values + count, 0, length - count);
     sums[g] += 128 * static_cast<int32_t>(count);
   }
 }
 
 // Rows `first` .. `last`. Without zero points, what sums of products begin with is the same for all columns: sums are
-// kept times -offset. With them, sums of raised activations are kept times -1.
+// kept times -offset. With minima, or zero points and raised activations, they are kept times -1.
 template <class Isa>
 inline void quantize_range(const PackedLinear& args, uint32_t first, uint32_t last, int32_t offset) {
   Isa::quantize_rows(args.x, args.weights, args.rows, first, last);
   if constexpr (Isa::kShortSums)
     for (uint32_t row = first; row < last; row++) raise_row(args, row);
   if (args.weights.has_zeros && !Isa::kShortSums) return;
-  const size_t groups = args.weights.groups;
-  const int32_t factor = args.weights.has_zeros ? -1 : -offset;
+  const size_t groups = args.weights.part_count();
+  const int32_t factor = args.weights.has_offsets ? -1 : -offset;
   for (int32_t* sum = args.rows.sums + first * groups; sum < args.rows.sums + last * groups; sum++) *sum *= factor;
 }
 
@@ -290,12 +295,13 @@ struct ScalarQuantizer {
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
       int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();
-      for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
-        const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
+      const uint32_t groups = w.part_count(), length = w.part_length();
+      for (uint32_t g = 0; g < groups; g++, out += length) {
+        const uint32_t count = w.part_columns(g);
         int32_t sum = 0;
         for (uint32_t c = 0; c < count; c++) sum += out[c] = scale.integer(in[c]);
-        memset(out + count, 0, w.group_length - count);
-        rows.sums[static_cast<size_t>(row) * w.groups + g] = sum;
+        memset(out + count, 0, length - count);
+        rows.sums[static_cast<size_t>(row) * groups + g] = sum;
         in += count;
       }
     }

@@ -90,9 +90,9 @@ struct GemmCodeAvx2 {
 };
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x16x4_avx2", "linear_a8", "panel16", kBits1To8, kAvx2, 8, 16, short_gemm_scratch,
+    {"linear_a8_wx_8x16x4_avx2", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kAvx2, 8, 16, short_gemm_scratch,
      short_gemm_prepare<GemmCodeAvx2>},
-    {"linear_a8_wx_1x64x4_avx2", "linear_a8", "panel16", kBits1To8, kAvx2, 1, 64, packed_linear_scratch,
+    {"linear_a8_wx_1x64x4_avx2", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kAvx2, 1, 64, packed_linear_scratch,
      packed_linear_prepare<Avx2>},
 };
 

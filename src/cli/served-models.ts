@@ -55,6 +55,6 @@ async function sourcesOf(
   return models.map(({ name, path }) => ({
     name,
     bytes: isHubName(path) ? 0 : bytesAt(path),
-    load: () => openModel(path, options, terminal),
+    load: () => openModel(path, options, terminal, { isKept: true }),
   }));
 }

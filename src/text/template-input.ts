@@ -99,8 +99,7 @@ class MessageShape {
   constructor(source: string, messages: readonly Message[]) {
     this.#reasoningKey = reasoningKey(source);
     this.#wantsArgumentText =
-      /\+\s*[\w.[\]'"]+(?:\.arguments|\[['"]arguments['"]\])\s*\+/.test(source) &&
-      !/arguments['"\])]* is (not )?string/.test(source);
+      /\+\s*\w+(?:\.function|\[['"]function['"]\])(?:\.arguments|\[['"]arguments['"]\])(?!\s*\|)/.test(source);
     this.#writeCalls = source.includes("tool_calls")
       ? null
       : source.includes("List of tools: ")
@@ -108,7 +107,7 @@ class MessageShape {
         : jsonCalls;
     const calls = messages.flatMap((message) => (message.role === "assistant" ? (message.toolCalls ?? []) : []));
     this.#names = new Map(calls.map(({ id, name }) => [id, name]));
-    const isShort = source.includes("length 9");
+    const isShort = /length (?:!= )?9/.test(source);
     const ids = calls.map(({ id }, index) => [id, String(index + 1).padStart(9, "0")] as const);
     this.#ids = new Map(isShort ? ids.filter(([id]) => !/^[A-Za-z0-9]{9}$/.test(id)) : []);
   }

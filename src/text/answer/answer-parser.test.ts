@@ -1,6 +1,7 @@
 /** Recorded answers of every form, cut at every place: the events join to the same, and nothing is lost. */
 import { describe, expect, it } from "vitest";
-import { type Recorded, recorded } from "../../../test/support/recorded-answers.ts";
+import type { Recorded } from "../../../test/support/recorded-answer.ts";
+import { recorded } from "../../../test/support/recorded-answers.ts";
 import { AnswerParser } from "./answer-parser.ts";
 import type { AnswerEvent } from "./events.ts";
 import { answerFormat } from "./formats.ts";

@@ -1,7 +1,8 @@
 /** Text of an answer to its events: thinking and calls of tools apart from what the answer says. */
+
+import type { AnswerFormat } from "./answer-format.ts";
 import { AnswerCursor, type Reading } from "./cursor.ts";
 import { type AnswerEvent, AnswerWriter, type KnownTool } from "./events.ts";
-import type { AnswerFormat } from "./formats.ts";
 
 /** What a parser is made for. */
 export interface AnswerParserOptions {

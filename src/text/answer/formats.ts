@@ -1,24 +1,22 @@
 /** How the model of a template writes its answers: chosen by what the template contains. */
 
-import { thinkingMarks } from "../thinking.ts";
+import { hasChannels, thinkingMarks } from "../thinking.ts";
+import type { AnswerFormat } from "./answer-format.ts";
 import type { CallFormat } from "./call-format.ts";
-import type { AnswerCursor, Reading } from "./cursor.ts";
-import type { AnswerWriter } from "./events.ts";
+import { FUNCTION_GEMMA, GEMMA_4, gemma } from "./gemma.ts";
+import { glm } from "./glm.ts";
+import { harmony } from "./harmony.ts";
+import { llama } from "./llama.ts";
 import { readMarkedAnswer } from "./marked-answer.ts";
+import { mistral } from "./mistral.ts";
+import { pythonic } from "./pythonic.ts";
+import { DEEPSEEK, KIMI, sectioned } from "./sectioned.ts";
 import { taggedJson } from "./tagged-json.ts";
-
-/** How answers are read. */
-export interface AnswerFormat {
-  /** Texts that have a meaning: tokens that are such a text are shown to the parser. */
-  readonly marks: readonly string[];
-  /** Text that ends the model's thinking; "" for models that do not think. */
-  readonly closeThinking: string;
-  /** Reads an answer to its end. */
-  read(cursor: AnswerCursor, writer: AnswerWriter): Reading<void>;
-}
+import { xmlParameters } from "./xml-parameters.ts";
 
 /** The format of a template; that of plain text without one. Calls are only looked for where there are tools. */
 export function answerFormat(template: string, hasTools: boolean): AnswerFormat {
+  if (hasChannels(template)) return harmony;
   const thinking = thinkingMarks(template);
   const calls = hasTools ? callFormat(template) : null;
   return {
@@ -28,6 +26,26 @@ export function answerFormat(template: string, hasTools: boolean): AnswerFormat 
   };
 }
 
+/** Families by texts that their templates contain, the most telling ones first. */
+const FAMILIES: readonly (readonly [texts: readonly string[], format: (template: string) => CallFormat])[] = [
+  [["<｜tool▁call▁begin｜>"], () => sectioned(DEEPSEEK)],
+  [["<|tool_calls_section_begin|>"], () => sectioned(KIMI)],
+  [["<function=", "<parameter="], xmlParameters],
+  [["<arg_key>"], () => glm],
+  [["<start_function_call>"], () => gemma(FUNCTION_GEMMA)],
+  [["<|tool_call>"], () => gemma(GEMMA_4)],
+  [["[TOOL_CALLS]"], () => mistral],
+  [["<|tool_call_start|>"], pythonic],
+  [["List of tools: "], pythonic],
+  [["<function_calls>"], pythonic],
+  [["<tool_call>"], taggedJson],
+  [["<|tool_call|>"], taggedJson],
+  [["<TOOLCALL>"], taggedJson],
+  [["<|START_ACTION|>"], taggedJson],
+];
+
+/** Bare JSON is what models write whose templates show no mark. */
 function callFormat(template: string): CallFormat {
-  return taggedJson(template);
+  const found = FAMILIES.find(([texts]) => texts.every((text) => template.includes(text)));
+  return found?.[1](template) ?? llama;
 }

@@ -1,3 +1,4 @@
 /** Parsers of answers, a module of their own for those who load them late. Re-exports only. */
+export type { AnswerFormat } from "./answer-format.ts";
 export { AnswerParser } from "./answer-parser.ts";
-export { type AnswerFormat, answerFormat } from "./formats.ts";
+export { answerFormat } from "./formats.ts";

@@ -1,0 +1,64 @@
+/** Answers in channels, as gpt-oss writes them: thinking, text, and calls to recipients. */
+import { CHANNEL_CLOSE } from "../thinking.ts";
+import type { AnswerFormat } from "./answer-format.ts";
+import type { AnswerCursor, Reading } from "./cursor.ts";
+import type { AnswerWriter } from "./events.ts";
+import { readValue } from "./json.ts";
+
+const START = "<|start|>";
+const CHANNEL = "<|channel|>";
+const CONSTRAIN = "<|constrain|>";
+const MESSAGE = "<|message|>";
+const ENDS = ["<|end|>", "<|call|>", "<|return|>"];
+
+export const harmony: AnswerFormat = {
+  marks: [START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS],
+  closeThinking: CHANNEL_CLOSE,
+  *read(cursor, writer) {
+    while ((yield* cursor.peek()) !== "") yield* readMessage(cursor, writer);
+  },
+};
+
+/** A head with channel and recipient, and the message behind it. What has no head is text. */
+function* readMessage(cursor: AnswerCursor, writer: AnswerWriter): Reading<void> {
+  const head = yield* cursor.attempt(function* () {
+    yield* cursor.skipSpace();
+    if (yield* cursor.takes(START)) {
+      // The role, with a recipient where the model writes it here.
+    } else if (!(yield* cursor.takes(CHANNEL))) return null;
+    else cursor.skip(-CHANNEL.length);
+    const found = yield* cursor.before([MESSAGE, ...ENDS]);
+    return found?.mark === MESSAGE ? found.text : null;
+  });
+  const channel = head?.split(CHANNEL)[1]?.trim().match(/^\w+/)?.[0] ?? "";
+  const recipient = head?.match(/to=(?:functions\.)?([\w.-]+)/)?.[1];
+  if (recipient !== undefined && (yield* readCall(cursor, writer, recipient))) return;
+  if (head === null) {
+    yield* readPlain(cursor, writer);
+    return;
+  }
+  writer.think(channel === "analysis");
+  yield* cursor.until(ENDS, writer.write);
+  writer.think(false);
+}
+
+/** Text up to where a head may begin. */
+function* readPlain(cursor: AnswerCursor, writer: AnswerWriter): Reading<void> {
+  const heads = [START, CHANNEL];
+  for (const mark of heads) if (yield* cursor.takes(mark)) writer.write(mark);
+  const mark = yield* cursor.until([...heads, ...ENDS], writer.write);
+  if (mark !== null && heads.includes(mark)) cursor.skip(-mark.length);
+}
+
+function* readCall(cursor: AnswerCursor, writer: AnswerWriter, name: string): Reading<boolean> {
+  return yield* cursor.attempt(function* () {
+    if ((yield* cursor.skipSpace()) !== "{" || !writer.begin(name)) return false;
+    if (yield* readValue(cursor, writer.argue))
+      for (const end of ENDS)
+        yield* cursor.attempt(function* () {
+          yield* cursor.skipSpace();
+          return yield* cursor.takes(end);
+        });
+    return true;
+  });
+}

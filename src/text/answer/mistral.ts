@@ -1,0 +1,24 @@
+/** Calls behind `[TOOL_CALLS]`: a list of objects, or a name with its arguments, as Mistral's models write them. */
+import type { CallFormat } from "./call-format.ts";
+import { readJsonCalls, readValue } from "./json.ts";
+
+const START = "[TOOL_CALLS]";
+const ID = "[CALL_ID]";
+const ARGUMENTS = "[ARGS]";
+
+export const mistral: CallFormat = {
+  starts: [START],
+  marks: [START, ID, ARGUMENTS],
+  *read(cursor, _, writer) {
+    const next = yield* cursor.skipSpace();
+    if (next === "[" || next === "{") return yield* readJsonCalls(cursor, writer);
+    const head = yield* cursor.before([ID, ARGUMENTS, "{", START]);
+    const name = head?.text.trim() ?? "";
+    if (!head || head.mark === START || !/^[\w.-]+$/.test(name)) return false;
+    if (head.mark === ID && !(yield* cursor.before([ARGUMENTS]))) return false;
+    if (head.mark === "{") cursor.skip(-1);
+    if ((yield* cursor.skipSpace()) !== "{" || !writer.begin(name)) return false;
+    yield* readValue(cursor, writer.argue);
+    return true;
+  },
+};

@@ -1,0 +1,85 @@
+/** Calls between tokens of their own, each with a head and JSON: DeepSeek and Kimi. */
+import type { CallFormat } from "./call-format.ts";
+import type { AnswerCursor, Reading } from "./cursor.ts";
+import type { AnswerWriter } from "./events.ts";
+import { readValue } from "./json.ts";
+
+interface SectionMarks {
+  readonly section: string;
+  readonly call: string;
+  readonly separator: string;
+  readonly callEnd: string;
+  readonly sectionEnd: string;
+}
+
+export const DEEPSEEK: SectionMarks = {
+  section: "<｜tool▁calls▁begin｜>",
+  call: "<｜tool▁call▁begin｜>",
+  separator: "<｜tool▁sep｜>",
+  callEnd: "<｜tool▁call▁end｜>",
+  sectionEnd: "<｜tool▁calls▁end｜>",
+};
+
+export const KIMI: SectionMarks = {
+  section: "<|tool_calls_section_begin|>",
+  call: "<|tool_call_begin|>",
+  separator: "<|tool_call_argument_begin|>",
+  callEnd: "<|tool_call_end|>",
+  sectionEnd: "<|tool_calls_section_end|>",
+};
+
+export function sectioned(marks: SectionMarks): CallFormat {
+  return {
+    starts: [marks.section, marks.call],
+    marks: Object.values(marks),
+    *read(cursor, start, writer) {
+      const first = yield* cursor.attempt(function* () {
+        if (start === marks.section) {
+          yield* cursor.skipSpace();
+          if (!(yield* cursor.takes(marks.call))) return false;
+        }
+        return yield* readCall(cursor, writer, marks);
+      });
+      if (!first) return false;
+      for (let isMore = true; isMore; ) {
+        isMore = yield* cursor.attempt(function* () {
+          yield* cursor.skipSpace();
+          return (yield* cursor.takes(marks.call)) && (yield* readCall(cursor, writer, marks));
+        });
+      }
+      yield* cursor.attempt(function* () {
+        yield* cursor.skipSpace();
+        return yield* cursor.takes(marks.sectionEnd);
+      });
+      return true;
+    },
+  };
+}
+
+function* readCall(cursor: AnswerCursor, writer: AnswerWriter, marks: SectionMarks): Reading<boolean> {
+  const head = yield* cursor.before([marks.separator, marks.callEnd]);
+  if (head?.mark !== marks.separator) return false;
+  // DeepSeek's first models wrote a kind before the name, and JSON in a block of code.
+  let name = nameIn(head.text);
+  if (head.text.trim() === "function") {
+    const line = yield* cursor.before(["\n"]);
+    if (!line) return false;
+    name = nameIn(line.text);
+  }
+  yield* cursor.skipSpace();
+  const isFenced = (yield* cursor.takes("```json")) || (yield* cursor.takes("```"));
+  if ((yield* cursor.skipSpace()) !== "{" || !writer.begin(name)) return false;
+  if (!(yield* readValue(cursor, writer.argue))) return true;
+  yield* cursor.skipSpace();
+  if (isFenced) {
+    yield* cursor.takes("```");
+    yield* cursor.skipSpace();
+  }
+  yield* cursor.takes(marks.callEnd);
+  return true;
+}
+
+/** The name in a head such as `functions.get_weather:0`. */
+function nameIn(head: string): string {
+  return /^(?:functions\.)?([\w.-]+?)(?::\d+)?$/.exec(head.trim())?.[1] ?? "";
+}
