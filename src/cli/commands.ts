@@ -2,6 +2,7 @@
 import { Command, CommanderError } from "commander";
 import { LowbitError } from "../index.ts";
 import { version } from "../tools/index.ts";
+import { addBatch } from "./batch.ts";
 import { addBench } from "./bench.ts";
 import { addBundle } from "./bundle.ts";
 import { addList, addRm, addShow } from "./cached-models.ts";
@@ -24,6 +25,7 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
   addRun,
   addChat,
   addServe,
+  addBatch,
   addList,
   addShow,
   addRm,
