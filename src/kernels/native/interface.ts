@@ -51,10 +51,7 @@ export interface NativeAddon {
   releaseThreads(threads: number): void;
   /** Physical performance cores. */
   defaultThreads(): number;
-  /**
-   * Counts cores of Linux' CPUs 0 .. cpus - 1 by its files /proc and /sys under `root`, which ends with a slash; for
-   * tests.
-   */
+  /** The same of Linux' CPUs 0 .. cpus - 1, by its files /proc and /sys under `root`, which ends with a slash; for tests. */
   countCores(root: string, cpus: number): number;
   scratchBytes(call: NativeCall, threads: number): number;
   createPlan(calls: readonly NativeCall[], threads: number): NativePlan;
