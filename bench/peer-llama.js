@@ -24,6 +24,19 @@ await serveEngine(async ({ path, threads }) => {
       for (let i = 0; i < count; i++) await tokens.next();
     },
     others: {
+      /** Of each token after a prompt: how many others llama.cpp finds likelier there. */
+      async ranks({ prompt, tokens }) {
+        await sequence.clearHistory();
+        const wanted = prompt.length - 1;
+        const input = [...prompt, ...tokens.slice(0, -1)].map((id, i) =>
+          i < wanted ? id : [id, { generateNext: { probabilities: true, options: { temperature: 1 } } }],
+        );
+        const found = (await sequence.controlledEvaluate(input)).slice(wanted);
+        return found.map(({ next }, i) => {
+          const own = next.probabilities.get(tokens[i]) ?? 0;
+          return [...next.probabilities.values()].filter((other) => other > own).length;
+        });
+      },
       /** Tokens a second of so many sequences together, in a context of their own. */
       async aggregate({ sequences, tokens, context: length }) {
         const shared = await model.createContext({

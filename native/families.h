@@ -324,18 +324,22 @@ constexpr ScalarIndex kN{0};
 constexpr ScalarIndex kK{1};
 constexpr ScalarIndex kGroupSize{2};
 constexpr ScalarIndex kBits{3};
-constexpr ScalarIndex kHalfScales{4};
+constexpr ScalarIndex kScaleBytes{4};
 constexpr ScalarIndex kHasZeros{5};
 constexpr ScalarIndex kHasLevels{6};
-constexpr ScalarIndex kHasBias{7};
+constexpr ScalarIndex kHasMinima{7};
+constexpr ScalarIndex kHasBias{8};
 constexpr BufferIndex kQvals{0};
 constexpr BufferIndex kScales{1};
 constexpr BufferIndex kZeros{2};
 constexpr BufferIndex kLevels{3};
-constexpr BufferIndex kPanels{4};
-constexpr BufferIndex kNegative{5};
-constexpr BufferIndex kScratch{6};
-constexpr uint32_t kScalars = 8, kBuffers = 6;
+constexpr BufferIndex kMinima{4};
+constexpr BufferIndex kSuperScales{5};
+constexpr BufferIndex kSuperMinima{6};
+constexpr BufferIndex kPanels{7};
+constexpr BufferIndex kNegative{8};
+constexpr BufferIndex kScratch{9};
+constexpr uint32_t kScalars = 9, kBuffers = 9;
 }  // namespace quantize_pack
 
 namespace measure_read {

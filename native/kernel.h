@@ -44,7 +44,7 @@ struct Call {
 };
 
 constexpr uint32_t kPhasesMax = 3;
-constexpr size_t kArgsMax = 192;
+constexpr size_t kArgsMax = 256;
 
 // A bound call. Phases run one after the other; the tiles of a phase run in any order, on any thread.
 struct Step {
@@ -70,8 +70,9 @@ struct GroupLimit {
 };
 constexpr uint32_t kGroupLimits = 2;
 
-// KernelRow::bits of kernels for weights of 1 to 8 bits.
-constexpr uint32_t kBits1To8 = 0x1fe;
+// KernelRow::bits of kernels for weights of 1 to 8 bits, and of those that read minima and integer scales of groups,
+// too.
+constexpr uint32_t kBits1To8 = 0x1fe, kReadsMinima = 0x200;
 
 struct KernelRow {
   const char* name;
@@ -79,7 +80,7 @@ struct KernelRow {
   const char* family;
   // Packed layout that it reads, or null.
   const char* layout;
-  // Bit b set: takes weights of b bits. 0 for families without packed weights.
+  // Bit b set: takes weights of b bits. 0 for families without packed weights. With kReadsMinima.
   uint32_t bits;
   uint32_t needs;
   uint32_t m_step;
@@ -97,7 +98,7 @@ struct KernelRows {
 
 // What a shared library of kernels exports, as a C function `lowbit_kernel_library`, to add its rows to those of the
 // addon. `contract` is the kContract that it was compiled with: any other is refused.
-constexpr uint32_t kContract = 2;
+constexpr uint32_t kContract = 3;
 struct KernelLibrary {
   uint32_t contract;
   KernelRows rows;

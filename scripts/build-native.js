@@ -63,6 +63,9 @@ const instrumented = sanitizers
   ? ["-O0", "-Dalways_inline=unused", "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`]
   : [];
 
+/** Node has templates of the standard library, too, whose atomics the sanitizers do not see: the addon's are its own. */
+const ownTemplates = sanitizers ? ["-Wl,-Bsymbolic"] : [];
+
 function run([command, ...first], args) {
   return new Promise((resolve, reject) => {
     let errors = "";
@@ -196,7 +199,7 @@ async function build({ cxx, version }, sets, fingerprint) {
   const shared = platform === "darwin" ? ["-bundle", "-undefined", "dynamic_lookup"] : ["-shared", "-pthread"];
   const addon = `${target}.${process.pid}`;
   try {
-    await run(cxx, [...shared, ...instrumented, ...linked, "-o", addon]);
+    await run(cxx, [...shared, ...instrumented, ...ownTemplates, ...linked, "-o", addon]);
     // Without its note, the addon is built again should this process end between the two.
     rmSync(note, { force: true });
     renameSync(addon, target);

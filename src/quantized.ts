@@ -5,6 +5,9 @@
 
 export type ScaleDType = "f32" | "f16";
 
+/** Weights along k whose groups share a factor where scales are integers. */
+export const SUPER_GROUP = 256;
+
 /** How activations are multiplied with low-bit weights: rounded to 8 bits, with a scale and a zero point a row, or as floats. */
 export type ActivationKind = "int8" | "float";
 
@@ -22,13 +25,19 @@ export interface WeightSpec {
   readonly hasZeros: boolean;
   /** Whether the integers are indices into `levels`, a codebook of 2^bits int8 levels. */
   readonly hasLevels: boolean;
-  /** Type that scales are stored in. */
-  readonly scaleDType: ScaleDType;
+  /** Whether groups have minima, which weights are counted from; absent when they have none. */
+  readonly hasMinima?: boolean;
+  /**
+   * Type that scales, and minima, are stored in. "i8": integers, times a float16 factor of each row and `SUPER_GROUP`
+   * weights.
+   */
+  readonly scaleDType: ScaleDType | "i8";
 }
 
 /**
  * Weights of shape [n, k]: `w[r][c] = (level(q[r][c]) - zero[r][g]) * scale[r][g]` with `g = floor(c / groupSize)`
- * and `level(q) = levels ? levels[q + 2^(bits-1)] : q`.
+ * and `level(q) = levels ? levels[q + 2^(bits-1)] : q`; with minima,
+ * `w[r][c] = (q[r][c] + 2^(bits-1)) * scale[r][g] + minimum[r][g]`.
  */
 export interface QuantizedWeights extends WeightSpec {
   /** Integers [n, k], each in -2^(bits-1) .. 2^(bits-1)-1. */
@@ -39,11 +48,21 @@ export interface QuantizedWeights extends WeightSpec {
   readonly zeros: Int8Array | null;
   /** Codebook [2^bits]; null when the integers are the levels themselves. */
   readonly levels: Int8Array | null;
+  /** Minima [n, groups] of weights that have them. */
+  readonly minima?: Float32Array;
+  /** Factors [n, ceil(k / SUPER_GROUP)] of scales and minima that are stored as integers: float16 numbers. */
+  readonly superScales?: Float32Array;
+  readonly superMinima?: Float32Array;
 }
 
 /** Groups along k: ceil(k / groupSize). */
 export function groupCount(spec: { k: number; groupSize: number }): number {
   return Math.ceil(spec.k / spec.groupSize);
+}
+
+/** Factors of a row whose scales are integers: ceil(k / SUPER_GROUP). */
+export function superGroupCount({ k }: { k: number }): number {
+  return Math.ceil(k / SUPER_GROUP);
 }
 
 /** Weights with columns of zeros added, for inputs that have zeros there; the groups stay those of the old columns. */
@@ -56,7 +75,7 @@ export function padColumns(weights: QuantizedWeights, { k, groupSize }: WeightSp
 
 /** Float32 values [n, k] of quantized weights: the definition that every kernel approximates. */
 export function dequantize(weights: QuantizedWeights): Float32Array {
-  const { n, k, groupSize, bits, qvals, scales, zeros, levels } = weights;
+  const { n, k, groupSize, bits, qvals, scales, zeros, levels, minima } = weights;
   const groups = groupCount(weights);
   const offset = 1 << (bits - 1);
   const result = new Float32Array(n * k);
@@ -64,6 +83,10 @@ export function dequantize(weights: QuantizedWeights): Float32Array {
     for (let c = 0; c < k; c++) {
       const group = r * groups + Math.floor(c / groupSize);
       const q = qvals[r * k + c]!;
+      if (minima) {
+        result[r * k + c] = Math.fround((q + offset) * scales[group]!) + minima[group]!;
+        continue;
+      }
       const level = levels ? levels[q + offset]! : q;
       result[r * k + c] = (level - (zeros ? zeros[group]! : 0)) * scales[group]!;
     }

@@ -19,7 +19,7 @@ template <class Layout>
 struct SharedArgs {
   Panels weights;
   float* y;
-  // Scales of a row, for each thread.
+  // Scales and minima of a row, for each thread.
   float* scales;
   Indices indices;
   uint32_t per_tile;
@@ -29,7 +29,7 @@ template <class Layout, int Bits>
 void shared_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   const auto& args = step.as<SharedArgs<Layout>>();
   const Panels& w = args.weights;
-  float* scales = args.scales + size_t{thread} * w.groups;
+  float* scales = args.scales + size_t{thread} * 2 * w.part_count();
   const uint32_t last = std::min(args.indices.count, (tile + 1) * args.per_tile);
   for (uint32_t i = tile * args.per_tile; i < last; i++) {
     const int64_t row = args.indices.at(i);
@@ -38,10 +38,10 @@ void shared_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
       fill_nan(y, w.k);
       continue;
     }
-    const DecodedRow<float> target{y, scales, w.group_size};
+    const DecodedRow<float> target{y, scales, scales + w.part_count(), w.group_size};
     const uint32_t at = static_cast<uint32_t>(row);
     Layout::template read<Bits>(w, at / Layout::kRows, at % Layout::kRows, 1, &target);
-    for (uint32_t c = 0; c < w.k; c++) y[c] *= scales[c / w.group_size];
+    scale_row(w, target);
   }
 }
 
@@ -56,7 +56,7 @@ Panels open_table(const Call& call) {
 
 template <class Layout>
 size_t shared_scratch(const Call& call) {
-  return size_t{4} * open_table<Layout>(call).groups * call.threads;
+  return size_t{8} * open_table<Layout>(call).part_count() * call.threads;
 }
 
 template <class Layout>
@@ -144,10 +144,10 @@ void packed_prepare(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"shared_embedding_wx_1x1x16_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel16", kBits1To8, kBaselineNeeds, 1, 1,
-     shared_scratch<PanelRows<Panel16Places>>, shared_prepare<PanelRows<Panel16Places>>},
-    {"shared_embedding_wx_1x1x32_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel32", kBits1To8, kBaselineNeeds, 1, 1,
-     shared_scratch<PanelRows<Panel32Places>>, shared_prepare<PanelRows<Panel32Places>>},
+    {"shared_embedding_wx_1x1x16_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel16", kBits1To8 | kReadsMinima,
+     kBaselineNeeds, 1, 1, shared_scratch<PanelRows<Panel16Places>>, shared_prepare<PanelRows<Panel16Places>>},
+    {"shared_embedding_wx_1x1x32_" LOWBIT_FLOATS_TARGET, "shared_embedding", "panel32", kBits1To8 | kReadsMinima,
+     kBaselineNeeds, 1, 1, shared_scratch<PanelRows<Panel32Places>>, shared_prepare<PanelRows<Panel32Places>>},
     {"shared_embedding_wx_1x1x8_" LOWBIT_FLOATS_TARGET, "shared_embedding", "torchao_universal", kBits1To8,
      kBaselineNeeds, 1, 1, shared_scratch<TorchaoRows>, shared_prepare<TorchaoRows>},
     {"embedding_wx_1x1x1_" LOWBIT_FLOATS_TARGET, "embedding_packed", "torchao_embedding", kBits1To8, kBaselineNeeds, 1,

@@ -25,15 +25,18 @@ static_assert(sizeof(DecodedLinear) <= kArgsMax);
 // Bytes of a decoded panel, of values of type T.
 template <class Layout, class T>
 size_t decoded_bytes(const Panels& w) {
-  return round_up(Layout::kRows * (sizeof(T) * w.padded_k() + sizeof(float) * w.groups), 64);
+  return round_up(Layout::kRows * (sizeof(T) * w.padded_k() + 2 * sizeof(float) * w.part_count()), 64);
 }
 
 template <class Layout, class T, int Bits>
 void decode_panel(const Panels& w, uint32_t panel, size_t group_stride, void* memory, DecodedRow<T>* rows) {
   float* scales = static_cast<float*>(memory);
-  T* values = reinterpret_cast<T*>(scales + Layout::kRows * w.groups);
-  for (uint32_t i = 0; i < Layout::kRows; i++)
-    rows[i] = {values + size_t{i} * w.padded_k(), scales + size_t{i} * w.groups, group_stride};
+  float* minima = scales + Layout::kRows * w.part_count();
+  T* values = reinterpret_cast<T*>(minima + Layout::kRows * w.part_count());
+  for (uint32_t i = 0; i < Layout::kRows; i++) {
+    const size_t first = size_t{i} * w.part_count();
+    rows[i] = {values + size_t{i} * w.padded_k(), scales + first, minima + first, group_stride};
+  }
   Layout::template read<Bits>(w, panel, 0, Layout::kRows, rows);
 }
 
@@ -45,10 +48,11 @@ inline float dot_quantized(const DecodedLinear& args, uint32_t row, const Decode
   const Panels& w = args.weights;
   const int8_t* x = args.rows.values + size_t{row} * w.padded_k();
   double total = 0;
-  for (uint32_t g = 0; g < w.groups; g++) {
-    const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-    const int16_t* values = weights.values + size_t{g} * w.group_length;
-    const int8_t* q = x + size_t{g} * w.group_length;
+  const int32_t* sums = args.rows.sums + size_t{row} * w.part_count();
+  for (uint32_t g = 0; g < w.part_count(); g++) {
+    const uint32_t count = w.part_columns(g);
+    const int16_t* values = weights.values + size_t{g} * w.part_length();
+    const int8_t* q = x + size_t{g} * w.part_length();
     int64_t exact = 0;
     for (uint32_t start = 0; start < count; start += kExactTerms) {
       const uint32_t end = std::min(count, start + kExactTerms);
@@ -60,6 +64,10 @@ inline float dot_quantized(const DecodedLinear& args, uint32_t row, const Decode
       exact += dot - static_cast<int64_t>(args.rows.zeros[row]) * sum;
     }
     total += static_cast<double>(weights.scales[g]) * static_cast<double>(exact);
+    if (w.has_minima) {
+      const int64_t inputs = sums[g] - static_cast<int64_t>(args.rows.zeros[row]) * count;
+      total += static_cast<double>(weights.minima[g]) * static_cast<double>(inputs);
+    }
   }
   return static_cast<float>(total * args.rows.scales[row]);
 }
@@ -94,7 +102,7 @@ void weight_only_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread)
   const uint32_t first = tile * Layout::kRows, count = std::min(Layout::kRows, w.n - first);
   for (uint32_t i = 0; i < count; i++) {
     bias[i] = Layout::bias(w, first + i);
-    for (uint32_t c = 0; c < w.k; c++) rows[i].values[c] *= rows[i].scales[c / w.group_size];
+    scale_row(w, rows[i]);
   }
   dot_many_rows<FloatsBaseline>(
       {args.x, rows[0].values, args.y + first, bias, w.k, w.padded_k(), w.n, args.m, count, w.k, false});
@@ -167,17 +175,17 @@ using Panel16Rows = PanelRows<Panel16Places>;
 using Panel32Rows = PanelRows<Panel32Places>;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16", kBits1To8, kBaselineNeeds, 1, 16,
-     quantized_scratch<Panel16Rows>, quantized_prepare<Panel16Rows>},
-    {"linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32", kBits1To8, kBaselineNeeds, 1, 32,
-     quantized_scratch<Panel32Rows>, quantized_prepare<Panel32Rows>},
+    {"linear_a8_wx_1x16x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel16", kBits1To8 | kReadsMinima, kBaselineNeeds, 1,
+     16, quantized_scratch<Panel16Rows>, quantized_prepare<Panel16Rows>},
+    {"linear_a8_wx_1x32x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "panel32", kBits1To8 | kReadsMinima, kBaselineNeeds, 1,
+     32, quantized_scratch<Panel32Rows>, quantized_prepare<Panel32Rows>},
     {"linear_a8_wx_1x8x1_" LOWBIT_FLOATS_TARGET, "linear_a8", "torchao_universal", kBits1To8, kBaselineNeeds, 1, 8,
      quantized_scratch<TorchaoRows>, quantized_prepare<TorchaoRows>},
 #if !defined(__aarch64__)
-    {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", kBits1To8, kBaselineNeeds, 1, 16,
-     weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},
-    {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", kBits1To8, kBaselineNeeds, 1, 32,
-     weight_only_scratch<Panel32Rows>, weight_only_prepare<Panel32Rows>},
+    {"linear_f32_wx_1x16x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel16", kBits1To8 | kReadsMinima,
+     kBaselineNeeds, 1, 16, weight_only_scratch<Panel16Rows>, weight_only_prepare<Panel16Rows>},
+    {"linear_f32_wx_1x32x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "panel32", kBits1To8 | kReadsMinima,
+     kBaselineNeeds, 1, 32, weight_only_scratch<Panel32Rows>, weight_only_prepare<Panel32Rows>},
 #endif
     {"linear_f32_wx_1x8x4_" LOWBIT_FLOATS_TARGET, "linear_weight_only", "torchao_universal", kBits1To8, kBaselineNeeds,
      1, 8, weight_only_scratch<TorchaoRows>, weight_only_prepare<TorchaoRows>},

@@ -18,11 +18,14 @@ struct WeightShape {
   uint32_t n, k, group_size;
 };
 
-// Where rows are decoded to: level - zero of weight c of group g at `values[g * group_stride + c]`, and its scale.
+// Where rows are decoded to: level - zero of weight c of group g at `values[g * group_stride + c]`, where groups of 16
+// in pairs are one, and what each weight is times and more.
 template <class T>
 struct DecodedRow {
   T* values;
   float* scales;
+  // Written where there are minima.
+  float* minima;
   size_t group_stride;
 };
 
@@ -61,34 +64,59 @@ struct PanelRows {
  private:
   template <int Bits, class T>
   static void read_row(const Panels& w, const uint8_t* group, uint32_t lane, const DecodedRow<T>& row) {
-    for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
-      uint16_t half;
-      float scale;
-      memcpy(&half, group + 2 * lane, 2);
-      memcpy(&scale, group + (w.f16_scales ? 0 : 4 * lane), 4);
-      row.scales[g] = w.f16_scales ? half_to_float(half) : scale;
-      const int32_t zero = w.has_zeros ? static_cast<int8_t>(group[w.zeros_offset + lane]) : 0;
-      const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-      read_group<Bits>(w, group + w.vectors_offset, lane, zero, count, row.values + g * row.group_stride);
-    }
+    for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes)
+      for (uint32_t i = 0; i < w.parts; i++) {
+        const uint32_t part = g * w.parts + i, place = i * kRows + lane;
+        row.scales[part] = number(w, group, g, 0, place, lane);
+        if (w.has_minima) row.minima[part] = -number(w, group, g, w.minima_offset, place, kRows + lane);
+        const int32_t zero = w.has_minima ? -(1 << (Bits - 1)) : w.has_zeros ? zero_at(w, group, lane) : 0;
+        const uint32_t start = i * w.part_length();
+        read_group<Bits>(w, group + w.vectors_offset, {lane, start, w.part_columns(part)}, zero,
+                         row.values + g * row.group_stride + start);
+      }
   }
 
+  static int32_t zero_at(const Panels& w, const uint8_t* group, uint32_t lane) {
+    return static_cast<int8_t>(group[w.zeros_offset + lane]);
+  }
+
+  // A scale or minimum of group g: number `place` from an offset on, whose factor is number `factor`.
+  static float number(const Panels& w, const uint8_t* group, uint32_t g, uint32_t offset, uint32_t place,
+                      uint32_t factor) {
+    const uint8_t* at = group + offset + w.scale_bytes * place;
+    if (w.scale_bytes == 4) {
+      float value;
+      memcpy(&value, at, 4);
+      return value;
+    }
+    uint16_t half;
+    memcpy(&half, w.scale_bytes == 2 ? at : w.factors(group, g) + 2 * factor, 2);
+    const float value = half_to_float(half);
+    return w.scale_bytes == 2 ? value : static_cast<float>(static_cast<int8_t>(*at)) * value;
+  }
+
+  // Weights `start` .. `start + count` of a row in the vectors of a group.
+  struct Run {
+    uint32_t lane, start, count;
+  };
+
   template <int Bits, class T>
-  static void read_group(const Panels& w, const uint8_t* vectors, uint32_t lane, int32_t zero, uint32_t count,
-                         T* values) {
+  static void read_group(const Panels& w, const uint8_t* vectors, const Run& run, int32_t zero, T* values) {
     constexpr int kVectors = Fields<Bits>::kVectors;
-    for (uint32_t start = 0; start < count; start += 4) {
-      const uint8_t* at = vectors + Places::template byte<Bits>(lane, start / 4);
+    const uint32_t lane = run.lane;
+    for (uint32_t c = 0; c < run.count; c += 4) {
+      const uint32_t step = (run.start + c) / 4;
+      const uint8_t* at = vectors + Places::template byte<Bits>(lane, step);
       uint32_t words[kVectors];
       for (int v = 0; v < kVectors; v++) {
         memcpy(&words[v], at + Places::kVectorBytes * v, 4);
         words[v] ^= Places::kFlip;
       }
-      const uint32_t four = field_of<Bits>(words, Places::template field<Bits>(lane, start / 4));
-      for (uint32_t j = 0; j < 4 && start + j < count; j++) {
+      const uint32_t four = field_of<Bits>(words, Places::template field<Bits>(lane, step));
+      for (uint32_t j = 0; j < 4 && c + j < run.count; j++) {
         const int32_t stored = (four >> (8 * j)) & 255;
         const int32_t level = w.has_levels ? w.levels[stored & 15] : stored - (1 << (Bits - 1));
-        values[start + j] = static_cast<T>(level - zero);
+        values[c + j] = static_cast<T>(level - zero);
       }
     }
   }
@@ -139,6 +167,7 @@ struct TorchaoRows {
     w.group_size = shape.group_size;
     w.group_length = std::min(w.group_size, w.k);
     w.groups = ceil_div(w.k, w.group_size);
+    w.parts = 1;
     w.vectors_offset = 0;
     // The weights of a group come before its scales, sums and zero points, 4 bytes each.
     w.zeros_offset = kRows * w.group_length * w.bits / 8;
@@ -177,6 +206,17 @@ struct TorchaoRows {
     }
   }
 };
+
+// Weights of a row, one after the other, of what was decoded.
+inline void scale_row(const Panels& w, const DecodedRow<float>& row) {
+  for (uint32_t part = 0; part < w.part_count(); part++) {
+    float* values = row.values + size_t{part} * w.part_size();
+    for (uint32_t c = 0; c < w.part_columns(part); c++) {
+      values[c] *= row.scales[part];
+      if (w.has_minima) values[c] += row.minima[part];
+    }
+  }
+}
 
 // A function for each number of bits: table[bits - 1].
 #define LOWBIT_BY_BITS(function) \

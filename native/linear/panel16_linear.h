@@ -4,6 +4,7 @@
 // y = a_scale * (sum over groups: scale * (sum u * q - (offset + zero) * sum q) - a_zero * correction) + bias,
 // with u = stored unsigned weight, q = quantized activation. Integer sums are exact. Where sums are short, q is raised:
 // y = a_scale * (sum over groups: scale * sum (u - offset) * q - (zero * scale) * sum q - a_zero * correction) + bias.
+// Likewise with a minimum, which is - (zero * scale) there: (offset * scale + minimum) * sum q is added.
 #pragma once
 
 #include "../families.h"
@@ -20,13 +21,13 @@ static inline size_t packed_linear_scratch(const Call& call) {
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
-// `row` .. `row + Rows`.
-template <class Isa, int Bits, bool Levels, int Panels, int Rows>
+// `row` .. `row + Rows`. `Pair`: groups are pairs of groups of 16.
+template <class Isa, int Bits, bool Levels, bool Pair, int Panels, int Rows>
 inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   using Bytes = typename Isa::Bytes;
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
-  constexpr int kParts = 16 / Isa::kRows;
+  constexpr int kParts = 16 / Isa::kRows, kSets = Pair ? 2 : 1;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   const Panel16& w = args.weights;
   const uint32_t padded_k = w.padded_k();
@@ -34,7 +35,7 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
   const int32_t* sums[Rows];
   for (int m = 0; m < Rows; m++) {
     x[m] = args.rows.values + static_cast<size_t>(row + m) * padded_k;
-    sums[m] = args.rows.sums + static_cast<size_t>(row + m) * w.groups;
+    sums[m] = args.rows.sums + static_cast<size_t>(row + m) * w.part_count();
   }
   const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[Panels];
@@ -51,9 +52,11 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
 
   for (uint32_t g = 0; g < w.groups; g++) {
     for (int part = 0; part < kParts; part++) {
-      Ints sum[Panels][Rows];
-      for (int p = 0; p < Panels; p++)
-        for (int m = 0; m < Rows; m++) sum[p][m] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[m][g]);
+      Ints sum[kSets][Panels][Rows];
+      for (int set = 0; set < kSets; set++)
+        for (int p = 0; p < Panels; p++)
+          for (int m = 0; m < Rows; m++)
+            sum[set][p][m] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[m][kSets * g + set]);
       uint32_t at = w.vectors_offset;
       for (uint32_t c = g * w.group_length, end = c + w.group_length; c < end; c += 32, at += 64 * Bits) {
         if (part == 0) {
@@ -72,17 +75,23 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
               for (int m = 0; m < Rows; m++) {
                 int32_t four;
                 memcpy(&four, x[m] + c + 4 * (i * kFields + f), 4);
-                sum[p][m] = Isa::template dot<is_wide(Bits, Levels)>(sum[p][m], u, four);
+                Ints& each = sum[kSets * (i * kFields + f) / 8][p][m];
+                each = Isa::template dot<is_wide(Bits, Levels)>(each, u, four);
               }
             });
           }
         });
       }
-      for (int p = 0; p < Panels; p++) {
-        const Floats scale = group_scales<Isa>(w, group[p], part);
-        for (int m = 0; m < Rows; m++)
-          total[p][part][m] = Isa::multiply_add(Isa::to_floats(sum[p][m]), scale, total[p][part][m]);
-      }
+      for (int p = 0; p < Panels; p++)
+        for (int set = 0; set < kSets; set++) {
+          const GroupPlace<Isa> place{group[p], g, part, set};
+          const Floats scale = group_scales<Isa>(w, place);
+          Floats* totals = total[p][part];
+          for (int m = 0; m < Rows; m++) totals[m] = add_products<Isa>(sum[set][p][m], scale, totals[m]);
+          if (!adds_offsets<Isa>(w)) continue;
+          const Floats offset = offsets_of<Isa>(w, place, scale);
+          for (int m = 0; m < Rows; m++) totals[m] = add_offsets<Isa>(sums[m][kSets * g + set], offset, totals[m]);
+        }
     }
     for (int p = 0; p < Panels; p++) group[p] += w.group_bytes;
   }
@@ -102,9 +111,18 @@ constexpr int panels_at_once() {
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   constexpr int kStep = panels_at_once<Isa, Rows>();
-  if constexpr (Isa::kStreams) return row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
-  else
-    for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
+  if constexpr (Isa::kStreams) {
+    row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
+  } else {
+    if constexpr (kMayPair<Bits, Levels>)
+      if (args.weights.parts == 2) {
+        for (uint32_t p = first; p < last; p += kStep)
+          panel_block<Isa, Bits, Levels, true, kStep, Rows>(args, p, last - 1, row);
+        return;
+      }
+    for (uint32_t p = first; p < last; p += kStep)
+      panel_block<Isa, Bits, Levels, false, kStep, Rows>(args, p, last - 1, row);
+  }
 }
 
 // Parts of `count` that are as even as can be, none larger than `largest`: part(start, size) for each.
@@ -147,24 +165,25 @@ inline void raise_row(const PackedLinear& args, uint32_t row) {
   const size_t columns = w.padded_k();
   int8_t* values = args.rows.values + row * columns;
   for (size_t c = 0; c < columns; c++) values[c] ^= -128;
-  int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  for (uint32_t g = 0; g < w.groups; g++, values += w.group_length) {
-    const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-    if (count < w.group_length) memset(values + count, 0, w.group_length - count);
+  const uint32_t groups = w.part_count(), length = w.part_length();
+  int32_t* sums = args.rows.sums + static_cast<size_t>(row) * groups;
+  for (uint32_t g = 0; g < groups; g++, values += length) {
+    const uint32_t count = w.part_columns(g);
+    if (count < length) memset(values + count, 0, length - count);
     sums[g] += 128 * static_cast<int32_t>(count);
   }
 }
 
 // Rows `first` .. `last`. Without zero points, what sums of products begin with is the same for all columns: sums are
-// kept times -offset. With them, sums of raised activations are kept times -1.
+// kept times -offset. With minima, or zero points and raised activations, they are kept times -1.
 template <class Isa>
 inline void quantize_range(const PackedLinear& args, uint32_t first, uint32_t last, int32_t offset) {
   Isa::quantize_rows(args.x, args.weights, args.rows, first, last);
   if constexpr (Isa::kShortSums)
     for (uint32_t row = first; row < last; row++) raise_row(args, row);
   if (args.weights.has_zeros && !Isa::kShortSums) return;
-  const size_t groups = args.weights.groups;
-  const int32_t factor = args.weights.has_zeros ? -1 : -offset;
+  const size_t groups = args.weights.part_count();
+  const int32_t factor = args.weights.has_offsets ? -1 : -offset;
   for (int32_t* sum = args.rows.sums + first * groups; sum < args.rows.sums + last * groups; sum++) *sum *= factor;
 }
 
@@ -290,12 +309,13 @@ struct ScalarQuantizer {
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
       int8_t* out = rows.values + static_cast<size_t>(row) * w.padded_k();
-      for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
-        const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
+      const uint32_t groups = w.part_count(), length = w.part_length();
+      for (uint32_t g = 0; g < groups; g++, out += length) {
+        const uint32_t count = w.part_columns(g);
         int32_t sum = 0;
         for (uint32_t c = 0; c < count; c++) sum += out[c] = scale.integer(in[c]);
-        memset(out + count, 0, w.group_length - count);
-        rows.sums[static_cast<size_t>(row) * w.groups + g] = sum;
+        memset(out + count, 0, length - count);
+        rows.sums[static_cast<size_t>(row) * groups + g] = sum;
         in += count;
       }
     }

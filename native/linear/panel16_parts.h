@@ -103,17 +103,37 @@ inline LOWBIT_INLINE void store_part(const PackedLinear& args, uint32_t panel, i
   });
 }
 
-// Scales of a group for part of a panel's columns.
+// Where values of group g are, for part of a panel's columns: of its first or second part of 16 weights.
 template <class Isa>
-inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const uint8_t* group,
-                                                                       int part) {
-  const uint8_t* scales = group + (w.f16_scales ? 2 : 4) * Isa::kRows * part;
-  return w.f16_scales ? Isa::load_halves(scales) : Isa::load_floats(scales);
+struct GroupPlace {
+  const uint8_t* group;
+  uint32_t g;
+  int part, set;
+
+  // Numbers of `size` bytes each.
+  const uint8_t* at(size_t offset, int size) const { return group + offset + size * (16 * set + Isa::kRows * part); }
+};
+
+// Scales or minima, `offset` from the start of a group, whose factors are `factor` from those of scales.
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats group_floats(const Panel16& w, const GroupPlace<Isa>& place,
+                                                                       size_t offset, size_t factor) {
+  const uint8_t* at = place.at(offset, w.scale_bytes);
+  if (w.scale_bytes == 2) return Isa::load_halves(at);
+  if (w.scale_bytes == 4) return Isa::load_floats(at);
+  const uint8_t* factors = w.factors(place.group, place.g) + factor + 2 * Isa::kRows * place.part;
+  return Isa::multiply(Isa::load_zeros(at), Isa::load_halves(factors));
 }
 
-// What a group adds to the totals of a row: its sum of products times its scale; then, where activations are raised,
-// its zero point times its scale times minus the sum of its activations. All kernels of an instruction set add in this
-// order, so that a row's results are the same bits whatever rows are computed with it.
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats group_scales(const Panel16& w, const GroupPlace<Isa>& place) {
+  return group_floats<Isa>(w, place, 0, 0);
+}
+
+// What a group adds to the totals of a row: its sum of products times its scale; then, where it has a minimum, or where
+// activations are raised and it has a zero point, minus the sum of its activations times what `offsets_of` gives. All
+// kernels of an instruction set add in this order, so that a row's results are the same bits whatever rows are computed
+// with it.
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats add_products(typename Isa::Ints sum,
                                                                        typename Isa::Floats scale,
@@ -121,16 +141,25 @@ inline LOWBIT_INLINE typename Isa::Floats add_products(typename Isa::Ints sum,
   return Isa::multiply_add(Isa::to_floats(sum), scale, total);
 }
 template <class Isa>
-inline LOWBIT_INLINE typename Isa::Floats add_zeros(int32_t minus_sum, typename Isa::Floats scaled_zero,
-                                                                    typename Isa::Floats total) {
-  return Isa::multiply_add(Isa::to_floats(Isa::broadcast_int(minus_sum)), scaled_zero, total);
+inline LOWBIT_INLINE typename Isa::Floats add_offsets(int32_t minus_sum, typename Isa::Floats offset,
+                                                                      typename Isa::Floats total) {
+  return Isa::multiply_add(Isa::to_floats(Isa::broadcast_int(minus_sum)), offset, total);
 }
 
-// Zero points of a group times its scales.
+// Whether groups add offsets: else zero points are part of integer sums.
 template <class Isa>
-inline LOWBIT_INLINE typename Isa::Floats scaled_zeros_of(const Panel16& w, const uint8_t* group,
-                                                                          int part, typename Isa::Floats scale) {
-  return Isa::multiply(Isa::load_zeros(group + w.zeros_offset + Isa::kRows * part), scale);
+inline bool adds_offsets(const Panel16& w) {
+  return Isa::kShortSums ? w.has_offsets : w.has_minima;
+}
+
+// What each weight of a group is less than its integer times the scale: zero point times scale, or minus the minimum,
+// from which unsigned integers count.
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const GroupPlace<Isa>& place,
+                                                                     typename Isa::Floats scale) {
+  if (!w.has_minima) return Isa::multiply(Isa::load_zeros(place.at(w.zeros_offset, 1)), scale);
+  const auto minima = group_floats<Isa>(w, place, w.minima_offset, 32);
+  return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (w.bits - 1))), minima);
 }
 
 }  // namespace

@@ -25,20 +25,20 @@ constexpr uint32_t kShortRows = 4, kChunkRuns = 32;
 // Bytes of a plane of a chunk.
 constexpr size_t kPlaneBytes = kChunkRuns * 512;
 
-// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run and its zero
-// points times them, [runs][16]; of rows, sums over the groups before and of the group that a chunk is part of,
-// [m][16].
+// What a thread works with: a chunk's weights, two planes of [runs][8][16 rows][4]; the scales of each run, of each
+// half of it where groups are pairs, and what `offsets_of` gives for them, [runs][halves][16]; of rows, sums over the
+// groups before and of the group that a chunk is part of, [m][16].
 struct ShortWorkspace {
   uint8_t* weights;
-  float *scales, *zeros, *totals;
+  float *scales, *offsets, *totals;
   int32_t* sums;
 
-  static size_t bytes(uint32_t m) { return 2 * (kPlaneBytes + 64 * kChunkRuns) + 2 * 64 * static_cast<size_t>(m); }
+  static size_t bytes(uint32_t m) { return 2 * (kPlaneBytes + 2 * 64 * kChunkRuns) + 2 * 64 * static_cast<size_t>(m); }
   ShortWorkspace(uint8_t* scratch, uint32_t m)
       : weights(scratch),
         scales(reinterpret_cast<float*>(scratch + 2 * kPlaneBytes)),
-        zeros(scales + kChunkRuns * 16),
-        totals(zeros + kChunkRuns * 16),
+        offsets(scales + 2 * kChunkRuns * 16),
+        totals(offsets + 2 * kChunkRuns * 16),
         sums(reinterpret_cast<int32_t*>(totals + 16 * static_cast<size_t>(m))) {}
 };
 
@@ -90,11 +90,13 @@ inline void unpack_chunk(const Panel16& w, const ShortChunk& chunk, const ShortW
   const uint32_t group_runs = w.group_length / 32;
   size_t at = 0;
   for (uint32_t run = chunk.first; run < chunk.last; run++) {
-    const uint8_t* group = w.panel(chunk.panel) + run / group_runs * w.group_bytes;
-    for (int part = 0; part < 2; part++, at += 8) {
-      const auto scales = group_scales<Isa>(w, group, part);
+    const uint32_t g = run / group_runs;
+    const uint8_t* group = w.panel(chunk.panel) + g * w.group_bytes;
+    for (int i = 0; i < 2 * w.parts; i++, at += 8) {
+      const GroupPlace<Isa> place{group, g, i % 2, i / 2};
+      const auto scales = group_scales<Isa>(w, place);
       Isa::store_floats(work.scales + at, scales);
-      if (w.has_zeros) Isa::store_floats(work.zeros + at, scaled_zeros_of<Isa>(w, group, part, scales));
+      if (w.has_offsets) Isa::store_floats(work.offsets + at, offsets_of<Isa>(w, place, scales));
     }
   }
 }
@@ -108,12 +110,12 @@ inline LOWBIT_INLINE void each_sum(Body&& body) {
   });
 }
 
-// Products of 32 columns by two vectors of weights so many bytes apart.
-template <class Isa, int Steps, int Rows>
+// Products of 32 columns, or `Columns` of them, by two vectors of weights so many bytes apart.
+template <class Isa, int Steps, int Rows, int Columns = 32>
 inline LOWBIT_INLINE void pair_sums(const uint8_t* weights, size_t apart, const uint8_t* x,
                                                     typename Isa::Ints (&sum)[2][Rows]) {
   typename Isa::Ints shorts[2][Rows];
-  each_index<8>([&](auto step) LOWBIT_INLINE {
+  each_index<Columns / 4>([&](auto step) LOWBIT_INLINE {
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
       int32_t four;
       memcpy(&four, x + 4 * (Rows * step + m), 4);
@@ -141,8 +143,8 @@ inline LOWBIT_INLINE void run_sums(const uint8_t* weights, const uint8_t* x,
     });
 }
 
-// What a chunk's groups are: of one run each, of several, or a part of one.
-enum class ShortGroups { kRun, kRuns, kPart };
+// What a chunk's groups are: of one run each, of several, a part of one, or pairs of half a run each.
+enum class ShortGroups { kRun, kRuns, kPart, kPairs };
 
 // `Rows` rows from `row` on.
 template <class Isa, int Steps, ShortGroups Groups, int Rows>
@@ -150,45 +152,59 @@ inline void short_block(const ShortGemm& gemm, const ShortChunk& chunk, const Sh
   using Ints = typename Isa::Ints;
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
-  const size_t groups = w.groups;
-  const uint32_t group_runs = Groups == ShortGroups::kRun ? 1 : w.group_length / 32;
+  constexpr uint32_t kSets = Groups == ShortGroups::kPairs ? 2 : 1;
+  const size_t groups = static_cast<size_t>(w.groups) * kSets;
+  const uint32_t group_runs = Groups == ShortGroups::kRun || Groups == ShortGroups::kPairs ? 1 : w.group_length / 32;
   const uint32_t step = Groups == ShortGroups::kPart ? chunk.last - chunk.first : group_runs;
   const uint32_t group = chunk.first / group_runs;
-  const int32_t* minus_sums = args.rows.sums + row * groups + group;
+  const int32_t* minus_sums = args.rows.sums + row * groups + group * kSets;
   const uint8_t *x = chunk_inputs(gemm, chunk.first, row), *weights = work.weights;
-  const float *scales = work.scales, *zeros = work.zeros;
+  const float *scales = work.scales, *offsets = work.offsets;
   float* totals = work.totals + 16 * row;
   typename Isa::Floats total[2][Rows];
   each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
     total[v][m] = group == 0 ? Isa::zero_floats() : Isa::load_floats(totals + 16 * m + 8 * v);
   });
-  for (uint32_t run = chunk.first; run < chunk.last; minus_sums++) {
-    const uint32_t end = run + step;
-    Ints sum[2][Rows];
-    run_sums<Isa, Steps, Rows>(weights, x, sum);
-    while (x += 32 * Rows, weights += 512, ++run < end) {
-      Ints more[2][Rows];
-      run_sums<Isa, Steps, Rows>(weights, x, more);
-      each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE { sum[v][m] = Isa::add(sum[v][m], more[v][m]); });
-    }
-    if constexpr (Groups == ShortGroups::kPart) {
-      int32_t* part_sums = work.sums + 16 * row;
-      each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
-        int32_t* part = part_sums + 16 * m + 8 * v;
-        if (chunk.first % group_runs > 0) sum[v][m] = Isa::add(sum[v][m], Isa::load_ints(part));
-        Isa::store_ints(part, sum[v][m]);
-      });
-      if (chunk.last % group_runs > 0) return;
-    }
+  const auto add_group = [&](const Ints(&sum)[2][Rows], uint32_t runs) LOWBIT_INLINE {
     each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
       total[v][m] = add_products<Isa>(sum[v][m], Isa::load_floats(scales + 8 * v), total[v][m]);
     });
-    if (w.has_zeros)
+    if (w.has_offsets)
       each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
-        total[v][m] = add_zeros<Isa>(minus_sums[m * groups], Isa::load_floats(zeros + 8 * v), total[v][m]);
+        total[v][m] = add_offsets<Isa>(minus_sums[m * groups], Isa::load_floats(offsets + 8 * v), total[v][m]);
       });
-    scales += 16 * step;
-    zeros += 16 * step;
+    scales += 16 * runs;
+    offsets += 16 * runs;
+    minus_sums++;
+  };
+  for (uint32_t run = chunk.first; run < chunk.last;) {
+    const uint32_t end = run + step;
+    if constexpr (Groups == ShortGroups::kPairs) {
+      for (int half = 0; half < 2; half++, x += 16 * Rows, weights += 256) {
+        Ints sum[2][Rows];
+        pair_sums<Isa, Steps, Rows, 16>(weights, 32, x, sum);
+        add_group(sum, 1);
+      }
+      run = end;
+    } else {
+      Ints sum[2][Rows];
+      run_sums<Isa, Steps, Rows>(weights, x, sum);
+      while (x += 32 * Rows, weights += 512, ++run < end) {
+        Ints more[2][Rows];
+        run_sums<Isa, Steps, Rows>(weights, x, more);
+        each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE { sum[v][m] = Isa::add(sum[v][m], more[v][m]); });
+      }
+      if constexpr (Groups == ShortGroups::kPart) {
+        int32_t* part_sums = work.sums + 16 * row;
+        each_sum<Rows>([&](auto v, auto m) LOWBIT_INLINE {
+          int32_t* part = part_sums + 16 * m + 8 * v;
+          if (chunk.first % group_runs > 0) sum[v][m] = Isa::add(sum[v][m], Isa::load_ints(part));
+          Isa::store_ints(part, sum[v][m]);
+        });
+        if (chunk.last % group_runs > 0) return;
+      }
+      add_group(sum, step);
+    }
   }
   if (32 * chunk.last == w.padded_k())
     each_index<2>([&](auto v) LOWBIT_INLINE { store_part<Isa, Rows>(args, chunk.panel, v, row, total[v]); });
@@ -228,6 +244,11 @@ void short_gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t th
       const ShortChunk chunk{panel, first, chunk_end(w, first)};
       unpack_chunk<Isa, Bits, Levels>(w, chunk, work);
       const uint8_t* next = chunk.last < runs ? w.panel(panel) + chunk.last * run_bytes : w.panel(panel + 1);
+      if constexpr (kMayPair<Bits, Levels>)
+        if (w.parts == 2) {
+          short_rows<Isa, std::min(kSteps, 4), ShortGroups::kPairs>(gemm, chunk, work, next, chunk_bytes);
+          continue;
+        }
       if (w.group_length == 32) short_rows<Isa, kSteps, ShortGroups::kRun>(gemm, chunk, work, next, chunk_bytes);
       else if (w.group_length <= 32 * kChunkRuns)
         short_rows<Isa, kSteps, ShortGroups::kRuns>(gemm, chunk, work, next, chunk_bytes);

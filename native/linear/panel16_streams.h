@@ -8,15 +8,15 @@
 namespace lowbit {
 namespace {
 
-// Sums of products of 32 columns of `Parts` parts of panels: `vectors` are those of their weights, x(m, i) the i-th
-// four activations of row m in all lanes.
-template <class Isa, int Bits, bool Levels, int Parts, int Rows, class X>
+// Sums of products of 32 columns of `Parts` parts of panels, or of each 32 / `Sets` of them: `vectors` are those of
+// their weights, x(m, i) the i-th four activations of row m in all lanes.
+template <class Isa, int Bits, bool Levels, int Sets, int Parts, int Rows, class X>
 inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
                                                       typename Isa::Bytes levels, X&& x,
-                                                      typename Isa::Ints (&sum)[Parts][Rows]) {
+                                                      typename Isa::Ints (&sums)[Sets][Parts][Rows]) {
   using Bytes = typename Isa::Bytes;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
-  constexpr int kSteps = short_steps<Isa, Bits, Levels>();
+  constexpr int kSetSteps = 8 / Sets, kSteps = std::min(short_steps<Isa, Bits, Levels>(), kSetSteps);
   typename Isa::Ints shorts[Parts][Rows];
   each_index<8 / kFields>([&](auto i) LOWBIT_INLINE {
     Bytes chunk[Parts][kVectors];
@@ -26,7 +26,8 @@ inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
       });
     });
     each_index<kFields>([&](auto f) LOWBIT_INLINE {
-      constexpr int kStep = i * kFields + f;
+      constexpr int kStep = i * kFields + f, kInSet = kStep % kSetSteps;
+      auto& sum = sums[kStep / kSetSteps];
       Bytes u[Parts];
       each_index<Parts>([&](auto part) LOWBIT_INLINE {
         u[part] = unpack_field<Isa, Bits, f>(chunk[part]);
@@ -37,8 +38,8 @@ inline LOWBIT_INLINE void column_sums(const uint8_t* const (&vectors)[Parts],
         const Bytes four = x(m, std::integral_constant<int, kStep>{});
         each_index<Parts>([&](auto part) LOWBIT_INLINE {
           if constexpr (Isa::kShortSums && kSteps > 0)
-            add_step<Isa, kSteps, kStep>(u[part], four, shorts[part][m], sum[part][m]);
-          else sum[part][m] = Isa::dot_wide(kStep == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
+            add_step<Isa, kSteps, kInSet>(u[part], four, shorts[part][m], sum[part][m]);
+          else sum[part][m] = Isa::dot_wide(kInSet == 0 ? Isa::broadcast_int(0) : sum[part][m], u[part], four);
         });
       });
     });
@@ -68,24 +69,29 @@ template <class Isa, int Bits, bool Levels>
 inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t* group, int part,
                                                                  int32_t sums) {
   constexpr int32_t kOffset = weight_offset<Isa, Bits, Levels>();
-  if (!w.has_zeros) return Isa::broadcast_int(sums);
-  if constexpr (Isa::kShortSums) return Isa::broadcast_int(kOffset * sums);
-  else return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, kOffset, -sums);
+  if (!w.has_offsets) return Isa::broadcast_int(sums);
+  if (adds_offsets<Isa>(w)) return Isa::broadcast_int(kOffset * sums);
+  return Isa::scaled_zeros(group + w.zeros_offset + part * Isa::kRows, kOffset, -sums);
 }
+
+// What groups are: of several runs of 32 columns, of one, or two of 16 columns in one.
+enum class GroupKind { kRuns, kRun, kPair };
 
 // `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
 // are worked on as that one again. Several rows share what they load of two panels, which are whole vectors then.
-// `Short`: groups of 32.
-template <class Isa, int Bits, bool Levels, bool Short, int Panels, int Rows>
+template <class Isa, int Bits, bool Levels, GroupKind Kind, int Panels, int Rows>
 inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride, uint32_t last, uint32_t row) {
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
   constexpr int kPanels = Panels, kParts = 16 / Isa::kRows;
+  constexpr bool kShort = Kind != GroupKind::kRuns;
+  constexpr int kSets = Kind == GroupKind::kPair ? 2 : 1;
   static_assert(Rows == 1 || (kPanels % 2 == 0 && kParts == 1));
   const Panel16& w = args.weights;
   const size_t x_stride = w.padded_k();
   const int8_t* x = args.rows.values + row * x_stride;
-  const int32_t* sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
+  const size_t sum_stride = static_cast<size_t>(w.groups) * kSets;
+  const int32_t* sums = args.rows.sums + row * sum_stride;
   const auto levels = levels_of<Isa, Bits>(w);
   const uint8_t* group[kPanels];
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
@@ -100,54 +106,56 @@ inline void row_block(const PackedLinear& args, uint32_t first, uint32_t stride,
   });
 
   for (uint32_t g = 0; g < w.groups; g++) {
-    const auto start = [&](auto p, auto part, int m) LOWBIT_INLINE {
-      return start_of<Isa, Bits, Levels>(w, group[p], part, sums[m * w.groups + g]);
+    const auto sum_of = [&](int m, int set) LOWBIT_INLINE { return sums[m * sum_stride + kSets * g + set]; };
+    const auto start = [&](auto p, auto part, int m, int set = 0) LOWBIT_INLINE {
+      return start_of<Isa, Bits, Levels>(w, group[p], part, sum_of(m, set));
     };
-    const auto add_sums = [&](auto p, auto part, const Ints(&sum)[Rows]) LOWBIT_INLINE {
-      const Floats scale = group_scales<Isa>(w, group[p], part);
+    const auto add_sums = [&](auto p, auto part, const Ints(&sum)[Rows], int set = 0) LOWBIT_INLINE {
+      const GroupPlace<Isa> place{group[p], g, part, set};
+      const Floats scale = group_scales<Isa>(w, place);
       for (int m = 0; m < Rows; m++) total[p][part][m] = add_products<Isa>(sum[m], scale, total[p][part][m]);
-      if constexpr (Isa::kShortSums) {
-        if (!w.has_zeros) return;
-        const Floats zero = scaled_zeros_of<Isa>(w, group[p], part, scale);
-        for (int m = 0; m < Rows; m++)
-          total[p][part][m] = add_zeros<Isa>(sums[m * w.groups + g], zero, total[p][part][m]);
-      }
+      if (!adds_offsets<Isa>(w)) return;
+      const Floats offset = offsets_of<Isa>(w, place, scale);
+      for (int m = 0; m < Rows; m++) total[p][part][m] = add_offsets<Isa>(sum_of(m, set), offset, total[p][part][m]);
     };
     // Several rows leave no registers for sums that are not worked on yet.
-    constexpr bool kStarted = !Short || Rows == 1;
+    constexpr bool kStarted = !kShort || (Kind == GroupKind::kRun && Rows == 1);
     Ints group_sum[kPanels][kParts][Rows];
     if constexpr (kStarted)
       each_part([&](auto p, auto part) LOWBIT_INLINE {
         for (int m = 0; m < Rows; m++) group_sum[p][part][m] = start(p, part, m);
       });
-    const auto add_run = [&](auto p, auto part, const Ints(&run)[Rows]) LOWBIT_INLINE {
+    const auto add_run = [&](auto p, auto part, const Ints(&run)[Rows], int set) LOWBIT_INLINE {
       Ints sum[Rows];
-      for (int m = 0; m < Rows; m++) sum[m] = Isa::add(kStarted ? group_sum[p][part][m] : start(p, part, m), run[m]);
-      if constexpr (Short) add_sums(p, part, sum);
+      for (int m = 0; m < Rows; m++)
+        sum[m] = Isa::add(kStarted ? group_sum[p][part][m] : start(p, part, m, set), run[m]);
+      if constexpr (kShort) add_sums(p, part, sum, set);
       else
         for (int m = 0; m < Rows; m++) group_sum[p][part][m] = sum[m];
     };
     uint32_t at = w.vectors_offset;
-    for (uint32_t c = 0, end = Short ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
+    for (uint32_t c = 0, end = kShort ? 32 : w.group_length; c < end; c += 32, at += 64 * Bits, x += 32) {
       typename Isa::Bytes quads[8];
       if constexpr (Rows == 1)
         each_index<8>([&](auto i) LOWBIT_INLINE { quads[i] = Isa::broadcast_quad(x + 4 * i); });
       each_part([&](auto p, auto part) LOWBIT_INLINE {
         if (part == 0) Isa::template prefetch_near<Bits, Rows == 1>(group[p] + at);
         if constexpr (Rows == 1) {
-          Ints run[1][1];
+          Ints run[kSets][1][1];
           column_sums<Isa, Bits, Levels>({group[p] + at + 4 * Isa::kRows * part}, levels, LoadedQuads<Isa>{quads}, run);
-          add_run(p, part, run[0]);
+          each_index<kSets>([&](auto set) LOWBIT_INLINE { add_run(p, part, run[set][0], set); });
         } else if constexpr (p % 2 == 1) {
-          Ints run[2][Rows];
+          Ints run[kSets][2][Rows];
           column_sums<Isa, Bits, Levels>({group[p - 1] + at, group[p] + at}, levels, StoredQuads<Isa>{x, x_stride},
                                          run);
-          add_run(std::integral_constant<int, p - 1>{}, part, run[0]);
-          add_run(p, part, run[1]);
+          each_index<kSets>([&](auto set) LOWBIT_INLINE {
+            add_run(std::integral_constant<int, p - 1>{}, part, run[set][0], set);
+            add_run(p, part, run[set][1], set);
+          });
         }
       });
     }
-    if constexpr (!Short)
+    if constexpr (!kShort)
       each_part([&](auto p, auto part) LOWBIT_INLINE { add_sums(p, part, group_sum[p][part]); });
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
   }
@@ -170,50 +178,55 @@ template <class Isa>
 struct Columns {
   const Panel16* weights;
   const uint8_t* group;
-  uint32_t at;
+  uint32_t g, at;
   bool ends;
   typename Isa::Bytes levels;
   const int8_t* x;
   size_t x_stride;
-  // What PackedLinear's rows have for the group of the first row; for the next, as many behind as there are groups.
+  // What PackedLinear's rows have for the group of the first row; for the next, as many behind as scales are along k.
   const int32_t* sums;
 };
 
 // Adds columns of panel p to the sums of `Rows` rows from `first` on. A function of its own: compilers would unpack
 // weights for all rows of a block at once and spill them.
-template <class Isa, int Bits, bool Levels, int Rows>
+template <class Isa, int Bits, bool Levels, bool Pair, int Rows>
 __attribute__((noinline)) void add_columns(const Columns<Isa>& columns, int first, int p, RowSums<Isa>& sums) {
-  constexpr int kParts = RowSums<Isa>::kParts;
+  constexpr int kParts = RowSums<Isa>::kParts, kSets = Pair ? 2 : 1;
   const int8_t* x = columns.x + first * columns.x_stride;
-  typename Isa::Ints run[kParts][Rows];
+  typename Isa::Ints run[kSets][kParts][Rows];
   const uint8_t* const vectors[kParts] = {columns.group + columns.at, columns.group + columns.at + 32};
   column_sums<Isa, Bits, Levels>(vectors, columns.levels, StoredQuads<Isa>{x, columns.x_stride}, run);
-  each_index<kParts>([&](auto part) LOWBIT_INLINE {
-    const Panel16& w = *columns.weights;
-    const auto scale = group_scales<Isa>(w, columns.group, part);
+  const Panel16& w = *columns.weights;
+  const size_t sum_stride = static_cast<size_t>(w.groups) * kSets;
+  each_index<kSets * kParts>([&](auto i) LOWBIT_INLINE {
+    constexpr int kSet = i / kParts, kPart = i % kParts;
+    const auto sum_of = [&](int m) LOWBIT_INLINE { return columns.sums[(first + m) * sum_stride + kSet]; };
+    const GroupPlace<Isa> place{columns.group, columns.g, kPart, kSet};
+    const auto scale = group_scales<Isa>(w, place);
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
-      auto& sum = sums.group[first + m][p][part];
-      auto& total = sums.total[first + m][p][part];
-      const auto all = Isa::add(sum, run[part][m]);
-      if (columns.ends) total = add_products<Isa>(all, scale, total);
+      auto& sum = sums.group[first + m][p][kPart];
+      auto& total = sums.total[first + m][p][kPart];
+      const auto all =
+          Isa::add(Pair ? start_of<Isa, Bits, Levels>(w, columns.group, kPart, sum_of(m)) : sum, run[kSet][kPart][m]);
+      if (Pair || columns.ends) total = add_products<Isa>(all, scale, total);
       else sum = all;
     });
-    if (!w.has_zeros || !columns.ends) return;
-    const auto zero = scaled_zeros_of<Isa>(w, columns.group, part, scale);
+    if (!adds_offsets<Isa>(w) || !columns.ends) return;
+    const auto offset = offsets_of<Isa>(w, place, scale);
     each_index<Rows>([&](auto m) LOWBIT_INLINE {
-      auto& total = sums.total[first + m][p][part];
-      total = add_zeros<Isa>(columns.sums[(first + m) * w.groups], zero, total);
+      auto& total = sums.total[first + m][p][kPart];
+      total = add_offsets<Isa>(sum_of(m), offset, total);
     });
   });
 }
 
 // The same for two to kStreamedRows rows, in sets whose sums fit registers.
-template <class Isa, int Bits, bool Levels>
+template <class Isa, int Bits, bool Levels, bool Pair>
 inline void add_rows(const Columns<Isa>& columns, int rows, int p, RowSums<Isa>& sums) {
   const auto add = [&](int first, int count) {
-    if (count == 2) add_columns<Isa, Bits, Levels, 2>(columns, first, p, sums);
-    else if (count == 3) add_columns<Isa, Bits, Levels, 3>(columns, first, p, sums);
-    else add_columns<Isa, Bits, Levels, 4>(columns, first, p, sums);
+    if (count == 2) add_columns<Isa, Bits, Levels, Pair, 2>(columns, first, p, sums);
+    else if (count == 3) add_columns<Isa, Bits, Levels, Pair, 3>(columns, first, p, sums);
+    else add_columns<Isa, Bits, Levels, Pair, 4>(columns, first, p, sums);
   };
   const int half = rows > 4 ? (rows + 1) / 2 : rows;
   add(0, half);
@@ -226,8 +239,9 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
                        int rows) {
   constexpr int kPanels = Isa::kPanels, kParts = 16 / Isa::kRows;
   const Panel16& w = args.weights;
-  const int32_t* row_sums = args.rows.sums + static_cast<size_t>(row) * w.groups;
-  Columns<Isa> columns{&w, nullptr, 0, false, levels_of<Isa, Bits>(w), nullptr, w.padded_k(), nullptr};
+  const size_t sum_stride = w.part_count();
+  const int32_t* row_sums = args.rows.sums + row * sum_stride;
+  Columns<Isa> columns{&w, nullptr, 0, 0, false, levels_of<Isa, Bits>(w), nullptr, w.padded_k(), nullptr};
   columns.x = args.rows.values + row * columns.x_stride;
   const uint8_t* group[kPanels];
   for (int p = 0; p < kPanels; p++) group[p] = w.panel(std::min(first + p * stride, last));
@@ -237,18 +251,24 @@ inline void rows_block(const PackedLinear& args, uint32_t first, uint32_t stride
       for (auto& total : panel) total = Isa::zero_floats();
 
   for (uint32_t g = 0; g < w.groups; g++) {
+    columns.g = g;
+    columns.at = w.vectors_offset;
+    columns.sums = row_sums + static_cast<size_t>(g) * w.parts;
     for (int m = 0; m < rows; m++)
       for (int p = 0; p < kPanels; p++)
         for (int part = 0; part < kParts; part++)
-          sums.group[m][p][part] = start_of<Isa, Bits, Levels>(w, group[p], part, row_sums[m * w.groups + g]);
-    columns.at = w.vectors_offset;
-    columns.sums = row_sums + g;
+          sums.group[m][p][part] = start_of<Isa, Bits, Levels>(w, group[p], part, columns.sums[m * sum_stride]);
     for (uint32_t c = 32; c <= w.group_length; c += 32, columns.at += 64 * Bits, columns.x += 32) {
       columns.ends = c == w.group_length;
       for (int p = 0; p < kPanels; p++) {
         columns.group = group[p];
         Isa::template prefetch_near<Bits, false>(group[p] + columns.at);
-        add_rows<Isa, Bits, Levels>(columns, rows, p, sums);
+        if constexpr (kMayPair<Bits, Levels>)
+          if (w.parts == 2) {
+            add_rows<Isa, Bits, Levels, true>(columns, rows, p, sums);
+            continue;
+          }
+        add_rows<Isa, Bits, Levels, false>(columns, rows, p, sums);
       }
     }
     for (int p = 0; p < kPanels; p++) group[p] += w.group_bytes;
@@ -272,9 +292,14 @@ inline void in_streams(uint32_t first, uint32_t last, Block&& block) {
 template <class Isa, int Bits, bool Levels, int Panels, int Rows>
 inline void row_streams(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   in_streams<Panels>(first, last, [&](uint32_t panel, uint32_t stride) {
-    if (!Levels && args.weights.group_length == 32)
-      row_block<Isa, Bits, Levels, !Levels, Panels, Rows>(args, panel, stride, last - 1, row);
-    else row_block<Isa, Bits, Levels, false, Panels, Rows>(args, panel, stride, last - 1, row);
+    const Panel16& w = args.weights;
+    if constexpr (kMayPair<Bits, Levels>)
+      if (w.parts == 2)
+        return row_block<Isa, Bits, Levels, GroupKind::kPair, Panels, Rows>(args, panel, stride, last - 1, row);
+    if (!Levels && w.group_length == 32)
+      row_block<Isa, Bits, Levels, Levels ? GroupKind::kRuns : GroupKind::kRun, Panels, Rows>(args, panel, stride,
+                                                                                              last - 1, row);
+    else row_block<Isa, Bits, Levels, GroupKind::kRuns, Panels, Rows>(args, panel, stride, last - 1, row);
   });
 }
 

@@ -19,6 +19,9 @@ struct PackArgs {
   // Null without.
   const int8_t* zeros;
   const int8_t* levels;
+  const float* minima;
+  // Factors of scales and minima that are stored as integers.
+  const float *super_scales, *super_minima;
   uint8_t* target;
   // Set to 1 when a scale is negative, or -0.
   int32_t* negative;
@@ -96,11 +99,63 @@ inline int64_t level_sum(const PackArgs& args, const int8_t* q, uint32_t count, 
   return sum - static_cast<int64_t>(count) * zero;
 }
 
+// Scale or minimum of group g of a row, and the integer that times the factor is that; `sign` times it is stored.
+inline void store_number(const Panels& w, float value, const float* factors, size_t row, uint32_t g, float sign,
+                         uint8_t* at) {
+  const float stored = value * sign;
+  const uint16_t half = float_to_half(stored);
+  if (w.scale_bytes == 4) memcpy(at, &stored, 4);
+  if (w.scale_bytes == 2) memcpy(at, &half, 2);
+  if (w.scale_bytes > 1) return;
+  const float factor = factors[row * ceil_div(w.groups, kSuperGroups) + g / kSuperGroups];
+  *at = static_cast<uint8_t>(static_cast<int8_t>(factor == 0 ? 0 : std::lrint(value / factor)));
+}
+
+// The factors of `rows` rows of a panel, in front of its groups.
+inline void store_factors(const Panels& w, const float* factors, size_t first, uint32_t rows, float sign, uint8_t* at) {
+  const uint32_t count = ceil_div(w.groups, kSuperGroups);
+  for (uint32_t i = 0; i < count; i++, at += w.super_bytes)
+    for (uint32_t r = 0; r < rows; r++) {
+      const uint16_t half = float_to_half(sign * factors[(first + r) * count + i]);
+      memcpy(at + 2 * r, &half, 2);
+    }
+}
+
+// Scale, zero point and minimum of row `first + r` in a group that shares them; returns the sum of its weights.
+inline double store_part(const PackArgs& args, uint8_t* group, uint32_t first, uint32_t r, uint32_t part,
+                         uint32_t panel_rows) {
+  const Panels& w = args.shape;
+  const size_t row = first + r, index = row * ceil_div(w.k, w.part_size()) + part;
+  const uint32_t count = w.part_columns(part), g = part / w.parts;
+  if (count == 0) return 0;
+  const size_t place = part % w.parts * panel_rows + r;
+  const float scale = args.scales[index];
+  if (std::signbit(scale) && scale == scale) *args.negative = 1;
+  store_number(w, scale, args.super_scales, row, g, 1, group + w.scale_bytes * place);
+  int32_t zero = w.has_minima ? -(1 << (w.bits - 1)) : 0;
+  if (args.zeros) {
+    zero = args.zeros[index];
+    group[w.zeros_offset + r] = static_cast<uint8_t>(zero);
+  }
+  const int8_t* q = args.qvals + row * w.k + part * w.part_size();
+  double sum = static_cast<double>(level_sum(args, q, count, zero)) * static_cast<double>(scale);
+  if (w.has_minima) {
+    store_number(w, args.minima[index], args.super_minima, row, g, -1, group + w.minima_offset + w.scale_bytes * place);
+    sum += static_cast<double>(count) * static_cast<double>(args.minima[index]);
+  }
+  return sum;
+}
+
 template <class Places, int Bits>
 void pack_panel(const PackArgs& args, uint32_t panel) {
   const Panels& w = args.shape;
-  uint8_t* at = args.target + panel * w.panel_bytes;
+  uint8_t* const front = args.target + panel * w.panel_bytes;
+  uint8_t* at = front + w.front_bytes;
   const uint32_t first = panel * Places::kRows, rows = std::min(Places::kRows, args.n - first);
+  if (w.scale_bytes == 1) {
+    store_factors(w, args.super_scales, first, rows, 1, front);
+    if (w.has_minima) store_factors(w, args.super_minima, first, rows, -1, front + 2 * Places::kRows);
+  }
   double corrections[Places::kRows] = {};
   for (uint32_t g = 0; g < w.groups; g++) {
     const uint32_t start = g * w.group_size, count = std::min(w.group_size, w.k - start);
@@ -108,15 +163,8 @@ void pack_panel(const PackArgs& args, uint32_t panel) {
     const int8_t* q[Places::kRows] = {};
     for (uint32_t r = 0; r < rows; r++) {
       q[r] = args.qvals + static_cast<size_t>(first + r) * w.k + start;
-      const size_t index = static_cast<size_t>(first + r) * w.groups + g;
-      const float scale = args.scales[index];
-      const int8_t zero = args.zeros ? args.zeros[index] : 0;
-      if (std::signbit(scale) && scale == scale) *args.negative = 1;
-      const uint16_t half = float_to_half(scale);
-      if (w.f16_scales) memcpy(group + 2 * r, &half, 2);
-      else memcpy(group + 4 * r, &scale, 4);
-      if (args.zeros) group[w.zeros_offset + r] = static_cast<uint8_t>(zero);
-      corrections[r] += static_cast<double>(level_sum(args, q[r], count, zero)) * static_cast<double>(scale);
+      for (uint32_t i = 0; i < w.parts; i++)
+        corrections[r] += store_part(args, group, first, r, g * w.parts + i, Places::kRows);
     }
     pack_group<Bits>(Places{}, q, count, w.group_length / 4, group + w.vectors_offset);
   }
@@ -144,7 +192,8 @@ struct PackPanels {
     w.k = scalar_of<uint32_t>(call, quantize_pack::kK);
     w.group_size = scalar_of<uint32_t>(call, quantize_pack::kGroupSize);
     w.bits = scalar_of<uint32_t>(call, quantize_pack::kBits);
-    w.f16_scales = scalar_of<bool>(call, quantize_pack::kHalfScales);
+    w.scale_bytes = scalar_of<uint8_t>(call, quantize_pack::kScaleBytes);
+    w.has_minima = scalar_of<bool>(call, quantize_pack::kHasMinima);
     w.has_zeros = scalar_of<bool>(call, quantize_pack::kHasZeros);
     w.has_levels = scalar_of<bool>(call, quantize_pack::kHasLevels);
     w.has_bias = scalar_of<bool>(call, quantize_pack::kHasBias);
@@ -153,6 +202,9 @@ struct PackPanels {
     args.scales = buffer_of<const float>(call, quantize_pack::kScales);
     args.zeros = w.has_zeros ? buffer_of<const int8_t>(call, quantize_pack::kZeros) : nullptr;
     args.levels = w.has_levels ? buffer_of<const int8_t>(call, quantize_pack::kLevels) : nullptr;
+    args.minima = buffer_of<const float>(call, quantize_pack::kMinima);
+    args.super_scales = buffer_of<const float>(call, quantize_pack::kSuperScales);
+    args.super_minima = buffer_of<const float>(call, quantize_pack::kSuperMinima);
     args.target = buffer_of<uint8_t>(call, quantize_pack::kPanels);
     args.negative = buffer_of<int32_t>(call, quantize_pack::kNegative);
     args.panels_per_tile = std::max(1u, w.panel_count / (8 * call.threads));

@@ -19,10 +19,11 @@ struct QuantizerAvx2 {
       const ActivationScale scale = scale_of(in, w.k);
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
-      for (uint32_t g = 0; g < w.groups; g++, out += w.group_length) {
-        const uint32_t count = std::min(w.group_size, w.k - g * w.group_size);
-        rows.sums[static_cast<size_t>(row) * w.groups + g] = group(in, count, scale, out);
-        if (count < w.group_length) memset(out + count, 0, w.group_length - count);
+      const uint32_t groups = w.part_count(), length = w.part_length();
+      for (uint32_t g = 0; g < groups; g++, out += length) {
+        const uint32_t count = w.part_columns(g);
+        rows.sums[static_cast<size_t>(row) * groups + g] = group(in, count, scale, out);
+        if (count < length) memset(out + count, 0, length - count);
         in += count;
       }
     }
@@ -80,6 +81,18 @@ struct QuantizerAvx2 {
       sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
     }
     int32_t sum = sum_lanes(sums);
+    if (c + 16 <= count) {
+      __m128i q[4];
+      for (int i = 0; i < 4; i++)
+        q[i] = _mm_add_epi32(_mm_cvtps_epi32(_mm_mul_ps(_mm_loadu_ps(x + c + 4 * i), _mm256_castps256_ps128(inverse))),
+                             _mm256_castsi256_si128(zero));
+      const __m128i bytes = _mm_packs_epi16(_mm_packs_epi32(q[0], q[1]), _mm_packs_epi32(q[2], q[3]));
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(out + c), bytes);
+      // Sums of bytes that are 128 higher, by eights.
+      const __m128i eights = _mm_sad_epu8(_mm_xor_si128(bytes, _mm_set1_epi8(-128)), _mm_setzero_si128());
+      sum += _mm_cvtsi128_si32(eights) + _mm_extract_epi32(eights, 2) - 16 * 128;
+      c += 16;
+    }
     for (; c < count; c++) {
       out[c] = scale.integer(x[c]);
       sum += out[c];

@@ -12,7 +12,7 @@ import { qualifiedName } from "../ops/schema.ts";
 import type { DataSource, Method, Program, Value } from "../program/program.ts";
 import { SCRATCH_MEMORY, STATE_MEMORY } from "../program/program.ts";
 import { type ProgramLayout, programLayout, readProgram } from "../program/read.ts";
-import type { ScaleDType } from "../quantized.ts";
+import type { WeightSpec } from "../quantized.ts";
 import { type Metadata, readMetadata } from "../runtime/program.ts";
 import { elementCount } from "../tensor.ts";
 import { bitsPerWeight, type ListedWeight, listWeights } from "./weight-list.ts";
@@ -86,10 +86,12 @@ export interface WeightReport {
   readonly shape: readonly number[];
   /** Weights that share a scale; null for floats. */
   readonly groupSize: number | null;
-  /** Type of the scales; null for floats. */
-  readonly scaleType: ScaleDType | null;
+  /** Type of the scales, "i8" for integers times factors in float16; null for floats. */
+  readonly scaleType: WeightSpec["scaleDType"] | null;
   /** Whether groups have zero points. */
   readonly hasZeros: boolean;
+  /** Whether groups have minima. */
+  readonly hasMinima: boolean;
   /** Whether a bias is packed with the weight. */
   readonly hasBias: boolean;
   /** Type of the stored elements. */
@@ -274,6 +276,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
       groupSize,
       scaleType: matrix.scaleType,
       hasZeros: false,
+      hasMinima: false,
       hasBias: false,
       intact: verify ? (matrix.intact?.(await weight.data.read()) ?? null) : null,
     };
@@ -285,6 +288,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
       groupSize,
       scaleType: isEmbedding ? "f32" : null,
       hasZeros: isEmbedding,
+      hasMinima: false,
       hasBias: false,
       intact: null,
     };
@@ -299,6 +303,7 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
     groupSize: spec.groupSize,
     scaleType: spec.scaleDType,
     hasZeros: spec.hasZeros,
+    hasMinima: spec.hasMinima ?? false,
     hasBias,
     intact: verify ? verifyPacked(openPacked(bytes, wanted)) : null,
   };

@@ -28,6 +28,7 @@ import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type
 import { withStoredHead } from "./tied-head.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
+import { wholeGroups } from "./whole-groups.ts";
 
 /** How work on a model is ended early. */
 export interface AbortOptions {
@@ -71,7 +72,10 @@ export class Model {
   /** The last quantized weight: some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
-  /** Of a checkpoint, and the decoder that its config describes. Throws for a checkpoint that lacks weights of the decoder. */
+  /**
+   * Makes a model of a checkpoint and the decoder that its config describes. Throws for a checkpoint that lacks weights
+   * of the decoder.
+   */
   constructor(checkpoint: Checkpoint, decoder: Decoder) {
     this.checkpoint = checkpoint;
     this.decoder = decoder;
@@ -259,7 +263,8 @@ export class Model {
     const name = tiedTo ?? slot;
     const { layout } = use;
     const activations = this.#activationsFor(slot, found, use.activations);
-    const { rows, minima, order, ...stored } = activations === "int8" ? centered(found) : found;
+    const { rows, minima, order, ...stored } =
+      activations === "int8" ? centered(layout === undefined ? wholeGroups(found, this.layout) : found) : found;
     // Layouts that a use names are of others, whose scales are float32.
     const spec: WeightSpec = layout === undefined ? stored.spec : { ...stored.spec, scaleDType: "f32" };
     const affine: AffineFormat = { kind: "affine", spec, activations, layout: layout ?? this.layout };

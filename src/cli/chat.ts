@@ -49,7 +49,7 @@ Examples:
 }
 
 async function chat(path: string, options: ChatOptions, terminal: Terminal): Promise<void> {
-  const model = await openModel(path, options, terminal);
+  const model = await openModel(path, options, terminal, { isKept: true });
   const conversation = model.createConversation({
     whenFull: options.whenFull === "leave-out-oldest" ? "leaveOutOldest" : "error",
     onLeaveOut: (messages) =>

@@ -37,7 +37,19 @@ describe("lowbit", () => {
     expect(await lowbit(["--version"])).toEqual({ code: 0, stdout: `${packageJson.version}\n`, stderr: "" });
     const { code, stdout } = await lowbit(["--help"]);
     expect(code).toBe(0);
-    for (const name of ["quantize", "run", "chat", "logits", "inspect", "bundle", "kernels", "bench", "eval"]) {
+    for (const name of [
+      "quantize",
+      "run",
+      "chat",
+      "serve",
+      "batch",
+      "logits",
+      "inspect",
+      "bundle",
+      "kernels",
+      "bench",
+      "eval",
+    ]) {
       expect(stdout).toContain(`  ${name} `);
       const help = await lowbit([name, "--help"]);
       expect([help.code, help.stdout]).toEqual([0, expect.stringMatching(/Examples:\n {2}\$ lowbit/)]);

@@ -2,9 +2,12 @@
 import { Command, CommanderError } from "commander";
 import { LowbitError } from "../index.ts";
 import { version } from "../tools/index.ts";
+import { addBatch } from "./batch.ts";
 import { addBench } from "./bench.ts";
 import { addBundle } from "./bundle.ts";
+import { addList, addRm, addShow } from "./cached-models.ts";
 import { addChat } from "./chat.ts";
+import { addDoctor } from "./doctor.ts";
 import { addEval } from "./eval.ts";
 import { addInspect } from "./inspect.ts";
 import { addKernels } from "./kernels.ts";
@@ -22,12 +25,17 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
   addRun,
   addChat,
   addServe,
+  addBatch,
+  addList,
+  addShow,
+  addRm,
   addLogits,
   addInspect,
   addBundle,
   addKernels,
   addBench,
   addEval,
+  addDoctor,
 ];
 
 const FAILURE = 1;

@@ -130,7 +130,7 @@ function methodSections(method: MethodReport): string[] {
 function weightTable(weights: readonly WeightReport[], verified: boolean): string {
   const heading = ["weight", "layout", "bits", "shape", "group", "scales", "size", "bits/weight"];
   const rows = weights.map((weight) => {
-    const { layout, dtype, form, bits, shape, groupSize, scaleType, hasZeros, byteLength } = weight;
+    const { layout, dtype, form, bits, shape, groupSize, scaleType, hasZeros, hasMinima, byteLength } = weight;
     const isAxis = groupSize !== null && groupSize >= (shape[1] ?? 0);
     const row = [
       weight.name,
@@ -138,7 +138,7 @@ function weightTable(weights: readonly WeightReport[], verified: boolean): strin
       form ?? bits,
       `[${shape.join(", ")}]`,
       form ? "" : isAxis ? "axis" : (groupSize ?? ""),
-      `${scaleType ?? ""}${hasZeros ? " + zeros" : ""}`,
+      `${scaleType ?? ""}${hasZeros ? " + zeros" : ""}${hasMinima ? " + minima" : ""}`,
       formatBytes(byteLength),
       weight.bitsPerWeight.toFixed(2),
     ];

@@ -9,10 +9,24 @@ import {
   loadProgram,
   type Model,
 } from "../index.ts";
-import { checkCompiles, isCheckpoint, kvCacheTypes, type LoadOptions } from "../tools/index.ts";
+import {
+  checkCompiles,
+  type DownloadPlan,
+  hubProgram,
+  isCheckpoint,
+  isHubName,
+  kvCacheTypes,
+  type LoadOptions,
+} from "../tools/index.ts";
 import { applyQuantization, type EncodeHooks } from "./apply-quantization.ts";
 import { type Limit, parseLimit, setLimits } from "./limits.ts";
-import { addQuantizationOptions, type QuantizationOptions, wantsQuantization } from "./quantization-options.ts";
+import {
+  addQuantizationOptions,
+  describeQuantization,
+  type QuantizationOptions,
+  wantsQuantization,
+} from "./quantization-options.ts";
+import { formatBytes } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
 import { UsageError } from "./usage-error.ts";
 import { byteCount, collect, wholeNumber } from "./values.ts";
@@ -78,8 +92,7 @@ export async function withCheckpoint<R>(
   const { signal } = terminal;
   const progress = terminal.progress("downloading");
   const model = await loadCheckpoint(path, { signal, onProgress: progress.update }).finally(() => progress.stop());
-  if (model.unreadTensors.length > 0) terminal.note(`lowbit: ${describeUnread(model)}`);
-  for (const note of model.checkpoint.notes) terminal.note(`lowbit: ${note}`);
+  noteUnread(model, terminal);
   try {
     await hooks.onOpen?.(model);
     await applyQuantization(model, options, hooks);
@@ -87,6 +100,11 @@ export async function withCheckpoint<R>(
   } finally {
     await model.close();
   }
+}
+
+function noteUnread(model: Model, terminal: Terminal): void {
+  if (model.unreadTensors.length > 0) terminal.note(`lowbit: ${describeUnread(model)}`);
+  for (const note of model.checkpoint.notes) terminal.note(`lowbit: ${note}`);
 }
 
 /** How many names of tensors a note has. */
@@ -100,6 +118,8 @@ function describeUnread({ unreadTensors: names, decoder, checkpoint }: Model): s
 
 /** How a model is compiled and loaded. */
 interface OpenOptions extends Omit<CompileModelOptions, "signal">, Pick<LoadOptions, "profile"> {
+  /** Whether a model of the hub is quantized once, to 4 bits where no option says another way, and kept as a program. */
+  readonly isKept?: boolean;
   /** Called with a checkpoint's model before it is compiled, quantized as the options say. */
   readonly onQuantized?: (model: Model) => void;
 }
@@ -123,14 +143,15 @@ async function openRunnable(
   path: string,
   options: ModelOptions,
   terminal: Terminal,
-  { onQuantized, ...compile }: OpenOptions,
+  { onQuantized, isKept, ...compile }: OpenOptions,
 ): Promise<LanguageModel> {
+  const kept = isKept && isHubName(path) ? await keptProgram(path, options, terminal) : path;
   const progress = terminal.progress("loading");
   const { threads, kvCache, cacheBytes, sequences } = options;
   const store = { contextLength: options.context, kvCache, cacheBytes, sequences };
   const hooks = { threads, ...store, signal: terminal.signal, onProgress: progress.update };
   try {
-    if (await takesCheckpoint(path, options))
+    if (kept === path && (await takesCheckpoint(path, options)))
       return await withCheckpoint(
         path,
         options,
@@ -141,10 +162,43 @@ async function openRunnable(
         },
         { ...hooks, check: (model) => checkCompiles(model, { ...compile, contextLength: options.context }) },
       );
-    return await loadProgram(path, { ...hooks, profile: compile.profile, data: options.data });
+    return await loadProgram(kept, { ...hooks, profile: compile.profile, data: options.data });
   } finally {
     progress.stop();
   }
+}
+
+/** Path of the program of a model of the hub, which is made when it is not there. */
+async function keptProgram(name: string, options: ModelOptions, terminal: Terminal): Promise<string> {
+  const { signal } = terminal;
+  const shown = { downloading: terminal.progress("downloading"), quantizing: terminal.progress("quantizing") };
+  try {
+    return await hubProgram(name, {
+      signal,
+      ...(wantsQuantization(options) && {
+        quantization: {
+          name: await describeQuantization(options),
+          apply: (model) => applyQuantization(model, options, { signal }),
+        },
+      }),
+      onPlan: (plan) => terminal.note(`lowbit: ${describePlan(plan)}`),
+      onOpen: (model) => noteUnread(model, terminal),
+      onProgress: (what, done, total) => shown[what].update(done, total),
+    });
+  } finally {
+    for (const progress of Object.values(shown)) progress.stop();
+  }
+}
+
+/** "hf:org/name: downloads 988 MB, takes about 280 MB on disk (12.1 GB free) and 600 MB of memory (8.3 GB)". */
+function describePlan(plan: DownloadPlan): string {
+  const { model, downloadBytes, programBytes, freeDiskBytes, memoryBytes, totalMemoryBytes } = plan;
+  const free = Number.isFinite(freeDiskBytes) ? ` (${formatBytes(freeDiskBytes)} free)` : "";
+  const fits = memoryBytes < totalMemoryBytes ? "" : ": more than there is, so that it will be slow or fail";
+  return (
+    `${model}: downloads ${formatBytes(downloadBytes)}, then takes about ${formatBytes(programBytes)} more on disk${free} ` +
+    `and ${formatBytes(memoryBytes)} of ${formatBytes(totalMemoryBytes)} memory${fits}`
+  );
 }
 
 /**

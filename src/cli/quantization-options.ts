@@ -1,4 +1,5 @@
 /** The options that say how a checkpoint is quantized: declared once, for every command that takes a checkpoint. */
+import { createHash } from "node:crypto";
 import { type Command, Option } from "commander";
 import type { QuantizationConfig } from "../index.ts";
 import {
@@ -10,6 +11,7 @@ import {
   parseGroupSize,
   scaleDTypes,
 } from "../tools/index.ts";
+import { readTextFile } from "./text-file.ts";
 import { UsageError } from "./usage-error.ts";
 import { bitsPerWeight, fraction, wholeNumber } from "./values.ts";
 
@@ -124,19 +126,40 @@ function checkRecipe({ recipe, qmode }: QuantizationOptions): void {
     );
 }
 
+/** All options of quantization. */
+const names = [
+  "qmode",
+  ...inRecipe,
+  "recipe",
+  "layout",
+  "activations",
+  "calibrate",
+  "calibrationTokens",
+  "smoothquant",
+  "budget",
+] as const;
+
+function givenOptions(options: QuantizationOptions): [name: string, value: unknown][] {
+  const { quantizeHead, ...others } = options;
+  const given = names
+    .map((name): [string, unknown] => [name, others[name as keyof typeof others]])
+    .filter(([, value]) => value !== undefined);
+  return quantizeHead ? given : [...given, ["quantizeHead", false]];
+}
+
 /** Whether any of the options was given. */
 export function wantsQuantization(options: QuantizationOptions): boolean {
-  const { quantizeHead, ...others } = options;
-  const names = [
-    "qmode",
-    ...inRecipe,
-    "recipe",
-    "layout",
-    "activations",
-    "calibrate",
-    "calibrationTokens",
-    "smoothquant",
-    "budget",
-  ];
-  return !quantizeHead || names.some((name) => others[name as keyof typeof others] !== undefined);
+  return givenOptions(options).length > 0;
+}
+
+/** Words that tell what these options do from what others do: "qmode 8da4w, groupSize 64". Of files, what they hold. */
+export async function describeQuantization(options: QuantizationOptions): Promise<string> {
+  const parts = givenOptions(options).map(async ([name, value]) => {
+    if (name !== "recipe" && name !== "calibrate") return `${name} ${value}`;
+    return `${name} ${value} (${createHash("sha256")
+      .update(await readTextFile(String(value)))
+      .digest("hex")
+      .slice(0, 10)})`;
+  });
+  return (await Promise.all(parts)).join(", ");
 }

@@ -55,7 +55,7 @@ async function run(path: string, argument: string | undefined, options: RunOptio
   const loadStart = Date.now();
   const wantsProfile = options.profile || options.trace !== undefined;
   const profile = wantsProfile ? new Profile({ trace: options.trace !== undefined }) : undefined;
-  const model = await openModel(path, options, terminal, { profile });
+  const model = await openModel(path, options, terminal, { profile, isKept: true });
   // Loading may have run the program to warm it up.
   profile?.reset();
   if (prefix !== undefined && existsSync(prefix)) await restorePrefix(model, prefix);

@@ -29,20 +29,32 @@ function bytesAt(path: string): number {
 }
 
 /** Models to be loaded when they are asked for. UsageError for options that one of them cannot have. */
-export async function servedModels(
-  given: readonly string[],
+export function servedModels(given: readonly string[], options: ModelOptions, terminal: Terminal) {
+  return sourcesOf(given.map(parseModel), options, terminal);
+}
+
+/** The same for models that requests call by their paths. */
+export function calledModels(paths: readonly string[], options: ModelOptions, terminal: Terminal) {
+  return sourcesOf(
+    paths.map((path) => ({ name: path, path })),
+    options,
+    terminal,
+  );
+}
+
+async function sourcesOf(
+  models: readonly { readonly name: string; readonly path: string }[],
   options: ModelOptions,
   terminal: Terminal,
 ): Promise<ModelSource[]> {
-  const sources = given.map(parseModel);
-  for (const { path } of sources) {
+  for (const { path } of models) {
     const isHere = isHubName(path) || existsSync(path);
     if (!isHere) throw new UsageError(`${path}: expected a file, a folder or hf:org/name`);
     await takesCheckpoint(path, options);
   }
-  return sources.map(({ name, path }) => ({
+  return models.map(({ name, path }) => ({
     name,
     bytes: isHubName(path) ? 0 : bytesAt(path),
-    load: () => openModel(path, options, terminal),
+    load: () => openModel(path, options, terminal, { isKept: true }),
   }));
 }

@@ -2,7 +2,7 @@
  * Rows of query and key matrices in the order that Hugging Face has them. Files made for rotation of neighbours pair
  * rows 2i and 2i + 1 of a head; Hugging Face pairs i and i + half.
  */
-import { groupCount } from "../quantized.ts";
+import { groupCount, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
 import type { LowBitTensor, OpenTensors } from "./tensor-source.ts";
 
@@ -73,6 +73,14 @@ export function withTurnedHeads(
   };
 }
 
+/** The factors of integer scales and minima, changed; nothing where there are none. */
+function factorsOf({ superScales, superMinima }: QuantizedWeights, change: (values: Float32Array) => Float32Array) {
+  return {
+    ...(superScales && { superScales: change(superScales) }),
+    ...(superMinima && { superMinima: change(superMinima) }),
+  };
+}
+
 function turnLowBit({ rows, minima, ...found }: LowBitTensor, headDim: number): LowBitTensor {
   /** Rows from whole heads, of which `firstRow` and the `rowCount` - 1 after it are kept. */
   const turned = <A extends Rows>(values: A, columns: number, firstRow: number, rowCount: number): A => {
@@ -91,6 +99,7 @@ function turnLowBit({ rows, minima, ...found }: LowBitTensor, headDim: number): 
         qvals: turned(weights.qvals, weights.k, firstRow, rowCount),
         scales: turned(weights.scales, groups, firstRow, rowCount),
         zeros: weights.zeros && turned(weights.zeros, groups, firstRow, rowCount),
+        ...factorsOf(weights, (values) => turned(values, superGroupCount(weights), firstRow, rowCount)),
       };
     },
     ...(minima && {

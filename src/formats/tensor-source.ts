@@ -23,8 +23,13 @@ export interface LowBitTensor {
   readonly order?: Int32Array;
   /** Reads the integers, scales and zero points of `count` rows from `first` on; no value is rounded. */
   rows(first: number, count: number): Promise<QuantizedWeights>;
-  /** What each group's weights have added to what `rows` gives; absent where that is nothing. */
+  /**
+   * What each group's weights have added to what `rows` gives, whose zero points then are the lowest integer; absent where
+   * that is nothing.
+   */
   readonly minima?: GroupMinima;
+  /** Whether scales and minima are integers times float16 factors, which `rows` gives, too; absent where they are not. */
+  readonly hasFactors?: boolean;
 }
 
 /** A float [n, groups] for each group of a matrix. */

@@ -16,8 +16,20 @@ export interface PullOptions extends Omit<BlobOptions, "token" | "onBytes"> {
   readonly settings?: HubSettings | undefined;
   /** Which files of the repository are wanted. Default: config, tokenizer and one format of weights. */
   readonly wanted?: ((names: readonly string[]) => readonly string[]) | undefined;
+  /** Called before anything is downloaded, when something is missing. What it throws, or rejects with, ends the download. */
+  onPlan?(plan: PullPlan): void | Promise<void>;
   /** Called as files arrive, with bytes done and bytes in all. What it throws ends the download. */
   onProgress?(doneBytes: number, totalBytes: number): void;
+}
+
+/** What a download brings. */
+export interface PullPlan {
+  /** Folder of the cache that it goes to. */
+  readonly folder: string;
+  /** Files that are missing, with their sizes in bytes. */
+  readonly files: readonly { readonly name: string; readonly bytes: number }[];
+  /** Bytes of all of them. */
+  readonly bytes: number;
 }
 
 /** Redirects from one name to another. */
@@ -46,6 +58,8 @@ export async function pullModel(name: string, options: PullOptions = {}): Promis
       missing.push({ name: file, source: await fileInfo(url, blobOptions) });
     }
   const totalBytes = missing.reduce((sum, { source }) => sum + source.size, 0);
+  const files = missing.map(({ name: file, source }) => ({ name: file, bytes: source.size }));
+  if (files.length > 0) await options.onPlan?.({ folder, files, bytes: totalBytes });
   let doneBytes = 0;
   for (const { name: file, source } of missing) {
     const blob = join(folder, "blobs", source.etag);

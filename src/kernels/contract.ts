@@ -66,6 +66,8 @@ export interface Kernel<A> {
   readonly nStep: number;
   /** Groups of weights that it serves, within any of these; absent when it serves groups of any length. */
   readonly groups?: readonly GroupLimit[];
+  /** Whether it reads minima and integer scales inside groups; absent when it does not. */
+  readonly readsMinima?: boolean;
   /** Temporary bytes that a run on so many threads uses, for these arguments; none when absent. */
   scratchBytes?(args: A, threads: number): number;
   /**
@@ -167,6 +169,8 @@ export interface KernelQuery {
   readonly m: number;
   /** Weights of a group; absent where there are no groups. */
   readonly group?: number;
+  /** Whether groups have minima, or integer scales, inside; absent when they have not. */
+  readonly hasMinima?: boolean;
 }
 
 /** One row of packed weights, as stored: integers before any codebook. */
@@ -177,6 +181,8 @@ export interface WeightRow {
   readonly scales: Float32Array;
   /** Zero points [groups] of the row; zeros where the weights have none. */
   readonly zeros: Int8Array;
+  /** Minima [groups] of the row; zeros where the weights have none. */
+  readonly minima: Float32Array;
 }
 
 /** Packed weights in memory: bytes that say what they are, opened. */

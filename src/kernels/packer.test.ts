@@ -1,7 +1,7 @@
 /** Packing by native code against the layouts' own, byte for byte. */
 import { describe, expect, it } from "vitest";
 import { Random, randomWeights } from "../../test/support/random.ts";
-import type { QuantizedWeights } from "../quantized.ts";
+import { type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { layoutNamed, packWeights } from "./layout/packed.ts";
 import { packingKernels, startFastPacking } from "./packer.ts";
 
@@ -16,6 +16,9 @@ function rowsOf(weights: QuantizedWeights, first: number, count: number): Quanti
     qvals: cut(weights.qvals, weights.k),
     scales: cut(weights.scales, groups),
     zeros: weights.zeros && cut(weights.zeros, groups),
+    ...(weights.minima && { minima: cut(weights.minima, groups) }),
+    ...(weights.superScales && { superScales: cut(weights.superScales, superGroupCount(weights)) }),
+    ...(weights.superMinima && { superMinima: cut(weights.superMinima, superGroupCount(weights)) }),
   };
 }
 
@@ -30,14 +33,22 @@ describe.skipIf(!hasNative)(`native packing${hasNative ? "" : ": there is no nat
       [70, 100, 32],
       [33, 31, 64],
       [1, 67, 10],
+      [35, 600, 16],
+      [40, 290, 32],
     ] as const)
       for (const bits of [1, 2, 3, 4, 5, 6, 7, 8])
-        for (const scaleDType of ["f32", "f16"] as const)
-          for (const form of ["plain", "zeros", "levels", "bias", "negative"]) {
+        for (const scaleDType of ["f32", "f16", "i8"] as const)
+          for (const form of ["plain", "zeros", "levels", "bias", "negative", "minima"]) {
             if (form === "levels" && bits > 4) continue;
-            const options = { zeros: form === "zeros", levels: form === "levels", scaleDType };
+            const options = {
+              zeros: form === "zeros",
+              levels: form === "levels",
+              minima: form === "minima",
+              scaleDType,
+            };
             const weights = randomWeights(random, { n, k, bits, groupSize, ...options });
-            if (form === "negative") weights.scales[0] = -1;
+            if (layout.refusal(weights) !== null) continue;
+            if (form === "negative" && scaleDType !== "i8") weights.scales[0] = -1;
             const bias = form === "bias" ? random.floats(n) : null;
             const { packer, target } = startFastPacking(weights, bias, layout);
             for (let row = 0; row < n; row += 32) packer.add(rowsOf(weights, row, Math.min(32, n - row)), row);

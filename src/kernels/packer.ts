@@ -4,7 +4,8 @@ import type { Cpu, Kernel, LayoutPacker, PackedLayout, PackTarget } from "./cont
 import { hostCpu } from "./cpu.ts";
 import { HEADER_BYTES, writeHeader } from "./layout/header.ts";
 import { startPacking } from "./layout/packed.ts";
-import { panelGeometry } from "./layout/panels.ts";
+import { panelGeometry, scaleBytes } from "./layout/panel-geometry.ts";
+import { checkFactors } from "./layout/panel-packer.ts";
 import { argumentNames, type NativeArguments, orderArguments } from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { defaultThreads } from "./plan.ts";
@@ -20,17 +21,22 @@ interface PackingArgs {
 }
 
 const none = new Int8Array(0);
+const noFloats = new Float32Array(0);
 
 function packing({ part, hasBias, panels, negative }: PackingArgs): NativeArguments {
   const { n, k, groupSize, bits, scaleDType, qvals, scales, zeros, levels } = part;
   return orderArguments(argumentNames.quantizePack, {
     ...{ n, k, groupSize, bits, qvals, scales, panels, negative },
-    halfScales: scaleDType === "f16" ? 1 : 0,
+    scaleBytes: scaleBytes[scaleDType],
     hasZeros: zeros ? 1 : 0,
     hasLevels: levels ? 1 : 0,
+    hasMinima: part.hasMinima ? 1 : 0,
     hasBias: hasBias ? 1 : 0,
     zeros: zeros ?? none,
     levels: levels ?? none,
+    minima: part.minima ?? noFloats,
+    superScales: part.superScales ?? noFloats,
+    superMinima: part.superMinima ?? noFloats,
   });
 }
 
@@ -71,6 +77,7 @@ class NativePacker implements LayoutPacker {
 
   add(part: QuantizedWeights, firstRow: number): void {
     const { spec, bias, layout, target } = this.#packing;
+    checkFactors(part);
     const { panelBytes } = panelGeometry(layout.nr, spec, bias !== null);
     const start = HEADER_BYTES + (firstRow / layout.nr) * panelBytes;
     const panels = target.subarray(start, start + Math.ceil(part.n / layout.nr) * panelBytes);
@@ -81,10 +88,10 @@ class NativePacker implements LayoutPacker {
 
   finish(): void {
     const { spec, bias, layout, target } = this.#packing;
-    const { panelBytes, biasOffset } = panelGeometry(layout.nr, spec, bias !== null);
+    const { firstPanel, panelBytes, biasOffset } = panelGeometry(layout.nr, spec, bias !== null);
     const view = new DataView(target.buffer, target.byteOffset, target.length);
     bias?.forEach((value, row) => {
-      const panel = HEADER_BYTES + Math.floor(row / layout.nr) * panelBytes;
+      const panel = firstPanel + Math.floor(row / layout.nr) * panelBytes;
       view.setFloat32(panel + biasOffset + 4 * (row % layout.nr), value, true);
     });
     const mark = this.#negative[0] === 0 ? 1 : 0;

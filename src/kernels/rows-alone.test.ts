@@ -55,12 +55,14 @@ const shapes: readonly (readonly [number, number, number])[] = isEmulated
   ? [
       [33, 98, 64],
       [20, 544, 544],
+      [36, 272, 16],
     ]
   : [
       [40, 160, 32],
       [33, 98, 64],
       [32, 1248, 96],
       [20, 2112, 2112],
+      [36, 1296, 16],
     ];
 
 /** Compares rows of calls of `m` rows with those of calls of one. */
@@ -101,8 +103,8 @@ describe.each(cpus)("$name", (cpu) => {
         const random = new Random(bits);
         for (const [columns, k, groupSize] of shapes)
           for (const [index, variant] of weightVariants.entries()) {
-            // Each variant in some widths, all in 8 bits.
-            if (index % 3 !== bits % 3 && bits !== 8) continue;
+            // Each variant in some widths, all in 8 bits, and integer scales in all.
+            if (index % 3 !== bits % 3 && bits !== 8 && variant.scaleDType !== "i8") continue;
             const n = halves === 2 ? 64 : columns;
             const weights = randomWeights(random, { n, k, bits, groupSize, ...variant });
             if (layoutNamed(layout).refusal(weights) !== null) continue;

@@ -10,7 +10,8 @@ import { layouts } from "./layout/packed.ts";
 
 /** What selection knows of a call with m rows of activations and these weights. */
 export function packedQuery({ layout, spec }: Pick<PackedWeights, "layout" | "spec">, m: number): KernelQuery {
-  return { layout: layout.name, bits: spec.bits, m, group: Math.min(spec.groupSize, spec.k) };
+  const query = { layout: layout.name, bits: spec.bits, m, group: Math.min(spec.groupSize, spec.k) };
+  return spec.hasMinima || spec.scaleDType === "i8" ? { ...query, hasMinima: true } : query;
 }
 
 /** Why a kernel does not serve a query on a CPU, or null when it does. */
@@ -21,6 +22,7 @@ export function kernelRefusal<A>(kernel: Kernel<A>, query: KernelQuery, cpu: Cpu
     return `reads ${kernel.layouts.join(", ")}`;
   if (kernel.bits && query.bits !== null && !kernel.bits.includes(query.bits))
     return `takes ${kernel.bits.join(", ")} bits`;
+  if (query.hasMinima && !kernel.readsMinima) return "reads neither minima nor integer scales";
   if (query.m < kernel.mStep) return `serves m >= ${kernel.mStep}`;
   const { groups } = kernel;
   const { group, m } = query;
@@ -49,7 +51,9 @@ function choicesFor<A>(kernels: readonly Kernel<A>[], cpu: Cpu): Choices {
 }
 
 function isSameQuery(a: KernelQuery, b: KernelQuery): boolean {
-  return a.m === b.m && a.layout === b.layout && a.bits === b.bits && a.group === b.group;
+  return (
+    a.m === b.m && a.layout === b.layout && a.bits === b.bits && a.group === b.group && a.hasMinima === b.hasMinima
+  );
 }
 
 /** The first kernel that serves a query. UnsupportedError lists every candidate with its reason. */
@@ -69,9 +73,9 @@ export function explain<A>(kernels: readonly Kernel<A>[], query: KernelQuery, cp
   return kernels.map((kernel) => `${kernel.name} ${kernelRefusal(kernel, query, cpu) ?? "serves"}`).join("; ");
 }
 
-function describeQuery({ layout, bits, m, group }: KernelQuery): string {
+function describeQuery({ layout, bits, m, group, hasMinima }: KernelQuery): string {
   const groups = group === undefined ? "" : `groups of ${group}, `;
-  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, ${groups}m = ${m}`;
+  return `${layout ?? "no"} layout, ${bits ?? "no"} bits, ${groups}${hasMinima ? "minima or integer scales, " : ""}m = ${m}`;
 }
 
 /** The layout to pack weights in for a CPU: the first made for it that can store them. UnsupportedError says why none can. */

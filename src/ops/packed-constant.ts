@@ -84,9 +84,18 @@ function joinMatrices(matrices: readonly UnpackedMatrix[], spec: PackedSource["s
         ? concatenated(matrices.map(({ weights }) => weights.zeros ?? new Int8Array(weights.scales.length)))
         : null,
       levels: null,
+      ...joinedFloats(matrices, "minima"),
+      ...joinedFloats(matrices, "superScales"),
+      ...joinedFloats(matrices, "superMinima"),
     },
     bias: biases.every((values) => values !== null) ? concatenated(biases as Float32Array[]) : null,
   };
+}
+
+/** What all matrices have of one name, one after the other; nothing where they have none. */
+function joinedFloats(matrices: readonly UnpackedMatrix[], name: "minima" | "superScales" | "superMinima") {
+  const parts = matrices.flatMap(({ weights }) => weights[name] ?? []);
+  return parts.length === matrices.length ? { [name]: concatenated(parts) } : {};
 }
 
 /** Tensors of one dtype and one row size. */

@@ -1,5 +1,4 @@
 /** Scale and zero point of one group of weights whose errors do not count alike, and rounding with them. */
-import type { WeightSpec } from "../quantized.ts";
 import { roundHalfEven } from "../rounding.ts";
 import { storedScale } from "./affine.ts";
 import { type MappingType, type Scheme, weightSpec } from "./scheme.ts";
@@ -13,7 +12,7 @@ const REFINEMENTS = 2;
 
 /** The grid of one group after `fit`; one object serves group after group. */
 export class GroupFit {
-  readonly spec: WeightSpec;
+  readonly spec: ReturnType<typeof weightSpec>;
   scale = 1;
   zero = 0;
   readonly #mappingType: MappingType;

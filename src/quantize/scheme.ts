@@ -67,7 +67,7 @@ function show(value: unknown): string {
 }
 
 /** What weights of shape [n, k] will be under a valid scheme, before any value is known. */
-export function weightSpec(n: number, k: number, scheme: Scheme): WeightSpec {
+export function weightSpec(n: number, k: number, scheme: Scheme): WeightSpec & Pick<Scheme, "scaleDType"> {
   const { bits, groupSize, mappingType, scaleDType } = scheme;
   const hasZeros = mappingType === "asymmetric";
   return {

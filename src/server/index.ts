@@ -1,5 +1,16 @@
 /** A server of language models in the forms of OpenAI's and Anthropic's APIs, as a part of other programs. */
-
+export {
+  type AnswererOptions,
+  type BatchAnswerer,
+  type BatchOptions,
+  type BatchResult,
+  type LocalAnswerer,
+  localAnswerer,
+  runBatch,
+} from "./batch/batch.ts";
+export type { BatchRequest, BatchSummary } from "./batch/input.ts";
+export type { BatchAnswer } from "./batch/output.ts";
+export { type QueueOptions, queueAnswerer, startWorker } from "./batch/queue.ts";
 export { parseKeys } from "./keys.ts";
 export { defaultLimits, type ServerLimits } from "./limits.ts";
 export { type RunningServer, type ServerOptions, serveModels } from "./listen.ts";

@@ -121,6 +121,6 @@ describe("ModelPool", () => {
     const { list } = sources({ a: 1 });
     expect(() => new ModelPool([...list, ...list])).toThrow(InvalidArgumentError);
     expect(() => new ModelPool([{ ...list[0]!, name: "a\nb" }])).toThrow(InvalidArgumentError);
-    expect(() => new ModelPool([{ ...list[0]!, name: "../a" }])).toThrow(InvalidArgumentError);
+    expect(() => new ModelPool([{ ...list[0]!, name: "" }])).toThrow(InvalidArgumentError);
   });
 });

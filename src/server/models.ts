@@ -3,6 +3,7 @@ import { totalmem } from "node:os";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { logInfo } from "../log.ts";
+import { orAbort } from "./abort.ts";
 import { ApiError } from "./errors.ts";
 
 /** A model that a server offers. */
@@ -46,8 +47,8 @@ interface Entry {
   usedAt: number;
 }
 
-/** A name is shown in headers, logs and metrics. */
-const NAME = /^[\w][\w./:@+ -]{0,199}$/;
+/** A name is shown in logs and metrics; paths are names of batches. */
+const NAME = /^\P{Cc}{1,512}$/u;
 
 /** Characters of a wrong name that a message shows. */
 const SHOWN_MAX = 100;
@@ -85,7 +86,7 @@ export class ModelPool {
     for (const source of sources) {
       if (!NAME.test(source.name))
         throw new InvalidArgumentError(
-          `model ${JSON.stringify(source.name)}: expected a name of letters, digits and . / : @ + - _, up to 200`,
+          `model ${JSON.stringify(source.name)}: expected a name of 1 to 512 characters without control characters`,
         );
       if (this.#entries.has(source.name))
         throw new InvalidArgumentError(
@@ -202,14 +203,4 @@ export class ModelPool {
     await this.#loads;
     for (const entry of this.#entries.values()) if (entry.loaded) await this.#putAway(entry);
   }
-}
-
-/** What a promise gives, unless the signal aborts first. */
-function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    if (signal.aborted) onAbort();
-    signal.addEventListener("abort", onAbort, { once: true });
-    promise.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

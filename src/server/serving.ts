@@ -1,4 +1,5 @@
 /** What the handlers of all endpoints share, and the life of one request from its turn to its end. */
+import { setMaxListeners } from "node:events";
 import type { Context } from "hono";
 import { Admission } from "./admission.ts";
 import { ApiError, apiFormOf, errorBody, toApiError } from "./errors.ts";
@@ -63,6 +64,8 @@ export class Serving {
 
   constructor({ models, limits, memoryBytes, onFault, onEnd }: ServingOptions) {
     this.limits = limits;
+    // As many listen as there are requests.
+    setMaxListeners(0, this.#end.signal);
     this.pool = new ModelPool(models, { memoryBytes });
     this.admission = new Admission(limits);
     this.metrics = new Metrics(this.admission, this.pool);
@@ -191,6 +194,7 @@ export class Serving {
   /** Aborts when the client leaves, time is up or the server ends; `clear` ends the waiting for that. */
   #stopOf(c: ServerContext): { signal: AbortSignal; abort: (reason: unknown) => void; clear: () => void } {
     const stop = new AbortController();
+    setMaxListeners(0, stop.signal);
     const { requestSeconds } = this.limits;
     const late = () => stop.abort(new ApiError(408, `the request took longer than ${requestSeconds} seconds`));
     const timer = setTimeout(late, requestSeconds * 1000);

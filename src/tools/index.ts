@@ -4,7 +4,15 @@
  */
 
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
+export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
+export {
+  DEFAULT_QUANTIZATION,
+  type DownloadPlan,
+  type HubProgramOptions,
+  hubProgram,
+  quantizeByDefault,
+} from "../api/hub-program.ts";
 export type { InspectOptions, MethodReport, WeightReport } from "../api/inspect.ts";
 export {
   type KernelChoice,
@@ -14,6 +22,13 @@ export {
   type ServingKernel,
 } from "../api/kernel-table.ts";
 export { restorePrefix, savePrefix } from "../api/prefix-file.ts";
+export {
+  type CachedProgram,
+  type CacheKey,
+  listCachedPrograms,
+  programCache,
+  removeCachedPrograms,
+} from "../api/program-cache.ts";
 export type { ProgramFileOptions } from "../api/program-file.ts";
 export { bitsPerWeight, type ListedWeight, listWeights } from "../api/weight-list.ts";
 export { type AqlmMode, hasAqlmWeights, knownAqlmModes, parseAqlmMode } from "../aqlm/checkpoint/index.ts";

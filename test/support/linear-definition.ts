@@ -61,18 +61,20 @@ export function expectWithin(
   }
 }
 
-/** Level minus zero point, and the scale it takes, both [n, k]. */
+/** Level minus zero point, the scale it takes, and the minimum that is added, all [n, k]. */
 export function integersOf({ n, k, groupSize, bits, qvals, zeros, levels, ...rest }: QuantizedWeights) {
   const groups = groupCount({ k, groupSize });
   const values = new Float64Array(n * k);
   const scales = new Float64Array(n * k);
+  const minima = new Float64Array(n * k);
   for (let i = 0; i < n * k; i++) {
     const group = Math.floor(i / k) * groups + Math.floor((i % k) / groupSize);
     const level = levels ? levels[qvals[i]! + 2 ** (bits - 1)]! : qvals[i]!;
-    values[i] = level - (zeros ? zeros[group]! : 0);
+    values[i] = level - (zeros ? zeros[group]! : rest.minima ? -(2 ** (bits - 1)) : 0);
     scales[i] = rest.scales[group]!;
+    minima[i] = rest.minima ? rest.minima[group]! : 0;
   }
-  return { values, scales };
+  return { values, scales, minima };
 }
 
 export function roundHalfEven(value: number): number {
@@ -110,7 +112,7 @@ function largestWeights({ n, k, groupSize, bits, scales, zeros, levels }: Quanti
   return Array.from({ length: n }, (_, row) => {
     let largest = 0;
     for (let i = row * groups; i < (row + 1) * groups; i++)
-      largest = Math.max(largest, scales[i]! * (reach + (zeros ? Math.abs(zeros[i]!) : 0)));
+      largest = Math.max(largest, Math.abs(scales[i]!) * (reach + (zeros ? Math.abs(zeros[i]!) : 0)));
     return largest;
   });
 }
@@ -126,12 +128,12 @@ interface Factors {
 /** Kernels may sum unsigned weights and zero points apart. */
 function factorsOf(weights: QuantizedWeights): Factors {
   const { n, k, bits } = weights;
-  const { values, scales } = integersOf(weights);
+  const { values, scales, minima } = integersOf(weights);
   const offset = 2 ** bits;
   return {
     ...{ n, k },
-    weights: values.map((value, i) => value * scales[i]!),
-    magnitudes: values.map((value, i) => (Math.abs(value) + offset) * scales[i]!),
+    weights: values.map((value, i) => value * scales[i]! + minima[i]!),
+    magnitudes: values.map((value, i) => (Math.abs(value) + offset) * Math.abs(scales[i]!) + Math.abs(minima[i]!)),
   };
 }
 
@@ -175,7 +177,8 @@ export function linearOfRows(
       reaches[i * n + row] = scale * activations * largest[row]!;
     }
   });
-  return { values, magnitudes, terms: groupCount(weights) + 8, reaches };
+  const sums = weights.hasMinima ? 2 : 1;
+  return { values, magnitudes, terms: sums * groupCount(weights) + 8, reaches };
 }
 
 /** For float activations [m, k]: an activation times a weight of 0 adds nothing, however large it is. */

@@ -1,7 +1,13 @@
 /** Reproducible random numbers and random logical weights for tests. */
 import { f16Table, f32ToBf16, f32ToF16 } from "../../src/half.ts";
 import type { FloatWeights } from "../../src/kernels/arguments.ts";
-import { groupCount, type QuantizedWeights, type ScaleDType } from "../../src/quantized.ts";
+import {
+  groupCount,
+  type QuantizedWeights,
+  SUPER_GROUP,
+  superGroupCount,
+  type WeightSpec,
+} from "../../src/quantized.ts";
 
 /** A mulberry32 generator: numbers in [0, 1), the same for the same seed. */
 export class Random {
@@ -40,8 +46,9 @@ export interface RandomWeightsOptions {
   readonly groupSize: number;
   readonly zeros?: boolean;
   readonly levels?: boolean;
-  readonly scaleDType?: ScaleDType;
-  /** Scales are 1/2, 1 or 2, so that products with integers are exact. */
+  readonly scaleDType?: WeightSpec["scaleDType"];
+  readonly minima?: boolean;
+  /** Scales are 1/2, 1 or 2, and minima multiples of 1/2, so that products with integers are exact. */
   readonly exactScales?: boolean;
 }
 
@@ -52,27 +59,62 @@ export const weightVariants: readonly Partial<RandomWeightsOptions>[] = [
   { levels: true },
   { scaleDType: "f16" },
   { zeros: true, scaleDType: "f16" },
+  { minima: true },
+  { minima: true, scaleDType: "f16" },
+  { scaleDType: "i8" },
+  { minima: true, scaleDType: "i8" },
+  { levels: true, scaleDType: "i8" },
 ];
 
 /** Logical weights of random integers, scales and zero points over their whole ranges. */
 export function randomWeights(random: Random, options: RandomWeightsOptions): QuantizedWeights {
-  const { n, k, bits, groupSize, zeros = false, levels = false, scaleDType = "f32", exactScales = false } = options;
+  const { n, k, bits, groupSize, zeros = false, levels = false, scaleDType = "f32" } = options;
+  const { minima = false, exactScales = false } = options;
   const low = -(2 ** (bits - 1));
   const high = -low - 1;
   const integers = (length: number) => Int8Array.from({ length }, () => random.integer(low, high));
-  const spec = { n, k, bits, groupSize, hasZeros: zeros, hasLevels: levels, scaleDType };
+  const form = minima && { hasMinima: true };
+  const spec = { n, k, bits, groupSize, hasZeros: zeros, hasLevels: levels, scaleDType, ...form };
   const count = n * groupCount(spec);
   const scale = () => {
     if (exactScales) return random.pick([0.5, 1, 2]);
     return scaleDType === "f16" ? f16Table()[random.integer(1, 0x7bff)]! : Math.fround(random.next() + 1e-3);
   };
+  const minimum = () => (exactScales ? random.integer(-40, 40) / 2 : random.pick([-1, 1]) * scale());
+  const numbers = (value: () => number): ReturnType<typeof products> => {
+    return { values: Float32Array.from({ length: count }, value) };
+  };
+  const nested = scaleDType === "i8";
+  const scales = nested ? products(random, spec, exactScales) : numbers(scale);
+  const least = nested ? products(random, spec, exactScales) : numbers(minimum);
   return {
     ...spec,
     qvals: integers(n * k),
-    scales: Float32Array.from({ length: count }, scale),
+    scales: scales.values,
     zeros: zeros ? integers(count) : null,
     levels: levels ? Int8Array.from({ length: 2 ** bits }, () => random.integer(-128, 127)) : null,
+    ...(scales.factors && { superScales: scales.factors }),
+    ...(minima && { minima: least.values }),
+    ...(minima && least.factors && { superMinima: least.factors }),
   };
+}
+
+/** Integers times float16 factors for the groups of weights. */
+function products(
+  random: Random,
+  spec: { n: number; k: number; groupSize: number },
+  isExact: boolean,
+): { readonly values: Float32Array; readonly factors?: Float32Array } {
+  const [groups, supers] = [groupCount(spec), superGroupCount(spec)];
+  const factor = () => (isExact ? random.pick([0.5, 1]) : f16Table()[random.integer(0x0001, 0x3c00)]!);
+  const integer = () => (isExact ? random.pick([-2, 1, 1, 2]) : random.integer(-128, 127));
+  const factors = Float32Array.from({ length: spec.n * supers }, (_, i) => (i % 11 === 5 && !isExact ? 0 : factor()));
+  const values = Float32Array.from({ length: spec.n * groups }, (_, i) => {
+    const [row, group] = [Math.floor(i / groups), i % groups];
+    const product = integer() * factors[row * supers + Math.floor((group * spec.groupSize) / SUPER_GROUP)]!;
+    return product + 0;
+  });
+  return { values, factors };
 }
 
 /** Random float weights of each stored type, and their exact values. */

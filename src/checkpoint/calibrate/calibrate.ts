@@ -176,8 +176,9 @@ class Calibration {
     if (sourceBias) await this.#replaceVector(sourceBias, (values) => divide(values, 0));
     const quantized = await this.#done.get(source)!();
     const groups = groupCount(quantized);
+    const dtype = quantized.scaleDType === "f16" ? "f16" : "f32";
     const scales = quantized.scales.map((scale, i) => {
-      const divided = storedScale(Math.abs(scale) / (divisors.get(Math.floor(i / groups)) ?? 1), quantized.scaleDType);
+      const divided = storedScale(Math.abs(scale) / (divisors.get(Math.floor(i / groups)) ?? 1), dtype);
       return scale < 0 ? -divided : scale > 0 ? divided : 0;
     });
     await this.#keep(source, { ...quantized, scales });

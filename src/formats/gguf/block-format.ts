@@ -8,6 +8,8 @@ export interface Block {
   /** One a group. */
   readonly scales: Float32Array;
   readonly minima: Float32Array;
+  /** What the integers that blocks of integer scales have are multiplied with to give scales, and minima. */
+  readonly factors: Float32Array;
 }
 
 export interface BlockFormat {
@@ -20,6 +22,8 @@ export interface BlockFormat {
   readonly bits: number;
   readonly groupSize: number;
   readonly hasMinima: boolean;
+  /** Whether scales, and minima, are integers times binary16 numbers of the block. */
+  readonly integerScales: boolean;
   /** Whether every scale is a binary16 number. */
   readonly halfScales: boolean;
   readonly levels: Int8Array | null;
@@ -46,6 +50,7 @@ export const simple = (fields: Fields): BlockFormat => ({
   size: 32,
   groupSize: 32,
   hasMinima: false,
+  integerScales: false,
   halfScales: true,
   levels: null,
   zero: 0,
@@ -59,5 +64,10 @@ export const nested = (fields: Fields): BlockFormat => simple({ size: SUPER, hal
 /** A block to decode into. */
 export function emptyBlock({ size, groupSize }: BlockFormat): Block {
   const groups = size / groupSize;
-  return { q: new Int8Array(size), scales: new Float32Array(groups), minima: new Float32Array(groups) };
+  return {
+    q: new Int8Array(size),
+    scales: new Float32Array(groups),
+    minima: new Float32Array(groups),
+    factors: new Float32Array(2),
+  };
 }

@@ -32,8 +32,9 @@ function sixBitPair(data: Uint8Array, at: number, j: number): readonly [number, 
 }
 
 /** Two factors d and m in binary16 at `at`, and eight pairs of 6 bits after them. */
-function pairedScales(data: Uint8Array, at: number, { scales, minima }: Block): void {
+function pairedScales(data: Uint8Array, at: number, { scales, minima, factors }: Block): void {
   const [d, m] = [half(data, at), half(data, at + 2)];
+  factors.set([d, -m]);
   for (let j = 0; j < 8; j++) {
     const [scale, minimum] = sixBitPair(data, at + 4, j);
     scales[j] = d * scale;
@@ -102,8 +103,10 @@ const integerFormats: readonly BlockFormat[] = [
     bits: 2,
     groupSize: 16,
     hasMinima: true,
-    decode(data, at, { q, scales, minima }) {
+    integerScales: true,
+    decode(data, at, { q, scales, minima, factors }) {
       const [d, m] = [half(data, at + 80), half(data, at + 82)];
+      factors.set([d, -m]);
       for (let j = 0; j < 16; j++) {
         scales[j] = d * (data[at + j]! & 15);
         minima[j] = -(m * (data[at + j]! >> 4));
@@ -117,8 +120,10 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 110,
     bits: 3,
     groupSize: 16,
-    decode(data, at, { q, scales }) {
+    integerScales: true,
+    decode(data, at, { q, scales, factors }) {
       const d = half(data, at + 108);
+      factors[0] = d;
       for (let j = 0; j < 16; j++) {
         const low = j < 8 ? data[at + 96 + j]! & 15 : data[at + 88 + j]! >> 4;
         const high = (data[at + 104 + (j & 3)]! >> (2 * (j >> 2))) & 3;
@@ -134,6 +139,7 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 144,
     bits: 4,
     hasMinima: true,
+    integerScales: true,
     decode(data, at, block) {
       pairedScales(data, at, block);
       fourBits(data, at + 16, block.q);
@@ -145,6 +151,7 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 176,
     bits: 5,
     hasMinima: true,
+    integerScales: true,
     decode(data, at, block) {
       const { q } = block;
       pairedScales(data, at, block);
@@ -158,8 +165,10 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 210,
     bits: 6,
     groupSize: 16,
-    decode(data, at, { q, scales }) {
+    integerScales: true,
+    decode(data, at, { q, scales, factors }) {
       const d = half(data, at + 208);
+      factors[0] = d;
       for (let j = 0; j < 16; j++) scales[j] = d * ((data[at + 192 + j]! << 24) >> 24);
       for (let i = 0; i < SUPER; i++) {
         const [part, quarter, column] = [i >> 7, (i >> 5) & 3, i & 31];
@@ -176,8 +185,10 @@ const integerFormats: readonly BlockFormat[] = [
     bytes: 136,
     bits: 4,
     levels: nonlinear,
-    decode(data, at, { q, scales }) {
+    integerScales: true,
+    decode(data, at, { q, scales, factors }) {
       const d = half(data, at);
+      factors[0] = d;
       const high = data[at + 2]! | (data[at + 3]! << 8);
       for (let j = 0; j < 8; j++) {
         const low = (data[at + 4 + (j >> 1)]! >> (4 * (j & 1))) & 15;

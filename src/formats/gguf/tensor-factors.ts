@@ -48,6 +48,7 @@ function withFactor(found: LowBitTensor, factor: () => Promise<number>): LowBitT
   if (found.minima) return null;
   return {
     ...found,
+    hasFactors: false,
     spec: { ...found.spec, scaleDType: "f32" },
     async rows(first, count) {
       const weights = await found.rows(first, count);

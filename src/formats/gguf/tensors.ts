@@ -116,11 +116,12 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
       const read = (first: number, count: number) => source.read(start + first * rowBytes, count * rowBytes);
       const rows = async (first: number, count: number) =>
         integers(format, { ...spec, n: count }, await read(first, count));
-      if (!format.hasMinima) return { stored: format.name, spec, rows };
+      const found = { stored: format.name, spec, rows, ...(format.integerScales && { hasFactors: true }) };
+      if (!format.hasMinima) return found;
       const { k, scaleDType: dtype } = spec;
       const minimaOf = async (first: number, count: number) =>
         minima(format, { n: count, k, dtype }, await read(first, count));
-      return { stored: format.name, spec, rows, minima: { dtype, rows: minimaOf } };
+      return { ...found, minima: { dtype, rows: minimaOf } };
     },
     close: () => source.close(),
   };
@@ -169,19 +170,25 @@ function eachBlock(format: BlockFormat, data: Uint8Array, take: (block: Block, i
   }
 }
 
-/** The same integers and scales as in the blocks. */
+/** The same integers and scales as in the blocks, with the factors of integer scales. */
 function integers(format: BlockFormat, spec: LowBitTensor["spec"], data: Uint8Array): QuantizedWeights {
-  const { size, bits, groupSize, levels, hasMinima } = format;
+  const { size, bits, groupSize, levels, hasMinima, integerScales } = format;
   const lowest = -(1 << (bits - 1));
   const zero = hasMinima ? lowest : format.zero;
   const qvals = new Int8Array(spec.n * spec.k);
   const scales = new Float32Array(qvals.length / groupSize);
+  const superScales = integerScales ? new Float32Array(qvals.length / size) : undefined;
+  const superMinima = integerScales && hasMinima ? new Float32Array(qvals.length / size) : undefined;
   eachBlock(format, data, (block, index) => {
     qvals.set(block.q, index * size);
     scales.set(block.scales, (index * size) / groupSize);
+    if (superScales) superScales[index] = block.factors[0]!;
+    if (superMinima) superMinima[index] = block.factors[1]!;
   });
   if (hasMinima) for (let i = 0; i < qvals.length; i++) qvals[i]! += lowest;
-  return { ...spec, qvals, scales, zeros: spec.hasZeros ? new Int8Array(scales.length).fill(zero) : null, levels };
+  const zeros = spec.hasZeros ? new Int8Array(scales.length).fill(zero) : null;
+  const factors = { ...(superScales && { superScales }), ...(superMinima && { superMinima }) };
+  return { ...spec, qvals, scales, zeros, levels, ...factors };
 }
 
 /** The minima of the blocks, [n, groups]. */

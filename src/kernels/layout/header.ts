@@ -2,7 +2,7 @@
  * The 64-byte header in front of packed weights. Little endian:
  *
  *     0 u32 magic "LBW1"    4 u16 version    6 u16 layout id
- *     8 u8 bits    9 u8 scale type (0 f32, 1 f16)    10 u16 flags (1 zeros, 2 bias, 4 levels)
+ *     8 u8 bits    9 u8 scale type (0 f32, 1 f16, 2 i8)    10 u16 flags (1 zeros, 2 bias, 4 levels, 8 minima)
  *    12 u8 nr  13 u8 kr  14 u8 sr  15 u8 mark (panel layouts: 1 when no scale is negative)
  *    16 u32 n    20 u32 k    24 u32 group size    28 u32 checksum of the payload
  *    32 u64 byte length, header included    40 i8[16] levels    56 u32 0    60 u32 checksum of bytes 0..59
@@ -24,6 +24,10 @@ const VERSION = 1;
 const FLAG_ZEROS = 1;
 const FLAG_BIAS = 2;
 const FLAG_LEVELS = 4;
+const FLAG_MINIMA = 8;
+const FLAGS_MAX = 15;
+/** Places are the numbers in headers. */
+const SCALE_TYPES = ["f32", "f16", "i8"] as const;
 /** Codebooks are stored in the header; 16 levels are 4 bits. */
 const LEVELS_MAX = 16;
 
@@ -72,8 +76,12 @@ export function writeHeader(
   view.setUint16(4, VERSION, true);
   view.setUint16(6, layout.id, true);
   view.setUint8(8, spec.bits);
-  view.setUint8(9, spec.scaleDType === "f16" ? 1 : 0);
-  const flags = (spec.hasZeros ? FLAG_ZEROS : 0) | (hasBias ? FLAG_BIAS : 0) | (spec.hasLevels ? FLAG_LEVELS : 0);
+  view.setUint8(9, SCALE_TYPES.indexOf(spec.scaleDType));
+  const flags =
+    (spec.hasZeros ? FLAG_ZEROS : 0) |
+    (hasBias ? FLAG_BIAS : 0) |
+    (spec.hasLevels ? FLAG_LEVELS : 0) |
+    (spec.hasMinima ? FLAG_MINIMA : 0);
   view.setUint16(10, flags, true);
   view.setUint8(12, layout.nr);
   view.setUint8(13, layout.kr);
@@ -114,8 +122,9 @@ export function readHeader(bytes: Uint8Array, length = bytes.length): PackedHead
     throw new ShapeError(`packed weights: the header says ${byteLength} bytes but the buffer has ${length}`);
   const bits = view.getUint8(8);
   const scaleType = view.getUint8(9);
+  const scaleDType = SCALE_TYPES[scaleType];
   const flags = view.getUint16(10, true);
-  if (scaleType > 1 || flags > (FLAG_ZEROS | FLAG_BIAS | FLAG_LEVELS))
+  if (!scaleDType || flags > FLAGS_MAX)
     throw new ShapeError(`packed weights: scale type ${scaleType} with flags ${flags} is not known to this version`);
   const hasLevels = (flags & FLAG_LEVELS) !== 0;
   const spec: WeightSpec = {
@@ -125,7 +134,8 @@ export function readHeader(bytes: Uint8Array, length = bytes.length): PackedHead
     groupSize: view.getUint32(24, true),
     hasZeros: (flags & FLAG_ZEROS) !== 0,
     hasLevels,
-    scaleDType: scaleType === 1 ? "f16" : "f32",
+    ...((flags & FLAG_MINIMA) !== 0 && { hasMinima: true }),
+    scaleDType,
   };
   if (bits < 1 || bits > 8 || spec.n === 0 || spec.k === 0 || spec.groupSize === 0)
     throw new ShapeError(

@@ -25,6 +25,8 @@ const shapes = [
   [19, 65, 65],
   [2, 1, 1],
   [7, 48, 1000],
+  [18, 304, 16],
+  [33, 290, 32],
 ] as const;
 
 function roundTrip(weights: QuantizedWeights, bias: Float32Array | null, layout: PackedLayout) {

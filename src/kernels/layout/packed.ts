@@ -58,7 +58,7 @@ export function openPacked(bytes: Uint8Array, shape: PackedShape): PackedWeights
   return { ...describePacked(bytes, bytes.length, shape), bytes };
 }
 
-/** The same at the start of a buffer that may have room for other layouts of the weights. */
+/** Opens packed weights at the start of a buffer that may have room for other layouts of them. */
 export function openPackedWithin(bytes: Uint8Array, shape: PackedShape): PackedWeights {
   const isOurs = bytes.length >= HEADER_BYTES && magicOf(bytes) === MAGIC;
   return openPacked(isOurs ? bytes.subarray(0, storedByteLength(bytes)) : bytes, shape);
@@ -68,7 +68,10 @@ function magicOf(bytes: Uint8Array): number {
   return bytes.length >= 4 ? new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) : 0;
 }
 
-/** The same from the first bytes (64 suffice) of a buffer of `length` bytes: all but the weights themselves. */
+/**
+ * Describes packed weights by the first bytes (64 suffice) of a buffer of `length` bytes: all but the weights
+ * themselves.
+ */
 export function describePacked(bytes: Uint8Array, length: number, shape: PackedShape): Omit<PackedWeights, "bytes"> {
   const magic = magicOf(bytes);
   if (magic === TORCHAO_MAGIC && bytes.length >= TORCHAO_HEADER_BYTES)
@@ -104,10 +107,15 @@ export function verifyPacked(packed: PackedWeights): boolean | null {
 /** An empty row to read into. */
 export function weightRow(spec: WeightSpec): WeightRow {
   const groups = groupCount(spec);
-  return { qvals: new Int8Array(spec.k), scales: new Float32Array(groups), zeros: new Int8Array(groups) };
+  return {
+    qvals: new Int8Array(spec.k),
+    scales: new Float32Array(groups),
+    zeros: new Int8Array(groups),
+    minima: new Float32Array(groups),
+  };
 }
 
-/** The inverse of `packWeights`. */
+/** The inverse of `packWeights`, but for the factors of integer scales. */
 export function unpackWeights(packed: PackedWeights): { weights: QuantizedWeights; bias: Float32Array | null } {
   const { spec, layout, levels } = packed;
   const { n, k } = spec;
@@ -115,6 +123,7 @@ export function unpackWeights(packed: PackedWeights): { weights: QuantizedWeight
   const qvals = new Int8Array(n * k);
   const scales = new Float32Array(n * groups);
   const zeros = spec.hasZeros ? new Int8Array(n * groups) : null;
+  const minima = spec.hasMinima ? new Float32Array(n * groups) : undefined;
   const bias = packed.hasBias ? new Float32Array(n) : null;
   const row = weightRow(spec);
   for (let r = 0; r < n; r++) {
@@ -122,7 +131,8 @@ export function unpackWeights(packed: PackedWeights): { weights: QuantizedWeight
     qvals.set(row.qvals, r * k);
     scales.set(row.scales, r * groups);
     zeros?.set(row.zeros, r * groups);
+    minima?.set(row.minima, r * groups);
     if (bias) bias[r] = layout.readBias(packed, r);
   }
-  return { weights: { ...spec, qvals, scales, zeros, levels }, bias };
+  return { weights: { ...spec, qvals, scales, zeros, levels, ...(minima && { minima }) }, bias };
 }

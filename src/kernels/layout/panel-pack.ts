@@ -86,14 +86,15 @@ export class GroupPacker {
 
   /**
    * Stores `count` weights from `first` on in lane `lane` of the group whose vectors begin at byte `at`, which are zero,
-   * and returns the sum of their integers.
+   * behind `before` others, a multiple of four, and returns the sum of their integers.
    */
-  pack(first: number, count: number, lane: number, at: number): number {
+  pack(first: number, count: number, lane: number, at: number, before = 0): number {
     const plan = this.#lanePlan(lane);
     const flips = ((1 << (this.#bits - 1)) * BYTES) | 0;
     const keep = (((1 << this.#bits) - 1) * BYTES) | 0;
     const base = at >> 2;
     const steps = count >> 2;
+    const start = before >> 2;
     const words = first % KR === 0 ? this.#words : null;
     let sum = 0;
     if (words && this.#isSimple) {
@@ -102,19 +103,19 @@ export class GroupPacker {
       for (let step = 0, from = first >> 2; step < steps; step++) {
         const value = (words[from + step]! ^ flips) & keep;
         sum += byteSum(value);
-        target[base + word[step]!]! |= value << shift[step]!;
+        target[base + word[start + step]!]! |= value << shift[start + step]!;
       }
     } else
       for (let step = 0; step < steps; step++) {
         const value = ((words ? words[(first >> 2) + step]! : this.#wordAt(first + KR * step, KR)) ^ flips) & keep;
         sum += byteSum(value);
-        this.#store(plan, step, value, base);
+        this.#store(plan, start + step, value, base);
       }
     const rest = count % KR;
     if (rest > 0) {
       const value = (this.#wordAt(first + KR * steps, rest) ^ flips) & keep & ((1 << (8 * rest)) - 1);
       sum += byteSum(value);
-      this.#store(plan, steps, value, base);
+      this.#store(plan, start + steps, value, base);
     }
     return sum - count * (1 << (this.#bits - 1));
   }

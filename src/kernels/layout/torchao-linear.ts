@@ -41,6 +41,7 @@ export const torchaoUniversal: PackedLayout = {
   refusal(spec) {
     const groupSize = Math.min(spec.groupSize, spec.k);
     if (spec.hasLevels) return "codebooks are not stored";
+    if (spec.hasMinima) return "minima are not stored";
     if (spec.scaleDType !== "f32") return `scales must be f32, found ${spec.scaleDType}`;
     if (groupSize % K_STEP !== 0) return `the group size must be a multiple of 16, found ${groupSize}`;
     if (groupSize > SUMMED_COLUMNS_MAX)

@@ -89,8 +89,8 @@ export const argumentNames = {
     buffers: ["weights", "qvals", "scales", "zeros", "failed"],
   },
   quantizePack: {
-    scalars: ["n", "k", "groupSize", "bits", "halfScales", "hasZeros", "hasLevels", "hasBias"],
-    buffers: ["qvals", "scales", "zeros", "levels", "panels", "negative"],
+    scalars: ["n", "k", "groupSize", "bits", "scaleBytes", "hasZeros", "hasLevels", "hasMinima", "hasBias"],
+    buffers: ["qvals", "scales", "zeros", "levels", "minima", "superScales", "superMinima", "panels", "negative"],
   },
   measureRead: { scalars: ["bytes", "rounds", "ahead"], buffers: ["data"] },
   measureMacs: { scalars: ["macs", "tiles"], buffers: [] },

@@ -26,7 +26,7 @@ export interface NativePlan {
   readonly nativePlan: unique symbol;
 }
 
-/** A row as native/kernel.h declares it: `bits` and `needs` are bit sets. */
+/** A row as native/kernel.h declares it: `bits` (0x200: reads minima) and `needs` are bit sets. */
 export interface NativeRow {
   readonly name: string;
   readonly family: string;

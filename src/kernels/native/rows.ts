@@ -136,6 +136,9 @@ export function loadNativeKernels(path: string): void {
   listed = undefined;
 }
 
+/** The bit of kReadsMinima in native/kernel.h. */
+const READS_MINIMA = 0x200;
+
 type Description = Omit<Kernel<never>, "bind">;
 
 function describe(row: NativeRow): Description {
@@ -148,6 +151,7 @@ function describe(row: NativeRow): Description {
     mStep: row.mStep,
     nStep: row.nStep,
     ...(row.groups && { groups: row.groups }),
+    ...((row.bits & READS_MINIMA) !== 0 && { readsMinima: true }),
   };
 }
 

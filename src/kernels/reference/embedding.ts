@@ -68,6 +68,7 @@ export const embeddingSharedReference: Kernel<SharedEmbeddingArgs> = {
   target: "reference",
   layouts: layouts.map((layout) => layout.name),
   bits: ALL_BITS,
+  readsMinima: true,
   needs: [],
   mStep: 1,
   nStep: 1,
@@ -83,6 +84,10 @@ export const embeddingSharedReference: Kernel<SharedEmbeddingArgs> = {
           const end = Math.min(spec.k, (group + 1) * spec.groupSize);
           for (let c = group * spec.groupSize; c < end; c++) {
             const q = raw.qvals[c]!;
+            if (spec.hasMinima) {
+              y[i * spec.k + c] = Math.fround((q + offset) * raw.scales[group]!) + raw.minima[group]!;
+              continue;
+            }
             const level = levels ? levels[q + offset]! : q;
             y[i * spec.k + c] = (level - raw.zeros[group]!) * raw.scales[group]!;
           }

@@ -15,23 +15,24 @@ const allLayouts = layouts.map((layout) => layout.name);
 /** Sums of |level - zero| <= 255 times |q| <= 128 stay within int32 for this many terms. */
 const EXACT_TERMS = 65536;
 
-/** A row of weights as a kernel wants it: level - zero [k], scales [groups]. */
+/** A row of weights as a kernel wants it: level - zero [k], scales [groups], minima [groups]. */
 interface DecodedRow {
   readonly values: Int16Array;
   readonly scales: Float32Array;
+  readonly minima: Float32Array;
 }
 
 /** Reads rows into one reused buffer. */
 function rowDecoder(packed: PackedWeights): (row: number) => DecodedRow {
   const { spec, layout, levels } = packed;
   const raw = weightRow(spec);
-  const decoded = { values: new Int16Array(spec.k), scales: raw.scales };
+  const decoded = { values: new Int16Array(spec.k), scales: raw.scales, minima: raw.minima };
   const offset = 1 << (spec.bits - 1);
   return (row) => {
     layout.readRow(packed, row, raw);
     for (let group = 0; group < raw.scales.length; group++) {
       const end = Math.min(spec.k, (group + 1) * spec.groupSize);
-      const zero = raw.zeros[group]!;
+      const zero = spec.hasMinima ? -offset : raw.zeros[group]!;
       for (let c = group * spec.groupSize; c < end; c++) {
         const q = raw.qvals[c]!;
         decoded.values[c] = (levels ? levels[q + offset]! : q) - zero;
@@ -41,12 +42,16 @@ function rowDecoder(packed: PackedWeights): (row: number) => DecodedRow {
   };
 }
 
-/** y += over groups: scale * sum((q_x - zero_x) * (level - zero)); then times the row's activation scale. */
+/**
+ * y += over groups: scale * sum((q_x - zero_x) * (level - zero)) + minimum * sum(q_x - zero_x); then times the row's
+ * activation scale.
+ */
 export const linearA8Reference: Kernel<PackedLinearArgs> = {
   name: "linear_a8_wx_1x1x1_reference",
   target: "reference",
   layouts: allLayouts,
   bits: ALL_BITS,
+  readsMinima: true,
   needs: [],
   mStep: 1,
   nStep: 1,
@@ -77,7 +82,7 @@ function activationViews(scratch: Uint8Array, m: number, k: number): QuantizedAc
 
 function dotA8(row: DecodedRow, activations: QuantizedActivations, i: number, spec: WeightSpec): number {
   const { k, groupSize } = spec;
-  const { values, scales } = row;
+  const { values, scales, minima } = row;
   const { q } = activations;
   const zero = activations.zeros[i]!;
   const base = i * k;
@@ -85,18 +90,20 @@ function dotA8(row: DecodedRow, activations: QuantizedActivations, i: number, sp
   for (let group = 0; group < scales.length; group++) {
     const end = Math.min(k, (group + 1) * groupSize);
     let exact = 0;
+    let inputs = 0;
     for (let start = group * groupSize; start < end; start += EXACT_TERMS) {
       const stop = Math.min(end, start + EXACT_TERMS);
       let dot = 0;
       let total = 0;
       for (let c = start; c < stop; c++) {
         const w = values[c]!;
+        inputs += q[base + c]! - zero;
         dot = (dot + w * q[base + c]!) | 0;
         total = (total + w) | 0;
       }
       exact += dot - zero * total;
     }
-    sum += scales[group]! * exact;
+    sum += scales[group]! * exact + minima[group]! * inputs;
   }
   return sum * activations.scales[i]!;
 }
@@ -107,6 +114,7 @@ export const linearWeightOnlyReference: Kernel<PackedLinearArgs> = {
   target: "reference",
   layouts: allLayouts,
   bits: ALL_BITS,
+  readsMinima: true,
   needs: [],
   mStep: 1,
   nStep: 1,
@@ -116,15 +124,20 @@ export const linearWeightOnlyReference: Kernel<PackedLinearArgs> = {
     const groups = groupCount(spec);
     return () => {
       for (let row = 0; row < spec.n; row++) {
-        const { values, scales } = readRow(row);
+        const { values, scales, minima } = readRow(row);
         const bias = layout.readBias(weights, row);
         for (let i = 0; i < m; i++) {
           let sum = 0;
           for (let group = 0; group < groups; group++) {
             const end = Math.min(spec.k, (group + 1) * spec.groupSize);
             let dot = 0;
-            for (let c = group * spec.groupSize; c < end; c++) dot += values[c]! * x[i * spec.k + c]!;
+            let inputs = 0;
+            for (let c = group * spec.groupSize; c < end; c++) {
+              dot += values[c]! * x[i * spec.k + c]!;
+              inputs += x[i * spec.k + c]!;
+            }
             sum += scales[group]! * dot;
+            if (spec.hasMinima) sum += minima[group]! * inputs;
           }
           y[i * spec.n + row] = sum + bias;
         }

@@ -5,12 +5,12 @@ import { fieldTables } from "../layout/fields.ts";
 import { type Body, type Expr, type Local, when, widen } from "./assembler/expression.ts";
 import { f32x4, i8x16, i16x8, i32, i32x4, i64, int, long, ptr, size, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
+import { FactorPlaces, rowNumber } from "./generate/group-scales.ts";
 import { forLanes, lanesOf, type StoredType, storedBytes } from "./generate/lanes.ts";
 import { advance, elementAt, forRange, repeat } from "./generate/loops.ts";
 import {
   LEVELS_OFFSET,
   PANEL_ROWS,
-  PANELS_OFFSET,
   type PanelShape,
   panelShape,
   panelSizes,
@@ -97,6 +97,7 @@ export const embeddingFloatWasm: Kernel<FloatEmbeddingArgs> = wasmKernel<FloatEm
 const sharedBlock = new ArgumentBlock({
   panels: "ptr",
   panelBytes: "ptr",
+  frontBytes: "ptr",
   levels: "ptr",
   indices: "ptr",
   y: "ptr",
@@ -151,40 +152,49 @@ interface RowReader {
   readonly at: Local<"ptr">;
 }
 
-function readGroups(reader: RowReader, { y, k, groups }: SharedFields): Body {
+function readGroups(reader: RowReader, { y, k, groups, frontBytes }: SharedFields): Body {
   const { shape, scope, constants, row, at } = reader;
   const scale = scope.local("v128", "scale");
   const zero = scope.local("v128", "zero");
   const left = scope.local("i32", "left");
   const count = scope.local("i32", "count");
-  const lanes = lanesOf(1, constants);
-  const type = shape.hasHalfScales ? "f16" : "f32";
-  const stored = lanes.load(elementAt(at, row, storedBytes[type]), type);
+  const minimum = scope.local("v128", "minimum");
+  const factors = new FactorPlaces(scope, shape);
+  const number = (part: number, isMinimum: boolean) =>
+    f32x4.splat(f32x4.extract_lane(rowNumber(shape, { group: at, part, factors }, row, isMinimum, constants), 0));
   const zeroPoint = i32.load8_s(ptr.add(at, widen(row)), shape.zerosOffset);
   return [
     left.set(k),
+    factors.start(frontBytes),
     repeat(scope.local("i32", "group"), groups, [
-      scale.set(f32x4.splat(f32x4.extract_lane(stored, 0))),
-      shape.hasZeros ? zero.set(i32x4.splat(zeroPoint)) : [],
-      count.set(int(shape.groupSize)),
-      when(i32.lt_u(left, count), [count.set(left)]),
-      left.set(i32.sub(left, count)),
-      readChunks(reader, { y, count, scale, zero }),
+      Array.from({ length: shape.parts }, (_, part) => [
+        scale.set(number(part, false)),
+        shape.hasZeros ? zero.set(i32x4.splat(zeroPoint)) : [],
+        shape.hasMinima ? minimum.set(f32x4.neg(number(part, true))) : [],
+        count.set(int(shape.partSize)),
+        when(i32.lt_u(left, count), [count.set(left)]),
+        left.set(i32.sub(left, count)),
+        readChunks(reader, { y, part, count, scale, zero, minimum }),
+      ]),
       advance(at, shape.groupBytes),
+      factors.next(),
     ]),
   ];
 }
 
 interface GroupReader {
   readonly y: Local<"ptr">;
+  /** Which it is of the groups that are stored as one. */
+  readonly part: number;
   /** Weights of the group. */
   readonly count: Local<"i32">;
   readonly scale: Local<"v128">;
   readonly zero: Local<"v128">;
+  readonly minimum: Local<"v128">;
 }
 
 /** The values of a group, four at a time; the last may be fewer. */
-function readChunks(reader: RowReader, { y, count, scale, zero }: GroupReader): Body {
+function readChunks(reader: RowReader, { y, part, count, scale, zero, minimum }: GroupReader): Body {
   const { shape, scope, constants, table, row, at } = reader;
   const { vectors, fields } = fieldTables[shape.bits]!;
   const words = scope.localArray("i32", "word", vectors);
@@ -196,9 +206,11 @@ function readChunks(reader: RowReader, { y, count, scale, zero }: GroupReader): 
   const signed = shape.hasLevels
     ? i8x16.swizzle(table, bytes)
     : i8x16.sub(bytes, constants.bytes(2 ** (shape.bits - 1)));
-  const level = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(signed));
+  const integers = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(signed));
+  const level = shape.hasMinima ? i32x4.add(integers, constants.words(2 ** (shape.bits - 1))) : integers;
+  const product = f32x4.mul(f32x4.convert_i32x4_s(shape.hasZeros ? i32x4.sub(level, zero) : level), scale);
   const write = [
-    value.set(f32x4.mul(f32x4.convert_i32x4_s(shape.hasZeros ? i32x4.sub(level, zero) : level), scale)),
+    value.set(shape.hasMinima ? f32x4.add(product, minimum) : product),
     when(
       i32.ge_s(left, int(4)),
       [store(4), advance(y, 16)],
@@ -214,23 +226,29 @@ function readChunks(reader: RowReader, { y, count, scale, zero }: GroupReader): 
   const take = fields.map((_, f) => bytes.set(i32x4.splat(fieldOfWords(shape, f, words))));
   const start = left.set(count);
   const turns = scope.local("i32", "turns");
-  if (shape.rows === PANEL_ROWS)
+  const steps = shape.partLength / 4;
+  if (shape.rows === PANEL_ROWS) {
+    // One run of vectors may hold two groups.
+    const isShared = steps < fields.length;
+    const before = isShared ? 0 : (part * steps * 64 * vectors) / fields.length;
     return [
       start,
-      chunk.set(elementAt(at, row, 4)),
-      repeat(turns, int(shape.groupLength / (4 * fields.length)), [
+      chunk.set(ptr.add(elementAt(at, row, 4), size(before))),
+      repeat(turns, int(isShared ? 1 : steps / fields.length), [
         words.map((word, v) => word.set(i32.load(chunk, shape.vectorsOffset + 64 * v))),
-        take.map((set) => [set, write]),
+        (isShared ? take.slice(part * steps, (part + 1) * steps) : take).map((set) => [set, write]),
         advance(chunk, 64 * vectors),
       ]),
     ];
+  }
   // Four rows of as many quads as a byte has fields share vectors, whose highest bits are flipped.
   const quad = i32.div_u(row, int(4));
   const field = i32.rem_u(quad, int(fields.length));
   return [
     start,
     chunk.set(elementAt(elementAt(at, i32.div_u(quad, int(fields.length)), 16 * vectors), i32.rem_u(row, int(4)), 4)),
-    repeat(turns, int(shape.groupLength / 4), [
+    advance(chunk, part * steps * blockBytes(shape)),
+    repeat(turns, int(steps), [
       words.map((word, v) => word.set(i32.xor(i32.load(chunk, shape.vectorsOffset + 16 * v), int(0x80808080)))),
       take.map((set, f) => when(i32.eq(field, int(f)), [set])),
       write,
@@ -258,14 +276,16 @@ export const embeddingSharedWasm: Kernel<SharedEmbeddingArgs> = wasmKernel<Share
   name: "shared_embedding_wx_1x1x4_wasm_simd",
   layouts: ["panel16", "panel32"],
   bits: [1, 2, 3, 4, 5, 6, 7, 8],
+  readsMinima: true,
   step({ weights, indices, y }, place) {
     const shape = panelShape(weights);
-    const { n, k, groups, panelBytes } = panelSizes(weights, shape);
+    const { n, k, groups, panelBytes, firstPanel, frontBytes } = panelSizes(weights, shape);
     const packed = place.read(weights.bytes);
     const values = {
-      panels: packed + PANELS_OFFSET,
+      panels: packed + firstPanel,
       levels: packed + LEVELS_OFFSET,
       panelBytes,
+      frontBytes,
       indices: place.read(indices),
       y: place.write(y),
       n,

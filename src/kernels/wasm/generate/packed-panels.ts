@@ -1,7 +1,7 @@
 /** What kernels know of weights in the panel layouts when they are generated, and what they are told when they run. */
-import { groupCount } from "../../../quantized.ts";
+import type { WeightSpec } from "../../../quantized.ts";
 import type { PackedWeights } from "../../contract.ts";
-import { HEADER_BYTES } from "../../layout/header.ts";
+import { GROUPS_OF_SUPER, panelGeometry } from "../../layout/panel-geometry.ts";
 
 /** Rows of a panel16 panel. */
 export const PANEL_ROWS = 16;
@@ -9,7 +9,6 @@ export const PANEL_ROWS = 16;
 const QUAD_ROWS = 4;
 /** Quads of a panel16 panel. */
 export const QUADS = PANEL_ROWS / QUAD_ROWS;
-const K_STEP = 32;
 const HEADER_MARK = 15;
 export const LEVELS_OFFSET = 40;
 
@@ -22,7 +21,19 @@ export interface PanelShape {
   readonly groupLength: number;
   /** Weights of a group, but for the last. */
   readonly groupSize: number;
+  /** Groups with scales of their own in one as stored: 2 of 16, else 1; and of one of them what the two say. */
+  readonly parts: number;
+  readonly partLength: number;
+  readonly partSize: number;
+  readonly scaleType: WeightSpec["scaleDType"];
+  /** Whether scales are float16, and no minima stand beside them. */
   readonly hasHalfScales: boolean;
+  readonly hasMinima: boolean;
+  readonly minimaOffset: number;
+  /** Of the factors of integer scales of some groups of all rows. */
+  readonly superBytes: number;
+  /** Groups that share a factor. */
+  readonly groupsOfSuper: number;
   /** No scale is negative. */
   readonly hasPositiveScales: boolean;
   readonly hasZeros: boolean;
@@ -40,8 +51,12 @@ export interface PanelSizes {
   readonly k: number;
   readonly groups: number;
   readonly panels: number;
+  /** From the start of the buffer to the first panel's first group. */
+  readonly firstPanel: number;
+  /** Of the factors of integer scales, in front of a panel's first group. */
+  readonly frontBytes: number;
   readonly panelBytes: number;
-  /** From the start of a panel. */
+  /** From the start of a panel's first group. */
   readonly correctionOffset: number;
 }
 
@@ -55,43 +70,30 @@ export function panelShape(weights: PackedWeights): PanelShape {
 }
 
 function shapeOf({ spec, hasBias, bytes, layout }: PackedWeights): PanelShape {
-  const { bits, k, groupSize, scaleDType, hasZeros, hasLevels } = spec;
-  const length = Math.min(groupSize, k);
-  const groupLength = Math.ceil(length / K_STEP) * K_STEP;
+  const { bits, k, groupSize, scaleDType: scaleType, hasZeros, hasLevels, hasMinima = false } = spec;
   const rows = layout.nr;
-  const zerosOffset = rows * (scaleDType === "f16" ? 2 : 4);
-  const vectorsOffset = zerosOffset + (hasZeros ? rows : 0);
+  const { parts, groupLength, ...places } = panelGeometry(rows, spec, hasBias);
+  const { minimaOffset, superBytes, zerosOffset, vectorsOffset, groupBytes } = places;
   return {
-    rows,
-    bits,
-    groupLength,
-    groupSize: length,
-    hasHalfScales: scaleDType === "f16",
+    ...{ rows, bits, groupLength, groupSize: Math.min(parts * groupSize, k), parts },
+    ...{ partLength: groupLength / parts, partSize: parts === 1 ? Math.min(groupSize, k) : groupSize },
+    ...{ scaleType, hasHalfScales: scaleType === "f16" && !hasMinima, hasMinima },
     hasPositiveScales: bytes[HEADER_MARK] === 1,
-    hasZeros,
-    hasLevels,
-    hasBias,
-    zerosOffset,
-    vectorsOffset,
-    groupBytes: vectorsOffset + (rows * groupLength * bits) / 8,
+    ...{ hasZeros, hasLevels, hasBias },
+    ...{ minimaOffset, superBytes, groupsOfSuper: GROUPS_OF_SUPER },
+    ...{ zerosOffset, vectorsOffset, groupBytes },
   };
 }
 
-export function panelSizes({ spec, hasBias }: PackedWeights, shape: PanelShape): PanelSizes {
-  const groups = groupCount(spec);
-  const correctionOffset = groups * shape.groupBytes;
-  const used = correctionOffset + 4 * shape.rows * (hasBias ? 2 : 1);
-  const panels = Math.ceil(spec.n / shape.rows);
-  return { n: spec.n, k: spec.k, groups, panels, panelBytes: Math.ceil(used / 64) * 64, correctionOffset };
+export function panelSizes({ spec, hasBias }: PackedWeights, { rows }: PanelShape): PanelSizes {
+  const { groups, panels, panelBytes, correctionOffset, firstPanel, frontBytes } = panelGeometry(rows, spec, hasBias);
+  return { n: spec.n, k: spec.k, groups, panels, panelBytes, correctionOffset, firstPanel, frontBytes };
 }
 
 /** Quads of a panel. */
 export function quadsOf({ rows }: PanelShape): number {
   return rows / QUAD_ROWS;
 }
-
-/** Where the panels begin in a buffer. */
-export const PANELS_OFFSET = HEADER_BYTES;
 
 const keys = new WeakMap<PanelShape, string>();
 
@@ -103,10 +105,12 @@ export function shapeKey(shape: PanelShape): string {
 }
 
 function keyOf(shape: PanelShape): string {
-  const { bits, groupLength, groupSize } = shape;
-  const size = groupLength === groupSize ? `${groupSize}` : `${groupSize}of${groupLength}`;
+  const { bits, groupLength, groupSize, parts } = shape;
+  const length = groupLength === groupSize ? `${groupSize}` : `${groupSize}of${groupLength}`;
+  const size = `${length}${parts > 1 ? "p" : ""}`;
   const marks = [
-    shape.hasHalfScales ? "h" : "f",
+    { f32: "f", f16: "h", i8: "i" }[shape.scaleType],
+    shape.hasMinima ? "m" : "",
     shape.hasPositiveScales ? "" : "n",
     shape.hasZeros ? "z" : "",
     shape.hasLevels ? "l" : "",

@@ -23,7 +23,7 @@ type Fields = FieldsOf<typeof block>;
 
 /** Quantized rows in memory: addresses of the parts, and what one row takes of each. */
 export interface QuantizedPlaces {
-  /** [m, groups] records; see `recordPlaces`. */
+  /** [m, groups] records, of groups with scales of their own; see `recordPlaces`. */
   readonly records: number;
   /** int8 [m, padded k] where the records have int16. */
   readonly values: number;
@@ -49,7 +49,7 @@ export function quantizedPlaces(
   };
   return {
     records: take(groups * recordBytes(mode, shape)),
-    values: take(activationBytes(mode) === 2 ? groups * shape.groupLength : 0),
+    values: take(activationBytes(mode) === 2 ? groups * shape.partLength : 0),
     scales: take(4),
     zeros: take(4),
     get byteLength() {
@@ -72,11 +72,12 @@ export function quantizeArgs({ x, places, k, groups }: QuantizeCall): Uint8Array
 
 /** The kernel for a shape of weights and a way to multiply. */
 export function quantizeCode(shape: PanelShape, mode: DotMode): KernelCode {
-  const { groupLength, groupSize, bits, hasLevels } = shape;
+  const { partLength, partSize, bits, hasLevels, hasMinima } = shape;
   const isPaired = activationBytes(mode) === 2;
   const offset = hasLevels ? 0 : 2 ** (bits - 1);
   const start = seedBits(shape);
-  const key = `quantize_g${groupSize}of${groupLength}_o${offset}${isPaired ? "_pairs" : ""}${start ? "_float" : ""}`;
+  const marks = `${isPaired ? "_pairs" : ""}${start ? "_float" : ""}${hasMinima ? "_minima" : ""}`;
+  const key = `quantize_g${partSize}of${partLength}_o${offset}${marks}`;
   return {
     key,
     build: () => [
@@ -171,15 +172,15 @@ function quantizeGroups(fields: Fields, row: Local<"i32">, scope: Scope, facts: 
     at.set(x),
     left.set(fields.k),
     record.set(elementAt(fields.records, index, bytes)),
-    isPaired ? q.set(elementAt(fields.values, index, shape.groupLength)) : [],
+    isPaired ? q.set(elementAt(fields.values, index, shape.partLength)) : [],
     forRange(group, int(0), fields.groups, [
       isPaired ? [] : q.set(record),
-      count.set(int(shape.groupSize)),
+      count.set(int(shape.partSize)),
       when(i32.lt_u(left, count), [count.set(left)]),
       left.set(i32.sub(left, count)),
       quantizeGroup(scope, facts, { at, q, count, total }),
       i32.store(record, i32.add(i32.mul(total, int(-offset)), int(start)), seed),
-      i32.store(record, total, sum),
+      shape.hasMinima ? f32.store(record, f32.convert_i32_s(total), sum) : i32.store(record, total, sum),
       advance(record, bytes),
     ]),
   ];
@@ -230,7 +231,7 @@ function quantizeGroup(scope: Scope, facts: GroupFacts, { at, q, count, total }:
       advance(at, 4),
       advance(q, 1),
     ]),
-    whileDo(i32.lt_u(i, int(shape.groupLength)), [i32.store8(q, int(0)), advance(q, 1), i.set(i32.add(i, int(1)))]),
+    whileDo(i32.lt_u(i, int(shape.partLength)), [i32.store8(q, int(0)), advance(q, 1), i.set(i32.add(i, int(1)))]),
   ];
 }
 
@@ -248,10 +249,10 @@ function pairValues(fields: Fields, row: Local<"i32">, scope: Scope, shape: Pane
   const index = i32.mul(row, fields.groups);
   const rest = recordBytes("plain", shape) - recordPlaces("plain", shape).seed;
   return [
-    from.set(elementAt(fields.values, index, shape.groupLength)),
+    from.set(elementAt(fields.values, index, shape.partLength)),
     to.set(elementAt(fields.records, index, recordBytes("plain", shape))),
     repeat(group, fields.groups, [
-      repeat(i, int(shape.groupLength / 16), [
+      repeat(i, int(shape.partLength / 16), [
         bytes.set(v128.load(from)),
         v128.store(to, ordered(low(), low())),
         v128.store(to, ordered(high(), high()), 16),

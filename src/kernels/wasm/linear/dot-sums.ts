@@ -23,10 +23,11 @@ export function activationBytes(mode: DotMode): number {
 
 /**
  * A group of quantized activations in memory: the values, int8, or for the plain way int16 in each four in the order 0, 2,
- * 1, 3; then int32 what integer sums start from, so that unsigned weights count as signed, and the sum of the values.
+ * 1, 3; then int32 what integer sums start from, so that unsigned weights count as signed, and the sum of the values, as
+ * float32 for groups with minima. Groups of 16 have one each.
  */
-export function recordPlaces(mode: DotMode, { groupLength }: PanelShape): { seed: number; sum: number } {
-  const seed = groupLength * activationBytes(mode);
+export function recordPlaces(mode: DotMode, { partLength }: PanelShape): { seed: number; sum: number } {
+  const seed = partLength * activationBytes(mode);
   return { seed, sum: seed + 4 };
 }
 

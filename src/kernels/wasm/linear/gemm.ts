@@ -4,14 +4,15 @@
  */
 
 import type { FunctionCode } from "../assembler/expression.ts";
-import { type Body, call, type Local, when } from "../assembler/expression.ts";
+import { type Body, call, type Expr, type Local, when } from "../assembler/expression.ts";
 import { i32, i32x4, int, ptr, size, v128 } from "../assembler/instructions.ts";
 import { defineFunction, type Scope } from "../assembler/module.ts";
+import { FactorPlaces, groupOffsets, groupScales } from "../generate/group-scales.ts";
 import { multiplyAdd } from "../generate/lanes.ts";
 import { advance, elementAt, forRange, repeat } from "../generate/loops.ts";
 import { type PanelShape, quadsOf, shapeKey } from "../generate/packed-panels.ts";
 import { blockBytes, blockSteps, forFields } from "../generate/panel-blocks.ts";
-import { loadScales, loadZeros, VectorConstants } from "../generate/weight-fields.ts";
+import { loadZeros, VectorConstants } from "../generate/weight-fields.ts";
 import { type KernelCode, kernelFunction } from "../kernel-code.ts";
 import {
   activationBytes,
@@ -39,16 +40,16 @@ const PANEL_START = 128;
 /** Rows of weights multiplied at once; a panel taken apart has all groups of the first of them before those of the next. */
 const WIDE_ROWS = 4 * WIDE_QUADS;
 
-/** Bytes of a group of some rows taken apart: scales, zero points, planes. */
+/** Bytes of a group of some rows taken apart: scales, zero points or what minima add, planes. Groups of 16 are one each. */
 function unpackedGroup(shape: PanelShape, mode: DotMode): { zeros: number; vectors: number; bytes: number } {
   const zeros = 4 * WIDE_ROWS;
-  const vectors = zeros + (shape.hasZeros ? 4 * WIDE_ROWS : 0);
-  return { zeros, vectors, bytes: vectors + WIDE_ROWS * shape.groupLength * planeCount(mode, shape.bits) };
+  const vectors = zeros + (shape.hasZeros || shape.hasMinima ? 4 * WIDE_ROWS : 0);
+  return { zeros, vectors, bytes: vectors + WIDE_ROWS * shape.partLength * planeCount(mode, shape.bits) };
 }
 
 /** Thread scratch that the kernel needs for so many groups. */
 export function gemmThreadBytes(shape: PanelShape, mode: DotMode, groups: number): number {
-  return PANEL_START + (shape.rows / WIDE_ROWS) * groups * unpackedGroup(shape, mode).bytes;
+  return PANEL_START + (shape.rows / WIDE_ROWS) * groups * shape.parts * unpackedGroup(shape, mode).bytes;
 }
 
 /** 8-bit weights are multiplied in the plain way, whose sums take half the registers. */
@@ -83,7 +84,7 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
         unpacked.set(ptr.add(elementAt(threadScratch, thread, threadBytes), size(PANEL_START))),
         forRange(panel, panel, last, [
           weights.set(elementAt(panels, panel, panelBytes)),
-          call(unpack, { weights, to: unpacked, groups, levels: fields.levels }),
+          call(unpack, { weights, to: unpacked, groups, levels: fields.levels, frontBytes: fields.frontBytes }),
           forRange(part, int(0), int(shape.rows / WIDE_ROWS), [
             forRange(row, int(0), i32.sub(m, i32.rem_u(m, int(most))), [run(most)], most),
             rows.slice(1).map((_, i) => when(i32.eq(left, int(i + 1)), [run(i + 1), row.set(m)])),
@@ -96,11 +97,11 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
   ];
 }
 
-const unpackParams = { weights: "ptr", to: "ptr", groups: "i32", levels: "ptr" } as const;
+const unpackParams = { weights: "ptr", to: "ptr", groups: "i32", levels: "ptr", frontBytes: "ptr" } as const;
 
 /** Takes a panel apart: float32 scales, 32-bit zero points, and weights as the planes that are multiplied. */
 function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCode<typeof unpackParams, null> {
-  return defineFunction(name, unpackParams, ({ weights, to, groups, levels }, scope) => {
+  return defineFunction(name, unpackParams, ({ weights, to, groups, levels, frontBytes }, scope) => {
     const constants = new VectorConstants(scope);
     const table = scope.local("v128", "level_table");
     const group = scope.local("i32", "group");
@@ -110,31 +111,53 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
     const block = scope.local("i32", "block");
     const places = unpackedGroup(shape, mode);
     const planes = planeCount(mode, shape.bits);
-    const blocks = shape.groupLength / (4 * blockSteps(shape));
-    const field = (unpacked: Local<"v128">, quad: number, step: number) =>
-      planesOf(mode, shape, unpacked, constants, table).map((plane, p) =>
-        v128.store(partOf(outs, quad), plane, places.vectors + 4 * WIDE_ROWS * (step * planes + p) + placeIn(quad)),
+    const steps = shape.partLength / 4;
+    const field = (unpacked: Local<"v128">, quad: number, step: number) => {
+      const [section, inSection] = [Math.floor(step / steps), step % steps];
+      const start = section * places.bytes + places.vectors + placeIn(quad);
+      return planesOf(mode, shape, unpacked, constants, table).map((plane, p) =>
+        v128.store(partOf(outs, quad), plane, start + 4 * WIDE_ROWS * (inSection * planes + p)),
       );
+    };
     const quads = Array.from({ length: quadsOf(shape) }, (_, r) => r);
-    const head = quads.map((r) => [
-      v128.store(partOf(parts, r), loadScales(shape, weights, r, constants), placeIn(r)),
-      shape.hasZeros ? v128.store(partOf(parts, r), loadZeros(shape, weights, r), places.zeros + placeIn(r)) : [],
-    ]);
+    const factors = new FactorPlaces(scope, shape);
+    const scale = scope.local("v128", "group_scale");
+    const sections = Array.from({ length: shape.parts }, (_, section) => section);
+    const head = sections.map((section) =>
+      quads.map((r) => {
+        const place = { group: weights, part: section, factors };
+        const at = section * places.bytes + placeIn(r);
+        const store = (value: Expr<"v128">, offset: number) => v128.store(partOf(parts, r), value, at + offset);
+        return [
+          scale.set(groupScales(shape, place, r, constants)),
+          store(scale, 0),
+          shape.hasZeros ? store(loadZeros(shape, weights, r), places.zeros) : [],
+          shape.hasMinima ? store(groupOffsets(shape, place, r, scale, constants), places.zeros) : [],
+        ];
+      }),
+    );
+    /** Blocks that lie in one group each; one block may hold two groups. */
+    const inTurn = steps >= blockSteps(shape) ? sections : [0];
+    const blocks = shape.groupLength / (4 * blockSteps(shape)) / inTurn.length;
     return [
       shape.hasLevels ? table.set(v128.load(levels)) : [],
       constants.prepare,
-      parts.map((part, i) => part.set(i === 0 ? to : elementAt(parts[i - 1]!, groups, places.bytes))),
+      parts.map((part, i) => part.set(i === 0 ? to : elementAt(parts[i - 1]!, groups, shape.parts * places.bytes))),
+      factors.start(frontBytes),
       repeat(group, groups, [
         head,
         at.set(weights),
-        outs.map((out, i) => out.set(parts[i]!)),
-        repeat(block, int(blocks), [
-          forFields({ shape, scope, constants }, at, field),
-          advance(at, blockBytes(shape)),
-          outs.map((out) => advance(out, 4 * WIDE_ROWS * blockSteps(shape) * planes)),
+        inTurn.map((section) => [
+          outs.map((out, i) => out.set(ptr.add(parts[i]!, size(section * places.bytes)))),
+          repeat(block, int(blocks), [
+            forFields({ shape, scope, constants }, at, field),
+            advance(at, blockBytes(shape)),
+            outs.map((out) => advance(out, 4 * WIDE_ROWS * blockSteps(shape) * planes)),
+          ]),
         ]),
         advance(weights, shape.groupBytes),
-        parts.map((part) => advance(part, places.bytes)),
+        factors.next(),
+        parts.map((part) => advance(part, shape.parts * places.bytes)),
       ]),
     ];
   });
@@ -213,19 +236,23 @@ class RowsGenerator {
     const index = (t: number) => i32.mul(i32.add(row, int(t)), fields.groups);
     const scale = scope.localArray("v128", "scale", WIDE_QUADS);
     const bytes = recordBytes(mode, shape);
+    const places = unpackedGroup(shape, mode);
+    const { sum } = recordPlaces(mode, shape);
     const scaled = results.flatMap((quads, t) =>
       quads.map((result, q) => {
         const sums = floatsOfSums(shape, this.#sums.total(t * WIDE_QUADS + q), constants);
-        return result.set(multiplyAdd(isFused(mode, shape), sums, scale[q]!, result));
+        const add = (a: Expr<"v128">, b: Expr<"v128">) => result.set(multiplyAdd(isFused(mode, shape), a, b, result));
+        if (!shape.hasMinima) return add(sums, scale[q]!);
+        const offsets = v128.load(this.#weights, places.zeros + 16 * q);
+        return [add(sums, scale[q]!), add(v128.load32_splat(this.#x[t]!, sum), offsets)];
       }),
     );
-    const places = unpackedGroup(shape, mode);
     return [
       results.flat().map((result) => result.set(constants.words(0))),
       this.#weights.set(ptr.add(start, size(PANEL_START))),
-      this.#weights.set(elementAt(this.#weights, i32.mul(fields.groups, part), places.bytes)),
-      this.#x.map((x, t) => x.set(elementAt(fields.records, index(t), bytes))),
-      repeat(group, fields.groups, [
+      this.#weights.set(elementAt(this.#weights, i32.mul(fields.groups, part), shape.parts * places.bytes)),
+      this.#x.map((x, t) => x.set(elementAt(fields.records, index(t), shape.parts * bytes))),
+      repeat(group, i32.mul(fields.groups, int(shape.parts)), [
         this.#begin(),
         this.#steps(),
         scale.map((quadScale, q) => quadScale.set(v128.load(this.#weights, 16 * q))),
@@ -249,10 +276,10 @@ class RowsGenerator {
     );
   }
 
-  /** The integer sums of a group: eight steps of four k at a time. */
+  /** The integer sums of a group: up to eight steps of four k at a time. */
   #steps(): Body {
     const { shape, mode, scope } = this.#context;
-    const units = shape.groupLength / 4 / UNIT_STEPS;
+    const units = Math.ceil(shape.partLength / 4 / UNIT_STEPS);
     const { vectors } = unpackedGroup(shape, mode);
     if (units === 1) return this.#unit(this.#weights, this.#x, vectors);
     const unit = scope.local("i32", "unit");
@@ -273,7 +300,7 @@ class RowsGenerator {
   #unit(weights: Local<"ptr">, x: readonly Local<"ptr">[], vectorsAt: number): Body {
     const { shape, mode } = this.#context;
     const planes = planeCount(mode, shape.bits);
-    const steps = Array.from({ length: UNIT_STEPS * planes }, (_, i) => {
+    const steps = Array.from({ length: Math.min(UNIT_STEPS, shape.partLength / 4) * planes }, (_, i) => {
       const offset = activationOffset(mode, Math.floor(i / planes), i % planes);
       return [
         this.#planes.map((plane, q) => plane.set(v128.load(weights, vectorsAt + 4 * WIDE_ROWS * i + 16 * q))),

@@ -7,10 +7,11 @@ import { fieldTables } from "../../layout/fields.ts";
 import { type Body, type Expr, type Local, type Statement, when } from "../assembler/expression.ts";
 import { i32, int, ptr, size, v128 } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
+import { FactorPlaces, groupOffsets, groupScales } from "../generate/group-scales.ts";
 import { multiplyAdd } from "../generate/lanes.ts";
 import { advance, elementAt, forRange, repeat } from "../generate/loops.ts";
 import { PANEL_ROWS, type PanelShape, QUADS, shapeKey } from "../generate/packed-panels.ts";
-import { fieldOf, loadChunk, loadScales, VectorConstants } from "../generate/weight-fields.ts";
+import { fieldOf, loadChunk, VectorConstants } from "../generate/weight-fields.ts";
 import { type KernelCode, kernelFunction } from "../kernel-code.ts";
 import {
   activationBytes,
@@ -62,6 +63,8 @@ class GemvGenerator {
   readonly #thread: Local<"i32">;
   readonly #constants: VectorConstants;
   readonly #sums: DotSums;
+  readonly #factors: FactorPlaces;
+  readonly #scale: Local<"v128">;
   readonly #row: Local<"i32">;
   readonly #x: Local<"ptr">;
   readonly #levels: Local<"v128">;
@@ -80,7 +83,9 @@ class GemvGenerator {
     this.#scope = scope;
     this.#thread = thread;
     this.#constants = new VectorConstants(scope);
-    this.#sums = new DotSums(scope, mode, shape, QUADS, this.#constants);
+    this.#sums = new DotSums(scope, mode, shape, QUADS * shape.parts, this.#constants);
+    this.#factors = new FactorPlaces(scope, shape);
+    this.#scale = scope.local("v128", "scale");
     this.#row = scope.local("i32", "row");
     this.#x = scope.local("ptr", "x");
     this.#levels = scope.local("v128", "level_table");
@@ -118,22 +123,24 @@ class GemvGenerator {
 
   /** `count` panels of each of some streams, which begin `count` panels apart. */
   #stripe(streams: number, start: Local<"i32">, count: Local<"i32">): Body {
-    const { panels, panelBytes, correctionOffset, records, groups } = this.#fields;
+    const { panels, panelBytes, correctionOffset, frontBytes, records, groups } = this.#fields;
     const weights = this.#scope.localArray("ptr", "weights", streams);
     const turns = this.#scope.local("i32", "turns");
     const group = this.#scope.local("i32", "group");
     const first = (s: number): Expr<"i32"> => i32.add(start, i32.mul(count, int(s)));
-    const bytes = recordBytes(this.#mode, this.#shape);
+    const bytes = this.#shape.parts * recordBytes(this.#mode, this.#shape);
     const units = this.#shape.groupLength / UNIT;
     return [
       weights.map((weight, s) => weight.set(elementAt(panels, first(s), panelBytes))),
       repeat(turns, count, [
         weights.map((_, s) => this.#results.map((_, r) => this.#storeResult(s, r, this.#constants.words(0)))),
         this.#x.set(elementAt(records, i32.mul(this.#row, groups), bytes)),
+        this.#factors.start(frontBytes),
         repeat(group, groups, [
           units === 1 ? this.#loadSplats(this.#x, 0, UNIT_STEPS) : [],
           weights.map((weight, s) => this.#group(weight, s, units)),
           advance(this.#x, bytes),
+          this.#factors.next(),
         ]),
         weights.map((weight, s) => [
           this.#results.map((result, r) => result.set(this.#result(s, r))),
@@ -165,7 +172,10 @@ class GemvGenerator {
   /** Loads the activations of some steps of a unit. */
   #loadSplats(x: Local<"ptr">, first: number, count: number): Body {
     const perStep = activationBytes(this.#mode);
-    const loads = this.#splats.map((splat, i) => splat.set(v128.load32_splat(x, 4 * i)));
+    const ofPart = this.#splats.length / this.#shape.parts;
+    const bytes = recordBytes(this.#mode, this.#shape);
+    const offset = (i: number) => Math.floor(i / ofPart) * bytes + 4 * (i % ofPart);
+    const loads = this.#splats.map((splat, i) => splat.set(v128.load32_splat(x, offset(i))));
     return loads.slice(first * perStep, (first + count) * perStep);
   }
 
@@ -173,20 +183,38 @@ class GemvGenerator {
   #group(weight: Local<"ptr">, stream: number, units: number): Body {
     const shape = this.#shape;
     const { seed, sum } = recordPlaces(this.#mode, shape);
-    const splat = (offset: number) => v128.load32_splat(this.#x, offset);
+    const bytes = recordBytes(this.#mode, shape);
+    const splat = (part: number, offset: number) => v128.load32_splat(this.#x, part * bytes + offset);
     const quads = Array.from({ length: QUADS }, (_, r) => r);
-    const scaled = (r: number) => {
-      const sums = floatsOfSums(shape, this.#sums.total(r), this.#constants);
-      const scale = loadScales(shape, weight, r, this.#constants);
-      return multiplyAdd(isFused(this.#mode, shape), sums, scale, this.#result(stream, r));
+    const isRelaxed = isFused(this.#mode, shape);
+    const add = (part: number, r: number) => {
+      const place = { group: weight, part, factors: this.#factors };
+      const result = this.#results[r]!;
+      const sums = floatsOfSums(shape, this.#sums.total(r + QUADS * part), this.#constants);
+      const scale = groupScales(shape, place, r, this.#constants);
+      const sofar = this.#result(stream, r);
+      if (!shape.hasMinima) return result.set(multiplyAdd(isRelaxed, sums, scale, sofar));
+      const offsets = groupOffsets(shape, place, r, this.#scale, this.#constants);
+      return [
+        this.#scale.set(scale),
+        result.set(multiplyAdd(isRelaxed, sums, this.#scale, sofar)),
+        result.set(multiplyAdd(isRelaxed, splat(part, sum), offsets, result)),
+      ];
     };
+    const parts = Array.from({ length: shape.parts }, (_, part) => part);
     return [
-      quads.map((r) => this.#sums.begin(r, seedOf(shape, weight, r, splat(seed), splat(sum)))),
+      parts.map((part) =>
+        quads.map((r) =>
+          this.#sums.begin(r + QUADS * part, seedOf(shape, weight, r, splat(part, seed), splat(part, sum))),
+        ),
+      ),
       units === 1 ? this.#unit(weight, null) : this.#loopedUnits(weight, units),
-      quadPairs.map((pair) => [
-        pair.map((r) => this.#results[r]!.set(scaled(r))),
-        pair.map((r) => this.#storeResult(stream, r, this.#results[r]!)),
-      ]),
+      parts.map((part) =>
+        quadPairs.map((pair) => [
+          pair.map((r) => add(part, r)),
+          pair.map((r) => this.#storeResult(stream, r, this.#results[r]!)),
+        ]),
+      ),
       advance(weight, shape.groupBytes),
     ];
   }
@@ -220,13 +248,14 @@ class GemvGenerator {
   #chunk(weight: Local<"ptr">, offset: number, firstStep: number): Body {
     const { bits } = this.#shape;
     const mode = this.#mode;
+    const partOf = (f: number) => Math.floor(((firstStep + f) * this.#shape.parts) / UNIT_STEPS);
     const splat = (f: number, p: number) => this.#splats[activationOffset(mode, firstStep + f, p) / 4]!;
     return Array.from({ length: QUADS }, (_, r) => [
       loadChunk(this.#vectors, weight, offset, r),
       fieldTables[bits]!.fields.map((_, f) => [
         this.#field.set(fieldOf(bits, f, this.#vectors, this.#constants)),
         planesOf(mode, this.#shape, this.#field, this.#constants, this.#levels).map((plane, p) =>
-          this.#sums.add(r, p, plane, splat(f, p)),
+          this.#sums.add(r + QUADS * partOf(f), p, plane, splat(f, p)),
         ),
       ]),
     ]);

@@ -1,14 +1,7 @@
 /** Rows of integer linear layers: 8-bit dynamic activations times panels of weights, by the ways to multiply. */
 import type { PackedLinearArgs } from "../../arguments.ts";
 import type { CpuFeature, Kernel } from "../../contract.ts";
-import {
-  LEVELS_OFFSET,
-  PANEL_ROWS,
-  PANELS_OFFSET,
-  type PanelShape,
-  panelShape,
-  panelSizes,
-} from "../generate/packed-panels.ts";
+import { LEVELS_OFFSET, PANEL_ROWS, type PanelShape, panelShape, panelSizes } from "../generate/packed-panels.ts";
 import { wasmKernel } from "../kernel.ts";
 import type { KernelCode, Placement, WasmStep } from "../kernel-code.ts";
 import { quantizeArgs, quantizeCode, quantizedPlaces } from "./activations.ts";
@@ -66,7 +59,7 @@ function threadBytes({ weights }: PackedLinearArgs, multiply: Multiply): number 
 function scratchBytes(args: PackedLinearArgs, threads: number, multiply: Multiply): number {
   const shape = panelShape(args.weights);
   const { groups } = panelSizes(args.weights, shape);
-  const places = quantizedPlaces(0, args.m, groups, shape, multiply.mode(shape));
+  const places = quantizedPlaces(0, args.m, groups * shape.parts, shape, multiply.mode(shape));
   return places.byteLength + threads * threadBytes(args, multiply);
 }
 
@@ -74,14 +67,16 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
   const { m, x, weights, y } = args;
   const shape = panelShape(weights);
   const mode = multiply.mode(shape);
-  const { n, k, groups, panels, panelBytes, correctionOffset } = panelSizes(weights, shape);
-  const places = quantizedPlaces(place.scratch, m, groups, shape, mode);
+  const { n, k, groups, panels, firstPanel, ...bytes } = panelSizes(weights, shape);
+  const { panelBytes, correctionOffset, frontBytes } = bytes;
+  const places = quantizedPlaces(place.scratch, m, groups * shape.parts, shape, mode);
   const packed = place.read(weights.bytes);
   const perTile = multiply.panelsPerTile(panels, place.threads);
   const linear = linearBlock.encode({
-    panels: packed + PANELS_OFFSET,
+    panels: packed + firstPanel,
     panelBytes,
     correctionOffset,
+    frontBytes,
     levels: packed + LEVELS_OFFSET,
     records: places.records,
     scales: places.scales,
@@ -95,7 +90,7 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
     panelCount: panels,
     perTile,
   });
-  const quantize = quantizeArgs({ x: place.read(x), places, k, groups });
+  const quantize = quantizeArgs({ x: place.read(x), places, k, groups: groups * shape.parts });
   return {
     phases: [
       { code: quantizeCode(shape, mode), tiles: m, args: quantize },
@@ -114,6 +109,7 @@ function linearRow(name: string, needs: readonly CpuFeature[], multiply: Multipl
     name,
     layouts: [nStep === PANEL_ROWS ? "panel16" : "panel32"],
     bits: [1, 2, 3, 4, 5, 6, 7, 8],
+    readsMinima: true,
     needs,
     mStep,
     nStep,

@@ -19,7 +19,6 @@ import {
 import { advance, elementAt, repeat } from "../generate/loops.ts";
 import {
   LEVELS_OFFSET,
-  PANELS_OFFSET,
   type PanelShape,
   panelShape,
   panelSizes,
@@ -73,7 +72,7 @@ function unpackCode(name: string, shape: PanelShape): UnpackCode {
 
 interface Unpacking extends BlockReader {
   readonly table: Local<"v128">;
-  /** Of each quad. */
+  /** Scales of each quad. */
   readonly scales: readonly Local<"v128">[];
   readonly zeros: readonly Local<"v128">[];
   readonly to: Local<"ptr">;
@@ -120,17 +119,17 @@ function weightOnlyRow(name: string, layout: string, rows: number): Kernel<Packe
     step(args, place) {
       const { m, weights, y } = args;
       const shape = panelShape(weights);
-      const { n, k, panels, panelBytes, correctionOffset } = panelSizes(weights, shape);
+      const { n, k, panels, panelBytes, correctionOffset, firstPanel } = panelSizes(weights, shape);
       const padded = paddedOf(args, shape);
       const { phases, x } = padRows(padded, place.read(args.x), place.scratch);
       const packed = place.read(weights.bytes);
       const perTile = Math.ceil(panels / (TILES_PER_THREAD * place.threads));
       const linear = floatPanelBlock.encode({
-        weights: packed + PANELS_OFFSET,
+        weights: packed + firstPanel,
         stride: panelBytes,
         extra: packed + LEVELS_OFFSET,
         x,
-        bias: packed + PANELS_OFFSET + correctionOffset + 4 * rows,
+        bias: packed + firstPanel + correctionOffset + 4 * rows,
         biasStride: panelBytes,
         y: place.write(y),
         threadScratch: place.scratch + paddedBytes(padded),

@@ -1,0 +1,192 @@
+/**
+ * GGUF files that others quantized, carried over: speed beside node-llama-cpp on the same file, asked in turn, and beside
+ * our own 4-bit format; whether greedy text is what llama.cpp finds likely too; what 8-bit activations cost.
+ * `node bench/gguf-files.js <file.gguf …> --text english.txt [--parts speed,greedy,divergence] [--rounds 5]` → results/gguf-files.md
+ */
+import { existsSync, mkdirSync, readFileSync, statSync } from "node:fs";
+import { basename, join } from "node:path";
+import { parseArgs } from "node:util";
+import {
+  exportProgram,
+  inspectProgram,
+  int8DynamicActivationIntxWeight,
+  loadCheckpoint,
+  loadProgram,
+  quantize,
+  sharedEmbedding,
+} from "../dist/index.js";
+import { compareModels } from "../dist/tools/index.js";
+import { alternate } from "./compare-parts.js";
+import { EngineProcess } from "./engine-process.js";
+import { folder } from "./make-model.js";
+import { CHUNK_LENGTH } from "./programs.js";
+import { commit, digits, table, writeReport } from "./report.js";
+
+const THREADS = 2;
+const PROMPT = 256;
+const DECODE = 48;
+/** Of the text that is compared. */
+const COMPARED = 4000;
+const CONTEXT = 2048;
+
+const { values: options, positionals: files } = parseArgs({
+  allowPositionals: true,
+  options: {
+    text: { type: "string" },
+    parts: { type: "string", default: "speed,greedy,divergence" },
+    rounds: { type: "string", default: "5" },
+    /** Seconds to wait for a calm moment before each measurement. */
+    patience: { type: "string", default: "2" },
+  },
+});
+if (files.length === 0 || !options.text) {
+  console.error("gguf-files: expected GGUF files, and --text with some pages of English");
+  process.exit(2);
+}
+const text = readFileSync(options.text, "utf8");
+const plan = { rounds: Number(options.rounds), patience: Number(options.patience), threads: [THREADS] };
+mkdirSync(folder, { recursive: true });
+
+/**
+ * The program of a file, written when the file is newer: with its own weights for activations of a kind, or requantized.
+ * @param {string} file @param {"int8" | "float" | "8da4w"} form
+ */
+async function programOf(file, form) {
+  const path = join(folder, `${basename(file, ".gguf")}-${form}.pte`);
+  if (existsSync(path) && statSync(path).mtimeMs > statSync(file).mtimeMs) return path;
+  const model = await loadCheckpoint(file);
+  if (form === "8da4w") {
+    const four = { bits: 4, groupSize: 32, scaleDType: "f16" };
+    const isTied = model.decoder.slots.some(({ tiedTo }) => tiedTo !== null);
+    quantize(model, [int8DynamicActivationIntxWeight(four), ...(isTied ? [sharedEmbedding(four)] : [])]);
+  } else model.activations = form;
+  await exportProgram(model, path, { maxSeqLen: CHUNK_LENGTH });
+  await model.close();
+  return path;
+}
+
+/** @param {string} file */
+async function engines(file) {
+  const ours = async (/** @type {"int8" | "8da4w"} */ form) =>
+    EngineProcess.start("ours", {
+      path: await programOf(file, form),
+      threads: THREADS,
+      cache: { contextLength: CONTEXT },
+    });
+  return {
+    carried: await ours("int8"),
+    own: await ours("8da4w"),
+    peer: await EngineProcess.start("peer-llama", { path: file, threads: THREADS }),
+  };
+}
+
+/** Bytes of all weights that a token reads, in GB. @param {string} path */
+async function gigabytes(path) {
+  const { weights } = await inspectProgram(path);
+  return weights.reduce((sum, { byteLength }) => sum + byteLength, 0) / 1e9;
+}
+
+async function speed() {
+  const rows = [];
+  for (const file of files) {
+    const all = await engines(file);
+    const ask = (/** @type {object} */ request) =>
+      alternate(plan, Object.fromEntries(Object.entries(all).map(([name, engine]) => [name, { engine, request }])));
+    await ask({ what: "prefill", tokens: PROMPT });
+    const prefill = await ask({ what: "prefill", tokens: PROMPT });
+    const decode = await ask({ what: "decode", tokens: DECODE, context: PROMPT });
+    for (const engine of Object.values(all)) await engine.stop();
+    const rate = (/** @type {Record<string, { value: number }>} */ found, count) =>
+      Object.fromEntries(Object.entries(found).map(([name, { value }]) => [name, count / value]));
+    const [read, written] = [rate(prefill, PROMPT), rate(decode, DECODE)];
+    const bytes = {
+      carried: await gigabytes(await programOf(file, "int8")),
+      own: await gigabytes(await programOf(file, "8da4w")),
+    };
+    for (const [name, found] of Object.entries({ prompt: read, decode: written }))
+      rows.push(
+        [basename(file), name, found.carried, found.peer, found.carried / found.peer, found.own].map((value) =>
+          typeof value === "number" ? digits(value) : value,
+        ),
+      );
+    rows.at(-1).push(digits((written.carried * bytes.carried) / (written.own * bytes.own)));
+    rows.at(-2).push("");
+  }
+  const head = ["file", "what", "carried", "node-llama-cpp", "times it", "8da4w g32", "bytes a second of 8da4w's"];
+  return `## Speed\n\nTokens a second: a prompt of ${PROMPT}, and ${DECODE} tokens after it.\n\n${table(head, rows)}`;
+}
+
+/** @param {Float32Array} logits */
+const largest = (logits) => logits.indexOf(logits.reduce((most, logit) => Math.max(most, logit)));
+
+async function greedy() {
+  const rows = [];
+  for (const file of files) {
+    const model = await loadProgram(await programOf(file, "int8"), { threads: THREADS, contextLength: CONTEXT });
+    const prompt = model.tokenizer.encode(text.slice(0, 600)).slice(0, 100);
+    const decoder = model.createDecoder();
+    const tokens = [largest(await decoder.prefill(prompt))];
+    while (tokens.length < DECODE) tokens.push(largest(await decoder.step(tokens.at(-1))));
+    await model.dispose();
+    const peer = await EngineProcess.start("peer-llama", { path: file, threads: THREADS });
+    const ranks = await peer.ask({ what: "ranks", prompt, tokens });
+    await peer.stop();
+    const within = (/** @type {number} */ most) => ranks.filter((rank) => rank < most).length;
+    rows.push([
+      basename(file),
+      String(ranks.length),
+      String(within(1)),
+      String(within(2)),
+      String(Math.max(...ranks) + 1),
+    ]);
+  }
+  const head = ["file", "greedy tokens", "likeliest for llama.cpp", "among its two likeliest", "worst place"];
+  return `## Greedy text\n\n${table(head, rows)}`;
+}
+
+async function divergence() {
+  const rows = [];
+  for (const file of files) {
+    const load = async (/** @type {"int8" | "float" | "8da4w"} */ form) =>
+      loadProgram(await programOf(file, form), { threads: THREADS, contextLength: CONTEXT });
+    const reference = await load("float");
+    for (const form of /** @type {const} */ (["int8", "8da4w"])) {
+      const model = await load(form);
+      const found = await compareModels(model, reference, text, { maxTokens: COMPARED, window: 512 });
+      await model.dispose();
+      const { mean, percentile99 } = found.divergence;
+      const figures = [mean, percentile99, 100 * found.topAgreement, found.perplexity, found.referencePerplexity];
+      rows.push([basename(file), form === "int8" ? "carried" : form, ...figures.map(digits)]);
+    }
+    await reference.dispose();
+  }
+  const head = [
+    "file",
+    "weights",
+    "mean KL",
+    "99 % under",
+    "same likeliest, %",
+    "perplexity",
+    "with float activations",
+  ];
+  return (
+    `## 8-bit activations\n\nOn ${COMPARED} tokens of English, against the file's own weights with float activations; ` +
+    `divergence in nats a token. "8da4w": requantized, for comparison.\n\n${table(head, rows)}`
+  );
+}
+
+const parts = { speed, greedy, divergence };
+for (const name of options.parts.split(",")) {
+  const part = parts[name];
+  if (!part) throw new RangeError(`part "${name}": expected some of ${Object.keys(parts).join(", ")}`);
+  const section = await part();
+  writeReport("gguf-files", {
+    title: "GGUF files of others",
+    command: "node bench/gguf-files.js",
+    isPartial: true,
+    sections: [
+      "Weights are carried over bit for bit, for 8-bit activations; 2 threads. Engines are asked in turn; medians of the calmer half of the rounds.",
+      `${section}\n\nMeasured on commit ${commit()}, ${new Date().toISOString().slice(0, 10)}.`,
+    ],
+  });
+}

@@ -1,0 +1,129 @@
+/** What this machine runs models with, and what would make it faster. */
+import { cpus, totalmem } from "node:os";
+import { performance } from "node:perf_hooks";
+import type { NativeCall } from "../kernels/contract.ts";
+import { hostCpu } from "../kernels/cpu.ts";
+import { missingAddon, nativeAddon } from "../kernels/native/addon.ts";
+import { argumentNames, orderArguments } from "../kernels/native/families.ts";
+import { defaultThreads } from "../kernels/plan.ts";
+import { version } from "../version.ts";
+import { kernelTable } from "./kernel-table.ts";
+
+/** What `diagnose` finds. */
+export interface Diagnosis {
+  /** Version of lowbit. */
+  readonly version: string;
+  /** Version of the runtime, such as "Node 22.11.0, linux x64". */
+  readonly runtime: string;
+  /** Name of the CPU, as the system gives it. */
+  readonly cpu: string;
+  /** Cores of the machine. */
+  readonly cores: number;
+  /** Features of the CPU that kernels use. */
+  readonly features: readonly string[];
+  /** Where kernels come from: the native addon, WebAssembly, or the reference in TypeScript. */
+  readonly backend: "native" | "wasm" | "reference";
+  /** Kernels of 4-bit weights: for a token, and for a prompt. */
+  readonly kernels: readonly string[];
+  /** Threads of kernels, unless a program is loaded with others. */
+  readonly threads: number;
+  /** Bytes of memory that this process may have, and that are free of it now. */
+  readonly memory: { readonly totalBytes: number; readonly freeBytes: number };
+  /**
+   * Bytes of memory that kernels read a second, measured for a moment; null without native code. A token reads all weights
+   * of a model, so that no model makes more tokens a second than this divided by its bytes.
+   */
+  readonly readBytesPerSecond: number | null;
+  /** What would make this machine faster, in sentences; empty when nothing is known to. */
+  readonly advice: readonly string[];
+}
+
+/** More than caches hold. */
+const READ_BYTES = 256e6;
+const READ_RUNS = 4;
+/** Rows of a prompt. */
+const PROMPT_ROWS = 64;
+
+/** Looks at this machine: CPU, kernels, threads and memory. Takes about a second. */
+export function diagnose(): Diagnosis {
+  const cpu = hostCpu();
+  const addon = nativeAddon();
+  const table = kernelTable(cpu);
+  const backend = cpu.features.has("simd128") ? "wasm" : addon && cpu.features.size > 0 ? "native" : "reference";
+  const threads = defaultThreads();
+  const { node, bun, deno } = process.versions;
+  const runtime = bun ? `Bun ${bun}` : deno ? `Deno ${deno}` : `Node ${node}`;
+  const four = table.choices.find(
+    ({ operator, bits, packed }) => /8bit_act/.test(operator) && bits?.includes(4) && packed === true,
+  );
+  const at = (rows: number) => four?.serving.findLast(({ m }) => m <= rows)?.kernel ?? null;
+  const cores = cpus().length;
+  return {
+    version,
+    runtime: `${runtime}, ${process.platform} ${process.arch}`,
+    cpu: cpus()[0]?.model.trim() ?? "unknown",
+    cores,
+    features: [...cpu.features],
+    backend,
+    kernels: [...new Set([at(1), at(PROMPT_ROWS)].filter((name) => name !== null))],
+    threads,
+    memory: {
+      totalBytes: Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),
+      freeBytes: process.availableMemory(),
+    },
+    readBytesPerSecond: backend === "native" ? readSpeed(threads) : null,
+    advice: adviceFor({ backend, threads, cores, unserved: table.unserved }),
+  };
+}
+
+interface Situation {
+  readonly backend: Diagnosis["backend"];
+  readonly threads: number;
+  readonly cores: number;
+  readonly unserved: readonly string[];
+}
+
+/** What would be faster, and what to do for it. */
+export function adviceFor({ backend, threads, cores, unserved }: Situation): string[] {
+  const advice: string[] = [];
+  if (backend !== "native")
+    advice.push(
+      `Native kernels would be several times as fast, but there are none here: ${missingAddon() || "this CPU has no AVX2"}.`,
+    );
+  if (unserved.length > 0)
+    advice.push(
+      `This CPU has ${unserved.join(", ")}, which the addon was built without: \`node scripts/build-native.js\` adds those kernels.`,
+    );
+  if (threads === 1 && cores > 1)
+    advice.push(
+      `One of ${cores} cores is used: a quota of the container, an affinity, or one fast core among slow ones leaves no more; --threads sets another number.`,
+    );
+  for (const name of ["LOWBIT_BACKEND", "LOWBIT_CPU"])
+    if (process.env[name])
+      advice.push(`The environment variable ${name} is ${process.env[name]}, which leaves kernels out.`);
+  return advice;
+}
+
+/** Bytes that so many threads read a second, the best of some runs; null where there is no room to measure. */
+function readSpeed(threads: number): number | null {
+  const addon = nativeAddon();
+  if (!addon || process.availableMemory() < 2 * READ_BYTES) return null;
+  const features = addon.cpuFeatures();
+  const kernel = addon.kernels().findIndex((row) => row.family === "measure_read" && (row.needs & ~features) === 0);
+  const buffer = addon.allocate(READ_BYTES);
+  if (kernel < 0 || !buffer) return null;
+  const data = new Uint8Array(buffer).fill(1);
+  const ordered = orderArguments(argumentNames.measureRead, { bytes: data.length, rounds: 1, ahead: 2048, data });
+  const call: NativeCall = { target: "native", kernel, ...ordered };
+  const scratch = new Uint8Array(
+    addon.scratchBytes({ ...call, buffers: [...call.buffers, new Uint8Array(0)] }, threads),
+  );
+  const plan = addon.createPlan([{ ...call, buffers: [...call.buffers, scratch] }], threads);
+  let best = Number.POSITIVE_INFINITY;
+  for (let run = 0; run < READ_RUNS; run++) {
+    const start = performance.now();
+    addon.runPlan(plan, threads);
+    best = Math.min(best, (performance.now() - start) / 1000);
+  }
+  return data.length / best;
+}

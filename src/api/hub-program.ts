@@ -1,0 +1,146 @@
+/** Models of the hub as programs: downloaded, quantized once, and kept. */
+import { statfs } from "node:fs/promises";
+import { totalmem } from "node:os";
+import { basename, dirname, resolve } from "node:path";
+import { checkOptions, checkString } from "../arguments.ts";
+import { loadCheckpoint, type Model } from "../checkpoint/model.ts";
+import { quantize } from "../checkpoint/quantize.ts";
+import { weightOrigins } from "../checkpoint/weight-origins.ts";
+import { UnsupportedError } from "../errors.ts";
+import type { HubSettings } from "../hub/settings.ts";
+import { type PullPlan, pullModel } from "../hub/snapshot.ts";
+import { embedding, int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
+import { exportProgram } from "./compile-model.ts";
+import { findCached, hubName, keepCached, makeCachedFolder, programCache } from "./program-cache.ts";
+
+/** What is said of a model before it is downloaded. Sizes of programs are estimates, by the sizes of the files. */
+export interface DownloadPlan {
+  /** Name of the model. */
+  readonly model: string;
+  /** Bytes that will be downloaded. */
+  readonly downloadBytes: number;
+  /** Bytes that the program will take on disk, about. */
+  readonly programBytes: number;
+  /** Bytes that are free on the disk that they go to. */
+  readonly freeDiskBytes: number;
+  /** Bytes of memory that running it takes, about: its weights, and keys and values of a context of some thousand tokens. */
+  readonly memoryBytes: number;
+  /** Bytes of memory of this machine, or that its container has. */
+  readonly totalMemoryBytes: number;
+}
+
+/** How `hubProgram` gets and quantizes a model. */
+export interface HubProgramOptions {
+  /** Address, cache and token of the hub. Default: those of the environment. */
+  readonly settings?: HubSettings | undefined;
+  /** Folder that programs are kept in. Default: `programCache()`. */
+  readonly cache?: string | undefined;
+  /** Another quantization than `quantizeByDefault`, and words for it, which programs are told apart by. */
+  readonly quantization?: { readonly name: string; readonly apply: (model: Model) => unknown } | undefined;
+  /** Ends the work; the signal's reason is thrown. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called before a download. What it throws ends the work before it. */
+  readonly onPlan?: ((plan: DownloadPlan) => void) | undefined;
+  /** Called with the model when it was opened, before it is quantized. */
+  readonly onOpen?: ((model: Model) => void) | undefined;
+  /** Called as files arrive, and as the program is written, with bytes done and bytes in all. */
+  readonly onProgress?:
+    | ((what: "downloading" | "quantizing", doneBytes: number, totalBytes: number) => void)
+    | undefined;
+}
+
+/** Words for what `quantizeByDefault` does. */
+export const DEFAULT_QUANTIZATION = "4 bits, groups of 32";
+const DEFAULT_WEIGHTS = { bits: 4, groupSize: 32, scaleDType: "f16" } as const;
+
+/** What a program in 4 bits with scales takes, as a share of a checkpoint in 16 bits. */
+const DEFAULT_SHARE = 4.5 / 16;
+/** Keys, values and activations. */
+const RUN_BYTES = 300e6;
+
+/**
+ * Sets the quantization that models get where nobody says another: all matrices in 4 bits, in groups of 32 with scales in
+ * f16, for 8-bit activations; a tied embedding and head in one buffer. Weights that are low-bit already stay as they are.
+ */
+export function quantizeByDefault(model: Model): void {
+  if (!weightOrigins(model).every(({ treatment }) => treatment === "float")) return;
+  const isTied = model.decoder.slots.some(({ tiedTo }) => tiedTo !== null);
+  quantize(model, [
+    int8DynamicActivationIntxWeight(DEFAULT_WEIGHTS),
+    isTied ? sharedEmbedding(DEFAULT_WEIGHTS) : embedding(DEFAULT_WEIGHTS),
+  ]);
+}
+
+/**
+ * Path of a program of a model of the hub ("hf:org/name[@revision]"). The first time, the model is downloaded, quantized
+ * and written; then the program is taken from the cache, without asking the hub. HubError when the hub does not have the
+ * model, UnsupportedError when the disk has no room for it, before anything is downloaded.
+ */
+export async function hubProgram(model: string, options: HubProgramOptions = {}): Promise<string> {
+  checkString("model", model);
+  checkOptions(options);
+  const { cache = programCache(), quantization, settings, signal, onProgress } = options;
+  const key = { model, quantization: quantization?.name ?? DEFAULT_QUANTIZATION };
+  const known = await findCached(key, cache);
+  if (known) return known.path;
+  const snapshot = await pullModel(model, {
+    settings,
+    signal,
+    onPlan: async (plan) => {
+      const found = await planOf(hubName(model), plan, quantization ? 1 : DEFAULT_SHARE);
+      checkRoom(found);
+      options.onPlan?.(found);
+    },
+    onProgress: (done, total) => onProgress?.("downloading", done, total),
+  });
+  const opened = await loadCheckpoint(snapshot, { signal });
+  try {
+    options.onOpen?.(opened);
+    await (quantization?.apply ?? quantizeByDefault)(opened);
+    const path = await makeCachedFolder(key, cache);
+    await exportProgram(opened, path, {
+      signal,
+      resume: true,
+      onProgress: (done, total) => onProgress?.("quantizing", done, total),
+    });
+    await keepCached(key, basename(snapshot), cache);
+    return path;
+  } finally {
+    await opened.close();
+  }
+}
+
+/** `share`: what a program takes of the bytes of float weights. */
+async function planOf(model: string, { files, bytes, folder }: PullPlan, share: number): Promise<DownloadPlan> {
+  const isWeights = /\.(safetensors|bin|pth|gguf)$/;
+  const weightBytes = files
+    .filter(({ name }) => isWeights.test(name))
+    .reduce((sum, file) => sum + file.bytes * (file.name.endsWith(".gguf") ? 1 : share), 0);
+  const programBytes = Math.round(weightBytes);
+  return {
+    model,
+    downloadBytes: bytes,
+    programBytes,
+    freeDiskBytes: await freeDisk(folder),
+    memoryBytes: programBytes + RUN_BYTES,
+    totalMemoryBytes: Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),
+  };
+}
+
+/** Bytes that are free where a folder is or will be; infinite where the system does not tell. */
+async function freeDisk(folder: string): Promise<number> {
+  for (let at = resolve(folder); ; at = dirname(at)) {
+    const found = await statfs(at).catch(() => null);
+    if (found) return found.bavail * found.bsize;
+    if (at === dirname(at)) return Number.POSITIVE_INFINITY;
+  }
+}
+
+function checkRoom({ model, downloadBytes, programBytes, freeDiskBytes }: DownloadPlan): void {
+  const needed = downloadBytes + programBytes;
+  if (needed <= freeDiskBytes) return;
+  const mb = (bytes: number) => `${Math.ceil(bytes / 1e6)} MB`;
+  throw new UnsupportedError(
+    `${model}: expected ${mb(needed)} of free disk, ${mb(downloadBytes)} for the download and about ${mb(programBytes)} for the program, but found ${mb(freeDiskBytes)}`,
+  );
+}

@@ -1,0 +1,66 @@
+/** Where the parts of a buffer in a panel layout are: see panels.ts. */
+import { SUPER_GROUP, superGroupCount, type WeightSpec } from "../../quantized.ts";
+import { HEADER_BYTES } from "./header.ts";
+
+/** All field tables divide 32 consecutive k. */
+const K_STEP = 32;
+const PAIRED_GROUP = 16;
+
+/** Bytes of a scale or minimum. */
+export const scaleBytes = { f32: 4, f16: 2, i8: 1 } as const;
+
+/** Offsets, in bytes, of the parts of a buffer. */
+export interface PanelGeometry {
+  /** Groups as stored: two groups of 16 whose scales are integers are one. */
+  readonly groups: number;
+  /** Groups of the weights in one as stored: 1 or 2. */
+  readonly parts: number;
+  /** Weights of a group as stored. */
+  readonly groupLength: number;
+  /** Of the first group of the first panel. */
+  readonly firstPanel: number;
+  /** Of the factors of integer scales in front of a panel's first group, and those of `SUPER_GROUP` weights of each row. */
+  readonly frontBytes: number;
+  readonly superBytes: number;
+  /** From the start of a group to its minima, zero points and vectors. */
+  readonly minimaOffset: number;
+  readonly zerosOffset: number;
+  readonly vectorsOffset: number;
+  readonly groupBytes: number;
+  /** From the start of a panel's first group. */
+  readonly correctionOffset: number;
+  readonly biasOffset: number;
+  readonly panelBytes: number;
+  readonly panels: number;
+}
+
+/** Groups as stored that share a factor of integer scales. */
+export const GROUPS_OF_SUPER = SUPER_GROUP / K_STEP;
+
+/** The geometry of panels of so many rows. */
+export function panelGeometry(rows: number, spec: WeightSpec, hasBias: boolean): PanelGeometry {
+  const { k, bits, scaleDType, hasZeros, hasMinima = false } = spec;
+  const isNested = scaleDType === "i8";
+  const parts = isNested && spec.groupSize === PAIRED_GROUP ? 2 : 1;
+  const groupSize = parts * spec.groupSize;
+  const groups = Math.ceil(k / groupSize);
+  const groupLength = roundUp(Math.min(groupSize, k), K_STEP);
+  const superBytes = isNested ? 2 * rows * (hasMinima ? 2 : 1) : 0;
+  const frontBytes = roundUp(superGroupCount(spec) * superBytes, 64);
+  const minimaOffset = parts * rows * scaleBytes[scaleDType];
+  const zerosOffset = hasMinima ? 2 * minimaOffset : minimaOffset;
+  const vectorsOffset = zerosOffset + (hasZeros ? rows : 0);
+  const groupBytes = vectorsOffset + (rows * groupLength * bits) / 8;
+  const correctionOffset = groups * groupBytes;
+  const biasOffset = correctionOffset + 4 * rows;
+  const panelBytes = roundUp(frontBytes + biasOffset + (hasBias ? 4 * rows : 0), 64);
+  const panels = Math.ceil(spec.n / rows);
+  return {
+    ...{ groups, parts, groupLength, firstPanel: HEADER_BYTES + frontBytes, frontBytes, superBytes },
+    ...{ minimaOffset, zerosOffset, vectorsOffset, groupBytes, correctionOffset, biasOffset, panelBytes, panels },
+  };
+}
+
+function roundUp(value: number, step: number): number {
+  return Math.ceil(value / step) * step;
+}

@@ -1,0 +1,168 @@
+/** Packs weights into the panel layouts, which panels.ts describes. */
+import { ShapeError } from "../../errors.ts";
+import { f16Table, f32ToF16 } from "../../half.ts";
+import { groupCount, type QuantizedWeights, SUPER_GROUP, superGroupCount, type WeightSpec } from "../../quantized.ts";
+import type { LayoutPacker, PackedLayout, PackTarget } from "../contract.ts";
+import { writeHeader } from "./header.ts";
+import { type PanelGeometry, panelGeometry, scaleBytes } from "./panel-geometry.ts";
+import { GroupPacker, type WordPlaces } from "./panel-pack.ts";
+
+/** Where words go, and what stored vector bytes are exclusive-ored with. */
+interface PanelPlaces extends WordPlaces {
+  readonly flip: number;
+}
+
+/** Packs rows of one buffer. */
+export class PanelPacker implements LayoutPacker {
+  readonly #options: PanelPlaces;
+  readonly #layout: PackedLayout;
+  readonly #spec: WeightSpec;
+  readonly #bias: Float32Array | null;
+  readonly #target: Uint8Array;
+  readonly #view: DataView;
+  readonly #geometry: PanelGeometry;
+  readonly #groups: GroupPacker;
+  #levels: Int8Array | null = null;
+  #hasNegativeScale = false;
+
+  constructor(options: PanelPlaces, layout: PackedLayout, { spec, bias, target }: PackTarget) {
+    this.#options = options;
+    this.#layout = layout;
+    this.#spec = spec;
+    this.#bias = bias;
+    this.#target = target;
+    this.#view = new DataView(target.buffer, target.byteOffset, target.length);
+    this.#geometry = panelGeometry(options.rows, spec, bias !== null);
+    this.#groups = new GroupPacker(options, spec.bits, this.#geometry.groupLength, target);
+  }
+
+  add(part: QuantizedWeights, firstRow: number): void {
+    checkFactors(part);
+    this.#levels = part.levels;
+    this.#groups.from(part.qvals);
+    for (let row = 0; row < part.n; row++) this.#addRow(part, row, firstRow + row);
+  }
+
+  finish(): void {
+    if (this.#options.flip) flipVectors(this.#options.flip, this.#geometry, this.#target);
+    const content = { spec: this.#spec, hasBias: this.#bias !== null, levels: this.#levels };
+    writeHeader(this.#target, this.#layout, { ...content, mark: this.#hasNegativeScale ? 0 : 1 });
+  }
+
+  /** The correction is the sum of the row's weights, in double precision. */
+  #addRow(part: QuantizedWeights, from: number, row: number): void {
+    const { rows } = this.#options;
+    const { parts, groupBytes, zerosOffset, vectorsOffset, panelBytes, firstPanel } = this.#geometry;
+    const { k, groupSize, bits, scales, zeros, minima } = part;
+    const groups = groupCount(part);
+    const panel = firstPanel + Math.floor(row / rows) * panelBytes;
+    const lane = row % rows;
+    const lowest = -(2 ** (bits - 1));
+    this.#storeFactors(part, from, panel + 2 * lane);
+    let correction = 0;
+    for (let group = 0; group < groups; group++) {
+      const [block, place] = [Math.floor(group / parts), group % parts];
+      const start = panel + block * groupBytes;
+      const index = from * groups + group;
+      const scale = scales[index]!;
+      const zero = zeros ? zeros[index]! : minima ? lowest : 0;
+      if (!(scale > 0) && (scale < 0 || Object.is(scale, -0))) this.#hasNegativeScale = true;
+      this.#storeScales(part, { index, from, group }, start, place * rows + lane);
+      if (zeros) this.#view.setInt8(start + zerosOffset + lane, zero);
+      const first = from * k + group * groupSize;
+      const count = Math.min(k - group * groupSize, groupSize);
+      const sum = this.#groups.pack(first, count, lane, start + vectorsOffset, place * groupSize);
+      correction += ((part.levels ? levelSum(part, first, count) : sum) - count * zero) * scale;
+      if (minima) correction += count * minima[index]!;
+    }
+    this.#view.setFloat32(panel + this.#geometry.correctionOffset + 4 * lane, correction, true);
+    if (this.#bias) this.#view.setFloat32(panel + this.#geometry.biasOffset + 4 * lane, this.#bias[row]!, true);
+  }
+
+  /** Factors of a row, from the first group of its panel on. */
+  #storeFactors({ superScales, superMinima, k }: QuantizedWeights, from: number, panel: number): void {
+    const count = superGroupCount({ k });
+    const { frontBytes, superBytes } = this.#geometry;
+    for (let i = 0; superScales && i < count; i++) {
+      const at = panel - frontBytes + i * superBytes;
+      this.#view.setUint16(at, f32ToF16(superScales[from * count + i]!), true);
+      if (superMinima)
+        this.#view.setUint16(at + 2 * this.#options.rows, f32ToF16(-superMinima[from * count + i]!), true);
+    }
+  }
+
+  /** Scale and minimum of a group, at place `lane` among those of the group as stored that begins at `start`. */
+  #storeScales(
+    part: QuantizedWeights,
+    { index, from, group }: { readonly index: number; readonly from: number; readonly group: number },
+    start: number,
+    lane: number,
+  ): void {
+    const { scales, minima, superScales, superMinima, scaleDType, groupSize } = part;
+    const factor = from * superGroupCount(part) + Math.floor((group * groupSize) / SUPER_GROUP);
+    const store = (at: number, value: number, factors: Float32Array | undefined) => {
+      if (scaleDType === "f32") this.#view.setFloat32(at, value, true);
+      else if (scaleDType === "f16") this.#view.setUint16(at, f32ToF16(value), true);
+      else this.#view.setInt8(at, integerOf(value, factors![factor]!));
+    };
+    const at = start + scaleBytes[scaleDType] * lane;
+    store(at, scales[index]!, superScales);
+    if (!minima) return;
+    const negated = scaleDType === "i8" ? minima[index]! : -minima[index]!;
+    store(at + this.#geometry.minimaOffset, negated, superMinima);
+  }
+}
+
+/** The integer that times the factor is the value. */
+function integerOf(value: number, factor: number): number {
+  return factor === 0 ? 0 : Math.round(value / factor);
+}
+
+/** ShapeError where integer scales are none, or their factors are no float16 numbers: they would be rounded. */
+export function checkFactors(part: QuantizedWeights): void {
+  if (part.scaleDType !== "i8") return;
+  checkProducts(part, "scale", part.scales, part.superScales);
+  if (part.hasMinima) checkProducts(part, "minimum", part.minima, part.superMinima);
+}
+
+function checkProducts(
+  part: QuantizedWeights,
+  name: string,
+  values: Float32Array | undefined,
+  factors: Float32Array | undefined,
+): void {
+  const [groups, count] = [groupCount(part), superGroupCount(part)];
+  if (values?.length !== part.n * groups || factors?.length !== part.n * count)
+    throw new ShapeError(`packed weights: integer scales need a factor for each ${SUPER_GROUP} weights of a row`);
+  const halves = f16Table();
+  for (const factor of factors)
+    if (halves[f32ToF16(factor)] !== factor)
+      throw new ShapeError(`packed weights: expected factors of scales that are float16 numbers but found ${factor}`);
+  const groupsOfFactor = SUPER_GROUP / part.groupSize;
+  for (let row = 0, i = 0; row < part.n; row++)
+    for (let group = 0; group < groups; group++, i++) {
+      const factor = factors[row * count + Math.floor(group / groupsOfFactor)]!;
+      const integer = integerOf(values[i]!, factor);
+      if (integer * factor !== values[i] || integer < -128 || integer > 127)
+        throw new ShapeError(
+          `packed weights: expected a ${name} that is an integer of -128..127 times ${factor} but found ${values[i]}`,
+        );
+    }
+}
+
+/** Sum of the codebook's levels of `count` weights. */
+function levelSum({ bits, qvals, levels }: QuantizedWeights, first: number, count: number): number {
+  const offset = 1 << (bits - 1);
+  let sum = 0;
+  for (let i = first; i < first + count; i++) sum += levels![qvals[i]! + offset]!;
+  return sum;
+}
+
+function flipVectors(flip: number, geometry: PanelGeometry, target: Uint8Array): void {
+  const { groups, groupBytes, vectorsOffset, firstPanel, panelBytes, panels } = geometry;
+  for (let panel = 0; panel < panels; panel++)
+    for (let group = 0; group < groups; group++) {
+      const start = firstPanel + panel * panelBytes + group * groupBytes;
+      for (let i = start + vectorsOffset; i < start + groupBytes; i++) target[i]! ^= flip;
+    }
+}

@@ -1,0 +1,114 @@
+/** Scales and minima of groups that have minima or integer scales, as float32: see layout/panels.ts. */
+import { scaleBytes } from "../../layout/panel-geometry.ts";
+import { type Body, type Expr, type Local, when, widen } from "../assembler/expression.ts";
+import { f32x4, i16x8, i32, i32x4, int, ptr, size, v128 } from "../assembler/instructions.ts";
+import type { Scope } from "../assembler/module.ts";
+import { floatsOfHalves } from "./halves.ts";
+import { lanesOf } from "./lanes.ts";
+import { advance } from "./loops.ts";
+import type { PanelShape } from "./packed-panels.ts";
+import { loadScales, type VectorConstants } from "./weight-fields.ts";
+
+/** How far before a group the factors of its integer scales are, kept while groups follow each other. */
+export class FactorPlaces {
+  readonly #shape: PanelShape;
+  readonly #back: Local<"ptr">;
+  readonly #count: Local<"i32">;
+
+  constructor(scope: Scope, shape: PanelShape) {
+    this.#shape = shape;
+    this.#back = scope.local("ptr", "factors_back");
+    this.#count = scope.local("i32", "groups_of_factor");
+  }
+
+  /** Before the first group of a panel, which so many bytes of factors are in front of. */
+  start(frontBytes: Expr<"ptr">): Body {
+    const { scaleType, groupsOfSuper } = this.#shape;
+    if (scaleType !== "i8") return [];
+    return [this.#back.set(frontBytes), this.#count.set(int(groupsOfSuper))];
+  }
+
+  /** After a group. */
+  next(): Body {
+    const { scaleType, groupBytes, groupsOfSuper, superBytes } = this.#shape;
+    if (scaleType !== "i8") return [];
+    return [
+      advance(this.#back, groupBytes),
+      this.#count.set(i32.sub(this.#count, int(1))),
+      when(i32.eqz(this.#count), [advance(this.#back, -superBytes), this.#count.set(int(groupsOfSuper))]),
+    ];
+  }
+
+  /** Address of the factors of the group at an address. */
+  at(group: Expr<"ptr">): Expr<"ptr"> {
+    return ptr.sub(group, this.#back);
+  }
+}
+
+/** A group of a panel: where it begins, and which of the groups of 16 that it may be made of. */
+export interface GroupPlace {
+  readonly group: Expr<"ptr">;
+  readonly part: number;
+  readonly factors: FactorPlaces;
+}
+
+/** Whether scales are floats as they come, not too small by a factor for all sums: see `loadScales`. */
+export function hasWholeScales({ hasMinima, scaleType }: PanelShape): boolean {
+  return hasMinima || scaleType === "i8";
+}
+
+/** Four scales of a group. */
+export function groupScales(
+  shape: PanelShape,
+  place: GroupPlace,
+  quad: number,
+  constants: VectorConstants,
+): Expr<"v128"> {
+  if (!hasWholeScales(shape)) return loadScales(shape, place.group, quad, constants);
+  return numbers(shape, place, { quad, offset: 0, factor: 0 }, constants);
+}
+
+/** What is added to the four weights of a group beside their signed integers times `scale`. */
+export function groupOffsets(
+  shape: PanelShape,
+  place: GroupPlace,
+  quad: number,
+  scale: Expr<"v128">,
+  constants: VectorConstants,
+): Expr<"v128"> {
+  const { minimaOffset: offset, rows, bits } = shape;
+  const negated = numbers(shape, place, { quad, offset, factor: 2 * rows }, constants);
+  return f32x4.sub(f32x4.mul(scale, constants.floats(2 ** (bits - 1))), negated);
+}
+
+function numbers(
+  { scaleType, rows }: PanelShape,
+  { group, part, factors }: GroupPlace,
+  { quad, offset, factor }: { readonly quad: number; readonly offset: number; readonly factor: number },
+  constants: VectorConstants,
+): Expr<"v128"> {
+  const at = offset + scaleBytes[scaleType] * (part * rows + 4 * quad);
+  if (scaleType === "f32") return v128.load(group, at);
+  if (scaleType === "f16") return floatsOfHalves(v128.load16x4_s(group, at), constants);
+  const integers = i32x4.extend_low_i16x8_s(i16x8.extend_low_i8x16_s(v128.load32_zero(group, at)));
+  const halves = v128.load16x4_s(factors.at(group), factor + 8 * quad);
+  return f32x4.mul(f32x4.convert_i32x4_s(integers), floatsOfHalves(halves, constants));
+}
+
+/** A row's scale in a group, or its stored minimum, in the first lane. */
+export function rowNumber(
+  shape: PanelShape,
+  { group, part, factors }: GroupPlace,
+  row: Local<"i32">,
+  isMinimum: boolean,
+  constants: VectorConstants,
+): Expr<"v128"> {
+  const { scaleType, minimaOffset, rows } = shape;
+  const lanes = lanesOf(1, constants);
+  const bytes = scaleBytes[scaleType];
+  const at = (base: Expr<"ptr">, step: number) => ptr.add(base, ptr.mul(widen(row), size(step)));
+  const stored = scaleType === "i8" ? "int8" : scaleType;
+  const value = lanes.load(at(group, bytes), stored, (isMinimum ? minimaOffset : 0) + bytes * part * rows);
+  if (scaleType !== "i8") return value;
+  return f32x4.mul(value, lanes.load(at(factors.at(group), 2), "f16", isMinimum ? 2 * rows : 0));
+}

@@ -1,0 +1,90 @@
+/** Files of requests in OpenAI's batch format: a JSON object a line. */
+import { createHash } from "node:crypto";
+import { createReadStream } from "node:fs";
+import { createInterface } from "node:readline";
+import { z } from "@hono/zod-openapi";
+import { InvalidFileError } from "../../errors.ts";
+import { checkNesting } from "../../json-text.ts";
+import type { ServerLimits } from "../limits.ts";
+
+/** Endpoints that a line may name. */
+export const batchPaths = [
+  "/v1/chat/completions",
+  "/v1/completions",
+  "/v1/responses",
+  "/v1/messages",
+  "/v1/embeddings",
+  "/v1/rerank",
+] as const;
+
+/** The schema of a line. */
+export const batchRequest = z.object({
+  custom_id: z.string().min(1).max(512),
+  method: z.literal("POST"),
+  url: z.enum(batchPaths),
+  body: z.looseObject({ model: z.string().min(1) }),
+});
+
+/** A request of a batch. */
+export type BatchRequest = z.output<typeof batchRequest>;
+
+/** What is known of a file before its requests are answered. */
+export interface BatchSummary {
+  /** How many requests it has. */
+  readonly requests: number;
+  /** Names of models that the requests call. */
+  readonly models: readonly string[];
+  /** Digest of the file, the same whenever it is read. */
+  readonly digest: string;
+}
+
+/** The requests of a file, one after the other. InvalidFileError that names the line for what is none. */
+export async function* readRequests(path: string, limits: ServerLimits): AsyncGenerator<BatchRequest> {
+  const stream = createReadStream(path, "utf8");
+  const opened = new Promise<void>((resolve, reject) => {
+    stream.once("open", () => resolve());
+    stream.once("error", (cause) => reject(new InvalidFileError(path, `cannot be read: ${cause.message}`, { cause })));
+  });
+  await opened;
+  let number = 0;
+  for await (const line of createInterface({ input: stream, crlfDelay: Number.POSITIVE_INFINITY })) {
+    number++;
+    const text = number === 1 ? line.replace(/^\uFEFF/, "") : line;
+    if (text.trim() !== "") yield parseRequest(text, `${path}, line ${number}`, limits);
+  }
+}
+
+function parseRequest(line: string, place: string, { bodyBytes, jsonDepth }: ServerLimits): BatchRequest {
+  if (line.length > bodyBytes)
+    throw new InvalidFileError(place, `expected at most ${bodyBytes} characters but found ${line.length}`);
+  let value: unknown;
+  try {
+    checkNesting(line, jsonDepth);
+    value = JSON.parse(line);
+  } catch (cause) {
+    throw new InvalidFileError(place, `expected a JSON object: ${(cause as Error).message}`, { cause });
+  }
+  const { success, data, error } = batchRequest.safeParse(value);
+  if (!success) {
+    const { path, message } = error.issues[0]!;
+    throw new InvalidFileError(place, `${path.join(".") || "request"}: ${message}`);
+  }
+  if (data.body.stream === true)
+    throw new InvalidFileError(place, "body.stream: expected false: answers of a batch are whole");
+  return data;
+}
+
+/** Reads a file once: every line must be a request, with a `custom_id` that no other has. */
+export async function summarize(path: string, limits: ServerLimits): Promise<BatchSummary> {
+  const ids = new Set<string>();
+  const models = new Set<string>();
+  const digest = createHash("sha256");
+  for await (const request of readRequests(path, limits)) {
+    if (ids.has(request.custom_id))
+      throw new InvalidFileError(path, `custom_id ${JSON.stringify(request.custom_id)}: expected it once`);
+    ids.add(request.custom_id);
+    models.add(request.body.model);
+    digest.update(JSON.stringify(request));
+  }
+  return { requests: ids.size, models: [...models], digest: digest.digest("hex") };
+}

@@ -1,0 +1,127 @@
+/** Files of answers in OpenAI's batch format, which go on where a process that was killed has left them. */
+import { type FileHandle, open } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import { InvalidFileError } from "../../errors.ts";
+import { cannotWrite } from "../../node-file.ts";
+import { tryClaim } from "../../path-claim.ts";
+import { newId } from "../ids.ts";
+
+/** How a request was answered. */
+export interface BatchAnswer {
+  /** Status of HTTP. */
+  readonly status_code: number;
+  /** Id of the request in the log of what answered. */
+  readonly request_id: string;
+  /** Body of the answer. */
+  readonly body: unknown;
+}
+
+const NEWLINE = 0x0a;
+const CHUNK_BYTES = 65536;
+
+/** Appends answers; each is on the disk when `write` resolves. */
+export class BatchOutput {
+  /** `custom_id`s of the answers in the file. */
+  readonly done: Set<string>;
+  readonly #path: string;
+  readonly #handle: FileHandle;
+  readonly #release: () => Promise<void>;
+  #lines: string[] = [];
+  #writing: Promise<void> | null = null;
+
+  private constructor(path: string, handle: FileHandle, done: Set<string>, release: () => Promise<void>) {
+    this.#path = path;
+    this.#handle = handle;
+    this.done = done;
+    this.#release = release;
+  }
+
+  /**
+   * Opens a file, which need not be there; a last line that was torn is cut off. InvalidFileError for a file that holds
+   * something else, and while another process writes it.
+   */
+  static async open(path: string): Promise<BatchOutput> {
+    const claim = await tryClaim(path);
+    if (claim.holder !== null)
+      throw new InvalidFileError(path, `is being written by process ${claim.holder}; wait for it, or end it`);
+    try {
+      const handle = await open(path, "a+").catch((cause) => {
+        throw cannotWrite(path, cause);
+      });
+      try {
+        await handle.truncate(await wholeLinesEnd(handle));
+        return new BatchOutput(path, handle, await answeredIds(handle, path), claim.release);
+      } catch (error) {
+        await handle.close();
+        throw error;
+      }
+    } catch (error) {
+      await claim.release();
+      throw error;
+    }
+  }
+
+  /** Answers that come while others are written go to the disk together. */
+  async write(custom_id: string, response: BatchAnswer): Promise<void> {
+    this.#lines.push(`${JSON.stringify({ id: newId("batch_req", "_"), custom_id, response, error: null })}\n`);
+    while (this.#writing) await this.#writing;
+    if (this.#lines.length > 0) {
+      this.#writing = this.#flush().finally(() => {
+        this.#writing = null;
+      });
+      await this.#writing;
+    }
+    this.done.add(custom_id);
+  }
+
+  async #flush(): Promise<void> {
+    const text = this.#lines.join("");
+    this.#lines = [];
+    try {
+      await this.#handle.appendFile(text);
+      await this.#handle.datasync();
+    } catch (cause) {
+      throw cannotWrite(this.#path, cause as Error);
+    }
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+    await this.#release();
+  }
+}
+
+/** Where the last line ends that has an end. */
+async function wholeLinesEnd(handle: FileHandle): Promise<number> {
+  const { size } = await handle.stat();
+  for (let end = size; end > 0; ) {
+    const start = Math.max(0, end - CHUNK_BYTES);
+    const bytes = Buffer.alloc(end - start);
+    const { bytesRead } = await handle.read(bytes, 0, bytes.length, start);
+    const last = bytes.subarray(0, bytesRead).lastIndexOf(NEWLINE);
+    if (last >= 0) return start + last + 1;
+    end = start;
+  }
+  return 0;
+}
+
+async function answeredIds(handle: FileHandle, path: string): Promise<Set<string>> {
+  const ids = new Set<string>();
+  let number = 0;
+  const input = handle.createReadStream({ start: 0, autoClose: false, encoding: "utf8" });
+  for await (const line of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+    number++;
+    ids.add(answeredId(line, `${path}, line ${number}`));
+  }
+  return ids;
+}
+
+function answeredId(line: string, place: string): string {
+  try {
+    const { custom_id, response } = JSON.parse(line);
+    if (typeof custom_id === "string" && typeof response === "object") return custom_id;
+  } catch {
+    // Refused below.
+  }
+  throw new InvalidFileError(place, "expected an answer of a batch, so that it can be gone on with; give another file");
+}

@@ -1,0 +1,147 @@
+/** Batches that several machines share, by a queue in Redis: one adds the requests of a file, workers answer them. */
+import { createHash } from "node:crypto";
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
+import type { BatchAnswerer } from "./batch.ts";
+import { type BatchRequest, batchRequest } from "./input.ts";
+import type { BatchAnswer } from "./output.ts";
+
+/** What is used of BullMQ, which users who want queues install. */
+interface Job {
+  readonly id: string;
+  readonly data: unknown;
+  waitUntilFinished(events: QueueEvents): Promise<BatchAnswer>;
+  remove(): Promise<void>;
+}
+interface QueueEvents {
+  setMaxListeners(count: number): void;
+  waitUntilReady(): Promise<unknown>;
+  close(): Promise<void>;
+  on(event: "error", listener: (error: Error) => void): void;
+}
+interface Queue {
+  setMaxListeners(count: number): void;
+  add(name: string, data: BatchRequest, options: object): Promise<Job>;
+  close(): Promise<void>;
+  on(event: "error", listener: (error: Error) => void): void;
+}
+interface Worker {
+  close(force?: boolean): Promise<void>;
+  on(event: "error", listener: (error: Error) => void): void;
+}
+interface BullMq {
+  readonly Queue: new (name: string, options: object) => Queue;
+  readonly QueueEvents: new (name: string, options: object) => QueueEvents;
+  readonly Worker: new (name: string, work: (job: Job) => Promise<BatchAnswer>, options: object) => Worker;
+}
+
+/** Where a queue is, and how long it waits for workers. */
+export interface QueueOptions {
+  /** Where Redis is, such as "redis://host:6379". */
+  readonly url: string;
+  /** Told of troubles with the connection, which is tried again. */
+  readonly onTrouble?: ((error: Error) => void) | undefined;
+  /** Milliseconds after which the work of a worker that does not tell of itself is given to others. Default: 30000. */
+  readonly lockMs?: number | undefined;
+}
+
+const QUEUE = "lowbit-batch";
+/** A worker that is killed is no fault of the request that it was working on. */
+const STALLS_MAX = 1000;
+const ATTEMPTS = 5;
+const RETRY_MS = 1000;
+const LOCK_MS = 30_000;
+/** Seconds that answers wait for whoever asked. */
+const KEPT_SECONDS = 7 * 86_400;
+const KEPT = { removeOnComplete: { age: KEPT_SECONDS }, removeOnFail: { age: KEPT_SECONDS } };
+/** Requests that wait in the queue at once: as many workers as there may be have some. */
+const IN_QUEUE = 1024;
+
+/** From where this package is installed, or else from the folder that the process was started in. */
+async function loadBullMq(): Promise<BullMq> {
+  const name = "bullmq";
+  const here = createRequire(`${process.cwd()}/`);
+  const load = () => import(name).catch(() => import(pathToFileURL(here.resolve(name)).href));
+  try {
+    return (await load()) as BullMq;
+  } catch (cause) {
+    throw new UnsupportedError("queues need the packages bullmq and ioredis: npm install bullmq ioredis", { cause });
+  }
+}
+
+function connectionOf(url: string): object {
+  const found = URL.canParse(url) ? new URL(url) : null;
+  if (found === null || !/^rediss?:$/.test(found.protocol))
+    throw new InvalidArgumentError("queue: expected an address such as redis://host:6379");
+  return {
+    host: found.hostname.replace(/^\[|\]$/g, ""),
+    port: Number(found.port || 6379),
+    ...(found.username === "" ? {} : { username: decodeURIComponent(found.username) }),
+    ...(found.password === "" ? {} : { password: decodeURIComponent(found.password) }),
+    ...(found.pathname.length > 1 ? { db: Number(found.pathname.slice(1)) } : {}),
+    ...(found.protocol === "rediss:" ? { tls: {} } : {}),
+    maxRetriesPerRequest: null,
+  };
+}
+
+/** Hands requests to workers. The same request of the same batch is in the queue once, whoever adds it again. */
+export async function queueAnswerer(
+  { url, onTrouble = () => {} }: QueueOptions,
+  digest: string,
+): Promise<BatchAnswerer & { close(): Promise<void> }> {
+  const connection = connectionOf(url);
+  const { Queue, QueueEvents } = await loadBullMq();
+  const queue = new Queue(QUEUE, { connection });
+  const events = new QueueEvents(QUEUE, { connection });
+  for (const part of [queue, events]) {
+    part.on("error", onTrouble);
+    // As many listen as there are requests.
+    part.setMaxListeners(0);
+  }
+  const jobs = new Map<string, Job>();
+  await events.waitUntilReady();
+  return {
+    concurrency: IN_QUEUE,
+    async answer(request) {
+      const jobId = createHash("sha256").update(`${digest}\n${request.custom_id}`).digest("hex");
+      const backoff = { type: "exponential", delay: RETRY_MS };
+      const job = await queue.add("request", request, { jobId, attempts: ATTEMPTS, backoff, ...KEPT });
+      jobs.set(request.custom_id, job);
+      try {
+        return await job.waitUntilFinished(events);
+      } catch (error) {
+        const message = `no worker could answer: ${(error as Error).message}`;
+        return { status_code: 500, request_id: jobId, body: { error: { message, type: "server_error" } } };
+      }
+    },
+    async written({ custom_id }) {
+      await jobs.get(custom_id)?.remove();
+      jobs.delete(custom_id);
+    },
+    async close() {
+      await events.close();
+      await queue.close();
+    },
+  };
+}
+
+/** Takes requests of the queue until it is closed, which waits for those under way. */
+export async function startWorker(
+  { url, onTrouble = () => {}, lockMs = LOCK_MS }: QueueOptions,
+  { answer, concurrency }: BatchAnswerer,
+  onAnswer: (request: BatchRequest, answer: BatchAnswer) => void = () => {},
+): Promise<{ close(): Promise<void> }> {
+  const connection = connectionOf(url);
+  const { Worker } = await loadBullMq();
+  const work = async (job: Job) => {
+    const request = batchRequest.parse(job.data);
+    const answered = await answer(request);
+    onAnswer(request, answered);
+    return answered;
+  };
+  const limits = { lockDuration: lockMs, stalledInterval: lockMs / 2, maxStalledCount: STALLS_MAX };
+  const worker = new Worker(QUEUE, work, { connection, concurrency, ...limits });
+  worker.on("error", onTrouble);
+  return { close: () => worker.close() };
+}
