@@ -2,7 +2,9 @@
 
 /** What zod, valibot and others offer under `~standard`: see standardschema.dev. */
 export interface StandardSchema<T = unknown> {
+  /** What every library of the standard offers under this name. */
   readonly "~standard": {
+    /** Version of the standard. */
     readonly version: 1;
     /** Name of the library. */
     readonly vendor: string;

@@ -37,6 +37,8 @@ function renamed(node: Node, index: number): Node {
       return { ...node, parts: node.parts.map((part) => renamed(part, index)) };
     case "choice":
       return { ...node, options: node.options.map((option) => renamed(option, index)) };
+    case "relaxed":
+      return { ...node, exact: renamed(node.exact, index), told: renamed(node.told, index) };
     case "repeat":
       return { ...node, part: renamed(node.part, index) };
     default:

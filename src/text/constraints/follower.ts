@@ -97,6 +97,9 @@ export class GrammarFollower {
         case "choice":
           for (const option of node.options) waiting.push(this.#cell(option, rest));
           break;
+        case "relaxed":
+          waiting.push(this.#cell(node.exact, rest));
+          break;
         case "repeat":
           if (node.min === 0) waiting.push(rest);
           if (node.max > 0) waiting.push(this.#cell(node.part, this.#cell(this.#oneLess(node), rest)));

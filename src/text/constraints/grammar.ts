@@ -10,7 +10,9 @@ export type Node =
   | { readonly kind: "sequence"; readonly parts: readonly Node[] }
   | { readonly kind: "choice"; readonly options: readonly Node[] }
   | { readonly kind: "repeat"; readonly part: Node; readonly min: number; readonly max: number }
-  | { readonly kind: "rule"; readonly name: string };
+  | { readonly kind: "rule"; readonly name: string }
+  /** What the engine is told of something that costs it too much: a part that gives all that it gives, and more. */
+  | { readonly kind: "relaxed"; readonly exact: Node; readonly told: Node };
 
 /** Rules by name; `root` is the whole text. */
 export type Grammar = ReadonlyMap<string, Node>;
@@ -25,6 +27,7 @@ export const repeat = (part: Node, min: number, max = Number.POSITIVE_INFINITY):
 export const optional = (part: Node): Node => repeat(part, 0, 1);
 export const rule = (name: string): Node => ({ kind: "rule", name });
 export const oneOf = (ranges: readonly Range[]): Node => ({ kind: "class", ranges: normalized(ranges) });
+export const relaxed = (exact: Node, told: Node): Node => ({ kind: "relaxed", exact, told });
 /** Any of some ASCII characters. */
 export const anyOf = (characters: string): Node =>
   oneOf([...characters].map((character) => [character.codePointAt(0)!, character.codePointAt(0)!] as const));
@@ -89,7 +92,7 @@ export function checkGrammar(grammar: Grammar, what: string): void {
     if (depth > DEPTH_MAX) fail(`expected at most ${DEPTH_MAX} levels`);
     if (node.kind === "class" && node.ranges.length === 0) fail("expected classes with a character");
     if (node.kind === "rule" && !grammar.has(node.name)) fail(`rule ${node.name} is not defined`);
-    const within = node.kind === "repeat" ? times * Math.max(1, relaxed(node).copies) : times;
+    const within = node.kind === "repeat" ? times * Math.max(1, countsTold(node).copies) : times;
     for (const part of partsOf(node)) count(part, within, depth + 1);
   };
   for (const node of grammar.values()) count(node, 1, 0);
@@ -101,7 +104,7 @@ export function checkGrammar(grammar: Grammar, what: string): void {
 const COPIES_MAX = 8;
 
 /** What the engine is told of a repetition. */
-function relaxed({ min, max }: { min: number; max: number }): { min: number; max: number; copies: number } {
+function countsTold({ min, max }: { min: number; max: number }): { min: number; max: number; copies: number } {
   const isLong = max === Number.POSITIVE_INFINITY ? min > COPIES_MAX : max > COPIES_MAX;
   if (isLong) return { min: Math.min(min, 1), max: Number.POSITIVE_INFINITY, copies: 1 };
   return { min, max, copies: max === Number.POSITIVE_INFINITY ? min + 1 : max };
@@ -110,6 +113,7 @@ function relaxed({ min, max }: { min: number; max: number }): { min: number; max
 export function partsOf(node: Node): readonly Node[] {
   if (node.kind === "sequence") return node.parts;
   if (node.kind === "choice") return node.options;
+  if (node.kind === "relaxed") return [node.exact, node.told];
   return node.kind === "repeat" ? [node.part] : [];
 }
 
@@ -127,6 +131,7 @@ function canBeEmpty(node: Node, empty: ReadonlySet<string>): boolean {
   if (node.kind === "text") return node.text === "";
   if (node.kind === "class") return false;
   if (node.kind === "rule") return empty.has(node.name);
+  if (node.kind === "relaxed") return partsOf(node).some((part) => canBeEmpty(part, empty));
   if (node.kind === "repeat") return node.min === 0 || canBeEmpty(node.part, empty);
   if (node.kind === "choice") return node.options.some((option) => canBeEmpty(option, empty));
   return node.parts.every((part) => canBeEmpty(part, empty));
@@ -164,10 +169,14 @@ function leftRecursive(grammar: Grammar): string | null {
   return null;
 }
 
+/** What follows strings in JSON: the engine looks ahead, and knows more tokens without their surroundings. */
+const BEHIND_STRINGS = " (= [ \\n\\t]* [,}\\]:])";
+
 /** The grammar in the engine's form, with rules by number: it gives all texts of the grammar, and some that are alike. */
 export function writeGrammar(grammar: Grammar): string {
   const names = new Map([...grammar.keys()].map((name, index) => [name, name === "root" ? "root" : `r${index}`]));
-  return [...grammar].map(([name, node]) => `${names.get(name)} ::= ${written(node, names)}\n`).join("");
+  const ahead = (name: string) => (name.endsWith("stringRest") ? BEHIND_STRINGS : "");
+  return [...grammar].map(([name, node]) => `${names.get(name)} ::= ${written(node, names)}${ahead(name)}\n`).join("");
 }
 
 function written(node: Node, names: ReadonlyMap<string, string>): string {
@@ -183,13 +192,15 @@ function written(node: Node, names: ReadonlyMap<string, string>): string {
       return node.parts.length === 0 ? '""' : `(${node.parts.map(inner).join(" ")})`;
     case "choice":
       return `(${node.options.map(inner).join(" | ")})`;
+    case "relaxed":
+      return inner(node.told);
     case "repeat":
       return `(${inner(node.part)})${writtenCount(node)}`;
   }
 }
 
 function writtenCount(counts: { min: number; max: number }): string {
-  const { min, max } = relaxed(counts);
+  const { min, max } = countsTold(counts);
   if (max === Number.POSITIVE_INFINITY) return min === 0 ? "*" : min === 1 ? "+" : `{${min},}`;
   return min === 0 && max === 1 ? "?" : `{${min},${max}}`;
 }

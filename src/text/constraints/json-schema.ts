@@ -300,6 +300,10 @@ function withoutUnused(rules: ReadonlyMap<string, Node>): Grammar {
     } else if (node.kind === "sequence") for (const part of node.parts) visit(part);
     else if (node.kind === "choice") for (const option of node.options) visit(option);
     else if (node.kind === "repeat") visit(node.part);
+    else if (node.kind === "relaxed") {
+      visit(node.exact);
+      visit(node.told);
+    }
   };
   const root = rules.get("root")!;
   used.set("root", root);

@@ -1,6 +1,6 @@
 /** Strings of JSON schemas as grammars. */
 import { InvalidArgumentError } from "../../errors.ts";
-import { choice, intersection, type Node, oneOf, repeat, rule, sequence, text } from "./grammar.ts";
+import { choice, intersection, type Node, oneOf, relaxed, repeat, rule, sequence, text } from "./grammar.ts";
 import { RAW } from "./json-text.ts";
 import { parseRegex } from "./regex.ts";
 import { refused, type Schema } from "./schema-keywords.ts";
@@ -53,9 +53,9 @@ export function stringOf(keywords: Schema, at: string, scope: SchemaScope): Node
   for (const [name, value] of Object.entries({ minLength: min, maxLength: max }))
     if (value > LENGTH_MAX && value !== Number.POSITIVE_INFINITY)
       throw refused(`${at}/${name}`, `a length of more than ${LENGTH_MAX} characters`);
-  if (max === Number.POSITIVE_INFINITY)
-    return sequence(text('"'), repeat(rule("character"), min, min), rule("stringRest"));
-  return scope.define(sequence(text('"'), repeat(rule("character"), min, max), text('"')));
+  const end = max === Number.POSITIVE_INFINITY ? rule("stringRest") : text('"');
+  const count = max === Number.POSITIVE_INFINITY ? min : max;
+  return relaxed(sequence(text('"'), repeat(rule("character"), min, count), end), rule("string"));
 }
 
 function length(keywords: Schema, name: string, at: string): number | null {
@@ -109,6 +109,7 @@ function inJson(node: Node, at: string): Node {
     case "repeat":
       return { ...node, part: inJson(node.part, at) };
     case "rule":
+    case "relaxed":
       return node;
   }
 }
@@ -139,6 +140,7 @@ function lengthsOf(node: Node): [least: number, most: number] {
       return [least * node.min, most === 0 ? 0 : most * node.max];
     }
     case "rule":
+    case "relaxed":
       return [0, Number.POSITIVE_INFINITY];
   }
 }
