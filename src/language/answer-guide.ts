@@ -127,7 +127,7 @@ export class AnswerGuide implements TokenGuide {
       }
     }
     if (ends && this.stopString === null) this.#give(this.#stops.flush());
-    return this.stopString !== null || ends;
+    return this.stopString !== null || (isHeld && held.isEnded);
   }
 
   #takeText(piece: string): void {
