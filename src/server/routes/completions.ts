@@ -40,9 +40,6 @@ function checkCompletion(body: CompletionRequest, choicesMax: number): void {
   const refuse = (param: string, message: string) => {
     throw new ApiError(400, `${param}: ${message}`, { param });
   };
-  if (body.suffix) refuse("suffix", "texts between others are not supported; expected none");
-  if (typeof body.best_of === "number" && body.best_of !== (body.n ?? 1))
-    refuse("best_of", `expected ${body.n ?? 1}, as n, but found ${body.best_of}`);
   if (body.echo && body.stream && typeof body.logprobs === "number")
     refuse("stream", "expected false with echo and logprobs");
   const choices = promptsOf(body).length * (body.n ?? 1);
