@@ -11,6 +11,7 @@
   TABLE(linear_blocks_avx512_rows) \
   TABLE(linear_avx512_rows)        \
   TABLE(linear_avxvnni_rows)       \
+  TABLE(linear_gemm_avx2_rows)     \
   TABLE(linear_avx2_rows)          \
   TABLE(linear_float_amx_rows)     \
   TABLE(linear_float_avx512_rows)  \

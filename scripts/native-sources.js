@@ -65,6 +65,7 @@ const slow = [
   "x86/linear_avx512.cc",
   "x86/linear_avxvnni.cc",
   "x86/linear_avx2.cc",
+  "x86/linear_gemm_avx2.cc",
   "x86/linear_planes_amx.cc",
   "x86/linear_amx.cc",
   "arm/linear_dotprod.cc",

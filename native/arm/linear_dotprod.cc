@@ -33,9 +33,10 @@ struct DotprodIsa {
     static constexpr int kSums = Rows * Quads;
     static constexpr int scale_of(int sum) { return sum % Quads; }
 
-    static inline LOWBIT_INLINE void multiply32(const int8_t** weights, const int8_t** x,
-                                                                int32x4_t* sums) {
-      each_index<8>([&](auto s) LOWBIT_INLINE {
+    template <int Columns>
+    static inline LOWBIT_INLINE void multiply(const int8_t** weights, const int8_t** x,
+                                                              int32x4_t* sums) {
+      each_index<Columns / 4>([&](auto s) LOWBIT_INLINE {
         int8x16_t w[Quads];
         each_index<Quads>([&](auto quad) LOWBIT_INLINE { w[quad] = vld1q_s8(weights[quad] + 16 * s); });
         each_index<Rows / 4>([&](auto block) LOWBIT_INLINE {
@@ -65,11 +66,11 @@ struct DotprodIsa {
 };
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8, kNeon | kDotprod, 8, 32,
+    {"linear_a8_wx_8x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 8, 32,
      gemm_scratch<DotprodIsa>, prepare_gemm<DotprodIsa>},
-    {"linear_a8_wx_1x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8, kNeon | kDotprod, 1, 32,
+    {"linear_a8_wx_1x32x4_neon_dotprod", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1, 32,
      dotprod_scratch<false>, prepare_dotprod<false>},
-    {"linear_a8_wx_1x16x4_neon_dotprod", "linear_a8", "panel16", kBits1To8, kNeon | kDotprod, 1, 16,
+    {"linear_a8_wx_1x16x4_neon_dotprod", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeon | kDotprod, 1, 16,
      packed_linear_scratch, packed_linear_prepare<NeonDotprod>},
 };
 

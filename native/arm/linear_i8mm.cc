@@ -33,9 +33,10 @@ struct MatrixIsa {
     static constexpr int kSums = Rows / 2 * Quads * 2;
     static constexpr int scale_of(int sum) { return sum % (2 * Quads); }
 
-    static inline LOWBIT_INLINE void multiply32(const int8_t** weights, const int8_t** x,
-                                                                int32x4_t* sums) {
-      each_index<4>([&](auto s) LOWBIT_INLINE {
+    template <int Columns>
+    static inline LOWBIT_INLINE void multiply(const int8_t** weights, const int8_t** x,
+                                                              int32x4_t* sums) {
+      each_index<Columns / 8>([&](auto s) LOWBIT_INLINE {
         int8x16_t w[2 * Quads];
         each_index<2 * Quads>(
             [&](auto i) LOWBIT_INLINE { w[i] = vld1q_s8(weights[i / 2] + 32 * s + 16 * (i % 2)); });
@@ -70,7 +71,7 @@ struct MatrixIsa {
 };
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_8x32x8_neon_i8mm", "linear_a8", "panel32", kBits1To8, kNeon | kDotprod | kI8mm, 8, 32,
+    {"linear_a8_wx_8x32x8_neon_i8mm", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon | kDotprod | kI8mm, 8, 32,
      gemm_scratch<MatrixIsa>, prepare_gemm<MatrixIsa>},
     {"linear_a8_wx_1x32x4_neon_i8mm", "linear_a8", "panel32", 0xaa, kNeon | kDotprod | kI8mm, 1, 32,
      dotprod_scratch<true>, prepare_dotprod<true>},

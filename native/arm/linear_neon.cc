@@ -29,13 +29,14 @@ struct NeonSums {
                                      : Bits == 7 ? 2
                                                  : 1;
 
-  template <int Bits>
+  template <int Bits, int Longest>
   static void sums(const int8_t* chunk, const int8_t* x, uint32_t length, int32x4_t* result) {
+    constexpr uint32_t kTogether = std::min<uint32_t>(kSteps<Bits>, Longest / 4);
     for (uint32_t quad = 0; quad < kQuads; quad++) result[quad] = vdupq_n_s32(0);
     for (const int8_t* end = x + length; x < end;) {
       int16x8_t low[kQuads], high[kQuads];
       for (uint32_t quad = 0; quad < kQuads; quad++) low[quad] = high[quad] = vdupq_n_s16(0);
-      for (uint32_t s = 0; s < kSteps<Bits>; s++, x += 4) {
+      for (uint32_t s = 0; s < kTogether; s++, x += 4) {
         const int8x16_t row = vreinterpretq_s8_s32(vld1q_dup_s32(reinterpret_cast<const int32_t*>(x)));
         for (uint32_t quad = 0; quad < kQuads; quad++, chunk += 16) {
           const int8x16_t w = vld1q_s8(chunk);
@@ -77,8 +78,9 @@ void prepare_rows(Step& step, const Call& call) {
 }
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x32x4_neon", "linear_a8", "panel32", kBits1To8, kNeon, 1, 32, rows_scratch, prepare_rows},
-    {"linear_a8_wx_1x16x4_neon", "linear_a8", "panel16", kBits1To8, kNeon, 1, 16, packed_linear_scratch,
+    {"linear_a8_wx_1x32x4_neon", "linear_a8", "panel32", kBits1To8 | kReadsMinima, kNeon, 1, 32, rows_scratch,
+     prepare_rows},
+    {"linear_a8_wx_1x16x4_neon", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeon, 1, 16, packed_linear_scratch,
      packed_linear_prepare<Neon>},
 };
 

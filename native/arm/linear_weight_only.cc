@@ -111,7 +111,7 @@ inline void multiply_rows(const WeightOnly& args, uint32_t panel, uint32_t row) 
       });
     }
     each_index<kCount>([&](auto quad) LOWBIT_INLINE {
-      const float32x4_t scale = quad_scales(w, group, quad);
+      const float32x4_t scale = quad_scales(w, {group, g, static_cast<uint32_t>(quad), 0});
       each_index<Rows>([&](auto m) LOWBIT_INLINE {
         total[m][quad] = vfmaq_f32(total[m][quad], sum[m][quad], scale);
       });
@@ -138,7 +138,7 @@ void unpack_floats(const Panels& w, uint32_t panel, float* out) {
     for (int quad = 0; quad < kCount; quad++) {
       zeros[quad] = raised_zeros<Bits, Levels>(w, group, quad);
       vst1q_f32(scales + 4 * quad / kColumns * scale_floats + g * kColumns + 4 * quad % kColumns,
-                quad_scales(w, group, quad));
+                quad_scales(w, {group, g, static_cast<uint32_t>(quad), 0}));
     }
     const uint8_t* at = group + w.vectors_offset;
     constexpr uint32_t kStep = 4 * Places::template kSteps<Bits>;

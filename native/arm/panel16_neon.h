@@ -54,6 +54,8 @@ struct NeonVectors : NoShortSums, ScalarQuantizer {
   static Floats to_floats(Ints v) { return vcvtq_f32_s32(v); }
   static Floats load_floats(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
   static Floats load_halves(const uint8_t* p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
+  static Floats load_zeros(const uint8_t* zeros) { return to_floats(scaled_zeros(zeros, 0, 1)); }
+  static Floats multiply(Floats a, Floats b) { return vmulq_f32(a, b); }
   static Floats multiply_add(Floats a, Floats b, Floats c) { return vfmaq_f32(c, a, b); }
   static void store_floats(float* y, Floats v) { vst1q_f32(y, v); }
   static void store_some_floats(float* y, Floats v, uint32_t count) {

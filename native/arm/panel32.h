@@ -226,17 +226,43 @@ inline void forget(const uint8_t*& p) { asm volatile("" : "+r"(p)); }
 
 inline float32x4_t load4(const uint8_t* p) { return vreinterpretq_f32_u8(vld1q_u8(p)); }
 
-// Scales of four rows of a panel's group.
-inline float32x4_t quad_scales(const Panels& w, const uint8_t* group, uint32_t quad) {
-  if (!w.f16_scales) return load4(group + 16 * quad);
-  return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(group + 8 * quad)));
+inline float32x4_t load4_halves(const uint8_t* p) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p))); }
+inline float32x4_t load4_integers(const uint8_t* p) {
+  uint32_t four;
+  memcpy(&four, p, 4);
+  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
 }
+
+// Four rows of a panel in group g, of its first or second part of 16 weights.
+struct QuadPlace {
+  const uint8_t* group;
+  uint32_t g, quad, set;
+};
+
+// Their scales or minima, `offset` from the start of a group, whose factors are number `factor` on.
+inline float32x4_t quad_numbers(const Panels& w, const QuadPlace& place, uint32_t offset, uint32_t factor) {
+  const uint32_t first = kPanelRows * place.set + 4 * place.quad;
+  const uint8_t* at = place.group + offset + w.scale_bytes * first;
+  if (w.scale_bytes == 4) return load4(at);
+  if (w.scale_bytes == 2) return load4_halves(at);
+  const uint8_t* factors = w.factors(place.group, place.g) + 2 * (factor + 4 * place.quad);
+  return vmulq_f32(load4_integers(at), load4_halves(factors));
+}
+
+inline float32x4_t quad_scales(const Panels& w, const QuadPlace& place) { return quad_numbers(w, place, 0, 0); }
+
+// What weights of a group with a minimum are less than their signed integers times the scale.
+inline float32x4_t quad_offsets(const Panels& w, const QuadPlace& place, float32x4_t scales) {
+  const float32x4_t minima = quad_numbers(w, place, w.minima_offset, kPanelRows);
+  return vfmaq_n_f32(minima, scales, -static_cast<float>(1 << (w.bits - 1)));
+}
+
+// Which part of a group 16 weights are of that begin `c` behind its start.
+inline uint32_t set_of(const Panels& w, uint32_t c) { return w.parts == 2 ? c / 16 : 0; }
 
 // Zero points of four rows.
 inline float32x4_t quad_zeros(const Panels& w, const uint8_t* group, uint32_t quad) {
-  uint32_t four;
-  memcpy(&four, group + w.zeros_offset + 4 * quad, 4);
-  return vcvtq_f32_s32(vmovl_s16(vget_low_s16(vmovl_s8(vreinterpret_s8_u32(vdup_n_u32(four))))));
+  return load4_integers(group + w.zeros_offset + 4 * quad);
 }
 
 // Four columns of y = (total - zero * correction) * scale + bias, as far as they exist.

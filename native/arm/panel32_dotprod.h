@@ -12,7 +12,7 @@ namespace {
 
 // A row of activations by an unpacked chunk of panel32.
 struct DotprodSums {
-  template <int>
+  template <int, int>
   static void sums(const int8_t* chunk, const int8_t* x, uint32_t length, int32x4_t* result) {
     int32x4_t sum[kQuads];
     for (int32x4_t& each : sum) each = vdupq_n_s32(0);
@@ -42,10 +42,19 @@ struct ChainCode {
   }
 };
 
+// Chains know neither minima nor integer scales.
+struct NumbersCode {
+  template <int Bits, bool Levels>
+  static constexpr Run run() {
+    return rows_run<DotprodSums, Bits, Levels>;
+  }
+};
+
 template <bool Mixed>
 size_t carve_rows(Linear32& args, uint8_t* base) {
+  const Panels& w = args.weights;
   Carver carver{base};
-  carve_activations(carver, args, 1, args.weights.has_levels ? 0 : chain_starts<Mixed>(args.weights));
+  carve_activations(carver, args, 1, w.has_levels || has_numbers(w) ? 0 : chain_starts<Mixed>(w));
   return carver.size;
 }
 
@@ -62,6 +71,11 @@ void prepare_dotprod(Step& step, const Call& call) {
   read_call(args, call);
   carve_rows<Mixed>(args, buffer_of<uint8_t>(call, packed_linear::kScratch));
   split_panels(step, args, call.threads);
+  if constexpr (!Mixed)
+    if (has_numbers(args.weights)) {
+      step.run = choose_run<NumbersCode>(args.weights);
+      return;
+    }
   step.run = choose_run<ChainCode<Mixed>>(args.weights);
 }
 

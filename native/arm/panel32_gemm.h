@@ -1,8 +1,8 @@
 // Many rows of activations times panel32 weights: a panel is unpacked once into the thread's scratch and serves all
 // rows, in tiles of 8, 4 or 2 rows. `Isa` supplies the order of unpacked vectors and the tile's arithmetic.
 //
-// Unpacked panel: vectors of signed bytes, quad by quad, then for each group the scales and, if there are any, zero
-// points.
+// Unpacked panel: vectors of signed bytes, quad by quad, then for each group, or each of 16, the scales and, if there
+// are any, zero points, or what minima take away.
 #pragma once
 
 #include "panel32_prepare.h"
@@ -31,8 +31,8 @@ constexpr size_t kScaleFloats = kPanelRows * Isa::kScaleCopies;
 
 template <class Isa>
 inline size_t unpacked_bytes(const Panels& w) {
-  const size_t floats = round_up(sizeof(float) * kScaleFloats<Isa> * w.groups, 64);
-  return static_cast<size_t>(kPanelRows) * w.padded_k() + (w.has_zeros ? 2 : 1) * floats;
+  const size_t floats = round_up(sizeof(float) * kScaleFloats<Isa> * w.part_count(), 64);
+  return static_cast<size_t>(kPanelRows) * w.padded_k() + (w.has_offsets ? 2 : 1) * floats;
 }
 
 template <class Isa>
@@ -42,7 +42,7 @@ inline UnpackedPanel unpacked_panel(const Linear32& args, uint32_t thread) {
   UnpackedPanel panel;
   panel.vectors = reinterpret_cast<int8_t*>(at);
   panel.scales = reinterpret_cast<float*>(at + static_cast<size_t>(kPanelRows) * w.padded_k());
-  panel.zeros = panel.scales + (w.has_zeros ? kScaleFloats<Isa> * w.groups : 0);
+  panel.zeros = panel.scales + (w.has_offsets ? kScaleFloats<Isa> * w.part_count() : 0);
   return panel;
 }
 
@@ -61,20 +61,27 @@ void unpack_panel(const Panels& w, uint32_t index, const UnpackedPanel& panel) {
       for (uint32_t quad = 0; quad < kQuads; quad++)
         Isa::store_weights(to + 4 * quad * padded_k, low[quad], high[quad]);
     }
-    for (uint32_t quad = 0; quad < kQuads; quad++) {
-      const size_t place = kScaleFloats<Isa> * g + 4 * Isa::kScaleCopies * quad;
-      Isa::store_scales(panel.scales + place, quad_scales(w, group, quad));
-      if (w.has_zeros) Isa::store_scales(panel.zeros + place, quad_zeros(w, group, quad));
+    for (uint32_t i = 0; i < w.parts * kQuads; i++) {
+      const QuadPlace place{group, g, i % kQuads, i / kQuads};
+      const size_t to = kScaleFloats<Isa> * (g * w.parts + place.set) + 4 * Isa::kScaleCopies * place.quad;
+      const float32x4_t scales = quad_scales(w, place);
+      Isa::store_scales(panel.scales + to, scales);
+      if (w.has_minima) Isa::store_scales(panel.zeros + to, quad_offsets(w, place, scales));
+      else if (w.has_zeros) Isa::store_scales(panel.zeros + to, quad_zeros(w, group, place.quad));
     }
   }
 }
 
-// Rows `row` .. `row + Rows` times the columns of `Quads` quads.
-template <class Isa, int Rows, int Quads, bool Zeros>
+// What groups have beside scales.
+enum class Beside { kNothing, kZeros, kMinima };
+
+// Rows `row` .. `row + Rows` times the columns of `Quads` quads. `Columns` at a time: 16 where groups are pairs of
+// such.
+template <class Isa, int Rows, int Quads, Beside Zeros, int Columns>
 inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& panel, uint32_t index,
                                                   uint32_t quad, uint32_t row) {
   using Tile = typename Isa::template Tile<Rows, Quads>;
-  const uint32_t group_count = args.weights.groups, group_length = args.weights.group_length;
+  const uint32_t group_count = args.weights.part_count(), group_length = args.weights.part_length();
   const uint32_t chunk_stride = args.rows.row_stride, chunk = 4 * args.chunk;
   const size_t padded_k = args.weights.padded_k();
   const float* scales = panel.scales + 4 * Isa::kScaleCopies * quad;
@@ -96,14 +103,16 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
       each_index<Tile::kSums / 2>(
           [&](auto i) LOWBIT_INLINE { load_fresh<0>(kStarts, sums[2 * i], sums[2 * i + 1]); });
       do {
-        Tile::multiply32(weights, x, sums);
-        for (int q = 0; q < Quads; q++) weights[q] += 4 * 32;
-        for (int block = 0; block < Rows / Isa::kRowStep; block++) x[block] += Isa::kRowStep * 32;
+        Tile::template multiply<Columns>(weights, x, sums);
+        for (int q = 0; q < Quads; q++) weights[q] += 4 * Columns;
+        for (int block = 0; block < Rows / Isa::kRowStep; block++) x[block] += Isa::kRowStep * Columns;
       } while (weights[0] < end);
       each_index<Tile::kSums>([&](auto i) LOWBIT_INLINE {
         float32x4_t sum = vsubq_f32(vreinterpretq_f32_s32(sums[i]), magic);
-        if constexpr (Zeros) sum = Tile::template subtract_zeros<i>(sum, zeros, chunk_sums);
+        if constexpr (Zeros == Beside::kZeros) sum = Tile::template subtract_zeros<i>(sum, zeros, chunk_sums);
         totals[i] = vfmaq_f32(totals[i], sum, vld1q_f32(scales + 4 * Tile::scale_of(i)));
+        if constexpr (Zeros == Beside::kMinima)
+          totals[i] = Tile::template subtract_zeros<i>(totals[i], zeros, chunk_sums);
       });
       chunk_sums += chunk_stride;
     } while (weights[0] < group_end);
@@ -115,24 +124,25 @@ inline LOWBIT_INLINE void tile_of(const Linear32& args, const UnpackedPanel& pan
 }
 
 // Two quads at once read less for each product, but their totals only fit in registers beside the sums of long chunks.
-template <class Isa, int Rows, bool Zeros>
+template <class Isa, int Rows, Beside Zeros, int Columns>
 void row_tile(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row) {
   if (std::min(args.weights.group_length, args.chunk) < Isa::kWideChunk) {
-    for (uint32_t quad = 0; quad < kQuads; quad++) tile_of<Isa, Rows, 1, Zeros>(args, panel, index, quad, row);
+    for (uint32_t quad = 0; quad < kQuads; quad++) tile_of<Isa, Rows, 1, Zeros, Columns>(args, panel, index, quad, row);
   } else {
-    for (uint32_t quad = 0; quad < kQuads; quad += 2) tile_of<Isa, Rows, 2, Zeros>(args, panel, index, quad, row);
+    for (uint32_t quad = 0; quad < kQuads; quad += 2)
+      tile_of<Isa, Rows, 2, Zeros, Columns>(args, panel, index, quad, row);
   }
 }
 
-template <class Isa, bool Zeros>
+template <class Isa, Beside Zeros, int Columns = 32>
 void row_tiles(const Linear32& args, const UnpackedPanel& panel, uint32_t index, uint32_t row, uint32_t end) {
-  for (; row + 8 <= end; row += 8) row_tile<Isa, 8, Zeros>(args, panel, index, row);
+  for (; row + 8 <= end; row += 8) row_tile<Isa, 8, Zeros, Columns>(args, panel, index, row);
   if (row + 4 <= end) {
-    row_tile<Isa, 4, Zeros>(args, panel, index, row);
+    row_tile<Isa, 4, Zeros, Columns>(args, panel, index, row);
     row += 4;
   }
   if constexpr (Isa::kRowStep == 2)
-    if (row < end) row_tile<Isa, 2, Zeros>(args, panel, index, row);
+    if (row < end) row_tile<Isa, 2, Zeros, Columns>(args, panel, index, row);
 }
 
 // Rows of activations in one tile of phase 1.
@@ -149,8 +159,14 @@ void gemm_run(const Step& step, uint32_t phase, uint32_t tile, uint32_t thread) 
   const uint32_t index = tile % w.panel_count, first = tile / w.panel_count * rows_of_pass(w);
   const uint32_t end = std::min(args.rows.row_stride, first + rows_of_pass(w));
   unpack_panel<Isa, Bits, Levels>(w, index, panel);
-  if (w.has_zeros) row_tiles<Isa, true>(args, panel, index, first, end);
-  else row_tiles<Isa, false>(args, panel, index, first, end);
+  constexpr Beside kNothing = Beside::kNothing, kMinima = Beside::kMinima;
+  if constexpr (kMayPair<Bits, Levels>)
+    if (w.parts == 2)
+      return (w.has_minima ? row_tiles<Isa, kMinima, 16> : row_tiles<Isa, kNothing, 16>)(args, panel, index, first,
+                                                                                         end);
+  if (w.has_minima) row_tiles<Isa, kMinima>(args, panel, index, first, end);
+  else if (w.has_zeros) row_tiles<Isa, Beside::kZeros>(args, panel, index, first, end);
+  else row_tiles<Isa, kNothing>(args, panel, index, first, end);
 }
 
 template <class Isa>

@@ -12,7 +12,7 @@ inline void read_call(Linear32& args, const Call& call) {
   args.x = buffer_of<const float>(call, packed_linear::kX);
   args.weights = read_panels(buffer_of<void>(call, packed_linear::kWeights), kPanelRows);
   args.y = buffer_of<float>(call, packed_linear::kY);
-  args.chunk = kChunkMax;
+  args.chunk = args.weights.parts == 2 ? args.weights.part_length() : kChunkMax;
 }
 
 // Panels in about eight tiles a thread of at most 128 KiB of weights.
@@ -27,6 +27,9 @@ inline void split_panels(Step& step, Linear32& args, uint32_t threads) {
 }
 
 using Run = void (*)(const Step&, uint32_t, uint32_t, uint32_t);
+
+// Whether groups have minima, or scales that are integers.
+inline bool has_numbers(const Panels& w) { return w.has_minima || w.scale_bytes == 1; }
 
 // `Code::run<Bits, Levels>()` for the weights at hand; codebooks have up to 4 bits.
 template <class Code, int Bits = 1>

@@ -1,7 +1,8 @@
 // Up to 8 rows of activations times a panel32 panel: each chunk is unpacked to a buffer that all rows then read. `Dot`
-// supplies sums<Bits>(chunk, x, length, sums), the products of a row with a chunk.
+// supplies sums<Bits, Longest>(chunk, x, length, sums), the products of a row with a chunk, of 16 columns or of 32s.
 #pragma once
 
+#include "panel32_prepare.h"
 #include "panel32_unpack.h"
 
 namespace lowbit {
@@ -31,22 +32,29 @@ void rows_panel(const Linear32& args, uint32_t panel, uint32_t first, uint32_t c
   for (uint32_t row = 0; row < count; row++)
     for (float32x4_t& total : totals[row]) total = vdupq_n_f32(0);
   for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes) {
-    for (uint32_t c = 0; c < w.group_length; c += kChunkMax, chunk_sums += args.rows.row_stride) {
-      const uint32_t length = std::min(kChunkMax, w.group_length - c);
+    for (uint32_t c = 0; c < w.group_length; c += args.chunk, chunk_sums += args.rows.row_stride) {
+      const uint32_t length = std::min(args.chunk, w.group_length - c);
       unpack_chunk<Bits, Levels>(w, group + w.vectors_offset + 4 * Bits * c, length, chunk);
+      // Zero points, or what minima take away.
       float32x4_t scales[kQuads], zeros[kQuads];
       for (uint32_t quad = 0; quad < kQuads; quad++) {
-        scales[quad] = quad_scales(w, group, quad);
-        zeros[quad] = w.has_zeros ? quad_zeros(w, group, quad) : vdupq_n_f32(0);
+        const QuadPlace place{group, g, quad, set_of(w, c)};
+        scales[quad] = quad_scales(w, place);
+        zeros[quad] = w.has_minima  ? quad_offsets(w, place, scales[quad])
+                      : w.has_zeros ? quad_zeros(w, group, quad)
+                                    : vdupq_n_f32(0);
       }
       const int8_t* x = args.rows.values + static_cast<size_t>(first) * padded_k + g * w.group_length + c;
       for (uint32_t row = 0; row < count; row++, x += padded_k) {
         int32x4_t sums[kQuads];
-        Dot::template sums<Levels ? 8 : Bits>(chunk, x, length, sums);
+        if (kMayPair<Bits, Levels> && w.parts == 2) Dot::template sums<Bits, 16>(chunk, x, length, sums);
+        else Dot::template sums<Levels ? 8 : Bits, 32>(chunk, x, length, sums);
         for (uint32_t quad = 0; quad < kQuads; quad++) {
           float32x4_t sum = vcvtq_f32_s32(sums[quad]);
           if (w.has_zeros) sum = vfmsq_n_f32(sum, zeros[quad], chunk_sums[row]);
-          totals[row][quad] = vfmaq_f32(totals[row][quad], sum, scales[quad]);
+          float32x4_t& total = totals[row][quad];
+          total = vfmaq_f32(total, sum, scales[quad]);
+          if (w.has_minima) total = vfmsq_n_f32(total, zeros[quad], chunk_sums[row]);
         }
       }
     }

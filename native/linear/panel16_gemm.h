@@ -60,23 +60,24 @@ inline void unpack_panel(const Panel16& w, uint32_t panel, uint32_t first, uint3
 // The scales of a group's 16 rows as floats.
 constexpr size_t kScaleBytes = 64;
 
-// Bytes of an unpacked panel and its scales, [groups][16] floats; where there are minima, what they add to each weight
-// follows the scales of a group.
+// Bytes of an unpacked panel and its scales, [groups][16] floats, of groups that share a scale; where there are minima,
+// what they take away from each weight follows the scales of a group.
 inline size_t scale_stride(const Panel16& w) { return kScaleBytes * (w.has_minima ? 2 : 1); }
-inline size_t gemm_panel_bytes(const Panel16& w) { return unpacked_bytes(w) + scale_stride(w) * w.groups; }
+inline size_t gemm_panel_bytes(const Panel16& w) { return unpacked_bytes(w) + scale_stride(w) * w.part_count(); }
 
 // The scales of a panel lie among its weights: gathered once, they are one stream for all rows of activations.
 template <class Isa>
 inline void unpack_scales(const Panel16& w, uint32_t panel, uint8_t* out) {
   const uint8_t* group = w.panel(panel);
-  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes, out += scale_stride(w))
-    for (int part = 0; part < 16 / Isa::kRows; part++) {
-      const GroupPlace<Isa> place{group, g, part, 0};
-      const auto scale = group_scales<Isa>(w, place);
-      float* to = reinterpret_cast<float*>(out) + Isa::kRows * part;
-      Isa::store_floats(to, scale);
-      if (w.has_minima) Isa::store_floats(to + 16, offsets_of<Isa>(w, place, scale));
-    }
+  for (uint32_t g = 0; g < w.groups; g++, group += w.group_bytes)
+    for (int set = 0; set < w.parts; set++, out += scale_stride(w))
+      for (int part = 0; part < 16 / Isa::kRows; part++) {
+        const GroupPlace<Isa> place{group, g, part, set};
+        const auto scale = group_scales<Isa>(w, place);
+        float* to = reinterpret_cast<float*>(out) + Isa::kRows * part;
+        Isa::store_floats(to, scale);
+        if (w.has_minima) Isa::store_floats(to + 16, offsets_of<Isa>(w, place, scale));
+      }
 }
 
 // A vector of columns of a block: a panel, or part of one. Zero points are as they are packed.
@@ -86,12 +87,12 @@ struct GemmColumns {
   int part;
 };
 
-// Adds products of 32 columns, of weights of any width: compilers move every sum to another register and back in each
+// Adds products of some columns, of weights of any width: compilers move every sum to another register and back in each
 // turn of a loop.
-template <class Isa, int Rows>
+template <class Isa, int Columns, int Rows>
 inline LOWBIT_INLINE void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8_t* const* weights,
                                                     const int8_t* x, size_t stride) {
-  each_index<8>([&](auto step) LOWBIT_INLINE {
+  each_index<Columns / 4>([&](auto step) LOWBIT_INLINE {
     const auto u0 = Isa::load_bytes(weights[0] + 64 * step), u1 = Isa::load_bytes(weights[1] + 64 * step);
     for (int m = 0; m < Rows; m++) {
       int32_t four;
@@ -102,15 +103,15 @@ inline LOWBIT_INLINE void add_bytes(typename Isa::Ints (*sum)[Rows], const uint8
   });
 }
 
-// `Rows` rows from `row` on by two vectors of columns. `Short`: groups of 32.
-template <class Isa, bool Short, int Rows>
+// `Rows` rows from `row` on by two vectors of columns. `Short`: groups of `Columns`, 32, or 16 in pairs.
+template <class Isa, bool Short, int Columns, int Rows>
 inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
   const PackedLinear& args = gemm.linear;
   const Panel16& w = args.weights;
-  const size_t stride = w.padded_k(), groups = w.groups, group_bytes = w.group_bytes;
-  const uint32_t length = Short ? 32 : w.group_length;
+  const size_t stride = w.padded_k(), groups = w.part_count(), group_bytes = w.group_bytes;
+  const uint32_t length = Short ? Columns : w.group_length;
   const bool has_zeros = w.has_zeros, has_minima = w.has_minima;
   const size_t next_scales = scale_stride(w);
   const int8_t* x = args.rows.values + row * stride;
@@ -133,10 +134,10 @@ inline void gemm_block(const PackedGemm& gemm, const GemmColumns* columns, int32
     }
     const int8_t* end = x + length;
     do {
-      add_bytes<Isa, Rows>(sum, unpacked, x, stride);
-      x += 32;
-      unpacked[0] += 512;
-      unpacked[1] += 512;
+      add_bytes<Isa, Columns>(sum, unpacked, x, stride);
+      x += Columns;
+      unpacked[0] += 16 * Columns;
+      unpacked[1] += 16 * Columns;
     } while (!Short && x < end);
     for (int v = 0; v < 2; v++) {
       for (int m = 0; m < Rows; m++)
@@ -156,9 +157,10 @@ template <class Isa, int Rows>
 inline void block_of_rows(const PackedGemm& gemm, const GemmColumns* columns, int32_t offset, uint32_t row) {
   // Where a vector of sums is wide, turning it into floats takes a good part of a short group's time.
   constexpr bool kGroupsMatter = Isa::kRows == 16;
-  if (kGroupsMatter && gemm.linear.weights.group_length == 32)
-    gemm_block<Isa, kGroupsMatter, Rows>(gemm, columns, offset, row);
-  else gemm_block<Isa, false, Rows>(gemm, columns, offset, row);
+  const Panel16& w = gemm.linear.weights;
+  if (w.parts == 2) return gemm_block<Isa, true, 16, Rows>(gemm, columns, offset, row);
+  if (kGroupsMatter && w.group_length == 32) gemm_block<Isa, kGroupsMatter, 32, Rows>(gemm, columns, offset, row);
+  else gemm_block<Isa, false, 32, Rows>(gemm, columns, offset, row);
 }
 
 template <class Isa>

@@ -21,13 +21,13 @@ static inline size_t packed_linear_scratch(const Call& call) {
 }
 
 // Panels `first` .. `first + Panels`, of which those past `last` are worked on as that one again; activation rows
-// `row` .. `row + Rows`.
-template <class Isa, int Bits, bool Levels, int Panels, int Rows>
+// `row` .. `row + Rows`. `Pair`: groups are pairs of groups of 16.
+template <class Isa, int Bits, bool Levels, bool Pair, int Panels, int Rows>
 inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   using Bytes = typename Isa::Bytes;
   using Ints = typename Isa::Ints;
   using Floats = typename Isa::Floats;
-  constexpr int kParts = 16 / Isa::kRows;
+  constexpr int kParts = 16 / Isa::kRows, kSets = Pair ? 2 : 1;
   constexpr int kVectors = Fields<Bits>::kVectors, kFields = Fields<Bits>::kFields;
   const Panel16& w = args.weights;
   const uint32_t padded_k = w.padded_k();
@@ -52,9 +52,11 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
 
   for (uint32_t g = 0; g < w.groups; g++) {
     for (int part = 0; part < kParts; part++) {
-      Ints sum[Panels][Rows];
-      for (int p = 0; p < Panels; p++)
-        for (int m = 0; m < Rows; m++) sum[p][m] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[m][g]);
+      Ints sum[kSets][Panels][Rows];
+      for (int set = 0; set < kSets; set++)
+        for (int p = 0; p < Panels; p++)
+          for (int m = 0; m < Rows; m++)
+            sum[set][p][m] = start_of<Isa, Bits, Levels>(w, group[p], part, sums[m][kSets * g + set]);
       uint32_t at = w.vectors_offset;
       for (uint32_t c = g * w.group_length, end = c + w.group_length; c < end; c += 32, at += 64 * Bits) {
         if (part == 0) {
@@ -73,20 +75,23 @@ inline void panel_block(const PackedLinear& args, uint32_t first, uint32_t last,
               for (int m = 0; m < Rows; m++) {
                 int32_t four;
                 memcpy(&four, x[m] + c + 4 * (i * kFields + f), 4);
-                sum[p][m] = Isa::template dot<is_wide(Bits, Levels)>(sum[p][m], u, four);
+                Ints& each = sum[kSets * (i * kFields + f) / 8][p][m];
+                each = Isa::template dot<is_wide(Bits, Levels)>(each, u, four);
               }
             });
           }
         });
       }
-      for (int p = 0; p < Panels; p++) {
-        const GroupPlace<Isa> place{group[p], g, part, 0};
-        const Floats scale = group_scales<Isa>(w, place);
-        for (int m = 0; m < Rows; m++) total[p][part][m] = add_products<Isa>(sum[p][m], scale, total[p][part][m]);
-        if (!adds_offsets<Isa>(w)) continue;
-        const Floats offset = offsets_of<Isa>(w, place, scale);
-        for (int m = 0; m < Rows; m++) total[p][part][m] = add_offsets<Isa>(sums[m][g], offset, total[p][part][m]);
-      }
+      for (int p = 0; p < Panels; p++)
+        for (int set = 0; set < kSets; set++) {
+          const GroupPlace<Isa> place{group[p], g, part, set};
+          const Floats scale = group_scales<Isa>(w, place);
+          Floats* totals = total[p][part];
+          for (int m = 0; m < Rows; m++) totals[m] = add_products<Isa>(sum[set][p][m], scale, totals[m]);
+          if (!adds_offsets<Isa>(w)) continue;
+          const Floats offset = offsets_of<Isa>(w, place, scale);
+          for (int m = 0; m < Rows; m++) totals[m] = add_offsets<Isa>(sums[m][kSets * g + set], offset, totals[m]);
+        }
     }
     for (int p = 0; p < Panels; p++) group[p] += w.group_bytes;
   }
@@ -106,9 +111,18 @@ constexpr int panels_at_once() {
 template <class Isa, int Bits, bool Levels, int Rows>
 inline void panel_rows(const PackedLinear& args, uint32_t first, uint32_t last, uint32_t row) {
   constexpr int kStep = panels_at_once<Isa, Rows>();
-  if constexpr (Isa::kStreams) return row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
-  else
-    for (uint32_t p = first; p < last; p += kStep) panel_block<Isa, Bits, Levels, kStep, Rows>(args, p, last - 1, row);
+  if constexpr (Isa::kStreams) {
+    row_streams<Isa, Bits, Levels, kStep, Rows>(args, first, last, row);
+  } else {
+    if constexpr (kMayPair<Bits, Levels>)
+      if (args.weights.parts == 2) {
+        for (uint32_t p = first; p < last; p += kStep)
+          panel_block<Isa, Bits, Levels, true, kStep, Rows>(args, p, last - 1, row);
+        return;
+      }
+    for (uint32_t p = first; p < last; p += kStep)
+      panel_block<Isa, Bits, Levels, false, kStep, Rows>(args, p, last - 1, row);
+  }
 }
 
 // Parts of `count` that are as even as can be, none larger than `largest`: part(start, size) for each.

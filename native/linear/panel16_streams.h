@@ -77,10 +77,6 @@ inline LOWBIT_INLINE typename Isa::Ints start_of(const Panel16& w, const uint8_t
 // What groups are: of several runs of 32 columns, of one, or two of 16 columns in one.
 enum class GroupKind { kRuns, kRun, kPair };
 
-// Whether weights come in pairs of groups of 16: src/kernels/layout/panels.ts.
-template <int Bits, bool Levels>
-constexpr bool kMayPair = !Levels && (Bits == 2 || Bits == 3 || Bits == 6);
-
 // `Rows` rows of activations, whose sums registers hold, and `Panels` panels `stride` apart, of which those past `last`
 // are worked on as that one again. Several rows share what they load of two panels, which are whole vectors then.
 template <class Isa, int Bits, bool Levels, GroupKind Kind, int Panels, int Rows>

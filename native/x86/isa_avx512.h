@@ -84,6 +84,10 @@ struct Avx512Vnni : NoShortSums, QuantizerAvx512 {
   static Floats load_halves(const uint8_t* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   }
+  static Floats load_zeros(const uint8_t* zeros) {
+    return to_floats(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(zeros))));
+  }
+  static Floats multiply(Floats a, Floats b) { return _mm512_mul_ps(a, b); }
   static Floats multiply_add(Floats a, Floats b, Floats c) { return _mm512_fmadd_ps(a, b, c); }
   static void store_floats(float* y, Floats v) { _mm512_storeu_ps(y, v); }
   static void store_some_floats(float* y, Floats v, uint32_t count) {

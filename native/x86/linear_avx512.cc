@@ -9,10 +9,10 @@ namespace {
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", kBits1To8, kNeeds, 16, 32,
+    {"linear_a8_wx_16x32x4_avx512_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeeds, 16, 32,
      packed_gemm_scratch<Avx512Vnni>, packed_gemm_prepare<Avx512Vnni>},
-    {"linear_a8_wx_1x64x4_avx512_vnni", "linear_a8", "panel16", kBits1To8, kNeeds, 1, 64, packed_linear_scratch,
-     packed_linear_prepare<Avx512Vnni>},
+    {"linear_a8_wx_1x64x4_avx512_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeeds, 1, 64,
+     packed_linear_scratch, packed_linear_prepare<Avx512Vnni>},
 };
 
 }  // namespace

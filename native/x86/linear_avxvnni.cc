@@ -17,10 +17,10 @@ struct DotAvxVnni : NoShortSums {
 using AvxVnni = IsaAvx2<DotAvxVnni>;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", kBits1To8, kAvx2 | kAvxVnni, 16, 16,
+    {"linear_a8_wx_16x16x4_avx_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kAvx2 | kAvxVnni, 16, 16,
      packed_gemm_scratch<AvxVnni>, packed_gemm_prepare<AvxVnni>},
-    {"linear_a8_wx_1x64x4_avx_vnni", "linear_a8", "panel16", kBits1To8, kAvx2 | kAvxVnni, 1, 64, packed_linear_scratch,
-     packed_linear_prepare<AvxVnni>},
+    {"linear_a8_wx_1x64x4_avx_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kAvx2 | kAvxVnni, 1, 64,
+     packed_linear_scratch, packed_linear_prepare<AvxVnni>},
 };
 
 }  // namespace

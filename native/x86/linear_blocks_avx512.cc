@@ -16,8 +16,8 @@ struct Avx512Blocks : Avx512Vnni {
 constexpr uint32_t kNeeds = kAvx2 | kAvx512 | kAvx512Vnni | kAmxInt8;
 
 constexpr KernelRow kRows[] = {
-    {"linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", kBits1To8, kNeeds, 1, 128, packed_linear_scratch,
-     packed_linear_prepare<Avx512Blocks>},
+    {"linear_a8_wx_1x128x4_avx512_vnni", "linear_a8", "panel16", kBits1To8 | kReadsMinima, kNeeds, 1, 128,
+     packed_linear_scratch, packed_linear_prepare<Avx512Blocks>},
 };
 
 }  // namespace

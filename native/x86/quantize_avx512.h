@@ -118,14 +118,27 @@ struct FlatTarget {
   }
 };
 
+// The sum of 16 integers.
+inline int32_t sum_of_16(const int8_t* values) {
+  const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(values));
+  return sum_lanes(_mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), _mm256_zextsi128_si256(bytes)));
+}
+
 struct QuantizerAvx512 {
   static void quantize_rows(const float* x, const Panel16& w, const QuantizedRows& rows, uint32_t first,
                             uint32_t last) {
     for (uint32_t row = first; row < last; row++) {
-      const FlatTarget target = {rows.values + static_cast<size_t>(row) * w.padded_k()};
-      int32_t* sums = rows.sums + static_cast<size_t>(row) * w.groups;
-      const ActivationScale scale =
-          quantize_row(x + static_cast<size_t>(row) * w.k, w, target, [&](uint32_t g, int32_t sum) { sums[g] = sum; });
+      const float* in = x + static_cast<size_t>(row) * w.k;
+      int8_t* values = rows.values + static_cast<size_t>(row) * w.padded_k();
+      const FlatTarget target = {values};
+      int32_t* sums = rows.sums + static_cast<size_t>(row) * w.part_count();
+      ActivationScale scale;
+      if (w.parts == 2) {
+        scale = quantize_row(in, w, target, nullptr);
+        for (uint32_t part = 0; part < w.part_count(); part++) sums[part] = sum_of_16(values + 16 * part);
+      } else {
+        scale = quantize_row(in, w, target, [&](uint32_t g, int32_t sum) { sums[g] = sum; });
+      }
       rows.scales[row] = scale.scale;
       rows.zeros[row] = scale.zero;
     }

@@ -69,7 +69,7 @@ export async function loadModel(
 /** How long an aborted load waits for its worker. */
 const ABORT_MS = 1000;
 
-/** The same over a channel whose other end `serveModel` answers. */
+/** Loads a model over a channel whose other end `serveModel` answers. */
 export async function openModel(
   channel: Channel,
   close: () => void,

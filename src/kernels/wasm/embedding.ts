@@ -97,6 +97,7 @@ export const embeddingFloatWasm: Kernel<FloatEmbeddingArgs> = wasmKernel<FloatEm
 const sharedBlock = new ArgumentBlock({
   panels: "ptr",
   panelBytes: "ptr",
+  frontBytes: "ptr",
   levels: "ptr",
   indices: "ptr",
   y: "ptr",
@@ -151,7 +152,7 @@ interface RowReader {
   readonly at: Local<"ptr">;
 }
 
-function readGroups(reader: RowReader, { y, k, groups }: SharedFields): Body {
+function readGroups(reader: RowReader, { y, k, groups, frontBytes }: SharedFields): Body {
   const { shape, scope, constants, row, at } = reader;
   const scale = scope.local("v128", "scale");
   const zero = scope.local("v128", "zero");
@@ -164,7 +165,7 @@ function readGroups(reader: RowReader, { y, k, groups }: SharedFields): Body {
   const zeroPoint = i32.load8_s(ptr.add(at, widen(row)), shape.zerosOffset);
   return [
     left.set(k),
-    factors.start(),
+    factors.start(frontBytes),
     repeat(scope.local("i32", "group"), groups, [
       Array.from({ length: shape.parts }, (_, part) => [
         scale.set(number(part, false)),
@@ -278,12 +279,13 @@ export const embeddingSharedWasm: Kernel<SharedEmbeddingArgs> = wasmKernel<Share
   readsMinima: true,
   step({ weights, indices, y }, place) {
     const shape = panelShape(weights);
-    const { n, k, groups, panelBytes, firstPanel } = panelSizes(weights, shape);
+    const { n, k, groups, panelBytes, firstPanel, frontBytes } = panelSizes(weights, shape);
     const packed = place.read(weights.bytes);
     const values = {
       panels: packed + firstPanel,
       levels: packed + LEVELS_OFFSET,
       panelBytes,
+      frontBytes,
       indices: place.read(indices),
       y: place.write(y),
       n,

@@ -21,11 +21,11 @@ export class FactorPlaces {
     this.#count = scope.local("i32", "groups_of_factor");
   }
 
-  /** Before the first group of a panel. */
-  start(): Body {
-    const { scaleType, frontBytes, groupsOfSuper } = this.#shape;
+  /** Before the first group of a panel, which so many bytes of factors are in front of. */
+  start(frontBytes: Expr<"ptr">): Body {
+    const { scaleType, groupsOfSuper } = this.#shape;
     if (scaleType !== "i8") return [];
-    return [this.#back.set(size(frontBytes)), this.#count.set(int(groupsOfSuper))];
+    return [this.#back.set(frontBytes), this.#count.set(int(groupsOfSuper))];
   }
 
   /** After a group. */

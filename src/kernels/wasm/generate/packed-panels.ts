@@ -30,8 +30,7 @@ export interface PanelShape {
   readonly hasHalfScales: boolean;
   readonly hasMinima: boolean;
   readonly minimaOffset: number;
-  /** Of the factors of integer scales, which are in front of a panel's first group. */
-  readonly frontBytes: number;
+  /** Of the factors of integer scales of some groups of all rows. */
   readonly superBytes: number;
   /** Groups that share a factor. */
   readonly groupsOfSuper: number;
@@ -54,6 +53,8 @@ export interface PanelSizes {
   readonly panels: number;
   /** From the start of the buffer to the first panel's first group. */
   readonly firstPanel: number;
+  /** Of the factors of integer scales, in front of a panel's first group. */
+  readonly frontBytes: number;
   readonly panelBytes: number;
   /** From the start of a panel's first group. */
   readonly correctionOffset: number;
@@ -72,21 +73,21 @@ function shapeOf({ spec, hasBias, bytes, layout }: PackedWeights): PanelShape {
   const { bits, k, groupSize, scaleDType: scaleType, hasZeros, hasLevels, hasMinima = false } = spec;
   const rows = layout.nr;
   const { parts, groupLength, ...places } = panelGeometry(rows, spec, hasBias);
-  const { minimaOffset, frontBytes, superBytes, zerosOffset, vectorsOffset, groupBytes } = places;
+  const { minimaOffset, superBytes, zerosOffset, vectorsOffset, groupBytes } = places;
   return {
     ...{ rows, bits, groupLength, groupSize: Math.min(parts * groupSize, k), parts },
     ...{ partLength: groupLength / parts, partSize: parts === 1 ? Math.min(groupSize, k) : groupSize },
     ...{ scaleType, hasHalfScales: scaleType === "f16" && !hasMinima, hasMinima },
     hasPositiveScales: bytes[HEADER_MARK] === 1,
     ...{ hasZeros, hasLevels, hasBias },
-    ...{ minimaOffset, frontBytes, superBytes, groupsOfSuper: GROUPS_OF_SUPER },
+    ...{ minimaOffset, superBytes, groupsOfSuper: GROUPS_OF_SUPER },
     ...{ zerosOffset, vectorsOffset, groupBytes },
   };
 }
 
 export function panelSizes({ spec, hasBias }: PackedWeights, { rows }: PanelShape): PanelSizes {
-  const { groups, panels, panelBytes, correctionOffset, firstPanel } = panelGeometry(rows, spec, hasBias);
-  return { n: spec.n, k: spec.k, groups, panels, panelBytes, correctionOffset, firstPanel };
+  const { groups, panels, panelBytes, correctionOffset, firstPanel, frontBytes } = panelGeometry(rows, spec, hasBias);
+  return { n: spec.n, k: spec.k, groups, panels, panelBytes, correctionOffset, firstPanel, frontBytes };
 }
 
 /** Quads of a panel. */
@@ -104,9 +105,9 @@ export function shapeKey(shape: PanelShape): string {
 }
 
 function keyOf(shape: PanelShape): string {
-  const { bits, groupLength, groupSize, parts, frontBytes } = shape;
+  const { bits, groupLength, groupSize, parts } = shape;
   const length = groupLength === groupSize ? `${groupSize}` : `${groupSize}of${groupLength}`;
-  const size = `${length}${parts > 1 ? "p" : ""}${frontBytes > 0 ? `_s${frontBytes}` : ""}`;
+  const size = `${length}${parts > 1 ? "p" : ""}`;
   const marks = [
     { f32: "f", f16: "h", i8: "i" }[shape.scaleType],
     shape.hasMinima ? "m" : "",

@@ -84,7 +84,7 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
         unpacked.set(ptr.add(elementAt(threadScratch, thread, threadBytes), size(PANEL_START))),
         forRange(panel, panel, last, [
           weights.set(elementAt(panels, panel, panelBytes)),
-          call(unpack, { weights, to: unpacked, groups, levels: fields.levels }),
+          call(unpack, { weights, to: unpacked, groups, levels: fields.levels, frontBytes: fields.frontBytes }),
           forRange(part, int(0), int(shape.rows / WIDE_ROWS), [
             forRange(row, int(0), i32.sub(m, i32.rem_u(m, int(most))), [run(most)], most),
             rows.slice(1).map((_, i) => when(i32.eq(left, int(i + 1)), [run(i + 1), row.set(m)])),
@@ -97,11 +97,11 @@ function gemmFunctions(key: string, shape: PanelShape, mode: DotMode): FunctionC
   ];
 }
 
-const unpackParams = { weights: "ptr", to: "ptr", groups: "i32", levels: "ptr" } as const;
+const unpackParams = { weights: "ptr", to: "ptr", groups: "i32", levels: "ptr", frontBytes: "ptr" } as const;
 
 /** Takes a panel apart: float32 scales, 32-bit zero points, and weights as the planes that are multiplied. */
 function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCode<typeof unpackParams, null> {
-  return defineFunction(name, unpackParams, ({ weights, to, groups, levels }, scope) => {
+  return defineFunction(name, unpackParams, ({ weights, to, groups, levels, frontBytes }, scope) => {
     const constants = new VectorConstants(scope);
     const table = scope.local("v128", "level_table");
     const group = scope.local("i32", "group");
@@ -143,7 +143,7 @@ function unpackCode(name: string, shape: PanelShape, mode: DotMode): FunctionCod
       shape.hasLevels ? table.set(v128.load(levels)) : [],
       constants.prepare,
       parts.map((part, i) => part.set(i === 0 ? to : elementAt(parts[i - 1]!, groups, shape.parts * places.bytes))),
-      factors.start(),
+      factors.start(frontBytes),
       repeat(group, groups, [
         head,
         at.set(weights),

@@ -123,7 +123,7 @@ class GemvGenerator {
 
   /** `count` panels of each of some streams, which begin `count` panels apart. */
   #stripe(streams: number, start: Local<"i32">, count: Local<"i32">): Body {
-    const { panels, panelBytes, correctionOffset, records, groups } = this.#fields;
+    const { panels, panelBytes, correctionOffset, frontBytes, records, groups } = this.#fields;
     const weights = this.#scope.localArray("ptr", "weights", streams);
     const turns = this.#scope.local("i32", "turns");
     const group = this.#scope.local("i32", "group");
@@ -135,7 +135,7 @@ class GemvGenerator {
       repeat(turns, count, [
         weights.map((_, s) => this.#results.map((_, r) => this.#storeResult(s, r, this.#constants.words(0)))),
         this.#x.set(elementAt(records, i32.mul(this.#row, groups), bytes)),
-        this.#factors.start(),
+        this.#factors.start(frontBytes),
         repeat(group, groups, [
           units === 1 ? this.#loadSplats(this.#x, 0, UNIT_STEPS) : [],
           weights.map((weight, s) => this.#group(weight, s, units)),

@@ -67,7 +67,8 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
   const { m, x, weights, y } = args;
   const shape = panelShape(weights);
   const mode = multiply.mode(shape);
-  const { n, k, groups, panels, panelBytes, correctionOffset, firstPanel } = panelSizes(weights, shape);
+  const { n, k, groups, panels, firstPanel, ...bytes } = panelSizes(weights, shape);
+  const { panelBytes, correctionOffset, frontBytes } = bytes;
   const places = quantizedPlaces(place.scratch, m, groups * shape.parts, shape, mode);
   const packed = place.read(weights.bytes);
   const perTile = multiply.panelsPerTile(panels, place.threads);
@@ -75,6 +76,7 @@ function linearStep(args: PackedLinearArgs, place: Placement, multiply: Multiply
     panels: packed + firstPanel,
     panelBytes,
     correctionOffset,
+    frontBytes,
     levels: packed + LEVELS_OFFSET,
     records: places.records,
     scales: places.scales,

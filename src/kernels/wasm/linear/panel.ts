@@ -12,6 +12,8 @@ export const linearBlock = new ArgumentBlock({
   panels: "ptr",
   panelBytes: "ptr",
   correctionOffset: "ptr",
+  /** Of the factors of integer scales in front of a panel. */
+  frontBytes: "ptr",
   levels: "ptr",
   /** Quantized activations. */
   records: "ptr",
