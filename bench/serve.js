@@ -89,7 +89,7 @@ async function main() {
   }
   peer.kill();
   console.log(table(["server, tokens/s", "library, tokens/s", "server / library"], rounds.map(row)));
-  console.log(`median of the quotients: ${digits(median(rounds.map(([ours, own]) => ours / own)));
+  console.log(`median of the quotients: ${digits(median(rounds.map(([ours, own]) => ours / own)))}\n`);
   await disorder(server);
   server.child.kill("SIGTERM");
 }
@@ -173,9 +173,7 @@ async function disorder({ url }) {
     table(["gap between pieces, ms: median", "95 %", "99 %", "largest"], [[at(0.5), at(0.95), at(0.99), at(1)]]),
   );
   const shown = [median(memory.slice(0, quarter)), median(memory.slice(-quarter)), Math.max(...memory)];
-  console.log(
-    table(["resident memory, MB: first quarter", "last quarter", "most"], [shown.map(digits)]),
-  );
+  console.log(table(["resident memory, MB: first quarter", "last quarter", "most"], [shown.map(digits)]));
   for (const error of new Set(errors)) console.log(error);
 }
 

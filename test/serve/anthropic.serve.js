@@ -38,7 +38,7 @@ describe("@anthropic-ai/sdk", () => {
   });
 
   it("calls a tool, in a stream and whole", async () => {
-    const fields = { ...request, max_tokens: 60, temperature: 1, tools: [tool], tool_choice: { type: "any" } };
+    const fields = { ...request, max_tokens: 300, temperature: 1, tools: [tool], tool_choice: { type: "any" } };
     for (const answer of [await client.messages.create(fields), await client.messages.stream(fields).finalMessage()]) {
       expect(answer.stop_reason).toBe("tool_use");
       const call = answer.content.find(({ type }) => type === "tool_use");
@@ -57,7 +57,7 @@ describe("@anthropic-ai/sdk", () => {
 
   it("answers by a schema", async () => {
     const format = { type: "json_schema", schema: tool.input_schema };
-    const { content } = await client.messages.create({ ...request, max_tokens: 60, output_config: { format } });
+    const { content } = await client.messages.create({ ...request, max_tokens: 300, output_config: { format } });
     expect(["Mars", "Juno"]).toContain(JSON.parse(content[0].text).god);
   });
 

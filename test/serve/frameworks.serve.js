@@ -32,13 +32,13 @@ describe("ai with @ai-sdk/openai-compatible", () => {
   });
 
   it("answers by a schema", async () => {
-    const { object } = await generateObject({ ...settings, maxOutputTokens: 80, temperature: 1, schema: man });
+    const { object } = await generateObject({ ...settings, maxOutputTokens: 300, temperature: 1, schema: man });
     expect(man.parse(object)).toEqual(object);
   });
 
   it("calls tools", async () => {
     const oracle = tool({ description: "Asks.", inputSchema: man, execute: async ({ name }) => `${name} will fall.` });
-    const fields = { ...settings, maxOutputTokens: 80, temperature: 1, tools: { oracle }, toolChoice: "required" };
+    const fields = { ...settings, maxOutputTokens: 300, temperature: 1, tools: { oracle }, toolChoice: "required" };
     const { toolCalls, toolResults } = await generateText(fields);
     expect(toolCalls[0].toolName).toBe("oracle");
     expect(toolResults[0].output).toMatch(/^(Brutus|Cassius) will fall\.$/);
@@ -66,7 +66,7 @@ describe("@langchain/openai", () => {
   });
 
   it("answers by a schema and calls tools", async () => {
-    const long = new ChatOpenAI({ ...settings, maxTokens: 80 });
+    const long = new ChatOpenAI({ ...settings, maxTokens: 300 });
     const value = await long
       .withStructuredOutput(man, { name: "man", method: "jsonSchema", strict: true })
       .invoke(prompt);

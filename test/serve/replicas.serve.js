@@ -32,7 +32,7 @@ describe.skipIf(!(await isInstalled("nginx")))("two replicas behind nginx (skipp
     const nginx = run("nginx", ["-c", join(folder, "nginx.conf"), "-p", folder]);
     const url = `http://127.0.0.1:${port}`;
     const headers = { "content-type": "application/json", authorization: `Bearer ${inject("key")}` };
-    const body = JSON.stringify({ model: "demo", prompt: "ROMEO:", max_tokens: 60, temperature: 1, stream: true });
+    const body = JSON.stringify({ model: "demo", prompt: "ROMEO:", max_tokens: 20, temperature: 1, stream: true });
     const ask = async () => {
       const response = await fetch(`${url}/v1/completions`, { method: "POST", headers, body });
       const text = await response.text();
@@ -61,22 +61,23 @@ describe.skipIf(!(await isInstalled("nginx")))("two replicas behind nginx (skipp
           );
       };
       const clients = Array.from({ length: 6 }, client);
-      await sleep(1500);
-      expect([failed, answered > 0]).toEqual([0, true]);
+      const more = async (count) => {
+        for (const before = answered; answered < before + count; ) await sleep(20);
+      };
+      await more(20);
+      expect(failed).toBe(0);
       replicas[0].child.kill("SIGKILL");
-      await sleep(1500);
+      await more(20);
       // Those that were in flight there: no client has more than one.
       const afterKill = failed;
       expect(afterKill).toBeLessThanOrEqual(6);
       const third = await startServer([inject("program"), "--no-log", "--port", new URL(replicas[0].url).port]);
-      await sleep(1500);
+      await more(20);
       expect((await replicas[1].stop("SIGTERM")).code).toBe(0);
-      const before = answered;
-      await sleep(1500);
+      await more(20);
       isOver = true;
       await Promise.all(clients);
       expect(failed).toBe(afterKill);
-      expect(answered).toBeGreaterThan(before);
       await third.stop();
     } finally {
       nginx.child.kill("SIGTERM");

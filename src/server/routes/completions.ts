@@ -4,6 +4,7 @@ import { promptLogProbabilities } from "../../language/prompt-log-probabilities.
 import type { GenerationResult } from "../../text/generate.ts";
 import type { LogProbabilities } from "../../text/log-probabilities.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
+import { constrained, structuredConstraint } from "../constraint.ts";
 import { ApiError } from "../errors.ts";
 import { newId, unixTime } from "../ids.ts";
 import { merge } from "../merge.ts";
@@ -153,6 +154,7 @@ class Completion {
     const n = this.#body.n ?? 1;
     const options = {
       ...samplingOptions(this.#body),
+      ...constrained(structuredConstraint(this.#body.structured_outputs)),
       maxTokens: max_tokens ?? MAX_TOKENS,
       logprobs: logprobs ?? undefined,
       signal: job.signal,

@@ -1,6 +1,7 @@
 /** Requests and answers of /v1/completions. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
+import { structuredOutputs } from "./chat.ts";
 import { ids, modelField, optional, samplingFields, streamFields, TOKENS_MAX, usageSchema } from "./fields.ts";
 
 export function completionRequest({ choices }: ServerLimits) {
@@ -23,6 +24,7 @@ export function completionRequest({ choices }: ServerLimits) {
       add_special_tokens: optional(z.boolean()).openapi({
         description: "Whether the tokenizer puts its own tokens, such as BOS, around a text. Default: true.",
       }),
+      structured_outputs: optional(structuredOutputs),
       ...samplingFields,
       ...streamFields,
     })
