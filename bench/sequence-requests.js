@@ -21,6 +21,29 @@ async function firstTokenOf(model, ids) {
   return seconds;
 }
 
+/** Longest gaps between two tokens of running answers, seconds: without, and while another prompt is computed. */
+async function gapsOf(decoders, firstOf, { answers, prompt, context }) {
+  const all = await decoders(answers, context);
+  const gaps = { before: 0, during: 0 };
+  let phase = "before";
+  const work = Promise.all(
+    all.map(async (one) => {
+      for (let last = performance.now(), now = last; phase !== "end"; last = now) {
+        one.id = next(await one.decoder.step(one.id));
+        now = performance.now();
+        if (phase in gaps) gaps[phase] = Math.max(gaps[phase], (now - last) / 1000);
+      }
+    }),
+  );
+  await new Promise((resolve) => setTimeout(resolve, 1500));
+  phase = "during";
+  const first = await firstOf(prompt, all[0].decoder.vocabularySize);
+  phase = "end";
+  await work;
+  await Promise.all(all.map(({ decoder }) => decoder.dispose()));
+  return { ...gaps, first };
+}
+
 /** Requests about the sequences of a model. @param {import("../dist/index.js").LanguageModel} model */
 export function sequenceRequests(model) {
   let prompts = 0;
@@ -91,27 +114,16 @@ export function sequenceRequests(model) {
       rmSync(path);
       return { read, first: await firstToken([...shared, ...newIds(tokens - stored, vocabularySize)]) };
     },
-    /** Longest gaps between two tokens of running answers, seconds: without, and while another prompt is computed. */
-    async gaps({ answers, prompt, context }) {
-      const all = await decoders(answers, context);
-      const gaps = { before: 0, during: 0 };
-      let phase = "before";
-      const work = Promise.all(
-        all.map(async (one) => {
-          for (let last = performance.now(), now = last; phase !== "end"; last = now) {
-            one.id = next(await one.decoder.step(one.id));
-            now = performance.now();
-            if (phase in gaps) gaps[phase] = Math.max(gaps[phase], (now - last) / 1000);
-          }
-        }),
-      );
-      await new Promise((resolve) => setTimeout(resolve, 1500));
-      phase = "during";
-      const first = await firstToken(newIds(prompt, all[0].decoder.vocabularySize));
-      phase = "end";
-      await work;
-      await disposeAll(all);
-      return { ...gaps, first };
+    /** The longest of the steps that a prompt takes, of so many rows each, when it is alone; seconds. */
+    async chunks({ prompt, rows }) {
+      const decoder = model.createDecoder();
+      const ids = newIds(prompt, decoder.vocabularySize);
+      let longest = 0;
+      for (let start = 0; start < prompt; start += rows)
+        longest = Math.max(longest, await secondsOf(() => decoder.prefill(ids.slice(start, start + rows))));
+      await decoder.dispose();
+      return longest;
     },
+    gaps: (request) => gapsOf(decoders, (count, vocabulary) => firstToken(newIds(count, vocabulary)), request),
   };
 }

@@ -3,7 +3,7 @@
  * the page with it in build/web: static files for any host. `npm run build` comes before.
  */
 import { copyFileSync, cpSync, mkdirSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
@@ -19,10 +19,37 @@ const common = {
   nodePaths: [join(root, "node_modules")],
 };
 
-/** Bundles the worker of a compiled package and returns its file. @param {string} dist folder of the package's modules */
+/** Modules that the worker loads late, from where the page says they are: bundles of their own. */
+const late = { "answers-bundle.js": "text/answer/index.js", "constraints-bundle.js": "text/constraints/index.js" };
+
+/** Puts the worker's way to load modules late in the place of Node's. @type {import("esbuild").Plugin} */
+const lateModules = {
+  name: "late-modules",
+  setup({ onResolve, resolve }) {
+    onResolve({ filter: /\/lazy-modules\.js$/ }, ({ path, pluginData, ...rest }) => {
+      if (pluginData === "resolved") return undefined;
+      const name = path.replace(/^\.\/lazy-modules/, "../web/lazy-modules");
+      return resolve(name, { ...rest, pluginData: "resolved" });
+    });
+  },
+};
+
+/**
+ * Bundles the worker of a compiled package, and what it loads late, and returns its file.
+ * @param {string} dist folder of the package's modules
+ */
 export async function buildWorker(dist) {
   const worker = join(dist, "web", "worker-bundle.js");
-  await build({ ...common, entryPoints: [join(dist, "web", "worker.js")], outfile: worker });
+  await build({ ...common, entryPoints: [join(dist, "web", "worker.js")], outfile: worker, plugins: [lateModules] });
+  // Errors say their class to the page by its name.
+  for (const [name, entry] of Object.entries(late))
+    await build({
+      ...common,
+      external: ["node:*", "module", "url"],
+      keepNames: true,
+      entryPoints: [join(dist, entry)],
+      outfile: join(dist, "web", name),
+    });
   const text = readFileSync(worker, "utf8");
   // Bundlers that make a program of the worker look for files that it names by its own address.
   const needed = text.match(/(?:from|import)\s*"(node:[^"]+)"|new URL\("([^"]+)",\s*import\.meta\.url/);
@@ -30,7 +57,7 @@ export async function buildWorker(dist) {
   return worker;
 }
 
-/** Bundles the worker and the page; gives the gzipped size of all JavaScript of the page. */
+/** Bundles the worker and the page; gives the gzipped size of all JavaScript that the page begins with. */
 export async function buildWeb() {
   const worker = await buildWorker(join(root, "dist"));
   const page = join(pageFolder, "main.js");
@@ -39,7 +66,8 @@ export async function buildWeb() {
   const files = ["index.html", "style.css", "icon.svg", "icon-192.png", "icon-512.png"];
   for (const name of [...files, "manifest.webmanifest", "service-worker.js"])
     cpSync(join(root, "web", name), join(pageFolder, name));
-  copyFileSync(worker, join(pageFolder, "worker-bundle.js"));
+  for (const name of ["worker-bundle.js", ...Object.keys(late)])
+    copyFileSync(join(dirname(worker), name), join(pageFolder, name));
   const scripts = [page, worker, join(pageFolder, "service-worker.js")];
   return scripts.reduce((sum, file) => sum + gzipSync(readFileSync(file)).length, 0);
 }

@@ -4,7 +4,7 @@
  */
 const CACHE = "lowbit-page";
 const FILES = [
-  ...["./", "main.js", "worker-bundle.js", "style.css"],
+  ...["./", "main.js", "worker-bundle.js", "answers-bundle.js", "style.css"],
   ...["icon.svg", "icon-192.png", "icon-512.png", "manifest.webmanifest"],
 ];
 

@@ -132,7 +132,7 @@ function graphOf(forward: Forward, cpu: Cpu, long: boolean): Graph {
   return capture(source, operators, cpu);
 }
 
-/** The same weight whenever a name is asked for. */
+/** A lookup that gives the same weight whenever a name is asked for. */
 function remembered(weights: WeightLookup): WeightLookup {
   const known = new Map<string, Weight>();
   return (name) => {

@@ -53,7 +53,7 @@ export interface HubProgramOptions {
 export const DEFAULT_QUANTIZATION = "4 bits, groups of 32";
 const DEFAULT_WEIGHTS = { bits: 4, groupSize: 32, scaleDType: "f16" } as const;
 
-/** Of the files of a checkpoint in 16 bits, what a program in 4 bits with scales takes. */
+/** What a program in 4 bits with scales takes, as a share of a checkpoint in 16 bits. */
 const DEFAULT_SHARE = 4.5 / 16;
 /** Keys, values and activations. */
 const RUN_BYTES = 300e6;

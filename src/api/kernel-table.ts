@@ -83,7 +83,7 @@ export interface KernelTable {
   readonly choices: readonly KernelChoice[];
 }
 
-/** Of the weights that are asked about; no kernel's choice depends on n, or on k but for one scale a row. */
+/** Sizes of the weights that are asked about; no kernel's choice depends on n, or on k but for one scale a row. */
 const [ROWS, COLUMNS] = [4096, 4096];
 
 /** Operators that share one list of kernels and, but for their bits, a name. */
@@ -92,7 +92,7 @@ interface Family {
   readonly kernels: readonly Kernel<never>[];
   /** Widths of weights that the operators take; null for all that the kernels take. */
   readonly bits: ReadonlySet<number> | null;
-  /** Of operators that programs do not name. */
+  /** Whether the kernels are of an operator that programs do not name. */
   readonly isJoin: boolean;
 }
 

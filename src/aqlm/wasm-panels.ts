@@ -63,7 +63,7 @@ interface Decoding {
   readonly constants: VectorConstants;
 }
 
-/** Of an output that is decoded. */
+/** An output that is decoded. */
 interface Output {
   readonly tile: Local<"i32">;
   /** Its place in a row of codes. */

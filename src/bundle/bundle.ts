@@ -43,7 +43,7 @@ async function hasTorchaoWeights({ constants }: Program): Promise<boolean> {
   return false;
 }
 
-/** Of the modules that have a stand-in, those that a program needs all the same. */
+/** The modules that have a stand-in but that a program needs all the same. */
 async function needed(program: Program): Promise<ReadonlySet<string>> {
   const interpreted = program.methods.some((method) => isInterpreted(method, allOperators));
   return new Set([

@@ -72,7 +72,10 @@ export class Model {
   /** The last quantized weight: some formats read one weight for several constants in a row. */
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
-  /** Of a checkpoint, and the decoder that its config describes. Throws for a checkpoint that lacks weights of the decoder. */
+  /**
+   * Makes a model of a checkpoint and the decoder that its config describes. Throws for a checkpoint that lacks weights
+   * of the decoder.
+   */
   constructor(checkpoint: Checkpoint, decoder: Decoder) {
     this.checkpoint = checkpoint;
     this.decoder = decoder;

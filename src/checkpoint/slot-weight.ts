@@ -8,7 +8,7 @@ import type { StoredWeight } from "./weight-storage.ts";
 
 /** The state of a slot's weight. */
 export type WeightState =
-  /** As the checkpoint stores it. */
+  /** The weight is as the checkpoint stores it. */
   | { readonly kind: "stored" }
   /** To be quantized when it is read; with an algorithm that looks at activations, after calibration only. */
   | { readonly kind: "configured"; readonly config: QuantizationConfig }

@@ -22,7 +22,7 @@ interface BenchReport extends Benchmark {
   /** Null for a checkpoint, which is compiled in memory. */
   readonly fileBytes: number | null;
   readonly bitsPerWeight: number;
-  /** Of the process, from its start. */
+  /** Most memory of the process, from its start. */
   readonly peakMemoryBytes: number;
 }
 

@@ -59,7 +59,7 @@ function percent(part: number, whole: number): string {
   return `${whole > 0 ? Math.round((100 * part) / whole) : 0} %`;
 }
 
-/** The same for programs. */
+/** A profile as data for programs. */
 export function profileReport(profile: Profile): Record<string, unknown> {
   const memory = [...profile.memory.values()].map(({ method, scratchBytes, stateBytes, peakBytes, meanBytes }) => ({
     ...{ method, scratch_bytes: scratchBytes, state_bytes: stateBytes },

@@ -156,7 +156,7 @@ export interface SequenceAttentionArgs {
   readonly y: Float32Array;
 }
 
-/** The same with queries and keys rotated first; queries, keys and values are columns of one matrix. */
+/** Attention that rotates queries and keys first; queries, keys and values are columns of one matrix. */
 export interface RopeSequenceAttentionArgs extends Omit<SequenceAttentionArgs, "q" | "k" | "v"> {
   /** [rows, (heads + 2 * kvHeads) * headDim] */
   readonly qkv: Float32Array;

@@ -13,7 +13,7 @@ export interface Bf16LinearArgs extends Omit<PackedLinearArgs, "x" | "y"> {
 const LINE = 64;
 const bytesFor = (values: Uint16Array) => Math.ceil((4 * values.length) / LINE) * LINE;
 
-/** The same kernel, whose float32 values are rounded to bfloat16, ties to even. */
+/** A kernel whose float32 results are rounded to bfloat16, ties to even. */
 export function withBf16Rows(kernel: Kernel<PackedLinearArgs>): Kernel<Bf16LinearArgs> {
   const { encode: _, ...row } = kernel;
   const floats = (values: Uint16Array, scratch: Uint8Array, at: number) =>

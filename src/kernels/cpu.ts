@@ -32,7 +32,10 @@ export function cpuWith(list: string): Cpu {
   return { name: list || scalarCpu.name, features: found };
 }
 
-/** Of a CPU or a feature, undefined where neither has that name; x86 features come with what every such CPU has. */
+/**
+ * Features of a CPU, or a feature alone; undefined where neither has that name. x86 features come with what every such
+ * CPU has.
+ */
 function featuresOf(name: string): readonly CpuFeature[] | undefined {
   const list = Object.hasOwn(knownCpus, name) ? knownCpus[name]! : features.filter((feature) => feature === name);
   if (list.length === 0) return undefined;

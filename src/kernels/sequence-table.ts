@@ -91,7 +91,7 @@ export interface SequenceTable {
 export interface PartOffsets {
   readonly keys: number;
   readonly values: number;
-  /** Of int8: f32 [pagePositions, kvHeads]. */
+  /** Place of the keys' scales where they are int8: f32 [pagePositions, kvHeads]. */
   readonly keyScales: number;
   readonly valueScales: number;
   readonly layerBytes: number;

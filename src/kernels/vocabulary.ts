@@ -26,7 +26,7 @@ export const vocabularyWeights: readonly Kernel<VocabularyWeightsArgs>[] = [
 
 const query = { layout: null, bits: null, m: 1 };
 const noScratch = new Uint8Array(0);
-/** Of all arrays together, for a block of logits; and for what does not grow with them. */
+/** Bytes of all arrays for a block of logits. */
 const BLOCK_BYTES = 4 * (2 * BLOCK_TOKENS + BLOCK_TOKENS / 32 + 2);
 const SPARE_BYTES = 1 << 13;
 const SCALE_MIN = 2 ** -126;

@@ -5,6 +5,9 @@ import type { TokenGuide } from "../text/generate.ts";
 import { StopMatcher } from "../text/stop-strings.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import type { ChatEvent } from "./chat-options.ts";
+import type { ConstrainedText } from "./constrained-text.ts";
+
+const NONE: ReadonlySet<number> = new Set();
 
 /** What a guide is made from. */
 export interface AnswerGuideOptions {
@@ -16,6 +19,12 @@ export interface AnswerGuideOptions {
   readonly stop: readonly string[];
   /** Most tokens of thinking. */
   readonly budget: number | null;
+  /** What the answer, without thinking, is held to. */
+  readonly held: ConstrainedText | null;
+  /** Whether the model may begin to think. */
+  readonly mayThink: boolean;
+  /** Whether the model may call a tool instead of answering. */
+  readonly mayCall: boolean;
   /** Told of each token. */
   readonly onToken: (id: number) => void;
 }
@@ -33,11 +42,23 @@ export class AnswerGuide implements TokenGuide {
   /** Tokens that come next. */
   #forced: number[] = [];
   #events: ChatEvent[] = [];
+  /** Tokens that begin thinking or a call, where they may come instead of text that is held to something. */
+  #startIds: ReadonlySet<number> = NONE;
+  readonly #callStarts: ReadonlySet<number>;
+  /** Whether a call has begun, to which nothing holds the model. */
+  #isFree = false;
+  /** Text that came in one token with the end of thinking. */
+  #leftover = "";
 
   constructor(options: AnswerGuideOptions) {
     const { tokenizer, format, stop } = options;
     this.#options = options;
     this.#stops = new StopMatcher(stop);
+    const { held, mayThink, mayCall } = options;
+    const idsOf = (marks: readonly string[]) =>
+      marks.flatMap((mark) => (held ? (tokenizer.tokenToId(mark) ?? []) : []));
+    this.#callStarts = new Set(idsOf(mayCall ? (format?.callStarts ?? []) : []));
+    this.#startIds = new Set([...this.#callStarts, ...idsOf(mayThink && format ? [format.beginThinking] : [])]);
     this.shownIds = tokenizer.addedTokens.idsIn((format?.marks ?? []).join("\n"));
   }
 
@@ -60,20 +81,43 @@ export class AnswerGuide implements TokenGuide {
     return events;
   }
 
-  next(): number | null {
+  async next(vocabularySize: number): Promise<number | Uint32Array | null> {
     const { budget, format, tokenizer } = this.#options;
     if (this.#forced.length === 0 && budget !== null && this.isThinking && this.reasoningTokens >= budget)
       this.#forced = tokenizer.encode(format!.closeThinking, { addSpecialTokens: false });
-    return this.#forced.shift() ?? null;
+    if (this.#forced.length > 0) return this.#forced[0]!;
+    const { held } = this.#options;
+    if (!held || this.isThinking || this.#isFree) return null;
+    await held.acceptText(this.#leftover);
+    this.#leftover = "";
+    const next = await held.next();
+    if (this.#startIds.size === 0) return next;
+    const mask = typeof next === "number" ? maskOf(next, vocabularySize) : next;
+    for (const id of this.#startIds) mask[id >>> 5]! |= 1 << (id & 31);
+    return mask;
+  }
+
+  allows(id: number): boolean {
+    return this.#startIds.has(id) || (this.#options.held?.allows(id) ?? true);
   }
 
   take(id: number, text: string, isLast: boolean): boolean {
-    const { parser, onToken } = this.#options;
+    const { parser, onToken, held } = this.#options;
     onToken(id);
     const wasThinking = this.isThinking;
+    const isForced = this.#forced.shift() !== undefined;
+    const isStart = this.#startIds.has(id);
+    const isHeld = held !== null && !wasThinking && !isForced && !isStart && !this.#isFree;
+    if (isHeld) held.accept(id, text);
+    const ends = isLast || (isHeld && held.isEnded);
+    const textBefore = parser?.writer.text.length ?? 0;
     const events: ChatEvent[] = parser ? parser.push(text) : text === "" ? [] : [{ type: "text", text }];
-    if (parser && isLast) events.push(...parser.end());
     if (wasThinking || this.isThinking) this.reasoningTokens++;
+    // What thinking may be followed by, too; a call goes on as the model likes.
+    if (isStart && !this.isThinking) this.#isFree = true;
+    this.#startIds = wasThinking && !this.isThinking ? this.#callStarts : NONE;
+    if (wasThinking && !this.isThinking && !isForced) this.#leftover = parser?.writer.text.slice(textBefore) ?? "";
+    if (parser && ends) events.push(...parser.end());
     for (const event of events) {
       if (this.stopString !== null) break;
       if (event.type === "text") this.#takeText(event.text);
@@ -82,8 +126,8 @@ export class AnswerGuide implements TokenGuide {
         this.#events.push(event);
       }
     }
-    if (isLast && this.stopString === null) this.#give(this.#stops.flush());
-    return this.stopString !== null;
+    if (ends && this.stopString === null) this.#give(this.#stops.flush());
+    return this.stopString !== null || (isHeld && held.isEnded);
   }
 
   #takeText(piece: string): void {
@@ -97,4 +141,11 @@ export class AnswerGuide implements TokenGuide {
     this.text += text;
     this.#events.push({ type: "text", text });
   }
+}
+
+/** A mask of one token. */
+function maskOf(id: number, vocabularySize: number): Uint32Array {
+  const mask = new Uint32Array(Math.ceil(vocabularySize / 32));
+  mask[id >>> 5]! |= 1 << (id & 31);
+  return mask;
 }

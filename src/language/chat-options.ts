@@ -4,6 +4,7 @@ import { InvalidArgumentError } from "../errors.ts";
 import type { AssistantMessage, Tool, ToolChoice } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
+import type { OutputSchema } from "../text/output-schema.ts";
 
 /** How messages become a prompt. */
 export interface EncodeChatOptions {
@@ -20,6 +21,11 @@ export interface EncodeChatOptions {
 
 /** How an answer is generated. `stop` ends the answer's text alone, not what the model thinks. */
 export interface ChatOptions extends GenerateOptions, EncodeChatOptions {
+  /**
+   * JSON schema of the answer's text, or a Standard Schema such as one of zod or valibot; `result.value` is its value. It
+   * does not hold the model's thinking, nor calls of tools that begin with a token of their own.
+   */
+  readonly schema?: OutputSchema | undefined;
   /** Whether tools are called. Default "auto". */
   readonly toolChoice?: ToolChoice | undefined;
 }
@@ -61,6 +67,8 @@ export interface ChatResult {
   readonly finishReason: "stop" | "length" | "toolCalls";
   /** The stop string that was found; null when none was. */
   readonly stopString: string | null;
+  /** What an answer to a schema says; undefined without one, and where the model called tools or the answer was cut. */
+  readonly value?: unknown;
   /** Tokens read and written. */
   readonly usage: ChatUsage;
   /** How the generation went: times, and the sentence for users when the context is full. */
@@ -105,6 +113,6 @@ export function wantsThinking(thinking: EncodeChatOptions["thinking"]): boolean 
 /** The options without those that only prompts and parsers have. */
 export function generateOptionsOf(options: ChatOptions): GenerateOptions {
   checkOptions(options);
-  const { tools, thinking, templateOptions, toolChoice, ...rest } = options;
+  const { tools, thinking, templateOptions, toolChoice, schema, ...rest } = options;
   return rest;
 }

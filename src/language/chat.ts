@@ -1,5 +1,5 @@
 /** Answers to messages: events as they come, and what the answer came to. */
-import { InvalidArgumentError } from "../errors.ts";
+import type { AnswerFormat } from "../text/answer/index.ts";
 import { checkToolChoice, type Message } from "../text/chat-messages.ts";
 import { type Decoder, type GenerateOptions, type GenerationResult, generate } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
@@ -13,9 +13,9 @@ import {
   thinkingBudget,
 } from "./chat-options.ts";
 import type { ChatModel } from "./chat-prompt.ts";
+import { type ConstrainedParts, heldTo } from "./constrained-text.ts";
 import { withDefaults } from "./generation-settings.ts";
-import { loadAnswers } from "./lazy-modules.ts";
-import { secondIteration } from "./token-stream.ts";
+import { loadAnswers, loadConstraints } from "./lazy-modules.ts";
 
 /** Options of a call with what must be known before its prompt is made. InvalidArgumentError for what is no choice of tools. */
 export function checkChatOptions(options: ChatOptions): ChatOptions {
@@ -45,33 +45,55 @@ export async function* answer(
     generateOptionsOf(options),
   );
   const { stop = [], ...rest } = settings;
-  const guide = new AnswerGuide({ tokenizer, stop, onToken, ...(await parserFor(model, ids, options)) });
+  const output = options.schema === undefined ? null : await (await loadConstraints()).readSchema(options.schema);
+  const constraint = output?.constraint ?? rest.constraint;
+  const reading = await readingOf(model, ids, options);
+  const parts = partsOf(reading.format, options);
+  const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
+  const held = await heldTo(model, vocabularySize, { constraint, eosIds: rest.eosIds }, parts);
+  const guide = new AnswerGuide({ tokenizer, stop, onToken, held, ...reading, mayCall: parts === undefined });
   const given = { ...rest, contextIds: ids.slice(0, kept) };
   const tokens = generate(decoder, tokenizer, ids.slice(kept), given, guide);
   const logprobs = new TextLogprobs();
   try {
     for (let next = await tokens.next(); ; next = await tokens.next()) {
-      if (next.done) return resultOf(guide, next.value, { ids, kept });
+      if (next.done) {
+        const result = resultOf(guide, next.value, { ids, kept });
+        const isWhole = output !== null && result.finishReason === "stop" && result.stopString === null;
+        return isWhole ? { ...result, value: await output.parse(guide.text) } : result;
+      }
       const events = guide.takeEvents();
       if (next.value.logprobs) yield* logprobs.attach(events, next.value.logprobs, guide.isThinking);
       else yield* events;
     }
   } finally {
     await tokens.return(undefined as never);
+    held?.dispose();
   }
 }
 
+/** Parts of an answer that must call a tool; undefined where it need not. */
+function partsOf(format: AnswerFormat | null, { tools = [], toolChoice }: ChatOptions): ConstrainedParts | undefined {
+  if (toolChoice === undefined || toolChoice === "auto" || toolChoice === "none" || !format) return undefined;
+  const { name } = toolChoice === "required" ? { name: null } : toolChoice;
+  return { steps: format.callSteps, tools: name === null ? tools : tools.filter((tool) => tool.name === name) };
+}
+
 /** A parser for the answer to a prompt, where the model may give more than text. */
-async function parserFor({ tokenizer, template }: ChatModel, ids: readonly number[], options: ChatOptions) {
+async function readingOf({ tokenizer, template }: ChatModel, ids: readonly number[], options: ChatOptions) {
   const { tools = [], thinking } = options;
   const source = template?.source ?? "";
   const marks = thinkingMarks(source);
   const budget = thinking === false ? 0 : thinkingBudget(thinking);
-  if (tools.length === 0 && !marks && !hasChannels(source)) return { parser: null, format: null, budget: null };
+  if (tools.length === 0 && !marks && !hasChannels(source))
+    return { parser: null, format: null, budget: null, mayThink: false };
   const { AnswerParser, answerFormat } = await loadAnswers();
   const format = answerFormat(source, tools.length > 0);
-  const isThinking = marks !== null && tokenizer.decode(ids.slice(-TAIL)).trimEnd().endsWith(marks.begin);
-  return { parser: new AnswerParser(format, { tools, isThinking, makeId }), format, budget };
+  const tail = tokenizer.decode(ids.slice(-TAIL)).trimEnd();
+  const isThinking = marks !== null && tail.endsWith(marks.begin);
+  // Templates close thinking that is turned off.
+  const mayThink = thinking !== false && marks !== null && !tail.endsWith(marks.end);
+  return { parser: new AnswerParser(format, { tools, isThinking, makeId }), format, budget, mayThink };
 }
 
 /** Tokens at the end of a prompt in which its template may open the model's thinking. */
@@ -114,58 +136,6 @@ class TextLogprobs {
     for (const [index, event] of events.entries())
       yield event.type === "text" && index === first ? { ...event, logprobs: this.#pending } : event;
     if (events.length > 0 || isThinking) this.#pending = [];
-  }
-}
-
-/** An answer, to be iterated over once or to be waited for. */
-export class AnswerStream<E = ChatEvent, R = ChatResult> implements AsyncIterable<E> {
-  readonly #events: AsyncGenerator<E, R, void>;
-  #isBegun = false;
-  #settle!: { readonly resolve: (result: R) => void; readonly reject: (error: unknown) => void };
-  readonly #result: Promise<R>;
-
-  constructor(events: AsyncGenerator<E, R, void>) {
-    this.#events = events;
-    this.#result = new Promise((resolve, reject) => {
-      this.#settle = { resolve, reject };
-    });
-    // Who iterates is told of a failure there.
-    this.#result.catch(() => {});
-  }
-
-  get result(): Promise<R> {
-    if (!this.#isBegun) void this.#drain();
-    return this.#result;
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<E, void, void> {
-    if (this.#isBegun) throw secondIteration();
-    this.#isBegun = true;
-    const events = this.#events;
-    let end: unknown = new InvalidArgumentError("answer: expected to be read to its end but found the reading left");
-    try {
-      for (let next = await events.next(); ; next = await events.next()) {
-        if (next.done) {
-          this.#settle.resolve(next.value);
-          return;
-        }
-        yield next.value;
-      }
-    } catch (error) {
-      end = error;
-      throw error;
-    } finally {
-      await events.return(undefined as never);
-      this.#settle.reject(end);
-    }
-  }
-
-  async #drain(): Promise<void> {
-    try {
-      for await (const _ of this);
-    } catch {
-      // The result tells of it.
-    }
   }
 }
 

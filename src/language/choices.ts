@@ -1,14 +1,9 @@
 /** Several texts after one prompt: it is computed once, then each goes on by itself, in steps that they share. */
 import { checkWhole } from "../arguments.ts";
-import {
-  type ComputeOptions,
-  type Decoder,
-  type GenerateOptions,
-  type GenerationResult,
-  generate,
-} from "../text/generate.ts";
+import type { ComputeOptions, Decoder, GenerateOptions, GenerationResult } from "../text/generate.ts";
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
+import { generateHeld } from "./constraint-guide.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { secondIteration } from "./token-stream.ts";
 
@@ -69,7 +64,7 @@ export class ChoiceStream implements Choices {
     const { tokenizer } = this.#source;
     const decoder = this.#source.decoder();
     const begin = (decoder: Decoder, ids: readonly number[], choice: number) =>
-      generate(decoder, tokenizer, ids, { ...options, seed: seedOf(options.seed, choice) });
+      generateHeld(decoder, tokenizer, ids, { ...options, seed: seedOf(options.seed, choice) });
     const ids = () => this.#source.ids(decoder.contextLength);
     const parts = runChoices(decoder, n, ids, begin);
     try {
@@ -155,6 +150,10 @@ class SharedPrompt {
     this.#left = takers;
   }
 
+  get vocabularySize(): number {
+    return this.#first.vocabularySize;
+  }
+
   /** Tokens of the prompt that were found computed already. */
   get cachedTokens(): number {
     return this.#cachedTokens;
@@ -198,6 +197,10 @@ class Choice implements Decoder {
 
   get cachedTokens(): number {
     return this.#prompt.cachedTokens;
+  }
+
+  get vocabularySize(): number {
+    return this.#prompt.vocabularySize;
   }
 
   async prefill(ids: readonly number[], options: ComputeOptions): Promise<Float32Array> {

@@ -67,7 +67,7 @@ function checkConversationOptions(options: ConversationOptions): ConversationOpt
 export class Conversation {
   /** Messages so far, the answers included. */
   readonly messages: Message[] = [];
-  /** Of `messages`, the first that are left out of what the model reads, the system message not counted. */
+  /** How many of the first `messages` are left out of what the model reads, the system message not counted. */
   #leftOut = 0;
   readonly #options: ConversationOptions;
   readonly #model: ConversingModel;

@@ -119,7 +119,7 @@ const unserved: Readonly<Record<string, readonly unknown[]>> = {
 };
 /** transformers' own length of prompt and answer, which counts where `max_new_tokens` does not. */
 const MAX_LENGTH = 20;
-/** The same of those that count where tokens are drawn. */
+/** Settings that count where tokens are drawn, and their values that change nothing. */
 const unservedSampling: Readonly<Record<string, readonly unknown[]>> = {
   typical_p: [1],
   epsilon_cutoff: [0],

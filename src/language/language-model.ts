@@ -7,13 +7,15 @@ import type { Program } from "../program/program.ts";
 import { bytesNeeded, LoadedProgram, type LoadOptions } from "../runtime/program.ts";
 import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
-import { type Decoder, type GenerateOptions, generate } from "../text/generate.ts";
+import type { Decoder, GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
-import { AnswerStream, answer, checkChatOptions, messagesNow } from "./chat.ts";
+import { AnswerStream } from "./answer-stream.ts";
+import { answer, checkChatOptions, messagesNow } from "./chat.ts";
 import type { ChatChoices, ChatChoicesOptions, ChatOptions, ChatStream, EncodeChatOptions } from "./chat-options.ts";
 import { encodePrompt } from "./chat-prompt.ts";
 import { ChoiceStream, type Choices, type ChoicesOptions, checkChoices, runChoices, seedOf } from "./choices.ts";
+import { generateHeld } from "./constraint-guide.ts";
 import { Conversation, type ConversationOptions } from "./conversation.ts";
 import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
 import {
@@ -24,6 +26,7 @@ import {
   withDefaults,
 } from "./generation-settings.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
+import { type StructuredGeneration, type StructuredOptions, StructuredStream } from "./structured.ts";
 import { programTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
 import { warmDecoder } from "./warm-up.ts";
@@ -104,11 +107,25 @@ export class LanguageModel {
   }
 
   /**
-   * Continues a prompt. Options not given take `samplingDefaults`.
+   * Continues a prompt. Options not given take `samplingDefaults`. With `schema`, the text is JSON that follows it, and
+   * `value` what it says.
    * ContextLengthError when the prompt does not fit; an abort throws the signal's reason.
+   * @example
+   * const { city } = await llm.generate("Where is the Eiffel Tower? ", { schema: z.object({ city: z.string() }) }).value;
    */
-  generate(prompt: string | readonly number[], options: GenerateOptions = {}): Generation {
-    const settings = withDefaults<GenerateOptions>({ ...this.samplingDefaults, eosIds: this.eosIds }, options);
+  generate<T>(prompt: string | readonly number[], options: StructuredOptions<T>): StructuredGeneration<T>;
+  generate(prompt: string | readonly number[], options?: GenerateOptions): Generation;
+  generate(
+    prompt: string | readonly number[],
+    options: GenerateOptions & Partial<StructuredOptions<unknown>> = {},
+  ): Generation {
+    const { schema, ...given } = withDefaults<typeof options>(
+      { ...this.samplingDefaults, eosIds: this.eosIds },
+      options,
+    );
+    const settings: GenerateOptions = given;
+    if (schema !== undefined)
+      return new StructuredStream(schema, (constraint) => this.#generate(prompt, { ...settings, constraint }));
     return new TokenStream(this.#generate(prompt, settings));
   }
 
@@ -134,7 +151,7 @@ export class LanguageModel {
     const decoder = this.createDecoder();
     try {
       const ids = idsOf(prompt, tokenizer, decoder.contextLength);
-      return yield* generate(decoder, tokenizer, ids, settings);
+      return yield* generateHeld(decoder, tokenizer, ids, settings);
     } finally {
       await decoder.dispose();
     }

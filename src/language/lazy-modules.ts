@@ -2,3 +2,6 @@
 
 /** Parsers of answers: thinking and calls of tools. */
 export const loadAnswers = () => import("../text/answer/index.ts");
+
+/** Constraints of answers. */
+export const loadConstraints = () => import("../text/constraints/index.ts");

@@ -180,7 +180,10 @@ export class Scheduler {
    * The youngest sequences give way to older ones.
    */
   #reserved(): { readonly parts: readonly Part[]; readonly lacking: Pending | null } {
-    /** Those that gave way would find their own pages in the store, which are to be had now, and hold them again. */
+    /**
+     * Calls that wait. Those that gave way would find their own pages in the store, which are to be had now, and hold
+     * them again.
+     */
     const waiting = new Set<Pending>();
     let oldest: Pending | null = null;
     for (;;) {

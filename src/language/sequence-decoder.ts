@@ -19,7 +19,7 @@ export class SequenceDecoder implements ProgramDecoder {
   /** What the sequence holds of its ids, the store decides. */
   readonly #context: TokenContext;
   #sequence: Sequence | null;
-  /** Of the last call: the next one writes over it. */
+  /** Logits of the last call: the next one writes over them. */
   #logits = new Float32Array(0);
   #isDisposed = false;
   #cachedTokens = 0;

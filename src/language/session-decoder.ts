@@ -26,7 +26,9 @@ export class SessionDecoder implements ProgramDecoder {
   /** Sequences of more tokens are computed by `LONG_METHOD`, from their first token on. */
   readonly #longFrom: number;
   readonly #context: TokenContext;
-  /** Of how many ids of the context, from the first on, the session holds keys and values; whether of `LONG_METHOD`. */
+  /**
+   * How many ids of the context, from the first on, the session holds keys and values of; and whether of `LONG_METHOD`.
+   */
   #held = 0;
   #isDisposed = false;
   #long = false;

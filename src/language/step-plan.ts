@@ -34,7 +34,7 @@ export interface Pending extends SequenceRequest {
 export interface StepLimits {
   /** Rows of a step at most. */
   readonly rows: number;
-  /** Of those, rows of prompts while answers are under way: the longest gap between two tokens is what they take. */
+  /** Most rows of prompts while answers are under way: the longest gap between two tokens is what they take. */
   readonly promptRows: number;
   /** Rows of which a step gives logits at most. */
   readonly logitRows: number;

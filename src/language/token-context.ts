@@ -29,7 +29,10 @@ export class TokenContext {
     }
   }
 
-  /** The same ids, to which others are appended. InvalidArgumentError while a call is under way, which would append its own. */
+  /**
+   * A context with the same ids, to which others are appended. InvalidArgumentError while a call is under way, which
+   * would append its own.
+   */
   fork(): TokenContext {
     this.#checkIdle();
     const fork = new TokenContext(this.#limits);

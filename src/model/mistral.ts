@@ -17,5 +17,5 @@ export const mistral: Architecture = {
   },
 };
 
-/** As transformers saves Mistral with `layer_types`. */
+/** Mistral under the name that transformers gives it with `layer_types`. */
 export const ministral: Architecture = { ...mistral, name: "MinistralForCausalLM", modelType: "ministral" };

@@ -48,7 +48,7 @@ export function ropeField(config: ConfigReader): "rope_scaling" | "rope_paramete
   return Object.keys(config.object("rope_scaling").fields).length > 0 ? "rope_scaling" : "rope_parameters";
 }
 
-/** The same from `parameters`, which may be those of one type of layer. */
+/** Rotary settings from `parameters`, which may be those of one type of layer. */
 export function ropeOf(config: ConfigReader, parameters: ConfigReader, options: RopeOptions): RopeConfig {
   const { headDim, theta = 10000, partial = false } = options;
   const type = parameters.oneOf(parameters.has("rope_type") ? "rope_type" : "type", Object.keys(kinds), "default");

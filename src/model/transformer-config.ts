@@ -179,7 +179,7 @@ export function readTransformer(config: ConfigReader, defaults: Defaults = {}): 
   };
 }
 
-/** The same bias in all projections of attention, as most configs say it. */
+/** Whether projections of attention have a bias; most configs say it for all of them at once. */
 export function attentionBias(config: ConfigReader): { readonly qkv: boolean; readonly output: boolean } {
   const bias = config.boolean("attention_bias", false);
   return { qkv: bias, output: bias };

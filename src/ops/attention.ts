@@ -91,7 +91,7 @@ function attentionArgs(args: Arguments<Tensor>): Omit<AttentionArgs, "keyScales"
   return { ...cacheArgs(args), q: q!, k: k!, v: v! };
 }
 
-/** Of caches, positions up to the last query's count, from the first that a window shows. */
+/** Bytes that a call moves. It reads a cache up to the last query's position, from the first that a window shows. */
 export function attentionBytes(args: Arguments<Tensor>): number {
   const tokens = rowCount(args.tensor("out").shape);
   const end = Number(args.tensor("input_pos").data[0]) + tokens;
@@ -101,7 +101,7 @@ export function attentionBytes(args: Arguments<Tensor>): number {
   return touchedBytes(args, caches, Math.min(1, seen / args.tensor("key_cache").shape[1]!));
 }
 
-/** Of scores and sums of values over so many positions. */
+/** Multiplications of scores and of sums of values over so many positions. */
 export function attentionMultiplications(queries: TensorSpec, positions: number): number {
   return 2 * elementCount(queries.shape) * positions;
 }

@@ -115,7 +115,7 @@ const ropeAttentionOperator = defineOperator<RopeAttentionArgs>({
   prepare: (args) => ({ ...ropeAttentionArgs(args), ...noScales }),
 });
 
-/** The same over caches of int8, as of lowbit::attention_int8_cache. */
+/** Rotary embedding and attention over caches of int8, as lowbit::attention_int8_cache has them. */
 const ropeAttentionInt8Operator = defineOperator<RopeAttentionArgs>({
   schema:
     "lowbit::rope_attention_int8_cache.out(Tensor qkv, Tensor angles, Tensor(a!) key_cache, Tensor(b!) value_cache, Tensor(c!) key_scales, Tensor(d!) value_scales, Tensor input_pos, float scale, int window=0, float softcap=0, *, Tensor(e!) out) -> Tensor(e!)",

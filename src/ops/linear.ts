@@ -27,7 +27,9 @@ interface Opened {
   readonly header: Uint8Array;
 }
 
-/** Those that were opened: a program's are the same for inputs of all sizes, unless the program writes them itself. */
+/**
+ * Weights that were opened: a program's are the same for inputs of all sizes, unless the program writes them itself.
+ */
 const opened = new WeakMap<Tensor, Opened>();
 
 function openTensor(tensor: Tensor, shape: PackedShape): PackedWeights {

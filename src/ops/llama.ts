@@ -176,7 +176,7 @@ const sdpaWithCache = defineOperator<AttentionArgs>({
     }),
 });
 
-/** Of int8 rows, each with a scale and a zero point. */
+/** Attention over int8 rows, each with a scale and a zero point. */
 const quantizedSdpa = defineOperator<SdpaArgs>({
   schema:
     "llama::custom_quantized_sdpa.out(Tensor query, Tensor key, Tensor value, int start_pos, Tensor? attn_mask=None, float drpout_p=0.0, bool is_causal=False, float? scale=None, Tensor? q_zero_points=None, Tensor? q_scales=None, Tensor? k_zero_points=None, Tensor? k_scales=None, Tensor? v_zero_points=None, Tensor? v_scales=None, bool is_seq_at_dim_2=False, *, Tensor(a!) out) -> Tensor(a!)",

@@ -26,7 +26,7 @@ function statePart(args: Arguments<Tensor>, elements: number): { table: Sequence
   return { table, state };
 }
 
-/** Of the tensors of a call, and of the states that it reads and writes. */
+/** Bytes that a call moves: its tensors, and the states that it reads and writes. */
 function bytesWithStates(args: Arguments<Tensor>, rows: number, elements: number): number {
   const runs = [...runsOf(sequenceTable(args), rows)].length;
   return touchedBytes(args) + 2 * runs * Float32Array.BYTES_PER_ELEMENT * elements;

@@ -15,7 +15,7 @@ import { rowBytes } from "./embedding.ts";
 import { rowCount } from "./linear.ts";
 import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
 
-/** Of layers, heads and sizes of heads: kernels count with 32 bits. */
+/** Most layers, heads and columns of a head: kernels count with 32 bits. */
 const SIZE_MAX = 2 ** 20;
 
 /** The cache that a call asks for. ShapeError for sizes that cannot be. */
@@ -128,7 +128,10 @@ const updateAndAttendOperator = defineOperator<SequenceAttentionArgs>({
   },
 });
 
-/** The same of columns of qkv [1, T, (heads + 2 * kv_heads) * D], queries and keys turned by lowbit::rope first. */
+/**
+ * Attention of columns of qkv [1, T, (heads + 2 * kv_heads) * D], whose queries and keys are turned by lowbit::rope
+ * first.
+ */
 const ropeUpdateAndAttendOperator = defineOperator<RopeSequenceAttentionArgs>({
   schema:
     "lowbit::rope_update_and_attend.out(Tensor qkv, Tensor angles, Tensor(a!) sequences, int layer, int kv_heads, int head_dim, float scale, int window=0, float softcap=0, *, Tensor(b!) out) -> Tensor(b!)",

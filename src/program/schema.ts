@@ -34,7 +34,7 @@ export const DataSegment = table("offset", "size");
 export const SubsegmentOffsets = table("segment_index", "offsets");
 export const NamedData = table("key", "segment_index");
 
-/** Of tensor files, extension/flat_tensor/serialize/flat_tensor.fbs. */
+/** Tables of tensor files: extension/flat_tensor/serialize/flat_tensor.fbs. */
 export const FlatTensor = table("version", "segments", "named_data");
 export const TensorData = table("key", "segment_index", "tensor_layout");
 export const TensorLayout = table("scalar_type", "sizes", "dim_order");

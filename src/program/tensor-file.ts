@@ -15,7 +15,7 @@ import { alignmentOf, checkSegments, dataOf, noSegment } from "./segments.ts";
 
 const HEADER_END = 48;
 const HEADER_LENGTH = 40;
-/** As of programs: larger tables name no data. */
+/** Most bytes of a table, as in programs: larger ones name no data. */
 const TABLE_BYTES_MAX = 1 << 26;
 
 /** A tensor of a file; null for data that is said to be none. */

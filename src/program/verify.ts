@@ -9,7 +9,7 @@ import type { Allocation, Constant, Instruction, Method, Program, TensorValue, V
 /** Throws an error about `problem` at `place`, such as `method forward, value 3`. */
 export type FailAt = (place: string, problem: string) => never;
 
-/** The same at one place. */
+/** Reports a problem at one place. */
 type Fail = (problem: string) => never;
 
 /** ExecuTorch's kTensorDimensionLimit. */

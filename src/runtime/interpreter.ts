@@ -79,7 +79,7 @@ export class Interpreter {
   /** Values that are no tensors, as they are now. */
   #literals: Literal[];
   #tensors: (Tensor | undefined)[] = [];
-  /** Those of `#tensors` that stay from run to run. */
+  /** The tensors that stay from run to run, by their place in `#tensors`. */
   readonly #constants: (Tensor | undefined)[];
   readonly #inputs = new Map<number, Uint8Array>();
   readonly #prepared: (PreparedCall | undefined)[] = [];

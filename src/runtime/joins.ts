@@ -15,7 +15,7 @@ export interface ReadyCall {
   readonly operator: Operator;
   readonly given: readonly Argument<Tensor>[];
   readonly out: Tensor;
-  /** Of the out tensor among the values of the method. */
+  /** Place of the out tensor among the values of the method. */
   readonly outIndex: number;
 }
 

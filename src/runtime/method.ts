@@ -37,9 +37,9 @@ export interface ReadyMethod {
   readonly inputs: readonly Tensor[];
   readonly outputs: readonly Tensor[];
   readonly steps: readonly ReadyStep[];
-  /** Those of the steps that run here. */
+  /** Calls of the steps that run here. */
   readonly calls: readonly BoundCall[];
-  /** Of each call among the method's kernel calls; of calls that run as one, the last. */
+  /** Where each call is among the method's kernel calls; calls that run as one have the place of the last. */
   readonly places: readonly number[];
   /** What the values of inputs must fulfil before a run. */
   readonly checks: readonly IndexCheck[];

@@ -260,7 +260,7 @@ const COUNT_MAX = 2 ** 31 - 1;
 const SPARE_SCRATCH_BYTES = 1 << 21;
 /** Room for what is allocated later: scratch of kernels, plans. */
 const KERNEL_BYTES = 1 << 25;
-/** Of the state: that of two sessions, such as a conversation and something beside it. */
+/** Sessions whose states fit by default: a conversation and something beside it. */
 const SESSIONS = 2;
 
 const stores = new WeakMap<LoadedProgram, SequenceStore | null>();

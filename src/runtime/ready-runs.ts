@@ -124,7 +124,7 @@ export class ReadyRuns {
     return run;
   }
 
-  /** Of single sizes, when there are many. */
+  /** Forgets the oldest run that serves a single size, when there are many. */
   #forgetOldest(): void {
     const passing = [...this.#single].filter(([, { isKept }]) => !isKept);
     if (passing.length < READY_MAX) return;

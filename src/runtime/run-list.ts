@@ -46,7 +46,7 @@ export interface RunPlace {
 /** Calls for all sizes of a range. */
 export interface CallsOfSizes {
   readonly range: SizeRange;
-  /** Of the calls, which are the same kernels for all sizes. */
+  /** Number of calls, which are the same kernels for all sizes. */
   readonly count: number;
   callAt(index: number, sizes: Sizes): KernelCall;
 }
@@ -65,7 +65,7 @@ export class RunList {
   readonly #sized: CallsOfSizes | undefined;
   #sizes: Sizes;
 
-  /** Of calls, or of those for the smallest sizes of a range, which `resize` changes. */
+  /** Makes a run of calls, or of those for the smallest sizes of a range, which `resize` changes. */
   constructor(calls: readonly KernelCall[] | CallsOfSizes, place: RunPlace) {
     // What frees the list outlives its program, and so must not hold it: `place` is one.
     const { memory, threads } = place;

@@ -32,11 +32,11 @@ export class Session {
   readonly #program: SessionProgram;
   readonly #state: Uint8Array;
   readonly #ready: ReadyRuns;
-  /** Of outputs, by method and place. */
+  /** Copies of outputs, by method and place. */
   readonly #copies = new Map<string, Uint8Array>();
   readonly #interpreters = new Map<string, Interpreter>();
   readonly #holdings = new Holdings();
-  /** Those that have not ended. */
+  /** Runs that have not ended. */
   #runs = 0;
   #isDisposed = false;
 

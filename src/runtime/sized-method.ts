@@ -85,7 +85,7 @@ export class SizedMethod {
   readonly #pattern: InputPattern;
   readonly #steps: readonly GrownStep[];
   readonly #cpu: Cpu;
-  /** Of each varying size, where classes end: other kernels serve from there on. */
+  /** For each varying size, where its classes end: other kernels serve from there on. */
   readonly #bounds: readonly (readonly number[])[];
 
   private constructor(

@@ -8,7 +8,9 @@ import { logInfo } from "../log.ts";
 
 /** Bytes of a slab, unless a block is larger, or the limit so low that slabs of one kind would keep another's from it. */
 const SLAB_BYTES = 1 << 24;
-/** Of the limit, the part that one slab of each kind has together, unless it has one block: what empty blocks can waste. */
+/**
+ * The part of the limit that one slab of each kind has together, unless it has one block: what empty blocks can waste.
+ */
 const SLABS_SHARE = 1 / 16;
 /** So few of a kind stay, however little is in them. */
 const SLABS_KEPT = 2;
@@ -29,7 +31,7 @@ export class Block {
   slab: Slab;
   index: number;
   bytes: Uint8Array;
-  /** Of the first byte, as kernels see it. */
+  /** Address of the first byte, as kernels see it. */
   address: bigint;
 
   constructor(slab: Slab, index: number) {

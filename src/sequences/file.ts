@@ -18,9 +18,9 @@ const MAGIC = 0x5153424c;
 const VERSION = 1;
 export const PREFIX_BYTES = 16;
 export const CHECKSUM_BYTES = 4;
-/** Of a header: names of programs and branches are no longer than this. */
+/** Most bytes of a header: names of programs and branches are no longer than this. */
 const HEADER_BYTES_MAX = 1 << 20;
-/** Of the messages that quote a header. */
+/** Most characters of a header that a message quotes. */
 const QUOTED_MAX = 200;
 
 /** What a sequence was computed by and kept in: it can be restored by the same only. */

@@ -115,7 +115,7 @@ export function positionsWithin(layout: SequenceLayout, cacheBytes: number, most
   return low;
 }
 
-/** Of each kind of layers, pages at most at once; a shared page that is written is copied, so there is one more. */
+/** Most pages at once for each kind of layers; a shared page that is written is copied, so there is one more. */
 function blocksOf(shape: PageShape, positions: number, stepRows: number): number[] {
   const pages = Math.ceil(positions / shape.positions);
   const counts = shape.kinds.map(({ window }, kind) => {

@@ -8,15 +8,15 @@ import type { State } from "./state.ts";
 export interface PageKind {
   /** Last positions that a query sees; 0 for all. */
   readonly window: number;
-  /** Of the layers' keys and values in a page. */
+  /** Bytes of the layers' keys and values in a page. */
   readonly byteLength: number;
 }
 
 export interface PageShape {
-  /** Of a page, a power of two. */
+  /** Positions of a page, a power of two. */
   readonly positions: number;
   readonly kinds: readonly PageKind[];
-  /** Of all recurrent layers together, for one sequence; 0 without any. */
+  /** Bytes of all recurrent layers together, for one sequence; 0 without any. */
   readonly stateBytes: number;
 }
 

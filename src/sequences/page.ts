@@ -9,7 +9,7 @@ import type { State } from "./state.ts";
 export class Page {
   /** The page before it, once it is known; null before that, and for what is in front of the first page. */
   parent: Page | null = null;
-  /** Of its positions, as far as they are held. */
+  /** Token ids of its positions, as far as they are held. */
   readonly ids: number[];
   /** By kind; null where a window has left it behind. */
   readonly blocks: (Block | null)[];
@@ -18,7 +18,7 @@ export class Page {
   /** Sequences that it is part of. */
   holders = 0;
   isKnown = false;
-  /** Of recurrent layers, after its last position. */
+  /** State of recurrent layers after its last position. */
   state: State | null = null;
   /** Known pages that follow it, by their first id. */
   readonly #next = new Map<number, Page[]>();
@@ -29,7 +29,7 @@ export class Page {
     this.readers = blocks.map(() => 0);
   }
 
-  /** Of the known pages that follow, the one that begins with most of `ids` from `at` on, and how many. */
+  /** The known page that follows and begins with most of `ids` from `at` on, and how many. */
   follower(ids: readonly number[], at: number, end: number): { page: Page; length: number } | null {
     let best: { page: Page; length: number } | null = null;
     for (const page of this.#next.get(ids[at]!) ?? []) {

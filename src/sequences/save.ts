@@ -38,7 +38,10 @@ function* contents(sequence: Sequence, layout: SequenceLayout, program: string):
   }
 }
 
-/** Of what windows have left behind, what is kept: so that others can begin at the end of the last full page. */
+/**
+ * The first page that is saved: of what windows have left behind, so much that others can begin at the end of the last
+ * full page.
+ */
 function firstPageOf({ pages, position }: Sequence, { shape }: SequenceLayout, kind: number): number {
   const kept = firstPageKept(shape, kind, position);
   const missing = pages.slice(kept, firstPageRead(shape, kind, position)).findLastIndex(({ blocks }) => !blocks[kind]);

@@ -368,7 +368,7 @@ export class Sequence {
     if (isBoundary) this.#store.keepState(this.#pages[this.#pagesHeld - 1]!, this.#state!);
   }
 
-  /** Of a position where a page ends; null at first. */
+  /** The state at a position where a page ends; null at first. */
   #stateOfLastPage(): State | null {
     const page = this.#pages[this.#pagesHeld - 1];
     return page ? this.#store.useState(page) : null;

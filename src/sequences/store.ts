@@ -106,7 +106,7 @@ export class SequenceStore {
     });
   }
 
-  /** The same of work that is done when it returns. */
+  /** Runs a step whose work is done when it returns. */
   stepNow<R>(runs: readonly StepRun[], work: () => R): R {
     const end = this.#begin(runs);
     let isDone = false;

@@ -3,7 +3,6 @@ import { OpenAPIHono } from "@hono/zod-openapi";
 import { cors } from "hono/cors";
 import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
-import { readBody } from "./body.ts";
 import { ApiError, apiFormOf, type ErrorStatus, errorBody } from "./errors.ts";
 import type { ApiKeys } from "./keys.ts";
 import { newRecord } from "./request-record.ts";
@@ -62,6 +61,7 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
   app.use(async (c, next) => {
     const record = newRecord(c.req.method, c.req.path, c.req.header("x-request-id"));
     c.set("record", record);
+    c.set("limits", serving.limits);
     await next();
     record.endpoint = c.req.routePath === "/*" ? null : c.req.routePath;
     c.res.headers.set("x-request-id", record.id);
@@ -82,10 +82,6 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
       checkKey(c, options.keys);
       if (serving.isDraining) throw new ApiError(503, "the server ends", { code: "server_ends", retryAfter: 1 });
     }
-    await next();
-  });
-  app.use(async (c, next) => {
-    if (c.req.method === "POST") await readBody(c, serving.limits);
     await next();
   });
 }

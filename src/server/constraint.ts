@@ -1,13 +1,8 @@
 /** What an answer must be: from the fields of the APIs to the library's constraints. */
+import type { Constraint } from "../text/constraint.ts";
+import type { GenerateOptions } from "../text/generate.ts";
 import { ApiError } from "./errors.ts";
 import type { ChatRequest, StructuredOutputs } from "./schemas/chat.ts";
-
-export type Constraint =
-  | { readonly kind: "json" }
-  | { readonly kind: "jsonSchema"; readonly schema: object }
-  | { readonly kind: "grammar"; readonly ebnf: string }
-  | { readonly kind: "regex"; readonly pattern: string }
-  | { readonly kind: "choice"; readonly options: readonly string[] };
 
 /** OpenAI's format of a response. */
 interface Format {
@@ -58,7 +53,7 @@ function parseSchema(text: string): object {
   throw new ApiError(400, "structured_outputs.json: expected a JSON schema", { param: "structured_outputs.json" });
 }
 
-export function constrained(constraint: Constraint | null): object {
-  if (constraint === null) return {};
-  throw new ApiError(400, "answers cannot be constrained yet", { code: "unsupported_parameter" });
+/** The option of a constraint, where there is one. */
+export function constrained(constraint: Constraint | null): Pick<GenerateOptions, "constraint"> {
+  return constraint === null ? {} : { constraint };
 }

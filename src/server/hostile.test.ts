@@ -274,6 +274,32 @@ describe("prompts", () => {
   });
 });
 
+describe("constraints", () => {
+  const deep = (levels: number): object =>
+    levels === 0 ? { type: "string" } : { type: "array", items: deep(levels - 1) };
+  const wide = Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`p${i}`, { enum: ["a", "b", "c"] }]));
+  it.each([
+    ["an expression", { regex: "(a+)+(b+)+(c|d|e){500}$" }],
+    ["repetitions of repetitions", { regex: "((a{1,500}){1,500}){1,500}" }],
+    ["nothing", { regex: "[" }],
+    ["a deep schema", { json: deep(50) }],
+    ["a wide schema", { json: { type: "object", properties: wide, required: Object.keys(wide) } }],
+    ["a schema that calls itself", { json: { $ref: "#" } }],
+    ["a grammar that calls itself", { grammar: "root ::= root" }],
+    ["a grammar without an end", { grammar: 'root ::= "a" root' }],
+    ["many choices", { choice: Array.from({ length: 1000 }, (_, i) => `choice ${i} `.repeat(5)) }],
+  ])(
+    "of %s are answered or refused in time, and others go on",
+    async (_, structured_outputs) => {
+      const asked = complete({ structured_outputs, max_tokens: 3 });
+      const { status } = await asked;
+      expect([200, 400]).toContain(status);
+      await stillServes();
+    },
+    30_000,
+  );
+});
+
 it("answers many at once on one connection", async () => {
   const statuses = await new Promise<number[]>((resolve, reject) => {
     const found: number[] = [];

@@ -2,20 +2,8 @@
 import type { ChatOptions } from "../language/chat-options.ts";
 import type { AssistantMessage, Message } from "../text/chat-messages.ts";
 import { textOf, thinkingOf, toolOf } from "./chat-input.ts";
-import { ApiError } from "./errors.ts";
 import { given } from "./schemas/fields.ts";
 import type { InputItem, ResponseRequest } from "./schemas/responses.ts";
-
-/** ApiError 400 for what needs a memory of earlier responses. */
-export function checkStateless({ previous_response_id, conversation, background }: ResponseRequest): void {
-  const refuse = (param: string, found: string) => {
-    const message = `${param}: this server keeps no responses; expected ${found}`;
-    throw new ApiError(400, message, { param, code: "unsupported_parameter" });
-  };
-  if (previous_response_id) refuse("previous_response_id", "the whole conversation in input");
-  if (conversation != null) refuse("conversation", "the whole conversation in input");
-  if (background) refuse("background", "false");
-}
 
 export function conversationOf({ instructions, input }: ResponseRequest): Message[] {
   const first: Message[] = instructions ? [{ role: "system", content: instructions }] : [];

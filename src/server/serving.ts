@@ -11,7 +11,7 @@ import { type StreamEvent, streamResponse } from "./sse.ts";
 
 /** What middleware leaves for handlers. */
 export interface ServerEnv {
-  readonly Variables: { record: RequestRecord };
+  readonly Variables: { record: RequestRecord; limits: ServerLimits };
 }
 export type ServerContext = Context<ServerEnv>;
 

@@ -1,11 +1,12 @@
 /** The generate loop over anything that turns token ids into logits; knows no model, file or program. */
 import { checkIds, checkWhole } from "../arguments.ts";
-import { InvalidArgumentError } from "../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import { nextMacrotask } from "../event-loop.ts";
 import { hostCpu } from "../kernels/cpu.ts";
+import type { Constraint } from "./constraint.ts";
 import { Detokenizer } from "./detokenizer.ts";
 import { type LogProbabilities, logProbabilities, TOP_MAX } from "./log-probabilities.ts";
-import { createSampler, type SamplerOptions } from "./sampler.ts";
+import { createSampler, type Sampler, type SamplerOptions } from "./sampler.ts";
 import { StopMatcher } from "./stop-strings.ts";
 import { promptTooLong } from "./token-budget.ts";
 import type { Tokenizer } from "./tokenizer.ts";
@@ -27,6 +28,8 @@ export interface Decoder {
   step(id: number, options: ComputeOptions): Promise<Float32Array>;
   /** Tokens of the last `prefill` that were found computed already. Default 0. */
   readonly cachedTokens?: number | undefined;
+  /** Number of logits. Default: as many as the tokenizer has ids. */
+  readonly vocabularySize?: number | undefined;
 }
 
 /** What has a say in each token beside the sampler, and in where the text ends. */
@@ -38,6 +41,8 @@ export interface TokenGuide {
    * used again for the next token.
    */
   next(vocabularySize: number): Promise<number | Uint32Array | null> | number | Uint32Array | null;
+  /** Whether a token that a mask has may come next: masks are made quickly, and say a little too much. */
+  allows(id: number): boolean;
   /** Takes a token and the text that it finishes; all the text that is left when `isLast`. True where the text ends there. */
   take(id: number, text: string, isLast: boolean): boolean;
 }
@@ -61,6 +66,11 @@ export interface GenerateOptions extends SamplerOptions {
   readonly logprobs?: number | undefined;
   /** Ids that the decoder's context holds already, before the prompt: penalties see them. Default none. */
   readonly contextIds?: readonly number[] | undefined;
+  /**
+   * What the text is held to. The model's end tokens come where it is whole; it is cut where `maxTokens` end before.
+   * Default: nothing.
+   */
+  readonly constraint?: Constraint | undefined;
   /** Ends the generation; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -139,7 +149,7 @@ export async function* generate(
     signal?.throwIfAborted();
     clock.start();
     const next = guide === null ? null : await guide.next(logits.length);
-    const id = typeof next === "number" ? next : sampler.sample(logits, history, next);
+    const id = typeof next === "number" ? next : draw(sampler, logits, history, next, guide);
     const probabilities = topCount === null ? null : logProbabilities(logits, id, topCount, cpu);
     if (probabilities) logprobs.push(probabilities);
     history.push(id);
@@ -166,6 +176,30 @@ export async function* generate(
     logprobs: topCount === null ? null : logprobs,
     ...clock.seconds,
   };
+}
+
+/** So many tokens are drawn in vain before all that a mask has are looked at. */
+const DRAWS_MAX = 32;
+
+/** Draws a token that a mask has and a guide allows, each with its share of what all of those have. */
+function draw(
+  sampler: Sampler,
+  logits: Float32Array,
+  history: readonly number[],
+  mask: Uint32Array | null,
+  guide: TokenGuide | null,
+): number {
+  if (!mask || !guide) return sampler.sample(logits, history);
+  for (let draws = 0; ; draws++) {
+    if (draws === DRAWS_MAX)
+      for (let id = 0; id < logits.length; id++)
+        if ((mask[id >>> 5]! >>> (id & 31)) & 1 && !guide.allows(id)) mask[id >>> 5]! &= ~(1 << (id & 31));
+    if (mask.every((word) => word === 0))
+      throw new UnsupportedError("constraint: no token of the model's vocabulary can go on with the text");
+    const id = sampler.sample(logits, history, mask);
+    if (guide.allows(id)) return id;
+    mask[id >>> 5]! &= ~(1 << (id & 31));
+  }
 }
 
 function contextFull(contextLength: number): string {
@@ -202,8 +236,9 @@ class Writer {
     const { text, stop } = this.#stops.push(piece);
     this.stopString = stop;
     const rest = stop === null && (ends || isLast) ? this.#stops.flush() : "";
-    const all = text + rest;
+    let all = text + rest;
     const guided = this.#guide?.take(id, all, ends || isLast || stop !== null) ?? false;
+    if (guided && stop === null) all += this.#stops.flush();
     return { text: all, stopped: ends || stop !== null || guided };
   }
 }

@@ -11,7 +11,7 @@ export interface TokenProbability {
   readonly logprob: number;
 }
 
-/** Of one place: the token that was taken, and the most likely ones, the likeliest first. */
+/** Log probabilities of one place: the token that was taken, and the most likely ones, the likeliest first. */
 export interface LogProbabilities extends TokenProbability {
   /** The most likely tokens, the likeliest first. */
   readonly top: readonly TokenProbability[];

@@ -69,7 +69,7 @@ export function createSampler(options: SamplerOptions = {}, cpu: Cpu = hostCpu()
   return new LogitSampler(checkOptions(options), createRandom(checkSeed(options.seed)), cpu);
 }
 
-/** Of tokens by their ids, in the windows of all samplers in turn: zeros between calls. */
+/** How often tokens are in the windows of all samplers in turn, by their ids: zeros between calls. */
 let occurrences = new Int32Array(0);
 
 class LogitSampler implements Sampler {

@@ -79,6 +79,8 @@ export class Tokenizer {
   readonly truncation: Truncation | null;
   /** How `encode` fills ids up, from tokenizer.json; null when it does not. Generation never does. */
   readonly padding: Padding | null;
+  /** Whether tokens are spelled in GPT-2's alphabet, a character for each byte. */
+  readonly isByteLevel: boolean;
   /** Finds the text of every added token, special or not. */
   readonly addedTokens: AddedTokenMatcher;
   readonly #name: string;
@@ -117,6 +119,7 @@ export class Tokenizer {
     this.truncation = part("truncation", readTruncation);
     this.padding = part("padding", readPadding);
     this.#decoder = part("decoder", (field) => readDecoder(field, "replaceAll"));
+    this.isByteLevel = JSON.stringify((file as { decoder?: unknown }).decoder ?? null).includes('"ByteLevel"');
     this.#streamDecoder = part("decoder", (field) => readDecoder(field, "replaceWrong"));
     const settings = config !== null && typeof config === "object" ? config : {};
     const { vocabulary } = this.#model;
@@ -208,6 +211,11 @@ export class Tokenizer {
   /** Id of a token as the vocabulary spells it, undefined when there is none. */
   tokenToId(token: string): number | undefined {
     return this.#addedIds.get(token) ?? this.#model.vocabulary.ids.get(token);
+  }
+
+  /** A token as the vocabulary spells it, undefined where the id is unused. */
+  idToToken(id: number): string | undefined {
+    return this.#tokens[id];
   }
 
   /** A text as the tokenizer normalizes it. */

@@ -7,6 +7,7 @@ import {
   errorOf,
   type ModelFacts,
   type ModelStats,
+  type ModuleAddresses,
   type Port,
   type PostedSource,
   type Reply,
@@ -22,7 +23,7 @@ export interface LoadModelOptions {
   onProgress?(doneBytes: number, totalBytes: number): void;
   /** Ends the load; the signal's reason is thrown. */
   readonly signal?: AbortSignal | undefined;
-  /** Address of worker-bundle.js. Default: beside this module. */
+  /** Address of worker-bundle.js, beside which answers-bundle.js and constraints-bundle.js are. Default: beside this module. */
   readonly worker?: URL | undefined;
 }
 
@@ -56,7 +57,10 @@ export async function loadModel(
   };
   options.signal?.addEventListener("abort", onAbort);
   try {
-    return await openModel(channel, () => worker.terminate(), source, options);
+    return await openModel(channel, () => worker.terminate(), source, {
+      ...options,
+      modules: modulesBeside(options.worker),
+    });
   } catch (error) {
     worker.terminate();
     throw error;
@@ -66,21 +70,34 @@ export async function loadModel(
   }
 }
 
+/** Addresses of what the worker loads late; written out, too, for bundlers. */
+function modulesBeside(worker: URL | undefined): ModuleAddresses {
+  if (worker)
+    return {
+      answers: new URL("./answers-bundle.js", worker).href,
+      constraints: new URL("./constraints-bundle.js", worker).href,
+    };
+  return {
+    answers: new URL("./answers-bundle.js", import.meta.url).href,
+    constraints: new URL("./constraints-bundle.js", import.meta.url).href,
+  };
+}
+
 /** How long an aborted load waits for its worker. */
 const ABORT_MS = 1000;
 
-/** The same over a channel whose other end `serveModel` answers. */
+/** Loads a model over a channel whose other end `serveModel` answers. */
 export async function openModel(
   channel: Channel,
   close: () => void,
   source: string | URL | Blob | FileSystemFileHandle,
-  { threads, onProgress, signal }: LoadModelOptions = {},
+  { threads, onProgress, signal, modules }: LoadModelOptions & { readonly modules?: ModuleAddresses } = {},
 ): Promise<WebModel> {
   const posted = postedSource(source);
   const take = (reply: ReplyBody) => {
     if (reply.kind === "progress") onProgress?.(reply.doneBytes, reply.totalBytes);
   };
-  const facts = await channel.ask({ kind: "load", source: posted, threads }, { take, signal });
+  const facts = await channel.ask({ kind: "load", source: posted, threads, modules }, { take, signal });
   // The answer may have been on its way already.
   signal?.throwIfAborted();
   return new WebModel(channel, close, facts as ModelFacts);

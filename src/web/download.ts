@@ -13,7 +13,7 @@ export interface FileVersion {
 export interface DownloadTarget {
   /** Bytes it has. */
   readonly size: number;
-  /** Of what file they are; null when they are none. */
+  /** Version of the file that the bytes are of; null when they are of none. */
   readonly version: FileVersion | null;
   /** Forgets all bytes, for those of another version. */
   restart(version: FileVersion): Promise<void>;

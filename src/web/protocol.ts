@@ -41,8 +41,21 @@ export interface ModelStats {
   readonly kernels: readonly (readonly [operator: string, kernels: readonly string[]])[];
 }
 
+/** Addresses of modules that the worker loads when they are first needed. */
+export interface ModuleAddresses {
+  /** Address of answers-bundle.js. */
+  readonly answers: string;
+  /** Address of constraints-bundle.js. */
+  readonly constraints: string;
+}
+
 export type RequestBody =
-  | { readonly kind: "load"; readonly source: PostedSource; readonly threads: number | undefined }
+  | {
+      readonly kind: "load";
+      readonly source: PostedSource;
+      readonly threads: number | undefined;
+      readonly modules?: ModuleAddresses | undefined;
+    }
   | { readonly kind: "generate"; readonly prompt: string | readonly number[]; readonly options: PostedOptions }
   | { readonly kind: "chat"; readonly content: string; readonly options: PostedOptions }
   | { readonly kind: "reset"; readonly system: string | undefined }

@@ -7,6 +7,7 @@ import type { Generation } from "../language/token-stream.ts";
 import { readProgram } from "../program/read.ts";
 import { blobSource } from "./blob-source.ts";
 import { HeadCheck } from "./head-check.ts";
+import { setModuleAddresses } from "./lazy-modules.ts";
 import { fetchModel, type StoredModel } from "./model-cache.ts";
 import {
   type ModelFacts,
@@ -67,7 +68,12 @@ class ModelServer {
     }
   }
 
-  async #load({ source, threads }: Request & { kind: "load" }, send: Send, signal: AbortSignal): Promise<ModelFacts> {
+  async #load(
+    { source, threads, modules }: Request & { kind: "load" },
+    send: Send,
+    signal: AbortSignal,
+  ): Promise<ModelFacts> {
+    if (modules) setModuleAddresses(modules);
     if (this.#model) throw new InvalidArgumentError("load: expected a worker without a model but found one with");
     const onProgress = (doneBytes: number, totalBytes: number) => send({ kind: "progress", doneBytes, totalBytes });
     const { source: file, isCached, forget } = await openSource(source, { onProgress, signal });

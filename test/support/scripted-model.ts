@@ -28,6 +28,7 @@ export function scriptedModel(script: Script): { model: LanguageModel; asked: As
     program: { memoryUse: { constants: 0, scratch: 0, state: 0 }, sequenceStatistics: null },
     createDecoder: () => ({ contextLength: 64, dispose: async () => {} }),
     tokenizer: { vocabSize: 10, isSpecial: () => true, decode: (ids: number[]) => `<${ids}>` },
+    stopStrings: ["OWN"],
     encodeChat: () => [1, 2, 3, 4, 5, 6, 7],
     chat(messages: readonly Message[], options: ChatOptions) {
       asked.push({ messages, options });

@@ -19,7 +19,7 @@ interface Group {
 
 export function mergeLinears(graph: Graph, { registry, cpu }: RewriteContext): Graph {
   const uses = new Uses(graph);
-  /** Of the first call of each group, the group; of the others, nothing to do. */
+  /** Groups by their first call; the other calls of a group need nothing. */
   const groups = new Map<GraphNode, Group>();
   for (const node of graph.nodes) {
     const parts = partsOf(node, uses);

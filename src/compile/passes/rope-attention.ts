@@ -36,7 +36,7 @@ export function attentionInputs(node: GraphNode, uses: Uses): AttentionInputs | 
   };
 }
 
-/** Of a row of the cache that a call of attention works on. */
+/** Columns of a row of the cache that a call of attention works on. */
 function headDim({ args }: GraphNode): Argument<GraphValue> | undefined {
   const cache = args[3] as GraphValue;
   return cache.kind === "sequences" ? args[6] : cache.spec.shape[3];

@@ -45,7 +45,7 @@ export class QuantizedFiles {
     return this.tensors.names.filter((name) => name.endsWith(ending)).map((name) => name.slice(0, -ending.length));
   }
 
-  /** Those of `parts` that a module has. */
+  /** Which of `parts` a module has. */
   partsOf(module: string, parts: readonly string[]): readonly string[] {
     return parts.map((part) => `${module}.${part}`).filter((name) => this.tensors.has(name));
   }
@@ -64,7 +64,7 @@ export class QuantizedFiles {
     return info;
   }
 
-  /** The same with these sizes. */
+  /** Facts of a tensor that must have one of these types and shapes. */
   expect(name: string, types: readonly DType[], ...shapes: readonly (readonly number[])[]): TensorInfo {
     const info = this.info(name, types);
     if (shapes.some((shape) => isSameShape(shape, info.shape))) return info;

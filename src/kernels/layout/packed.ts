@@ -58,7 +58,7 @@ export function openPacked(bytes: Uint8Array, shape: PackedShape): PackedWeights
   return { ...describePacked(bytes, bytes.length, shape), bytes };
 }
 
-/** The same at the start of a buffer that may have room for other layouts of the weights. */
+/** Opens packed weights at the start of a buffer that may have room for other layouts of them. */
 export function openPackedWithin(bytes: Uint8Array, shape: PackedShape): PackedWeights {
   const isOurs = bytes.length >= HEADER_BYTES && magicOf(bytes) === MAGIC;
   return openPacked(isOurs ? bytes.subarray(0, storedByteLength(bytes)) : bytes, shape);
@@ -68,7 +68,10 @@ function magicOf(bytes: Uint8Array): number {
   return bytes.length >= 4 ? new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true) : 0;
 }
 
-/** The same from the first bytes (64 suffice) of a buffer of `length` bytes: all but the weights themselves. */
+/**
+ * Describes packed weights by the first bytes (64 suffice) of a buffer of `length` bytes: all but the weights
+ * themselves.
+ */
 export function describePacked(bytes: Uint8Array, length: number, shape: PackedShape): Omit<PackedWeights, "bytes"> {
   const magic = magicOf(bytes);
   if (magic === TORCHAO_MAGIC && bytes.length >= TORCHAO_HEADER_BYTES)

@@ -149,7 +149,7 @@ interface ChunkPiece {
 
 type ChunkPieces = readonly (readonly ChunkPiece[])[];
 
-/** Of each value its pieces, found by unpacking chunks with one bit set: reading is then a few shifts a value. */
+/** The pieces of each value, found by unpacking chunks with one bit set: reading is then a few shifts a value. */
 function findPieces(bits: number, size: ChunkSize): ChunkPieces {
   const pieces = Array.from({ length: size }, (): { -readonly [K in keyof ChunkPiece]: number }[] => []);
   const bytes = new Uint8Array((size * bits) / 8);

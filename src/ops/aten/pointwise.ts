@@ -39,7 +39,7 @@ interface Pointwise {
   readonly inputs: readonly string[];
   readonly result: Result;
   rule(args: Arguments<Tensor>): PointwiseArgs["rule"];
-  /** The same on whole numbers of 32 or 64 bits; undefined where doubles are right. */
+  /** The function on whole numbers of 32 or 64 bits; undefined where doubles are right. */
   whole?(args: Arguments<Tensor>): WholeRule | undefined;
 }
 
@@ -84,7 +84,7 @@ const stepOf = ({ dtype }: TensorSpec): ((value: number) => number) =>
 
 const exponential = (a: number, step: (value: number) => number) => (step === Math.fround ? exp32(a) : Math.exp(a));
 
-/** Of floats, with the roundings of ExecuTorch's portable kernels: `f` rounds each step but the last. */
+/** A function of floats with the roundings of ExecuTorch's portable kernels: `f` rounds each step but the last. */
 const stepwise = (name: string, f: (a: number, step: (value: number) => number) => number): Operator =>
   pointwise({
     schema: `${name}.out(Tensor self`,

@@ -143,7 +143,17 @@ describe("a chat completion", () => {
       { role: "user", content: "Thanks" },
     ]);
     expect(asked[0]!.options).toMatchObject({
-      ...{ temperature: 0.5, topP: 0.9, topK: 5, minP: 0.1, seed: 7, stop: ["x"], maxTokens: 8, n: 2, logprobs: 3 },
+      ...{
+        temperature: 0.5,
+        topP: 0.9,
+        topK: 5,
+        minP: 0.1,
+        seed: 7,
+        stop: ["x", "OWN"],
+        maxTokens: 8,
+        n: 2,
+        logprobs: 3,
+      },
       tools: [
         { name: "weather", parameters: { type: "object" } },
         { name: "now", description: "The time.", strict: true },

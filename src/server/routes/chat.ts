@@ -1,6 +1,6 @@
 /** /v1/chat/completions: answers to messages, with tools and thinking. */
 import type { ChatEvent, ChatResult } from "../../language/chat-options.ts";
-import { chatMessages, chatOptions } from "../chat-input.ts";
+import { chatMessages, chatOptions, withOwnStops } from "../chat-input.ts";
 import { chatConstraint, constrained } from "../constraint.ts";
 import { newId, unixTime } from "../ids.ts";
 import { type ChatRequest, chatRequest, chatSchema } from "../schemas/chat.ts";
@@ -41,7 +41,7 @@ class ChatCompletion {
 
   #begin({ model, signal }: Job) {
     const constraint = constrained(chatConstraint(this.#body));
-    const options = { ...chatOptions(this.#body), ...constraint, n: this.#n, signal };
+    const options = { ...withOwnStops(model, chatOptions(this.#body)), ...constraint, n: this.#n, signal };
     return model.chatChoices(chatMessages(this.#body.messages), options);
   }
 

@@ -4,6 +4,7 @@ import { promptLogProbabilities } from "../../language/prompt-log-probabilities.
 import type { GenerationResult } from "../../text/generate.ts";
 import type { LogProbabilities } from "../../text/log-probabilities.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
+import { constrained, structuredConstraint } from "../constraint.ts";
 import { ApiError } from "../errors.ts";
 import { newId, unixTime } from "../ids.ts";
 import { merge } from "../merge.ts";
@@ -40,9 +41,6 @@ function checkCompletion(body: CompletionRequest, choicesMax: number): void {
   const refuse = (param: string, message: string) => {
     throw new ApiError(400, `${param}: ${message}`, { param });
   };
-  if (body.suffix) refuse("suffix", "texts between others are not supported; expected none");
-  if (typeof body.best_of === "number" && body.best_of !== (body.n ?? 1))
-    refuse("best_of", `expected ${body.n ?? 1}, as n, but found ${body.best_of}`);
   if (body.echo && body.stream && typeof body.logprobs === "number")
     refuse("stream", "expected false with echo and logprobs");
   const choices = promptsOf(body).length * (body.n ?? 1);
@@ -156,6 +154,7 @@ class Completion {
     const n = this.#body.n ?? 1;
     const options = {
       ...samplingOptions(this.#body),
+      ...constrained(structuredConstraint(this.#body.structured_outputs)),
       maxTokens: max_tokens ?? MAX_TOKENS,
       logprobs: logprobs ?? undefined,
       signal: job.signal,

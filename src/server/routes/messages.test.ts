@@ -63,10 +63,11 @@ describe("a message", () => {
   it.each([
     [{ finishReason: "length" }, "max_tokens", null],
     [{ stopString: "END" }, "stop_sequence", "END"],
+    [{ stopString: "OWN" }, "end_turn", null],
     [{}, "end_turn", null],
   ] as const)("that ends with %j says so", async (end, stop_reason, stop_sequence) => {
     const { app } = scripted({ events: [{ type: "text", text: "Hi" }], ...end });
-    const { body } = await post(app, "/v1/messages", request);
+    const { body } = await post(app, "/v1/messages", { ...request, stop_sequences: ["END"] });
     expect(body).toMatchObject({ stop_reason, stop_sequence });
   });
 
@@ -117,7 +118,7 @@ describe("a message", () => {
         temperature: 0.2,
         topP: 0.5,
         topK: 4,
-        stop: ["END"],
+        stop: ["END", "OWN"],
         maxTokens: 50,
         toolChoice: "auto",
         thinking: { budget: 9 },

@@ -1,6 +1,7 @@
 /** Anthropic's /v1/messages and /v1/messages/count_tokens. */
 import type { ChatResult } from "../../language/chat-options.ts";
 import { type Block, blockEvents } from "../blocks.ts";
+import { withOwnStops } from "../chat-input.ts";
 import { constrained } from "../constraint.ts";
 import { newId } from "../ids.ts";
 import { answerOptions, conversationOf, promptOptions, takesOneCall } from "../messages-input.ts";
@@ -61,7 +62,7 @@ class MessageAnswer {
 
   #begin({ model, signal }: Job) {
     const stream = model.chat(conversationOf(this.#body), {
-      ...answerOptions(this.#body),
+      ...withOwnStops(model, answerOptions(this.#body)),
       ...constrained(this.#constraint),
       signal,
     });
@@ -76,7 +77,7 @@ class MessageAnswer {
       if (event.type === "end") content.push(contentBlock(event.block));
     }
     const result = await stream.result;
-    return { ...this.#head(), content, ...stopOf(result), usage: usageOf(job, result) };
+    return { ...this.#head(), content, ...stopOf(result, this.#body), usage: usageOf(job, result) };
   }
 
   #head(): object {
@@ -106,7 +107,7 @@ class MessageAnswer {
     }
     const result = await stream.result;
     if (!isBegun) yield named("message_start", { message });
-    yield named("message_delta", { delta: stopOf(result), usage: usageOf(job, result) });
+    yield named("message_delta", { delta: stopOf(result, this.#body), usage: usageOf(job, result) });
     yield named("message_stop", {});
   }
 }
@@ -136,7 +137,9 @@ function deltaOf(kind: Block["kind"], text: string): object {
   return { type: "input_json_delta", partial_json: text };
 }
 
-function stopOf({ finishReason, stopString }: ChatResult): object {
+/** Stop strings of the model itself are the end of its turn. */
+function stopOf({ finishReason, stopString: found }: ChatResult, { stop_sequences }: MessagesRequest): object {
+  const stopString = stop_sequences?.includes(found ?? "") ? found : null;
   const reasons = {
     length: "max_tokens",
     toolCalls: "tool_use",

@@ -1,6 +1,6 @@
 /** What those who run a server ask: whether it lives, whether it is ready, what it does, what it offers. */
 import { z } from "@hono/zod-openapi";
-import { version } from "../../version.ts";
+import { openapiDocument } from "../openapi.ts";
 import type { Serving } from "../serving.ts";
 import { type App, addGet } from "./route.ts";
 
@@ -19,11 +19,9 @@ export function addOperations(app: App, serving: Serving, isReady: () => boolean
   addGet(app, { ...metrics, type: "text/plain" }, async (c) =>
     c.text(await serving.metrics.text(), 200, { "content-type": serving.metrics.contentType }),
   );
-  const info = { title: "lowbit", version, description: "Language models on ordinary CPUs." };
-  app.openAPIRegistry.registerComponent("securitySchemes", "bearer", { type: "http", scheme: "bearer" });
   let document: object | null = null;
   app.get("/openapi.json", (c) => {
-    document ??= app.getOpenAPI31Document({ openapi: "3.1.0", info, servers: [{ url: "/" }] });
+    document ??= openapiDocument(app, serving);
     return c.json(document);
   });
 }

@@ -3,7 +3,7 @@ import type { ChatResult } from "../../language/chat-options.ts";
 import { type Block, type BlockEvent, blockEvents } from "../blocks.ts";
 import { constrained, formatConstraint } from "../constraint.ts";
 import { newId, unixTime } from "../ids.ts";
-import { checkStateless, conversationOf, responseOptions } from "../responses-input.ts";
+import { conversationOf, responseOptions } from "../responses-input.ts";
 import { type ResponseRequest, responseRequest, responseSchema } from "../schemas/responses.ts";
 import type { Job, Serving } from "../serving.ts";
 import type { StreamEvent } from "../sse.ts";
@@ -19,7 +19,6 @@ export function addResponses(app: App, serving: Serving): void {
     streams: true,
   };
   addPost(app, route, async (c, body) => {
-    checkStateless(body);
     const answer = new ResponseAnswer(body);
     const demand = { model: body.model, choices: 1 };
     if (!body.stream) return serving.answer(c, demand, (job) => answer.whole(job));

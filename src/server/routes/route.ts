@@ -1,5 +1,6 @@
 /** How endpoints are added: their path, the schemas of their requests and answers, and what serves them. */
 import { createRoute, type OpenAPIHono, z } from "@hono/zod-openapi";
+import { readBody } from "../body.ts";
 import { apiFormOf } from "../errors.ts";
 import { anthropicErrorSchema, openaiErrorSchema } from "../schemas/fields.ts";
 import type { ServerContext, ServerEnv } from "../serving.ts";
@@ -18,18 +19,25 @@ function errorResponses(path: string) {
   );
 }
 
+/** An event of a stream. */
+const eventSchema = z.object({ event: z.string().optional(), data: z.string() });
+
 /** Adds an endpoint that takes JSON. */
 export function addPost<S extends z.ZodType>(
   app: App,
   { path, summary, request, response, streams = false }: PostRoute<S>,
   serve: (c: ServerContext, body: z.output<S>) => Promise<Response>,
 ): void {
-  const stream = streams ? { "text/event-stream": { schema: z.string() } } : {};
+  const stream = streams ? { "text/event-stream": { schema: eventSchema } } : {};
   const route = createRoute({
     method: "post",
     path,
     summary,
     security: [{ bearer: [] }],
+    middleware: async (c: ServerContext, next: () => Promise<void>) => {
+      await readBody(c, c.get("limits"));
+      await next();
+    },
     request: { body: { required: true, content: { "application/json": { schema: request } } } },
     responses: {
       200: { description: "The answer.", content: { "application/json": { schema: response }, ...stream } },

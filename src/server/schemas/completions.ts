@@ -1,6 +1,7 @@
 /** Requests and answers of /v1/completions. */
 import { z } from "@hono/zod-openapi";
 import type { ServerLimits } from "../limits.ts";
+import { structuredOutputs } from "./chat.ts";
 import { ids, modelField, optional, samplingFields, streamFields, TOKENS_MAX, usageSchema } from "./fields.ts";
 
 export function completionRequest({ choices }: ServerLimits) {
@@ -16,13 +17,14 @@ export function completionRequest({ choices }: ServerLimits) {
       prompt,
       max_tokens: optional(z.int().min(0).max(TOKENS_MAX)).openapi({ description: "Default: 16, as OpenAI has it." }),
       n: optional(z.int().min(1).max(choices)),
-      best_of: optional(z.int().min(1).max(choices)).openapi({ description: "Must be n where it is given." }),
+      best_of: optional(z.literal(1, "expected 1: no texts are made to choose the best of them")),
       echo: optional(z.boolean()),
       logprobs: optional(z.int().min(0).max(20)),
-      suffix: optional(z.string()).openapi({ description: "Not supported: must be empty." }),
+      suffix: optional(z.literal("", "expected none: texts between others are not supported")),
       add_special_tokens: optional(z.boolean()).openapi({
         description: "Whether the tokenizer puts its own tokens, such as BOS, around a text. Default: true.",
       }),
+      structured_outputs: optional(structuredOutputs),
       ...samplingFields,
       ...streamFields,
     })

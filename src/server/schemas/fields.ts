@@ -16,6 +16,10 @@ export const modelField = z.string().min(1).max(512).openapi({ description: "Nam
 export const ids = z.array(z.int().min(0).max(TOKENS_MAX));
 export const stopField = z.union([z.string().min(1), z.array(z.string().min(1)).max(16)]);
 
+/** Keys of `logit_bias`: ids of tokens. */
+export const TOKEN_ID = /^[0-9]{1,9}$/;
+const tokenId = z.string().regex(TOKEN_ID);
+
 /** How tokens are drawn: OpenAI's fields, and those that servers of open models add. */
 export const samplingFields = {
   temperature: optional(z.number().min(0).max(2)),
@@ -25,7 +29,7 @@ export const samplingFields = {
   presence_penalty: optional(z.number().min(-2).max(2)),
   frequency_penalty: optional(z.number().min(-2).max(2)),
   repetition_penalty: optional(z.number().gt(0).max(10)),
-  logit_bias: optional(z.record(z.string().regex(/^\d{1,9}$/), z.number().min(-100).max(100))),
+  logit_bias: optional(z.record(tokenId, z.number().min(-100).max(100))),
   seed: optional(z.int().min(-Number.MAX_SAFE_INTEGER).max(Number.MAX_SAFE_INTEGER)),
   stop: optional(stopField),
   stop_token_ids: optional(ids.max(64)),

@@ -50,6 +50,8 @@ const textFormat = z.discriminatedUnion("type", [
   }),
 ]);
 
+const STATELESS = "expected none: this server keeps no responses; give the whole conversation in input";
+
 export function responseRequest({ messages, tools }: ServerLimits) {
   return z
     .object({
@@ -68,9 +70,9 @@ export function responseRequest({ messages, tools }: ServerLimits) {
       reasoning: optional(z.object({ effort: optional(reasoningEffort) })),
       text: optional(z.object({ format: optional(textFormat) })),
       metadata: optional(z.record(z.string(), z.string())),
-      previous_response_id: optional(z.string()).openapi({ description: "Not supported: nothing is kept." }),
-      conversation: optional(z.unknown()).openapi({ description: "Not supported: nothing is kept." }),
-      background: optional(z.boolean()).openapi({ description: "Not supported: must be false." }),
+      previous_response_id: z.null(STATELESS).optional(),
+      conversation: z.null(STATELESS).optional(),
+      background: optional(z.literal(false, "expected false: this server keeps no responses")),
     })
     .openapi("ResponseRequest");
 }

@@ -1,4 +1,5 @@
 /** How the answers of a model are read. */
+import type { CallStep } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 
@@ -7,6 +8,12 @@ export interface AnswerFormat {
   readonly marks: readonly string[];
   /** Text that ends the model's thinking; "" for models that do not think. */
   readonly closeThinking: string;
+  /** Text that begins the model's thinking; "" where there is none. */
+  readonly beginThinking: string;
+  /** Texts that begin calls. */
+  readonly callStarts: readonly string[];
+  /** What an answer is made of that must call a tool. */
+  readonly callSteps: readonly CallStep[];
   /** Reads an answer to its end. */
   read(cursor: AnswerCursor, writer: AnswerWriter): Reading<void>;
 }

@@ -2,7 +2,19 @@
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
 
+/** A part of a call that an answer is held to: text that comes as it is, or one of what tools have. */
+export type CallStep =
+  | { readonly kind: "text"; readonly text: string }
+  /** The name of a tool. */
+  | { readonly kind: "name" }
+  /** Arguments of the tool that was named, as JSON. */
+  | { readonly kind: "arguments" }
+  /** An object with name and arguments; `key` is that of the arguments. */
+  | { readonly kind: "call"; readonly key: string };
+
 export interface CallFormat {
+  /** What an answer is made of that must call a tool. */
+  readonly steps: readonly CallStep[];
   /** Texts that begin calls. */
   readonly starts: readonly string[];
   /** All texts that have a meaning, `starts` included: tokens that are such a text are shown. */

@@ -22,19 +22,22 @@ export function answerFormat(template: string, hasTools: boolean): AnswerFormat 
   return {
     marks: [...(calls?.marks ?? []), ...(thinking ? [thinking.begin, thinking.end] : [])],
     closeThinking: thinking?.close ?? "",
+    beginThinking: thinking?.begin ?? "",
+    callStarts: calls?.starts ?? [],
+    callSteps: calls?.steps ?? [],
     read: (cursor, writer) => readMarkedAnswer(cursor, writer, { calls, thinking }),
   };
 }
 
 /** Families by texts that their templates contain, the most telling ones first. */
 const FAMILIES: readonly (readonly [texts: readonly string[], format: (template: string) => CallFormat])[] = [
-  [["<｜tool▁call▁begin｜>"], () => sectioned(DEEPSEEK)],
+  [["<｜tool▁call▁begin｜>"], (template) => sectioned(DEEPSEEK, template.includes("```json"))],
   [["<|tool_calls_section_begin|>"], () => sectioned(KIMI)],
   [["<function=", "<parameter="], xmlParameters],
   [["<arg_key>"], () => glm],
   [["<start_function_call>"], () => gemma(FUNCTION_GEMMA)],
   [["<|tool_call>"], () => gemma(GEMMA_4)],
-  [["[TOOL_CALLS]"], () => mistral],
+  [["[TOOL_CALLS]"], mistral],
   [["<|tool_call_start|>"], pythonic],
   [["List of tools: "], pythonic],
   [["<function_calls>"], pythonic],

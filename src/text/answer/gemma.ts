@@ -1,6 +1,7 @@
 /** Calls as `call:name{key:value}` between tokens of their own: FunctionGemma and Gemma 4. */
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
+import { readValue, wholeString } from "./json.ts";
 import { escaped } from "./parameter-values.ts";
 
 interface GemmaMarks {
@@ -17,6 +18,12 @@ export const GEMMA_4: GemmaMarks = { start: "<|tool_call>", end: "<tool_call|>",
 
 export function gemma(marks: GemmaMarks): CallFormat {
   return {
+    steps: [
+      { kind: "text", text: `${marks.start}call:` },
+      { kind: "name" },
+      { kind: "arguments" },
+      { kind: "text", text: marks.end },
+    ],
     starts: [marks.start],
     marks: Object.values(marks),
     *read(cursor, _, writer) {
@@ -67,6 +74,11 @@ class GemmaValues {
 
   *#key(): Reading<string | null> {
     const cursor = this.#cursor;
+    if ((yield* cursor.peek()) === '"') {
+      const name = yield* wholeString(cursor);
+      yield* cursor.skipSpace();
+      return name !== null && (yield* cursor.takes(":")) ? name : null;
+    }
     if (!(yield* cursor.takes(this.#quote))) {
       const plain = yield* cursor.before([":", "}", "\n"]);
       return plain?.mark === ":" ? plain.text.trim() : null;
@@ -85,6 +97,8 @@ class GemmaValues {
       this.#take('"');
       return end !== null;
     }
+    // Answers that are held to a schema have texts as JSON has them.
+    if (next === '"') return yield* readValue(cursor, this.#take);
     if (next === "{" || next === "[") {
       cursor.skip(1);
       return yield* next === "{" ? this.object() : this.#list();

@@ -1,5 +1,6 @@
 /** Calls with keys and values in turn: GLM 4.5 and later. */
 import type { CallFormat } from "./call-format.ts";
+import { readJsonCalls } from "./json.ts";
 import { escaped, isTextParameter, parameterValue } from "./parameter-values.ts";
 
 const START = "<tool_call>";
@@ -10,9 +11,20 @@ const VALUE = "<arg_value>";
 const VALUE_END = "</arg_value>";
 
 export const glm: CallFormat = {
+  steps: [
+    { kind: "text", text: START },
+    { kind: "call", key: "arguments" },
+    { kind: "text", text: END },
+  ],
   starts: [START],
   marks: [START, END, KEY, KEY_END, VALUE, VALUE_END],
   *read(cursor, _, writer) {
+    // Answers that are held to a schema have calls as JSON.
+    if ((yield* cursor.peek()) === "{") {
+      if (!(yield* readJsonCalls(cursor, writer))) return false;
+      yield* cursor.takes(END);
+      return true;
+    }
     const head = yield* cursor.before([KEY, END, "{", "\n"]);
     const name = head?.text.trim() ?? "";
     if (!head || head.mark === "{" || !/^[\w.-]+$/.test(name) || !writer.begin(name)) return false;

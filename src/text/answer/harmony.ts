@@ -14,6 +14,14 @@ const ENDS = ["<|end|>", "<|call|>", "<|return|>"];
 export const harmony: AnswerFormat = {
   marks: [START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS],
   closeThinking: CHANNEL_CLOSE,
+  beginThinking: "",
+  callStarts: [CHANNEL, START],
+  callSteps: [
+    { kind: "text", text: `${CHANNEL}commentary to=functions.` },
+    { kind: "name" },
+    { kind: "text", text: ` ${CONSTRAIN}json${MESSAGE}` },
+    { kind: "arguments" },
+  ],
   *read(cursor, writer) {
     while ((yield* cursor.peek()) !== "") yield* readMessage(cursor, writer);
   },

@@ -8,6 +8,7 @@ const FUNCTION = "<function=";
 const FUNCTION_END = "</function>";
 
 export const llama: CallFormat = {
+  steps: [{ kind: "call", key: "parameters" }],
   starts: [TAG, FUNCTION],
   marks: [TAG, FUNCTION, FUNCTION_END],
   *read(cursor, start, writer) {

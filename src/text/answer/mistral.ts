@@ -1,12 +1,24 @@
 /** Calls behind `[TOOL_CALLS]`: a list of objects, or a name with its arguments, as Mistral's models write them. */
-import type { CallFormat } from "./call-format.ts";
+import type { CallFormat, CallStep } from "./call-format.ts";
 import { readJsonCalls, readValue } from "./json.ts";
 
 const START = "[TOOL_CALLS]";
 const ID = "[CALL_ID]";
 const ARGUMENTS = "[ARGS]";
 
-export const mistral: CallFormat = {
+const MARKED: readonly CallStep[] = [
+  ...([{ kind: "text", text: START }, { kind: "name" }, { kind: "text", text: ARGUMENTS }] as const),
+  { kind: "arguments" },
+];
+const LISTED: readonly CallStep[] = [
+  { kind: "text", text: `${START}[` },
+  { kind: "call", key: "arguments" },
+  { kind: "text", text: "]" },
+];
+
+/** Older models write lists, those whose templates have a mark for arguments write names. */
+export const mistral = (template: string): CallFormat => ({
+  steps: template.includes(ARGUMENTS) ? MARKED : LISTED,
   starts: [START],
   marks: [START, ID, ARGUMENTS],
   *read(cursor, _, writer) {
@@ -21,4 +33,4 @@ export const mistral: CallFormat = {
     yield* readValue(cursor, writer.argue);
     return true;
   },
-};
+});

@@ -2,6 +2,7 @@
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
+import { readJsonCalls } from "./json.ts";
 
 const MARKS: readonly (readonly [begin: string, end: string])[] = [
   ["<|tool_call_start|>", "<|tool_call_end|>"],
@@ -11,11 +12,16 @@ const MARKS: readonly (readonly [begin: string, end: string])[] = [
 export function pythonic(template: string): CallFormat {
   const used = MARKS.filter(([begin]) => template.includes(begin));
   const pairs = used.length > 0 ? used : MARKS.slice(0, 1);
+  const [begin, end] = pairs[0]!;
+  const call = { kind: "call", key: "arguments" } as const;
   return {
+    steps: [{ kind: "text", text: `${begin}[` }, call, { kind: "text", text: `]${end}` }],
     starts: pairs.map(([begin]) => begin),
     marks: pairs.flat(),
     *read(cursor, start, writer) {
-      if (!(yield* readPythonCalls(cursor, writer))) return false;
+      const isRead =
+        (yield* cursor.attempt(() => readPythonCalls(cursor, writer))) || (yield* readJsonCalls(cursor, writer));
+      if (!isRead) return false;
       const end = pairs.find(([begin]) => begin === start)![1];
       yield* cursor.attempt(function* () {
         yield* cursor.skipSpace();

@@ -28,8 +28,18 @@ export const KIMI: SectionMarks = {
   sectionEnd: "<|tool_calls_section_end|>",
 };
 
-export function sectioned(marks: SectionMarks): CallFormat {
+/** `isFenced`: DeepSeek's first models write a kind before the name, and JSON in a block of code. */
+export function sectioned(marks: SectionMarks, isFenced = false): CallFormat {
+  const head = marks === KIMI ? "functions." : isFenced ? `function${marks.separator}` : "";
+  const between = marks === KIMI ? `:0${marks.separator}` : isFenced ? "\n```json\n" : marks.separator;
   return {
+    steps: [
+      { kind: "text", text: `${marks.section}${marks.call}${head}` },
+      { kind: "name" },
+      { kind: "text", text: between },
+      { kind: "arguments" },
+      { kind: "text", text: `${isFenced ? "\n```" : ""}${marks.callEnd}${marks.sectionEnd}` },
+    ],
     starts: [marks.section, marks.call],
     marks: Object.values(marks),
     *read(cursor, start, writer) {

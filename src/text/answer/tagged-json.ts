@@ -14,7 +14,10 @@ const MARKS: readonly (readonly [begin: string, end: string])[] = [
 export function taggedJson(template: string): CallFormat {
   const used = MARKS.filter(([begin]) => template.includes(begin));
   const pairs = used.length > 0 ? used : MARKS.slice(0, 1);
+  const [begin, end] = pairs[0]!;
+  const call = { kind: "call", key: "arguments" } as const;
   return {
+    steps: [{ kind: "text", text: `${begin}\n` }, call, { kind: "text", text: `\n${end}` }],
     starts: pairs.map(([begin]) => begin),
     marks: pairs.flat(),
     *read(cursor, start, writer) {

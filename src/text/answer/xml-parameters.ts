@@ -2,6 +2,7 @@
 import type { CallFormat } from "./call-format.ts";
 import type { AnswerCursor, Reading } from "./cursor.ts";
 import type { AnswerWriter } from "./events.ts";
+import { readJsonCalls } from "./json.ts";
 import { escaped, isTextParameter, parameterValue } from "./parameter-values.ts";
 
 const FUNCTION = "<function=";
@@ -17,15 +18,19 @@ export function xmlParameters(template: string): CallFormat {
   const wrappers = WRAPPERS.filter((mark) => template.includes(mark));
   const ends = wrappers.map((mark) => mark.replace("<", "</"));
   const starts = [...wrappers, FUNCTION];
+  const call = { kind: "call", key: "arguments" } as const;
+  const outer = wrappers[0] ?? WRAPPERS[0]!;
   return {
+    steps: [{ kind: "text", text: `${outer}\n` }, call, { kind: "text", text: `\n${outer.replace("<", "</")}` }],
     starts,
     marks: [...starts, ...ends, FUNCTION_END, PARAMETER, PARAMETER_END],
     *read(cursor, start, writer) {
       if (start !== FUNCTION) {
-        yield* cursor.skipSpace();
-        if (!(yield* cursor.takes(FUNCTION))) return false;
-      }
-      if (!(yield* readFunction(cursor, writer))) return false;
+        // Answers that are held to a schema have calls as JSON.
+        const isJson = (yield* cursor.skipSpace()) === "{";
+        if (isJson && !(yield* readJsonCalls(cursor, writer))) return false;
+        if (!isJson && !((yield* cursor.takes(FUNCTION)) && (yield* readFunction(cursor, writer)))) return false;
+      } else if (!(yield* readFunction(cursor, writer))) return false;
       for (let isMore = true; isMore; ) {
         isMore = yield* cursor.attempt(function* () {
           yield* cursor.skipSpace();

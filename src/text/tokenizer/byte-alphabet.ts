@@ -7,6 +7,9 @@ for (let byte = 0, next = 256; byte < 256; byte++) {
 }
 const bytes = new Map(characters.map((character, byte) => [character.charCodeAt(0), byte]));
 
+/** The character of each byte. */
+export const byteCharacters: readonly string[] = characters;
+
 /** A well-formed text with a character for each byte of its UTF-8. */
 export function toByteCharacters(text: string): string {
   let result = "";

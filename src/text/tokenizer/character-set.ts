@@ -41,7 +41,7 @@ export class CharacterSet {
   }
 }
 
-/** Those that a class of a JavaScript pattern with the flag u matches, such as `\p{L}` or `a-z`. */
+/** Characters that a class of a JavaScript pattern with the flag u matches, such as `\p{L}` or `a-z`. */
 export function classOf(source: string): Predicate {
   const pattern = new RegExp(`^[${source}]$`, "u");
   return (codePoint) => pattern.test(String.fromCodePoint(codePoint));
@@ -57,7 +57,7 @@ export const allOf = (predicates: readonly Predicate[]): Predicate => {
   return (codePoint) => predicates.every((predicate) => predicate(codePoint));
 };
 
-/** Those of a list of ranges in hexadecimal, such as "61d 2e43-2e4f". */
+/** Characters of a list of ranges in hexadecimal, such as "61d 2e43-2e4f". */
 export function codePoints(ranges: string): Predicate {
   const ends = ranges.split(" ").map((range) => range.split("-").map((end) => Number.parseInt(end, 16)));
   const all = new Set<number>();

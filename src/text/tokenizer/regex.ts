@@ -137,7 +137,10 @@ export class Regex {
     }
   }
 
-  /** As many characters of a set as there are: their end, -1 for too few. Keeps that fewer may be enough. */
+  /**
+   * Takes as many characters of a set as there are, and gives their end, or -1 for too few. Keeps that fewer may be
+   * enough.
+   */
   #many(pc: number, text: string, start: number): number {
     const { code, sets } = this.#program;
     const set = sets[code[pc + 1]!]!;

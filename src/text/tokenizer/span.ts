@@ -21,20 +21,20 @@ export function cut(span: Span, start: number, end: number): Span {
   return { text: span.text.slice(start, end), fromStart, isFirst: fromStart > 0 };
 }
 
-/** The same part with what `change` makes of its text, character by character. */
+/** A part with what `change` makes of its text, character by character. */
 export function changed(span: Span, change: (text: string) => string): Span {
   const fromStart = span.fromStart === 0 ? 0 : change(span.text.slice(0, span.fromStart)).length;
   const text = change(span.text);
   return { ...span, text, fromStart: Math.min(fromStart, text.length) };
 }
 
-/** The same part with a text before it. */
+/** A part with a text before it. */
 export function prepended(span: Span, text: string): Span {
   if (span.text === "") return span;
   return { ...span, text: text + span.text, fromStart: span.fromStart === 0 ? 0 : text.length + span.fromStart };
 }
 
-/** The same part with every match replaced; `matches` has beginnings and ends in turn. */
+/** A part with every match replaced; `matches` has beginnings and ends in turn. */
 export function replaced(span: Span, matches: readonly number[], content: string): Span {
   if (matches.length === 0) return span;
   const pieces: string[] = [];

@@ -29,7 +29,7 @@ export function storeInto({ dtype, data }: Tensor): (index: number, value: numbe
   };
 }
 
-/** Of numbers beyond its range the nearest end, and of NaN the least, as x86 converts it. */
+/** A number as int64: beyond its range the nearest end, and for NaN the least, as x86 converts it. */
 function toInt64(value: number): bigint {
   if (value >= 2 ** 63) return 2n ** 63n - 1n;
   return value > -(2 ** 63) ? BigInt(Math.trunc(value)) : -(2n ** 63n);

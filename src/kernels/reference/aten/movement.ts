@@ -148,7 +148,7 @@ export const indexPutReference = denseKernel<IndexArgs>("index_put", (args) => {
 export interface GatherArgs {
   readonly x: Tensor;
   readonly dim: number;
-  /** Of as many dimensions as x, and the result's shape. */
+  /** Index with as many dimensions as x, of the result's shape. */
   readonly index: Tensor;
   readonly out: Tensor;
 }

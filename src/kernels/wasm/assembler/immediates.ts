@@ -18,7 +18,7 @@ function check(name: string, what: string, value: number | bigint, low: number |
   throw new InvalidArgumentError(`${name}: expected ${what} from ${low} to ${high} but found ${value}`);
 }
 
-/** As `check`, for each of `count` values. */
+/** Checks each of `count` values as `check` does. */
 function checkAll(name: string, what: string, values: readonly number[], count: number, range: [number, number]): void {
   if (values.length !== count)
     throw new InvalidArgumentError(`${name}: expected ${count} ${what}s but found ${values.length}`);
@@ -43,7 +43,7 @@ export function checkConstant(type: Exclude<ValueType, "v128">, value: number | 
   if (type !== "f32" && type !== "f64") check(`${type}.const`, "a number", value, ranges[type][0], ranges[type][1]);
 }
 
-/** Of a module with 32-bit addresses. */
+/** Checks an address or offset of a module with 32-bit addresses. */
 export function checkNarrow(what: string, value: number): void {
   if (value < ranges.i32[0] || value > ranges.i32[1])
     throw new InvalidArgumentError(`${what}: ${value} needs a module of 64-bit addresses`);

@@ -28,7 +28,7 @@ const setLane = (vector: Local<"v128">, value: Expr<"i32">, lane: number): State
 export class QueryGroup {
   readonly constants: VectorConstants;
   readonly math: VectorMath;
-  /** Of keys, and the number of the group among those of the head. */
+  /** Head of keys, and the number of the group among those of the head. */
   readonly head: Local<"i32">;
   readonly group: Local<"i32">;
   /** Groups of a head. */

@@ -80,7 +80,7 @@ export class Chunks {
     this.count = scope.local("i32", "chunks");
   }
 
-  /** Those of the rows `row` to `lastRow` of a run. */
+  /** Finds the positions that the rows `row` to `lastRow` of a run see. */
   find({ shape, fields, run }: SeenBy, row: Expr<"i32">, lastRow: Expr<"i32">): Body {
     return [
       this.from.set(int(0)),

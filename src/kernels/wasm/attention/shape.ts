@@ -39,7 +39,7 @@ export const attentionBlock = new ArgumentBlock({
   valueOffset: "ptr",
   keyScaleOffset: "ptr",
   valueScaleOffset: "ptr",
-  /** Of the first row, in calls over a cache without pages. */
+  /** Position of the first row, in calls over a cache without pages. */
   position: "ptr",
   /** What each thread keeps while it works on an item. */
   scratch: "ptr",

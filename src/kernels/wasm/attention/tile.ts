@@ -66,7 +66,7 @@ class AttentionGenerator {
   readonly #group: QueryGroup;
   readonly #places: ItemPlaces;
   readonly #queries: number;
-  /** Of the group: what it keeps, the state that is added to, its weights, rows of its head, scales of their keys. */
+  /** What the group keeps: the state that is added to, its weights, rows of its head, scales of their keys. */
   readonly #kept: Local<"ptr">;
   readonly #state: Local<"ptr">;
   readonly #weights: Local<"ptr">;

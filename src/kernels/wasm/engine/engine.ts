@@ -34,7 +34,7 @@ export interface EngineOptions {
 /** Copies of short arrays elsewhere. */
 type Literals = Map<ArrayBufferView, Uint8Array>;
 
-/** Of arrays that hold what a call was given as numbers, such as a position that the program knows. */
+/** Most bytes of an array that holds what a call was given as numbers, such as a position that the program knows. */
 const LITERAL_BYTES_MAX = 64;
 
 export class WasmEngine implements KernelMemory {

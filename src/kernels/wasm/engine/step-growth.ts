@@ -20,7 +20,10 @@ export type StepGrowth = (plan: StepPlan, sizes: Sizes) => void;
 /** Numbers of arguments beyond are parts of float64 values. */
 const HIGH_MAX = 2 ** 21;
 
-/** Of the steps of one call at the points of a range; null where they differ in more than numbers that grow evenly. */
+/**
+ * Growth of the steps of one call over the points of a range; null where they differ in more than numbers that grow
+ * evenly.
+ */
 export function stepGrowth(range: SizeRange, index: number, steps: readonly WasmStep[]): StepGrowth | null {
   const growing: Growing[] = [];
   for (const [phase, { code, args }] of steps[0]!.phases.entries()) {

@@ -14,7 +14,7 @@ export class StepPlan {
   readonly #place: StepPlace;
   readonly #bytes: Uint8Array;
   readonly #view: DataView;
-  /** Of each step, its first phase; and the number of all phases. */
+  /** The first phase of each step, and at the end the number of all phases. */
   readonly #first: readonly number[];
   readonly #phases: readonly { readonly argsAt: number; readonly argsBytes: number }[];
   readonly #tiles: Int32Array;

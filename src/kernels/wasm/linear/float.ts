@@ -158,7 +158,7 @@ interface Transposed {
   readonly constants: VectorConstants;
   /** k from the start of the unit to the end of the rows. */
   readonly left: Local<"i32">;
-  /** Of the quad in the floats of a k. */
+  /** Place of the quad in the floats of a k. */
   readonly offset: number;
 }
 

@@ -72,7 +72,7 @@ function unpackCode(name: string, shape: PanelShape): UnpackCode {
 
 interface Unpacking extends BlockReader {
   readonly table: Local<"v128">;
-  /** Of each quad. */
+  /** Scales of each quad. */
   readonly scales: readonly Local<"v128">[];
   readonly zeros: readonly Local<"v128">[];
   readonly to: Local<"ptr">;

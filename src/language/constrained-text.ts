@@ -1,0 +1,151 @@
+/** A text that is held to a constraint, or to the parts of a call one after the other. */
+import { UnsupportedError } from "../errors.ts";
+import type { CallStep } from "../text/answer/call-format.ts";
+import type { KnownTool } from "../text/answer/events.ts";
+import type { Constraint } from "../text/constraint.ts";
+import type { ConstraintMatcher, Vocabulary } from "../text/constraints/index.ts";
+import type { GenerateOptions } from "../text/generate.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import { loadConstraints } from "./lazy-modules.ts";
+
+/** Parts of a text, and the tools of which a call is one. */
+export interface ConstrainedParts {
+  readonly steps: readonly (CallStep | { readonly kind: "whole"; readonly constraint: Constraint })[];
+  readonly tools: readonly KnownTool[];
+}
+
+export class ConstrainedText {
+  readonly #parts: ConstrainedParts;
+  readonly #vocabulary: Vocabulary;
+  #step = 0;
+  #matcher: ConstraintMatcher | null = null;
+  /** Tokens of a text that comes as it is. */
+  #forced: number[] | null = null;
+  /** The name that was given last. */
+  #name = "";
+  #isEnded = false;
+
+  private constructor(parts: ConstrainedParts, vocabulary: Vocabulary) {
+    this.#parts = parts;
+    this.#vocabulary = vocabulary;
+  }
+
+  /** Errors of constraints are thrown before anything is computed. */
+  static async create(parts: ConstrainedParts, vocabulary: Vocabulary): Promise<ConstrainedText> {
+    const text = new ConstrainedText(parts, vocabulary);
+    for (const step of parts.steps) {
+      if (step.kind === "whole") (await loadConstraints()).checkConstraint(step.constraint);
+      if (step.kind === "call" || step.kind === "arguments") await text.#make(step, parts.tools, true);
+    }
+    return text;
+  }
+
+  /** Whether all of it has come. */
+  get isEnded(): boolean {
+    return this.#isEnded;
+  }
+
+  /** The token that comes next, or a mask of those that may. */
+  async next(): Promise<number | Uint32Array> {
+    if (this.#forced === null && this.#matcher === null) await this.#begin();
+    return this.#forced?.[0] ?? (await this.#matcher!.mask());
+  }
+
+  /** Whether a token that the mask has may come next. */
+  allows(id: number): boolean {
+    if (this.#forced) return this.#forced[0] === id;
+    // Only the whole text ends by a token that says so.
+    const isEnd = this.#vocabulary.endIds.includes(id) && this.#parts.steps[this.#step]?.kind !== "whole";
+    return !isEnd && (this.#matcher?.allows(id) ?? false);
+  }
+
+  /** Takes a token that may come, and its text. */
+  accept(id: number, text: string): void {
+    if (this.#forced) {
+      this.#forced.shift();
+      if (this.#forced.length === 0) this.#advance();
+      return;
+    }
+    const matcher = this.#matcher!;
+    matcher.accept(id);
+    const step = this.#parts.steps[this.#step]!;
+    if (step.kind === "name") this.#name += text;
+    if (step.kind === "whole" ? matcher.isEnded : matcher.isWhole) this.#advance();
+  }
+
+  /** Takes text that came before; UnsupportedError where the constraint does not have it. */
+  async acceptText(text: string): Promise<void> {
+    if (text === "") return;
+    if (this.#matcher === null) await this.#begin();
+    if (!this.#matcher?.acceptText(text))
+      throw new UnsupportedError(
+        "constraint: the model wrote text behind its thinking in one token with the end of it",
+      );
+  }
+
+  dispose(): void {
+    this.#matcher?.dispose();
+  }
+
+  async #begin(): Promise<void> {
+    const step = this.#parts.steps[this.#step]!;
+    const { tools } = this.#parts;
+    const only = tools.length === 1 ? tools[0]! : null;
+    if (step.kind === "text" || (step.kind === "name" && only)) {
+      const text = step.kind === "text" ? step.text : only!.name;
+      if (step.kind === "name") this.#name = text;
+      this.#forced = this.#vocabulary.tokenizer.encode(text, {
+        addSpecialTokens: false,
+        truncation: false,
+        padding: false,
+      });
+      return;
+    }
+    if (step.kind === "name") checkNames(tools);
+    const named = step.kind === "arguments" ? tools.filter(({ name }) => name === this.#name.trim()) : tools;
+    this.#matcher = await this.#make(step, named);
+  }
+
+  async #make(
+    step: ConstrainedParts["steps"][number],
+    tools: readonly KnownTool[],
+    isCheck = false,
+  ): Promise<ConstraintMatcher> {
+    const { createMatcher } = await loadConstraints();
+    if (step.kind === "whole") return createMatcher(step.constraint, this.#vocabulary);
+    const matcher = await createMatcher({ kind: "calls", step, tools }, this.#vocabulary);
+    if (isCheck) matcher.dispose();
+    return matcher;
+  }
+
+  #advance(): void {
+    this.#matcher?.dispose();
+    this.#matcher = null;
+    this.#forced = null;
+    this.#step++;
+    this.#isEnded = this.#step >= this.#parts.steps.length;
+  }
+}
+
+/** A text that options hold to a constraint; null where they have none. */
+export async function heldTo(
+  { tokenizer }: { readonly tokenizer: Tokenizer },
+  vocabularySize: number,
+  { constraint, eosIds }: Pick<GenerateOptions, "constraint" | "eosIds">,
+  parts: ConstrainedParts | null = constraint ? { steps: [{ kind: "whole", constraint }], tools: [] } : null,
+): Promise<ConstrainedText | null> {
+  if (!parts) return null;
+  const ends = eosIds ?? (tokenizer.eos ? [tokenizer.eos.id] : []);
+  const endIds = [...new Set(ends)].filter((id) => id < vocabularySize);
+  return ConstrainedText.create(parts, { tokenizer, size: vocabularySize, endIds });
+}
+
+/** UnsupportedError where the end of a name does not show: the model's form of calls has a token behind it. */
+function checkNames(tools: readonly KnownTool[]): void {
+  for (const { name } of tools)
+    for (const other of tools)
+      if (other.name !== name && other.name.startsWith(name))
+        throw new UnsupportedError(
+          `tools: ${other.name} begins with ${name}, which this model's form of calls cannot tell apart when a call is required`,
+        );
+}

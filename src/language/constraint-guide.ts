@@ -1,0 +1,42 @@
+/** Holds a generation without messages to a constraint. */
+import { type Decoder, type GenerateOptions, generate, type TokenGuide } from "../text/generate.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import { type ConstrainedText, heldTo } from "./constrained-text.ts";
+
+/** Generates after a prompt, held to the constraint of the options where they have one. */
+export async function* generateHeld(
+  decoder: Decoder,
+  tokenizer: Tokenizer,
+  ids: readonly number[],
+  { constraint, ...options }: GenerateOptions,
+): ReturnType<typeof generate> {
+  const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
+  const held = await heldTo({ tokenizer }, vocabularySize, { constraint, eosIds: options.eosIds });
+  try {
+    return yield* generate(decoder, tokenizer, ids, options, held && new ConstraintGuide(held));
+  } finally {
+    held?.dispose();
+  }
+}
+
+class ConstraintGuide implements TokenGuide {
+  readonly shownIds: ReadonlySet<number> = new Set();
+  readonly #text: ConstrainedText;
+
+  constructor(text: ConstrainedText) {
+    this.#text = text;
+  }
+
+  next(): Promise<number | Uint32Array> {
+    return this.#text.next();
+  }
+
+  allows(id: number): boolean {
+    return this.#text.allows(id);
+  }
+
+  take(id: number, text: string): boolean {
+    this.#text.accept(id, text);
+    return this.#text.isEnded;
+  }
+}

@@ -1,0 +1,161 @@
+/**
+ * Follows a text through a grammar, byte by byte and exactly. The engine's masks leave out what cannot come; whether a token
+ * that is drawn can come, this decides: lengths, and characters beyond ASCII, are beyond what the engine is told.
+ */
+import { UnsupportedError } from "../../errors.ts";
+import { type Grammar, type Node, normalized, type Range, repeat } from "./grammar.ts";
+
+/** What is left to be read: a part, and what follows it. Equal ones are one object. */
+interface Cell {
+  readonly node: Node;
+  readonly rest: Cell | null;
+  /** Cells that follow by this one, by their nodes. */
+  readonly followers: Map<Node, Cell>;
+}
+
+/** A character that may come next, and what is left then. */
+interface Leaf {
+  readonly ranges: readonly Range[];
+  readonly next: Cell | null;
+}
+
+/** Where a text is in its grammar. */
+export interface Place {
+  readonly leaves: readonly Leaf[];
+  readonly canEnd: boolean;
+  /** Bytes of a character that is not complete. */
+  readonly pending: readonly number[];
+}
+
+/** More readings of a text than this, side by side, are too many. */
+const LEAVES_MAX = 50_000;
+
+export class GrammarFollower {
+  readonly #grammar: Grammar;
+  /** Cells at the end of the text, by their nodes. */
+  readonly #last = new Map<Node, Cell>();
+  /** Repetitions with one less to come. */
+  readonly #shorter = new Map<Node, Node>();
+  /** Rests of texts. */
+  readonly #tails = new Map<Node, Node>();
+  place: Place;
+
+  constructor(grammar: Grammar) {
+    this.#grammar = grammar;
+    this.place = this.#expanded([this.#cell(grammar.get("root")!, null)]);
+  }
+
+  /** Where bytes lead from here; null where they cannot come. */
+  after(bytes: readonly number[]): Place | null {
+    let place: Place | null = this.place;
+    for (const byte of bytes) {
+      place = this.#step(place, byte);
+      if (!place) return null;
+    }
+    return place;
+  }
+
+  #step(place: Place, byte: number): Place | null {
+    const pending = [...place.pending, byte];
+    const range = pointsOf(pending);
+    if (!range) return null;
+    const leaves = place.leaves.filter(({ ranges }) =>
+      ranges.some(([first, last]) => first <= range[1] && last >= range[0]),
+    );
+    if (leaves.length === 0) return null;
+    if (range[0] !== range[1]) return { leaves, canEnd: false, pending };
+    return this.#expanded(leaves.map(({ next }) => next));
+  }
+
+  /** The characters that may come next in what is left. */
+  #expanded(cells: readonly (Cell | null)[]): Place {
+    const leaves: Leaf[] = [];
+    const met = new Set<Cell | null>();
+    const waiting = [...cells];
+    while (waiting.length > 0) {
+      const cell = waiting.pop()!;
+      if (met.has(cell)) continue;
+      met.add(cell);
+      if (cell === null) continue;
+      const { node, rest } = cell;
+      switch (node.kind) {
+        case "text": {
+          const point = node.text.codePointAt(0);
+          if (point === undefined) waiting.push(rest);
+          else leaves.push({ ranges: [[point, point]], next: this.#withTail(node, point, rest) });
+          break;
+        }
+        case "class":
+          leaves.push({ ranges: node.ranges, next: rest });
+          break;
+        case "rule":
+          waiting.push(this.#cell(this.#grammar.get(node.name)!, rest));
+          break;
+        case "sequence":
+          waiting.push(node.parts.reduceRight<Cell | null>((after, part) => this.#cell(part, after), rest));
+          break;
+        case "choice":
+          for (const option of node.options) waiting.push(this.#cell(option, rest));
+          break;
+        case "relaxed":
+          waiting.push(this.#cell(node.exact, rest));
+          break;
+        case "repeat":
+          if (node.min === 0) waiting.push(rest);
+          if (node.max > 0) waiting.push(this.#cell(node.part, this.#cell(this.#oneLess(node), rest)));
+          break;
+      }
+      if (leaves.length > LEAVES_MAX || met.size > 2 * LEAVES_MAX)
+        throw new UnsupportedError(
+          "constraint: a text can be read in too many ways; expected a grammar that says it in one",
+        );
+    }
+    return { leaves, canEnd: met.has(null), pending: [] };
+  }
+
+  #withTail(node: Node & { kind: "text" }, point: number, rest: Cell | null): Cell | null {
+    const tail = node.text.slice(String.fromCodePoint(point).length);
+    if (tail === "") return rest;
+    const known = this.#tails.get(node) ?? { kind: "text", text: tail };
+    this.#tails.set(node, known);
+    return this.#cell(known, rest);
+  }
+
+  #oneLess(node: Node & { kind: "repeat" }): Node {
+    if (node.min === 0 && node.max === Number.POSITIVE_INFINITY) return node;
+    const known = this.#shorter.get(node) ?? repeat(node.part, Math.max(0, node.min - 1), node.max - 1);
+    this.#shorter.set(node, known);
+    return known;
+  }
+
+  #cell(node: Node, rest: Cell | null): Cell {
+    const followers = rest?.followers ?? this.#last;
+    let cell = followers.get(node);
+    if (!cell) {
+      cell = { node, rest, followers: new Map() };
+      followers.set(node, cell);
+    }
+    return cell;
+  }
+}
+
+/** First and last code point of the characters that begin with some bytes; null where there is none. */
+function pointsOf(bytes: readonly number[]): Range | null {
+  const [first] = bytes;
+  if (first === undefined || (first >= 0x80 && first < 0xc2) || first > 0xf4) return null;
+  if (first < 0x80) return bytes.length === 1 ? [first, first] : null;
+  const length = first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  let point = first & (0xff >> (length + 1));
+  for (const byte of bytes.slice(1)) {
+    if ((byte & 0xc0) !== 0x80) return null;
+    point = (point << 6) | (byte & 0x3f);
+  }
+  const missing = 6 * (length - bytes.length);
+  const least = length === 2 ? 0x80 : length === 3 ? 0x800 : 0x10000;
+  const low = Math.max(point << missing, least);
+  const high = Math.min(((point + 1) << missing) - 1, 0x10ffff);
+  const [found] = low > high ? [] : normalized([[low, high]]);
+  return found
+    ? [low >= 0xd800 && low <= 0xdfff ? found[0] : low, high >= 0xd800 && high <= 0xdfff ? found[1] : high]
+    : null;
+}

@@ -1,0 +1,228 @@
+/** Grammars of texts as data: what schemas, expressions and EBNF become, and what is written for the engine. */
+import { InvalidArgumentError } from "../../errors.ts";
+
+/** Code points from the first to the last, both included. */
+export type Range = readonly [first: number, last: number];
+
+export type Node =
+  | { readonly kind: "text"; readonly text: string }
+  | { readonly kind: "class"; readonly ranges: readonly Range[] }
+  | { readonly kind: "sequence"; readonly parts: readonly Node[] }
+  | { readonly kind: "choice"; readonly options: readonly Node[] }
+  | { readonly kind: "repeat"; readonly part: Node; readonly min: number; readonly max: number }
+  | { readonly kind: "rule"; readonly name: string }
+  /** What the engine is told of something that costs it too much: a part that gives all that it gives, and more. */
+  | { readonly kind: "relaxed"; readonly exact: Node; readonly told: Node };
+
+/** Rules by name; `root` is the whole text. */
+export type Grammar = ReadonlyMap<string, Node>;
+
+export const text = (text: string): Node => ({ kind: "text", text });
+export const sequence = (...parts: Node[]): Node => (parts.length === 1 ? parts[0]! : { kind: "sequence", parts });
+export const choice = (options: readonly Node[]): Node =>
+  options.length === 1 ? options[0]! : { kind: "choice", options };
+export const repeat = (part: Node, min: number, max = Number.POSITIVE_INFINITY): Node => ({
+  ...{ kind: "repeat", part, min, max },
+});
+export const optional = (part: Node): Node => repeat(part, 0, 1);
+export const rule = (name: string): Node => ({ kind: "rule", name });
+export const oneOf = (ranges: readonly Range[]): Node => ({ kind: "class", ranges: normalized(ranges) });
+export const relaxed = (exact: Node, told: Node): Node => ({ kind: "relaxed", exact, told });
+/** Any of some ASCII characters. */
+export const anyOf = (characters: string): Node =>
+  oneOf([...characters].map((character) => [character.codePointAt(0)!, character.codePointAt(0)!] as const));
+export const EMPTY: Node = { kind: "sequence", parts: [] };
+
+const LAST = 0x10ffff;
+/** Code points that no text has by themselves. */
+const SURROGATES: Range = [0xd800, 0xdfff];
+
+/** Rising ranges that do not touch, without surrogates. */
+export function normalized(ranges: readonly Range[]): Range[] {
+  const sorted = [...ranges].sort(([a], [b]) => a - b);
+  const joined: [number, number][] = [];
+  for (const [first, last] of sorted) {
+    const before = joined.at(-1);
+    if (before && first <= before[1] + 1) before[1] = Math.max(before[1], last);
+    else joined.push([first, last]);
+  }
+  return joined.flatMap(([first, last]): Range[] => {
+    if (last < SURROGATES[0] || first > SURROGATES[1]) return [[first, last]];
+    return [
+      ...(first < SURROGATES[0] ? [[first, SURROGATES[0] - 1] as const] : []),
+      ...(last > SURROGATES[1] ? [[SURROGATES[1] + 1, last] as const] : []),
+    ];
+  });
+}
+
+/** All other code points. */
+export function complement(ranges: readonly Range[]): Range[] {
+  const rest: Range[] = [];
+  let next = 0;
+  for (const [first, last] of normalized([...ranges, SURROGATES].sort(([a], [b]) => a - b)).concat()) {
+    if (first > next) rest.push([next, first - 1]);
+    next = last + 1;
+  }
+  if (next <= LAST) rest.push([next, LAST]);
+  return normalized(rest);
+}
+
+export function intersection(a: readonly Range[], b: readonly Range[]): Range[] {
+  return complement([...complement(a), ...complement(b)]);
+}
+
+/** How large a grammar may be: the engine works out what may follow in every state before the first token. */
+const NODES_MAX = 20_000;
+/** Of those, the ones that repetitions make. */
+const COPIED_MAX = 1_500;
+const DEPTH_MAX = 400;
+
+/** InvalidArgumentError for a grammar that is too large, names a rule that it has not, or calls a rule before anything is read. */
+export function checkGrammar(grammar: Grammar, what: string): void {
+  let nodes = 0;
+  let copied = 0;
+  const fail = (problem: string): never => {
+    throw new InvalidArgumentError(`${what}: ${problem}`);
+  };
+  const count = (node: Node, times: number, depth: number): void => {
+    nodes += times;
+    if (times > 1) copied += times;
+    if (nodes > NODES_MAX || copied > COPIED_MAX)
+      fail("expected a grammar of less size: repetitions in repetitions and many alternatives cost too much");
+    if (depth > DEPTH_MAX) fail(`expected at most ${DEPTH_MAX} levels`);
+    if (node.kind === "class" && node.ranges.length === 0) fail("expected classes with a character");
+    if (node.kind === "rule" && !grammar.has(node.name)) fail(`rule ${node.name} is not defined`);
+    const within = node.kind === "repeat" ? times * Math.max(1, countsTold(node).copies) : times;
+    for (const part of partsOf(node)) count(part, within, depth + 1);
+  };
+  for (const node of grammar.values()) count(node, 1, 0);
+  const looping = leftRecursive(grammar);
+  if (looping !== null) fail(`rule ${looping} begins with itself`);
+}
+
+/** Longer repetitions are any number for the engine, to which each place of them costs as much as a rule. */
+const COPIES_MAX = 8;
+
+/** What the engine is told of a repetition. */
+function countsTold({ min, max }: { min: number; max: number }): { min: number; max: number; copies: number } {
+  const isLong = max === Number.POSITIVE_INFINITY ? min > COPIES_MAX : max > COPIES_MAX;
+  if (isLong) return { min: Math.min(min, 1), max: Number.POSITIVE_INFINITY, copies: 1 };
+  return { min, max, copies: max === Number.POSITIVE_INFINITY ? min + 1 : max };
+}
+
+export function partsOf(node: Node): readonly Node[] {
+  if (node.kind === "sequence") return node.parts;
+  if (node.kind === "choice") return node.options;
+  if (node.kind === "relaxed") return [node.exact, node.told];
+  return node.kind === "repeat" ? [node.part] : [];
+}
+
+/** Names of rules that can be the empty text. */
+function emptyRules(grammar: Grammar): Set<string> {
+  const empty = new Set<string>();
+  for (let before = -1; before !== empty.size; ) {
+    before = empty.size;
+    for (const [name, node] of grammar) if (canBeEmpty(node, empty)) empty.add(name);
+  }
+  return empty;
+}
+
+function canBeEmpty(node: Node, empty: ReadonlySet<string>): boolean {
+  if (node.kind === "text") return node.text === "";
+  if (node.kind === "class") return false;
+  if (node.kind === "rule") return empty.has(node.name);
+  if (node.kind === "relaxed") return partsOf(node).some((part) => canBeEmpty(part, empty));
+  if (node.kind === "repeat") return node.min === 0 || canBeEmpty(node.part, empty);
+  if (node.kind === "choice") return node.options.some((option) => canBeEmpty(option, empty));
+  return node.parts.every((part) => canBeEmpty(part, empty));
+}
+
+/** A rule that comes back to itself before it has read anything; null where none does. */
+function leftRecursive(grammar: Grammar): string | null {
+  const empty = emptyRules(grammar);
+  const firsts = (node: Node): string[] => {
+    if (node.kind === "rule") return [node.name];
+    if (node.kind !== "sequence") return partsOf(node).flatMap(firsts);
+    const end = node.parts.findIndex((part) => !canBeEmpty(part, empty));
+    return node.parts.slice(0, end < 0 ? node.parts.length : end + 1).flatMap(firsts);
+  };
+  const begins = new Map([...grammar].map(([name, node]) => [name, firsts(node)]));
+  const done = new Set<string>();
+  for (const start of begins.keys()) {
+    if (done.has(start)) continue;
+    const path = [{ name: start, next: 0 }];
+    const onPath = new Set([start]);
+    while (path.length > 0) {
+      const top = path.at(-1)!;
+      const name = begins.get(top.name)![top.next++];
+      if (name === undefined) {
+        done.add(top.name);
+        onPath.delete(top.name);
+        path.pop();
+      } else if (onPath.has(name)) return name;
+      else if (!done.has(name) && begins.has(name)) {
+        onPath.add(name);
+        path.push({ name, next: 0 });
+      }
+    }
+  }
+  return null;
+}
+
+/** What follows strings in JSON: the engine looks ahead, and knows more tokens without their surroundings. */
+const BEHIND_STRINGS = " (= [ \\n\\t]* [,}\\]:])";
+
+/** The grammar in the engine's form, with rules by number: it gives all texts of the grammar, and some that are alike. */
+export function writeGrammar(grammar: Grammar): string {
+  const names = new Map([...grammar.keys()].map((name, index) => [name, name === "root" ? "root" : `r${index}`]));
+  const ahead = (name: string) => (name.endsWith("stringRest") ? BEHIND_STRINGS : "");
+  return [...grammar].map(([name, node]) => `${names.get(name)} ::= ${written(node, names)}${ahead(name)}\n`).join("");
+}
+
+function written(node: Node, names: ReadonlyMap<string, string>): string {
+  const inner = (part: Node) => written(part, names);
+  switch (node.kind) {
+    case "text":
+      return `"${[...node.text].map(writtenCharacter).join("")}"`;
+    case "class":
+      return writtenClass(node.ranges);
+    case "rule":
+      return names.get(node.name)!;
+    case "sequence":
+      return node.parts.length === 0 ? '""' : `(${node.parts.map(inner).join(" ")})`;
+    case "choice":
+      return `(${node.options.map(inner).join(" | ")})`;
+    case "relaxed":
+      return inner(node.told);
+    case "repeat":
+      return `(${inner(node.part)})${writtenCount(node)}`;
+  }
+}
+
+function writtenCount(counts: { min: number; max: number }): string {
+  const { min, max } = countsTold(counts);
+  if (max === Number.POSITIVE_INFINITY) return min === 0 ? "*" : min === 1 ? "+" : `{${min},}`;
+  return min === 0 && max === 1 ? "?" : `{${min},${max}}`;
+}
+
+const ASCII_LAST = 0x7f;
+
+/** The engine knows classes of ASCII: beyond it, it is told of all characters or none. */
+function writtenClass(ranges: readonly Range[]): string {
+  const isOpen = (ranges.at(-1)?.[1] ?? 0) > ASCII_LAST;
+  const ascii = intersection(isOpen ? complement(ranges) : ranges, [[0, ASCII_LAST]]);
+  const items = ascii.map(([first, last]) =>
+    first === last ? writtenPoint(first) : `${writtenPoint(first)}-${writtenPoint(last)}`,
+  );
+  if (isOpen && items.length === 0) return "[\\u0000-\\U0010FFFF]";
+  return `[${isOpen ? "^" : ""}${items.join("")}]`;
+}
+
+function writtenCharacter(character: string): string {
+  return /[A-Za-z0-9 _.,:;(){}<>/+*=!?#@&%$|~-]/.test(character) ? character : writtenPoint(character.codePointAt(0)!);
+}
+
+function writtenPoint(point: number): string {
+  if (point < 0x10000) return `\\u${point.toString(16).toUpperCase().padStart(4, "0")}`;
+  return `\\U${point.toString(16).toUpperCase().padStart(8, "0")}`;
+}

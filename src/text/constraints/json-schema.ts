@@ -1,0 +1,312 @@
+/**
+ * JSON schemas to grammars. Whatever a grammar gives, the schema accepts; a keyword that cannot be honoured is refused. Keys
+ * come in the schema's order, and properties that it does not name only where it speaks of them.
+ */
+import { InvalidArgumentError, LimitError } from "../../errors.ts";
+import { choice, type Grammar, type Node, rule, text } from "./grammar.ts";
+import { JSON_RULES } from "./json-text.ts";
+import { arrayOf } from "./schema-arrays.ts";
+import { canonical, checkedKeywords, isSchema, joined, KEYWORDS_OF, refused, type Schema } from "./schema-keywords.ts";
+import { numberOf } from "./schema-numbers.ts";
+import { objectOf } from "./schema-objects.ts";
+import type { SchemaScope } from "./schema-scope.ts";
+import { stringOf } from "./schema-strings.ts";
+
+const TYPES = ["object", "array", "string", "number", "integer", "boolean", "null"];
+const CHARACTERS_MAX = 200_000;
+const DEPTH_MAX = 64;
+const RULES_MAX = 5_000;
+
+/**
+ * The grammar of a schema.
+ *
+ * @throws UnsupportedError for keywords that cannot be honoured, with their place.
+ * @throws InvalidArgumentError for what is no schema, and for one that accepts nothing.
+ */
+export function schemaGrammar(schema: unknown): Grammar {
+  return new SchemaCompiler(schema).grammar();
+}
+
+class SchemaCompiler implements SchemaScope {
+  readonly #root: unknown;
+  readonly #rules = new Map<string, Node>();
+  /** Rules of schemas that are referred to, by their pointers; null for those that accept nothing. */
+  readonly #references = new Map<string, Node>();
+  /** References that are being resolved, as schemas that others are joined with. */
+  readonly #joining = new Set<string>();
+  #depth = 0;
+
+  constructor(root: unknown) {
+    let length = 0;
+    try {
+      length = JSON.stringify(root)?.length ?? 0;
+    } catch (cause) {
+      throw new InvalidArgumentError(`schema: expected JSON: ${(cause as Error).message}`, { cause });
+    }
+    if (length > CHARACTERS_MAX)
+      throw new InvalidArgumentError(
+        `schema: expected at most ${CHARACTERS_MAX} characters of JSON but found ${length}`,
+      );
+    this.#root = JSON.parse(JSON.stringify(root) ?? "null");
+  }
+
+  grammar(): Grammar {
+    const root = this.node(this.#root, "#");
+    if (root === null) throw new InvalidArgumentError("schema: expected one that accepts a value");
+    const rules = new Map<string, Node>([["root", root], ...this.#rules]);
+    for (const [name, node] of JSON_RULES) rules.set(name, node);
+    return withoutUnused(rules);
+  }
+
+  define(node: Node): Node {
+    if (node.kind === "rule") return node;
+    return this.recursive(() => node);
+  }
+
+  recursive(make: (self: Node) => Node): Node {
+    const name = `s${this.#rules.size}`;
+    if (this.#rules.size >= RULES_MAX) throw new InvalidArgumentError("schema: expected a schema of less size");
+    this.#rules.set(name, text(""));
+    this.#rules.set(name, make(rule(name)));
+    return rule(name);
+  }
+
+  node(schema: unknown, at: string): Node | null {
+    if (++this.#depth > DEPTH_MAX) throw new InvalidArgumentError(`schema ${at}: expected at most ${DEPTH_MAX} levels`);
+    try {
+      return this.#any(schema, at);
+    } finally {
+      this.#depth--;
+    }
+  }
+
+  #any(schema: unknown, at: string): Node | null {
+    if (schema === true) return rule("value");
+    if (schema === false) return null;
+    if (!isSchema(schema))
+      throw new InvalidArgumentError(`schema ${at}: expected a schema but found ${JSON.stringify(schema)}`);
+    const said = checkedKeywords(schema, at);
+    const keys = Object.keys(said);
+    if (keys.length === 0) return rule("value");
+    if (keys.length === 1 && keys[0] === "$ref") return this.#reference(said.$ref, at);
+    if (said.$ref !== undefined) {
+      const { $ref, ...rest } = said;
+      return this.#joinedReference($ref, rest, at);
+    }
+    if (said.allOf !== undefined) return this.#all(said, at);
+    if (said.anyOf !== undefined || said.oneOf !== undefined) return this.#alternatives(said, at);
+    if (said.enum !== undefined || said.const !== undefined) return this.#values(said, at);
+    return this.#typed(said, at);
+  }
+
+  /** A rule for what a pointer refers to, so that schemas may contain themselves. */
+  #reference(pointer: unknown, at: string): Node {
+    const { key, schema } = this.#resolved(pointer, at);
+    const known = this.#references.get(key);
+    if (known) return known;
+    return this.recursive((self) => {
+      this.#references.set(key, self);
+      const node = this.node(schema, key);
+      if (node === null) throw refused(at, "a reference to a schema that accepts nothing");
+      return node;
+    });
+  }
+
+  #joinedReference(pointer: unknown, rest: Schema, at: string): Node | null {
+    const { key, schema } = this.#resolved(pointer, at);
+    if (this.#joining.has(key)) throw refused(at, "a reference to itself beside other keywords");
+    this.#joining.add(key);
+    try {
+      return this.#any(joined(this.#plain(schema, key), rest, at), at);
+    } finally {
+      this.#joining.delete(key);
+    }
+  }
+
+  #resolved(pointer: unknown, at: string): { key: string; schema: unknown } {
+    if (typeof pointer !== "string" || !/^#(\/|$)/.test(pointer))
+      throw refused(
+        `${at}/$ref`,
+        `a reference other than # and #/…, such as ${JSON.stringify(pointer)?.slice(0, 80)},`,
+      );
+    let found: unknown = this.#root;
+    for (const part of pointer.split("/").slice(1)) {
+      const name = decodeURIComponent(part.replace(/%(?![0-9a-fA-F]{2})/g, "%25"))
+        .replaceAll("~1", "/")
+        .replaceAll("~0", "~");
+      const isThere = typeof found === "object" && found !== null && Object.hasOwn(found, name);
+      if (!isThere) throw new InvalidArgumentError(`schema ${at}/$ref: expected a schema at ${pointer} but found none`);
+      found = (found as Record<string, unknown>)[name];
+    }
+    return { key: pointer, schema: found };
+  }
+
+  /** A schema without silent keywords. */
+  #plain(schema: unknown, at: string): Schema | boolean {
+    if (typeof schema === "boolean") return schema;
+    if (!isSchema(schema))
+      throw new InvalidArgumentError(`schema ${at}: expected a schema but found ${JSON.stringify(schema)}`);
+    return checkedKeywords(schema, at);
+  }
+
+  #all({ allOf, ...rest }: Schema, at: string): Node | null {
+    let whole: Schema | boolean = rest;
+    for (const [index, part] of list(allOf, `${at}/allOf`).entries())
+      whole = joined(whole, this.#withoutReference(part, `${at}/allOf/${index}`), at);
+    return this.node(whole, at);
+  }
+
+  /** A schema to be joined with another: what it refers to, joined with what stands beside that. */
+  #withoutReference(schema: unknown, at: string): Schema | boolean {
+    const plain = this.#plain(schema, at);
+    if (typeof plain === "boolean" || plain.$ref === undefined) return plain;
+    const { $ref, ...rest } = plain;
+    const { key, schema: target } = this.#resolved($ref, at);
+    if (this.#joining.has(key)) throw refused(at, "a reference to itself beside other keywords");
+    this.#joining.add(key);
+    try {
+      return joined(this.#withoutReference(target, key), rest, at);
+    } finally {
+      this.#joining.delete(key);
+    }
+  }
+
+  #alternatives({ anyOf, oneOf, ...rest }: Schema, at: string): Node | null {
+    if (anyOf !== undefined && oneOf !== undefined) throw refused(at, "anyOf beside oneOf");
+    const keyword = anyOf === undefined ? "oneOf" : "anyOf";
+    const branches = list(anyOf ?? oneOf, `${at}/${keyword}`).map((branch, index) =>
+      Object.keys(rest).length === 0
+        ? (branch as Schema | boolean)
+        : joined(rest, this.#withoutReference(branch, `${at}/${keyword}/${index}`), at),
+    );
+    if (keyword === "oneOf") this.#checkDisjoint(branches, `${at}/oneOf`);
+    const nodes = branches.map((branch, index) => this.node(branch, `${at}/${keyword}/${index}`));
+    const possible = nodes.filter((node) => node !== null);
+    return possible.length === 0 ? null : choice(possible.map((node) => this.define(node)));
+  }
+
+  /** Of values that several branches accept, oneOf accepts none. */
+  #checkDisjoint(branches: readonly (Schema | boolean)[], at: string): void {
+    const plain = branches.map((branch, index) => this.#withoutReference(branch, `${at}/${index}`));
+    for (const [index, a] of plain.entries())
+      for (const b of plain.slice(0, index))
+        if (!areDisjoint(a, b, (schema) => this.#withoutReference(schema, at)))
+          throw refused(at, "alternatives of which several may accept a value");
+  }
+
+  #values(said: Schema, at: string): Node | null {
+    const { enum: values, const: constant, type, ...rest } = said;
+    if (Object.keys(rest).length > 0)
+      throw refused(`${at}/${Object.keys(rest)[0]}`, "this keyword beside enum or const");
+    let all = values === undefined ? [constant] : list(values, `${at}/enum`);
+    if (values !== undefined && "const" in said) all = all.filter((value) => canonical(value) === canonical(constant));
+    const types = type === undefined ? null : typesOf(type, at);
+    const typed = all.filter((value) => types === null || types.some((type) => isOfType(value, type)));
+    const texts = [...new Set(typed.map((value) => JSON.stringify(value)))];
+    return texts.length === 0 ? null : choice(texts.map((value) => text(value)));
+  }
+
+  #typed({ type, ...keywords }: Schema, at: string): Node | null {
+    const spoken = Object.entries(KEYWORDS_OF).flatMap(([type, names]) =>
+      names.some((name) => name in keywords) ? [type] : [],
+    );
+    const types = type === undefined ? spoken : typesOf(type, at);
+    const unique = types.filter((type) => !(type === "integer" && types.includes("number")));
+    const nodes = unique.map((type) => this.#ofType(type, keywords, at)).filter((node) => node !== null);
+    return nodes.length === 0 ? null : choice(nodes);
+  }
+
+  #ofType(type: string, keywords: Schema, at: string): Node | null {
+    switch (type) {
+      case "object":
+        return objectOf(keywords, at, this);
+      case "array":
+        return arrayOf(keywords, at, this);
+      case "string":
+        return stringOf(keywords, at, this);
+      case "number":
+      case "integer":
+        return numberOf(keywords, at, type === "integer", this);
+      default:
+        return rule(type);
+    }
+  }
+}
+
+function list(value: unknown, at: string): readonly unknown[] {
+  if (Array.isArray(value) && value.length > 0) return value;
+  throw new InvalidArgumentError(`schema ${at}: expected a list but found ${JSON.stringify(value)?.slice(0, 80)}`);
+}
+
+function typesOf(type: unknown, at: string): string[] {
+  const types = [type].flat();
+  for (const one of types)
+    if (!TYPES.includes(one as string))
+      throw new InvalidArgumentError(
+        `schema ${at}/type: expected ${TYPES.join(", ")} but found ${JSON.stringify(one)}`,
+      );
+  return [...new Set(types as string[])];
+}
+
+function isOfType(value: unknown, type: string): boolean {
+  if (type === "null") return value === null;
+  if (type === "array") return Array.isArray(value);
+  if (type === "object") return isSchema(value);
+  if (type === "integer") return Number.isInteger(value);
+  return typeof value === type;
+}
+
+/** Whether no value is accepted by both, by their types, their values, or a property that both require. */
+function areDisjoint(a: Schema | boolean, b: Schema | boolean, plain: (schema: unknown) => Schema | boolean): boolean {
+  if (a === false || b === false) return true;
+  if (a === true || b === true) return false;
+  const [typesA, typesB] = [valueTypes(a), valueTypes(b)];
+  if (typesA && typesB && !typesA.some((type) => typesB.some((other) => overlap(type, other)))) return true;
+  const [valuesA, valuesB] = [valuesOf(a), valuesOf(b)];
+  if (valuesA && valuesB) return !valuesA.some((value) => valuesB.includes(value));
+  const required = (schema: Schema) => (schema.required ?? []) as string[];
+  const shared = required(a).filter((name) => required(b).includes(name));
+  return shared.some((name) => {
+    const [one, other] = [a, b].map((schema) => (schema.properties as Schema | undefined)?.[name]);
+    return one !== undefined && other !== undefined && areDisjoint(plain(one), plain(other), plain);
+  });
+}
+
+function overlap(a: string, b: string): boolean {
+  return a === b || (a === "number" && b === "integer") || (a === "integer" && b === "number");
+}
+
+function valuesOf(schema: Schema): string[] | null {
+  if ("const" in schema) return [canonical(schema.const)];
+  return Array.isArray(schema.enum) ? schema.enum.map(canonical) : null;
+}
+
+/** Types of what a schema accepts; null for any. */
+function valueTypes(schema: Schema): string[] | null {
+  if (schema.type !== undefined) return [schema.type].flat() as string[];
+  const values = "const" in schema ? [schema.const] : Array.isArray(schema.enum) ? schema.enum : null;
+  return values?.map((value) => TYPES.find((type) => isOfType(value, type))!) ?? null;
+}
+
+/** The rules that the root needs. */
+function withoutUnused(rules: ReadonlyMap<string, Node>): Grammar {
+  const used = new Map<string, Node>();
+  const visit = (node: Node): void => {
+    if (node.kind === "rule" && !used.has(node.name)) {
+      const target = rules.get(node.name);
+      if (!target) throw new LimitError("schema", `rule ${node.name} is missing`);
+      used.set(node.name, target);
+      visit(target);
+    } else if (node.kind === "sequence") for (const part of node.parts) visit(part);
+    else if (node.kind === "choice") for (const option of node.options) visit(option);
+    else if (node.kind === "repeat") visit(node.part);
+    else if (node.kind === "relaxed") {
+      visit(node.exact);
+      visit(node.told);
+    }
+  };
+  const root = rules.get("root")!;
+  used.set("root", root);
+  visit(root);
+  return used;
+}

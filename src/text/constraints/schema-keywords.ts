@@ -1,0 +1,143 @@
+/** Keywords of JSON schemas: those that are honoured, those that say nothing of values, and schemas joined to one. */
+import { UnsupportedError } from "../../errors.ts";
+
+/** A JSON schema that is an object. */
+export type Schema = Readonly<Record<string, unknown>>;
+
+/** Keywords by the type of value that they are about. */
+export const KEYWORDS_OF: Readonly<Record<string, readonly string[]>> = {
+  string: ["minLength", "maxLength", "pattern", "format"],
+  number: ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"],
+  array: ["items", "prefixItems", "additionalItems", "minItems", "maxItems", "uniqueItems"],
+  object: ["properties", "required", "additionalProperties", "propertyNames", "minProperties", "maxProperties"],
+};
+
+/** Keywords about values of any type. */
+const GENERAL = ["type", "enum", "const", "anyOf", "oneOf", "allOf", "$ref"];
+
+/** Keywords that no value is held to. */
+const SILENT = new Set([
+  ...["title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly", "$comment"],
+  ...["$schema", "$id", "id", "$defs", "definitions"],
+]);
+
+export const HONOURED: readonly string[] = [...GENERAL, ...Object.values(KEYWORDS_OF).flat()];
+const honoured = new Set(HONOURED);
+
+/** Whether a keyword says nothing of values. */
+export function isSilent(keyword: string): boolean {
+  return SILENT.has(keyword) || keyword.startsWith("x-");
+}
+
+/** What a schema says of values. UnsupportedError that names a keyword, and where it stands, that cannot be honoured. */
+export function checkedKeywords(schema: Schema, at: string): Schema {
+  const said = Object.entries(schema).filter(([keyword, value]) => !isSilent(keyword) && value !== undefined);
+  for (const [keyword] of said) if (!honoured.has(keyword)) throw refused(`${at}/${keyword}`, "this keyword");
+  return Object.fromEntries(said);
+}
+
+export function refused(at: string, what: string): UnsupportedError {
+  return new UnsupportedError(
+    `schema ${at}: ${what} cannot be held to token by token; take it out, and check the value`,
+  );
+}
+
+export function isSchema(value: unknown): value is Schema {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** JSON of a value with keys in order. */
+export function canonical(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  if (!isSchema(value)) return JSON.stringify(value) ?? "undefined";
+  const keys = Object.keys(value).sort();
+  return `{${keys.map((key) => `${JSON.stringify(key)}:${canonical(value[key])}`).join()}}`;
+}
+
+/** The schema of values that two schemas accept. UnsupportedError where that is none that can be written. */
+export function joined(a: Schema | boolean, b: Schema | boolean, at: string): Schema | boolean {
+  if (a === false || b === false) return false;
+  if (a === true) return b;
+  if (b === true) return a;
+  const result: Record<string, unknown> = { ...a };
+  for (const [keyword, value] of Object.entries(b)) {
+    const own = Object.hasOwn(a, keyword) ? a[keyword] : undefined;
+    if (own === undefined) result[keyword] = value;
+    else if (canonical(own) !== canonical(value))
+      result[keyword] = joinedKeyword(keyword, own, value, `${at}/${keyword}`);
+  }
+  return withClosedProperties(a, b, result, at);
+}
+
+function joinedKeyword(keyword: string, a: unknown, b: unknown, at: string): unknown {
+  switch (keyword) {
+    case "type":
+      return joinedTypes([a].flat() as string[], [b].flat() as string[]);
+    case "enum":
+      return (a as unknown[]).filter((value) =>
+        (b as unknown[]).some((other) => canonical(other) === canonical(value)),
+      );
+    case "minimum":
+    case "exclusiveMinimum":
+    case "minLength":
+    case "minItems":
+    case "minProperties":
+      return Math.max(a as number, b as number);
+    case "maximum":
+    case "exclusiveMaximum":
+    case "maxLength":
+    case "maxItems":
+    case "maxProperties":
+      return Math.min(a as number, b as number);
+    case "required":
+      return [...new Set([...(a as string[]), ...(b as string[])])];
+    case "properties":
+      return joinedProperties(a as Schema, b as Schema);
+    case "allOf":
+      return [...(a as unknown[]), ...(b as unknown[])];
+    case "items":
+    case "additionalProperties":
+    case "propertyNames":
+      return { allOf: [a, b] };
+    case "uniqueItems":
+      return true;
+  }
+  throw refused(at, "this keyword, joined with the same of another schema,");
+}
+
+function joinedTypes(a: string[], b: string[]): string[] {
+  const both = a.filter((type) => b.includes(type));
+  if (a.includes("number") && b.includes("integer")) both.push("integer");
+  if (b.includes("number") && a.includes("integer")) both.push("integer");
+  return [...new Set(both)];
+}
+
+function joinedProperties(a: Schema, b: Schema): Schema {
+  const result: Record<string, unknown> = { ...a };
+  for (const [name, schema] of Object.entries(b))
+    result[name] = Object.hasOwn(a, name) ? { allOf: [a[name], schema] } : schema;
+  return result;
+}
+
+/** What one schema says of properties that it does not name holds for those that the other names. */
+function withClosedProperties(a: Schema, b: Schema, result: Record<string, unknown>, at: string): Schema {
+  const close = (one: Schema, other: Schema) => {
+    const rest = one.additionalProperties;
+    if (rest === undefined || rest === true) return;
+    const own = (one.properties ?? {}) as Schema;
+    const names = [...Object.keys((other.properties ?? {}) as object), ...((other.required ?? []) as string[])];
+    for (const name of names) {
+      if (Object.hasOwn(own, name)) continue;
+      const properties = (result.properties ?? {}) as Schema;
+      const before = Object.hasOwn(properties, name) ? properties[name] : true;
+      result.properties = { ...properties, [name]: rest === false ? false : { allOf: [before, rest] } };
+    }
+  };
+  close(a, b);
+  close(b, a);
+  if (a.items !== undefined && b.prefixItems !== undefined && a.prefixItems === undefined)
+    throw refused(at, "items beside prefixItems of another schema");
+  if (b.items !== undefined && a.prefixItems !== undefined && b.prefixItems === undefined)
+    throw refused(at, "items beside prefixItems of another schema");
+  return result;
+}

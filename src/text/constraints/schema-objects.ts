@@ -1,0 +1,115 @@
+/** Objects of JSON schemas as grammars. */
+import { InvalidArgumentError } from "../../errors.ts";
+import { choice, type Node, optional, repeat, rule, sequence, text } from "./grammar.ts";
+import { member, otherKeys, SEPARATOR } from "./json-text.ts";
+import { isSchema, refused, type Schema } from "./schema-keywords.ts";
+import type { SchemaScope } from "./schema-scope.ts";
+
+interface Property {
+  readonly node: Node;
+  readonly isRequired: boolean;
+}
+
+/** An object; null where there is none. */
+export function objectOf(given: Schema, at: string, scope: SchemaScope): Node | null {
+  const keywords = withListedNames(given, at);
+  const named = namedSchemas(keywords, at);
+  const required = requiredNames(keywords, at);
+  const properties: Property[] = [];
+  for (const name of new Set([...Object.keys(named), ...required])) {
+    const isRequired = required.has(name);
+    const schema = Object.hasOwn(named, name) ? named[name] : (keywords.additionalProperties ?? true);
+    const value = scope.node(schema, `${at}/properties/${name}`);
+    if (value !== null)
+      properties.push({ node: scope.define(member(text(JSON.stringify(name)), scope.define(value))), isRequired });
+    else if (isRequired) return null;
+  }
+  const names = [...new Set([...Object.keys(named), ...required])];
+  const others = otherProperties(keywords, names, at, scope);
+  checkCounts(keywords, { least: required.size, most: others ? Number.POSITIVE_INFINITY : properties.length }, at);
+  const inner = ordered(properties, others, scope);
+  const isEmpty = properties.every(({ isRequired }) => !isRequired);
+  const content = inner && sequence(inner, rule("ws"));
+  return scope.define(
+    sequence(text("{"), rule("ws"), ...(content ? [isEmpty ? optional(content) : content] : []), text("}")),
+  );
+}
+
+/** Names that are listed are properties: all others are not. */
+function withListedNames({ propertyNames, ...keywords }: Schema, at: string): Schema {
+  const names = isSchema(propertyNames) ? propertyNames.enum : undefined;
+  if (!Array.isArray(names)) return propertyNames === undefined ? keywords : { ...keywords, propertyNames };
+  const { type = "string", enum: _, ...rest } = propertyNames as Schema;
+  if (type !== "string" || Object.keys(rest).length > 0) throw refused(`${at}/propertyNames`, "keywords beside enum");
+  const given = namedSchemas(keywords, at);
+  const listed = names.map((name) => [
+    name,
+    Object.hasOwn(given, name) ? given[name] : (keywords.additionalProperties ?? true),
+  ]);
+  const unlisted = Object.keys(given)
+    .filter((name) => !names.includes(name))
+    .map((name) => [name, false]);
+  return { ...keywords, properties: Object.fromEntries([...listed, ...unlisted]), additionalProperties: false };
+}
+
+function namedSchemas({ properties = {} }: Schema, at: string): Schema {
+  if (!isSchema(properties)) throw new InvalidArgumentError(`schema ${at}/properties: expected an object of schemas`);
+  return properties;
+}
+
+function requiredNames({ required = [] }: Schema, at: string): ReadonlySet<string> {
+  if (!Array.isArray(required) || !required.every((name) => typeof name === "string"))
+    throw new InvalidArgumentError(`schema ${at}/required: expected a list of names`);
+  return new Set(required);
+}
+
+/** A member that is not named; null where there is none, or where nothing is said of one beside those that are named. */
+function otherProperties(keywords: Schema, names: readonly string[], at: string, scope: SchemaScope): Node | null {
+  const { additionalProperties, propertyNames } = keywords;
+  const isOpen = additionalProperties !== undefined || names.length === 0;
+  if (propertyNames !== undefined && names.length > 0)
+    throw refused(`${at}/propertyNames`, "this keyword beside properties");
+  if (!isOpen) return null;
+  const value = scope.node(additionalProperties ?? true, `${at}/additionalProperties`);
+  if (value === null) return null;
+  return scope.define(member(keyOf(propertyNames, names, at, scope), scope.define(value)));
+}
+
+function keyOf(propertyNames: unknown, names: readonly string[], at: string, scope: SchemaScope): Node {
+  if (propertyNames === undefined)
+    return names.length === 0 ? rule("string") : otherKeys(names, (node) => scope.define(node));
+  const schema = isSchema(propertyNames) ? { type: "string", ...propertyNames } : propertyNames;
+  const key = scope.node(schema === true ? { type: "string" } : schema, `${at}/propertyNames`);
+  if (key === null || (isSchema(schema) && schema.type !== "string"))
+    throw refused(`${at}/propertyNames`, "names that are no strings");
+  return scope.define(key);
+}
+
+/** Numbers of properties are only held to where others see to them: those that are required, and those that there are. */
+function checkCounts(keywords: Schema, { least, most }: { least: number; most: number }, at: string): void {
+  for (const name of ["minProperties", "maxProperties"] as const) {
+    const value = keywords[name];
+    if (value === undefined) continue;
+    if (!Number.isInteger(value) || (value as number) < 0)
+      throw new InvalidArgumentError(
+        `schema ${at}/${name}: expected a whole number from 0 but found ${JSON.stringify(value)}`,
+      );
+    const holds = name === "minProperties" ? least >= (value as number) : most <= (value as number);
+    if (!holds) throw refused(`${at}/${name}`, "this keyword");
+  }
+}
+
+/** Members in their order, of which those that are not required may be left out, and any number of others at the end. */
+function ordered(properties: readonly Property[], others: Node | null, scope: SchemaScope): Node | null {
+  const following = sequence(SEPARATOR, others ?? text(""));
+  /** What may come behind a member, and what may come first. */
+  let behind: Node | null = others && scope.define(repeat(following, 0));
+  let first: Node | null = others && scope.define(sequence(others, repeat(following, 0)));
+  for (const { node, isRequired } of [...properties].reverse()) {
+    const own = sequence(node, ...(behind ? [behind] : []));
+    const next = sequence(SEPARATOR, own);
+    first = scope.define(first && !isRequired ? choice([own, first]) : own);
+    behind = scope.define(isRequired ? next : choice([next, behind ?? text("")]));
+  }
+  return first;
+}

@@ -1,0 +1,25 @@
+/** Schemas that answers are held to and that their values are typed by. */
+
+/** What zod, valibot and others offer under `~standard`: see standardschema.dev. */
+export interface StandardSchema<T = unknown> {
+  /** What every library of the standard offers under this name. */
+  readonly "~standard": {
+    /** Version of the standard. */
+    readonly version: 1;
+    /** Name of the library. */
+    readonly vendor: string;
+    /** Checks a value, and gives what the schema makes of it. */
+    validate(value: unknown): StandardResult<T> | Promise<StandardResult<T>>;
+    /** The schema as JSON, where the library follows Standard JSON Schema. */
+    readonly jsonSchema?: { input(options: { readonly target: string }): Record<string, unknown> } | undefined;
+    /** The types of values before and after, which exist for compilers alone. */
+    readonly types?: { readonly input: unknown; readonly output: T } | undefined;
+  };
+}
+
+type StandardResult<T> =
+  | { readonly value: T; readonly issues?: undefined }
+  | { readonly issues: readonly { readonly message: string; readonly path?: readonly unknown[] | undefined }[] };
+
+/** A Standard Schema, which types the value, or a JSON schema. */
+export type OutputSchema<T = unknown> = StandardSchema<T> | Readonly<Record<string, unknown>>;
