@@ -118,11 +118,11 @@ struct GroupPlace {
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats group_floats(const Panel16& w, const GroupPlace<Isa>& place,
                                                                        size_t offset, size_t factor) {
-  const uint8_t* at = place.at(offset, w.scale_bytes);
-  if (w.scale_bytes == 2) return Isa::load_halves(at);
-  if (w.scale_bytes == 4) return Isa::load_floats(at);
+  // Compilers keep what is unlikely out of loops that other weights need.
+  if (w.f16_scales) return Isa::load_halves(place.at(offset, 2));
+  if (__builtin_expect(w.scale_bytes == 4, 1)) return Isa::load_floats(place.at(offset, 4));
   const uint8_t* factors = w.factors(place.group, place.g) + factor + 2 * Isa::kRows * place.part;
-  return Isa::multiply(Isa::load_zeros(at), Isa::load_halves(factors));
+  return Isa::multiply(Isa::load_zeros(place.at(offset, 1)), Isa::load_halves(factors));
 }
 
 template <class Isa>
@@ -157,7 +157,7 @@ inline bool adds_offsets(const Panel16& w) {
 template <class Isa>
 inline LOWBIT_INLINE typename Isa::Floats offsets_of(const Panel16& w, const GroupPlace<Isa>& place,
                                                                      typename Isa::Floats scale) {
-  if (!w.has_minima) return Isa::multiply(Isa::load_zeros(place.at(w.zeros_offset, 1)), scale);
+  if (__builtin_expect(!w.has_minima, 1)) return Isa::multiply(Isa::load_zeros(place.at(w.zeros_offset, 1)), scale);
   const auto minima = group_floats<Isa>(w, place, w.minima_offset, 32);
   return Isa::multiply_add(scale, Isa::broadcast(-static_cast<float>(1 << (w.bits - 1))), minima);
 }
