@@ -2,7 +2,7 @@
 import { describe, expect, it, vi } from "vitest";
 import { merge } from "./merge.ts";
 
-async function* after(values: readonly (readonly [ms: number, value: string])[], ended = () => {}) {
+async function* delayed(values: readonly (readonly [ms: number, value: string])[], ended = () => {}) {
   try {
     for (const [ms, value] of values) {
       await new Promise((resolve) => setTimeout(resolve, ms));
@@ -22,22 +22,22 @@ async function read(stream: AsyncIterable<string>): Promise<string[]> {
 describe("merge", () => {
   it("gives the values of each in their order, whichever comes first", async () => {
     const streams = [
-      after([
+      delayed([
         [0, "a1"],
         [60, "a2"],
       ]),
-      after([
+      delayed([
         [20, "b1"],
         [0, "b2"],
       ]),
-      after([]),
+      delayed([]),
     ];
     const found = await read(merge(streams));
     expect(found.toSorted()).toEqual(["a1", "a2", "b1", "b2"]);
     expect(found.indexOf("a1")).toBeLessThan(found.indexOf("a2"));
     expect(found.indexOf("b1")).toBeLessThan(found.indexOf("b2"));
     expect(await read(merge([]))).toEqual([]);
-    expect(await read(merge([after([[0, "x"]])]))).toEqual(["x"]);
+    expect(await read(merge([delayed([[0, "x"]])]))).toEqual(["x"]);
   });
 
   it.each([1, 2])("ends all of %i when one fails, or when the reader leaves", async (count) => {
@@ -47,7 +47,7 @@ describe("merge", () => {
       throw new Error("broken");
     }
     const others = Array.from({ length: count - 1 }, () =>
-      after(
+      delayed(
         [
           [0, "a"],
           [20, "b"],
@@ -58,7 +58,7 @@ describe("merge", () => {
     await expect(read(merge([failing(), ...others]))).rejects.toThrow("broken");
     expect(ended).toHaveBeenCalledTimes(count - 1);
     const streams = Array.from({ length: count }, () =>
-      after(
+      delayed(
         [
           [0, "a"],
           [20, "b"],
