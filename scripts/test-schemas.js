@@ -46,8 +46,10 @@ for (let seed = from; seed < from + count; seed++) {
   }
   if (isValid) counts.valid++;
   else failures.push(`seed ${seed}: ${JSON.stringify(schema)}\n  ${text}\n  ${ajv.errorsText(validate.errors)}`);
-  if ((seed - from + 1) % 100 === 0)
-    console.log(`${seed - from + 1} of ${count}, ${((performance.now() - started) / 1000).toFixed(0)} s`);
+  if ((seed - from + 1) % 50 === 0)
+    console.log(
+      `${seed - from + 1} of ${count}, ${failures.length} wrong, ${((performance.now() - started) / 1000).toFixed(0)} s`,
+    );
 }
 await llm.dispose();
 console.log(
