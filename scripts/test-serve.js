@@ -22,7 +22,7 @@ function pythonWithClients() {
   const folder = join(root, "build/serve-python");
   const python = join(folder, "bin/python");
   if (!existsSync(python) && !run("python3", ["-m", "venv", folder])) return null;
-  const more = process.argv.includes("--all") ? ["litellm[proxy]", "lm_eval[api]"] : [];
+  const more = process.argv.includes("--all") ? ["litellm[proxy]", "lm_eval[api]", "transformers"] : [];
   const argv = [
     "-m",
     "pip",

@@ -73,7 +73,10 @@ export interface Tool {
   readonly description?: string | undefined;
   /** JSON schema of the arguments, which are an object. Default: any object. */
   readonly parameters?: object | undefined;
-  /** Whether arguments are made to follow the schema wherever the model calls the tool. Default false. */
+  /**
+   * What clients of OpenAI's API say of schemas. A call that is required follows its schema with it and without; arguments of
+   * calls that the model makes by itself are what it wrote. Default false.
+   */
   readonly strict?: boolean | undefined;
 }
 

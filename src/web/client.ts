@@ -9,6 +9,7 @@ import {
   type ModelStats,
   type ModuleAddresses,
   type Port,
+  type PostedChatOptions,
   type PostedSource,
   type Reply,
   type ReplyBody,
@@ -139,7 +140,7 @@ export class WebModel {
   }
 
   /** Adds a message to the model's one conversation and streams the answer; while one comes, InvalidArgumentError. */
-  chat(content: string, options: GenerateOptions = {}): WebGeneration {
+  chat(content: string, options: PostedChatOptions & Pick<GenerateOptions, "signal"> = {}): WebGeneration {
     const { signal, ...posted } = options;
     return new TextStream(this.#channel, { kind: "chat", content, options: posted }, signal);
   }

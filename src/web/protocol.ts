@@ -7,10 +7,14 @@ import {
   LowbitError,
   UnsupportedError,
 } from "../errors.ts";
+import type { ChatOptions } from "../language/chat-options.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 
 /** Options of a generation that can be posted. */
 export type PostedOptions = Omit<GenerateOptions, "signal">;
+
+/** Options of an answer that can be posted. */
+export type PostedChatOptions = PostedOptions & Pick<ChatOptions, "thinking" | "templateOptions">;
 
 /** A model's file; strings are absolute URLs. */
 export type PostedSource = string | Blob | FileSystemFileHandle;
@@ -57,7 +61,7 @@ export type RequestBody =
       readonly modules?: ModuleAddresses | undefined;
     }
   | { readonly kind: "generate"; readonly prompt: string | readonly number[]; readonly options: PostedOptions }
-  | { readonly kind: "chat"; readonly content: string; readonly options: PostedOptions }
+  | { readonly kind: "chat"; readonly content: string; readonly options: PostedChatOptions }
   | { readonly kind: "reset"; readonly system: string | undefined }
   | { readonly kind: "stats" }
   | { readonly kind: "abort" };

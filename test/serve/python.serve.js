@@ -60,7 +60,9 @@ describe.skipIf(!(await hasModule("litellm.proxy.proxy_server")))("LiteLLM as a 
     const params = `{ model: openai/demo, api_base: ${url}/v1, api_key: ${key} }`;
     writeFileSync(config, `model_list:\n  - model_name: shakespeare\n    litellm_params: ${params}\n`);
     const argv = ["--config", config, "--port", String(port), "--host", "127.0.0.1"];
-    const proxy = run(join(dirname(python), "litellm"), argv, { env, cwd: folder });
+    // Without network, and without a key of its own.
+    const local = { LITELLM_LOCAL_MODEL_COST_MAP: "True", LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY: "true" };
+    const proxy = run(join(dirname(python), "litellm"), argv, { env: { ...env, ...local }, cwd: folder });
     try {
       const proxied = `http://127.0.0.1:${port}`;
       for (let i = 0; i < 240; i++) {

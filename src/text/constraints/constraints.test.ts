@@ -7,6 +7,7 @@ import type { Constraint } from "../constraint.ts";
 import { createRandom } from "../random.ts";
 import { Tokenizer } from "../tokenizer.ts";
 import { createMatcher } from "./masks.ts";
+import { HONOURED } from "./schema-keywords.ts";
 
 const read = (path: string) => JSON.parse(readFileSync(new URL(path, import.meta.url), "utf8"));
 const byteLevel = new Tokenizer(read("../byte-level-tokenizer.json.golden"), { eos_token: "<|end|>" });
@@ -266,4 +267,42 @@ describe("a schema", () => {
     };
     expect(await texts({ kind: "jsonSchema", schema }, 3)).toEqual(["null", "null", "null"]);
   });
+});
+
+describe("what is too large", () => {
+  const nested = (depth: number) => {
+    let schema: object = { type: "integer" };
+    for (let i = 0; i < depth; i++) schema = { type: "array", items: schema };
+    return schema;
+  };
+  const properties = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`p${i}`, {}]));
+  const doubled = Object.fromEntries(
+    Array.from({ length: 60 }, (_, i) => {
+      const next = { $ref: `#/$defs/d${i + 1}` };
+      return [`d${i}`, i === 59 ? { type: "null" } : { type: "object", properties: { a: next, b: next } }];
+    }),
+  );
+
+  it.each<[Constraint]>([
+    [{ kind: "regex", pattern: "(((a{0,100}){0,100}){0,100}){0,100}" }],
+    [{ kind: "regex", pattern: "(.{0,9999}){0,9999}" }],
+    [{ kind: "regex", pattern: "((a*)*)*b" }],
+    [{ kind: "regex", pattern: "x".repeat(20_000) }],
+    [{ kind: "jsonSchema", schema: nested(2000) }],
+    [{ kind: "jsonSchema", schema: { type: "object", properties: properties(1500) } }],
+    [{ kind: "jsonSchema", schema: { $ref: "#/$defs/d0", $defs: doubled } }],
+    [{ kind: "jsonSchema", schema: { type: "array", maxItems: 1e9 } }],
+    [{ kind: "grammar", ebnf: `root ::= ${"(".repeat(3000)}"a"${")".repeat(3000)}` }],
+  ])("is refused, or held to: %#", async (constraint) => {
+    const making = createMatcher(constraint, { tokenizer: byteLevel, size: byteLevel.vocabSize, endIds: [] });
+    const made = await making.catch((error: unknown) => error);
+    if (made instanceof Error)
+      expect(made instanceof InvalidArgumentError || made instanceof UnsupportedError).toBe(true);
+    else (made as { dispose(): void }).dispose();
+  });
+});
+
+it("honours the keywords that the docs list", () => {
+  const page = readFileSync(new URL("../../../docs/structured-output.md", import.meta.url), "utf8");
+  for (const keyword of HONOURED.filter((name) => name !== "additionalItems")) expect(page).toContain(`\`${keyword}\``);
 });

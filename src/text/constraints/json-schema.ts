@@ -2,8 +2,8 @@
  * JSON schemas to grammars. Whatever a grammar gives, the schema accepts; a keyword that cannot be honoured is refused. Keys
  * come in the schema's order, and properties that it does not name only where it speaks of them.
  */
-import { InvalidArgumentError, LimitError } from "../../errors.ts";
-import { choice, type Grammar, type Node, rule, text } from "./grammar.ts";
+import { InvalidArgumentError } from "../../errors.ts";
+import { choice, type Grammar, type Node, partsOf, rule, text } from "./grammar.ts";
 import { JSON_RULES } from "./json-text.ts";
 import { arrayOf } from "./schema-arrays.ts";
 import { canonical, checkedKeywords, isSchema, joined, KEYWORDS_OF, refused, type Schema } from "./schema-keywords.ts";
@@ -290,23 +290,16 @@ function valueTypes(schema: Schema): string[] | null {
 
 /** The rules that the root needs. */
 function withoutUnused(rules: ReadonlyMap<string, Node>): Grammar {
-  const used = new Map<string, Node>();
-  const visit = (node: Node): void => {
-    if (node.kind === "rule" && !used.has(node.name)) {
-      const target = rules.get(node.name);
-      if (!target) throw new LimitError("schema", `rule ${node.name} is missing`);
-      used.set(node.name, target);
-      visit(target);
-    } else if (node.kind === "sequence") for (const part of node.parts) visit(part);
-    else if (node.kind === "choice") for (const option of node.options) visit(option);
-    else if (node.kind === "repeat") visit(node.part);
-    else if (node.kind === "relaxed") {
-      visit(node.exact);
-      visit(node.told);
-    }
-  };
   const root = rules.get("root")!;
-  used.set("root", root);
-  visit(root);
+  const used = new Map<string, Node>([["root", root]]);
+  // Schemas may be longer than calls are deep.
+  const waiting = [root];
+  for (let node = waiting.pop(); node; node = waiting.pop()) {
+    waiting.push(...partsOf(node));
+    if (node.kind !== "rule" || used.has(node.name)) continue;
+    const target = rules.get(node.name)!;
+    used.set(node.name, target);
+    waiting.push(target);
+  }
   return used;
 }
