@@ -2,6 +2,10 @@
 
 /** The values of all iterables, each as soon as it is there. An error of one ends all. */
 export async function* merge<T>(iterables: readonly AsyncIterable<T>[]): AsyncGenerator<T> {
+  if (iterables.length === 1) {
+    yield* iterables[0]!;
+    return;
+  }
   const iterators = iterables.map((iterable) => iterable[Symbol.asyncIterator]());
   const coming = new Map<number, Promise<{ from: number; next: IteratorResult<T> }>>();
   const ask = (from: number) => {

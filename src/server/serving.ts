@@ -157,12 +157,13 @@ export class Serving {
       const { model, contextLength, done } = await this.pool.use(name, signal);
       ends.push(done);
       let last = arrived;
+      const firstTokenSeconds = this.metrics.firstTokenSeconds.labels(name);
+      const tokenSeconds = this.metrics.tokenSeconds.labels(name);
       const wrote = () => {
         const now = performance.now();
         const isFirst = last === arrived;
         if (isFirst) record.firstTokenMs = now - arrived;
-        const times = isFirst ? this.metrics.firstTokenSeconds : this.metrics.tokenSeconds;
-        times.observe({ model: name }, (now - last) / 1000);
+        (isFirst ? firstTokenSeconds : tokenSeconds).observe((now - last) / 1000);
         last = now;
       };
       yield* work({ model, contextLength, signal, wrote, took: (counts) => this.#count(name, counts, record) });

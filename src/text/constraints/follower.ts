@@ -11,6 +11,8 @@ interface Cell {
   readonly rest: Cell | null;
   /** Cells that follow by this one, by their nodes. */
   readonly followers: Map<Node, Cell>;
+  /** Where a text is of which only this is left; null until it is asked for. */
+  place: Place | null;
 }
 
 /** A character that may come next, and what is left then. */
@@ -67,8 +69,16 @@ export class GrammarFollower {
     return this.#expanded(leaves.map(({ next }) => next));
   }
 
-  /** The characters that may come next in what is left. */
+  /** Where a text is of which one of some cells is left. Equal places of one cell are one object. */
   #expanded(cells: readonly (Cell | null)[]): Place {
+    const [first] = cells;
+    if (!first || cells.some((cell) => cell !== first)) return this.#leavesOf(cells);
+    first.place ??= this.#leavesOf([first]);
+    return first.place;
+  }
+
+  /** The characters that may come next in what is left. */
+  #leavesOf(cells: readonly (Cell | null)[]): Place {
     const leaves: Leaf[] = [];
     const met = new Set<Cell | null>();
     const waiting = [...cells];
@@ -132,7 +142,7 @@ export class GrammarFollower {
     const followers = rest?.followers ?? this.#last;
     let cell = followers.get(node);
     if (!cell) {
-      cell = { node, rest, followers: new Map() };
+      cell = { node, rest, followers: new Map(), place: null };
       followers.set(node, cell);
     }
     return cell;

@@ -20,6 +20,8 @@ export class ConstraintMatcher {
   readonly #follower: GrammarFollower;
   readonly #bytes: readonly string[];
   readonly #endIds: ReadonlySet<number>;
+  /** Masks by places: what may come in one place is the same whatever came before. */
+  readonly #masks = new WeakMap<Place, Uint32Array>();
   #isEnded = false;
   #isDisposed = false;
 
@@ -32,8 +34,13 @@ export class ConstraintMatcher {
 
   /** Bits of the ids that may come next; of few of them, `allows` says otherwise. */
   async mask(): Promise<Uint32Array> {
-    const mask = await this.#matcher.getNextTokenBitmask();
-    return new Uint32Array(mask.buffer, mask.byteOffset, mask.length);
+    const { place } = this.#follower;
+    const known = this.#masks.get(place);
+    if (known) return known.slice();
+    const { buffer, byteOffset, length } = await this.#matcher.getNextTokenBitmask();
+    const mask = new Uint32Array(buffer, byteOffset, length);
+    this.#masks.set(place, mask);
+    return mask.slice();
   }
 
   /** Whether a token may come next: one that ends the text where that may end. */
