@@ -1,0 +1,29 @@
+/** Which rows serve weights with minima or integer scales inside groups, on each known CPU. */
+import { expect, it } from "vitest";
+import type { WeightSpec } from "../quantized.ts";
+import type { KernelQuery } from "./contract.ts";
+import { cpuWith } from "./cpu.ts";
+import { knownCpus } from "./known-cpus.ts";
+import { packedQuery, selectKernel, selectLayout } from "./select.ts";
+import { linearA8 } from "./table.ts";
+
+const sizes = { bits: 4, n: 64, k: 256, groupSize: 32, hasZeros: false, hasLevels: false } as const;
+const specs: readonly WeightSpec[] = [
+  { ...sizes, scaleDType: "i8", hasMinima: true },
+  { ...sizes, scaleDType: "f16", hasMinima: true },
+  { ...sizes, bits: 6, groupSize: 16, scaleDType: "i8" },
+];
+
+it.each(Object.keys(knownCpus))("%s has rows of its own for few and for many rows of activations", (name) => {
+  const cpu = cpuWith(name);
+  for (const spec of specs)
+    for (const m of [1, 7, 64, 512]) {
+      const query: KernelQuery = packedQuery({ layout: selectLayout(spec, cpu), spec }, m);
+      expect(query.hasMinima).toBe(true);
+      const kernel = selectKernel(linearA8, query, cpu);
+      expect(kernel.readsMinima, `${kernel.name}, m ${m}`).toBe(true);
+      // Neither the reference nor the rows of every CPU of an architecture.
+      expect(kernel.name, `m ${m}`).toMatch(/_(avx2|avx_vnni|avx512_vnni|neon|neon_dotprod|neon_i8mm)$/);
+      expect(kernel.name, `m ${m}`).not.toMatch(/x1_(neon|sse2)$/);
+    }
+});
