@@ -50,8 +50,9 @@ export interface QuantizedWeights extends WeightSpec {
   readonly levels: Int8Array | null;
   /** Minima [n, groups] of weights that have them. */
   readonly minima?: Float32Array;
-  /** Factors [n, ceil(k / SUPER_GROUP)] of scales and minima that are stored as integers: float16 numbers. */
+  /** Factors [n, ceil(k / SUPER_GROUP)] of scales that are stored as integers: float16 numbers. */
   readonly superScales?: Float32Array;
+  /** Factors [n, ceil(k / SUPER_GROUP)] of minima that are stored as integers: float16 numbers. */
   readonly superMinima?: Float32Array;
 }
 

@@ -19,7 +19,7 @@ export interface CachedProgram {
   readonly path: string;
   /** Size of the file. */
   readonly bytes: number;
-  /** When it was last loaded by name. */
+  /** Time at which it was last loaded by name. */
   readonly usedAt: Date;
 }
 
