@@ -113,6 +113,9 @@ function makeCases(layout: PackedLayout, bits: number, inputs: Inputs, options: 
       const isOwn = variant === weightVariants[0] || (variant.scaleDType === "i8" && k > SUPER_GROUP);
       const isThorough = isOwn && k % 2 === 0;
       const isLarge = options.weights?.exactScales && k > 200;
+      // Emulated CPUs are slow: the rarer forms are tried on them where groups end within panels and where factors change.
+      const isRare = variant.minima === true || variant.scaleDType === "i8";
+      if (isEmulated && isRare && ![33, 21, 19].includes(n)) continue;
       if (layout.refusal(weights) !== null || isLarge || (options.onlyThorough && !isThorough)) continue;
       // Multiples of 8 stay exact in sums of the exact tests.
       const bias = cases.length % 2 === 0 ? Float32Array.from({ length: n }, () => 8 * random.integer(-99, 99)) : null;
