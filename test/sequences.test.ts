@@ -162,12 +162,22 @@ it("a call without tokens is an error", async () => {
   await expect(decoder.allLogits([])).rejects.toThrow("allLogits: expected at least one token");
 });
 
+/** Goes on after a prompt until something ends it. */
+async function stepForever(llm: LanguageModel, prompt: readonly number[]): Promise<never> {
+  const decoder = llm.createDecoder();
+  await decoder.prefill(prompt);
+  for (;;) {
+    if (decoder.position === decoder.contextLength) decoder.rewind(prompt.length);
+    await decoder.step(5);
+  }
+}
+
 it.each(cpus)(
   "disposing of the model ends the eight that run, in their midst and before they begin, on $name",
   async (cpu) => {
     for (const turns of [0, 1, 4, 20]) {
       const llm = await load({ cpu });
-      const ends = Promise.allSettled(prompts.map((prompt) => logitsOf(llm, prompt, 100)));
+      const ends = Promise.allSettled(prompts.map((prompt) => stepForever(llm, prompt)));
       for (let turn = 0; turn < turns; turn++) await new Promise(setImmediate);
       await llm.dispose();
       for (const end of await ends) {
