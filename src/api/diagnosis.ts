@@ -1,11 +1,10 @@
 /** What this machine runs models with, and what would make it faster. */
-import { cpus, totalmem } from "node:os";
-import { performance } from "node:perf_hooks";
-import type { NativeCall } from "../kernels/contract.ts";
+import { cpus } from "node:os";
 import { hostCpu } from "../kernels/cpu.ts";
 import { missingAddon, nativeAddon } from "../kernels/native/addon.ts";
-import { argumentNames, orderArguments } from "../kernels/native/families.ts";
+import { readBandwidth } from "../kernels/native/read-bandwidth.ts";
 import { defaultThreads } from "../kernels/plan.ts";
+import { totalMemory } from "../node-memory.ts";
 import { version } from "../version.ts";
 import { kernelTable } from "./kernel-table.ts";
 
@@ -40,7 +39,6 @@ export interface Diagnosis {
 
 /** More than caches hold. */
 const READ_BYTES = 256e6;
-const READ_RUNS = 4;
 /** Rows of a prompt. */
 const PROMPT_ROWS = 64;
 
@@ -68,7 +66,7 @@ export function diagnose(): Diagnosis {
     kernels: [...new Set([at(1), at(PROMPT_ROWS)].filter((name) => name !== null))],
     threads,
     memory: {
-      totalBytes: Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),
+      totalBytes: totalMemory(),
       freeBytes: process.availableMemory(),
     },
     readBytesPerSecond: backend === "native" ? readSpeed(threads) : null,
@@ -104,26 +102,9 @@ export function adviceFor({ backend, threads, cores, unserved }: Situation): str
   return advice;
 }
 
-/** Bytes that so many threads read a second, the best of some runs; null where there is no room to measure. */
+/** Bytes that so many threads read a second; null where there is no room to measure. */
 function readSpeed(threads: number): number | null {
-  const addon = nativeAddon();
-  if (!addon || process.availableMemory() < 2 * READ_BYTES) return null;
-  const features = addon.cpuFeatures();
-  const kernel = addon.kernels().findIndex((row) => row.family === "measure_read" && (row.needs & ~features) === 0);
-  const buffer = addon.allocate(READ_BYTES);
-  if (kernel < 0 || !buffer) return null;
-  const data = new Uint8Array(buffer).fill(1);
-  const ordered = orderArguments(argumentNames.measureRead, { bytes: data.length, rounds: 1, ahead: 2048, data });
-  const call: NativeCall = { target: "native", kernel, ...ordered };
-  const scratch = new Uint8Array(
-    addon.scratchBytes({ ...call, buffers: [...call.buffers, new Uint8Array(0)] }, threads),
-  );
-  const plan = addon.createPlan([{ ...call, buffers: [...call.buffers, scratch] }], threads);
-  let best = Number.POSITIVE_INFINITY;
-  for (let run = 0; run < READ_RUNS; run++) {
-    const start = performance.now();
-    addon.runPlan(plan, threads);
-    best = Math.min(best, (performance.now() - start) / 1000);
-  }
-  return data.length / best;
+  if (process.availableMemory() < 2 * READ_BYTES) return null;
+  const buffer = nativeAddon()?.allocate(READ_BYTES);
+  return buffer ? readBandwidth([new Uint8Array(buffer).fill(1)], threads) : null;
 }

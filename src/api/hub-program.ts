@@ -1,6 +1,5 @@
 /** Models of the hub as programs: downloaded, quantized once, and kept. */
 import { statfs } from "node:fs/promises";
-import { totalmem } from "node:os";
 import { basename, dirname, resolve } from "node:path";
 import { checkOptions, checkString } from "../arguments.ts";
 import { loadCheckpoint, type Model } from "../checkpoint/model.ts";
@@ -9,6 +8,7 @@ import { weightOrigins } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
 import type { HubSettings } from "../hub/settings.ts";
 import { type PullPlan, pullModel } from "../hub/snapshot.ts";
+import { totalMemory } from "../node-memory.ts";
 import { embedding, int8DynamicActivationIntxWeight, sharedEmbedding } from "../quantize/config.ts";
 import { exportProgram } from "./compile-model.ts";
 import { findCached, hubName, keepCached, makeCachedFolder, programCache } from "./program-cache.ts";
@@ -123,7 +123,7 @@ async function planOf(model: string, { files, bytes, folder }: PullPlan, share: 
     programBytes,
     freeDiskBytes: await freeDisk(folder),
     memoryBytes: programBytes + RUN_BYTES,
-    totalMemoryBytes: Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY),
+    totalMemoryBytes: totalMemory(),
   };
 }
 

@@ -7,6 +7,7 @@ import {
   listCachedPrograms,
   programCache,
   removeCachedPrograms,
+  takesTools,
 } from "../tools/index.ts";
 import { formatBytes, formatTable } from "./table.ts";
 import type { Terminal } from "./terminal.ts";
@@ -137,7 +138,7 @@ async function factsOf(model: string, path: string): Promise<ModelFacts> {
       contextLength: Number(program.metadata.get("get_max_context_len") ?? contextLength),
       vocabulary: vocabularySize,
       chat: template !== null,
-      tools: template?.source.includes("tools") ?? false,
+      tools: template !== null && takesTools(template.source),
       sampling: samplingDefaults,
     };
   } finally {

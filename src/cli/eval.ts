@@ -1,6 +1,6 @@
 /** `lowbit eval`: perplexity of a text file under a model. */
 import type { Command } from "commander";
-import { evaluatePerplexity, type LanguageModel, type Perplexity } from "../index.ts";
+import { evaluatePerplexity, type LanguageModel, type Perplexity, type PerplexityOptions } from "../index.ts";
 import { type Comparison, compareModels, isCheckpoint } from "../tools/index.ts";
 import { addModelOptions, MODEL_HELP, type ModelOptions, openModel } from "./model-source.ts";
 import type { Terminal } from "./terminal.ts";
@@ -56,17 +56,27 @@ async function evaluate(path: string, options: EvalOptions, terminal: Terminal):
   const reference = against === undefined ? null : await openReference(against, options, terminal);
   const progress = terminal.progress("scoring");
   const settings = { window, stride, maxTokens, signal: terminal.signal, onProgress: progress.update };
-  const [result, lines] = await (async () => {
-    if (reference) {
-      const comparison = await compareModels(model, reference, text, settings);
-      return [comparison, describeComparison(options.text, comparison)] as const;
-    }
-    const perplexity = await evaluatePerplexity(model, text, settings);
-    return [perplexity, describe(options.text, perplexity)] as const;
-  })().finally(() => progress.stop());
+  const { result, lines } = await scored(options.text, text, { model, reference }, settings).finally(() =>
+    progress.stop(),
+  );
   if (options.json)
     await terminal.writeJson({ model: path, ...(reference && { against }), text: options.text, ...result });
   else await terminal.writeLine(lines);
+}
+
+/** Figures of a text, and lines that tell them. */
+async function scored(
+  file: string,
+  text: string,
+  { model, reference }: { readonly model: LanguageModel; readonly reference: LanguageModel | null },
+  settings: PerplexityOptions,
+): Promise<{ readonly result: Perplexity | Comparison; readonly lines: string }> {
+  if (reference) {
+    const result = await compareModels(model, reference, text, settings);
+    return { result, lines: describeComparison(file, result) };
+  }
+  const result = await evaluatePerplexity(model, text, settings);
+  return { result, lines: describe(file, result) };
 }
 
 /** The model that another is compared with, as it is stored: options of quantization are about the other. */

@@ -94,12 +94,13 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
 
 /** Waits for a signal, and then for the requests under way; a second signal ends those at once. */
 async function untilEnded(server: RunningServer, terminal: Terminal): Promise<void> {
-  const { promise: ended, resolve: end, reject: fail } = withResolvers();
-  terminal.onTermination(() => {
-    terminal.note("ending when the requests under way have ended; again to end now");
-    server.close().then(end, fail);
+  const ended = new Promise<void>((end, fail) => {
+    terminal.onTermination(() => {
+      terminal.note("ending when the requests under way have ended; again to end now");
+      server.close().then(end, fail);
+    });
+    server.ready.catch((error) => server.close().then(() => fail(error.cause ?? error), fail));
   });
-  server.ready.catch((error) => server.close().then(() => fail(error.cause ?? error), fail));
   // What a request leaves behind must not end the others.
   const onRejection = (error: unknown) => terminal.note(`lowbit: ${(error as Error)?.stack ?? String(error)}`);
   process.on("unhandledRejection", onRejection);
@@ -109,16 +110,6 @@ async function untilEnded(server: RunningServer, terminal: Terminal): Promise<vo
     process.off("unhandledRejection", onRejection);
     terminal.onInterrupt(null);
   }
-}
-
-function withResolvers(): { promise: Promise<void>; resolve: () => void; reject: (error: unknown) => void } {
-  let resolve = () => {};
-  let reject: (error: unknown) => void = () => {};
-  const promise = new Promise<void>((done, failed) => {
-    resolve = done;
-    reject = failed;
-  });
-  return { promise, resolve, reject };
 }
 
 async function readKeys(file: string | undefined): Promise<string[]> {

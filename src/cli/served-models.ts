@@ -33,7 +33,7 @@ export function servedModels(given: readonly string[], options: ModelOptions, te
   return sourcesOf(given.map(parseModel), options, terminal);
 }
 
-/** The same for models that requests call by their paths. */
+/** Models that requests call by their paths. */
 export function calledModels(paths: readonly string[], options: ModelOptions, terminal: Terminal) {
   return sourcesOf(
     paths.map((path) => ({ name: path, path })),

@@ -53,3 +53,18 @@ export class AnswerStream<E, R> implements AsyncIterable<E> {
     }
   }
 }
+
+/** The answer to a conversation. `begin` is given what takes the tokens of the prompt. */
+export class ConversationAnswer<E, R> extends AnswerStream<E, R> {
+  readonly #known: { promptTokens: number | null };
+
+  constructor(begin: (known: { promptTokens: number | null }) => AsyncGenerator<E, R, void>) {
+    const known = { promptTokens: null };
+    super(begin(known));
+    this.#known = known;
+  }
+
+  get promptTokens(): number | null {
+    return this.#known.promptTokens;
+  }
+}

@@ -77,6 +77,8 @@ export interface ChatResult {
 
 /** An answer as it comes, to be iterated over once. */
 export interface ChatStream extends AsyncIterable<ChatEvent> {
+  /** Tokens of the prompt, from the first event on; null before that. */
+  readonly promptTokens: number | null;
   /**
    * What the answer came to, when it has ended. Who does not iterate over the answer gets it whole here. It fails as the
    * iteration does, and with InvalidArgumentError when that was left early.

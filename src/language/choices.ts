@@ -4,6 +4,7 @@ import type { ComputeOptions, Decoder, GenerateOptions, GenerationResult } from 
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
 import { generateHeld } from "./constraint-guide.ts";
+import { mergeNumbered, type Numbered } from "./merge.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
 import { secondIteration } from "./token-stream.ts";
 
@@ -73,8 +74,8 @@ export class ChoiceStream implements Choices {
           this.results = next.value;
           return;
         }
-        const { choice, event } = next.value;
-        const { text, logprobs } = event;
+        const { from: choice, value } = next.value;
+        const { text, logprobs } = value;
         if (text !== "" || logprobs) yield { choice, text, logprobs };
       }
     } finally {
@@ -97,39 +98,19 @@ export async function* runChoices<E, R>(
   n: number,
   promptIds: () => readonly number[],
   begin: (decoder: Decoder, ids: readonly number[], choice: number) => AsyncGenerator<E, R, void>,
-): AsyncGenerator<{ readonly choice: number; readonly event: E }, readonly R[], void> {
+): AsyncGenerator<Numbered<E>, readonly R[], void> {
   const prompt = new SharedPrompt(decoder, n);
-  const results = new Array<R>(n);
-  /** What each text that has not ended gives next. */
-  const coming = new Map<number, ReturnType<typeof next>>();
-  const texts: AsyncGenerator<E, R, void>[] = [];
-  const next = (choice: number) => {
-    const found = texts[choice]!.next().then((next) => ({ choice, next }));
-    // Whoever reads the parts may do other things when it fails: it is told when it comes back.
-    found.catch(() => {});
-    coming.set(choice, found);
-    return found;
-  };
+  const ids = await idsOrDispose(promptIds, prompt);
+  const texts = Array.from({ length: n }, (_, choice) => begin(new Choice(prompt), ids, choice));
+  return yield* mergeNumbered(texts, () => prompt.dispose());
+}
+
+async function idsOrDispose(promptIds: () => readonly number[], prompt: SharedPrompt): Promise<readonly number[]> {
   try {
-    const ids = promptIds();
-    for (let choice = 0; choice < n; choice++) {
-      texts.push(begin(new Choice(prompt), ids, choice));
-      next(choice);
-    }
-    while (coming.size > 0) {
-      const part = await Promise.race(coming.values());
-      const { choice } = part;
-      coming.delete(choice);
-      if (part.next.done) results[choice] = part.next.value;
-      else {
-        next(choice);
-        yield { choice, event: part.next.value };
-      }
-    }
-    return results;
-  } finally {
+    return promptIds();
+  } catch (error) {
     await prompt.dispose();
-    await Promise.allSettled(texts.map((text) => text.return(undefined as never)));
+    throw error;
   }
 }
 

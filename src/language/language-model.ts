@@ -10,7 +10,7 @@ import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Decoder, GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
-import { AnswerStream } from "./answer-stream.ts";
+import { AnswerStream, ConversationAnswer } from "./answer-stream.ts";
 import { answer, checkChatOptions, messagesNow } from "./chat.ts";
 import type { ChatChoices, ChatChoicesOptions, ChatOptions, ChatStream, EncodeChatOptions } from "./chat-options.ts";
 import { encodePrompt } from "./chat-prompt.ts";
@@ -175,14 +175,19 @@ export class LanguageModel {
    *   if (event.type === "text") process.stdout.write(event.text);
    */
   chat(messages: readonly Message[], options: ChatOptions = {}): ChatStream {
-    return new AnswerStream(this.#chat(messagesNow(messages), options));
+    return new ConversationAnswer((known) => this.#chat(messagesNow(messages), options, known));
   }
 
-  async *#chat(messages: readonly Message[], options: ChatOptions): ReturnType<typeof answer> {
+  async *#chat(
+    messages: readonly Message[],
+    options: ChatOptions,
+    known: { promptTokens: number | null },
+  ): ReturnType<typeof answer> {
     const given = checkChatOptions(options);
     const decoder = this.createDecoder();
     try {
       const ids = encodePrompt(this, messages, given, decoder.contextLength);
+      known.promptTokens = ids.length;
       return yield* answer(this, decoder, { ids, kept: 0 }, given);
     } finally {
       await decoder.dispose();
@@ -205,7 +210,7 @@ export class LanguageModel {
     try {
       for (let next = await parts.next(); ; next = await parts.next()) {
         if (next.done) return next.value;
-        yield { ...next.value.event, choice: next.value.choice };
+        yield { ...next.value.value, choice: next.value.from };
       }
     } finally {
       await parts.return(undefined as never);

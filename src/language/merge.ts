@@ -1,29 +1,47 @@
 /** Several streams as one, in the order in which their values come. */
 
-/** The values of all iterables, each as soon as it is there. An error of one ends all. */
-export async function* merge<T>(iterables: readonly AsyncIterable<T>[]): AsyncGenerator<T> {
-  if (iterables.length === 1) {
-    yield* iterables[0]!;
-    return;
-  }
-  const iterators = iterables.map((iterable) => iterable[Symbol.asyncIterator]());
-  const coming = new Map<number, Promise<{ from: number; next: IteratorResult<T> }>>();
+/** A value, and the number of the stream that it is from. */
+export interface Numbered<E> {
+  readonly from: number;
+  readonly value: E;
+}
+
+/**
+ * The values of all generators, each as soon as it is there, and what each of them gives at its end. An error of one ends all.
+ * `end` is called before they are ended, whatever ends them.
+ */
+export async function* mergeNumbered<E, R>(
+  generators: readonly AsyncGenerator<E, R, void>[],
+  end: () => Promise<void> = async () => {},
+): AsyncGenerator<Numbered<E>, R[], void> {
+  const results = new Array<R>(generators.length);
+  const coming = new Map<number, Promise<{ from: number; next: IteratorResult<E, R> }>>();
   const ask = (from: number) => {
-    const asked = iterators[from]!.next().then((next) => ({ from, next }));
+    const asked = generators[from]!.next().then((next) => ({ from, next }));
     // Whoever reads the values may do other things when it fails: it is told when it comes back.
     asked.catch(() => {});
     coming.set(from, asked);
   };
   try {
-    for (const from of iterators.keys()) ask(from);
+    for (const from of generators.keys()) ask(from);
     while (coming.size > 0) {
       const { from, next } = await Promise.race(coming.values());
       coming.delete(from);
-      if (next.done) continue;
-      ask(from);
-      yield next.value;
+      if (next.done) results[from] = next.value;
+      else {
+        ask(from);
+        yield { from, value: next.value };
+      }
     }
+    return results;
   } finally {
-    await Promise.allSettled(iterators.map((iterator) => iterator.return?.()));
+    await end();
+    await Promise.allSettled(generators.map((generator) => generator.return(undefined as never)));
   }
+}
+
+/** The values alone. A single generator is read no further than its values are asked for. */
+export async function* merge<E>(generators: readonly AsyncGenerator<E>[]): AsyncGenerator<E> {
+  if (generators.length === 1) yield* generators[0]!;
+  else for await (const { value } of mergeNumbered(generators)) yield value;
 }

@@ -1,5 +1,6 @@
 /** A program loaded to run: constants in memory, metadata read, operators known. Sessions hold the state. */
 import { checkWhole } from "../arguments.ts";
+import { deferred } from "../deferred.ts";
 import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Cpu, KernelMemory } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
@@ -227,7 +228,7 @@ export class LoadedProgram {
   /** Runs `work` when all earlier work on this program has ended. */
   async exclusive<R>(work: () => Promise<R>): Promise<R> {
     const previous = this.#turn;
-    const { promise, resolve } = newTurn();
+    const { promise, resolve } = deferred();
     this.#turn = promise;
     await previous;
     try {
@@ -342,14 +343,6 @@ function countOf(
       `metadata method ${name}: expected a whole number from 1 to ${COUNT_MAX} but found ${value}`,
     );
   return value as number;
-}
-
-function newTurn(): { promise: Promise<void>; resolve: () => void } {
-  let resolve = () => {};
-  const promise = new Promise<void>((done) => {
-    resolve = done;
-  });
-  return { promise, resolve };
 }
 
 /** Typed views need aligned starts; data at an odd place is copied once. */

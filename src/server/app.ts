@@ -110,7 +110,7 @@ function checkOrigin(origin: string | undefined, allowed: readonly string[]): vo
 interface Issue {
   readonly path: readonly PropertyKey[];
   readonly message: string;
-  /** Of a union, the issues of each of its types. */
+  /** The issues of each type of a union. */
   readonly errors?: readonly (readonly Issue[])[];
 }
 

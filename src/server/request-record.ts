@@ -1,9 +1,9 @@
 /** What is known of a request: the line in the log, without anything that it says. */
-import { randomUUID } from "node:crypto";
+import { newId } from "./ids.ts";
 
 export interface RequestRecord {
   readonly id: string;
-  /** Of `performance.now()`. */
+  /** Time of its arrival, by `performance.now()`. */
   readonly startedAt: number;
   readonly method: string;
   readonly path: string;
@@ -26,7 +26,7 @@ const GIVEN_ID = /^[\w-]{1,64}$/;
 const PATH_MAX = 200;
 
 export function newRecord(method: string, path: string, givenId: string | undefined): RequestRecord {
-  const id = givenId !== undefined && GIVEN_ID.test(givenId) ? givenId : `req_${randomUUID().replaceAll("-", "")}`;
+  const id = givenId !== undefined && GIVEN_ID.test(givenId) ? givenId : newId("req", "_");
   return {
     id,
     startedAt: performance.now(),

@@ -1,6 +1,7 @@
 /** What the handlers of all endpoints share, and the life of one request from its turn to its end. */
 import { setMaxListeners } from "node:events";
 import type { Context } from "hono";
+import { deferred } from "../deferred.ts";
 import { Admission } from "./admission.ts";
 import { ApiError, apiFormOf, errorBody, toApiError } from "./errors.ts";
 import type { ServerLimits } from "./limits.ts";
@@ -148,7 +149,7 @@ export class Serving {
     const arrived = record.startedAt;
     this.pool.check(name);
     record.model = name;
-    const { promise, resolve } = newPromise();
+    const { promise, resolve } = deferred();
     this.#jobs.add(promise);
     const ends = [() => this.#jobs.delete(promise), resolve];
     try {
@@ -233,12 +234,4 @@ export class Serving {
 
 function clientLeft(): ApiError {
   return new ApiError(499, "the client left", { code: "client_left" });
-}
-
-function newPromise(): { promise: Promise<void>; resolve: () => void } {
-  let resolve = () => {};
-  const promise = new Promise<void>((done) => {
-    resolve = done;
-  });
-  return { promise, resolve };
 }

@@ -42,8 +42,7 @@ export function templateInput(
   checkMessages(messages);
   checkTools(tools);
   checkVariables(templateOptions);
-  const names = templateVariables(template.source);
-  if (tools.length > 0 && !names.has("tools") && !names.has("functions"))
+  if (tools.length > 0 && !takesTools(template.source))
     throw new UnsupportedError("tools: the model's chat template has none: it was not trained to call any");
   const shape = new MessageShape(template.source, messages);
   return {
@@ -54,6 +53,12 @@ export function templateInput(
       ...templateOptions,
     },
   };
+}
+
+/** Whether a template tells the model of tools. */
+export function takesTools(template: string): boolean {
+  const names = templateVariables(template);
+  return names.has("tools") || names.has("functions");
 }
 
 const RESERVED = ["messages", "tools", "add_generation_prompt", "addGenerationPrompt"];

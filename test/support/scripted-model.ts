@@ -32,7 +32,7 @@ export function scriptedModel(script: Script): { model: LanguageModel; asked: As
     encodeChat: () => [1, 2, 3, 4, 5, 6, 7],
     chat(messages: readonly Message[], options: ChatOptions) {
       asked.push({ messages, options });
-      return Object.assign(answer(1), { result: Promise.resolve(result) });
+      return Object.assign(answer(1), { promptTokens: 7, result: Promise.resolve(result) });
     },
     chatChoices(messages: readonly Message[], options: ChatChoicesOptions) {
       asked.push({ messages, options });

@@ -43,7 +43,7 @@ export function withFactors(file: string, tensors: GgufTensors): GgufTensors {
   };
 }
 
-/** The same integers with other scales; null where minima would have to be multiplied, too. */
+/** A tensor with its integers and other scales; null where minima would have to be multiplied, too. */
 function withFactor(found: LowBitTensor, factor: () => Promise<number>): LowBitTensor | null {
   if (found.minima) return null;
   return {

@@ -34,7 +34,7 @@ const otherTypes: Readonly<Record<number, string>> = {
 interface Stored {
   readonly tensor: GgufTensor;
   readonly start: number;
-  /** Of a row of the leading dimension; of the whole for vectors. */
+  /** Bytes of a row of the leading dimension; of the whole for vectors. */
   readonly rowBytes: number;
   readonly dtype: DType;
   readonly format: BlockFormat | null;
@@ -170,7 +170,7 @@ function eachBlock(format: BlockFormat, data: Uint8Array, take: (block: Block, i
   }
 }
 
-/** The same integers and scales as in the blocks, with the factors of integer scales. */
+/** Integers and scales as blocks have them, with the factors of integer scales. */
 function integers(format: BlockFormat, spec: LowBitTensor["spec"], data: Uint8Array): QuantizedWeights {
   const { size, bits, groupSize, levels, hasMinima, integerScales } = format;
   const lowest = -(1 << (bits - 1));

@@ -17,9 +17,9 @@ export interface PanelGeometry {
   readonly parts: number;
   /** Weights of a group as stored. */
   readonly groupLength: number;
-  /** Of the first group of the first panel. */
+  /** Place of the first group of the first panel. */
   readonly firstPanel: number;
-  /** Of the factors of integer scales in front of a panel's first group, and those of `SUPER_GROUP` weights of each row. */
+  /** Bytes of the factors of integer scales in front of a panel's first group, and of those for `SUPER_GROUP` weights a row. */
   readonly frontBytes: number;
   readonly superBytes: number;
   /** From the start of a group to its minima, zero points and vectors. */

@@ -7,7 +7,7 @@ const BYTES = 0x01010101;
 
 /** Where the words of one lane go, from a group's first vector: one piece after the other, step by step. */
 interface LanePlan {
-  /** Of step s: pieces `first[s] .. first[s + 1]`. */
+  /** Pieces of step s are those from `first[s]` to before `first[s + 1]`. */
   readonly first: Int32Array;
   /** Words from the group's first vector. */
   readonly word: Int32Array;
@@ -65,7 +65,7 @@ export class GroupPacker {
   /** Whether every field of the layout is one piece. */
   readonly #isSimple: boolean;
   #qvals: Int8Array = new Int8Array(0);
-  /** The same by fours; null where they lie across words. */
+  /** The integers by fours; null where they lie across words. */
   #words: Int32Array | null = null;
 
   /** `target` begins at a multiple of four bytes; `groupLength` is of the longest group. */

@@ -1,5 +1,6 @@
 /** /v1/completions: texts after prompts, with the probabilities of their tokens. */
 
+import { merge } from "../../language/merge.ts";
 import { promptLogProbabilities } from "../../language/prompt-log-probabilities.ts";
 import type { GenerationResult } from "../../text/generate.ts";
 import type { LogProbabilities } from "../../text/log-probabilities.ts";
@@ -7,7 +8,6 @@ import { WHOLE_TEXT } from "../../text/tokenizer.ts";
 import { constrained, structuredConstraint } from "../constraint.ts";
 import { ApiError } from "../errors.ts";
 import { newId, unixTime } from "../ids.ts";
-import { merge } from "../merge.ts";
 import { samplingOptions } from "../sampling.ts";
 import { type CompletionRequest, completionRequest, completionSchema } from "../schemas/completions.ts";
 import type { Job, Serving } from "../serving.ts";
@@ -53,7 +53,7 @@ function promptsOf({ prompt }: CompletionRequest): readonly (string | readonly n
   return typeof prompt[0] === "number" ? [prompt as number[]] : (prompt as (string | number[])[]);
 }
 
-/** Of one choice: a text, and the probabilities of the token that finished it. */
+/** A text of one choice, and the probabilities of the token that finished it. */
 interface Piece {
   readonly index: number;
   readonly text: string;
@@ -141,14 +141,14 @@ class Completion {
     });
   }
 
-  /** Of each prompt, the probabilities of its tokens, where they are asked for. */
+  /** The probabilities of the tokens of each prompt, where they are asked for. */
   async #echoed({ model, signal }: Job, prompts: readonly { readonly ids: readonly number[] }[]) {
     const { echo, logprobs } = this.#body;
     if (!echo || typeof logprobs !== "number") return prompts.map(() => []);
     return Promise.all(prompts.map(({ ids }) => promptLogProbabilities(model, ids, { top: logprobs, signal })));
   }
 
-  /** Of all prompts and choices, as they come; `#results` has how each ended after them. */
+  /** Pieces of all prompts and choices, as they come; `#results` has how each ended after them. */
   async *#pieces(job: Job, prompts: readonly { readonly ids: readonly number[] }[]): AsyncGenerator<Piece> {
     const { max_tokens, logprobs } = this.#body;
     const n = this.#body.n ?? 1;

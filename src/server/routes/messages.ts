@@ -87,13 +87,15 @@ class MessageAnswer {
   async *events(job: Job): AsyncGenerator<StreamEvent> {
     const named = (type: string, data: object): StreamEvent => ({ event: type, data: { type, ...data } });
     // What was computed before is known at the end only; until then, the whole prompt counts as new.
-    const input_tokens = job.model.encodeChat(conversationOf(this.#body), promptOptions(this.#body)).length;
-    const usage = { input_tokens, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 0 };
-    const message = { ...this.#head(), content: [], stop_reason: null, stop_sequence: null, usage };
+    const begin = (input_tokens: number): StreamEvent => {
+      const usage = { input_tokens, cache_creation_input_tokens: 0, cache_read_input_tokens: 0, output_tokens: 0 };
+      const message = { ...this.#head(), content: [], stop_reason: null, stop_sequence: null, usage };
+      return named("message_start", { message });
+    };
     const { stream, blocks } = this.#begin(job);
     let isBegun = false;
     for await (const event of blocks) {
-      if (!isBegun) yield named("message_start", { message });
+      if (!isBegun) yield begin(stream.promptTokens!);
       isBegun = true;
       const { index } = event;
       if (event.type === "delta") job.wrote();
@@ -106,7 +108,7 @@ class MessageAnswer {
       } else yield named("content_block_stop", { index });
     }
     const result = await stream.result;
-    if (!isBegun) yield named("message_start", { message });
+    if (!isBegun) yield begin(result.usage.promptTokens);
     yield named("message_delta", { delta: stopOf(result, this.#body), usage: usageOf(job, result) });
     yield named("message_stop", {});
   }

@@ -53,7 +53,7 @@ export interface PanelSizes {
   readonly panels: number;
   /** From the start of the buffer to the first panel's first group. */
   readonly firstPanel: number;
-  /** Of the factors of integer scales, in front of a panel's first group. */
+  /** Bytes of the factors of integer scales, in front of a panel's first group. */
   readonly frontBytes: number;
   readonly panelBytes: number;
   /** From the start of a panel's first group. */
