@@ -66,6 +66,24 @@ describe("a conversation", () => {
     expect(await send(conversation, "Hello")).toEqual({ text, promptTokens: 1 });
   });
 
+  it("takes other messages in the place of its own, but none that are no messages, and none while it answers", async () => {
+    const conversation = llm.createConversation();
+    const first = await send(conversation, "Hello");
+    await send(conversation, "And now?");
+    const question = { role: "user", content: "Hello" } as const;
+    conversation.replaceMessages([question]);
+    const reply = conversation.reply(options);
+    let text = "";
+    for await (const piece of reply) text += piece;
+    expect([text, reply.result!.promptTokens]).toEqual([first.text, 1]);
+    expect(() => conversation.replaceMessages([{ role: "robot" } as never])).toThrow(InvalidArgumentError);
+    expect(conversation.messages).toEqual([question, { role: "assistant", content: text }]);
+    for await (const _ of conversation.reply(options)) {
+      expect(() => conversation.replaceMessages([])).toThrow(/^conversation: expected the answer under way/);
+      break;
+    }
+  });
+
   it("keeps the part of an answer that was read", async () => {
     const conversation = llm.createConversation();
     let read = "";

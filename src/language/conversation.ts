@@ -2,7 +2,7 @@
 import { checkOptions, checkWhole } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
-import type { Message, TextPart, ToolMessage } from "../text/chat-messages.ts";
+import { checkMessages, type Message, type TextPart, type ToolMessage } from "../text/chat-messages.ts";
 import type { GenerationResult } from "../text/generate.ts";
 import { answer, checkChatOptions } from "./chat.ts";
 import type { ChatEvent, ChatOptions, ChatResult } from "./chat-options.ts";
@@ -106,6 +106,17 @@ export class Conversation {
     this.#ids = [];
     this.#decoder.rewind(0);
     if (system) this.messages.push({ role: "system", content: system });
+  }
+
+  /**
+   * Puts other messages in the place of those so far, such as a changed question without what followed it. What was
+   * computed of the same beginning is used again. InvalidArgumentError for what is no message, and while an answer is read.
+   */
+  replaceMessages(messages: readonly Message[]): void {
+    checkMessages(messages);
+    this.#checkIdle();
+    this.messages.splice(0, this.messages.length, ...messages);
+    this.#leftOut = 0;
   }
 
   /** Answers until the model calls no more tools; `question` is taken back when nothing comes of it. */

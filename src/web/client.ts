@@ -1,7 +1,10 @@
 /** The page's half: a model in a worker, with promises and async iterators. */
 
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { ChatResult } from "../language/chat-options.ts";
+import type { ConversationEvent } from "../language/conversation.ts";
 import { secondIteration } from "../language/token-stream.ts";
+import type { Message } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 import {
   errorOf,
@@ -32,6 +35,14 @@ export interface LoadModelOptions {
 export interface WebGeneration extends AsyncIterable<string> {
   /** Why the generation ended and what it took; null until it has ended by itself. */
   readonly result: GenerationResult | null;
+}
+
+/** An answer, to be iterated over once: as text, or by `events` with thinking and calls of tools. */
+export interface WebReply extends WebGeneration {
+  /** What the answer came to; null until it has ended by itself. */
+  readonly answer: ChatResult | null;
+  /** All that comes. */
+  events(): AsyncIterable<ConversationEvent>;
 }
 
 /**
@@ -139,8 +150,15 @@ export class WebModel {
     return new TextStream(this.#channel, { kind: "generate", prompt, options: posted }, signal);
   }
 
-  /** Adds a message to the model's one conversation and streams the answer; while one comes, InvalidArgumentError. */
-  chat(content: string, options: PostedChatOptions & Pick<GenerateOptions, "signal"> = {}): WebGeneration {
+  /**
+   * Adds a message to the model's one conversation and streams the answer. A list of messages takes the place of the
+   * conversation so far; what was computed of the same beginning is used again. An answer ends where the model calls tools:
+   * their results are messages of the next list. InvalidArgumentError while another answer comes.
+   */
+  chat(
+    content: string | readonly Message[],
+    options: PostedChatOptions & Pick<GenerateOptions, "signal"> = {},
+  ): WebReply {
     const { signal, ...posted } = options;
     return new TextStream(this.#channel, { kind: "chat", content, options: posted }, signal);
   }
@@ -235,8 +253,9 @@ export class Channel {
 }
 
 /** A generation in the worker, which begins with its iteration and ends when that ends early. */
-class TextStream implements WebGeneration {
+class TextStream implements WebReply {
   result: GenerationResult | null = null;
+  answer: ChatResult | null = null;
   readonly #channel: Channel;
   readonly #body: RequestBody;
   readonly #signal: AbortSignal | undefined;
@@ -249,13 +268,18 @@ class TextStream implements WebGeneration {
   }
 
   async *[Symbol.asyncIterator](): AsyncGenerator<string> {
+    for await (const event of this.events()) if (event.type === "text") yield event.text;
+  }
+
+  async *events(): AsyncGenerator<ConversationEvent> {
     if (this.#isBegun) throw secondIteration();
     this.#isBegun = true;
-    const texts: string[] = [];
+    const events: ConversationEvent[] = [];
     let wake = () => {};
     let isEnded = false;
     const take = (reply: ReplyBody) => {
-      if (reply.kind === "text") texts.push(reply.text);
+      if (reply.kind === "text") events.push({ type: "text", text: reply.text });
+      if (reply.kind === "event") events.push(reply.event);
       wake();
     };
     const stop = new AbortController();
@@ -271,19 +295,24 @@ class TextStream implements WebGeneration {
     });
     try {
       // What has come already is not given after an abort.
-      while (!signal.aborted && (!isEnded || texts.length > 0)) {
-        if (texts.length > 0) yield texts.shift()!;
+      while (!signal.aborted && (!isEnded || events.length > 0)) {
+        if (events.length > 0) yield events.shift()!;
         else
           await new Promise<void>((resolve) => {
             wake = resolve;
           });
       }
-      const result = (await answer) as GenerationResult;
+      const result = await answer;
       signal.throwIfAborted();
-      this.result = result;
+      this.#finish(result);
     } finally {
       stop.abort();
       await ended;
     }
+  }
+
+  #finish(result: Answer): void {
+    if (this.#body.kind === "chat") this.answer = result as ChatResult;
+    this.result = this.answer?.generation ?? (result as GenerationResult);
   }
 }

@@ -7,14 +7,16 @@ import {
   LowbitError,
   UnsupportedError,
 } from "../errors.ts";
-import type { ChatOptions } from "../language/chat-options.ts";
+import type { ChatOptions, ChatResult } from "../language/chat-options.ts";
+import type { ConversationEvent } from "../language/conversation.ts";
+import type { Message } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 
 /** Options of a generation that can be posted. */
 export type PostedOptions = Omit<GenerateOptions, "signal">;
 
 /** Options of an answer that can be posted. */
-export type PostedChatOptions = PostedOptions & Pick<ChatOptions, "thinking" | "templateOptions">;
+export type PostedChatOptions = PostedOptions & Pick<ChatOptions, "thinking" | "templateOptions" | "tools" | "toolChoice">;
 
 /** A model's file; strings are absolute URLs. */
 export type PostedSource = string | Blob | FileSystemFileHandle;
@@ -61,7 +63,7 @@ export type RequestBody =
       readonly modules?: ModuleAddresses | undefined;
     }
   | { readonly kind: "generate"; readonly prompt: string | readonly number[]; readonly options: PostedOptions }
-  | { readonly kind: "chat"; readonly content: string; readonly options: PostedChatOptions }
+  | { readonly kind: "chat"; readonly content: string | readonly Message[]; readonly options: PostedChatOptions }
   | { readonly kind: "reset"; readonly system: string | undefined }
   | { readonly kind: "stats" }
   | { readonly kind: "abort" };
@@ -69,10 +71,14 @@ export type RequestBody =
 /** `id` of an abort is that of what it ends. */
 export type Request = RequestBody & { readonly id: number };
 
+/** What comes of an answer beside text. */
+export type OtherEvent = Exclude<ConversationEvent, { readonly type: "text" }>;
+
 export type ReplyBody =
   | { readonly kind: "progress"; readonly doneBytes: number; readonly totalBytes: number }
   | { readonly kind: "text"; readonly text: string }
-  | { readonly kind: "end"; readonly value: ModelFacts | ModelStats | GenerationResult | null }
+  | { readonly kind: "event"; readonly event: OtherEvent }
+  | { readonly kind: "end"; readonly value: ModelFacts | ModelStats | GenerationResult | ChatResult | null }
   | { readonly kind: "error"; readonly error: PostedError };
 
 export type Reply = ReplyBody & { readonly id: number };

@@ -57,7 +57,7 @@ class ModelServer {
       case "generate":
         return stream(this.#loaded().generate(request.prompt, { ...request.options, signal }), send);
       case "chat":
-        return stream(this.#talk().send(request.content, { ...request.options, signal }), send);
+        return this.#chat(request, send, signal);
       case "reset":
         this.#talk().reset(request.system);
         return null;
@@ -96,6 +96,16 @@ class ModelServer {
     } finally {
       await file.close();
     }
+  }
+
+  async #chat({ content, options }: Request & { kind: "chat" }, send: Send, signal: AbortSignal): Promise<Answer> {
+    const talk = this.#talk();
+    if (typeof content !== "string") talk.replaceMessages(content);
+    const given = { ...options, signal };
+    const reply = typeof content === "string" ? talk.send(content, given) : talk.reply(given);
+    for await (const event of reply.events())
+      send(event.type === "text" ? { kind: "text", text: event.text } : { kind: "event", event });
+    return reply.answer;
   }
 
   #loaded(): LanguageModel {
