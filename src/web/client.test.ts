@@ -90,7 +90,8 @@ describe("a model behind a channel", () => {
       onmessage: null,
       postMessage({ id }: { id: number }) {
         const reply = (body: object) => port.onmessage!({ data: { ...body, id } } as MessageEvent);
-        for (const event of events) reply(event.type === "text" ? { ...event, kind: "text" } : { kind: "event", event });
+        for (const event of events)
+          reply(event.type === "text" ? { ...event, kind: "text" } : { kind: "event", event });
         reply({ kind: "end", value: { finishReason: "toolCalls", generation: { generatedTokens: 9 } } });
       },
     } as Port;

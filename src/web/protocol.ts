@@ -16,7 +16,8 @@ import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 export type PostedOptions = Omit<GenerateOptions, "signal">;
 
 /** Options of an answer that can be posted. */
-export type PostedChatOptions = PostedOptions & Pick<ChatOptions, "thinking" | "templateOptions" | "tools" | "toolChoice">;
+export type PostedChatOptions = PostedOptions &
+  Pick<ChatOptions, "thinking" | "templateOptions" | "tools" | "toolChoice">;
 
 /** A model's file; strings are absolute URLs. */
 export type PostedSource = string | Blob | FileSystemFileHandle;
