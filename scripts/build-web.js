@@ -9,6 +9,7 @@ import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
 import { root } from "./native-sources.js";
+import { writeModels } from "./page-models.js";
 
 export const pageFolder = join(root, "build", "web");
 
@@ -126,7 +127,11 @@ export async function buildWeb() {
   // Constraints are large, and answers of this page have none.
   const kept = ["./", ...scripts, "worker-bundle.js", "answers-bundle.js", "models.json", ...statics];
   const serviceWorker = readFileSync(join(web, "service-worker.js"), "utf8");
-  writeFileSync(join(pageFolder, "service-worker.js"), serviceWorker.replace("[/* FILES */]", JSON.stringify(kept)));
+  writeFileSync(
+    join(pageFolder, "service-worker.js"),
+    serviceWorker.replace("globalThis.PAGE_FILES", JSON.stringify(kept)),
+  );
+  await writeModels(pageFolder);
   const all = [...first, "worker-bundle.js", "service-worker.js"];
   return all.reduce((sum, name) => sum + gzipSync(readFileSync(join(pageFolder, name))).length, 0);
 }

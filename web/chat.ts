@@ -60,8 +60,8 @@ export async function ask(
   else showQuestion(question, actions);
   const controller = new AbortController();
   page.running = controller;
-  // The button that has the focus is hidden next.
-  if (!input.contains(document.activeElement) && find("compose").contains(document.activeElement)) input.focus();
+  // The button that had the focus is gone.
+  if (earlier) input.focus();
   watchFocus();
   show("answering");
   say("Answering");

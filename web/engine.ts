@@ -1,5 +1,5 @@
 /** What the page needs of who answers: a model in a worker of this page, or a server. */
-import type { ConversationEvent, Message, Tool } from "lowbit/web";
+import type { ConversationEvent, ExecutableTool, Message } from "lowbit/web";
 import type { Settings } from "./settings.ts";
 
 /** A model that can be chosen. */
@@ -35,7 +35,7 @@ export interface AnswerOptions {
   readonly settings: Settings;
   /** Whether the model may think; undefined where its template decides. */
   readonly thinking: boolean | undefined;
-  readonly tools: readonly Tool[];
+  readonly tools: readonly ExecutableTool[];
   readonly signal: AbortSignal;
 }
 

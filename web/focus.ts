@@ -18,6 +18,11 @@ for (const event of ["focusin", "input"])
     isElsewhere = target !== find("cancel") && !find("compose").contains(target as Node);
   });
 
+/** Whether the reader writes something there since it began. */
+export function isBusyIn(element: HTMLElement): boolean {
+  return isElsewhere && element.contains(document.activeElement);
+}
+
 /** When something has ended: the reader goes on here, unless he does already somewhere else. */
 export function focusNext(element: HTMLElement): void {
   if (!isElsewhere) element.focus();

@@ -1,7 +1,7 @@
 /** Models: offered, loaded, put in the place of others. */
 import { element, find, say, unlessBlocked } from "./dom.ts";
 import type { Engine, Offer } from "./engine.ts";
-import { focusNext, watchFocus } from "./focus.ts";
+import { focusNext, isBusyIn, watchFocus } from "./focus.ts";
 import { page, show, showStart } from "./state.ts";
 
 const url = find<HTMLInputElement>("url");
@@ -54,7 +54,7 @@ export async function load(source: string | File): Promise<void> {
     );
     find("model").textContent = loaded.name;
     say(`Ready: ${loaded.name}${loaded.notice}`);
-    showStart(false);
+    if (!isBusyIn(find("start"))) showStart(false);
     show("ready");
     document.dispatchEvent(new Event("answered"));
     focusNext(find("input"));

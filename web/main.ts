@@ -57,6 +57,10 @@ function startCompose(): void {
     attached = [];
     showAttached();
     showStart(false);
+    // The button that has the focus is hidden next.
+    if (compose.contains(document.activeElement)) input.focus();
+    // At once, so that nothing is asked twice.
+    show("answering");
     void chat().then(({ ask }) => ask(text, files));
   });
   input.addEventListener("keydown", (event) => {
@@ -89,7 +93,11 @@ function startModels(): void {
     if (chosen) void load(chosen);
   });
   find("cancel").addEventListener("click", () => page.running?.abort());
-  find("model").addEventListener("click", () => showStart(find("start").hidden === true));
+  find("model").addEventListener("click", () => {
+    const isHidden = find("talk").checkVisibility() === false;
+    showTalk();
+    showStart(isHidden || find("start").hidden === true);
+  });
   document.addEventListener("dragover", (event) => {
     event.preventDefault();
     document.body.dataset.drop = "";
@@ -105,14 +113,29 @@ function startModels(): void {
   });
 }
 
-/** Opens a panel beside the conversation, or on narrow screens in its place. */
-function toggle(name: "nav" | "panel", isOpen = document.body.dataset[name] === undefined): void {
-  for (const other of ["nav", "panel"] as const) {
-    if (other === name && isOpen) document.body.dataset[other] = "";
-    else if (other === name || matchMedia("(max-width: 60rem)").matches) delete document.body.dataset[other];
-    find(`${other}-toggle`).ariaExpanded = `${document.body.dataset[other] !== undefined}`;
+const isNarrow = () => matchMedia("(max-width: 60rem)").matches;
+const PANELS = ["nav", "panel"] as const;
+
+/** Opens or closes panels beside the conversation; on narrow screens one at most, in its place. */
+function showPanels(open: readonly (typeof PANELS)[number][]): void {
+  for (const name of PANELS) {
+    const isOpen = open.includes(name);
+    if (isOpen) document.body.dataset[name] = "";
+    else delete document.body.dataset[name];
+    find(`${name}-toggle`).ariaExpanded = `${isOpen}`;
   }
   void showFigures();
+}
+
+function toggle(name: (typeof PANELS)[number]): void {
+  const open = PANELS.filter((other) => document.body.dataset[other] !== undefined);
+  if (open.includes(name)) showPanels(open.filter((other) => other !== name));
+  else showPanels(isNarrow() ? [name] : [...open, name]);
+}
+
+/** On narrow screens, shows the conversation in the place of a panel. */
+function showTalk(): void {
+  if (isNarrow()) showPanels([]);
 }
 
 async function showFigures(): Promise<void> {
@@ -128,7 +151,7 @@ async function open(id: string | null): Promise<void> {
   page.conversation = conversation;
   system.value = conversation.system;
   find("corner").textContent = "";
-  toggle("nav", false);
+  showTalk();
   if (page.model || conversation.messages.length > 0) showStart(false);
   else showStart(true);
   if (conversation.messages.length > 0) (await chat()).showConversation();
@@ -179,10 +202,10 @@ async function startConversations(): Promise<void> {
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || isComposing(event) || document.querySelector("dialog")) return;
   if (isAnswering() || !find("loading").hidden) page.running?.abort();
-  else if (document.body.dataset.nav !== undefined) toggle("nav", false);
+  else showTalk();
 });
 document.addEventListener("answered", () => void showFigures());
-for (const name of ["nav", "panel"] as const) find(`${name}-toggle`).addEventListener("click", () => toggle(name));
+for (const name of PANELS) find(`${name}-toggle`).addEventListener("click", () => toggle(name));
 find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
 startShell(find<HTMLButtonElement>("theme"), runsHere);
 startCompose();

@@ -39,6 +39,11 @@ class AnswerRenderer extends Renderer {
     return `<h${level}>${this.parser.parseInline(tokens)}</h${level}>`;
   }
 
+  /** With the line's end in its text, too. */
+  override br(): string {
+    return "<br>\n";
+  }
+
   override checkbox({ checked }: { checked: boolean }): string {
     return checked ? "☑ " : "☐ ";
   }

@@ -1,5 +1,5 @@
 /** Models of the `lowbit serve` that this page comes from, by its HTTP API. */
-import type { ConversationEvent, Message, Tool } from "lowbit/web";
+import type { ConversationEvent, ExecutableTool, Message } from "lowbit/web";
 import { ask } from "./dialog.ts";
 import { type AnswerOptions, type ChatModel, type Ending, type Engine, ROOM } from "./engine.ts";
 
@@ -162,7 +162,7 @@ function posted(message: Message): object {
   };
 }
 
-function postedTool({ name, description, parameters }: Tool): object {
+function postedTool({ name, description, parameters }: ExecutableTool): object {
   return { type: "function", function: { name, description, parameters } };
 }
 

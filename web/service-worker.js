@@ -3,10 +3,8 @@
  * where the host does not. Programs are not its business: lowbit/web keeps those.
  */
 const CACHE = "lowbit-page";
-/** The build writes their names here. */
-const FILES = [
-  /* FILES */
-];
+/** Names of the files, which the build writes in this place. */
+const FILES = globalThis.PAGE_FILES;
 
 self.addEventListener("install", (event) => {
   event.waitUntil(

@@ -1,7 +1,7 @@
 /** Harmless tools that models may call: they read the clock and calculate. */
-import type { Tool } from "lowbit/web";
+import type { ExecutableTool } from "lowbit/web";
 
-export const tools: readonly Tool[] = [
+export const tools: readonly ExecutableTool[] = [
   {
     name: "current_time",
     description: "Tells the date and time now, with the weekday and the time zone of the user.",

@@ -59,29 +59,25 @@ describe("a conversation", () => {
     expect((await send(conversation, "One")).promptTokens).toBeGreaterThan(first.promptTokens);
   });
 
+  it("goes on with messages that were kept, of which what is known is not computed again", async () => {
+    const conversation = llm.createConversation();
+    await send(conversation, "One");
+    const kept = conversation.messages.slice();
+    const { text } = await send(conversation, "Two");
+    conversation.reset(kept);
+    expect(conversation.messages).toEqual(kept);
+    expect(await send(conversation, "Two")).toEqual({ text, promptTokens: 1 });
+    conversation.reset(conversation.messages);
+    expect(conversation.messages).toHaveLength(4);
+    expect(() => conversation.reset([{ role: "user" }] as never)).toThrow(/^messages\[0\].content: expected/);
+    expect(conversation.messages).toHaveLength(4);
+  });
+
   it("answers a message again whose answer was taken back, of which the last token is computed", async () => {
     const conversation = llm.createConversation();
     const { text } = await send(conversation, "Hello");
     conversation.messages.length = 0;
     expect(await send(conversation, "Hello")).toEqual({ text, promptTokens: 1 });
-  });
-
-  it("takes other messages in the place of its own, but none that are no messages, and none while it answers", async () => {
-    const conversation = llm.createConversation();
-    const first = await send(conversation, "Hello");
-    await send(conversation, "And now?");
-    const question = { role: "user", content: "Hello" } as const;
-    conversation.replaceMessages([question]);
-    const reply = conversation.reply(options);
-    let text = "";
-    for await (const piece of reply) text += piece;
-    expect([text, reply.result!.promptTokens]).toEqual([first.text, 1]);
-    expect(() => conversation.replaceMessages([{ role: "robot" } as never])).toThrow(InvalidArgumentError);
-    expect(conversation.messages).toEqual([question, { role: "assistant", content: text }]);
-    for await (const _ of conversation.reply(options)) {
-      expect(() => conversation.replaceMessages([])).toThrow(/^conversation: expected the answer under way/);
-      break;
-    }
   });
 
   it("keeps the part of an answer that was read", async () => {

@@ -98,25 +98,21 @@ export class Conversation {
     return new Reply(this.#answers(options, null));
   }
 
-  /** Starts over; `system` is a first message of that role. InvalidArgumentError while an answer is read. */
-  reset(system?: string): void {
+  /**
+   * Starts over; `start` is a first message of the role system, or all messages of a conversation that was kept, of which
+   * what was computed of the same beginning is used again. InvalidArgumentError while an answer is read.
+   */
+  reset(start: string | readonly Message[] = ""): void {
     this.#checkIdle();
+    const given = typeof start === "string" ? systemMessages(start) : start;
+    checkMessages(given);
+    const messages = given.slice();
     this.messages.length = 0;
+    for (const message of messages) this.messages.push(message);
     this.#leftOut = 0;
+    if (typeof start !== "string") return;
     this.#ids = [];
     this.#decoder.rewind(0);
-    if (system) this.messages.push({ role: "system", content: system });
-  }
-
-  /**
-   * Puts other messages in the place of those so far, such as a changed question without what followed it. What was
-   * computed of the same beginning is used again. InvalidArgumentError for what is no message, and while an answer is read.
-   */
-  replaceMessages(messages: readonly Message[]): void {
-    checkMessages(messages);
-    this.#checkIdle();
-    this.messages.splice(0, this.messages.length, ...messages);
-    this.#leftOut = 0;
   }
 
   /** Answers until the model calls no more tools; `question` is taken back when nothing comes of it. */
@@ -228,6 +224,10 @@ export class Conversation {
         "conversation: expected the answer under way to be read to its end, or left, first",
       );
   }
+}
+
+function systemMessages(content: string): Message[] {
+  return content === "" ? [] : [{ role: "system", content }];
 }
 
 /** A model that must call a tool does so once: its answer may follow. */

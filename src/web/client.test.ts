@@ -8,8 +8,9 @@ import { exportProgram } from "../api/compile-model.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../checkpoint/model.ts";
 import { ContextLengthError, InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
-import { Channel, type LoadModelOptions, loadModel, openModel, WebModel } from "./client.ts";
-import type { ModelFacts, Port, Reply, Request } from "./protocol.ts";
+import { Channel } from "./channel.ts";
+import { type LoadModelOptions, loadModel, openModel, type WebModel } from "./client.ts";
+import type { Port, Reply, Request } from "./protocol.ts";
 import { serveModel } from "./serve.ts";
 
 const folder = await temporaryFolder();
@@ -59,52 +60,6 @@ describe("a model behind a channel", () => {
     local.dispose();
   });
 
-  it("answers a list of messages in the place of its conversation, with less to compute", async () => {
-    const local = await loadProgram(path);
-    const model = await open(file);
-    await textOf(model.chat("Something else", options));
-    const first = { role: "user", content: "One" } as const;
-    const answer = model.chat([first], options);
-    const text = await textOf(answer);
-    const { message } = await local.chat([first], options).result;
-    expect(answer.answer!.message).toEqual(message);
-    const list = [first, message, { role: "user", content: "Two" } as const];
-    const second = model.chat(list, options);
-    expect(await textOf(second)).toBe((await local.chat(list, options).result).message.content);
-    expect(second.answer!.usage.cachedTokens).toBeGreaterThan(answer.answer!.usage.promptTokens / 2);
-    const changed = model.chat([first], options);
-    expect(await textOf(changed)).toBe(text);
-    expect(changed.result).toBe(changed.answer!.generation);
-    await expect(textOf(model.chat([{ role: "robot" }] as never, options))).rejects.toThrow(/^messages\[0\].role: /);
-    await local.dispose();
-  });
-
-  it("gives thinking and calls of tools as events, and text alone to who wants that", async () => {
-    const events = [
-      { type: "reasoning", text: "Hm." },
-      { type: "text", text: "Now" },
-      { type: "toolCall", index: 0, id: "a", name: "clock" },
-      { type: "toolArguments", index: 0, text: "{}" },
-    ] as const;
-    const port: Port = {
-      onmessage: null,
-      postMessage({ id }: { id: number }) {
-        const reply = (body: object) => port.onmessage!({ data: { ...body, id } } as MessageEvent);
-        for (const event of events)
-          reply(event.type === "text" ? { ...event, kind: "text" } : { kind: "event", event });
-        reply({ kind: "end", value: { finishReason: "toolCalls", generation: { generatedTokens: 9 } } });
-      },
-    } as Port;
-    const model = new WebModel(new Channel(port), () => {}, {} as ModelFacts);
-    const reply = model.chat("What time is it?");
-    const found = [];
-    for await (const event of reply.events()) found.push(event);
-    expect(found).toEqual(events);
-    expect(reply.answer!.finishReason).toBe("toolCalls");
-    expect(reply.result).toEqual({ generatedTokens: 9 });
-    expect(await textOf(model.chat("Again"))).toBe("Now");
-  });
-
   it.each([
     [undefined, "Undefined"],
     [null, "Null"],
@@ -144,6 +99,7 @@ describe("a model behind a channel", () => {
     expect(memory.constants).toBeGreaterThan(1000);
     expect(kernels.map(([operator]) => operator)).toContain("aten::linear.out");
     expect(model.facts).toMatchObject({ contextLength: 64, hasChatTemplate: true, isCached: null });
+    expect(model.facts).toMatchObject({ canThink: false, takesTools: false });
   });
 
   it("stops for a signal and for an iteration that ends early, and can go on", async () => {

@@ -9,7 +9,9 @@ export {
 } from "../errors.ts";
 export type { ChatResult } from "../language/chat-options.ts";
 export type { ConversationEvent } from "../language/conversation.ts";
-export type { Message, Tool, ToolCall } from "../text/chat-messages.ts";
+export type { ExecutableTool } from "../language/conversation-tools.ts";
+export type { Message, ToolCall } from "../text/chat-messages.ts";
 export type { GenerateOptions, GenerationResult } from "../text/generate.ts";
-export { type LoadModelOptions, loadModel, type WebGeneration, type WebModel, type WebReply } from "./client.ts";
+export { type LoadModelOptions, loadModel, type WebChatOptions, type WebModel } from "./client.ts";
 export type { ModelFacts, ModelStats } from "./protocol.ts";
+export type { WebGeneration, WebReply } from "./streams.ts";
