@@ -7,6 +7,8 @@ import {
   argmaxReference,
   erfGegluReference,
   gegluReference,
+  geluReference,
+  geluTanhReference,
   groupSumsReference,
   quickGegluReference,
   regluReference,
@@ -29,6 +31,7 @@ import {
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { linearRecurrenceReference, shortConvolutionReference } from "./reference/recurrent.ts";
+import { attendTextsReference, layerNormReference, poolTextsReference } from "./reference/texts.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
 import {
   attentionRelaxedWasm,
@@ -123,6 +126,12 @@ export const linearRecurrence = [linearRecurrenceReference];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];
+/** Over rows that are several texts. */
+export const attendTexts = [...nativeKernels("attend_texts", native.attendTexts), attendTextsReference];
+export const layerNorm = [...nativeKernels("layer_norm", native.layerNorm), layerNormReference];
+export const poolTexts = [poolTextsReference];
+export const gelu = [...nativeKernels("gelu", native.unary), geluReference];
+export const geluTanh = [...nativeKernels("gelu_tanh", native.unary), geluTanhReference];
 export const add = [...nativeKernels("add", native.binary), addWasm, addReference];
 export const swiglu = [...nativeKernels("swiglu", native.binary), swigluWasm, swigluReference];
 export const geglu = [...nativeKernels("geglu", native.binary), gegluWasm, gegluReference];
