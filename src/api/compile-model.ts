@@ -2,16 +2,15 @@
 import { checkOptions, checkWhole } from "../arguments.ts";
 import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
-import { holdsFor } from "../checkpoint/weight-origins.ts";
 import type { MethodSource } from "../compile/capture.ts";
 import { compile, type Target, targets } from "../compile/compile.ts";
-import { EXECUTORCH_LAYOUT } from "../compile/executorch.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { LONG_METHOD } from "../language/program-decoder.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
+import { isTextNetwork } from "../model/encoder.ts";
 import { checkOutput } from "../node-file.ts";
 import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
@@ -19,8 +18,10 @@ import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { saveProgram } from "../program/save.ts";
 import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
+import { textMetadata, textSource } from "./compile-texts.ts";
 import { generationFacts } from "./generation-facts.ts";
 import { resumeKey } from "./resume-key.ts";
+import { weightsFor } from "./weights-for.ts";
 
 /**
  * How a checkpoint becomes a program: rows of a step, target and CPU. Every field has a default.
@@ -91,13 +92,6 @@ function forwardOptions(options: CompileModelOptions, capacity: number, longCont
   return { cache: target === "executorch" ? { capacity, type: kvCache } : "sequences", logits, longContext };
 }
 
-/** Weights in the formats in which programs of these options have them; `unread`: for graphs alone. */
-export function weightsFor(model: Model, options: CompileModelOptions, unread: boolean): WeightLookup {
-  const holds = holdsFor(options.target ?? "lowbit");
-  const use = { signal: options.signal, layout: layoutFor(model, options.target), holds, unread };
-  return (name) => model.weight(name, use);
-}
-
 /**
  * forward(tokens int64 [1, T], positions int64 [T], rows int64 [R]) → logits of those rows [1, R, V], T up to maxSeqLen. For
  * ExecuTorch forward(tokens, input_pos int64 [1]) → logits of the last token, or of all.
@@ -133,14 +127,6 @@ function logitRows(maxSeqLen: number): number {
   return Math.min(maxSeqLen, LOGIT_ROWS_MAX);
 }
 
-/** The packed layout that a target asks for, if it does. */
-function layoutFor({ layout }: Model, target: Target | undefined): string | undefined {
-  if (target !== "executorch") return undefined;
-  if (layout !== null && layout !== EXECUTORCH_LAYOUT)
-    throw new InvalidArgumentError(`target executorch: expected layout ${EXECUTORCH_LAYOUT} but found ${layout}`);
-  return EXECUTORCH_LAYOUT;
-}
-
 /** Length up to which `forward` serves a sequence, when the program holds longer ones that it does not serve. */
 export function longContextFrom({ decoder }: Model, maxContextLen: number): number | null {
   const from = decoder.longContextFrom;
@@ -152,6 +138,11 @@ export function longContextFrom({ decoder }: Model, maxContextLen: number): numb
  * calibration.
  */
 export function methodSources(model: Model, given: CompileModelOptions, unread = false) {
+  if (isTextNetwork(model.network)) return { sources: [textSource(model, model.network, given, unread)] };
+  return decoderSources(model, given, unread);
+}
+
+function decoderSources(model: Model, given: CompileModelOptions, unread: boolean) {
   const sizes = lengths(model, given);
   const weights = weightsFor(model, given, unread);
   const longFrom = longContextFrom(model, sizes.maxContextLen);
@@ -181,7 +172,24 @@ export function checkCompiles(
 }
 
 function compiled(model: Model, options: CompileModelOptions, unread: boolean): Program {
-  const { sources, sizes, longFrom } = methodSources(model, options, unread);
+  checkModel(model);
+  checkOptions(options);
+  const { network } = model;
+  const { sources, metadata } = isTextNetwork(network)
+    ? { sources: [textSource(model, network, options, unread)], metadata: textMetadata(model, network, options) }
+    : decoderProgram(model, options, unread);
+  return compile(sources, {
+    registry: operators,
+    cpu: options.cpu ?? hostCpu(),
+    target: options.target ?? "lowbit",
+    metadata,
+    namedData: namedData(model),
+  });
+}
+
+/** Methods and metadata of a decoder's program. */
+function decoderProgram(model: Model, options: CompileModelOptions, unread: boolean) {
+  const { sources, sizes, longFrom } = decoderSources(model, options, unread);
   const facts = generationFacts(model.checkpoint);
   const metadata = new Map<string, number | boolean | readonly number[]>([
     ["get_max_seq_len", sizes.maxSeqLen],
@@ -197,13 +205,7 @@ function compiled(model: Model, options: CompileModelOptions, unread: boolean): 
     ...(facts.bosId === null ? [] : ([["get_bos_id", facts.bosId]] as const)),
     ...(facts.eosIds.length === 0 ? [] : ([["get_eos_ids", facts.eosIds]] as const)),
   ]);
-  return compile(sources, {
-    registry: operators,
-    cpu: options.cpu ?? hostCpu(),
-    target: options.target ?? "lowbit",
-    metadata,
-    namedData: namedData(model),
-  });
+  return { sources, metadata };
 }
 
 function namedData(model: Model): Map<string, DataSource> {

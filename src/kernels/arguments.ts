@@ -1,5 +1,6 @@
 /** Arguments of each kernel family, already validated by the operator: typed views, sizes, opened weights. */
 import type { DType } from "../dtype.ts";
+import type { Pooling } from "../pooling.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget } from "./contract.ts";
 import type { LayerPages, SequenceTable, StatePart } from "./sequence-table.ts";
@@ -98,10 +99,6 @@ export interface AttendTextsArgs {
   /** [rows, heads, headDim] */
   readonly y: Float32Array;
 }
-
-/** What a text's rows become: their first, last, mean, largest values, sum over the root of their number, or mean by place. */
-export const poolings = ["cls", "lasttoken", "mean", "max", "mean_sqrt_len_tokens", "weightedmean"] as const;
-export type Pooling = (typeof poolings)[number];
 
 /** One row of each text, which are as in `AttendTextsArgs`. Texts without rows give NaN. */
 export interface PoolTextsArgs {

@@ -1,8 +1,8 @@
 /** Operators over rows that are several texts, one after the other, without anything between: text i is rows offsets[i] to offsets[i + 1] - 1. */
-import { type AttendTextsArgs, type PoolTextsArgs, poolings, type UnaryArgs } from "../kernels/arguments.ts";
+import type { AttendTextsArgs, PoolTextsArgs, UnaryArgs } from "../kernels/arguments.ts";
 import type { Kernel } from "../kernels/contract.ts";
-import { isPooling } from "../kernels/reference/texts.ts";
 import { attendTexts, gelu, geluTanh, layerNorm, poolTexts } from "../kernels/table.ts";
+import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";
 import { attentionMultiplications } from "./attention.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
@@ -117,7 +117,7 @@ const poolTextsOperator = defineOperator<PoolTextsArgs>({
   prepare(args) {
     const { shape, data } = args.tensor("x");
     return {
-      pooling: args.string("mode") as PoolTextsArgs["pooling"],
+      pooling: args.string("mode") as Pooling,
       rows: rowCount(shape),
       dim: shape.at(-1)!,
       x: data as Float32Array,

@@ -1,5 +1,6 @@
 /** Attention within texts and what a text's rows become, as plain loops; sums in double precision, rounded to float32. */
-import { type AttendTextsArgs, type LayerNormArgs, type Pooling, type PoolTextsArgs, poolings } from "../arguments.ts";
+import type { Pooling } from "../../pooling.ts";
+import type { AttendTextsArgs, LayerNormArgs, PoolTextsArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 
 const anyShape = { target: "reference", layouts: null, bits: null, needs: [], mStep: 1, nStep: 1 } as const;
@@ -117,8 +118,3 @@ export const poolTextsReference: Kernel<PoolTextsArgs> = {
     };
   },
 };
-
-/** Whether a name is one of the ways to pool. */
-export function isPooling(name: string): name is Pooling {
-  return poolings.some((pooling) => pooling === name);
-}
