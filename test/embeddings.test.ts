@@ -6,7 +6,7 @@ import { loadCheckpoint, loadCompiled } from "../src/index.ts";
 import { distance } from "./support/distance.ts";
 
 const goldens = join(import.meta.dirname, "../../shared/golden/models-2026");
-const families = ["bert-minilm", "bert-bge"];
+const families = ["bert-minilm", "bert-bge", "xlm-roberta-e5", "modernbert", "qwen3-embedding", "embeddinggemma"];
 
 interface Golden {
   readonly items: readonly {

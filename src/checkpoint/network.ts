@@ -4,10 +4,10 @@ import type { Checkpoint } from "../formats/contract.ts";
 import { describe } from "../formats/json.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { SentenceModule } from "../formats/sentence-modules.ts";
-import { buildDecoder } from "../model/architectures.ts";
+import { architectures, buildDecoder } from "../model/architectures.ts";
 import type { Network } from "../model/decoder.ts";
 import { type HeadActivation, type HeadStep, textNetwork } from "../model/encoder.ts";
-import { buildEncoder } from "../model/encoders.ts";
+import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { withModelPrefix } from "./base-names.ts";
 import { withStoredHead } from "./tied-head.ts";
@@ -15,21 +15,28 @@ import { withStoredHead } from "./tied-head.ts";
 /** The checkpoint under the names that its network has for tensors, and the network. */
 export async function networkOf(checkpoint: Checkpoint): Promise<[Checkpoint, Network]> {
   const { configFile, config, modules } = checkpoint;
-  const built = buildEncoder(configFile, config);
-  const isAlone = String((config.architectures as unknown[] | undefined)?.[0]).endsWith("Model");
-  if (!built || !(modules || isAlone)) {
-    const decoder = buildDecoder(configFile, config);
-    return withStoredHead(withModelPrefix(checkpoint, decoder), decoder);
+  if (modules) return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
+  if (architectureName(config).endsWith("Model") && buildEncoder(configFile, config)) {
+    const note = `${configFile}: no modules.json says what becomes of hidden states; embeddings are their mean`;
+    return embedderOf({ ...checkpoint, notes: [...checkpoint.notes, note] }, [meanOfRows]);
   }
-  const { encoder, architecture } = built;
-  const steps = modules ? modules.modules.flatMap(stepsOf) : [meanOfRows];
+  const decoder = buildDecoder(configFile, config);
+  return withStoredHead(withModelPrefix(checkpoint, decoder), decoder);
+}
+
+function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkpoint, Network] {
+  const { configFile, config } = checkpoint;
   if (steps[0]?.kind !== "pool")
-    throw new UnsupportedError(`${configFile}: expected a Pooling behind the transformer in modules.json`);
-  const named = withoutPrefix(checkpoint, architecture.prefix);
-  const notes = modules
-    ? []
-    : [`${configFile}: no modules.json says how embeddings are made of hidden states; they are their mean`];
-  return [{ ...named, notes: [...named.notes, ...notes] }, textNetwork("embed", encoder, steps)];
+    throw new UnsupportedError(`${configFile}: expected Pooling behind the transformer in modules.json`);
+  const built = buildEncoder(configFile, config);
+  if (built) return [withoutPrefix(checkpoint, built.prefix), textNetwork("embed", built.encoder, steps)];
+  const encoder = decoderAsEncoder(configFile, config);
+  const network = encoder && textNetwork("embed", encoder, steps);
+  if (network) return [withModelPrefix(checkpoint, network), network];
+  const known = [...encoders, ...architectures].map(({ name }) => name).join(", ");
+  throw new UnsupportedError(
+    `${configFile}: architecture ${architectureName(config)} is not supported for embeddings, only ${known}`,
+  );
 }
 
 /** What sentence-transformers does where nothing says it. */

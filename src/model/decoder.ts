@@ -35,6 +35,14 @@ export interface ForwardInputs<T> {
   readonly rows: T | null;
 }
 
+/** Which tokens of its text each sees, where several texts are read whole and nothing is kept of them. */
+export interface TextsSeen<T> {
+  /** Where each text begins, and where the last ends, int64 [texts + 1]. */
+  readonly offsets: T;
+  /** Whether tokens see those after them. */
+  readonly isBidirectional: boolean;
+}
+
 /** Positions that states for keys and values hold, and in which type. */
 export interface CacheStates {
   /** Positions that they hold. */
