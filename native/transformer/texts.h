@@ -73,8 +73,8 @@ static inline void transpose_keys(const float* keys, size_t stride, uint32_t cou
 
 // Scores of `Rows` queries with a block of keys.
 template <class Isa, int Rows>
-LOWBIT_APART void score_texts(const float* q, size_t q_stride, const float* keys, uint32_t count, uint32_t dim, float scale,
-                              float* scores, size_t score_stride) {
+LOWBIT_APART void score_texts(const float* q, size_t q_stride, const float* keys, uint32_t count, uint32_t dim,
+                              float scale, float* scores, size_t score_stride) {
   using V = typename Isa::V;
   constexpr uint32_t kVectors = 2, kStep = kVectors * Isa::kLanes;
   const V factor = Isa::set(scale);
@@ -89,7 +89,8 @@ LOWBIT_APART void score_texts(const float* q, size_t q_stride, const float* keys
       each_index<kVectors>([&](auto c) LOWBIT_INLINE { own[c] = Isa::load(column + c * Isa::kLanes); });
       each_index<Rows>([&](auto r) LOWBIT_INLINE {
         const V value = Isa::set(q[r * q_stride + d]);
-        each_index<kVectors>([&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(value, own[c], sums[r][c]); });
+        each_index<kVectors>(
+            [&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(value, own[c], sums[r][c]); });
       });
     }
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
@@ -133,13 +134,15 @@ LOWBIT_APART void add_text_columns(const float* weights, size_t weight_stride, c
     each_index<Columns>([&](auto c) LOWBIT_INLINE { own[c] = vector.load(values + c * Isa::kLanes); });
     each_index<Rows>([&](auto r) LOWBIT_INLINE {
       const V weight = Isa::set(weights[r * weight_stride + key]);
-      each_index<Columns>([&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(weight, own[c], sums[r][c]); });
+      each_index<Columns>(
+          [&](auto c) LOWBIT_INLINE { sums[r][c] = Isa::multiply_add(weight, own[c], sums[r][c]); });
     });
   }
   each_index<Rows>([&](auto r) LOWBIT_INLINE {
     const V inverse = Isa::set(inverses[r]);
-    each_index<Columns>(
-        [&](auto c) LOWBIT_INLINE { vector.store(y + r * y_stride + c * Isa::kLanes, sums[r][c] * inverse); });
+    each_index<Columns>([&](auto c) LOWBIT_INLINE {
+      vector.store(y + r * y_stride + c * Isa::kLanes, sums[r][c] * inverse);
+    });
   });
 }
 
@@ -178,9 +181,8 @@ void attend_text_part(const TextsArgs& args, const TextPart& part, uint32_t head
                           scores + row * apart + from, apart);
   }
   for (uint32_t row = 0; row < rows; row++)
-    inverses[row] =
-        weigh_text<Isa>(scores + row * apart, part.seen_from(args, part.first + row) - part.begin,
-                        part.seen_to(args, part.first + row) - part.begin, count);
+    inverses[row] = weigh_text<Isa>(scores + row * apart, part.seen_from(args, part.first + row) - part.begin,
+                                    part.seen_to(args, part.first + row) - part.begin, count);
   const float* values = args.v + part.begin * stride + kv_at;
   uint32_t row = 0;
   for (; row + 4 <= rows; row += 4)

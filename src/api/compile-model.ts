@@ -1,62 +1,31 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { checkOptions, checkWhole } from "../arguments.ts";
-import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
+import { checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import type { MethodSource } from "../compile/capture.ts";
-import { compile, type Target, targets } from "../compile/compile.ts";
+import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { LONG_METHOD } from "../language/program-decoder.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
 import { isTextNetwork } from "../model/encoder.ts";
 import { checkOutput } from "../node-file.ts";
-import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { saveProgram } from "../program/save.ts";
 import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
+import { type CompileModelOptions, checkChoices } from "./compile-options.ts";
 import { textMetadata, textSource } from "./compile-texts.ts";
 import { generationFacts } from "./generation-facts.ts";
 import { resumeKey } from "./resume-key.ts";
 import { weightsFor } from "./weights-for.ts";
 
-/**
- * How a checkpoint becomes a program: rows of a step, target and CPU. Every field has a default.
- */
-export interface CompileModelOptions extends AbortOptions {
-  /** The CPU that weights are packed for. Default: this one. */
-  readonly cpu?: Cpu;
-  /** Most tokens of one call; longer prompts are run in chunks. Default: 512, or the context if that is shorter. */
-  readonly maxSeqLen?: number | undefined;
-  /** Positions that the KV cache of a program for ExecuTorch holds. Default: the model's, at most 2048. Others choose it when they load. */
-  readonly maxContextLen?: number | undefined;
-  /** Logits [1, V] of the last token (default), or [1, T, V] of all, of a program for ExecuTorch. Others give those of the rows that are asked for. */
-  readonly logits?: "last" | "all";
-  /** Who runs the program. For ExecuTorch, fused operators become those that it has, and weights its layout. */
-  readonly target?: Target | undefined;
-  /** What keys and values of a program for ExecuTorch are kept in. Default: f32. Others choose it when they load. */
-  readonly kvCache?: KvCacheType | undefined;
-}
-
 const CONTEXT_DEFAULT_MAX = 2048;
 const CHUNK_DEFAULT_MAX = 512;
 /** Most rows of a step whose logits can be asked for: each takes memory for the whole vocabulary. */
 const LOGIT_ROWS_MAX = 64;
-
-/** Values of options that name one of a few. */
-const choices = { kvCache: kvCacheTypes, logits: ["last", "all"], target: targets } as const;
-
-/** InvalidArgumentError for an option of another value than those it may have. */
-export function checkChoices(options: Partial<CompileModelOptions>): void {
-  for (const [name, known] of Object.entries(choices)) {
-    const value = options[name as keyof typeof choices];
-    if (value != null && !known.some((choice) => choice === value))
-      throw new InvalidArgumentError(`${name}: expected ${known.join(" or ")} but found ${value}`);
-  }
-}
 
 interface Lengths {
   /** Most tokens of one call. */

@@ -5,7 +5,7 @@ import type { MethodSource } from "../compile/capture.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { TextNetwork } from "../model/encoder.ts";
 import { Ops } from "../ops/ops.ts";
-import type { CompileModelOptions } from "./compile-model.ts";
+import type { CompileModelOptions } from "./compile-options.ts";
 import { weightsFor } from "./weights-for.ts";
 
 /** A step holds a whole text; more are shorter than this, and room for it is taken when a text needs it. */
@@ -21,10 +21,14 @@ interface TextLengths {
 /** InvalidArgumentError for options that programs of texts do not have, UnsupportedError for targets that cannot run them. */
 function lengths({ checkpoint, name }: Model, network: TextNetwork, options: CompileModelOptions): TextLengths {
   if (options.target === "executorch")
-    throw new UnsupportedError(`${name}: target executorch is for models that generate text, not for ${network.architecture}`);
+    throw new UnsupportedError(
+      `${name}: target executorch is for models that generate text, not for ${network.architecture}`,
+    );
   for (const option of ["maxContextLen", "logits", "kvCache"] as const)
     if (options[option] !== undefined)
-      throw new InvalidArgumentError(`${option}: expected it for a model that generates text, not for ${network.architecture}`);
+      throw new InvalidArgumentError(
+        `${option}: expected it for a model that generates text, not for ${network.architecture}`,
+      );
   const longest = Math.min(checkpoint.modules?.maxTokens ?? network.contextLength, network.contextLength);
   const rows = options.maxSeqLen ?? Math.min(Math.max(longest, MANY_ROWS), ROWS_DEFAULT_MAX);
   checkWhole("maxSeqLen", rows, 1, ROWS_MAX);

@@ -70,7 +70,8 @@ interface Listed {
 /** Modules that modules.json lists, in order. */
 async function listed(file: string): Promise<readonly Listed[]> {
   const value = await readValue(file);
-  if (!Array.isArray(value)) throw new InvalidFileError(file, `expected a list of modules but found ${describe(value)}`);
+  if (!Array.isArray(value))
+    throw new InvalidFileError(file, `expected a list of modules but found ${describe(value)}`);
   return value.map((item: unknown, i) => {
     const { type, path } = isObject(item) ? item : {};
     if (typeof type !== "string" || typeof path !== "string" || (path !== "" && (!FOLDER.test(path) || path === "..")))
@@ -83,10 +84,7 @@ async function listed(file: string): Promise<readonly Listed[]> {
 }
 
 /** What sentence-transformers' files in a folder say; null without modules.json. `names` are the files of the folder. */
-export async function readSentenceModules(
-  folder: string,
-  names: ReadonlySet<string>,
-): Promise<SentenceModules | null> {
+export async function readSentenceModules(folder: string, names: ReadonlySet<string>): Promise<SentenceModules | null> {
   if (!names.has(MODULES)) return null;
   const file = join(folder, MODULES);
   const [first, ...rest] = await listed(file);

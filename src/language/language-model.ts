@@ -73,7 +73,9 @@ export class LanguageModel {
     this.stopStrings = stopStrings(settings);
     this.ignoredSettings = ignoredSettings(settings);
     const textFile = `${name}, text_settings.json`;
-    const textSettings = texts.textSettings ? readTextSettings(parse(texts.textSettings, textFile), textFile) : plainSettings;
+    const textSettings = texts.textSettings
+      ? readTextSettings(parse(texts.textSettings, textFile), textFile)
+      : plainSettings;
     this.embedding = program.has("embed") ? new EmbeddingModel(program, () => this.tokenizer, textSettings) : null;
   }
 

@@ -21,7 +21,13 @@ interface BertConfig {
   readonly gelu: "none" | "tanh";
 }
 
-const gelus = { gelu: "none", gelu_python: "none", gelu_new: "tanh", gelu_pytorch_tanh: "tanh", gelu_fast: "tanh" } as const;
+const gelus = {
+  gelu: "none",
+  gelu_python: "none",
+  gelu_new: "tanh",
+  gelu_pytorch_tanh: "tanh",
+  gelu_fast: "tanh",
+} as const;
 
 function readBert(config: ConfigReader): BertConfig {
   config.oneOf("position_embedding_type", ["absolute"], "absolute");
@@ -81,8 +87,7 @@ function hiddenStates<T>(config: BertConfig, ops: Ops<T>, weights: WeightLookup,
   const { tokens, positions, types, offsets } = inputs;
   const headDim = hidden / heads;
   const linear = (x: T, module: string) => ops.linear(x, weights(`${module}.weight`), weights(`${module}.bias`));
-  const norm = (x: T, module: string) =>
-    ops.layerNorm(x, weights(`${module}.weight`), weights(`${module}.bias`), eps);
+  const norm = (x: T, module: string) => ops.layerNorm(x, weights(`${module}.weight`), weights(`${module}.bias`), eps);
   const kinds = types ?? ops.scale(positions, 0);
   const typed = ops.add(ops.embedding(weights(WORDS), tokens), ops.embedding(weights(TYPES), kinds));
   let x = norm(ops.add(typed, ops.embedding(weights(POSITIONS), positions)), "embeddings.LayerNorm");

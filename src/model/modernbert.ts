@@ -100,7 +100,8 @@ function hiddenStates<T>(config: ModernBertConfig, ops: Ops<T>, weights: WeightL
   const biasOf = (module: string, has: boolean) => (has ? weights(`${module}.bias`) : null);
   const linear = (x: T, module: string, bias: boolean) =>
     ops.linear(x, weights(`${module}.weight`), biasOf(module, bias));
-  const norm = (x: T, module: string) => ops.layerNorm(x, weights(`${module}.weight`), biasOf(module, biases.norm), eps);
+  const norm = (x: T, module: string) =>
+    ops.layerNorm(x, weights(`${module}.weight`), biasOf(module, biases.norm), eps);
   const angles = new Map<LayerType, T>();
   const anglesOf = (type: LayerType) => {
     const { inverseFrequencies, scale } = ropes[type];

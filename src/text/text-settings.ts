@@ -13,7 +13,12 @@ export interface TextSettings {
 }
 
 /** Settings of a model that says nothing of its texts. */
-export const plainSettings: TextSettings = { prompts: {}, defaultPrompt: null, isLowerCase: false, isNormalized: false };
+export const plainSettings: TextSettings = {
+  prompts: {},
+  defaultPrompt: null,
+  isLowerCase: false,
+  isNormalized: false,
+};
 
 /** Settings from their JSON. InvalidFileError naming `file` where they are none. */
 export function readTextSettings(value: Readonly<Record<string, unknown>>, file: string): TextSettings {

@@ -218,8 +218,7 @@ const gelu = [geluErfOperator, geluTanhOperator].reduce(
   (general, operator, i) =>
     overload(general, {
       operator,
-      fits: (args) =>
-        args.tensor("self").dtype === "f32" && (args.string("approximate") === "tanh") === (i === 1),
+      fits: (args) => args.tensor("self").dtype === "f32" && (args.string("approximate") === "tanh") === (i === 1),
     }),
   anyGelu,
 );
