@@ -40,8 +40,8 @@ const cases: readonly Case[] = [
 ];
 
 function offsetsOf(lengths: readonly number[]): BigInt64Array {
-  let end = 0;
-  return BigInt64Array.from([0, ...lengths], (length) => BigInt((end += length)));
+  const ends = lengths.map((_, i) => lengths.slice(0, i + 1).reduce((sum, length) => sum + length, 0));
+  return BigInt64Array.from([0, ...ends], BigInt);
 }
 
 function argsOf({ lengths, heads, kvHeads, headDim, before, after }: Case): Omit<AttendTextsArgs, "y"> {
