@@ -107,6 +107,7 @@ export function longContextFrom({ decoder }: Model, maxContextLen: number): numb
  * calibration.
  */
 export function methodSources(model: Model, given: CompileModelOptions, unread = false) {
+  checkModel(model);
   if (isTextNetwork(model.network)) return { sources: [textSource(model, model.network, given, unread)] };
   return decoderSources(model, given, unread);
 }
