@@ -89,7 +89,7 @@ async function checkStop(page, expected) {
   }));
   assert.ok(more <= 1, `${more} pieces came after the stop`);
   assert.ok(replies.includes("error"), "the worker ends what is stopped");
-  const late = replies.slice(replies.indexOf("answer")).filter((kind) => kind === "text");
+  const late = replies.slice(replies.indexOf("answer")).filter((kind) => kind === "event");
   assert.ok(late.length <= 1, `the worker wrote ${late.length} pieces after it was told to stop`);
   await page.click("#reset");
   await status(page, "New conversation");

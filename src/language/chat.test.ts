@@ -1,6 +1,7 @@
 /** Answers with thinking, tools, stop strings and constraints, over a decoder that writes what a test has it write. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
+import { toolTemplate } from "../../test/support/tiny-checkpoint.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { Message, Tool } from "../text/chat-messages.ts";
 import { ChatTemplate } from "../text/chat-template.ts";
@@ -18,14 +19,7 @@ const tokenizer = new Tokenizer(JSON.parse(readFileSync(golden, "utf8")), {
   eos_token: "<|end|>",
 });
 const eos = tokenizer.eos!.id;
-const template = new ChatTemplate(
-  `{{ bos_token }}{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|user|>{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}<|end|>{% endfor %}<|assistant|>{% if enable_thinking is defined and enable_thinking %}<think>
-{% elif enable_thinking is defined %}<think>
-
-</think>
-
-{% endif %}`,
-);
+const template = new ChatTemplate(`{{ bos_token }}${toolTemplate}`);
 const model: ChatModel & { createDecoder(): ProgramDecoder } = {
   ...{ name: "model", tokenizer, template, samplingDefaults: { temperature: 0 }, eosIds: [eos], stopStrings: [] },
   createDecoder: () => new ScriptedDecoder([]),

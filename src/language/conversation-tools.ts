@@ -70,7 +70,8 @@ function argumentsOf({ name, arguments: text }: ToolCall): Record<string, unknow
   throw new InvalidArgumentError(`the arguments of ${name} are no object`);
 }
 
-function textOf(value: unknown): string {
+/** What a function gave, as the model reads it. */
+export function textOf(value: unknown): string {
   if (typeof value === "string") return value;
   return value === undefined ? "" : JSON.stringify(value);
 }

@@ -59,6 +59,20 @@ describe("a conversation", () => {
     expect((await send(conversation, "One")).promptTokens).toBeGreaterThan(first.promptTokens);
   });
 
+  it("goes on with messages that were kept, of which what is known is not computed again", async () => {
+    const conversation = llm.createConversation();
+    await send(conversation, "One");
+    const kept = conversation.messages.slice();
+    const { text } = await send(conversation, "Two");
+    conversation.reset(kept);
+    expect(conversation.messages).toEqual(kept);
+    expect(await send(conversation, "Two")).toEqual({ text, promptTokens: 1 });
+    conversation.reset(conversation.messages);
+    expect(conversation.messages).toHaveLength(4);
+    expect(() => conversation.reset([{ role: "user" }] as never)).toThrow(/^messages\[0\].content: expected/);
+    expect(conversation.messages).toHaveLength(4);
+  });
+
   it("answers a message again whose answer was taken back, of which the last token is computed", async () => {
     const conversation = llm.createConversation();
     const { text } = await send(conversation, "Hello");

@@ -2,7 +2,7 @@
 import { checkOptions, checkWhole } from "../arguments.ts";
 import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import { logInfo } from "../log.ts";
-import type { Message, TextPart, ToolMessage } from "../text/chat-messages.ts";
+import { checkMessages, type Message, type TextPart, type ToolMessage } from "../text/chat-messages.ts";
 import type { GenerationResult } from "../text/generate.ts";
 import { answer, checkChatOptions } from "./chat.ts";
 import type { ChatEvent, ChatOptions, ChatResult } from "./chat-options.ts";
@@ -98,14 +98,21 @@ export class Conversation {
     return new Reply(this.#answers(options, null));
   }
 
-  /** Starts over; `system` is a first message of that role. InvalidArgumentError while an answer is read. */
-  reset(system?: string): void {
+  /**
+   * Starts over; `start` is a first message of the role system, or all messages of a conversation that was kept, of which
+   * what was computed of the same beginning is used again. InvalidArgumentError while an answer is read.
+   */
+  reset(start: string | readonly Message[] = ""): void {
     this.#checkIdle();
+    const given = typeof start === "string" ? systemMessages(start) : start;
+    checkMessages(given);
+    const messages = given.slice();
     this.messages.length = 0;
+    for (const message of messages) this.messages.push(message);
     this.#leftOut = 0;
+    if (typeof start !== "string") return;
     this.#ids = [];
     this.#decoder.rewind(0);
-    if (system) this.messages.push({ role: "system", content: system });
   }
 
   /** Answers until the model calls no more tools; `question` is taken back when nothing comes of it. */
@@ -217,6 +224,10 @@ export class Conversation {
         "conversation: expected the answer under way to be read to its end, or left, first",
       );
   }
+}
+
+function systemMessages(content: string): Message[] {
+  return content === "" ? [] : [{ role: "system", content }];
 }
 
 /** A model that must call a tool does so once: its answer may follow. */

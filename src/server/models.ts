@@ -1,9 +1,9 @@
 /** The models of a server by name: loaded when they are first asked for, put away when others need their memory. */
 import { totalmem } from "node:os";
+import { orAbort } from "../abort.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { logInfo } from "../log.ts";
-import { orAbort } from "./abort.ts";
 import { ApiError } from "./errors.ts";
 
 /** A model that a server offers. */

@@ -37,6 +37,11 @@ export interface EncodeTextOptions {
   readonly contextLength?: number | undefined;
   /** A second text, which stands behind the first as the tokenizer's post-processor says for two. Default: none. */
   readonly pair?: string | undefined;
+  /**
+   * Shorten the ids to so many, with those that the tokenizer puts around texts, whatever its section `truncation` says:
+   * the longer of two texts loses its last ids. Default: no.
+   */
+  readonly maxTokens?: number | undefined;
   /** Shorten the ids as the section `truncation` of tokenizer.json says, if it has one. Default true. */
   readonly truncation?: boolean | undefined;
   /** Fill the ids up as the section `padding` of tokenizer.json says, if it has one. Default true. */
@@ -158,7 +163,12 @@ export class Tokenizer {
     checkString("text", text);
     if (options.pair !== undefined) checkString("pair", options.pair);
     const texts = options.pair === undefined ? [text] : [text, options.pair];
-    const truncation = options.truncation === false ? null : this.truncation;
+    const truncation =
+      options.maxTokens !== undefined
+        ? ({ maxLength: options.maxTokens, strategy: "LongestFirst", direction: "Right", stride: 0 } as const)
+        : options.truncation === false
+          ? null
+          : this.truncation;
     const most = truncation && truncation.maxLength <= contextLength ? Number.POSITIVE_INFINITY : contextLength;
     const protection = allowControlTokens ? null : { skips: (id: number) => this.isSpecial(id), mark: null };
     const length = texts.reduce((sum, { length }) => sum + length, 0);

@@ -8,7 +8,8 @@ import { exportProgram } from "../api/compile-model.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { loadCheckpoint } from "../checkpoint/model.ts";
 import { ContextLengthError, InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
-import { Channel, type LoadModelOptions, loadModel, openModel, type WebModel } from "./client.ts";
+import { Channel } from "./channel.ts";
+import { type LoadModelOptions, loadModel, openModel, type WebModel } from "./client.ts";
 import type { Port, Reply, Request } from "./protocol.ts";
 import { serveModel } from "./serve.ts";
 
@@ -98,6 +99,7 @@ describe("a model behind a channel", () => {
     expect(memory.constants).toBeGreaterThan(1000);
     expect(kernels.map(([operator]) => operator)).toContain("aten::linear.out");
     expect(model.facts).toMatchObject({ contextLength: 64, hasChatTemplate: true, isCached: null });
+    expect(model.facts).toMatchObject({ canThink: false, takesTools: false });
   });
 
   it("stops for a signal and for an iteration that ends early, and can go on", async () => {

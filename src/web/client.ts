@@ -1,20 +1,20 @@
 /** The page's half: a model in a worker, with promises and async iterators. */
 
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
-import { secondIteration } from "../language/token-stream.ts";
-import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
-import {
-  errorOf,
-  type ModelFacts,
-  type ModelStats,
-  type ModuleAddresses,
-  type Port,
-  type PostedChatOptions,
-  type PostedSource,
-  type Reply,
-  type ReplyBody,
-  type RequestBody,
+import type { ExecutableTool, OnToolCall } from "../language/conversation-tools.ts";
+import { checkTools, type Message } from "../text/chat-messages.ts";
+import type { GenerateOptions } from "../text/generate.ts";
+import { Channel } from "./channel.ts";
+import type {
+  ModelFacts,
+  ModelStats,
+  ModuleAddresses,
+  PostedChatOptions,
+  PostedSource,
+  PostedTool,
+  ReplyBody,
 } from "./protocol.ts";
+import { TextStream, type WebGeneration, WebReply } from "./streams.ts";
 
 /** How `loadModel` loads: threads, progress in bytes, an abort signal, and where the worker's script is. */
 export interface LoadModelOptions {
@@ -28,10 +28,12 @@ export interface LoadModelOptions {
   readonly worker?: URL | undefined;
 }
 
-/** Text as it is generated, to be iterated over once; `result` is there when the generation has ended by itself. */
-export interface WebGeneration extends AsyncIterable<string> {
-  /** Why the generation ended and what it took; null until it has ended by itself. */
-  readonly result: GenerationResult | null;
+/** How an answer in the model's conversation is generated. Functions of tools run in the page. */
+export interface WebChatOptions extends Omit<PostedChatOptions, "tools">, Pick<GenerateOptions, "signal"> {
+  /** Tools that the model may call. Those with `execute` are run; their results go back to the model. */
+  readonly tools?: readonly ExecutableTool[] | undefined;
+  /** Runs calls of tools without `execute`. Without it, an answer ends where the model waits for their results. */
+  readonly onToolCall?: OnToolCall | undefined;
 }
 
 /**
@@ -139,15 +141,30 @@ export class WebModel {
     return new TextStream(this.#channel, { kind: "generate", prompt, options: posted }, signal);
   }
 
-  /** Adds a message to the model's one conversation and streams the answer; while one comes, InvalidArgumentError. */
-  chat(content: string, options: PostedChatOptions & Pick<GenerateOptions, "signal"> = {}): WebGeneration {
-    const { signal, ...posted } = options;
-    return new TextStream(this.#channel, { kind: "chat", content, options: posted }, signal);
+  /**
+   * Adds a message of the user to the model's one conversation and streams the answer. A list of messages takes the place of
+   * the conversation's, such as after one was changed; what was computed of the same beginning is used again.
+   * Functions of tools that the model calls are run, and the model goes on with their results.
+   * InvalidArgumentError while another answer comes, and for options that cannot be posted to a worker.
+   */
+  chat(content: string | readonly Message[], options: WebChatOptions = {}): WebReply {
+    const { signal, tools, onToolCall, ...rest } = options;
+    if (tools !== undefined) checkTools(tools);
+    const posted = { ...rest, ...(tools && { tools: tools.map((tool) => postedTool(tool, onToolCall)) }) };
+    return new WebReply(this.#channel, { kind: "chat", content, options: posted }, { signal, tools, onToolCall });
   }
 
-  /** Begins the conversation anew, not while an answer comes; `system` is a first message of that role. */
-  async reset(system?: string): Promise<void> {
-    await this.#channel.ask({ kind: "reset", system });
+  /**
+   * Begins the conversation anew, not while an answer comes; `start` is a first message of the role system, or all messages
+   * of a conversation that was kept.
+   */
+  async reset(start?: string | readonly Message[]): Promise<void> {
+    await this.#channel.ask({ kind: "reset", start });
+  }
+
+  /** Messages of the conversation so far, answers and results of tools among them. */
+  async messages(): Promise<Message[]> {
+    return (await this.#channel.ask({ kind: "messages" })) as Message[];
   }
 
   /** How the model runs: threads, memory, features and kernels. */
@@ -162,128 +179,7 @@ export class WebModel {
   }
 }
 
-type Answer = (ReplyBody & { kind: "end" })["value"];
-
-interface Question {
-  take(reply: ReplyBody): void;
-  resolve(answer: Answer): void;
-  reject(error: unknown): void;
-}
-
-interface AskOptions {
-  /** Called with each answer that is not the last. */
-  take?(reply: ReplyBody): void;
-  /** Ends the request; the signal's reason is thrown. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** Questions to a port, each with an answer. */
-export class Channel {
-  readonly #port: Port;
-  readonly #questions = new Map<number, Question>();
-  #last = 0;
-  #failure: Error | null = null;
-
-  constructor(port: Port) {
-    this.#port = port;
-    port.onmessage = ({ data }) => this.#take(data as Reply);
-  }
-
-  /** Resolves with the answer; `take` gets what comes before it. An abort rejects with the signal's reason, once it has ended. */
-  ask(body: RequestBody, { take = () => {}, signal }: AskOptions = {}): Promise<Answer> {
-    const id = ++this.#last;
-    const onAbort = () => this.#port.postMessage({ kind: "abort", id });
-    return new Promise<Answer>((resolve, reject) => {
-      if (this.#failure) throw this.#failure;
-      signal?.throwIfAborted();
-      this.#questions.set(id, { take, resolve, reject });
-      signal?.addEventListener("abort", onAbort, { once: true });
-      this.#port.postMessage({ ...body, id });
-    })
-      .catch((error) => {
-        throw signal?.aborted ? signal.reason : error;
-      })
-      .finally(() => signal?.removeEventListener("abort", onAbort));
-  }
-
-  /** Ends all questions, those to come, too. */
-  fail(error: Error): void {
-    this.#failure ??= error;
-    for (const { reject } of this.#questions.values()) reject(this.#failure);
-    this.#questions.clear();
-  }
-
-  #take(reply: Reply): void {
-    const question = this.#questions.get(reply.id);
-    if (!question) return;
-    if (reply.kind === "end" || reply.kind === "error") this.#questions.delete(reply.id);
-    if (reply.kind === "end") question.resolve(reply.value);
-    else if (reply.kind === "error") question.reject(errorOf(reply.error));
-    else this.#give(question, reply);
-  }
-
-  /** An error of who gets what comes ends the question, and its work. */
-  #give(question: Question, reply: Reply): void {
-    try {
-      question.take(reply);
-    } catch (error) {
-      this.#questions.delete(reply.id);
-      this.#port.postMessage({ kind: "abort", id: reply.id });
-      question.reject(error);
-    }
-  }
-}
-
-/** A generation in the worker, which begins with its iteration and ends when that ends early. */
-class TextStream implements WebGeneration {
-  result: GenerationResult | null = null;
-  readonly #channel: Channel;
-  readonly #body: RequestBody;
-  readonly #signal: AbortSignal | undefined;
-  #isBegun = false;
-
-  constructor(channel: Channel, body: RequestBody, signal: AbortSignal | undefined) {
-    this.#channel = channel;
-    this.#body = body;
-    this.#signal = signal;
-  }
-
-  async *[Symbol.asyncIterator](): AsyncGenerator<string> {
-    if (this.#isBegun) throw secondIteration();
-    this.#isBegun = true;
-    const texts: string[] = [];
-    let wake = () => {};
-    let isEnded = false;
-    const take = (reply: ReplyBody) => {
-      if (reply.kind === "text") texts.push(reply.text);
-      wake();
-    };
-    const stop = new AbortController();
-    const signal = this.#signal ? AbortSignal.any([this.#signal, stop.signal]) : stop.signal;
-    const answer = this.#channel.ask(this.#body, { take, signal });
-    const ended = answer.then(
-      () => {},
-      () => {},
-    );
-    void ended.then(() => {
-      isEnded = true;
-      wake();
-    });
-    try {
-      // What has come already is not given after an abort.
-      while (!signal.aborted && (!isEnded || texts.length > 0)) {
-        if (texts.length > 0) yield texts.shift()!;
-        else
-          await new Promise<void>((resolve) => {
-            wake = resolve;
-          });
-      }
-      const result = (await answer) as GenerationResult;
-      signal.throwIfAborted();
-      this.result = result;
-    } finally {
-      stop.abort();
-      await ended;
-    }
-  }
+/** A tool as the worker needs it: its function stays in the page. */
+function postedTool({ execute, ...tool }: ExecutableTool, onToolCall: OnToolCall | undefined): PostedTool {
+  return { ...tool, canRun: execute !== undefined || onToolCall !== undefined };
 }

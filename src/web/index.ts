@@ -7,6 +7,11 @@ export {
   LowbitError,
   UnsupportedError,
 } from "../errors.ts";
+export type { ChatResult } from "../language/chat-options.ts";
+export type { ConversationEvent } from "../language/conversation.ts";
+export type { ExecutableTool } from "../language/conversation-tools.ts";
+export type { Message, ToolCall } from "../text/chat-messages.ts";
 export type { GenerateOptions, GenerationResult } from "../text/generate.ts";
-export { type LoadModelOptions, loadModel, type WebGeneration, type WebModel } from "./client.ts";
+export { type LoadModelOptions, loadModel, type WebChatOptions, type WebModel } from "./client.ts";
 export type { ModelFacts, ModelStats } from "./protocol.ts";
+export type { WebGeneration, WebReply } from "./streams.ts";

@@ -7,14 +7,27 @@ import {
   LowbitError,
   UnsupportedError,
 } from "../errors.ts";
-import type { ChatOptions } from "../language/chat-options.ts";
+import type { ChatResult } from "../language/chat-options.ts";
+import type { ConversationEvent, SendOptions } from "../language/conversation.ts";
+import type { Message, Tool, ToolCall } from "../text/chat-messages.ts";
 import type { GenerateOptions, GenerationResult } from "../text/generate.ts";
 
 /** Options of a generation that can be posted. */
 export type PostedOptions = Omit<GenerateOptions, "signal">;
 
+/** A tool without its function. */
+export interface PostedTool extends Tool {
+  /** Whether the page runs calls of it. */
+  readonly canRun: boolean;
+}
+
 /** Options of an answer that can be posted. */
-export type PostedChatOptions = PostedOptions & Pick<ChatOptions, "thinking" | "templateOptions">;
+export interface PostedChatOptions extends Omit<SendOptions, "signal" | "tools" | "schema"> {
+  /** Tools that the model may call. */
+  readonly tools?: readonly PostedTool[] | undefined;
+  /** JSON schema of the answer's text; `answer.value` is its value. */
+  readonly schema?: Readonly<Record<string, unknown>> | undefined;
+}
 
 /** A model's file; strings are absolute URLs. */
 export type PostedSource = string | Blob | FileSystemFileHandle;
@@ -27,6 +40,10 @@ export interface ModelFacts {
   readonly contextLength: number;
   /** Whether the model came with a chat template. */
   readonly hasChatTemplate: boolean;
+  /** Whether the model's chat template has thinking, which options turn on and off. */
+  readonly canThink: boolean;
+  /** Whether the model's chat template has tools. */
+  readonly takesTools: boolean;
   /** How the model samples where options do not say. */
   readonly samplingDefaults: PostedOptions;
   /** Whether the file is in the browser's cache; null for a file of the user's own. */
@@ -61,21 +78,31 @@ export type RequestBody =
       readonly modules?: ModuleAddresses | undefined;
     }
   | { readonly kind: "generate"; readonly prompt: string | readonly number[]; readonly options: PostedOptions }
-  | { readonly kind: "chat"; readonly content: string; readonly options: PostedChatOptions }
-  | { readonly kind: "reset"; readonly system: string | undefined }
+  | { readonly kind: "chat"; readonly content: string | readonly Message[]; readonly options: PostedChatOptions }
+  | { readonly kind: "reset"; readonly start: string | readonly Message[] | undefined }
+  | { readonly kind: "messages" }
   | { readonly kind: "stats" }
+  /** What the function of a call gave, or threw. */
+  | { readonly kind: "called"; readonly text: string }
+  | { readonly kind: "failed"; readonly error: PostedError }
   | { readonly kind: "abort" };
 
-/** `id` of an abort is that of what it ends. */
+/** `id` of an abort, and of what a call came to, is that of the request that it belongs to. */
 export type Request = RequestBody & { readonly id: number };
 
 export type ReplyBody =
   | { readonly kind: "progress"; readonly doneBytes: number; readonly totalBytes: number }
   | { readonly kind: "text"; readonly text: string }
-  | { readonly kind: "end"; readonly value: ModelFacts | ModelStats | GenerationResult | null }
+  | { readonly kind: "event"; readonly event: ConversationEvent }
+  /** The page is asked to run a function; the model waits. */
+  | { readonly kind: "call"; readonly call: ToolCall; readonly args: Record<string, unknown> }
+  | { readonly kind: "end"; readonly value: Answer }
   | { readonly kind: "error"; readonly error: PostedError };
 
 export type Reply = ReplyBody & { readonly id: number };
+
+/** What a request came to. */
+export type Answer = ModelFacts | ModelStats | GenerationResult | ChatResult | readonly Message[] | null;
 
 /** One end of the channel: a worker, its global scope, or a port. */
 export interface Port {

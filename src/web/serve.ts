@@ -1,19 +1,25 @@
 /** The worker's half: one model, its conversation, and the generations that run. */
 
-import { InvalidArgumentError, InvalidFileError } from "../errors.ts";
-import type { Conversation } from "../language/conversation.ts";
+import { InvalidArgumentError, InvalidFileError, LowbitError } from "../errors.ts";
+import type { Conversation, Reply as ConversationReply } from "../language/conversation.ts";
+import type { ExecutableTool } from "../language/conversation-tools.ts";
 import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
 import type { Generation } from "../language/token-stream.ts";
 import { readProgram } from "../program/read.ts";
+import type { ToolCall } from "../text/chat-messages.ts";
+import { takesTools } from "../text/template-input.ts";
+import { canThink } from "../text/thinking.ts";
 import { blobSource } from "./blob-source.ts";
 import { HeadCheck } from "./head-check.ts";
 import { setModuleAddresses } from "./lazy-modules.ts";
 import { fetchModel, type StoredModel } from "./model-cache.ts";
 import {
+  type Answer,
   type ModelFacts,
   type ModelStats,
   type Port,
   type PostedSource,
+  type PostedTool,
   postedError,
   type ReplyBody,
   type Request,
@@ -22,57 +28,102 @@ import {
 /** Answers the requests that come to a port. */
 export function serveModel(port: Port): void {
   const server = new ModelServer();
-  const running = new Map<number, AbortController>();
+  const running = new Map<number, Task>();
   port.onmessage = async ({ data }) => {
     const request = data as Request;
     const { id } = request;
-    const reply = (body: ReplyBody) => port.postMessage({ ...body, id });
-    if (request.kind === "abort") {
-      running.get(id)?.abort();
-      return;
-    }
-    const controller = new AbortController();
-    running.set(id, controller);
-    try {
-      reply({ kind: "end", value: await server.answer(request, reply, controller.signal) });
-    } catch (error) {
-      reply({ kind: "error", error: postedError(error) });
-    } finally {
-      running.delete(id);
+    if (request.kind === "abort") running.get(id)?.abort();
+    else if (request.kind === "called") running.get(id)?.settle(request.text);
+    else if (request.kind === "failed") running.get(id)?.settle(new LowbitError(request.error.message));
+    else {
+      const task = new Task((body) => port.postMessage({ ...body, id }));
+      running.set(id, task);
+      try {
+        task.send({ kind: "end", value: await server.answer(request, task) });
+      } catch (error) {
+        task.send({ kind: "error", error: postedError(error) });
+      } finally {
+        running.delete(id);
+      }
     }
   };
 }
 
 type Send = (body: ReplyBody) => void;
-type Answer = (ReplyBody & { kind: "end" })["value"];
+
+/** A request that has an answer. */
+type Asked = Exclude<Request, { readonly kind: "abort" | "called" | "failed" }>;
+
+/** The work for a request: what it sends, what ends it, and the page's function that it waits for. */
+class Task {
+  readonly send: Send;
+  readonly #controller = new AbortController();
+  #called: { resolve(text: string): void; reject(error: unknown): void } | null = null;
+
+  constructor(send: Send) {
+    this.send = send;
+  }
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  abort(): void {
+    this.#controller.abort();
+    this.#called?.reject(this.signal.reason);
+  }
+
+  /** Has the page run a function of a tool. */
+  call(call: ToolCall, args: Record<string, unknown>): Promise<string> {
+    return new Promise((resolve, reject) => {
+      this.#called = { resolve, reject };
+      this.send({ kind: "call", call, args });
+    });
+  }
+
+  /** What the page's function gave, or threw. */
+  settle(result: string | Error): void {
+    if (typeof result === "string") this.#called?.resolve(result);
+    else this.#called?.reject(result);
+  }
+}
 
 class ModelServer {
   #model: LanguageModel | null = null;
   #conversation: Conversation | null = null;
 
-  async answer(request: Request, send: Send, signal: AbortSignal): Promise<Answer> {
+  async answer(request: Asked, task: Task): Promise<Answer> {
+    const { signal } = task;
     switch (request.kind) {
       case "load":
-        return this.#load(request, send, signal);
+        return this.#load(request, task);
       case "generate":
-        return stream(this.#loaded().generate(request.prompt, { ...request.options, signal }), send);
+        return streamText(this.#loaded().generate(request.prompt, { ...request.options, signal }), task.send);
       case "chat":
-        return stream(this.#talk().send(request.content, { ...request.options, signal }), send);
+        return streamEvents(this.#reply(request, task), task.send);
       case "reset":
-        this.#talk().reset(request.system);
+        this.#talk().reset(request.start);
         return null;
+      case "messages":
+        return this.#talk().messages;
       case "stats":
         return statsOf(this.#loaded());
-      case "abort":
-        return null;
     }
   }
 
-  async #load(
-    { source, threads, modules }: Request & { kind: "load" },
-    send: Send,
-    signal: AbortSignal,
-  ): Promise<ModelFacts> {
+  #reply({ content, options: { tools, ...rest } }: Request & { kind: "chat" }, task: Task): ConversationReply {
+    const options = {
+      ...rest,
+      signal: task.signal,
+      ...(tools && { tools: tools.map((tool) => toolInPage(tool, task)) }),
+    };
+    const conversation = this.#talk();
+    if (typeof content === "string") return conversation.send(content, options);
+    conversation.reset(content);
+    return conversation.reply(options);
+  }
+
+  async #load({ source, threads, modules }: Request & { kind: "load" }, { send, signal }: Task): Promise<ModelFacts> {
     if (modules) setModuleAddresses(modules);
     if (this.#model) throw new InvalidArgumentError("load: expected a worker without a model but found one with");
     const onProgress = (doneBytes: number, totalBytes: number) => send({ kind: "progress", doneBytes, totalBytes });
@@ -87,6 +138,8 @@ class ModelServer {
         name,
         contextLength: model.program.count("get_max_context_len", model.program.count("get_max_seq_len")),
         hasChatTemplate: model.template !== null,
+        canThink: canThink(model.template?.source ?? ""),
+        takesTools: takesTools(model.template?.source ?? ""),
         samplingDefaults: model.samplingDefaults,
         isCached,
       };
@@ -131,9 +184,19 @@ function fileOf(handle: FileSystemFileHandle): Promise<File> {
   });
 }
 
-async function stream(generation: Generation, send: Send): Promise<Answer> {
+/** A tool whose function the page runs, where it does. */
+function toolInPage({ canRun, ...tool }: PostedTool, task: Task): ExecutableTool {
+  return canRun ? { ...tool, execute: (args, { call }) => task.call(call, args) } : tool;
+}
+
+async function streamText(generation: Generation, send: Send): Promise<Answer> {
   for await (const text of generation) send({ kind: "text", text });
   return generation.result;
+}
+
+async function streamEvents(reply: ConversationReply, send: Send): Promise<Answer> {
+  for await (const event of reply.events()) send({ kind: "event", event });
+  return reply.answer;
 }
 
 function statsOf({ program }: LanguageModel): ModelStats {

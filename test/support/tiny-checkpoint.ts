@@ -35,6 +35,14 @@ export const tinyConfig = {
   eos_token_id: END,
 };
 
+/** A template that has tools, their calls as Hermes writes them, and thinking. */
+export const toolTemplate = `{% for t in tools or [] %}{{ t | tojson }}{% endfor %}{% for m in messages %}<|user|>{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | tojson }}</tool_call>{% endfor %}<|end|>{% endfor %}<|assistant|>{% if enable_thinking is defined and enable_thinking %}<think>
+{% elif enable_thinking is defined %}<think>
+
+</think>
+
+{% endif %}`;
+
 const template =
   "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}" +
   "{% if add_generation_prompt %}<|assistant|>{% endif %}";
@@ -82,13 +90,15 @@ export interface TinyOptions {
   /** Tensors to write, by default those of `config`. */
   readonly shapes?: Shapes;
   readonly dtype?: "f32" | "f16" | "bf16";
+  /** By default one that has neither tools nor thinking. */
+  readonly chatTemplate?: string;
   /** Changes the values of a tensor before they are written. */
   readonly edit?: (name: string, values: Float32Array) => void;
 }
 
 /** Writes the folder. */
 export async function writeTinyCheckpoint(folder: string, options: TinyOptions = {}): Promise<void> {
-  const { config = {}, shapes = tinyShapes(config), dtype = "f32", edit } = options;
+  const { config = {}, shapes = tinyShapes(config), dtype = "f32", chatTemplate = template, edit } = options;
   await mkdir(folder, { recursive: true });
   const random = new Random(1);
   const entries = [...shapes].map(([name, shape]) => ({
@@ -106,7 +116,7 @@ export async function writeTinyCheckpoint(folder: string, options: TinyOptions =
   await writeFile(`${folder}/config.json`, JSON.stringify({ ...tinyConfig, ...config }));
   const tokenizer = fileURLToPath(new URL("../../src/text/byte-level-tokenizer.json.golden", import.meta.url));
   await copyFile(tokenizer, `${folder}/tokenizer.json`);
-  const tokens = { bos_token: "<|bos|>", eos_token: "<|end|>", chat_template: template };
+  const tokens = { bos_token: "<|bos|>", eos_token: "<|end|>", chat_template: chatTemplate };
   await writeFile(`${folder}/tokenizer_config.json`, JSON.stringify(tokens));
   await writeFile(`${folder}/generation_config.json`, JSON.stringify({ do_sample: false }));
 }

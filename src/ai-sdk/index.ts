@@ -1,0 +1,4 @@
+/** A provider of Vercel's AI SDK that runs models in this process. Re-exports only. */
+export type { LowbitOptions } from "./call-options.ts";
+export type { LowbitSettings } from "./loaded-models.ts";
+export { createLowbit, type LowbitProvider, lowbit } from "./provider.ts";
