@@ -1,7 +1,7 @@
 /** Which network a checkpoint is of: a decoder, or one that reads whole texts, as sentence-transformers' files say. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
-import { describe } from "../formats/json.ts";
+import { describe, isObject } from "../formats/json.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { SentenceModule } from "../formats/sentence-modules.ts";
 import { architectures, buildDecoder } from "../model/architectures.ts";
@@ -10,6 +10,7 @@ import { type HeadActivation, type HeadStep, textNetwork } from "../model/encode
 import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { scoreActivation } from "./texts.ts";
 import { withStoredHead } from "./tied-head.ts";
 
 /** The checkpoint under the names that its network has for tensors, and the network. */
@@ -20,6 +21,7 @@ export async function networkOf(checkpoint: Checkpoint): Promise<[Checkpoint, Ne
     const note = `${configFile}: no modules.json says what becomes of hidden states; embeddings are their mean`;
     return embedderOf({ ...checkpoint, notes: [...checkpoint.notes, note] }, [meanOfRows]);
   }
+  if (architectureName(config).endsWith(CLASSIFIER)) return rerankerOf(checkpoint);
   const decoder = buildDecoder(configFile, config);
   return withStoredHead(withModelPrefix(checkpoint, decoder), decoder);
 }
@@ -37,6 +39,36 @@ function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkp
   throw new UnsupportedError(
     `${configFile}: architecture ${architectureName(config)} is not supported for embeddings, only ${known}`,
   );
+}
+
+/** What names of classes that give a number for each label end with. */
+const CLASSIFIER = "ForSequenceClassification";
+
+/** A cross-encoder: a classifier of one label, which scores pairs. UnsupportedError for one of several. */
+function rerankerOf(checkpoint: Checkpoint): [Checkpoint, Network] {
+  const { configFile, config } = checkpoint;
+  const built = buildEncoder(configFile, config);
+  if (!built) {
+    const known = encoders.map(({ name }) => name.replace(/Model$/, CLASSIFIER)).join(", ");
+    throw new UnsupportedError(
+      `${configFile}: architecture ${architectureName(config)} is not supported, only ${known}`,
+    );
+  }
+  const labels = labelCount(config);
+  if (labels !== 1)
+    throw new UnsupportedError(
+      `${configFile}: expected a classifier of one label, which is a score, but found ${labels}`,
+    );
+  const activation = scoreActivation(config);
+  if (activation !== null && !/\b(Sigmoid|Identity)$/.test(activation))
+    throw new UnsupportedError(`${configFile}: scores by ${activation} are not supported, only Sigmoid and Identity`);
+  return [withoutPrefix(checkpoint, built.prefix), textNetwork("rank", built.encoder, built.classifier)];
+}
+
+/** Labels of a classifier; transformers counts names of them where the config says no number, and takes two for none. */
+function labelCount({ num_labels: count, id2label: names }: Checkpoint["config"]): number {
+  if (typeof count === "number") return count;
+  return isObject(names) ? Object.keys(names).length : 2;
 }
 
 /** What sentence-transformers does where nothing says it. */

@@ -28,6 +28,7 @@ import {
   withDefaults,
 } from "./generation-settings.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
+import { type RankOptions, Reranker } from "./reranker.ts";
 import { type StructuredGeneration, type StructuredOptions, StructuredStream } from "./structured.ts";
 import { programTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
@@ -56,6 +57,8 @@ export class LanguageModel {
   readonly ignoredSettings: readonly string[];
   /** What makes vectors of texts, of a program that does; null of one that generates text. */
   readonly embedding: EmbeddingModel | null;
+  /** What scores documents by a query, of a program that does; null of others. */
+  readonly reranker: Reranker | null;
   readonly #tokenizer: Tokenizer | null;
   /** A decoder that was used to warm up; the first that is asked for. */
   #warm: ProgramDecoder | null = null;
@@ -77,6 +80,7 @@ export class LanguageModel {
       ? readTextSettings(parse(texts.textSettings, textFile), textFile)
       : plainSettings;
     this.embedding = program.has("embed") ? new EmbeddingModel(program, () => this.tokenizer, textSettings) : null;
+    this.reranker = program.has("rank") ? new Reranker(program, () => this.tokenizer, textSettings) : null;
   }
 
   /**
@@ -87,7 +91,7 @@ export class LanguageModel {
     const earlier = this.#warm;
     this.#warm = null;
     await earlier?.dispose();
-    if (!this.embedding) this.#warm = await warmDecoder(this.program, options);
+    if (!this.#madeOfTexts) this.#warm = await warmDecoder(this.program, options);
   }
 
   /** Whether the model came with a tokenizer; without one, only token ids work. */
@@ -115,13 +119,36 @@ export class LanguageModel {
    * const [query, answer] = await model.embed(["What is the capital of France?", "Paris"], { dimensions: 256 });
    */
   async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {
-    if (!this.embedding) throw new UnsupportedError(`${this.name}: the program generates text; it gives no embeddings`);
-    return this.embedding.embed(texts, options);
+    return this.#part(this.embedding, "embeddings").embed(texts, options);
   }
 
-  /** A decoder with a sequence of its own, for token ids. UnsupportedError for a program that gives embeddings. */
+  /**
+   * Scores of documents by how well they answer a query, in the order of the documents; more is better.
+   * UnsupportedError for a program that is no reranker; ContextLengthError for pairs longer than the model takes.
+   * @example
+   * const scores = await model.rank("What is the capital of France?", ["Paris", "A baguette is a bread."]);
+   */
+  async rank(query: string, documents: readonly string[], options: RankOptions = {}): Promise<number[]> {
+    return this.#part(this.reranker, "scores").rank(query, documents, options);
+  }
+
+  /** What a program that reads whole texts makes of them; null for one that generates text. */
+  get #madeOfTexts(): "embeddings" | "scores" | null {
+    if (this.embedding) return "embeddings";
+    return this.reranker ? "scores" : null;
+  }
+
+  #part<P>(part: P | null, wanted: string): P {
+    if (part !== null) return part;
+    const made = this.#madeOfTexts;
+    const does = made ? `gives ${made}` : "generates text";
+    throw new UnsupportedError(`${this.name}: the program ${does}; it gives no ${wanted}`);
+  }
+
+  /** A decoder with a sequence of its own, for token ids. UnsupportedError for a program that gives embeddings or scores. */
   createDecoder(): ProgramDecoder {
-    if (this.embedding) throw new UnsupportedError(`${this.name}: the program gives embeddings; it generates no text`);
+    const made = this.#madeOfTexts;
+    if (made) throw new UnsupportedError(`${this.name}: the program gives ${made}; it generates no text`);
     const warm = this.#warm;
     this.#warm = null;
     return warm ?? createDecoder(this.program);

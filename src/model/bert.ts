@@ -6,7 +6,7 @@ import { UnsupportedError } from "../errors.ts";
 import type { Ops } from "../ops/ops.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { WeightLookup, WeightSlot } from "./decoder.ts";
-import type { Encoder, EncoderArchitecture, TextInputs } from "./encoder.ts";
+import type { Encoder, EncoderArchitecture, HeadStep, TextInputs } from "./encoder.ts";
 import { HEADS_MAX, LAYERS_MAX } from "./transformer-config.ts";
 
 interface BertConfig {
@@ -118,6 +118,16 @@ function encoder(architecture: string, config: BertConfig, firstPosition: number
   };
 }
 
+/** The first row, a layer of its size with tanh, and the score. */
+function classifier(config: ConfigReader, dense: string, score: string): readonly HeadStep[] {
+  const size = config.size("hidden_size", 768);
+  return [
+    { kind: "pool", poolings: ["cls"] },
+    { kind: "dense", module: dense, size, hasBias: true, activation: "tanh" },
+    { kind: "dense", module: score, size: 1, hasBias: true, activation: null },
+  ];
+}
+
 export const bert: EncoderArchitecture = {
   name: "BertModel",
   modelType: "bert",
@@ -125,6 +135,7 @@ export const bert: EncoderArchitecture = {
   build(config) {
     return encoder(this.name, readBert(config), 0);
   },
+  classifier: (config) => classifier(config, "pooler.dense", "classifier"),
 };
 
 function buildRoberta(architecture: string, config: ConfigReader): Encoder {
@@ -138,6 +149,7 @@ export const roberta: EncoderArchitecture = {
   build(config) {
     return buildRoberta(this.name, config);
   },
+  classifier: (config) => classifier(config, "classifier.dense", "classifier.out_proj"),
 };
 
 export const xlmRoberta: EncoderArchitecture = {
@@ -147,4 +159,5 @@ export const xlmRoberta: EncoderArchitecture = {
   build(config) {
     return buildRoberta(this.name, config);
   },
+  classifier: (config) => classifier(config, "classifier.dense", "classifier.out_proj"),
 };

@@ -130,4 +130,6 @@ export interface EncoderArchitecture {
   /** What names of tensors begin with in checkpoints of the encoder with a head. */
   readonly prefix: string;
   build(config: ConfigReader): Encoder;
+  /** Steps to the score of a classifier of one label. */
+  classifier(config: ConfigReader): readonly HeadStep[];
 }

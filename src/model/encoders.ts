@@ -2,7 +2,7 @@
 import { architectures } from "./architectures.ts";
 import { bert, roberta, xlmRoberta } from "./bert.ts";
 import { ConfigReader, type JsonObject } from "./config-reader.ts";
-import type { Encoder, EncoderArchitecture } from "./encoder.ts";
+import type { Encoder, EncoderArchitecture, HeadStep } from "./encoder.ts";
 import { modernBert } from "./modernbert.ts";
 import { transformerEncoder } from "./transformer.ts";
 
@@ -19,19 +19,24 @@ export function architectureName({ architectures: names }: JsonObject): string {
   return typeof name === "string" ? name : "";
 }
 
-/** An encoder, and what names of its tensors begin with in checkpoints of classes with a head. */
+/** An encoder, what names of its tensors begin with in checkpoints of classes with a head, and the head of a classifier. */
 export interface BuiltEncoder {
   readonly encoder: Encoder;
   readonly prefix: string;
+  readonly classifier: readonly HeadStep[];
 }
 
 /** The encoder that a config.json describes; null where its architecture is none of the table. */
 export function buildEncoder(file: string, config: JsonObject): BuiltEncoder | null {
   const name = family(architectureName(config));
   const architecture = encoders.find((row) => family(row.name) === name);
-  return architecture
-    ? { encoder: architecture.build(new ConfigReader(file, config)), prefix: architecture.prefix }
-    : null;
+  if (!architecture) return null;
+  const reader = new ConfigReader(file, config);
+  return {
+    encoder: architecture.build(reader),
+    prefix: architecture.prefix,
+    classifier: architecture.classifier(reader),
+  };
 }
 
 /** The blocks of the decoder that a config.json describes as an encoder; null where there is no such decoder. */

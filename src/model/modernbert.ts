@@ -147,4 +147,19 @@ export const modernBert: EncoderArchitecture = {
       hiddenStates: (ops, weights, inputs) => hiddenStates(config, ops, weights, inputs),
     };
   },
+  classifier(config) {
+    config.oneOf("classifier_activation", ["gelu"], "gelu");
+    const pooling = config.oneOf("classifier_pooling", ["cls", "mean"], "cls") as "cls" | "mean";
+    const size = config.size("hidden_size", 768);
+    const eps = config.positive("norm_eps", 1e-5);
+    return [
+      { kind: "pool", poolings: [pooling] },
+      {
+        ...{ kind: "dense", module: "head.dense", size, activation: "gelu" },
+        hasBias: config.boolean("classifier_bias", false),
+      },
+      { kind: "layerNorm", module: "head.norm", eps, hasBias: config.boolean("norm_bias", false) },
+      { kind: "dense", module: "classifier", size: 1, hasBias: true, activation: null },
+    ];
+  },
 };

@@ -64,6 +64,15 @@ function bytesOf({ program }: LanguageModel): number {
   return constants + scratch + state + (program.sequenceStatistics?.bytes ?? 0);
 }
 
+/** Tokens that a text of a model may have. */
+async function contextOf(model: LanguageModel): Promise<number> {
+  const reader = model.embedding ?? model.reranker;
+  if (reader) return reader.maxTokens;
+  const decoder = model.createDecoder();
+  await decoder.dispose();
+  return decoder.contextLength;
+}
+
 export class ModelPool {
   readonly #entries = new Map<string, Entry>();
   readonly #memoryBytes: number;
@@ -159,10 +168,7 @@ export class ModelPool {
       await this.#makeRoom(bytes, signal);
       logInfo(() => `loading model ${name}`);
       const model = await entry.source.load(signal);
-      const decoder = model.createDecoder();
-      const { contextLength } = decoder;
-      await decoder.dispose();
-      entry.loaded = { model, contextLength };
+      entry.loaded = { model, contextLength: await contextOf(model) };
       return entry.loaded;
     } catch (error) {
       if (signal.aborted || error instanceof ApiError) throw error;

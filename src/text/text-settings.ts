@@ -10,6 +10,8 @@ export interface TextSettings {
   readonly isLowerCase: boolean;
   /** Whether vectors have length 1. */
   readonly isNormalized: boolean;
+  /** Whether scores are what the network gives, rather than its sigmoid, which is from 0 to 1. */
+  readonly isScoreRaw: boolean;
 }
 
 /** Settings of a model that says nothing of its texts. */
@@ -18,11 +20,12 @@ export const plainSettings: TextSettings = {
   defaultPrompt: null,
   isLowerCase: false,
   isNormalized: false,
+  isScoreRaw: false,
 };
 
 /** Settings from their JSON. InvalidFileError naming `file` where they are none. */
 export function readTextSettings(value: Readonly<Record<string, unknown>>, file: string): TextSettings {
-  const { prompts = {}, defaultPrompt = null, isLowerCase = false, isNormalized = false } = value;
+  const { prompts = {}, defaultPrompt = null, isLowerCase = false, isNormalized = false, isScoreRaw = false } = value;
   const isPrompts =
     typeof prompts === "object" &&
     prompts !== null &&
@@ -32,5 +35,11 @@ export function readTextSettings(value: Readonly<Record<string, unknown>>, file:
   const texts = prompts as Readonly<Record<string, string>>;
   if (defaultPrompt !== null && !(typeof defaultPrompt === "string" && Object.hasOwn(texts, defaultPrompt)))
     throw new InvalidFileError(file, `defaultPrompt: expected one of prompts but found ${String(defaultPrompt)}`);
-  return { prompts: texts, defaultPrompt, isLowerCase: isLowerCase === true, isNormalized: isNormalized === true };
+  return {
+    prompts: texts,
+    defaultPrompt,
+    isLowerCase: isLowerCase === true,
+    isNormalized: isNormalized === true,
+    isScoreRaw: isScoreRaw === true,
+  };
 }

@@ -48,6 +48,14 @@ export interface EncodeTextOptions {
   readonly padding?: boolean | undefined;
 }
 
+/** Ids of two texts. */
+export interface EncodedPair {
+  /** Ids of both, with those around them. */
+  readonly ids: number[];
+  /** Place of the first id of the second text. */
+  readonly secondFrom: number;
+}
+
 /** How `Tokenizer.decode` turns ids into text. */
 export interface DecodeOptions {
   /** Leave special tokens out. Default false. */
@@ -159,6 +167,15 @@ export class Tokenizer {
    * @throws InvalidArgumentError when the texts cannot be shortened as tokenizer.json asks.
    */
   encode(text: string, options: EncodeTextOptions = {}): number[] {
+    return this.#encodeTexts(text, options).ids;
+  }
+
+  /** Token ids of two texts as `encode` gives them, and the place of the second one's first id. Errors are those of `encode`. */
+  encodePair(first: string, second: string, options: EncodeTextOptions = {}): EncodedPair {
+    return this.#encodeTexts(first, { ...options, pair: second });
+  }
+
+  #encodeTexts(text: string, options: EncodeTextOptions): EncodedPair {
     const { addSpecialTokens = true, allowControlTokens = true, contextLength = Number.POSITIVE_INFINITY } = options;
     checkString("text", text);
     if (options.pair !== undefined) checkString("pair", options.pair);
@@ -175,8 +192,13 @@ export class Tokenizer {
     const work = new Work(this.#name, this.#limits, length);
     const lists = texts.map((one) => this.#encode(wellFormed(one), protection, most, work));
     const kept = truncation ? this.#truncate(lists, truncation, addSpecialTokens) : lists;
-    const ids = (this.#postProcessor?.process(kept, addSpecialTokens, work) ?? kept).flat();
-    return this.padding && options.padding !== false ? pad(ids, this.padding, work) : ids;
+    const pieces = this.#postProcessor?.process(kept, addSpecialTokens, work) ?? kept;
+    const ids = pieces.flat();
+    // Some post-processors give the list itself between others, some one list for each text.
+    const place = pieces.indexOf(kept[1]!);
+    const before = pieces.slice(0, place < 0 ? 1 : place);
+    const secondFrom = before.reduce((sum, { length }) => sum + length, 0);
+    return { ids: this.padding && options.padding !== false ? pad(ids, this.padding, work) : ids, secondFrom };
   }
 
   /**
