@@ -33,10 +33,14 @@ function peakBytes() {
   return match ? 1024 * Number(match[1]) : process.resourceUsage().maxRSS * 1024;
 }
 
+/** How many were read here. */
+let prompts = 0;
+
 /** Requests that all engines answer, each with seconds or bytes. @type {Record<string, (engine: Engine, request: any) => any>} */
 const answers = {
+  /** Each prompt is another, as prompts that were read before are in our store. */
   async prefill(engine, { tokens }) {
-    const ids = randomIds(tokens, engine.vocabulary);
+    const ids = distinctIds(prompts++, tokens, engine.vocabulary);
     return seconds(() => engine.prefill(ids));
   },
   /** Times of `runs` stretches of tokens, one after the other. */

@@ -266,6 +266,33 @@ const rmsNorm = ({ m }) => {
   return elementwise(`${m} x ${HIDDEN}`, length, 2, args);
 };
 
+const layerNorm = ({ m }) => {
+  const { args: norm, what } = rmsNorm({ m });
+  return elementwise(what, m * HIDDEN, 2, () => ({ ...norm(), bias: floats(HIDDEN) }));
+};
+
+/** One text of `m` rows. */
+const attendTexts = ({ m }) => {
+  const length = m * HIDDEN;
+  const [before, after] = [2 ** 31 - 1, 2 ** 31 - 1];
+  const args = () => ({
+    ...{ rows: m, heads: HEADS, kvHeads: HEADS, headDim: HEAD_DIM, scale: HEAD_DIM ** -0.5, before, after },
+    ...{ q: floats(length), k: floats(length), v: floats(length), y: new Float32Array(length) },
+    offsets: BigInt64Array.of(0n, BigInt(m)),
+  });
+  return elementwise(`${m} x ${HEADS} heads of ${HEAD_DIM}`, length, 4, args);
+};
+
+/** Texts of up to 32 rows. */
+const poolTexts = ({ m }) => {
+  const texts = Math.ceil(m / 32);
+  const offsets = BigInt64Array.from({ length: texts + 1 }, (_, i) => BigInt(Math.min(m, 32 * i)));
+  const args = () => ({
+    ...{ pooling: "mean", rows: m, dim: HIDDEN, x: floats(m * HIDDEN), offsets, y: new Float32Array(texts * HIDDEN) },
+  });
+  return elementwise(`${texts} texts of ${m} x ${HIDDEN}`, m * HIDDEN, 1, args);
+};
+
 const halves = ({ m }) => {
   const length = m * INTERMEDIATE;
   const args = () => ({ dim: INTERMEDIATE, x: floats(2 * length), y: new Float32Array(length) });
@@ -330,6 +357,9 @@ export const families = {
   ropeUpdateAndAttend: { make: ropePagedAttention, dtypes: Object.keys(caches), isNative: true },
   rmsNorm: { make: rmsNorm },
   addRmsNorm: { make: addRmsNorm },
+  layerNorm: { make: layerNorm },
+  attendTexts: { make: attendTexts },
+  poolTexts: { make: poolTexts },
   rope: { make: rope },
   ropeAngles: { make: ropeAngles },
   swigluHalves: { make: halves },
@@ -344,6 +374,8 @@ export const families = {
   squaredReglu: { make: binary },
   scale: { make: unary },
   softcap: { make: unary },
+  gelu: { make: unary },
+  geluTanh: { make: unary },
   softmax: { make: rows },
   argmax: { make: argmax },
   groupSums: { make: groupSums },

@@ -4,7 +4,7 @@
  */
 import { parseArgs } from "node:util";
 import { loadProgram, Profile } from "../dist/index.js";
-import { randomIds } from "./engine-process.js";
+import { distinctIds } from "./engine-process.js";
 import { programOf } from "./programs.js";
 import { digits, table } from "./report.js";
 
@@ -23,7 +23,9 @@ const profile = new Profile();
 const path = await programOf(options.shape, options.scheme);
 const model = await loadProgram(path, { threads: Number(options.threads), profile });
 const decoder = model.createDecoder();
-const ids = (count) => randomIds(count, decoder.vocabularySize);
+let prompts = 0;
+/** Others each time, as what was read before is in the store. @param {number} count */
+const ids = (count) => distinctIds(prompts++, count, decoder.vocabularySize);
 
 /** @param {string} title @param {() => Promise<unknown>} work */
 async function profiled(title, work) {

@@ -42,6 +42,19 @@ constexpr BufferIndex kScratch{3};
 constexpr uint32_t kScalars = 3, kBuffers = 3;
 }  // namespace rms_norm
 
+namespace layer_norm {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kDim{1};
+constexpr ScalarIndex kEps{2};
+constexpr ScalarIndex kHasBias{3};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kWeight{1};
+constexpr BufferIndex kBias{2};
+constexpr BufferIndex kY{3};
+constexpr BufferIndex kScratch{4};
+constexpr uint32_t kScalars = 4, kBuffers = 4;
+}  // namespace layer_norm
+
 namespace add_rms_norm {
 constexpr ScalarIndex kRows{0};
 constexpr ScalarIndex kDim{1};
@@ -180,6 +193,24 @@ constexpr BufferIndex kY{4};
 constexpr BufferIndex kScratch{5};
 constexpr uint32_t kScalars = 17, kBuffers = 5;
 }  // namespace rope_update_and_attend
+
+namespace attend_texts {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kHeads{1};
+constexpr ScalarIndex kKvHeads{2};
+constexpr ScalarIndex kHeadDim{3};
+constexpr ScalarIndex kTexts{4};
+constexpr ScalarIndex kScale{5};
+constexpr ScalarIndex kBefore{6};
+constexpr ScalarIndex kAfter{7};
+constexpr BufferIndex kQ{0};
+constexpr BufferIndex kK{1};
+constexpr BufferIndex kV{2};
+constexpr BufferIndex kOffsets{3};
+constexpr BufferIndex kY{4};
+constexpr BufferIndex kScratch{5};
+constexpr uint32_t kScalars = 8, kBuffers = 5;
+}  // namespace attend_texts
 
 namespace binary {
 constexpr ScalarIndex kCount{0};

@@ -20,8 +20,8 @@ function filesUnder(folder) {
   });
 }
 
-const table = [...readFileSync("ARCHITECTURE.md", "utf8").matchAll(/^\| `([\w/]+)` \|(.*)\| ([^|]*) \|$/gm)];
-const mayImport = new Map(table.map(([, room, , list]) => [room, new Set(list.match(/[\w/]+/g) ?? [])]));
+const table = [...readFileSync("ARCHITECTURE.md", "utf8").matchAll(/^\| `([\w/-]+)` \|(.*)\| ([^|]*) \|$/gm)];
+const mayImport = new Map(table.map(([, room, , list]) => [room, new Set(list.match(/[\w/-]+/g) ?? [])]));
 const withoutNode = new Set(
   table.filter(([, , purpose]) => purpose.includes("Nothing of Node.")).map(([, room]) => room),
 );

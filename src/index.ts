@@ -3,7 +3,8 @@
  * Command lines and tools find more in `lowbit/tools`, authors of operators in `lowbit/extension`, pages in `lowbit/web`.
  */
 
-export { type CompileModelOptions, type ExportOptions, exportProgram } from "./api/compile-model.ts";
+export { type ExportOptions, exportProgram } from "./api/compile-model.ts";
+export type { CompileModelOptions } from "./api/compile-options.ts";
 export { EagerModel } from "./api/eager-model.ts";
 export { inspectProgram, type ProgramReport } from "./api/inspect.ts";
 export { loadCompiled } from "./api/load-compiled.ts";

@@ -136,6 +136,15 @@ struct SoftcapOperation {
   }
 };
 
+// gelu(x) as the gates have it.
+template <class Gate>
+struct GeluOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V x, typename Isa::V) {
+    return Gate::template apply<Isa>(x, Isa::set(1.0f), x);
+  }
+};
+
 template <class Isa, class Operation>
 void unary_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
   const UnaryArgs& args = step.as<UnaryArgs>();

@@ -78,6 +78,44 @@ void rms_norm_prepare(Step& step, const Call& call) {
   step.run = rms_norm_run<Isa>;
 }
 
+struct LayerNormArgs : RowsArgs {
+  // Null without.
+  const float* bias;
+};
+
+template <class Isa>
+void layer_norm_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const LayerNormArgs& args = step.as<LayerNormArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile), dim = args.dim;
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* x = args.x + static_cast<size_t>(row) * dim;
+    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * dim;
+    auto sum = Isa::set(0);
+    each_vector<Isa>(dim, [&](size_t i, auto vector) { sum = sum + vector.load(x + i); });
+    const auto mean = Isa::set(Isa::sum(sum) / static_cast<float>(dim));
+    // Of values less their mean, which may be far from 0; y may be x.
+    each_vector<Isa>(dim, [&](size_t i, auto vector) { vector.store(y + i, vector.load(x + i) - mean); });
+    const auto inverse = Isa::set(static_cast<float>(1 / std::sqrt(sum_of_squares<Isa>(y, dim) / dim + args.eps)));
+    each_vector<Isa>(dim, [&](size_t i, auto vector) {
+      const auto scaled = vector.load(y + i) * inverse;
+      const auto weight = vector.load(args.weight + i);
+      vector.store(y + i, args.bias ? Isa::multiply_add(scaled, weight, vector.load(args.bias + i)) : scaled * weight);
+    });
+  }
+}
+
+template <class Isa>
+void layer_norm_prepare(Step& step, const Call& call) {
+  namespace from = layer_norm;
+  const RowsArgs rows = split_rows<Isa>(step, call, {from::kRows, from::kDim, from::kX, from::kY});
+  LayerNormArgs& args = step.init<LayerNormArgs>();
+  static_cast<RowsArgs&>(args) = rows;
+  args.eps = scalar_of<double>(call, from::kEps);
+  args.weight = buffer_of<const float>(call, from::kWeight);
+  args.bias = scalar_of<bool>(call, from::kHasBias) ? buffer_of<const float>(call, from::kBias) : nullptr;
+  step.run = layer_norm_run<Isa>;
+}
+
 template <class Isa>
 float largest_of(const float* x, uint32_t count) {
   if (count < Isa::kLanes) {

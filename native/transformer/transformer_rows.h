@@ -6,6 +6,7 @@
 #include "embedding.h"
 #include "fused.h"
 #include "norm.h"
+#include "texts.h"
 
 // A row for calls of any sizes; behind `needs`, what measures its scratch, or null, and what prepares its calls.
 #define LOWBIT_FLOAT_ROW(name, family, target, lanes, needs, ...) \
@@ -26,6 +27,13 @@
                        halves_prepare<Isa, GegluOperation>),                                                           \
       LOWBIT_FLOAT_ROW("add_rms_norm", "add_rms_norm", target, lanes, needs, nullptr, add_rms_norm_prepare<Isa>),      \
       LOWBIT_FLOAT_ROW("rms_norm", "rms_norm", target, lanes, needs, nullptr, rms_norm_prepare<Isa>),                  \
+      LOWBIT_FLOAT_ROW("layer_norm", "layer_norm", target, lanes, needs, nullptr, layer_norm_prepare<Isa>),            \
+      LOWBIT_FLOAT_ROW("attend_texts", "attend_texts", target, lanes, needs, attend_texts_scratch<Isa>,                \
+                       attend_texts_prepare<Isa>),                                                                     \
+      LOWBIT_FLOAT_ROW("gelu", "gelu", target, lanes, needs, nullptr,                                                  \
+                       unary_prepare<Isa, GeluOperation<ErfGegluOperation>>),                                          \
+      LOWBIT_FLOAT_ROW("gelu_tanh", "gelu_tanh", target, lanes, needs, nullptr,                                        \
+                       unary_prepare<Isa, GeluOperation<GegluOperation>>),                                             \
       LOWBIT_FLOAT_ROW("rope", "rope", target, lanes, needs, nullptr, rope_prepare<Isa>),                              \
       LOWBIT_FLOAT_ROW("swiglu", "swiglu", target, lanes, needs, nullptr, binary_prepare<Isa, SwigluOperation>),       \
       LOWBIT_FLOAT_ROW("add", "add", target, lanes, needs, nullptr, binary_prepare<Isa, AddOperation>),                \

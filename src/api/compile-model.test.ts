@@ -6,7 +6,8 @@ import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCheckpoint } from "../checkpoint/model.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { scalarCpu } from "../kernels/cpu.ts";
-import { type CompileModelOptions, compileModel } from "./compile-model.ts";
+import { compileModel } from "./compile-model.ts";
+import type { CompileModelOptions } from "./compile-options.ts";
 import { EagerModel } from "./eager-model.ts";
 
 const folder = await temporaryFolder();

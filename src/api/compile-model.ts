@@ -1,61 +1,31 @@
 /** Model → program: the `forward` method, ExecuTorch's metadata methods, and the texts that generation needs. */
 import { checkOptions, checkWhole } from "../arguments.ts";
-import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.ts";
+import { checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
-import { holdsFor } from "../checkpoint/weight-origins.ts";
 import type { MethodSource } from "../compile/capture.ts";
-import { compile, type Target, targets } from "../compile/compile.ts";
-import { EXECUTORCH_LAYOUT } from "../compile/executorch.ts";
+import { compile } from "../compile/compile.ts";
 import { InvalidArgumentError } from "../errors.ts";
-import type { Cpu } from "../kernels/contract.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { LONG_METHOD } from "../language/program-decoder.ts";
 import { encodeTexts } from "../language/texts.ts";
 import type { ForwardOptions, WeightLookup } from "../model/decoder.ts";
+import { isTextNetwork } from "../model/encoder.ts";
 import { checkOutput } from "../node-file.ts";
-import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
 import { Ops } from "../ops/ops.ts";
 import { operators } from "../ops/registry.ts";
 import type { DataSource, Program } from "../program/program.ts";
 import { saveProgram } from "../program/save.ts";
 import type { SequenceLoadOptions } from "../runtime/sequence-options.ts";
+import { type CompileModelOptions, checkChoices } from "./compile-options.ts";
+import { textMetadata, textSource } from "./compile-texts.ts";
 import { generationFacts } from "./generation-facts.ts";
 import { resumeKey } from "./resume-key.ts";
-
-/**
- * How a checkpoint becomes a program: rows of a step, target and CPU. Every field has a default.
- */
-export interface CompileModelOptions extends AbortOptions {
-  /** The CPU that weights are packed for. Default: this one. */
-  readonly cpu?: Cpu;
-  /** Most tokens of one call; longer prompts are run in chunks. Default: 512, or the context if that is shorter. */
-  readonly maxSeqLen?: number | undefined;
-  /** Positions that the KV cache of a program for ExecuTorch holds. Default: the model's, at most 2048. Others choose it when they load. */
-  readonly maxContextLen?: number | undefined;
-  /** Logits [1, V] of the last token (default), or [1, T, V] of all, of a program for ExecuTorch. Others give those of the rows that are asked for. */
-  readonly logits?: "last" | "all";
-  /** Who runs the program. For ExecuTorch, fused operators become those that it has, and weights its layout. */
-  readonly target?: Target | undefined;
-  /** What keys and values of a program for ExecuTorch are kept in. Default: f32. Others choose it when they load. */
-  readonly kvCache?: KvCacheType | undefined;
-}
+import { weightsFor } from "./weights-for.ts";
 
 const CONTEXT_DEFAULT_MAX = 2048;
 const CHUNK_DEFAULT_MAX = 512;
 /** Most rows of a step whose logits can be asked for: each takes memory for the whole vocabulary. */
 const LOGIT_ROWS_MAX = 64;
-
-/** Values of options that name one of a few. */
-const choices = { kvCache: kvCacheTypes, logits: ["last", "all"], target: targets } as const;
-
-/** InvalidArgumentError for an option of another value than those it may have. */
-export function checkChoices(options: Partial<CompileModelOptions>): void {
-  for (const [name, known] of Object.entries(choices)) {
-    const value = options[name as keyof typeof choices];
-    if (value != null && !known.some((choice) => choice === value))
-      throw new InvalidArgumentError(`${name}: expected ${known.join(" or ")} but found ${value}`);
-  }
-}
 
 interface Lengths {
   /** Most tokens of one call. */
@@ -89,13 +59,6 @@ function lengths(model: Model, options: CompileModelOptions): Lengths {
 function forwardOptions(options: CompileModelOptions, capacity: number, longContext: boolean): ForwardOptions {
   const { target, kvCache = "f32", logits = "last" } = options;
   return { cache: target === "executorch" ? { capacity, type: kvCache } : "sequences", logits, longContext };
-}
-
-/** Weights in the formats in which programs of these options have them; `unread`: for graphs alone. */
-export function weightsFor(model: Model, options: CompileModelOptions, unread: boolean): WeightLookup {
-  const holds = holdsFor(options.target ?? "lowbit");
-  const use = { signal: options.signal, layout: layoutFor(model, options.target), holds, unread };
-  return (name) => model.weight(name, use);
 }
 
 /**
@@ -133,14 +96,6 @@ function logitRows(maxSeqLen: number): number {
   return Math.min(maxSeqLen, LOGIT_ROWS_MAX);
 }
 
-/** The packed layout that a target asks for, if it does. */
-function layoutFor({ layout }: Model, target: Target | undefined): string | undefined {
-  if (target !== "executorch") return undefined;
-  if (layout !== null && layout !== EXECUTORCH_LAYOUT)
-    throw new InvalidArgumentError(`target executorch: expected layout ${EXECUTORCH_LAYOUT} but found ${layout}`);
-  return EXECUTORCH_LAYOUT;
-}
-
 /** Length up to which `forward` serves a sequence, when the program holds longer ones that it does not serve. */
 export function longContextFrom({ decoder }: Model, maxContextLen: number): number | null {
   const from = decoder.longContextFrom;
@@ -152,6 +107,12 @@ export function longContextFrom({ decoder }: Model, maxContextLen: number): numb
  * calibration.
  */
 export function methodSources(model: Model, given: CompileModelOptions, unread = false) {
+  checkModel(model);
+  if (isTextNetwork(model.network)) return { sources: [textSource(model, model.network, given, unread)] };
+  return decoderSources(model, given, unread);
+}
+
+function decoderSources(model: Model, given: CompileModelOptions, unread: boolean) {
   const sizes = lengths(model, given);
   const weights = weightsFor(model, given, unread);
   const longFrom = longContextFrom(model, sizes.maxContextLen);
@@ -181,7 +142,24 @@ export function checkCompiles(
 }
 
 function compiled(model: Model, options: CompileModelOptions, unread: boolean): Program {
-  const { sources, sizes, longFrom } = methodSources(model, options, unread);
+  checkModel(model);
+  checkOptions(options);
+  const { network } = model;
+  const { sources, metadata } = isTextNetwork(network)
+    ? { sources: [textSource(model, network, options, unread)], metadata: textMetadata(model, network, options) }
+    : decoderProgram(model, options, unread);
+  return compile(sources, {
+    registry: operators,
+    cpu: options.cpu ?? hostCpu(),
+    target: options.target ?? "lowbit",
+    metadata,
+    namedData: namedData(model),
+  });
+}
+
+/** Methods and metadata of a decoder's program. */
+function decoderProgram(model: Model, options: CompileModelOptions, unread: boolean) {
+  const { sources, sizes, longFrom } = decoderSources(model, options, unread);
   const facts = generationFacts(model.checkpoint);
   const metadata = new Map<string, number | boolean | readonly number[]>([
     ["get_max_seq_len", sizes.maxSeqLen],
@@ -197,13 +175,7 @@ function compiled(model: Model, options: CompileModelOptions, unread: boolean): 
     ...(facts.bosId === null ? [] : ([["get_bos_id", facts.bosId]] as const)),
     ...(facts.eosIds.length === 0 ? [] : ([["get_eos_ids", facts.eosIds]] as const)),
   ]);
-  return compile(sources, {
-    registry: operators,
-    cpu: options.cpu ?? hostCpu(),
-    target: options.target ?? "lowbit",
-    metadata,
-    namedData: namedData(model),
-  });
+  return { sources, metadata };
 }
 
 function namedData(model: Model): Map<string, DataSource> {

@@ -15,7 +15,9 @@ import { operators } from "../ops/registry.ts";
 import type { Weight } from "../ops/weight.ts";
 import { LoneSequence } from "../sequences/lone-sequence.ts";
 import type { Tensor } from "../tensor.ts";
-import { checkChoices, longContextFrom, weightsFor } from "./compile-model.ts";
+import { longContextFrom } from "./compile-model.ts";
+import { checkChoices } from "./compile-options.ts";
+import { weightsFor } from "./weights-for.ts";
 
 /** How a model is executed operator by operator: the CPU, positions that keys and values are kept for and their type, logits. */
 export interface EagerOptions extends AbortOptions {

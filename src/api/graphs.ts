@@ -8,7 +8,8 @@ import { reusePlaces } from "../compile/passes/in-place.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { operators } from "../ops/registry.ts";
 import { formatMethod } from "../program/format.ts";
-import { type CompileModelOptions, methodSources } from "./compile-model.ts";
+import { methodSources } from "./compile-model.ts";
+import type { CompileModelOptions } from "./compile-options.ts";
 import { type ProgramFileOptions, withProgramFile } from "./program-file.ts";
 
 /** The graph of one method, a call a line. */

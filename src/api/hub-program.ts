@@ -64,7 +64,7 @@ const RUN_BYTES = 300e6;
  */
 export function quantizeByDefault(model: Model): void {
   if (!weightOrigins(model).every(({ treatment }) => treatment === "float")) return;
-  const isTied = model.decoder.slots.some(({ tiedTo }) => tiedTo !== null);
+  const isTied = model.network.slots.some(({ tiedTo }) => tiedTo !== null);
   quantize(model, [
     int8DynamicActivationIntxWeight(DEFAULT_WEIGHTS),
     isTied ? sharedEmbedding(DEFAULT_WEIGHTS) : embedding(DEFAULT_WEIGHTS),

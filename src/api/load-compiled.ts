@@ -5,7 +5,8 @@ import { checkModel, type Model } from "../checkpoint/model.ts";
 import { textsOf } from "../checkpoint/texts.ts";
 import { type LanguageModel, loadProgramObject } from "../language/language-model.ts";
 import type { LoadOptions } from "../runtime/program.ts";
-import { type CompileModelOptions, compileModel } from "./compile-model.ts";
+import { compileModel } from "./compile-model.ts";
+import type { CompileModelOptions } from "./compile-options.ts";
 import { engineOptions } from "./program-file.ts";
 
 /** Compiles a model and loads the program: weights are read (quantized, packed) now, so the model may be closed after. Throws as `compileModel` does. */

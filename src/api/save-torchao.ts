@@ -32,7 +32,7 @@ export async function saveTorchao(model: Model, folder: string, options: AbortOp
   checkModel(model);
   checkOptions(options);
   await checkOutputFolder(folder, [model.checkpoint.folder]);
-  const written = model.decoder.slots
+  const written = model.network.slots
     .filter((slot) => isWritten(model, slot))
     .map((slot) => write(model, slot, options));
   const metadata = Object.fromEntries(written.map(({ slot, metadata: text }) => [slot.name, text]));

@@ -1,13 +1,13 @@
 /** A checkpoint opened as a model: an architecture, and weights that are read, and quantized, when they are needed. */
 import { basename } from "node:path";
 import { checkInstance, checkOptions } from "../arguments.ts";
-import { InvalidArgumentError, ShapeError } from "../errors.ts";
+import { InvalidArgumentError, ShapeError, UnsupportedError } from "../errors.ts";
 import { isCheckpointPath, openCheckpoint } from "../formats/checkpoint.ts";
 import type { Checkpoint } from "../formats/contract.ts";
 import type { LowBitTensor } from "../formats/tensor-source.ts";
 import { type PullOptions, pullModel } from "../hub/snapshot.ts";
-import { buildDecoder } from "../model/architectures.ts";
-import type { Decoder, WeightSlot } from "../model/decoder.ts";
+import type { Decoder, Network, WeightSlot } from "../model/decoder.ts";
+import { isTextNetwork } from "../model/encoder.ts";
 import { checkPath } from "../node-file.ts";
 import { type AffineFormat, type EmbeddingFormat, fitsEmbeddingFormat } from "../ops/lowering.ts";
 import type { MinimaFormat } from "../ops/minima.ts";
@@ -16,16 +16,15 @@ import type { QuantizationConfig } from "../quantize/config.ts";
 import { needsActivations, weightSpec } from "../quantize/scheme.ts";
 import { type ActivationKind, groupCount, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { isSameShape } from "../tensor.ts";
-import { withModelPrefix } from "./base-names.ts";
 import { bitnetWeight } from "./bitnet.ts";
 import { centered } from "./centered-minima.ts";
 import { checkLayers } from "./check-layers.ts";
 import { checkMethod, checkSlot } from "./check-slot.ts";
 import { finiteFloats } from "./finite.ts";
+import { networkOf } from "./network.ts";
 import { orderedColumns } from "./ordered-columns.ts";
 import { inParts, joinRows, quantizeRows } from "./quantize-rows.ts";
 import { asStored, checkConfigurable, configIn, ownWeight, type SlotWeight, type WeightState } from "./slot-weight.ts";
-import { withStoredHead } from "./tied-head.ts";
 import { findUnread } from "./unread-tensors.ts";
 import { findStoredWeight, type StoredWeight } from "./weight-storage.ts";
 import { wholeGroups } from "./whole-groups.ts";
@@ -52,8 +51,8 @@ export interface WeightUse extends AbortOptions {
 
 /** A checkpoint as a model: its architecture, and for each slot of that a weight in one state. */
 export class Model {
-  /** The architecture with its sizes and weights, as a function over operators. */
-  readonly decoder: Decoder;
+  /** The architecture with its sizes and weights, as a function over operators: a decoder, or what reads whole texts. */
+  readonly network: Network;
   /** The files that the model was opened from. */
   readonly checkpoint: Checkpoint;
   /** Name of the packed layout for quantized weights; null lets the CPU decide. */
@@ -73,20 +72,28 @@ export class Model {
   #last: { name: string; config: QuantizationConfig; data: Promise<QuantizedWeights> } | null = null;
 
   /**
-   * Makes a model of a checkpoint and the decoder that its config describes. Throws for a checkpoint that lacks weights
-   * of the decoder.
+   * Makes a model of a checkpoint and the network that its config describes. Throws for a checkpoint that lacks weights
+   * of the network.
    */
-  constructor(checkpoint: Checkpoint, decoder: Decoder) {
+  constructor(checkpoint: Checkpoint, network: Network) {
     this.checkpoint = checkpoint;
-    this.decoder = decoder;
-    const weights = decoder.slots.map((slot) => {
+    this.network = network;
+    const weights = network.slots.map((slot) => {
       const stored = slot.tiedTo ? null : (findStoredWeight(checkpoint, slot) ?? bitnetWeight(checkpoint, slot));
       if (!stored && !slot.tiedTo) checkSlot(checkpoint, slot);
       return [slot.name, { slot, stored, state: asStored }] as const;
     });
     checkMethod(checkpoint);
     this.#weights = new Map(weights);
-    this.unreadTensors = findUnread(checkpoint, decoder.slots, ({ name }) => this.#of(name).stored !== null);
+    this.unreadTensors = findUnread(checkpoint, network.slots, ({ name }) => this.#of(name).stored !== null);
+  }
+
+  /** The network of a model that generates text. UnsupportedError for one that makes embeddings or scores of texts. */
+  get decoder(): Decoder {
+    const { network } = this;
+    if (!isTextNetwork(network)) return network as Decoder;
+    const made = network.task === "embed" ? "embeddings" : "scores";
+    throw new UnsupportedError(`${this.name}: ${network.architecture} gives ${made} of texts; it generates none`);
   }
 
   /** Folder name of the checkpoint. */
@@ -102,7 +109,7 @@ export class Model {
   #of(name: string) {
     const weight = this.#weights.get(name);
     if (weight) return weight;
-    throw new InvalidArgumentError(`weight ${name}: ${this.decoder.architecture} has none of that name`);
+    throw new InvalidArgumentError(`weight ${name}: ${this.network.architecture} has none of that name`);
   }
 
   /** Configurations by slot name, as `quantize` set them; slots that are not here stay as they are. */
@@ -249,7 +256,7 @@ export class Model {
   async checkTensors(): Promise<void> {
     for (const { stored } of this.#weights.values()) await stored?.verify?.();
     const { folder, tensors } = this.checkpoint;
-    for (const { name, role } of this.decoder.slots)
+    for (const { name, role } of this.network.slots)
       if (role === "vector") finiteFloats(folder, name, await tensors.read(name), "numbers");
   }
 
@@ -361,9 +368,7 @@ export async function loadCheckpoint(path: string, options: PullOptions = {}): P
   const checkpoint = await openCheckpoint(isHubName(path) ? await pullModel(path, options) : path);
   try {
     checkLayers(checkpoint);
-    const decoder = buildDecoder(checkpoint.configFile, checkpoint.config);
-    const named = withModelPrefix(checkpoint, decoder);
-    const model = new Model(...(await withStoredHead(named, decoder)));
+    const model = new Model(...(await networkOf(checkpoint)));
     await model.checkTensors();
     return model;
   } catch (error) {

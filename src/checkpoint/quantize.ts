@@ -2,6 +2,7 @@
 import { checkOptions, unexpected } from "../arguments.ts";
 import { InvalidArgumentError } from "../errors.ts";
 import { moduleOf, type WeightSlot } from "../model/decoder.ts";
+import { isTextNetwork } from "../model/encoder.ts";
 import { checkConfig, type QuantizationConfig } from "../quantize/config.ts";
 import { type Recipe, selectConfig, selectEntry } from "../quantize/recipe.ts";
 import { checkModel, type Model } from "./model.ts";
@@ -55,7 +56,7 @@ export function quantize(model: Model, configs: readonly QuantizationConfig[], o
 export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
   checkModel(model);
   checkNames(model, recipe);
-  const { slots } = model.decoder;
+  const { slots } = model.network;
   const own = (slot: WeightSlot) => fitRole(slot, selectConfig(recipe, moduleOf(slot.name)));
   const configOf = (slot: WeightSlot) => {
     const source = slots.find(({ name }) => name === slot.tiedTo);
@@ -66,26 +67,26 @@ export function quantizeByRecipe(model: Model, recipe: Recipe): Model {
 }
 
 /** Names of the weights of which a recipe says something: a configuration that fits them, or null. */
-export function weightsInRecipe({ decoder }: Model, recipe: Recipe): ReadonlySet<string> {
+export function weightsInRecipe({ network }: Model, recipe: Recipe): ReadonlySet<string> {
   const isIn = (slot: WeightSlot) => {
     const entry = selectEntry(recipe, moduleOf(slot.name));
     return entry !== undefined && (entry.config === null || fitRole(slot, entry.config) !== null);
   };
   return new Set(
-    decoder.slots
+    network.slots
       .filter(({ role }) => role !== "vector")
       .filter(isIn)
       .map(({ name }) => name),
   );
 }
 
-function checkNames({ decoder, name: modelName }: Model, recipe: Recipe): void {
+function checkNames({ network, name: modelName }: Model, recipe: Recipe): void {
   if (!Array.isArray(recipe)) throw unexpected("recipe", "one of makeRecipe()", recipe);
-  const names = new Set(decoder.slots.flatMap((slot) => [slot.name, moduleOf(slot.name)]));
+  const names = new Set(network.slots.flatMap((slot) => [slot.name, moduleOf(slot.name)]));
   const unknown = recipe.find(({ name, pattern }) => pattern === null && name !== "_default" && !names.has(name));
   if (unknown)
     throw new InvalidArgumentError(
-      `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${moduleOf(decoder.slots[0]!.name)}, "re:" and a regular expression, or "_default"`,
+      `recipe: "${unknown.name}": expected the name of a module of ${modelName}, such as ${moduleOf(network.slots[0]!.name)}, "re:" and a regular expression, or "_default"`,
     );
 }
 
@@ -97,7 +98,7 @@ function fitRole(slot: WeightSlot, config: QuantizationConfig | null): Quantizat
 
 /** Sets the configurations of all matrices, or none of them when one is refused. */
 function configure(model: Model, configOf: (slot: WeightSlot) => QuantizationConfig | null): Model {
-  const { slots } = model.decoder;
+  const { slots } = model.network;
   const matrices = slots.filter(({ role }) => role !== "vector");
   const configs = new Map(matrices.map((slot) => [slot.name, configOf(slot)]));
   const isShared = [...configs.values()].some((config) => config?.kind === "sharedEmbedding");
@@ -109,9 +110,10 @@ function configure(model: Model, configOf: (slot: WeightSlot) => QuantizationCon
   return model;
 }
 
-/** The output layer: the last linear slot. */
+/** The output layer of a decoder: the last linear slot. */
 function headName(model: Model): string | undefined {
-  return model.decoder.slots.findLast(({ role }) => role === "linear")?.name;
+  if (isTextNetwork(model.network)) return undefined;
+  return model.network.slots.findLast(({ role }) => role === "linear")?.name;
 }
 
 function only(

@@ -1,13 +1,33 @@
 /** The texts of a checkpoint that travel with the programs made from it. */
 import type { Checkpoint } from "../formats/contract.ts";
+import { isObject, type JsonObject } from "../formats/json.ts";
 import type { ModelTexts } from "../text/model-texts.ts";
+import type { TextSettings } from "../text/text-settings.ts";
 
-/** Tokenizer, chat template and generation settings of a checkpoint. */
+/** Tokenizer, chat template, generation settings and settings of texts of a checkpoint. */
 export function textsOf(checkpoint: Checkpoint): ModelTexts {
   return {
     tokenizerJson: checkpoint.tokenizerJson?.text ?? null,
     tokenizerConfig: checkpoint.tokenizerConfig?.text ?? null,
     generationConfig: checkpoint.generationConfig?.text ?? null,
     chatTemplate: checkpoint.chatTemplate,
+    textSettings: settingsOf(checkpoint),
   };
+}
+
+/** What programs keep of sentence-transformers' files and fields, as JSON; null where there are none. */
+function settingsOf({ modules, config }: Checkpoint): string | null {
+  const isScoreRaw = scoreActivation(config)?.endsWith("Identity") ?? false;
+  if (!modules && !isScoreRaw) return null;
+  const { prompts = {}, defaultPrompt = null, isLowerCase = false } = modules ?? {};
+  const isNormalized = modules?.modules.at(-1)?.kind === "Normalize";
+  const settings: TextSettings = { prompts, defaultPrompt, isLowerCase, isNormalized, isScoreRaw };
+  return JSON.stringify(settings);
+}
+
+/** Name of the function behind the scores of a cross-encoder, where its config says one. */
+export function scoreActivation(config: JsonObject): string | null {
+  const { sentence_transformers: settings, sbert_ce_default_activation_function: older } = config;
+  const found = (isObject(settings) ? settings.activation_fn : undefined) ?? older;
+  return typeof found === "string" ? found : null;
 }

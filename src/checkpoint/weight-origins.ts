@@ -44,7 +44,7 @@ export function weightOrigins(model: Model, destination: Destination = "lowbit")
   checkModel(model);
   const holds = holdsFor(destination);
   const { tensors } = model.checkpoint;
-  return model.decoder.slots.flatMap((slot): WeightOrigin[] => {
+  return model.network.slots.flatMap((slot): WeightOrigin[] => {
     const { name, tiedTo } = slot;
     if (tiedTo !== null && (destination === "torchao" || !isQuantizedApart(model, slot))) return [];
     const source = tiedTo ?? name;

@@ -65,7 +65,7 @@ async function readRecipe({ recipe: path }: QuantizationOptions): Promise<Recipe
 
 /** Encodes as AQLM what a recipe says nothing of. UsageError when that is nothing. */
 async function encode(model: Model, { qmode, recipe }: QuantizationOptions, options: EncodeOptions): Promise<void> {
-  const layers = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
+  const layers = model.network.slots.filter(({ role }) => role === "linear").slice(0, -1);
   if (layers.every(({ name }) => options.skip?.(name)))
     throw new UsageError(`--recipe ${recipe} says what every linear layer is: nothing is left to --qmode ${qmode}`);
   await encodeAqlm(model, options).catch((cause: unknown) => {

@@ -8,6 +8,7 @@ import { addBundle } from "./bundle.ts";
 import { addList, addRm, addShow } from "./cached-models.ts";
 import { addChat } from "./chat.ts";
 import { addDoctor } from "./doctor.ts";
+import { addEmbed } from "./embed.ts";
 import { addEval } from "./eval.ts";
 import { addInspect } from "./inspect.ts";
 import { addKernels } from "./kernels.ts";
@@ -29,6 +30,7 @@ const commands: readonly ((program: Command, terminal: Terminal) => void)[] = [
   addList,
   addShow,
   addRm,
+  addEmbed,
   addLogits,
   addInspect,
   addBundle,

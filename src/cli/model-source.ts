@@ -110,10 +110,10 @@ function noteUnread(model: Model, terminal: Terminal): void {
 /** How many names of tensors a note has. */
 const NAMES_MAX = 3;
 
-function describeUnread({ unreadTensors: names, decoder, checkpoint }: Model): string {
+function describeUnread({ unreadTensors: names, network, checkpoint }: Model): string {
   const shown = names.slice(0, NAMES_MAX).join(", ");
   const more = names.length > NAMES_MAX ? ` and ${names.length - NAMES_MAX} more` : "";
-  return `${checkpoint.configFile}: ${decoder.architecture} has no place for ${shown}${more} by this config: ignored`;
+  return `${checkpoint.configFile}: ${network.architecture} has no place for ${shown}${more} by this config: ignored`;
 }
 
 /** How a model is compiled and loaded. */

@@ -125,7 +125,7 @@ async function writeCheckpoint(path: string, options: QuantizeCommandOptions, te
   const progress = terminal.progress("quantizing");
   let origins: readonly WeightOrigin[] = [];
   const write = async (model: Model) => {
-    const lost = format === "torchao" && model.decoder.slots.find((slot) => isQuantizedApart(model, slot));
+    const lost = format === "torchao" && model.network.slots.find((slot) => isQuantizedApart(model, slot));
     if (lost)
       terminal.note(
         `lowbit: ${lost.name} stays what ${lost.tiedTo} is, one tensor in TorchAO's files; --shared-embedding quantizes both`,
@@ -156,7 +156,7 @@ function originsIn(model: Model, { format, ggufType }: QuantizeCommandOptions): 
   if (format === "torchao") return weightOrigins(model, "torchao");
   const origins = weightOrigins(model, "gguf");
   if (ggufType === undefined) return origins;
-  const matrices = new Set(model.decoder.slots.filter(({ role }) => role !== "vector").map(({ name }) => name));
+  const matrices = new Set(model.network.slots.filter(({ role }) => role !== "vector").map(({ name }) => name));
   return origins.map((origin) => (matrices.has(origin.name) ? { ...origin, treatment: "quantized" } : origin));
 }
 

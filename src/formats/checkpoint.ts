@@ -10,6 +10,7 @@ import type { Checkpoint } from "./contract.ts";
 import { openGguf } from "./gguf/checkpoint.ts";
 import { onlyModel } from "./gguf/split.ts";
 import { decodeUtf8, describe, isObject, type JsonFile, jsonFile } from "./json.ts";
+import { readSentenceModules, withModuleTensors } from "./sentence-modules.ts";
 import { withOlderFiles } from "./token-files.ts";
 import { openWeights, weightEndings } from "./weight-files.ts";
 
@@ -48,11 +49,14 @@ export async function openCheckpoint(path: string): Promise<Checkpoint> {
     generationConfig,
     chatTemplate: jinja ?? templateOf(join(listing.folder, "tokenizer_config.json"), tokenizerConfig),
   };
-  const { tensors, config, configFile } = await openWeights({
+  const { folder, names } = listing;
+  const modules = await readSentenceModules(folder, names);
+  const { config, configFile, ...weights } = await openWeights({
     ...listing,
     readJson: (name) => readJson(listing, name),
   });
-  return { ...texts, notes: [], folder: listing.folder, configFile, config, tensors, close: () => tensors.close() };
+  const tensors = modules ? await withModuleTensors(folder, weights.tensors, modules) : weights.tensors;
+  return { ...texts, modules, notes: [], folder, configFile, config, tensors, close: () => tensors.close() };
 }
 
 /** What a path names: a folder, a file of weights by its ending, or another file. InvalidFileError where nothing is, with a hint. */

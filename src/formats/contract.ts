@@ -1,5 +1,6 @@
 /** Types only: what an opened checkpoint is, whatever files it was read from. */
 import type { JsonFile, JsonObject } from "./json.ts";
+import type { SentenceModules } from "./sentence-modules.ts";
 import type { TensorSource } from "./tensor-source.ts";
 
 /** An opened checkpoint: its configuration, its named tensors, and the files of its tokenizer and chat template. */
@@ -22,6 +23,8 @@ export interface Checkpoint {
   readonly generationConfig: JsonFile | null;
   /** Jinja source from chat_template.jinja, else the (default) one of tokenizer_config.json; null when neither has one. */
   readonly chatTemplate: string | null;
+  /** What sentence-transformers' files beside the checkpoint say; absent, or null, without them. */
+  readonly modules?: SentenceModules | null;
   /** Sentences that say what was assumed because the files do not say it. */
   readonly notes: readonly string[];
   /** Closes the weight files. */

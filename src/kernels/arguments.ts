@@ -1,5 +1,6 @@
 /** Arguments of each kernel family, already validated by the operator: typed views, sizes, opened weights. */
 import type { DType } from "../dtype.ts";
+import type { Pooling } from "../pooling.ts";
 import type { WeightSpec } from "../quantized.ts";
 import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget } from "./contract.ts";
 import type { LayerPages, SequenceTable, StatePart } from "./sequence-table.ts";
@@ -66,6 +67,49 @@ export interface RmsNormArgs {
   readonly x: Float32Array;
   readonly weight: Float32Array;
   readonly eps: number;
+  readonly y: Float32Array;
+}
+
+/** y = (x - mean(x)) / sqrt(variance(x) + eps) * weight + bias over rows of `dim`. */
+export interface LayerNormArgs extends RmsNormArgs {
+  readonly bias: Float32Array | null;
+}
+
+/**
+ * Grouped-query attention of rows that are several texts, one after the other, each over the rows of its own text: text i is
+ * the rows from offsets[i] to before offsets[i + 1]. Rows of no text give NaN.
+ */
+export interface AttendTextsArgs {
+  readonly rows: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  /** [rows, heads, headDim] */
+  readonly q: Float32Array;
+  /** [rows, kvHeads, headDim] */
+  readonly k: Float32Array;
+  readonly v: Float32Array;
+  /** [texts + 1] */
+  readonly offsets: BigInt64Array;
+  readonly scale: number;
+  /** Rows before its own that a query sees at most. */
+  readonly before: number;
+  /** Rows after its own that a query sees at most. */
+  readonly after: number;
+  /** [rows, heads, headDim] */
+  readonly y: Float32Array;
+}
+
+/** One row of each text, which are as in `AttendTextsArgs`. Texts without rows give NaN. */
+export interface PoolTextsArgs {
+  readonly pooling: Pooling;
+  readonly rows: number;
+  readonly dim: number;
+  /** [rows, dim] */
+  readonly x: Float32Array;
+  /** [texts + 1] */
+  readonly offsets: BigInt64Array;
+  /** [texts, dim] */
   readonly y: Float32Array;
 }
 

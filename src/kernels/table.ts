@@ -7,6 +7,8 @@ import {
   argmaxReference,
   erfGegluReference,
   gegluReference,
+  geluReference,
+  geluTanhReference,
   groupSumsReference,
   quickGegluReference,
   regluReference,
@@ -29,6 +31,7 @@ import {
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { linearRecurrenceReference, shortConvolutionReference } from "./reference/recurrent.ts";
+import { attendTextsReference, layerNormReference, poolTextsReference } from "./reference/texts.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "./reference/transformer.ts";
 import {
   attentionRelaxedWasm,
@@ -45,6 +48,8 @@ import {
   addWasm,
   erfGegluWasm,
   gegluWasm,
+  geluTanhWasm,
+  geluWasm,
   quickGegluWasm,
   regluWasm,
   scaleWasm,
@@ -59,7 +64,8 @@ import { addRmsNormWasm, gegluHalvesWasm, swigluHalvesWasm } from "./wasm/fused.
 import { linearFloatWasm } from "./wasm/linear/float.ts";
 import { linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
+import { argmaxWasm, groupSumsWasm, layerNormWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
+import { attendTextsWasm } from "./wasm/texts.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
 /** y [m, n / 2]: the first half of the linear layer's columns gates the second. */
@@ -123,6 +129,16 @@ export const linearRecurrence = [linearRecurrenceReference];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];
+/** Over rows that are several texts. */
+export const attendTexts = [
+  ...nativeKernels("attend_texts", native.attendTexts),
+  attendTextsWasm,
+  attendTextsReference,
+];
+export const layerNorm = [...nativeKernels("layer_norm", native.layerNorm), layerNormWasm, layerNormReference];
+export const poolTexts = [poolTextsReference];
+export const gelu = [...nativeKernels("gelu", native.unary), geluWasm, geluReference];
+export const geluTanh = [...nativeKernels("gelu_tanh", native.unary), geluTanhWasm, geluTanhReference];
 export const add = [...nativeKernels("add", native.binary), addWasm, addReference];
 export const swiglu = [...nativeKernels("swiglu", native.binary), swigluWasm, swigluReference];
 export const geglu = [...nativeKernels("geglu", native.binary), gegluWasm, gegluReference];

@@ -1,9 +1,11 @@
 /** Follows an answer as it is generated: parses it, ends it at stop strings, and ends thinking that has used its budget. */
+import { UnsupportedError } from "../errors.ts";
 import type { AnswerFormat, AnswerParser } from "../text/answer/index.ts";
 import type { ToolCall } from "../text/chat-messages.ts";
 import type { TokenGuide } from "../text/generate.ts";
 import { StopMatcher } from "../text/stop-strings.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
+import type { CallWatch } from "./call-watch.ts";
 import type { ChatEvent } from "./chat-options.ts";
 import type { ConstrainedText } from "./constrained-text.ts";
 
@@ -21,6 +23,8 @@ export interface AnswerGuideOptions {
   readonly budget: number | null;
   /** What the answer, without thinking, is held to. */
   readonly held: ConstrainedText | null;
+  /** What holds calls that the model begins by itself, where tools are strict. */
+  readonly watch: CallWatch | null;
   /** Whether the model may begin to think. */
   readonly mayThink: boolean;
   /** Whether the model may call a tool instead of answering. */
@@ -82,13 +86,20 @@ export class AnswerGuide implements TokenGuide {
   }
 
   async next(vocabularySize: number): Promise<number | Uint32Array | null> {
-    const { budget, format, tokenizer } = this.#options;
+    const { budget, format, tokenizer, watch } = this.#options;
+    if (watch?.isHolding) {
+      const next = await watch.next();
+      if (next !== null) return next;
+    }
     if (this.#forced.length === 0 && budget !== null && this.isThinking && this.reasoningTokens >= budget)
       this.#forced = tokenizer.encode(format!.closeThinking, { addSpecialTokens: false });
     if (this.#forced.length > 0) return this.#forced[0]!;
     const { held } = this.#options;
     if (!held || this.isThinking || this.#isFree) return null;
-    await held.acceptText(this.#leftover);
+    if (!(await held.acceptText(this.#leftover)))
+      throw new UnsupportedError(
+        "constraint: the model wrote text behind its thinking in one token with the end of it",
+      );
     this.#leftover = "";
     const next = await held.next();
     if (this.#startIds.size === 0) return next;
@@ -98,20 +109,24 @@ export class AnswerGuide implements TokenGuide {
   }
 
   allows(id: number): boolean {
+    const { watch } = this.#options;
+    if (watch?.isHolding) return watch.allows(id);
     return this.#startIds.has(id) || (this.#options.held?.allows(id) ?? true);
   }
 
   take(id: number, text: string, isLast: boolean): boolean {
-    const { parser, onToken, held } = this.#options;
+    const { parser, onToken, held, watch } = this.#options;
     onToken(id);
     const wasThinking = this.isThinking;
     const isForced = this.#forced.shift() !== undefined;
+    const isCall = watch?.isHolding === true;
     const isStart = this.#startIds.has(id);
-    const isHeld = held !== null && !wasThinking && !isForced && !isStart && !this.#isFree;
+    const isHeld = held !== null && !wasThinking && !isForced && !isStart && !this.#isFree && !isCall;
     if (isHeld) held.accept(id, text);
     const ends = isLast || (isHeld && held.isEnded);
     const textBefore = parser?.writer.text.length ?? 0;
     const events: ChatEvent[] = parser ? parser.push(text) : text === "" ? [] : [{ type: "text", text }];
+    watch?.take(id, text, this.isThinking);
     if (wasThinking || this.isThinking) this.reasoningTokens++;
     // What thinking may be followed by, too; a call goes on as the model likes.
     if (isStart && !this.isThinking) this.#isFree = true;

@@ -2,7 +2,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { loadCompiled } from "../api/load-compiled.ts";
 import { loadCheckpoint } from "../checkpoint/model.ts";
@@ -28,6 +28,24 @@ describe("benchmark", () => {
     const expected = runs === 3 ? sorted[1]! : (sorted[1]! + sorted[2]!) / 2;
     expect(result.decodeTokensPerSecond).toBe(expected);
     expect(done).toEqual(Array.from({ length: runs }, (_, i) => i + 1));
+  });
+
+  test("reads each prompt anew, though the model's store keeps those of the runs before", async () => {
+    const prompts: string[] = [];
+    const create = llm.createDecoder.bind(llm);
+    const spy = vi.spyOn(llm, "createDecoder").mockImplementation((...options) => {
+      const decoder = create(...options);
+      const prefill = decoder.prefill.bind(decoder);
+      return Object.assign(decoder, {
+        prefill: (ids: readonly number[], ...rest: []) => {
+          prompts.push(ids.slice(0, 8).join());
+          return prefill(ids, ...rest);
+        },
+      });
+    });
+    await benchmark(llm, { promptTokens: 40, decodeTokens: 2, runs: 4 });
+    spy.mockRestore();
+    expect(new Set(prompts).size).toBe(4);
   });
 
   test("refuses what does not fit", async () => {

@@ -51,12 +51,13 @@ export async function benchmark(model: LanguageModel, options: BenchmarkOptions 
       `benchmark: ${promptTokens} + ${decodeTokens} tokens do not fit the context length of ${decoder.contextLength}`,
     );
   const random = createRandom(seed);
-  const ids = Array.from({ length: promptTokens + decodeTokens }, () =>
-    Math.floor(random.uniform() * decoder.vocabularySize),
-  );
   const prefillRuns: number[] = [];
   const decodeRuns: number[] = [];
   for (let run = 0; run < runs; run++) {
+    // Others each time: what is in the model's store is not read again.
+    const ids = Array.from({ length: promptTokens + decodeTokens }, () =>
+      Math.floor(random.uniform() * decoder.vocabularySize),
+    );
     decoder.rewind(0);
     const start = performance.now();
     await decoder.prefill(ids.slice(0, promptTokens), { signal });

@@ -118,3 +118,8 @@ export function generateOptionsOf(options: ChatOptions): GenerateOptions {
   const { tools, thinking, templateOptions, toolChoice, schema, ...rest } = options;
   return rest;
 }
+
+/** Options whose stop strings count beside the model's own. */
+export function withOwnStops(model: { readonly stopStrings: readonly string[] }, options: ChatOptions): ChatOptions {
+  return options.stop ? { ...options, stop: [...options.stop, ...model.stopStrings] } : options;
+}

@@ -213,6 +213,87 @@ describe("an answer under a constraint", () => {
   });
 });
 
+describe("a call that the model makes by itself", () => {
+  const strict: Tool = {
+    name: "get_weather",
+    strict: true,
+    parameters: { type: "object", properties: { city: { enum: ["Paris", "Rome"] } }, required: ["city"] },
+  };
+  const loose: Tool = { name: "note", parameters: { type: "object", properties: { n: { type: "integer" } } } };
+  const wrong = (name: string) => `{"name": "${name}", "arguments": {"town": "Paris", "n": "x"}}`;
+  const argumentsOf = ({ message }: ChatResult) => message.toolCalls!.map((call) => JSON.parse(call.arguments));
+
+  it("is held to the schema of a strict tool, and the text before it is not", async () => {
+    const answer = `Let me see.\n<tool_call>\n${wrong("get_weather")}\n</tool_call>`;
+    const result = await chat(answer, { tools: [strict, loose], maxTokens: 200 });
+    expect(result.message.content).toMatch(/^Let me see\./);
+    expect(result.finishReason).toBe("toolCalls");
+    expect(argumentsOf(result)).toEqual([{ city: expect.stringMatching(/^(Paris|Rome)$/) }]);
+    const free = await chat(answer, { tools: [{ ...strict, strict: false }], maxTokens: 200 });
+    expect(argumentsOf(free)).toEqual([{ town: "Paris", n: "x" }]);
+  });
+
+  it("has any arguments where its tool is not strict, and a name that there is", async () => {
+    const answer = `<tool_call>\n${wrong("note")}\n</tool_call>`;
+    const result = await chat(answer, { tools: [strict, loose], maxTokens: 200 });
+    expect(argumentsOf(result)).toEqual([{ town: "Paris", n: "x" }]);
+    const named = await chat(`<tool_call>\n${wrong("other")}`, { tools: [strict], maxTokens: 200 });
+    expect(named.message.toolCalls).toMatchObject([{ name: "get_weather" }]);
+  });
+
+  it("is held again when it is not the first", async () => {
+    const answer = `<tool_call>\n{"name": "get_weather", "arguments": {"city": "Rome"}}\n</tool_call>`;
+    const result = await chat(`${answer}\n<tool_call>\n${wrong("get_weather")}`, { tools: [strict], maxTokens: 300 });
+    expect(argumentsOf(result)).toEqual([{ city: "Rome" }, { city: expect.stringMatching(/^(Paris|Rome)$/) }]);
+  });
+
+  it("is held behind thinking, and in it", async () => {
+    const call = `<tool_call>\n${wrong("get_weather")}\n</tool_call>`;
+    for (const [text, options] of [
+      [`<think>Hm.</think>${call}`, {}],
+      [`Hm. ${call}`, { thinking: { budget: 24 } }],
+    ] as const) {
+      const result = await chat(text, { tools: [strict], maxTokens: 300, ...options });
+      expect(argumentsOf(result)).toEqual([{ city: expect.stringMatching(/^(Paris|Rome)$/) }]);
+    }
+  });
+
+  it.each([
+    ["<TOOLCALL>", "<TOOLCALL>"],
+    ["<|tool_call|>", "<|tool_call|>"],
+    ["<|tool_call_start|>", "<|tool_call_start|>"],
+    ["<function_calls>", "<function_calls>"],
+    ["[TOOL_CALLS]", "[TOOL_CALLS]"],
+    ["[TOOL_CALLS] [ARGS]", "[TOOL_CALLS]"],
+    ["<tool_call> <function= <parameter=", "<tool_call>"],
+    ["<tool_call> <arg_key>", "<tool_call>"],
+    ["<start_function_call>", "<start_function_call>"],
+    ["<|tool_call>", "<|tool_call>"],
+    ["<|tool_calls_section_begin|>", "<|tool_calls_section_begin|>"],
+    ["<｜tool▁call▁begin｜>", "<｜tool▁calls▁begin｜>"],
+    ["<|channel|> <|message|>", "<|channel|>commentary to=functions."],
+    ["bare", '{"name": "'],
+  ])("is held in the form of a template with %s", async (marks, start) => {
+    const source = `{% if tools %}${marks.replace(/[{}]/g, "")}{% endif %}{{ messages[0].content }}`;
+    const given = { ...model, template: new ChatTemplate(source) };
+    const options = { tools: [strict, { ...strict, name: "note" }], maxTokens: 300 };
+    const decoder = new ScriptedDecoder([`${start}get_weather{"n": 1}`]);
+    const ids = encodePrompt(given, hello, options, decoder.contextLength);
+    const result = await new AnswerStream(answer(given, decoder, { ids, kept: 0 }, options)).result;
+    expect(result.message.toolCalls).toMatchObject([{ name: expect.stringMatching(/^(get_weather|note)$/) }]);
+    expect(argumentsOf(result)).toEqual([{ city: expect.stringMatching(/^(Paris|Rome)$/) }]);
+  });
+
+  it("is refused where a strict tool's schema cannot be held to", async () => {
+    const tools = [{ ...strict, parameters: { properties: { a: { not: {} } } } }];
+    await expect(chat("x", { tools })).rejects.toThrow(UnsupportedError);
+    expect((await chat("x", { tools: [{ ...tools[0]!, strict: false }] })).message.content).toBe("x");
+    await expect(chat("x", { tools: [{ ...strict, strict: "yes" as never }] })).rejects.toThrow(
+      /^tools\[0\].strict: expected true or false/,
+    );
+  });
+});
+
 describe("a conversation with tools", () => {
   const callText = (args: string) => `<tool_call>{"name": "get_weather", "arguments": ${args}}</tool_call>`;
   const converse = (answers: readonly string[], options: ConstructorParameters<typeof Conversation>[1]) => {

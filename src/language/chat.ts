@@ -5,6 +5,7 @@ import { type Decoder, type GenerateOptions, type GenerationResult, generate } f
 import type { LogProbabilities } from "../text/log-probabilities.ts";
 import { hasChannels, thinkingMarks } from "../text/thinking.ts";
 import { AnswerGuide } from "./answer-guide.ts";
+import { CallWatch, strictCall } from "./call-watch.ts";
 import {
   type ChatEvent,
   type ChatOptions,
@@ -51,7 +52,11 @@ export async function* answer(
   const parts = partsOf(reading.format, options);
   const vocabularySize = decoder.vocabularySize ?? tokenizer.vocabSize;
   const held = await heldTo(model, vocabularySize, { constraint, eosIds: rest.eosIds }, parts);
-  const guide = new AnswerGuide({ tokenizer, stop, onToken, held, ...reading, mayCall: parts === undefined });
+  const mayCall = parts === undefined;
+  const call = mayCall && reading.format ? strictCall(reading.format, options.tools ?? []) : null;
+  const callText = call && (await heldTo(model, vocabularySize, { eosIds: rest.eosIds }, call));
+  const watch = callText && new CallWatch(reading.format!.callMark, callText);
+  const guide = new AnswerGuide({ tokenizer, stop, onToken, held, watch, ...reading, mayCall });
   const given = { ...rest, contextIds: ids.slice(0, kept) };
   const tokens = generate(decoder, tokenizer, ids.slice(kept), given, guide);
   const logprobs = new TextLogprobs();
@@ -69,6 +74,7 @@ export async function* answer(
   } finally {
     await tokens.return(undefined as never);
     held?.dispose();
+    watch?.dispose();
   }
 }
 

@@ -19,7 +19,8 @@ export class ConstrainedText {
   readonly #vocabulary: Vocabulary;
   #step = 0;
   #matcher: ConstraintMatcher | null = null;
-  /** Tokens of a text that comes as it is. */
+  /** A text that comes as it is, and its tokens. */
+  #fixed = "";
   #forced: number[] | null = null;
   /** The name that was given last. */
   #name = "";
@@ -34,6 +35,7 @@ export class ConstrainedText {
   static async create(parts: ConstrainedParts, vocabulary: Vocabulary): Promise<ConstrainedText> {
     const text = new ConstrainedText(parts, vocabulary);
     for (const step of parts.steps) {
+      if (step.kind === "name") checkNames(parts.tools);
       if (step.kind === "whole") (await loadConstraints()).checkConstraint(step.constraint);
       if (step.kind === "call" || step.kind === "arguments") await text.#make(step, parts.tools, true);
     }
@@ -73,14 +75,33 @@ export class ConstrainedText {
     if (step.kind === "whole" ? matcher.isEnded : matcher.isWhole) this.#advance();
   }
 
-  /** Takes text that came before; UnsupportedError where the constraint does not have it. */
-  async acceptText(text: string): Promise<void> {
-    if (text === "") return;
-    if (this.#matcher === null) await this.#begin();
-    if (!this.#matcher?.acceptText(text))
-      throw new UnsupportedError(
-        "constraint: the model wrote text behind its thinking in one token with the end of it",
-      );
+  /** Takes text that has come already; false where it is none that may come, and nothing can be held to after it. */
+  async acceptText(text: string): Promise<boolean> {
+    for (let rest = text; rest !== ""; ) {
+      if (this.#isEnded) return false;
+      if (this.#forced === null && this.#matcher === null) await this.#begin();
+      const step = this.#parts.steps[this.#step]!;
+      if (this.#matcher) {
+        if (!this.#matcher.acceptText(rest)) return false;
+        if (step.kind === "name") this.#name += rest;
+        if (step.kind !== "whole" && this.#matcher.isWhole) this.#advance();
+        return true;
+      }
+      const given = rest.slice(0, this.#fixed.length);
+      if (!this.#fixed.startsWith(given)) return false;
+      rest = rest.slice(given.length);
+      if (given === this.#fixed) this.#advance();
+      else this.#force(this.#fixed.slice(given.length));
+    }
+    return true;
+  }
+
+  /** Begins again, for another text. */
+  restart(): void {
+    this.#clear();
+    this.#step = 0;
+    this.#name = "";
+    this.#isEnded = false;
   }
 
   dispose(): void {
@@ -94,16 +115,20 @@ export class ConstrainedText {
     if (step.kind === "text" || (step.kind === "name" && only)) {
       const text = step.kind === "text" ? step.text : only!.name;
       if (step.kind === "name") this.#name = text;
-      this.#forced = this.#vocabulary.tokenizer.encode(text, {
-        addSpecialTokens: false,
-        truncation: false,
-        padding: false,
-      });
+      this.#force(text);
       return;
     }
-    if (step.kind === "name") checkNames(tools);
     const named = step.kind === "arguments" ? tools.filter(({ name }) => name === this.#name.trim()) : tools;
     this.#matcher = await this.#make(step, named);
+  }
+
+  #force(text: string): void {
+    this.#fixed = text;
+    this.#forced = this.#vocabulary.tokenizer.encode(text, {
+      addSpecialTokens: false,
+      truncation: false,
+      padding: false,
+    });
   }
 
   async #make(
@@ -118,10 +143,14 @@ export class ConstrainedText {
     return matcher;
   }
 
-  #advance(): void {
+  #clear(): void {
     this.#matcher?.dispose();
     this.#matcher = null;
     this.#forced = null;
+  }
+
+  #advance(): void {
+    this.#clear();
     this.#step++;
     this.#isEnded = this.#step >= this.#parts.steps.length;
   }
@@ -146,6 +175,6 @@ function checkNames(tools: readonly KnownTool[]): void {
     for (const other of tools)
       if (other.name !== name && other.name.startsWith(name))
         throw new UnsupportedError(
-          `tools: ${other.name} begins with ${name}, which this model's form of calls cannot tell apart when a call is required`,
+          `tools: ${other.name} begins with ${name}, which this model's form of calls cannot tell apart when a call is required, or strict`,
         );
 }

@@ -1,6 +1,6 @@
 /** A loaded program with its tokenizer: text in, text out. Each `generate` has a session of its own. */
 import { checkInstance } from "../arguments.ts";
-import { InvalidFileError } from "../errors.ts";
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { hostCpu } from "../kernels/cpu.ts";
 import { checkMemory } from "../kernels/memory.ts";
 import type { Program } from "../program/program.ts";
@@ -9,6 +9,7 @@ import type { Message } from "../text/chat-messages.ts";
 import type { ChatTemplate } from "../text/chat-template.ts";
 import type { Decoder, GenerateOptions, generate } from "../text/generate.ts";
 import { type ModelTexts, parse, readTexts } from "../text/model-texts.ts";
+import { plainSettings, readTextSettings } from "../text/text-settings.ts";
 import { type Tokenizer, WHOLE_TEXT } from "../text/tokenizer.ts";
 import { AnswerStream, ConversationAnswer } from "./answer-stream.ts";
 import { answer, checkChatOptions, messagesNow } from "./chat.ts";
@@ -18,6 +19,7 @@ import { ChoiceStream, type Choices, type ChoicesOptions, checkChoices, runChoic
 import { generateHeld } from "./constraint-guide.ts";
 import { Conversation, type ConversationOptions } from "./conversation.ts";
 import { createDecoder, type SchedulingOptions, scheduleWith } from "./decoders.ts";
+import { EmbeddingModel, type EmbedOptions } from "./embedding-model.ts";
 import {
   type GenerationDefaults,
   ignoredSettings,
@@ -26,6 +28,7 @@ import {
   withDefaults,
 } from "./generation-settings.ts";
 import type { ProgramDecoder } from "./program-decoder.ts";
+import { type RankOptions, Reranker } from "./reranker.ts";
 import { type StructuredGeneration, type StructuredOptions, StructuredStream } from "./structured.ts";
 import { programTexts } from "./texts.ts";
 import { type Generation, TokenStream } from "./token-stream.ts";
@@ -52,6 +55,10 @@ export class LanguageModel {
   readonly stopStrings: readonly string[];
   /** Names of settings of generation_config.json that transformers would obey and that are ignored here. */
   readonly ignoredSettings: readonly string[];
+  /** What makes vectors of texts, of a program that does; null of one that generates text. */
+  readonly embedding: EmbeddingModel | null;
+  /** What scores documents by a query, of a program that does; null of others. */
+  readonly reranker: Reranker | null;
   readonly #tokenizer: Tokenizer | null;
   /** A decoder that was used to warm up; the first that is asked for. */
   #warm: ProgramDecoder | null = null;
@@ -68,6 +75,12 @@ export class LanguageModel {
     this.samplingDefaults = samplingDefaults(settings, settingsFile, vocabularySize);
     this.stopStrings = stopStrings(settings);
     this.ignoredSettings = ignoredSettings(settings);
+    const textFile = `${name}, text_settings.json`;
+    const textSettings = texts.textSettings
+      ? readTextSettings(parse(texts.textSettings, textFile), textFile)
+      : plainSettings;
+    this.embedding = program.has("embed") ? new EmbeddingModel(program, () => this.tokenizer, textSettings) : null;
+    this.reranker = program.has("rank") ? new Reranker(program, () => this.tokenizer, textSettings) : null;
   }
 
   /**
@@ -78,7 +91,7 @@ export class LanguageModel {
     const earlier = this.#warm;
     this.#warm = null;
     await earlier?.dispose();
-    this.#warm = await warmDecoder(this.program, options);
+    if (!this.#madeOfTexts) this.#warm = await warmDecoder(this.program, options);
   }
 
   /** Whether the model came with a tokenizer; without one, only token ids work. */
@@ -99,8 +112,43 @@ export class LanguageModel {
     return Array.isArray(ids) ? ids : [];
   }
 
-  /** A decoder with a sequence of its own, for token ids. */
+  /**
+   * Vectors of texts, or of their token ids, in order: what texts mean, as numbers that can be compared.
+   * UnsupportedError for a program that generates text; ContextLengthError for texts longer than the model takes.
+   * @example
+   * const [query, answer] = await model.embed(["What is the capital of France?", "Paris"], { dimensions: 256 });
+   */
+  async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+    return this.#part(this.embedding, "embeddings").embed(texts, options);
+  }
+
+  /**
+   * Scores of documents by how well they answer a query, in the order of the documents; more is better.
+   * UnsupportedError for a program that is no reranker; ContextLengthError for pairs longer than the model takes.
+   * @example
+   * const scores = await model.rank("What is the capital of France?", ["Paris", "A baguette is a bread."]);
+   */
+  async rank(query: string, documents: readonly string[], options: RankOptions = {}): Promise<number[]> {
+    return this.#part(this.reranker, "scores").rank(query, documents, options);
+  }
+
+  /** What a program that reads whole texts makes of them; null for one that generates text. */
+  get #madeOfTexts(): "embeddings" | "scores" | null {
+    if (this.embedding) return "embeddings";
+    return this.reranker ? "scores" : null;
+  }
+
+  #part<P>(part: P | null, wanted: string): P {
+    if (part !== null) return part;
+    const made = this.#madeOfTexts;
+    const does = made ? `gives ${made}` : "generates text";
+    throw new UnsupportedError(`${this.name}: the program ${does}; it gives no ${wanted}`);
+  }
+
+  /** A decoder with a sequence of its own, for token ids. UnsupportedError for a program that gives embeddings or scores. */
   createDecoder(): ProgramDecoder {
+    const made = this.#madeOfTexts;
+    if (made) throw new UnsupportedError(`${this.name}: the program gives ${made}; it generates no text`);
     const warm = this.#warm;
     this.#warm = null;
     return warm ?? createDecoder(this.program);

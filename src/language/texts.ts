@@ -7,13 +7,14 @@ const keys = {
   tokenizerConfig: "tokenizer_config.json",
   generationConfig: "generation_config.json",
   chatTemplate: "chat_template.jinja",
+  textSettings: "text_settings.json",
 } as const satisfies Record<keyof ModelTexts, string>;
 
 const entries = Object.entries(keys) as [keyof ModelTexts, string][];
 
 /** Named data of a program. */
 export function encodeTexts(texts: ModelTexts): Map<string, Uint8Array> {
-  const present = entries.filter(([field]) => texts[field] !== null);
+  const present = entries.filter(([field]) => (texts[field] ?? null) !== null);
   return new Map(present.map(([field, key]) => [key, new TextEncoder().encode(texts[field]!)]));
 }
 

@@ -35,6 +35,14 @@ export interface ForwardInputs<T> {
   readonly rows: T | null;
 }
 
+/** Which tokens of its text each sees, where several texts are read whole and nothing is kept of them. */
+export interface TextsSeen<T> {
+  /** Where each text begins, and where the last ends, int64 [texts + 1]. */
+  readonly offsets: T;
+  /** Whether tokens see those after them. */
+  readonly isBidirectional: boolean;
+}
+
 /** Positions that states for keys and values hold, and in which type. */
 export interface CacheStates {
   /** Positions that they hold. */
@@ -52,19 +60,14 @@ export interface ForwardOptions {
   readonly longContext: boolean;
 }
 
-/** An architecture applied to one config. */
-export interface Decoder {
+/** An architecture applied to one config: sizes and weights, whatever it computes. */
+export interface Network {
   /** Name of the architecture, such as `LlamaForCausalLM`. */
   readonly architecture: string;
   /** Tokens of the vocabulary: logits of a position. */
   readonly vocabularySize: number;
   /** Longest sequence that the model was made for. */
   readonly contextLength: number;
-  /**
-   * Tokens beyond which a sequence is rotated by other frequencies, from its first token on (LongRoPE); null when all
-   * are alike.
-   */
-  readonly longContextFrom: number | null;
   /** Number of layers. */
   readonly layers: number;
   /** Every weight that the model takes, with its shape and role. */
@@ -73,6 +76,15 @@ export interface Decoder {
   readonly scalable: readonly ScalableActivation[];
   /** Config that the decoder was made with; null for a decoder of another kind. */
   readonly transformer: TransformerConfig | null;
+}
+
+/** A network that continues texts: it gives the logits of the next token. */
+export interface Decoder extends Network {
+  /**
+   * Tokens beyond which a sequence is rotated by other frequencies, from its first token on (LongRoPE); null when all
+   * are alike.
+   */
+  readonly longContextFrom: number | null;
   /** Computes logits [1, V] of the last token, [1, T, V] of all, or [1, R, V] of the rows of the inputs. */
   forward<T>(ops: Ops<T>, weights: WeightLookup, inputs: ForwardInputs<T>, options: ForwardOptions): T;
 }

@@ -100,8 +100,8 @@ export function activationOf(config: ConfigReader, field: string, fallback: stri
 }
 
 /** Far beyond any model: what is made for each layer, and for each value of a head, before tensors are looked at. */
-const LAYERS_MAX = 1 << 12;
-const HEADS_MAX = 1 << 16;
+export const LAYERS_MAX = 1 << 12;
+export const HEADS_MAX = 1 << 16;
 const HEAD_MAX = 1 << 16;
 
 /** Heads of the sizes that the config gives. */

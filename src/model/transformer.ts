@@ -1,6 +1,8 @@
 /** The decoder that every architecture here configures: blocks of grouped-query attention and a gated MLP, with RMS norms. */
+import { UnsupportedError } from "../errors.ts";
 import type { Ops } from "../ops/ops.ts";
-import type { Decoder, ForwardInputs, ForwardOptions, WeightLookup, WeightSlot } from "./decoder.ts";
+import type { Decoder, ForwardInputs, ForwardOptions, TextsSeen, WeightLookup, WeightSlot } from "./decoder.ts";
+import type { Encoder } from "./encoder.ts";
 import type { RopeConfig } from "./rope.ts";
 import { scalableActivations } from "./scalable.ts";
 import type { TransformerConfig } from "./transformer-config.ts";
@@ -62,13 +64,18 @@ function slots(config: TransformerConfig): WeightSlot[] {
   ];
 }
 
+/** What a pass is told beside its inputs. `texts`: of texts that are read whole. */
+interface PassOptions<T> extends Omit<ForwardOptions, "cache"> {
+  readonly cache: ForwardOptions["cache"] | { readonly texts: TextsSeen<T> };
+}
+
 /** One forward pass over one set of operators: the parts of a block as methods. */
 class Pass<T> {
   readonly #ops: Ops<T>;
   readonly #config: TransformerConfig;
   readonly #weights: WeightLookup;
   readonly #inputs: ForwardInputs<T>;
-  readonly #options: ForwardOptions;
+  readonly #options: PassOptions<T>;
   readonly #angles = new Map<string, T>();
 
   constructor(
@@ -76,7 +83,7 @@ class Pass<T> {
     config: TransformerConfig,
     weights: WeightLookup,
     inputs: ForwardInputs<T>,
-    options: ForwardOptions,
+    options: PassOptions<T>,
   ) {
     this.#ops = ops;
     this.#config = config;
@@ -85,9 +92,22 @@ class Pass<T> {
     this.#options = options;
   }
 
-  /** Logits. One block: x += norm(attention(norm(x))); x += norm(mlp(norm(x))), where each norm may be absent. */
+  /** Logits of the wanted rows. */
   run(): T {
-    const { layers, norms, scales, softcaps } = this.#config;
+    const { scales, softcaps } = this.#config;
+    const x = this.#norm(this.#wantedRows(this.#blocks()), "model.norm");
+    const scaled = this.#scaled(this.#ops.linear(x, this.#weights(HEAD)), scales.logits);
+    return softcaps.logits > 0 ? this.#ops.softcap(scaled, softcaps.logits) : scaled;
+  }
+
+  /** Hidden states of all rows behind the last norm. */
+  hiddenStates(): T {
+    return this.#norm(this.#blocks(), "model.norm");
+  }
+
+  /** One block: x += norm(attention(norm(x))); x += norm(mlp(norm(x))), where each norm may be absent. */
+  #blocks(): T {
+    const { layers, norms, scales } = this.#config;
     let x = this.#scaled(this.#ops.embedding(this.#weights(EMBEDDING), this.#inputs.tokens), scales.embedding);
     for (const i of layers.keys()) {
       const name = `model.layers.${i}`;
@@ -97,10 +117,7 @@ class Pass<T> {
       const thought = this.#mlp(norm(x, norms.beforeMlp), `${name}.mlp`);
       x = this.#ops.add(x, norm(thought, norms.afterMlp), scales.residual);
     }
-    x = this.#wantedRows(x);
-    const logits = this.#ops.linear(this.#norm(x, "model.norm"), this.#weights(HEAD));
-    const scaled = this.#scaled(logits, scales.logits);
-    return softcaps.logits > 0 ? this.#ops.softcap(scaled, softcaps.logits) : scaled;
+    return x;
   }
 
   #wantedRows(x: T): T {
@@ -119,16 +136,18 @@ class Pass<T> {
       const normed = norms.queryKey === null ? value : this.#norm(value, `${module}.${name}`);
       return rope === null ? normed : this.#ops.rope(normed, this.#anglesOf(rope), headDim);
     };
-    const mixed = this.#ops.attention(turn(q, "q_norm"), turn(k, "k_norm"), v, {
-      cache:
+    const [turnedQ, turnedK] = [turn(q, "q_norm"), turn(k, "k_norm")];
+    const scale = scales.attention;
+    const attend = () => {
+      if (typeof cache === "object" && "texts" in cache)
+        return this.#ops.attendTexts(turnedQ, turnedK, v, { headDim, scale, ...textWindow(cache.texts, window) });
+      const place =
         cache === "sequences"
           ? { layer: index, ...sizes }
-          : { ...this.#ops.kvCache(module, { ...cache, ...sizes }), position: this.#inputs.position },
-      scale: scales.attention,
-      window,
-      softcap: softcaps.attention,
-    });
-    return this.#linear(mixed, `${module}.o_proj`, biases.output);
+          : { ...this.#ops.kvCache(module, { ...cache, ...sizes }), position: this.#inputs.position };
+      return this.#ops.attention(turnedQ, turnedK, v, { cache: place, scale, window, softcap: softcaps.attention });
+    };
+    return this.#linear(attend(), `${module}.o_proj`, biases.output);
   }
 
   /** Queries, keys and values. */
@@ -184,6 +203,42 @@ class Pass<T> {
     if (!long || !this.#options.longContext) return { key, inverseFrequencies, scale };
     return { key: `${name}.long_inverse_frequencies`, inverseFrequencies: long.inverseFrequencies, scale };
   }
+}
+
+/** Rows that a query of a text sees; those of windows in both directions, as transformers counts them, are half on each side. */
+function textWindow<T>({ offsets, isBidirectional }: TextsSeen<T>, window: number) {
+  if (isBidirectional) {
+    const half = window === 0 ? null : Math.floor(window / 2);
+    return { offsets, before: half, after: half };
+  }
+  return { offsets, before: window === 0 ? null : window - 1, after: 0 };
+}
+
+/**
+ * The decoder of an architecture without its head, for texts that are read whole. UnsupportedError for what its attention
+ * would need besides.
+ */
+export function transformerEncoder(file: string, decoder: Decoder, isBidirectional: boolean): Encoder {
+  const { transformer: config, slots, longContextFrom, ...network } = decoder;
+  if (!config || config.softcaps.attention > 0 || longContextFrom !== null)
+    throw new UnsupportedError(`${file}: ${decoder.architecture} is not supported as a model of embeddings`);
+  return {
+    ...network,
+    transformer: null,
+    scalable: [],
+    slots: slots.filter(({ name }) => name !== HEAD),
+    hidden: config.hidden,
+    firstPosition: 0,
+    tokenTypes: 1,
+    hiddenStates: (ops, weights, { tokens, positions, offsets }) =>
+      new Pass(
+        ops,
+        config,
+        weights,
+        { tokens, position: positions, rows: null },
+        { cache: { texts: { offsets, isBidirectional } }, logits: "all", longContext: false },
+      ).hiddenStates(),
+  };
 }
 
 /** The decoder of an architecture named `architecture`. */

@@ -3,6 +3,7 @@
  * Each method is one line of a paper; the weights' formats decide which operator serves it.
  */
 import { UnsupportedError } from "../errors.ts";
+import type { Pooling } from "../pooling.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
 import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
@@ -59,6 +60,20 @@ export interface LinearRecurrenceOptions<T> {
   readonly scale?: number;
 }
 
+/** What attention within texts works on beside queries, keys and values. */
+export interface TextAttentionOptions<T> {
+  /** Where each text begins, and where the last one ends, int64 [texts + 1]. */
+  readonly offsets: T;
+  /** Columns of a head. */
+  readonly headDim: number;
+  /** Factor of the products of queries and keys. */
+  readonly scale: number;
+  /** Rows before its own that a query sees at most. Default: all of its text. */
+  readonly before?: number | null;
+  /** Rows after its own that a query sees at most; 0 is causal. Default: all of its text. */
+  readonly after?: number | null;
+}
+
 /** What gates multiply with: operators by functions of the gate. */
 const gates = {
   silu: "swiglu",
@@ -71,6 +86,9 @@ const gates = {
 } as const;
 
 export type Activation = keyof typeof gates;
+
+/** Shorter rows count as so long when they are divided by it, as in PyTorch's `normalize`. */
+const LENGTH_LEAST = 1e-12;
 
 /**
  * The operators that models are written with, as methods over a builder: the same code runs eagerly and is captured.
@@ -125,6 +143,24 @@ export class Ops<T> {
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
   }
 
+  /** Takes its mean from each row, divides what is left by its deviation, multiplies by the weights and adds the bias. */
+  layerNorm(x: T, weight: Weight, bias: Weight | null, eps: number): T {
+    const [factors, added] = [weight, bias].map((vector) => vector && vectorConstant(this.#builder, vector));
+    return this.call("lowbit::layer_norm.out", x, factors!, added ?? null, eps);
+  }
+
+  /** Divides each row by its length (Euclidean norm); rows of zeros stay zeros. */
+  normalize(x: T): T {
+    const size = this.spec(x).shape.at(-1)!;
+    const factors = this.literal(`normalize_${size}`, new Float32Array(size).fill(1 / Math.sqrt(size)));
+    return this.call("lowbit::rms_norm.out", x, factors, LENGTH_LEAST ** 2 / size);
+  }
+
+  /** Computes GELU of every element, by erf or by its approximation with tanh. */
+  gelu(x: T, approximate: "none" | "tanh" = "none"): T {
+    return this.call("aten::gelu.out", x, approximate);
+  }
+
   /** Computes cosines and sines [T, 2, half] of `tokens` at positions [T], or [1] for the first of them. */
   ropeAngles(tokens: T, position: T, inverseFrequencies: T, scale: number): T {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
@@ -163,6 +199,16 @@ export class Ops<T> {
       valueScales,
       ...rest,
     );
+  }
+
+  /** Computes the attention of rows [1, T, …] that are several texts, each over the rows of its own text. */
+  attendTexts(q: T, k: T, v: T, { offsets, headDim, scale, before, after }: TextAttentionOptions<T>): T {
+    return this.call("lowbit::attend_texts.out", q, k, v, offsets, headDim, scale, before ?? null, after ?? null);
+  }
+
+  /** Makes one row of each text of x [1, T, n], to [texts, n]; `offsets` are those of `attendTexts`. */
+  poolTexts(x: T, offsets: T, pooling: Pooling): T {
+    return this.call("lowbit::pool_texts.out", x, offsets, pooling);
   }
 
   /**

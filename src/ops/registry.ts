@@ -22,6 +22,7 @@ import { OperatorRegistry } from "./operator-registry.ts";
 import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./quantized-decomposed.ts";
 import { recurrentOperators } from "./recurrent.ts";
 import { sequenceOperators } from "./sequences.ts";
+import { textOperators } from "./texts.ts";
 import { gatedOperators, rmsNormOperator, ropeAnglesOperator, ropeOperator } from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
@@ -54,6 +55,7 @@ export const operators = new OperatorRegistry(
     ...llamaOperators,
     ...sequenceOperators,
     ...recurrentOperators,
+    ...textOperators,
     ...quantizedDecomposedOperators,
   ],
   { numbers: numberOperators, routines: [...movementRoutines, ...reductionRoutines, ...quantizedDecomposedRoutines] },

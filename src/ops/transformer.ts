@@ -40,7 +40,7 @@ export const rmsNormOperator = defineOperator({
   }),
 });
 
-/** cos and sin [T, 2, half] of the angles of T tokens [1, T] at positions input_pos [T], or [1] for the first of them. */
+/** cos and sin [T, 2, half] of the angles of T tokens [1, T] at positions input_pos [T] or [1, T], or [1] for the first of them. */
 export const ropeAnglesOperator = defineOperator({
   schema:
     "lowbit::rope_angles.out(Tensor tokens, Tensor input_pos, Tensor inverse_frequencies, float scale, *, Tensor(a!) out) -> Tensor(a!)",
@@ -50,7 +50,8 @@ export const ropeAnglesOperator = defineOperator({
     const positions = args.tensor("input_pos", "i64").shape;
     const frequencies = args.tensor("inverse_frequencies", "f32").shape;
     if (tokens.length === 0) args.fail("tokens", "expected shape [1, T] but found a scalar");
-    if (!isSameShape(positions, [1]) && !isSameShape(positions, [tokens.at(-1)!]))
+    const each = [[tokens.at(-1)!], [1, tokens.at(-1)!]];
+    if (!isSameShape(positions, [1]) && !each.some((shape) => isSameShape(positions, shape)))
       args.fail("input_pos", `expected shape [1] or [${tokens.at(-1)}] but found [${positions}]`);
     if (frequencies.length !== 1)
       args.fail("inverse_frequencies", `expected a vector but found shape [${frequencies}]`);

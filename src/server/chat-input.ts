@@ -1,6 +1,5 @@
 /** From OpenAI's messages, tools and fields to the library's. */
 import type { ChatOptions } from "../language/chat-options.ts";
-import type { LanguageModel } from "../language/language-model.ts";
 import type { Message, Tool, ToolChoice } from "../text/chat-messages.ts";
 import { ApiError } from "./errors.ts";
 import { samplingOptions } from "./sampling.ts";
@@ -46,11 +45,6 @@ export function thinkingOf(effort: string | null | undefined, budget?: number | 
   if (typeof budget === "number") return { thinking: { budget } };
   if (effort === "none") return { thinking: false };
   return effort ? { templateOptions: { reasoning_effort: effort } } : {};
-}
-
-/** The model's own stop strings count beside those of a request. */
-export function withOwnStops(model: LanguageModel, options: ChatOptions): ChatOptions {
-  return options.stop ? { ...options, stop: [...options.stop, ...model.stopStrings] } : options;
 }
 
 export function chatOptions(request: ChatRequest): ChatOptions {

@@ -1,9 +1,9 @@
 /** The models of a server by name: loaded when they are first asked for, put away when others need their memory. */
 import { totalmem } from "node:os";
+import { orAbort } from "../abort.ts";
 import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
 import type { LanguageModel } from "../language/language-model.ts";
 import { logInfo } from "../log.ts";
-import { orAbort } from "./abort.ts";
 import { ApiError } from "./errors.ts";
 
 /** A model that a server offers. */
@@ -66,6 +66,15 @@ function freeBytes(): number {
 function bytesOf({ program }: LanguageModel): number {
   const { constants, scratch, state } = program.memoryUse;
   return constants + scratch + state + (program.sequenceStatistics?.bytes ?? 0);
+}
+
+/** Tokens that a text of a model may have. */
+async function contextOf(model: LanguageModel): Promise<number> {
+  const reader = model.embedding ?? model.reranker;
+  if (reader) return reader.maxTokens;
+  const decoder = model.createDecoder();
+  await decoder.dispose();
+  return decoder.contextLength;
 }
 
 export class ModelPool {
@@ -165,10 +174,7 @@ export class ModelPool {
       await this.#makeRoom(bytes, signal);
       logInfo(() => `loading model ${name}`);
       const model = await entry.source.load(signal);
-      const decoder = model.createDecoder();
-      const { contextLength } = decoder;
-      await decoder.dispose();
-      entry.loaded = { model, contextLength };
+      entry.loaded = { model, contextLength: await contextOf(model) };
       return entry.loaded;
     } catch (error) {
       if (signal.aborted || error instanceof ApiError) throw error;

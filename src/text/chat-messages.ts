@@ -74,8 +74,8 @@ export interface Tool {
   /** JSON schema of the arguments, which are an object. Default: any object. */
   readonly parameters?: object | undefined;
   /**
-   * What clients of OpenAI's API say of schemas. A call that is required follows its schema with it and without; arguments of
-   * calls that the model makes by itself are what it wrote. Default false.
+   * Whether a call that the model makes by itself is held to the schema from where it begins. One that is required always
+   * is. UnsupportedError for schemas that cannot be held to. Default false: the arguments are what the model wrote.
    */
   readonly strict?: boolean | undefined;
 }
@@ -129,7 +129,7 @@ export function checkTools(tools: readonly Tool[]): void {
   const names = new Set<string>();
   for (const [index, tool] of tools.entries()) {
     const at = `tools[${index}]`;
-    const { name, description, parameters } = (tool ?? {}) as Partial<Tool>;
+    const { name, description, parameters, strict } = (tool ?? {}) as Partial<Tool>;
     if (typeof name !== "string" || !/^[\w.-]{1,128}$/.test(name))
       throw wrong(`${at}.name`, "1 to 128 letters, digits, _, - and .", name);
     if (names.has(name)) throw wrong(`${at}.name`, "a name that no other tool has", name);
@@ -140,6 +140,7 @@ export function checkTools(tools: readonly Tool[]): void {
       (typeof parameters !== "object" || parameters === null || Array.isArray(parameters))
     )
       throw wrong(`${at}.parameters`, "a JSON schema", parameters);
+    if (strict !== undefined && typeof strict !== "boolean") throw wrong(`${at}.strict`, "true or false", strict);
     names.add(name);
   }
 }

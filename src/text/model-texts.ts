@@ -16,6 +16,8 @@ export interface ModelTexts {
   readonly generationConfig: string | null;
   /** The chat template's Jinja text, null when absent. */
   readonly chatTemplate: string | null;
+  /** How texts are read by a model that makes embeddings or scores of them, as JSON; null, or absent, for others. */
+  readonly textSettings?: string | null;
 }
 
 /** Tokenizer and chat template; null where the texts have none. `name` is for messages. */

@@ -37,10 +37,23 @@ export interface EncodeTextOptions {
   readonly contextLength?: number | undefined;
   /** A second text, which stands behind the first as the tokenizer's post-processor says for two. Default: none. */
   readonly pair?: string | undefined;
+  /**
+   * Shorten the ids to so many, with those that the tokenizer puts around texts, whatever its section `truncation` says:
+   * the longer of two texts loses its last ids. Default: no.
+   */
+  readonly maxTokens?: number | undefined;
   /** Shorten the ids as the section `truncation` of tokenizer.json says, if it has one. Default true. */
   readonly truncation?: boolean | undefined;
   /** Fill the ids up as the section `padding` of tokenizer.json says, if it has one. Default true. */
   readonly padding?: boolean | undefined;
+}
+
+/** Ids of two texts. */
+export interface EncodedPair {
+  /** Ids of both, with those around them. */
+  readonly ids: number[];
+  /** Place of the first id of the second text. */
+  readonly secondFrom: number;
 }
 
 /** How `Tokenizer.decode` turns ids into text. */
@@ -154,19 +167,38 @@ export class Tokenizer {
    * @throws InvalidArgumentError when the texts cannot be shortened as tokenizer.json asks.
    */
   encode(text: string, options: EncodeTextOptions = {}): number[] {
+    return this.#encodeTexts(text, options).ids;
+  }
+
+  /** Token ids of two texts as `encode` gives them, and the place of the second one's first id. Errors are those of `encode`. */
+  encodePair(first: string, second: string, options: EncodeTextOptions = {}): EncodedPair {
+    return this.#encodeTexts(first, { ...options, pair: second });
+  }
+
+  #encodeTexts(text: string, options: EncodeTextOptions): EncodedPair {
     const { addSpecialTokens = true, allowControlTokens = true, contextLength = Number.POSITIVE_INFINITY } = options;
     checkString("text", text);
     if (options.pair !== undefined) checkString("pair", options.pair);
     const texts = options.pair === undefined ? [text] : [text, options.pair];
-    const truncation = options.truncation === false ? null : this.truncation;
+    const truncation =
+      options.maxTokens !== undefined
+        ? ({ maxLength: options.maxTokens, strategy: "LongestFirst", direction: "Right", stride: 0 } as const)
+        : options.truncation === false
+          ? null
+          : this.truncation;
     const most = truncation && truncation.maxLength <= contextLength ? Number.POSITIVE_INFINITY : contextLength;
     const protection = allowControlTokens ? null : { skips: (id: number) => this.isSpecial(id), mark: null };
     const length = texts.reduce((sum, { length }) => sum + length, 0);
     const work = new Work(this.#name, this.#limits, length);
     const lists = texts.map((one) => this.#encode(wellFormed(one), protection, most, work));
     const kept = truncation ? this.#truncate(lists, truncation, addSpecialTokens) : lists;
-    const ids = (this.#postProcessor?.process(kept, addSpecialTokens, work) ?? kept).flat();
-    return this.padding && options.padding !== false ? pad(ids, this.padding, work) : ids;
+    const pieces = this.#postProcessor?.process(kept, addSpecialTokens, work) ?? kept;
+    const ids = pieces.flat();
+    // Some post-processors give the list itself between others, some one list for each text.
+    const place = pieces.indexOf(kept[1]!);
+    const before = pieces.slice(0, place < 0 ? 1 : place);
+    const secondFrom = before.reduce((sum, { length }) => sum + length, 0);
+    return { ids: this.padding && options.padding !== false ? pad(ids, this.padding, work) : ids, secondFrom };
   }
 
   /**

@@ -23,6 +23,7 @@ export interface PostedTool extends Tool {
 
 /** Options of an answer that can be posted. */
 export interface PostedChatOptions extends Omit<SendOptions, "signal" | "tools" | "schema"> {
+  /** Tools that the model may call. */
   readonly tools?: readonly PostedTool[] | undefined;
   /** JSON schema of the answer's text; `answer.value` is its value. */
   readonly schema?: Readonly<Record<string, unknown>> | undefined;

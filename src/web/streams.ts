@@ -89,8 +89,11 @@ export class TextStream implements WebGeneration {
 
 /** What an answer in the page takes: its signal, and what runs calls of tools. */
 interface ReplyOptions {
+  /** Ends the answer; the signal's reason is thrown. */
   readonly signal: AbortSignal | undefined;
+  /** Tools with the functions that the page runs. */
   readonly tools: readonly ExecutableTool[] | undefined;
+  /** Runs calls of tools without a function. */
   readonly onToolCall: OnToolCall | undefined;
 }
 

@@ -21,7 +21,8 @@ const template = `{% if tools %}Tools: {{ tools | tojson }} Call them as <tool_c
 {{ message.content }}{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>{% endfor %}
 
 {% endfor %}{% if add_generation_prompt %}MENENIUS:
-{% endif %}`;
+{% if enable_thinking %}<think>
+{% endif %}{% endif %}{# thinking ends with </think> #}`;
 
 /** @param {import("vitest/node").TestProject} project */
 export default async function setup(project) {

@@ -35,7 +35,9 @@ export class Random {
 
   /** Floats evenly spread over -size .. size. */
   floats(length: number, size = 1): Float32Array {
-    return Float32Array.from({ length }, () => size * (2 * this.next() - 1));
+    const values = new Float32Array(length);
+    for (let i = 0; i < length; i++) values[i] = size * (2 * this.next() - 1);
+    return values;
   }
 }
 
@@ -72,7 +74,11 @@ export function randomWeights(random: Random, options: RandomWeightsOptions): Qu
   const { minima = false, exactScales = false } = options;
   const low = -(2 ** (bits - 1));
   const high = -low - 1;
-  const integers = (length: number) => Int8Array.from({ length }, () => random.integer(low, high));
+  const integers = (length: number) => {
+    const values = new Int8Array(length);
+    for (let i = 0; i < length; i++) values[i] = random.integer(low, high);
+    return values;
+  };
   const form = minima && { hasMinima: true };
   const spec = { n, k, bits, groupSize, hasZeros: zeros, hasLevels: levels, scaleDType, ...form };
   const count = n * groupCount(spec);

@@ -69,7 +69,7 @@ export async function encodeAqlm(model: Model, options: EncodeOptions): Promise<
     throw new InvalidArgumentError(
       `encodeAqlm: ${model.name} is calibrated already; load the checkpoint again, encode, then calibrate`,
     );
-  const layers = model.decoder.slots.filter(({ role }) => role === "linear").slice(0, -1);
+  const layers = model.network.slots.filter(({ role }) => role === "linear").slice(0, -1);
   const slots = layers.filter(({ name }) => !options.skip?.(name));
   for (const slot of slots) checkSource(model, slot, options);
   const total = slots.reduce((sum, slot) => sum + weightCount(slot), 0);

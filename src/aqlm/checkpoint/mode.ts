@@ -27,7 +27,7 @@ export function parseAqlmMode(qmode: string): AqlmMode | null {
  * it has them in another form.
  */
 export function hasAqlmWeights(model: Model, mode: AqlmMode): boolean {
-  const stored = model.decoder.slots.filter(({ name }) => model.storedFormat(name) === "aqlm");
+  const stored = model.network.slots.filter(({ name }) => model.storedFormat(name) === "aqlm");
   for (const { name } of stored) {
     const { form } = model.weight(name).format as AqlmFormat;
     if (form.codebooks !== mode.codebooks || form.bits !== mode.bits)

@@ -42,6 +42,14 @@ export interface PanelOptions extends Pick<PackedLayout, "id" | "name" | "suits"
 /** A layout of panels. */
 export function panelLayout(options: PanelOptions): PackedLayout {
   const { id, name, suits, rows } = options;
+  const geometries = new WeakMap<PackedWeights, PanelGeometry>();
+  const geometryOf = (packed: PackedWeights): PanelGeometry => {
+    const known = geometries.get(packed);
+    if (known) return known;
+    const geometry = panelGeometry(rows, packed.spec, packed.hasBias);
+    geometries.set(packed, geometry);
+    return geometry;
+  };
   const layout: PackedLayout = {
     id,
     name,
@@ -64,21 +72,23 @@ export function panelLayout(options: PanelOptions): PackedLayout {
     packer: (target) => new PanelPacker(options, layout, target),
 
     readRow(packed, row, target) {
-      const geometry = panelGeometry(rows, packed.spec, packed.hasBias);
+      const geometry = geometryOf(packed);
+      const { parts, groupBytes, vectorsOffset } = geometry;
       const panel = geometry.firstPanel + Math.floor(row / rows) * geometry.panelBytes;
       const lane = row % rows;
+      const readScales = scaleReader(packed, geometry, rows);
       for (let group = 0; group < target.scales.length; group++) {
-        const [block, part] = [Math.floor(group / geometry.parts), group % geometry.parts];
-        const start = panel + block * geometry.groupBytes;
+        const part = group % parts;
+        const start = panel + Math.floor(group / parts) * groupBytes;
         const place = { lane, group, part, start };
-        readScales(packed, geometry, rows, place, target);
-        readGroup(options, packed, { ...place, at: start + geometry.vectorsOffset }, target);
+        readScales(place, target);
+        readGroup(options, packed, place, start + vectorsOffset, target);
       }
     },
 
     readBias(packed, row) {
       if (!packed.hasBias) return 0;
-      const { firstPanel, biasOffset, panelBytes } = panelGeometry(rows, packed.spec, true);
+      const { firstPanel, biasOffset, panelBytes } = geometryOf(packed);
       const offset = firstPanel + Math.floor(row / rows) * panelBytes + biasOffset + 4 * (row % rows);
       return new DataView(packed.bytes.buffer, packed.bytes.byteOffset).getFloat32(offset, true);
     },
@@ -102,36 +112,33 @@ interface GroupPlace {
   readonly start: number;
 }
 
-/** Scale, zero point and minimum of a group. */
-function readScales(
-  { spec, bytes }: PackedWeights,
-  geometry: PanelGeometry,
-  rows: number,
-  { lane, group, part, start }: GroupPlace,
-  target: WeightRow,
-): void {
-  const { minimaOffset, zerosOffset, superBytes, firstPanel, groupBytes, panelBytes } = geometry;
+/** Reads scale, zero point and minimum of a group. */
+function scaleReader({ spec, bytes }: PackedWeights, geometry: PanelGeometry, rows: number) {
+  const { minimaOffset, zerosOffset, frontBytes, superBytes, firstPanel, groupBytes, panelBytes } = geometry;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
   const halves = f16Table();
-  const { scaleDType } = spec;
-  const inPanel = (start - firstPanel) % panelBytes;
-  const factors = start - inPanel - geometry.frontBytes + Math.floor(inPanel / groupBytes / 8) * superBytes;
-  /** The value at a place of the group, whose factor begins so many bytes behind those of scales. */
-  const valueAt = (offset: number, factor: number) => {
-    const at = start + offset + scaleBytes[scaleDType] * (part * rows + lane);
+  const { scaleDType, hasZeros, hasMinima } = spec;
+  /** The value at a place of its kind, whose factor is at another. */
+  const valueAt = (at: number, factor: number) => {
     if (scaleDType === "f32") return view.getFloat32(at, true);
     if (scaleDType === "f16") return halves[view.getUint16(at, true)]!;
-    return view.getInt8(at) * halves[view.getUint16(factors + factor + 2 * lane, true)]!;
+    return view.getInt8(at) * halves[view.getUint16(factor, true)]!;
   };
-  target.scales[group] = valueAt(0, 0);
-  target.zeros[group] = spec.hasZeros ? view.getInt8(start + zerosOffset + lane) : 0;
-  target.minima[group] = spec.hasMinima ? 0 - valueAt(minimaOffset, 2 * rows) : 0;
+  return ({ lane, group, part, start }: GroupPlace, target: WeightRow): void => {
+    const inPanel = (start - firstPanel) % panelBytes;
+    const factors = start - inPanel - frontBytes + Math.floor(inPanel / groupBytes / 8) * superBytes + 2 * lane;
+    const at = start + scaleBytes[scaleDType] * (part * rows + lane);
+    target.scales[group] = valueAt(at, factors);
+    target.zeros[group] = hasZeros ? view.getInt8(start + zerosOffset + lane) : 0;
+    target.minima[group] = hasMinima ? 0 - valueAt(at + minimaOffset, factors + 2 * rows) : 0;
+  };
 }
 
 function readGroup(
   options: PanelOptions,
   packed: PackedWeights,
-  { lane, group, part, at }: GroupPlace & { readonly at: number },
+  { lane, group, part }: GroupPlace,
+  at: number,
   target: WeightRow,
 ): void {
   const { k, groupSize, bits } = packed.spec;

@@ -5,6 +5,7 @@
 import type {
   AddRmsNormArgs,
   ArgmaxArgs,
+  AttendTextsArgs,
   AttentionArgs,
   BinaryArgs,
   FloatEmbeddingArgs,
@@ -12,6 +13,7 @@ import type {
   FloatWeights,
   GroupSumsArgs,
   HalvesArgs,
+  LayerNormArgs,
   PackedEmbeddingArgs,
   PackedLinearArgs,
   RmsNormArgs,
@@ -60,6 +62,7 @@ export const argumentNames = {
   packedLinear: { scalars: [...matrix, "groupSize"], buffers: ["x", "weights", "y"] },
   floatLinear: { scalars: [...matrix, "weightType", "hasBias"], buffers: ["x", "weights", "bias", "y"] },
   rmsNorm: { scalars: [...rowsOfDim, "eps"], buffers: ["x", "weight", "y"] },
+  layerNorm: { scalars: [...rowsOfDim, "eps", "hasBias"], buffers: ["x", "weight", "bias", "y"] },
   addRmsNorm: { scalars: [...rowsOfDim, "eps", "alpha"], buffers: ["x", "weight", "y", "addend"] },
   ropeAngles: { scalars: ["tokens", "half", "scale", "each"], buffers: ["position", "inverseFrequencies", "angles"] },
   rope: { scalars: ["tokens", "heads", "headDim", "half"], buffers: ["x", "angles", "y"] },
@@ -67,6 +70,10 @@ export const argumentNames = {
   ropeAttention: { scalars: [...attentionScalars, "half"], buffers: ["qkv", "angles", ...cacheBuffers] },
   updateAndAttend: { scalars: sequenceScalars, buffers: ["q", "k", "v", "runs", "pages", "y"] },
   ropeUpdateAndAttend: { scalars: [...sequenceScalars, "half"], buffers: ["qkv", "angles", "runs", "pages", "y"] },
+  attendTexts: {
+    scalars: ["rows", "heads", "kvHeads", "headDim", "texts", "scale", "before", "after"],
+    buffers: ["q", "k", "v", "offsets", "y"],
+  },
   binary: { scalars: ["count", "alpha"], buffers: ["a", "b", "y"] },
   unary: { scalars: ["count", "value"], buffers: ["x", "y"] },
   halves: { scalars: rowsOfDim, buffers: ["x", "y"] },
@@ -137,6 +144,11 @@ export function rmsNorm({ dim, x, weight, eps, y }: RmsNormArgs): NativeArgument
   return orderArguments(names.rmsNorm, { rows: x.length / dim, dim, eps, x, weight, y });
 }
 
+export function layerNorm({ dim, x, weight, bias, eps, y }: LayerNormArgs): NativeArguments {
+  const hasBias = bias ? 1 : 0;
+  return orderArguments(names.layerNorm, { rows: x.length / dim, dim, eps, hasBias, x, weight, bias: bias ?? none, y });
+}
+
 export function addRmsNorm({ addend, alpha, dim, x, weight, eps, y }: AddRmsNormArgs): NativeArguments {
   return orderArguments(names.addRmsNorm, { rows: x.length / dim, dim, eps, alpha, x, weight, y, addend });
 }
@@ -191,6 +203,10 @@ function sequenceArguments({ table, pages: { cache, offset } }: Pick<SequenceAtt
     keyScaleOffset: offset + keyScales,
     valueScaleOffset: offset + valueScales,
   };
+}
+
+export function attendTexts(args: AttendTextsArgs): NativeArguments {
+  return orderArguments(names.attendTexts, { ...args, texts: args.offsets.length - 1 });
 }
 
 /** `dim` is that of a half. */

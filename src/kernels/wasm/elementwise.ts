@@ -147,6 +147,12 @@ export const erfGegluWasm: Kernel<BinaryArgs> = elementwise("erf_geglu", erfGegl
 export const quickGegluWasm: Kernel<BinaryArgs> = elementwise("quick_geglu", quickGegluFormula, binary);
 export const regluWasm: Kernel<BinaryArgs> = elementwise("reglu", regluFormula, binary);
 export const squaredRegluWasm: Kernel<BinaryArgs> = elementwise("squared_reglu", squaredRegluFormula, binary);
+/** GELU as the gates have it. */
+const gelu =
+  (formula: Formula): Formula =>
+  (operands) => [operands.b.set(operands.constants.floats(1)), formula(operands)];
+export const geluWasm: Kernel<UnaryArgs> = elementwise("gelu", gelu(erfGegluFormula), unary);
+export const geluTanhWasm: Kernel<UnaryArgs> = elementwise("gelu_tanh", gelu(gegluFormula), unary);
 export const scaleWasm: Kernel<UnaryArgs> = elementwise("scale", ({ a, value }) => [a.set(f32x4.mul(a, value))], unary);
 export const softcapWasm: Kernel<UnaryArgs> = elementwise(
   "softcap",

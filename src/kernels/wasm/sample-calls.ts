@@ -13,6 +13,7 @@ import * as plain from "../reference/elementwise.ts";
 import * as embeddings from "../reference/embedding.ts";
 import * as joined from "../reference/fused.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "../reference/linear.ts";
+import { attendTextsReference, layerNormReference } from "../reference/texts.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "../reference/transformer.ts";
 import type { PagedCache, SequenceTable } from "../sequence-table.ts";
 import * as attention from "./attention/attention.ts";
@@ -25,7 +26,8 @@ import type { Placement, WasmStep } from "./kernel-code.ts";
 import { linearFloatWasm } from "./linear/float.ts";
 import { linearA8Wasm } from "./linear/linear.ts";
 import { linearWeightOnlyWasm } from "./linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./rows.ts";
+import { argmaxWasm, groupSumsWasm, layerNormWasm, rmsNormWasm, softmaxWasm } from "./rows.ts";
+import { attendTextsWasm } from "./texts.ts";
 
 type Results = Float32Array | BigInt64Array | Uint8Array;
 
@@ -232,10 +234,26 @@ function elementwiseCalls(): SampleCall[] {
     ...pairs.map(([kernel, reference]) => callOf(kernel, reference, binary, ({ y }) => y)),
     callOf(elementwise.scaleWasm, plain.scaleReference, unary, ({ y }) => y),
     callOf(elementwise.softcapWasm, plain.softcapReference, unary, ({ y }) => y),
+    callOf(elementwise.geluWasm, plain.geluReference, unary, ({ y }) => y),
+    callOf(elementwise.geluTanhWasm, plain.geluTanhReference, unary, ({ y }) => y),
     callOf(elementwise.selectWasm, plain.selectReference, select, ({ y }) => y),
     callOf(fused.swigluHalvesWasm, joined.swigluHalvesReference, halves, ({ y }) => y),
     callOf(fused.gegluHalvesWasm, joined.gegluHalvesReference, halves, ({ y }) => y),
   ];
+}
+
+/** Texts of 3 and 14 rows, of heads in variables and of others. */
+function textCalls(): SampleCall[] {
+  return [16, 22].map((headDim) => {
+    const [rows, heads, kvHeads] = [17, 4, 2];
+    const kv = rows * kvHeads * headDim;
+    const make = () => ({
+      ...{ rows, heads, kvHeads, headDim, scale: 0.5, before: 9, after: 4 },
+      ...{ q: floats(rows * heads * headDim), k: floats(kv, 2), v: floats(kv, 3) },
+      ...{ offsets: BigInt64Array.of(0n, 3n, 17n), y: new Float32Array(rows * heads * headDim) },
+    });
+    return callOf(attendTextsWasm, attendTextsReference, make, ({ y }) => y, `heads of ${headDim}`);
+  });
 }
 
 function rowCalls(): SampleCall[] {
@@ -251,6 +269,15 @@ function rowCalls(): SampleCall[] {
   });
   return [
     callOf(rmsNormWasm, rmsNormReference, norm, (args) => args.y),
+    ...[null, floats(DIM, 4)].map((bias) =>
+      callOf(
+        layerNormWasm,
+        layerNormReference,
+        () => ({ ...norm(), bias }),
+        (args) => args.y,
+        bias ? "with a bias" : "without a bias",
+      ),
+    ),
     callOf(
       fused.addRmsNormWasm,
       joined.addRmsNormReference,
@@ -322,6 +349,7 @@ export function sampleCalls(): SampleCall[] {
     ...floatLinearCalls(),
     ...embeddingCalls(),
     ...attentionCalls(),
+    ...textCalls(),
     ...rowCalls(),
     ...elementwiseCalls(),
   ];

@@ -1,6 +1,6 @@
 /** Answers files of requests through the handlers of the server, with as many at once as run together. */
 import { setMaxListeners } from "node:events";
-import { orAbort } from "../abort.ts";
+import { orAbort } from "../../abort.ts";
 import { completeServerLimits, type ServerLimits } from "../limits.ts";
 import { createServing } from "../listen.ts";
 import type { ModelSource } from "../models.ts";

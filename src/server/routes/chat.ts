@@ -1,6 +1,7 @@
 /** /v1/chat/completions: answers to messages, with tools and thinking. */
 import type { ChatEvent, ChatResult } from "../../language/chat-options.ts";
-import { chatMessages, chatOptions, withOwnStops } from "../chat-input.ts";
+import { withOwnStops } from "../../language/chat-options.ts";
+import { chatMessages, chatOptions } from "../chat-input.ts";
 import { chatConstraint, constrained } from "../constraint.ts";
 import { newId, unixTime } from "../ids.ts";
 import { type ChatRequest, chatRequest, chatSchema } from "../schemas/chat.ts";

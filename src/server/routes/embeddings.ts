@@ -1,18 +1,77 @@
-/** /v1/embeddings and /v1/rerank, which the models that can be loaded so far do not serve. */
+/** /v1/embeddings and /v1/rerank, for models that read whole texts. */
+import type { z } from "@hono/zod-openapi";
+import type { LanguageModel } from "../../language/language-model.ts";
 import { ApiError } from "../errors.ts";
-import { embeddingRequest, rerankRequest } from "../schemas/embeddings.ts";
-import { openaiErrorSchema } from "../schemas/fields.ts";
-import type { Serving } from "../serving.ts";
+import { newId } from "../ids.ts";
+import { embeddingRequest, embeddingSchema, rerankRequest, rerankSchema } from "../schemas/embeddings.ts";
+import type { Job, Serving } from "../serving.ts";
+import { sumOf } from "../usage.ts";
 import { type App, addPost } from "./route.ts";
 
-export function addEmbeddings(app: App, { pool }: Serving): void {
-  const refuse = (name: string, what: string): never => {
-    pool.check(name);
-    throw new ApiError(400, `model ${name}: ${what}; it generates text`, { code: "unsupported_model", param: "model" });
+export function addEmbeddings(app: App, serving: Serving): void {
+  const embeddings = { path: "/v1/embeddings", summary: "Embeddings of texts.", request: embeddingRequest };
+  addPost(app, { ...embeddings, response: embeddingSchema }, (c, body) =>
+    serving.answer(c, { model: body.model, choices: 1 }, (job) => embed(job, body)),
+  );
+  const rerank = { path: "/v1/rerank", summary: "Documents by relevance.", request: rerankRequest };
+  addPost(app, { ...rerank, response: rerankSchema }, (c, body) =>
+    serving.answer(c, { model: body.model, choices: 1 }, (job) => rank(job, body)),
+  );
+}
+
+/** What a model must have for an endpoint. */
+function needed<T>(part: T | null, { embedding, reranker }: LanguageModel, name: string, what: string): T {
+  if (part) return part;
+  const made = embedding ? "gives embeddings" : reranker ? "ranks documents" : "generates text";
+  throw new ApiError(400, `model ${name}: does not ${what}; it ${made}`, { code: "unsupported_model", param: "model" });
+}
+
+async function embed({ model, signal, took }: Job, body: z.output<typeof embeddingRequest>): Promise<object> {
+  const embedding = needed(model.embedding, model, body.model, "give embeddings");
+  const { input, encoding_format: format, dimensions, prompt_name: prompt, truncate } = body;
+  const isOne = typeof input === "string" || typeof input[0] === "number";
+  const texts = (isOne ? [input] : input) as readonly (string | readonly number[])[];
+  const options = { ...(prompt != null && { prompt }), truncate: truncate ?? false };
+  const ids = texts.map((text) => (typeof text === "string" ? embedding.encode(text, options) : text));
+  const vectors = await embedding.embed(ids, { dimensions: dimensions ?? undefined, signal });
+  const promptTokens = sumOf(ids.map(({ length }) => length));
+  took({ promptTokens, cachedTokens: 0, generatedTokens: 0 });
+  return {
+    object: "list",
+    data: vectors.map((vector, index) => ({
+      object: "embedding",
+      index,
+      embedding: format === "base64" ? base64Of(vector) : Array.from(vector),
+    })),
+    model: body.model,
+    usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
   };
-  const response = openaiErrorSchema;
-  const embed = { path: "/v1/embeddings", summary: "Embeddings of texts.", request: embeddingRequest, response };
-  addPost(app, embed, async (_, { model }) => refuse(model, "does not give embeddings"));
-  const rerank = { path: "/v1/rerank", summary: "Documents by relevance.", request: rerankRequest, response };
-  addPost(app, rerank, async (_, { model }) => refuse(model, "does not rank documents"));
+}
+
+/** Float32, little-endian. */
+function base64Of(vector: Float32Array): string {
+  const bytes = Buffer.alloc(4 * vector.length);
+  for (const [i, value] of vector.entries()) bytes.writeFloatLE(value, 4 * i);
+  return bytes.toString("base64");
+}
+
+async function rank({ model, signal, took }: Job, body: z.output<typeof rerankRequest>): Promise<object> {
+  const reranker = needed(model.reranker, model, body.model, "rank documents");
+  const { query, documents, top_n: most, return_documents: returned, truncate } = body;
+  const pairs = documents.map((document) => reranker.encode(query, document, { truncate: truncate ?? false }));
+  const scores = await reranker.score(pairs, signal);
+  const promptTokens = sumOf(pairs.map(({ ids }) => ids.length));
+  took({ promptTokens, cachedTokens: 0, generatedTokens: 0 });
+  const ranked = scores.map((score, index) => ({
+    index,
+    relevance_score: score,
+    ...(returned && { document: { text: documents[index]! } }),
+  }));
+  ranked.sort((a, b) => b.relevance_score - a.relevance_score || a.index - b.index);
+  return {
+    id: newId("rerank"),
+    model: body.model,
+    results: ranked.slice(0, most ?? ranked.length),
+    usage: { prompt_tokens: promptTokens, total_tokens: promptTokens },
+  };
 }

@@ -1,7 +1,7 @@
 /** Anthropic's /v1/messages and /v1/messages/count_tokens. */
 import type { ChatResult } from "../../language/chat-options.ts";
+import { withOwnStops } from "../../language/chat-options.ts";
 import { type Block, blockEvents } from "../blocks.ts";
-import { withOwnStops } from "../chat-input.ts";
 import { constrained } from "../constraint.ts";
 import { newId } from "../ids.ts";
 import { answerOptions, conversationOf, promptOptions, takesOneCall } from "../messages-input.ts";

@@ -10,8 +10,46 @@ export const embeddingRequest = z
     input: z.union([text, z.array(text).min(1).max(2048), ids.min(1), z.array(ids.min(1)).min(1).max(2048)]),
     encoding_format: optional(z.enum(["float", "base64"])),
     dimensions: optional(z.int().min(1).max(65536)),
+    prompt_name: optional(z.string()).openapi({ description: "Name of one of the model's prompts, such as query." }),
+    truncate: optional(z.boolean()).openapi({
+      description: "Cut texts that are too long; otherwise they are refused.",
+    }),
   })
   .openapi("EmbeddingRequest");
+
+const usage = z.object({ prompt_tokens: z.int(), total_tokens: z.int() });
+
+export const embeddingSchema = z
+  .object({
+    object: z.literal("list"),
+    model: z.string(),
+    data: z.array(
+      z.object({
+        object: z.literal("embedding"),
+        index: z.int(),
+        embedding: z
+          .union([z.array(z.number()), z.string()])
+          .openapi({ description: "Base64: float32, little-endian." }),
+      }),
+    ),
+    usage,
+  })
+  .openapi("EmbeddingList");
+
+export const rerankSchema = z
+  .object({
+    id: z.string(),
+    model: z.string(),
+    results: z.array(
+      z.object({
+        index: z.int(),
+        relevance_score: z.number(),
+        document: z.object({ text: z.string() }).optional(),
+      }),
+    ),
+    usage,
+  })
+  .openapi("Ranking");
 
 export const rerankRequest = z
   .object({
@@ -19,5 +57,9 @@ export const rerankRequest = z
     query: text,
     documents: z.array(text).min(1).max(2048),
     top_n: optional(z.int().min(1)),
+    return_documents: optional(z.boolean()),
+    truncate: optional(z.boolean()).openapi({
+      description: "Cut texts that are too long; otherwise they are refused.",
+    }),
   })
   .openapi("RerankRequest");

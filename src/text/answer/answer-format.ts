@@ -12,6 +12,8 @@ export interface AnswerFormat {
   readonly beginThinking: string;
   /** Texts that begin calls. */
   readonly callStarts: readonly string[];
+  /** Text that nothing but a call follows, with which `callSteps` begin; "" where these begin as any JSON does. */
+  readonly callMark: string;
   /** What an answer is made of that must call a tool. */
   readonly callSteps: readonly CallStep[];
   /** Reads an answer to its end. */

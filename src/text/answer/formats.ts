@@ -24,9 +24,14 @@ export function answerFormat(template: string, hasTools: boolean): AnswerFormat 
     closeThinking: thinking?.close ?? "",
     beginThinking: thinking?.begin ?? "",
     callStarts: calls?.starts ?? [],
+    callMark: calls ? callMark(calls) : "",
     callSteps: calls?.steps ?? [],
     read: (cursor, writer) => readMarkedAnswer(cursor, writer, { calls, thinking }),
   };
+}
+
+function callMark({ starts, steps: [first] }: CallFormat): string {
+  return first?.kind === "text" ? (starts.find((start) => first.text.startsWith(start)) ?? first.text) : "";
 }
 
 /** Families by texts that their templates contain, the most telling ones first. */

@@ -11,13 +11,17 @@ const CONSTRAIN = "<|constrain|>";
 const MESSAGE = "<|message|>";
 const ENDS = ["<|end|>", "<|call|>", "<|return|>"];
 
+/** A channel alone may be that of thinking, or of text. */
+const CALL = `${CHANNEL}commentary to=functions.`;
+
 export const harmony: AnswerFormat = {
   marks: [START, CHANNEL, CONSTRAIN, MESSAGE, ...ENDS],
   closeThinking: CHANNEL_CLOSE,
   beginThinking: "",
   callStarts: [CHANNEL, START],
+  callMark: CALL,
   callSteps: [
-    { kind: "text", text: `${CHANNEL}commentary to=functions.` },
+    { kind: "text", text: CALL },
     { kind: "name" },
     { kind: "text", text: ` ${CONSTRAIN}json${MESSAGE}` },
     { kind: "arguments" },

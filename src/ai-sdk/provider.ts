@@ -1,0 +1,55 @@
+/** The provider: models by name or path, loaded when they are first used. */
+import type { EmbeddingModelV3, LanguageModelV3, ProviderV3 } from "@ai-sdk/provider";
+import { checkOptions, checkString } from "../arguments.ts";
+import { UnsupportedError } from "../errors.ts";
+import { ChatModel } from "./chat-model.ts";
+import { TextEmbeddingModel } from "./embedding-model.ts";
+import { LoadedModels, type LowbitSettings } from "./loaded-models.ts";
+
+/** A provider of the AI SDK's specification v3, which versions 6 and 7 of the package `ai` take. */
+export interface LowbitProvider extends ProviderV3 {
+  /** Gives the language model of a name or path; it is loaded when it is first used. */
+  (modelId: string): LanguageModelV3;
+  /** Gives the language model of a name or path; it is loaded when it is first used. */
+  languageModel(modelId: string): LanguageModelV3;
+  /** Gives the model of a name or path that makes vectors of texts; it is loaded when it is first used. */
+  embeddingModel(modelId: string): EmbeddingModelV3;
+  /** Refuses: there are no models of images. */
+  imageModel(modelId: string): never;
+  /**
+   * Frees the models that the provider has loaded, and ends what they generate with an error. A model that is used again
+   * is loaded again.
+   */
+  dispose(): Promise<void>;
+}
+
+/**
+ * Makes a provider of its own for the AI SDK, which runs models in this process.
+ * @example
+ * const provider = createLowbit({ models: { small: "llama-1b.pte" } });
+ * const { text } = await generateText({ model: provider("small"), prompt: "Hello!" });
+ * await provider.dispose();
+ */
+export function createLowbit(settings: LowbitSettings = {}): LowbitProvider {
+  checkOptions(settings);
+  const models = new LoadedModels(settings);
+  const languageModel = (modelId: string): LanguageModelV3 => {
+    checkString("modelId", modelId);
+    return new ChatModel(modelId, models);
+  };
+  return Object.assign((modelId: string) => languageModel(modelId), {
+    specificationVersion: "v3" as const,
+    languageModel,
+    embeddingModel: (modelId: string): EmbeddingModelV3 => {
+      checkString("modelId", modelId);
+      return new TextEmbeddingModel(modelId, models);
+    },
+    imageModel: (modelId: string): never => {
+      throw new UnsupportedError(`${modelId}: no model of lowbit makes images`);
+    },
+    dispose: () => models.dispose(),
+  });
+}
+
+/** The provider whose models are paths of `.pte` files: `lowbit("llama-1b.pte")`. */
+export const lowbit: LowbitProvider = createLowbit();

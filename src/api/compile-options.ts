@@ -1,0 +1,36 @@
+/** Options of compiling a model, and their checks. */
+import type { AbortOptions } from "../checkpoint/model.ts";
+import { type Target, targets } from "../compile/compile.ts";
+import { InvalidArgumentError } from "../errors.ts";
+import type { Cpu } from "../kernels/contract.ts";
+import { type KvCacheType, kvCacheTypes } from "../ops/kv-cache.ts";
+
+/**
+ * How a checkpoint becomes a program: rows of a step, target and CPU. Every field has a default.
+ */
+export interface CompileModelOptions extends AbortOptions {
+  /** The CPU that weights are packed for. Default: this one. */
+  readonly cpu?: Cpu;
+  /** Most tokens of one call; longer prompts are run in chunks. Default: 512, or the context if that is shorter. */
+  readonly maxSeqLen?: number | undefined;
+  /** Positions that the KV cache of a program for ExecuTorch holds. Default: the model's, at most 2048. Others choose it when they load. */
+  readonly maxContextLen?: number | undefined;
+  /** Logits [1, V] of the last token (default), or [1, T, V] of all, of a program for ExecuTorch. Others give those of the rows that are asked for. */
+  readonly logits?: "last" | "all";
+  /** Who runs the program. For ExecuTorch, fused operators become those that it has, and weights its layout. */
+  readonly target?: Target | undefined;
+  /** What keys and values of a program for ExecuTorch are kept in. Default: f32. Others choose it when they load. */
+  readonly kvCache?: KvCacheType | undefined;
+}
+
+/** Values of options that name one of a few. */
+const choices = { kvCache: kvCacheTypes, logits: ["last", "all"], target: targets } as const;
+
+/** InvalidArgumentError for an option of another value than those it may have. */
+export function checkChoices(options: Partial<CompileModelOptions>): void {
+  for (const [name, known] of Object.entries(choices)) {
+    const value = options[name as keyof typeof choices];
+    if (value != null && !known.some((choice) => choice === value))
+      throw new InvalidArgumentError(`${name}: expected ${known.join(" or ")} but found ${value}`);
+  }
+}

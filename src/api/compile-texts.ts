@@ -1,0 +1,86 @@
+/** Programs of networks that read whole texts: one method, for rows of several texts in one step. */
+import { checkWhole } from "../arguments.ts";
+import type { Model } from "../checkpoint/model.ts";
+import type { MethodSource } from "../compile/capture.ts";
+import { InvalidArgumentError, UnsupportedError } from "../errors.ts";
+import type { TextNetwork } from "../model/encoder.ts";
+import { Ops } from "../ops/ops.ts";
+import type { CompileModelOptions } from "./compile-options.ts";
+import { weightsFor } from "./weights-for.ts";
+
+/** A step holds a whole text; more are shorter than this, and room for it is taken when a text needs it. */
+const ROWS_DEFAULT_MAX = 8192;
+
+interface TextLengths {
+  /** Most tokens of a text. */
+  readonly longest: number;
+  /** Most tokens of a step, of one text or several. */
+  readonly rows: number;
+}
+
+/** InvalidArgumentError for options that programs of texts do not have, UnsupportedError for targets that cannot run them. */
+function lengths({ checkpoint, name }: Model, network: TextNetwork, options: CompileModelOptions): TextLengths {
+  if (options.target === "executorch")
+    throw new UnsupportedError(
+      `${name}: target executorch is for models that generate text, not for ${network.architecture}`,
+    );
+  for (const option of ["maxContextLen", "logits", "kvCache"] as const)
+    if (options[option] !== undefined)
+      throw new InvalidArgumentError(
+        `${option}: expected it for a model that generates text, not for ${network.architecture}`,
+      );
+  const longest = Math.min(checkpoint.modules?.maxTokens ?? network.contextLength, network.contextLength);
+  const rows = options.maxSeqLen ?? Math.min(Math.max(longest, MANY_ROWS), ROWS_DEFAULT_MAX);
+  checkWhole("maxSeqLen", rows, 1, ROWS_MAX);
+  return { longest: Math.min(longest, rows), rows };
+}
+
+/** Rows of several short texts that are as fast as more. */
+const MANY_ROWS = 512;
+const ROWS_MAX = 1 << 20;
+
+/**
+ * embed, or rank: (tokens int64 [1, T], positions int64 [1, T], offsets int64 [texts + 1], types int64 [1, T] where the network
+ * has several) → values of each text [texts, size].
+ */
+export function textSource(
+  model: Model,
+  network: TextNetwork,
+  options: CompileModelOptions,
+  unread: boolean,
+): MethodSource {
+  const { rows } = lengths(model, network, options);
+  const weights = weightsFor(model, options, unread);
+  const row = (name: string) => ({ name, spec: { dtype: "i64", shape: [1, rows] }, smallest: [1, 1] }) as const;
+  const offsets = { name: "offsets", spec: { dtype: "i64", shape: [rows + 1] }, smallest: [2] } as const;
+  return {
+    name: network.task,
+    inputs: [row("tokens"), row("positions"), offsets, ...(network.tokenTypes > 1 ? [row("types")] : [])],
+    build: (builder, [tokens, positions, offsets, types]) => [
+      network.compute(new Ops(builder), weights, {
+        tokens: tokens!,
+        positions: positions!,
+        offsets: offsets!,
+        types: types ?? null,
+      }),
+    ],
+  };
+}
+
+/** Numbers that are needed to run the method. */
+export function textMetadata(
+  model: Model,
+  network: TextNetwork,
+  options: CompileModelOptions,
+): Map<string, number | boolean | readonly number[]> {
+  const { longest, rows } = lengths(model, network, options);
+  return new Map<string, number | boolean | readonly number[]>([
+    ["get_max_seq_len", rows],
+    ["get_max_context_len", longest],
+    ["get_vocab_size", network.vocabularySize],
+    ["get_n_layers", network.layers],
+    ["get_first_position", network.firstPosition],
+    ["get_token_types", network.tokenTypes],
+    ["enable_dynamic_shape", true],
+  ]);
+}

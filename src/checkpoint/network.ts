@@ -1,0 +1,159 @@
+/** Which network a checkpoint is of: a decoder, or one that reads whole texts, as sentence-transformers' files say. */
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import type { Checkpoint } from "../formats/contract.ts";
+import { describe, isObject } from "../formats/json.ts";
+import { renamedTensors } from "../formats/renamed-tensors.ts";
+import type { SentenceModule } from "../formats/sentence-modules.ts";
+import { architectures, buildDecoder } from "../model/architectures.ts";
+import type { Network } from "../model/decoder.ts";
+import { type HeadActivation, type HeadStep, textNetwork } from "../model/encoder.ts";
+import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
+import { isPooling, type Pooling, poolings } from "../pooling.ts";
+import { withModelPrefix } from "./base-names.ts";
+import { scoreActivation } from "./texts.ts";
+import { withStoredHead } from "./tied-head.ts";
+
+/** The checkpoint under the names that its network has for tensors, and the network. */
+export async function networkOf(checkpoint: Checkpoint): Promise<[Checkpoint, Network]> {
+  const { configFile, config, modules } = checkpoint;
+  if (modules) return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
+  if (architectureName(config).endsWith("Model") && buildEncoder(configFile, config)) {
+    const note = `${configFile}: no modules.json says what becomes of hidden states; embeddings are their mean`;
+    return embedderOf({ ...checkpoint, notes: [...checkpoint.notes, note] }, [meanOfRows]);
+  }
+  if (architectureName(config).endsWith(CLASSIFIER)) return rerankerOf(checkpoint);
+  const decoder = buildDecoder(configFile, config);
+  return withStoredHead(withModelPrefix(checkpoint, decoder), decoder);
+}
+
+function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkpoint, Network] {
+  const { configFile, config } = checkpoint;
+  if (steps[0]?.kind !== "pool")
+    throw new UnsupportedError(`${configFile}: expected Pooling behind the transformer in modules.json`);
+  const built = buildEncoder(configFile, config);
+  if (built) return [withoutPrefix(checkpoint, built.prefix), textNetwork("embed", built.encoder, steps)];
+  const encoder = decoderAsEncoder(configFile, config);
+  const network = encoder && textNetwork("embed", encoder, steps);
+  if (network) return [withModelPrefix(checkpoint, network), network];
+  const known = [...encoders, ...architectures].map(({ name }) => name).join(", ");
+  throw new UnsupportedError(
+    `${configFile}: architecture ${architectureName(config)} is not supported for embeddings, only ${known}`,
+  );
+}
+
+/** What names of classes that give a number for each label end with. */
+const CLASSIFIER = "ForSequenceClassification";
+
+/** A cross-encoder: a classifier of one label, which scores pairs. UnsupportedError for one of several. */
+function rerankerOf(checkpoint: Checkpoint): [Checkpoint, Network] {
+  const { configFile, config } = checkpoint;
+  const built = buildEncoder(configFile, config);
+  if (!built) {
+    const known = encoders.map(({ name }) => name.replace(/Model$/, CLASSIFIER)).join(", ");
+    throw new UnsupportedError(
+      `${configFile}: architecture ${architectureName(config)} is not supported, only ${known}`,
+    );
+  }
+  const labels = labelCount(config);
+  if (labels !== 1)
+    throw new UnsupportedError(
+      `${configFile}: expected a classifier of one label, which is a score, but found ${labels}`,
+    );
+  const activation = scoreActivation(config);
+  if (activation !== null && !/\b(Sigmoid|Identity)$/.test(activation))
+    throw new UnsupportedError(`${configFile}: scores by ${activation} are not supported, only Sigmoid and Identity`);
+  return [withoutPrefix(checkpoint, built.prefix), textNetwork("rank", built.encoder, built.classifier)];
+}
+
+/** Labels of a classifier; transformers counts names of them where the config says no number, and takes two for none. */
+function labelCount({ num_labels: count, id2label: names }: Checkpoint["config"]): number {
+  if (typeof count === "number") return count;
+  return isObject(names) ? Object.keys(names).length : 2;
+}
+
+/** What sentence-transformers does where nothing says it. */
+const meanOfRows: HeadStep = { kind: "pool", poolings: ["mean"] };
+
+/** The checkpoint of an encoder with a head as that of the encoder, as far as names go; norms have today's names. */
+function withoutPrefix(checkpoint: Checkpoint, prefix: string): Checkpoint {
+  const { tensors } = checkpoint;
+  const shown = (name: string) =>
+    (name.startsWith(prefix) ? name.slice(prefix.length) : name)
+      .replace(/LayerNorm\.gamma$/, "LayerNorm.weight")
+      .replace(/LayerNorm\.beta$/, "LayerNorm.bias");
+  return tensors.names.every((name) => shown(name) === name)
+    ? checkpoint
+    : { ...checkpoint, tensors: renamedTensors(tensors, shown) };
+}
+
+/** Steps of a module of sentence-transformers. UnsupportedError for a module that is not here. */
+function stepsOf(module: SentenceModule): HeadStep[] {
+  switch (module.kind) {
+    case "Pooling":
+      return [{ kind: "pool", poolings: poolingsOf(module) }];
+    case "Dense":
+      return [denseOf(module)];
+    case "Normalize":
+      return [{ kind: "normalize" }];
+    case "Dropout":
+      return [];
+    default:
+      throw new UnsupportedError(
+        `${module.configFile}: module ${module.kind} is not supported, only Pooling, Dense, Normalize and Dropout`,
+      );
+  }
+}
+
+/** Names of modes in older files, which say each as true or false, in the order in which results stand side by side. */
+const olderModes = [
+  ["pooling_mode_cls_token", "cls"],
+  ["pooling_mode_max_tokens", "max"],
+  ["pooling_mode_mean_tokens", "mean"],
+  ["pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens"],
+  ["pooling_mode_weightedmean_tokens", "weightedmean"],
+  ["pooling_mode_lasttoken", "lasttoken"],
+] as const;
+
+function poolingsOf({ config, configFile }: SentenceModule): Pooling[] {
+  if (config.include_prompt === false)
+    throw new UnsupportedError(`${configFile}: include_prompt false is not supported, only pooling over whole texts`);
+  const mode = config.pooling_mode;
+  const names =
+    mode === undefined
+      ? olderModes.filter(([field]) => config[field] === true).map(([, name]) => name)
+      : Array.isArray(mode)
+        ? mode
+        : [mode];
+  const wrong = names.find((name) => typeof name !== "string" || !isPooling(name));
+  if (wrong !== undefined || names.length === 0)
+    throw new UnsupportedError(
+      `${configFile}: pooling_mode ${describe(wrong)} is not supported, only ${poolings.join(", ")}`,
+    );
+  return names as Pooling[];
+}
+
+/** Functions by the ends of their names in PyTorch. */
+const activations: Readonly<Record<string, HeadActivation | null>> = {
+  Identity: null,
+  Tanh: "tanh",
+  GELU: "gelu",
+  ReLU: "relu",
+};
+
+function denseOf({ config, configFile, path }: SentenceModule): HeadStep {
+  const { out_features: size, bias = true, activation_function: activation = "Tanh" } = config;
+  if (!Number.isInteger(size) || (size as number) < 1)
+    throw new InvalidFileError(configFile, `out_features: expected a positive integer but found ${describe(size)}`);
+  const name = String(activation).split(".").at(-1)!;
+  if (!Object.hasOwn(activations, name))
+    throw new UnsupportedError(
+      `${configFile}: activation_function ${describe(activation)} is not supported, only ${Object.keys(activations).join(", ")}`,
+    );
+  return {
+    kind: "dense",
+    module: `${path}.linear`,
+    size: size as number,
+    hasBias: bias !== false,
+    activation: activations[name]!,
+  };
+}

@@ -1,0 +1,35 @@
+/** `lowbit embed` on a small model of ../shared. */
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { lowbit } from "../../test/support/command-line.ts";
+import { goldenItems, goldensFolder, hasGoldens } from "../../test/support/text-models.ts";
+
+describe.skipIf(!hasGoldens)("embed (skipped without ../shared)", () => {
+  const folder = join(goldensFolder, "bert-minilm");
+
+  it("prints a line for each text of the arguments and of a file", async () => {
+    const items = goldenItems("bert-minilm").slice(0, 3);
+    const [first, ...rest] = items.map(({ text }) => text);
+    const stdin = `${rest.join("\n")}\n\n`;
+    const { code, stdout } = await lowbit(["embed", folder, first!, "--file", "-"], { stdin });
+    expect(code).toBe(0);
+    const lines = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    expect(lines).toHaveLength(3);
+    for (const [i, { embedding, input_ids: ids }] of items.entries()) {
+      expect([lines[i].index, lines[i].tokens]).toEqual([i, ids.length]);
+      for (const [c, value] of embedding.entries()) expect(lines[i].embedding[c]).toBeCloseTo(value, 4);
+    }
+  });
+
+  it("says what is wrong", async () => {
+    expect(await lowbit(["embed", folder])).toMatchObject({ code: 2, stderr: expect.stringContaining("give texts") });
+    const unknown = await lowbit(["embed", folder, "a", "--prompt", "query"]);
+    expect(unknown).toMatchObject({ code: 1, stderr: expect.stringContaining("the model has no prompts") });
+    const long = await lowbit(["embed", folder, "light ".repeat(100)]);
+    expect(long).toMatchObject({ code: 1, stderr: expect.stringContaining("at most 64 tokens") });
+    expect((await lowbit(["embed", folder, "light ".repeat(100), "--truncate", "--dimensions", "4"])).code).toBe(0);
+  });
+});

@@ -1,0 +1,93 @@
+/** Holds calls that a model begins by itself: waits for the text that begins one, and lets nothing else come until it ends. */
+import { logInfo } from "../log.ts";
+import type { AnswerFormat } from "../text/answer/index.ts";
+import type { Tool } from "../text/chat-messages.ts";
+import type { ConstrainedParts, ConstrainedText } from "./constrained-text.ts";
+
+/** How calls begin that nothing marks. */
+const BARE = '{"name": "';
+
+/** What a call is held to once it has begun; null where no tool is strict. Arguments of tools that are not are any object. */
+export function strictCall({ callMark, callSteps }: AnswerFormat, tools: readonly Tool[]): ConstrainedParts | null {
+  if (!tools.some(({ strict }) => strict)) return null;
+  const [first, ...others] = callSteps;
+  const rest = first?.kind === "text" ? first.text.slice(callMark.length) : "";
+  const steps = first?.kind === "text" ? [...(rest === "" ? [] : [{ ...first, text: rest }]), ...others] : callSteps;
+  return {
+    steps,
+    tools: tools.map(({ name, parameters, strict }) => ({ name, ...(strict && { parameters }) })),
+  };
+}
+
+export class CallWatch {
+  /** Text that begins calls; "" where they begin as bare JSON does, with the answer. */
+  readonly #mark: string;
+  readonly #call: ConstrainedText;
+  /** Text that may be the beginning of a call. */
+  #seen = "";
+  /** Whether the answer has begun with what is no bare call. */
+  #isOver = false;
+  /** Text of the call that came with the token that began it. */
+  #rest = "";
+  #isHolding = false;
+
+  constructor(mark: string, call: ConstrainedText) {
+    this.#mark = mark;
+    this.#call = call;
+  }
+
+  /** Whether a call is being written. */
+  get isHolding(): boolean {
+    return this.#isHolding;
+  }
+
+  /** The token that comes next in the call, or a mask of those that may; null where the call cannot be held. */
+  async next(): Promise<number | Uint32Array | null> {
+    const rest = this.#rest;
+    this.#rest = "";
+    if (await this.#call.acceptText(rest)) return this.#call.next();
+    logInfo(() => `a call of a tool began with ${JSON.stringify(rest)}: it is not held to its schema`);
+    this.#isHolding = false;
+    return null;
+  }
+
+  allows(id: number): boolean {
+    return this.#call.allows(id);
+  }
+
+  /** Takes a token and its text, after which the model is, or is not, thinking. */
+  take(id: number, text: string, isThinking: boolean): void {
+    if (this.#isHolding) {
+      this.#call.accept(id, text);
+      if (this.#call.isEnded) this.#isHolding = false;
+      return;
+    }
+    this.#seen += text;
+    if (this.#mark === "") this.#lookForBare(isThinking);
+    else this.#lookForMark();
+  }
+
+  #lookForMark(): void {
+    const at = this.#seen.indexOf(this.#mark);
+    if (at >= 0) this.#begin(this.#seen.slice(at + this.#mark.length));
+    else this.#seen = this.#seen.slice(-this.#mark.length);
+  }
+
+  #lookForBare(isThinking: boolean): void {
+    if (isThinking || this.#isOver) this.#seen = "";
+    const text = this.#seen.trimStart();
+    if (text.startsWith(BARE)) this.#begin(text);
+    this.#isOver ||= !BARE.startsWith(text);
+  }
+
+  #begin(rest: string): void {
+    this.#seen = "";
+    this.#rest = rest;
+    this.#isHolding = true;
+    this.#call.restart();
+  }
+
+  dispose(): void {
+    this.#call.dispose();
+  }
+}

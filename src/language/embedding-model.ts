@@ -1,0 +1,111 @@
+/** A program that makes vectors of texts, with its tokenizer: what `LanguageModel.embed` calls. */
+import { checkIds, checkOptions, checkWhole } from "../arguments.ts";
+import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
+import type { LoadedProgram } from "../runtime/program.ts";
+import type { TextSettings } from "../text/text-settings.ts";
+import type { Tokenizer } from "../text/tokenizer.ts";
+import { TextBatches } from "./text-batches.ts";
+
+/** How texts become tokens of a model that embeds. */
+export interface EncodeEmbeddingOptions {
+  /**
+   * Name of one of the model's prompts, which then stands in front of each text, such as "query" or "document"; null for none.
+   * Default: the one that the model's authors chose, if they did.
+   */
+  readonly prompt?: string | null | undefined;
+  /** Whether longer texts than the model takes lose their ends. Default: false, they are a ContextLengthError. */
+  readonly truncate?: boolean | undefined;
+}
+
+/** How texts become vectors. */
+export interface EmbedOptions extends EncodeEmbeddingOptions {
+  /**
+   * Numbers of each vector: the first of those that the model gives, which models trained for it (Matryoshka) allow. Vectors
+   * of models that give those of length 1 have it again. Default: all.
+   */
+  readonly dimensions?: number | undefined;
+  /** Ends the work; its reason is thrown. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** A program that makes vectors of texts. `LanguageModel.embedding` has one. */
+export class EmbeddingModel {
+  /** Numbers of a vector. */
+  readonly dimensions: number;
+  /** Most tokens of a text, with those that the tokenizer puts around it. */
+  readonly maxTokens: number;
+  /** Texts that may stand in front of others, by name. */
+  readonly prompts: Readonly<Record<string, string>>;
+  /** Name of the prompt that texts have where none is asked for; null for none. */
+  readonly defaultPrompt: string | null;
+  /** Whether vectors have length 1, so that their products are cosines. */
+  readonly isNormalized: boolean;
+  readonly #settings: TextSettings;
+  readonly #tokenizer: () => Tokenizer;
+  readonly #batches: TextBatches;
+
+  constructor(program: LoadedProgram, tokenizer: () => Tokenizer, settings: TextSettings) {
+    this.#batches = new TextBatches(program, "embed");
+    this.#settings = settings;
+    this.#tokenizer = tokenizer;
+    this.dimensions = this.#batches.size;
+    this.maxTokens = this.#batches.maxTokens;
+    this.prompts = settings.prompts;
+    this.defaultPrompt = settings.defaultPrompt;
+    this.isNormalized = settings.isNormalized;
+  }
+
+  /** Ids of a text as the model reads it. ContextLengthError for too long a text, InvalidArgumentError for no name of a prompt. */
+  encode(text: string, options: EncodeEmbeddingOptions = {}): number[] {
+    const { prompt = this.defaultPrompt, truncate = false } = options;
+    if (prompt !== null && !Object.hasOwn(this.prompts, prompt)) {
+      const names = Object.keys(this.prompts);
+      const known = names.length > 0 ? `one of ${names.join(", ")}` : "none, as the model has no prompts,";
+      throw new InvalidArgumentError(`prompt: expected ${known} but found ${JSON.stringify(prompt)}`);
+    }
+    // As sentence-transformers does.
+    const whole = `${prompt === null ? "" : this.prompts[prompt]}${text}`.trim();
+    const read = this.#settings.isLowerCase ? whole.toLowerCase() : whole;
+    const length = truncate ? { maxTokens: this.maxTokens } : { contextLength: this.maxTokens, truncation: false };
+    const ids = this.#tokenizer().encode(read, { ...length, padding: false });
+    if (ids.length > this.maxTokens)
+      throw new ContextLengthError(
+        `text: expected at most ${this.maxTokens} tokens but found ${ids.length}; truncate: true leaves out its end`,
+      );
+    return ids;
+  }
+
+  /** Vectors of texts, or of their token ids, in order. Errors are those of `encode`. */
+  async embed(texts: readonly (string | readonly number[])[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+    checkOptions(options);
+    if (!Array.isArray(texts)) throw new InvalidArgumentError("texts: expected a list of texts; give [text]");
+    const dimensions = checkWhole("dimensions", options.dimensions ?? this.dimensions, 1, this.dimensions);
+    const all = texts.map((text: string | readonly number[], i) => {
+      if (typeof text === "string") return this.encode(text, options);
+      checkIds(`text ${i}`, text, "a text or a list of token ids");
+      if (text.length > this.maxTokens)
+        throw new ContextLengthError(`text ${i}: expected at most ${this.maxTokens} tokens but found ${text.length}`);
+      return text;
+    });
+    const vectors = await this.#batches.run(
+      all.map((ids) => ({ ids, secondFrom: ids.length })),
+      options.signal,
+    );
+    if (dimensions === this.dimensions) return vectors;
+    return vectors.map((vector) => {
+      const cut = vector.slice(0, dimensions);
+      return this.isNormalized ? normalized(cut) : cut;
+    });
+  }
+
+  /** Ends what waits; the model must not be used any more. */
+  dispose(): Promise<void> {
+    return this.#batches.dispose();
+  }
+}
+
+/** The vector with length 1; zeros stay zeros. */
+function normalized(vector: Float32Array): Float32Array {
+  const length = Math.sqrt(vector.reduce((sum, value) => sum + value * value, 0));
+  return length > 0 ? vector.map((value) => value / length) : vector;
+}

@@ -1,0 +1,166 @@
+/**
+ * Runs texts through a program that reads them whole: texts of several calls share steps, one after the other without
+ * anything between, as many as a step has room for.
+ */
+import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../errors.ts";
+import type { LoadedProgram } from "../runtime/program.ts";
+import type { Session } from "../runtime/session.ts";
+import type { Tensor } from "../tensor.ts";
+
+/** Tokens of a text, and how many of them are of the first of a pair. */
+export interface TokenText {
+  readonly ids: readonly number[];
+  /** Tokens from this place on are of kind 1. */
+  readonly secondFrom: number;
+}
+
+interface Waiting {
+  readonly text: TokenText;
+  readonly signal: AbortSignal | undefined;
+  resolve(values: Float32Array): void;
+  reject(error: unknown): void;
+}
+
+/** Rows of a step: more are as fast a row, and others wait longer for their turn. */
+const STEP_ROWS = 512;
+
+export class TextBatches {
+  /** Most tokens of a text. */
+  readonly maxTokens: number;
+  /** Values of a text. */
+  readonly size: number;
+  readonly #program: LoadedProgram;
+  readonly #session: Session;
+  readonly #method: string;
+  readonly #vocabularySize: number;
+  readonly #firstPosition: bigint;
+  readonly #hasTypes: boolean;
+  readonly #stepRows: number;
+  readonly #waiting: Waiting[] = [];
+  #isRunning = false;
+
+  /** InvalidFileError for a program whose method does not take or give what it should. */
+  constructor(program: LoadedProgram, method: "embed" | "rank") {
+    const rows = program.count("get_max_seq_len");
+    this.#program = program;
+    this.#method = method;
+    this.maxTokens = Math.min(rows, program.count("get_max_context_len", rows));
+    this.#vocabularySize = program.count("get_vocab_size");
+    const first = program.metadata.get("get_first_position") ?? 0;
+    this.#firstPosition = BigInt(Number.isSafeInteger(first) ? (first as number) : 0);
+    this.#hasTypes = program.count("get_token_types", 1) > 1;
+    this.#stepRows = Math.min(rows, STEP_ROWS);
+    const { inputs, outputs, values } = program.method(method);
+    const output = values[outputs[0] ?? -1];
+    if (output?.kind !== "tensor" || output.dtype !== "f32" || output.sizes.length !== 2)
+      throw new InvalidFileError(program.file, `expected ${method} to give f32 values [texts, size] of each text`);
+    if (inputs.length !== (this.#hasTypes ? 4 : 3))
+      throw new InvalidFileError(
+        program.file,
+        `expected ${method} to take ${this.#hasTypes ? "tokens, positions, offsets and types" : "tokens, positions and offsets"} but found ${inputs.length} inputs`,
+      );
+    this.size = output.sizes[1]!;
+    this.#session = program.createSession();
+  }
+
+  /** Values of each text. InvalidArgumentError for ids that the vocabulary does not have; an abort throws the signal's reason. */
+  async run(texts: readonly TokenText[], signal?: AbortSignal): Promise<Float32Array[]> {
+    signal?.throwIfAborted();
+    this.#program.checkUsable();
+    for (const [i, { ids }] of texts.entries()) this.#check(i, ids);
+    const all = texts.map(
+      (text) =>
+        new Promise<Float32Array>((resolve, reject) => {
+          this.#waiting.push({ text, signal, resolve, reject });
+        }),
+    );
+    if (!this.#isRunning) void this.#work();
+    // Each is waited for, so that none is left to fail alone.
+    const ended = await Promise.allSettled(all);
+    return ended.map((one) => {
+      if (one.status === "rejected") throw one.reason;
+      return one.value;
+    });
+  }
+
+  #check(index: number, ids: readonly number[]): void {
+    if (ids.length === 0) throw new InvalidArgumentError(`text ${index}: expected at least one token but found none`);
+    const wrong = ids.find((id) => !Number.isInteger(id) || id < 0 || id >= this.#vocabularySize);
+    if (wrong !== undefined)
+      throw new InvalidArgumentError(
+        `text ${index}: expected token ids from 0 to ${this.#vocabularySize - 1} but found ${wrong}`,
+      );
+  }
+
+  async #work(): Promise<void> {
+    this.#isRunning = true;
+    try {
+      // Calls that come in the same turn share the first step.
+      await Promise.resolve();
+      while (this.#waiting.length > 0) await this.#step();
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  async #step(): Promise<void> {
+    const taken = this.#take();
+    if (taken.length === 0) return;
+    const signal = taken.every((one) => one.signal === taken[0]!.signal) ? taken[0]!.signal : undefined;
+    try {
+      const values = await this.#session.use(this.#method, this.#inputs(taken), ([out]) => this.#values(out!), signal);
+      for (const [i, one] of taken.entries()) one.resolve(values.slice(i * this.size, (i + 1) * this.size));
+    } catch (error) {
+      for (const one of taken) one.reject(error);
+    }
+  }
+
+  #values({ data }: Tensor): Float32Array {
+    if (!(data instanceof Float32Array)) throw new UnsupportedError(`${this.#program.file}: expected float32 values`);
+    return data.slice();
+  }
+
+  /** The texts of the next step, in the order in which they came: the first, and those after it that fit. */
+  #take(): Waiting[] {
+    const taken: Waiting[] = [];
+    let rows = 0;
+    while (this.#waiting.length > 0) {
+      const [next] = this.#waiting as [Waiting];
+      if (next.signal?.aborted) {
+        next.reject(next.signal.reason);
+      } else {
+        rows += next.text.ids.length;
+        if (taken.length > 0 && rows > this.#stepRows) break;
+        taken.push(next);
+      }
+      this.#waiting.shift();
+    }
+    return taken;
+  }
+
+  #inputs(taken: readonly Waiting[]): Tensor[] {
+    const rows = taken.reduce((sum, { text }) => sum + text.ids.length, 0);
+    const row = () => new BigInt64Array(rows);
+    const [tokens, positions, types] = [row(), row(), row()];
+    const offsets = new BigInt64Array(taken.length + 1);
+    let at = 0;
+    for (const [i, { text }] of taken.entries()) {
+      for (const [place, id] of text.ids.entries()) {
+        tokens[at] = BigInt(id);
+        positions[at] = BigInt(place) + this.#firstPosition;
+        types[at] = place >= text.secondFrom ? 1n : 0n;
+        at++;
+      }
+      offsets[i + 1] = BigInt(at);
+    }
+    const tensor = (data: BigInt64Array, ...shape: number[]): Tensor => ({ dtype: "i64", shape, data });
+    const inputs = [tensor(tokens, 1, rows), tensor(positions, 1, rows), tensor(offsets, offsets.length)];
+    return this.#hasTypes ? [...inputs, tensor(types, 1, rows)] : inputs;
+  }
+
+  /** Ends the session; texts that wait end with an error. */
+  async dispose(): Promise<void> {
+    for (const one of this.#waiting.splice(0)) one.reject(new UnsupportedError("the program was disposed of"));
+    await this.#session.dispose();
+  }
+}
