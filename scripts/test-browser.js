@@ -44,6 +44,8 @@ const {
   checkRefused,
   checkSilentServer,
 } = await import("./browser/page.js");
+const features = await import("./browser/features.js");
+const { checkServedPage } = await import("./browser/served.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { writeModels } = await import("./page-models.js");
 const { demoProgram } = await import("./demo-model.js");
@@ -338,6 +340,17 @@ async function checkBundle(page, program) {
 }
 
 for (const name of ["aqlm.pte", "damaged.pte"]) rmSync(join(pageFolder, name), { force: true });
+async function checkFeatures(page, expected) {
+  await features.checkConversations(page, expected);
+  await features.checkEdit(page, expected);
+  await features.checkMarkdown(page);
+  await features.checkThinkingAndTools(page);
+  await features.checkFiles(page);
+  await features.checkAxe(page);
+  await features.checkKeyboard(page);
+  console.log("conversations, changed questions, Markdown, tools, files, axe, keys");
+}
+
 const pageBytes = await buildWeb();
 console.log(`${(pageBytes / 1e3).toFixed(1)} kB of JavaScript, gzipped`);
 assert.ok(pageBytes < PAGE_BYTES_MAX);
@@ -398,6 +411,7 @@ try {
   await checkFailedWorker(page, expected);
   console.log("an answer can be stopped; what is read out");
 
+  await checkFeatures(page, expected);
   await page.setInputFiles("#file", program);
   await status(page, "Ready");
   assert.equal(await ask(page), expected, "the answer of a file from disk");
@@ -422,6 +436,7 @@ try {
   await checkSilentServer(browser, program);
   await checkPlainHost(browser, program, expected);
   await checkOneThread(browser, program, expected);
+  await checkServedPage(browser, program, expected);
   console.log("no room for the program; a host without headers; one thread");
 
   const second = await context.newPage();
