@@ -54,6 +54,9 @@ export async function load(source: string | File): Promise<void> {
       typeof source === "string" ? localStorage.setItem(LAST, source) : localStorage.removeItem(LAST),
     );
     find("model").textContent = loaded.name;
+    // What the model has not got cannot be asked for.
+    find<HTMLInputElement>("tools").disabled = loaded.takesTools === false;
+    find<HTMLSelectElement>("thinking").disabled = loaded.canThink === false;
     say(`Ready: ${loaded.name}${loaded.notice}`);
     if (!isBusyIn(find("start"))) showStart(false);
     show("ready");

@@ -165,6 +165,11 @@ export async function checkThinkingAndTools(page) {
   await openSettings(page);
   await page.click("#reset");
   await page.fill("#system", "Be brief.");
+  assert.ok(await page.isDisabled("#tools"), "tools of a model without them");
+  // The answers are written here, as a model with tools would give them.
+  await page.evaluate(() => {
+    document.getElementById("tools").disabled = false;
+  });
   await page.check("#tools");
   const call = (expression) => [
     { type: "toolCall", index: 0, id: "c1", name: "calculate" },
@@ -252,6 +257,9 @@ export async function checkAxe(page) {
     const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 120)).join(" ")}`);
     assert.deepEqual(found, [], `what axe finds in ${what}`);
   };
+  await page.evaluate(() => document.getElementById("compose").append(document.createElement("input")));
+  await assert.rejects(check("a field without a label"), /label: <input/);
+  await page.evaluate(() => document.getElementById("compose").lastElementChild.remove());
   const all = "# A\n\n`code`\n\n```js\nlet a;\n```\n\n|a|b|\n|-|-|\n|1|2|\n\n[a](https://a.example)\n\n> quote";
   await page.click("#reset");
   await script(page, [{ events: [{ type: "reasoning", text: "Hm." }, text(all)] }]);
