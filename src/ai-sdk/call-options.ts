@@ -35,9 +35,7 @@ export function chatOptionsOf(
   const warnings: SharedV3Warning[] = [];
   const unsupported = (feature: string, details?: string) =>
     warnings.push({ type: "unsupported", feature, ...(details !== undefined && { details }) });
-  // The SDK says there who it is.
-  if (Object.keys(call.headers ?? {}).some((name) => name.toLowerCase() !== "user-agent"))
-    unsupported("headers", "models run in this process");
+  for (const feature of callerHeaders(call)) unsupported(feature, "models run in this process");
   const tools = (call.tools ?? []).flatMap((tool): Tool[] => {
     if (tool.type === "provider") {
       unsupported(`tool ${tool.id}`, "there are none that the provider runs");
@@ -47,8 +45,8 @@ export function chatOptionsOf(
     if (inputExamples !== undefined) unsupported("inputExamples", `of tool ${name}: chat templates have none`);
     return [{ name, description, parameters: inputSchema, strict }];
   });
-  const { own, unknown } = ownOptions(call.providerOptions?.lowbit ?? {});
-  for (const name of unknown) unsupported(`providerOptions.lowbit.${name}`);
+  const { own, unknown } = ownOptions<LowbitOptions>(call.providerOptions, OWN);
+  for (const name of unknown) unsupported(name);
   const chatOptions: ChatOptions = {
     maxTokens: call.maxOutputTokens,
     temperature: call.temperature,
@@ -68,12 +66,21 @@ export function chatOptionsOf(
   return { chatOptions: withOwnStops(model, chatOptions), warnings };
 }
 
-function ownOptions(given: object): { own: LowbitOptions; unknown: string[] } {
-  const isOwn = (name: string) => (OWN as readonly string[]).includes(name);
-  const entries = Object.entries(given);
+/** `headers`, where a call has some of its caller's: the SDK says in others who it is. */
+export function callerHeaders({ headers = {} }: Pick<CallOptions, "headers">): string[] {
+  return Object.keys(headers).some((name) => name.toLowerCase() !== "user-agent") ? ["headers"] : [];
+}
+
+/** The options that calls give for this provider: those of known names, and where the others are. */
+export function ownOptions<Own>(
+  given: CallOptions["providerOptions"],
+  names: readonly (keyof Own & string)[],
+): { own: Own; unknown: string[] } {
+  const isOwn = ([name]: readonly [string, unknown]) => (names as readonly string[]).includes(name);
+  const entries = Object.entries(given?.lowbit ?? {});
   return {
-    own: Object.fromEntries(entries.filter(([name]) => isOwn(name))),
-    unknown: entries.flatMap(([name]) => (isOwn(name) ? [] : [name])),
+    own: Object.fromEntries(entries.filter(isOwn)) as Own,
+    unknown: entries.filter((entry) => !isOwn(entry)).map(([name]) => `providerOptions.lowbit.${name}`),
   };
 }
 

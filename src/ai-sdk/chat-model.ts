@@ -25,7 +25,8 @@ export class ChatModel implements LanguageModelV3 {
     this.#models = models;
   }
 
-  async doGenerate(options: LanguageModelV3CallOptions): Promise<LanguageModelV3GenerateResult> {
+  // Bound, for the SDK and its wrappers call them on proxies.
+  readonly doGenerate = async (options: LanguageModelV3CallOptions): Promise<LanguageModelV3GenerateResult> => {
     const { parts, warnings, response } = await this.#answer(options);
     const content: LanguageModelV3Content[] = [];
     for (let next = await parts.next(); ; next = await parts.next()) {
@@ -35,10 +36,10 @@ export class ChatModel implements LanguageModelV3 {
       }
       addTo(content, next.value);
     }
-  }
+  };
 
   /** What fails before the first token is thrown; a later failure is a part of the stream. */
-  async doStream(options: LanguageModelV3CallOptions): Promise<LanguageModelV3StreamResult> {
+  readonly doStream = async (options: LanguageModelV3CallOptions): Promise<LanguageModelV3StreamResult> => {
     const { parts, warnings, response } = await this.#answer(options);
     const first = await parts.next();
     const stream = streamOf(first, parts, options.abortSignal, [
@@ -46,7 +47,7 @@ export class ChatModel implements LanguageModelV3 {
       { type: "response-metadata", ...response },
     ]);
     return { stream };
-  }
+  };
 
   async #answer(options: LanguageModelV3CallOptions) {
     const messages = messagesOf(options.prompt);

@@ -81,7 +81,8 @@ describe("a provider", () => {
     await expect(lowbit("missing.pte").doGenerate(call)).rejects.toThrow(InvalidFileError);
     await expect(lowbit("toString").doGenerate(call)).rejects.toThrow(/^toString: /);
     expect(() => lowbit.imageModel("x")).toThrow(UnsupportedError);
-    expect(() => lowbit.embeddingModel("x")).toThrow(/^x: no model of lowbit embeds texts/);
+    await expect(lowbit.embeddingModel(path).doEmbed({ values: ["x"] })).rejects.toThrow(/gives no embeddings$/);
+    await lowbit.dispose();
     expect(() => lowbit(5 as never)).toThrow(InvalidArgumentError);
   });
 });

@@ -3,6 +3,7 @@ import type { EmbeddingModelV3, LanguageModelV3, ProviderV3 } from "@ai-sdk/prov
 import { checkOptions, checkString } from "../arguments.ts";
 import { UnsupportedError } from "../errors.ts";
 import { ChatModel } from "./chat-model.ts";
+import { TextEmbeddingModel } from "./embedding-model.ts";
 import { LoadedModels, type LowbitSettings } from "./loaded-models.ts";
 
 /** A provider of the AI SDK's specification v3, which versions 6 and 7 of the package `ai` take. */
@@ -11,7 +12,7 @@ export interface LowbitProvider extends ProviderV3 {
   (modelId: string): LanguageModelV3;
   /** Gives the language model of a name or path; it is loaded when it is first used. */
   languageModel(modelId: string): LanguageModelV3;
-  /** Refuses: programs do not embed texts. */
+  /** Gives the model of a name or path that makes vectors of texts; it is loaded when it is first used. */
   embeddingModel(modelId: string): EmbeddingModelV3;
   /** Refuses: there are no models of images. */
   imageModel(modelId: string): never;
@@ -39,16 +40,15 @@ export function createLowbit(settings: LowbitSettings = {}): LowbitProvider {
   return Object.assign((modelId: string) => languageModel(modelId), {
     specificationVersion: "v3" as const,
     languageModel,
-    embeddingModel: refuse("embeds texts"),
-    imageModel: refuse("makes images"),
+    embeddingModel: (modelId: string): EmbeddingModelV3 => {
+      checkString("modelId", modelId);
+      return new TextEmbeddingModel(modelId, models);
+    },
+    imageModel: (modelId: string): never => {
+      throw new UnsupportedError(`${modelId}: no model of lowbit makes images`);
+    },
     dispose: () => models.dispose(),
   });
-}
-
-function refuse(what: string): (modelId: string) => never {
-  return (modelId) => {
-    throw new UnsupportedError(`${modelId}: no model of lowbit ${what} in the AI SDK`);
-  };
 }
 
 /** The provider whose models are paths of `.pte` files: `lowbit("llama-1b.pte")`. */

@@ -115,6 +115,18 @@ export const calls = {
     await assert.rejects(generateText({ ...endless, abortSignal }), { name: "TimeoutError" });
   },
 
+  async "embeds texts"({ embedMany }) {
+    // A stand-in: the demo model generates.
+    const embedding = {
+      encode: (text) => [...text],
+      embed: async (ids) => ids.map((one) => Float32Array.of(one.length)),
+    };
+    const provider = createLowbit({ models: { lengths: { name: "lengths", embedding } } });
+    const { embeddings, usage } = await embedMany({ model: provider.embeddingModel("lengths"), values: ["a", "bcd"] });
+    assert.deepEqual(embeddings, [[1], [3]]);
+    assert.equal(usage.tokens, 4);
+  },
+
   async "tells of settings without effect, and of errors"({ generateText, streamText }, settings) {
     const { warnings } = await generateText({ ...settings, providerOptions: { lowbit: { beams: 2 } } });
     assert.deepEqual(
