@@ -10,7 +10,13 @@ it("has all that was said, with code that ends where it ends", () => {
     { role: "tool", content: "Noon", toolCallId: "a" },
     { role: "assistant", content: "It is **noon**." },
   ] as const;
-  const conversation = { id: "1", title: "Time", changedAt: 0, system: "Be brief.", messages: structuredClone(messages) };
+  const conversation = {
+    id: "1",
+    title: "Time",
+    changedAt: 0,
+    system: "Be brief.",
+    messages: structuredClone(messages),
+  };
   expect(markdownOf(conversation as never)).toBe(
     [
       ...["# Time", "## System", "Be brief.", "## You", "Hi", "a.txt:", "A.", "## Model", "> Hm.\n> Well."],

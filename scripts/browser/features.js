@@ -100,6 +100,15 @@ export async function checkEdit(page, expected) {
   await status(page, "Ready");
   assert.equal(await page.locator(".message").count(), 2);
   assert.equal(await lastAnswer(page), expected, "the answer that was asked for again");
+  const size = page.viewportSize();
+  await page.setViewportSize({ width: 1100, height: 420 });
+  await say(page, "And then?");
+  const bottom = await page.evaluate(() => {
+    const { bottom } = document.querySelector(".message.model:last-child .text").getBoundingClientRect();
+    return document.getElementById("messages").getBoundingClientRect().bottom - bottom;
+  });
+  assert.ok(bottom >= 0, `the last answer ends ${-bottom} pixels below what is in view`);
+  await page.setViewportSize(size);
   assert.match(await page.textContent("#corner"), /tok\/s · first token [\d.]+ s · context \d+ of 512$/);
 }
 
