@@ -11,6 +11,7 @@ import {
   loadProgram,
   quantize,
 } from "../src/index.ts";
+import { EagerTexts } from "../src/tools/index.ts";
 import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
 import { expectSame } from "./support/same.ts";
@@ -58,6 +59,14 @@ describe.skipIf(!hasGoldens)("models of ../shared (skipped without it)", () => {
       const [alone] = await model.embed([text], { prompt, truncate: true });
       expectSame(alone!, together[i]!, `text ${i} alone`);
     }
+  });
+
+  test.each(families)("%s: the same operator by operator", async (family) => {
+    const items = goldenItems(family);
+    const eager = await EagerTexts.load(await checkpointOf(join(goldensFolder, family)));
+    const vectors = eager.compute(items.map(({ input_ids: ids }) => ids));
+    for (const [i, { embedding }] of items.entries())
+      expect(distance(vectors[i]!, embedding).relative).toBeLessThan(1e-4);
   });
 
   test.each(families)(
