@@ -2,11 +2,11 @@
  * Bundles what browsers cannot load file by file: dist/web/worker-bundle.js, which `lowbit/web` starts as its worker, and
  * the page with it in build/web: static files for any host. `npm run build` comes before.
  */
-import { copyFileSync, cpSync, mkdirSync, readFileSync } from "node:fs";
+import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { build } from "esbuild";
+import { build } from "./licensed-build.js";
 import { root } from "./native-sources.js";
 
 export const pageFolder = join(root, "build", "web");
@@ -66,7 +66,7 @@ export async function buildWeb() {
   const files = ["index.html", "style.css", "icon.svg", "icon-192.png", "icon-512.png"];
   for (const name of [...files, "manifest.webmanifest", "service-worker.js"])
     cpSync(join(root, "web", name), join(pageFolder, name));
-  for (const name of ["worker-bundle.js", ...Object.keys(late)])
+  for (const name of readdirSync(dirname(worker)).filter((file) => /-bundle\.js(\.LICENSE\.txt)?$/.test(file)))
     copyFileSync(join(dirname(worker), name), join(pageFolder, name));
   const scripts = [page, worker, join(pageFolder, "service-worker.js")];
   return scripts.reduce((sum, file) => sum + gzipSync(readFileSync(file)).length, 0);

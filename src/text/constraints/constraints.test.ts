@@ -1,7 +1,7 @@
 /** Masks of a real tokenizer: texts that are drawn at random under a constraint are what it says. */
 import { readFileSync } from "node:fs";
 import { Ajv2020 as Ajv } from "ajv/dist/2020.js";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
 import { createRandom } from "../random.ts";
@@ -266,6 +266,35 @@ describe("a schema", () => {
       type: "null",
     };
     expect(await texts({ kind: "jsonSchema", schema }, 3)).toEqual(["null", "null", "null"]);
+  });
+});
+
+describe("what can be read in many ways", () => {
+  it.each(
+    ["(.{1,8}){1,8}.{1,8}(x|y|z){8}", ".{1,8}", "((a|b){2,5}c?){1,6}"].flatMap((part) =>
+      [1, 10].map((n) => part.repeat(n)),
+    ),
+  )("is what the expression says: %s", async (pattern) => {
+    const found = await texts({ kind: "regex", pattern }, 3);
+    for (const text of found) expect(text).toMatch(new RegExp(`^(?:${pattern})$`, "su"));
+  });
+
+  it("ends where it takes too long", async () => {
+    const size = byteLevel.vocabSize;
+    const matcher = await createMatcher({ kind: "regex", pattern: "a+" }, { tokenizer: byteLevel, size, endIds: [] });
+    let now = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => {
+      now += 1400;
+      return now;
+    });
+    try {
+      await matcher.mask();
+      matcher.accept(byteLevel.tokenToId("a")!);
+      await expect(matcher.mask()).rejects.toThrow(/^constraint: it takes too long/);
+    } finally {
+      clock.mockRestore();
+      matcher.dispose();
+    }
   });
 });
 

@@ -174,13 +174,25 @@ const BEHIND_STRINGS = " (= [ \\n\\t]* [,}\\]:])";
 
 /** The grammar in the engine's form, with rules by number: it gives all texts of the grammar, and some that are alike. */
 export function writeGrammar(grammar: Grammar): string {
+  const isLoose = [...grammar.values()].reduce((sum, node) => sum + openCopies(node), 0) > OPEN_COPIES_MAX;
   const names = new Map([...grammar.keys()].map((name, index) => [name, name === "root" ? "root" : `r${index}`]));
   const ahead = (name: string) => (name.endsWith("stringRest") ? BEHIND_STRINGS : "");
-  return [...grammar].map(([name, node]) => `${names.get(name)} ::= ${written(node, names)}${ahead(name)}\n`).join("");
+  return [...grammar]
+    .map(([name, node]) => `${names.get(name)} ::= ${written(node, names, isLoose)}${ahead(name)}\n`)
+    .join("");
 }
 
-function written(node: Node, names: ReadonlyMap<string, string>): string {
-  const inner = (part: Node) => written(part, names);
+/** Copies of repetitions of several lengths: more than these are too many ways to read one text. */
+const OPEN_COPIES_MAX = 64;
+
+function openCopies(node: Node): number {
+  const own = node.kind === "repeat" && node.min !== node.max ? countsTold(node).copies : 0;
+  return partsOf(node).reduce((sum, part) => sum + openCopies(part), own);
+}
+
+/** With `isLoose`, the engine is told that repetitions of several lengths have any length. */
+function written(node: Node, names: ReadonlyMap<string, string>, isLoose: boolean): string {
+  const inner = (part: Node) => written(part, names, isLoose);
   switch (node.kind) {
     case "text":
       return `"${[...node.text].map(writtenCharacter).join("")}"`;
@@ -194,13 +206,17 @@ function written(node: Node, names: ReadonlyMap<string, string>): string {
       return `(${node.options.map(inner).join(" | ")})`;
     case "relaxed":
       return inner(node.told);
-    case "repeat":
-      return `(${inner(node.part)})${writtenCount(node)}`;
+    case "repeat": {
+      const { copies, ...counts } = countsTold(node);
+      const isOpen = copies > 1 && node.min !== node.max;
+      const told = isLoose && isOpen ? { min: Math.min(counts.min, 1), max: Number.POSITIVE_INFINITY } : counts;
+      // Counts of counts are ways to read one text, too.
+      return `(${written(node.part, names, isLoose || copies > 1)})${writtenCount(told)}`;
+    }
   }
 }
 
-function writtenCount(counts: { min: number; max: number }): string {
-  const { min, max } = countsTold(counts);
+function writtenCount({ min, max }: { min: number; max: number }): string {
   if (max === Number.POSITIVE_INFINITY) return min === 0 ? "*" : min === 1 ? "+" : `{${min},}`;
   return min === 0 && max === 1 ? "?" : `{${min},${max}}`;
 }
