@@ -4,7 +4,7 @@ import { defineConfig } from "vitest/config";
 const source = (path: string) => fileURLToPath(new URL(`src/${path}`, import.meta.url));
 
 /** Rooms whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
-const tidy = "src/{*,{compile,formats,model,ops,program,quantize,runtime,text}/**}.test.ts";
+const tidy = "src/{*,{compile,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**}.test.ts";
 
 export default defineConfig({
   // Examples use the package by its name.

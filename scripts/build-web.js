@@ -1,13 +1,15 @@
 /**
- * Bundles what browsers cannot load file by file: dist/web/worker-bundle.js, which `lowbit/web` starts as its worker, and
- * the page with it in build/web: static files for any host. `npm run build` comes before.
+ * Bundles what browsers cannot load file by file: dist/web/worker-bundle.js, which `lowbit/web` starts as its worker; the
+ * page of `lowbit serve` in dist/page; and the page with the worker in build/web: static files for any host. `npm run
+ * build` comes before.
  */
-import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { build } from "./licensed-build.js";
+import { build, NOTICES } from "./licensed-build.js";
 import { root } from "./native-sources.js";
+import { writeModels } from "./page-models.js";
 
 export const pageFolder = join(root, "build", "web");
 
@@ -34,13 +36,29 @@ const lateModules = {
   },
 };
 
+/** Leaves out what only other CPUs than a browser's have, as bundles do. @type {import("esbuild").Plugin} */
+const withoutNative = {
+  name: "without-native",
+  setup({ onResolve }) {
+    onResolve({ filter: /\/(native\/(rows|addon)|known-cpus)\.js$/ }, ({ path, resolveDir }) => {
+      const [before, module] = join(resolveDir, path).split(/[\\/](?=kernels[\\/])/);
+      return module && !before.endsWith("stand-ins") ? { path: join(before, "bundle/stand-ins", module) } : undefined;
+    });
+  },
+};
+
 /**
  * Bundles the worker of a compiled package, and what it loads late, and returns its file.
  * @param {string} dist folder of the package's modules
  */
 export async function buildWorker(dist) {
   const worker = join(dist, "web", "worker-bundle.js");
-  await build({ ...common, entryPoints: [join(dist, "web", "worker.js")], outfile: worker, plugins: [lateModules] });
+  await build({
+    ...common,
+    entryPoints: [join(dist, "web", "worker.js")],
+    outfile: worker,
+    plugins: [lateModules, withoutNative],
+  });
   // Errors say their class to the page by its name.
   for (const [name, entry] of Object.entries(late))
     await build({
@@ -57,22 +75,69 @@ export async function buildWorker(dist) {
   return worker;
 }
 
-/** Bundles the worker and the page; gives the gzipped size of all JavaScript that the page begins with. */
+const web = join(root, "web");
+const statics = ["style.css", "messages.css", "icon.svg", "icon-192.png", "icon-512.png", "manifest.webmanifest"];
+
+/** Names of the parts that the page imports when they are of use. */
+const PART = /-[A-Z0-9]{8}\.js$/;
+
+/** What a visit needs before there is an answer; other parts come when they are first of use. */
+const FIRST = ["web/main.ts", "web/start.ts", "web/browser-engine.ts"];
+
+/** Removes the parts of earlier builds. @param {string} folder */
+function removeParts(folder) {
+  for (const name of readdirSync(folder)) if (PART.test(name)) rmSync(join(folder, name));
+}
+
+/**
+ * Bundles the page that `lowbit serve` sends into dist/page.
+ * @param {string} dist folder of the package's modules
+ * @returns {Promise<{ scripts: string[], first: string[] }>} names of its scripts, and of those that a visit begins with
+ */
+export async function buildServedPage(dist) {
+  const folder = join(dist, "page");
+  mkdirSync(folder, { recursive: true });
+  removeParts(folder);
+  const { metafile } = await build({
+    ...{ ...common, splitting: true, metafile: true, chunkNames: "[name]-[hash]", absWorkingDir: root },
+    entryPoints: [join(web, "main.ts")],
+    outdir: folder,
+  });
+  for (const name of statics) cpSync(join(web, name), join(folder, name));
+  const html = readFileSync(join(web, "index.html"), "utf8");
+  writeFileSync(join(folder, "index.html"), html.replace('data-engine="browser"', 'data-engine="server"'));
+  const { outputs } = metafile;
+  const first = new Set(Object.keys(outputs).filter((name) => FIRST.includes(outputs[name].entryPoint)));
+  for (const name of first)
+    for (const { path, kind } of outputs[name].imports) if (kind === "import-statement") first.add(path);
+  const namesOf = (/** @type {Iterable<string>} */ paths) => Array.from(paths, (path) => basename(path));
+  return { scripts: namesOf(Object.keys(outputs)), first: namesOf(first) };
+}
+
+/** Bundles the worker and the pages; gives the gzipped size of all JavaScript that the page begins with. */
 export async function buildWeb() {
   const worker = await buildWorker(join(root, "dist"));
-  const page = join(pageFolder, "main.js");
+  const { scripts, first } = await buildServedPage(join(root, "dist"));
   mkdirSync(pageFolder, { recursive: true });
-  await build({ ...common, entryPoints: [join(root, "web", "main.ts")], outfile: page });
-  const files = ["index.html", "style.css", "icon.svg", "icon-192.png", "icon-512.png"];
-  for (const name of [...files, "manifest.webmanifest", "service-worker.js"])
-    cpSync(join(root, "web", name), join(pageFolder, name));
+  removeParts(pageFolder);
+  for (const name of [...scripts, ...statics]) cpSync(join(root, "dist", "page", name), join(pageFolder, name));
+  cpSync(join(web, "index.html"), join(pageFolder, "index.html"));
+  cpSync(join(root, "dist", "page", NOTICES), join(pageFolder, NOTICES));
   for (const name of readdirSync(dirname(worker)).filter((file) => /-bundle\.js(\.LICENSE\.txt)?$/.test(file)))
     copyFileSync(join(dirname(worker), name), join(pageFolder, name));
-  const scripts = [page, worker, join(pageFolder, "service-worker.js")];
-  return scripts.reduce((sum, file) => sum + gzipSync(readFileSync(file)).length, 0);
+  // Constraints are large, and answers of this page have none.
+  const kept = ["./", ...scripts, "worker-bundle.js", "answers-bundle.js", "models.json", ...statics];
+  const serviceWorker = readFileSync(join(web, "service-worker.js"), "utf8");
+  writeFileSync(
+    join(pageFolder, "service-worker.js"),
+    serviceWorker.replace("globalThis.PAGE_FILES", JSON.stringify(kept)),
+  );
+  await writeModels(pageFolder);
+  const all = [...first, "worker-bundle.js", "service-worker.js"];
+  return all.reduce((sum, name) => sum + gzipSync(readFileSync(join(pageFolder, name))).length, 0);
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const bytes = await buildWeb();
-  console.log(`built dist/web/worker-bundle.js and build/web: ${(bytes / 1e3).toFixed(1)} kB of JavaScript, gzipped`);
+  console.log(`built the worker and the pages: ${(bytes / 1e3).toFixed(1)} kB of JavaScript at the start, gzipped`);
 }

@@ -7,7 +7,7 @@ import { execFileSync } from "node:child_process";
 import { cpSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { buildWorker } from "./build-web.js";
+import { buildServedPage, buildWorker } from "./build-web.js";
 import { root } from "./native-sources.js";
 import { addonFaults } from "./release-checks.js";
 import { mainManifest, platformManifest, platforms } from "./release-packages.js";
@@ -47,6 +47,7 @@ const compiler = join(root, "node_modules", "typescript", "bin", "tsc");
 const output = ["--outDir", join(main, "dist"), "--tsBuildInfoFile", join(stage, "tsbuildinfo")];
 execFileSync(process.execPath, [compiler, "-p", join(root, "tsconfig.build.json"), ...output], { stdio: "inherit" });
 await buildWorker(join(main, "dist"));
+await buildServedPage(join(main, "dist"));
 pack(main, mainManifest(), ["LICENSE", "README.md", "native/kernel.h"]);
 
 await installZig();

@@ -1,241 +1,216 @@
-/** The page: loads a program into a worker, chats with it, shows how it runs. */
-import { ContextLengthError, loadModel, type WebModel } from "lowbit/web";
-import { showFigures } from "./figures.ts";
-import { readSettings } from "./settings.ts";
+/** The page: conversations with a model that runs in this page, or on the server that it comes from. */
+import { type Attachment, ConversationStore, newConversation } from "./conversations.ts";
+import { button, element, find, say } from "./dom.ts";
+import { begin, load, runsHere } from "./loader.ts";
 import { startShell } from "./shell.ts";
+import { isAnswering, isReady, page, show, showStart } from "./state.ts";
 
-const find = <E extends HTMLElement>(id: string) => document.getElementById(id) as E;
-const messages = find("messages");
-const status = find("status");
-const progress = find<HTMLProgressElement>("progress");
-const amount = find("amount");
+/** What shows messages and asks, when there is something to show or ask. */
+const chat = () => import("./chat.ts");
+
 const input = find<HTMLTextAreaElement>("input");
-const send = find<HTMLButtonElement>("send");
-const stop = find<HTMLButtonElement>("stop");
-const reset = find<HTMLButtonElement>("reset");
-const cancel = find<HTMLButtonElement>("cancel");
-const url = find<HTMLInputElement>("url");
 const file = find<HTMLInputElement>("file");
-
-let model: WebModel | null = null;
-/** Ends the load or the answer that runs. */
-let running: AbortController | null = null;
-
-/** What can be used now. */
-function show(state: "empty" | "loading" | "ready" | "answering"): void {
-  const isReady = state === "ready";
-  input.disabled = state === "empty" || state === "loading";
-  send.disabled = !isReady;
-  reset.disabled = !isReady;
-  send.hidden = state === "answering";
-  stop.hidden = state !== "answering";
-  cancel.hidden = state !== "loading";
-  find("loading").hidden = state !== "loading";
-  find<HTMLButtonElement>("fetch").disabled = state === "loading";
-}
-
-/** To those who listen, too, so what changes all the time is not said here. */
-function say(text: string): void {
-  status.textContent = text;
-}
-
-/** Characters of a question that are shown: laying out megabytes of a pasted text keeps the page from hearing Stop. */
-const SHOWN_LENGTH = 20_000;
-
-function shortened(text: string): string {
-  const rest = text.length - SHOWN_LENGTH;
-  return rest > 0 ? `${text.slice(0, SHOWN_LENGTH)}… (${rest} more characters)` : text;
-}
-
-/** A message, and where its text is. */
-function addMessage(role: "user" | "model", text: string): { message: HTMLElement; body: HTMLElement } {
-  const message = document.createElement("article");
-  message.className = `message ${role}`;
-  const who = document.createElement("b");
-  who.textContent = role === "user" ? "You" : "Model";
-  const body = document.createElement("span");
-  body.textContent = text;
-  message.append(who, body);
-  messages.append(message);
-  message.scrollIntoView({ block: "end" });
-  return { message, body };
-}
-
-/** Takes a message back that has no answer, as the model does. */
-function takeBack(text: string, shown: readonly HTMLElement[]): void {
-  for (const message of shown) message.remove();
-  if (input.value === "") input.value = text;
-}
-
-/** Where the focus was when the load or the answer that runs began, and whether the reader has turned elsewhere since. */
-let origin: HTMLElement = document.body;
-let isElsewhere = false;
-
-function watchFocus(): void {
-  origin = document.activeElement as HTMLElement;
-  isElsewhere = false;
-}
-
-for (const event of ["focusin", "input"])
-  document.addEventListener(event, ({ target }) => {
-    // Windows that come to the front focus again what had the focus.
-    if (event === "focusin" && target === origin) return;
-    isElsewhere = target !== cancel && !find("compose").contains(target as Node);
-  });
-
-/** When something has ended: the reader goes on here, unless he does already somewhere else. */
-function focusNext(element: HTMLElement): void {
-  if (!isElsewhere) element.focus();
-}
-
-/** Adds to an answer and keeps its end in view, unless the reader has scrolled away from it. */
-function addText(body: HTMLElement, text: string): void {
-  const isAtEnd = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 48;
-  body.append(text);
-  if (isAtEnd) messages.scrollTop = messages.scrollHeight;
-}
-
-/** How often an answer is written on: each time all of it is laid out anew, which is more work the longer it is. */
-const WRITE_MS = 50;
-
-/** Writes an answer while it comes. */
-async function write(answer: AsyncIterable<string>, body: HTMLElement): Promise<void> {
-  let text = "";
-  const writeOn = () => {
-    if (text !== "") addText(body, text);
-    text = "";
-  };
-  const timer = setInterval(writeOn, WRITE_MS);
-  try {
-    for await (const piece of answer) text += piece;
-  } finally {
-    clearInterval(timer);
-    writeOn();
-  }
-}
-
-/** How far a file is; `total` is 0 where it is not known. */
-function showProgress(done: number, total: number): void {
-  const megabytes = (bytes: number) => (bytes / 1e6).toFixed(1);
-  if (total > 0) progress.value = done / total;
-  else progress.removeAttribute("value");
-  amount.textContent = done > 0 ? `${megabytes(done)}${total > 0 ? ` of ${megabytes(total)}` : ""} MB` : "";
-}
-
-/** Puts another model in the place of the one there is. */
-async function load(source: string | File): Promise<void> {
-  running?.abort();
-  const controller = new AbortController();
-  running = controller;
-  watchFocus();
-  model?.dispose();
-  model = null;
-  messages.replaceChildren();
-  show("loading");
-  showProgress(0, 0);
-  say(`Loading ${typeof source === "string" ? source : source.name}`);
-  try {
-    const loaded = await loadModel(source, { signal: controller.signal, onProgress: showProgress });
-    if (running !== controller) {
-      loaded.dispose();
-      return;
-    }
-    model = loaded;
-    const kept = loaded.facts.isCached === false ? "; it could not be kept for the next visit" : "";
-    say(`Ready: ${loaded.facts.name.split("/").at(-1)}${kept}`);
-    show("ready");
-    await showFigures(loaded, null);
-    focusNext(input);
-  } catch (error) {
-    if (running !== controller) return;
-    say(controller.signal.aborted ? "Loading was cancelled" : `Cannot load: ${(error as Error).message}`);
-    show("empty");
-    // The button that began it could not keep the focus.
-    focusNext(controller.signal.aborted ? url : origin);
-  }
-}
-
-/** One turn; a model without a chat template continues the text. */
-async function talk(text: string): Promise<void> {
-  if (!model) return;
-  const current = model;
-  const controller = new AbortController();
-  running = controller;
-  const question = addMessage("user", shortened(text));
-  const { message, body } = addMessage("model", "");
-  // The button that has the focus is hidden next.
-  if (document.activeElement === send) input.focus();
-  watchFocus();
-  show("answering");
-  say("Answering");
-  // The answer is read out when it is whole, not piece by piece.
-  messages.ariaBusy = "true";
-  try {
-    const options = { ...readSettings(), signal: controller.signal };
-    const answer = current.facts.hasChatTemplate ? current.chat(text, options) : current.generate(text, options);
-    await write(answer, body);
-    await showFigures(current, answer.result);
-    if (model !== current) return;
-    say("Ready");
-  } catch (error) {
-    if (model !== current) return;
-    const advice = error instanceof ContextLengthError ? ". New conversation makes room" : "";
-    say(controller.signal.aborted ? "Stopped" : `Cannot answer: ${(error as Error).message}${advice}`);
-    if (body.textContent === "") takeBack(text, [question.message, message]);
-  } finally {
-    messages.ariaBusy = "false";
-  }
-  show("ready");
-  focusNext(input);
-}
+const attach = find<HTMLInputElement>("attach");
+const system = find<HTMLTextAreaElement>("system");
+let attached: Attachment[] = [];
 
 /** Whether a key belongs to an input method. Safari tells of the one that ends a composition by its code only. */
 function isComposing(event: KeyboardEvent): boolean {
   return event.isComposing || event.keyCode === 229;
 }
 
-find<HTMLFormElement>("load").addEventListener("submit", (event) => {
-  event.preventDefault();
-  void load(url.value);
-});
-file.addEventListener("change", () => {
-  const chosen = file.files?.[0];
-  // So that choosing the same file again is a change, too.
-  file.value = "";
-  if (chosen) void load(chosen);
-});
-find<HTMLFormElement>("compose").addEventListener("submit", (event) => {
-  event.preventDefault();
-  const text = input.value.trim();
-  if (text === "" || send.disabled) return;
-  input.value = "";
-  void talk(text);
-});
-input.addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
-  event.preventDefault();
-  find<HTMLFormElement>("compose").requestSubmit();
-});
-stop.addEventListener("click", () => running?.abort());
-cancel.addEventListener("click", () => running?.abort());
-document.addEventListener("keydown", (event) => {
-  if (event.key === "Escape" && !isComposing(event)) running?.abort();
-});
-find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
-reset.addEventListener("click", async () => {
-  const current = model;
-  try {
-    await current?.reset();
-  } catch (error) {
-    if (model === current) say(`Cannot begin anew: ${(error as Error).message}`);
-    return;
-  }
-  if (model !== current) return;
-  messages.replaceChildren();
-  say("New conversation");
-  input.focus();
-});
+function showAttached(): void {
+  const chips = attached.map((attachment) => {
+    const remove = () => {
+      attached = attached.filter((other) => other !== attachment);
+      showAttached();
+      input.focus();
+    };
+    return element("li", "", attachment.name, button("×", remove, `Remove ${attachment.name}`));
+  });
+  find("attached").replaceChildren(...chips);
+}
 
-startShell(find<HTMLButtonElement>("theme"));
+/** Models are loaded, texts are attached. */
+async function take(files: readonly File[]): Promise<void> {
+  const { isModel, readAttachment } = await import("./files.ts");
+  for (const given of files)
+    try {
+      if (isModel(given)) return void load(given);
+      attached.push(await readAttachment(given));
+      say(`Attached ${given.name}`);
+    } catch (error) {
+      say(`Cannot attach: ${(error as Error).message}`);
+    }
+  showAttached();
+  input.focus();
+}
+
+function startCompose(): void {
+  const compose = find<HTMLFormElement>("compose");
+  compose.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const text = input.value.trim();
+    if ((text === "" && attached.length === 0) || !isReady()) return;
+    const files = attached;
+    input.value = "";
+    attached = [];
+    showAttached();
+    showStart(false);
+    // The button that has the focus is hidden next.
+    if (compose.contains(document.activeElement)) input.focus();
+    // At once, so that nothing is asked twice.
+    show("answering");
+    void chat().then(({ ask }) => ask(text, files));
+  });
+  input.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
+    event.preventDefault();
+    compose.requestSubmit();
+  });
+  find("stop").addEventListener("click", () => page.running?.abort());
+  document.addEventListener("attached", (event) => {
+    attached.push((event as CustomEvent<Attachment>).detail);
+    showAttached();
+  });
+  attach.addEventListener("change", () => {
+    const files = [...attach.files!];
+    attach.value = "";
+    void take(files);
+  });
+}
+
+function startModels(): void {
+  find<HTMLFormElement>("load").addEventListener("submit", (event) => {
+    event.preventDefault();
+    void load(find<HTMLInputElement>("url").value);
+  });
+  find("load").hidden = !runsHere;
+  file.addEventListener("change", () => {
+    const chosen = file.files?.[0];
+    // So that choosing the same file again is a change, too.
+    file.value = "";
+    if (chosen) void load(chosen);
+  });
+  find("cancel").addEventListener("click", () => page.running?.abort());
+  find("model").addEventListener("click", () => {
+    const isHidden = find("talk").checkVisibility() === false;
+    showTalk();
+    showStart(isHidden || find("start").hidden === true);
+  });
+  document.addEventListener("dragover", (event) => {
+    event.preventDefault();
+    document.body.dataset.drop = "";
+  });
+  document.addEventListener("dragleave", ({ relatedTarget }) => {
+    if (!relatedTarget) delete document.body.dataset.drop;
+  });
+  document.addEventListener("drop", (event) => {
+    event.preventDefault();
+    delete document.body.dataset.drop;
+    const files = [...(event.dataTransfer?.files ?? [])];
+    if (files.length > 0) void take(files);
+  });
+}
+
+const isNarrow = () => matchMedia("(max-width: 60rem)").matches;
+const PANELS = ["nav", "panel"] as const;
+
+/** Opens or closes panels beside the conversation; on narrow screens one at most, in its place. */
+function showPanels(open: readonly (typeof PANELS)[number][]): void {
+  for (const name of PANELS) {
+    const isOpen = open.includes(name);
+    if (isOpen) document.body.dataset[name] = "";
+    else delete document.body.dataset[name];
+    find(`${name}-toggle`).ariaExpanded = `${isOpen}`;
+  }
+  void showFigures();
+}
+
+function toggle(name: (typeof PANELS)[number]): void {
+  const open = PANELS.filter((other) => document.body.dataset[other] !== undefined);
+  if (open.includes(name)) showPanels(open.filter((other) => other !== name));
+  else showPanels(isNarrow() ? [name] : [...open, name]);
+}
+
+/** On narrow screens, shows the conversation in the place of a panel. */
+function showTalk(): void {
+  if (isNarrow()) showPanels([]);
+}
+
+async function showFigures(): Promise<void> {
+  if (page.model && document.body.dataset.panel !== undefined)
+    await (await import("./figures.ts")).showFigures(page.model).catch(() => {});
+}
+
+/** The conversations of the list, each in the place of the one that is open. */
+async function open(id: string | null): Promise<void> {
+  if (isAnswering()) page.running?.abort();
+  const conversation = id === null ? newConversation() : await page.store!.get(id);
+  if (!conversation) return;
+  page.conversation = conversation;
+  system.value = conversation.system;
+  find("corner").textContent = "";
+  showTalk();
+  if (page.model || conversation.messages.length > 0) showStart(false);
+  else showStart(true);
+  if (conversation.messages.length > 0) (await chat()).showConversation();
+  else find("messages").replaceChildren();
+  await refresh();
+  input.focus();
+}
+
+async function refresh(): Promise<void> {
+  const titles = (await page.store?.list()) ?? [];
+  find("no-conversations").hidden = titles.length > 0;
+  find("kept").hidden = page.store?.isKept !== false;
+  if (titles.length === 0) find("list").replaceChildren();
+  else (await import("./list.ts")).showList(page.store!, titles, page.conversation.id, { open, changed });
+}
+
+async function changed(id: string, title: string | null): Promise<void> {
+  if (id === page.conversation.id) {
+    if (title === null) await open(null);
+    else page.conversation.title = title;
+  }
+  await refresh();
+}
+
+async function startConversations(): Promise<void> {
+  page.store = await ConversationStore.open();
+  page.store.onChange = async (id) => {
+    const now = id === page.conversation.id && !isAnswering() ? await page.store!.get(id) : null;
+    if (now) {
+      page.conversation = now;
+      system.value = now.system;
+      (await chat()).showConversation();
+    }
+    await refresh();
+  };
+  document.addEventListener("kept", () => void refresh());
+  find("reset").addEventListener("click", async () => {
+    await open(null);
+    say("New conversation");
+  });
+  system.addEventListener("change", async () => {
+    page.conversation.system = system.value;
+    await (await chat()).keep(page.conversation);
+  });
+  await refresh();
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.key !== "Escape" || isComposing(event) || document.querySelector("dialog")) return;
+  if (isAnswering() || !find("loading").hidden) page.running?.abort();
+  else showTalk();
+});
+document.addEventListener("answered", () => void showFigures());
+for (const name of PANELS) find(`${name}-toggle`).addEventListener("click", () => toggle(name));
+find<HTMLFormElement>("settings").addEventListener("submit", (event) => event.preventDefault());
+startShell(find<HTMLButtonElement>("theme"), runsHere);
+startCompose();
+startModels();
 show("empty");
-void load(url.value);
+showStart(true);
+void startConversations();
+void begin();

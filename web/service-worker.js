@@ -3,10 +3,8 @@
  * where the host does not. Programs are not its business: lowbit/web keeps those.
  */
 const CACHE = "lowbit-page";
-const FILES = [
-  ...["./", "main.js", "worker-bundle.js", "answers-bundle.js", "style.css"],
-  ...["icon.svg", "icon-192.png", "icon-512.png", "manifest.webmanifest"],
-];
+/** Names of the files, which the build writes in this place. */
+const FILES = globalThis.PAGE_FILES;
 
 self.addEventListener("install", (event) => {
   event.waitUntil(
@@ -17,7 +15,13 @@ self.addEventListener("install", (event) => {
   );
 });
 
-self.addEventListener("activate", (event) => event.waitUntil(self.clients.claim()));
+self.addEventListener("activate", (event) => event.waitUntil(removeOld().then(() => self.clients.claim())));
+
+/** What earlier versions had and this one has not. */
+async function removeOld() {
+  const cache = await caches.open(CACHE);
+  for (const request of await cache.keys()) if (!kept.has(request.url)) await cache.delete(request);
+}
 
 const kept = new Set(FILES.map((file) => new URL(file, self.registration.scope).href));
 

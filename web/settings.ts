@@ -1,15 +1,23 @@
-/** The sampling settings of the form, for a generation. */
-import { type GenerateOptions, InvalidArgumentError } from "lowbit/web";
-
+/** The settings of the form, for an answer. */
 const names = ["temperature", "topK", "topP", "repetitionPenalty", "seed", "maxTokens"] as const;
 
-/** Of what is filled in; the rest is left to the model. InvalidArgumentError for what is no number. */
-export function readSettings(): GenerateOptions {
-  const settings: Partial<Record<(typeof names)[number], number>> = {};
+/** How an answer is sampled; what is left out is the model's own. */
+export type Settings = { [name in (typeof names)[number]]?: number };
+
+/** What is filled in. An error for what is no number. */
+export function readSettings(): Settings {
+  const settings: Settings = {};
   for (const name of names) {
     const { value, validity } = document.getElementById(name) as HTMLInputElement;
-    if (validity.badInput) throw new InvalidArgumentError(`${name}: expected a number`);
+    if (validity.badInput) throw new Error(`${name}: expected a number`);
     if (value.trim() !== "") settings[name] = Number(value);
   }
   return settings;
+}
+
+/** What is chosen beside sampling. */
+export function readChoices(): { thinking: boolean | undefined; hasTools: boolean } {
+  const thinking = document.getElementById("thinking") as HTMLSelectElement;
+  const tools = document.getElementById("tools") as HTMLInputElement;
+  return { thinking: thinking.value === "off" ? false : undefined, hasTools: tools.checked };
 }

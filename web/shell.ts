@@ -1,7 +1,8 @@
 /** What surrounds the chat: light and dark, the service worker. */
+import { unlessBlocked } from "./dom.ts";
 
-/** Starts both. A page that its host does not isolate is loaded again, once, when the service worker can do it. */
-export function startShell(button: HTMLButtonElement): void {
+/** Starts both; a server's page has no worker, and ends one of another page at its address. A page that its host does not isolate is loaded again, once, when the service worker can do it. */
+export function startShell(button: HTMLButtonElement, runsHere: boolean): void {
   const stored = unlessBlocked(() => localStorage.getItem("theme"));
   setTheme(button, stored ? stored === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
   button.addEventListener("click", () => {
@@ -10,16 +11,7 @@ export function startShell(button: HTMLButtonElement): void {
     unlessBlocked(() => localStorage.setItem("theme", isDark ? "dark" : "light"));
   });
   // Without one the page works where there is a network.
-  if ("serviceWorker" in navigator) startServiceWorker().catch(() => {});
-}
-
-/** Browsers that are told to block cookies throw where a page asks for its storage. */
-function unlessBlocked<R>(work: () => R): R | null {
-  try {
-    return work();
-  } catch {
-    return null;
-  }
+  if ("serviceWorker" in navigator) (runsHere ? startServiceWorker() : endServiceWorkers()).catch(() => {});
 }
 
 function setTheme(button: HTMLButtonElement, isDark: boolean): void {
@@ -33,4 +25,8 @@ async function startServiceWorker(): Promise<void> {
   if (globalThis.crossOriginIsolated || sessionStorage.getItem("reloaded")) return;
   sessionStorage.setItem("reloaded", "true");
   location.reload();
+}
+
+async function endServiceWorkers(): Promise<void> {
+  for (const registration of await navigator.serviceWorker.getRegistrations()) await registration.unregister();
 }

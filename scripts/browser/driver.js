@@ -10,32 +10,54 @@ const { loadProgram } = await import("../../dist/index.js");
 export const QUESTION = "Speak, what trade art thou?";
 export const TOKENS = 48;
 
+/** A text as it reads, however it is laid out. @param {string} text */
+export const plain = (text) => text.replace(/\s+/g, " ").trim();
+
 /** @param {string} program a file */
 export async function nodeAnswer(program) {
   const model = await loadProgram(program);
   let text = "";
   for await (const piece of model.createConversation().send(QUESTION, { temperature: 0, maxTokens: TOKENS }))
     text += piece;
-  return text;
+  return plain(text);
 }
 
 /** Waits until the page's state begins with a text. */
 export const status = (page, text) =>
   page.waitForFunction((t) => document.getElementById("status").textContent.startsWith(t), text);
 
-/** Asks the page's model and gives its answer. */
+/** Opens the page, and on a first visit chooses the first model. */
+export async function start(page, address) {
+  await page.goto(address);
+  await page.waitForFunction(() => /^(Ready|Choose)/.test(document.getElementById("status").textContent));
+  if (await page.isVisible("#start")) await page.click("#offers button");
+  await status(page, "Ready");
+}
+
+/** Opens the panel of settings. */
+export async function openSettings(page) {
+  if (!(await page.isVisible("#settings"))) await page.click("#panel-toggle");
+}
+
+/** The last answer as it reads. */
+export const lastAnswer = async (page) => plain(await page.locator(".message.model .text").last().textContent());
+
+/** Asks the page's model in a new conversation and gives its answer. */
 export async function ask(page) {
+  await openSettings(page);
   await page.fill("#temperature", "0");
   await page.fill("#maxTokens", `${TOKENS}`);
+  await page.click("#reset");
   await page.fill("#input", QUESTION);
   await page.press("#input", "Enter");
   await page.waitForSelector("#send:visible");
   await status(page, "Ready");
-  return page.locator(".message.model span").last().textContent();
+  return lastAnswer(page);
 }
 
 /** Loads from an address, until the page's state begins with `expected`. */
 export async function loadFrom(page, address, expected) {
+  if (!(await page.isVisible("#start"))) await page.click("#model");
   await page.fill("#url", address);
   await page.click("#fetch");
   await status(page, expected);

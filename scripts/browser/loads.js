@@ -1,7 +1,7 @@
 /** Loads that are cancelled, superseded, of a replaced file, without room, or in two tabs at once. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
-import { ask, loadFrom, status } from "./driver.js";
+import { ask, loadFrom, start, status } from "./driver.js";
 
 const untilBytesCome = (page) => page.waitForFunction(() => document.getElementById("amount").textContent !== "");
 
@@ -86,6 +86,7 @@ export async function checkSuperseded(page) {
       document.getElementById("load").requestSubmit();
     };
   });
+  if (!(await page.isVisible("#start"))) await page.click("#model");
   await page.fill("#url", "shakespeare-4bit.pte");
   await page.click("#fetch");
   await page.waitForFunction(() => globalThis.isSuperseded);
@@ -105,8 +106,7 @@ export async function checkQuota(browser, address, expected) {
   const session = await context.newCDPSession(page);
   for (const quotaSize of [1e6, 1]) {
     await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize });
-    await page.goto(address);
-    await status(page, "Ready");
+    await start(page, address);
     assert.match(await page.textContent("#status"), /could not be kept/);
     assert.equal(await ask(page), expected, `the answer without room for the program: ${quotaSize}`);
   }

@@ -1,9 +1,9 @@
 /** The page where things are not as expected: no storage, no room, keys of input methods, answers that cannot be given. */
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { root } from "../native-sources.js";
-import { addressOf, ask, loadFrom, serve, status } from "./driver.js";
+import { pageFolder } from "../build-web.js";
+import { addressOf, ask, loadFrom, openSettings, plain, serve, start, status } from "./driver.js";
 
 /** A browser that blocks storage: the page loads its model and changes its colours all the same. */
 export async function checkBlockedStorage(browser, address, expected) {
@@ -15,8 +15,7 @@ export async function checkBlockedStorage(browser, address, expected) {
     };
     Object.defineProperty(globalThis, "localStorage", { get });
   });
-  await page.goto(address);
-  await status(page, "Ready");
+  await start(page, address);
   await page.click("#theme");
   assert.equal(await page.getAttribute("#theme", "aria-pressed"), "true");
   assert.equal(await ask(page), expected, "the answer where storage is blocked");
@@ -25,6 +24,7 @@ export async function checkBlockedStorage(browser, address, expected) {
 
 /** What cannot be answered is no part of the conversation, and can be changed and sent again. */
 export async function checkRefused(page, expected) {
+  await openSettings(page);
   await page.click("#reset");
   await page.fill("#topK", "1.5");
   await page.fill("#input", "Hello");
@@ -62,8 +62,6 @@ export async function checkFailedWorker(page, expected) {
     const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
     worker.dispatchEvent(new ErrorEvent("error", { message: "out of memory" }));
   });
-  await page.click("#reset");
-  await status(page, "Cannot begin anew: the worker failed: out of memory");
   await page.fill("#input", "Hello");
   await page.press("#input", "Enter");
   await status(page, "Cannot answer: the worker failed: out of memory");
@@ -83,6 +81,7 @@ export async function checkComposition(page) {
 
 /** Texts of scripts from right to left begin at the right, each paragraph for itself; what placeholders say can be read. */
 export async function checkReadable(page) {
+  await openSettings(page);
   await page.click("#reset");
   await page.fill("#maxTokens", "1");
   await page.fill("#input", "مرحبا بالعالم\nHello");
@@ -121,11 +120,15 @@ export async function checkReadable(page) {
 /** Thousands of pieces are written in few steps, since each lays the answer out anew. */
 export async function checkManyPieces(page) {
   await page.evaluate(() => {
+    globalThis.writes = 0;
+    const count = () => globalThis.writes++;
+    new MutationObserver(count).observe(document.getElementById("messages"), { childList: true, subtree: true });
     const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
     const { postMessage } = worker;
     worker.postMessage = ({ id }) => {
       worker.postMessage = postMessage;
-      for (let i = 0; i < 5000; i++) worker.onmessage({ data: { id, kind: "text", text: `${i} ` } });
+      for (let i = 0; i < 5000; i++)
+        worker.onmessage({ data: { id, kind: "event", event: { type: "text", text: `${i} ` } } });
       worker.onmessage({ data: { id, kind: "error", error: { name: "Error", message: "enough", file: null } } });
     };
   });
@@ -133,23 +136,23 @@ export async function checkManyPieces(page) {
   await page.press("#input", "Enter");
   await status(page, "Cannot answer: Error: enough");
   const [text, steps] = await page.evaluate(() => {
-    const answer = document.querySelector(".message.model:last-child span");
-    return [answer.textContent, answer.childNodes.length];
+    return [document.querySelector(".message.model:last-child .text").textContent, globalThis.writes];
   });
-  assert.equal(text, Array.from({ length: 5000 }, (_, i) => `${i} `).join(""));
+  assert.equal(plain(text), Array.from({ length: 5000 }, (_, i) => i).join(" "));
   assert.ok(steps < 100, `${steps} steps for 5000 pieces`);
   await page.click("#reset");
 }
 
 /** The focus is left where the reader went during a load or an answer; a load that fails leaves it where it began. */
 async function checkFocusElsewhere(page, focused) {
+  if (!(await page.isVisible("#start"))) await page.click("#model");
   await page.fill("#url", "typed.pte");
   await page.press("#url", "Enter");
   await page.press("#url", "End");
   await page.keyboard.type("x");
   await status(page, "Ready");
   assert.equal(await focused(), "url", "the focus after a load, in an address that is written");
-  for (const place of ["#kernels-title", "#theme", "#url"]) {
+  for (const place of ["#kernels-title", "#theme", "#system"]) {
     await page.fill("#input", "Tell me everything.");
     await page.press("#input", "Enter");
     await page.focus(place);
@@ -157,6 +160,7 @@ async function checkFocusElsewhere(page, focused) {
     await status(page, "Ready");
     assert.equal(`#${await focused()}`, place, "the focus after an answer");
   }
+  await page.click("#model");
   await page.fill("#url", "missing.pte");
   await page.focus("#fetch");
   await page.keyboard.press("Enter");
@@ -169,6 +173,7 @@ async function checkFocusElsewhere(page, focused) {
 /** The focus stays where the reader is, and is not lost with a button that is hidden; narrow screens scroll one way only. */
 export async function checkFocus(page) {
   const focused = () => page.evaluate(() => document.activeElement.id);
+  await openSettings(page);
   await page.fill("#maxTokens", "300");
   await page.fill("#input", "Tell me everything.");
   await page.focus("#send");
@@ -200,13 +205,14 @@ export async function checkSilentServer(browser, program) {
   const context = await browser.newContext();
   try {
     const page = await context.newPage();
-    await page.goto(addressOf(server));
-    await status(page, "Ready");
+    await start(page, addressOf(server));
     await loadFrom(page, "kept.pte", "Ready: kept.pte");
     await page.evaluate(() => navigator.serviceWorker.ready);
     files.get("/kept.pte").isSilent = true;
     await loadFrom(page, "kept.pte", "Ready: kept.pte");
-    const paths = ["/", "/main.js", "/worker-bundle.js", "/style.css", "/shakespeare-4bit.pte"];
+    // All that the page is made of; a browser asks for its service worker beside that.
+    const names = readdirSync(pageFolder).filter((name) => name !== "service-worker.js");
+    const paths = names.map((name) => `/${name.replace("index.html", "")}`);
     for (const path of paths) files.set(path, { isSilent: true });
     await page.reload();
     await status(page, "Ready");
@@ -228,13 +234,12 @@ export async function checkFullStorage(browser, program) {
   const context = await browser.newContext();
   try {
     const page = await context.newPage();
-    await page.goto(address);
-    await status(page, "Ready");
+    await start(page, address);
     await page.evaluate(() => navigator.serviceWorker.ready);
     const { usage } = await page.evaluate(() => navigator.storage.estimate());
     const session = await context.newCDPSession(page);
     await session.send("Storage.overrideQuotaForOrigin", { origin: new URL(address).origin, quotaSize: usage + 1000 });
-    const script = readFileSync(join(root, "build", "web", "main.js"), "utf8");
+    const script = readFileSync(join(pageFolder, "main.js"), "utf8");
     const bytes = Buffer.from(`${script};globalThis.isNew=true;/*${" ".repeat(4e5)}*/`);
     files.set("/main.js", { bytes, starts: [], rest: "at once", type: "text/javascript" });
     await page.reload();

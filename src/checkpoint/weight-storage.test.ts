@@ -17,6 +17,7 @@ it("a weight is looked for once, and what was found is verified", async () => {
   registerWeightStorage({
     name: "Listed",
     find(checkpoint, { name, shape }) {
+      if (checkpoint.folder !== folder) return null;
       calls.push(`find ${name}`);
       if (name !== stored) return null;
       const load = () => checkpoint.tensors.read(name);

@@ -20,6 +20,7 @@ interface ServeOptions extends ModelOptions {
   readonly preload?: boolean;
   readonly requestLimit?: readonly (readonly [string, number])[];
   readonly log: boolean;
+  readonly page: boolean;
 }
 
 const KEYS_VARIABLE = "LOWBIT_API_KEYS";
@@ -45,6 +46,7 @@ export function addServe(program: Command, terminal: Terminal): void {
       `what requests may cost: ${Object.keys(defaultLimits).join(", ")}; repeatable`,
       collect(parseRequestLimit),
     )
+    .option("--no-page", "serve no chat page at /")
     .option("--no-log", "log no requests");
   addModelOptions(command)
     .addHelpText(
@@ -82,11 +84,13 @@ async function serve(given: readonly string[], options: ServeOptions, terminal: 
     memoryBytes: options.memory,
     preload: options.preload ? models.map(({ name }) => name) : undefined,
     limits,
+    page: options.page,
     log: options.log ? (line) => terminal.stdout.write(`${line}\n`) : undefined,
     onFault: (error, id) => terminal.note(`lowbit: request ${id}: ${(error as Error)?.stack ?? String(error)}`),
   });
   const names = models.map(({ name }) => name).join(", ");
-  terminal.note(`${names} at ${server.url}/v1 (OpenAI) and ${server.url} (Anthropic); Ctrl-C ends`);
+  const page = server.hasPage ? `, chat page at ${server.url}/` : "";
+  terminal.note(`${names} at ${server.url}/v1 (OpenAI) and ${server.url} (Anthropic)${page}; Ctrl-C ends`);
   if (keys.length === 0 && !isLoopback(options.host))
     terminal.note(`lowbit: everyone who reaches ${options.host} may ask: give --keys, or ${KEYS_VARIABLE}`);
   await untilEnded(server, terminal);

@@ -307,6 +307,10 @@ describe("settings", () => {
   it("one format of weights, the best", () => {
     const both = ["config.json", "model-00001-of-00002.safetensors", "pytorch_model.bin", "x.gguf", "original/a.pth"];
     expect(wantedFiles(both)).toEqual(["config.json", "model-00001-of-00002.safetensors"]);
+    const sentences = ["modules.json", "1_Pooling/config.json", "2_Dense/config.json", "2_Dense/model.safetensors"];
+    const others = ["onnx/model.onnx", "2_Dense/pytorch_model.bin", "openvino/config.json"];
+    expect(wantedFiles(["model.safetensors", ...sentences, ...others])).toEqual(["model.safetensors", ...sentences]);
+    expect(wantedFiles(["model.safetensors", "1_Pooling/config.json"])).toEqual(["model.safetensors"]);
     expect(wantedFiles(["a.gguf", "README.md"])).toEqual(["a.gguf"]);
     expect(() => wantedFiles(["a.gguf", "b.gguf"])).toThrow(/one .gguf among/);
   });

@@ -175,6 +175,9 @@ async function head(url: string, options: BlobOptions, watch: StallWatch): Promi
 
 const texts =
   /^(config|generation_config|tokenizer|tokenizer_config|added_tokens|special_tokens_map|params)\.json$|^chat_template\.jinja$/;
+/** What sentence-transformers keeps beside a model, and in folders of the modules behind it. */
+const sentenceTexts =
+  /^(modules|sentence_bert_config|config_sentence_transformers)\.json$|^\d+_\w+\/(config\.json|model\.safetensors)$/;
 /** Formats of weights, the best first: the first that a repository has is taken. */
 const weights = [
   /^model(-\d+-of-\d+)?\.safetensors$|^model\.safetensors\.index\.json$/,
@@ -190,5 +193,6 @@ export function wantedFiles(names: readonly string[]): string[] {
     throw new HubError(
       `expected safetensors, pytorch_model.bin, consolidated.*.pth or one .gguf among: ${names.join(", ")}`,
     );
-  return names.filter((name) => texts.test(name) || (format ? format.test(name) : name === ggufs[0]));
+  const isText = (name: string) => texts.test(name) || (names.includes("modules.json") && sentenceTexts.test(name));
+  return names.filter((name) => isText(name) || (format ? format.test(name) : name === ggufs[0]));
 }

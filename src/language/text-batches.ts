@@ -9,6 +9,7 @@ import type { Tensor } from "../tensor.ts";
 
 /** Tokens of a text, and how many of them are of the first of a pair. */
 export interface TokenText {
+  /** Token ids, with those that the tokenizer puts around texts. */
   readonly ids: readonly number[];
   /** Tokens from this place on are of kind 1. */
   readonly secondFrom: number;

@@ -5,6 +5,7 @@ import { HTTPException } from "hono/http-exception";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { ApiError, apiFormOf, type ErrorStatus, errorBody } from "./errors.ts";
 import type { ApiKeys } from "./keys.ts";
+import { addPage, type Page } from "./page.ts";
 import { newRecord } from "./request-record.ts";
 import { addChat } from "./routes/chat.ts";
 import { addCompletions } from "./routes/completions.ts";
@@ -24,6 +25,8 @@ export interface AppOptions {
   /** Whether only this machine reaches the server: pages of other sites may not, by whatever name they call it. */
   readonly isLocal: boolean;
   readonly isReady: () => boolean;
+  /** The chat page; without files there is none. */
+  readonly page: Page;
 }
 
 export function createApp(serving: Serving, options: AppOptions): App {
@@ -45,6 +48,7 @@ export function createApp(serving: Serving, options: AppOptions): App {
   });
   addGuards(app, serving, options);
   addOperations(app, serving, options.isReady);
+  addPage(app, options.page);
   addModels(app, serving);
   addCompletions(app, serving);
   addChat(app, serving);
@@ -78,7 +82,7 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
   }
   app.use(async (c, next) => {
     if (options.isLocal) checkOrigin(c.req.header("origin"), options.origins);
-    if (!isOpen(c.req.path)) {
+    if (!OPEN_PATHS.has(c.req.path) && !options.page.has(c.req.path)) {
       checkKey(c, options.keys);
       if (serving.isDraining) throw new ApiError(503, "the server ends", { code: "server_ends", retryAfter: 1 });
     }
@@ -87,10 +91,6 @@ function addGuards(app: App, serving: Serving, options: AppOptions): void {
 }
 
 const OPEN_PATHS: ReadonlySet<string> = new Set(["/health", "/ready", "/metrics", "/openapi.json"]);
-
-function isOpen(path: string): boolean {
-  return OPEN_PATHS.has(path);
-}
 
 function checkKey(c: ServerContext, keys: ApiKeys): void {
   const given = { authorization: c.req.header("authorization"), apiKey: c.req.header("x-api-key") };

@@ -7,6 +7,7 @@ import { createApp } from "./app.ts";
 import { ApiKeys } from "./keys.ts";
 import { completeServerLimits, type ServerLimits } from "./limits.ts";
 import type { ListedModel, ModelSource } from "./models.ts";
+import { type Page, readPage } from "./page.ts";
 import { logLine, type RequestRecord } from "./request-record.ts";
 import { Serving } from "./serving.ts";
 
@@ -26,6 +27,8 @@ export interface ServerOptions {
   readonly origins?: readonly string[] | undefined;
   /** Most bytes of all loaded models. Default: what is free when one is to be loaded. */
   readonly memoryBytes?: number | undefined;
+  /** Whether the chat page is at `/`. Default: true. */
+  readonly page?: boolean | undefined;
   /** What requests may cost, where it is not what `defaultLimits` has. */
   readonly limits?: Partial<ServerLimits> | undefined;
   /** Takes the line of each request that has ended. Default: none. */
@@ -38,6 +41,8 @@ export interface ServerOptions {
 export interface RunningServer {
   /** Where it is reached, such as "http://127.0.0.1:8080". */
   readonly url: string;
+  /** Whether the chat page is there: not where it was left out or not built. */
+  readonly hasPage: boolean;
   /** The models and where they are now. */
   readonly models: readonly ListedModel[];
   /** Resolves when the models to be loaded first are there; rejects when one cannot be. */
@@ -50,7 +55,7 @@ const LOOPBACK: readonly string[] = ["127.0.0.1", "::1", "localhost"];
 const HEADER_BYTES = 16384;
 
 /** The server before it listens: also what answers the lines of batch files. */
-export function createServing(options: ServerOptions) {
+export function createServing(options: ServerOptions, page: Page = new Map()) {
   const limits = completeServerLimits(options.limits);
   const { models, memoryBytes, log, origins = [], host = "127.0.0.1" } = options;
   if (models.length === 0) throw new InvalidArgumentError("models: expected at least one");
@@ -65,6 +70,7 @@ export function createServing(options: ServerOptions) {
     origins,
     isLocal: LOOPBACK.includes(host),
     isReady: () => isReady,
+    page,
   });
   const load = async () => {
     for (const name of preload) (await serving.pool.use(name, new AbortController().signal)).done();
@@ -75,7 +81,8 @@ export function createServing(options: ServerOptions) {
 
 /** Listens. InvalidArgumentError for options that do not fit; UnsupportedError when the address cannot be listened at. */
 export async function serveModels(options: ServerOptions): Promise<RunningServer> {
-  const { app, serving, load } = createServing(options);
+  const page = options.page === false ? undefined : await readPage();
+  const { app, serving, load } = createServing(options, page);
   const { host = "127.0.0.1", port = 8080 } = options;
   const { receiveSeconds } = serving.limits;
   const server = createAdaptorServer({
@@ -95,6 +102,7 @@ export async function serveModels(options: ServerOptions): Promise<RunningServer
   let closing: Promise<void> | null = null;
   return {
     url: urlOf(server.address() as AddressInfo),
+    hasPage: page?.has("/") ?? false,
     get models() {
       return serving.pool.models;
     },

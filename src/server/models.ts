@@ -30,8 +30,12 @@ export interface ListedModel {
   readonly name: string;
   /** Whether it is in memory, on its way there, or away until it is asked for. */
   readonly state: "away" | "loading" | "loaded";
+  /** Bytes of memory that it is expected to take; 0 when that is unknown. */
+  readonly bytes: number;
   /** Null unless it is loaded. */
   readonly model: LanguageModel | null;
+  /** Tokens that a text of the model may have; null unless it is loaded. */
+  readonly contextLength: number | null;
 }
 
 interface Loaded {
@@ -109,7 +113,9 @@ export class ModelPool {
     return Array.from(this.#entries.values(), ({ source, loaded, loading }) => ({
       name: source.name,
       state: loaded ? "loaded" : loading ? "loading" : "away",
+      bytes: source.bytes,
       model: loaded?.model ?? null,
+      contextLength: loaded?.contextLength ?? null,
     }));
   }
 

@@ -72,7 +72,7 @@ export async function calibrate(model: Model, text: string, options: CalibrateOp
 function quantizable(model: Model): string[] {
   const isLinear = (config: QuantizationConfig | undefined) =>
     config?.kind === "int8DynamicActivationIntxWeight" || config?.kind === "intxWeightOnly";
-  return model.decoder.slots
+  return model.network.slots
     .filter(({ name, role }) => role === "linear" && isLinear(model.configOf(name)))
     .map(({ name }) => name)
     .filter((name) => model.storedFormat(name) === null && !model.carriedOver(name));
@@ -99,14 +99,14 @@ class Calibration {
     this.#options = options;
     this.#store = new LayerStore(options.folder);
     this.#wanted = new Set(wanted);
-    for (const activation of model.decoder.scalable) {
+    for (const activation of model.network.scalable) {
       const { readers, norm, source } = activation;
       const scaled = (name: string) =>
         this.#wanted.has(name) && (options.smoothQuant !== undefined || scales(model.configOf(name)!));
       if (readers.every(scaled) && (norm || this.#wanted.has(source)))
         for (const reader of readers) this.#activations.set(reader, activation);
     }
-    this.#totalWeights = model.decoder.slots.reduce(
+    this.#totalWeights = model.network.slots.reduce(
       (sum, { name, shape }) => sum + (this.#wanted.has(name) ? shape[0]! * shape[1]! : 0),
       0,
     );

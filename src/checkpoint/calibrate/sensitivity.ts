@@ -13,7 +13,7 @@ import { needsActivations } from "../../quantize/scheme.ts";
 import { dequantize } from "../../quantized.ts";
 import { type Tensor, toFloat32 } from "../../tensor.ts";
 import type { Model } from "../model.ts";
-import { calibrationIds, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
+import { calibrationWindows, FloatWalk, type LinearLayer, type WalkOptions } from "./walk.ts";
 
 export interface BudgetOptions extends WalkOptions {
   /** Mean bits of a weight. */
@@ -69,8 +69,8 @@ async function measure(
     0,
   );
   const tokens = Math.max(TOKENS.least, Math.min(TOKENS.most, Math.floor(WORK / total)));
-  const ids = calibrationIds(model, text, Math.min(maxTokens, tokens));
-  const walk = new FloatWalk(model, ids, options);
+  const windows = calibrationWindows(model, text, { ...options, maxTokens: Math.min(maxTokens, tokens) });
+  const walk = new FloatWalk(model, windows, options);
   const expected = await walk.run(async () => null);
   const near = choices.map((bits, i) => (Math.abs(bits - Math.floor(budget)) <= 1 ? i : -1)).filter((i) => i >= 0);
   const items = new Map<string, BudgetItem>();

@@ -3,7 +3,7 @@
  * next, so that only the weights of one call and the activations between two calls are in memory.
  */
 import { checkString, checkWhole } from "../../arguments.ts";
-import { capture } from "../../compile/capture.ts";
+import { capture, type MethodSource } from "../../compile/capture.ts";
 import {
   argumentValues,
   type Graph,
@@ -16,6 +16,7 @@ import { InvalidArgumentError, InvalidFileError } from "../../errors.ts";
 import { nextMacrotask } from "../../event-loop.ts";
 import { hostCpu } from "../../kernels/cpu.ts";
 import { type Matrix, matrix, transpose } from "../../matrix.ts";
+import { isTextNetwork } from "../../model/encoder.ts";
 import type { Argument } from "../../ops/call-arguments.ts";
 import { EagerBuilder } from "../../ops/eager.ts";
 import { Ops } from "../../ops/ops.ts";
@@ -74,10 +75,61 @@ export function calibrationIds(model: Model, text: string, maxTokens = TOKENS_DE
   return ids;
 }
 
+/**
+ * What of the start of a text is read at once: parts of so many tokens by a decoder; lines, with what the tokenizer puts
+ * around each, by a model that reads whole texts. Errors are those of `calibrationIds`.
+ */
+export function calibrationWindows(model: Model, text: string, options: WalkOptions = {}): readonly number[][] {
+  const { maxTokens = TOKENS_DEFAULT, window = WINDOW_DEFAULT } = options;
+  const ids = calibrationIds(model, text, maxTokens);
+  const size = Math.min(window, model.network.contextLength, ids.length);
+  if (isTextNetwork(model.network)) return linesOf(model, text, size, maxTokens);
+  const parts = Array.from({ length: Math.ceil(ids.length / size) }, (_, i) => i * size);
+  return parts.map((start) => ids.slice(start, start + size));
+}
+
+/** Ids of the first lines of a text, each of at most `size`, until there are enough. */
+function linesOf(model: Model, text: string, size: number, maxTokens: number): number[][] {
+  const { tokenizer } = readTexts(textsOf(model.checkpoint), model.checkpoint.folder);
+  const lines: number[][] = [];
+  let tokens = 0;
+  for (const line of text.split("\n")) {
+    if (tokens >= maxTokens) break;
+    if (line.trim() === "") continue;
+    const ids = tokenizer!.encode(line.slice(0, size * CHARACTERS_MAX), WHOLE_TEXT).slice(0, size);
+    lines.push(ids);
+    tokens += ids.length;
+  }
+  return lines;
+}
+
+/** Inputs of the forward pass for a window, by their names. */
+function windowInputs({ network }: Model, ids: readonly number[]) {
+  const rows = ids.length;
+  const ints = (shape: readonly number[], values: Iterable<number>): Tensor => ({
+    ...{ dtype: "i64", shape },
+    data: BigInt64Array.from(Array.from(values), BigInt),
+  });
+  const isTexts = isTextNetwork(network);
+  const first = isTexts ? network.firstPosition : 0;
+  return {
+    tokens: ints([1, rows], ids),
+    positions: ints(
+      isTexts ? [1, rows] : [rows],
+      ids.map((_, i) => first + i),
+    ),
+    offsets: ints([2], [0, rows]),
+    types: ints(
+      [1, rows],
+      ids.map(() => 0),
+    ),
+  };
+}
+
 export class FloatWalk {
   readonly #graph: Graph;
   /** Begins anew with each window and call: what a call keeps, no other reads. */
-  readonly #sequence: LoneSequence;
+  readonly #sequence: LoneSequence | null;
   readonly #builder: EagerBuilder;
   readonly #inputs: Values;
   /** Index of the last node that reads a value. */
@@ -85,27 +137,19 @@ export class FloatWalk {
   readonly #signal: AbortSignal | undefined;
   #hessian: { value: GraphValue; sum: Matrix } | null = null;
 
-  constructor(model: Model, ids: readonly number[], { window = WINDOW_DEFAULT, signal }: WalkOptions = {}) {
-    const size = Math.min(window, model.decoder.contextLength, ids.length);
+  /** Reads windows of ids, which do not see each other: all of them by a decoder, each as a text by what reads whole texts. */
+  constructor(model: Model, windows: readonly (readonly number[])[], { signal }: WalkOptions = {}) {
+    const size = windows.reduce((most, { length }) => Math.max(most, length), 0);
     this.#graph = captureFloat(model, size);
     const uses = graphSequenceUses(this.#graph, operators);
-    this.#sequence = new LoneSequence(uses, { type: "f32", contextLength: size });
-    this.#builder = new EagerBuilder(operators, hostCpu(), { sequences: this.#sequence.table });
+    this.#sequence = uses.length === 0 ? null : new LoneSequence(uses, { type: "f32", contextLength: size });
+    const sequences = this.#sequence ? { sequences: this.#sequence.table } : {};
+    this.#builder = new EagerBuilder(operators, hostCpu(), sequences);
     this.#signal = signal;
-    const tokens: Tensor[] = [];
-    for (let start = 0; start < ids.length; start += size) {
-      const part = ids.slice(start, start + size);
-      tokens.push({ dtype: "i64", shape: [1, part.length], data: BigInt64Array.from(part, BigInt) });
-    }
-    const positions = tokens.map(({ data }): Tensor => {
-      const each = BigInt64Array.from({ length: data.length }, (_, i) => BigInt(i));
-      return { dtype: "i64", shape: [each.length], data: each };
-    });
-    const [tokensValue, positionsValue] = this.#graph.inputs as [GraphValue, GraphValue];
-    this.#inputs = new Map([
-      [tokensValue, tokens],
-      [positionsValue, positions],
-    ]);
+    const inputs = windows.map((ids) => windowInputs(model, ids));
+    this.#inputs = new Map(
+      this.#graph.inputs.map((value) => [value, inputs.map((tensors) => tensors[value.name as keyof typeof tensors]!)]),
+    );
     for (const [i, node] of this.#graph.nodes.entries())
       for (const value of argumentValues(node)) this.#lastUse.set(value, i);
     for (const output of this.#graph.outputs) this.#lastUse.set(output, Number.POSITIVE_INFINITY);
@@ -183,7 +227,7 @@ export class FloatWalk {
       };
       const args = node.args.map((arg) => (isGraphValue(arg) ? tensorOf(arg) : arg)) as Argument<Tensor>[];
       const call = () => this.#builder.call(node.operator, ...args);
-      return isOnSequence ? this.#sequence.step(data.length, call) : call();
+      return isOnSequence ? this.#sequence!.step(data.length, call) : call();
     });
   }
 
@@ -211,26 +255,35 @@ export async function visitLinearLayers(
   visit: LinearVisitor,
   options: WalkOptions = {},
 ): Promise<void> {
-  await new FloatWalk(model, calibrationIds(model, text, options.maxTokens), options).visit(visit);
+  await new FloatWalk(model, calibrationWindows(model, text, options), options).visit(visit);
 }
 
 /** The forward pass on weights as they are stored, with logits of all positions. Constants are named as slots are. */
 function captureFloat(model: Model, window: number): Graph {
+  const { network } = model;
   const options = { cache: "sequences", logits: "all", longContext: false } as const;
+  const weights = (name: string) => ({ ...model.weight(name, { float: true }), name });
+  const row = (name: string) => ({ name, spec: { dtype: "i64", shape: [1, window] }, smallest: [1, 1] }) as const;
+  if (isTextNetwork(network)) {
+    const offsets = { name: "offsets", spec: { dtype: "i64", shape: [2] }, smallest: [2] } as const;
+    const inputs = [row("tokens"), row("positions"), offsets, ...(network.tokenTypes > 1 ? [row("types")] : [])];
+    const source: MethodSource = {
+      name: network.task,
+      inputs,
+      build: (builder, [tokens, positions, offsets, types]) => [
+        network.compute(new Ops(builder), weights, {
+          ...{ tokens: tokens!, positions: positions!, offsets: offsets!, types: types ?? null },
+        }),
+      ],
+    };
+    return capture(source, operators, hostCpu());
+  }
   return capture(
     {
       name: "forward",
-      inputs: [
-        { name: "tokens", spec: { dtype: "i64", shape: [1, window] }, smallest: [1, 1] },
-        { name: "positions", spec: { dtype: "i64", shape: [window] }, smallest: [1] },
-      ],
+      inputs: [row("tokens"), { name: "positions", spec: { dtype: "i64", shape: [window] }, smallest: [1] }],
       build: (builder, [tokens, position]) => [
-        model.decoder.forward(
-          new Ops(builder),
-          (name) => ({ ...model.weight(name, { float: true }), name }),
-          { tokens: tokens!, position: position!, rows: null },
-          options,
-        ),
+        model.decoder.forward(new Ops(builder), weights, { tokens: tokens!, position: position!, rows: null }, options),
       ],
     },
     operators,

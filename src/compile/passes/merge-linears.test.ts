@@ -128,3 +128,20 @@ it("leaves weights of different widths, and results that others read", () => {
   expect(text).not.toContain("slice");
   expect(text.match(/_linear_8bit/g)).toHaveLength(4);
 });
+
+it("joins queries, keys and values of attention within texts", () => {
+  const offsets = { name: "offsets", spec: { dtype: "i64", shape: [5] }, smallest: [2] } as const;
+  const graph = graphOf([rows("x", 32), offsets], (ops, [x, offsets], constant) => {
+    const [q, k, v] = ["q", "k", "v"].map((name) => linear(ops, x!, constant(packed(name, 32, 32)), 32));
+    return [ops.attendTexts(q!, k!, v!, { offsets: offsets!, headDim: 16, scale: 1 })];
+  });
+  expect(after(mergeLinears, graph)).toMatchInlineSnapshot(`
+    "forward(x: f32[1, <=4, 32], offsets: i64[<=5])
+      %0: f32[1, <=4, 96] = torchao::_linear_8bit_act_4bit_weight.out(x, {q,k,v}:panel16, 32, 96, 32)
+      %1: f32[1, <=4, 32] = aten::slice_copy.Tensor_out(%0, -1, 0, 32, 1)
+      %2: f32[1, <=4, 32] = aten::slice_copy.Tensor_out(%0, -1, 32, 64, 1)
+      %3: f32[1, <=4, 32] = aten::slice_copy.Tensor_out(%0, -1, 64, 96, 1)
+      %4: f32[1, <=4, 32] = lowbit::attend_texts.out(%1, %2, %3, offsets, 16, 1, null, null)
+      return %4"
+  `);
+});

@@ -46,7 +46,7 @@ function firstOf({ nodes }: Graph, parts: readonly GraphNode[]): GraphNode {
 function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
   const values = /^lowbit::(swiglu|geglu)\.out$/.test(node.operator)
     ? (node.args.slice(0, 2) as GraphValue[])
-    : attentionInputs(node, uses)?.values;
+    : (attentionInputs(node, uses)?.values ?? textInputs(node, uses));
   if (!values) return null;
   const parts = values.map((value) => soleMaker(beforeNorm(value, uses), uses));
   const [first] = parts;
@@ -54,6 +54,15 @@ function partsOf(node: GraphNode, uses: Uses): readonly GraphNode[] | null {
   const alike = (part: GraphNode | undefined): part is GraphNode =>
     part?.operator === first.operator && part.args[0] === first.args[0];
   return isLinear(first) && parts.every(alike) ? parts : null;
+}
+
+/** Queries, keys and values of attention within texts, before they are rotated where they are. */
+function textInputs({ operator, args }: GraphNode, uses: Uses): readonly GraphValue[] | undefined {
+  if (operator !== "lowbit::attend_texts.out") return undefined;
+  return (args.slice(0, 3) as GraphValue[]).map((value) => {
+    const maker = soleMaker(value, uses);
+    return maker?.operator === "lowbit::rope.out" ? (maker.args[0] as GraphValue) : value;
+  });
 }
 
 /** The call that makes a value that nothing else reads. */

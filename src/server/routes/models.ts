@@ -1,6 +1,7 @@
 /** /v1/models: what the server offers. */
 import { z } from "@hono/zod-openapi";
 import { unixTime } from "../ids.ts";
+import type { ListedModel } from "../models.ts";
 import { modelListSchema, modelSchema } from "../schemas/models.ts";
 import type { Serving } from "../serving.ts";
 import { type App, addGet } from "./route.ts";
@@ -8,12 +9,14 @@ import { type App, addGet } from "./route.ts";
 export function addModels(app: App, { pool }: Serving): void {
   const created = unixTime();
   const created_at = new Date(created * 1000).toISOString();
-  const modelOf = (id: string) => {
+  const modelOf = ({ name: id, bytes, contextLength }: ListedModel) => {
     const openai = { id, object: "model", created, owned_by: "lowbit" };
-    return { ...openai, type: "model", display_name: id, created_at };
+    const size = bytes > 0 ? { meta: { size: bytes } } : {};
+    const context = contextLength === null ? {} : { max_model_len: contextLength };
+    return { ...openai, type: "model", display_name: id, created_at, ...size, ...context };
   };
   addGet(app, { path: "/v1/models", summary: "The models of this server.", response: modelListSchema }, (c) => {
-    const data = pool.models.map(({ name }) => modelOf(name));
+    const data = pool.models.map(modelOf);
     const ends = { first_id: data[0]?.id ?? null, last_id: data.at(-1)?.id ?? null };
     return c.json({ object: "list", data, has_more: false, ...ends });
   });
@@ -25,7 +28,7 @@ export function addModels(app: App, { pool }: Serving): void {
   };
   const answer = (name: string) => {
     pool.check(name);
-    return Response.json(modelOf(name));
+    return Response.json(modelOf(pool.models.find((model) => model.name === name)!));
   };
   addGet(app, one, (c) => answer(c.req.param("model")!));
   // Names of the hub have a slash, which clients may write as it is.

@@ -10,6 +10,14 @@ export const modelSchema = z
     type: z.literal("model"),
     display_name: z.string(),
     created_at: z.string(),
+    max_model_len: z
+      .int()
+      .optional()
+      .openapi({ description: "Tokens of the context, as vLLM tells it; once the model is loaded." }),
+    meta: z
+      .object({ size: z.int().openapi({ description: "Bytes of the model's files." }) })
+      .optional()
+      .openapi({ description: "As llama.cpp's server tells it." }),
   })
   .openapi("Model");
 

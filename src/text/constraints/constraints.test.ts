@@ -312,11 +312,23 @@ describe("what is too large", () => {
     }),
   );
 
+  it("is refused by what is too much of it", async () => {
+    const size = byteLevel.vocabSize;
+    const make = (pattern: string) =>
+      createMatcher({ kind: "regex", pattern }, { tokenizer: byteLevel, size, endIds: [] });
+    await expect(make(".*".repeat(201))).rejects.toThrow(
+      "regex: expected at most 200 repetitions of different lengths",
+    );
+    (await make(".*".repeat(200))).dispose();
+  });
+
   it.each<[Constraint]>([
     [{ kind: "regex", pattern: "(((a{0,100}){0,100}){0,100}){0,100}" }],
     [{ kind: "regex", pattern: "(.{0,9999}){0,9999}" }],
     [{ kind: "regex", pattern: "((a*)*)*b" }],
     [{ kind: "regex", pattern: "x".repeat(20_000) }],
+    [{ kind: "regex", pattern: "([a-z]+[0-9]*)*".repeat(300) }],
+    [{ kind: "grammar", ebnf: `root ::= ${"(y z)* ".repeat(300)}\ny ::= [a-z]\nz ::= [a-z]` }],
     [{ kind: "jsonSchema", schema: nested(2000) }],
     [{ kind: "jsonSchema", schema: { type: "object", properties: properties(1500) } }],
     [{ kind: "jsonSchema", schema: { $ref: "#/$defs/d0", $defs: doubled } }],
