@@ -103,6 +103,7 @@ function titleOf(text: string): string {
 /** Keeps a conversation that has something to keep. */
 export async function keep(conversation: Conversation): Promise<void> {
   if (conversation.messages.length === 0 && conversation.system === "") return;
+  if (page.deleted.has(conversation.id)) return;
   conversation.changedAt = Date.now();
   await page.store?.put(conversation);
   document.dispatchEvent(new Event("kept"));

@@ -80,6 +80,43 @@ export async function checkConversations(page, expected) {
   assert.equal(await page.locator(".message").count(), 0, "messages of a conversation that was deleted");
 }
 
+/** A conversation that is deleted while it is answered stays deleted; one that is chosen again goes on. */
+export async function checkDeletedWhileAnswered(page) {
+  await page.click("#reset");
+  await page.evaluate(() => {
+    const worker = globalThis.workers.find(({ isEnded }) => !isEnded);
+    const { postMessage } = worker;
+    worker.postMessage = ({ id, kind }) => {
+      if (kind === "chat") worker.onmessage({ data: { id, kind: "event", event: { type: "text", text: "And so" } } });
+      if (kind !== "abort") return;
+      worker.postMessage = postMessage;
+      worker.onmessage({ data: { id, kind: "error", error: { name: "AbortError", message: "ended", file: null } } });
+    };
+  });
+  await page.fill("#input", "Go on for ever.");
+  await page.press("#input", "Enter");
+  await page.getByText("And so").waitFor();
+  const before = await page.locator("#list li").count();
+  await page.evaluate(() => document.getElementById("system").dispatchEvent(new Event("change")));
+  await page.waitForFunction((count) => document.querySelectorAll("#list li").length === count + 1, before);
+  await page.locator("#list li > button").first().click();
+  assert.ok(await page.isVisible("#stop"), "an answer goes on when its conversation is chosen again");
+  const menu = page.locator("#list li").first();
+  await menu.locator("summary").click();
+  await menu.getByText("Delete").click();
+  await page.click("dialog .main");
+  await page.waitForSelector("#send:visible");
+  await page.waitForTimeout(200);
+  assert.equal(
+    await page.locator("#list li").count(),
+    before,
+    "conversations after one was deleted while it was answered",
+  );
+  await page.reload();
+  await status(page, "Ready");
+  assert.equal(await page.locator("#list li").count(), before, "conversations after a reload");
+}
+
 /** A changed question and an answer asked for again take the place of what was there. */
 export async function checkEdit(page, expected) {
   await ask(page);
