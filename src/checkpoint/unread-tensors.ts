@@ -4,7 +4,7 @@ import { moduleOf, type WeightSlot } from "../model/decoder.ts";
 
 /** Tables that follow from the config: masks of attention, and frequencies of rotary embeddings. */
 const derived =
-  /\.(?:inv_freq|cos_cached|sin_cached|masked_bias)$|^rope(?:\.freqs|_freqs\.weight|_factors_(?:long|short)\.weight)$/;
+  /\.(?:inv_freq|position_ids|cos_cached|sin_cached|masked_bias)$|^rope(?:\.freqs|_freqs\.weight|_factors_(?:long|short)\.weight)$/;
 
 /**
  * Names of the tensors that no slot reads, but for those that say nothing new. What lies in the module of a slot that a

@@ -1,14 +1,13 @@
-/** `lowbit embed` on a small model of ../shared. */
-import { join } from "node:path";
+/** `lowbit embed` on the tiny model. */
 import { describe, expect, it } from "vitest";
 import { lowbit } from "../../test/support/command-line.ts";
-import { goldenItems, goldensFolder, hasGoldens } from "../../test/support/text-models.ts";
+import { goldenFolder, goldenItems } from "../../test/support/text-models.ts";
 
-describe.skipIf(!hasGoldens)("embed (skipped without ../shared)", () => {
-  const folder = join(goldensFolder, "bert-minilm");
+describe("embed", () => {
+  const folder = goldenFolder("bert-bge");
 
   it("prints a line for each text of the arguments and of a file", async () => {
-    const items = goldenItems("bert-minilm").slice(0, 3);
+    const items = goldenItems("bert-bge").slice(0, 3);
     const [first, ...rest] = items.map(({ text }) => text);
     const stdin = `${rest.join("\n")}\n\n`;
     const { code, stdout } = await lowbit(["embed", folder, first!, "--file", "-"], { stdin });

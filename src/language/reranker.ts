@@ -4,7 +4,8 @@ import { ContextLengthError, InvalidArgumentError } from "../errors.ts";
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { TextSettings } from "../text/text-settings.ts";
 import type { Tokenizer } from "../text/tokenizer.ts";
-import { TextBatches, type TokenText } from "./text-batches.ts";
+import { TextBatches } from "./text-batches.ts";
+import type { TokenText } from "./text-inputs.ts";
 
 /** How documents are scored. */
 export interface RankOptions {

@@ -6,14 +6,7 @@ import { InvalidArgumentError, InvalidFileError, UnsupportedError } from "../err
 import type { LoadedProgram } from "../runtime/program.ts";
 import type { Session } from "../runtime/session.ts";
 import type { Tensor } from "../tensor.ts";
-
-/** Tokens of a text, and how many of them are of the first of a pair. */
-export interface TokenText {
-  /** Token ids, with those that the tokenizer puts around texts. */
-  readonly ids: readonly number[];
-  /** Tokens from this place on are of kind 1. */
-  readonly secondFrom: number;
-}
+import { type TokenText, textInputs } from "./text-inputs.ts";
 
 interface Waiting {
   readonly text: TokenText;
@@ -34,7 +27,7 @@ export class TextBatches {
   readonly #session: Session;
   readonly #method: string;
   readonly #vocabularySize: number;
-  readonly #firstPosition: bigint;
+  readonly #firstPosition: number;
   readonly #hasTypes: boolean;
   readonly #stepRows: number;
   readonly #waiting: Waiting[] = [];
@@ -48,7 +41,7 @@ export class TextBatches {
     this.maxTokens = Math.min(rows, program.count("get_max_context_len", rows));
     this.#vocabularySize = program.count("get_vocab_size");
     const first = program.metadata.get("get_first_position") ?? 0;
-    this.#firstPosition = BigInt(Number.isSafeInteger(first) ? (first as number) : 0);
+    this.#firstPosition = Number.isSafeInteger(first) ? (first as number) : 0;
     this.#hasTypes = program.count("get_token_types", 1) > 1;
     this.#stepRows = Math.min(rows, STEP_ROWS);
     const { inputs, outputs, values } = program.method(method);
@@ -108,8 +101,12 @@ export class TextBatches {
     const taken = this.#take();
     if (taken.length === 0) return;
     const signal = taken.every((one) => one.signal === taken[0]!.signal) ? taken[0]!.signal : undefined;
+    const inputs = textInputs(
+      taken.map(({ text }) => text),
+      { firstPosition: this.#firstPosition, hasTypes: this.#hasTypes },
+    );
     try {
-      const values = await this.#session.use(this.#method, this.#inputs(taken), ([out]) => this.#values(out!), signal);
+      const values = await this.#session.use(this.#method, inputs, ([out]) => this.#values(out!), signal);
       for (const [i, one] of taken.entries()) one.resolve(values.slice(i * this.size, (i + 1) * this.size));
     } catch (error) {
       for (const one of taken) one.reject(error);
@@ -137,26 +134,6 @@ export class TextBatches {
       this.#waiting.shift();
     }
     return taken;
-  }
-
-  #inputs(taken: readonly Waiting[]): Tensor[] {
-    const rows = taken.reduce((sum, { text }) => sum + text.ids.length, 0);
-    const row = () => new BigInt64Array(rows);
-    const [tokens, positions, types] = [row(), row(), row()];
-    const offsets = new BigInt64Array(taken.length + 1);
-    let at = 0;
-    for (const [i, { text }] of taken.entries()) {
-      for (const [place, id] of text.ids.entries()) {
-        tokens[at] = BigInt(id);
-        positions[at] = BigInt(place) + this.#firstPosition;
-        types[at] = place >= text.secondFrom ? 1n : 0n;
-        at++;
-      }
-      offsets[i + 1] = BigInt(at);
-    }
-    const tensor = (data: BigInt64Array, ...shape: number[]): Tensor => ({ dtype: "i64", shape, data });
-    const inputs = [tensor(tokens, 1, rows), tensor(positions, 1, rows), tensor(offsets, offsets.length)];
-    return this.#hasTypes ? [...inputs, tensor(types, 1, rows)] : inputs;
   }
 
   /** Ends the session; texts that wait end with an error. */

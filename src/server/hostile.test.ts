@@ -281,6 +281,9 @@ describe("constraints", () => {
   it.each([
     ["an expression", { regex: "(a+)+(b+)+(c|d|e){500}$" }],
     ["repetitions of repetitions", { regex: "((a{1,500}){1,500}){1,500}" }],
+    ["counts of counts", { regex: "(.{1,8}){1,8}.{1,8}(x|y|z){8}".repeat(10) }],
+    ["many counts", { regex: ".{1,8}".repeat(100) }],
+    ["loops in loops", { regex: "([a-z]+[0-9]*)*".repeat(300) }],
     ["nothing", { regex: "[" }],
     ["a deep schema", { json: deep(50) }],
     ["a wide schema", { json: { type: "object", properties: wide, required: Object.keys(wide) } }],
@@ -291,7 +294,7 @@ describe("constraints", () => {
   ])(
     "of %s are answered or refused in time, and others go on",
     async (_, structured_outputs) => {
-      const asked = complete({ structured_outputs, max_tokens: 3 });
+      const asked = complete({ structured_outputs, max_tokens: 20 });
       const { status } = await asked;
       expect([200, 400]).toContain(status);
       await stillServes();

@@ -5,6 +5,7 @@
 
 export { checkCompiles, compileModel } from "../api/compile-model.ts";
 export { type Diagnosis, diagnose } from "../api/diagnosis.ts";
+export { EagerTexts } from "../api/eager-texts.ts";
 export { type MethodGraph, modelGraphs, programGraphs } from "../api/graphs.ts";
 export {
   DEFAULT_QUANTIZATION,

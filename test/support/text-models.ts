@@ -1,4 +1,4 @@
-/** Small models that read whole texts, made of ../shared's goldens. */
+/** Small models that read whole texts: one of the project's own, and those of ../shared. */
 import { cpSync, existsSync, readFileSync } from "node:fs";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,8 +7,14 @@ import { openTensorFile } from "../../src/formats/shards.ts";
 import { temporaryFolder } from "./folders.ts";
 import { Random } from "./random.ts";
 
-export const goldensFolder: string = join(import.meta.dirname, "../../../shared/golden/models-2026");
+const goldensFolder = join(import.meta.dirname, "../../../shared/golden/models-2026");
 export const hasGoldens: boolean = existsSync(goldensFolder);
+
+/** Folder of a golden model: "bert-bge" is in the project, others are in ../shared. */
+export function goldenFolder(family: string): string {
+  if (family === "bert-bge") return join(import.meta.dirname, "../../models/tiny-bge");
+  return join(goldensFolder, family);
+}
 
 export interface GoldenItem {
   readonly prompt_name: string | null;
@@ -20,7 +26,7 @@ export interface GoldenItem {
 
 /** Texts, their ids and their vectors, by transformers and sentence-transformers. */
 export function goldenItems(family: string): readonly GoldenItem[] {
-  return JSON.parse(readFileSync(join(goldensFolder, family, "golden.json"), "utf8")).items;
+  return JSON.parse(readFileSync(join(goldenFolder(family), "golden.json"), "utf8")).items;
 }
 
 /** Weights of a head by their names. */
@@ -36,7 +42,7 @@ export async function writeClassifier(
     readonly config?: object;
   },
 ): Promise<{ readonly folder: string; readonly weights: HeadWeights }> {
-  const source = join(goldensFolder, family);
+  const source = goldenFolder(family);
   const folder = await temporaryFolder();
   cpSync(source, folder, { recursive: true, filter: (path) => !/modules\.json$|sentence|Pooling/.test(path) });
   const config = JSON.parse(readFileSync(join(source, "config.json"), "utf8"));

@@ -1,8 +1,7 @@
 /** /v1/embeddings and /v1/rerank over small models of ../shared. */
-import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { post, servedApp, tinySource } from "../../../test/support/served.ts";
-import { goldenItems, goldensFolder, hasGoldens, writeClassifier } from "../../../test/support/text-models.ts";
+import { goldenFolder, goldenItems, hasGoldens, writeClassifier } from "../../../test/support/text-models.ts";
 import { loadCompiled } from "../../api/load-compiled.ts";
 import { loadCheckpoint } from "../../checkpoint/model.ts";
 import type { LanguageModel } from "../../language/language-model.ts";
@@ -28,7 +27,7 @@ describe.skipIf(!hasGoldens)("models that read whole texts (skipped without ../s
     };
     const given = { architecture: "BertForSequenceClassification", prefix: "bert.", head };
     models = [
-      await load(join(goldensFolder, "embeddinggemma")),
+      await load(goldenFolder("embeddinggemma")),
       await load((await writeClassifier("bert-minilm", given)).folder),
     ];
     app = servedApp({ models: [tinySource(models[0]!, "embed"), tinySource(models[1]!, "rank")] });

@@ -1,0 +1,141 @@
+/**
+ * Embeddings beside ONNX Runtime with the same model in 8 bits, in one run, in turns:
+ *
+ *     node bench/embeddings.js <checkpoint folder> --onnx model_quantized.onnx [--texts file.json] [--threads 2] [--runs 5]
+ *
+ * `embedding-onnx.py` writes the peer's file; README.md says how onnxruntime-node is installed, the engine of
+ * transformers.js. Both get the same token ids of the same texts, a JSON list of strings (default: sentences of docs/). The peer
+ * runs padded batches of 1, 8 and 32 texts, as they come and sorted by length; the fastest of them counts. Mean pooling and
+ * length 1, as all-MiniLM's modules say, are part of both.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { loadavg } from "node:os";
+import { join } from "node:path";
+import { parseArgs } from "node:util";
+import { embedding, int8DynamicActivationIntxWeight, loadCheckpoint, loadCompiled, quantize } from "../dist/index.js";
+
+const { values, positionals } = parseArgs({
+  allowPositionals: true,
+  options: {
+    onnx: { type: "string" },
+    texts: { type: "string" },
+    threads: { type: "string", default: "2" },
+    runs: { type: "string", default: "5" },
+  },
+});
+const [folder] = positionals;
+if (folder === undefined || values.onnx === undefined)
+  throw new Error("usage: node bench/embeddings.js <checkpoint folder> --onnx model_quantized.onnx");
+const [threads, runs] = [Number(values.threads), Number(values.runs)];
+const require = createRequire(import.meta.url);
+const ort = require("onnxruntime-node");
+
+/** Sentences of the project's own pages. */
+function ownSentences() {
+  const docs = join(import.meta.dirname, "..", "docs");
+  const pages = readdirSync(docs).filter((name) => name.endsWith(".md"));
+  const text = pages.map((name) => readFileSync(join(docs, name), "utf8").replace(/```.*?```/gs, "")).join("\n\n");
+  const sentences = text.split(/\n\n/).flatMap((part) => part.replaceAll("\n", " ").split(/(?<=[.!?])\s+/));
+  return sentences.filter((one) => /^[A-Z][^|#`*[]{30,300}[.!?]$/.test(one)).slice(0, 200);
+}
+
+/** @param {readonly number[]} ids @returns {(length: number) => BigInt64Array} */
+const filled = (ids) => (length) => BigInt64Array.from({ length }, (_, i) => BigInt(ids[i] ?? 0));
+
+/** @param {import("onnxruntime-node").InferenceSession} session @param {readonly (readonly number[])[]} batch */
+async function runBatch(session, batch) {
+  const length = Math.max(...batch.map((ids) => ids.length));
+  const joined = new BigInt64Array(batch.length * length);
+  const mask = new BigInt64Array(joined.length);
+  for (const [i, ids] of batch.entries()) {
+    joined.set(filled(ids)(length), i * length);
+    mask.fill(1n, i * length, i * length + ids.length);
+  }
+  const tensor = (/** @type {BigInt64Array} */ data) => new ort.Tensor("int64", data, [batch.length, length]);
+  const feeds = {
+    input_ids: tensor(joined),
+    attention_mask: tensor(mask),
+    token_type_ids: tensor(new BigInt64Array(joined.length)),
+  };
+  const { last_hidden_state: states } = await session.run(feeds);
+  const [, , size] = states.dims;
+  return batch.map((ids, i) => {
+    const sum = new Float32Array(size);
+    for (let t = 0; t < ids.length; t++)
+      for (let c = 0; c < size; c++) sum[c] += states.data[(i * length + t) * size + c];
+    const norm = Math.hypot(...sum);
+    return sum.map((value) => value / norm);
+  });
+}
+
+/** @param {import("onnxruntime-node").InferenceSession} session @param {readonly (readonly number[])[]} texts */
+async function runPeer(session, texts, batchSize, isSorted) {
+  const order = texts.map((_, i) => i);
+  if (isSorted) order.sort((a, b) => texts[a].length - texts[b].length);
+  const vectors = new Array(texts.length);
+  for (let start = 0; start < order.length; start += batchSize) {
+    const some = order.slice(start, start + batchSize);
+    const found = await runBatch(
+      session,
+      some.map((i) => texts[i]),
+    );
+    for (const [i, vector] of found.entries()) vectors[some[i]] = vector;
+  }
+  return vectors;
+}
+
+/** Closeness of vectors of length 1. */
+const cosines = (a, b) => a.map((vector, i) => vector.reduce((sum, value, c) => sum + value * b[i][c], 0));
+
+async function ours(bits) {
+  const model = await loadCheckpoint(folder);
+  if (bits !== null)
+    quantize(model, [
+      int8DynamicActivationIntxWeight({ bits, groupSize: 32, scaleDType: "f16" }),
+      embedding({ bits: 8, groupSize: 32 }),
+    ]);
+  const loaded = await loadCompiled(model, { threads });
+  await model.close();
+  return loaded;
+}
+
+const texts = values.texts ? JSON.parse(readFileSync(values.texts, "utf8")) : ownSentences();
+const float = await ours(null);
+const ids = texts.map((text) => float.embedding.encode(text));
+const tokens = ids.reduce((sum, one) => sum + one.length, 0);
+const expected = await float.embed(ids);
+await float.dispose();
+const session = await ort.InferenceSession.create(values.onnx, { intraOpNumThreads: threads, interOpNumThreads: 1 });
+const models = { "lowbit, 8 bits": await ours(8), "lowbit, 4 bits": await ours(4) };
+const ways = [1, 8, 32].flatMap((size) => [false, true].map((isSorted) => ({ size, isSorted })));
+const candidates = [
+  ...Object.entries(models).map(([name, model]) => ({ name, run: () => model.embed(ids) })),
+  ...ways.map(({ size, isSorted }) => ({
+    name: `ONNX Runtime q8, batches of ${size}${isSorted ? ", sorted" : ""}`,
+    run: () => runPeer(session, ids, size, isSorted),
+  })),
+];
+const times = candidates.map(() => /** @type {number[]} */ ([]));
+const closeness = [];
+for (const { run } of candidates) closeness.push(cosines(await run(), expected));
+for (let round = 0; round < runs; round++)
+  for (const [i, { run }] of candidates.entries()) {
+    const start = performance.now();
+    await run();
+    times[i].push(performance.now() - start);
+  }
+const median = (list) => list.toSorted((a, b) => a - b)[list.length >> 1];
+console.log(`${texts.length} texts, ${tokens} tokens, ${threads} threads, load ${loadavg()[0].toFixed(1)}`);
+for (const [i, { name }] of candidates.entries()) {
+  const ms = median(times[i]);
+  const [least, mean] = [Math.min(...closeness[i]), closeness[i].reduce((a, b) => a + b) / texts.length];
+  console.log(
+    `${name.padEnd(40)} ${ms.toFixed(0).padStart(6)} ms ${((1000 * texts.length) / ms).toFixed(0).padStart(6)} texts/s ` +
+      `cosine to float: least ${least.toFixed(4)}, mean ${mean.toFixed(4)}`,
+  );
+}
+const peer = Math.min(...times.slice(Object.keys(models).length).map(median));
+for (const [i, name] of Object.keys(models).entries())
+  console.log(`${name}: ${(peer / median(times[i])).toFixed(2)} times as fast as the peer's fastest way`);
+for (const model of Object.values(models)) await model.dispose();
