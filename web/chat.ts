@@ -130,7 +130,7 @@ async function answer(model: ChatModel, conversation: Conversation, signal: Abor
       delete message.toolCalls;
       throw error;
     } finally {
-      if (conversation.messages.at(-1) === message) view.finish();
+      if (conversation.messages.at(-1) === message) await view.finish();
       else view.shown.remove();
     }
     showFigures(model, ending);
