@@ -368,6 +368,7 @@ for (const name of ["aqlm.pte", "damaged.pte"]) rmSync(join(pageFolder, name), {
 async function checkFeatures(page, expected) {
   await features.checkConversations(page, expected);
   await features.checkDeletedWhileAnswered(page);
+  await features.checkRefusedLeavesNothing(page);
   await features.checkEdit(page, expected);
   await features.checkMarkdown(page);
   await features.checkThinkingAndTools(page);

@@ -67,6 +67,8 @@ export async function ask(
   say("Answering");
   // The answer is read out when it is whole, not piece by piece.
   messages.ariaBusy = "true";
+  // Before the answer, which may take longer than the page is open.
+  await keep(conversation);
   let outcome = "Ready";
   try {
     const ending = await answer(model, conversation, controller.signal);
@@ -76,6 +78,7 @@ export async function ask(
     if (conversation.messages.at(-1) === question) {
       conversation.messages = before;
       if (!hasTitle) conversation.title = "";
+      if (before.length === 0 && conversation.system === "") await forget(conversation);
       if (!earlier || !isSame) giveBack(text, attachments);
       if (page.conversation === conversation) showConversation();
     }
@@ -106,6 +109,11 @@ export async function keep(conversation: Conversation): Promise<void> {
   if (page.deleted.has(conversation.id)) return;
   conversation.changedAt = Date.now();
   await page.store?.put(conversation);
+  document.dispatchEvent(new Event("kept"));
+}
+
+async function forget({ id }: Conversation): Promise<void> {
+  await page.store?.delete(id);
   document.dispatchEvent(new Event("kept"));
 }
 

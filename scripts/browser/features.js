@@ -80,6 +80,17 @@ export async function checkConversations(page, expected) {
   assert.equal(await page.locator(".message").count(), 0, "messages of a conversation that was deleted");
 }
 
+/** A first question that cannot be answered leaves no conversation behind. */
+export async function checkRefusedLeavesNothing(page) {
+  await page.click("#reset");
+  const before = await page.locator("#list li").count();
+  await page.fill("#input", "word ".repeat(2000));
+  await page.press("#input", "Enter");
+  await status(page, "Cannot answer: prompt");
+  assert.equal(await page.locator("#list li").count(), before, "conversations after a question that was refused");
+  await page.fill("#input", "");
+}
+
 /** A conversation that is deleted while it is answered stays deleted; one that is chosen again goes on. */
 export async function checkDeletedWhileAnswered(page) {
   await page.click("#reset");
@@ -93,11 +104,11 @@ export async function checkDeletedWhileAnswered(page) {
       worker.onmessage({ data: { id, kind: "error", error: { name: "AbortError", message: "ended", file: null } } });
     };
   });
+  const before = await page.locator("#list li").count();
   await page.fill("#input", "Go on for ever.");
   await page.press("#input", "Enter");
   await page.getByText("And so").waitFor();
-  const before = await page.locator("#list li").count();
-  await page.evaluate(() => document.getElementById("system").dispatchEvent(new Event("change")));
+  // A question is kept before it has an answer.
   await page.waitForFunction((count) => document.querySelectorAll("#list li").length === count + 1, before);
   await page.locator("#list li > button").first().click();
   assert.ok(await page.isVisible("#stop"), "an answer goes on when its conversation is chosen again");
