@@ -87,6 +87,9 @@ export async function checkRefusedLeavesNothing(page) {
   await page.fill("#input", "word ".repeat(2000));
   await page.press("#input", "Enter");
   await status(page, "Cannot answer: prompt");
+  await page.waitForFunction((count) => document.querySelectorAll("#list li").length === count, before);
+  await page.reload();
+  await status(page, "Ready");
   assert.equal(await page.locator("#list li").count(), before, "conversations after a question that was refused");
   await page.fill("#input", "");
 }
