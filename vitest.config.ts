@@ -23,7 +23,10 @@ export default defineConfig({
     globalSetup: "test/support/temporary-root.ts",
     maxWorkers: "100%",
     projects: [
-      { extends: true, test: { name: "alone", include: ["{src,test,scripts}/**/*.test.{ts,js}"], exclude: [tidy] } },
+      {
+        extends: true,
+        test: { name: "alone", include: ["{src,test,scripts,web}/**/*.test.{ts,js}"], exclude: [tidy] },
+      },
       { extends: true, test: { name: "together", include: [tidy], isolate: false } },
     ],
   },

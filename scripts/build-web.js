@@ -7,7 +7,7 @@ import { copyFileSync, cpSync, mkdirSync, readdirSync, readFileSync, rmSync, wri
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
-import { build } from "esbuild";
+import { build, NOTICES } from "./licensed-build.js";
 import { root } from "./native-sources.js";
 import { writeModels } from "./page-models.js";
 
@@ -122,7 +122,8 @@ export async function buildWeb() {
   removeParts(pageFolder);
   for (const name of [...scripts, ...statics]) cpSync(join(root, "dist", "page", name), join(pageFolder, name));
   cpSync(join(web, "index.html"), join(pageFolder, "index.html"));
-  for (const name of ["worker-bundle.js", ...Object.keys(late)])
+  cpSync(join(root, "dist", "page", NOTICES), join(pageFolder, NOTICES));
+  for (const name of readdirSync(dirname(worker)).filter((file) => /-bundle\.js(\.LICENSE\.txt)?$/.test(file)))
     copyFileSync(join(dirname(worker), name), join(pageFolder, name));
   // Constraints are large, and answers of this page have none.
   const kept = ["./", ...scripts, "worker-bundle.js", "answers-bundle.js", "models.json", ...statics];

@@ -6,6 +6,7 @@ import assert from "node:assert/strict";
 import { copyFileSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
+import { gzipSync } from "node:zlib";
 import { root } from "./native-sources.js";
 import { launchChromium } from "./wasm/browser.js";
 
@@ -44,6 +45,8 @@ const {
   checkRefused,
   checkSilentServer,
 } = await import("./browser/page.js");
+const features = await import("./browser/features.js");
+const { checkServedPage } = await import("./browser/served.js");
 const { buildWeb, pageFolder } = await import("./build-web.js");
 const { writeModels } = await import("./page-models.js");
 const { demoProgram } = await import("./demo-model.js");
@@ -52,12 +55,29 @@ const { bundleProgram, exportProgram, loadCheckpoint, loadProgram, openFile, rea
 );
 const { aqlmWeight } = await import("../dist/tools/index.js");
 
-/** With the templates and tokenizers of others, rendered and encoded as the originals do. */
-const PAGE_BYTES_MAX = 225e3;
+/** With the worker: templates and tokenizers of others, rendered and encoded as the originals do, and models of texts. */
+const PAGE_BYTES_MAX = 232e3;
+
+/** Scripts of a visit before a model is chosen. */
+const START_BYTES_MAX = 10e3;
 
 /** The memory of a method that holds its states, and more than any engine has. */
 const STATE_MEMORY = 2;
 const STATE_BYTES = 2 ** 36;
+
+/** A first visit loads little: what runs a model, and what shows answers, come when there is one. */
+async function checkFirstVisit(browser, address) {
+  const context = await browser.newContext({ serviceWorkers: "block" });
+  const page = await context.newPage();
+  await page.goto(address);
+  await page.waitForSelector("#offers button");
+  const names = await page.evaluate(() => performance.getEntriesByType("resource").map(({ name }) => name));
+  const scripts = names.filter((name) => name.endsWith(".js")).map((name) => join(pageFolder, basename(name)));
+  const bytes = scripts.reduce((sum, file) => sum + gzipSync(readFileSync(file)).length, 0);
+  assert.ok(scripts.length > 0 && bytes < START_BYTES_MAX, `${bytes} bytes of scripts before a model is chosen`);
+  console.log(`${(bytes / 1e3).toFixed(1)} kB of JavaScript before a model is chosen: ${scripts.length} files`);
+  await context.close();
+}
 
 /**
  * Stops an answer at its first words; the next one is whole again. The worker is asked something right after it is told to
@@ -112,17 +132,24 @@ async function checkStop(page, expected) {
 
 async function screenshots(page) {
   if (!process.argv.includes("--screenshots")) return;
-  const shot = async (name) => {
-    await page.locator("aside").evaluate((aside) => aside.scrollTo(0, 0));
-    await page.screenshot({ path: join(root, "docs", `page-${name}.png`) });
-  };
+  const shot = (name) => page.screenshot({ path: join(root, "docs", `page-${name}.png`) });
   await page.setViewportSize({ width: 1100, height: 720 });
+  await page.click("#panel-toggle");
+  for (const question of ["What news from Rome?", "Who goes there?"]) {
+    await page.fill("#input", question);
+    await page.press("#input", "Enter");
+    await page.waitForSelector("#send:visible");
+    await status(page, "Ready");
+  }
   await shot("light");
   await page.click("#theme");
+  await page.click("#model");
   await shot("dark");
+  await page.click("#model");
   await page.click("#theme");
   await page.setViewportSize({ width: 390, height: 760 });
   await shot("phone");
+  await page.setViewportSize({ width: 1280, height: 720 });
   const icon = await page.context().newPage();
   for (const size of [192, 512]) {
     await icon.setViewportSize({ width: size, height: size });
@@ -338,6 +365,18 @@ async function checkBundle(page, program) {
 }
 
 for (const name of ["aqlm.pte", "damaged.pte"]) rmSync(join(pageFolder, name), { force: true });
+async function checkFeatures(page, expected) {
+  await features.checkConversations(page, expected);
+  await features.checkDeletedWhileAnswered(page);
+  await features.checkEdit(page, expected);
+  await features.checkMarkdown(page);
+  await features.checkThinkingAndTools(page);
+  await features.checkFiles(page);
+  await features.checkAxe(page);
+  await features.checkKeyboard(page);
+  console.log("conversations, changed questions, Markdown, tools, files, axe, keys");
+}
+
 const pageBytes = await buildWeb();
 console.log(`${(pageBytes / 1e3).toFixed(1)} kB of JavaScript, gzipped`);
 assert.ok(pageBytes < PAGE_BYTES_MAX);
@@ -372,6 +411,7 @@ const server = await serve(program, files);
 const address = addressOf(server);
 const browser = await launchChromium();
 try {
+  await checkFirstVisit(browser, address);
   const context = await browser.newContext();
   const page = await context.newPage();
   page.on("pageerror", (error) => console.error(`page: ${error.message}`));
@@ -384,8 +424,8 @@ try {
   await checkBundle(page, program);
   assert.equal(await checkModuleScript(context, address), expected, "the answer of a module script");
   await checkIdle(browser);
-  await page.evaluate(() => globalThis.workers.at(-1).terminate());
   await screenshots(page);
+  await page.evaluate(() => globalThis.workers.at(-1).terminate());
   await checkInstallable(page);
   await page.click("#reset");
   await checkStop(page, expected);
@@ -398,6 +438,7 @@ try {
   await checkFailedWorker(page, expected);
   console.log("an answer can be stopped; what is read out");
 
+  await checkFeatures(page, expected);
   await page.setInputFiles("#file", program);
   await status(page, "Ready");
   assert.equal(await ask(page), expected, "the answer of a file from disk");
@@ -422,6 +463,7 @@ try {
   await checkSilentServer(browser, program);
   await checkPlainHost(browser, program, expected);
   await checkOneThread(browser, program, expected);
+  await checkServedPage(browser, program, expected);
   console.log("no room for the program; a host without headers; one thread");
 
   const second = await context.newPage();

@@ -100,6 +100,8 @@ function checkMainPackage(folder) {
     for (const file of targets) assert.ok(existsSync(join(folder, file)), `exports["${path}"]: ${file} is missing`);
     if (typeof target !== "string") assert.equal(Object.keys(target)[0], "types", `exports["${path}"]: types first`);
   }
+  const notices = readFileSync(join(folder, "dist/web/constraints-bundle.js.LICENSE.txt"), "utf8");
+  assert.match(notices, /web-xgrammar[\s\S]*Apache License/, "the bundle with xgrammar has its licence beside it");
   for (const file of Object.values(installed.bin)) assert.ok(existsSync(join(folder, file)), `bin: ${file} is missing`);
 }
 

@@ -18,11 +18,11 @@ export const engine: Engine = {
 
   async load(source: string | File, options: LoadOptions): Promise<ChatModel> {
     const model = await loadModel(source, options);
-    const { name, contextLength, isCached } = model.facts;
+    const { name, contextLength, isCached, takesTools, canThink } = model.facts;
     return {
       name: name.split("/").at(-1)!,
       notice: isCached === false ? "; it could not be kept for the next visit" : "",
-      contextLength,
+      ...{ contextLength, takesTools, canThink },
       answer: (messages, options) => answer(model, messages, options),
       report: () => report(model),
       dispose: () => model.dispose(),

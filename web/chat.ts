@@ -103,6 +103,7 @@ function titleOf(text: string): string {
 /** Keeps a conversation that has something to keep. */
 export async function keep(conversation: Conversation): Promise<void> {
   if (conversation.messages.length === 0 && conversation.system === "") return;
+  if (page.deleted.has(conversation.id)) return;
   conversation.changedAt = Date.now();
   await page.store?.put(conversation);
   document.dispatchEvent(new Event("kept"));
@@ -130,7 +131,7 @@ async function answer(model: ChatModel, conversation: Conversation, signal: Abor
       delete message.toolCalls;
       throw error;
     } finally {
-      if (conversation.messages.at(-1) === message) view.finish();
+      if (conversation.messages.at(-1) === message) await view.finish();
       else view.shown.remove();
     }
     showFigures(model, ending);

@@ -46,6 +46,9 @@ export interface ChatModel {
   readonly notice: string;
   /** Tokens of the context; null where that is not known. */
   readonly contextLength: number | null;
+  /** Whether the model's template has tools, and thinking that can be turned off; null where that is not known. */
+  readonly takesTools: boolean | null;
+  readonly canThink: boolean | null;
   /** Gives what comes of an answer, and returns how it ended. */
   answer(messages: readonly Message[], options: AnswerOptions): AsyncGenerator<ConversationEvent, Ending, void>;
   /** Names and values of how it runs, and kernels that ran. */

@@ -145,6 +145,12 @@ async function showFigures(): Promise<void> {
 
 /** The conversations of the list, each in the place of the one that is open. */
 async function open(id: string | null): Promise<void> {
+  if (id === page.conversation.id) {
+    showTalk();
+    showStart(false);
+    input.focus();
+    return;
+  }
   if (isAnswering()) page.running?.abort();
   const conversation = id === null ? newConversation() : await page.store!.get(id);
   if (!conversation) return;
@@ -169,6 +175,7 @@ async function refresh(): Promise<void> {
 }
 
 async function changed(id: string, title: string | null): Promise<void> {
+  if (title === null) page.deleted.add(id);
   if (id === page.conversation.id) {
     if (title === null) await open(null);
     else page.conversation.title = title;

@@ -23,7 +23,7 @@ export const engine: Engine = {
     let contextLength = found.max_model_len ?? null;
     return {
       name: source,
-      notice: "",
+      ...{ notice: "", takesTools: null, canThink: null },
       get contextLength() {
         return contextLength;
       },

@@ -19,5 +19,6 @@ export function readSettings(): Settings {
 export function readChoices(): { thinking: boolean | undefined; hasTools: boolean } {
   const thinking = document.getElementById("thinking") as HTMLSelectElement;
   const tools = document.getElementById("tools") as HTMLInputElement;
-  return { thinking: thinking.value === "off" ? false : undefined, hasTools: tools.checked };
+  const isOff = !thinking.disabled && thinking.value === "off";
+  return { thinking: isOff ? false : undefined, hasTools: !tools.disabled && tools.checked };
 }

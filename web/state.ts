@@ -7,6 +7,8 @@ export const page = {
   model: null as ChatModel | null,
   conversation: newConversation() as Conversation,
   store: null as ConversationStore | null,
+  /** Conversations that were deleted, of which an answer may still be ending. */
+  deleted: new Set<string>(),
   /** Ends the load or the answer that runs. */
   running: null as AbortController | null,
 };
@@ -26,8 +28,6 @@ export function show(now: Doing): void {
   find("stop").hidden = now !== "answering";
   find("loading").hidden = now !== "loading";
   find<HTMLButtonElement>("fetch").disabled = now === "loading";
-  // Of a thread that is answered nothing can be changed.
-  find("messages").inert = false;
   document.body.dataset.doing = now;
 }
 

@@ -25,9 +25,10 @@ let markdown: typeof import("./markdown.ts") | null = null;
 async function showText(target: HTMLElement, text: () => string): Promise<void> {
   if (!markdown) {
     target.textContent = text();
-    markdown = await import("./markdown.ts");
+    // Without a network, and before all of the page was kept, the text stays as it is.
+    markdown = await import("./markdown.ts").catch(() => null);
   }
-  markdown.renderMarkdown(target, text());
+  markdown?.renderMarkdown(target, text());
 }
 
 /** Shows all messages anew; nothing of it is read out. */
@@ -35,17 +36,24 @@ export function showThread(thread: readonly StoredMessage[], actions: MessageAct
   messages.ariaLive = "off";
   messages.replaceChildren();
   let answer: AnswerView | null = null;
+  const shown: Promise<void>[] = [];
   for (const message of thread) {
     if (message.role === "user") showQuestion(message, actions);
     else if (message.role === "assistant") {
       answer = new AnswerView(message, actions);
-      answer.finish();
+      shown.push(answer.finish());
     } else answer?.result(message);
   }
-  messages.scrollTop = messages.scrollHeight;
-  setTimeout(() => {
+  void Promise.all(shown).then(() => {
+    scrollToEnd();
     messages.ariaLive = "polite";
   });
+}
+
+const isAtEnd = () => messages.scrollHeight - messages.scrollTop - messages.clientHeight < 48;
+
+function scrollToEnd(): void {
+  messages.scrollTop = messages.scrollHeight;
 }
 
 export function showQuestion(message: StoredMessage, actions: MessageActions): HTMLElement {
@@ -84,6 +92,7 @@ export class AnswerView {
     this.#actions = actions;
     this.shown.append(this.#text);
     messages.append(this.shown);
+    this.shown.scrollIntoView({ block: "end" });
   }
 
   /** Adds what has come to the message, and soon to the page. */
@@ -102,14 +111,18 @@ export class AnswerView {
   }
 
   /** Shows all there is, and what can be done with it. */
-  finish(): void {
+  async finish(): Promise<void> {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    this.#show();
+    const isInView = isAtEnd();
+    const shown = this.#show();
     if (this.#thinking) this.#thinking.firstElementChild!.textContent = "Thoughts";
     const { copy, regenerate } = this.#actions;
     const acts = [button("Copy", () => copy(this.#message)), button("Regenerate", () => regenerate(this.#message))];
     this.shown.append(element("div", "actions", ...acts));
+    if (isInView) scrollToEnd();
+    await shown;
+    if (isInView) scrollToEnd();
   }
 
   /** Shows what a tool gave. */
@@ -121,10 +134,10 @@ export class AnswerView {
   /** Keeps the answer's end in view, unless the reader has scrolled away from it. What takes long is done more rarely. */
   #write(): void {
     const begin = performance.now();
-    const isAtEnd = messages.scrollHeight - messages.scrollTop - messages.clientHeight < 48;
+    const isInView = isAtEnd();
     this.#isBehind = false;
-    this.#show();
-    if (isAtEnd) messages.scrollTop = messages.scrollHeight;
+    void this.#show();
+    if (isInView) scrollToEnd();
     const pause = Math.max(WRITE_MS, 4 * (performance.now() - begin));
     this.#timer = setTimeout(() => {
       this.#timer = undefined;
@@ -132,14 +145,14 @@ export class AnswerView {
     }, pause);
   }
 
-  #show(): void {
+  async #show(): Promise<void> {
     const { content, reasoning, toolCalls = [] } = this.#message;
     if (reasoning && !this.#thinking) {
       this.#thinking = element("details", "thinking", element("summary", "", "Thinking…"), this.#thought);
       this.#text.before(this.#thinking);
     }
     if (reasoning) this.#thought.textContent = reasoning;
-    if (content) void showText(this.#text, () => this.#message.content);
+    const isShown = content ? showText(this.#text, () => this.#message.content) : null;
     for (const [index, { name, arguments: text }] of toolCalls.entries()) {
       const call = this.#calls[index];
       if (call) call.querySelector("pre")!.textContent = text;
@@ -150,6 +163,7 @@ export class AnswerView {
         this.shown.append(made);
       }
     }
+    await isShown;
   }
 }
 

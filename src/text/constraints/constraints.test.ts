@@ -1,7 +1,7 @@
 /** Masks of a real tokenizer: texts that are drawn at random under a constraint are what it says. */
 import { readFileSync } from "node:fs";
 import { Ajv2020 as Ajv } from "ajv/dist/2020.js";
-import { describe, expect, it } from "vitest";
+import { describe, expect, it, vi } from "vitest";
 import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import type { Constraint } from "../constraint.ts";
 import { createRandom } from "../random.ts";
@@ -269,6 +269,35 @@ describe("a schema", () => {
   });
 });
 
+describe("what can be read in many ways", () => {
+  it.each(
+    ["(.{1,8}){1,8}.{1,8}(x|y|z){8}", ".{1,8}", "((a|b){2,5}c?){1,6}"].flatMap((part) =>
+      [1, 10].map((n) => part.repeat(n)),
+    ),
+  )("is what the expression says: %s", async (pattern) => {
+    const found = await texts({ kind: "regex", pattern }, 3);
+    for (const text of found) expect(text).toMatch(new RegExp(`^(?:${pattern})$`, "su"));
+  });
+
+  it("ends where it takes too long", async () => {
+    const size = byteLevel.vocabSize;
+    const matcher = await createMatcher({ kind: "regex", pattern: "a+" }, { tokenizer: byteLevel, size, endIds: [] });
+    let now = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => {
+      now += 1400;
+      return now;
+    });
+    try {
+      await matcher.mask();
+      matcher.accept(byteLevel.tokenToId("a")!);
+      await expect(matcher.mask()).rejects.toThrow(/^constraint: it takes too long/);
+    } finally {
+      clock.mockRestore();
+      matcher.dispose();
+    }
+  });
+});
+
 describe("what is too large", () => {
   const nested = (depth: number) => {
     let schema: object = { type: "integer" };
@@ -283,11 +312,23 @@ describe("what is too large", () => {
     }),
   );
 
+  it("is refused by what is too much of it", async () => {
+    const size = byteLevel.vocabSize;
+    const make = (pattern: string) =>
+      createMatcher({ kind: "regex", pattern }, { tokenizer: byteLevel, size, endIds: [] });
+    await expect(make(".*".repeat(201))).rejects.toThrow(
+      "regex: expected at most 200 repetitions of different lengths",
+    );
+    (await make(".*".repeat(200))).dispose();
+  });
+
   it.each<[Constraint]>([
     [{ kind: "regex", pattern: "(((a{0,100}){0,100}){0,100}){0,100}" }],
     [{ kind: "regex", pattern: "(.{0,9999}){0,9999}" }],
     [{ kind: "regex", pattern: "((a*)*)*b" }],
     [{ kind: "regex", pattern: "x".repeat(20_000) }],
+    [{ kind: "regex", pattern: "([a-z]+[0-9]*)*".repeat(300) }],
+    [{ kind: "grammar", ebnf: `root ::= ${"(y z)* ".repeat(300)}\ny ::= [a-z]\nz ::= [a-z]` }],
     [{ kind: "jsonSchema", schema: nested(2000) }],
     [{ kind: "jsonSchema", schema: { type: "object", properties: properties(1500) } }],
     [{ kind: "jsonSchema", schema: { $ref: "#/$defs/d0", $defs: doubled } }],

@@ -76,17 +76,30 @@ const NODES_MAX = 20_000;
 /** Of those, the ones that repetitions make. */
 const COPIED_MAX = 1_500;
 const DEPTH_MAX = 400;
+/** Repetitions of several lengths: how long the engine takes to compile them grows at least with their square. */
+const LOOPS_MAX = 200;
+
+/** Whether a repetition may read what others may; those of JSON's members and items begin with a sign. */
+function isOpen(node: Node, isJson: boolean): boolean {
+  if (node.kind !== "repeat" || node.max === node.min || node.max === 1) return false;
+  const isOfRules = node.part.kind === "sequence" && node.part.parts.some(({ kind }) => kind === "rule");
+  return !(isJson && isOfRules);
+}
 
 /** InvalidArgumentError for a grammar that is too large, names a rule that it has not, or calls a rule before anything is read. */
 export function checkGrammar(grammar: Grammar, what: string): void {
   let nodes = 0;
   let copied = 0;
+  let loops = 0;
+  const isJson = what === "schema" || what === "tools";
   const fail = (problem: string): never => {
     throw new InvalidArgumentError(`${what}: ${problem}`);
   };
   const count = (node: Node, times: number, depth: number): void => {
     nodes += times;
     if (times > 1) copied += times;
+    if (isOpen(node, isJson)) loops++;
+    if (loops > LOOPS_MAX) fail(`expected at most ${LOOPS_MAX} repetitions of different lengths`);
     if (nodes > NODES_MAX || copied > COPIED_MAX)
       fail("expected a grammar of less size: repetitions in repetitions and many alternatives cost too much");
     if (depth > DEPTH_MAX) fail(`expected at most ${DEPTH_MAX} levels`);
@@ -174,13 +187,59 @@ const BEHIND_STRINGS = " (= [ \\n\\t]* [,}\\]:])";
 
 /** The grammar in the engine's form, with rules by number: it gives all texts of the grammar, and some that are alike. */
 export function writeGrammar(grammar: Grammar): string {
+  const isLoose = [...grammar.values()].reduce((sum, node) => sum + openCopies(node), 0) > OPEN_COPIES_MAX;
   const names = new Map([...grammar.keys()].map((name, index) => [name, name === "root" ? "root" : `r${index}`]));
   const ahead = (name: string) => (name.endsWith("stringRest") ? BEHIND_STRINGS : "");
-  return [...grammar].map(([name, node]) => `${names.get(name)} ::= ${written(node, names)}${ahead(name)}\n`).join("");
+  return [...grammar]
+    .map(([name, node]) => `${names.get(name)} ::= ${written(node, names, isLoose)}${ahead(name)}\n`)
+    .join("");
 }
 
-function written(node: Node, names: ReadonlyMap<string, string>): string {
-  const inner = (part: Node) => written(part, names);
+/** Copies of repetitions of several lengths: more than these are too many ways to read one text. */
+const OPEN_COPIES_MAX = 64;
+
+function openCopies(node: Node): number {
+  const own = node.kind === "repeat" && node.min !== node.max ? countsTold(node).copies : 0;
+  return partsOf(node).reduce((sum, part) => sum + openCopies(part), own);
+}
+
+/** The characters of a node's texts; null for those of rules. */
+function charactersOf(node: Node): Range[] | null {
+  if (node.kind === "rule" || node.kind === "relaxed") return null;
+  if (node.kind === "class") return [...node.ranges];
+  if (node.kind === "text") return [...node.text].map((one) => [one.codePointAt(0)!, one.codePointAt(0)!]);
+  const parts = partsOf(node).map(charactersOf);
+  return parts.includes(null) ? null : normalized(parts.flatMap((ranges) => ranges!));
+}
+
+const isLoop = (node: Node): boolean => node.kind === "repeat" && node.max === Number.POSITIVE_INFINITY;
+const hasLoop = (node: Node): boolean => isLoop(node) || partsOf(node).some(hasLoop);
+
+/** Some loops as one over all their characters, which gives what they give and more: between them are many ways to read a text. */
+function joined(loops: readonly Node[]): Node | null {
+  const ranges = charactersOf({ kind: "sequence", parts: loops });
+  const min = loops.some((loop) => loop.kind === "repeat" && loop.min > 0) ? 1 : 0;
+  return ranges && ranges.length > 0
+    ? { kind: "repeat", part: { kind: "class", ranges }, min, max: Number.POSITIVE_INFINITY }
+    : null;
+}
+
+/** Parts with loops in loops, and loops that follow each other, joined. */
+function withoutLoopsBetween(parts: readonly Node[]): readonly Node[] {
+  const found: Node[] = [];
+  for (const part of parts) {
+    const own = part.kind === "repeat" && isLoop(part) && hasLoop(part.part) ? (joined([part]) ?? part) : part;
+    const last = found.at(-1);
+    const both = last && isLoop(last) && isLoop(own) ? joined([last, own]) : null;
+    if (both) found[found.length - 1] = both;
+    else found.push(own);
+  }
+  return found;
+}
+
+/** With `isLoose`, the engine is told that repetitions of several lengths have any length. */
+function written(node: Node, names: ReadonlyMap<string, string>, isLoose: boolean): string {
+  const inner = (part: Node) => written(part, names, isLoose);
   switch (node.kind) {
     case "text":
       return `"${[...node.text].map(writtenCharacter).join("")}"`;
@@ -189,18 +248,24 @@ function written(node: Node, names: ReadonlyMap<string, string>): string {
     case "rule":
       return names.get(node.name)!;
     case "sequence":
-      return node.parts.length === 0 ? '""' : `(${node.parts.map(inner).join(" ")})`;
+      return node.parts.length === 0 ? '""' : `(${withoutLoopsBetween(node.parts).map(inner).join(" ")})`;
     case "choice":
       return `(${node.options.map(inner).join(" | ")})`;
     case "relaxed":
       return inner(node.told);
-    case "repeat":
-      return `(${inner(node.part)})${writtenCount(node)}`;
+    case "repeat": {
+      const [whole] = withoutLoopsBetween([node]);
+      if (whole !== node) return inner(whole!);
+      const { copies, ...counts } = countsTold(node);
+      const isOpen = copies > 1 && node.min !== node.max;
+      const told = isLoose && isOpen ? { min: Math.min(counts.min, 1), max: Number.POSITIVE_INFINITY } : counts;
+      // Counts of counts are ways to read one text, too.
+      return `(${written(node.part, names, isLoose || copies > 1)})${writtenCount(told)}`;
+    }
   }
 }
 
-function writtenCount(counts: { min: number; max: number }): string {
-  const { min, max } = countsTold(counts);
+function writtenCount({ min, max }: { min: number; max: number }): string {
   if (max === Number.POSITIVE_INFINITY) return min === 0 ? "*" : min === 1 ? "+" : `{${min},}`;
   return min === 0 && max === 1 ? "?" : `{${min},${max}}`;
 }

@@ -14,6 +14,10 @@ import { tokenBytes } from "./token-bytes.ts";
 /** Compiled grammars that are kept, for each tokenizer. */
 const KEPT_MAX = 32;
 
+/** Milliseconds that a text may take, and each of its masks beside these. */
+const TEXT_MS = 5_000;
+const MASK_MS = 100;
+
 /** Follows one text under a constraint. */
 export class ConstraintMatcher {
   readonly #matcher: GrammarMatcher;
@@ -22,6 +26,8 @@ export class ConstraintMatcher {
   readonly #endIds: ReadonlySet<number>;
   /** Masks by places: what may come in one place is the same whatever came before. */
   readonly #masks = new WeakMap<Place, Uint32Array>();
+  /** Milliseconds that the text has taken beyond those that it may take. */
+  #overtime = -TEXT_MS;
   #isEnded = false;
   #isDisposed = false;
 
@@ -32,12 +38,14 @@ export class ConstraintMatcher {
     this.#endIds = new Set(vocabulary.endIds);
   }
 
-  /** Bits of the ids that may come next; of few of them, `allows` says otherwise. */
+  /** Bits of the ids that may come next; of few of them, `allows` says otherwise. UnsupportedError for what takes too long. */
   async mask(): Promise<Uint32Array> {
     const { place } = this.#follower;
     const known = this.#masks.get(place);
     if (known) return known.slice();
+    const start = performance.now();
     const { buffer, byteOffset, length } = await this.#matcher.getNextTokenBitmask();
+    this.#took(performance.now() - start - MASK_MS);
     const mask = new Uint32Array(buffer, byteOffset, length);
     this.#masks.set(place, mask);
     return mask.slice();
@@ -51,8 +59,10 @@ export class ConstraintMatcher {
   /** Takes a token that the mask and `allows` let come. */
   accept(id: number): void {
     const after = this.#after(id);
-    if (!after || !this.#matcher.acceptToken(id))
-      throw new InvalidArgumentError(`constraint: token ${id} cannot come next`);
+    const start = performance.now();
+    const isAccepted = after !== null && this.#matcher.acceptToken(id);
+    this.#took(performance.now() - start);
+    if (!isAccepted) throw new InvalidArgumentError(`constraint: token ${id} cannot come next`);
     if (after === "end") this.#isEnded = true;
     else this.#follower.place = after;
   }
@@ -84,7 +94,19 @@ export class ConstraintMatcher {
   #after(id: number): Place | "end" | null {
     if (this.#endIds.has(id)) return this.#follower.place.canEnd ? "end" : null;
     const bytes = fromByteCharacters(this.#bytes[id] ?? "") ?? [];
-    return bytes.length === 0 ? null : this.#follower.after(bytes);
+    if (bytes.length === 0) return null;
+    const start = performance.now();
+    const after = this.#follower.after(bytes);
+    this.#took(performance.now() - start);
+    return after;
+  }
+
+  #took(milliseconds: number): void {
+    this.#overtime += milliseconds;
+    if (this.#overtime > 0)
+      throw new UnsupportedError(
+        "constraint: it takes too long to work out what may come next; expected a form that reads a text in fewer ways",
+      );
   }
 }
 
