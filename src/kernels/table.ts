@@ -7,8 +7,6 @@ import {
   argmaxReference,
   erfGegluReference,
   gegluReference,
-  geluReference,
-  geluTanhReference,
   groupSumsReference,
   quickGegluReference,
   regluReference,
@@ -28,6 +26,7 @@ import {
   ropeUpdateAndAttendReference,
   swigluHalvesReference,
 } from "./reference/fused.ts";
+import { geluReference, geluTanhReference } from "./reference/gelu.ts";
 import { int4PackReference } from "./reference/int4.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "./reference/linear.ts";
 import { linearRecurrenceReference, shortConvolutionReference } from "./reference/recurrent.ts";
@@ -48,8 +47,6 @@ import {
   addWasm,
   erfGegluWasm,
   gegluWasm,
-  geluTanhWasm,
-  geluWasm,
   quickGegluWasm,
   regluWasm,
   scaleWasm,
@@ -61,10 +58,12 @@ import {
 import { embeddingFloatWasm, embeddingSharedWasm } from "./wasm/embedding.ts";
 import { embeddingPackedWasm } from "./wasm/embedding-packed.ts";
 import { addRmsNormWasm, gegluHalvesWasm, swigluHalvesWasm } from "./wasm/fused.ts";
+import { geluTanhWasm, geluWasm } from "./wasm/gelu.ts";
+import { layerNormWasm } from "./wasm/layer-norm.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
 import { linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, layerNormWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
 import { attendTextsWasm } from "./wasm/texts.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];

@@ -12,6 +12,7 @@ import { literalProblem } from "./call-arguments.ts";
 import { selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
 import { fusedOperators } from "./fused.ts";
+import { geluOperator } from "./gelu.ts";
 import { int4Operators } from "./int4.ts";
 import { linearA8Operators, linearA8SwigluOperator, linearFloatOperator, linearWeightOnlyOperator } from "./linear.ts";
 import { llamaOperators } from "./llama.ts";
@@ -56,6 +57,7 @@ export const operators = new OperatorRegistry(
     ...sequenceOperators,
     ...recurrentOperators,
     ...textOperators,
+    geluOperator,
     ...quantizedDecomposedOperators,
   ],
   { numbers: numberOperators, routines: [...movementRoutines, ...reductionRoutines, ...quantizedDecomposedRoutines] },

@@ -1,7 +1,6 @@
 /** Operators over rows that are several texts, one after the other, without anything between: text i is rows offsets[i] to offsets[i + 1] - 1. */
-import type { AttendTextsArgs, PoolTextsArgs, UnaryArgs } from "../kernels/arguments.ts";
-import type { Kernel } from "../kernels/contract.ts";
-import { attendTexts, gelu, geluTanh, layerNorm, poolTexts } from "../kernels/table.ts";
+import type { AttendTextsArgs, PoolTextsArgs } from "../kernels/arguments.ts";
+import { attendTexts, layerNorm, poolTexts } from "../kernels/table.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { isSameShape, type Tensor } from "../tensor.ts";
 import { attentionMultiplications } from "./attention.ts";
@@ -126,24 +125,5 @@ const poolTextsOperator = defineOperator<PoolTextsArgs>({
     };
   },
 });
-
-/** aten::gelu of float32: `approximate` is "none" (by erf) or "tanh". */
-function geluOperator(kernels: readonly Kernel<UnaryArgs>[]): Operator {
-  return defineOperator<UnaryArgs>({
-    schema: "aten::gelu.out(Tensor self, str approximate, *, Tensor(a!) out) -> Tensor(a!)",
-    kernels,
-    inPlace: ["self"],
-    rowwise: ["self"],
-    shape: (args) => ({ dtype: "f32", shape: args.tensor("self", "f32").shape }),
-    prepare: (args) => ({
-      x: args.tensor("self").data as Float32Array,
-      value: 0,
-      y: args.tensor("out").data as Float32Array,
-    }),
-  });
-}
-
-export const geluErfOperator = geluOperator(gelu);
-export const geluTanhOperator = geluOperator(geluTanh);
 
 export const textOperators: readonly Operator[] = [attendTextsOperator, layerNormOperator, poolTextsOperator];

@@ -33,12 +33,12 @@ function gate(operator: string, activation: (value: number) => number): Kernel<B
 const sigmoid = (value: number) => 1 / (1 + Math.exp(-value));
 
 /** a / 2 * (1 + tanh(sqrt(2 / pi) * (a + 0.044715 a^3))). */
-function byTanh(a: number): number {
+export function byTanh(a: number): number {
   return 0.5 * a * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (a + 0.044715 * a ** 3)));
 }
 
 /** a / 2 * (1 + erf(a / sqrt 2)). */
-function byErf(a: number): number {
+export function byErf(a: number): number {
   return 0.5 * a * (1 + erf(a * Math.SQRT1_2));
 }
 
@@ -66,21 +66,6 @@ export const scaleReference: Kernel<UnaryArgs> = {
       for (let i = 0; i < y.length; i++) y[i] = x[i]! * value;
     },
 };
-
-function pointwise(operator: string, formula: (value: number) => number): Kernel<UnaryArgs> {
-  return {
-    ...anyShape,
-    name: `${operator}_f32_1x1x1_reference`,
-    bind:
-      ({ x, y }) =>
-      () => {
-        for (let i = 0; i < y.length; i++) y[i] = formula(x[i]!);
-      },
-  };
-}
-
-export const geluReference = pointwise("gelu", byErf);
-export const geluTanhReference = pointwise("gelu_tanh", byTanh);
 
 /** y = cap * tanh(x / cap). */
 export const softcapReference: Kernel<UnaryArgs> = {

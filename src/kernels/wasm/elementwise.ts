@@ -57,14 +57,15 @@ function elementwiseCode(key: string, formula: Formula): KernelCode {
   };
 }
 
-interface Call {
+export interface Call {
   readonly a: Float32Array;
   readonly b: Float32Array;
   readonly value: number;
   readonly y: Float32Array;
 }
 
-function elementwise<A>(operator: string, formula: Formula, call: (args: A) => Call): Kernel<A> {
+/** A row that computes a formula of two operands, or of one and a number, value by value. */
+export function elementwise<A>(operator: string, formula: Formula, call: (args: A) => Call): Kernel<A> {
   const code = elementwiseCode(operator, formula);
   return wasmKernel<A>({
     ...plainRow,
@@ -78,7 +79,7 @@ function elementwise<A>(operator: string, formula: Formula, call: (args: A) => C
 }
 
 const binary = ({ a, b, alpha, y }: BinaryArgs): Call => ({ a, b, value: alpha, y });
-const unary = ({ x, value, y }: UnaryArgs): Call => ({ a: x, b: x, value, y });
+export const unary = ({ x, value, y }: UnaryArgs): Call => ({ a: x, b: x, value, y });
 
 /** a / (1 + exp(-u)), u in `b`. */
 function sigmoidTimes(result: Local<"v128">, u: Expr<"v128">, factor: Expr<"v128">, operands: Operands): Body {
@@ -116,7 +117,7 @@ const ERFC = [
 ];
 
 /** gelu(a) = max(a, 0) - |a| erfc(|a| / sqrt 2) / 2. */
-const erfGegluFormula: Formula = ({ a, b, value, math, constants }) => {
+export const erfGegluFormula: Formula = ({ a, b, value, math, constants }) => {
   const floats = (number: number) => constants.floats(number);
   const t = f32x4.div(floats(1), f32x4.add(floats(1), f32x4.mul(floats(Math.SQRT1_2 / 2), f32x4.abs(a))));
   const polynomial = ERFC.slice(1).reduce<Expr<"v128">>(
@@ -147,12 +148,6 @@ export const erfGegluWasm: Kernel<BinaryArgs> = elementwise("erf_geglu", erfGegl
 export const quickGegluWasm: Kernel<BinaryArgs> = elementwise("quick_geglu", quickGegluFormula, binary);
 export const regluWasm: Kernel<BinaryArgs> = elementwise("reglu", regluFormula, binary);
 export const squaredRegluWasm: Kernel<BinaryArgs> = elementwise("squared_reglu", squaredRegluFormula, binary);
-/** GELU as the gates have it. */
-const gelu =
-  (formula: Formula): Formula =>
-  (operands) => [operands.b.set(operands.constants.floats(1)), formula(operands)];
-export const geluWasm: Kernel<UnaryArgs> = elementwise("gelu", gelu(erfGegluFormula), unary);
-export const geluTanhWasm: Kernel<UnaryArgs> = elementwise("gelu_tanh", gelu(gegluFormula), unary);
 export const scaleWasm: Kernel<UnaryArgs> = elementwise("scale", ({ a, value }) => [a.set(f32x4.mul(a, value))], unary);
 export const softcapWasm: Kernel<UnaryArgs> = elementwise(
   "softcap",

@@ -12,6 +12,7 @@ import { attentionReference, updateAndAttendReference } from "../reference/atten
 import * as plain from "../reference/elementwise.ts";
 import * as embeddings from "../reference/embedding.ts";
 import * as joined from "../reference/fused.ts";
+import { geluReference, geluTanhReference } from "../reference/gelu.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "../reference/linear.ts";
 import { attendTextsReference, layerNormReference } from "../reference/texts.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "../reference/transformer.ts";
@@ -22,11 +23,13 @@ import * as elementwise from "./elementwise.ts";
 import { embeddingFloatWasm, embeddingSharedWasm } from "./embedding.ts";
 import { embeddingPackedWasm } from "./embedding-packed.ts";
 import * as fused from "./fused.ts";
+import { geluTanhWasm, geluWasm } from "./gelu.ts";
 import type { Placement, WasmStep } from "./kernel-code.ts";
+import { layerNormWasm } from "./layer-norm.ts";
 import { linearFloatWasm } from "./linear/float.ts";
 import { linearA8Wasm } from "./linear/linear.ts";
 import { linearWeightOnlyWasm } from "./linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, layerNormWasm, rmsNormWasm, softmaxWasm } from "./rows.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./rows.ts";
 import { attendTextsWasm } from "./texts.ts";
 
 type Results = Float32Array | BigInt64Array | Uint8Array;
@@ -234,8 +237,8 @@ function elementwiseCalls(): SampleCall[] {
     ...pairs.map(([kernel, reference]) => callOf(kernel, reference, binary, ({ y }) => y)),
     callOf(elementwise.scaleWasm, plain.scaleReference, unary, ({ y }) => y),
     callOf(elementwise.softcapWasm, plain.softcapReference, unary, ({ y }) => y),
-    callOf(elementwise.geluWasm, plain.geluReference, unary, ({ y }) => y),
-    callOf(elementwise.geluTanhWasm, plain.geluTanhReference, unary, ({ y }) => y),
+    callOf(geluWasm, geluReference, unary, ({ y }) => y),
+    callOf(geluTanhWasm, geluTanhReference, unary, ({ y }) => y),
     callOf(elementwise.selectWasm, plain.selectReference, select, ({ y }) => y),
     callOf(fused.swigluHalvesWasm, joined.swigluHalvesReference, halves, ({ y }) => y),
     callOf(fused.gegluHalvesWasm, joined.gegluHalvesReference, halves, ({ y }) => y),

@@ -9,7 +9,6 @@ import { isSameShape, type Tensor } from "../../tensor.ts";
 import type { Arguments, TensorSpec } from "../call-arguments.ts";
 import { addOperator, scaleOperator } from "../elementwise.ts";
 import { defineOperator, type Operator, overload } from "../operator.ts";
-import { geluErfOperator, geluTanhOperator } from "../texts.ts";
 import { broadcastShape } from "./shapes.ts";
 
 /** Element types from the weakest to the strongest. */
@@ -203,7 +202,8 @@ function geluTanh(a: number, step: (value: number) => number): number {
 }
 const geluErf = (a: number) => 0.5 * a * (1 + erf(a * Math.SQRT1_2));
 
-const anyGelu = pointwise({
+/** GELU of any type of floats; `ops/gelu.ts` has float32 in kernels of its own. */
+export const anyGelu: Operator = pointwise({
   schema: "gelu.out(Tensor self, str approximate",
   inputs: ["self"],
   result: "same",
@@ -212,16 +212,6 @@ const anyGelu = pointwise({
     return args.string("approximate") === "tanh" ? (a) => geluTanh(a, step) : geluErf;
   },
 });
-
-/** Floats, as in MLPs, have kernels of their own. */
-const gelu = [geluErfOperator, geluTanhOperator].reduce(
-  (general, operator, i) =>
-    overload(general, {
-      operator,
-      fits: (args) => args.tensor("self").dtype === "f32" && (args.string("approximate") === "tanh") === (i === 1),
-    }),
-  anyGelu,
-);
 
 const where = pointwise({
   schema: "where.self_out(Tensor condition, Tensor self, Tensor other",
@@ -349,7 +339,6 @@ export const pointwiseOperators: readonly Operator[] = [
   unary("relu", "same", (a) => Math.max(a, 0)),
   powScalar,
   scalarPow,
-  gelu,
   where,
   clamp,
   maskedFill,
