@@ -72,6 +72,8 @@ describe.skipIf(!(await isInstalled("nginx")))("two replicas behind nginx (skipp
       const afterKill = failed;
       expect(afterKill).toBeLessThanOrEqual(6);
       const third = await startServer([inject("program"), "--no-log", "--port", new URL(replicas[0].url).port]);
+      // nginx does not ask it again before its fail_timeout of 1 s is over.
+      await sleep(2000);
       await more(20);
       expect((await replicas[1].stop("SIGTERM")).code).toBe(0);
       await more(20);
