@@ -95,10 +95,17 @@ describe("lowbit serve", () => {
     const { child, url, ended } = await serve([program]);
     await ready(url);
     const fields = { model: "tiny-8da4w", max_tokens: 1900, n: 16, ignore_eos: true, stream: true, temperature: 1 };
+    // Others keep it busy, so that the answer cannot end before the second signal.
+    for (let i = 0; i < 2; i++) complete(url, { ...fields, stream: false }).catch(() => null);
     const reader = (await complete(url, fields)).body!.pipeThrough(new TextDecoderStream()).getReader();
     let text = (await reader.read()).value!;
+    // Signals that come together are one: the second waits until the first was taken, and then a while.
+    const taken = new Promise<void>((resolve) => {
+      child.stderr!.on("data", (chunk) => String(chunk).includes("again to end now") && resolve());
+    });
     child.kill("SIGTERM");
-    await new Promise((resolve) => setTimeout(resolve, 250));
+    await taken;
+    await new Promise((resolve) => setTimeout(resolve, 1000));
     child.kill("SIGTERM");
     for (let next = await reader.read(); !next.done; next = await reader.read()) text += next.value;
     expect(text).toContain('"code":"server_ends"');
