@@ -8,12 +8,17 @@ import {
   erfGegluReference,
   gegluReference,
   groupSumsReference,
+  multiplyReference,
   quickGegluReference,
   regluReference,
   scaleReference,
+  scaleRowsReference,
   selectReference,
+  sigmoidGateReference,
+  sigmoidReference,
   softcapReference,
   softmaxReference,
+  softplusReference,
   squaredRegluReference,
   swigluReference,
 } from "./reference/elementwise.ts";
@@ -47,10 +52,13 @@ import {
   addWasm,
   erfGegluWasm,
   gegluWasm,
+  multiplyWasm,
   quickGegluWasm,
   regluWasm,
   scaleWasm,
   selectWasm,
+  sigmoidGateWasm,
+  sigmoidWasm,
   softcapWasm,
   squaredRegluWasm,
   swigluWasm,
@@ -63,7 +71,7 @@ import { layerNormWasm } from "./wasm/layer-norm.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
 import { linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./wasm/rows.ts";
 import { attendTextsWasm } from "./wasm/texts.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
@@ -151,6 +159,11 @@ export const erfGeglu = [...nativeKernels("erf_geglu", native.binary), erfGegluW
 export const quickGeglu = [...nativeKernels("quick_geglu", native.binary), quickGegluWasm, quickGegluReference];
 export const reglu = [...nativeKernels("reglu", native.binary), regluWasm, regluReference];
 export const squaredReglu = [...nativeKernels("squared_reglu", native.binary), squaredRegluWasm, squaredRegluReference];
+export const multiply = [...nativeKernels("multiply", native.binary), multiplyWasm, multiplyReference];
+export const sigmoidGate = [...nativeKernels("sigmoid_gate", native.binary), sigmoidGateWasm, sigmoidGateReference];
+export const sigmoid = [...nativeKernels("sigmoid", native.unary), sigmoidWasm, sigmoidReference];
+export const softplus = [...nativeKernels("softplus", native.softplus), softplusWasm, softplusReference];
+export const scaleRows = [...nativeKernels("scale_rows", native.scaleRows), scaleRowsWasm, scaleRowsReference];
 export const scale = [...nativeKernels("scale", native.unary), scaleWasm, scaleReference];
 export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, softcapReference];
 export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];

@@ -22,11 +22,13 @@ import type {
   RopeArgs,
   RopeAttentionArgs,
   RopeSequenceAttentionArgs,
+  ScaleRowsArgs,
   SelectArgs,
   SequenceAttentionArgs,
   SharedEmbeddingArgs,
   ShortConvolutionArgs,
   SoftmaxArgs,
+  SoftplusArgs,
   UnaryArgs,
   VocabularyMaximaArgs,
   VocabularyWeightsArgs,
@@ -91,6 +93,8 @@ export const argumentNames = {
   halves: { scalars: rowsOfDim, buffers: ["x", "y"] },
   rows: { scalars: rowsOfDim, buffers: ["x", "y"] },
   groupSums: { scalars: ["rows", "k", "groupSize"], buffers: ["x", "y"] },
+  softplus: { scalars: rowsOfDim, buffers: ["x", "bias", "factors", "y"] },
+  scaleRows: { scalars: rowsOfDim, buffers: ["x", "factors", "y"] },
   select: { scalars: ["outer", "stride", "offset", "blockBytes"], buffers: ["x", "y"] },
   embeddingFloat: {
     scalars: [...rowsOfDim, "weightType", "count", "indexBytes"],
@@ -262,6 +266,14 @@ export function rows({ dim, x, y }: SoftmaxArgs | ArgmaxArgs): NativeArguments {
 
 export function groupSums(args: GroupSumsArgs): NativeArguments {
   return orderArguments(names.groupSums, args);
+}
+
+export function softplus(args: SoftplusArgs): NativeArguments {
+  return orderArguments(names.softplus, { ...args, rows: args.x.length / args.dim });
+}
+
+export function scaleRows(args: ScaleRowsArgs): NativeArguments {
+  return orderArguments(names.scaleRows, { ...args, rows: args.factors.length });
 }
 
 export function select(args: SelectArgs): NativeArguments {
