@@ -22,6 +22,13 @@ import { goldenOf, hasModels2026, modelFolder, models2026 } from "./support/mode
 import { expectSame } from "./support/same.ts";
 import { changeByScaling } from "./support/scaled-channels.ts";
 
+/**
+ * How far 8-bit activations may move logits: rows of 64 values, of which the largest says the steps, are rounded harder than
+ * those of real models. Products of what linear layers give, as in gated convolutions and states, add up the roundings of each.
+ */
+const attentionBounds = { relative: 0.05, correlation: 0.999 };
+const recurrentBounds = { relative: 0.06, correlation: 0.998 };
+
 function argmax(logits: ArrayLike<number>): number {
   let best = 0;
   for (let i = 1; i < logits.length; i++) if (logits[i]! > logits[best]!) best = i;
@@ -96,9 +103,10 @@ describe.skipIf(!hasModels2026).each(Object.entries(models2026))(
       quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
       quantize(exact, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
       const { relative, correlation } = distance(await logitsOf(model), await logitsOf(exact));
-      // Rows of 64 values, of which the largest says the steps, are rounded harder than those of real models.
-      expect(relative).toBeLessThan(0.05);
-      expect(correlation).toBeGreaterThan(0.999);
+      const isRecurrent = model.decoder.transformer!.layers.some(({ mixer }) => mixer.states > 0);
+      const bounds = isRecurrent ? recurrentBounds : attentionBounds;
+      expect(relative).toBeLessThan(bounds.relative);
+      expect(correlation).toBeGreaterThan(bounds.correlation);
     });
 
     it("says which channels may be scaled without a change of the logits", async () => {

@@ -131,8 +131,14 @@ export const ropeUpdateAndAttend = [
   ropeUpdateAndAttendReference,
 ];
 /** Over the states of several sequences. */
-export const shortConvolution = [shortConvolutionReference];
-export const linearRecurrence = [linearRecurrenceReference];
+export const shortConvolution = [
+  ...nativeKernels("short_convolution", native.shortConvolution),
+  shortConvolutionReference,
+];
+export const linearRecurrence = [
+  ...nativeKernels("linear_recurrence", native.linearRecurrence),
+  linearRecurrenceReference,
+];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];

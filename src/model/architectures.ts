@@ -10,11 +10,13 @@ import { glm4 } from "./glm4.ts";
 import { granite } from "./granite.ts";
 import { graniteHybrid } from "./granite-hybrid.ts";
 import { hunyuan } from "./hunyuan.ts";
+import { lfm2, lfm3 } from "./lfm.ts";
 import { llama } from "./llama.ts";
 import { ministral, ministral3, mistral } from "./mistral.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
+import { qwen35 } from "./qwen3-5.ts";
 import { smollm3 } from "./smollm3.ts";
 
 export const architectures: readonly Architecture[] = [
@@ -38,6 +40,9 @@ export const architectures: readonly Architecture[] = [
   glm4,
   granite,
   graniteHybrid,
+  lfm2,
+  lfm3,
+  qwen35,
 ];
 
 /**

@@ -16,9 +16,13 @@ export const models2026: Readonly<Record<string, string>> = {
   glm4: "Glm4ForCausalLM",
   "granitemoehybrid-dense": "GraniteMoeHybridForCausalLM",
   hunyuan_v1_dense: "HunYuanDenseV1ForCausalLM",
+  lfm2: "Lfm2ForCausalLM",
+  lfm3: "Lfm3ForCausalLM",
   ministral3: "Ministral3ForCausalLM",
   "mistral3-conditional": "Ministral3ForCausalLM",
   olmo3: "Olmo3ForCausalLM",
+  "qwen3_5-conditional": "Qwen3_5ForCausalLM",
+  qwen3_5_text: "Qwen3_5ForCausalLM",
 };
 
 export interface GoldenModel {

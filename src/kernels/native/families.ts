@@ -14,6 +14,7 @@ import type {
   GroupSumsArgs,
   HalvesArgs,
   LayerNormArgs,
+  LinearRecurrenceArgs,
   PackedEmbeddingArgs,
   PackedLinearArgs,
   RmsNormArgs,
@@ -25,6 +26,7 @@ import type {
   SelectArgs,
   SequenceAttentionArgs,
   SharedEmbeddingArgs,
+  ShortConvolutionArgs,
   SoftmaxArgs,
   SoftplusArgs,
   UnaryArgs,
@@ -56,6 +58,8 @@ const sequenceSizes = ["rows", "heads", "kvHeads", "headDim", "pagePositions", "
 const partOffsetNames = ["keyOffset", "valueOffset", "keyScaleOffset", "valueScaleOffset"] as const;
 const ruleScalars = ["scale", "window", "softcap", "cacheType", "stores"] as const;
 const sequenceScalars = [...sequenceSizes, ...ruleScalars, ...partOffsetNames] as const;
+const stateScalars = ["stateOffset", "runsMax", "slots"] as const;
+const stateBuffers = ["runs", "states", "nextStates", "y"] as const;
 const attentionScalars = [...attentionSizes, ...ruleScalars] as const;
 const cacheBuffers = ["keyCache", "valueCache", "keyScales", "valueScales", "position", "y"] as const;
 
@@ -72,6 +76,14 @@ export const argumentNames = {
   ropeAttention: { scalars: [...attentionScalars, "half"], buffers: ["qkv", "angles", ...cacheBuffers] },
   updateAndAttend: { scalars: sequenceScalars, buffers: ["q", "k", "v", "runs", "pages", "y"] },
   ropeUpdateAndAttend: { scalars: [...sequenceScalars, "half"], buffers: ["qkv", "angles", "runs", "pages", "y"] },
+  shortConvolution: {
+    scalars: ["rows", "channels", "taps", "silu", "hasBias", ...stateScalars],
+    buffers: ["x", "weight", "bias", ...stateBuffers],
+  },
+  linearRecurrence: {
+    scalars: ["rows", "keyHeads", "heads", "keyDim", "valueDim", "scale", "hasBeta", ...stateScalars],
+    buffers: ["q", "k", "v", "logDecay", "beta", ...stateBuffers],
+  },
   attendTexts: {
     scalars: ["rows", "heads", "kvHeads", "headDim", "texts", "scale", "before", "after"],
     buffers: ["q", "k", "v", "offsets", "y"],
@@ -207,6 +219,28 @@ function sequenceArguments({ table, pages: { cache, offset } }: Pick<SequenceAtt
     keyScaleOffset: offset + keyScales,
     valueScaleOffset: offset + valueScales,
   };
+}
+
+/** The part of each state that a call owns begins `stateOffset` bytes from the state's address. */
+function stateArguments({ table, state }: Pick<ShortConvolutionArgs, "table" | "state">) {
+  const { runs, runsMax, slots, states, nextStates } = table;
+  return { stateOffset: state.offset, runs, runsMax, slots, states, nextStates };
+}
+
+export function shortConvolution(args: ShortConvolutionArgs): NativeArguments {
+  return orderArguments(names.shortConvolution, {
+    ...args,
+    ...stateArguments(args),
+    silu: args.silu ? 1 : 0,
+    bias: args.bias ?? none,
+    hasBias: args.bias ? 1 : 0,
+  });
+}
+
+export function linearRecurrence(args: LinearRecurrenceArgs): NativeArguments {
+  const hasBeta = args.beta ? 1 : 0;
+  const given = { ...args, ...stateArguments(args), beta: args.beta ?? none, hasBeta };
+  return orderArguments(names.linearRecurrence, given);
 }
 
 export function attendTexts(args: AttendTextsArgs): NativeArguments {
