@@ -18,7 +18,14 @@ import { goldenOf, hasModels2026, modelFolder } from "./support/models-2026.ts";
 import { expectSame } from "./support/same.ts";
 
 /** Folders of ../shared/golden/models-2026 whose architectures are here. */
-const names = ["gemma3-conditional"];
+const names = ["gemma3-conditional", "lfm2", "lfm3", "qwen3_5_text", "qwen3_5-conditional"];
+
+/**
+ * How far 8-bit activations may move logits. Products of what linear layers give, as in gated convolutions and states, add up
+ * the roundings of each.
+ */
+const attentionBounds = { relative: 0.03, correlation: 0.9995 };
+const recurrentBounds = { relative: 0.06, correlation: 0.998 };
 
 function argmax(logits: ArrayLike<number>): number {
   let best = 0;
@@ -79,7 +86,9 @@ describe.skipIf(!hasModels2026).each(names)("%s (skipped without ../shared)", (n
     quantize(model, [int8DynamicActivationIntxWeight({ bits: 4, groupSize: 32 })]);
     quantize(exact, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
     const { relative, correlation } = distance(await logitsOf(model), await logitsOf(exact));
-    expect(relative).toBeLessThan(0.03);
-    expect(correlation).toBeGreaterThan(0.9995);
+    const isRecurrent = model.decoder.transformer?.layers.some(({ mixer }) => mixer.states > 0);
+    const bounds = isRecurrent ? recurrentBounds : attentionBounds;
+    expect(relative).toBeLessThan(bounds.relative);
+    expect(correlation).toBeGreaterThan(bounds.correlation);
   });
 });

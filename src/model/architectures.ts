@@ -4,11 +4,13 @@ import { ConfigReader, type JsonObject, shown } from "./config-reader.ts";
 import type { Architecture, Decoder } from "./decoder.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
 import { granite } from "./granite.ts";
+import { lfm2, lfm3 } from "./lfm.ts";
 import { llama } from "./llama.ts";
 import { ministral, mistral } from "./mistral.ts";
 import { olmo2 } from "./olmo2.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
+import { qwen35 } from "./qwen3-5.ts";
 import { smollm3 } from "./smollm3.ts";
 
 export const architectures: readonly Architecture[] = [
@@ -24,6 +26,9 @@ export const architectures: readonly Architecture[] = [
   smollm3,
   olmo2,
   granite,
+  lfm2,
+  lfm3,
+  qwen35,
 ];
 
 /**

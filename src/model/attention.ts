@@ -26,12 +26,25 @@ export interface AttentionConfig {
   readonly biases: { readonly qkv: boolean; readonly output: boolean };
   /** Whether queries, keys and values are one matrix. */
   readonly fused: boolean;
+  /**
+   * What the results are multiplied with: sigmoids of as many values, which `q_proj` gives behind each head's query, or
+   * sigmoids of one value a head, which a linear layer of their own gives. Default: nothing.
+   */
+  readonly gate?: "values" | "heads";
   /** What checkpoints call some of its modules, where it is not what Llama's do. */
   readonly names?: { readonly [M in keyof typeof llamaNames]?: string };
 }
 
 /** Names of modules within an attention. */
-const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm" };
+const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", gate: "gate_proj" };
+
+interface Projections<T> {
+  readonly q: T;
+  readonly k: T;
+  readonly v: T;
+  /** The results behind their gate. */
+  gated(y: T): T;
+}
 
 /** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
 export class Attention implements Mixer {
@@ -53,7 +66,7 @@ export class Attention implements Mixer {
   }
 
   slots(module: string): WeightSlot[] {
-    const { hidden, heads, kvHeads, headDim, biases, fused, queryKeyNorm } = this.config;
+    const { hidden, heads, kvHeads, headDim, biases, fused, queryKeyNorm, gate } = this.config;
     const names = this.#names;
     const [q, kv] = [heads * headDim, kvHeads * headDim];
     const project = (name: string, n: number) => linearSlots(`${module}.${name}`, n, hidden, biases.qkv);
@@ -67,15 +80,17 @@ export class Attention implements Mixer {
     return [
       ...(fused
         ? project("qkv_proj", q + 2 * kv)
-        : [...project("q_proj", q), ...project("k_proj", kv), ...project("v_proj", kv)]),
+        : [...project("q_proj", gate === "values" ? 2 * q : q), ...project("k_proj", kv), ...project("v_proj", kv)]),
+      ...(gate === "heads" ? linearSlots(`${module}.${names.gate}`, heads, hidden) : []),
       ...norms,
       ...linearSlots(`${module}.${names.output}`, hidden, q, biases.output),
     ];
   }
 
   scalable(module: string): PartActivations {
-    const { heads, kvHeads, headDim, biases, fused } = this.config;
+    const { heads, kvHeads, headDim, biases, fused, gate } = this.config;
     const projections = fused ? ["qkv_proj"] : ["q_proj", "k_proj", "v_proj"];
+    const readers = gate === "heads" ? [...projections, this.#names.gate] : projections;
     const firstValue = fused ? (heads + kvHeads) * headDim : 0;
     // Queries of several heads read the values of one.
     const rowOf = (c: number) => {
@@ -84,7 +99,7 @@ export class Attention implements Mixer {
     };
     const values = { size: heads * headDim, rowOf };
     return {
-      readers: projections.map((name) => `${module}.${name}.weight`),
+      readers: readers.map((name) => `${module}.${name}.weight`),
       inner: [madeByLinear(`${module}.${projections.at(-1)}`, biases.qkv, values, `${module}.${this.#names.output}`)],
     };
   }
@@ -94,7 +109,7 @@ export class Attention implements Mixer {
     const { module, cacheLayer } = place;
     const { kvHeads, headDim, window, scale, softcap, biases } = this.config;
     const names = this.#names;
-    const [q, k, v] = this.#projections(pass, x, module);
+    const { q, k, v, gated } = this.#projections(pass, x, module);
     const [turnedQ, turnedK] = [
       this.#turned(pass, q, `${module}.${names.queryNorm}`),
       this.#turned(pass, k, `${module}.${names.keyNorm}`),
@@ -109,18 +124,28 @@ export class Attention implements Mixer {
           : { ...ops.kvCache(module, { ...cache, ...sizes }), position: pass.position };
       return ops.attention(turnedQ, turnedK, v, { cache: kept, scale, window, softcap });
     };
-    return pass.linear(attend(), `${module}.${names.output}`, biases.output);
+    return pass.linear(gated(attend()), `${module}.${names.output}`, biases.output);
   }
 
-  /** Queries, keys and values. */
-  #projections<T>(pass: LayerPass<T>, x: T, module: string): readonly [T, T, T] {
-    const { headDim, heads, kvHeads, biases, fused } = this.config;
+  /** Queries, keys and values, and what becomes of the results. */
+  #projections<T>(pass: LayerPass<T>, x: T, module: string): Projections<T> {
+    const { ops } = pass;
+    const { headDim, heads, kvHeads, biases, fused, gate } = this.config;
     const project = (name: string) => pass.linear(x, `${module}.${name}`, biases.qkv);
-    if (!fused) return [project("q_proj"), project("k_proj"), project("v_proj")];
-    const [q, kv] = [heads * headDim, kvHeads * headDim];
-    const all = project("qkv_proj");
-    const columns = (first: number, last: number) => pass.ops.columns(all, first, last);
-    return [columns(0, q), columns(q, q + kv), columns(q + kv, q + 2 * kv)];
+    if (fused) {
+      const [q, kv] = [heads * headDim, kvHeads * headDim];
+      const all = project("qkv_proj");
+      const columns = (first: number, last: number) => ops.columns(all, first, last);
+      return { q: columns(0, q), k: columns(q, q + kv), v: columns(q + kv, q + 2 * kv), gated: (y) => y };
+    }
+    const [q, k, v] = [project("q_proj"), project("k_proj"), project("v_proj")];
+    if (gate === undefined) return { q, k, v, gated: (y) => y };
+    if (gate === "heads") {
+      const factors = ops.sigmoid(pass.linear(x, `${module}.${this.#names.gate}`));
+      return { q, k, v, gated: (y) => ops.scaleParts(y, factors) };
+    }
+    const half = (first: number) => ops.partColumns(q, 2 * headDim, first, first + headDim);
+    return { q: half(0), k, v, gated: (y) => ops.gated("sigmoid", half(headDim), y) };
   }
 
   /** Queries or keys behind their norm and rope. */

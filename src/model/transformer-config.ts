@@ -4,7 +4,7 @@ import type { Activation } from "../ops/ops.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
-import type { LayerConfig, LayerNorms } from "./layer.ts";
+import type { LayerConfig, LayerNorms, Mixer } from "./layer.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
 export interface TransformerConfig {
@@ -43,14 +43,18 @@ export interface StackConfig extends Omit<TransformerConfig, "layers"> {
 
 /** The decoder of layers that are alike but for what `attentionOf` says of the attention of each. */
 export function stacked(
-  { depth, attention, mlp, norms, ...config }: StackConfig,
+  stack: StackConfig,
   attentionOf: (layer: number) => Partial<AttentionConfig> = () => ({}),
 ): TransformerConfig {
-  const layers = Array.from({ length: depth }, (_, i) => ({
-    mixer: new Attention({ ...attention, ...attentionOf(i) }),
-    mlp: new GatedMlp(mlp),
-    norms,
-  }));
+  return mixed(stack, (i) => new Attention({ ...stack.attention, ...attentionOf(i) }));
+}
+
+/** The decoder of layers that are alike but for their mixers. */
+export function mixed(
+  { depth, attention: _, mlp, norms, ...config }: StackConfig,
+  mixerOf: (layer: number) => Mixer,
+): TransformerConfig {
+  const layers = Array.from({ length: depth }, (_, i) => ({ mixer: mixerOf(i), mlp: new GatedMlp(mlp), norms }));
   return { ...config, layers };
 }
 

@@ -26,6 +26,11 @@ export function vectorSlot(name: string, size: number): WeightSlot {
   return { name, shape: [size], role: "vector", tiedTo: null };
 }
 
+/** The slot of a depthwise convolution of `taps` inputs a channel. */
+export function tapsSlot(name: string, channels: number, taps: number): WeightSlot {
+  return { name, shape: [channels, 1, taps], role: "vector", tiedTo: null };
+}
+
 /** The slots of a linear layer from `k` values to `n`: its matrix, and its bias where it has one. */
 export function linearSlots(module: string, n: number, k: number, hasBias = false): WeightSlot[] {
   const weight: WeightSlot = { name: `${module}.weight`, shape: [n, k], role: "linear", tiedTo: null };

@@ -156,11 +156,13 @@ export class Ops<T> {
     return this.call("lowbit::layer_norm.out", x, factors!, added ?? null, eps);
   }
 
-  /** Divides each row by its length (Euclidean norm); rows of zeros stay zeros. */
-  normalize(x: T): T {
-    const size = this.spec(x).shape.at(-1)!;
+  /**
+   * Divides each row, or each part of `size` values, by its length (Euclidean norm), the root of the sum of squares and
+   * `eps`; zeros stay zeros.
+   */
+  normalize(x: T, size: number = this.spec(x).shape.at(-1)!, eps: number = LENGTH_LEAST ** 2): T {
     const factors = this.literal(`normalize_${size}`, new Float32Array(size).fill(1 / Math.sqrt(size)));
-    return this.call("lowbit::rms_norm.out", x, factors, LENGTH_LEAST ** 2 / size);
+    return this.call("lowbit::rms_norm.out", x, factors, eps / size);
   }
 
   /** Computes GELU of every element, by erf or by its approximation with tanh. */
