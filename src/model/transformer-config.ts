@@ -67,6 +67,7 @@ export interface Defaults {
   readonly theta?: number;
   readonly tied?: boolean;
   readonly partialRotary?: boolean;
+  readonly activation?: string;
 }
 
 /** Functions of a gated MLP, by their names in configs. */
@@ -109,7 +110,9 @@ function readHeads(config: ConfigReader, defaults: Defaults): Pick<AttentionConf
 
 /** `head_dim`, else the architecture's own, else a part of the embedding for each head. */
 function readHeadDim(config: ConfigReader, heads: number, defaults: Defaults): number {
-  const own = defaults.headDim ?? Math.floor(config.size("hidden_size") / heads);
+  // An architecture's own size counts where nothing is said, not where the config says null.
+  const fallback = config.fields.head_dim === null ? undefined : defaults.headDim;
+  const own = fallback ?? Math.floor(config.size("hidden_size") / heads);
   if (own >= 1 || config.has("head_dim")) return config.size("head_dim", own, HEAD_MAX);
   throw new InvalidFileError(
     config.file,
@@ -136,7 +139,14 @@ function checkUniform(config: ConfigReader): void {
 
 /** A decoder as Llama's: norms before attention and MLP, one rope for all layers, no windows, no scales. */
 export function readStack(config: ConfigReader, defaults: Defaults = {}): StackConfig {
-  const { contextLength = 2048, eps = 1e-6, theta = 10000, tied = false, partialRotary = false } = defaults;
+  const {
+    contextLength = 2048,
+    eps = 1e-6,
+    theta = 10000,
+    tied = false,
+    partialRotary = false,
+    activation = "silu",
+  } = defaults;
   const sizes = readHeads(config, defaults);
   checkCausal(config);
   checkUniform(config);
@@ -164,7 +174,7 @@ export function readStack(config: ConfigReader, defaults: Defaults = {}): StackC
     mlp: {
       hidden,
       intermediate: config.size("intermediate_size"),
-      activation: activationOf(config, "hidden_act", "silu"),
+      activation: activationOf(config, "hidden_act", activation),
       bias: false,
       fused: false,
     },

@@ -11,6 +11,19 @@ export interface WeightSlot {
   readonly role: "embedding" | "linear" | "vector";
   /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
   readonly tiedTo: string | null;
+  /**
+   * How rows of heads stand in the checkpoint where they are stored for rotation of neighbours, in pairs 2i and 2i + 1. The
+   * network has them as Hugging Face's Llama does, in pairs i and i + half. Absent where both are alike.
+   */
+  readonly pairs?: PairedRows;
+}
+
+/** Rows of heads of which the first are stored as pairs of neighbours. */
+export interface PairedRows {
+  /** Rows of a head. */
+  readonly headDim: number;
+  /** Rows of a head that are rotated, the first. */
+  readonly rotated: number;
 }
 
 /** The module that a tensor is of, with which the names of all its tensors begin: "model.layers.0.mlp.up_proj". */

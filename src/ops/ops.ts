@@ -175,6 +175,15 @@ export class Ops<T> {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
   }
 
+  /** Computes 1 + beta ln(1 + floor(position / length)) of positions [T], to [1, T, 1]. */
+  positionGrowth(position: T, beta: number, length: number): T {
+    const lengths = this.literal("position_growth.length", Float32Array.of(length));
+    const ones = this.literal("position_growth.one", Float32Array.of(1));
+    const periods = this.call("aten::div.out_mode", position, lengths, "floor");
+    const growth = this.call("aten::add.out", ones, this.call("aten::log1p.out", periods), beta);
+    return this.call("aten::view_copy.out", growth, [1, -1, 1]);
+  }
+
   /** Rotates the heads of x [..., heads * headDim] by the angles of `ropeAngles`. */
   rope(x: T, angles: T, headDim: number): T {
     return this.call("lowbit::rope.out", x, angles, headDim);
