@@ -6,6 +6,7 @@ import type { Architecture, Decoder } from "./decoder.ts";
 import { ernie4_5 } from "./ernie4-5.ts";
 import { exaone4 } from "./exaone4.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
+import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm4 } from "./glm4.ts";
 import { granite } from "./granite.ts";
 import { graniteHybrid } from "./granite-hybrid.ts";
@@ -29,6 +30,8 @@ export const architectures: readonly Architecture[] = [
   gemma,
   gemma2,
   gemma3,
+  gemma4,
+  gemma4Unified,
   phi3,
   smollm3,
   olmo2,
