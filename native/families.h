@@ -317,11 +317,12 @@ constexpr uint32_t kScalars = 2, kBuffers = 4;
 namespace scale_rows {
 constexpr ScalarIndex kRows{0};
 constexpr ScalarIndex kDim{1};
+constexpr ScalarIndex kCount{2};
 constexpr BufferIndex kX{0};
 constexpr BufferIndex kFactors{1};
 constexpr BufferIndex kY{2};
 constexpr BufferIndex kScratch{3};
-constexpr uint32_t kScalars = 2, kBuffers = 3;
+constexpr uint32_t kScalars = 3, kBuffers = 3;
 }  // namespace scale_rows
 
 namespace select {
