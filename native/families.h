@@ -157,14 +157,16 @@ constexpr ScalarIndex kKeyOffset{12};
 constexpr ScalarIndex kValueOffset{13};
 constexpr ScalarIndex kKeyScaleOffset{14};
 constexpr ScalarIndex kValueScaleOffset{15};
+constexpr ScalarIndex kHasSinks{16};
 constexpr BufferIndex kQ{0};
 constexpr BufferIndex kK{1};
 constexpr BufferIndex kV{2};
 constexpr BufferIndex kRuns{3};
 constexpr BufferIndex kPages{4};
-constexpr BufferIndex kY{5};
-constexpr BufferIndex kScratch{6};
-constexpr uint32_t kScalars = 16, kBuffers = 6;
+constexpr BufferIndex kSinks{5};
+constexpr BufferIndex kY{6};
+constexpr BufferIndex kScratch{7};
+constexpr uint32_t kScalars = 17, kBuffers = 7;
 }  // namespace update_and_attend
 
 namespace rope_update_and_attend {
@@ -184,14 +186,16 @@ constexpr ScalarIndex kKeyOffset{12};
 constexpr ScalarIndex kValueOffset{13};
 constexpr ScalarIndex kKeyScaleOffset{14};
 constexpr ScalarIndex kValueScaleOffset{15};
-constexpr ScalarIndex kHalf{16};
+constexpr ScalarIndex kHasSinks{16};
+constexpr ScalarIndex kHalf{17};
 constexpr BufferIndex kQkv{0};
 constexpr BufferIndex kAngles{1};
 constexpr BufferIndex kRuns{2};
 constexpr BufferIndex kPages{3};
-constexpr BufferIndex kY{4};
-constexpr BufferIndex kScratch{5};
-constexpr uint32_t kScalars = 17, kBuffers = 5;
+constexpr BufferIndex kSinks{4};
+constexpr BufferIndex kY{5};
+constexpr BufferIndex kScratch{6};
+constexpr uint32_t kScalars = 18, kBuffers = 6;
 }  // namespace rope_update_and_attend
 
 namespace attend_texts {
@@ -221,6 +225,17 @@ constexpr BufferIndex kY{2};
 constexpr BufferIndex kScratch{3};
 constexpr uint32_t kScalars = 2, kBuffers = 3;
 }  // namespace binary
+
+namespace clamped_gate {
+constexpr ScalarIndex kCount{0};
+constexpr ScalarIndex kSlope{1};
+constexpr ScalarIndex kLimit{2};
+constexpr BufferIndex kA{0};
+constexpr BufferIndex kB{1};
+constexpr BufferIndex kY{2};
+constexpr BufferIndex kScratch{3};
+constexpr uint32_t kScalars = 3, kBuffers = 3;
+}  // namespace clamped_gate
 
 namespace unary {
 constexpr ScalarIndex kCount{0};
@@ -311,6 +326,116 @@ constexpr BufferIndex kY{2};
 constexpr BufferIndex kScratch{3};
 constexpr uint32_t kScalars = 5, kBuffers = 3;
 }  // namespace embedding_shared
+
+namespace route {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kExperts{1};
+constexpr ScalarIndex kTopK{2};
+constexpr ScalarIndex kScores{3};
+constexpr ScalarIndex kNormalize{4};
+constexpr ScalarIndex kEps{5};
+constexpr ScalarIndex kScale{6};
+constexpr ScalarIndex kHasBias{7};
+constexpr ScalarIndex kHasFactors{8};
+constexpr BufferIndex kLogits{0};
+constexpr BufferIndex kBias{1};
+constexpr BufferIndex kFactors{2};
+constexpr BufferIndex kRouting{3};
+constexpr BufferIndex kScratch{4};
+constexpr uint32_t kScalars = 9, kBuffers = 4;
+}  // namespace route
+
+namespace expert_rows {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kExperts{1};
+constexpr ScalarIndex kTopK{2};
+constexpr ScalarIndex kDim{3};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kRouting{1};
+constexpr BufferIndex kY{2};
+constexpr BufferIndex kScratch{3};
+constexpr uint32_t kScalars = 4, kBuffers = 3;
+}  // namespace expert_rows
+
+namespace combine_experts {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kExperts{1};
+constexpr ScalarIndex kTopK{2};
+constexpr ScalarIndex kDim{3};
+constexpr ScalarIndex kHasShared{4};
+constexpr ScalarIndex kHasGate{5};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kRouting{1};
+constexpr BufferIndex kY{2};
+constexpr BufferIndex kShared{3};
+constexpr BufferIndex kGate{4};
+constexpr BufferIndex kScratch{5};
+constexpr uint32_t kScalars = 6, kBuffers = 5;
+}  // namespace combine_experts
+
+namespace expert_packed {
+constexpr ScalarIndex kPlaces{0};
+constexpr ScalarIndex kExperts{1};
+constexpr ScalarIndex kN{2};
+constexpr ScalarIndex kK{3};
+constexpr ScalarIndex kPartBytes{4};
+constexpr ScalarIndex kFrom0{5};
+constexpr ScalarIndex kFrom1{6};
+constexpr ScalarIndex kFrom2{7};
+constexpr ScalarIndex kFrom3{8};
+constexpr ScalarIndex kFrom4{9};
+constexpr ScalarIndex kFrom5{10};
+constexpr ScalarIndex kFrom6{11};
+constexpr ScalarIndex kFrom7{12};
+constexpr ScalarIndex kKernel0{13};
+constexpr ScalarIndex kKernel1{14};
+constexpr ScalarIndex kKernel2{15};
+constexpr ScalarIndex kKernel3{16};
+constexpr ScalarIndex kKernel4{17};
+constexpr ScalarIndex kKernel5{18};
+constexpr ScalarIndex kKernel6{19};
+constexpr ScalarIndex kKernel7{20};
+constexpr ScalarIndex kGroupSize{21};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kWeights{1};
+constexpr BufferIndex kRouting{2};
+constexpr BufferIndex kY{3};
+constexpr BufferIndex kScratch{4};
+constexpr uint32_t kScalars = 22, kBuffers = 4;
+}  // namespace expert_packed
+
+namespace expert_float {
+constexpr ScalarIndex kPlaces{0};
+constexpr ScalarIndex kExperts{1};
+constexpr ScalarIndex kN{2};
+constexpr ScalarIndex kK{3};
+constexpr ScalarIndex kPartBytes{4};
+constexpr ScalarIndex kFrom0{5};
+constexpr ScalarIndex kFrom1{6};
+constexpr ScalarIndex kFrom2{7};
+constexpr ScalarIndex kFrom3{8};
+constexpr ScalarIndex kFrom4{9};
+constexpr ScalarIndex kFrom5{10};
+constexpr ScalarIndex kFrom6{11};
+constexpr ScalarIndex kFrom7{12};
+constexpr ScalarIndex kKernel0{13};
+constexpr ScalarIndex kKernel1{14};
+constexpr ScalarIndex kKernel2{15};
+constexpr ScalarIndex kKernel3{16};
+constexpr ScalarIndex kKernel4{17};
+constexpr ScalarIndex kKernel5{18};
+constexpr ScalarIndex kKernel6{19};
+constexpr ScalarIndex kKernel7{20};
+constexpr ScalarIndex kWeightType{21};
+constexpr ScalarIndex kHasBias{22};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kWeights{1};
+constexpr BufferIndex kRouting{2};
+constexpr BufferIndex kY{3};
+constexpr BufferIndex kBias{4};
+constexpr BufferIndex kScratch{5};
+constexpr uint32_t kScalars = 23, kBuffers = 5;
+}  // namespace expert_float
 
 namespace vocabulary_maxima {
 constexpr ScalarIndex kBlocks{0};

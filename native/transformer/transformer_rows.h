@@ -45,6 +45,7 @@
       LOWBIT_FLOAT_ROW("reglu", "reglu", target, lanes, needs, nullptr, binary_prepare<Isa, RegluOperation>),          \
       LOWBIT_FLOAT_ROW("squared_reglu", "squared_reglu", target, lanes, needs, nullptr,                                \
                        binary_prepare<Isa, SquaredRegluOperation>),                                                    \
+      LOWBIT_FLOAT_ROW("clamped_gate", "clamped_gate", target, lanes, needs, nullptr, clamped_gate_prepare<Isa>),      \
       LOWBIT_FLOAT_ROW("scale", "scale", target, lanes, needs, nullptr, unary_prepare<Isa, ScaleOperation>),           \
       LOWBIT_FLOAT_ROW("softcap", "softcap", target, lanes, needs, nullptr, unary_prepare<Isa, SoftcapOperation>),     \
       LOWBIT_FLOAT_ROW("softmax", "softmax", target, lanes, needs, nullptr, softmax_prepare<Isa>),                     \
