@@ -274,6 +274,27 @@ constexpr BufferIndex kScratch{2};
 constexpr uint32_t kScalars = 3, kBuffers = 2;
 }  // namespace group_sums
 
+namespace softplus {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kDim{1};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kBias{1};
+constexpr BufferIndex kFactors{2};
+constexpr BufferIndex kY{3};
+constexpr BufferIndex kScratch{4};
+constexpr uint32_t kScalars = 2, kBuffers = 4;
+}  // namespace softplus
+
+namespace scale_rows {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kDim{1};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kFactors{1};
+constexpr BufferIndex kY{2};
+constexpr BufferIndex kScratch{3};
+constexpr uint32_t kScalars = 2, kBuffers = 3;
+}  // namespace scale_rows
+
 namespace select {
 constexpr ScalarIndex kOuter{0};
 constexpr ScalarIndex kStride{1};
@@ -356,22 +377,6 @@ constexpr BufferIndex kY{2};
 constexpr BufferIndex kScratch{3};
 constexpr uint32_t kScalars = 4, kBuffers = 3;
 }  // namespace expert_rows
-
-namespace combine_experts {
-constexpr ScalarIndex kRows{0};
-constexpr ScalarIndex kExperts{1};
-constexpr ScalarIndex kTopK{2};
-constexpr ScalarIndex kDim{3};
-constexpr ScalarIndex kHasShared{4};
-constexpr ScalarIndex kHasGate{5};
-constexpr BufferIndex kX{0};
-constexpr BufferIndex kRouting{1};
-constexpr BufferIndex kY{2};
-constexpr BufferIndex kShared{3};
-constexpr BufferIndex kGate{4};
-constexpr BufferIndex kScratch{5};
-constexpr uint32_t kScalars = 6, kBuffers = 5;
-}  // namespace combine_experts
 
 namespace expert_packed {
 constexpr ScalarIndex kPlaces{0};

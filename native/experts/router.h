@@ -113,8 +113,6 @@ void route_prepare(Step& step, const Call& call) {
 
 struct ExpertRowsArgs {
   const float* x;
-  const float* shared;
-  const float* gate;
   float* y;
   Routing routing;
   uint32_t rows, top_k, dim, per_tile, count;
@@ -137,24 +135,21 @@ inline void combine_experts_run(const Step& step, uint32_t, uint32_t tile, uint3
   for (uint32_t row = tile * args.per_tile; row < last; row++) {
     float* y = args.y + size_t{row} * dim;
     std::fill_n(y, dim, 0.0f);
-    auto add = [&](const float* x, float weight) {
-      for (uint32_t c = 0; c < dim; c++) y[c] += weight * x[c];
-    };
     for (uint32_t j = 0; j < args.top_k; j++) {
       const size_t i = size_t{row} * args.top_k + j;
       const uint32_t place = static_cast<uint32_t>(args.routing.places[i]);
-      if (place < args.rows * args.top_k) add(args.x + size_t{place} * dim, args.routing.weights[i]);
-      else std::fill_n(y, dim, NAN);
+      const bool is_place = place < args.rows * args.top_k;
+      const float* x = args.x + (is_place ? size_t{place} * dim : 0);
+      const float weight = is_place ? args.routing.weights[i] : NAN;
+      for (uint32_t c = 0; c < dim; c++) y[c] += weight * x[c];
     }
-    if (args.shared) add(args.shared + size_t{row} * dim, args.gate ? 1 / (1 + std::exp(-args.gate[row])) : 1.0f);
   }
 }
 
-// What both families have in the same places.
-inline ExpertRowsArgs& begin_expert_rows(Step& step, const Call& call) {
+template <bool Combines>
+void expert_rows_prepare(Step& step, const Call& call) {
   using namespace expert_rows;
   ExpertRowsArgs& args = step.init<ExpertRowsArgs>();
-  args = {};
   args.rows = scalar_of<uint32_t>(call, kRows);
   args.top_k = scalar_of<uint32_t>(call, kTopK);
   args.dim = scalar_of<uint32_t>(call, kDim);
@@ -162,32 +157,13 @@ inline ExpertRowsArgs& begin_expert_rows(Step& step, const Call& call) {
   args.y = buffer_of<float>(call, kY);
   const size_t places = size_t{args.rows} * args.top_k;
   args.routing = routing_at(buffer_of<int32_t>(call, kRouting), scalar_of<uint32_t>(call, kExperts), places);
+  args.count = Combines ? args.rows : static_cast<uint32_t>(places);
+  // Some 64 KiB of values that are read, or more.
+  const uint32_t values = std::max(1u, args.dim * (Combines ? args.top_k : 1));
+  args.per_tile = std::max(1 + (1u << 14) / values, ceil_div(args.count, 8 * call.threads));
   step.phases = 1;
-  return args;
-}
-static_assert(expert_rows::kDim == combine_experts::kDim && expert_rows::kY == combine_experts::kY &&
-              expert_rows::kRouting == combine_experts::kRouting);
-
-// Tiles of `count` rows, each of some 64 KiB of values and more.
-inline void split_expert_rows(Step& step, ExpertRowsArgs& args, uint32_t count, uint32_t values, uint32_t threads) {
-  args.count = count;
-  args.per_tile = std::max(1 + (1u << 14) / std::max(1u, values), ceil_div(count, 8 * threads));
-  step.tiles[0] = ceil_div(count, args.per_tile);
-}
-
-void expert_rows_prepare(Step& step, const Call& call) {
-  ExpertRowsArgs& args = begin_expert_rows(step, call);
-  split_expert_rows(step, args, args.rows * args.top_k, args.dim, call.threads);
-  step.run = expert_rows_run;
-}
-
-void combine_experts_prepare(Step& step, const Call& call) {
-  using namespace combine_experts;
-  ExpertRowsArgs& args = begin_expert_rows(step, call);
-  if (scalar_of<bool>(call, kHasShared)) args.shared = buffer_of<const float>(call, kShared);
-  if (scalar_of<bool>(call, kHasGate)) args.gate = buffer_of<const float>(call, kGate);
-  split_expert_rows(step, args, args.rows, args.dim * args.top_k, call.threads);
-  step.run = combine_experts_run;
+  step.tiles[0] = ceil_div(args.count, args.per_tile);
+  step.run = Combines ? combine_experts_run : expert_rows_run;
 }
 
 }  // namespace

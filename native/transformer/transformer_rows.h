@@ -46,6 +46,12 @@
       LOWBIT_FLOAT_ROW("squared_reglu", "squared_reglu", target, lanes, needs, nullptr,                                \
                        binary_prepare<Isa, SquaredRegluOperation>),                                                    \
       LOWBIT_FLOAT_ROW("clamped_gate", "clamped_gate", target, lanes, needs, nullptr, clamped_gate_prepare<Isa>),      \
+      LOWBIT_FLOAT_ROW("multiply", "multiply", target, lanes, needs, nullptr, binary_prepare<Isa, MultiplyOperation>), \
+      LOWBIT_FLOAT_ROW("sigmoid_gate", "sigmoid_gate", target, lanes, needs, nullptr,                                  \
+                       binary_prepare<Isa, SigmoidGateOperation>),                                                     \
+      LOWBIT_FLOAT_ROW("sigmoid", "sigmoid", target, lanes, needs, nullptr, unary_prepare<Isa, SigmoidOperation>),     \
+      LOWBIT_FLOAT_ROW("softplus", "softplus", target, lanes, needs, nullptr, softplus_prepare<Isa>),                  \
+      LOWBIT_FLOAT_ROW("scale_rows", "scale_rows", target, lanes, needs, nullptr, scale_rows_prepare<Isa>),            \
       LOWBIT_FLOAT_ROW("scale", "scale", target, lanes, needs, nullptr, unary_prepare<Isa, ScaleOperation>),           \
       LOWBIT_FLOAT_ROW("softcap", "softcap", target, lanes, needs, nullptr, unary_prepare<Isa, SoftcapOperation>),     \
       LOWBIT_FLOAT_ROW("softmax", "softmax", target, lanes, needs, nullptr, softmax_prepare<Isa>),                     \

@@ -16,7 +16,9 @@ import { type GgufEntry, type GgufTensorEntry, writeGguf } from "../formats/gguf
 import { pairRows } from "../formats/head-rows.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";
 import { buildDecoder } from "../model/architectures.ts";
+import { Attention, type AttentionConfig } from "../model/attention.ts";
 import type { WeightSlot } from "../model/decoder.ts";
+import { GatedMlp, type GatedMlpConfig } from "../model/gated-mlp.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
 import { checkOutput } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
@@ -65,7 +67,8 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
       `${model.name}: ${model.decoder.architecture} is not written to GGUF, only ${Object.keys(names).join(", ")}`,
     );
   const { normOffset, interleaved, names: other } = ggufArchitectures[architecture]!;
-  const form: TensorForm = { normOffset, names: other, headDim: interleaved ? config.headDim : null };
+  const [block] = blocksOf(model, config);
+  const form: TensorForm = { normOffset, names: other, headDim: interleaved ? block!.attention.headDim : null };
   checkBlockType(model, options.blockType);
   const tensors = model.decoder.slots
     .filter((slot) => isWritten(model, slot))
@@ -77,6 +80,22 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
   await checkReadBack(model, config, metadata, all, extra?.divisors ?? null);
   for (const [key, entry] of tokenizerOf(model, config)) metadata.set(key, entry);
   await writeGguf(path, metadata, reported(all, options));
+}
+
+/** What a layer is made of, as far as files say it. */
+interface Block {
+  readonly attention: AttentionConfig;
+  readonly mlp: GatedMlpConfig;
+}
+
+/** UnsupportedError for layers of something else than attention and a gated MLP. */
+function blocksOf({ name }: Model, { layers }: TransformerConfig): readonly Block[] {
+  return layers.map(({ mixer, mlp }, i) => {
+    if (mixer instanceof Attention && mlp instanceof GatedMlp) return { attention: mixer.config, mlp: mlp.config };
+    throw new UnsupportedError(
+      `${name}: layer ${i} is not written to GGUF, only layers of attention and a gated MLP are`,
+    );
+  });
 }
 
 /** Whether a slot is a tensor of its own: those that are tied are what they are tied to, unless they became something else. */
@@ -261,9 +280,12 @@ function ropeTensor(
 
 /** What a file says of the model; a window as wide as the context is none. */
 function modelMetadata(model: Model, architecture: string, config: TransformerConfig): Map<string, GgufEntry> {
-  const window = Math.max(...config.layers.map((layer) => layer.window));
+  const blocks = blocksOf(model, config);
+  const window = Math.max(...blocks.map(({ attention }) => attention.window));
   const full = architecture === "llama" && window > 0;
-  const { hidden, intermediate, heads, kvHeads, headDim, eps, softcaps } = config;
+  const { hidden, eps, logitSoftcap } = config;
+  const { attention, mlp } = blocks[0]!;
+  const { heads, kvHeads, headDim, softcap } = attention;
   const rope = config.ropes.rope ?? config.ropes.full_attention!;
   const u32 = (value: number): GgufEntry => ({ type: "u32", value });
   const f32 = (value: number): GgufEntry => ({ type: "f32", value });
@@ -271,7 +293,7 @@ function modelMetadata(model: Model, architecture: string, config: TransformerCo
     ["context_length", u32(full ? Math.min(window, config.contextLength) : config.contextLength)],
     ["embedding_length", u32(hidden)],
     ["block_count", u32(config.layers.length)],
-    ["feed_forward_length", u32(intermediate)],
+    ["feed_forward_length", u32(mlp.intermediate)],
     ["vocab_size", u32(config.vocabulary)],
     ["attention.head_count", u32(heads)],
     ["attention.head_count_kv", u32(kvHeads)],
@@ -281,8 +303,8 @@ function modelMetadata(model: Model, architecture: string, config: TransformerCo
     ["rope.dimension_count", u32(2 * rope.inverseFrequencies.length)],
     ["rope.freq_base", f32(baseOf(model))],
     ...(window > 0 && !full ? [["attention.sliding_window", u32(window)] as [string, GgufEntry]] : []),
-    ...(softcaps.attention > 0 ? [["attn_logit_softcapping", f32(softcaps.attention)] as [string, GgufEntry]] : []),
-    ...(softcaps.logits > 0 ? [["final_logit_softcapping", f32(softcaps.logits)] as [string, GgufEntry]] : []),
+    ...(softcap > 0 ? [["attn_logit_softcapping", f32(softcap)] as [string, GgufEntry]] : []),
+    ...(logitSoftcap > 0 ? [["final_logit_softcapping", f32(logitSoftcap)] as [string, GgufEntry]] : []),
   ];
   return new Map<string, GgufEntry>([
     ["general.architecture", { type: "string", value: architecture }],
@@ -310,18 +332,34 @@ async function checkReadBack(
   } as unknown as GgufTensors;
   const read = buildDecoder(model.name, await ggufConfig(metadata, source)).transformer!;
   const { contextLength } = read;
-  const unwindowed = (layer: TransformerConfig["layers"][number]) =>
-    layer.window >= contextLength ? { ...layer, window: 0 } : layer;
-  const expected = { ...config, contextLength, tied: read.tied, layers: config.layers.map(unwindowed) };
   const hasLong = Object.values(config.ropes).some(({ long }) => long);
-  const other = Object.entries(expected).filter(
-    ([field, value]) =>
-      describe(value) !== describe(read[field as keyof TransformerConfig]) || (field === "ropes" && hasLong),
-  );
+  const found = ofLayers(blocksOf(model, read), contextLength);
+  const other = [
+    ...differences({ ...config, contextLength, tied: read.tied, layers: [] }, { ...read, layers: [] }),
+    ...(hasLong ? ["ropes"] : []),
+    ...ofLayers(blocksOf(model, config), contextLength).flatMap((layer, i) => differences(layer, found[i] ?? {})),
+  ];
   if (other.length > 0)
     throw new UnsupportedError(
-      `${model.name}: GGUF files of ${architectureOf(metadata).name} cannot say the ${other.map(([field]) => field).join(", ")} of this model`,
+      `${model.name}: GGUF files of ${architectureOf(metadata).name} cannot say the ${[...new Set(other)].join(", ")} of this model`,
     );
+}
+
+/** What layers are made of, each in one object; windows as wide as the context are none. */
+function ofLayers(blocks: readonly Block[], contextLength: number): object[] {
+  return blocks.map(({ attention, mlp }) => ({
+    ...attention,
+    window: attention.window >= contextLength ? 0 : attention.window,
+    mlp,
+  }));
+}
+
+/** Names of fields with another value in `read`. */
+function differences(expected: object, read: object): string[] {
+  const others = new Map<string, unknown>(Object.entries(read));
+  return Object.entries(expected).flatMap(([field, value]) =>
+    describe(value) === describe(others.get(field)) ? [] : [field],
+  );
 }
 
 /** Numbers to some digits: frequencies are rounded on their way through the file. Divisors are read as two equal sets. */

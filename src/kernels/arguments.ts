@@ -123,6 +123,28 @@ export interface RopeAnglesArgs {
   readonly angles: Float32Array;
 }
 
+/** y[r, c] = factors[c] * softplus(x[r, c] + bias[c]), softplus(a) = ln(1 + exp(a)). */
+export interface SoftplusArgs {
+  readonly dim: number;
+  /** [rows, dim] */
+  readonly x: Float32Array;
+  /** [dim] */
+  readonly bias: Float32Array;
+  /** [dim] */
+  readonly factors: Float32Array;
+  readonly y: Float32Array;
+}
+
+/** y[r, c] = factors[r] * x[r, c]. */
+export interface ScaleRowsArgs {
+  readonly dim: number;
+  /** [rows, dim] */
+  readonly x: Float32Array;
+  /** [rows] */
+  readonly factors: Float32Array;
+  readonly y: Float32Array;
+}
+
 /** Rotates the first 2 * half values of each head; pairs are (i, i + half), as in Hugging Face's models. */
 export interface RopeArgs {
   readonly tokens: number;
@@ -417,16 +439,8 @@ export interface ExpertRowsArgs {
   readonly y: Float32Array;
 }
 
-/**
- * y [rows, dim]: sums of the rows of x [rows * topK, dim] that each row's experts made, times their weights, plus what an
- * expert of all rows made, times the sigmoid of its gate where it has one.
- */
-export interface CombineExpertsArgs extends ExpertRowsArgs {
-  /** [rows, dim] */
-  readonly shared: Float32Array | null;
-  /** [rows] */
-  readonly gate: Float32Array | null;
-}
+/** y [rows, dim]: sums of the rows of x [rows * topK, dim] that each row's experts made, times their weights. */
+export type CombineExpertsArgs = ExpertRowsArgs;
 
 /** The matrices of all experts of a linear layer, and what multiplies with one. `A`: arguments of a linear layer. */
 export interface ExpertMatrices<A> {

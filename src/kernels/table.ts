@@ -1,23 +1,31 @@
 /** The rows: every kernel of every family, best first. The reference fits everything and is last. */
+import type { FloatLinearArgs, PackedLinearArgs } from "./arguments.ts";
 import * as native from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { attentionReference, updateAndAttendReference } from "./reference/attention.ts";
 import {
   addReference,
   argmaxReference,
+  clampedGateReference,
   erfGegluReference,
   gegluReference,
   groupSumsReference,
+  multiplyReference,
   quickGegluReference,
   regluReference,
   scaleReference,
+  scaleRowsReference,
   selectReference,
+  sigmoidGateReference,
+  sigmoidReference,
   softcapReference,
   softmaxReference,
+  softplusReference,
   squaredRegluReference,
   swigluReference,
 } from "./reference/elementwise.ts";
 import { embeddingFloatReference, embeddingPackedReference, embeddingSharedReference } from "./reference/embedding.ts";
+import { combineExpertsReference, expertLinearReference, expertRowsReference, routeReference } from "./reference/experts.ts";
 import {
   addRmsNormReference,
   gegluHalvesReference,
@@ -47,10 +55,13 @@ import {
   addWasm,
   erfGegluWasm,
   gegluWasm,
+  multiplyWasm,
   quickGegluWasm,
   regluWasm,
   scaleWasm,
   selectWasm,
+  sigmoidGateWasm,
+  sigmoidWasm,
   softcapWasm,
   squaredRegluWasm,
   swigluWasm,
@@ -63,7 +74,7 @@ import { layerNormWasm } from "./wasm/layer-norm.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
 import { linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./wasm/rows.ts";
 import { attendTextsWasm } from "./wasm/texts.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
@@ -145,6 +156,12 @@ export const erfGeglu = [...nativeKernels("erf_geglu", native.binary), erfGegluW
 export const quickGeglu = [...nativeKernels("quick_geglu", native.binary), quickGegluWasm, quickGegluReference];
 export const reglu = [...nativeKernels("reglu", native.binary), regluWasm, regluReference];
 export const squaredReglu = [...nativeKernels("squared_reglu", native.binary), squaredRegluWasm, squaredRegluReference];
+export const multiply = [...nativeKernels("multiply", native.binary), multiplyWasm, multiplyReference];
+export const sigmoidGate = [...nativeKernels("sigmoid_gate", native.binary), sigmoidGateWasm, sigmoidGateReference];
+export const sigmoid = [...nativeKernels("sigmoid", native.unary), sigmoidWasm, sigmoidReference];
+export const softplus = [...nativeKernels("softplus", native.softplus), softplusWasm, softplusReference];
+export const scaleRows = [...nativeKernels("scale_rows", native.scaleRows), scaleRowsWasm, scaleRowsReference];
+export const clampedGate = [...nativeKernels("clamped_gate", native.clampedGate), clampedGateReference];
 export const scale = [...nativeKernels("scale", native.unary), scaleWasm, scaleReference];
 export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, softcapReference];
 export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];
@@ -152,3 +169,15 @@ export const groupSums = [...nativeKernels("group_sums", native.groupSums), grou
 export const argmax = [...nativeKernels("argmax", native.rows), argmaxWasm, argmaxReference];
 export const select = [...nativeKernels("select", native.select), selectWasm, selectReference];
 export const int4Pack = [int4PackReference];
+export const route = [...nativeKernels("route", native.route), routeReference];
+export const expertRows = [...nativeKernels("expert_rows", native.expertRows), expertRowsReference];
+export const combineExperts = [...nativeKernels("combine_experts", native.expertRows), combineExpertsReference];
+/** Over rows in the order of their experts; the kernels of linear layers multiply. */
+export const expertLinearPacked = [
+  ...nativeKernels("expert_linear_packed", native.expertPacked),
+  expertLinearReference<PackedLinearArgs>("expert_linear_packed_1x1x1_reference"),
+];
+export const expertLinearFloat = [
+  ...nativeKernels("expert_linear_float", native.expertFloat),
+  expertLinearReference<FloatLinearArgs>("expert_linear_float_1x1x1_reference"),
+];

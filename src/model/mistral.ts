@@ -1,19 +1,19 @@
 /** Mistral (Jiang et al. 2023): Llama with a sliding window in every layer, or in those of `layer_types` (Ministral, 2024). */
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";
-import { layerWindows, readTransformer } from "./transformer-config.ts";
+import { layerWindows, readStack, stacked } from "./transformer-config.ts";
 
 export const mistral: Architecture = {
   name: "MistralForCausalLM",
   modelType: "mistral",
   build(config) {
-    const base = readTransformer(config, { kvHeads: 8, contextLength: 131072 });
+    const base = readStack(config, { kvHeads: 8, contextLength: 131072 });
     const window = config.sizeOrNull("sliding_window", 4096);
-    const windows = layerWindows(config, base.layers.length, window, () => window !== null);
-    return transformer(this.name, {
-      ...base,
-      layers: base.layers.map((layer, i) => ({ ...layer, window: windows[i]! })),
-    });
+    const windows = layerWindows(config, base.depth, window, () => window !== null);
+    return transformer(
+      this.name,
+      stacked(base, (i) => ({ window: windows[i]! })),
+    );
   },
 };
 

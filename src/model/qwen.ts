@@ -6,27 +6,33 @@ import {
   attentionBias,
   type Defaults,
   layerWindows,
-  readTransformer,
-  type TransformerConfig,
+  readStack,
+  type StackConfig,
+  stacked,
 } from "./transformer-config.ts";
 
-/** A window, when one is used at all, in the layers from `max_window_layers` on. */
-function readQwen(config: ConfigReader, defaults: Defaults): TransformerConfig {
-  const base = readTransformer(config, { contextLength: 32768, kvHeads: 32, ...defaults });
+function readQwen(config: ConfigReader, defaults: Defaults): StackConfig {
+  return readStack(config, { contextLength: 32768, kvHeads: 32, ...defaults });
+}
+
+/** Windows, when they are used at all, of the layers from `max_window_layers` on. */
+function windowsOf(config: ConfigReader, depth: number): number[] {
   const window = config.boolean("use_sliding_window", false) ? config.sizeOrNull("sliding_window", 4096) : null;
   const firstSliding = config.number("max_window_layers", 28);
-  const windows = layerWindows(config, base.layers.length, window, (i) => window !== null && i >= firstSliding);
-  return { ...base, layers: base.layers.map((layer, i) => ({ ...layer, window: windows[i]! })) };
+  return layerWindows(config, depth, window, (i) => window !== null && i >= firstSliding);
 }
 
 export const qwen2: Architecture = {
   name: "Qwen2ForCausalLM",
   modelType: "qwen2",
   build(config) {
-    return transformer(this.name, {
-      ...readQwen(config, {}),
-      biases: { qkv: true, output: false, mlp: false },
-    });
+    const base = readQwen(config, {});
+    const windows = windowsOf(config, base.depth);
+    const attention = { ...base.attention, biases: { qkv: true, output: false } };
+    return transformer(
+      this.name,
+      stacked({ ...base, attention }, (i) => ({ window: windows[i]! })),
+    );
   },
 };
 
@@ -35,10 +41,11 @@ export const qwen3: Architecture = {
   modelType: "qwen3",
   build(config) {
     const base = readQwen(config, { headDim: 128 });
-    return transformer(this.name, {
-      ...base,
-      biases: { ...attentionBias(config), mlp: false },
-      norms: { ...base.norms, queryKey: "head" },
-    });
+    const windows = windowsOf(config, base.depth);
+    const attention = { ...base.attention, biases: attentionBias(config), queryKeyNorm: "head" as const };
+    return transformer(
+      this.name,
+      stacked({ ...base, attention }, (i) => ({ window: windows[i]! })),
+    );
   },
 };

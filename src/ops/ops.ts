@@ -7,7 +7,7 @@ import type { Pooling } from "../pooling.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
 import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
-import { literalConstant, tapsConstant, vectorConstant } from "./lowering.ts";
+import { literalConstant, tapsConstant, type VectorChange, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
 /** States of one sequence, which holds positions up to that of the first new token, int64 [1]. */
@@ -81,6 +81,7 @@ const gates = {
   /** GELU by its approximation with tanh. */
   geluTanh: "geglu",
   quickGelu: "quick_geglu",
+  sigmoid: "sigmoid_gate",
   relu: "reglu",
   squaredRelu: "squared_reglu",
 } as const;
@@ -118,6 +119,11 @@ export class Ops<T> {
     return this.#builder.spec(value);
   }
 
+  /** A vector of the checkpoint as f32. `key` names what `change` makes of its values. */
+  vector(weight: Weight, change?: VectorChange): T {
+    return vectorConstant(this.#builder, weight, change);
+  }
+
   /** Adds values that the model itself computes; `key` names them. */
   literal(key: string, values: Float32Array): T {
     return literalConstant(this.#builder, key, values);
@@ -140,7 +146,8 @@ export class Ops<T> {
 
   /** Divides each row by its root mean square and multiplies it by the weights, to which `offset` is added. */
   rmsNorm(x: T, weight: Weight, eps: number, offset = 0): T {
-    return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
+    const change = offset === 0 ? undefined : { key: `+${offset}`, of: (value: number) => value + offset };
+    return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, change), eps);
   }
 
   /** Takes its mean from each row, divides what is left by its deviation, multiplies by the weights and adds the bias. */
@@ -242,6 +249,26 @@ export class Ops<T> {
     return this.call("aten::add.out", a, b, alpha);
   }
 
+  /** Computes a * b, element by element. */
+  multiply(a: T, b: T): T {
+    return this.call("aten::mul.out", a, b);
+  }
+
+  /** Multiplies each part of x [..., parts * size] by its factor of `factors` [..., parts]. */
+  scaleParts(x: T, factors: T): T {
+    return this.call("lowbit::scale_parts.out", x, factors);
+  }
+
+  /** Computes 1 / (1 + exp(-x)), element by element. */
+  sigmoid(x: T): T {
+    return this.call("lowbit::sigmoid.out", x);
+  }
+
+  /** Computes factors * ln(1 + exp(x + bias)) for vectors `bias` and `factors` of the size of x's last dimension. */
+  softplus(x: T, bias: T, factors: T): T {
+    return this.call("lowbit::softplus.out", x, bias, factors);
+  }
+
   /** Multiplies every element by a number. */
   scale(x: T, factor: number): T {
     return this.call("aten::mul.Scalar_out", x, factor);
@@ -255,6 +282,11 @@ export class Ops<T> {
   /** Takes columns first .. last - 1 of the last dimension. */
   columns(x: T, first: number, last: number): T {
     return this.call("aten::slice_copy.Tensor_out", x, -1, first, last);
+  }
+
+  /** Takes columns first .. last - 1 of each part of x [..., parts * size], to [..., parts * (last - first)]. */
+  partColumns(x: T, size: number, first: number, last: number): T {
+    return this.call("lowbit::part_columns.out", x, size, first, last);
   }
 
   /** Takes rows of [1, T, dim] by their indices [R] → [1, R, dim]. */

@@ -10,7 +10,6 @@ import type {
   AttentionArgs,
   BinaryArgs,
   ClampedGateArgs,
-  CombineExpertsArgs,
   ExpertLinearArgs,
   ExpertRowsArgs,
   FloatEmbeddingArgs,
@@ -27,10 +26,12 @@ import type {
   RopeAttentionArgs,
   RopeSequenceAttentionArgs,
   RouteArgs,
+  ScaleRowsArgs,
   SelectArgs,
   SequenceAttentionArgs,
   SharedEmbeddingArgs,
   SoftmaxArgs,
+  SoftplusArgs,
   UnaryArgs,
   VocabularyMaximaArgs,
   VocabularyWeightsArgs,
@@ -106,6 +107,8 @@ export const argumentNames = {
   halves: { scalars: rowsOfDim, buffers: ["x", "y"] },
   rows: { scalars: rowsOfDim, buffers: ["x", "y"] },
   groupSums: { scalars: ["rows", "k", "groupSize"], buffers: ["x", "y"] },
+  softplus: { scalars: rowsOfDim, buffers: ["x", "bias", "factors", "y"] },
+  scaleRows: { scalars: rowsOfDim, buffers: ["x", "factors", "y"] },
   select: { scalars: ["outer", "stride", "offset", "blockBytes"], buffers: ["x", "y"] },
   embeddingFloat: {
     scalars: [...rowsOfDim, "weightType", "count", "indexBytes"],
@@ -121,10 +124,6 @@ export const argumentNames = {
     buffers: ["logits", "bias", "factors", "routing"],
   },
   expertRows: { scalars: [...routedRows, "dim"], buffers: ["x", "routing", "y"] },
-  combineExperts: {
-    scalars: [...routedRows, "dim", "hasShared", "hasGate"],
-    buffers: ["x", "routing", "y", "shared", "gate"],
-  },
   expertPacked: { scalars: [...expertScalars, "groupSize"], buffers: expertBuffers },
   expertFloat: { scalars: [...expertScalars, "weightType", "hasBias"], buffers: [...expertBuffers, "bias"] },
   vocabularyMaxima: { scalars: ["blocks"], buffers: ["x", "allowed", "maxima"] },
@@ -218,17 +217,6 @@ export function route(args: RouteArgs): NativeArguments {
 
 export function expertRows(args: ExpertRowsArgs): NativeArguments {
   return orderArguments(names.expertRows, args);
-}
-
-export function combineExperts(args: CombineExpertsArgs): NativeArguments {
-  const { shared, gate } = args;
-  return orderArguments(names.combineExperts, {
-    ...args,
-    shared: shared ?? none,
-    gate: gate ?? none,
-    hasShared: shared ? 1 : 0,
-    hasGate: gate ? 1 : 0,
-  });
 }
 
 /** The kernels of an expert's rows, which are native, as places in the addon's table. */
@@ -347,6 +335,14 @@ export function rows({ dim, x, y }: SoftmaxArgs | ArgmaxArgs): NativeArguments {
 
 export function groupSums(args: GroupSumsArgs): NativeArguments {
   return orderArguments(names.groupSums, args);
+}
+
+export function softplus(args: SoftplusArgs): NativeArguments {
+  return orderArguments(names.softplus, { ...args, rows: args.x.length / args.dim });
+}
+
+export function scaleRows(args: ScaleRowsArgs): NativeArguments {
+  return orderArguments(names.scaleRows, { ...args, rows: args.factors.length });
 }
 
 export function select(args: SelectArgs): NativeArguments {

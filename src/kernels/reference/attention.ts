@@ -19,6 +19,7 @@ export const attentionReference: Kernel<AttentionArgs> = {
   bind(args, scratch) {
     const place = attendPlace(scratch, args.capacity, args.headDim);
     const { tokens, heads, kvHeads, headDim, position } = args;
+    const query = { ...args, sinks: null };
     const keys = { cache: args.keyCache, scales: args.keyScales, headDim };
     const values = { cache: args.valueCache, scales: args.valueScales, headDim };
     return () => {
@@ -31,8 +32,7 @@ export const attentionReference: Kernel<AttentionArgs> = {
       if (args.v) storeRows(values, args.v, first * kvHeads);
       const at = (p: number) => ({ keys, values, row: p });
       for (let t = 0; t < tokens; t++)
-        for (let head = 0; head < heads; head++)
-          attend({ ...args, sinks: null }, { row: t, position: first + t, head }, at, place);
+        for (let head = 0; head < heads; head++) attend(query, { row: t, position: first + t, head }, at, place);
     };
   },
 };

@@ -1,5 +1,11 @@
 /** Mixtures of experts as plain loops (Shazeer et al. 2017; Fedus et al. 2022): routers, rows by expert, sums by weight. */
-import type { ExpertLinearArgs, ExpertMatrices, ExpertRowsArgs, RouteArgs } from "../arguments.ts";
+import type {
+  CombineExpertsArgs,
+  ExpertLinearArgs,
+  ExpertMatrices,
+  ExpertRowsArgs,
+  RouteArgs,
+} from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { expertRuns, type RoutingParts, routingParts } from "../routing.ts";
 
@@ -72,7 +78,7 @@ export const expertRowsReference: Kernel<ExpertRowsArgs> = {
   },
 };
 
-export const combineExpertsReference: Kernel<ExpertRowsArgs> = {
+export const combineExpertsReference: Kernel<CombineExpertsArgs> = {
   ...anyShape,
   name: "combine_experts_f32_1x1x1_reference",
   bind(args) {

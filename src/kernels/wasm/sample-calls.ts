@@ -29,7 +29,7 @@ import { layerNormWasm } from "./layer-norm.ts";
 import { linearFloatWasm } from "./linear/float.ts";
 import { linearA8Wasm } from "./linear/linear.ts";
 import { linearWeightOnlyWasm } from "./linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./rows.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./rows.ts";
 import { attendTextsWasm } from "./texts.ts";
 
 type Results = Float32Array | BigInt64Array | Uint8Array;
@@ -228,6 +228,8 @@ function elementwiseCalls(): SampleCall[] {
     [elementwise.quickGegluWasm, plain.quickGegluReference],
     [elementwise.regluWasm, plain.regluReference],
     [elementwise.squaredRegluWasm, plain.squaredRegluReference],
+    [elementwise.multiplyWasm, plain.multiplyReference],
+    [elementwise.sigmoidGateWasm, plain.sigmoidGateReference],
   ] as const;
   const select = () => ({
     ...{ outer: M, stride: 4 * DIM, offset: 16, blockBytes: 40 },
@@ -236,6 +238,7 @@ function elementwiseCalls(): SampleCall[] {
   return [
     ...pairs.map(([kernel, reference]) => callOf(kernel, reference, binary, ({ y }) => y)),
     callOf(elementwise.scaleWasm, plain.scaleReference, unary, ({ y }) => y),
+    callOf(elementwise.sigmoidWasm, plain.sigmoidReference, unary, ({ y }) => y),
     callOf(elementwise.softcapWasm, plain.softcapReference, unary, ({ y }) => y),
     callOf(geluWasm, geluReference, unary, ({ y }) => y),
     callOf(geluTanhWasm, geluTanhReference, unary, ({ y }) => y),
@@ -297,6 +300,18 @@ function rowCalls(): SampleCall[] {
       groupSumsWasm,
       plain.groupSumsReference,
       () => ({ rows: M, k: DIM, groupSize: 8, x: floats(M * DIM), y: new Float32Array((M * DIM) / 8) }),
+      (args) => args.y,
+    ),
+    callOf(
+      softplusWasm,
+      plain.softplusReference,
+      () => ({ dim: DIM, x: floats(M * DIM), bias: floats(DIM, 2), factors: floats(DIM, 3), y: y() }),
+      (args) => args.y,
+    ),
+    callOf(
+      scaleRowsWasm,
+      plain.scaleRowsReference,
+      () => ({ dim: DIM, x: floats(M * DIM), factors: floats(M, 2), y: y() }),
       (args) => args.y,
     ),
     callOf(
