@@ -27,6 +27,8 @@ struct ExpertCall {
   // Group size of packed weights, type of floats.
   uint32_t form;
   bool is_packed;
+  // The first matrix' header, as it was when it was checked, but for its checksums and codebook.
+  uint8_t header[40];
   uint32_t from[kExpertChoices];
   const KernelRow* rows[kExpertChoices];
 
@@ -128,11 +130,11 @@ inline size_t most_scratch(const ExpertCall& args) {
   return static_cast<size_t>(std::ceil(least));
 }
 
-// Whether the matrix of an expert is stored as the first one is, by the headers of both, but for their checksums and
-// what is the matrix's own: the codebook, and whether no scale is negative.
+// Whether the matrix of an expert is stored as the first one was, by the header, but for its checksums and what is the
+// matrix's own: the codebook, and whether no scale is negative.
 inline bool is_alike(const ExpertCall& args, uint32_t expert) {
   const uint8_t* header = args.weights + expert * args.part_bytes;
-  auto same = [&](int from, int to) { return memcmp(header + from, args.weights + from, to - from) == 0; };
+  auto same = [&](int from, int to) { return memcmp(header + from, args.header + from, to - from) == 0; };
   return !args.is_packed || (same(0, 15) && same(16, 28) && same(32, 40));
 }
 
@@ -243,6 +245,7 @@ void expert_linear_prepare(Step& step, const Call& call) {
   args = read(call);
   if (!can_run(args)) return;
   args.scratch_bytes = state_bytes(args) + most_scratch(args);
+  if (args.is_packed) memcpy(args.header, args.weights, sizeof args.header);
   step.phases = kPhasesMax;
   step.tiles[0] = 1;
   for (uint32_t phase = 1; phase < kPhasesMax; phase++) step.tiles[phase] = call.threads;

@@ -24,6 +24,10 @@ export interface AttentionConfig {
   readonly softcap: number;
   /** Which projections have a bias. */
   readonly biases: { readonly qkv: boolean; readonly output: boolean };
+  /** Whether each head has a score without a value. */
+  readonly sinks?: boolean;
+  /** Bound of the magnitudes of queries, keys and values; null or absent for none. */
+  readonly clip?: number | null;
   /** Whether queries, keys and values are one matrix. */
   readonly fused: boolean;
   /** What checkpoints call some of its modules, where it is not what Llama's do. */

@@ -4,7 +4,7 @@ import type { Activation } from "../ops/ops.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
-import type { LayerConfig, LayerNorms } from "./layer.ts";
+import type { LayerConfig, LayerNorms, LayerPart } from "./layer.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
 export interface TransformerConfig {
@@ -41,14 +41,15 @@ export interface StackConfig extends Omit<TransformerConfig, "layers"> {
   readonly norms: LayerNorms;
 }
 
-/** The decoder of layers that are alike but for what `attentionOf` says of the attention of each. */
+/** The decoder of layers that are alike but for what is said of the attention and the MLP of each. */
 export function stacked(
   { depth, attention, mlp, norms, ...config }: StackConfig,
   attentionOf: (layer: number) => Partial<AttentionConfig> = () => ({}),
+  mlpOf: (layer: number) => LayerPart = () => new GatedMlp(mlp),
 ): TransformerConfig {
   const layers = Array.from({ length: depth }, (_, i) => ({
     mixer: new Attention({ ...attention, ...attentionOf(i) }),
-    mlp: new GatedMlp(mlp),
+    mlp: mlpOf(i),
     norms,
   }));
   return { ...config, layers };

@@ -4,6 +4,7 @@ import { groupCount } from "../../quantized.ts";
 import type {
   ArgmaxArgs,
   BinaryArgs,
+  ClampedGateArgs,
   GroupSumsArgs,
   ScaleRowsArgs,
   SelectArgs,

@@ -1,0 +1,125 @@
+/**
+ * A mixture of experts in the place of the MLP (Shazeer et al. 2017): a router chooses some gated MLPs for each token, whose
+ * results are summed by the router's weights. Some have an expert of all tokens besides (DeepSeek-AI 2024).
+ */
+import type { Activation, RouterOptions, Routing } from "../ops/ops.ts";
+import type { GatedMlp } from "./gated-mlp.ts";
+import type { LayerPart, LayerPass, PartActivations, Place } from "./layer.ts";
+import { linearSlots, matrixSlot, vectorSlot, type WeightSlot } from "./weight-slot.ts";
+
+/** (clamp(up) + 1) * c * sigmoid(slope * c), c = min(gate, limit), instead of activation(gate) * up. */
+export interface ClampedGate {
+  readonly slope: number;
+  readonly limit: number;
+}
+
+export interface ExpertsConfig {
+  /** Elements of a token's hidden state. */
+  readonly hidden: number;
+  /** Elements between the matrices of an expert. */
+  readonly intermediate: number;
+  readonly experts: number;
+  /** How experts are chosen; the bias of this choice and factors of experts by the names of their vectors. */
+  readonly router: Omit<RouterOptions, "bias" | "factors"> & {
+    readonly bias?: string | null;
+    readonly factors?: string | null;
+    /** Whether the router's linear layer has a bias. */
+    readonly hasBias?: boolean;
+  };
+  /** What is between the matrices of an expert. */
+  readonly gate: Activation | ClampedGate;
+  /** Whether the linear layers of experts have a bias. */
+  readonly bias: boolean;
+  /** The expert of all tokens, and the linear layer whose sigmoid it is multiplied by; null where there is none. */
+  readonly shared: { readonly mlp: GatedMlp; readonly gate: string | null } | null;
+  /** What checkpoints call its modules, where it is not what Qwen's do. */
+  readonly names?: { readonly [M in keyof typeof qwenNames]?: string };
+}
+
+/** Names of the mixture in its layer, of its router, of the experts, and of linear layers of one. */
+const qwenNames = {
+  mlp: "mlp",
+  router: "gate",
+  experts: "experts",
+  gate: "gate_proj",
+  up: "up_proj",
+  down: "down_proj",
+};
+
+/** A layer's mixture of experts. */
+export class Experts implements LayerPart {
+  readonly config: ExpertsConfig;
+
+  constructor(config: ExpertsConfig) {
+    this.config = config;
+  }
+
+  get module(): string {
+    return this.#names.mlp;
+  }
+
+  get #names() {
+    return { ...qwenNames, ...this.config.names };
+  }
+
+  slots(module: string): WeightSlot[] {
+    const { hidden, intermediate, experts, router, bias, shared } = this.config;
+    const names = this.#names;
+    const vectors = [router.bias, router.factors].flatMap((name) => name ?? []);
+    const expert = (name: string): WeightSlot[] => [
+      ...linearSlots(`${name}.${names.gate}`, intermediate, hidden, bias),
+      ...linearSlots(`${name}.${names.up}`, intermediate, hidden, bias),
+      ...linearSlots(`${name}.${names.down}`, hidden, intermediate, bias),
+    ];
+    return [
+      matrixSlot(`${module}.${names.router}.weight`, experts, hidden),
+      ...(router.hasBias ? [vectorSlot(`${module}.${names.router}.bias`, experts)] : []),
+      ...vectors.map((name) => vectorSlot(`${module}.${name}`, experts)),
+      ...Array.from({ length: experts }, (_, e) => expert(`${module}.${names.experts}.${e}`)).flat(),
+      ...(shared ? shared.mlp.slots(`${module}.${shared.mlp.module}`) : []),
+      ...(shared?.gate ? [matrixSlot(`${module}.${shared.gate}.weight`, 1, hidden)] : []),
+    ];
+  }
+
+  /** The router reads what all experts read, and no text reaches every expert: nothing is scaled. */
+  scalable(): PartActivations {
+    return { readers: [], inner: [] };
+  }
+
+  forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
+    const { ops } = pass;
+    const { router, shared } = this.config;
+    const { module } = place;
+    const { hasBias = false, bias, factors, ...options } = router;
+    const vector = (name: string | null | undefined) => (name ? pass.weight(`${module}.${name}`) : null);
+    const logits = pass.linear(x, `${module}.${this.#names.router}`, hasBias);
+    const routing = ops.route(logits, { ...options, bias: vector(bias), factors: vector(factors) });
+    const made = ops.combineExperts(this.#experts(pass, ops.expertRows(x, routing), routing, module), routing);
+    if (!shared) return made;
+    const common = shared.mlp.forward(pass, x, { ...place, module: `${module}.${shared.mlp.module}` });
+    const gate = shared.gate && ops.sigmoid(pass.linear(x, `${module}.${shared.gate}`));
+    return ops.add(made, gate ? ops.scaleParts(common, gate) : common);
+  }
+
+  /** The gated MLP of each row's expert, of rows in the order of experts. */
+  #experts<T>(pass: LayerPass<T>, rows: T, { routing, topK }: Routing<T>, module: string): T {
+    const { ops } = pass;
+    const { experts, intermediate, bias, gate } = this.config;
+    const names = this.#names;
+    const layer = (x: T, ...modules: readonly string[]) =>
+      ops.expertLinear(x, {
+        name: `${module}.${names.experts}.*.${modules.length > 1 ? `{${modules}}` : modules[0]}.weight`,
+        parts: Array.from({ length: experts }, (_, e) => {
+          const weights = (part: string) => modules.map((name) => pass.weight(`${module}.${names.experts}.${e}.${name}.${part}`));
+          return { weights: weights("weight"), biases: bias ? weights("bias") : null };
+        }),
+        routing,
+        topK,
+      });
+    const both = layer(rows, names.gate, names.up);
+    const [gates, ups] = [ops.columns(both, 0, intermediate), ops.columns(both, intermediate, 2 * intermediate)];
+    const gated =
+      typeof gate === "string" ? ops.gated(gate, gates, ups) : ops.clampedGate(gates, ups, gate.slope, gate.limit);
+    return layer(gated, names.down);
+  }
+}
