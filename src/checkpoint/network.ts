@@ -10,11 +10,13 @@ import { type HeadActivation, type HeadStep, textNetwork } from "../model/encode
 import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { withTextHalf } from "./text-half.ts";
 import { scoreActivation } from "./texts.ts";
 import { withStoredHead } from "./tied-head.ts";
 
 /** The checkpoint under the names that its network has for tensors, and the network. */
-export async function networkOf(checkpoint: Checkpoint): Promise<[Checkpoint, Network]> {
+export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Network]> {
+  const checkpoint = withTextHalf(opened);
   const { configFile, config, modules } = checkpoint;
   if (modules) return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
   if (architectureName(config).endsWith("Model") && buildEncoder(configFile, config)) {

@@ -25,7 +25,12 @@ import {
   swigluReference,
 } from "./reference/elementwise.ts";
 import { embeddingFloatReference, embeddingPackedReference, embeddingSharedReference } from "./reference/embedding.ts";
-import { combineExpertsReference, expertLinearReference, expertRowsReference, routeReference } from "./reference/experts.ts";
+import {
+  combineExpertsReference,
+  expertLinearReference,
+  expertRowsReference,
+  routeReference,
+} from "./reference/experts.ts";
 import {
   addRmsNormReference,
   gegluHalvesReference,
@@ -134,8 +139,14 @@ export const ropeUpdateAndAttend = [
   ropeUpdateAndAttendReference,
 ];
 /** Over the states of several sequences. */
-export const shortConvolution = [shortConvolutionReference];
-export const linearRecurrence = [linearRecurrenceReference];
+export const shortConvolution = [
+  ...nativeKernels("short_convolution", native.shortConvolution),
+  shortConvolutionReference,
+];
+export const linearRecurrence = [
+  ...nativeKernels("linear_recurrence", native.linearRecurrence),
+  linearRecurrenceReference,
+];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];

@@ -86,7 +86,7 @@ describe("a llama config", () => {
     [
       "an unknown rope type",
       { rope_scaling: { rope_type: "su" } },
-      /rope_type "su" is not supported, only default, linear, dynamic, llama3, yarn, longrope, proportional/,
+      /rope_type "su" is not supported, only default, linear, dynamic, mrope, llama3, yarn, longrope, proportional/,
     ],
     [
       "a linear rope of factor 0",

@@ -3,12 +3,16 @@ import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { ConfigReader, type JsonObject, shown } from "./config-reader.ts";
 import type { Architecture, Decoder } from "./decoder.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
-import { granite } from "./granite.ts";
+import { gptOss } from "./gpt-oss.ts";
+import { granite, graniteMoe } from "./granite.ts";
 import { llama } from "./llama.ts";
 import { ministral, mistral } from "./mistral.ts";
+import { mixtral } from "./mixtral.ts";
 import { olmo2 } from "./olmo2.ts";
+import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
+import { qwen3Moe } from "./qwen-moe.ts";
 import { smollm3 } from "./smollm3.ts";
 
 export const architectures: readonly Architecture[] = [
@@ -24,6 +28,11 @@ export const architectures: readonly Architecture[] = [
   smollm3,
   olmo2,
   granite,
+  qwen3Moe,
+  olmoe,
+  mixtral,
+  graniteMoe,
+  gptOss,
 ];
 
 /**

@@ -35,7 +35,7 @@ export interface AttentionConfig {
 }
 
 /** Names of modules within an attention. */
-const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm" };
+const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", sinks: "sinks" };
 
 /** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
 export class Attention implements Mixer {
@@ -53,7 +53,7 @@ export class Attention implements Mixer {
   }
 
   get readsTexts(): boolean {
-    return this.config.softcap === 0;
+    return this.config.softcap === 0 && !this.config.sinks;
   }
 
   slots(module: string): WeightSlot[] {
@@ -73,6 +73,7 @@ export class Attention implements Mixer {
         ? project("qkv_proj", q + 2 * kv)
         : [...project("q_proj", q), ...project("k_proj", kv), ...project("v_proj", kv)]),
       ...norms,
+      ...(this.config.sinks ? [vectorSlot(`${module}.${names.sinks}`, heads)] : []),
       ...linearSlots(`${module}.${names.output}`, hidden, q, biases.output),
     ];
   }
@@ -87,10 +88,15 @@ export class Attention implements Mixer {
       return firstValue + head * headDim + (c % headDim);
     };
     const values = { size: heads * headDim, rowOf };
-    return {
-      readers: projections.map((name) => `${module}.${name}.weight`),
-      inner: [madeByLinear(`${module}.${projections.at(-1)}`, biases.qkv, values, `${module}.${this.#names.output}`)],
-    };
+    // Clipping is no product: values must stay what they are.
+    const isClipped = (this.config.clip ?? null) !== null;
+    const made = madeByLinear(
+      `${module}.${projections.at(-1)}`,
+      biases.qkv,
+      values,
+      `${module}.${this.#names.output}`,
+    );
+    return { readers: projections.map((name) => `${module}.${name}.weight`), inner: isClipped ? [] : [made] };
   }
 
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
@@ -98,11 +104,13 @@ export class Attention implements Mixer {
     const { module, cacheLayer } = place;
     const { kvHeads, headDim, window, scale, softcap, biases } = this.config;
     const names = this.#names;
-    const [q, k, v] = this.#projections(pass, x, module);
+    const [q, k, projected] = this.#projections(pass, x, module);
     const [turnedQ, turnedK] = [
       this.#turned(pass, q, `${module}.${names.queryNorm}`),
       this.#turned(pass, k, `${module}.${names.keyNorm}`),
     ];
+    const v = this.#clipped(pass, projected);
+    const sinks = this.config.sinks ? pass.weight(`${module}.${names.sinks}`) : null;
     const sizes = { kvHeads, headDim };
     const attend = () => {
       if (typeof cache === "object" && "texts" in cache)
@@ -111,7 +119,7 @@ export class Attention implements Mixer {
         cache === "sequences"
           ? { layer: cacheLayer, ...sizes }
           : { ...ops.kvCache(module, { ...cache, ...sizes }), position: pass.position };
-      return ops.attention(turnedQ, turnedK, v, { cache: kept, scale, window, softcap });
+      return ops.attention(turnedQ, turnedK, v, { cache: kept, scale, window, softcap, sinks });
     };
     return pass.linear(attend(), `${module}.${names.output}`, biases.output);
   }
@@ -127,10 +135,15 @@ export class Attention implements Mixer {
     return [columns(0, q), columns(q, q + kv), columns(q + kv, q + 2 * kv)];
   }
 
+  #clipped<T>({ ops }: LayerPass<T>, x: T): T {
+    const clip = this.config.clip ?? null;
+    return clip === null ? x : ops.call("aten::clamp.out", x, -clip, clip);
+  }
+
   /** Queries or keys behind their norm and rope. */
   #turned<T>(pass: LayerPass<T>, x: T, norm: string): T {
     const { rope, queryKeyNorm, headDim } = this.config;
-    const normed = queryKeyNorm === null ? x : pass.norm(x, norm);
+    const normed = this.#clipped(pass, queryKeyNorm === null ? x : pass.norm(x, norm));
     return rope === null ? normed : pass.ops.rope(normed, pass.angles(rope), headDim);
   }
 }

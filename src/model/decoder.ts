@@ -1,6 +1,6 @@
 /** What an architecture gives: the weights a config asks for, and the forward pass over the operator interface. */
 import type { Ops } from "../ops/ops.ts";
-import type { ConfigReader } from "./config-reader.ts";
+import type { ConfigReader, JsonObject } from "./config-reader.ts";
 import type { CacheStates } from "./layer.ts";
 import type { ScalableActivation } from "./scalable.ts";
 import type { TransformerConfig } from "./transformer-config.ts";
@@ -71,5 +71,10 @@ export interface Architecture {
   readonly name: string;
   /** Value of `model_type` there, where it is said. */
   readonly modelType: string;
+  /**
+   * Values of `model_type` in a `text_config` that it is the text half of beside its own, and of its own where that says little:
+   * each with what transformers assumes where such a config, as published, leaves it out.
+   */
+  readonly textTypes?: Readonly<Record<string, JsonObject>>;
   build(config: ConfigReader): Decoder;
 }

@@ -13,25 +13,22 @@ export interface ClampedGate {
   readonly limit: number;
 }
 
-export interface ExpertsConfig {
+export interface ExpertsConfig extends Omit<RouterOptions, "bias" | "factors"> {
   /** Elements of a token's hidden state. */
   readonly hidden: number;
   /** Elements between the matrices of an expert. */
   readonly intermediate: number;
   readonly experts: number;
-  /** How experts are chosen; the bias of this choice and factors of experts by the names of their vectors. */
-  readonly router: Omit<RouterOptions, "bias" | "factors"> & {
-    readonly bias?: string | null;
-    readonly factors?: string | null;
-    /** Whether the router's linear layer has a bias. */
-    readonly hasBias?: boolean;
-  };
+  /** Whether the router's linear layer has a bias. Default: false. */
+  readonly routerBias?: boolean;
+  /** Names of vectors: what is added to scores where experts are chosen, and factors of the weights of each expert. */
+  readonly routerVectors?: { readonly choice?: string; readonly factors?: string };
   /** What is between the matrices of an expert. */
   readonly gate: Activation | ClampedGate;
-  /** Whether the linear layers of experts have a bias. */
-  readonly bias: boolean;
-  /** The expert of all tokens, and the linear layer whose sigmoid it is multiplied by; null where there is none. */
-  readonly shared: { readonly mlp: GatedMlp; readonly gate: string | null } | null;
+  /** Whether the linear layers of experts have a bias. Default: false. */
+  readonly bias?: boolean;
+  /** The expert of all tokens, and the linear layer whose sigmoid it is multiplied by, where there are. */
+  readonly shared?: { readonly mlp: GatedMlp; readonly gate: string | null };
   /** What checkpoints call its modules, where it is not what Qwen's do. */
   readonly names?: { readonly [M in keyof typeof qwenNames]?: string };
 }
@@ -63,9 +60,9 @@ export class Experts implements LayerPart {
   }
 
   slots(module: string): WeightSlot[] {
-    const { hidden, intermediate, experts, router, bias, shared } = this.config;
+    const { hidden, intermediate, experts, routerBias, routerVectors, bias, shared } = this.config;
     const names = this.#names;
-    const vectors = [router.bias, router.factors].flatMap((name) => name ?? []);
+    const vectors = Object.values(routerVectors ?? {});
     const expert = (name: string): WeightSlot[] => [
       ...linearSlots(`${name}.${names.gate}`, intermediate, hidden, bias),
       ...linearSlots(`${name}.${names.up}`, intermediate, hidden, bias),
@@ -73,7 +70,7 @@ export class Experts implements LayerPart {
     ];
     return [
       matrixSlot(`${module}.${names.router}.weight`, experts, hidden),
-      ...(router.hasBias ? [vectorSlot(`${module}.${names.router}.bias`, experts)] : []),
+      ...(routerBias ? [vectorSlot(`${module}.${names.router}.bias`, experts)] : []),
       ...vectors.map((name) => vectorSlot(`${module}.${name}`, experts)),
       ...Array.from({ length: experts }, (_, e) => expert(`${module}.${names.experts}.${e}`)).flat(),
       ...(shared ? shared.mlp.slots(`${module}.${shared.mlp.module}`) : []),
@@ -88,12 +85,12 @@ export class Experts implements LayerPart {
 
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
     const { ops } = pass;
-    const { router, shared } = this.config;
+    const { routerBias, routerVectors, shared } = this.config;
     const { module } = place;
-    const { hasBias = false, bias, factors, ...options } = router;
-    const vector = (name: string | null | undefined) => (name ? pass.weight(`${module}.${name}`) : null);
-    const logits = pass.linear(x, `${module}.${this.#names.router}`, hasBias);
-    const routing = ops.route(logits, { ...options, bias: vector(bias), factors: vector(factors) });
+    const vector = (name: string | undefined) => (name ? pass.weight(`${module}.${name}`) : null);
+    const [bias, factors] = [vector(routerVectors?.choice), vector(routerVectors?.factors)];
+    const logits = pass.linear(x, `${module}.${this.#names.router}`, routerBias);
+    const routing = ops.route(logits, { ...this.config, bias, factors });
     const made = ops.combineExperts(this.#experts(pass, ops.expertRows(x, routing), routing, module), routing);
     if (!shared) return made;
     const common = shared.mlp.forward(pass, x, { ...place, module: `${module}.${shared.mlp.module}` });
@@ -110,7 +107,8 @@ export class Experts implements LayerPart {
       ops.expertLinear(x, {
         name: `${module}.${names.experts}.*.${modules.length > 1 ? `{${modules}}` : modules[0]}.weight`,
         parts: Array.from({ length: experts }, (_, e) => {
-          const weights = (part: string) => modules.map((name) => pass.weight(`${module}.${names.experts}.${e}.${name}.${part}`));
+          const weights = (part: string) =>
+            modules.map((name) => pass.weight(`${module}.${names.experts}.${e}.${name}.${part}`));
           return { weights: weights("weight"), biases: bias ? weights("bias") : null };
         }),
         routing,

@@ -97,6 +97,15 @@ function ropesOf(given: ConfigReader, headDim: number): Record<"sliding_attentio
 export const gemma3: Architecture = {
   name: "Gemma3ForCausalLM",
   modelType: "gemma3_text",
+  textTypes: {
+    gemma3_text: {
+      vocab_size: 262208,
+      hidden_size: 2304,
+      intermediate_size: 9216,
+      num_hidden_layers: 26,
+      num_attention_heads: 8,
+    },
+  },
   build(config) {
     if (config.has("text_config"))
       throw new UnsupportedError(`${config.file}: models of images and text are not supported, only text models`);

@@ -9,6 +9,15 @@ import { attentionBias, readStack, stacked } from "./transformer-config.ts";
 export const llama: Architecture = {
   name: "LlamaForCausalLM",
   modelType: "llama",
+  textTypes: {
+    llama: {
+      vocab_size: 32000,
+      hidden_size: 4096,
+      intermediate_size: 11008,
+      num_hidden_layers: 32,
+      num_attention_heads: 32,
+    },
+  },
   build(config) {
     const base = readStack(config);
     return transformer(

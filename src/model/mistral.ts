@@ -6,6 +6,15 @@ import { layerWindows, readStack, stacked } from "./transformer-config.ts";
 export const mistral: Architecture = {
   name: "MistralForCausalLM",
   modelType: "mistral",
+  textTypes: {
+    mistral: {
+      vocab_size: 32000,
+      hidden_size: 4096,
+      intermediate_size: 14336,
+      num_hidden_layers: 32,
+      num_attention_heads: 32,
+    },
+  },
   build(config) {
     const base = readStack(config, { kvHeads: 8, contextLength: 131072 });
     const window = config.sizeOrNull("sliding_window", 4096);

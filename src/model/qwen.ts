@@ -22,9 +22,22 @@ function windowsOf(config: ConfigReader, depth: number): number[] {
   return layerWindows(config, depth, window, (i) => window !== null && i >= firstSliding);
 }
 
+const qwen2VL = {
+  vocab_size: 152064,
+  hidden_size: 8192,
+  intermediate_size: 29568,
+  num_hidden_layers: 80,
+  num_attention_heads: 64,
+  num_key_value_heads: 8,
+  rms_norm_eps: 1e-5,
+  rope_theta: 1e6,
+  max_window_layers: 80,
+};
+
 export const qwen2: Architecture = {
   name: "Qwen2ForCausalLM",
   modelType: "qwen2",
+  textTypes: { qwen2_vl: qwen2VL, qwen2_vl_text: qwen2VL, qwen2_5_vl: qwen2VL, qwen2_5_vl_text: qwen2VL },
   build(config) {
     const base = readQwen(config, {});
     const windows = windowsOf(config, base.depth);
@@ -39,6 +52,17 @@ export const qwen2: Architecture = {
 export const qwen3: Architecture = {
   name: "Qwen3ForCausalLM",
   modelType: "qwen3",
+  textTypes: {
+    qwen3_vl_text: {
+      vocab_size: 151936,
+      hidden_size: 4096,
+      intermediate_size: 22016,
+      num_hidden_layers: 32,
+      num_attention_heads: 32,
+      max_position_embeddings: 128000,
+      rope_theta: 500000,
+    },
+  },
   build(config) {
     const base = readQwen(config, { headDim: 128 });
     const windows = windowsOf(config, base.depth);

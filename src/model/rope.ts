@@ -155,11 +155,15 @@ const proportional: RopeKind = (scaling) => {
   return { ...unscaled(all), inverseFrequencies: frequencies(all, (f, i) => (i < pairs ? f / factor : 0)) };
 };
 
-/** `dynamic` changes nothing up to max_position_embeddings, which is as far as sequences go here. */
+/**
+ * `dynamic` changes nothing up to max_position_embeddings, which is as far as sequences go here. `mrope` turns parts of a head
+ * by positions in time, height and width, which are one in texts.
+ */
 const kinds: Readonly<Record<string, RopeKind>> = {
   default: unscaled,
   linear,
   dynamic: unscaled,
+  mrope: unscaled,
   llama3,
   yarn,
   longrope,

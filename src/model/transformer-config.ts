@@ -178,8 +178,8 @@ export function readStack(config: ConfigReader, defaults: Defaults = {}): StackC
 }
 
 /** Whether projections of attention have a bias; most configs say it for all of them at once. */
-export function attentionBias(config: ConfigReader): AttentionConfig["biases"] {
-  const bias = config.boolean("attention_bias", false);
+export function attentionBias(config: ConfigReader, fallback = false): AttentionConfig["biases"] {
+  const bias = config.boolean("attention_bias", fallback);
   return { qkv: bias, output: bias };
 }
 
@@ -197,4 +197,24 @@ export function layerWindows(
       throw new InvalidFileError(config.file, "expected a number for sliding_window, which some layers have");
     return window;
   });
+}
+
+/** Far beyond any model: slots are made for each expert of each layer before tensors are looked at. */
+const EXPERTS_MAX = 1 << 12;
+
+/** How many experts there are, and to how many each token goes. */
+export function expertCounts(
+  config: ConfigReader,
+  { experts: known, topK: chosen }: { readonly experts: number; readonly topK: number },
+): { readonly experts: number; readonly topK: number } {
+  // transformers takes either name for each of these architectures.
+  const name = config.has("num_experts") ? "num_experts" : "num_local_experts";
+  const experts = config.size(name, known, EXPERTS_MAX);
+  const topK = config.size("num_experts_per_tok", chosen);
+  if (topK > experts)
+    throw new InvalidFileError(
+      config.file,
+      `num_experts_per_tok: expected at most ${experts}, ${name}, but found ${topK}`,
+    );
+  return { experts, topK };
 }

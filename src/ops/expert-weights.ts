@@ -94,8 +94,7 @@ function floatLinear<T>(builder: Builder<T>, x: T, { name, parts, routing, topK 
 function biasConstant(name: string, parts: readonly ExpertPart[], n: number): LazyConstant {
   const key = `${name.replace(/weight$/, "bias")}:f32`;
   return stackConstant({ key, dtype: "f32", shape: [parts.length, n] }, async function* () {
-    for (const part of parts)
-      for (const bias of part.biases ?? []) yield toFloat32(await floatWeight(bias).load());
+    for (const part of parts) for (const bias of part.biases ?? []) yield toFloat32(await floatWeight(bias).load());
   });
 }
 
@@ -104,9 +103,14 @@ function packedPart<T>(builder: Builder<T>, { weights, biases }: ExpertPart) {
   const packed = weights.map((weight, i) => packedConstant(builder, weight as AffineWeight, biases?.[i] ?? null));
   const [{ spec }] = packed as [(typeof packed)[number]];
   const n = weights.reduce((sum, { shape }) => sum + shape[0]!, 0);
-  const joined = packed.length === 1 ? packed[0]!.constant : joinRows(packed.map(({ constant }) => constant), true);
-  if (!joined)
-    throw new UnsupportedError(`${weights[0]!.name}: cannot be packed together with ${weights[1]!.name}`);
+  const joined =
+    packed.length === 1
+      ? packed[0]!.constant
+      : joinRows(
+          packed.map(({ constant }) => constant),
+          true,
+        );
+  if (!joined) throw new UnsupportedError(`${weights[0]!.name}: cannot be packed together with ${weights[1]!.name}`);
   return { constant: joined, spec: { ...spec, n } };
 }
 

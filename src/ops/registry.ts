@@ -26,7 +26,13 @@ import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./qua
 import { recurrentOperators } from "./recurrent.ts";
 import { sequenceOperators } from "./sequences.ts";
 import { textOperators } from "./texts.ts";
-import { clampedGateOperator, gatedOperators, rmsNormOperator, ropeAnglesOperator, ropeOperator } from "./transformer.ts";
+import {
+  clampedGateOperator,
+  gatedOperators,
+  rmsNormOperator,
+  ropeAnglesOperator,
+  ropeOperator,
+} from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
 export const operators = new OperatorRegistry(

@@ -18,6 +18,7 @@ import type {
   GroupSumsArgs,
   HalvesArgs,
   LayerNormArgs,
+  LinearRecurrenceArgs,
   PackedEmbeddingArgs,
   PackedLinearArgs,
   RmsNormArgs,
@@ -30,6 +31,7 @@ import type {
   SelectArgs,
   SequenceAttentionArgs,
   SharedEmbeddingArgs,
+  ShortConvolutionArgs,
   SoftmaxArgs,
   SoftplusArgs,
   UnaryArgs,
@@ -61,6 +63,8 @@ const sequenceSizes = ["rows", "heads", "kvHeads", "headDim", "pagePositions", "
 const partOffsetNames = ["keyOffset", "valueOffset", "keyScaleOffset", "valueScaleOffset"] as const;
 const ruleScalars = ["scale", "window", "softcap", "cacheType", "stores"] as const;
 const sequenceScalars = [...sequenceSizes, ...ruleScalars, ...partOffsetNames, "hasSinks"] as const;
+const stateScalars = ["stateOffset", "runsMax", "slots"] as const;
+const stateBuffers = ["runs", "states", "nextStates", "y"] as const;
 const attentionScalars = [...attentionSizes, ...ruleScalars] as const;
 const cacheBuffers = ["keyCache", "valueCache", "keyScales", "valueScales", "position", "y"] as const;
 
@@ -68,16 +72,7 @@ const routedRows = ["rows", "experts", "topK"] as const;
 const expertSizes = ["places", "experts", "n", "k", "partBytes"] as const;
 /** Fewest rows of an expert and the kernel from there on, as its place in the addon's table; what is not used is like the last. */
 const expertChoices = ["from0", "from1", "from2", "from3", "from4", "from5", "from6", "from7"] as const;
-const expertKernels = [
-  "kernel0",
-  "kernel1",
-  "kernel2",
-  "kernel3",
-  "kernel4",
-  "kernel5",
-  "kernel6",
-  "kernel7",
-] as const;
+const expertKernels = ["kernel0", "kernel1", "kernel2", "kernel3", "kernel4", "kernel5", "kernel6", "kernel7"] as const;
 const expertScalars = [...expertSizes, ...expertChoices, ...expertKernels] as const;
 const expertBuffers = ["x", "weights", "routing", "y"] as const;
 
@@ -96,6 +91,14 @@ export const argumentNames = {
   ropeUpdateAndAttend: {
     scalars: [...sequenceScalars, "half"],
     buffers: ["qkv", "angles", "runs", "pages", "sinks", "y"],
+  },
+  shortConvolution: {
+    scalars: ["rows", "channels", "taps", "silu", "hasBias", ...stateScalars],
+    buffers: ["x", "weight", "bias", ...stateBuffers],
+  },
+  linearRecurrence: {
+    scalars: ["rows", "keyHeads", "heads", "keyDim", "valueDim", "scale", "hasBeta", ...stateScalars],
+    buffers: ["q", "k", "v", "logDecay", "beta", ...stateBuffers],
   },
   attendTexts: {
     scalars: ["rows", "heads", "kvHeads", "headDim", "texts", "scale", "before", "after"],
@@ -228,7 +231,9 @@ function expertChoicesOf<A>({ matrices, x, y }: ExpertLinearArgs<A>): Record<Cho
     return { from, kernel: encoded.kernel };
   });
   if (places.length > expertChoices.length)
-    throw new UnsupportedError(`expected at most ${expertChoices.length} kernels for rows of experts but found ${places.length}`);
+    throw new UnsupportedError(
+      `expected at most ${expertChoices.length} kernels for rows of experts but found ${places.length}`,
+    );
   const last = { ...places.at(-1)!, from: 2 ** 32 - 1 };
   return Object.fromEntries([
     ...expertChoices.map((name, i) => [name, (places[i] ?? last).from]),
@@ -306,6 +311,28 @@ function sequenceArguments({
     sinks: sinks ?? none,
     hasSinks: sinks ? 1 : 0,
   };
+}
+
+/** The part of each state that a call owns begins `stateOffset` bytes from the state's address. */
+function stateArguments({ table, state }: Pick<ShortConvolutionArgs, "table" | "state">) {
+  const { runs, runsMax, slots, states, nextStates } = table;
+  return { stateOffset: state.offset, runs, runsMax, slots, states, nextStates };
+}
+
+export function shortConvolution(args: ShortConvolutionArgs): NativeArguments {
+  return orderArguments(names.shortConvolution, {
+    ...args,
+    ...stateArguments(args),
+    silu: args.silu ? 1 : 0,
+    bias: args.bias ?? none,
+    hasBias: args.bias ? 1 : 0,
+  });
+}
+
+export function linearRecurrence(args: LinearRecurrenceArgs): NativeArguments {
+  const hasBeta = args.beta ? 1 : 0;
+  const given = { ...args, ...stateArguments(args), beta: args.beta ?? none, hasBeta };
+  return orderArguments(names.linearRecurrence, given);
 }
 
 export function attendTexts(args: AttendTextsArgs): NativeArguments {

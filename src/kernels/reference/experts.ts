@@ -1,11 +1,5 @@
 /** Mixtures of experts as plain loops (Shazeer et al. 2017; Fedus et al. 2022): routers, rows by expert, sums by weight. */
-import type {
-  CombineExpertsArgs,
-  ExpertLinearArgs,
-  ExpertMatrices,
-  ExpertRowsArgs,
-  RouteArgs,
-} from "../arguments.ts";
+import type { CombineExpertsArgs, ExpertLinearArgs, ExpertMatrices, ExpertRowsArgs, RouteArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { expertRuns, type RoutingParts, routingParts } from "../routing.ts";
 
