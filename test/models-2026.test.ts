@@ -18,7 +18,15 @@ import { goldenOf, hasModels2026, modelFolder } from "./support/models-2026.ts";
 import { expectSame } from "./support/same.ts";
 
 /** Folders of ../shared/golden/models-2026 whose architectures are here. */
-const names = ["gemma3-conditional"];
+const names = [
+  "gemma3-conditional",
+  "qwen3_moe",
+  "olmoe",
+  "mixtral",
+  "granitemoe",
+  "gpt_oss",
+  "gpt_oss-mxfp4",
+];
 
 function argmax(logits: ArrayLike<number>): number {
   let best = 0;

@@ -4,7 +4,7 @@
  */
 import type { Activation, RouterOptions, Routing } from "../ops/ops.ts";
 import type { GatedMlp } from "./gated-mlp.ts";
-import type { LayerPart, LayerPass, PartActivations, Place } from "./layer.ts";
+import type { ExpertStack, LayerPart, LayerPass, PartActivations, Place } from "./layer.ts";
 import { linearSlots, matrixSlot, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
 /** (clamp(up) + 1) * c * sigmoid(slope * c), c = min(gate, limit), instead of activation(gate) * up. */
@@ -29,6 +29,10 @@ export interface ExpertsConfig extends Omit<RouterOptions, "bias" | "factors"> {
   readonly bias?: boolean;
   /** The expert of all tokens, and the linear layer whose sigmoid it is multiplied by, where there are. */
   readonly shared?: { readonly mlp: GatedMlp; readonly gate: string | null };
+  /** Names of tensors of all experts in place of those of each, where they are not as transformers keeps them. */
+  readonly stacks?: { readonly both: string; readonly down: string };
+  /** Whether tensors of all experts have matrices [k, n], and rows of gate and up in turns. Default: false. */
+  readonly stacksTurned?: boolean;
   /** What checkpoints call its modules, where it is not what Qwen's do. */
   readonly names?: { readonly [M in keyof typeof qwenNames]?: string };
 }
@@ -75,6 +79,35 @@ export class Experts implements LayerPart {
       ...Array.from({ length: experts }, (_, e) => expert(`${module}.${names.experts}.${e}`)).flat(),
       ...(shared ? shared.mlp.slots(`${module}.${shared.mlp.module}`) : []),
       ...(shared?.gate ? [matrixSlot(`${module}.${shared.gate}.weight`, 1, hidden)] : []),
+    ];
+  }
+
+  /** Tensors as transformers keeps them in memory, and as GGUF files do, with gate and up apart. */
+  stacks(module: string): ExpertStack[] {
+    const { experts, bias, stacks, stacksTurned: isTurned = false } = this.config;
+    const names = this.#names;
+    const inner = `${module}.${names.experts}`;
+    const slots = (part: string, ...modules: readonly string[]) => modules.map((name) => `${inner}.*.${name}.${part}`);
+    const stack = (tensor: string, of: readonly string[], isTransposed = false): ExpertStack => ({
+      ...{ tensor, experts, slots: of, isTransposed },
+      isInterleaved: isTurned && of.length > 1,
+    });
+    const { both = `${names.experts}.gate_up_proj`, down = `${names.experts}.down_proj` } = stacks ?? {};
+    const gateUp = [names.gate, names.up];
+    return [
+      stack(`${module}.${both}`, slots("weight", ...gateUp), isTurned),
+      stack(`${module}.${down}`, slots("weight", names.down), isTurned),
+      stack(`${inner}.*.gate_up_proj.weight`, slots("weight", ...gateUp)),
+      ...[names.gate, names.up, names.down].flatMap((name, i) => [
+        stack(`${inner}.${["gate", "up", "down"][i]}_exps.weight`, slots("weight", name)),
+        stack(`${inner}.${["gate", "up", "down"][i]}_exps.bias`, slots("bias", name)),
+      ]),
+      ...(bias
+        ? [
+            stack(`${inner}.gate_up_proj_bias`, slots("bias", ...gateUp)),
+            stack(`${inner}.down_proj_bias`, slots("bias", names.down)),
+          ]
+        : []),
     ];
   }
 

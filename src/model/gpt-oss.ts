@@ -20,6 +20,7 @@ export const gptOss: Architecture = {
       routerBias: true,
       bias: true,
       gate: { slope: config.number("swiglu_alpha", 1.702), limit: config.number("swiglu_limit", 7) },
+      stacksTurned: true,
       names: { router: "router" },
     });
     const attention = { ...base.attention, biases: attentionBias(config, true), sinks: true };

@@ -42,6 +42,7 @@ export const graniteMoe: Architecture = {
       hidden: base.hidden,
       intermediate: base.mlp.intermediate,
       gate: base.mlp.activation,
+      stacks: { both: "input_linear.weight", down: "output_linear.weight" },
       names: { mlp: "block_sparse_moe", router: "router.layer" },
     });
     return transformer(
