@@ -13,9 +13,9 @@ constexpr KernelRow kRows[] = {
     LOWBIT_EXPERT_ROW("route_f32", "route", route_scratch, route_prepare),
     LOWBIT_EXPERT_ROW("expert_rows_f32", "expert_rows", nullptr, expert_rows_prepare<false>),
     LOWBIT_EXPERT_ROW("combine_experts_f32", "combine_experts", nullptr, expert_rows_prepare<true>),
-    LOWBIT_EXPERT_ROW("expert_linear_packed", "expert_linear_packed", expert_linear_scratch<packed_call>,
+    LOWBIT_EXPERT_ROW("expert_linear_packed_any", "expert_linear_packed", expert_linear_scratch<packed_call>,
                       expert_linear_prepare<packed_call>),
-    LOWBIT_EXPERT_ROW("expert_linear_float", "expert_linear_float", expert_linear_scratch<float_call>,
+    LOWBIT_EXPERT_ROW("expert_linear_float_any", "expert_linear_float", expert_linear_scratch<float_call>,
                       expert_linear_prepare<float_call>),
 };
 

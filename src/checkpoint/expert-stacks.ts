@@ -89,7 +89,9 @@ class ExpertTensors implements TensorSource {
     if (!part) return this.#base.readRows(name, first, count);
     const isWhole = Number.isSafeInteger(first) && Number.isSafeInteger(count) && first >= 0 && count >= 0;
     if (!isWhole || first + count > part.info.shape[0]!)
-      throw new InvalidArgumentError(`readRows: tensor ${name} [${part.info.shape}] has no rows ${first} to ${first + count}`);
+      throw new InvalidArgumentError(
+        `readRows: tensor ${name} [${part.info.shape}] has no rows ${first} to ${first + count}`,
+      );
     return this.#rows(part, first, count);
   }
 
@@ -137,7 +139,8 @@ function lowBitPart(whole: LowBitTensor, { expert, stack, first, step, info }: P
   const [n = 0] = info.shape;
   const start = (expert ?? 0) * n * stack.slots.length + first;
   const { rows, minima, ...rest } = whole;
-  const pick = <D>(read: (from: number, count: number) => Promise<D>, choose: (found: D) => D) =>
+  const pick =
+    <D>(read: (from: number, count: number) => Promise<D>, choose: (found: D) => D) =>
     async (from: number, count: number): Promise<D> => {
       const span = count === 0 ? 0 : (count - 1) * step + 1;
       const found = await read(start + from * step, span);
@@ -181,6 +184,9 @@ function everyRowOf({ dtype, shape, data }: Tensor, step: number): Tensor {
   const [rows = 0, width = 1] = shape;
   const result = zeroTensor(dtype, [Math.ceil(rows / step), width]);
   for (let i = 0; i < result.shape[0]!; i++)
-    (result.data as Float32Array).set((data as Float32Array).subarray(i * step * width, (i * step + 1) * width), i * width);
+    (result.data as Float32Array).set(
+      (data as Float32Array).subarray(i * step * width, (i * step + 1) * width),
+      i * width,
+    );
   return result;
 }

@@ -186,9 +186,9 @@ export const combineExperts = [...nativeKernels("combine_experts", native.expert
 /** Over rows in the order of their experts; the kernels of linear layers multiply. */
 export const expertLinearPacked = [
   ...nativeKernels("expert_linear_packed", native.expertPacked),
-  expertLinearReference<PackedLinearArgs>("expert_linear_packed_1x1x1_reference"),
+  expertLinearReference<PackedLinearArgs>("expert_linear_packed_any_1x1x1_reference"),
 ];
 export const expertLinearFloat = [
   ...nativeKernels("expert_linear_float", native.expertFloat),
-  expertLinearReference<FloatLinearArgs>("expert_linear_float_1x1x1_reference"),
+  expertLinearReference<FloatLinearArgs>("expert_linear_float_any_1x1x1_reference"),
 ];

@@ -90,12 +90,7 @@ export class Attention implements Mixer {
     const values = { size: heads * headDim, rowOf };
     // Clipping is no product: values must stay what they are.
     const isClipped = (this.config.clip ?? null) !== null;
-    const made = madeByLinear(
-      `${module}.${projections.at(-1)}`,
-      biases.qkv,
-      values,
-      `${module}.${this.#names.output}`,
-    );
+    const made = madeByLinear(`${module}.${projections.at(-1)}`, biases.qkv, values, `${module}.${this.#names.output}`);
     return { readers: projections.map((name) => `${module}.${name}.weight`), inner: isClipped ? [] : [made] };
   }
 

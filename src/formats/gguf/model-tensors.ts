@@ -4,6 +4,7 @@ import { toFloat32 } from "../../tensor.ts";
 import { withTurnedHeads } from "../head-rows.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { architectureOf } from "./config.ts";
+import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import type { GgufTensors } from "./tensors.ts";
 
@@ -26,6 +27,7 @@ const parts: Readonly<Record<string, string>> = {
   ffn_gate: "mlp.gate_proj",
   ffn_up: "mlp.up_proj",
   ffn_down: "mlp.down_proj",
+  ...expertParts("mlp"),
 };
 
 /** Hugging Face's name of a tensor; null for those that belong to no layer, such as rope factors. */
@@ -33,8 +35,17 @@ function modelName(name: string, other: Readonly<Record<string, string>>): strin
   const [, base = "", ending = ""] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
   const [, layer, part = ""] = /^blk\.(\d+)\.(.+)$/.exec(base) ?? [];
   if (layer === undefined) return whole[base] ? `${whole[base]}.${ending}` : null;
-  const module = other[part] ?? parts[part];
-  return module ? `model.layers.${layer}.${module}.${ending}` : null;
+  const module = other[part] ?? parts[part] ?? expertModule(part);
+  if (!module) return null;
+  // Parameters of a module itself are none of a module of theirs.
+  return module.endsWith(".sinks") ? `model.layers.${layer}.${module}` : `model.layers.${layer}.${module}.${ending}`;
+}
+
+/** Older files have a matrix of each expert of Mixtral by itself. */
+function expertModule(part: string): string | null {
+  const [, name, expert] = /^ffn_(gate|up|down)\.(\d+)$/.exec(part) ?? [];
+  const matrices: Readonly<Record<string, string>> = { gate: "w1", up: "w3", down: "w2" };
+  return name === undefined ? null : `block_sparse_moe.experts.${expert}.${matrices[name]}`;
 }
 
 /** The file's name of a tensor of a model; null for one that its files do not have. */
