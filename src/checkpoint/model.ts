@@ -81,6 +81,10 @@ export class Model {
     const weights = network.slots.map((slot) => {
       const stored = slot.tiedTo ? null : (findStoredWeight(checkpoint, slot) ?? bitnetWeight(checkpoint, slot));
       if (!stored && !slot.tiedTo) checkSlot(checkpoint, slot);
+      if (stored && slot.pairs)
+        throw new UnsupportedError(
+          `${slot.name}: rows of heads that are pairs of neighbours are not supported in format ${stored.format.kind}`,
+        );
       return [slot.name, { slot, stored, state: asStored }] as const;
     });
     checkMethod(checkpoint);

@@ -79,6 +79,8 @@ import { layerNormWasm } from "./wasm/layer-norm.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
 import { linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
+import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./wasm/recurrent/linear-recurrence.ts";
+import { shortConvolutionWasm } from "./wasm/recurrent/short-convolution.ts";
 import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./wasm/rows.ts";
 import { attendTextsWasm } from "./wasm/texts.ts";
 
@@ -141,10 +143,13 @@ export const ropeUpdateAndAttend = [
 /** Over the states of several sequences. */
 export const shortConvolution = [
   ...nativeKernels("short_convolution", native.shortConvolution),
+  shortConvolutionWasm,
   shortConvolutionReference,
 ];
 export const linearRecurrence = [
   ...nativeKernels("linear_recurrence", native.linearRecurrence),
+  linearRecurrenceRelaxedWasm,
+  linearRecurrenceWasm,
   linearRecurrenceReference,
 ];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];

@@ -1,6 +1,7 @@
 /** Grouped-query attention (Ainslie et al. 2023), with what families add: windows, norms of queries and keys, soft caps. */
+import { UnsupportedError } from "../errors.ts";
 import type { LayerPass, Mixer, PartActivations, Place, TextsSeen } from "./layer.ts";
-import { madeByLinear } from "./scalable.ts";
+import { madeByLinear, madeByNorm } from "./scalable.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
 export interface AttentionConfig {
@@ -30,12 +31,39 @@ export interface AttentionConfig {
   readonly clip?: number | null;
   /** Whether queries, keys and values are one matrix. */
   readonly fused: boolean;
+  /** Whether norms of queries and keys are behind their rope, not in front of it. */
+  readonly isNormedLast?: boolean;
+  /** Name of a norm in front of the output's projection, where there is one. */
+  readonly outputNorm?: string;
+  /** Rows of a head that the checkpoint stores for rotation of neighbours; absent where halves are rotated. */
+  readonly pairedRows?: number;
+  /** How queries grow with their positions; absent where they do not. */
+  readonly queryGrowth?: QueryGrowth;
+  /**
+   * What the results are multiplied with: sigmoids of as many values, which `q_proj` gives behind each head's query, or
+   * sigmoids of one value a head, which a linear layer of their own gives. Default: nothing.
+   */
+  readonly gate?: "values" | "heads";
   /** What checkpoints call some of its modules, where it is not what Llama's do. */
   readonly names?: { readonly [M in keyof typeof llamaNames]?: string };
 }
 
+/** Queries are multiplied by 1 + beta ln(1 + floor(position / length)) behind their rope, as in Llama 4. */
+export interface QueryGrowth {
+  readonly beta: number;
+  readonly length: number;
+}
+
 /** Names of modules within an attention. */
-const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", sinks: "sinks" };
+const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", gate: "gate_proj", sinks: "sinks" };
+
+interface Projections<T> {
+  readonly q: T;
+  readonly k: T;
+  readonly v: T;
+  /** The results behind their gate. */
+  gated(y: T): T;
+}
 
 /** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
 export class Attention implements Mixer {
@@ -57,10 +85,11 @@ export class Attention implements Mixer {
   }
 
   slots(module: string): WeightSlot[] {
-    const { hidden, heads, kvHeads, headDim, biases, fused, queryKeyNorm } = this.config;
+    const { hidden, heads, kvHeads, headDim, biases, fused, queryKeyNorm, outputNorm, gate } = this.config;
     const names = this.#names;
     const [q, kv] = [heads * headDim, kvHeads * headDim];
     const project = (name: string, n: number) => linearSlots(`${module}.${name}`, n, hidden, biases.qkv);
+    const turned = (name: string, n: number) => this.#paired(project(name, n));
     const norms =
       queryKeyNorm === null
         ? []
@@ -71,16 +100,25 @@ export class Attention implements Mixer {
     return [
       ...(fused
         ? project("qkv_proj", q + 2 * kv)
-        : [...project("q_proj", q), ...project("k_proj", kv), ...project("v_proj", kv)]),
+        : [...turned("q_proj", gate === "values" ? 2 * q : q), ...turned("k_proj", kv), ...project("v_proj", kv)]),
+      ...(gate === "heads" ? linearSlots(`${module}.${names.gate}`, heads, hidden) : []),
       ...norms,
       ...(this.config.sinks ? [vectorSlot(`${module}.${names.sinks}`, heads)] : []),
+      ...(outputNorm === undefined ? [] : [vectorSlot(`${module}.${outputNorm}.weight`, q)]),
       ...linearSlots(`${module}.${names.output}`, hidden, q, biases.output),
     ];
   }
 
-  scalable(module: string): PartActivations {
-    const { heads, kvHeads, headDim, biases, fused } = this.config;
+  #paired(slots: readonly WeightSlot[]): WeightSlot[] {
+    const { pairedRows: rotated, headDim } = this.config;
+    return slots.map((slot) => (rotated === undefined ? slot : { ...slot, pairs: { headDim, rotated } }));
+  }
+
+  scalable(module: string, normOffset: number): PartActivations {
+    const { heads, kvHeads, headDim, biases, fused, outputNorm, gate, clip = null } = this.config;
+    const output = `${module}.${this.#names.output}`;
     const projections = fused ? ["qkv_proj"] : ["q_proj", "k_proj", "v_proj"];
+    const readers = gate === "heads" ? [...projections, this.#names.gate] : projections;
     const firstValue = fused ? (heads + kvHeads) * headDim : 0;
     // Queries of several heads read the values of one.
     const rowOf = (c: number) => {
@@ -88,24 +126,30 @@ export class Attention implements Mixer {
       return firstValue + head * headDim + (c % headDim);
     };
     const values = { size: heads * headDim, rowOf };
-    // Clipping is no product: values must stay what they are.
-    const isClipped = (this.config.clip ?? null) !== null;
-    const made = madeByLinear(`${module}.${projections.at(-1)}`, biases.qkv, values, `${module}.${this.#names.output}`);
-    return { readers: projections.map((name) => `${module}.${name}.weight`), inner: isClipped ? [] : [made] };
+    const source = `${module}.${projections.at(-1)}`;
+    const made =
+      outputNorm === undefined
+        ? madeByLinear(source, biases.qkv, values, output)
+        : madeByNorm(`${module}.${outputNorm}`, heads * headDim, normOffset, [`${output}.weight`]);
+    return {
+      readers: readers.map((name) => `${module}.${name}.weight`),
+      // Clipping is no product: clipped values must stay what they are.
+      inner: clip === null ? [made] : [],
+    };
   }
 
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
     const { ops, cache } = pass;
     const { module, cacheLayer } = place;
-    const { kvHeads, headDim, window, scale, softcap, biases } = this.config;
+    const { kvHeads, headDim, window, scale, softcap, biases, outputNorm } = this.config;
     const names = this.#names;
-    const [q, k, projected] = this.#projections(pass, x, module);
-    const [turnedQ, turnedK] = [
-      this.#turned(pass, q, `${module}.${names.queryNorm}`),
-      this.#turned(pass, k, `${module}.${names.keyNorm}`),
-    ];
+    const { q, k, v: projected, gated } = this.#projections(pass, x, module);
     const v = this.#clipped(pass, projected);
     const sinks = this.config.sinks ? pass.weight(`${module}.${names.sinks}`) : null;
+    const [turnedQ, turnedK] = [
+      this.#grown(pass, this.#turned(pass, q, `${module}.${names.queryNorm}`)),
+      this.#turned(pass, k, `${module}.${names.keyNorm}`),
+    ];
     const sizes = { kvHeads, headDim };
     const attend = () => {
       if (typeof cache === "object" && "texts" in cache)
@@ -116,30 +160,54 @@ export class Attention implements Mixer {
           : { ...ops.kvCache(module, { ...cache, ...sizes }), position: pass.position };
       return ops.attention(turnedQ, turnedK, v, { cache: kept, scale, window, softcap, sinks });
     };
-    return pass.linear(attend(), `${module}.${names.output}`, biases.output);
+    const mixed = gated(attend());
+    const normed = outputNorm === undefined ? mixed : pass.norm(mixed, `${module}.${outputNorm}`);
+    return pass.linear(normed, `${module}.${names.output}`, biases.output);
   }
 
-  /** Queries, keys and values. */
-  #projections<T>(pass: LayerPass<T>, x: T, module: string): readonly [T, T, T] {
-    const { headDim, heads, kvHeads, biases, fused } = this.config;
+  /** Queries, keys and values, and what becomes of the results. */
+  #projections<T>(pass: LayerPass<T>, x: T, module: string): Projections<T> {
+    const { ops } = pass;
+    const { headDim, heads, kvHeads, biases, fused, gate } = this.config;
     const project = (name: string) => pass.linear(x, `${module}.${name}`, biases.qkv);
-    if (!fused) return [project("q_proj"), project("k_proj"), project("v_proj")];
-    const [q, kv] = [heads * headDim, kvHeads * headDim];
-    const all = project("qkv_proj");
-    const columns = (first: number, last: number) => pass.ops.columns(all, first, last);
-    return [columns(0, q), columns(q, q + kv), columns(q + kv, q + 2 * kv)];
+    if (fused) {
+      const [q, kv] = [heads * headDim, kvHeads * headDim];
+      const all = project("qkv_proj");
+      const columns = (first: number, last: number) => ops.columns(all, first, last);
+      return { q: columns(0, q), k: columns(q, q + kv), v: columns(q + kv, q + 2 * kv), gated: (y) => y };
+    }
+    const [q, k, v] = [project("q_proj"), project("k_proj"), project("v_proj")];
+    if (gate === undefined) return { q, k, v, gated: (y) => y };
+    if (gate === "heads") {
+      const factors = ops.sigmoid(pass.linear(x, `${module}.${this.#names.gate}`));
+      return { q, k, v, gated: (y) => ops.scaleParts(y, factors) };
+    }
+    const half = (first: number) => ops.partColumns(q, 2 * headDim, first, first + headDim);
+    return { q: half(0), k, v, gated: (y) => ops.gated("sigmoid", half(headDim), y) };
   }
 
   #clipped<T>({ ops }: LayerPass<T>, x: T): T {
-    const clip = this.config.clip ?? null;
+    const { clip = null } = this.config;
     return clip === null ? x : ops.call("aten::clamp.out", x, -clip, clip);
   }
 
   /** Queries or keys behind their norm and rope. */
   #turned<T>(pass: LayerPass<T>, x: T, norm: string): T {
-    const { rope, queryKeyNorm, headDim } = this.config;
-    const normed = this.#clipped(pass, queryKeyNorm === null ? x : pass.norm(x, norm));
-    return rope === null ? normed : pass.ops.rope(normed, pass.angles(rope), headDim);
+    const { rope, queryKeyNorm, headDim, isNormedLast = false } = this.config;
+    const normed = (value: T) => this.#clipped(pass, queryKeyNorm === null ? value : pass.norm(value, norm));
+    const turned = (value: T) => (rope === null ? value : pass.ops.rope(value, pass.angles(rope), headDim));
+    return isNormedLast ? normed(turned(x)) : turned(normed(x));
+  }
+
+  /** Queries times what they grow by with their positions. */
+  #grown<T>(pass: LayerPass<T>, q: T): T {
+    const { queryGrowth } = this.config;
+    if (!queryGrowth) return q;
+    if (pass.cache !== "sequences" && !("texts" in pass.cache))
+      throw new UnsupportedError("queries that grow with positions are not supported in programs for ExecuTorch");
+    const { beta, length } = queryGrowth;
+    const factors = pass.once("query_growth", () => pass.ops.positionGrowth(pass.position, beta, length));
+    return pass.ops.scaleParts(q, factors);
   }
 }
 

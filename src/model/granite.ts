@@ -5,7 +5,8 @@ import { Experts } from "./experts.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, readStack, type StackConfig, stacked } from "./transformer-config.ts";
 
-function readGranite(config: ConfigReader): StackConfig {
+/** What Granite's families share. */
+export function readGranite(config: ConfigReader): StackConfig {
   const base = readStack(config);
   return {
     ...base,
@@ -14,6 +15,7 @@ function readGranite(config: ConfigReader): StackConfig {
       biases: attentionBias(config),
       scale: config.number("attention_multiplier", 1),
     },
+    mlp: { ...base.mlp, bias: config.boolean("mlp_bias", false) },
     scales: {
       embedding: config.number("embedding_multiplier", 1),
       residual: config.number("residual_multiplier", 1),
@@ -26,8 +28,7 @@ export const granite: Architecture = {
   name: "GraniteForCausalLM",
   modelType: "granite",
   build(config) {
-    const base = readGranite(config);
-    return transformer(this.name, stacked({ ...base, mlp: { ...base.mlp, bias: config.boolean("mlp_bias", false) } }));
+    return transformer(this.name, stacked(readGranite(config)));
   },
 };
 

@@ -42,6 +42,8 @@ export interface LayerPass<T> {
   norm(x: T, module: string): T;
   /** Cosines and sines of one of the config's ropes, computed once a pass. */
   angles(rope: string): T;
+  /** What `make` computes, once a pass for each `key`. */
+  once(key: string, make: () => T): T;
 }
 
 /** Where a part of a layer stands in the model. */
@@ -83,8 +85,8 @@ export interface LayerPart {
   slots(module: string): WeightSlot[];
   /** Tensors that checkpoints may have in place of those of the slots; absent where there are none. */
   stacks?(module: string): ExpertStack[];
-  /** Its activations whose channels may be scaled; `module` is the part's full name. */
-  scalable(module: string): PartActivations;
+  /** Its activations whose channels may be scaled; `module` is the part's full name, `normOffset` what norms add to weights. */
+  scalable(module: string, normOffset: number): PartActivations;
   /** Computes the part of x [1, T, hidden], to the same shape. */
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T;
 }

@@ -4,7 +4,7 @@ import type { Activation } from "../ops/ops.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
-import type { LayerConfig, LayerNorms, LayerPart } from "./layer.ts";
+import type { LayerConfig, LayerNorms, LayerPart, Mixer } from "./layer.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
 export interface TransformerConfig {
@@ -43,15 +43,20 @@ export interface StackConfig extends Omit<TransformerConfig, "layers"> {
 
 /** The decoder of layers that are alike but for what is said of the attention and the MLP of each. */
 export function stacked(
-  { depth, attention, mlp, norms, ...config }: StackConfig,
+  stack: StackConfig,
   attentionOf: (layer: number) => Partial<AttentionConfig> = () => ({}),
+  mlpOf?: (layer: number) => LayerPart,
+): TransformerConfig {
+  return mixed(stack, (i) => new Attention({ ...stack.attention, ...attentionOf(i) }), mlpOf);
+}
+
+/** The decoder of layers that are alike but for their mixers and MLPs. */
+export function mixed(
+  { depth, attention: _, mlp, norms, ...config }: StackConfig,
+  mixerOf: (layer: number) => Mixer,
   mlpOf: (layer: number) => LayerPart = () => new GatedMlp(mlp),
 ): TransformerConfig {
-  const layers = Array.from({ length: depth }, (_, i) => ({
-    mixer: new Attention({ ...attention, ...attentionOf(i) }),
-    mlp: mlpOf(i),
-    norms,
-  }));
+  const layers = Array.from({ length: depth }, (_, i) => ({ mixer: mixerOf(i), mlp: mlpOf(i), norms }));
   return { ...config, layers };
 }
 
@@ -64,6 +69,7 @@ export interface Defaults {
   readonly theta?: number;
   readonly tied?: boolean;
   readonly partialRotary?: boolean;
+  readonly activation?: string;
 }
 
 /** Functions of a gated MLP, by their names in configs. */
@@ -106,7 +112,9 @@ function readHeads(config: ConfigReader, defaults: Defaults): Pick<AttentionConf
 
 /** `head_dim`, else the architecture's own, else a part of the embedding for each head. */
 function readHeadDim(config: ConfigReader, heads: number, defaults: Defaults): number {
-  const own = defaults.headDim ?? Math.floor(config.size("hidden_size") / heads);
+  // An architecture's own size counts where nothing is said, not where the config says null.
+  const fallback = config.fields.head_dim === null ? undefined : defaults.headDim;
+  const own = fallback ?? Math.floor(config.size("hidden_size") / heads);
   if (own >= 1 || config.has("head_dim")) return config.size("head_dim", own, HEAD_MAX);
   throw new InvalidFileError(
     config.file,
@@ -133,7 +141,14 @@ function checkUniform(config: ConfigReader): void {
 
 /** A decoder as Llama's: norms before attention and MLP, one rope for all layers, no windows, no scales. */
 export function readStack(config: ConfigReader, defaults: Defaults = {}): StackConfig {
-  const { contextLength = 2048, eps = 1e-6, theta = 10000, tied = false, partialRotary = false } = defaults;
+  const {
+    contextLength = 2048,
+    eps = 1e-6,
+    theta = 10000,
+    tied = false,
+    partialRotary = false,
+    activation = "silu",
+  } = defaults;
   const sizes = readHeads(config, defaults);
   checkCausal(config);
   checkUniform(config);
@@ -161,7 +176,7 @@ export function readStack(config: ConfigReader, defaults: Defaults = {}): StackC
     mlp: {
       hidden,
       intermediate: config.size("intermediate_size"),
-      activation: activationOf(config, "hidden_act", "silu"),
+      activation: activationOf(config, "hidden_act", activation),
       bias: false,
       fused: false,
     },

@@ -46,8 +46,8 @@ function scalable({ layers, hidden, normOffset }: TransformerConfig): ScalableAc
         : [madeByNorm(`model.layers.${i}.${norm}`, hidden, normOffset, readers), ...inner];
     const { mixer: mixerPlace, mlp: mlpPlace } = places[i]!;
     return [
-      ...part(norms.beforeMixer, mixer.scalable(mixerPlace.module)),
-      ...part(norms.beforeMlp, mlp.scalable(mlpPlace.module)),
+      ...part(norms.beforeMixer, mixer.scalable(mixerPlace.module, normOffset)),
+      ...part(norms.beforeMlp, mlp.scalable(mlpPlace.module, normOffset)),
     ];
   });
 }
@@ -67,7 +67,7 @@ class Pass<T> implements LayerPass<T> {
   readonly #weights: WeightLookup;
   readonly #inputs: ForwardInputs<T>;
   readonly #options: PassOptions<T>;
-  readonly #angles = new Map<string, T>();
+  readonly #made = new Map<string, T>();
 
   constructor(
     ops: Ops<T>,
@@ -112,14 +112,17 @@ class Pass<T> implements LayerPass<T> {
   }
 
   angles(rope: string): T {
-    let angles = this.#angles.get(rope);
-    if (angles === undefined) {
+    return this.once(`${rope}.angles`, () => {
       const { tokens, position } = this.#inputs;
       const { key, inverseFrequencies, scale } = this.#frequencies(rope, this.#config.ropes[rope]!);
-      angles = this.ops.ropeAngles(tokens, position, this.ops.literal(key, inverseFrequencies), scale);
-      this.#angles.set(rope, angles);
-    }
-    return angles;
+      return this.ops.ropeAngles(tokens, position, this.ops.literal(key, inverseFrequencies), scale);
+    });
+  }
+
+  once(key: string, make: () => T): T {
+    const made = this.#made.get(key) ?? make();
+    this.#made.set(key, made);
+    return made;
   }
 
   #layers(): T {

@@ -187,11 +187,13 @@ export class Ops<T> {
     return this.call("lowbit::layer_norm.out", x, factors!, added ?? null, eps);
   }
 
-  /** Divides each row by its length (Euclidean norm); rows of zeros stay zeros. */
-  normalize(x: T): T {
-    const size = this.spec(x).shape.at(-1)!;
+  /**
+   * Divides each row, or each part of `size` values, by its length (Euclidean norm), the root of the sum of squares and
+   * `eps`; zeros stay zeros.
+   */
+  normalize(x: T, size: number = this.spec(x).shape.at(-1)!, eps: number = LENGTH_LEAST ** 2): T {
     const factors = this.literal(`normalize_${size}`, new Float32Array(size).fill(1 / Math.sqrt(size)));
-    return this.call("lowbit::rms_norm.out", x, factors, LENGTH_LEAST ** 2 / size);
+    return this.call("lowbit::rms_norm.out", x, factors, eps / size);
   }
 
   /** Computes GELU of every element, by erf or by its approximation with tanh. */
@@ -202,6 +204,15 @@ export class Ops<T> {
   /** Computes cosines and sines [T, 2, half] of `tokens` at positions [T], or [1] for the first of them. */
   ropeAngles(tokens: T, position: T, inverseFrequencies: T, scale: number): T {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
+  }
+
+  /** Computes 1 + beta ln(1 + floor(position / length)) of positions [T], to [1, T, 1]. */
+  positionGrowth(position: T, beta: number, length: number): T {
+    const lengths = this.literal("position_growth.length", Float32Array.of(length));
+    const ones = this.literal("position_growth.one", Float32Array.of(1));
+    const periods = this.call("aten::div.out_mode", position, lengths, "floor");
+    const growth = this.call("aten::add.out", ones, this.call("aten::log1p.out", periods), beta);
+    return this.call("aten::view_copy.out", growth, [1, -1, 1]);
   }
 
   /** Rotates the heads of x [..., heads * headDim] by the angles of `ropeAngles`. */

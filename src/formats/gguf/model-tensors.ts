@@ -92,5 +92,6 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     lowBit: (name) => tensors.lowBit(nameOf(name)),
     close: () => tensors.close(),
   };
-  return interleaved ? withTurnedHeads(renamed, (name) => /\.[qk]_proj\./.test(name), headDim) : renamed;
+  const heads = { headDim, rotated: headDim };
+  return interleaved ? withTurnedHeads(renamed, (name) => (/\.[qk]_proj\./.test(name) ? heads : null)) : renamed;
 }
