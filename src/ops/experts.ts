@@ -79,7 +79,7 @@ const routeOperator = defineOperator<RouteArgs>({
         args.fail(name, `expected shape [${experts}] but found [${found.shape}]`);
     }
     const scores = args.string("scores");
-    if (!routerScores.some((known) => known === scores))
+    if (!(routerScores as readonly string[]).includes(scores))
       args.fail("scores", `expected ${routerScores.join(" or ")} but found ${scores}`);
     return { dtype: "i32", shape: [routingLength(rows!, experts!, topK)] };
   },
@@ -89,7 +89,7 @@ const routeOperator = defineOperator<RouteArgs>({
       rows: rows!,
       experts: experts!,
       topK: args.number("top_k"),
-      scores: routerScores.findIndex((known) => known === args.string("scores")),
+      scores: (routerScores as readonly string[]).indexOf(args.string("scores")),
       normalize: args.boolean("normalize"),
       eps: args.number("eps"),
       scale: args.number("scale"),
@@ -279,7 +279,7 @@ const expertLinearFloatOperator = defineOperator<ExpertLinearArgs<FloatLinearArg
       of: (expert, m, x, y) => ({
         ...{ m, n, k, x, y },
         weights: { dtype: weight.dtype, data: data.subarray(expert * n * k, (expert + 1) * n * k) },
-        bias: bias && bias.subarray(expert * n, (expert + 1) * n),
+        bias: bias?.subarray(expert * n, (expert + 1) * n) ?? null,
       }),
     }));
     return {
