@@ -35,7 +35,11 @@ const fileTypes = { F32: 0, F16: 1, Q4_0: 2, Q4_1: 3, Q8_0: 7, Q4_K: 14, Q5_K: 1
 
 /** The writable architectures: what a class of transformers is called in files. */
 const names: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(Object.entries(ggufArchitectures).map(([file, { name }]) => [name, file])),
+  ...Object.fromEntries(
+    Object.entries(ggufArchitectures)
+      .filter(([, { isHybrid }]) => !isHybrid)
+      .map(([file, { name }]) => [name, file]),
+  ),
   MistralForCausalLM: "llama",
 };
 

@@ -89,7 +89,7 @@ export class Model {
     });
     checkMethod(checkpoint);
     this.#weights = new Map(weights);
-    this.unreadTensors = findUnread(checkpoint, network.slots, ({ name }) => this.#of(name).stored !== null);
+    this.unreadTensors = findUnread(checkpoint, network, ({ name }) => this.#of(name).stored !== null);
   }
 
   /** The network of a model that generates text. UnsupportedError for one that makes embeddings or scores of texts. */

@@ -6,6 +6,7 @@ import type { Architecture, Decoder } from "./decoder.ts";
 import { ernie4_5 } from "./ernie4-5.ts";
 import { exaone4 } from "./exaone4.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
+import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm4 } from "./glm4.ts";
 import { gptOss } from "./gpt-oss.ts";
 import { granite, graniteMoe } from "./granite.ts";
@@ -33,6 +34,8 @@ export const architectures: readonly Architecture[] = [
   gemma,
   gemma2,
   gemma3,
+  gemma4,
+  gemma4Unified,
   phi3,
   smollm3,
   olmo2,

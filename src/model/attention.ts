@@ -37,6 +37,12 @@ export interface AttentionConfig {
   readonly outputNorm?: string;
   /** Rows of a head that the checkpoint stores for rotation of neighbours; absent where halves are rotated. */
   readonly pairedRows?: number;
+  /** Whether values are what keys are made of, in front of their norm and rope. */
+  readonly valuesAreKeys?: boolean;
+  /** Whether values have a norm of each head, without weights. */
+  readonly isValueNormed?: boolean;
+  /** The layer whose keys and values are read, by its index; absent for a layer that has its own. */
+  readonly sharedWith?: number;
   /** How queries grow with their positions; absent where they do not. */
   readonly queryGrowth?: QueryGrowth;
   /**
@@ -59,8 +65,9 @@ const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", g
 
 interface Projections<T> {
   readonly q: T;
-  readonly k: T;
-  readonly v: T;
+  /** Null, as are values, where those of another layer are read. */
+  readonly k: T | null;
+  readonly v: T | null;
   /** The results behind their gate. */
   gated(y: T): T;
 }
@@ -68,7 +75,6 @@ interface Projections<T> {
 /** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
 export class Attention implements Mixer {
   readonly module = "self_attn";
-  readonly cache = "own";
   readonly states = 0;
   readonly config: AttentionConfig;
 
@@ -80,8 +86,24 @@ export class Attention implements Mixer {
     return { ...llamaNames, ...this.config.names };
   }
 
+  get cache(): "own" | number {
+    return this.config.sharedWith ?? "own";
+  }
+
   get readsTexts(): boolean {
-    return this.config.softcap === 0 && !this.config.sinks;
+    return this.config.softcap === 0 && this.cache === "own" && !this.config.sinks;
+  }
+
+  /** Linear layers that make keys and values; none where those of another layer are read. */
+  get #keyValueProjections(): readonly string[] {
+    const { sharedWith, valuesAreKeys = false } = this.config;
+    if (sharedWith !== undefined) return [];
+    return valuesAreKeys ? ["k_proj"] : ["k_proj", "v_proj"];
+  }
+
+  unused(module: string): readonly string[] {
+    if (this.config.sharedWith === undefined) return [];
+    return ["k_proj", "v_proj", "k_norm", "v_norm"].map((name) => `${module}.${name}`);
   }
 
   slots(module: string): WeightSlot[] {
@@ -90,19 +112,19 @@ export class Attention implements Mixer {
     const [q, kv] = [heads * headDim, kvHeads * headDim];
     const project = (name: string, n: number) => linearSlots(`${module}.${name}`, n, hidden, biases.qkv);
     const turned = (name: string, n: number) => this.#paired(project(name, n));
-    const norms =
-      queryKeyNorm === null
-        ? []
-        : [
-            vectorSlot(`${module}.${names.queryNorm}.weight`, queryKeyNorm === "all" ? q : headDim),
-            vectorSlot(`${module}.${names.keyNorm}.weight`, queryKeyNorm === "all" ? kv : headDim),
-          ];
+    const norm = (name: string, all: number) =>
+      queryKeyNorm === null ? [] : [vectorSlot(`${module}.${name}.weight`, queryKeyNorm === "all" ? all : headDim)];
+    const keyValues = this.#keyValueProjections;
     return [
       ...(fused
         ? project("qkv_proj", q + 2 * kv)
-        : [...turned("q_proj", gate === "values" ? 2 * q : q), ...turned("k_proj", kv), ...project("v_proj", kv)]),
+        : [
+            ...turned("q_proj", gate === "values" ? 2 * q : q),
+            ...keyValues.flatMap((name) => (name === "k_proj" ? turned(name, kv) : project(name, kv))),
+          ]),
       ...(gate === "heads" ? linearSlots(`${module}.${names.gate}`, heads, hidden) : []),
-      ...norms,
+      ...norm(names.queryNorm, q),
+      ...(keyValues.length > 0 ? norm(names.keyNorm, kv) : []),
       ...(this.config.sinks ? [vectorSlot(`${module}.${names.sinks}`, heads)] : []),
       ...(outputNorm === undefined ? [] : [vectorSlot(`${module}.${outputNorm}.weight`, q)]),
       ...linearSlots(`${module}.${names.output}`, hidden, q, biases.output),
@@ -115,9 +137,19 @@ export class Attention implements Mixer {
   }
 
   scalable(module: string, normOffset: number): PartActivations {
-    const { heads, kvHeads, headDim, biases, fused, outputNorm, gate, clip = null } = this.config;
+    const {
+      heads,
+      kvHeads,
+      headDim,
+      biases,
+      fused,
+      outputNorm,
+      gate,
+      isValueNormed = false,
+      clip = null,
+    } = this.config;
     const output = `${module}.${this.#names.output}`;
-    const projections = fused ? ["qkv_proj"] : ["q_proj", "k_proj", "v_proj"];
+    const projections = fused ? ["qkv_proj"] : ["q_proj", ...this.#keyValueProjections];
     const readers = gate === "heads" ? [...projections, this.#names.gate] : projections;
     const firstValue = fused ? (heads + kvHeads) * headDim : 0;
     // Queries of several heads read the values of one.
@@ -127,38 +159,39 @@ export class Attention implements Mixer {
     };
     const values = { size: heads * headDim, rowOf };
     const source = `${module}.${projections.at(-1)}`;
-    const made =
-      outputNorm === undefined
-        ? madeByLinear(source, biases.qkv, values, output)
-        : madeByNorm(`${module}.${outputNorm}`, heads * headDim, normOffset, [`${output}.weight`]);
+    const named = readers.map((name) => `${module}.${name}.weight`);
+    // A norm undoes factors of values, a bound holds whatever they are, and other layers read those that are shared.
+    if (isValueNormed || clip !== null || projections.at(-1) === "q_proj") return { readers: named, inner: [] };
     return {
-      readers: readers.map((name) => `${module}.${name}.weight`),
-      // Clipping is no product: clipped values must stay what they are.
-      inner: clip === null ? [made] : [],
+      readers: named,
+      inner: [
+        outputNorm === undefined
+          ? madeByLinear(source, biases.qkv, values, output)
+          : madeByNorm(`${module}.${outputNorm}`, heads * headDim, normOffset, [`${output}.weight`]),
+      ],
     };
   }
 
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
     const { ops, cache } = pass;
     const { module, cacheLayer } = place;
-    const { kvHeads, headDim, window, scale, softcap, biases, outputNorm } = this.config;
+    const { kvHeads, headDim, window, scale, softcap, biases, outputNorm, isValueNormed = false } = this.config;
     const names = this.#names;
-    const { q, k, v: projected, gated } = this.#projections(pass, x, module);
-    const v = this.#clipped(pass, projected);
+    const { q, k, v, gated } = this.#projections(pass, x, module);
     const sinks = this.config.sinks ? pass.weight(`${module}.${names.sinks}`) : null;
-    const [turnedQ, turnedK] = [
-      this.#grown(pass, this.#turned(pass, q, `${module}.${names.queryNorm}`)),
-      this.#turned(pass, k, `${module}.${names.keyNorm}`),
-    ];
+    const turnedQ = this.#grown(pass, this.#turned(pass, q, `${module}.${names.queryNorm}`));
+    const turnedK = k === null ? null : this.#turned(pass, k, `${module}.${names.keyNorm}`);
+    const normedV = v === null || !isValueNormed ? v : ops.plainRmsNorm(v, headDim, pass.eps);
+    const boundV = normedV === null ? null : this.#clipped(pass, normedV);
     const sizes = { kvHeads, headDim };
     const attend = () => {
       if (typeof cache === "object" && "texts" in cache)
-        return ops.attendTexts(turnedQ, turnedK, v, { headDim, scale, ...textWindow(cache.texts, window) });
+        return ops.attendTexts(turnedQ, turnedK!, boundV!, { headDim, scale, ...textWindow(cache.texts, window) });
       const kept =
         cache === "sequences"
           ? { layer: cacheLayer, ...sizes }
           : { ...ops.kvCache(module, { ...cache, ...sizes }), position: pass.position };
-      return ops.attention(turnedQ, turnedK, v, { cache: kept, scale, window, softcap, sinks });
+      return ops.attention(turnedQ, turnedK, boundV, { cache: kept, scale, window, softcap, sinks });
     };
     const mixed = gated(attend());
     const normed = outputNorm === undefined ? mixed : pass.norm(mixed, `${module}.${outputNorm}`);
@@ -176,7 +209,8 @@ export class Attention implements Mixer {
       const columns = (first: number, last: number) => ops.columns(all, first, last);
       return { q: columns(0, q), k: columns(q, q + kv), v: columns(q + kv, q + 2 * kv), gated: (y) => y };
     }
-    const [q, k, v] = [project("q_proj"), project("k_proj"), project("v_proj")];
+    const q = project("q_proj");
+    const [k = null, v = k] = this.#keyValueProjections.map(project);
     if (gate === undefined) return { q, k, v, gated: (y) => y };
     if (gate === "heads") {
       const factors = ops.sigmoid(pass.linear(x, `${module}.${this.#names.gate}`));

@@ -42,7 +42,8 @@ export const gemma: Architecture = {
   },
 };
 
-const normsAround: LayerNorms = {
+/** Norms in front of attention and MLP, and behind them. */
+export const normsAround: LayerNorms = {
   beforeMixer: "input_layernorm",
   afterMixer: "post_attention_layernorm",
   beforeMlp: "pre_feedforward_layernorm",

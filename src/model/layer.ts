@@ -26,6 +26,10 @@ export interface CacheStates {
 
 /** What the parts of a layer are given of the forward pass that they are in. */
 export interface LayerPass<T> {
+  /** Token ids, int64 [1, T]. */
+  readonly tokens: T;
+  /** Embeddings of the tokens as they enter the first layer [1, T, hidden]. */
+  readonly embedded: T;
   /** The operators that the pass is written with. */
   readonly ops: Ops<T>;
   /** Number that the model's norms add under the square root. */
@@ -79,8 +83,8 @@ export interface ExpertStack {
 
 /** A mixer or an MLP. */
 export interface LayerPart {
-  /** Name of the part within its layer, such as "self_attn". */
-  readonly module: string;
+  /** Name of the part within its layer, such as "self_attn"; null where its weights stand beside those of other parts. */
+  readonly module: string | null;
   /** Its weights; `module` is the part's full name. */
   slots(module: string): WeightSlot[];
   /** Tensors that checkpoints may have in place of those of the slots; absent where there are none. */
@@ -89,6 +93,13 @@ export interface LayerPart {
   scalable(module: string, normOffset: number): PartActivations;
   /** Computes the part of x [1, T, hidden], to the same shape. */
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T;
+  /** Modules that checkpoints have of the part and that nothing reads. Default: none. */
+  unused?(module: string): readonly string[];
+}
+
+/** Weights beside the embedding that layers share. */
+export interface SharedTable {
+  slots(): WeightSlot[];
 }
 
 /** What lets a token see those before it. */
@@ -112,28 +123,40 @@ export interface LayerNorms {
   readonly afterMlp: string | null;
 }
 
-/** x += afterMixer(mixer(beforeMixer(x))); x += afterMlp(mlp(beforeMlp(x))). */
+/** x += afterMixer(mixer(beforeMixer(x))); x += afterMlp(mlp(beforeMlp(x))); x += adapter(x); x *= factor. */
 export interface LayerConfig {
   readonly mixer: Mixer;
   readonly mlp: LayerPart;
   readonly norms: LayerNorms;
+  /** A part behind the MLP, where there is one. */
+  readonly adapter?: LayerPart;
+  /** Name of a number, a tensor [1], that the layer's result is multiplied by. */
+  readonly factor?: string;
 }
 
-/** The places of each layer's mixer and MLP; caches and states are numbered through the model. */
-export function layerPlaces(layers: readonly LayerConfig[]): readonly { readonly mixer: Place; readonly mlp: Place }[] {
+/** Where the parts of a layer stand. */
+export interface LayerPlaces {
+  readonly mixer: Place;
+  readonly mlp: Place;
+  readonly adapter: Place;
+}
+
+/** The places of each layer's parts; caches and states are numbered through the model. */
+export function layerPlaces(layers: readonly LayerConfig[]): readonly LayerPlaces[] {
   let [caches, states] = [0, 0];
   const cacheLayers: number[] = [];
-  return layers.map(({ mixer, mlp }, i) => {
+  return layers.map(({ mixer, mlp, adapter }, i) => {
     const cacheLayer = typeof mixer.cache === "number" ? cacheLayers[mixer.cache]! : caches;
     cacheLayers.push(cacheLayer);
     const place = { cacheLayer, firstState: states };
     if (mixer.cache === "own") caches++;
     states += mixer.states;
     const layer = `model.layers.${i}`;
-    return {
-      mixer: { ...place, module: `${layer}.${mixer.module}` },
-      mlp: { ...place, module: `${layer}.${mlp.module}` },
-    };
+    const placeOf = (module: string | null = null) => ({
+      ...place,
+      module: module === null ? layer : `${layer}.${module}`,
+    });
+    return { mixer: placeOf(mixer.module), mlp: placeOf(mlp.module), adapter: placeOf(adapter?.module) };
   });
 }
 

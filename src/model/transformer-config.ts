@@ -4,7 +4,7 @@ import type { Activation } from "../ops/ops.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
-import type { LayerConfig, LayerNorms, LayerPart, Mixer } from "./layer.ts";
+import type { LayerConfig, LayerNorms, LayerPart, Mixer, SharedTable } from "./layer.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
 export interface TransformerConfig {
@@ -22,6 +22,10 @@ export interface TransformerConfig {
   readonly lastNorm: string;
   /** Whether the head's matrix is the embedding's. */
   readonly tied: boolean;
+  /** Tokens that stand for images or sound, and the one whose embedding all of them have; absent where all have their own. */
+  readonly placeholders?: { readonly ids: readonly number[]; readonly as: number };
+  /** Weights that layers share, beside the embedding; absent where there are none. */
+  readonly table?: SharedTable;
   /** What each layer is made of. */
   readonly layers: readonly LayerConfig[];
   /** Rotary embeddings by the names that layers use. */

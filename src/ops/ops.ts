@@ -160,6 +160,11 @@ export class Ops<T> {
     return literalConstant(this.#builder, key, values);
   }
 
+  /** Indices [1, T] with `other` in the place of `index`. */
+  replaced(indices: T, index: number, other: number): T {
+    return this.call("aten::masked_fill.Scalar_out", indices, this.call("aten::eq.Scalar_out", indices, index), other);
+  }
+
   /** Looks up rows of `weight` [rows, dim] for indices [1, T], to [1, T, dim]. */
   embedding(weight: Weight, indices: T): T {
     const lowering = loweringOf(weight);
@@ -179,6 +184,12 @@ export class Ops<T> {
   rmsNorm(x: T, weight: Weight, eps: number, offset = 0): T {
     const change = offset === 0 ? undefined : { key: `+${offset}`, of: (value: number) => value + offset };
     return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, change), eps);
+  }
+
+  /** Divides each run of `size` values of a row by its root mean square. */
+  plainRmsNorm(x: T, size: number, eps: number): T {
+    const ones = this.literal(`ones_${size}`, new Float32Array(size).fill(1));
+    return this.call("lowbit::rms_norm.out", x, ones, eps);
   }
 
   /** Takes its mean from each row, divides what is left by its deviation, multiplies by the weights and adds the bias. */
@@ -225,8 +236,11 @@ export class Ops<T> {
     return kvCacheStates(this.#builder, name, shape);
   }
 
-  /** Stores keys and values in the cache, and computes the attention of the queries over what it holds. */
-  attention(q: T, k: T, v: T, options: AttentionOptions<T>): T {
+  /**
+   * Stores keys and values in the cache, and computes the attention of the queries over what it holds. Without keys and
+   * values, which the cache of sequences allows alone, another call has stored those of the same rows.
+   */
+  attention(q: T, k: T | null, v: T | null, options: AttentionOptions<T>): T {
     const { cache, scale, window = 0, softcap = 0, sinks = null } = options;
     if ("layer" in cache) {
       const { layer, kvHeads, headDim } = cache;

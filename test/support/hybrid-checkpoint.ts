@@ -39,9 +39,9 @@ export const hybridConfigs = {
 export type HybridName = keyof typeof hybridConfigs;
 export const hybridNames = Object.keys(hybridConfigs) as readonly HybridName[];
 
-/** Writes the folder of a config. */
-export async function writeHybridCheckpoint(folder: string, name: HybridName): Promise<void> {
-  const config = hybridConfigs[name];
+/** Writes the folder of a config, some fields of which may be replaced. */
+export async function writeHybridCheckpoint(folder: string, name: HybridName, changes: object = {}): Promise<void> {
+  const config = { ...hybridConfigs[name], ...changes };
   const slots = buildDecoder("config.json", config).slots.filter(({ tiedTo }) => tiedTo === null);
   await writeTinyCheckpoint(folder, { config, shapes: new Map(slots.map(({ name, shape }) => [name, shape])) });
 }

@@ -32,13 +32,16 @@ const parts: Readonly<Record<string, string>> = {
 
 /** Hugging Face's name of a tensor; null for those that belong to no layer, such as rope factors. */
 function modelName(name: string, other: Readonly<Record<string, string>>): string | null {
+  const [, number, parameter = ""] = /^blk\.(\d+)\.(.+)$/.exec(name) ?? [];
+  if (Object.hasOwn(other, parameter)) return `model.layers.${number}.${other[parameter]}`;
   const [, base = "", ending = ""] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
   const [, layer, part = ""] = /^blk\.(\d+)\.(.+)$/.exec(base) ?? [];
-  if (layer === undefined) return whole[base] ? `${whole[base]}.${ending}` : null;
+  if (layer === undefined) {
+    const module = other[base] ?? whole[base];
+    return module ? `${module}.${ending}` : null;
+  }
   const module = other[part] ?? parts[part] ?? expertModule(part);
-  if (!module) return null;
-  // Parameters of a module itself are none of a module of theirs.
-  return module.endsWith(".sinks") ? `model.layers.${layer}.${module}` : `model.layers.${layer}.${module}.${ending}`;
+  return module ? `model.layers.${layer}.${module}.${ending}` : null;
 }
 
 /** Older files have a matrix of each expert of Mixtral by itself. */
@@ -66,7 +69,7 @@ function unclaimed(other: Readonly<Record<string, string>>): Record<string, stri
 
 /** Renamed, with norms less what was added to them, and with queries and keys turned back to halves. */
 export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headDim: number): OpenTensors {
-  const { names, interleaved, normOffset } = architectureOf(metadata);
+  const { names, interleaved, normOffset, tensors: changed } = architectureOf(metadata);
   const stored = new Map<string, string>();
   for (const name of tensors.names) stored.set(modelName(name, names) ?? name, name);
   const nameOf = (name: string): string => {
@@ -74,7 +77,8 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     if (found === undefined) throw new InvalidFileError(metadata.file, `has no tensor for ${name}`);
     return found;
   };
-  const isShifted = (name: string) => normOffset !== 0 && /norm\.weight$/.test(name);
+  // The gated norm of recurrent layers is stored as it is.
+  const isShifted = (name: string) => normOffset !== 0 && /(?<!linear_attn\.)norm\.weight$/.test(name);
   const renamed: OpenTensors = {
     names: [...stored.keys()],
     has: (name) => stored.has(name),
@@ -93,5 +97,8 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     close: () => tensors.close(),
   };
   const heads = { headDim, rotated: headDim };
-  return interleaved ? withTurnedHeads(renamed, (name) => (/\.[qk]_proj\./.test(name) ? heads : null)) : renamed;
+  const turned = interleaved
+    ? withTurnedHeads(renamed, (name) => (/\.[qk]_proj\./.test(name) ? heads : null))
+    : renamed;
+  return changed ? changed(turned, metadata) : turned;
 }
