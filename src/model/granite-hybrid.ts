@@ -1,9 +1,13 @@
-/** Granite 4.0 (2025) without experts: Granite with gate and up in one, Mamba 2 in most layers of some models, and no rope there. */
+/**
+ * Granite 4.0 (2025): Granite with gate and up in one, Mamba 2 in most layers of some models, which have no rope, and a mixture
+ * of experts beside the MLP in some.
+ */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
-import { readGranite } from "./granite.ts";
+import { GatedMlp } from "./gated-mlp.ts";
+import { readExperts, readGranite } from "./granite.ts";
 import { Mamba2 } from "./mamba2.ts";
 import { tapsOf } from "./short-convolution.ts";
 import { transformer } from "./transformer.ts";
@@ -55,8 +59,6 @@ export const graniteHybrid: Architecture = {
   modelType: "granitemoehybrid",
   build(config) {
     const base = readGranite(config);
-    if (config.number("num_local_experts", 8) > 0)
-      throw new UnsupportedError(`${config.file}: num_local_experts above 0 is not supported in ${this.name}`);
     const isMamba = mambaLayers(config, base.depth);
     const hasRope = config.has("position_embedding_type") && config.string("position_embedding_type") === "rope";
     const attention = new Attention({ ...base.attention, rope: hasRope ? "rope" : null });
@@ -68,9 +70,18 @@ export const graniteHybrid: Architecture = {
       fused: true,
       names: { mlp: "shared_mlp", both: "input_linear", down: "output_linear" },
     };
+    const shared = new GatedMlp(mlp);
+    const hasExperts = config.number("num_local_experts", 8) > 0;
+    const thought = hasExperts
+      ? readExperts(config, base, { shared: { mlp: shared, gate: null, isBeside: true } })
+      : shared;
     return transformer(
       this.name,
-      mixed({ ...base, mlp }, (i) => (isMamba[i] ? mamba : attention)),
+      mixed(
+        base,
+        (i) => (isMamba[i] ? mamba : attention),
+        () => thought,
+      ),
     );
   },
 };
