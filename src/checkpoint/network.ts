@@ -1,6 +1,7 @@
 /** Which network a checkpoint is of: a decoder, or one that reads whole texts, as sentence-transformers' files say. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
+import { withTurnedHeads } from "../formats/head-rows.ts";
 import { describe, isObject } from "../formats/json.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { SentenceModule } from "../formats/sentence-modules.ts";
@@ -8,15 +9,24 @@ import { architectures, buildDecoder } from "../model/architectures.ts";
 import type { Network } from "../model/decoder.ts";
 import { type HeadActivation, type HeadStep, textNetwork } from "../model/encoder.ts";
 import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
+import { expertStacks } from "../model/layer.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { withExpertStacks } from "./expert-stacks.ts";
 import { withTextHalf } from "./text-half.ts";
 import { scoreActivation } from "./texts.ts";
 import { withStoredHead } from "./tied-head.ts";
 
-/** The checkpoint under the names that its network has for tensors, and the network. */
+/** The checkpoint under the names, and with the order of rows, that its network has for tensors, and the network. */
 export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Network]> {
-  const checkpoint = withTextHalf(opened);
+  const [checkpoint, network] = await namedNetwork(withTextHalf(opened));
+  const paired = new Map(network.slots.flatMap(({ name, pairs }) => (pairs ? [[name, pairs]] : [])));
+  if (paired.size === 0) return [checkpoint, network];
+  const tensors = withTurnedHeads(checkpoint.tensors, (name) => paired.get(name) ?? null);
+  return [{ ...checkpoint, tensors }, network];
+}
+
+async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Network]> {
   const { configFile, config, modules } = checkpoint;
   if (modules) return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
   if (architectureName(config).endsWith("Model") && buildEncoder(configFile, config)) {
@@ -25,7 +35,8 @@ export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Networ
   }
   if (architectureName(config).endsWith(CLASSIFIER)) return rerankerOf(checkpoint);
   const decoder = buildDecoder(configFile, config);
-  return withStoredHead(withModelPrefix(checkpoint, decoder), decoder);
+  const named = withModelPrefix(checkpoint, decoder);
+  return withStoredHead(withExpertStacks(named, expertStacks(decoder.transformer)), decoder);
 }
 
 function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkpoint, Network] {

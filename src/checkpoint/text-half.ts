@@ -46,12 +46,14 @@ function textConfig(checkpoint: Checkpoint): JsonObject | null {
     );
   const given = Object.fromEntries(shared.filter((field) => field in config).map((field) => [field, config[field]]));
   const { tie_word_embeddings: tied = text.tie_word_embeddings } = config;
+  const whole = Object.entries(architecture.wholeFields ?? {}).map(([field, value]) => [field, config[field] ?? value]);
   return {
     ...architecture.textTypes?.[String(text.model_type)],
     ...given,
     ...text,
     ...(tied === undefined ? {} : { tie_word_embeddings: tied }),
     ...(config.quantization_config === undefined ? {} : { quantization_config: config.quantization_config }),
+    ...Object.fromEntries(whole),
     architectures: [architecture.name],
     model_type: architecture.modelType,
   };

@@ -1,6 +1,7 @@
 /** Grouped-query attention (Ainslie et al. 2023), with what families add: windows, norms of queries and keys, soft caps. */
+import { UnsupportedError } from "../errors.ts";
 import type { LayerPass, Mixer, PartActivations, Place, TextsSeen } from "./layer.ts";
-import { madeByLinear } from "./scalable.ts";
+import { madeByLinear, madeByNorm } from "./scalable.ts";
 import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
 export interface AttentionConfig {
@@ -24,8 +25,26 @@ export interface AttentionConfig {
   readonly softcap: number;
   /** Which projections have a bias. */
   readonly biases: { readonly qkv: boolean; readonly output: boolean };
+  /** Whether each head has a score without a value. */
+  readonly sinks?: boolean;
+  /** Bound of the magnitudes of queries, keys and values; null or absent for none. */
+  readonly clip?: number | null;
   /** Whether queries, keys and values are one matrix. */
   readonly fused: boolean;
+  /** Whether norms of queries and keys are behind their rope, not in front of it. */
+  readonly isNormedLast?: boolean;
+  /** Name of a norm in front of the output's projection, where there is one. */
+  readonly outputNorm?: string;
+  /** Rows of a head that the checkpoint stores for rotation of neighbours; absent where halves are rotated. */
+  readonly pairedRows?: number;
+  /** Whether values are what keys are made of, in front of their norm and rope. */
+  readonly valuesAreKeys?: boolean;
+  /** Whether values have a norm of each head, without weights. */
+  readonly isValueNormed?: boolean;
+  /** The layer whose keys and values are read, by its index; absent for a layer that has its own. */
+  readonly sharedWith?: number;
+  /** How queries grow with their positions; absent where they do not. */
+  readonly queryGrowth?: QueryGrowth;
   /**
    * What the results are multiplied with: sigmoids of as many values, which `q_proj` gives behind each head's query, or
    * sigmoids of one value a head, which a linear layer of their own gives. Default: nothing.
@@ -35,13 +54,20 @@ export interface AttentionConfig {
   readonly names?: { readonly [M in keyof typeof llamaNames]?: string };
 }
 
+/** Queries are multiplied by 1 + beta ln(1 + floor(position / length)) behind their rope, as in Llama 4. */
+export interface QueryGrowth {
+  readonly beta: number;
+  readonly length: number;
+}
+
 /** Names of modules within an attention. */
-const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", gate: "gate_proj" };
+const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", gate: "gate_proj", sinks: "sinks" };
 
 interface Projections<T> {
   readonly q: T;
-  readonly k: T;
-  readonly v: T;
+  /** Null, as are values, where those of another layer are read. */
+  readonly k: T | null;
+  readonly v: T | null;
   /** The results behind their gate. */
   gated(y: T): T;
 }
@@ -49,7 +75,6 @@ interface Projections<T> {
 /** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
 export class Attention implements Mixer {
   readonly module = "self_attn";
-  readonly cache = "own";
   readonly states = 0;
   readonly config: AttentionConfig;
 
@@ -61,35 +86,70 @@ export class Attention implements Mixer {
     return { ...llamaNames, ...this.config.names };
   }
 
+  get cache(): "own" | number {
+    return this.config.sharedWith ?? "own";
+  }
+
   get readsTexts(): boolean {
-    return this.config.softcap === 0;
+    return this.config.softcap === 0 && this.cache === "own" && !this.config.sinks;
+  }
+
+  /** Linear layers that make keys and values; none where those of another layer are read. */
+  get #keyValueProjections(): readonly string[] {
+    const { sharedWith, valuesAreKeys = false } = this.config;
+    if (sharedWith !== undefined) return [];
+    return valuesAreKeys ? ["k_proj"] : ["k_proj", "v_proj"];
+  }
+
+  unused(module: string): readonly string[] {
+    if (this.config.sharedWith === undefined) return [];
+    return ["k_proj", "v_proj", "k_norm", "v_norm"].map((name) => `${module}.${name}`);
   }
 
   slots(module: string): WeightSlot[] {
-    const { hidden, heads, kvHeads, headDim, biases, fused, queryKeyNorm, gate } = this.config;
+    const { hidden, heads, kvHeads, headDim, biases, fused, queryKeyNorm, outputNorm, gate } = this.config;
     const names = this.#names;
     const [q, kv] = [heads * headDim, kvHeads * headDim];
     const project = (name: string, n: number) => linearSlots(`${module}.${name}`, n, hidden, biases.qkv);
-    const norms =
-      queryKeyNorm === null
-        ? []
-        : [
-            vectorSlot(`${module}.${names.queryNorm}.weight`, queryKeyNorm === "all" ? q : headDim),
-            vectorSlot(`${module}.${names.keyNorm}.weight`, queryKeyNorm === "all" ? kv : headDim),
-          ];
+    const turned = (name: string, n: number) => this.#paired(project(name, n));
+    const norm = (name: string, all: number) =>
+      queryKeyNorm === null ? [] : [vectorSlot(`${module}.${name}.weight`, queryKeyNorm === "all" ? all : headDim)];
+    const keyValues = this.#keyValueProjections;
     return [
       ...(fused
         ? project("qkv_proj", q + 2 * kv)
-        : [...project("q_proj", gate === "values" ? 2 * q : q), ...project("k_proj", kv), ...project("v_proj", kv)]),
+        : [
+            ...turned("q_proj", gate === "values" ? 2 * q : q),
+            ...keyValues.flatMap((name) => (name === "k_proj" ? turned(name, kv) : project(name, kv))),
+          ]),
       ...(gate === "heads" ? linearSlots(`${module}.${names.gate}`, heads, hidden) : []),
-      ...norms,
+      ...norm(names.queryNorm, q),
+      ...(keyValues.length > 0 ? norm(names.keyNorm, kv) : []),
+      ...(this.config.sinks ? [vectorSlot(`${module}.${names.sinks}`, heads)] : []),
+      ...(outputNorm === undefined ? [] : [vectorSlot(`${module}.${outputNorm}.weight`, q)]),
       ...linearSlots(`${module}.${names.output}`, hidden, q, biases.output),
     ];
   }
 
-  scalable(module: string): PartActivations {
-    const { heads, kvHeads, headDim, biases, fused, gate } = this.config;
-    const projections = fused ? ["qkv_proj"] : ["q_proj", "k_proj", "v_proj"];
+  #paired(slots: readonly WeightSlot[]): WeightSlot[] {
+    const { pairedRows: rotated, headDim } = this.config;
+    return slots.map((slot) => (rotated === undefined ? slot : { ...slot, pairs: { headDim, rotated } }));
+  }
+
+  scalable(module: string, normOffset: number): PartActivations {
+    const {
+      heads,
+      kvHeads,
+      headDim,
+      biases,
+      fused,
+      outputNorm,
+      gate,
+      isValueNormed = false,
+      clip = null,
+    } = this.config;
+    const output = `${module}.${this.#names.output}`;
+    const projections = fused ? ["qkv_proj"] : ["q_proj", ...this.#keyValueProjections];
     const readers = gate === "heads" ? [...projections, this.#names.gate] : projections;
     const firstValue = fused ? (heads + kvHeads) * headDim : 0;
     // Queries of several heads read the values of one.
@@ -98,33 +158,44 @@ export class Attention implements Mixer {
       return firstValue + head * headDim + (c % headDim);
     };
     const values = { size: heads * headDim, rowOf };
+    const source = `${module}.${projections.at(-1)}`;
+    const named = readers.map((name) => `${module}.${name}.weight`);
+    // A norm undoes factors of values, a bound holds whatever they are, and other layers read those that are shared.
+    if (isValueNormed || clip !== null || projections.at(-1) === "q_proj") return { readers: named, inner: [] };
     return {
-      readers: readers.map((name) => `${module}.${name}.weight`),
-      inner: [madeByLinear(`${module}.${projections.at(-1)}`, biases.qkv, values, `${module}.${this.#names.output}`)],
+      readers: named,
+      inner: [
+        outputNorm === undefined
+          ? madeByLinear(source, biases.qkv, values, output)
+          : madeByNorm(`${module}.${outputNorm}`, heads * headDim, normOffset, [`${output}.weight`]),
+      ],
     };
   }
 
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
     const { ops, cache } = pass;
     const { module, cacheLayer } = place;
-    const { kvHeads, headDim, window, scale, softcap, biases } = this.config;
+    const { kvHeads, headDim, window, scale, softcap, biases, outputNorm, isValueNormed = false } = this.config;
     const names = this.#names;
     const { q, k, v, gated } = this.#projections(pass, x, module);
-    const [turnedQ, turnedK] = [
-      this.#turned(pass, q, `${module}.${names.queryNorm}`),
-      this.#turned(pass, k, `${module}.${names.keyNorm}`),
-    ];
+    const sinks = this.config.sinks ? pass.weight(`${module}.${names.sinks}`) : null;
+    const turnedQ = this.#grown(pass, this.#turned(pass, q, `${module}.${names.queryNorm}`));
+    const turnedK = k === null ? null : this.#turned(pass, k, `${module}.${names.keyNorm}`);
+    const normedV = v === null || !isValueNormed ? v : ops.plainRmsNorm(v, headDim, pass.eps);
+    const boundV = normedV === null ? null : this.#clipped(pass, normedV);
     const sizes = { kvHeads, headDim };
     const attend = () => {
       if (typeof cache === "object" && "texts" in cache)
-        return ops.attendTexts(turnedQ, turnedK, v, { headDim, scale, ...textWindow(cache.texts, window) });
+        return ops.attendTexts(turnedQ, turnedK!, boundV!, { headDim, scale, ...textWindow(cache.texts, window) });
       const kept =
         cache === "sequences"
           ? { layer: cacheLayer, ...sizes }
           : { ...ops.kvCache(module, { ...cache, ...sizes }), position: pass.position };
-      return ops.attention(turnedQ, turnedK, v, { cache: kept, scale, window, softcap });
+      return ops.attention(turnedQ, turnedK, boundV, { cache: kept, scale, window, softcap, sinks });
     };
-    return pass.linear(gated(attend()), `${module}.${names.output}`, biases.output);
+    const mixed = gated(attend());
+    const normed = outputNorm === undefined ? mixed : pass.norm(mixed, `${module}.${outputNorm}`);
+    return pass.linear(normed, `${module}.${names.output}`, biases.output);
   }
 
   /** Queries, keys and values, and what becomes of the results. */
@@ -138,7 +209,8 @@ export class Attention implements Mixer {
       const columns = (first: number, last: number) => ops.columns(all, first, last);
       return { q: columns(0, q), k: columns(q, q + kv), v: columns(q + kv, q + 2 * kv), gated: (y) => y };
     }
-    const [q, k, v] = [project("q_proj"), project("k_proj"), project("v_proj")];
+    const q = project("q_proj");
+    const [k = null, v = k] = this.#keyValueProjections.map(project);
     if (gate === undefined) return { q, k, v, gated: (y) => y };
     if (gate === "heads") {
       const factors = ops.sigmoid(pass.linear(x, `${module}.${this.#names.gate}`));
@@ -148,11 +220,28 @@ export class Attention implements Mixer {
     return { q: half(0), k, v, gated: (y) => ops.gated("sigmoid", half(headDim), y) };
   }
 
+  #clipped<T>({ ops }: LayerPass<T>, x: T): T {
+    const { clip = null } = this.config;
+    return clip === null ? x : ops.call("aten::clamp.out", x, -clip, clip);
+  }
+
   /** Queries or keys behind their norm and rope. */
   #turned<T>(pass: LayerPass<T>, x: T, norm: string): T {
-    const { rope, queryKeyNorm, headDim } = this.config;
-    const normed = queryKeyNorm === null ? x : pass.norm(x, norm);
-    return rope === null ? normed : pass.ops.rope(normed, pass.angles(rope), headDim);
+    const { rope, queryKeyNorm, headDim, isNormedLast = false } = this.config;
+    const normed = (value: T) => this.#clipped(pass, queryKeyNorm === null ? value : pass.norm(value, norm));
+    const turned = (value: T) => (rope === null ? value : pass.ops.rope(value, pass.angles(rope), headDim));
+    return isNormedLast ? normed(turned(x)) : turned(normed(x));
+  }
+
+  /** Queries times what they grow by with their positions. */
+  #grown<T>(pass: LayerPass<T>, q: T): T {
+    const { queryGrowth } = this.config;
+    if (!queryGrowth) return q;
+    if (pass.cache !== "sequences" && !("texts" in pass.cache))
+      throw new UnsupportedError("queries that grow with positions are not supported in programs for ExecuTorch");
+    const { beta, length } = queryGrowth;
+    const factors = pass.once("query_growth", () => pass.ops.positionGrowth(pass.position, beta, length));
+    return pass.ops.scaleParts(q, factors);
   }
 }
 

@@ -6,7 +6,7 @@ import type { ScalableActivation } from "./scalable.ts";
 import type { TransformerConfig } from "./transformer-config.ts";
 import type { WeightLookup, WeightSlot } from "./weight-slot.ts";
 
-export { moduleOf, type WeightLookup, type WeightSlot } from "./weight-slot.ts";
+export { moduleOf, type PairedRows, type WeightLookup, type WeightSlot } from "./weight-slot.ts";
 
 export interface ForwardInputs<T> {
   /** Token ids, int64 [1, T]. */
@@ -38,6 +38,8 @@ export interface Network {
   readonly layers: number;
   /** Every weight that the model takes, with its shape and role. */
   readonly slots: readonly WeightSlot[];
+  /** Modules that checkpoints of the architecture hold and nothing reads. Default: none. */
+  readonly unused?: readonly string[];
   /** Activations whose channels may be scaled against the weights behind them, as AWQ and SmoothQuant do. */
   readonly scalable: readonly ScalableActivation[];
   /** Config that the decoder was made with; null for a decoder of another kind. */
@@ -76,5 +78,7 @@ export interface Architecture {
    * each with what transformers assumes where such a config, as published, leaves it out.
    */
   readonly textTypes?: Readonly<Record<string, JsonObject>>;
+  /** Fields of a model that sees or hears which its text half needs, with what transformers assumes of those left out. */
+  readonly wholeFields?: JsonObject;
   build(config: ConfigReader): Decoder;
 }

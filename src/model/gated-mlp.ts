@@ -1,8 +1,8 @@
 /** The gated MLP (Shazeer 2020): down(activation(gate(x)) * up(x)). */
 import type { Activation } from "../ops/ops.ts";
 import type { LayerPart, LayerPass, PartActivations, Place } from "./layer.ts";
-import { madeByLinear } from "./scalable.ts";
-import { linearSlots, type WeightSlot } from "./weight-slot.ts";
+import { madeByLinear, madeByNorm } from "./scalable.ts";
+import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
 
 export interface GatedMlpConfig {
   /** Elements of a token's hidden state. */
@@ -15,6 +15,8 @@ export interface GatedMlpConfig {
   readonly bias: boolean;
   /** Whether gate and up are one matrix. */
   readonly fused: boolean;
+  /** Name of a norm in front of the last matrix, where there is one. */
+  readonly innerNorm?: string;
   /** What checkpoints call some of its modules, where it is not what Llama's do. */
   readonly names?: { readonly [M in keyof typeof llamaNames]?: string };
 }
@@ -39,36 +41,44 @@ export class GatedMlp implements LayerPart {
   }
 
   slots(module: string): WeightSlot[] {
-    const { hidden, intermediate, bias, fused } = this.config;
+    const { hidden, intermediate, bias, fused, innerNorm } = this.config;
     const names = this.#names;
     const project = (name: string, n: number) => linearSlots(`${module}.${name}`, n, hidden, bias);
     return [
       ...(fused
         ? project(names.both, 2 * intermediate)
         : [...project(names.gate, intermediate), ...project(names.up, intermediate)]),
+      ...(innerNorm === undefined ? [] : [vectorSlot(`${module}.${innerNorm}.weight`, intermediate)]),
       ...linearSlots(`${module}.${names.down}`, hidden, intermediate, bias),
     ];
   }
 
-  scalable(module: string): PartActivations {
-    const { intermediate, bias, fused } = this.config;
+  scalable(module: string, normOffset: number): PartActivations {
+    const { intermediate, bias, fused, innerNorm } = this.config;
     const names = this.#names;
+    const down = `${module}.${names.down}`;
     const gates = fused ? [names.both] : [names.gate, names.up];
     const ups = { size: intermediate, rowOf: (c: number) => (fused ? intermediate : 0) + c };
     return {
       readers: gates.map((name) => `${module}.${name}.weight`),
-      inner: [madeByLinear(`${module}.${gates.at(-1)}`, bias, ups, `${module}.${names.down}`)],
+      inner: [
+        innerNorm === undefined
+          ? madeByLinear(`${module}.${gates.at(-1)}`, bias, ups, down)
+          : madeByNorm(`${module}.${innerNorm}`, intermediate, normOffset, [`${down}.weight`]),
+      ],
     };
   }
 
   forward<T>(pass: LayerPass<T>, x: T, { module }: Place): T {
     const { ops } = pass;
-    const { intermediate, activation, bias, fused } = this.config;
+    const { intermediate, activation, bias, fused, innerNorm } = this.config;
     const names = this.#names;
     const project = (name: string) => pass.linear(x, `${module}.${name}`, bias);
     const both = fused ? project(names.both) : null;
     const gate = both ? ops.columns(both, 0, intermediate) : project(names.gate);
     const up = both ? ops.columns(both, intermediate, 2 * intermediate) : project(names.up);
-    return pass.linear(ops.gated(activation, gate, up), `${module}.${names.down}`, bias);
+    const gated = ops.gated(activation, gate, up);
+    const normed = innerNorm === undefined ? gated : pass.norm(gated, `${module}.${innerNorm}`);
+    return pass.linear(normed, `${module}.${names.down}`, bias);
   }
 }

@@ -7,7 +7,7 @@ import { UnsupportedError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import type { LayerNorms } from "./layer.ts";
-import { type RopeConfig, ropeField, ropeOf } from "./rope.ts";
+import { ropesByType } from "./rope.ts";
 import { transformer } from "./transformer.ts";
 import {
   activationOf,
@@ -42,7 +42,8 @@ export const gemma: Architecture = {
   },
 };
 
-const normsAround: LayerNorms = {
+/** Norms in front of attention and MLP, and behind them. */
+export const normsAround: LayerNorms = {
   beforeMixer: "input_layernorm",
   afterMixer: "post_attention_layernorm",
   beforeMlp: "pre_feedforward_layernorm",
@@ -76,24 +77,6 @@ export const gemma2: Architecture = {
   },
 };
 
-/**
- * The ropes of windowed and full layers, in the style of transformers 5, else 4, which counts first for full ones. A length
- * of before scaling counts in their objects only.
- */
-function ropesOf(given: ConfigReader, headDim: number): Record<"sliding_attention" | "full_attention", RopeConfig> {
-  const config = given.without("original_max_position_embeddings");
-  const parameters = config.object("rope_parameters");
-  const full = parameters.object("full_attention");
-  const old = config.object("rope_scaling");
-  const merged = ropeField(config) === "rope_scaling" ? old.with({ ...full.fields, ...old.fields }) : full;
-  const local = config.number("rope_local_base_freq", 10000);
-  const sliding = parameters.object("sliding_attention");
-  return {
-    full_attention: ropeOf(config, merged, { headDim, theta: 1e6 }),
-    sliding_attention: ropeOf(config.without("rope_theta"), sliding, { headDim, theta: local }),
-  };
-}
-
 export const gemma3: Architecture = {
   name: "Gemma3ForCausalLM",
   modelType: "gemma3_text",
@@ -119,7 +102,11 @@ export const gemma3: Architecture = {
         {
           ...base,
           attention: { ...base.attention, queryKeyNorm: "head" },
-          ropes: ropesOf(config, base.attention.headDim),
+          ropes: ropesByType(config, {
+            headDim: base.attention.headDim,
+            full: 1e6,
+            sliding: config.number("rope_local_base_freq", 10000),
+          }),
           logitSoftcap: config.numberOrNull("final_logit_softcapping", null) ?? 0,
         },
         (i) => ({ window: windows[i]!, rope: windows[i]! > 0 ? "sliding_attention" : "full_attention" }),

@@ -26,6 +26,10 @@ export interface CacheStates {
 
 /** What the parts of a layer are given of the forward pass that they are in. */
 export interface LayerPass<T> {
+  /** Token ids, int64 [1, T]. */
+  readonly tokens: T;
+  /** Embeddings of the tokens as they enter the first layer [1, T, hidden]. */
+  readonly embedded: T;
   /** The operators that the pass is written with. */
   readonly ops: Ops<T>;
   /** Number that the model's norms add under the square root. */
@@ -42,6 +46,8 @@ export interface LayerPass<T> {
   norm(x: T, module: string): T;
   /** Cosines and sines of one of the config's ropes, computed once a pass. */
   angles(rope: string): T;
+  /** What `make` computes, once a pass for each `key`. */
+  once(key: string, make: () => T): T;
 }
 
 /** Where a part of a layer stands in the model. */
@@ -62,16 +68,38 @@ export interface PartActivations {
   readonly inner: readonly ScalableActivation[];
 }
 
+/** A tensor in which checkpoints may have one weight of all experts, [experts, n, k], or [experts, n] of biases. */
+export interface ExpertStack {
+  /** Full name of the tensor; with "*" for the number of an expert where each has a matrix [n, k] of its own. */
+  readonly tensor: string;
+  readonly experts: number;
+  /** The slots, with "*" for the number of the expert, whose rows an expert's matrix has, each as many. */
+  readonly slots: readonly string[];
+  /** Whether rows of the slots take turns, rather than follow one slot after the other. */
+  readonly isInterleaved: boolean;
+  /** Whether matrices are [k, n]. */
+  readonly isTransposed: boolean;
+}
+
 /** A mixer or an MLP. */
 export interface LayerPart {
-  /** Name of the part within its layer, such as "self_attn". */
-  readonly module: string;
+  /** Name of the part within its layer, such as "self_attn"; null where its weights stand beside those of other parts. */
+  readonly module: string | null;
   /** Its weights; `module` is the part's full name. */
   slots(module: string): WeightSlot[];
-  /** Its activations whose channels may be scaled; `module` is the part's full name. */
-  scalable(module: string): PartActivations;
+  /** Tensors that checkpoints may have in place of those of the slots; absent where there are none. */
+  stacks?(module: string): ExpertStack[];
+  /** Its activations whose channels may be scaled; `module` is the part's full name, `normOffset` what norms add to weights. */
+  scalable(module: string, normOffset: number): PartActivations;
   /** Computes the part of x [1, T, hidden], to the same shape. */
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T;
+  /** Modules that checkpoints have of the part and that nothing reads. Default: none. */
+  unused?(module: string): readonly string[];
+}
+
+/** Weights beside the embedding that layers share. */
+export interface SharedTable {
+  slots(): WeightSlot[];
 }
 
 /** What lets a token see those before it. */
@@ -95,27 +123,46 @@ export interface LayerNorms {
   readonly afterMlp: string | null;
 }
 
-/** x += afterMixer(mixer(beforeMixer(x))); x += afterMlp(mlp(beforeMlp(x))). */
+/** x += afterMixer(mixer(beforeMixer(x))); x += afterMlp(mlp(beforeMlp(x))); x += adapter(x); x *= factor. */
 export interface LayerConfig {
   readonly mixer: Mixer;
   readonly mlp: LayerPart;
   readonly norms: LayerNorms;
+  /** A part behind the MLP, where there is one. */
+  readonly adapter?: LayerPart;
+  /** Name of a number, a tensor [1], that the layer's result is multiplied by. */
+  readonly factor?: string;
 }
 
-/** The places of each layer's mixer and MLP; caches and states are numbered through the model. */
-export function layerPlaces(layers: readonly LayerConfig[]): readonly { readonly mixer: Place; readonly mlp: Place }[] {
+/** Where the parts of a layer stand. */
+export interface LayerPlaces {
+  readonly mixer: Place;
+  readonly mlp: Place;
+  readonly adapter: Place;
+}
+
+/** The places of each layer's parts; caches and states are numbered through the model. */
+export function layerPlaces(layers: readonly LayerConfig[]): readonly LayerPlaces[] {
   let [caches, states] = [0, 0];
   const cacheLayers: number[] = [];
-  return layers.map(({ mixer, mlp }, i) => {
+  return layers.map(({ mixer, mlp, adapter }, i) => {
     const cacheLayer = typeof mixer.cache === "number" ? cacheLayers[mixer.cache]! : caches;
     cacheLayers.push(cacheLayer);
     const place = { cacheLayer, firstState: states };
     if (mixer.cache === "own") caches++;
     states += mixer.states;
     const layer = `model.layers.${i}`;
-    return {
-      mixer: { ...place, module: `${layer}.${mixer.module}` },
-      mlp: { ...place, module: `${layer}.${mlp.module}` },
-    };
+    const placeOf = (module: string | null = null) => ({
+      ...place,
+      module: module === null ? layer : `${layer}.${module}`,
+    });
+    return { mixer: placeOf(mixer.module), mlp: placeOf(mlp.module), adapter: placeOf(adapter?.module) };
   });
+}
+
+/** Tensors of all experts that a checkpoint may have in place of those of each. */
+export function expertStacks(config: { readonly layers: readonly LayerConfig[] } | null): ExpertStack[] {
+  const layers = config?.layers ?? [];
+  const places = layerPlaces(layers);
+  return layers.flatMap(({ mlp }, i) => mlp.stacks?.(places[i]!.mlp.module) ?? []);
 }

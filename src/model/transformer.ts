@@ -14,9 +14,9 @@ const EMBEDDING = "model.embed_tokens.weight";
 const HEAD = "lm_head.weight";
 
 function slots(config: TransformerConfig): WeightSlot[] {
-  const { hidden, vocabulary, layers, lastNorm, tied } = config;
+  const { hidden, vocabulary, layers, lastNorm, tied, table } = config;
   const places = layerPlaces(layers);
-  const layer = ({ mixer, mlp, norms }: LayerConfig, i: number): WeightSlot[] => {
+  const layer = ({ mixer, mlp, norms, adapter, factor }: LayerConfig, i: number): WeightSlot[] => {
     const norm = (name: string | null) =>
       name === null ? [] : [vectorSlot(`model.layers.${i}.${name}.weight`, hidden)];
     return [
@@ -26,10 +26,13 @@ function slots(config: TransformerConfig): WeightSlot[] {
       ...norm(norms.beforeMlp),
       ...mlp.slots(places[i]!.mlp.module),
       ...norm(norms.afterMlp),
+      ...(adapter?.slots(places[i]!.adapter.module) ?? []),
+      ...(factor === undefined ? [] : [vectorSlot(`model.layers.${i}.${factor}`, 1)]),
     ];
   };
   return [
     { name: EMBEDDING, shape: [vocabulary, hidden], role: "embedding", tiedTo: null },
+    ...(table?.slots() ?? []),
     ...layers.flatMap(layer),
     vectorSlot(`${lastNorm}.weight`, hidden),
     { name: HEAD, shape: [vocabulary, hidden], role: "linear", tiedTo: tied ? EMBEDDING : null },
@@ -46,10 +49,19 @@ function scalable({ layers, hidden, normOffset }: TransformerConfig): ScalableAc
         : [madeByNorm(`model.layers.${i}.${norm}`, hidden, normOffset, readers), ...inner];
     const { mixer: mixerPlace, mlp: mlpPlace } = places[i]!;
     return [
-      ...part(norms.beforeMixer, mixer.scalable(mixerPlace.module)),
-      ...part(norms.beforeMlp, mlp.scalable(mlpPlace.module)),
+      ...part(norms.beforeMixer, mixer.scalable(mixerPlace.module, normOffset)),
+      ...part(norms.beforeMlp, mlp.scalable(mlpPlace.module, normOffset)),
     ];
   });
+}
+
+/** Modules of a checkpoint that no layer reads. */
+function unusedModules({ layers }: TransformerConfig): string[] {
+  const places = layerPlaces(layers);
+  return layers.flatMap(({ mixer, mlp }, i) => [
+    ...(mixer.unused?.(places[i]!.mixer.module) ?? []),
+    ...(mlp.unused?.(places[i]!.mlp.module) ?? []),
+  ]);
 }
 
 /** What a pass is told beside its inputs. `texts`: of texts that are read whole. */
@@ -61,13 +73,15 @@ interface PassOptions<T> extends Omit<ForwardOptions, "cache"> {
 class Pass<T> implements LayerPass<T> {
   readonly ops: Ops<T>;
   readonly eps: number;
+  readonly tokens: T;
+  readonly embedded: T;
   readonly position: T;
   readonly cache: PassOptions<T>["cache"];
   readonly #config: TransformerConfig;
   readonly #weights: WeightLookup;
   readonly #inputs: ForwardInputs<T>;
   readonly #options: PassOptions<T>;
-  readonly #angles = new Map<string, T>();
+  readonly #made = new Map<string, T>();
 
   constructor(
     ops: Ops<T>,
@@ -78,12 +92,15 @@ class Pass<T> implements LayerPass<T> {
   ) {
     this.ops = ops;
     this.eps = config.eps;
+    const { ids, as } = config.placeholders ?? { ids: [], as: 0 };
+    this.tokens = ids.reduce((tokens, id) => ops.replaced(tokens, id, as), inputs.tokens);
     this.position = inputs.position;
     this.cache = options.cache;
     this.#config = config;
     this.#weights = weights;
     this.#inputs = inputs;
     this.#options = options;
+    this.embedded = this.#scaled(ops.embedding(weights(EMBEDDING), this.tokens), config.scales.embedding);
   }
 
   /** Logits of the wanted rows. */
@@ -112,29 +129,41 @@ class Pass<T> implements LayerPass<T> {
   }
 
   angles(rope: string): T {
-    let angles = this.#angles.get(rope);
-    if (angles === undefined) {
+    return this.once(`${rope}.angles`, () => {
       const { tokens, position } = this.#inputs;
       const { key, inverseFrequencies, scale } = this.#frequencies(rope, this.#config.ropes[rope]!);
-      angles = this.ops.ropeAngles(tokens, position, this.ops.literal(key, inverseFrequencies), scale);
-      this.#angles.set(rope, angles);
-    }
-    return angles;
+      return this.ops.ropeAngles(tokens, position, this.ops.literal(key, inverseFrequencies), scale);
+    });
+  }
+
+  once(key: string, make: () => T): T {
+    const made = this.#made.get(key) ?? make();
+    this.#made.set(key, made);
+    return made;
   }
 
   #layers(): T {
     const { layers, scales } = this.#config;
     const places = layerPlaces(layers);
-    let x = this.#scaled(this.ops.embedding(this.weight(EMBEDDING), this.#inputs.tokens), scales.embedding);
-    for (const [i, { mixer, mlp, norms }] of layers.entries()) {
+    let x = this.embedded;
+    for (const [i, { mixer, mlp, norms, adapter, factor }] of layers.entries()) {
       const norm = (value: T, name: string | null) =>
         name === null ? value : this.norm(value, `model.layers.${i}.${name}`);
       const mixed = mixer.forward(this, norm(x, norms.beforeMixer), places[i]!.mixer);
       x = this.ops.add(x, norm(mixed, norms.afterMixer), scales.residual);
       const thought = mlp.forward(this, norm(x, norms.beforeMlp), places[i]!.mlp);
       x = this.ops.add(x, norm(thought, norms.afterMlp), scales.residual);
+      if (adapter) x = this.ops.add(x, adapter.forward(this, x, places[i]!.adapter), scales.residual);
+      if (factor !== undefined) x = this.#multiplied(x, `model.layers.${i}.${factor}`);
     }
     return x;
+  }
+
+  /** x times the number of a slot [1]: 0.5 in every row, whose norm is 1, makes it a factor of each row. */
+  #multiplied(x: T, name: string): T {
+    const { ops } = this;
+    const halves = this.once("halves", () => ops.sigmoid(ops.scale(ops.columns(this.embedded, 0, 1), 0)));
+    return ops.scaleParts(x, ops.rmsNorm(halves, this.weight(name), 0));
   }
 
   #wantedRows(x: T): T {
@@ -199,6 +228,7 @@ export function transformer(architecture: string, config: TransformerConfig): De
     longContextFrom: long[0] ?? null,
     layers: config.layers.length,
     slots: slots(config),
+    unused: unusedModules(config),
     // Made when they are asked for: their lists are as long as sizes that only tensors prove.
     get scalable() {
       return scalable(config);

@@ -7,10 +7,26 @@ export interface WeightSlot {
   readonly name: string;
   /** Shape of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
-  /** How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector. */
+  /**
+   * How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector, as which the few matrices
+   * count that always stay floats.
+   */
   readonly role: "embedding" | "linear" | "vector";
   /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
   readonly tiedTo: string | null;
+  /**
+   * How rows of heads stand in the checkpoint where they are stored for rotation of neighbours, in pairs 2i and 2i + 1. The
+   * network has them as Hugging Face's Llama does, in pairs i and i + half. Absent where both are alike.
+   */
+  readonly pairs?: PairedRows;
+}
+
+/** Rows of heads of which the first are stored as pairs of neighbours. */
+export interface PairedRows {
+  /** Rows of a head. */
+  readonly headDim: number;
+  /** Rows of a head that are rotated, the first. */
+  readonly rotated: number;
 }
 
 /** The module that a tensor is of, with which the names of all its tensors begin: "model.layers.0.mlp.up_proj". */
@@ -35,4 +51,9 @@ export function tapsSlot(name: string, channels: number, taps: number): WeightSl
 export function linearSlots(module: string, n: number, k: number, hasBias = false): WeightSlot[] {
   const weight: WeightSlot = { name: `${module}.weight`, shape: [n, k], role: "linear", tiedTo: null };
   return hasBias ? [weight, vectorSlot(`${module}.bias`, n)] : [weight];
+}
+
+/** The slot of a matrix that always stays floats, such as a router's. */
+export function matrixSlot(name: string, n: number, k: number): WeightSlot {
+  return { name, shape: [n, k], role: "vector", tiedTo: null };
 }

@@ -4,7 +4,18 @@
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
+import type { OpenTensors } from "../tensor-source.ts";
+import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
+import {
+  attentionSize,
+  lfm2Config,
+  lfm2Names,
+  qwen35Config,
+  qwen35Names,
+  withDeltaHeads,
+  withTaps,
+} from "./recurrent.ts";
 import { type RopeFacts, ropeScaling } from "./rope.ts";
 import type { GgufTensors } from "./tensors.ts";
 
@@ -20,8 +31,14 @@ interface GgufArchitecture {
   readonly names: Readonly<Record<string, string>>;
   /** Whether heads may be rotated in part. */
   readonly partialRotary?: boolean;
+  /** Whether files have a mixture of experts in layers. */
+  readonly hasExperts?: boolean;
   /** Whether files may hold factors of frequencies as tensors. */
   readonly ropeTensors?: boolean;
+  /** Whether only some layers have attention: others have 0 where files say a size for each layer. */
+  readonly isHybrid?: boolean;
+  /** What tensors stand for, where that is not what they are under their names. */
+  readonly tensors?: (tensors: OpenTensors, metadata: GgufMetadata) => OpenTensors;
   config(facts: Facts): JsonObject;
 }
 
@@ -37,6 +54,8 @@ const EPS = "{arch}.attention.layer_norm_rms_epsilon";
 const WINDOW = "{arch}.attention.sliding_window";
 const PATTERN = "{arch}.attention.sliding_window_pattern";
 const LOCAL_BASE = "{arch}.rope.freq_base_swa";
+/** Far beyond any model; keeps products of dimensions exact. */
+const SIZE_MAX = 1 << 30;
 /** What llama.cpp has room for. */
 const LAYERS_MAX = 512;
 const HEADS_MAX = 1 << 16;
@@ -91,6 +110,31 @@ function gemma3Layers(facts: Facts): JsonObject {
   return { layer_types: Array.from({ length: facts.layers }, () => "full_attention") };
 }
 
+/** Experts of a layer, and of a token; their size is that of the MLP where nothing else says it. */
+function experts({ metadata }: Facts): JsonObject {
+  const size = metadata.size("{arch}.expert_feed_forward_length") ?? metadata.size("{arch}.feed_forward_length");
+  const shared = metadata.number("{arch}.expert_shared_feed_forward_length") ?? 0;
+  if (shared > 0)
+    throw new UnsupportedError(
+      `${metadata.file}: metadata ${metadata.fullKey("{arch}.expert_shared_feed_forward_length")} ${shared} is not supported`,
+    );
+  return {
+    num_experts: metadata.size("{arch}.expert_count"),
+    num_experts_per_tok: metadata.size("{arch}.expert_used_count"),
+    ...(size !== null && { moe_intermediate_size: size, intermediate_size: size }),
+  };
+}
+
+/** Factors of Granite, 1 where a file says none. */
+function graniteScales({ metadata, headDim }: Facts): JsonObject {
+  return {
+    attention_multiplier: metadata.positive("{arch}.attention.scale") ?? headDim ** -0.5,
+    embedding_multiplier: metadata.positive("{arch}.embedding_scale") ?? 1,
+    residual_multiplier: metadata.positive("{arch}.residual_scale") ?? 1,
+    logits_scaling: metadata.positive("{arch}.logit_scale") ?? 1,
+  };
+}
+
 const plain = { interleaved: false, normOffset: 0, names: {} } as const;
 const sandwich = {
   attn_norm: "input_layernorm",
@@ -112,6 +156,42 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     ...plain,
     name: "Qwen3ForCausalLM",
     config: (facts) => ({ use_sliding_window: false, attention_bias: hasBias(facts, "attn_q") }),
+  },
+  // Weights of experts are what llama.cpp makes of scores: it reads none of the configs' fields for that.
+  qwen3moe: {
+    ...plain,
+    name: "Qwen3MoeForCausalLM",
+    hasExperts: true,
+    config: (facts) => ({ ...experts(facts), norm_topk_prob: true, attention_bias: hasBias(facts, "attn_q") }),
+  },
+  olmoe: {
+    ...plain,
+    name: "OlmoeForCausalLM",
+    hasExperts: true,
+    config: (facts) => ({
+      ...experts(facts),
+      norm_topk_prob: false,
+      clip_qkv: facts.metadata.positive("{arch}.attention.clamp_kqv"),
+    }),
+  },
+  granitemoe: {
+    ...plain,
+    name: "GraniteMoeForCausalLM",
+    interleaved: true,
+    hasExperts: true,
+    names: expertParts("block_sparse_moe", "router.layer"),
+    config: (facts) => ({ ...experts(facts), ...graniteScales(facts) }),
+  },
+  "gpt-oss": {
+    ...plain,
+    name: "GptOssForCausalLM",
+    hasExperts: true,
+    names: {
+      ...expertParts("mlp", "router"),
+      post_attention_norm: "post_attention_layernorm",
+      "attn_sinks.weight": "self_attn.sinks",
+    },
+    config: (facts) => ({ ...experts(facts), ...window(facts), attention_bias: hasBias(facts, "attn_q") }),
   },
   gemma: { ...plain, name: "GemmaForCausalLM", normOffset: 1, config: () => ({}) },
   gemma2: {
@@ -151,11 +231,41 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
       original_max_position_embeddings: facts.metadata.size("{arch}.rope.scaling.original_context_length") ?? 4096,
     }),
   },
+  lfm2: {
+    ...plain,
+    name: "Lfm2ForCausalLM",
+    names: lfm2Names,
+    isHybrid: true,
+    tensors: withTaps,
+    config: lfm2Config,
+  },
+  qwen35: {
+    ...plain,
+    name: "Qwen3_5ForCausalLM",
+    names: qwen35Names,
+    normOffset: 1,
+    isHybrid: true,
+    partialRotary: true,
+    tensors: withDeltaHeads,
+    config: (facts) => ({ ...qwen35Config(facts), attention_bias: hasBias(facts, "attn_k") }),
+  },
+};
+
+/** Llama with experts. */
+const mixtral: GgufArchitecture = {
+  ...plain,
+  name: "MixtralForCausalLM",
+  interleaved: true,
+  hasExperts: true,
+  names: expertParts("block_sparse_moe"),
+  config: experts,
 };
 
 /** The architecture of a file; UnsupportedError lists those that are. */
-export function architectureOf({ file, architecture }: GgufMetadata): GgufArchitecture {
+export function architectureOf(metadata: GgufMetadata): GgufArchitecture {
+  const { file, architecture } = metadata;
   const found = Object.hasOwn(ggufArchitectures, architecture) ? ggufArchitectures[architecture] : undefined;
+  if (found === ggufArchitectures.llama && (metadata.number("{arch}.expert_count") ?? 0) > 0) return mixtral;
   if (found) return found;
   const known = Object.keys(ggufArchitectures).join(", ");
   throw new UnsupportedError(`${file}: GGUF architecture "${architecture}" is not supported, only ${known}`);
@@ -175,13 +285,14 @@ function vocabularySize(metadata: GgufMetadata, tensors: GgufTensors): number {
 
 /** UnsupportedError for what files may say and no decoder here does. */
 function checkServed(metadata: GgufMetadata, tensors: GgufTensors): void {
+  const { hasExperts = false } = architectureOf(metadata);
   const experts = metadata.number("{arch}.expert_count") ?? 0;
   const found = tensors.names.find((name) =>
     /^blk\.\d+\.ffn_(gate_inp|(gate|up|down)_exps|(gate|up|down)\.\d+)\./.test(name),
   );
-  if (experts > 0 || found)
+  if (!hasExperts && (experts > 0 || found))
     throw new UnsupportedError(
-      `${metadata.file}: mixtures of experts are not supported (${experts > 0 ? `${metadata.fullKey("{arch}.expert_count")} ${experts}` : `tensor ${found}`})`,
+      `${metadata.file}: mixtures of experts of "${metadata.architecture}" are not supported (${experts > 0 ? `${metadata.fullKey("{arch}.expert_count")} ${experts}` : `tensor ${found}`})`,
     );
   if (metadata.boolean("{arch}.attention.causal") === false)
     throw new UnsupportedError(
@@ -228,7 +339,10 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
     if (value === null) throw new InvalidFileError(file, `expected metadata ${metadata.fullKey(key)}`);
     return value;
   };
-  const size = (key: string, most?: number) => required(key, metadata.sameSize(key, most));
+  const sizeOf = architecture.isHybrid
+    ? attentionSize
+    : (_: GgufMetadata, key: string, most?: number) => metadata.sameSize(key, most);
+  const size = (key: string, most = SIZE_MAX) => required(key, sizeOf(metadata, key, most));
   const vocabulary = vocabularySize(metadata, tensors);
   const heads = size("{arch}.attention.head_count", HEADS_MAX);
   const hidden = size("{arch}.embedding_length");
@@ -247,7 +361,7 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
     intermediate_size: size("{arch}.feed_forward_length"),
     num_hidden_layers: facts.layers,
     num_attention_heads: heads,
-    num_key_value_heads: metadata.sameSize("{arch}.attention.head_count_kv", HEADS_MAX) ?? heads,
+    num_key_value_heads: sizeOf(metadata, "{arch}.attention.head_count_kv", HEADS_MAX) ?? heads,
     head_dim: headDim,
     vocab_size: vocabulary,
     max_position_embeddings: contextLength,

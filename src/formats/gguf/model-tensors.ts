@@ -4,6 +4,7 @@ import { toFloat32 } from "../../tensor.ts";
 import { withTurnedHeads } from "../head-rows.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { architectureOf } from "./config.ts";
+import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import type { GgufTensors } from "./tensors.ts";
 
@@ -26,15 +27,28 @@ const parts: Readonly<Record<string, string>> = {
   ffn_gate: "mlp.gate_proj",
   ffn_up: "mlp.up_proj",
   ffn_down: "mlp.down_proj",
+  ...expertParts("mlp"),
 };
 
 /** Hugging Face's name of a tensor; null for those that belong to no layer, such as rope factors. */
 function modelName(name: string, other: Readonly<Record<string, string>>): string | null {
+  const [, number, parameter = ""] = /^blk\.(\d+)\.(.+)$/.exec(name) ?? [];
+  if (Object.hasOwn(other, parameter)) return `model.layers.${number}.${other[parameter]}`;
   const [, base = "", ending = ""] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
   const [, layer, part = ""] = /^blk\.(\d+)\.(.+)$/.exec(base) ?? [];
-  if (layer === undefined) return whole[base] ? `${whole[base]}.${ending}` : null;
-  const module = other[part] ?? parts[part];
+  if (layer === undefined) {
+    const module = other[base] ?? whole[base];
+    return module ? `${module}.${ending}` : null;
+  }
+  const module = other[part] ?? parts[part] ?? expertModule(part);
   return module ? `model.layers.${layer}.${module}.${ending}` : null;
+}
+
+/** Older files have a matrix of each expert of Mixtral by itself. */
+function expertModule(part: string): string | null {
+  const [, name, expert] = /^ffn_(gate|up|down)\.(\d+)$/.exec(part) ?? [];
+  const matrices: Readonly<Record<string, string>> = { gate: "w1", up: "w3", down: "w2" };
+  return name === undefined ? null : `block_sparse_moe.experts.${expert}.${matrices[name]}`;
 }
 
 /** The file's name of a tensor of a model; null for one that its files do not have. */
@@ -55,7 +69,7 @@ function unclaimed(other: Readonly<Record<string, string>>): Record<string, stri
 
 /** Renamed, with norms less what was added to them, and with queries and keys turned back to halves. */
 export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headDim: number): OpenTensors {
-  const { names, interleaved, normOffset } = architectureOf(metadata);
+  const { names, interleaved, normOffset, tensors: changed } = architectureOf(metadata);
   const stored = new Map<string, string>();
   for (const name of tensors.names) stored.set(modelName(name, names) ?? name, name);
   const nameOf = (name: string): string => {
@@ -63,7 +77,8 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     if (found === undefined) throw new InvalidFileError(metadata.file, `has no tensor for ${name}`);
     return found;
   };
-  const isShifted = (name: string) => normOffset !== 0 && /norm\.weight$/.test(name);
+  // The gated norm of recurrent layers is stored as it is.
+  const isShifted = (name: string) => normOffset !== 0 && /(?<!linear_attn\.)norm\.weight$/.test(name);
   const renamed: OpenTensors = {
     names: [...stored.keys()],
     has: (name) => stored.has(name),
@@ -81,5 +96,9 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     lowBit: (name) => tensors.lowBit(nameOf(name)),
     close: () => tensors.close(),
   };
-  return interleaved ? withTurnedHeads(renamed, (name) => /\.[qk]_proj\./.test(name), headDim) : renamed;
+  const heads = { headDim, rotated: headDim };
+  const turned = interleaved
+    ? withTurnedHeads(renamed, (name) => (/\.[qk]_proj\./.test(name) ? heads : null))
+    : renamed;
+  return changed ? changed(turned, metadata) : turned;
 }
