@@ -12,7 +12,7 @@ import { gptOss } from "./gpt-oss.ts";
 import { granite, graniteMoe } from "./granite.ts";
 import { graniteHybrid } from "./granite-hybrid.ts";
 import { hunyuan } from "./hunyuan.ts";
-import { lfm2, lfm3 } from "./lfm.ts";
+import { lfm2, lfm2Moe, lfm3 } from "./lfm.ts";
 import { llama } from "./llama.ts";
 import { ministral, ministral3, mistral } from "./mistral.ts";
 import { mixtral } from "./mixtral.ts";
@@ -20,7 +20,7 @@ import { olmo2, olmo3 } from "./olmo.ts";
 import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
-import { qwen3Moe } from "./qwen-moe.ts";
+import { qwen3Moe, qwen35Moe } from "./qwen-moe.ts";
 import { qwen35 } from "./qwen3-5.ts";
 import { smollm3 } from "./smollm3.ts";
 
@@ -53,8 +53,10 @@ export const architectures: readonly Architecture[] = [
   graniteMoe,
   gptOss,
   lfm2,
+  lfm2Moe,
   lfm3,
   qwen35,
+  qwen35Moe,
 ];
 
 /**

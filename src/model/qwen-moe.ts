@@ -1,11 +1,12 @@
-/** Qwen 3 with a mixture of experts (Yang et al. 2025): in each layer, or in some of them. */
+/** Qwen 3 and 3.5 with a mixture of experts (Yang et al. 2025): in each layer, or in some of them. */
 import { InvalidFileError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { Experts } from "./experts.ts";
 import { GatedMlp } from "./gated-mlp.ts";
+import { readMixers, readQwen35 } from "./qwen3-5.ts";
 import { transformer } from "./transformer.ts";
-import { attentionBias, expertCounts, readStack, stacked } from "./transformer-config.ts";
+import { attentionBias, expertCounts, mixed, readStack, stacked } from "./transformer-config.ts";
 
 /** Layers by number whose MLP is one for all tokens, whatever `decoder_sparse_step` says. */
 function denseLayers(config: ConfigReader): ReadonlySet<number> {
@@ -46,6 +47,37 @@ export const qwen3Moe: Architecture = {
         { ...base, attention },
         () => ({}),
         (i) => (isDense.has(i) || (i + 1) % step !== 0 ? dense : experts),
+      ),
+    );
+  },
+};
+
+/** Qwen 3.5's mixers, and in each layer a mixture of experts with one of all tokens, which has a gate. */
+export const qwen35Moe: Architecture = {
+  name: "Qwen3_5MoeForCausalLM",
+  modelType: "qwen3_5_moe_text",
+  build(config) {
+    const intermediate = config.size("moe_intermediate_size", 512);
+    const base = readQwen35(config.with({ intermediate_size: intermediate }), { kvHeads: 2 });
+    const mixers = readMixers(config, base);
+    const shared = new GatedMlp({
+      ...base.mlp,
+      intermediate: config.size("shared_expert_intermediate_size", 512),
+      names: { mlp: "shared_expert" },
+    });
+    const experts = new Experts({
+      ...expertCounts(config, { experts: 256, topK: 8 }),
+      hidden: base.hidden,
+      intermediate,
+      gate: base.mlp.activation,
+      shared: { mlp: shared, gate: "shared_expert_gate" },
+    });
+    return transformer(
+      this.name,
+      mixed(
+        base,
+        (i) => mixers[i]!,
+        () => experts,
       ),
     );
   },

@@ -24,6 +24,7 @@ export const models2026: Readonly<Record<string, string>> = {
   "granitemoehybrid-mamba2": "GraniteMoeHybridForCausalLM",
   hunyuan_v1_dense: "HunYuanDenseV1ForCausalLM",
   lfm2: "Lfm2ForCausalLM",
+  lfm2_moe: "Lfm2MoeForCausalLM",
   lfm3: "Lfm3ForCausalLM",
   ministral3: "Ministral3ForCausalLM",
   mixtral: "MixtralForCausalLM",
@@ -32,6 +33,7 @@ export const models2026: Readonly<Record<string, string>> = {
   olmoe: "OlmoeForCausalLM",
   qwen3_moe: "Qwen3MoeForCausalLM",
   "qwen3_5-conditional": "Qwen3_5ForCausalLM",
+  qwen3_5_moe_text: "Qwen3_5MoeForCausalLM",
   qwen3_5_text: "Qwen3_5ForCausalLM",
 };
 
