@@ -254,6 +254,20 @@ const groupSums = ({ m }) => {
   return elementwise(`${m} x ${HIDDEN}, groups of ${shape.groupSize}`, m * HIDDEN, 1, args);
 };
 
+const softplus = ({ m }) => {
+  const args = () => ({
+    ...{ dim: HEADS, x: floats(m * HEADS), bias: floats(HEADS), factors: floats(HEADS) },
+    y: new Float32Array(m * HEADS),
+  });
+  return elementwise(`${m} x ${HEADS}`, m * HEADS, 2, args);
+};
+
+const scaleRows = ({ m }) => {
+  const length = m * HEADS * HEAD_DIM;
+  const args = () => ({ dim: HEAD_DIM, x: floats(length), factors: floats(m * HEADS), y: new Float32Array(length) });
+  return elementwise(`${m * HEADS} x ${HEAD_DIM}`, length, 2, args);
+};
+
 const rmsNorm = ({ m }) => {
   const length = m * HIDDEN;
   const args = () => ({
@@ -372,6 +386,11 @@ export const families = {
   quickGeglu: { make: binary },
   reglu: { make: binary },
   squaredReglu: { make: binary },
+  multiply: { make: binary },
+  sigmoidGate: { make: binary },
+  sigmoid: { make: unary },
+  softplus: { make: softplus },
+  scaleRows: { make: scaleRows },
   scale: { make: unary },
   softcap: { make: unary },
   gelu: { make: unary },

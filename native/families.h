@@ -194,6 +194,50 @@ constexpr BufferIndex kScratch{5};
 constexpr uint32_t kScalars = 17, kBuffers = 5;
 }  // namespace rope_update_and_attend
 
+namespace short_convolution {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kChannels{1};
+constexpr ScalarIndex kTaps{2};
+constexpr ScalarIndex kSilu{3};
+constexpr ScalarIndex kHasBias{4};
+constexpr ScalarIndex kStateOffset{5};
+constexpr ScalarIndex kRunsMax{6};
+constexpr ScalarIndex kSlots{7};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kWeight{1};
+constexpr BufferIndex kBias{2};
+constexpr BufferIndex kRuns{3};
+constexpr BufferIndex kStates{4};
+constexpr BufferIndex kNextStates{5};
+constexpr BufferIndex kY{6};
+constexpr BufferIndex kScratch{7};
+constexpr uint32_t kScalars = 8, kBuffers = 7;
+}  // namespace short_convolution
+
+namespace linear_recurrence {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kKeyHeads{1};
+constexpr ScalarIndex kHeads{2};
+constexpr ScalarIndex kKeyDim{3};
+constexpr ScalarIndex kValueDim{4};
+constexpr ScalarIndex kScale{5};
+constexpr ScalarIndex kHasBeta{6};
+constexpr ScalarIndex kStateOffset{7};
+constexpr ScalarIndex kRunsMax{8};
+constexpr ScalarIndex kSlots{9};
+constexpr BufferIndex kQ{0};
+constexpr BufferIndex kK{1};
+constexpr BufferIndex kV{2};
+constexpr BufferIndex kLogDecay{3};
+constexpr BufferIndex kBeta{4};
+constexpr BufferIndex kRuns{5};
+constexpr BufferIndex kStates{6};
+constexpr BufferIndex kNextStates{7};
+constexpr BufferIndex kY{8};
+constexpr BufferIndex kScratch{9};
+constexpr uint32_t kScalars = 10, kBuffers = 9;
+}  // namespace linear_recurrence
+
 namespace attend_texts {
 constexpr ScalarIndex kRows{0};
 constexpr ScalarIndex kHeads{1};
@@ -258,6 +302,27 @@ constexpr BufferIndex kY{1};
 constexpr BufferIndex kScratch{2};
 constexpr uint32_t kScalars = 3, kBuffers = 2;
 }  // namespace group_sums
+
+namespace softplus {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kDim{1};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kBias{1};
+constexpr BufferIndex kFactors{2};
+constexpr BufferIndex kY{3};
+constexpr BufferIndex kScratch{4};
+constexpr uint32_t kScalars = 2, kBuffers = 4;
+}  // namespace softplus
+
+namespace scale_rows {
+constexpr ScalarIndex kRows{0};
+constexpr ScalarIndex kDim{1};
+constexpr BufferIndex kX{0};
+constexpr BufferIndex kFactors{1};
+constexpr BufferIndex kY{2};
+constexpr BufferIndex kScratch{3};
+constexpr uint32_t kScalars = 2, kBuffers = 3;
+}  // namespace scale_rows
 
 namespace select {
 constexpr ScalarIndex kOuter{0};

@@ -4,7 +4,7 @@
 Weights are not stored: both sides make them from their names with the generator of test/support/random.ts. Everything
 runs in float32 with eager attention. Configs are written as given, so that defaults of transformers are tested too.
 
-Needs: pip install torch transformers (made with torch 2.15.0 and transformers 5.23.0)
+Needs: pip install torch transformers (made with torch 2.15.0 and transformers 5.24.0)
 """
 
 import copy
@@ -209,6 +209,73 @@ CONFIGS = {
     "qwen3-quick-gelu": ("Qwen3", {"hidden_act": "quick_gelu"}),
     "phi3-relu": ("Phi3", {"hidden_act": "relu"}),
     "gemma2-relu2": ("Gemma2", {"hidden_activation": "relu2", "head_dim": 8}),
+    "lfm2": (
+        "Lfm2",
+        {
+            "norm_eps": 1e-4,
+            "conv_bias": True,
+            "conv_L_cache": 4,
+            "block_multiple_of": 16,
+            "block_ffn_dim_multiplier": 1.3,
+            "full_attn_idxs": [1],
+            "tie_embedding": False,
+        },
+    ),
+    "lfm2-block-ff-dim": (
+        "Lfm2",
+        {
+            "block_ff_dim": 28,
+            "block_auto_adjust_ff_dim": False,
+            "layer_types": ["full_attention", "conv", "conv"],
+            "rope_theta": 1e4,
+        },
+    ),
+    "lfm3": ("Lfm3", {"head_dim": 8, "num_hidden_layers": 5, "sliding_window": 6}),
+    "lfm3-plain": (
+        "Lfm3",
+        {
+            "head_dim": 12,
+            "conv_L_cache": 2,
+            "conv_bias": True,
+            "attention_bias": True,
+            "use_attention_gate": False,
+            "use_sandwich_norm": False,
+            "layer_types": ["sliding_attention", "conv", "full_attention"],
+            "sliding_window": 9,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "rope_theta": 500.0, "factor": 4.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+            },
+        },
+    ),
+    "qwen3_5": (
+        "Qwen3_5",
+        {
+            "num_hidden_layers": 4,
+            "head_dim": 16,
+            "linear_num_key_heads": 2,
+            "linear_num_value_heads": 6,
+            "linear_key_head_dim": 6,
+            "linear_value_head_dim": 10,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e3, "mrope_section": [1, 1, 0]},
+        },
+    ),
+    "qwen3_5-interval": (
+        "Qwen3_5",
+        {
+            "full_attention_interval": 2,
+            "head_dim": 10,
+            "attention_bias": True,
+            "partial_rotary_factor": 0.6,
+            "rope_theta": 1e4,
+            "linear_conv_kernel_dim": 2,
+            "linear_num_key_heads": 3,
+            "linear_num_value_heads": 3,
+            "linear_key_head_dim": 5,
+            "linear_value_head_dim": 4,
+            "tie_word_embeddings": True,
+        },
+    ),
 }
 
 
@@ -253,12 +320,13 @@ def golden(name: str, architecture: str, changes: dict) -> dict:
     given = {**BASE, **changes}
     # What AutoConfig makes of a config of Mistral with layer_types.
     model_class = "Ministral" if architecture == "Mistral" and "layer_types" in given else architecture
-    prefix = "Gemma3Text" if architecture == "Gemma3" else model_class
+    prefix = f"{model_class}Text" if architecture in ("Gemma3", "Qwen3_5") else model_class
     config = getattr(transformers, f"{prefix}Config").from_dict(copy.deepcopy(given))
     config._attn_implementation = "eager"
     model = getattr(transformers, f"{model_class}ForCausalLM")(config).to(torch.float32).eval()
     for key, parameter in model.named_parameters():
-        parameter.copy_(values_of(key, parameter.shape))
+        # Files of LFM3 say gate_proj.
+        parameter.copy_(values_of(key.replace(".g_proj.", ".gate_proj."), parameter.shape))
     ids = ids_of(name, LONG)
     prompt = torch.tensor([ids[:PROMPT]])
     logits = model(prompt).logits[0]

@@ -12,11 +12,12 @@ import { writeSafetensors } from "../src/formats/safetensors-writer.ts";
 import { EagerModel, loadCheckpoint, type Model } from "../src/index.ts";
 import { scalarCpu } from "../src/kernels/cpu.ts";
 import { architectures, buildDecoder } from "../src/model/architectures.ts";
-import { type Tensor, toFloat32 } from "../src/tensor.ts";
 import { compileModel, loadProgramObject } from "../src/tools/index.ts";
 import { temporaryFolder } from "./support/folders.ts";
+import { models2026 } from "./support/models-2026.ts";
 import { Random } from "./support/random.ts";
 import { expectSame } from "./support/same.ts";
+import { changeByScaling, seedOf } from "./support/scaled-channels.ts";
 
 interface Golden {
   readonly config: Readonly<Record<string, unknown>>;
@@ -29,13 +30,6 @@ interface Golden {
 const goldens = JSON.parse(
   readFileSync(fileURLToPath(new URL("architectures.json.golden", import.meta.url)), "utf8"),
 ) as { readonly prompt: number; readonly rows: readonly number[]; readonly models: Readonly<Record<string, Golden>> };
-
-/** FNV-1a. */
-function seedOf(name: string): number {
-  let seed = 0x811c9dc5;
-  for (const byte of Buffer.from(name)) seed = Math.imul(seed ^ byte, 0x01000193) >>> 0;
-  return seed;
-}
 
 /** Matrices spread over -0.4 .. 0.4, vectors over 0.5 .. 1.5. */
 function valuesOf(name: string, shape: readonly number[]): Float32Array {
@@ -73,8 +67,9 @@ function argmax(logits: ArrayLike<number>): number {
 
 const folder = await temporaryFolder();
 
-it("has expected values of every architecture", () => {
+it("there are expected values of every architecture, here or in models-2026.test.ts", () => {
   const tested = new Set(Object.values(goldens.models).flatMap(({ config }) => config.architectures));
+  for (const architecture of Object.values(models2026)) tested.add(architecture);
   for (const { name } of architectures) expect(tested).toContain(name);
 });
 
@@ -133,35 +128,9 @@ describe.each(Object.entries(goldens.models))("%s", (name, golden) => {
   });
 
   it("says which channels may be scaled without a change of the logits", async () => {
-    const eager = await EagerModel.load(await opened);
     const scaled = await loadCheckpoint(join(folder, name));
-    const { scalable } = scaled.decoder;
-    expect(scalable.length).toBeGreaterThanOrEqual(2 * scaled.decoder.layers);
-    for (const { source, sourceBias, norm, rows, readers } of scalable) {
-      const random = new Random(seedOf(source));
-      const byRow = new Map([...new Set(rows)].map((row) => [row, 0.25 + 4 * random.next()]));
-      const factorOf = (row: number) => byRow.get(row) ?? 1;
-      const offset = norm?.offset ?? 0;
-      const divide = (value: number, row: number) => (value + offset) / factorOf(row) - offset;
-      for (const name of sourceBias ? [source, sourceBias] : [source])
-        await change(scaled, name, (value, i, width) => divide(value, Math.floor(i / width)));
-      for (const reader of readers)
-        await change(scaled, reader, (value, i, width) => value * factorOf(rows[i % width]!));
-    }
-    const expected = eager.forward(prompt, 0).data as Float32Array;
-    const found = (await EagerModel.load(scaled)).forward(prompt, 0).data as Float32Array;
-    const peak = expected.reduce((known, value) => Math.max(known, Math.abs(value)), 0);
-    for (const [i, value] of found.entries()) expect(Math.abs(value - expected[i]!) / peak).toBeLessThan(1e-5);
+    expect(scaled.decoder.scalable.length).toBeGreaterThanOrEqual(2 * scaled.decoder.layers);
+    expect(await changeByScaling(await opened, scaled, prompt)).toBeLessThan(1e-5);
     await scaled.close();
   });
 });
-
-/** Changes a float weight of a model; `width` is the length of its rows, 1 of a vector. */
-async function change(model: Model, name: string, by: (value: number, i: number, width: number) => number) {
-  const { shape, load } = model.weight(name);
-  const width = shape[1] ?? 1;
-  const values = toFloat32((await load()) as Tensor).map((value, i) => by(value, i, width));
-  const tensor: Tensor = { dtype: "f32", shape, data: values };
-  const format = { kind: "float", dtype: "f32" } as const;
-  model.replaceWeight(name, { name, shape, format, load: async () => tensor });
-}

@@ -187,6 +187,10 @@ Tensor& squared_reglu(KernelRuntimeContext& context, const Tensor& gate, const T
   return gated(context, "squared_reglu", gate, up, out);
 }
 
+Tensor& sigmoid_gate(KernelRuntimeContext& context, const Tensor& gate, const Tensor& up, Tensor& out) {
+  return gated(context, "sigmoid_gate", gate, up, out);
+}
+
 Tensor& group_sums(KernelRuntimeContext& context, const Tensor& x, int64_t group_size, Tensor& out) {
   const int64_t k = last_size(x);
   LOWBIT_CHECK(is_float(x) && is_float(out) && k > 0 && group_size > 0,
@@ -329,6 +333,7 @@ EXECUTORCH_LIBRARY(lowbit, "erf_geglu.out", erf_geglu);
 EXECUTORCH_LIBRARY(lowbit, "quick_geglu.out", quick_geglu);
 EXECUTORCH_LIBRARY(lowbit, "reglu.out", reglu);
 EXECUTORCH_LIBRARY(lowbit, "squared_reglu.out", squared_reglu);
+EXECUTORCH_LIBRARY(lowbit, "sigmoid_gate.out", sigmoid_gate);
 EXECUTORCH_LIBRARY(lowbit, "group_sums.out", group_sums);
 EXECUTORCH_LIBRARY(lowbit, "softcap.out", softcap);
 

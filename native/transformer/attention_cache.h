@@ -3,6 +3,7 @@
 
 #include "attention_scores.h"
 #include "embedding.h"
+#include "runs.h"
 
 namespace lowbit {
 
@@ -42,12 +43,6 @@ struct AttentionArgs {
 };
 static_assert(sizeof(AttentionArgs) + 3 * sizeof(void*) <= kArgsMax);
 
-// Rows that are consecutive positions of one sequence.
-struct Run {
-  uint32_t row, rows, position, slot;
-};
-constexpr uint32_t kRunFields = 4;
-
 // Calls body with each run whose rows and positions the call has. What says so is read once.
 template <class Body>
 void each_run(const AttentionArgs& args, Body&& body) {
@@ -57,18 +52,7 @@ void each_run(const AttentionArgs& args, Body&& body) {
       body(Run{0, args.rows, static_cast<uint32_t>(start), 0});
     return;
   }
-  const auto* numbers = static_cast<const volatile int32_t*>(args.runs);
-  const int64_t count = std::min<int64_t>(numbers[0], args.runs_max);
-  int64_t free = 0;
-  for (int64_t i = 0; i < count; i++) {
-    const volatile int32_t* fields = numbers + 1 + i * kRunFields;
-    const int64_t row = fields[0], rows = fields[1], position = fields[2], slot = fields[3];
-    if (row < free || rows < 1 || row + rows > args.rows || position < 0 || position + rows > args.capacity || slot < 0)
-      continue;
-    free = row + rows;
-    body(Run{static_cast<uint32_t>(row), static_cast<uint32_t>(rows), static_cast<uint32_t>(position),
-             static_cast<uint32_t>(slot)});
-  }
+  each_run_of(args.runs, args.runs_max, args.rows, args.capacity, body);
 }
 
 // Rows of all heads of some consecutive positions.

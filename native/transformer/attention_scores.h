@@ -7,9 +7,6 @@
 #include "../kernel.h"
 #include "vectors.h"
 
-// Loops that are to have all registers for themselves.
-#define LOWBIT_APART __attribute__((noinline))
-
 namespace lowbit {
 
 // Keys that are worked on at once; blocks begin at multiples of it.

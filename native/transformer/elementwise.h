@@ -31,6 +31,22 @@ struct SwigluOperation {
   }
 };
 
+// a * b
+struct MultiplyOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
+    return a * b;
+  }
+};
+
+// sigmoid(a) * b
+struct SigmoidGateOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V a, typename Isa::V b, typename Isa::V) {
+    return b / (Isa::set(1.0f) + exp_of<Isa>(Isa::set(0.0f) - a));
+  }
+};
+
 // gelu(a) * b with the approximation a / (1 + exp(-2z)), z = sqrt(2 / pi) * (a + 0.044715 a^3): 1 + tanh(z) over 2 is
 // that sigmoid, without its cancellation.
 struct GegluOperation {
@@ -133,6 +149,13 @@ struct SoftcapOperation {
   template <class Isa>
   static typename Isa::V apply(typename Isa::V x, typename Isa::V cap) {
     return cap * tanh_of<Isa>(x / cap);
+  }
+};
+
+struct SigmoidOperation {
+  template <class Isa>
+  static typename Isa::V apply(typename Isa::V x, typename Isa::V) {
+    return Isa::set(1.0f) / (Isa::set(1.0f) + exp_of<Isa>(Isa::set(0.0f) - x));
   }
 };
 

@@ -188,6 +188,67 @@ void group_sums_prepare(Step& step, const Call& call) {
   step.run = group_sums_run<Isa>;
 }
 
+// ln(1 + e) = 2 atanh(s), s = e / (2 + e), for e = exp(-|x|) in 0 .. 1: powers of s^2 <= 1 / 9 with a relative error of
+// 1e-8. What e leaves of x is max(x, 0).
+template <class Isa>
+inline LOWBIT_INLINE typename Isa::V softplus_of(typename Isa::V x) {
+  const auto zero = Isa::set(0.0f);
+  const auto e = exp_of_negative<Isa>(Isa::min(x, zero - x));
+  const auto s = e / (Isa::set(2.0f) + e);
+  const auto square = s * s;
+  auto series = Isa::set(2.0f / 15);
+  for (float power : {13.0f, 11.0f, 9.0f, 7.0f, 5.0f, 3.0f, 1.0f})
+    series = Isa::multiply_add(series, square, Isa::set(2.0f / power));
+  return Isa::multiply_add(s, series, Isa::max(zero, x));
+}
+
+struct SoftplusArgs : RowsArgs {
+  const float* factors;
+};
+
+template <class Isa>
+void softplus_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const SoftplusArgs& args = step.as<SoftplusArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* x = args.x + static_cast<size_t>(row) * args.dim;
+    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
+    each_vector<Isa>(args.dim, [&](size_t i, auto vector) {
+      const auto shifted = vector.load(x + i) + vector.load(args.weight + i);
+      vector.store(y + i, vector.load(args.factors + i) * softplus_of<Isa>(shifted));
+    });
+  }
+}
+
+template <class Isa>
+void softplus_prepare(Step& step, const Call& call) {
+  const RowsArgs rows = split_rows<Isa>(step, call, {softplus::kRows, softplus::kDim, softplus::kX, softplus::kY});
+  SoftplusArgs& args = step.init<SoftplusArgs>();
+  static_cast<RowsArgs&>(args) = rows;
+  args.weight = buffer_of<const float>(call, softplus::kBias);
+  args.factors = buffer_of<const float>(call, softplus::kFactors);
+  step.run = softplus_run<Isa>;
+}
+
+template <class Isa>
+void scale_rows_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const RowsArgs& args = step.as<RowsArgs>();
+  const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
+  for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
+    const float* x = args.x + static_cast<size_t>(row) * args.dim;
+    float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
+    const auto factor = Isa::set(args.weight[row]);
+    each_vector<Isa>(args.dim, [&](size_t i, auto vector) { vector.store(y + i, factor * vector.load(x + i)); });
+  }
+}
+
+template <class Isa>
+void scale_rows_prepare(Step& step, const Call& call) {
+  RowsArgs& args = split_rows<Isa>(step, call, {scale_rows::kRows, scale_rows::kDim, scale_rows::kX, scale_rows::kY});
+  args.weight = buffer_of<const float>(call, scale_rows::kFactors);
+  step.run = scale_rows_run<Isa>;
+}
+
 // Index of the first largest value, or of the first NaN.
 template <class Isa>
 uint32_t argmax_of(const float* x, uint32_t count) {

@@ -5,7 +5,9 @@
 #include "elementwise.h"
 #include "embedding.h"
 #include "fused.h"
+#include "linear_recurrence.h"
 #include "norm.h"
+#include "short_convolution.h"
 #include "texts.h"
 
 // A row for calls of any sizes; behind `needs`, what measures its scratch, or null, and what prepares its calls.
@@ -30,6 +32,10 @@
       LOWBIT_FLOAT_ROW("layer_norm", "layer_norm", target, lanes, needs, nullptr, layer_norm_prepare<Isa>),            \
       LOWBIT_FLOAT_ROW("attend_texts", "attend_texts", target, lanes, needs, attend_texts_scratch<Isa>,                \
                        attend_texts_prepare<Isa>),                                                                     \
+      LOWBIT_FLOAT_ROW("short_convolution", "short_convolution", target, lanes, needs, nullptr,                        \
+                       short_convolution_prepare<Isa>),                                                                \
+      LOWBIT_FLOAT_ROW("linear_recurrence", "linear_recurrence", target, lanes, needs, linear_recurrence_scratch<Isa>, \
+                       linear_recurrence_prepare<Isa>),                                                                \
       LOWBIT_FLOAT_ROW("gelu", "gelu", target, lanes, needs, nullptr,                                                  \
                        unary_prepare<Isa, GeluOperation<ErfGegluOperation>>),                                          \
       LOWBIT_FLOAT_ROW("gelu_tanh", "gelu_tanh", target, lanes, needs, nullptr,                                        \
@@ -45,6 +51,12 @@
       LOWBIT_FLOAT_ROW("reglu", "reglu", target, lanes, needs, nullptr, binary_prepare<Isa, RegluOperation>),          \
       LOWBIT_FLOAT_ROW("squared_reglu", "squared_reglu", target, lanes, needs, nullptr,                                \
                        binary_prepare<Isa, SquaredRegluOperation>),                                                    \
+      LOWBIT_FLOAT_ROW("multiply", "multiply", target, lanes, needs, nullptr, binary_prepare<Isa, MultiplyOperation>), \
+      LOWBIT_FLOAT_ROW("sigmoid_gate", "sigmoid_gate", target, lanes, needs, nullptr,                                  \
+                       binary_prepare<Isa, SigmoidGateOperation>),                                                     \
+      LOWBIT_FLOAT_ROW("sigmoid", "sigmoid", target, lanes, needs, nullptr, unary_prepare<Isa, SigmoidOperation>),     \
+      LOWBIT_FLOAT_ROW("softplus", "softplus", target, lanes, needs, nullptr, softplus_prepare<Isa>),                  \
+      LOWBIT_FLOAT_ROW("scale_rows", "scale_rows", target, lanes, needs, nullptr, scale_rows_prepare<Isa>),            \
       LOWBIT_FLOAT_ROW("scale", "scale", target, lanes, needs, nullptr, unary_prepare<Isa, ScaleOperation>),           \
       LOWBIT_FLOAT_ROW("softcap", "softcap", target, lanes, needs, nullptr, unary_prepare<Isa, SoftcapOperation>),     \
       LOWBIT_FLOAT_ROW("softmax", "softmax", target, lanes, needs, nullptr, softmax_prepare<Isa>),                     \

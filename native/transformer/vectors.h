@@ -8,6 +8,9 @@
 
 #include "../each_index.h"
 
+// Loops that are to have all registers for themselves.
+#define LOWBIT_APART __attribute__((noinline))
+
 namespace lowbit {
 
 // Vectors of which all lanes are used.

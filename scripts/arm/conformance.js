@@ -11,6 +11,7 @@ const files = {
   "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
   "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
   "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),
+  "conformance-recurrent": () => import("../../src/kernels/conformance-recurrent.test.ts"),
   "rows-alone": () => import("../../src/kernels/rows-alone.test.ts"),
   edges: () => import("../../src/kernels/edges.test.ts"),
   transformer: () => import("../../src/kernels/native/transformer.test.ts"),

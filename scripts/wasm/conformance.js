@@ -11,6 +11,7 @@ export function runConformance(isSmall) {
     "conformance-float": () => import("../../src/kernels/conformance-float.test.ts"),
     "conformance-choice": () => import("../../src/kernels/conformance-choice.test.ts"),
     "conformance-embedding": () => import("../../src/kernels/conformance-embedding.test.ts"),
+    "conformance-recurrent": () => import("../../src/kernels/conformance-recurrent.test.ts"),
     "rows-alone": () => import("../../src/kernels/rows-alone.test.ts"),
     sequences: () => import("../../src/kernels/wasm/attention/sequences.test.ts"),
     aqlm: () => import("../../src/aqlm/operators.test.ts"),

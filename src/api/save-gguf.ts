@@ -13,15 +13,17 @@ import { ggufName } from "../formats/gguf/model-tensors.ts";
 import type { GgufTensors } from "../formats/gguf/tensors.ts";
 import { tokenizerMetadata } from "../formats/gguf/write-tokenizer.ts";
 import { type GgufEntry, type GgufTensorEntry, writeGguf } from "../formats/gguf/writer.ts";
-import { pairRows } from "../formats/head-rows.ts";
+import { type HeadRows, pairRows, pairWeights } from "../formats/head-rows.ts";
 import { isObject, type JsonObject } from "../formats/json.ts";
 import { buildDecoder } from "../model/architectures.ts";
+import { Attention, type AttentionConfig } from "../model/attention.ts";
 import type { WeightSlot } from "../model/decoder.ts";
+import { GatedMlp, type GatedMlpConfig } from "../model/gated-mlp.ts";
 import type { TransformerConfig } from "../model/transformer-config.ts";
 import { checkOutput } from "../node-file.ts";
 import type { AffineFormat } from "../ops/lowering.ts";
 import { type FloatWeight, floatWeight, type Weight } from "../ops/weight.ts";
-import { groupCount, type QuantizedWeights } from "../quantized.ts";
+import type { QuantizedWeights } from "../quantized.ts";
 import { bytesOf, toFloat32 } from "../tensor.ts";
 import { type AddedToken, withConfigTokens } from "../text/added-tokens.ts";
 import { generationFacts } from "./generation-facts.ts";
@@ -33,7 +35,11 @@ const fileTypes = { F32: 0, F16: 1, Q4_0: 2, Q4_1: 3, Q8_0: 7, Q4_K: 14, Q5_K: 1
 
 /** The writable architectures: what a class of transformers is called in files. */
 const names: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(Object.entries(ggufArchitectures).map(([file, { name }]) => [name, file])),
+  ...Object.fromEntries(
+    Object.entries(ggufArchitectures)
+      .filter(([, { isHybrid }]) => !isHybrid)
+      .map(([file, { name }]) => [name, file]),
+  ),
   MistralForCausalLM: "llama",
 };
 
@@ -65,7 +71,9 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
       `${model.name}: ${model.decoder.architecture} is not written to GGUF, only ${Object.keys(names).join(", ")}`,
     );
   const { normOffset, interleaved, names: other } = ggufArchitectures[architecture]!;
-  const form: TensorForm = { normOffset, names: other, headDim: interleaved ? config.headDim : null };
+  const [block] = blocksOf(model, config);
+  const { headDim } = block!.attention;
+  const form: TensorForm = { normOffset, names: other, heads: interleaved ? { headDim, rotated: headDim } : null };
   checkBlockType(model, options.blockType);
   const tensors = model.decoder.slots
     .filter((slot) => isWritten(model, slot))
@@ -77,6 +85,22 @@ export async function saveGguf(model: Model, path: string, options: SaveGgufOpti
   await checkReadBack(model, config, metadata, all, extra?.divisors ?? null);
   for (const [key, entry] of tokenizerOf(model, config)) metadata.set(key, entry);
   await writeGguf(path, metadata, reported(all, options));
+}
+
+/** What a layer is made of, as far as files say it. */
+interface Block {
+  readonly attention: AttentionConfig;
+  readonly mlp: GatedMlpConfig;
+}
+
+/** UnsupportedError for layers of something else than attention and a gated MLP. */
+function blocksOf({ name }: Model, { layers }: TransformerConfig): readonly Block[] {
+  return layers.map(({ mixer, mlp }, i) => {
+    if (mixer instanceof Attention && mlp instanceof GatedMlp) return { attention: mixer.config, mlp: mlp.config };
+    throw new UnsupportedError(
+      `${name}: layer ${i} is not written to GGUF, only layers of attention and a gated MLP are`,
+    );
+  });
 }
 
 /** Whether a slot is a tensor of its own: those that are tied are what they are tied to, unless they became something else. */
@@ -106,8 +130,8 @@ function reported(tensors: readonly WrittenTensor[], { onProgress, signal }: Sav
 interface TensorForm {
   readonly normOffset: number;
   readonly names: Readonly<Record<string, string>>;
-  /** Rows of heads of queries and keys that are stored as pairs; null where they are not. */
-  readonly headDim: number | null;
+  /** Heads of queries and keys that files store as pairs where checkpoints do not; null where they are alike. */
+  readonly heads: HeadRows | null;
 }
 
 interface WrittenTensor extends GgufTensorEntry {
@@ -130,49 +154,49 @@ function checkBlockType(model: Model, blockType: SaveGgufOptions["blockType"]): 
     );
 }
 
-function tensorOf(model: Model, slot: WeightSlot, form: TensorForm, options: SaveGgufOptions): WrittenTensor {
+function tensorOf(model: Model, slot: WeightSlot, given: TensorForm, options: SaveGgufOptions): WrittenTensor {
+  const form = { ...given, heads: /\.[qk]_proj\./.test(slot.name) ? (slot.pairs ?? given.heads) : null };
   const name = ggufName(slot.name, form.names);
   if (name === null) throw new UnsupportedError(`${slot.name}: files of GGUF have no such tensor`);
   if (options.blockType !== undefined && slot.role !== "vector") {
     const type = matrixType(model, slot, options.blockType);
     const source = floatWeight(model.weight(slot.name, { ...options, float: true }));
-    const turned = /\.[qk]_proj\./.test(slot.name) ? form.headDim : null;
-    if (type === null) return floatTensor(name, source, turned);
+    const { heads } = form;
+    if (type === null) return floatTensor(name, source, heads);
     const [n, k] = slot.shape as [number, number];
     return {
       ...{ name, shape: [n, k], type: type.id, typeName: type.name, byteLength: encodedBytes(type, n, k) },
       async *parts() {
-        for await (const part of partsOf(source, turned)) {
+        for await (const part of partsOf(source, heads)) {
           const values = toFloat32(part);
-          yield encodeFloats(slot.name, type, turned === null ? values : pairRows(values, k, turned), k);
+          yield encodeFloats(slot.name, type, heads === null ? values : pairRows(values, k, heads), k);
         }
       },
     };
   }
   const weight = model.weight(slot.name, { ...options, holds: holdsFor("gguf") });
-  const headDim = /\.[qk]_proj\./.test(slot.name) ? form.headDim : null;
-  if (slot.role === "vector") return vectorTensor(name, floatWeight(weight), { ...form, headDim });
-  if (weight.format.kind === "float") return floatTensor(name, floatWeight(weight), headDim);
+  if (slot.role === "vector") return vectorTensor(name, floatWeight(weight), form);
+  if (weight.format.kind === "float") return floatTensor(name, floatWeight(weight), form.heads);
   const spec = "spec" in weight.format ? (weight.format as AffineFormat).spec : null;
   const type = spec ? blockTypeFor(spec) : `format ${weight.format.kind} is not`;
   if (typeof type === "string")
     throw new UnsupportedError(`${slot.name}: cannot be written as blocks of GGUF: ${type}`);
-  return blockTensor(name, weight as Weight<AffineFormat, QuantizedWeights>, type, headDim);
+  return blockTensor(name, weight as Weight<AffineFormat, QuantizedWeights>, type, form.heads);
 }
 
-function vectorTensor(name: string, weight: FloatWeight, { normOffset, headDim }: TensorForm): WrittenTensor {
+function vectorTensor(name: string, weight: FloatWeight, { normOffset, heads }: TensorForm): WrittenTensor {
   const { shape, load } = weight;
   return {
     ...{ name, shape, type: F32, typeName: "F32", byteLength: 4 * shape[0]! },
     async *parts() {
       const values = toFloat32(await load());
-      const turned = headDim === null ? values : pairRows(values, 1, headDim);
+      const turned = heads === null ? values : pairRows(values, 1, heads);
       yield bytesOf(/norm\.weight$/.test(name) ? turned.map((value) => value + normOffset) : turned);
     },
   };
 }
 
-function floatTensor(name: string, weight: FloatWeight, headDim: number | null): WrittenTensor {
+function floatTensor(name: string, weight: FloatWeight, heads: HeadRows | null): WrittenTensor {
   const { shape, format } = weight;
   const [n, k] = shape as [number, number];
   const typeName = format.dtype.toUpperCase() as "F32" | "F16" | "BF16";
@@ -180,8 +204,8 @@ function floatTensor(name: string, weight: FloatWeight, headDim: number | null):
     ...{ name, shape, type: floatTypes[format.dtype], typeName },
     byteLength: n * k * (format.dtype === "f32" ? 4 : 2),
     async *parts() {
-      for await (const { data } of partsOf(weight, headDim))
-        yield bytesOf(headDim === null ? data : pairRows(data as Float32Array, k, headDim));
+      for await (const { data } of partsOf(weight, heads))
+        yield bytesOf(heads === null ? data : pairRows(data as Float32Array, k, heads));
     },
   };
 }
@@ -190,32 +214,22 @@ function blockTensor(
   name: string,
   weight: Weight<AffineFormat, QuantizedWeights>,
   type: BlockType,
-  headDim: number | null,
+  heads: HeadRows | null,
 ): WrittenTensor {
   const { n, k } = weight.format.spec;
   return {
     ...{ name, shape: [n, k], type: type.id, typeName: type.name, byteLength: blockBytes(type, n, k) },
     async *parts() {
-      for await (const part of partsOf(weight, headDim))
-        yield encodeBlocks(type, headDim === null ? part : paired(part, headDim));
+      for await (const part of partsOf(weight, heads))
+        yield encodeBlocks(type, heads === null ? part : pairWeights(part, heads));
     },
   };
 }
 
 /** A weight by rows; whole where heads must not be cut. */
-async function* partsOf<D>(weight: Pick<Weight<never, D>, "load" | "loadRows">, headDim: number | null) {
-  if (weight.loadRows && headDim === null) yield* weight.loadRows();
+async function* partsOf<D>(weight: Pick<Weight<never, D>, "load" | "loadRows">, heads: HeadRows | null) {
+  if (weight.loadRows && heads === null) yield* weight.loadRows();
   else yield await weight.load();
-}
-
-function paired(weights: QuantizedWeights, headDim: number): QuantizedWeights {
-  const groups = groupCount(weights);
-  return {
-    ...weights,
-    qvals: pairRows(weights.qvals, weights.k, headDim),
-    scales: pairRows(weights.scales, groups, headDim),
-    zeros: weights.zeros && pairRows(weights.zeros, groups, headDim),
-  };
 }
 
 function commonType(tensors: readonly WrittenTensor[]): keyof typeof fileTypes {
@@ -261,9 +275,12 @@ function ropeTensor(
 
 /** What a file says of the model; a window as wide as the context is none. */
 function modelMetadata(model: Model, architecture: string, config: TransformerConfig): Map<string, GgufEntry> {
-  const window = Math.max(...config.layers.map((layer) => layer.window));
+  const blocks = blocksOf(model, config);
+  const window = Math.max(...blocks.map(({ attention }) => attention.window));
   const full = architecture === "llama" && window > 0;
-  const { hidden, intermediate, heads, kvHeads, headDim, eps, softcaps } = config;
+  const { hidden, eps, logitSoftcap } = config;
+  const { attention, mlp } = blocks[0]!;
+  const { heads, kvHeads, headDim, softcap } = attention;
   const rope = config.ropes.rope ?? config.ropes.full_attention!;
   const u32 = (value: number): GgufEntry => ({ type: "u32", value });
   const f32 = (value: number): GgufEntry => ({ type: "f32", value });
@@ -271,7 +288,7 @@ function modelMetadata(model: Model, architecture: string, config: TransformerCo
     ["context_length", u32(full ? Math.min(window, config.contextLength) : config.contextLength)],
     ["embedding_length", u32(hidden)],
     ["block_count", u32(config.layers.length)],
-    ["feed_forward_length", u32(intermediate)],
+    ["feed_forward_length", u32(mlp.intermediate)],
     ["vocab_size", u32(config.vocabulary)],
     ["attention.head_count", u32(heads)],
     ["attention.head_count_kv", u32(kvHeads)],
@@ -281,8 +298,8 @@ function modelMetadata(model: Model, architecture: string, config: TransformerCo
     ["rope.dimension_count", u32(2 * rope.inverseFrequencies.length)],
     ["rope.freq_base", f32(baseOf(model))],
     ...(window > 0 && !full ? [["attention.sliding_window", u32(window)] as [string, GgufEntry]] : []),
-    ...(softcaps.attention > 0 ? [["attn_logit_softcapping", f32(softcaps.attention)] as [string, GgufEntry]] : []),
-    ...(softcaps.logits > 0 ? [["final_logit_softcapping", f32(softcaps.logits)] as [string, GgufEntry]] : []),
+    ...(softcap > 0 ? [["attn_logit_softcapping", f32(softcap)] as [string, GgufEntry]] : []),
+    ...(logitSoftcap > 0 ? [["final_logit_softcapping", f32(logitSoftcap)] as [string, GgufEntry]] : []),
   ];
   return new Map<string, GgufEntry>([
     ["general.architecture", { type: "string", value: architecture }],
@@ -310,18 +327,34 @@ async function checkReadBack(
   } as unknown as GgufTensors;
   const read = buildDecoder(model.name, await ggufConfig(metadata, source)).transformer!;
   const { contextLength } = read;
-  const unwindowed = (layer: TransformerConfig["layers"][number]) =>
-    layer.window >= contextLength ? { ...layer, window: 0 } : layer;
-  const expected = { ...config, contextLength, tied: read.tied, layers: config.layers.map(unwindowed) };
   const hasLong = Object.values(config.ropes).some(({ long }) => long);
-  const other = Object.entries(expected).filter(
-    ([field, value]) =>
-      describe(value) !== describe(read[field as keyof TransformerConfig]) || (field === "ropes" && hasLong),
-  );
+  const found = ofLayers(blocksOf(model, read), contextLength);
+  const other = [
+    ...differences({ ...config, contextLength, tied: read.tied, layers: [] }, { ...read, layers: [] }),
+    ...(hasLong ? ["ropes"] : []),
+    ...ofLayers(blocksOf(model, config), contextLength).flatMap((layer, i) => differences(layer, found[i] ?? {})),
+  ];
   if (other.length > 0)
     throw new UnsupportedError(
-      `${model.name}: GGUF files of ${architectureOf(metadata).name} cannot say the ${other.map(([field]) => field).join(", ")} of this model`,
+      `${model.name}: GGUF files of ${architectureOf(metadata).name} cannot say the ${[...new Set(other)].join(", ")} of this model`,
     );
+}
+
+/** What layers are made of, each in one object; windows as wide as the context are none. */
+function ofLayers(blocks: readonly Block[], contextLength: number): object[] {
+  return blocks.map(({ attention, mlp }) => ({
+    ...attention,
+    window: attention.window >= contextLength ? 0 : attention.window,
+    mlp,
+  }));
+}
+
+/** Names of fields with another value in `read`. */
+function differences(expected: object, read: object): string[] {
+  const others = new Map<string, unknown>(Object.entries(read));
+  return Object.entries(expected).flatMap(([field, value]) =>
+    describe(value) === describe(others.get(field)) ? [] : [field],
+  );
 }
 
 /** Numbers to some digits: frequencies are rounded on their way through the file. Divisors are read as two equal sets. */

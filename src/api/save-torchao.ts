@@ -5,6 +5,7 @@ import { type AbortOptions, checkModel, type Model } from "../checkpoint/model.t
 import { textsOf } from "../checkpoint/texts.ts";
 import { holdsFor } from "../checkpoint/weight-origins.ts";
 import { UnsupportedError } from "../errors.ts";
+import { pairRows, pairWeights } from "../formats/head-rows.ts";
 import { type TensorEntry, writeSafetensors } from "../formats/safetensors-writer.ts";
 import { intxEntries, intxMetadata } from "../formats/torchao.ts";
 import { encodeTexts } from "../language/texts.ts";
@@ -66,7 +67,7 @@ function isWritten(model: Model, { name, tiedTo }: WeightSlot): boolean {
 function write(model: Model, slot: WeightSlot, options: AbortOptions): Written {
   const weight = model.weight(slot.name, { ...options, holds: holdsFor("torchao"), activations: "float" });
   const { kind } = weight.format;
-  if (kind === "float") return { slot, ...floatEntry(floatWeight(weight)), format: null };
+  if (kind === "float") return { slot, ...floatEntry(floatWeight(weight), slot.pairs), format: null };
   const config = model.configOf(slot.name);
   const spec = "spec" in weight.format ? (weight.format as AffineFormat).spec : null;
   if (!spec || spec.hasLevels || spec.k % spec.groupSize !== 0)
@@ -78,14 +79,25 @@ function write(model: Model, slot: WeightSlot, options: AbortOptions): Written {
     kind === "affine" && !config ? (weight.format as AffineFormat).activations : dynamic ? "int8" : "float";
   return {
     slot,
-    entries: intxEntries(slot.name, spec, () => (weight as Weight<AffineFormat, QuantizedWeights>).load()),
+    entries: intxEntries(slot.name, spec, async () => {
+      const weights = await (weight as Weight<AffineFormat, QuantizedWeights>).load();
+      return slot.pairs ? pairWeights(weights, slot.pairs) : weights;
+    }),
     metadata: intxMetadata(spec, activations),
     format: { kind: "affine", spec, activations, layout: null },
   };
 }
 
-function floatEntry({ name, shape, format, load }: FloatWeight): Pick<Written, "entries" | "metadata"> {
-  const entry = { name, dtype: format.dtype, shape, data: async () => (await load()).data };
+/** A tensor as the model has it, with its rows in the checkpoint's order. */
+function floatEntry(
+  { name, shape, format, load }: FloatWeight,
+  pairs: WeightSlot["pairs"],
+): Pick<Written, "entries" | "metadata"> {
+  const data = async () => {
+    const values = (await load()).data as Float32Array;
+    return pairs ? pairRows(values, shape[1] ?? 1, pairs) : values;
+  };
+  const entry = { name, dtype: format.dtype, shape, data };
   return { entries: [entry], metadata: JSON.stringify({ _type: "Tensor" }) };
 }
 

@@ -81,11 +81,15 @@ export class Model {
     const weights = network.slots.map((slot) => {
       const stored = slot.tiedTo ? null : (findStoredWeight(checkpoint, slot) ?? bitnetWeight(checkpoint, slot));
       if (!stored && !slot.tiedTo) checkSlot(checkpoint, slot);
+      if (stored && slot.pairs)
+        throw new UnsupportedError(
+          `${slot.name}: rows of heads that are pairs of neighbours are not supported in format ${stored.format.kind}`,
+        );
       return [slot.name, { slot, stored, state: asStored }] as const;
     });
     checkMethod(checkpoint);
     this.#weights = new Map(weights);
-    this.unreadTensors = findUnread(checkpoint, network.slots, ({ name }) => this.#of(name).stored !== null);
+    this.unreadTensors = findUnread(checkpoint, network, ({ name }) => this.#of(name).stored !== null);
   }
 
   /** The network of a model that generates text. UnsupportedError for one that makes embeddings or scores of texts. */

@@ -1,6 +1,7 @@
 /** Which network a checkpoint is of: a decoder, or one that reads whole texts, as sentence-transformers' files say. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Checkpoint } from "../formats/contract.ts";
+import { withTurnedHeads } from "../formats/head-rows.ts";
 import { describe, isObject } from "../formats/json.ts";
 import { renamedTensors } from "../formats/renamed-tensors.ts";
 import type { SentenceModule } from "../formats/sentence-modules.ts";
@@ -10,11 +11,20 @@ import { type HeadActivation, type HeadStep, textNetwork } from "../model/encode
 import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { withTextHalf } from "./text-half.ts";
 import { scoreActivation } from "./texts.ts";
 import { withStoredHead } from "./tied-head.ts";
 
-/** The checkpoint under the names that its network has for tensors, and the network. */
-export async function networkOf(checkpoint: Checkpoint): Promise<[Checkpoint, Network]> {
+/** The checkpoint under the names, and with the order of rows, that its network has for tensors, and the network. */
+export async function networkOf(opened: Checkpoint): Promise<[Checkpoint, Network]> {
+  const [checkpoint, network] = await namedNetwork(withTextHalf(opened));
+  const paired = new Map(network.slots.flatMap(({ name, pairs }) => (pairs ? [[name, pairs]] : [])));
+  if (paired.size === 0) return [checkpoint, network];
+  const tensors = withTurnedHeads(checkpoint.tensors, (name) => paired.get(name) ?? null);
+  return [{ ...checkpoint, tensors }, network];
+}
+
+async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Network]> {
   const { configFile, config, modules } = checkpoint;
   if (modules) return embedderOf(checkpoint, modules.modules.flatMap(stepsOf));
   if (architectureName(config).endsWith("Model") && buildEncoder(configFile, config)) {

@@ -1,6 +1,6 @@
 /** Tensors of a checkpoint that its model has no place for. */
 import type { Checkpoint } from "../formats/contract.ts";
-import { moduleOf, type WeightSlot } from "../model/decoder.ts";
+import { moduleOf, type Network, type WeightSlot } from "../model/decoder.ts";
 
 /** Tables that follow from the config: masks of attention, and frequencies of rotary embeddings. */
 const derived =
@@ -12,13 +12,14 @@ const derived =
  */
 export function findUnread(
   { tensors }: Checkpoint,
-  slots: readonly WeightSlot[],
+  { slots, unused = [] }: Pick<Network, "slots" | "unused">,
   isStored: (slot: WeightSlot) => boolean,
 ): readonly string[] {
+  const left = new Set(unused);
   const read = new Set(slots.map(({ name }) => name));
   const modules = new Set(slots.filter(isStored).map(({ name }) => moduleOf(name)));
   return tensors.names.filter((name) => {
-    if (read.has(name) || derived.test(name)) return false;
+    if (read.has(name) || derived.test(name) || left.has(moduleOf(name))) return false;
     return name.endsWith(".bias") || !modules.has(moduleOf(name));
   });
 }

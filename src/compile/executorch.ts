@@ -151,6 +151,7 @@ const gates = new Map<string, Rewriting>([
       return builder.call("aten::mul.out", positive, positive);
     }),
   ],
+  ["sigmoid_gate", gate((builder, x) => builder.call("aten::sigmoid.out", x))],
 ]);
 
 /** Sums of groups that divide a row. */

@@ -4,25 +4,45 @@
  */
 import { groupCount, type QuantizedWeights, superGroupCount } from "../quantized.ts";
 import { elementCount, type Tensor } from "../tensor.ts";
-import type { LowBitTensor, OpenTensors } from "./tensor-source.ts";
+import type { LowBitTensor, TensorSource } from "./tensor-source.ts";
 
-/** Where row `row` of a matrix whose heads are halves is among rows that pair neighbours, for heads of `headDim` rows. */
-function storedRow(row: number, headDim: number): number {
-  const half = headDim / 2;
+/** Heads of a matrix of queries or keys. */
+export interface HeadRows {
+  /** Rows of a head. */
+  readonly headDim: number;
+  /** Rows of a head that are rotated, the first; the others stand alike in both orders. */
+  readonly rotated: number;
+}
+
+/** Where row `row` of a matrix whose heads are halves is among rows that pair neighbours. */
+function storedRow(row: number, { headDim, rotated }: HeadRows): number {
+  const half = rotated / 2;
   const within = row % headDim;
+  if (within >= rotated) return row;
   return row - within + 2 * (within % half) + Math.floor(within / half);
 }
 
 type Rows = Float32Array | Int8Array | Uint16Array;
 
-/** Rows of values [rows, columns] turned from pairs to halves; whole heads of `headDim` rows. */
-function turnRows<A extends Rows>(values: A, columns: number, headDim: number): A {
-  return moveRows(values, columns, (row) => [storedRow(row, headDim), row]);
+/** Rows of values [rows, columns] turned from pairs to halves; whole heads. */
+function turnRows<A extends Rows>(values: A, columns: number, heads: HeadRows): A {
+  return moveRows(values, columns, (row) => [storedRow(row, heads), row]);
 }
 
 /** The inverse: from halves to pairs. */
-export function pairRows<A extends Rows>(values: A, columns: number, headDim: number): A {
-  return moveRows(values, columns, (row) => [row, storedRow(row, headDim)]);
+export function pairRows<A extends Rows>(values: A, columns: number, heads: HeadRows): A {
+  return moveRows(values, columns, (row) => [row, storedRow(row, heads)]);
+}
+
+/** Quantized weights turned from halves to pairs. */
+export function pairWeights(weights: QuantizedWeights, heads: HeadRows): QuantizedWeights {
+  const groups = groupCount(weights);
+  return {
+    ...weights,
+    qvals: pairRows(weights.qvals, weights.k, heads),
+    scales: pairRows(weights.scales, groups, heads),
+    zeros: weights.zeros && pairRows(weights.zeros, groups, heads),
+  };
 }
 
 function moveRows<A extends Rows>(values: A, columns: number, move: (row: number) => [from: number, to: number]): A {
@@ -34,41 +54,40 @@ function moveRows<A extends Rows>(values: A, columns: number, move: (row: number
   return result;
 }
 
-function turnTensor(tensor: Tensor, headDim: number): Tensor {
+function turnTensor(tensor: Tensor, heads: HeadRows): Tensor {
   const columns = elementCount(tensor.shape.slice(1));
-  return { ...tensor, data: turnRows(tensor.data as Float32Array, columns, headDim) };
+  return { ...tensor, data: turnRows(tensor.data as Float32Array, columns, heads) };
 }
 
 /** The whole heads that hold these rows in another order. */
-function headsOf(firstRow: number, rowCount: number, headDim: number): { first: number; count: number } {
+function wholeHeads(firstRow: number, rowCount: number, { headDim }: HeadRows): { first: number; count: number } {
   const first = Math.floor(firstRow / headDim) * headDim;
   return { first, count: Math.ceil((firstRow + rowCount) / headDim) * headDim - first };
 }
 
-/** `tensors` in which the matrices (and biases) that `isTurned` names are turned from pairs to halves. */
-export function withTurnedHeads(
-  tensors: OpenTensors,
-  isTurned: (name: string) => boolean,
-  headDim: number,
-): OpenTensors {
+/** `tensors` in which the matrices (and biases) that have `headsOf` are turned from pairs to halves. */
+export function withTurnedHeads<S extends TensorSource>(tensors: S, headsOf: (name: string) => HeadRows | null): S {
   return {
     ...tensors,
     async read(name) {
+      const heads = headsOf(name);
       const tensor = await tensors.read(name);
-      return isTurned(name) ? turnTensor(tensor, headDim) : tensor;
+      return heads ? turnTensor(tensor, heads) : tensor;
     },
     async readRows(name, firstRow, rowCount) {
-      if (!isTurned(name)) return tensors.readRows(name, firstRow, rowCount);
-      const { first, count } = headsOf(firstRow, rowCount, headDim);
-      const heads = turnTensor(await tensors.readRows(name, first, count), headDim);
-      const rest = heads.shape.slice(1);
+      const heads = headsOf(name);
+      if (!heads) return tensors.readRows(name, firstRow, rowCount);
+      const { first, count } = wholeHeads(firstRow, rowCount, heads);
+      const turned = turnTensor(await tensors.readRows(name, first, count), heads);
+      const rest = turned.shape.slice(1);
       const columns = elementCount(rest);
-      const data = heads.data.slice((firstRow - first) * columns, (firstRow - first + rowCount) * columns);
-      return { ...heads, shape: [rowCount, ...rest], data };
+      const data = turned.data.slice((firstRow - first) * columns, (firstRow - first + rowCount) * columns);
+      return { ...turned, shape: [rowCount, ...rest], data };
     },
     lowBit(name) {
+      const heads = headsOf(name);
       const found = tensors.lowBit?.(name) ?? null;
-      return found && isTurned(name) ? turnLowBit(found, headDim) : found;
+      return found && heads ? turnLowBit(found, heads) : found;
     },
   };
 }
@@ -81,16 +100,16 @@ function factorsOf({ superScales, superMinima }: QuantizedWeights, change: (valu
   };
 }
 
-function turnLowBit({ rows, minima, ...found }: LowBitTensor, headDim: number): LowBitTensor {
+function turnLowBit({ rows, minima, ...found }: LowBitTensor, heads: HeadRows): LowBitTensor {
   /** Rows from whole heads, of which `firstRow` and the `rowCount` - 1 after it are kept. */
   const turned = <A extends Rows>(values: A, columns: number, firstRow: number, rowCount: number): A => {
-    const from = (firstRow % headDim) * columns;
-    return turnRows(values, columns, headDim).slice(from, from + rowCount * columns) as A;
+    const from = (firstRow % heads.headDim) * columns;
+    return turnRows(values, columns, heads).slice(from, from + rowCount * columns) as A;
   };
   return {
     ...found,
     async rows(firstRow, rowCount) {
-      const { first, count } = headsOf(firstRow, rowCount, headDim);
+      const { first, count } = wholeHeads(firstRow, rowCount, heads);
       const weights = await rows(first, count);
       const groups = groupCount(weights);
       return {
@@ -106,7 +125,7 @@ function turnLowBit({ rows, minima, ...found }: LowBitTensor, headDim: number): 
       minima: {
         dtype: minima.dtype,
         async rows(firstRow: number, rowCount: number) {
-          const { first, count } = headsOf(firstRow, rowCount, headDim);
+          const { first, count } = wholeHeads(firstRow, rowCount, heads);
           const { dtype, shape, data } = await minima.rows(first, count);
           const groups = shape[1]!;
           return { dtype, shape: [rowCount, groups], data: turned(data as Float32Array, groups, firstRow, rowCount) };

@@ -177,5 +177,6 @@ function tensorsOf(source: ByteSource, sizes: Sizes): OpenTensors {
     },
     close: () => source.close(),
   };
-  return withTurnedHeads(tensors, (name) => /\.[qk]_proj\./.test(name), sizes.dim / sizes.heads);
+  const headDim = sizes.dim / sizes.heads;
+  return withTurnedHeads(tensors, (name) => (/\.[qk]_proj\./.test(name) ? { headDim, rotated: headDim } : null));
 }

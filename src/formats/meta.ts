@@ -100,7 +100,8 @@ export function metaTensors(file: string, parts: readonly OpenTensors[], params:
     split.map(([name, entry]) => joinedMatrix(name, entry, parts)),
   );
   const heads = Number(params.n_heads);
-  return withTurnedHeads(joined, (name) => /\.[qk]_proj\./.test(name), dim / heads);
+  const headDim = dim / heads;
+  return withTurnedHeads(joined, (name) => (/\.[qk]_proj\./.test(name) ? { headDim, rotated: headDim } : null));
 }
 
 /** A matrix of which each part has some rows, or some columns. */

@@ -1,9 +1,14 @@
 /** A source of tensors under other names than the file has. */
 import type { TensorSource } from "./tensor-source.ts";
 
-/** `base` with each tensor under the name that `shown` gives for its own; two of one name are not expected. */
-export function renamedTensors(base: TensorSource, shown: (name: string) => string): TensorSource {
-  const storedNames = new Map(base.names.map((name) => [shown(name), name]));
+/** `base` with each tensor under the name that `shown` gives for its own, but for those without one; two of one name are not expected. */
+export function renamedTensors(base: TensorSource, shown: (name: string) => string | null): TensorSource {
+  const storedNames = new Map(
+    base.names.flatMap((name) => {
+      const own = shown(name);
+      return own === null ? [] : [[own, name]];
+    }),
+  );
   const stored = (name: string) => storedNames.get(name) ?? name;
   return {
     names: [...storedNames.keys()],

@@ -123,6 +123,28 @@ export interface RopeAnglesArgs {
   readonly angles: Float32Array;
 }
 
+/** y[r, c] = factors[c] * softplus(x[r, c] + bias[c]), softplus(a) = ln(1 + exp(a)). */
+export interface SoftplusArgs {
+  readonly dim: number;
+  /** [rows, dim] */
+  readonly x: Float32Array;
+  /** [dim] */
+  readonly bias: Float32Array;
+  /** [dim] */
+  readonly factors: Float32Array;
+  readonly y: Float32Array;
+}
+
+/** y[r, c] = factors[r] * x[r, c]. */
+export interface ScaleRowsArgs {
+  readonly dim: number;
+  /** [rows, dim] */
+  readonly x: Float32Array;
+  /** [rows] */
+  readonly factors: Float32Array;
+  readonly y: Float32Array;
+}
+
 /** Rotates the first 2 * half values of each head; pairs are (i, i + half), as in Hugging Face's models. */
 export interface RopeArgs {
   readonly tokens: number;

@@ -8,12 +8,17 @@ import {
   erfGegluReference,
   gegluReference,
   groupSumsReference,
+  multiplyReference,
   quickGegluReference,
   regluReference,
   scaleReference,
+  scaleRowsReference,
   selectReference,
+  sigmoidGateReference,
+  sigmoidReference,
   softcapReference,
   softmaxReference,
+  softplusReference,
   squaredRegluReference,
   swigluReference,
 } from "./reference/elementwise.ts";
@@ -47,10 +52,13 @@ import {
   addWasm,
   erfGegluWasm,
   gegluWasm,
+  multiplyWasm,
   quickGegluWasm,
   regluWasm,
   scaleWasm,
   selectWasm,
+  sigmoidGateWasm,
+  sigmoidWasm,
   softcapWasm,
   squaredRegluWasm,
   swigluWasm,
@@ -63,7 +71,9 @@ import { layerNormWasm } from "./wasm/layer-norm.ts";
 import { linearFloatWasm } from "./wasm/linear/float.ts";
 import { linearA8Wasm } from "./wasm/linear/linear.ts";
 import { linearWeightOnlyWasm } from "./wasm/linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./wasm/rows.ts";
+import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./wasm/recurrent/linear-recurrence.ts";
+import { shortConvolutionWasm } from "./wasm/recurrent/short-convolution.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./wasm/rows.ts";
 import { attendTextsWasm } from "./wasm/texts.ts";
 
 export const linearA8 = [...nativeKernels("linear_a8", native.packedLinear), ...linearA8Wasm, linearA8Reference];
@@ -123,8 +133,17 @@ export const ropeUpdateAndAttend = [
   ropeUpdateAndAttendReference,
 ];
 /** Over the states of several sequences. */
-export const shortConvolution = [shortConvolutionReference];
-export const linearRecurrence = [linearRecurrenceReference];
+export const shortConvolution = [
+  ...nativeKernels("short_convolution", native.shortConvolution),
+  shortConvolutionWasm,
+  shortConvolutionReference,
+];
+export const linearRecurrence = [
+  ...nativeKernels("linear_recurrence", native.linearRecurrence),
+  linearRecurrenceRelaxedWasm,
+  linearRecurrenceWasm,
+  linearRecurrenceReference,
+];
 export const swigluHalves = [...nativeKernels("swiglu_halves", native.halves), swigluHalvesWasm, swigluHalvesReference];
 export const gegluHalves = [...nativeKernels("geglu_halves", native.halves), gegluHalvesWasm, gegluHalvesReference];
 export const addRmsNorm = [...nativeKernels("add_rms_norm", native.addRmsNorm), addRmsNormWasm, addRmsNormReference];
@@ -145,6 +164,11 @@ export const erfGeglu = [...nativeKernels("erf_geglu", native.binary), erfGegluW
 export const quickGeglu = [...nativeKernels("quick_geglu", native.binary), quickGegluWasm, quickGegluReference];
 export const reglu = [...nativeKernels("reglu", native.binary), regluWasm, regluReference];
 export const squaredReglu = [...nativeKernels("squared_reglu", native.binary), squaredRegluWasm, squaredRegluReference];
+export const multiply = [...nativeKernels("multiply", native.binary), multiplyWasm, multiplyReference];
+export const sigmoidGate = [...nativeKernels("sigmoid_gate", native.binary), sigmoidGateWasm, sigmoidGateReference];
+export const sigmoid = [...nativeKernels("sigmoid", native.unary), sigmoidWasm, sigmoidReference];
+export const softplus = [...nativeKernels("softplus", native.softplus), softplusWasm, softplusReference];
+export const scaleRows = [...nativeKernels("scale_rows", native.scaleRows), scaleRowsWasm, scaleRowsReference];
 export const scale = [...nativeKernels("scale", native.unary), scaleWasm, scaleReference];
 export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, softcapReference];
 export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];

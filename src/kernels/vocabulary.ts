@@ -11,6 +11,7 @@ import { zeroedBytes } from "./plan.ts";
 import { BLOCK_TOKENS, vocabularyMaximaReference, vocabularyWeightsReference } from "./reference/vocabulary.ts";
 import { selectKernel } from "./select.ts";
 import { WasmEngine } from "./wasm/engine/engine.ts";
+import { noSequences } from "./wasm/kernel.ts";
 import { vocabularyMaximaWasm, vocabularyWeightsWasm } from "./wasm/vocabulary.ts";
 
 export const vocabularyMaxima: readonly Kernel<VocabularyMaximaArgs>[] = [
@@ -120,7 +121,7 @@ function wasmPlace(blocks: number): Place {
     ready(kernel, args) {
       const call = kernel.encode!(args, noScratch);
       if (call.target !== "wasm") return kernel.bind(args, noScratch, 1);
-      return engine.readyNow(call.prepare({ read: at, write: at, pages: () => 0, scratch: 0, threads: 1 }));
+      return engine.readyNow(call.prepare({ read: at, write: at, ...noSequences, scratch: 0, threads: 1 }));
     },
   };
 }

@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { InvalidFileError, LowbitError, UnsupportedError } from "../errors.ts";
 import { buildDecoder } from "./architectures.ts";
+import type { Attention } from "./attention.ts";
 import { ConfigReader, type JsonObject } from "./config-reader.ts";
 import { ropeConfig } from "./rope.ts";
 
@@ -85,7 +86,7 @@ describe("a llama config", () => {
     [
       "an unknown rope type",
       { rope_scaling: { rope_type: "su" } },
-      /rope_type "su" is not supported, only default, linear, dynamic, llama3, yarn, longrope, proportional/,
+      /rope_type "su" is not supported, only default, linear, dynamic, mrope, llama3, yarn, longrope, proportional/,
     ],
     [
       "a linear rope of factor 0",
@@ -133,7 +134,10 @@ describe("other configs", () => {
     ["GraniteForCausalLM", 32],
   ])("have heads of keys that transformers assumes: %s", (name, kvHeads) => {
     const heads = { num_attention_heads: 32, head_dim: 4 };
-    const headsOf = (changes: JsonObject) => other(name, { ...heads, ...changes }).transformer!.kvHeads;
+    const headsOf = (changes: JsonObject) => {
+      const { mixer } = other(name, { ...heads, ...changes }).transformer!.layers[0]!;
+      return (mixer as Attention).config.kvHeads;
+    };
     expect(headsOf({ num_key_value_heads: undefined })).toBe(kvHeads);
     expect(headsOf({ num_key_value_heads: null })).toBe(32);
   });

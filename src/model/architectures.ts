@@ -1,29 +1,51 @@
 /** The architecture table, and the choice by config.json. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { bitnet } from "./bitnet.ts";
 import { ConfigReader, type JsonObject, shown } from "./config-reader.ts";
 import type { Architecture, Decoder } from "./decoder.ts";
+import { ernie4_5 } from "./ernie4-5.ts";
+import { exaone4 } from "./exaone4.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
+import { gemma4, gemma4Unified } from "./gemma4.ts";
+import { glm4 } from "./glm4.ts";
 import { granite } from "./granite.ts";
+import { graniteHybrid } from "./granite-hybrid.ts";
+import { hunyuan } from "./hunyuan.ts";
+import { lfm2, lfm3 } from "./lfm.ts";
 import { llama } from "./llama.ts";
-import { ministral, mistral } from "./mistral.ts";
-import { olmo2 } from "./olmo2.ts";
+import { ministral, ministral3, mistral } from "./mistral.ts";
+import { olmo2, olmo3 } from "./olmo.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
+import { qwen35 } from "./qwen3-5.ts";
 import { smollm3 } from "./smollm3.ts";
 
 export const architectures: readonly Architecture[] = [
   llama,
   mistral,
   ministral,
+  ministral3,
   qwen2,
   qwen3,
   gemma,
   gemma2,
   gemma3,
+  gemma4,
+  gemma4Unified,
   phi3,
   smollm3,
   olmo2,
+  olmo3,
+  exaone4,
+  ernie4_5,
+  hunyuan,
+  bitnet,
+  glm4,
   granite,
+  graniteHybrid,
+  lfm2,
+  lfm3,
+  qwen35,
 ];
 
 /**

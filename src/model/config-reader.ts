@@ -20,6 +20,11 @@ export class ConfigReader {
     return new ConfigReader(this.file, { ...this.fields, ...fields });
   }
 
+  /** The config with some fields where it says nothing of them. */
+  withDefaults(fields: JsonObject): ConfigReader {
+    return new ConfigReader(this.file, { ...fields, ...this.fields });
+  }
+
   /** The config as if it said nothing of some fields. */
   without(...names: string[]): ConfigReader {
     return new ConfigReader(

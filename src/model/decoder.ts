@@ -1,30 +1,12 @@
 /** What an architecture gives: the weights a config asks for, and the forward pass over the operator interface. */
-import type { KvCacheType } from "../ops/kv-cache.ts";
 import type { Ops } from "../ops/ops.ts";
-import type { Weight } from "../ops/weight.ts";
-import type { ConfigReader } from "./config-reader.ts";
+import type { ConfigReader, JsonObject } from "./config-reader.ts";
+import type { CacheStates } from "./layer.ts";
 import type { ScalableActivation } from "./scalable.ts";
 import type { TransformerConfig } from "./transformer-config.ts";
+import type { WeightLookup, WeightSlot } from "./weight-slot.ts";
 
-/** A tensor that the architecture expects in the checkpoint. */
-export interface WeightSlot {
-  /** Name of the weight in Hugging Face's checkpoints, such as "model.layers.0.mlp.up_proj.weight". */
-  readonly name: string;
-  /** Shape of the weight; [n, k] for matrices. */
-  readonly shape: readonly number[];
-  /** How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector. */
-  readonly role: "embedding" | "linear" | "vector";
-  /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
-  readonly tiedTo: string | null;
-}
-
-/** The module that a tensor is of, with which the names of all its tensors begin: "model.layers.0.mlp.up_proj". */
-export function moduleOf(tensor: string): string {
-  return tensor.replace(/\.\w+$/, "");
-}
-
-/** Weights by slot name, in the formats they run in. */
-export type WeightLookup = (name: string) => Weight;
+export { moduleOf, type PairedRows, type WeightLookup, type WeightSlot } from "./weight-slot.ts";
 
 export interface ForwardInputs<T> {
   /** Token ids, int64 [1, T]. */
@@ -33,22 +15,6 @@ export interface ForwardInputs<T> {
   readonly position: T;
   /** Rows of tokens whose logits are wanted, int64 [R]; null: those that the options say. */
   readonly rows: T | null;
-}
-
-/** Which tokens of its text each sees, where several texts are read whole and nothing is kept of them. */
-export interface TextsSeen<T> {
-  /** Where each text begins, and where the last ends, int64 [texts + 1]. */
-  readonly offsets: T;
-  /** Whether tokens see those after them. */
-  readonly isBidirectional: boolean;
-}
-
-/** Positions that states for keys and values hold, and in which type. */
-export interface CacheStates {
-  /** Positions that they hold. */
-  readonly capacity: number;
-  /** What keys and values are kept in. */
-  readonly type: KvCacheType;
 }
 
 export interface ForwardOptions {
@@ -72,6 +38,8 @@ export interface Network {
   readonly layers: number;
   /** Every weight that the model takes, with its shape and role. */
   readonly slots: readonly WeightSlot[];
+  /** Modules that checkpoints of the architecture hold and nothing reads. Default: none. */
+  readonly unused?: readonly string[];
   /** Activations whose channels may be scaled against the weights behind them, as AWQ and SmoothQuant do. */
   readonly scalable: readonly ScalableActivation[];
   /** Config that the decoder was made with; null for a decoder of another kind. */
@@ -105,5 +73,12 @@ export interface Architecture {
   readonly name: string;
   /** Value of `model_type` there, where it is said. */
   readonly modelType: string;
+  /**
+   * Values of `model_type` in a `text_config` that it is the text half of beside its own, and of its own where that says little:
+   * each with what transformers assumes where such a config, as published, leaves it out.
+   */
+  readonly textTypes?: Readonly<Record<string, JsonObject>>;
+  /** Fields of a model that sees or hears which its text half needs, with what transformers assumes of those left out. */
+  readonly wholeFields?: JsonObject;
   build(config: ConfigReader): Decoder;
 }

@@ -6,25 +6,26 @@
 import { UnsupportedError } from "../errors.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
-import { type RopeConfig, ropeField, ropeOf } from "./rope.ts";
+import type { LayerNorms } from "./layer.ts";
+import { ropesByType } from "./rope.ts";
 import { transformer } from "./transformer.ts";
 import {
   activationOf,
   attentionBias,
   layerWindows,
-  type NormConfig,
-  readTransformer,
-  type TransformerConfig,
+  readStack,
+  type StackConfig,
+  stacked,
 } from "./transformer-config.ts";
 
 const GELU = "gelu_pytorch_tanh";
 
-function readGemma(config: ConfigReader, contextLength: number, kvHeads: number): TransformerConfig {
-  const base = readTransformer(config.without("hidden_act"), { tied: true, headDim: 256, contextLength, kvHeads });
+function readGemma(config: ConfigReader, contextLength: number, kvHeads: number): StackConfig {
+  const base = readStack(config.without("hidden_act"), { tied: true, headDim: 256, contextLength, kvHeads });
   return {
     ...base,
-    norms: { ...base.norms, offset: 1 },
-    biases: { ...attentionBias(config), mlp: false },
+    normOffset: 1,
+    attention: { ...base.attention, biases: attentionBias(config) },
     scales: { ...base.scales, embedding: base.hidden ** 0.5 },
   };
 }
@@ -36,25 +37,27 @@ export const gemma: Architecture = {
     // The first configs say "gelu" and mean the approximation.
     const says = config.has("hidden_act") && config.string("hidden_act") !== "gelu";
     const activation = says ? activationOf(config, "hidden_act", GELU) : "geluTanh";
-    return transformer(this.name, { ...readGemma(config, 8192, 16), activation });
+    const base = readGemma(config, 8192, 16);
+    return transformer(this.name, stacked({ ...base, mlp: { ...base.mlp, activation } }));
   },
 };
 
-const normsAround: Omit<NormConfig, "queryKey" | "offset"> = {
-  beforeAttention: "input_layernorm",
-  afterAttention: "post_attention_layernorm",
+/** Norms in front of attention and MLP, and behind them. */
+export const normsAround: LayerNorms = {
+  beforeMixer: "input_layernorm",
+  afterMixer: "post_attention_layernorm",
   beforeMlp: "pre_feedforward_layernorm",
   afterMlp: "post_feedforward_layernorm",
 };
 
 /** What Gemma 2 and 3 share. */
-function readSecond(config: ConfigReader, contextLength: number): TransformerConfig {
+function readSecond(config: ConfigReader, contextLength: number): StackConfig {
   const base = readGemma(config, contextLength, 4);
   return {
     ...base,
-    norms: { ...base.norms, ...normsAround },
-    activation: activationOf(config, "hidden_activation", GELU),
-    scales: { ...base.scales, attention: config.number("query_pre_attn_scalar", 256) ** -0.5 },
+    norms: normsAround,
+    attention: { ...base.attention, scale: config.number("query_pre_attn_scalar", 256) ** -0.5 },
+    mlp: { ...base.mlp, activation: activationOf(config, "hidden_activation", GELU) },
   };
 }
 
@@ -64,52 +67,50 @@ export const gemma2: Architecture = {
   build(config) {
     const base = readSecond(config, 8192);
     const window = config.sizeOrNull("sliding_window", 4096);
-    const windows = layerWindows(config, base.layers.length, window, (i) => i % 2 === 0);
-    return transformer(this.name, {
-      ...base,
-      layers: base.layers.map((layer, i) => ({ ...layer, window: windows[i]! })),
-      softcaps: {
-        attention: config.numberOrNull("attn_logit_softcapping", 50) ?? 0,
-        logits: config.numberOrNull("final_logit_softcapping", 30) ?? 0,
-      },
-    });
+    const windows = layerWindows(config, base.depth, window, (i) => i % 2 === 0);
+    const softcap = config.numberOrNull("attn_logit_softcapping", 50) ?? 0;
+    const logitSoftcap = config.numberOrNull("final_logit_softcapping", 30) ?? 0;
+    return transformer(
+      this.name,
+      stacked({ ...base, logitSoftcap }, (i) => ({ window: windows[i]!, softcap })),
+    );
   },
 };
-
-/**
- * The ropes of windowed and full layers, in the style of transformers 5, else 4, which counts first for full ones. A length
- * of before scaling counts in their objects only.
- */
-function ropesOf(given: ConfigReader, headDim: number): Record<"sliding_attention" | "full_attention", RopeConfig> {
-  const config = given.without("original_max_position_embeddings");
-  const parameters = config.object("rope_parameters");
-  const full = parameters.object("full_attention");
-  const old = config.object("rope_scaling");
-  const merged = ropeField(config) === "rope_scaling" ? old.with({ ...full.fields, ...old.fields }) : full;
-  const local = config.number("rope_local_base_freq", 10000);
-  const sliding = parameters.object("sliding_attention");
-  return {
-    full_attention: ropeOf(config, merged, { headDim, theta: 1e6 }),
-    sliding_attention: ropeOf(config.without("rope_theta"), sliding, { headDim, theta: local }),
-  };
-}
 
 export const gemma3: Architecture = {
   name: "Gemma3ForCausalLM",
   modelType: "gemma3_text",
+  textTypes: {
+    gemma3_text: {
+      vocab_size: 262208,
+      hidden_size: 2304,
+      intermediate_size: 9216,
+      num_hidden_layers: 26,
+      num_attention_heads: 8,
+    },
+  },
   build(config) {
     if (config.has("text_config"))
       throw new UnsupportedError(`${config.file}: models of images and text are not supported, only text models`);
     const base = readSecond(config.without("rope_parameters", "rope_scaling"), 131072);
     const window = config.sizeOrNull("sliding_window", 4096);
     const pattern = config.size("sliding_window_pattern", 6);
-    const windows = layerWindows(config, base.layers.length, window, (i) => (i + 1) % pattern !== 0);
-    return transformer(this.name, {
-      ...base,
-      layers: windows.map((size) => ({ window: size, rope: size > 0 ? "sliding_attention" : "full_attention" })),
-      ropes: ropesOf(config, base.headDim),
-      norms: { ...base.norms, queryKey: "head" },
-      softcaps: { attention: 0, logits: config.numberOrNull("final_logit_softcapping", null) ?? 0 },
-    });
+    const windows = layerWindows(config, base.depth, window, (i) => (i + 1) % pattern !== 0);
+    return transformer(
+      this.name,
+      stacked(
+        {
+          ...base,
+          attention: { ...base.attention, queryKeyNorm: "head" },
+          ropes: ropesByType(config, {
+            headDim: base.attention.headDim,
+            full: 1e6,
+            sliding: config.number("rope_local_base_freq", 10000),
+          }),
+          logitSoftcap: config.numberOrNull("final_logit_softcapping", null) ?? 0,
+        },
+        (i) => ({ window: windows[i]!, rope: windows[i]! > 0 ? "sliding_attention" : "full_attention" }),
+      ),
+    );
   },
 };

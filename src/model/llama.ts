@@ -4,13 +4,29 @@
  */
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";
-import { attentionBias, readTransformer } from "./transformer-config.ts";
+import { attentionBias, readStack, stacked } from "./transformer-config.ts";
 
 export const llama: Architecture = {
   name: "LlamaForCausalLM",
   modelType: "llama",
+  textTypes: {
+    llama: {
+      vocab_size: 32000,
+      hidden_size: 4096,
+      intermediate_size: 11008,
+      num_hidden_layers: 32,
+      num_attention_heads: 32,
+    },
+  },
   build(config) {
-    const biases = { ...attentionBias(config), mlp: config.boolean("mlp_bias", false) };
-    return transformer(this.name, { ...readTransformer(config), biases });
+    const base = readStack(config);
+    return transformer(
+      this.name,
+      stacked({
+        ...base,
+        attention: { ...base.attention, biases: attentionBias(config) },
+        mlp: { ...base.mlp, bias: config.boolean("mlp_bias", false) },
+      }),
+    );
   },
 };

@@ -3,7 +3,7 @@ import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
 import { ropeField } from "./rope.ts";
 import { transformer } from "./transformer.ts";
-import { readTransformer } from "./transformer-config.ts";
+import { readStack, stacked } from "./transformer-config.ts";
 
 /** Early configs call LongRoPE "su" or "yarn", and leave out the length that they were trained with. */
 function modernized(config: ConfigReader): ConfigReader {
@@ -19,12 +19,15 @@ export const phi3: Architecture = {
   name: "Phi3ForCausalLM",
   modelType: "phi3",
   build(config) {
-    const base = readTransformer(modernized(config), { contextLength: 4096, eps: 1e-5, partialRotary: true });
+    const base = readStack(modernized(config), { contextLength: 4096, eps: 1e-5, partialRotary: true });
     const window = config.sizeOrNull("sliding_window", null) ?? 0;
-    return transformer(this.name, {
-      ...base,
-      fused: true,
-      layers: base.layers.map((layer) => ({ ...layer, window })),
-    });
+    return transformer(
+      this.name,
+      stacked({
+        ...base,
+        attention: { ...base.attention, fused: true, window },
+        mlp: { ...base.mlp, fused: true },
+      }),
+    );
   },
 };

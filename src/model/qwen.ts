@@ -6,39 +6,70 @@ import {
   attentionBias,
   type Defaults,
   layerWindows,
-  readTransformer,
-  type TransformerConfig,
+  readStack,
+  type StackConfig,
+  stacked,
 } from "./transformer-config.ts";
 
-/** A window, when one is used at all, in the layers from `max_window_layers` on. */
-function readQwen(config: ConfigReader, defaults: Defaults): TransformerConfig {
-  const base = readTransformer(config, { contextLength: 32768, kvHeads: 32, ...defaults });
+function readQwen(config: ConfigReader, defaults: Defaults): StackConfig {
+  return readStack(config, { contextLength: 32768, kvHeads: 32, ...defaults });
+}
+
+/** Windows, when they are used at all, of the layers from `max_window_layers` on. */
+function windowsOf(config: ConfigReader, depth: number): number[] {
   const window = config.boolean("use_sliding_window", false) ? config.sizeOrNull("sliding_window", 4096) : null;
   const firstSliding = config.number("max_window_layers", 28);
-  const windows = layerWindows(config, base.layers.length, window, (i) => window !== null && i >= firstSliding);
-  return { ...base, layers: base.layers.map((layer, i) => ({ ...layer, window: windows[i]! })) };
+  return layerWindows(config, depth, window, (i) => window !== null && i >= firstSliding);
 }
+
+const qwen2VL = {
+  vocab_size: 152064,
+  hidden_size: 8192,
+  intermediate_size: 29568,
+  num_hidden_layers: 80,
+  num_attention_heads: 64,
+  num_key_value_heads: 8,
+  rms_norm_eps: 1e-5,
+  rope_theta: 1e6,
+  max_window_layers: 80,
+};
 
 export const qwen2: Architecture = {
   name: "Qwen2ForCausalLM",
   modelType: "qwen2",
+  textTypes: { qwen2_vl: qwen2VL, qwen2_vl_text: qwen2VL, qwen2_5_vl: qwen2VL, qwen2_5_vl_text: qwen2VL },
   build(config) {
-    return transformer(this.name, {
-      ...readQwen(config, {}),
-      biases: { qkv: true, output: false, mlp: false },
-    });
+    const base = readQwen(config, {});
+    const windows = windowsOf(config, base.depth);
+    const attention = { ...base.attention, biases: { qkv: true, output: false } };
+    return transformer(
+      this.name,
+      stacked({ ...base, attention }, (i) => ({ window: windows[i]! })),
+    );
   },
 };
 
 export const qwen3: Architecture = {
   name: "Qwen3ForCausalLM",
   modelType: "qwen3",
+  textTypes: {
+    qwen3_vl_text: {
+      vocab_size: 151936,
+      hidden_size: 4096,
+      intermediate_size: 22016,
+      num_hidden_layers: 32,
+      num_attention_heads: 32,
+      max_position_embeddings: 128000,
+      rope_theta: 500000,
+    },
+  },
   build(config) {
     const base = readQwen(config, { headDim: 128 });
-    return transformer(this.name, {
-      ...base,
-      biases: { ...attentionBias(config), mlp: false },
-      norms: { ...base.norms, queryKey: "head" },
-    });
+    const windows = windowsOf(config, base.depth);
+    const attention = { ...base.attention, biases: attentionBias(config), queryKeyNorm: "head" as const };
+    return transformer(
+      this.name,
+      stacked({ ...base, attention }, (i) => ({ window: windows[i]! })),
+    );
   },
 };

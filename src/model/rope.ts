@@ -19,6 +19,30 @@ export interface RopeOptions {
   readonly partial?: boolean;
 }
 
+/**
+ * The ropes of windowed and full layers, in the style of transformers 5, else 4, which counts first for full ones. A length
+ * of before scaling counts in their objects only. `full` and `sliding` are bases where the config says none.
+ */
+export function ropesByType(
+  given: ConfigReader,
+  {
+    headDim,
+    full: theta,
+    sliding: local,
+  }: { readonly headDim: number; readonly full: number; readonly sliding: number },
+): Record<"sliding_attention" | "full_attention", RopeConfig> {
+  const config = given.without("original_max_position_embeddings");
+  const parameters = config.object("rope_parameters");
+  const full = parameters.object("full_attention");
+  const old = config.object("rope_scaling");
+  const merged = ropeField(config) === "rope_scaling" ? old.with({ ...full.fields, ...old.fields }) : full;
+  const sliding = parameters.object("sliding_attention");
+  return {
+    full_attention: ropeOf(config, merged, { headDim, theta }),
+    sliding_attention: ropeOf(config.without("rope_theta"), sliding, { headDim, theta: local }),
+  };
+}
+
 /** Everything that a kind of scaling needs. */
 interface Scaling {
   readonly parameters: ConfigReader;
@@ -155,11 +179,15 @@ const proportional: RopeKind = (scaling) => {
   return { ...unscaled(all), inverseFrequencies: frequencies(all, (f, i) => (i < pairs ? f / factor : 0)) };
 };
 
-/** `dynamic` changes nothing up to max_position_embeddings, which is as far as sequences go here. */
+/**
+ * `dynamic` changes nothing up to max_position_embeddings, which is as far as sequences go here. `mrope` turns parts of a head
+ * by positions in time, height and width, which are one in texts.
+ */
 const kinds: Readonly<Record<string, RopeKind>> = {
   default: unscaled,
   linear,
   dynamic: unscaled,
+  mrope: unscaled,
   llama3,
   yarn,
   longrope,

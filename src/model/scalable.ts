@@ -2,7 +2,6 @@
  * Activations whose channels may be scaled without a change of what the model computes: whatever makes them gives less,
  * and the linear layers that read them take more. Quantizers move what is hard to round from one side to the other.
  */
-import type { TransformerConfig } from "./transformer-config.ts";
 
 export interface ScalableActivation {
   /** Weight of the norm or of the linear layer that makes it. */
@@ -17,53 +16,29 @@ export interface ScalableActivation {
   readonly readers: readonly string[];
 }
 
-/** In the order in which the model computes them. */
-export function scalableActivations(config: TransformerConfig): ScalableActivation[] {
-  return config.layers.flatMap((_, i) => layerActivations(config, `model.layers.${i}`));
+/** What a norm of `size` values makes. */
+export function madeByNorm(
+  module: string,
+  size: number,
+  offset: number,
+  readers: readonly string[],
+): ScalableActivation {
+  const rows = Int32Array.from({ length: size }, (_, c) => c);
+  return { source: `${module}.weight`, sourceBias: null, norm: { offset }, rows, readers };
 }
 
-function layerActivations(config: TransformerConfig, layer: string): ScalableActivation[] {
-  const { norms, hidden, intermediate, heads, kvHeads, headDim, biases, fused } = config;
-  const [attention, mlp] = [`${layer}.self_attn`, `${layer}.mlp`];
-  const norm = (name: string | null, readers: string[]): ScalableActivation[] =>
-    name === null
-      ? []
-      : [
-          {
-            source: `${layer}.${name}.weight`,
-            sourceBias: null,
-            norm: { offset: norms.offset },
-            rows: Int32Array.from({ length: hidden }, (_, c) => c),
-            readers,
-          },
-        ];
-  const linear = (module: string, bias: boolean, rows: Int32Array, reader: string): ScalableActivation => ({
+/** What a linear layer makes, of whose rows `rowOf` gives that of each of the activation's `size` channels. */
+export function madeByLinear(
+  module: string,
+  hasBias: boolean,
+  { size, rowOf }: { readonly size: number; readonly rowOf: (channel: number) => number },
+  reader: string,
+): ScalableActivation {
+  return {
     source: `${module}.weight`,
-    sourceBias: bias ? `${module}.bias` : null,
+    sourceBias: hasBias ? `${module}.bias` : null,
     norm: null,
-    rows,
+    rows: Int32Array.from({ length: size }, (_, c) => rowOf(c)),
     readers: [`${reader}.weight`],
-  });
-  const projections = fused ? ["qkv_proj"] : ["q_proj", "k_proj", "v_proj"];
-  const gates = fused ? ["gate_up_proj"] : ["gate_proj", "up_proj"];
-  // Queries of several heads read the values of one.
-  const firstValue = fused ? (heads + kvHeads) * headDim : 0;
-  const valueRow = (c: number) => {
-    const head = Math.floor(Math.floor(c / headDim) / (heads / kvHeads));
-    return firstValue + head * headDim + (c % headDim);
   };
-  const values = Int32Array.from({ length: heads * headDim }, (_, c) => valueRow(c));
-  const ups = Int32Array.from({ length: intermediate }, (_, c) => (fused ? intermediate : 0) + c);
-  return [
-    ...norm(
-      norms.beforeAttention,
-      projections.map((name) => `${attention}.${name}.weight`),
-    ),
-    linear(`${attention}.${projections.at(-1)}`, biases.qkv, values, `${attention}.o_proj`),
-    ...norm(
-      norms.beforeMlp,
-      gates.map((name) => `${mlp}.${name}.weight`),
-    ),
-    linear(`${mlp}.${gates.at(-1)}`, biases.mlp, ups, `${mlp}.down_proj`),
-  ];
 }

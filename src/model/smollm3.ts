@@ -1,24 +1,31 @@
 /** SmolLM3 (2025): Llama with layers that have no rotary embedding, as a rule every fourth. */
 import type { Architecture } from "./decoder.ts";
 import { transformer } from "./transformer.ts";
-import { attentionBias, layerWindows, readTransformer } from "./transformer-config.ts";
+import { attentionBias, layerWindows, readStack, stacked } from "./transformer-config.ts";
 
 export const smollm3: Architecture = {
   name: "SmolLM3ForCausalLM",
   modelType: "smollm3",
   build(config) {
-    const base = readTransformer(config, { kvHeads: 4, contextLength: 32768, theta: 2e6, tied: true });
-    const count = base.layers.length;
+    const base = readStack(config, { kvHeads: 4, contextLength: 32768, theta: 2e6, tied: true });
+    const { depth } = base;
     const interval = config.size("no_rope_layer_interval", 4);
     const turned =
-      config.choices("no_rope_layers", count, [0, 1]) ?? base.layers.map((_, i) => ((i + 1) % interval === 0 ? 0 : 1));
+      config.choices("no_rope_layers", depth, [0, 1]) ??
+      Array.from({ length: depth }, (_, i) => ((i + 1) % interval === 0 ? 0 : 1));
     const window = config.sizeOrNull("sliding_window", null);
     const sliding = config.boolean("use_sliding_window", false) && window !== null;
-    const windows = layerWindows(config, count, window, (i) => sliding && turned[i] === 0);
-    return transformer(this.name, {
-      ...base,
-      layers: windows.map((size, i) => ({ window: size, rope: turned[i] === 1 ? "rope" : null })),
-      biases: { ...attentionBias(config), mlp: config.boolean("mlp_bias", false) },
-    });
+    const windows = layerWindows(config, depth, window, (i) => sliding && turned[i] === 0);
+    return transformer(
+      this.name,
+      stacked(
+        {
+          ...base,
+          attention: { ...base.attention, biases: attentionBias(config) },
+          mlp: { ...base.mlp, bias: config.boolean("mlp_bias", false) },
+        },
+        (i) => ({ window: windows[i]!, rope: turned[i] === 1 ? "rope" : null }),
+      ),
+    );
   },
 };

@@ -1,30 +1,11 @@
 /** What tells the decoders of this package apart, and how the fields that all of them have are read from a config. */
 import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import type { Activation } from "../ops/ops.ts";
+import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
+import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
+import type { LayerConfig, LayerNorms, Mixer, SharedTable } from "./layer.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
-
-export interface LayerConfig {
-  /** Last positions that a query sees; 0 for all. */
-  readonly window: number;
-  /** Which of the config's ropes turns queries and keys; null for none. */
-  readonly rope: string | null;
-}
-
-export interface NormConfig {
-  /** Name of the norm in front of attention, null without. */
-  readonly beforeAttention: string | null;
-  /** Name of the norm behind attention, null without. */
-  readonly afterAttention: string | null;
-  /** Name of the norm in front of the MLP, null without. */
-  readonly beforeMlp: string | null;
-  /** Name of the norm behind the MLP, null without. */
-  readonly afterMlp: string | null;
-  /** Whether queries and keys have a norm of each head, one of all heads together, or none. */
-  readonly queryKey: "head" | "all" | null;
-  /** Number that is added to the stored weights of norms (Gemma stores them less 1). */
-  readonly offset: number;
-}
 
 export interface TransformerConfig {
   /** Tokens of the vocabulary. */
@@ -33,39 +14,52 @@ export interface TransformerConfig {
   readonly contextLength: number;
   /** Elements of a token's hidden state. */
   readonly hidden: number;
-  /** Elements between the matrices of the MLP. */
-  readonly intermediate: number;
-  /** Query heads of a layer. */
-  readonly heads: number;
-  /** Key and value heads of a layer. */
-  readonly kvHeads: number;
-  /** Elements of a head. */
-  readonly headDim: number;
   /** Number that norms add under the square root. */
   readonly eps: number;
+  /** Number that is added to the stored weights of norms (Gemma stores them less 1). */
+  readonly normOffset: number;
+  /** Name of the norm behind the last layer. */
+  readonly lastNorm: string;
   /** Whether the head's matrix is the embedding's. */
   readonly tied: boolean;
-  /** What differs from layer to layer, one entry a layer. */
+  /** Tokens that stand for images or sound, and the one whose embedding all of them have; absent where all have their own. */
+  readonly placeholders?: { readonly ids: readonly number[]; readonly as: number };
+  /** Weights that layers share, beside the embedding; absent where there are none. */
+  readonly table?: SharedTable;
+  /** What each layer is made of. */
   readonly layers: readonly LayerConfig[];
   /** Rotary embeddings by the names that layers use. */
   readonly ropes: Readonly<Record<string, RopeConfig>>;
-  /** Names of a layer's norms, and how they compute. */
-  readonly norms: NormConfig;
-  /** Which linear layers have a bias. */
-  readonly biases: { readonly qkv: boolean; readonly output: boolean; readonly mlp: boolean };
-  /** Whether queries, keys and values are one matrix, and gate and up another. */
-  readonly fused: boolean;
-  /** Function between the matrices of the MLP. */
-  readonly activation: Activation;
-  /** Factors on embeddings, on what a block adds to the residual stream, on attention scores, and on logits. */
-  readonly scales: {
-    readonly embedding: number;
-    readonly residual: number;
-    readonly attention: number;
-    readonly logits: number;
-  };
-  /** Bounds cap * tanh(x / cap) of attention scores and logits; 0 for none. */
-  readonly softcaps: { readonly attention: number; readonly logits: number };
+  /** Factors on embeddings, on what a part of a layer adds to the residual stream, and on logits. */
+  readonly scales: { readonly embedding: number; readonly residual: number; readonly logits: number };
+  /** Bound cap * tanh(x / cap) of logits; 0 for none. */
+  readonly logitSoftcap: number;
+}
+
+/** A decoder whose layers are alike: what one is made of, and how many there are. */
+export interface StackConfig extends Omit<TransformerConfig, "layers"> {
+  /** Number of layers. */
+  readonly depth: number;
+  readonly attention: AttentionConfig;
+  readonly mlp: GatedMlpConfig;
+  readonly norms: LayerNorms;
+}
+
+/** The decoder of layers that are alike but for what `attentionOf` says of the attention of each. */
+export function stacked(
+  stack: StackConfig,
+  attentionOf: (layer: number) => Partial<AttentionConfig> = () => ({}),
+): TransformerConfig {
+  return mixed(stack, (i) => new Attention({ ...stack.attention, ...attentionOf(i) }));
+}
+
+/** The decoder of layers that are alike but for their mixers. */
+export function mixed(
+  { depth, attention: _, mlp, norms, ...config }: StackConfig,
+  mixerOf: (layer: number) => Mixer,
+): TransformerConfig {
+  const layers = Array.from({ length: depth }, (_, i) => ({ mixer: mixerOf(i), mlp: new GatedMlp(mlp), norms }));
+  return { ...config, layers };
 }
 
 /** What configs of an architecture may leave out. */
@@ -77,6 +71,7 @@ export interface Defaults {
   readonly theta?: number;
   readonly tied?: boolean;
   readonly partialRotary?: boolean;
+  readonly activation?: string;
 }
 
 /** Functions of a gated MLP, by their names in configs. */
@@ -105,7 +100,7 @@ export const HEADS_MAX = 1 << 16;
 const HEAD_MAX = 1 << 16;
 
 /** Heads of the sizes that the config gives. */
-function readHeads(config: ConfigReader, defaults: Defaults): Pick<TransformerConfig, "heads" | "kvHeads" | "headDim"> {
+function readHeads(config: ConfigReader, defaults: Defaults): Pick<AttentionConfig, "heads" | "kvHeads" | "headDim"> {
   const heads = config.size("num_attention_heads", undefined, HEADS_MAX);
   const headDim = readHeadDim(config, heads, defaults);
   const kvHeads = config.sizeOrNull("num_key_value_heads", defaults.kvHeads ?? heads, HEADS_MAX) ?? heads;
@@ -119,7 +114,9 @@ function readHeads(config: ConfigReader, defaults: Defaults): Pick<TransformerCo
 
 /** `head_dim`, else the architecture's own, else a part of the embedding for each head. */
 function readHeadDim(config: ConfigReader, heads: number, defaults: Defaults): number {
-  const own = defaults.headDim ?? Math.floor(config.size("hidden_size") / heads);
+  // An architecture's own size counts where nothing is said, not where the config says null.
+  const fallback = config.fields.head_dim === null ? undefined : defaults.headDim;
+  const own = fallback ?? Math.floor(config.size("hidden_size") / heads);
   if (own >= 1 || config.has("head_dim")) return config.size("head_dim", own, HEAD_MAX);
   throw new InvalidFileError(
     config.file,
@@ -145,42 +142,60 @@ function checkUniform(config: ConfigReader): void {
 }
 
 /** A decoder as Llama's: norms before attention and MLP, one rope for all layers, no windows, no scales. */
-export function readTransformer(config: ConfigReader, defaults: Defaults = {}): TransformerConfig {
-  const { contextLength = 2048, eps = 1e-6, theta = 10000, tied = false, partialRotary = false } = defaults;
+export function readStack(config: ConfigReader, defaults: Defaults = {}): StackConfig {
+  const {
+    contextLength = 2048,
+    eps = 1e-6,
+    theta = 10000,
+    tied = false,
+    partialRotary = false,
+    activation = "silu",
+  } = defaults;
   const sizes = readHeads(config, defaults);
   checkCausal(config);
   checkUniform(config);
+  const hidden = config.size("hidden_size");
   return {
-    ...sizes,
     vocabulary: config.size("vocab_size"),
     contextLength: config.size("max_position_embeddings", contextLength),
-    hidden: config.size("hidden_size"),
-    intermediate: config.size("intermediate_size"),
+    hidden,
     eps: config.number("rms_norm_eps", eps),
+    normOffset: 0,
+    lastNorm: "model.norm",
     tied: config.boolean("tie_word_embeddings", tied),
-    layers: Array.from({ length: config.size("num_hidden_layers", undefined, LAYERS_MAX) }, () => ({
+    depth: config.size("num_hidden_layers", undefined, LAYERS_MAX),
+    attention: {
+      hidden,
+      ...sizes,
       window: 0,
       rope: "rope",
-    })),
-    ropes: { rope: ropeConfig(config, { headDim: sizes.headDim, theta, partial: partialRotary }) },
+      queryKeyNorm: null,
+      scale: sizes.headDim ** -0.5,
+      softcap: 0,
+      biases: { qkv: false, output: false },
+      fused: false,
+    },
+    mlp: {
+      hidden,
+      intermediate: config.size("intermediate_size"),
+      activation: activationOf(config, "hidden_act", activation),
+      bias: false,
+      fused: false,
+    },
     norms: {
-      beforeAttention: "input_layernorm",
-      afterAttention: null,
+      beforeMixer: "input_layernorm",
+      afterMixer: null,
       beforeMlp: "post_attention_layernorm",
       afterMlp: null,
-      queryKey: null,
-      offset: 0,
     },
-    biases: { qkv: false, output: false, mlp: false },
-    fused: false,
-    activation: activationOf(config, "hidden_act", "silu"),
-    scales: { embedding: 1, residual: 1, attention: sizes.headDim ** -0.5, logits: 1 },
-    softcaps: { attention: 0, logits: 0 },
+    ropes: { rope: ropeConfig(config, { headDim: sizes.headDim, theta, partial: partialRotary }) },
+    scales: { embedding: 1, residual: 1, logits: 1 },
+    logitSoftcap: 0,
   };
 }
 
 /** Whether projections of attention have a bias; most configs say it for all of them at once. */
-export function attentionBias(config: ConfigReader): { readonly qkv: boolean; readonly output: boolean } {
+export function attentionBias(config: ConfigReader): AttentionConfig["biases"] {
   const bias = config.boolean("attention_bias", false);
   return { qkv: bias, output: bias };
 }

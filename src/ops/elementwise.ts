@@ -1,7 +1,7 @@
-/** Operators that decoders need around their blocks: add, scale, softcap, select, slice, softmax, argmax. */
+/** Operators that decoders need around their blocks: add, multiply, scale, softcap, select, slice, softmax, argmax. */
 
 import { byteSize } from "../dtype.ts";
-import { add, argmax, scale, select, softcap, softmax } from "../kernels/table.ts";
+import { add, argmax, multiply, scale, select, softcap, softmax } from "../kernels/table.ts";
 import { bytesOf, elementCount, isSameShape } from "../tensor.ts";
 import { dimensionOf } from "./aten/shapes.ts";
 import type { Arguments, TensorSpec } from "./call-arguments.ts";
@@ -38,6 +38,26 @@ export const scaleOperator = defineOperator({
   prepare: (args) => ({
     x: args.tensor("self").data as Float32Array,
     value: args.number("other"),
+    y: args.tensor("out").data as Float32Array,
+  }),
+});
+
+/** self * other, equal shapes. */
+export const multiplyOperator = defineOperator({
+  schema: "aten::mul.out(Tensor self, Tensor other, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: multiply,
+  inPlace: ["self", "other"],
+  rowwise: ["self", "other"],
+  shape(args) {
+    const [self, other] = [args.tensor("self", "f32"), args.tensor("other", "f32")];
+    if (!isSameShape(self.shape, other.shape))
+      args.fail("other", `expected the shape of self [${self.shape}] but found [${other.shape}]`);
+    return { dtype: "f32", shape: self.shape };
+  },
+  prepare: (args) => ({
+    a: args.tensor("self").data as Float32Array,
+    b: args.tensor("other").data as Float32Array,
+    alpha: 1,
     y: args.tensor("out").data as Float32Array,
   }),
 });

@@ -42,16 +42,22 @@ async function* dataOf(tensors: AsyncIterable<Tensor>): AsyncGenerator<Tensor["d
   for await (const { data } of tensors) yield data;
 }
 
-/** A vector as f32, whatever it is stored in, with `offset` added to every value. */
-export function vectorConstant<T>(builder: Builder<T>, weight: Weight, offset = 0): T {
+/** A function of each value of a vector; `key` is what the vector's constant is told apart by. */
+export interface VectorChange {
+  readonly key: string;
+  readonly of: (value: number) => number;
+}
+
+/** A vector as f32, whatever it is stored in, or what `change` makes of its values. */
+export function vectorConstant<T>(builder: Builder<T>, weight: Weight, change?: VectorChange): T {
   const vector = floatWeight(weight);
   return builder.constant({
-    key: `${weight.name}:f32${offset === 0 ? "" : `+${offset}`}`,
+    key: `${weight.name}:f32${change?.key ?? ""}`,
     dtype: "f32",
     shape: weight.shape,
     async read() {
       const values = toFloat32(await vector.load());
-      return offset === 0 ? values : values.map((value) => value + offset);
+      return change ? values.map(change.of) : values;
     },
   });
 }

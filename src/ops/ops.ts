@@ -7,7 +7,7 @@ import type { Pooling } from "../pooling.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
 import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
-import { literalConstant, tapsConstant, vectorConstant } from "./lowering.ts";
+import { literalConstant, tapsConstant, type VectorChange, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
 
 /** States of one sequence, which holds positions up to that of the first new token, int64 [1]. */
@@ -81,6 +81,7 @@ const gates = {
   /** GELU by its approximation with tanh. */
   geluTanh: "geglu",
   quickGelu: "quick_geglu",
+  sigmoid: "sigmoid_gate",
   relu: "reglu",
   squaredRelu: "squared_reglu",
 } as const;
@@ -118,9 +119,19 @@ export class Ops<T> {
     return this.#builder.spec(value);
   }
 
+  /** A vector of the checkpoint as f32. `key` names what `change` makes of its values. */
+  vector(weight: Weight, change?: VectorChange): T {
+    return vectorConstant(this.#builder, weight, change);
+  }
+
   /** Adds values that the model itself computes; `key` names them. */
   literal(key: string, values: Float32Array): T {
     return literalConstant(this.#builder, key, values);
+  }
+
+  /** Indices [1, T] with `other` in the place of `index`. */
+  replaced(indices: T, index: number, other: number): T {
+    return this.call("aten::masked_fill.Scalar_out", indices, this.call("aten::eq.Scalar_out", indices, index), other);
   }
 
   /** Looks up rows of `weight` [rows, dim] for indices [1, T], to [1, T, dim]. */
@@ -140,7 +151,14 @@ export class Ops<T> {
 
   /** Divides each row by its root mean square and multiplies it by the weights, to which `offset` is added. */
   rmsNorm(x: T, weight: Weight, eps: number, offset = 0): T {
-    return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, offset), eps);
+    const change = offset === 0 ? undefined : { key: `+${offset}`, of: (value: number) => value + offset };
+    return this.call("lowbit::rms_norm.out", x, vectorConstant(this.#builder, weight, change), eps);
+  }
+
+  /** Divides each run of `size` values of a row by its root mean square. */
+  plainRmsNorm(x: T, size: number, eps: number): T {
+    const ones = this.literal(`ones_${size}`, new Float32Array(size).fill(1));
+    return this.call("lowbit::rms_norm.out", x, ones, eps);
   }
 
   /** Takes its mean from each row, divides what is left by its deviation, multiplies by the weights and adds the bias. */
@@ -149,11 +167,13 @@ export class Ops<T> {
     return this.call("lowbit::layer_norm.out", x, factors!, added ?? null, eps);
   }
 
-  /** Divides each row by its length (Euclidean norm); rows of zeros stay zeros. */
-  normalize(x: T): T {
-    const size = this.spec(x).shape.at(-1)!;
+  /**
+   * Divides each row, or each part of `size` values, by its length (Euclidean norm), the root of the sum of squares and
+   * `eps`; zeros stay zeros.
+   */
+  normalize(x: T, size: number = this.spec(x).shape.at(-1)!, eps: number = LENGTH_LEAST ** 2): T {
     const factors = this.literal(`normalize_${size}`, new Float32Array(size).fill(1 / Math.sqrt(size)));
-    return this.call("lowbit::rms_norm.out", x, factors, LENGTH_LEAST ** 2 / size);
+    return this.call("lowbit::rms_norm.out", x, factors, eps / size);
   }
 
   /** Computes GELU of every element, by erf or by its approximation with tanh. */
@@ -166,6 +186,15 @@ export class Ops<T> {
     return this.call("lowbit::rope_angles.out", tokens, position, inverseFrequencies, scale);
   }
 
+  /** Computes 1 + beta ln(1 + floor(position / length)) of positions [T], to [1, T, 1]. */
+  positionGrowth(position: T, beta: number, length: number): T {
+    const lengths = this.literal("position_growth.length", Float32Array.of(length));
+    const ones = this.literal("position_growth.one", Float32Array.of(1));
+    const periods = this.call("aten::div.out_mode", position, lengths, "floor");
+    const growth = this.call("aten::add.out", ones, this.call("aten::log1p.out", periods), beta);
+    return this.call("aten::view_copy.out", growth, [1, -1, 1]);
+  }
+
   /** Rotates the heads of x [..., heads * headDim] by the angles of `ropeAngles`. */
   rope(x: T, angles: T, headDim: number): T {
     return this.call("lowbit::rope.out", x, angles, headDim);
@@ -176,8 +205,11 @@ export class Ops<T> {
     return kvCacheStates(this.#builder, name, shape);
   }
 
-  /** Stores keys and values in the cache, and computes the attention of the queries over what it holds. */
-  attention(q: T, k: T, v: T, options: AttentionOptions<T>): T {
+  /**
+   * Stores keys and values in the cache, and computes the attention of the queries over what it holds. Without keys and
+   * values, which the cache of sequences allows alone, another call has stored those of the same rows.
+   */
+  attention(q: T, k: T | null, v: T | null, options: AttentionOptions<T>): T {
     const { cache, scale, window = 0, softcap = 0 } = options;
     if ("layer" in cache) {
       const { layer, kvHeads, headDim } = cache;
@@ -242,6 +274,26 @@ export class Ops<T> {
     return this.call("aten::add.out", a, b, alpha);
   }
 
+  /** Computes a * b, element by element. */
+  multiply(a: T, b: T): T {
+    return this.call("aten::mul.out", a, b);
+  }
+
+  /** Multiplies each part of x [..., parts * size] by its factor of `factors` [..., parts]. */
+  scaleParts(x: T, factors: T): T {
+    return this.call("lowbit::scale_parts.out", x, factors);
+  }
+
+  /** Computes 1 / (1 + exp(-x)), element by element. */
+  sigmoid(x: T): T {
+    return this.call("lowbit::sigmoid.out", x);
+  }
+
+  /** Computes factors * ln(1 + exp(x + bias)) for vectors `bias` and `factors` of the size of x's last dimension. */
+  softplus(x: T, bias: T, factors: T): T {
+    return this.call("lowbit::softplus.out", x, bias, factors);
+  }
+
   /** Multiplies every element by a number. */
   scale(x: T, factor: number): T {
     return this.call("aten::mul.Scalar_out", x, factor);
@@ -255,6 +307,11 @@ export class Ops<T> {
   /** Takes columns first .. last - 1 of the last dimension. */
   columns(x: T, first: number, last: number): T {
     return this.call("aten::slice_copy.Tensor_out", x, -1, first, last);
+  }
+
+  /** Takes columns first .. last - 1 of each part of x [..., parts * size], to [..., parts * (last - first)]. */
+  partColumns(x: T, size: number, first: number, last: number): T {
+    return this.call("lowbit::part_columns.out", x, size, first, last);
   }
 
   /** Takes rows of [1, T, dim] by their indices [R] → [1, R, dim]. */

@@ -20,6 +20,7 @@ import { groupSumsOperator } from "./minima.ts";
 import { numberOperators } from "./number.ts";
 import { defineOperator, type Operator, type OperatorDefinition } from "./operator.ts";
 import { OperatorRegistry } from "./operator-registry.ts";
+import { partOperators } from "./parts.ts";
 import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./quantized-decomposed.ts";
 import { recurrentOperators } from "./recurrent.ts";
 import { sequenceOperators } from "./sequences.ts";
@@ -56,6 +57,7 @@ export const operators = new OperatorRegistry(
     ...llamaOperators,
     ...sequenceOperators,
     ...recurrentOperators,
+    ...partOperators,
     ...textOperators,
     geluOperator,
     ...quantizedDecomposedOperators,

@@ -10,6 +10,7 @@ import {
   rmsNorm,
   rope,
   ropeAngles,
+  sigmoidGate,
   squaredReglu,
   swiglu,
 } from "../kernels/table.ts";
@@ -131,6 +132,8 @@ export const gatedOperators: readonly Operator[] = [
   gatedOperator("lowbit::erf_geglu", erfGeglu),
   // x sigmoid(1.702 x)
   gatedOperator("lowbit::quick_geglu", quickGeglu),
+  // 1 / (1 + exp(-x))
+  gatedOperator("lowbit::sigmoid_gate", sigmoidGate),
   // max(x, 0)
   gatedOperator("lowbit::reglu", reglu),
   // its square

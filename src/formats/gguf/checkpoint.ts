@@ -7,6 +7,7 @@ import { ggufConfig } from "./config.ts";
 import { readGgufHeader } from "./header.ts";
 import { GgufMetadata } from "./metadata.ts";
 import { modelTensors } from "./model-tensors.ts";
+import { draftNotes } from "./recurrent.ts";
 import { joinTensors, partsOf } from "./split.ts";
 import { withFactors } from "./tensor-factors.ts";
 import { ggufTensors } from "./tensors.ts";
@@ -37,7 +38,7 @@ export async function openGguf(path: string): Promise<Checkpoint> {
       tokenizerConfig: json("tokenizer", tokenizer?.config),
       generationConfig: null,
       chatTemplate: metadata.string("tokenizer.chat_template"),
-      notes: tokenizer?.notes ?? [],
+      notes: [...draftNotes(metadata), ...(tokenizer?.notes ?? [])],
       close,
     };
   } catch (error) {

@@ -4,7 +4,17 @@
  */
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
+import type { OpenTensors } from "../tensor-source.ts";
 import type { GgufMetadata } from "./metadata.ts";
+import {
+  attentionSize,
+  lfm2Config,
+  lfm2Names,
+  qwen35Config,
+  qwen35Names,
+  withDeltaHeads,
+  withTaps,
+} from "./recurrent.ts";
 import { type RopeFacts, ropeScaling } from "./rope.ts";
 import type { GgufTensors } from "./tensors.ts";
 
@@ -22,6 +32,10 @@ interface GgufArchitecture {
   readonly partialRotary?: boolean;
   /** Whether files may hold factors of frequencies as tensors. */
   readonly ropeTensors?: boolean;
+  /** Whether only some layers have attention: others have 0 where files say a size for each layer. */
+  readonly isHybrid?: boolean;
+  /** What tensors stand for, where that is not what they are under their names. */
+  readonly tensors?: (tensors: OpenTensors, metadata: GgufMetadata) => OpenTensors;
   config(facts: Facts): JsonObject;
 }
 
@@ -37,6 +51,8 @@ const EPS = "{arch}.attention.layer_norm_rms_epsilon";
 const WINDOW = "{arch}.attention.sliding_window";
 const PATTERN = "{arch}.attention.sliding_window_pattern";
 const LOCAL_BASE = "{arch}.rope.freq_base_swa";
+/** Far beyond any model; keeps products of dimensions exact. */
+const SIZE_MAX = 1 << 30;
 /** What llama.cpp has room for. */
 const LAYERS_MAX = 512;
 const HEADS_MAX = 1 << 16;
@@ -151,6 +167,24 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
       original_max_position_embeddings: facts.metadata.size("{arch}.rope.scaling.original_context_length") ?? 4096,
     }),
   },
+  lfm2: {
+    ...plain,
+    name: "Lfm2ForCausalLM",
+    names: lfm2Names,
+    isHybrid: true,
+    tensors: withTaps,
+    config: lfm2Config,
+  },
+  qwen35: {
+    ...plain,
+    name: "Qwen3_5ForCausalLM",
+    names: qwen35Names,
+    normOffset: 1,
+    isHybrid: true,
+    partialRotary: true,
+    tensors: withDeltaHeads,
+    config: (facts) => ({ ...qwen35Config(facts), attention_bias: hasBias(facts, "attn_k") }),
+  },
 };
 
 /** The architecture of a file; UnsupportedError lists those that are. */
@@ -228,7 +262,10 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
     if (value === null) throw new InvalidFileError(file, `expected metadata ${metadata.fullKey(key)}`);
     return value;
   };
-  const size = (key: string, most?: number) => required(key, metadata.sameSize(key, most));
+  const sizeOf = architecture.isHybrid
+    ? attentionSize
+    : (_: GgufMetadata, key: string, most?: number) => metadata.sameSize(key, most);
+  const size = (key: string, most = SIZE_MAX) => required(key, sizeOf(metadata, key, most));
   const vocabulary = vocabularySize(metadata, tensors);
   const heads = size("{arch}.attention.head_count", HEADS_MAX);
   const hidden = size("{arch}.embedding_length");
@@ -247,7 +284,7 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
     intermediate_size: size("{arch}.feed_forward_length"),
     num_hidden_layers: facts.layers,
     num_attention_heads: heads,
-    num_key_value_heads: metadata.sameSize("{arch}.attention.head_count_kv", HEADS_MAX) ?? heads,
+    num_key_value_heads: sizeOf(metadata, "{arch}.attention.head_count_kv", HEADS_MAX) ?? heads,
     head_dim: headDim,
     vocab_size: vocabulary,
     max_position_embeddings: contextLength,

@@ -30,9 +30,14 @@ const parts: Readonly<Record<string, string>> = {
 
 /** Hugging Face's name of a tensor; null for those that belong to no layer, such as rope factors. */
 function modelName(name: string, other: Readonly<Record<string, string>>): string | null {
+  const [, number, parameter = ""] = /^blk\.(\d+)\.(.+)$/.exec(name) ?? [];
+  if (Object.hasOwn(other, parameter)) return `model.layers.${number}.${other[parameter]}`;
   const [, base = "", ending = ""] = /^(.+)\.(weight|bias)$/.exec(name) ?? [];
   const [, layer, part = ""] = /^blk\.(\d+)\.(.+)$/.exec(base) ?? [];
-  if (layer === undefined) return whole[base] ? `${whole[base]}.${ending}` : null;
+  if (layer === undefined) {
+    const module = other[base] ?? whole[base];
+    return module ? `${module}.${ending}` : null;
+  }
   const module = other[part] ?? parts[part];
   return module ? `model.layers.${layer}.${module}.${ending}` : null;
 }
@@ -55,7 +60,7 @@ function unclaimed(other: Readonly<Record<string, string>>): Record<string, stri
 
 /** Renamed, with norms less what was added to them, and with queries and keys turned back to halves. */
 export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headDim: number): OpenTensors {
-  const { names, interleaved, normOffset } = architectureOf(metadata);
+  const { names, interleaved, normOffset, tensors: changed } = architectureOf(metadata);
   const stored = new Map<string, string>();
   for (const name of tensors.names) stored.set(modelName(name, names) ?? name, name);
   const nameOf = (name: string): string => {
@@ -63,7 +68,8 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     if (found === undefined) throw new InvalidFileError(metadata.file, `has no tensor for ${name}`);
     return found;
   };
-  const isShifted = (name: string) => normOffset !== 0 && /norm\.weight$/.test(name);
+  // The gated norm of recurrent layers is stored as it is.
+  const isShifted = (name: string) => normOffset !== 0 && /(?<!linear_attn\.)norm\.weight$/.test(name);
   const renamed: OpenTensors = {
     names: [...stored.keys()],
     has: (name) => stored.has(name),
@@ -81,5 +87,9 @@ export function modelTensors(metadata: GgufMetadata, tensors: GgufTensors, headD
     lowBit: (name) => tensors.lowBit(nameOf(name)),
     close: () => tensors.close(),
   };
-  return interleaved ? withTurnedHeads(renamed, (name) => /\.[qk]_proj\./.test(name), headDim) : renamed;
+  const heads = { headDim, rotated: headDim };
+  const turned = interleaved
+    ? withTurnedHeads(renamed, (name) => (/\.[qk]_proj\./.test(name) ? heads : null))
+    : renamed;
+  return changed ? changed(turned, metadata) : turned;
 }

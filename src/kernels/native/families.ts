@@ -14,6 +14,7 @@ import type {
   GroupSumsArgs,
   HalvesArgs,
   LayerNormArgs,
+  LinearRecurrenceArgs,
   PackedEmbeddingArgs,
   PackedLinearArgs,
   RmsNormArgs,
@@ -21,10 +22,13 @@ import type {
   RopeArgs,
   RopeAttentionArgs,
   RopeSequenceAttentionArgs,
+  ScaleRowsArgs,
   SelectArgs,
   SequenceAttentionArgs,
   SharedEmbeddingArgs,
+  ShortConvolutionArgs,
   SoftmaxArgs,
+  SoftplusArgs,
   UnaryArgs,
   VocabularyMaximaArgs,
   VocabularyWeightsArgs,
@@ -54,6 +58,8 @@ const sequenceSizes = ["rows", "heads", "kvHeads", "headDim", "pagePositions", "
 const partOffsetNames = ["keyOffset", "valueOffset", "keyScaleOffset", "valueScaleOffset"] as const;
 const ruleScalars = ["scale", "window", "softcap", "cacheType", "stores"] as const;
 const sequenceScalars = [...sequenceSizes, ...ruleScalars, ...partOffsetNames] as const;
+const stateScalars = ["stateOffset", "runsMax", "slots"] as const;
+const stateBuffers = ["runs", "states", "nextStates", "y"] as const;
 const attentionScalars = [...attentionSizes, ...ruleScalars] as const;
 const cacheBuffers = ["keyCache", "valueCache", "keyScales", "valueScales", "position", "y"] as const;
 
@@ -70,6 +76,14 @@ export const argumentNames = {
   ropeAttention: { scalars: [...attentionScalars, "half"], buffers: ["qkv", "angles", ...cacheBuffers] },
   updateAndAttend: { scalars: sequenceScalars, buffers: ["q", "k", "v", "runs", "pages", "y"] },
   ropeUpdateAndAttend: { scalars: [...sequenceScalars, "half"], buffers: ["qkv", "angles", "runs", "pages", "y"] },
+  shortConvolution: {
+    scalars: ["rows", "channels", "taps", "silu", "hasBias", ...stateScalars],
+    buffers: ["x", "weight", "bias", ...stateBuffers],
+  },
+  linearRecurrence: {
+    scalars: ["rows", "keyHeads", "heads", "keyDim", "valueDim", "scale", "hasBeta", ...stateScalars],
+    buffers: ["q", "k", "v", "logDecay", "beta", ...stateBuffers],
+  },
   attendTexts: {
     scalars: ["rows", "heads", "kvHeads", "headDim", "texts", "scale", "before", "after"],
     buffers: ["q", "k", "v", "offsets", "y"],
@@ -79,6 +93,8 @@ export const argumentNames = {
   halves: { scalars: rowsOfDim, buffers: ["x", "y"] },
   rows: { scalars: rowsOfDim, buffers: ["x", "y"] },
   groupSums: { scalars: ["rows", "k", "groupSize"], buffers: ["x", "y"] },
+  softplus: { scalars: rowsOfDim, buffers: ["x", "bias", "factors", "y"] },
+  scaleRows: { scalars: rowsOfDim, buffers: ["x", "factors", "y"] },
   select: { scalars: ["outer", "stride", "offset", "blockBytes"], buffers: ["x", "y"] },
   embeddingFloat: {
     scalars: [...rowsOfDim, "weightType", "count", "indexBytes"],
@@ -205,6 +221,28 @@ function sequenceArguments({ table, pages: { cache, offset } }: Pick<SequenceAtt
   };
 }
 
+/** The part of each state that a call owns begins `stateOffset` bytes from the state's address. */
+function stateArguments({ table, state }: Pick<ShortConvolutionArgs, "table" | "state">) {
+  const { runs, runsMax, slots, states, nextStates } = table;
+  return { stateOffset: state.offset, runs, runsMax, slots, states, nextStates };
+}
+
+export function shortConvolution(args: ShortConvolutionArgs): NativeArguments {
+  return orderArguments(names.shortConvolution, {
+    ...args,
+    ...stateArguments(args),
+    silu: args.silu ? 1 : 0,
+    bias: args.bias ?? none,
+    hasBias: args.bias ? 1 : 0,
+  });
+}
+
+export function linearRecurrence(args: LinearRecurrenceArgs): NativeArguments {
+  const hasBeta = args.beta ? 1 : 0;
+  const given = { ...args, ...stateArguments(args), beta: args.beta ?? none, hasBeta };
+  return orderArguments(names.linearRecurrence, given);
+}
+
 export function attendTexts(args: AttendTextsArgs): NativeArguments {
   return orderArguments(names.attendTexts, { ...args, texts: args.offsets.length - 1 });
 }
@@ -228,6 +266,14 @@ export function rows({ dim, x, y }: SoftmaxArgs | ArgmaxArgs): NativeArguments {
 
 export function groupSums(args: GroupSumsArgs): NativeArguments {
   return orderArguments(names.groupSums, args);
+}
+
+export function softplus(args: SoftplusArgs): NativeArguments {
+  return orderArguments(names.softplus, { ...args, rows: args.x.length / args.dim });
+}
+
+export function scaleRows(args: ScaleRowsArgs): NativeArguments {
+  return orderArguments(names.scaleRows, { ...args, rows: args.factors.length });
 }
 
 export function select(args: SelectArgs): NativeArguments {

@@ -1,7 +1,16 @@
 /** Elementwise and row operators as plain loops: add, gates, scale, softcap, softmax, sums, argmax, select. */
 
 import { groupCount } from "../../quantized.ts";
-import type { ArgmaxArgs, BinaryArgs, GroupSumsArgs, SelectArgs, SoftmaxArgs, UnaryArgs } from "../arguments.ts";
+import type {
+  ArgmaxArgs,
+  BinaryArgs,
+  GroupSumsArgs,
+  ScaleRowsArgs,
+  SelectArgs,
+  SoftmaxArgs,
+  SoftplusArgs,
+  UnaryArgs,
+} from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
 import { erf } from "./erf.ts";
 
@@ -56,6 +65,43 @@ export const regluReference = gate("reglu", (a) => Math.max(a, 0));
 
 /** relu(a)^2. */
 export const squaredRegluReference = gate("squared_reglu", (a) => Math.max(a, 0) ** 2);
+
+export const multiplyReference = gate("multiply", (a) => a);
+
+export const sigmoidGateReference = gate("sigmoid_gate", sigmoid);
+
+export const sigmoidReference: Kernel<UnaryArgs> = {
+  ...anyShape,
+  name: "sigmoid_f32_1x1x1_reference",
+  bind:
+    ({ x, y }) =>
+    () => {
+      for (let i = 0; i < y.length; i++) y[i] = sigmoid(x[i]!);
+    },
+};
+
+/** ln(1 + exp(a)), without what overflows. */
+const softplus = (a: number) => Math.max(a, 0) + Math.log1p(Math.exp(-Math.abs(a)));
+
+export const softplusReference: Kernel<SoftplusArgs> = {
+  ...anyShape,
+  name: "softplus_f32_1x1x1_reference",
+  bind:
+    ({ dim, x, bias, factors, y }) =>
+    () => {
+      for (let i = 0; i < y.length; i++) y[i] = factors[i % dim]! * softplus(x[i]! + bias[i % dim]!);
+    },
+};
+
+export const scaleRowsReference: Kernel<ScaleRowsArgs> = {
+  ...anyShape,
+  name: "scale_rows_f32_1x1x1_reference",
+  bind:
+    ({ dim, x, factors, y }) =>
+    () => {
+      for (let i = 0; i < y.length; i++) y[i] = factors[Math.floor(i / dim)]! * x[i]!;
+    },
+};
 
 export const scaleReference: Kernel<UnaryArgs> = {
   ...anyShape,

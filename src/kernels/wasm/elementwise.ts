@@ -103,6 +103,23 @@ export const addWasm: Kernel<BinaryArgs> = elementwise(
   ({ a, b, value }) => [a.set(f32x4.add(a, f32x4.mul(value, b)))],
   binary,
 );
+/** 1 / (1 + exp(-a)) times a factor. */
+const sigmoidOf = (operands: Operands, factor: Expr<"v128">): Body => {
+  const { a, value, math, constants } = operands;
+  return [math.exp(f32x4.neg(a), value), a.set(f32x4.div(factor, f32x4.add(constants.floats(1), value)))];
+};
+
+export const multiplyWasm: Kernel<BinaryArgs> = elementwise("multiply", ({ a, b }) => [a.set(f32x4.mul(a, b))], binary);
+export const sigmoidGateWasm: Kernel<BinaryArgs> = elementwise(
+  "sigmoid_gate",
+  (operands) => sigmoidOf(operands, operands.b),
+  binary,
+);
+export const sigmoidWasm: Kernel<UnaryArgs> = elementwise(
+  "sigmoid",
+  (operands) => sigmoidOf(operands, operands.constants.floats(1)),
+  unary,
+);
 export const swigluFormula: Formula = (operands) => sigmoidTimes(operands.a, operands.a, operands.b, operands);
 export const gegluFormula: Formula = (operands) =>
   sigmoidTimes(operands.a, geluArgument(operands), operands.b, operands);

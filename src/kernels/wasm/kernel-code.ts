@@ -28,6 +28,12 @@ export interface WasmPhase {
   readonly args: Uint8Array;
 }
 
+/** Where a kernel finds the addresses of the states of all slots: of those to read, and of those to write. */
+export interface StateAddresses {
+  readonly now: number;
+  readonly next: number;
+}
+
 /** Gives kernels the addresses of what they read and write, and what they may use besides. */
 export interface Placement {
   /** The address of an array that the kernel reads. */
@@ -36,6 +42,8 @@ export interface Placement {
   write(view: ArrayBufferView): number;
   /** The address of a cache's table of pages, which the runs of the first `rows` rows read and write. */
   pages(cache: PagedCache, table: SequenceTable, rows: number): number;
+  /** The addresses of a table's lists of states, which the runs of the first `rows` rows read and write. */
+  states(table: SequenceTable, rows: number): StateAddresses;
   /** Address of the call's scratch, at a multiple of 64. */
   readonly scratch: number;
   /** Threads that share the tiles. */

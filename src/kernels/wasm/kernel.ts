@@ -63,11 +63,34 @@ export const pagesBy =
     return read(addresses);
   };
 
+/** Addresses of the states that runs read and write, by functions that give a state an address. */
+export const statesBy =
+  (read: Address, write: Address): Placement["states"] =>
+  (table, rows) => {
+    const [now, next] = [table.states, table.nextStates].map(({ length }) => new BigUint64Array(length));
+    for (const { slot } of runsOf(table, rows)) {
+      const state = table.state(slot);
+      now![slot] = BigInt(read(state.now));
+      next![slot] = BigInt(write(state.next));
+    }
+    return { now: read(now!), next: read(next!) };
+  };
+
+/** For calls that read no sequences. */
+export const noSequences: Pick<Placement, "pages" | "states"> = {
+  pages: () => 0,
+  states: () => ({ now: 0, next: 0 }),
+};
+
 /** Runs a call made ready for some threads on the caller's. */
 function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number, threads: number): void {
   const views: ArrayBufferView[] = [];
   const count = (view: ArrayBufferView) => views.push(view);
-  prepare({ read: count, write: count, pages: pagesBy(count, count), scratch: 0, threads });
+  const sequencesBy = (read: Address, write: Address) => ({
+    pages: pagesBy(read, write),
+    states: statesBy(read, write),
+  });
+  prepare({ read: count, write: count, ...sequencesBy(count, count), scratch: 0, threads });
   const needed = views.reduce((sum, { byteLength }) => sum + byteLength + 64, scratchBytes + (1 << 16));
   const engine = loneEngine(needed);
   const placed: { readonly view: ArrayBufferView; readonly bytes: Uint8Array; readonly isWritten: boolean }[] = [];
@@ -79,7 +102,7 @@ function runAlone(prepare: (place: Placement) => WasmStep, scratchBytes: number,
   };
   const [read, write] = [put(false), put(true)];
   const scratch = engine.allocate(scratchBytes);
-  engine.runNow(prepare({ read, write, pages: pagesBy(read, write), scratch: scratch.byteOffset, threads }));
+  engine.runNow(prepare({ read, write, ...sequencesBy(read, write), scratch: scratch.byteOffset, threads }));
   for (const { view, bytes, isWritten } of placed) {
     if (isWritten) bytesOf(view).set(bytes);
     engine.free(bytes);

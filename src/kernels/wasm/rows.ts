@@ -1,8 +1,8 @@
-/** Operators over rows: RMS norm, softmax, sums of groups, argmax. A tile is a row. */
+/** Operators over rows: RMS norm, softmax, sums of groups, softplus, factors, argmax. A tile is a row. */
 import { groupCount } from "../../quantized.ts";
-import type { ArgmaxArgs, GroupSumsArgs, RmsNormArgs, SoftmaxArgs } from "../arguments.ts";
+import type { ArgmaxArgs, GroupSumsArgs, RmsNormArgs, ScaleRowsArgs, SoftmaxArgs, SoftplusArgs } from "../arguments.ts";
 import type { Kernel } from "../contract.ts";
-import { type Body, type Local, when, whileDo } from "./assembler/expression.ts";
+import { type Body, type Expr, type Local, when, whileDo } from "./assembler/expression.ts";
 import { f32, f32x4, float, i32, i64, int, v128 } from "./assembler/instructions.ts";
 import type { Scope } from "./assembler/module.ts";
 import { forLanes, largestLane, sumOfLanes } from "./generate/lanes.ts";
@@ -154,6 +154,83 @@ export const groupSumsWasm: Kernel<GroupSumsArgs> = wasmKernel<GroupSumsArgs>({
   step({ rows, k, groupSize, x, y }, place) {
     const values = { x: place.read(x), y: place.write(y), k, groupSize, groups: groupCount({ k, groupSize }) };
     return { phases: [{ code: groupSumsCode, tiles: rows, args: groupBlock.encode(values) }] };
+  },
+});
+
+const softplusBlock = new ArgumentBlock({ x: "ptr", bias: "ptr", factors: "ptr", y: "ptr", dim: "i32" });
+
+/** Powers of s^2 in 2 atanh(s) / s, highest first: s is at most 1 / 3, which leaves a relative error of 1e-8. */
+const ATANH = [15, 13, 11, 9, 7, 5, 3, 1].map((power) => 2 / power);
+
+/** ln(1 + e) = 2 atanh(e / (2 + e)) for e = exp(-|a|); what e leaves of a is max(a, 0). */
+const softplusCode: KernelCode = {
+  key: "softplus",
+  build: () => [
+    kernelFunction("softplus", softplusBlock, ({ x, bias, factors, y, dim }, { tile }, scope) => {
+      const constants = new VectorConstants(scope);
+      const math = new VectorMath(scope, constants);
+      const [a, s, square] = ["a", "s", "square"].map((name) => scope.local("v128", name)) as [
+        Local<"v128">,
+        Local<"v128">,
+        Local<"v128">,
+      ];
+      const series = ATANH.slice(1).reduce<Expr<"v128">>(
+        (sum, coefficient) => f32x4.add(f32x4.mul(sum, square), constants.floats(coefficient)),
+        constants.floats(ATANH[0]!),
+      );
+      return [
+        constants.prepare,
+        x.set(elementAt(x, i32.mul(tile, dim), 4)),
+        y.set(elementAt(y, i32.mul(tile, dim), 4)),
+        forLanes({ scope, constants, count: dim, pointers: [[x], [bias], [factors], [y]] }, (lanes) => [
+          a.set(f32x4.add(lanes.load(x), lanes.load(bias))),
+          math.exp(f32x4.neg(f32x4.abs(a)), s),
+          s.set(f32x4.div(s, f32x4.add(constants.floats(2), s))),
+          square.set(f32x4.mul(s, s)),
+          s.set(f32x4.add(f32x4.mul(s, series), f32x4.max(a, constants.floats(0)))),
+          lanes.store(y, f32x4.mul(lanes.load(factors), s)),
+        ]),
+      ];
+    }),
+  ],
+};
+
+export const softplusWasm: Kernel<SoftplusArgs> = wasmKernel<SoftplusArgs>({
+  ...plainRow,
+  name: "softplus_f32_1x1x4_wasm_simd",
+  step({ dim, x, bias, factors, y }, place) {
+    const values = { x: place.read(x), bias: place.read(bias), factors: place.read(factors), y: place.write(y), dim };
+    return { phases: [{ code: softplusCode, tiles: x.length / dim, args: softplusBlock.encode(values) }] };
+  },
+});
+
+const scaleRowsBlock = new ArgumentBlock({ x: "ptr", factors: "ptr", y: "ptr", dim: "i32" });
+
+const scaleRowsCode: KernelCode = {
+  key: "scale_rows",
+  build: () => [
+    kernelFunction("scale_rows", scaleRowsBlock, ({ x, factors, y, dim }, { tile }, scope) => {
+      const constants = new VectorConstants(scope);
+      const factor = scope.local("v128", "factor");
+      return [
+        constants.prepare,
+        factor.set(v128.load32_splat(elementAt(factors, tile, 4))),
+        x.set(elementAt(x, i32.mul(tile, dim), 4)),
+        y.set(elementAt(y, i32.mul(tile, dim), 4)),
+        forLanes({ scope, constants, count: dim, pointers: [[x], [y]] }, (lanes) => [
+          lanes.store(y, f32x4.mul(factor, lanes.load(x))),
+        ]),
+      ];
+    }),
+  ],
+};
+
+export const scaleRowsWasm: Kernel<ScaleRowsArgs> = wasmKernel<ScaleRowsArgs>({
+  ...plainRow,
+  name: "scale_rows_f32_1x1x4_wasm_simd",
+  step({ dim, x, factors, y }, place) {
+    const values = { x: place.read(x), factors: place.read(factors), y: place.write(y), dim };
+    return { phases: [{ code: scaleRowsCode, tiles: factors.length, args: scaleRowsBlock.encode(values) }] };
   },
 });
 

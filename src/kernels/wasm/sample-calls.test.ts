@@ -4,7 +4,7 @@ import { bytesOf } from "../../tensor.ts";
 import { WasmEngine } from "./engine/engine.ts";
 import { hasWideMemory } from "./engine/engine-memory.ts";
 import { wasmFeatures } from "./features.ts";
-import { pagesBy } from "./kernel.ts";
+import { pagesBy, statesBy } from "./kernel.ts";
 import { problemOf, type SampleCall, sampleCalls } from "./sample-calls.ts";
 
 const features = new Set<string>(wasmFeatures());
@@ -21,7 +21,14 @@ async function resultsOf(call: SampleCall, engine: WasmEngine) {
   };
   const scratch = engine.allocate(call.scratchBytes(engine.threads));
   const scratchAt = scratch.byteOffset;
-  const place = { read: put, write: put, pages: pagesBy(put, put), scratch: scratchAt, threads: engine.threads };
+  const place = {
+    read: put,
+    write: put,
+    pages: pagesBy(put, put),
+    states: statesBy(put, put),
+    scratch: scratchAt,
+    threads: engine.threads,
+  };
   const { step, results } = call.step(place);
   const plan = engine.planCalls([{ target: "wasm", scratch, prepare: () => step }]);
   await plan.run(engine.abort);

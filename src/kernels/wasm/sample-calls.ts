@@ -14,6 +14,7 @@ import * as embeddings from "../reference/embedding.ts";
 import * as joined from "../reference/fused.ts";
 import { geluReference, geluTanhReference } from "../reference/gelu.ts";
 import { linearA8Reference, linearFloatReference, linearWeightOnlyReference } from "../reference/linear.ts";
+import { linearRecurrenceReference, shortConvolutionReference } from "../reference/recurrent.ts";
 import { attendTextsReference, layerNormReference } from "../reference/texts.ts";
 import { rmsNormReference, ropeAnglesReference, ropeReference } from "../reference/transformer.ts";
 import type { PagedCache, SequenceTable } from "../sequence-table.ts";
@@ -24,12 +25,15 @@ import { embeddingFloatWasm, embeddingSharedWasm } from "./embedding.ts";
 import { embeddingPackedWasm } from "./embedding-packed.ts";
 import * as fused from "./fused.ts";
 import { geluTanhWasm, geluWasm } from "./gelu.ts";
+import { noSequences } from "./kernel.ts";
 import type { Placement, WasmStep } from "./kernel-code.ts";
 import { layerNormWasm } from "./layer-norm.ts";
 import { linearFloatWasm } from "./linear/float.ts";
 import { linearA8Wasm } from "./linear/linear.ts";
 import { linearWeightOnlyWasm } from "./linear/weight-only.ts";
-import { argmaxWasm, groupSumsWasm, rmsNormWasm, softmaxWasm } from "./rows.ts";
+import { linearRecurrenceRelaxedWasm, linearRecurrenceWasm } from "./recurrent/linear-recurrence.ts";
+import { shortConvolutionWasm } from "./recurrent/short-convolution.ts";
+import { argmaxWasm, groupSumsWasm, rmsNormWasm, scaleRowsWasm, softmaxWasm, softplusWasm } from "./rows.ts";
 import { attendTextsWasm } from "./texts.ts";
 
 type Results = Float32Array | BigInt64Array | Uint8Array;
@@ -70,7 +74,7 @@ const floats = (length: number, seed = 1) => Float32Array.from({ length }, (_, i
 const indices = () => BigInt64Array.of(3n, 0n, 31n);
 
 /** For what does not depend on addresses. */
-const nowhere: Placement = { read: () => 0, write: () => 0, pages: () => 0, scratch: 0, threads: 1 };
+const nowhere: Placement = { read: () => 0, write: () => 0, ...noSequences, scratch: 0, threads: 1 };
 
 function callOf<A>(
   kernel: Kernel<A>,
@@ -171,14 +175,59 @@ function sequence(rows: number, type: keyof typeof caches): Pick<SequenceAttenti
     page: (_, index) => pages[index]!,
   };
   const layerPages = { cache, offset: 0 };
-  const table: SequenceTable = {
+  return { table: { ...tableOfRun(rows, 0), layerPages: () => layerPages }, pages: layerPages };
+}
+
+/** A run of rows from position 20 on, with a state. */
+function tableOfRun(rows: number, stateElements: number): SequenceTable {
+  const state = { now: bytesOf(floats(stateElements, 8)), next: new Uint8Array(4 * stateElements) };
+  return {
     ...{ handle: new Int32Array(1), runs: Int32Array.of(1, 0, rows, 20, 0), runsMax: 1, slots: 1 },
     ...{ states: new BigUint64Array(1), nextStates: new BigUint64Array(1) },
-    state: () => ({ now: new Uint8Array(0), next: new Uint8Array(0) }),
-    layerPages: () => layerPages,
+    state: () => state,
+    layerPages: () => undefined,
     statePart: () => undefined,
   };
-  return { table, pages: layerPages };
+}
+
+/** Sums of short convolutions, and recurrences whose last columns fill no vector. */
+function recurrentCalls(): SampleCall[] {
+  const stateOf = (rows: number, elements: number) => ({
+    table: tableOfRun(rows, elements),
+    state: { offset: 0, byteLength: 4 * elements },
+  });
+  const convolution = (silu: boolean) => () => ({
+    ...{ rows: M, channels: DIM + 3, taps: 4, silu, ...stateOf(M, 3 * (DIM + 3)) },
+    ...{ x: floats(M * (DIM + 3)), weight: floats(4 * (DIM + 3), 2), bias: silu ? floats(DIM + 3, 3) : null },
+    y: new Float32Array(M * (DIM + 3)),
+  });
+  const [keyHeads, heads, keyDim, valueDim] = [1, 2, 8, 21];
+  const recurrence = (beta: Float32Array | null) => () => ({
+    ...{ rows: M, keyHeads, heads, keyDim, valueDim, scale: 0.5, ...stateOf(M, heads * keyDim * valueDim) },
+    ...{
+      q: floats(M * keyDim),
+      k: floats(M * keyDim, 2).map((value) => value / 3),
+      v: floats(M * heads * valueDim, 3),
+    },
+    ...{ logDecay: floats(M * heads, 4).map((value) => value - 1), beta },
+    y: new Float32Array(M * heads * valueDim),
+  });
+  return [
+    ...[false, true].map((silu) =>
+      callOf(
+        shortConvolutionWasm,
+        shortConvolutionReference,
+        convolution(silu),
+        ({ y }) => y,
+        silu ? "with SiLU and a bias" : "",
+      ),
+    ),
+    ...[linearRecurrenceRelaxedWasm, linearRecurrenceWasm].flatMap((row) =>
+      [null, floats(M * heads, 5)].map((beta) =>
+        callOf(row, linearRecurrenceReference, recurrence(beta), ({ y }) => y, beta ? "delta rule" : ""),
+      ),
+    ),
+  ];
 }
 
 /** One token, and as many as go through attention of several queries at once. */
@@ -228,6 +277,8 @@ function elementwiseCalls(): SampleCall[] {
     [elementwise.quickGegluWasm, plain.quickGegluReference],
     [elementwise.regluWasm, plain.regluReference],
     [elementwise.squaredRegluWasm, plain.squaredRegluReference],
+    [elementwise.multiplyWasm, plain.multiplyReference],
+    [elementwise.sigmoidGateWasm, plain.sigmoidGateReference],
   ] as const;
   const select = () => ({
     ...{ outer: M, stride: 4 * DIM, offset: 16, blockBytes: 40 },
@@ -236,6 +287,7 @@ function elementwiseCalls(): SampleCall[] {
   return [
     ...pairs.map(([kernel, reference]) => callOf(kernel, reference, binary, ({ y }) => y)),
     callOf(elementwise.scaleWasm, plain.scaleReference, unary, ({ y }) => y),
+    callOf(elementwise.sigmoidWasm, plain.sigmoidReference, unary, ({ y }) => y),
     callOf(elementwise.softcapWasm, plain.softcapReference, unary, ({ y }) => y),
     callOf(geluWasm, geluReference, unary, ({ y }) => y),
     callOf(geluTanhWasm, geluTanhReference, unary, ({ y }) => y),
@@ -300,6 +352,18 @@ function rowCalls(): SampleCall[] {
       (args) => args.y,
     ),
     callOf(
+      softplusWasm,
+      plain.softplusReference,
+      () => ({ dim: DIM, x: floats(M * DIM), bias: floats(DIM, 2), factors: floats(DIM, 3), y: y() }),
+      (args) => args.y,
+    ),
+    callOf(
+      scaleRowsWasm,
+      plain.scaleRowsReference,
+      () => ({ dim: DIM, x: floats(M * DIM), factors: floats(M, 2), y: y() }),
+      (args) => args.y,
+    ),
+    callOf(
       argmaxWasm,
       plain.argmaxReference,
       () => ({ dim: DIM, x: floats(M * DIM), y: new BigInt64Array(M) }),
@@ -353,6 +417,7 @@ export function sampleCalls(): SampleCall[] {
     ...embeddingCalls(),
     ...attentionCalls(),
     ...textCalls(),
+    ...recurrentCalls(),
     ...rowCalls(),
     ...elementwiseCalls(),
   ];

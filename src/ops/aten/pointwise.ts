@@ -7,7 +7,7 @@ import { erf } from "../../kernels/reference/erf.ts";
 import { roundHalfEven } from "../../rounding.ts";
 import { isSameShape, type Tensor } from "../../tensor.ts";
 import type { Arguments, TensorSpec } from "../call-arguments.ts";
-import { addOperator, scaleOperator } from "../elementwise.ts";
+import { addOperator, multiplyOperator, scaleOperator } from "../elementwise.ts";
 import { defineOperator, type Operator, overload } from "../operator.ts";
 import { broadcastShape } from "./shapes.ts";
 
@@ -177,17 +177,17 @@ function sum(name: string, sign: number): Operator[] {
 
 const [addTensors, addScalar] = sum("add", 1);
 
-/** Equal float tensors, as in residual sums, have kernels of their own. */
-const add = overload(addTensors!, {
-  operator: addOperator,
-  fits(args) {
-    const self = args.tensor("self");
-    const other = args.tensor("other");
-    return self.dtype === "f32" && other.dtype === "f32" && isSameShape(self.shape, other.shape);
-  },
-});
+/** Whether both are float tensors of one shape, as in residual sums, which have kernels of their own. */
+function areEqualFloats(args: Arguments<TensorSpec>): boolean {
+  const [self, other] = [args.tensor("self"), args.tensor("other")];
+  return self.dtype === "f32" && other.dtype === "f32" && isSameShape(self.shape, other.shape);
+}
+
+const add = overload(addTensors!, { operator: addOperator, fits: areEqualFloats });
 
 const [mulTensors, mulScalar] = binary("mul", "same", (a, b) => a * b, { whole: (a, b) => a * b });
+
+const mulEqualFloats = overload(mulTensors!, { operator: multiplyOperator, fits: areEqualFloats });
 
 const mulFloats = overload(mulScalar!, {
   operator: scaleOperator,
@@ -284,7 +284,7 @@ export const pointwiseOperators: readonly Operator[] = [
   add,
   addScalar!,
   ...sum("sub", -1),
-  mulTensors!,
+  mulEqualFloats,
   mulFloats,
   ...binary("div", "float", (a, b) => a / b),
   ...comparison("eq", (a, b) => a === b),

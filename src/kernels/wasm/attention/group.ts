@@ -7,9 +7,9 @@ import { f32x4, i32, i32x4, int, ptr, size, v128 } from "../assembler/instructio
 import type { Scope } from "../assembler/module.ts";
 import { forLanes } from "../generate/lanes.ts";
 import { advance, elementAt, repeat } from "../generate/loops.ts";
+import type { Run } from "../generate/runs.ts";
 import { VectorMath } from "../generate/vector-math.ts";
 import { VectorConstants } from "../generate/weight-fields.ts";
-import type { Run } from "./pages.ts";
 import { type AttentionFields, type GroupShape, KEPT, STATE, VECTOR } from "./shape.ts";
 
 /** Largest score before any was seen: finite, so that differences are. */

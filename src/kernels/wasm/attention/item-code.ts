@@ -2,8 +2,8 @@
 import { type Body, call, type FunctionCode, type Local, when } from "../assembler/expression.ts";
 import { i32, int } from "../assembler/instructions.ts";
 import { defineFunction, type Scope } from "../assembler/module.ts";
+import { Run } from "../generate/runs.ts";
 import type { GroupContext } from "./group.ts";
-import { Run } from "./pages.ts";
 import { type AttentionShape, attentionBlock, type GroupShape } from "./shape.ts";
 
 const itemParams = { args: "ptr", run: "ptr", item: "i32", thread: "i32" } as const;

@@ -6,8 +6,8 @@ import { type Body, type Expr, type Local, when, whileDo, widen } from "../assem
 import { f32, float, i32, int, ptr } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
 import { advance, elementAt, forRange } from "../generate/loops.ts";
+import { forRuns, type Run } from "../generate/runs.ts";
 import type { GroupContext, QueryGroup } from "./group.ts";
-import { forRuns, type Run } from "./pages.ts";
 import { type AttentionFields, BLOCK, CHUNK, SHORT_ROWS, SPAN_GROUPS, WEIGHTS } from "./shape.ts";
 
 const CHUNK_SHIFT = Math.log2(CHUNK);

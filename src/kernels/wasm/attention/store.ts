@@ -8,9 +8,10 @@ import type { Scope } from "../assembler/module.ts";
 import { halvesOfFloats } from "../generate/halves.ts";
 import { forLanes, largestLane, storedBytes } from "../generate/lanes.ts";
 import { advance, elementAt, forRange } from "../generate/loops.ts";
+import { forRuns } from "../generate/runs.ts";
 import { VectorConstants } from "../generate/weight-fields.ts";
 import { type KernelCode, kernelFunction } from "../kernel-code.ts";
-import { forRuns, PagePlace } from "./pages.ts";
+import { PagePlace } from "./pages.ts";
 import { rotateHeads } from "./rope.ts";
 import { type AttentionFields, type AttentionShape, attentionBlock } from "./shape.ts";
 

@@ -193,6 +193,7 @@ export class WasmEngine implements KernelMemory {
       read,
       write: addressOf,
       pages: ({ pages }) => addressOf(pages),
+      states: ({ states, nextStates }) => ({ now: addressOf(states), next: addressOf(nextStates) }),
       scratch: addressOf(scratch),
       threads: this.threads,
     };

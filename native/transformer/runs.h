@@ -1,0 +1,78 @@
+// Runs of a step, and the states of their sequences, as src/kernels/sequence-table.ts lays them out.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+
+#include "../kernel.h"
+
+namespace lowbit {
+
+// Rows that are consecutive positions of one sequence.
+struct Run {
+  uint32_t row, rows, position, slot;
+};
+constexpr uint32_t kRunFields = 4;
+
+// Calls body with each run of a table whose rows are below `rows` and whose positions are below `positions`. What says
+// so is read once.
+template <class Body>
+void each_run_of(const void* table, uint32_t runs_max, uint32_t rows, uint32_t positions, Body&& body) {
+  const auto* numbers = static_cast<const volatile int32_t*>(table);
+  const int64_t count = std::min<int64_t>(numbers[0], runs_max);
+  int64_t free = 0;
+  for (int64_t i = 0; i < count; i++) {
+    const volatile int32_t* fields = numbers + 1 + i * kRunFields;
+    const int64_t row = fields[0], own = fields[1], position = fields[2], slot = fields[3];
+    if (row < free || own < 1 || row + own > rows || position < 0 || position + own > positions || slot < 0) continue;
+    free = row + own;
+    body(Run{static_cast<uint32_t>(row), static_cast<uint32_t>(own), static_cast<uint32_t>(position),
+             static_cast<uint32_t>(slot)});
+  }
+}
+
+// The states of the sequences of a step.
+struct StateTable {
+  const void* runs;
+  // Addresses [slots] of states to read, and of those to write.
+  const uint64_t* states;
+  const uint64_t* next_states;
+  // Bytes from there to the call's own part.
+  uintptr_t offset;
+  uint32_t rows, runs_max, slots;
+};
+
+// Where a family has its states.
+struct StateIndices {
+  ScalarIndex rows, offset, runs_max, slots;
+  BufferIndex runs, states, next_states;
+};
+
+static inline StateTable state_table(const Call& call, const StateIndices& at) {
+  StateTable table;
+  table.runs = buffer_of<const void>(call, at.runs);
+  table.states = buffer_of<const uint64_t>(call, at.states);
+  table.next_states = buffer_of<const uint64_t>(call, at.next_states);
+  table.offset = scalar_of<uintptr_t>(call, at.offset);
+  table.rows = scalar_of<uint32_t>(call, at.rows);
+  table.runs_max = scalar_of<uint32_t>(call, at.runs_max);
+  table.slots = scalar_of<uint32_t>(call, at.slots);
+  return table;
+}
+
+// Calls body with each run, its state and the place of its next one, and skip with the first and the last of rows of
+// no run.
+template <class Skip, class Body>
+void each_state(const StateTable& table, Skip&& skip, Body&& body) {
+  uint32_t known = 0;
+  each_run_of(table.runs, table.runs_max, table.rows, INT32_MAX, [&](const Run& run) {
+    if (run.slot >= table.slots) return;
+    if (run.row > known) skip(known, run.row);
+    known = run.row + run.rows;
+    body(run, reinterpret_cast<const float*>(table.states[run.slot] + table.offset),
+         reinterpret_cast<float*>(table.next_states[run.slot] + table.offset));
+  });
+  if (table.rows > known) skip(known, table.rows);
+}
+
+}  // namespace lowbit

@@ -1,0 +1,233 @@
+/** Grouped-query attention (Ainslie et al. 2023), with what families add: windows, norms of queries and keys, soft caps. */
+import { UnsupportedError } from "../errors.ts";
+import type { LayerPass, Mixer, PartActivations, Place, TextsSeen } from "./layer.ts";
+import { madeByLinear, madeByNorm } from "./scalable.ts";
+import { linearSlots, vectorSlot, type WeightSlot } from "./weight-slot.ts";
+
+export interface AttentionConfig {
+  /** Elements of a token's hidden state. */
+  readonly hidden: number;
+  /** Query heads. */
+  readonly heads: number;
+  /** Key and value heads. */
+  readonly kvHeads: number;
+  /** Elements of a head. */
+  readonly headDim: number;
+  /** Last positions that a query sees; 0 for all. */
+  readonly window: number;
+  /** Which of the config's ropes turns queries and keys; null for none. */
+  readonly rope: string | null;
+  /** Whether queries and keys have a norm of each head, one of all heads together, or none. */
+  readonly queryKeyNorm: "head" | "all" | null;
+  /** Factor on scores. */
+  readonly scale: number;
+  /** Bound cap * tanh(x / cap) of scores; 0 for none. */
+  readonly softcap: number;
+  /** Which projections have a bias. */
+  readonly biases: { readonly qkv: boolean; readonly output: boolean };
+  /** Whether queries, keys and values are one matrix. */
+  readonly fused: boolean;
+  /** Whether norms of queries and keys are behind their rope, not in front of it. */
+  readonly isNormedLast?: boolean;
+  /** Name of a norm in front of the output's projection, where there is one. */
+  readonly outputNorm?: string;
+  /** Rows of a head that the checkpoint stores for rotation of neighbours; absent where halves are rotated. */
+  readonly pairedRows?: number;
+  /** Whether values are what keys are made of, in front of their norm and rope. */
+  readonly valuesAreKeys?: boolean;
+  /** Whether values have a norm of each head, without weights. */
+  readonly isValueNormed?: boolean;
+  /** The layer whose keys and values are read, by its index; absent for a layer that has its own. */
+  readonly sharedWith?: number;
+  /** How queries grow with their positions; absent where they do not. */
+  readonly queryGrowth?: QueryGrowth;
+  /**
+   * What the results are multiplied with: sigmoids of as many values, which `q_proj` gives behind each head's query, or
+   * sigmoids of one value a head, which a linear layer of their own gives. Default: nothing.
+   */
+  readonly gate?: "values" | "heads";
+  /** What checkpoints call some of its modules, where it is not what Llama's do. */
+  readonly names?: { readonly [M in keyof typeof llamaNames]?: string };
+}
+
+/** Queries are multiplied by 1 + beta ln(1 + floor(position / length)) behind their rope, as in Llama 4. */
+export interface QueryGrowth {
+  readonly beta: number;
+  readonly length: number;
+}
+
+/** Names of modules within an attention. */
+const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", gate: "gate_proj" };
+
+interface Projections<T> {
+  readonly q: T;
+  /** Null, as are values, where those of another layer are read. */
+  readonly k: T | null;
+  readonly v: T | null;
+  /** The results behind their gate. */
+  gated(y: T): T;
+}
+
+/** A layer's attention: softmax(scale q k^T) v over the positions that its cache holds, between four projections. */
+export class Attention implements Mixer {
+  readonly module = "self_attn";
+  readonly states = 0;
+  readonly config: AttentionConfig;
+
+  constructor(config: AttentionConfig) {
+    this.config = config;
+  }
+
+  get #names() {
+    return { ...llamaNames, ...this.config.names };
+  }
+
+  get cache(): "own" | number {
+    return this.config.sharedWith ?? "own";
+  }
+
+  get readsTexts(): boolean {
+    return this.config.softcap === 0 && this.cache === "own";
+  }
+
+  /** Linear layers that make keys and values; none where those of another layer are read. */
+  get #keyValueProjections(): readonly string[] {
+    const { sharedWith, valuesAreKeys = false } = this.config;
+    if (sharedWith !== undefined) return [];
+    return valuesAreKeys ? ["k_proj"] : ["k_proj", "v_proj"];
+  }
+
+  unused(module: string): readonly string[] {
+    if (this.config.sharedWith === undefined) return [];
+    return ["k_proj", "v_proj", "k_norm", "v_norm"].map((name) => `${module}.${name}`);
+  }
+
+  slots(module: string): WeightSlot[] {
+    const { hidden, heads, kvHeads, headDim, biases, fused, queryKeyNorm, outputNorm, gate } = this.config;
+    const names = this.#names;
+    const [q, kv] = [heads * headDim, kvHeads * headDim];
+    const project = (name: string, n: number) => linearSlots(`${module}.${name}`, n, hidden, biases.qkv);
+    const turned = (name: string, n: number) => this.#paired(project(name, n));
+    const norm = (name: string, all: number) =>
+      queryKeyNorm === null ? [] : [vectorSlot(`${module}.${name}.weight`, queryKeyNorm === "all" ? all : headDim)];
+    const keyValues = this.#keyValueProjections;
+    return [
+      ...(fused
+        ? project("qkv_proj", q + 2 * kv)
+        : [
+            ...turned("q_proj", gate === "values" ? 2 * q : q),
+            ...keyValues.flatMap((name) => (name === "k_proj" ? turned(name, kv) : project(name, kv))),
+          ]),
+      ...(gate === "heads" ? linearSlots(`${module}.${names.gate}`, heads, hidden) : []),
+      ...norm(names.queryNorm, q),
+      ...(keyValues.length > 0 ? norm(names.keyNorm, kv) : []),
+      ...(outputNorm === undefined ? [] : [vectorSlot(`${module}.${outputNorm}.weight`, q)]),
+      ...linearSlots(`${module}.${names.output}`, hidden, q, biases.output),
+    ];
+  }
+
+  #paired(slots: readonly WeightSlot[]): WeightSlot[] {
+    const { pairedRows: rotated, headDim } = this.config;
+    return slots.map((slot) => (rotated === undefined ? slot : { ...slot, pairs: { headDim, rotated } }));
+  }
+
+  scalable(module: string, normOffset: number): PartActivations {
+    const { heads, kvHeads, headDim, biases, fused, outputNorm, gate, isValueNormed = false } = this.config;
+    const output = `${module}.${this.#names.output}`;
+    const projections = fused ? ["qkv_proj"] : ["q_proj", ...this.#keyValueProjections];
+    const readers = gate === "heads" ? [...projections, this.#names.gate] : projections;
+    const firstValue = fused ? (heads + kvHeads) * headDim : 0;
+    // Queries of several heads read the values of one.
+    const rowOf = (c: number) => {
+      const head = Math.floor(Math.floor(c / headDim) / (heads / kvHeads));
+      return firstValue + head * headDim + (c % headDim);
+    };
+    const values = { size: heads * headDim, rowOf };
+    const source = `${module}.${projections.at(-1)}`;
+    const named = readers.map((name) => `${module}.${name}.weight`);
+    // A norm undoes factors of values, and other layers read those that are shared.
+    if (isValueNormed || projections.at(-1) === "q_proj") return { readers: named, inner: [] };
+    return {
+      readers: named,
+      inner: [
+        outputNorm === undefined
+          ? madeByLinear(source, biases.qkv, values, output)
+          : madeByNorm(`${module}.${outputNorm}`, heads * headDim, normOffset, [`${output}.weight`]),
+      ],
+    };
+  }
+
+  forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
+    const { ops, cache } = pass;
+    const { module, cacheLayer } = place;
+    const { kvHeads, headDim, window, scale, softcap, biases, outputNorm, isValueNormed = false } = this.config;
+    const names = this.#names;
+    const { q, k, v, gated } = this.#projections(pass, x, module);
+    const turnedQ = this.#grown(pass, this.#turned(pass, q, `${module}.${names.queryNorm}`));
+    const turnedK = k === null ? null : this.#turned(pass, k, `${module}.${names.keyNorm}`);
+    const normedV = v === null || !isValueNormed ? v : ops.plainRmsNorm(v, headDim, pass.eps);
+    const sizes = { kvHeads, headDim };
+    const attend = () => {
+      if (typeof cache === "object" && "texts" in cache)
+        return ops.attendTexts(turnedQ, turnedK!, normedV!, { headDim, scale, ...textWindow(cache.texts, window) });
+      const kept =
+        cache === "sequences"
+          ? { layer: cacheLayer, ...sizes }
+          : { ...ops.kvCache(module, { ...cache, ...sizes }), position: pass.position };
+      return ops.attention(turnedQ, turnedK, normedV, { cache: kept, scale, window, softcap });
+    };
+    const mixed = gated(attend());
+    const normed = outputNorm === undefined ? mixed : pass.norm(mixed, `${module}.${outputNorm}`);
+    return pass.linear(normed, `${module}.${names.output}`, biases.output);
+  }
+
+  /** Queries, keys and values, and what becomes of the results. */
+  #projections<T>(pass: LayerPass<T>, x: T, module: string): Projections<T> {
+    const { ops } = pass;
+    const { headDim, heads, kvHeads, biases, fused, gate } = this.config;
+    const project = (name: string) => pass.linear(x, `${module}.${name}`, biases.qkv);
+    if (fused) {
+      const [q, kv] = [heads * headDim, kvHeads * headDim];
+      const all = project("qkv_proj");
+      const columns = (first: number, last: number) => ops.columns(all, first, last);
+      return { q: columns(0, q), k: columns(q, q + kv), v: columns(q + kv, q + 2 * kv), gated: (y) => y };
+    }
+    const q = project("q_proj");
+    const [k = null, v = k] = this.#keyValueProjections.map(project);
+    if (gate === undefined) return { q, k, v, gated: (y) => y };
+    if (gate === "heads") {
+      const factors = ops.sigmoid(pass.linear(x, `${module}.${this.#names.gate}`));
+      return { q, k, v, gated: (y) => ops.scaleParts(y, factors) };
+    }
+    const half = (first: number) => ops.partColumns(q, 2 * headDim, first, first + headDim);
+    return { q: half(0), k, v, gated: (y) => ops.gated("sigmoid", half(headDim), y) };
+  }
+
+  /** Queries or keys behind their norm and rope. */
+  #turned<T>(pass: LayerPass<T>, x: T, norm: string): T {
+    const { rope, queryKeyNorm, headDim, isNormedLast = false } = this.config;
+    const normed = (value: T) => (queryKeyNorm === null ? value : pass.norm(value, norm));
+    const turned = (value: T) => (rope === null ? value : pass.ops.rope(value, pass.angles(rope), headDim));
+    return isNormedLast ? normed(turned(x)) : turned(normed(x));
+  }
+
+  /** Queries times what they grow by with their positions. */
+  #grown<T>(pass: LayerPass<T>, q: T): T {
+    const { queryGrowth } = this.config;
+    if (!queryGrowth) return q;
+    if (pass.cache !== "sequences" && !("texts" in pass.cache))
+      throw new UnsupportedError("queries that grow with positions are not supported in programs for ExecuTorch");
+    const { beta, length } = queryGrowth;
+    const factors = pass.once("query_growth", () => pass.ops.positionGrowth(pass.position, beta, length));
+    return pass.ops.scaleParts(q, factors);
+  }
+}
+
+/** Rows that a query of a text sees; those of windows in both directions, as transformers counts them, are half on each side. */
+function textWindow<T>({ offsets, isBidirectional }: TextsSeen<T>, window: number) {
+  if (isBidirectional) {
+    const half = window === 0 ? null : Math.floor(window / 2);
+    return { offsets, before: half, after: half };
+  }
+  return { offsets, before: window === 0 ? null : window - 1, after: 0 };
+}

@@ -1,0 +1,43 @@
+/** EXAONE 4.0 (2025): norms after attention and MLP, norms of queries and keys; full layers between windowed ones have no rope. */
+import type { ConfigReader } from "./config-reader.ts";
+import type { Architecture } from "./decoder.ts";
+import { transformer } from "./transformer.ts";
+import { layerWindows, readStack, stacked } from "./transformer-config.ts";
+
+/** Which layers have a window: all but each last of a number, or those of the letters L in a text such as "LLLG". */
+function isSliding(config: ConfigReader, depth: number): (layer: number) => boolean {
+  const field = "sliding_window_pattern";
+  if (typeof config.fields[field] !== "string") {
+    const period = config.size(field, 4);
+    return (i) => (i + 1) % period !== 0;
+  }
+  const letters = config.string(field);
+  return (i) => i < depth - 1 && letters[i % letters.length] === "L";
+}
+
+export const exaone4: Architecture = {
+  name: "Exaone4ForCausalLM",
+  modelType: "exaone4",
+  build(config) {
+    const base = readStack(config, { eps: 1e-5, kvHeads: 32 });
+    const window = config.sizeOrNull("sliding_window", 4096);
+    const sliding = window === null ? () => false : isSliding(config, base.depth);
+    const windows = layerWindows(config, base.depth, window, sliding);
+    return transformer(
+      this.name,
+      stacked(
+        {
+          ...base,
+          attention: { ...base.attention, queryKeyNorm: "head" },
+          norms: {
+            beforeMixer: null,
+            afterMixer: "post_attention_layernorm",
+            beforeMlp: null,
+            afterMlp: "post_feedforward_layernorm",
+          },
+        },
+        (i) => ({ window: windows[i]!, rope: window === null || windows[i]! > 0 ? "rope" : null }),
+      ),
+    );
+  },
+};

@@ -1,0 +1,202 @@
+/**
+ * Gemma 4 (2026): Gemma 3 with heads of another size in full layers, a norm of values, a factor behind each layer, and in
+ * the smaller ones embeddings of every layer and last layers that read the keys and values of others. The larger ones make
+ * values of keys in full layers.
+ */
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { Attention, type AttentionConfig } from "./attention.ts";
+import type { ConfigReader } from "./config-reader.ts";
+import type { Architecture, Decoder } from "./decoder.ts";
+import { GatedMlp } from "./gated-mlp.ts";
+import { normsAround } from "./gemma.ts";
+import type { LayerConfig } from "./layer.ts";
+import { PerLayerInput, PerLayerTable } from "./per-layer-input.ts";
+import { type RopeConfig, ropeOf } from "./rope.ts";
+import { transformer } from "./transformer.ts";
+import { activationOf, attentionBias, HEADS_MAX, readStack, type StackConfig } from "./transformer-config.ts";
+
+const layerTypes = ["full_attention", "sliding_attention"] as const;
+type LayerType = (typeof layerTypes)[number];
+
+/** Five windowed layers to a full one where the config says none; the last is full whatever it says. */
+function typesOf(config: ConfigReader, depth: number): readonly LayerType[] {
+  const said = config.choices("layer_types", depth, layerTypes);
+  return Array.from({ length: depth }, (_, i) => {
+    if (i === depth - 1) return "full_attention";
+    return said?.[i] ?? ((i + 1) % 6 === 0 ? "full_attention" : "sliding_attention");
+  });
+}
+
+type HeadSizes = Pick<AttentionConfig, "headDim" | "kvHeads">;
+
+/** What `per_layer_config` says of a layer by its number, or by its type. UnsupportedError for other fields than sizes. */
+function overridden(config: ConfigReader, layer: number, type: LayerType, base: HeadSizes): HeadSizes {
+  const all = config.object("per_layer_config");
+  const own = all.object(all.has(String(layer)) ? String(layer) : type);
+  const other = Object.keys(own.fields).find((field) => field !== "head_dim" && field !== "num_key_value_heads");
+  if (other)
+    throw new UnsupportedError(`${own.file}: ${other} is not supported, only head_dim and num_key_value_heads`);
+  return { headDim: own.size("head_dim", base.headDim), kvHeads: own.size("num_key_value_heads", base.kvHeads) };
+}
+
+/** Sizes of heads of each layer: `per_layer_config` (transformers 5), else `global_head_dim` of the full ones. */
+function headSizes(config: ConfigReader, types: readonly LayerType[], base: HeadSizes): readonly HeadSizes[] {
+  if (config.has("per_layer_config")) return types.map((type, i) => overridden(config, i, type, base));
+  const keysAreValues = config.boolean("attention_k_eq_v", false);
+  const kvHeads = keysAreValues ? config.sizeOrNull("num_global_key_value_heads", null, HEADS_MAX) : null;
+  const full = { headDim: config.size("global_head_dim", 512), kvHeads: kvHeads ?? base.kvHeads };
+  return types.map((type) => (type === "full_attention" ? full : base));
+}
+
+/** For each layer the one whose keys and values it reads; null for those that have their own. */
+function sharedWith(config: ConfigReader, types: readonly LayerType[]): readonly (number | null)[] {
+  const shared = config.number("num_kv_shared_layers", 0);
+  const first = types.length - shared;
+  return types.map((type, i) => {
+    if (i < first) return null;
+    const owner = types.slice(0, Math.max(0, first)).lastIndexOf(type);
+    if (owner < 0)
+      throw new InvalidFileError(
+        config.file,
+        `num_kv_shared_layers: ${shared} leaves no layer of ${type} whose keys and values layer ${i} can share`,
+      );
+    return owner;
+  });
+}
+
+const defaultRopes = {
+  sliding_attention: { rope_type: "default", rope_theta: 10000 },
+  full_attention: { rope_type: "proportional", partial_rotary_factor: 0.25, rope_theta: 1e6 },
+};
+
+/** A rope for each type and size of heads, by the names that layers use. */
+function ropesOf(config: ConfigReader, types: readonly LayerType[], sizes: readonly HeadSizes[]) {
+  const parameters = config.withDefaults({ rope_parameters: defaultRopes }).object("rope_parameters");
+  const names = types.map((type, i) => `${type}_${sizes[i]!.headDim}`);
+  const ropes: Record<string, RopeConfig> = {};
+  for (const [i, name] of names.entries())
+    ropes[name] ??= ropeOf(config, parameters.object(types[i]!), { headDim: sizes[i]!.headDim });
+  return { names, ropes };
+}
+
+/** UnsupportedError for attention in both directions of texts; images alone do not matter here. */
+function withoutDirections(config: ConfigReader): ConfigReader {
+  const field = "use_bidirectional_attention";
+  if (config.has(field)) config.oneOf(field, ["vision"]);
+  return config.without(field);
+}
+
+/** A layer's attention: scores as they are, norms of queries, keys and values. */
+function attentionOf(
+  { attention }: StackConfig,
+  config: ConfigReader,
+  layer: { readonly type: LayerType; readonly sizes: HeadSizes; readonly rope: string; readonly shared: number | null },
+): Attention {
+  const { type, sizes, rope, shared } = layer;
+  const isFull = type === "full_attention";
+  return new Attention({
+    ...attention,
+    ...sizes,
+    rope,
+    scale: 1,
+    window: isFull ? 0 : config.size("sliding_window", 512),
+    queryKeyNorm: "head",
+    isValueNormed: true,
+    ...(isFull && config.boolean("attention_k_eq_v", false) ? { valuesAreKeys: true } : {}),
+    ...(shared === null ? {} : { sharedWith: shared }),
+    biases: attentionBias(config),
+  });
+}
+
+function build(name: string, given: ConfigReader, perLayerSize: number): Decoder {
+  const config = withoutDirections(given);
+  if (config.boolean("enable_moe_block", false))
+    throw new UnsupportedError(`${config.file}: ${name} with enable_moe_block is not supported`);
+  const plain = config.without("hidden_act", "rope_parameters", "rope_scaling", "per_layer_config");
+  const {
+    depth,
+    attention,
+    mlp,
+    norms: _,
+    ...base
+  } = readStack(plain, {
+    ...{ tied: true, headDim: 256, kvHeads: 4, contextLength: 131072 },
+  });
+  const types = typesOf(config, depth);
+  const sizes = headSizes(config, types, attention);
+  const { names, ropes } = ropesOf(config, types, sizes);
+  const owners = sharedWith(config, types);
+  const activation = activationOf(config, "hidden_activation", "gelu_pytorch_tanh");
+  const isDoubled = config.boolean("use_double_wide_mlp", false);
+  const { hidden, vocabulary } = base;
+  const table =
+    perLayerSize === 0
+      ? null
+      : new PerLayerTable({
+          ...{ hidden, depth, activation, size: perLayerSize },
+          vocabulary: config.size("vocab_size_per_layer_input", vocabulary),
+        });
+  const layers = types.map((type, i): LayerConfig => {
+    const shared = owners[i]!;
+    if (shared !== null && JSON.stringify(sizes[shared]) !== JSON.stringify(sizes[i]))
+      throw new InvalidFileError(
+        config.file,
+        `per_layer_config: layer ${i} shares keys of layer ${shared} of other sizes`,
+      );
+    const intermediate = mlp.intermediate * (isDoubled && shared !== null ? 2 : 1);
+    const facts = { type, sizes: sizes[i]!, rope: names[i]!, shared };
+    return {
+      mixer: attentionOf({ ...base, depth, attention, mlp, norms: normsAround }, config, facts),
+      mlp: new GatedMlp({ ...mlp, activation, intermediate }),
+      norms: normsAround,
+      ...(table ? { adapter: new PerLayerInput(table, i) } : {}),
+      factor: "layer_scalar",
+    };
+  });
+  return transformer(name, {
+    ...{ ...base, layers, ropes },
+    ...(table ? { table } : {}),
+    ...placeholdersOf(config, vocabulary),
+    scales: { ...base.scales, embedding: hidden ** 0.5 },
+    logitSoftcap: config.numberOrNull("final_logit_softcapping", null) ?? 0,
+  });
+}
+
+/** Ids of tokens that stand for images and sound in the whole model; transformers gives them the embedding of padding. */
+const wholeFields = { image_token_id: 258880, video_token_id: 258884, audio_token_id: 258881 };
+
+function placeholdersOf(config: ConfigReader, vocabulary: number) {
+  const said = Object.keys(wholeFields).flatMap((field) => config.numberOrNull(field, null) ?? []);
+  const ids = said.filter((id) => id < vocabulary);
+  return ids.length === 0 ? {} : { placeholders: { ids, as: config.number("pad_token_id", 0) } };
+}
+
+const textDefaults = {
+  vocab_size: 262144,
+  hidden_size: 2304,
+  intermediate_size: 9216,
+  num_hidden_layers: 30,
+  num_attention_heads: 8,
+};
+
+export const gemma4: Architecture = {
+  name: "Gemma4ForCausalLM",
+  modelType: "gemma4_text",
+  textTypes: { gemma4_text: textDefaults },
+  wholeFields,
+  build(config) {
+    return build(this.name, config, config.number("hidden_size_per_layer_input", 256));
+  },
+};
+
+/** The text half of models that read images without a tower of their own: no embeddings of layers. */
+export const gemma4Unified: Architecture = {
+  name: "Gemma4UnifiedForCausalLM",
+  modelType: "gemma4_unified_text",
+  textTypes: { gemma4_unified_text: textDefaults },
+  wholeFields,
+  build(config) {
+    const own = config.withDefaults({ sliding_window: 1024, max_position_embeddings: 262144 });
+    return build(this.name, own, 0);
+  },
+};

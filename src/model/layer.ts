@@ -1,0 +1,146 @@
+/**
+ * What a layer of a decoder is: a mixer, which lets a token see those before it, an MLP, which sees one token alone, and
+ * norms around them. Mixers and MLPs are objects of one form, so that a new sort is a file of its own.
+ */
+import type { KvCacheType } from "../ops/kv-cache.ts";
+import type { Ops } from "../ops/ops.ts";
+import type { Weight } from "../ops/weight.ts";
+import type { ScalableActivation } from "./scalable.ts";
+import type { WeightSlot } from "./weight-slot.ts";
+
+/** Which tokens of its text each sees, where several texts are read whole and nothing is kept of them. */
+export interface TextsSeen<T> {
+  /** Where each text begins, and where the last ends, int64 [texts + 1]. */
+  readonly offsets: T;
+  /** Whether tokens see those after them. */
+  readonly isBidirectional: boolean;
+}
+
+/** Positions that states for keys and values hold, and in which type. */
+export interface CacheStates {
+  /** Positions that they hold. */
+  readonly capacity: number;
+  /** What keys and values are kept in. */
+  readonly type: KvCacheType;
+}
+
+/** What the parts of a layer are given of the forward pass that they are in. */
+export interface LayerPass<T> {
+  /** Token ids, int64 [1, T]. */
+  readonly tokens: T;
+  /** Embeddings of the tokens as they enter the first layer [1, T, hidden]. */
+  readonly embedded: T;
+  /** The operators that the pass is written with. */
+  readonly ops: Ops<T>;
+  /** Number that the model's norms add under the square root. */
+  readonly eps: number;
+  /** Positions of the tokens, int64 [T]; of the first alone, [1], where keys and values are states of the program. */
+  readonly position: T;
+  /** Where keys and values are kept; of texts that are read whole, nowhere. */
+  readonly cache: "sequences" | CacheStates | { readonly texts: TextsSeen<T> };
+  /** The weight of a slot. */
+  weight(name: string): Weight;
+  /** The linear layer `module`, with its bias where it has one. */
+  linear(x: T, module: string, hasBias?: boolean): T;
+  /** The model's RMS norm with the weights of `module`, of each run of as many values as it has weights. */
+  norm(x: T, module: string): T;
+  /** Cosines and sines of one of the config's ropes, computed once a pass. */
+  angles(rope: string): T;
+  /** What `make` computes, once a pass for each `key`. */
+  once(key: string, make: () => T): T;
+}
+
+/** Where a part of a layer stands in the model. */
+export interface Place {
+  /** Full name of the part, with which the names of its weights begin: "model.layers.3.self_attn". */
+  readonly module: string;
+  /** Number of the part's cache among those of the model's layers; of that which it shares, where it shares one. */
+  readonly cacheLayer: number;
+  /** Number of the part's first recurrent state in the model; its others follow. */
+  readonly firstState: number;
+}
+
+/** Activations of a part whose channels may be scaled against weights. */
+export interface PartActivations {
+  /** The weights of linear layers that read the part's input, and nothing else does; empty where something else does. */
+  readonly readers: readonly string[];
+  /** Those within the part, in the order in which they are computed. */
+  readonly inner: readonly ScalableActivation[];
+}
+
+/** A mixer or an MLP. */
+export interface LayerPart {
+  /** Name of the part within its layer, such as "self_attn"; null where its weights stand beside those of other parts. */
+  readonly module: string | null;
+  /** Its weights; `module` is the part's full name. */
+  slots(module: string): WeightSlot[];
+  /** Its activations whose channels may be scaled; `module` is the part's full name, `normOffset` what norms add to weights. */
+  scalable(module: string, normOffset: number): PartActivations;
+  /** Computes the part of x [1, T, hidden], to the same shape. */
+  forward<T>(pass: LayerPass<T>, x: T, place: Place): T;
+  /** Modules that checkpoints have of the part and that nothing reads. Default: none. */
+  unused?(module: string): readonly string[];
+}
+
+/** Weights beside the embedding that layers share. */
+export interface SharedTable {
+  slots(): WeightSlot[];
+}
+
+/** What lets a token see those before it. */
+export interface Mixer extends LayerPart {
+  /**
+   * Whether the mixer keeps keys and values of its own, or reads those of another layer, by its index; null for a mixer
+   * without keys and values.
+   */
+  readonly cache: "own" | number | null;
+  /** How many recurrent states it keeps of a sequence. */
+  readonly states: number;
+  /** Whether it can work on texts that are read whole, without anything that is kept. */
+  readonly readsTexts: boolean;
+}
+
+/** Names of a layer's norms; null for one that it does not have. */
+export interface LayerNorms {
+  readonly beforeMixer: string | null;
+  readonly afterMixer: string | null;
+  readonly beforeMlp: string | null;
+  readonly afterMlp: string | null;
+}
+
+/** x += afterMixer(mixer(beforeMixer(x))); x += afterMlp(mlp(beforeMlp(x))); x += adapter(x); x *= factor. */
+export interface LayerConfig {
+  readonly mixer: Mixer;
+  readonly mlp: LayerPart;
+  readonly norms: LayerNorms;
+  /** A part behind the MLP, where there is one. */
+  readonly adapter?: LayerPart;
+  /** Name of a number, a tensor [1], that the layer's result is multiplied by. */
+  readonly factor?: string;
+}
+
+/** Where the parts of a layer stand. */
+export interface LayerPlaces {
+  readonly mixer: Place;
+  readonly mlp: Place;
+  readonly adapter: Place;
+}
+
+/** The places of each layer's parts; caches and states are numbered through the model. */
+export function layerPlaces(layers: readonly LayerConfig[]): readonly LayerPlaces[] {
+  let [caches, states] = [0, 0];
+  const cacheLayers: number[] = [];
+  return layers.map(({ mixer, mlp, adapter }, i) => {
+    const cacheLayer = typeof mixer.cache === "number" ? cacheLayers[mixer.cache]! : caches;
+    cacheLayers.push(cacheLayer);
+    const place = { cacheLayer, firstState: states };
+    if (mixer.cache === "own") caches++;
+    states += mixer.states;
+    const layer = `model.layers.${i}`;
+    const placeOf = (module: string | null = null) => ({
+      ...place,
+      module: module === null ? layer : `${layer}.${module}`,
+    });
+    return { mixer: placeOf(mixer.module), mlp: placeOf(mlp.module), adapter: placeOf(adapter?.module) };
+  });
+}

@@ -1,0 +1,63 @@
+/** Qwen 3.5 (2026): gated DeltaNet in three of four layers, attention with gated results and partial rotary embedding in the others. */
+import { InvalidFileError } from "../errors.ts";
+import { Attention } from "./attention.ts";
+import type { ConfigReader } from "./config-reader.ts";
+import type { Architecture } from "./decoder.ts";
+import { GatedDelta } from "./gated-delta.ts";
+import type { Mixer } from "./layer.ts";
+import { tapsOf } from "./short-convolution.ts";
+import { transformer } from "./transformer.ts";
+import { attentionBias, HEADS_MAX, mixed, readStack, type StackConfig } from "./transformer-config.ts";
+
+/** What models with and without experts share, as if all layers were attention. */
+export function readQwen35(config: ConfigReader): StackConfig {
+  // The convolution has the activation, too.
+  config.oneOf("hidden_act", ["silu", "swish"], "silu");
+  const given = config.with({ partial_rotary_factor: config.fields.partial_rotary_factor ?? 0.25 });
+  const base = readStack(given, { contextLength: 32768, kvHeads: 4, headDim: 256, partialRotary: true });
+  return {
+    ...base,
+    normOffset: 1,
+    attention: { ...base.attention, biases: attentionBias(config), queryKeyNorm: "head", gate: "values" },
+  };
+}
+
+/** The mixer of each layer, by `layer_types`, else one attention behind every few layers of gated DeltaNet. */
+export function readMixers(config: ConfigReader, { depth, hidden, attention }: StackConfig): readonly Mixer[] {
+  const types = config.choices("layer_types", depth, ["linear_attention", "full_attention"]);
+  const interval = config.size("full_attention_interval", 4);
+  const [full, linear] = [new Attention(attention), readDelta(config, hidden)];
+  return Array.from({ length: depth }, (_, i) => {
+    const isFull = types ? types[i] === "full_attention" : (i + 1) % interval === 0;
+    return isFull ? full : linear;
+  });
+}
+
+function readDelta(config: ConfigReader, hidden: number): GatedDelta {
+  const keyHeads = config.size("linear_num_key_heads", 16, HEADS_MAX);
+  const heads = config.size("linear_num_value_heads", 32, HEADS_MAX);
+  const taps = tapsOf(config, "linear_conv_kernel_dim", 4);
+  if (heads % keyHeads !== 0)
+    throw new InvalidFileError(
+      config.file,
+      `expected linear_num_value_heads divisible by linear_num_key_heads but found ${heads} and ${keyHeads}`,
+    );
+  const [keyDim, valueDim] = ["key", "value"].map((name) => config.size(`linear_${name}_head_dim`, 128)) as [
+    number,
+    number,
+  ];
+  return new GatedDelta({ hidden, keyHeads, heads, keyDim, valueDim, taps });
+}
+
+export const qwen35: Architecture = {
+  name: "Qwen3_5ForCausalLM",
+  modelType: "qwen3_5_text",
+  build(config) {
+    const base = readQwen35(config);
+    const mixers = readMixers(config, base);
+    return transformer(
+      this.name,
+      mixed(base, (i) => mixers[i]!),
+    );
+  },
+};

@@ -1,0 +1,51 @@
+/** The tensors that a network expects in a checkpoint. */
+import type { Weight } from "../ops/weight.ts";
+
+/** A tensor that the architecture expects in the checkpoint. */
+export interface WeightSlot {
+  /** Name of the weight in Hugging Face's checkpoints, such as "model.layers.0.mlp.up_proj.weight". */
+  readonly name: string;
+  /** Shape of the weight; [n, k] for matrices. */
+  readonly shape: readonly number[];
+  /** How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector. */
+  readonly role: "embedding" | "linear" | "vector";
+  /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
+  readonly tiedTo: string | null;
+  /**
+   * How rows of heads stand in the checkpoint where they are stored for rotation of neighbours, in pairs 2i and 2i + 1. The
+   * network has them as Hugging Face's Llama does, in pairs i and i + half. Absent where both are alike.
+   */
+  readonly pairs?: PairedRows;
+}
+
+/** Rows of heads of which the first are stored as pairs of neighbours. */
+export interface PairedRows {
+  /** Rows of a head. */
+  readonly headDim: number;
+  /** Rows of a head that are rotated, the first. */
+  readonly rotated: number;
+}
+
+/** The module that a tensor is of, with which the names of all its tensors begin: "model.layers.0.mlp.up_proj". */
+export function moduleOf(tensor: string): string {
+  return tensor.replace(/\.\w+$/, "");
+}
+
+/** Weights by slot name, in the formats they run in. */
+export type WeightLookup = (name: string) => Weight;
+
+/** The slot of a norm's or bias's vector of `size` values. */
+export function vectorSlot(name: string, size: number): WeightSlot {
+  return { name, shape: [size], role: "vector", tiedTo: null };
+}
+
+/** The slot of a depthwise convolution of `taps` inputs a channel. */
+export function tapsSlot(name: string, channels: number, taps: number): WeightSlot {
+  return { name, shape: [channels, 1, taps], role: "vector", tiedTo: null };
+}
+
+/** The slots of a linear layer from `k` values to `n`: its matrix, and its bias where it has one. */
+export function linearSlots(module: string, n: number, k: number, hasBias = false): WeightSlot[] {
+  const weight: WeightSlot = { name: `${module}.weight`, shape: [n, k], role: "linear", tiedTo: null };
+  return hasBias ? [weight, vectorSlot(`${module}.bias`, n)] : [weight];
+}

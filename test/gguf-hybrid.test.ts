@@ -1,0 +1,171 @@
+/**
+ * GGUF files of models with recurrent layers, as llama.cpp's converter writes them, read as the checkpoints that they were
+ * made from: what it renames, moves and changes is done here once more, tensor by tensor.
+ */
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { expect, it } from "vitest";
+import { openTensorFile } from "../src/formats/shards.ts";
+import { EagerModel, loadCheckpoint } from "../src/index.ts";
+import { bytesOf } from "../src/tensor.ts";
+import { temporaryFolder } from "./support/folders.ts";
+import { type GgufEntry, ggufFile, type Metadata } from "./support/gguf.ts";
+import { type HybridName, hybridConfigs, writeHybridCheckpoint } from "./support/hybrid-checkpoint.ts";
+import { expectSame } from "./support/same.ts";
+
+const folder = await temporaryFolder();
+
+/** The file's name of a tensor. */
+const ggufNames: readonly (readonly [RegExp, string])[] = [
+  [/^model\.embed_tokens/, "token_embd"],
+  [/^model\.embedding_norm/, "token_embd_norm"],
+  [/^model\.norm/, "output_norm"],
+  [/^lm_head/, "output"],
+  [/^model\.layers\.(\d+)\./, "blk.$1."],
+  [/operator_norm|input_layernorm/, "attn_norm"],
+  [/post_attention_layernorm/, "post_attention_norm"],
+  [/self_attn\.([qk])_(?:layer)?norm/, "attn_$1_norm"],
+  [/self_attn\.([qkv])_proj/, "attn_$1"],
+  [/self_attn\.(o|out)_proj/, "attn_output"],
+  [/feed_forward\.w1|mlp\.gate_proj/, "ffn_gate"],
+  [/feed_forward\.w2|mlp\.down_proj/, "ffn_down"],
+  [/feed_forward\.w3|mlp\.up_proj/, "ffn_up"],
+  [/(\d\.)conv\./, "$1shortconv."],
+  [/linear_attn\.in_proj_qkv/, "attn_qkv"],
+  [/linear_attn\.in_proj_z/, "attn_gate"],
+  [/linear_attn\.in_proj_a/, "ssm_alpha"],
+  [/linear_attn\.in_proj_b/, "ssm_beta"],
+  [/linear_attn\.conv1d/, "ssm_conv1d"],
+  [/linear_attn\.dt_bias/, "ssm_dt.bias"],
+  [/linear_attn\.A_log/, "ssm_a"],
+  [/linear_attn\.norm/, "ssm_norm"],
+  [/linear_attn\.out_proj/, "ssm_out"],
+];
+
+const { linear_num_key_heads: K, linear_num_value_heads: V, linear_key_head_dim: D } = hybridConfigs.qwen3_5;
+const R = V / K;
+
+/** Value heads [K][R] as [R][K]: as _reorder_v_heads of llama.cpp's converter. */
+function reordered(values: Float32Array, outer: number, size: number): Float32Array {
+  const result = values.slice();
+  for (let o = 0; o < outer; o++)
+    for (let k = 0; k < K; k++)
+      for (let r = 0; r < R; r++)
+        for (let i = 0; i < size; i++) result[(o * V + r * K + k) * size + i] = values[(o * V + k * R + r) * size + i]!;
+  return result;
+}
+
+/** What the converter makes of a tensor of Qwen 3.5. */
+function ofQwen(name: string, shape: readonly number[], values: Float32Array): Float32Array {
+  const rowSize = values.length / shape[0]!;
+  const keys = 2 * K * D * rowSize;
+  if (/in_proj_qkv|conv1d/.test(name))
+    return Float32Array.of(...values.subarray(0, keys), ...reordered(values.subarray(keys), 1, D * rowSize));
+  if (/in_proj_z/.test(name)) return reordered(values, 1, D * rowSize);
+  if (/in_proj_[ab]|dt_bias/.test(name)) return reordered(values, 1, rowSize);
+  if (/A_log/.test(name)) return reordered(values, 1, 1).map((value) => -Math.exp(value));
+  if (/linear_attn\.out_proj/.test(name)) return reordered(values, shape[0]!, D);
+  return /norm\.weight/.test(name) && !/linear_attn/.test(name) ? values.map((value) => value + 1) : values;
+}
+
+const shared = { context_length: 256, embedding_length: 32, feed_forward_length: 32, "rope.freq_base": 10000.5 };
+
+async function writeGgufOf(name: HybridName, facts: Readonly<Record<string, Metadata>>, extra: GgufEntry[] = []) {
+  const [source, path] = [join(folder, name), join(folder, `${name}.gguf`)];
+  await writeHybridCheckpoint(source, name, { rope_theta: 10000.5 });
+  const file = await openTensorFile(join(source, "model.safetensors"));
+  const entries: GgufEntry[] = [];
+  for (const stored of file.names) {
+    const { shape, data } = await file.read(stored);
+    const values = name === "qwen3_5" ? ofQwen(stored, shape, data as Float32Array) : (data as Float32Array);
+    const shown = ggufNames.reduce((text, [pattern, by]) => text.replace(pattern, by), stored);
+    entries.push({
+      name: shown,
+      sizes: shape.filter((size) => size !== 1).toReversed(),
+      type: 0,
+      data: bytesOf(values),
+    });
+  }
+  await file.close();
+  const architecture = name === "qwen3_5" ? "qwen35" : name;
+  const metadata = Object.fromEntries(
+    Object.entries({ ...shared, ...facts }).map(([key, value]) => [`${architecture}.${key}`, value]),
+  );
+  await writeFile(path, ggufFile({ "general.architecture": architecture, ...metadata }, [...entries, ...extra]));
+  return { source, path };
+}
+
+async function logitsOf(path: string): Promise<{ logits: Float32Array; notes: readonly string[] }> {
+  const model = await loadCheckpoint(path);
+  const eager = await EagerModel.load(model, { logits: "all" });
+  const logits = eager.forward([5, 100, 20, 7, 250, 3, 3, 90], 0).data as Float32Array;
+  await model.close();
+  return { logits, notes: model.checkpoint.notes };
+}
+
+const lfm2Facts = {
+  block_count: 3,
+  "attention.head_count": 4,
+  "attention.head_count_kv": Int32Array.of(0, 2, 0),
+  "attention.layer_norm_rms_epsilon": Math.fround(1e-5),
+  "shortconv.l_cache": 3,
+};
+
+it("LFM2: layers without heads of keys are convolutions", async () => {
+  const { source, path } = await writeGgufOf("lfm2", lfm2Facts);
+  expectSame((await logitsOf(path)).logits, (await logitsOf(source)).logits);
+});
+
+const qwenFacts = {
+  block_count: 3,
+  "attention.head_count": 4,
+  "attention.head_count_kv": 2,
+  "attention.key_length": 16,
+  "attention.value_length": 16,
+  "attention.layer_norm_rms_epsilon": Math.fround(1e-5),
+  "rope.dimension_count": 4,
+  "rope.dimension_sections": Int32Array.of(1, 1, 0, 0),
+  full_attention_interval: 2,
+  "ssm.conv_kernel": 4,
+  "ssm.state_size": 8,
+  "ssm.group_count": 2,
+  "ssm.time_step_rank": 4,
+  "ssm.inner_size": 32,
+};
+
+/** To the roundings of exp and log, and of norms plus 1. */
+function expectNear(found: Float32Array, expected: Float32Array): void {
+  expect(found.length).toBe(expected.length);
+  const largest = Math.max(...expected.map(Math.abs));
+  for (const [i, value] of expected.entries()) expect(Math.abs(found[i]! - value) / largest).toBeLessThan(1e-5);
+}
+
+it("Qwen 3.5: value heads are moved back, logarithms taken, norms less 1", async () => {
+  const { source, path } = await writeGgufOf("qwen3_5", qwenFacts);
+  expectNear((await logitsOf(path)).logits, (await logitsOf(source)).logits);
+});
+
+it("Qwen 3.5: layers of multi-token prediction are left out, which a note says", async () => {
+  const draft = { name: "blk.3.nextn.enorm.weight", sizes: [32], type: 0, data: new Uint8Array(128) };
+  const facts = { ...qwenFacts, block_count: 4, nextn_predict_layers: 1 };
+  const { source, path } = await writeGgufOf("qwen3_5", facts, [draft]);
+  const { logits, notes } = await logitsOf(path);
+  expectNear(logits, (await logitsOf(source)).logits);
+  expect(notes).toEqual([`${path}: 1 layer of multi-token prediction is left out`]);
+});
+
+it.each<[HybridName, object, RegExp]>([
+  ["lfm2", { "shortconv.l_cache": undefined }, /expected metadata lfm2.shortconv.l_cache/],
+  ["lfm2", { "attention.head_count_kv": Int32Array.of(0, 2) }, /head_count_kv: expected an entry for each of 3 layers/],
+  ["lfm2", { "attention.head_count_kv": Int32Array.of(1, 2, 0) }, /head_count_kv with 1, 2 is not supported/],
+  ["lfm2", { "attention.head_count_kv": Int32Array.of(0, 0, 0) }, /head_count_kv with 0 is not supported/],
+  ["lfm2", { "attention.sliding_window": 8 }, /sliding_window is not supported in models of Lfm2ForCausalLM/],
+  ["qwen3_5", { "ssm.inner_size": undefined }, /expected metadata qwen35.ssm.inner_size/],
+  ["qwen3_5", { "ssm.time_step_rank": 3 }, /time_step_rank: expected a multiple of 2 that divides 32 but found 3/],
+  ["qwen3_5", { nextn_predict_layers: 3 }, /nextn_predict_layers: expected less than 3/],
+])("%s with %o is refused", async (name, changes, message) => {
+  const facts = { ...(name === "lfm2" ? lfm2Facts : qwenFacts), ...changes };
+  const given = Object.fromEntries(Object.entries(facts).filter(([, value]) => value !== undefined));
+  const { path } = await writeGgufOf(name, given);
+  await expect(loadCheckpoint(path)).rejects.toThrow(message);
+});

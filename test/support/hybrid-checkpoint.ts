@@ -1,0 +1,47 @@
+/** Checkpoint folders of some kilobytes of decoders with recurrent layers, of random weights with the byte-level test tokenizer. */
+import { buildDecoder } from "../../src/model/architectures.ts";
+import { tinyConfig, writeTinyCheckpoint } from "./tiny-checkpoint.ts";
+
+const base = { ...tinyConfig, max_position_embeddings: 256, intermediate_size: 32 };
+
+/** Configs by name. */
+export const hybridConfigs = {
+  lfm2: {
+    ...base,
+    architectures: ["Lfm2ForCausalLM"],
+    block_auto_adjust_ff_dim: false,
+    conv_L_cache: 3,
+    num_hidden_layers: 3,
+    layer_types: ["conv", "full_attention", "conv"],
+  },
+  lfm3: {
+    ...base,
+    architectures: ["Lfm3ForCausalLM"],
+    conv_bias: true,
+    conv_L_cache: 7,
+    num_hidden_layers: 4,
+    sliding_window: 24,
+    layer_types: ["conv", "full_attention", "conv", "sliding_attention"],
+  },
+  qwen3_5: {
+    ...base,
+    architectures: ["Qwen3_5ForCausalLM"],
+    head_dim: 16,
+    num_hidden_layers: 3,
+    layer_types: ["linear_attention", "full_attention", "linear_attention"],
+    linear_num_key_heads: 2,
+    linear_num_value_heads: 4,
+    linear_key_head_dim: 8,
+    linear_value_head_dim: 8,
+  },
+};
+
+export type HybridName = keyof typeof hybridConfigs;
+export const hybridNames = Object.keys(hybridConfigs) as readonly HybridName[];
+
+/** Writes the folder of a config, some fields of which may be replaced. */
+export async function writeHybridCheckpoint(folder: string, name: HybridName, changes: object = {}): Promise<void> {
+  const config = { ...hybridConfigs[name], ...changes };
+  const slots = buildDecoder("config.json", config).slots.filter(({ tiedTo }) => tiedTo === null);
+  await writeTinyCheckpoint(folder, { config, shapes: new Map(slots.map(({ name, shape }) => [name, shape])) });
+}
