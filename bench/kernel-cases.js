@@ -220,6 +220,58 @@ function attention({ m, dtype }) {
   };
 }
 
+/** Of Qwen 3.5: heads of recurrent layers, their keys and values alike, and inputs of a short convolution. */
+const STATE_HEADS = 16;
+const STATE_DIM = 128;
+const TAPS = 4;
+
+/** The state of one sequence, in native memory. */
+function stateTable(m, elements) {
+  const byteLength = 4 * elements;
+  const addresses = () => {
+    const bytes = new Uint8Array(requireAddon().allocate(byteLength) ?? new ArrayBuffer(byteLength));
+    return BigUint64Array.of(requireAddon().addressOf(bytes));
+  };
+  const runs = new Int32Array(1 + RUN_FIELDS);
+  runs.set([1, 0, m, CONTEXT, 0]);
+  const table = { runs, runsMax: 1, slots: 1, states: addresses(), nextStates: addresses() };
+  return { table, state: { offset: 0, byteLength } };
+}
+
+/** @returns {Case} */
+export function shortConvolution({ m }) {
+  const channels = 3 * STATE_HEADS * STATE_DIM;
+  return {
+    what: `${m} rows of ${channels} channels, ${TAPS} taps`,
+    bytes: 4 * channels * (2 * m + TAPS + 2 * (TAPS - 1)),
+    macs: m * TAPS * channels,
+    type: "f32",
+    args: () => ({
+      ...{ rows: m, channels, taps: TAPS, bias: null, silu: true, ...stateTable(m, (TAPS - 1) * channels) },
+      ...{ x: floats(m * channels), weight: floats(TAPS * channels), y: new Float32Array(m * channels) },
+    }),
+  };
+}
+
+/** @returns {Case} */
+export function linearRecurrence({ m, dtype: rule }) {
+  const [width, elements] = [STATE_HEADS * STATE_DIM, STATE_HEADS * STATE_DIM ** 2];
+  const isDelta = rule === "delta";
+  const row = () => floats(m * width).map((value) => value / Math.sqrt(STATE_DIM / 3));
+  return {
+    what: `${m} rows, ${STATE_HEADS} states [${STATE_DIM}, ${STATE_DIM}], ${isDelta ? "gated delta rule" : "no delta rule"}`,
+    bytes: 4 * (2 * elements + m * 4 * width),
+    macs: m * (isDelta ? 4 : 3) * elements,
+    type: "f32",
+    args: () => ({
+      ...{ rows: m, keyHeads: STATE_HEADS, heads: STATE_HEADS, keyDim: STATE_DIM, valueDim: STATE_DIM, scale: 1 },
+      ...{ q: row(), k: row(), v: row(), logDecay: new Float32Array(m * STATE_HEADS).fill(-0.1) },
+      ...{ beta: isDelta ? new Float32Array(m * STATE_HEADS).fill(0.5) : null, ...stateTable(m, elements) },
+      y: new Float32Array(m * width),
+    }),
+  };
+}
+
 /** Families that do little with each value: `arrays` of `length` values go by. */
 function elementwise(what, length, arrays, args) {
   return { what, bytes: 4 * length * arrays, macs: 0, type: "f32", args };
@@ -369,6 +421,8 @@ export const families = {
   ropeAttention: { make: ropeAttention, dtypes: Object.keys(caches) },
   updateAndAttend: { make: pagedAttention, dtypes: Object.keys(caches), isNative: true },
   ropeUpdateAndAttend: { make: ropePagedAttention, dtypes: Object.keys(caches), isNative: true },
+  shortConvolution: { make: shortConvolution, isNative: true },
+  linearRecurrence: { make: linearRecurrence, dtypes: ["delta", "plain"], isNative: true },
   rmsNorm: { make: rmsNorm },
   addRmsNorm: { make: addRmsNorm },
   layerNorm: { make: layerNorm },

@@ -38,15 +38,6 @@ napi_value text(napi_env env, const char* value) {
   return result;
 }
 
-const KernelRow* row_at(uint32_t index) {
-  for (size_t t = 0; t < kernel_table_count(); t++) {
-    KernelRows table = kernel_rows(t);
-    if (index < table.count) return &table.rows[index];
-    index -= static_cast<uint32_t>(table.count);
-  }
-  return nullptr;
-}
-
 // [{ m, longest }] of those that are set, null for none
 napi_value group_limits(napi_env env, const KernelRow& row) {
   napi_value list;
@@ -67,7 +58,7 @@ napi_value kernels(napi_env env, napi_callback_info) {
   napi_value list;
   napi_create_array(env, &list);
   const KernelRow* row;
-  for (uint32_t i = 0; (row = row_at(i)) != nullptr; i++) {
+  for (uint32_t i = 0; (row = kernel_row(i)) != nullptr; i++) {
     napi_value object;
     napi_create_object(env, &object);
     set(env, object, "name", text(env, row->name));
@@ -161,7 +152,7 @@ bool read_call(napi_env env, napi_value object, CallArguments* call) {
   napi_value field, item;
   uint32_t count;
   if (napi_get_named_property(env, object, "kernel", &field) != napi_ok) return false;
-  if (napi_get_value_uint32(env, field, &call->kernel) != napi_ok || !row_at(call->kernel)) return false;
+  if (napi_get_value_uint32(env, field, &call->kernel) != napi_ok || !kernel_row(call->kernel)) return false;
   if (napi_get_named_property(env, object, "scalars", &field) != napi_ok) return false;
   if (napi_get_array_length(env, field, &count) != napi_ok) return false;
   for (uint32_t i = 0; i < count; i++) {
@@ -191,7 +182,7 @@ napi_value scratch_bytes(napi_env env, napi_callback_info info) {
     throw_error(env, "scratchBytes: expected a call and a number of threads");
     return nullptr;
   }
-  const KernelRow* row = row_at(call.kernel);
+  const KernelRow* row = kernel_row(call.kernel);
   if (!row->scratch_bytes) return number(env, 0);
   return number(env, static_cast<double>(row->scratch_bytes({call.scalars.data(), call.buffers.data(), threads})));
 }
@@ -215,7 +206,7 @@ napi_value create_plan(napi_env env, napi_callback_info info) {
       throw_error(env, "createPlan: expected calls of { kernel, scalars, buffers }");
       return nullptr;
     }
-    plan->add({row_at(call.kernel), call.scalars, call.buffers}, call.growth, call.scratch_bytes);
+    plan->add({kernel_row(call.kernel), call.scalars, call.buffers}, call.growth, call.scratch_bytes);
     for (const void* buffer : call.buffers)
       if (auto region = region_of(buffer)) plan->holds.insert(std::move(region));
   }

@@ -107,6 +107,8 @@ struct KernelLibrary {
 // All rows of this binary, best first. Rows of other CPUs are listed too; `needs` tells them apart.
 KernelRows kernel_rows(size_t index);
 size_t kernel_table_count();
+// The row of that place among all; null where there are fewer.
+const KernelRow* kernel_row(uint32_t index);
 // Adds the rows of a library, which stay for as long as the process lives; false when there is no room for more.
 bool add_kernel_rows(KernelRows rows);
 

@@ -56,6 +56,7 @@
   TABLE(transformer_baseline_rows)  \
   TABLE(embedding_rows)             \
   TABLE(scalar_rows)                \
+  TABLE(expert_kernel_rows)         \
   TABLE(quantize_baseline_rows)     \
   TABLE(vocabulary_baseline_rows)   \
   TABLE(measure_read_rows)
@@ -85,6 +86,15 @@ size_t kernel_table_count() { return kOwnTables + added_count; }
 
 KernelRows kernel_rows(size_t index) {
   return index < kOwnTables ? kTables[index]() : added_tables[index - kOwnTables];
+}
+
+const KernelRow* kernel_row(uint32_t index) {
+  for (size_t t = 0; t < kernel_table_count(); t++) {
+    const KernelRows table = kernel_rows(t);
+    if (index < table.count) return &table.rows[index];
+    index -= static_cast<uint32_t>(table.count);
+  }
+  return nullptr;
 }
 
 bool add_kernel_rows(KernelRows rows) {

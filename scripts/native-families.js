@@ -20,9 +20,14 @@ async function exportsOf(file) {
 const snake = (/** @type {string} */ name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
 const constant = (/** @type {string} */ name) => `k${name[0].toUpperCase()}${name.slice(1)}`;
 
+/** Constants of a line, with whose names it is no longer than clang-format allows. */
+const PER_LINE = 3;
+
 /** Lines of constants of a type, numbered from 0. @param {string} type @param {readonly string[]} names */
 function places(type, names) {
-  return names.map((name, i) => `constexpr ${type} ${constant(name)}{${i}};`);
+  const places = names.map((name, i) => `${constant(name)}{${i}}`);
+  const lines = places.flatMap((_, i) => (i % PER_LINE === 0 ? [places.slice(i, i + PER_LINE).join(", ")] : []));
+  return lines.map((line) => `constexpr ${type} ${line};`);
 }
 
 /** The namespace of a call's arguments. @param {string} namespace @param {ArgumentNames} names */

@@ -15,6 +15,7 @@ import {
   saveTorchao,
 } from "../src/index.ts";
 import { scalarCpu } from "../src/kernels/cpu.ts";
+import { Experts } from "../src/model/experts.ts";
 import { compileModel, loadProgramObject } from "../src/tools/index.ts";
 import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
@@ -28,6 +29,8 @@ import { changeByScaling } from "./support/scaled-channels.ts";
  */
 const attentionBounds = { relative: 0.05, correlation: 0.999 };
 const productBounds = { relative: 0.07, correlation: 0.997 };
+/** Where rounding changes which experts a token goes to, what follows differs by more than rounding. */
+const expertBounds = { relative: 0.08, correlation: 0.996 };
 
 function argmax(logits: ArrayLike<number>): number {
   let best = 0;
@@ -42,6 +45,8 @@ describe.skipIf(!hasModels2026).each(Object.entries(models2026))(
     const opened: Model[] = [];
     const open = async () => {
       const model = await loadCheckpoint(modelFolder(name));
+      // What is carried over in few bits is exact with float activations.
+      model.activations = "float";
       opened.push(model);
       return model;
     };
@@ -104,7 +109,8 @@ describe.skipIf(!hasModels2026).each(Object.entries(models2026))(
       quantize(exact, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
       const { relative, correlation } = distance(await logitsOf(model), await logitsOf(exact));
       const hasProducts = model.decoder.transformer!.layers.some(({ mixer, adapter }) => mixer.states > 0 || adapter);
-      const bounds = hasProducts ? productBounds : attentionBounds;
+      const hasExperts = model.decoder.transformer!.layers.some(({ mlp }) => mlp instanceof Experts);
+      const bounds = hasExperts ? expertBounds : hasProducts ? productBounds : attentionBounds;
       expect(relative).toBeLessThan(bounds.relative);
       expect(correlation).toBeGreaterThan(bounds.correlation);
     });

@@ -89,7 +89,10 @@ void merge_chunk(PartialResult& result, float* sums, PartialResult chunk, const 
   });
 }
 
-constexpr PartialResult kNoResult = {kNoneYet, 0};
+// What the results of a head's chunks are added to: nothing, or its sink, whose value is zero.
+static inline PartialResult first_result(const AttentionArgs& args, uint32_t head) {
+  return args.sinks ? PartialResult{args.sinks[head], 1} : PartialResult{kNoneYet, 0};
+}
 
 template <class Isa>
 void divide_sums(float* sums, PartialResult result, uint32_t dim) {
@@ -137,7 +140,7 @@ class AttentionPart {
     const uint32_t dim = args_.head_dim;
     if (!is_split())
       each_query([&](const Query& query) {
-        query.result = kNoResult;
+        query.result = first_result(args_, query.head);
         memset(query.y, 0, 4 * static_cast<size_t>(dim));
       });
     attend_blocks();
@@ -335,7 +338,7 @@ void merge_chunks(const AttentionArgs& args, const AttentionJob& job, uint32_t r
   const uint32_t base = chunk_index(args.first_seen(job.run.position));
   float* y = args.y + (static_cast<size_t>(job.run.row + row) * args.heads + head) * dim;
   memset(y, 0, 4 * static_cast<size_t>(dim));
-  PartialResult result = kNoResult;
+  PartialResult result = first_result(args, head);
   for (uint32_t chunk = chunk_index(args.first_seen(position)); chunk <= chunk_index(position); chunk++) {
     const float* sums = results.of(job.split_row + row, chunk - base, head);
     PartialResult part;

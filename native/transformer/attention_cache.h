@@ -20,6 +20,8 @@ struct AttentionArgs {
   const uint64_t* pages;
   // A number of runs and [run][kRunFields] of int32, or of a cache the position of the first row as int64.
   const void* runs;
+  // A score of each head that has no value, or null.
+  const float* sinks;
   uint32_t rows, heads, kv_heads, head_dim, window;
   // Positions of a sequence at most.
   uint32_t capacity;

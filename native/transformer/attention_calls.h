@@ -141,6 +141,7 @@ void update_and_attend_prepare(Step& step, const Call& call) {
   args.value_scales = scalar_of<uintptr_t>(call, from::kValueScaleOffset);
   args.runs = buffer_of<const void>(call, from::kRuns);
   args.pages = buffer_of<const uint64_t>(call, from::kPages);
+  if (scalar_of<bool>(call, from::kHasSinks)) args.sinks = buffer_of<const float>(call, from::kSinks);
   args.y = buffer_of<float>(call, from::kY);
   args.scratch = buffer_of<float>(call, from::kScratch);
   begin_attention<Isa>(step, args, scalar_of<CacheType>(call, from::kCacheType));

@@ -129,6 +129,45 @@ void binary_prepare(Step& step, const Call& call) {
   step.run = binary_run<Isa, Operation>;
 }
 
+struct ClampedGateArgs {
+  const float* a;
+  const float* b;
+  float* y;
+  size_t count;
+  uint32_t per_tile;
+  float slope, limit;
+};
+
+// (clamp(b) + 1) * c * sigmoid(slope * c), c = min(a, limit)
+template <class Isa>
+void clamped_gate_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
+  const ClampedGateArgs& args = step.as<ClampedGateArgs>();
+  const size_t start = static_cast<size_t>(tile) * args.per_tile;
+  const auto zero = Isa::set(0.0f), one = Isa::set(1.0f), slope = Isa::set(-args.slope), limit = Isa::set(args.limit);
+  // NaN stays: of max's arguments it is the second one.
+  const auto at_most = [&](auto x) { return zero - Isa::max(zero - limit, zero - x); };
+  each_vector<Isa>(std::min<size_t>(args.per_tile, args.count - start), [&](size_t i, auto vector) {
+    const auto gate = at_most(vector.load(args.a + start + i));
+    const auto up = Isa::max(zero - limit, at_most(vector.load(args.b + start + i)));
+    vector.store(args.y + start + i, (up + one) * (gate / (one + exp_of<Isa>(gate * slope))));
+  });
+}
+
+template <class Isa>
+void clamped_gate_prepare(Step& step, const Call& call) {
+  ClampedGateArgs& args = step.init<ClampedGateArgs>();
+  args.count = scalar_of<size_t>(call, clamped_gate::kCount);
+  args.slope = scalar_of<float>(call, clamped_gate::kSlope);
+  args.limit = scalar_of<float>(call, clamped_gate::kLimit);
+  args.a = buffer_of<const float>(call, clamped_gate::kA);
+  args.b = buffer_of<const float>(call, clamped_gate::kB);
+  args.y = buffer_of<float>(call, clamped_gate::kY);
+  args.per_tile = static_cast<uint32_t>(round_up(items_per_tile<Isa>(args.count, kTileValues, call.threads), 16));
+  step.phases = 1;
+  step.tiles[0] = static_cast<uint32_t>((args.count + args.per_tile - 1) / args.per_tile);
+  step.run = clamped_gate_run<Isa>;
+}
+
 struct UnaryArgs {
   const float* x;
   float* y;

@@ -107,7 +107,7 @@ struct RotatedFloats {
 static_assert(rope_attention::kTokens == attention::kTokens && rope_attention::kStores == attention::kStores &&
               rope_attention::kHalf == ScalarIndex{attention::kScalars});
 static_assert(rope_update_and_attend::kRows == update_and_attend::kRows &&
-              rope_update_and_attend::kValueScaleOffset == update_and_attend::kValueScaleOffset &&
+              rope_update_and_attend::kHasSinks == update_and_attend::kHasSinks &&
               rope_update_and_attend::kHalf == ScalarIndex{update_and_attend::kScalars});
 // Both families begin with the same numbers.
 static_assert(update_and_attend::kRows == attention::kTokens && update_and_attend::kHeads == attention::kHeads &&
@@ -178,6 +178,7 @@ void rope_update_and_attend_prepare(Step& step, const Call& call) {
   RotatedCall<Isa, update_and_attend::kScalars, update_and_attend::kBuffers> rotated(call, from::kScratch);
   rotated.to[update_and_attend::kRuns] = buffer_of<void>(call, from::kRuns);
   rotated.to[update_and_attend::kPages] = buffer_of<void>(call, from::kPages);
+  rotated.to[update_and_attend::kSinks] = buffer_of<void>(call, from::kSinks);
   rotated.to[update_and_attend::kY] = buffer_of<void>(call, from::kY);
   rotated.prepare(update_and_attend_prepare<Isa>, step, call, scalar_of<uint32_t>(call, from::kHalf));
 }

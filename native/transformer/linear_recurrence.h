@@ -72,7 +72,25 @@ LOWBIT_APART void change_columns(StateRows<const float> from, StateRows<float> t
   });
 }
 
-// One group of columns of a head; `tile` has room for it.
+// Takes some columns of a state to `to`; `known` = S^T k.
+template <class Isa>
+LOWBIT_APART void take_columns(StateRows<const float> from, float* to, uint32_t keys, const float* k, float* known) {
+  using V = typename Isa::V;
+  constexpr uint32_t kVectors = StateColumns<Isa>::kVectors, kCount = StateColumns<Isa>::kCount;
+  V sums[kVectors];
+  each_index<kVectors>([&](auto c) LOWBIT_INLINE { sums[c] = Isa::set(0); });
+  for (uint32_t i = 0; i < keys; i++, from.at += from.stride, to += kCount) {
+    const V key = Isa::set(k[i]);
+    each_index<kVectors>([&](auto c) LOWBIT_INLINE {
+      const V s = Isa::load(from.at + c * Isa::kLanes);
+      Isa::store(to + c * Isa::kLanes, s);
+      sums[c] = Isa::multiply_add(key, s, sums[c]);
+    });
+  }
+  each_index<kVectors>([&](auto c) LOWBIT_INLINE { Isa::store(known + c * Isa::kLanes, sums[c]); });
+}
+
+// One group of columns of a head, for the rows of a run; `tile` has room for it.
 template <class Isa>
 class RecurrentGroup {
  public:
@@ -82,24 +100,21 @@ class RecurrentGroup {
         head_(index / args.groups),
         key_head_(static_cast<uint32_t>(static_cast<uint64_t>(head_) * args.key_heads / args.heads)),
         first_(index % args.groups * kCount),
-        count_(std::min(kCount, args.value_dim - first_)) {
-    memset(tile, 0, 4 * static_cast<size_t>(args.key_dim) * kCount);
+        count_(std::min(kCount, args.value_dim - first_)) {}
+
+  void run(const Run& run, const float* now, float* next) {
+    const size_t at = static_cast<size_t>(head_) * args_.key_dim * args_.value_dim + first_;
+    load(now + at, args_.k + key_place(run.row));
+    const uint32_t end = run.row + run.rows;
+    for (uint32_t row = run.row; row < end; row++) {
+      if (row + kAhead < end) fetch(row + kAhead);
+      advance(row, row + 1 == end ? next + at : nullptr);
+    }
   }
 
-  void run() {
-    auto skip = [&](uint32_t row, uint32_t last) {
-      for (; row < last; row++) fill_nan(args_.y + value_place(row), count_);
-    };
-    each_state(args_.table, skip, [&](const Run& run, const float* now, float* next) {
-      const size_t at = static_cast<size_t>(head_) * args_.key_dim * args_.value_dim + first_;
-      load(now + at, args_.k + key_place(run.row));
-      const uint32_t end = run.row + run.rows;
-      for (uint32_t row = run.row; row < end; row++) {
-        if (row + kAhead < end) fetch(row + kAhead);
-        advance(row, row + 1 == end ? next + at : nullptr);
-      }
-    });
-  }
+  // Of y, where the group begins and ends in a row of all heads.
+  size_t begin() const { return static_cast<size_t>(head_) * args_.value_dim + first_; }
+  size_t end() const { return begin() + count_; }
 
  private:
   static constexpr uint32_t kCount = StateColumns<Isa>::kCount;
@@ -124,16 +139,15 @@ class RecurrentGroup {
 
   // The state that a run begins with, and what it knows of the run's first key.
   void load(const float* state, const float* k) {
-    std::fill_n(known_, kCount, 0.0f);
-    for (uint32_t i = 0; i < args_.key_dim; i++, state += args_.value_dim) {
-      const auto key = Isa::set(k[i]);
-      float* row = tile_.at + static_cast<size_t>(i) * kCount;
-      each_vector<Isa>(count_, [&](size_t c, auto vector) {
-        const auto s = vector.load(state + c);
-        vector.store(row + c, s);
-        vector.store(known_ + c, Isa::multiply_add(key, s, vector.load(known_ + c)));
-      });
+    const size_t stride = args_.value_dim;
+    StateRows<const float> from = {state, stride};
+    if (count_ < kCount) {
+      memset(tile_.at, 0, 4 * static_cast<size_t>(args_.key_dim) * kCount);
+      for (uint32_t i = 0; i < args_.key_dim; i++)
+        memcpy(tile_.at + static_cast<size_t>(i) * kCount, state + i * stride, 4 * static_cast<size_t>(count_));
+      from = {tile_.at, kCount};
     }
+    take_columns<Isa>(from, tile_.at, args_.key_dim, k, known_);
   }
 
   // `last`: where the columns go after the run's last row.
@@ -174,9 +188,16 @@ class RecurrentGroup {
 template <class Isa>
 void linear_recurrence_run(const Step& step, uint32_t, uint32_t tile, uint32_t thread) {
   const LinearRecurrenceArgs& args = step.as<LinearRecurrenceArgs>();
-  const uint32_t last = std::min(args.heads * args.groups, (tile + 1) * args.per_tile);
+  const uint32_t first = tile * args.per_tile, last = std::min(args.heads * args.groups, first + args.per_tile);
   float* scratch = args.scratch + static_cast<size_t>(thread) * args.key_dim * StateColumns<Isa>::kCount;
-  for (uint32_t index = tile * args.per_tile; index < last; index++) RecurrentGroup<Isa>(args, index, scratch).run();
+  auto group = [&](uint32_t index) { return RecurrentGroup<Isa>(args, index, scratch); };
+  const size_t begin = group(first).begin(), columns = group(last - 1).end() - begin;
+  auto skip = [&](uint32_t row, uint32_t end) {
+    for (; row < end; row++) fill_nan(args.y + static_cast<size_t>(row) * args.heads * args.value_dim + begin, columns);
+  };
+  each_state(args.table, skip, [&](const Run& run, const float* now, float* next) {
+    for (uint32_t index = first; index < last; index++) group(index).run(run, now, next);
+  });
 }
 
 template <class Isa>

@@ -51,6 +51,7 @@
       LOWBIT_FLOAT_ROW("reglu", "reglu", target, lanes, needs, nullptr, binary_prepare<Isa, RegluOperation>),          \
       LOWBIT_FLOAT_ROW("squared_reglu", "squared_reglu", target, lanes, needs, nullptr,                                \
                        binary_prepare<Isa, SquaredRegluOperation>),                                                    \
+      LOWBIT_FLOAT_ROW("clamped_gate", "clamped_gate", target, lanes, needs, nullptr, clamped_gate_prepare<Isa>),      \
       LOWBIT_FLOAT_ROW("multiply", "multiply", target, lanes, needs, nullptr, binary_prepare<Isa, MultiplyOperation>), \
       LOWBIT_FLOAT_ROW("sigmoid_gate", "sigmoid_gate", target, lanes, needs, nullptr,                                  \
                        binary_prepare<Isa, SigmoidGateOperation>),                                                     \

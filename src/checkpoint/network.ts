@@ -9,8 +9,10 @@ import { architectures, buildDecoder } from "../model/architectures.ts";
 import type { Network } from "../model/decoder.ts";
 import { type HeadActivation, type HeadStep, textNetwork } from "../model/encoder.ts";
 import { architectureName, buildEncoder, decoderAsEncoder, encoders } from "../model/encoders.ts";
+import { expertStacks } from "../model/layer.ts";
 import { isPooling, type Pooling, poolings } from "../pooling.ts";
 import { withModelPrefix } from "./base-names.ts";
+import { withExpertStacks } from "./expert-stacks.ts";
 import { withTextHalf } from "./text-half.ts";
 import { scoreActivation } from "./texts.ts";
 import { withStoredHead } from "./tied-head.ts";
@@ -33,7 +35,8 @@ async function namedNetwork(checkpoint: Checkpoint): Promise<[Checkpoint, Networ
   }
   if (architectureName(config).endsWith(CLASSIFIER)) return rerankerOf(checkpoint);
   const decoder = buildDecoder(configFile, config);
-  return withStoredHead(withModelPrefix(checkpoint, decoder), decoder);
+  const named = withModelPrefix(checkpoint, decoder);
+  return withStoredHead(withExpertStacks(named, expertStacks(decoder.transformer)), decoder);
 }
 
 function embedderOf(checkpoint: Checkpoint, steps: readonly HeadStep[]): [Checkpoint, Network] {

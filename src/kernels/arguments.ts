@@ -2,7 +2,7 @@
 import type { DType } from "../dtype.ts";
 import type { Pooling } from "../pooling.ts";
 import type { WeightSpec } from "../quantized.ts";
-import type { LayoutPacker, PackedLayout, PackedWeights, PackTarget } from "./contract.ts";
+import type { Kernel, LayoutPacker, PackedLayout, PackedWeights, PackTarget } from "./contract.ts";
 import type { LayerPages, SequenceTable, StatePart } from "./sequence-table.ts";
 
 /** y [m, n] = x [m, k] times quantized weights [n, k] transposed, plus the bias packed with them. */
@@ -218,6 +218,8 @@ export interface SequenceAttentionArgs {
   readonly window: number;
   /** Scores become cap * tanh(score / cap); 0 for none. */
   readonly softcap: number;
+  /** [heads]: a score that each query has besides, whose value is zero (Xiao et al. 2024); null without. */
+  readonly sinks: Float32Array | null;
   /** [rows, heads, headDim] */
   readonly y: Float32Array;
 }
@@ -289,6 +291,15 @@ export interface BinaryArgs {
   readonly b: Float32Array;
   /** Multiplies b in `add`. */
   readonly alpha: number;
+  readonly y: Float32Array;
+}
+
+/** y = (min(max(b, -limit), limit) + 1) * c * sigmoid(slope * c), c = min(a, limit): the gate of gpt-oss. */
+export interface ClampedGateArgs {
+  readonly a: Float32Array;
+  readonly b: Float32Array;
+  readonly slope: number;
+  readonly limit: number;
   readonly y: Float32Array;
 }
 
@@ -388,4 +399,66 @@ export interface Int4PackArgs {
   readonly bias: Float32Array | null;
   /** At least of the layout's `byteLength`. */
   readonly target: Uint8Array;
+}
+
+/** How logits of a router become weights of experts. */
+export const routerScores = ["softmax", "sigmoid"] as const;
+
+/**
+ * Chooses the `topK` experts of each row by its scores, the softmax or the sigmoid of its logits, and says where their rows
+ * go: `routing` as `kernels/routing.ts` describes it. Of experts of one score, the first are chosen.
+ */
+export interface RouteArgs {
+  readonly rows: number;
+  readonly experts: number;
+  readonly topK: number;
+  /** Place among `routerScores`. */
+  readonly scores: number;
+  /** Whether weights of a row are divided by their sum, to which `eps` is added. */
+  readonly normalize: boolean;
+  readonly eps: number;
+  /** Number that all weights are multiplied with. */
+  readonly scale: number;
+  /** [rows, experts] */
+  readonly logits: Float32Array;
+  /** [experts], added to scores where experts are chosen, not to weights; null without. */
+  readonly bias: Float32Array | null;
+  /** [experts], what weights of each expert are multiplied with; null without. */
+  readonly factors: Float32Array | null;
+  readonly routing: Int32Array;
+}
+
+/** y [rows * topK, dim]: rows of x [rows, dim] in the order of their experts, once for each of them. */
+export interface ExpertRowsArgs {
+  readonly rows: number;
+  readonly experts: number;
+  readonly topK: number;
+  readonly dim: number;
+  readonly x: Float32Array;
+  readonly routing: Int32Array;
+  readonly y: Float32Array;
+}
+
+/** y [rows, dim]: sums of the rows of x [rows * topK, dim] that each row's experts made, times their weights. */
+export type CombineExpertsArgs = ExpertRowsArgs;
+
+/** The matrices of all experts of a linear layer, and what multiplies with one. `A`: arguments of a linear layer. */
+export interface ExpertMatrices<A> {
+  /** Kernels for the rows of one expert, each from some rows on, with the fewest first, and from 1. */
+  readonly choices: readonly { readonly from: number; readonly kernel: Kernel<A> }[];
+  /** The arguments of a call of m rows of one expert. */
+  of(expert: number, m: number, x: Float32Array, y: Float32Array): A;
+}
+
+/** y [places, n] = x [places, k] times the matrix of each row's expert, where `routing` says which rows are whose. */
+export interface ExpertLinearArgs<A> {
+  readonly places: number;
+  readonly experts: number;
+  readonly n: number;
+  readonly k: number;
+  readonly x: Float32Array;
+  readonly routing: Int32Array;
+  readonly y: Float32Array;
+  /** The same for calls of any number of rows. */
+  readonly matrices: ExpertMatrices<A>;
 }

@@ -25,6 +25,7 @@ const bench = (threads: number): Bench => ({ memory: heap, threads });
 interface Sizes extends Omit<SequencesShape, "slots" | "layer"> {
   readonly heads: number;
   readonly softcap: number;
+  readonly hasSinks?: boolean;
 }
 
 /** Bytes of `pages` pages as a cache may hold them. */
@@ -47,10 +48,14 @@ function randomPages(random: Random, shape: Sizes, pages: number): Uint8Array {
   return bytes;
 }
 
+/** Scores without values, some below all others, some above. */
+const sinksOf = (heads: number) => Float32Array.from({ length: heads }, (_, head) => 2 * head - 3);
+
 /** Arguments of a call, without its sequences. */
-function rowArgs(random: Random, { heads, kvHeads, headDim, window, softcap }: Sizes, rows: number) {
+function rowArgs(random: Random, { heads, kvHeads, headDim, window, softcap, hasSinks }: Sizes, rows: number) {
   return {
     ...{ rows, heads, kvHeads, headDim, window, softcap, scale: headDim ** -0.5 },
+    sinks: hasSinks ? sinksOf(heads) : null,
     q: random.floats(rows * heads * headDim, 2),
     k: random.floats(rows * kvHeads * headDim, 2),
     v: random.floats(rows * kvHeads * headDim, 3),
@@ -100,7 +105,7 @@ function* allSizes(): Generator<Sizes> {
   ];
   const limits = [
     { window: 0, softcap: 0 },
-    { window: 40, softcap: 0 },
+    { window: 40, softcap: 0, hasSinks: true },
     { window: 120, softcap: 20 },
   ];
   for (const [i, size] of heads.entries())
@@ -249,7 +254,7 @@ function independenceCases(): Independence[] {
     for (const shape of shapes) {
       const sizes = { ...shape, type, window: 0, softcap: 0 };
       cases.push({ sizes, first: 0, count: 20 }, { sizes, first: 240, count: 20 });
-      cases.push({ sizes: { ...sizes, window: 90, softcap: 10 }, first: 330, count: 20 });
+      cases.push({ sizes: { ...sizes, window: 90, softcap: 10, hasSinks: true }, first: 330, count: 20 });
     }
     const long = { heads: 4, kvHeads: 2, headDim: 16, pagePositions: 32, type, softcap: 0 };
     cases.push({ sizes: { ...long, window: 0 }, first: 4085, count: 20 });

@@ -1,10 +1,12 @@
 /** The rows: every kernel of every family, best first. The reference fits everything and is last. */
+import type { FloatLinearArgs, PackedLinearArgs } from "./arguments.ts";
 import * as native from "./native/families.ts";
 import { nativeKernels } from "./native/rows.ts";
 import { attentionReference, updateAndAttendReference } from "./reference/attention.ts";
 import {
   addReference,
   argmaxReference,
+  clampedGateReference,
   erfGegluReference,
   gegluReference,
   groupSumsReference,
@@ -23,6 +25,12 @@ import {
   swigluReference,
 } from "./reference/elementwise.ts";
 import { embeddingFloatReference, embeddingPackedReference, embeddingSharedReference } from "./reference/embedding.ts";
+import {
+  combineExpertsReference,
+  expertLinearReference,
+  expertRowsReference,
+  routeReference,
+} from "./reference/experts.ts";
 import {
   addRmsNormReference,
   gegluHalvesReference,
@@ -169,6 +177,7 @@ export const sigmoidGate = [...nativeKernels("sigmoid_gate", native.binary), sig
 export const sigmoid = [...nativeKernels("sigmoid", native.unary), sigmoidWasm, sigmoidReference];
 export const softplus = [...nativeKernels("softplus", native.softplus), softplusWasm, softplusReference];
 export const scaleRows = [...nativeKernels("scale_rows", native.scaleRows), scaleRowsWasm, scaleRowsReference];
+export const clampedGate = [...nativeKernels("clamped_gate", native.clampedGate), clampedGateReference];
 export const scale = [...nativeKernels("scale", native.unary), scaleWasm, scaleReference];
 export const softcap = [...nativeKernels("softcap", native.unary), softcapWasm, softcapReference];
 export const softmax = [...nativeKernels("softmax", native.rows), softmaxWasm, softmaxReference];
@@ -176,3 +185,15 @@ export const groupSums = [...nativeKernels("group_sums", native.groupSums), grou
 export const argmax = [...nativeKernels("argmax", native.rows), argmaxWasm, argmaxReference];
 export const select = [...nativeKernels("select", native.select), selectWasm, selectReference];
 export const int4Pack = [int4PackReference];
+export const route = [...nativeKernels("route", native.route), routeReference];
+export const expertRows = [...nativeKernels("expert_rows", native.expertRows), expertRowsReference];
+export const combineExperts = [...nativeKernels("combine_experts", native.expertRows), combineExpertsReference];
+/** Over rows in the order of their experts; the kernels of linear layers multiply. */
+export const expertLinearPacked = [
+  ...nativeKernels("expert_linear_packed", native.expertPacked),
+  expertLinearReference<PackedLinearArgs>("expert_linear_packed_any_1x1x1_reference"),
+];
+export const expertLinearFloat = [
+  ...nativeKernels("expert_linear_float", native.expertFloat),
+  expertLinearReference<FloatLinearArgs>("expert_linear_float_any_1x1x1_reference"),
+];

@@ -8,15 +8,19 @@ import { exaone4 } from "./exaone4.ts";
 import { gemma, gemma2, gemma3 } from "./gemma.ts";
 import { gemma4, gemma4Unified } from "./gemma4.ts";
 import { glm4 } from "./glm4.ts";
-import { granite } from "./granite.ts";
+import { gptOss } from "./gpt-oss.ts";
+import { granite, graniteMoe } from "./granite.ts";
 import { graniteHybrid } from "./granite-hybrid.ts";
 import { hunyuan } from "./hunyuan.ts";
-import { lfm2, lfm3 } from "./lfm.ts";
+import { lfm2, lfm2Moe, lfm3 } from "./lfm.ts";
 import { llama } from "./llama.ts";
 import { ministral, ministral3, mistral } from "./mistral.ts";
+import { mixtral } from "./mixtral.ts";
 import { olmo2, olmo3 } from "./olmo.ts";
+import { olmoe } from "./olmoe.ts";
 import { phi3 } from "./phi3.ts";
 import { qwen2, qwen3 } from "./qwen.ts";
+import { qwen3Moe, qwen35Moe } from "./qwen-moe.ts";
 import { qwen35 } from "./qwen3-5.ts";
 import { smollm3 } from "./smollm3.ts";
 
@@ -43,9 +47,16 @@ export const architectures: readonly Architecture[] = [
   glm4,
   granite,
   graniteHybrid,
+  qwen3Moe,
+  olmoe,
+  mixtral,
+  graniteMoe,
+  gptOss,
   lfm2,
+  lfm2Moe,
   lfm3,
   qwen35,
+  qwen35Moe,
 ];
 
 /**

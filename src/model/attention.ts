@@ -25,6 +25,10 @@ export interface AttentionConfig {
   readonly softcap: number;
   /** Which projections have a bias. */
   readonly biases: { readonly qkv: boolean; readonly output: boolean };
+  /** Whether each head has a score without a value. */
+  readonly sinks?: boolean;
+  /** Bound of the magnitudes of queries, keys and values; null or absent for none. */
+  readonly clip?: number | null;
   /** Whether queries, keys and values are one matrix. */
   readonly fused: boolean;
   /** Whether norms of queries and keys are behind their rope, not in front of it. */
@@ -57,7 +61,7 @@ export interface QueryGrowth {
 }
 
 /** Names of modules within an attention. */
-const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", gate: "gate_proj" };
+const llamaNames = { output: "o_proj", queryNorm: "q_norm", keyNorm: "k_norm", gate: "gate_proj", sinks: "sinks" };
 
 interface Projections<T> {
   readonly q: T;
@@ -87,7 +91,7 @@ export class Attention implements Mixer {
   }
 
   get readsTexts(): boolean {
-    return this.config.softcap === 0 && this.cache === "own";
+    return this.config.softcap === 0 && this.cache === "own" && !this.config.sinks;
   }
 
   /** Linear layers that make keys and values; none where those of another layer are read. */
@@ -121,6 +125,7 @@ export class Attention implements Mixer {
       ...(gate === "heads" ? linearSlots(`${module}.${names.gate}`, heads, hidden) : []),
       ...norm(names.queryNorm, q),
       ...(keyValues.length > 0 ? norm(names.keyNorm, kv) : []),
+      ...(this.config.sinks ? [vectorSlot(`${module}.${names.sinks}`, heads)] : []),
       ...(outputNorm === undefined ? [] : [vectorSlot(`${module}.${outputNorm}.weight`, q)]),
       ...linearSlots(`${module}.${names.output}`, hidden, q, biases.output),
     ];
@@ -132,7 +137,17 @@ export class Attention implements Mixer {
   }
 
   scalable(module: string, normOffset: number): PartActivations {
-    const { heads, kvHeads, headDim, biases, fused, outputNorm, gate, isValueNormed = false } = this.config;
+    const {
+      heads,
+      kvHeads,
+      headDim,
+      biases,
+      fused,
+      outputNorm,
+      gate,
+      isValueNormed = false,
+      clip = null,
+    } = this.config;
     const output = `${module}.${this.#names.output}`;
     const projections = fused ? ["qkv_proj"] : ["q_proj", ...this.#keyValueProjections];
     const readers = gate === "heads" ? [...projections, this.#names.gate] : projections;
@@ -145,8 +160,8 @@ export class Attention implements Mixer {
     const values = { size: heads * headDim, rowOf };
     const source = `${module}.${projections.at(-1)}`;
     const named = readers.map((name) => `${module}.${name}.weight`);
-    // A norm undoes factors of values, and other layers read those that are shared.
-    if (isValueNormed || projections.at(-1) === "q_proj") return { readers: named, inner: [] };
+    // A norm undoes factors of values, a bound holds whatever they are, and other layers read those that are shared.
+    if (isValueNormed || clip !== null || projections.at(-1) === "q_proj") return { readers: named, inner: [] };
     return {
       readers: named,
       inner: [
@@ -163,18 +178,20 @@ export class Attention implements Mixer {
     const { kvHeads, headDim, window, scale, softcap, biases, outputNorm, isValueNormed = false } = this.config;
     const names = this.#names;
     const { q, k, v, gated } = this.#projections(pass, x, module);
+    const sinks = this.config.sinks ? pass.weight(`${module}.${names.sinks}`) : null;
     const turnedQ = this.#grown(pass, this.#turned(pass, q, `${module}.${names.queryNorm}`));
     const turnedK = k === null ? null : this.#turned(pass, k, `${module}.${names.keyNorm}`);
     const normedV = v === null || !isValueNormed ? v : ops.plainRmsNorm(v, headDim, pass.eps);
+    const boundV = normedV === null ? null : this.#clipped(pass, normedV);
     const sizes = { kvHeads, headDim };
     const attend = () => {
       if (typeof cache === "object" && "texts" in cache)
-        return ops.attendTexts(turnedQ, turnedK!, normedV!, { headDim, scale, ...textWindow(cache.texts, window) });
+        return ops.attendTexts(turnedQ, turnedK!, boundV!, { headDim, scale, ...textWindow(cache.texts, window) });
       const kept =
         cache === "sequences"
           ? { layer: cacheLayer, ...sizes }
           : { ...ops.kvCache(module, { ...cache, ...sizes }), position: pass.position };
-      return ops.attention(turnedQ, turnedK, normedV, { cache: kept, scale, window, softcap });
+      return ops.attention(turnedQ, turnedK, boundV, { cache: kept, scale, window, softcap, sinks });
     };
     const mixed = gated(attend());
     const normed = outputNorm === undefined ? mixed : pass.norm(mixed, `${module}.${outputNorm}`);
@@ -203,10 +220,15 @@ export class Attention implements Mixer {
     return { q: half(0), k, v, gated: (y) => ops.gated("sigmoid", half(headDim), y) };
   }
 
+  #clipped<T>({ ops }: LayerPass<T>, x: T): T {
+    const { clip = null } = this.config;
+    return clip === null ? x : ops.call("aten::clamp.out", x, -clip, clip);
+  }
+
   /** Queries or keys behind their norm and rope. */
   #turned<T>(pass: LayerPass<T>, x: T, norm: string): T {
     const { rope, queryKeyNorm, headDim, isNormedLast = false } = this.config;
-    const normed = (value: T) => (queryKeyNorm === null ? value : pass.norm(value, norm));
+    const normed = (value: T) => this.#clipped(pass, queryKeyNorm === null ? value : pass.norm(value, norm));
     const turned = (value: T) => (rope === null ? value : pass.ops.rope(value, pass.angles(rope), headDim));
     return isNormedLast ? normed(turned(x)) : turned(normed(x));
   }

@@ -1,8 +1,9 @@
-/** Granite (IBM 2024): Llama with factors on embeddings, residuals, attention scores and logits. */
+/** Granite (IBM 2024): Llama with factors on embeddings, residuals, attention scores and logits; and with experts. */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
+import { Experts } from "./experts.ts";
 import { transformer } from "./transformer.ts";
-import { attentionBias, readStack, type StackConfig, stacked } from "./transformer-config.ts";
+import { attentionBias, expertCounts, readStack, type StackConfig, stacked } from "./transformer-config.ts";
 
 /** What Granite's families share. */
 export function readGranite(config: ConfigReader): StackConfig {
@@ -28,5 +29,30 @@ export const granite: Architecture = {
   modelType: "granite",
   build(config) {
     return transformer(this.name, stacked(readGranite(config)));
+  },
+};
+
+/** Its router takes the softmax of the logits of the chosen experts: that of all, divided by their sum. */
+export const graniteMoe: Architecture = {
+  name: "GraniteMoeForCausalLM",
+  modelType: "granitemoe",
+  build(config) {
+    const base = readGranite(config);
+    const experts = new Experts({
+      ...expertCounts(config, { experts: 8, topK: 2 }),
+      hidden: base.hidden,
+      intermediate: base.mlp.intermediate,
+      gate: base.mlp.activation,
+      stacks: { both: "input_linear.weight", down: "output_linear.weight" },
+      names: { mlp: "block_sparse_moe", router: "router.layer" },
+    });
+    return transformer(
+      this.name,
+      stacked(
+        base,
+        () => ({}),
+        () => experts,
+      ),
+    );
   },
 };

@@ -68,12 +68,27 @@ export interface PartActivations {
   readonly inner: readonly ScalableActivation[];
 }
 
+/** A tensor in which checkpoints may have one weight of all experts, [experts, n, k], or [experts, n] of biases. */
+export interface ExpertStack {
+  /** Full name of the tensor; with "*" for the number of an expert where each has a matrix [n, k] of its own. */
+  readonly tensor: string;
+  readonly experts: number;
+  /** The slots, with "*" for the number of the expert, whose rows an expert's matrix has, each as many. */
+  readonly slots: readonly string[];
+  /** Whether rows of the slots take turns, rather than follow one slot after the other. */
+  readonly isInterleaved: boolean;
+  /** Whether matrices are [k, n]. */
+  readonly isTransposed: boolean;
+}
+
 /** A mixer or an MLP. */
 export interface LayerPart {
   /** Name of the part within its layer, such as "self_attn"; null where its weights stand beside those of other parts. */
   readonly module: string | null;
   /** Its weights; `module` is the part's full name. */
   slots(module: string): WeightSlot[];
+  /** Tensors that checkpoints may have in place of those of the slots; absent where there are none. */
+  stacks?(module: string): ExpertStack[];
   /** Its activations whose channels may be scaled; `module` is the part's full name, `normOffset` what norms add to weights. */
   scalable(module: string, normOffset: number): PartActivations;
   /** Computes the part of x [1, T, hidden], to the same shape. */
@@ -143,4 +158,11 @@ export function layerPlaces(layers: readonly LayerConfig[]): readonly LayerPlace
     });
     return { mixer: placeOf(mixer.module), mlp: placeOf(mlp.module), adapter: placeOf(adapter?.module) };
   });
+}
+
+/** Tensors of all experts that a checkpoint may have in place of those of each. */
+export function expertStacks(config: { readonly layers: readonly LayerConfig[] } | null): ExpertStack[] {
+  const layers = config?.layers ?? [];
+  const places = layerPlaces(layers);
+  return layers.flatMap(({ mlp }, i) => mlp.stacks?.(places[i]!.mlp.module) ?? []);
 }

@@ -5,11 +5,20 @@
 import { Attention } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
+import { Experts } from "./experts.ts";
+import { GatedMlp } from "./gated-mlp.ts";
 import type { LayerNorms } from "./layer.ts";
 import { ropeOf } from "./rope.ts";
 import { ShortConvolution, tapsOf } from "./short-convolution.ts";
 import { transformer } from "./transformer.ts";
-import { attentionBias, type Defaults, mixed, readStack, type StackConfig } from "./transformer-config.ts";
+import {
+  attentionBias,
+  type Defaults,
+  expertCounts,
+  mixed,
+  readStack,
+  type StackConfig,
+} from "./transformer-config.ts";
 
 const norms: LayerNorms = { beforeMixer: "operator_norm", afterMixer: null, beforeMlp: "ffn_norm", afterMlp: null };
 const mlpNames = { mlp: "feed_forward", gate: "w1", up: "w3", down: "w2" };
@@ -76,6 +85,39 @@ export const lfm2: Architecture = {
     return transformer(
       this.name,
       mixed({ ...base, mlp }, (i) => (isAttention[i] ? attention : convolution)),
+    );
+  },
+};
+
+/** LFM2-8B-A1B (2025): a mixture of experts in all but the first layers, chosen by sigmoids and what is added to them. */
+export const lfm2Moe: Architecture = {
+  name: "Lfm2MoeForCausalLM",
+  modelType: "lfm2_moe",
+  build(config) {
+    const base = readLfm(config, { kvHeads: 8 });
+    const isAttention = attentionLayers(config, base.depth);
+    const [attention, convolution] = [readAttention(base), readConvolution(config, base.hidden, 3)];
+    const experts = new Experts({
+      ...expertCounts(config, { experts: 32, topK: 4 }),
+      hidden: base.hidden,
+      intermediate: config.size("moe_intermediate_size", 1792),
+      scores: "sigmoid",
+      normalize: config.boolean("norm_topk_prob", true),
+      eps: 1e-6,
+      scale: config.number("routed_scaling_factor", 1),
+      ...(config.boolean("use_expert_bias", true) ? { routerVectors: { choice: "expert_bias" } } : {}),
+      gate: base.mlp.activation,
+      names: mlpNames,
+    });
+    const dense = new GatedMlp(base.mlp);
+    const denseLayers = config.number("num_dense_layers", 2);
+    return transformer(
+      this.name,
+      mixed(
+        base,
+        (i) => (isAttention[i] ? attention : convolution),
+        (i) => (i < denseLayers ? dense : experts),
+      ),
     );
   },
 };

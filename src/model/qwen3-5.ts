@@ -7,14 +7,14 @@ import { GatedDelta } from "./gated-delta.ts";
 import type { Mixer } from "./layer.ts";
 import { tapsOf } from "./short-convolution.ts";
 import { transformer } from "./transformer.ts";
-import { attentionBias, HEADS_MAX, mixed, readStack, type StackConfig } from "./transformer-config.ts";
+import { attentionBias, type Defaults, HEADS_MAX, mixed, readStack, type StackConfig } from "./transformer-config.ts";
 
 /** What models with and without experts share, as if all layers were attention. */
-export function readQwen35(config: ConfigReader): StackConfig {
+export function readQwen35(config: ConfigReader, defaults: Defaults = {}): StackConfig {
   // The convolution has the activation, too.
   config.oneOf("hidden_act", ["silu", "swish"], "silu");
   const given = config.with({ partial_rotary_factor: config.fields.partial_rotary_factor ?? 0.25 });
-  const base = readStack(given, { contextLength: 32768, kvHeads: 4, headDim: 256, partialRotary: true });
+  const base = readStack(given, { contextLength: 32768, kvHeads: 4, headDim: 256, partialRotary: true, ...defaults });
   return {
     ...base,
     normOffset: 1,

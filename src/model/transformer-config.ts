@@ -4,7 +4,7 @@ import type { Activation } from "../ops/ops.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import { GatedMlp, type GatedMlpConfig } from "./gated-mlp.ts";
-import type { LayerConfig, LayerNorms, Mixer, SharedTable } from "./layer.ts";
+import type { LayerConfig, LayerNorms, LayerPart, Mixer, SharedTable } from "./layer.ts";
 import { type RopeConfig, ropeConfig } from "./rope.ts";
 
 export interface TransformerConfig {
@@ -45,20 +45,22 @@ export interface StackConfig extends Omit<TransformerConfig, "layers"> {
   readonly norms: LayerNorms;
 }
 
-/** The decoder of layers that are alike but for what `attentionOf` says of the attention of each. */
+/** The decoder of layers that are alike but for what is said of the attention and the MLP of each. */
 export function stacked(
   stack: StackConfig,
   attentionOf: (layer: number) => Partial<AttentionConfig> = () => ({}),
+  mlpOf?: (layer: number) => LayerPart,
 ): TransformerConfig {
-  return mixed(stack, (i) => new Attention({ ...stack.attention, ...attentionOf(i) }));
+  return mixed(stack, (i) => new Attention({ ...stack.attention, ...attentionOf(i) }), mlpOf);
 }
 
-/** The decoder of layers that are alike but for their mixers. */
+/** The decoder of layers that are alike but for their mixers and MLPs. */
 export function mixed(
   { depth, attention: _, mlp, norms, ...config }: StackConfig,
   mixerOf: (layer: number) => Mixer,
+  mlpOf: (layer: number) => LayerPart = () => new GatedMlp(mlp),
 ): TransformerConfig {
-  const layers = Array.from({ length: depth }, (_, i) => ({ mixer: mixerOf(i), mlp: new GatedMlp(mlp), norms }));
+  const layers = Array.from({ length: depth }, (_, i) => ({ mixer: mixerOf(i), mlp: mlpOf(i), norms }));
   return { ...config, layers };
 }
 
@@ -195,8 +197,8 @@ export function readStack(config: ConfigReader, defaults: Defaults = {}): StackC
 }
 
 /** Whether projections of attention have a bias; most configs say it for all of them at once. */
-export function attentionBias(config: ConfigReader): AttentionConfig["biases"] {
-  const bias = config.boolean("attention_bias", false);
+export function attentionBias(config: ConfigReader, fallback = false): AttentionConfig["biases"] {
+  const bias = config.boolean("attention_bias", fallback);
   return { qkv: bias, output: bias };
 }
 
@@ -214,4 +216,24 @@ export function layerWindows(
       throw new InvalidFileError(config.file, "expected a number for sliding_window, which some layers have");
     return window;
   });
+}
+
+/** Far beyond any model: slots are made for each expert of each layer before tensors are looked at. */
+const EXPERTS_MAX = 1 << 12;
+
+/** How many experts there are, and to how many each token goes. */
+export function expertCounts(
+  config: ConfigReader,
+  { experts: known, topK: chosen }: { readonly experts: number; readonly topK: number },
+): { readonly experts: number; readonly topK: number } {
+  // transformers takes either name for each of these architectures.
+  const name = config.has("num_experts") ? "num_experts" : "num_local_experts";
+  const experts = config.size(name, known, EXPERTS_MAX);
+  const topK = config.size("num_experts_per_tok", chosen);
+  if (topK > experts)
+    throw new InvalidFileError(
+      config.file,
+      `num_experts_per_tok: expected at most ${experts}, ${name}, but found ${topK}`,
+    );
+  return { experts, topK };
 }

@@ -7,7 +7,10 @@ export interface WeightSlot {
   readonly name: string;
   /** Shape of the weight; [n, k] for matrices. */
   readonly shape: readonly number[];
-  /** How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector. */
+  /**
+   * How the model uses the weight: as rows to look up, as a linear layer's matrix, or as a vector, as which the few matrices
+   * count that always stay floats.
+   */
   readonly role: "embedding" | "linear" | "vector";
   /** Slot whose tensor this one shares (tied lm_head), null when it has its own. */
   readonly tiedTo: string | null;
@@ -48,4 +51,9 @@ export function tapsSlot(name: string, channels: number, taps: number): WeightSl
 export function linearSlots(module: string, n: number, k: number, hasBias = false): WeightSlot[] {
   const weight: WeightSlot = { name: `${module}.weight`, shape: [n, k], role: "linear", tiedTo: null };
   return hasBias ? [weight, vectorSlot(`${module}.bias`, n)] : [weight];
+}
+
+/** The slot of a matrix that always stays floats, such as a router's. */
+export function matrixSlot(name: string, n: number, k: number): WeightSlot {
+  return { name, shape: [n, k], role: "vector", tiedTo: null };
 }

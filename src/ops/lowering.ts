@@ -6,7 +6,7 @@ import { embeddingByteLength, packEmbedding } from "../kernels/layout/torchao-em
 import { selectLayout } from "../kernels/select.ts";
 import { type ActivationKind, groupCount, padColumns, type QuantizedWeights, type WeightSpec } from "../quantized.ts";
 import { type Tensor, toFloat32 } from "../tensor.ts";
-import type { Builder } from "./builder.ts";
+import type { Builder, LazyConstant } from "./builder.ts";
 import { packedWeights } from "./packed-constant.ts";
 import { type FloatWeight, floatWeight, registerWeightFormat, type Weight, type WeightFormat } from "./weight.ts";
 
@@ -26,7 +26,7 @@ export interface EmbeddingFormat extends WeightFormat {
   readonly spec: WeightSpec;
 }
 
-type AffineWeight = Weight<AffineFormat, QuantizedWeights>;
+export type AffineWeight = Weight<AffineFormat, QuantizedWeights>;
 
 function floatConstant<T>(builder: Builder<T>, weight: FloatWeight): T {
   return builder.constant({
@@ -96,13 +96,14 @@ async function* padded(parts: AsyncIterable<QuantizedWeights>, spec: WeightSpec)
   for await (const part of parts) yield padColumns(part, spec);
 }
 
-interface PackedConstant<T> {
-  readonly packed: T;
+interface PackedConstant {
+  readonly constant: LazyConstant;
   /** What the buffer holds, which may have more columns than the weights. */
   readonly spec: WeightSpec;
 }
 
-function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): PackedConstant<T> {
+/** A weight and its bias packed for the CPU of a builder. */
+export function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weight | null): PackedConstant {
   const { spec, layout: name } = weight.format;
   const layout = name ? layoutNamed(name) : selectLayout(spec, builder.cpu);
   const stored = layout.padded?.(spec) ?? spec;
@@ -117,26 +118,31 @@ function packedConstant<T>(builder: Builder<T>, weight: AffineWeight, bias: Weig
     load,
     ...(stream && { stream }),
   });
-  return { packed: builder.constant(constant), spec: stored };
+  return { constant, spec: stored };
+}
+
+/** x with the columns that packed weights have beyond those of the matrix, as zeros. */
+export function withColumns<T>(builder: Builder<T>, x: T, added: number): T {
+  return added === 0 ? x : builder.call("aten::constant_pad_nd.out", x, [0, added], 0);
 }
 
 registerWeightFormat({
   kind: "affine",
   linear(builder, x, weight, bias) {
     const affine = weight as AffineWeight;
-    const { packed, spec } = packedConstant(builder, affine, bias);
+    const { constant, spec } = packedConstant(builder, affine, bias);
     const operator =
       affine.format.activations === "int8"
         ? `torchao::_linear_8bit_act_${spec.bits}bit_weight.out`
         : "lowbit::linear_weight_only.out";
-    const added = spec.k - affine.format.spec.k;
-    const input = added === 0 ? x : builder.call("aten::constant_pad_nd.out", x, [0, added], 0);
-    return builder.call(operator, input, packed, spec.groupSize, spec.n, spec.k);
+    const input = withColumns(builder, x, spec.k - affine.format.spec.k);
+    return builder.call(operator, input, builder.constant(constant), spec.groupSize, spec.n, spec.k);
   },
   embedding(builder, weight, indices) {
     const affine = weight as AffineWeight;
-    const { packed, spec } = packedConstant(builder, affine, null);
+    const { constant, spec } = packedConstant(builder, affine, null);
     const { bits, groupSize, n } = spec;
+    const packed = builder.constant(constant);
     const rows = builder.call(`torchao::_shared_embedding_${bits}bit.out`, packed, groupSize, n, spec.k, indices);
     const { k } = affine.format.spec;
     return spec.k === k ? rows : builder.call("aten::slice_copy.Tensor_out", rows, -1, 0, k, 1);

@@ -6,6 +6,7 @@ import { UnsupportedError } from "../errors.ts";
 import type { Pooling } from "../pooling.ts";
 import type { Builder } from "./builder.ts";
 import type { Argument, TensorSpec } from "./call-arguments.ts";
+import { type ExpertLinear, expertLinear } from "./expert-weights.ts";
 import { type KvCache, type KvCacheShape, kvCacheStates } from "./kv-cache.ts";
 import { literalConstant, tapsConstant, type VectorChange, vectorConstant } from "./lowering.ts";
 import { loweringOf, type Weight } from "./weight.ts";
@@ -36,6 +37,36 @@ export interface AttentionOptions<T> {
   readonly window?: number;
   /** Bound under which tanh presses the scores; 0 for none. */
   readonly softcap?: number;
+  /** Scores [heads] that each query has besides, without values. */
+  readonly sinks?: Weight | null;
+}
+
+/** How a router chooses experts, and what becomes of their scores. */
+export interface RouterOptions {
+  /** Experts of each row. */
+  readonly topK: number;
+  /** Function that makes scores of logits. Default: softmax. */
+  readonly scores?: "softmax" | "sigmoid";
+  /** Whether the scores of a row's experts are divided by their sum. Default: true. */
+  readonly normalize?: boolean;
+  /** Number that is added to that sum. */
+  readonly eps?: number;
+  /** Factor of all weights. */
+  readonly scale?: number;
+  /** Numbers [experts] that are added to scores where experts are chosen. */
+  readonly bias?: Weight | null;
+  /** Factors [experts] of the weights of each expert. */
+  readonly factors?: Weight | null;
+}
+
+/** Which rows go to which experts, as routers say it. */
+export interface Routing<T> {
+  /** The router's result. */
+  readonly routing: T;
+  /** Number of experts. */
+  readonly experts: number;
+  /** Experts of each row. */
+  readonly topK: number;
 }
 
 /** What a short convolution keeps, and what it does with its sums. */
@@ -210,12 +241,14 @@ export class Ops<T> {
    * values, which the cache of sequences allows alone, another call has stored those of the same rows.
    */
   attention(q: T, k: T | null, v: T | null, options: AttentionOptions<T>): T {
-    const { cache, scale, window = 0, softcap = 0 } = options;
+    const { cache, scale, window = 0, softcap = 0, sinks = null } = options;
     if ("layer" in cache) {
       const { layer, kvHeads, headDim } = cache;
       const sizes = [layer, kvHeads, headDim, scale, window, softcap];
-      return this.call("lowbit::update_and_attend.out", q, k, v, this.#builder.sequences(), ...sizes);
+      const added = sinks && vectorConstant(this.#builder, sinks);
+      return this.call("lowbit::update_and_attend.out", q, k, v, this.#builder.sequences(), ...sizes, added);
     }
+    if (sinks) throw new UnsupportedError(`${sinks.name}: attention sinks need programs that work on sequences`);
     const { keyCache, valueCache, keyScales, valueScales, position } = cache;
     const rest = [position, scale, window, softcap];
     if (keyScales === undefined || valueScales === undefined)
@@ -262,6 +295,35 @@ export class Ops<T> {
     const { state, keyHeads, logDecay, beta = null, scale = 1 } = options;
     const sequences = this.#builder.sequences();
     return this.call("lowbit::linear_recurrence.out", q, k, v, logDecay, beta, sequences, state, keyHeads, scale);
+  }
+
+  /** Chooses the experts of each row of logits [1, T, experts]. */
+  route(logits: T, options: RouterOptions): Routing<T> {
+    const { topK, scores = "softmax", normalize = true, eps = 0, scale = 1, bias = null, factors = null } = options;
+    const [added, multiplied] = [bias, factors].map((vector) => vector && vectorConstant(this.#builder, vector));
+    const rest = [topK, scores, normalize, eps, scale];
+    const routing = this.call("lowbit::route.out", logits, added!, multiplied!, ...rest);
+    return { routing, experts: this.spec(logits).shape.at(-1)!, topK };
+  }
+
+  /** Puts rows of x [1, T, n] into the order of their experts, each once for each of them, to [1, T * topK, n]. */
+  expertRows(x: T, { routing, experts, topK }: Routing<T>): T {
+    return this.call("lowbit::expert_rows.out", x, routing, experts, topK);
+  }
+
+  /** Multiplies rows in the order of their experts, [1, T * topK, k], each with its expert's matrix. */
+  expertLinear(x: T, layer: ExpertLinear<T>): T {
+    return expertLinear(this.#builder, x, layer);
+  }
+
+  /** Sums what each row's experts made of it, [1, T * topK, n], by their weights, to [1, T, n]. */
+  combineExperts(x: T, { routing, experts, topK }: Routing<T>): T {
+    return this.call("lowbit::combine_experts.out", x, routing, experts, topK);
+  }
+
+  /** Computes (clamp(up) + 1) * c * sigmoid(slope * c), where c is min(gate, limit) and up is clamped on both sides. */
+  clampedGate(gate: T, up: T, slope: number, limit: number): T {
+    return this.call("lowbit::clamped_gate.out", gate, up, slope, limit);
   }
 
   /** Computes activation(gate) * up, element by element. */

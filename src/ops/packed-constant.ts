@@ -1,5 +1,6 @@
 /** Constants of weights [n, k]: packed when they are read, and joined along n, so that one call reads several matrices. */
 import type { TypedArray } from "../dtype.ts";
+import { UnsupportedError } from "../errors.ts";
 import { startFastPacking } from "../kernels/packer.ts";
 import type { QuantizedWeights } from "../quantized.ts";
 import type { LazyConstant, PackedSource, UnpackedMatrix, UnpackedStream } from "./builder.ts";
@@ -34,20 +35,23 @@ async function packStream({ spec, layout }: PackedSource, { rows, bias }: Unpack
   return target;
 }
 
-/** The rows of all parts as one constant, or null where they are stored in different ways or cannot be told apart. */
-export function joinRows(parts: readonly LazyConstant[]): LazyConstant | null {
+/**
+ * The rows of all parts as one constant, or null where they are stored in different ways or cannot be told apart.
+ * `sharesLevels`: codebooks of all parts are taken to be one, which is checked when they are read.
+ */
+export function joinRows(parts: readonly LazyConstant[], sharesLevels = false): LazyConstant | null {
   const [first] = parts;
   if (!first || parts.some((part) => (part.packed === undefined) !== (first.packed === undefined))) return null;
-  return first.packed ? joinPacked(parts) : joinPlain(parts);
+  return first.packed ? joinPacked(parts, sharesLevels) : joinPlain(parts);
 }
 
-function joinPacked(parts: readonly LazyConstant[]): LazyConstant | null {
+function joinPacked(parts: readonly LazyConstant[], sharesLevels: boolean): LazyConstant | null {
   const sources = parts.map(({ packed }) => packed!);
   const [{ spec, layout, hasBias }] = sources as [PackedSource];
   const stored = (source: PackedSource) => ({ ...source.spec, n: 0, layout: source.layout.name, bias: source.hasBias });
   const alike = sources.every((source) => JSON.stringify(stored(source)) === JSON.stringify(stored(sources[0]!)));
   // Each matrix has a codebook of its own.
-  if (!alike || spec.hasLevels) return null;
+  if (!alike || (spec.hasLevels && !sharesLevels)) return null;
   const joined = { ...spec, n: sources.reduce((sum, source) => sum + source.spec.n, 0) };
   if (layout.refusal(joined)) return null;
   const load = async () => joinMatrices(await inTurn(sources, (source) => source.load()), joined);
@@ -83,13 +87,21 @@ function joinMatrices(matrices: readonly UnpackedMatrix[], spec: PackedSource["s
       zeros: spec.hasZeros
         ? concatenated(matrices.map(({ weights }) => weights.zeros ?? new Int8Array(weights.scales.length)))
         : null,
-      levels: null,
+      levels: sharedLevels(matrices),
       ...joinedFloats(matrices, "minima"),
       ...joinedFloats(matrices, "superScales"),
       ...joinedFloats(matrices, "superMinima"),
     },
     bias: biases.every((values) => values !== null) ? concatenated(biases as Float32Array[]) : null,
   };
+}
+
+/** The codebook of all matrices; UnsupportedError where they have several. */
+function sharedLevels(matrices: readonly UnpackedMatrix[]): QuantizedWeights["levels"] {
+  const [first, ...others] = matrices.map(({ weights }) => weights.levels);
+  if (others.some((levels) => levels?.join() !== first?.join()))
+    throw new UnsupportedError("expected one codebook for matrices that are packed as one but found several");
+  return first ?? null;
 }
 
 /** What all matrices have of one name, one after the other; nothing where they have none. */

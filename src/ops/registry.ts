@@ -11,6 +11,7 @@ import { attentionInt8Operator, attentionOperator } from "./attention.ts";
 import { literalProblem } from "./call-arguments.ts";
 import { selectOperator, softcapOperator } from "./elementwise.ts";
 import { embeddingFloatOperator, embeddingPackedOperators, embeddingSharedOperators } from "./embedding.ts";
+import { expertOperators } from "./experts.ts";
 import { fusedOperators } from "./fused.ts";
 import { geluOperator } from "./gelu.ts";
 import { int4Operators } from "./int4.ts";
@@ -25,7 +26,13 @@ import { quantizedDecomposedOperators, quantizedDecomposedRoutines } from "./qua
 import { recurrentOperators } from "./recurrent.ts";
 import { sequenceOperators } from "./sequences.ts";
 import { textOperators } from "./texts.ts";
-import { gatedOperators, rmsNormOperator, ropeAnglesOperator, ropeOperator } from "./transformer.ts";
+import {
+  clampedGateOperator,
+  gatedOperators,
+  rmsNormOperator,
+  ropeAnglesOperator,
+  ropeOperator,
+} from "./transformer.ts";
 
 /** Every operator that programs loaded by this process may call. */
 export const operators = new OperatorRegistry(
@@ -44,7 +51,9 @@ export const operators = new OperatorRegistry(
     attentionOperator,
     attentionInt8Operator,
     ...gatedOperators,
+    clampedGateOperator,
     ...fusedOperators,
+    ...expertOperators,
     softcapOperator,
     groupSumsOperator,
     selectOperator,

@@ -70,8 +70,17 @@ function pagesArgs(args: Arguments<Tensor>): Omit<SequenceAttentionArgs, "q" | "
     scale: args.number("scale"),
     window,
     softcap: args.number("softcap"),
+    sinks: (args.optionalTensor("sinks")?.data as Float32Array | undefined) ?? null,
     y: out.data as Float32Array,
   };
+}
+
+/** ShapeError for sinks that are not one for each head of `columns` columns of queries. */
+function checkSinks(args: Arguments<TensorSpec>, columns: number): void {
+  const heads = columns / args.integer("head_dim", 1);
+  const sinks = args.optionalTensor("sinks", "f32");
+  if (sinks && sinks.shape.join() !== `${heads}`)
+    args.fail("sinks", `expected shape [${heads}] but found [${sinks.shape}]`);
 }
 
 /** Bytes of the pages that a call reads: those of the positions up to the last row of each run, from the first in the window. */
@@ -98,11 +107,11 @@ const attendCalls = (input: string) => ({
 /**
  * Causal grouped-query attention of rows that belong to several sequences, each over its own pages. q [1, T, heads * D]; k, v
  * [1, T, kv_heads * D] are first written to the pages; null, both, where another call stored them. window: last positions
- * seen, 0 for all. softcap: 0 for none.
+ * seen, 0 for all. softcap: 0 for none. sinks [heads]: a score of each head that has no value (Xiao et al. 2024).
  */
 const updateAndAttendOperator = defineOperator<SequenceAttentionArgs>({
   schema:
-    "lowbit::update_and_attend.out(Tensor q, Tensor? k, Tensor? v, Tensor(a!) sequences, int layer, int kv_heads, int head_dim, float scale, int window=0, float softcap=0, *, Tensor(b!) out) -> Tensor(b!)",
+    "lowbit::update_and_attend.out(Tensor q, Tensor? k, Tensor? v, Tensor(a!) sequences, int layer, int kv_heads, int head_dim, float scale, int window=0, float softcap=0, Tensor? sinks=None, *, Tensor(b!) out) -> Tensor(b!)",
   kernels: updateAndAttend,
   ...attendCalls("q"),
   shape(args) {
@@ -120,6 +129,7 @@ const updateAndAttendOperator = defineOperator<SequenceAttentionArgs>({
       if (own && (own.at(-1) !== width || rowCount(own) !== rows))
         args.fail(name, `expected shape [1, ${rows}, ${width}] but found [${own}]`);
     }
+    checkSinks(args, shape.at(-1)!);
     return { dtype: "f32", shape };
   },
   prepare(args) {
@@ -134,7 +144,7 @@ const updateAndAttendOperator = defineOperator<SequenceAttentionArgs>({
  */
 const ropeUpdateAndAttendOperator = defineOperator<RopeSequenceAttentionArgs>({
   schema:
-    "lowbit::rope_update_and_attend.out(Tensor qkv, Tensor angles, Tensor(a!) sequences, int layer, int kv_heads, int head_dim, float scale, int window=0, float softcap=0, *, Tensor(b!) out) -> Tensor(b!)",
+    "lowbit::rope_update_and_attend.out(Tensor qkv, Tensor angles, Tensor(a!) sequences, int layer, int kv_heads, int head_dim, float scale, int window=0, float softcap=0, Tensor? sinks=None, *, Tensor(b!) out) -> Tensor(b!)",
   kernels: ropeUpdateAndAttend,
   ...attendCalls("qkv"),
   shape(args) {
@@ -149,6 +159,7 @@ const ropeUpdateAndAttendOperator = defineOperator<RopeSequenceAttentionArgs>({
     const rows = rowCount(shape);
     if (angles.length !== 3 || angles[0] !== rows || angles[1] !== 2 || 2 * angles[2]! > headDim)
       args.fail("angles", `expected shape [${rows}, 2, at most ${headDim / 2}] but found [${angles}]`);
+    checkSinks(args, queries);
     return { dtype: "f32", shape: shape.with(-1, queries) };
   },
   prepare(args) {

@@ -1,8 +1,9 @@
 /** Operators of a transformer block: RMSNorm, rotary embedding, gated activations. Attention: attention.ts. */
 
-import type { BinaryArgs } from "../kernels/arguments.ts";
+import type { BinaryArgs, ClampedGateArgs } from "../kernels/arguments.ts";
 import type { Kernel } from "../kernels/contract.ts";
 import {
+  clampedGate,
   erfGeglu,
   geglu,
   quickGeglu,
@@ -122,6 +123,28 @@ function gatedOperator(name: string, kernels: readonly Kernel<BinaryArgs>[]): Op
     }),
   });
 }
+
+/** y = (clamp(up, -limit, limit) + 1) * c * sigmoid(slope * c), c = min(gate, limit): the gate of gpt-oss (OpenAI 2025). */
+export const clampedGateOperator = defineOperator<ClampedGateArgs>({
+  schema: "lowbit::clamped_gate.out(Tensor gate, Tensor up, float slope, float limit, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: clampedGate,
+  inPlace: ["gate", "up"],
+  rowwise: ["gate", "up"],
+  shape(args) {
+    const gate = args.tensor("gate", "f32");
+    const up = args.tensor("up", "f32");
+    if (!isSameShape(gate.shape, up.shape))
+      args.fail("up", `expected the shape of gate [${gate.shape}] but found [${up.shape}]`);
+    return { dtype: "f32", shape: gate.shape };
+  },
+  prepare: (args) => ({
+    a: args.tensor("gate").data as Float32Array,
+    b: args.tensor("up").data as Float32Array,
+    slope: args.number("slope"),
+    limit: args.number("limit"),
+    y: args.tensor("out").data as Float32Array,
+  }),
+});
 
 /** y = f(gate) * up (Shazeer 2020), by functions f. */
 export const gatedOperators: readonly Operator[] = [

@@ -5,6 +5,7 @@
 import { InvalidFileError, UnsupportedError } from "../../errors.ts";
 import type { JsonObject } from "../json.ts";
 import type { OpenTensors } from "../tensor-source.ts";
+import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import {
   attentionSize,
@@ -22,6 +23,8 @@ import type { GgufTensors } from "./tensors.ts";
 interface GgufArchitecture {
   /** Class name of transformers. */
   readonly name: string;
+  /** Class name where files say it by something else. */
+  nameOf?(metadata: GgufMetadata): string;
   /** Whether rows of queries and keys are stored for rotation of neighbours instead of halves. */
   readonly interleaved: boolean;
   /** Added to the weights of norms when the file was made. */
@@ -30,6 +33,8 @@ interface GgufArchitecture {
   readonly names: Readonly<Record<string, string>>;
   /** Whether heads may be rotated in part. */
   readonly partialRotary?: boolean;
+  /** Whether files have a mixture of experts in layers. */
+  readonly hasExperts?: boolean;
   /** Whether files may hold factors of frequencies as tensors. */
   readonly ropeTensors?: boolean;
   /** Whether only some layers have attention: others have 0 where files say a size for each layer. */
@@ -107,7 +112,52 @@ function gemma3Layers(facts: Facts): JsonObject {
   return { layer_types: Array.from({ length: facts.layers }, () => "full_attention") };
 }
 
+/** OLMo 2, and Olmo 3 where there is a window: windowed layers then have the rope without its scaling. */
+function olmoConfig(facts: Facts): JsonObject {
+  const { metadata } = facts;
+  if (windowOf(metadata) === null) return {};
+  const theta = metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA;
+  const { layer_types = null } = windowedLayers(facts, 4);
+  return { ...window(facts), layer_types, rope_parameters: { sliding_attention: { rope_theta: theta } } };
+}
+
+/** Layers without a window have no rope where others have one, as llama.cpp assumes of four layers in turn. */
+function exaoneConfig(facts: Facts): JsonObject {
+  if (windowOf(facts.metadata) === null) return { sliding_window: null };
+  return { ...window(facts), ...windowedLayers(facts, 4) };
+}
+
+/** Experts of a layer, and of a token; their size is that of the MLP where nothing else says it. */
+function experts({ metadata }: Facts): JsonObject {
+  const size = metadata.size("{arch}.expert_feed_forward_length") ?? metadata.size("{arch}.feed_forward_length");
+  const shared = metadata.number("{arch}.expert_shared_feed_forward_length") ?? 0;
+  if (shared > 0)
+    throw new UnsupportedError(
+      `${metadata.file}: metadata ${metadata.fullKey("{arch}.expert_shared_feed_forward_length")} ${shared} is not supported`,
+    );
+  return {
+    num_experts: metadata.size("{arch}.expert_count"),
+    num_experts_per_tok: metadata.size("{arch}.expert_used_count"),
+    ...(size !== null && { moe_intermediate_size: size, intermediate_size: size }),
+  };
+}
+
+/** Factors of Granite, 1 where a file says none. */
+function graniteScales({ metadata, headDim }: Facts): JsonObject {
+  return {
+    attention_multiplier: metadata.positive("{arch}.attention.scale") ?? headDim ** -0.5,
+    embedding_multiplier: metadata.positive("{arch}.embedding_scale") ?? 1,
+    residual_multiplier: metadata.positive("{arch}.residual_scale") ?? 1,
+    logits_scaling: metadata.positive("{arch}.logit_scale") ?? 1,
+  };
+}
+
 const plain = { interleaved: false, normOffset: 0, names: {} } as const;
+/** Norms behind attention and MLP alone. */
+const postNorms = {
+  post_attention_norm: "post_attention_layernorm",
+  post_ffw_norm: "post_feedforward_layernorm",
+};
 const sandwich = {
   attn_norm: "input_layernorm",
   post_attention_norm: "post_attention_layernorm",
@@ -128,6 +178,42 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
     ...plain,
     name: "Qwen3ForCausalLM",
     config: (facts) => ({ use_sliding_window: false, attention_bias: hasBias(facts, "attn_q") }),
+  },
+  // Weights of experts are what llama.cpp makes of scores: it reads none of the configs' fields for that.
+  qwen3moe: {
+    ...plain,
+    name: "Qwen3MoeForCausalLM",
+    hasExperts: true,
+    config: (facts) => ({ ...experts(facts), norm_topk_prob: true, attention_bias: hasBias(facts, "attn_q") }),
+  },
+  olmoe: {
+    ...plain,
+    name: "OlmoeForCausalLM",
+    hasExperts: true,
+    config: (facts) => ({
+      ...experts(facts),
+      norm_topk_prob: false,
+      clip_qkv: facts.metadata.positive("{arch}.attention.clamp_kqv"),
+    }),
+  },
+  granitemoe: {
+    ...plain,
+    name: "GraniteMoeForCausalLM",
+    interleaved: true,
+    hasExperts: true,
+    names: expertParts("block_sparse_moe", "router.layer"),
+    config: (facts) => ({ ...experts(facts), ...graniteScales(facts) }),
+  },
+  "gpt-oss": {
+    ...plain,
+    name: "GptOssForCausalLM",
+    hasExperts: true,
+    names: {
+      ...expertParts("mlp", "router"),
+      post_attention_norm: "post_attention_layernorm",
+      "attn_sinks.weight": "self_attn.sinks",
+    },
+    config: (facts) => ({ ...experts(facts), ...window(facts), attention_bias: hasBias(facts, "attn_q") }),
   },
   gemma: { ...plain, name: "GemmaForCausalLM", normOffset: 1, config: () => ({}) },
   gemma2: {
@@ -167,6 +253,64 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
       original_max_position_embeddings: facts.metadata.size("{arch}.rope.scaling.original_context_length") ?? 4096,
     }),
   },
+  granite: {
+    ...plain,
+    name: "GraniteForCausalLM",
+    interleaved: true,
+    config: (facts) => ({
+      ...graniteScales(facts),
+      attention_bias: hasBias(facts, "attn_q"),
+      mlp_bias: hasBias(facts, "ffn_gate"),
+    }),
+  },
+  smollm3: {
+    ...plain,
+    name: "SmolLM3ForCausalLM",
+    interleaved: true,
+    ropeTensors: true,
+    config: (facts) => ({
+      no_rope_layer_interval: 4,
+      use_sliding_window: false,
+      attention_bias: hasBias(facts, "attn_q"),
+      mlp_bias: hasBias(facts, "ffn_gate"),
+    }),
+  },
+  olmo2: {
+    ...plain,
+    name: "Olmo2ForCausalLM",
+    nameOf: (metadata) => (windowOf(metadata) === null ? "Olmo2ForCausalLM" : "Olmo3ForCausalLM"),
+    names: postNorms,
+    config: olmoConfig,
+  },
+  ernie4_5: {
+    ...plain,
+    name: "Ernie4_5ForCausalLM",
+    config: (facts) => ({ use_bias: hasBias(facts, "attn_q") }),
+  },
+  "hunyuan-dense": {
+    ...plain,
+    name: "HunYuanDenseV1ForCausalLM",
+    names: { attn_q_norm: "self_attn.query_layernorm", attn_k_norm: "self_attn.key_layernorm" },
+    config: (facts) => ({ attention_bias: hasBias(facts, "attn_q") }),
+  },
+  exaone4: {
+    ...plain,
+    name: "Exaone4ForCausalLM",
+    names: postNorms,
+    ropeTensors: true,
+    config: exaoneConfig,
+  },
+  glm4: {
+    ...plain,
+    name: "Glm4ForCausalLM",
+    partialRotary: true,
+    names: {
+      post_attention_norm: "post_self_attn_layernorm",
+      ffn_up: "mlp.gate_up_proj",
+      post_ffw_norm: "post_mlp_layernorm",
+    },
+    config: (facts) => ({ attention_bias: hasBias(facts, "attn_q") }),
+  },
   lfm2: {
     ...plain,
     name: "Lfm2ForCausalLM",
@@ -187,9 +331,21 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
   },
 };
 
+/** Llama with experts. */
+const mixtral: GgufArchitecture = {
+  ...plain,
+  name: "MixtralForCausalLM",
+  interleaved: true,
+  hasExperts: true,
+  names: expertParts("block_sparse_moe"),
+  config: experts,
+};
+
 /** The architecture of a file; UnsupportedError lists those that are. */
-export function architectureOf({ file, architecture }: GgufMetadata): GgufArchitecture {
+export function architectureOf(metadata: GgufMetadata): GgufArchitecture {
+  const { file, architecture } = metadata;
   const found = Object.hasOwn(ggufArchitectures, architecture) ? ggufArchitectures[architecture] : undefined;
+  if (found === ggufArchitectures.llama && (metadata.number("{arch}.expert_count") ?? 0) > 0) return mixtral;
   if (found) return found;
   const known = Object.keys(ggufArchitectures).join(", ");
   throw new UnsupportedError(`${file}: GGUF architecture "${architecture}" is not supported, only ${known}`);
@@ -209,13 +365,14 @@ function vocabularySize(metadata: GgufMetadata, tensors: GgufTensors): number {
 
 /** UnsupportedError for what files may say and no decoder here does. */
 function checkServed(metadata: GgufMetadata, tensors: GgufTensors): void {
+  const { hasExperts = false } = architectureOf(metadata);
   const experts = metadata.number("{arch}.expert_count") ?? 0;
   const found = tensors.names.find((name) =>
     /^blk\.\d+\.ffn_(gate_inp|(gate|up|down)_exps|(gate|up|down)\.\d+)\./.test(name),
   );
-  if (experts > 0 || found)
+  if (!hasExperts && (experts > 0 || found))
     throw new UnsupportedError(
-      `${metadata.file}: mixtures of experts are not supported (${experts > 0 ? `${metadata.fullKey("{arch}.expert_count")} ${experts}` : `tensor ${found}`})`,
+      `${metadata.file}: mixtures of experts of "${metadata.architecture}" are not supported (${experts > 0 ? `${metadata.fullKey("{arch}.expert_count")} ${experts}` : `tensor ${found}`})`,
     );
   if (metadata.boolean("{arch}.attention.causal") === false)
     throw new UnsupportedError(
@@ -279,7 +436,7 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
   const contextLength = size("{arch}.context_length");
   const rotated = readHeads(metadata, architecture, headDim);
   return {
-    architectures: [architecture.name],
+    architectures: [architecture.nameOf?.(metadata) ?? architecture.name],
     hidden_size: hidden,
     intermediate_size: size("{arch}.feed_forward_length"),
     num_hidden_layers: facts.layers,

@@ -4,6 +4,7 @@ import { toFloat32 } from "../../tensor.ts";
 import { withTurnedHeads } from "../head-rows.ts";
 import type { OpenTensors } from "../tensor-source.ts";
 import { architectureOf } from "./config.ts";
+import { expertParts } from "./expert-parts.ts";
 import type { GgufMetadata } from "./metadata.ts";
 import type { GgufTensors } from "./tensors.ts";
 
@@ -26,6 +27,7 @@ const parts: Readonly<Record<string, string>> = {
   ffn_gate: "mlp.gate_proj",
   ffn_up: "mlp.up_proj",
   ffn_down: "mlp.down_proj",
+  ...expertParts("mlp"),
 };
 
 /** Hugging Face's name of a tensor; null for those that belong to no layer, such as rope factors. */
@@ -38,8 +40,15 @@ function modelName(name: string, other: Readonly<Record<string, string>>): strin
     const module = other[base] ?? whole[base];
     return module ? `${module}.${ending}` : null;
   }
-  const module = other[part] ?? parts[part];
+  const module = other[part] ?? parts[part] ?? expertModule(part);
   return module ? `model.layers.${layer}.${module}.${ending}` : null;
+}
+
+/** Older files have a matrix of each expert of Mixtral by itself. */
+function expertModule(part: string): string | null {
+  const [, name, expert] = /^ffn_(gate|up|down)\.(\d+)$/.exec(part) ?? [];
+  const matrices: Readonly<Record<string, string>> = { gate: "w1", up: "w3", down: "w2" };
+  return name === undefined ? null : `block_sparse_moe.experts.${expert}.${matrices[name]}`;
 }
 
 /** The file's name of a tensor of a model; null for one that its files do not have. */

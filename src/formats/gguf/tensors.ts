@@ -110,9 +110,13 @@ export function ggufTensors(source: ByteSource, header: GgufHeader): GgufTensors
       return load(item, [rowCount, ...rest], firstRow * item.rowBytes, rowCount * item.rowBytes);
     },
     lowBit(name) {
-      const { tensor, format, start, rowBytes } = stored(name);
-      if (!format || format.isLattice || tensor.shape.length !== 2) return null;
-      const spec = specOf(format, tensor.shape as [number, number]);
+      const { tensor, format, start, rowBytes: leadingBytes } = stored(name);
+      const { shape } = tensor;
+      if (!format || format.isLattice || shape.length < 2 || shape.length > 3) return null;
+      // Matrices of a stack follow each other as rows of one.
+      const n = elementCount(shape.slice(0, -1));
+      const rowBytes = (leadingBytes * shape[0]!) / n;
+      const spec = specOf(format, [n, shape.at(-1)!]);
       const read = (first: number, count: number) => source.read(start + first * rowBytes, count * rowBytes);
       const rows = async (first: number, count: number) =>
         integers(format, { ...spec, n: count }, await read(first, count));

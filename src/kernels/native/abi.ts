@@ -1,2 +1,2 @@
 /** The fingerprint of interface.ts and families.ts, which an addon is built with. Written by `npm run families`. */
-export const NATIVE_ABI = "50e2f646";
+export const NATIVE_ABI = "4879cbd7";

@@ -2,12 +2,16 @@
  * How the arguments of each kernel family become numbers and buffers of a native call. C++ reads them by the names given
  * here: `npm run families` writes these to native/families.h.
  */
+import { UnsupportedError } from "../../errors.ts";
 import type {
   AddRmsNormArgs,
   ArgmaxArgs,
   AttendTextsArgs,
   AttentionArgs,
   BinaryArgs,
+  ClampedGateArgs,
+  ExpertLinearArgs,
+  ExpertRowsArgs,
   FloatEmbeddingArgs,
   FloatLinearArgs,
   FloatWeights,
@@ -22,6 +26,7 @@ import type {
   RopeArgs,
   RopeAttentionArgs,
   RopeSequenceAttentionArgs,
+  RouteArgs,
   ScaleRowsArgs,
   SelectArgs,
   SequenceAttentionArgs,
@@ -57,11 +62,19 @@ const attentionSizes = ["tokens", "heads", "kvHeads", "headDim", "capacity"] as 
 const sequenceSizes = ["rows", "heads", "kvHeads", "headDim", "pagePositions", "pagesMax", "runsMax"] as const;
 const partOffsetNames = ["keyOffset", "valueOffset", "keyScaleOffset", "valueScaleOffset"] as const;
 const ruleScalars = ["scale", "window", "softcap", "cacheType", "stores"] as const;
-const sequenceScalars = [...sequenceSizes, ...ruleScalars, ...partOffsetNames] as const;
+const sequenceScalars = [...sequenceSizes, ...ruleScalars, ...partOffsetNames, "hasSinks"] as const;
 const stateScalars = ["stateOffset", "runsMax", "slots"] as const;
 const stateBuffers = ["runs", "states", "nextStates", "y"] as const;
 const attentionScalars = [...attentionSizes, ...ruleScalars] as const;
 const cacheBuffers = ["keyCache", "valueCache", "keyScales", "valueScales", "position", "y"] as const;
+
+const routedRows = ["rows", "experts", "topK"] as const;
+const expertSizes = ["places", "experts", "n", "k", "partBytes"] as const;
+/** Fewest rows of an expert and the kernel from there on, as its place in the addon's table; what is not used is like the last. */
+const expertChoices = ["from0", "from1", "from2", "from3", "from4", "from5", "from6", "from7"] as const;
+const expertKernels = ["kernel0", "kernel1", "kernel2", "kernel3", "kernel4", "kernel5", "kernel6", "kernel7"] as const;
+const expertScalars = [...expertSizes, ...expertChoices, ...expertKernels] as const;
+const expertBuffers = ["x", "weights", "routing", "y"] as const;
 
 /** What families of kernels are called with; several families may take the same. */
 export const argumentNames = {
@@ -74,8 +87,11 @@ export const argumentNames = {
   rope: { scalars: ["tokens", "heads", "headDim", "half"], buffers: ["x", "angles", "y"] },
   attention: { scalars: attentionScalars, buffers: ["q", "k", "v", ...cacheBuffers] },
   ropeAttention: { scalars: [...attentionScalars, "half"], buffers: ["qkv", "angles", ...cacheBuffers] },
-  updateAndAttend: { scalars: sequenceScalars, buffers: ["q", "k", "v", "runs", "pages", "y"] },
-  ropeUpdateAndAttend: { scalars: [...sequenceScalars, "half"], buffers: ["qkv", "angles", "runs", "pages", "y"] },
+  updateAndAttend: { scalars: sequenceScalars, buffers: ["q", "k", "v", "runs", "pages", "sinks", "y"] },
+  ropeUpdateAndAttend: {
+    scalars: [...sequenceScalars, "half"],
+    buffers: ["qkv", "angles", "runs", "pages", "sinks", "y"],
+  },
   shortConvolution: {
     scalars: ["rows", "channels", "taps", "silu", "hasBias", ...stateScalars],
     buffers: ["x", "weight", "bias", ...stateBuffers],
@@ -89,6 +105,7 @@ export const argumentNames = {
     buffers: ["q", "k", "v", "offsets", "y"],
   },
   binary: { scalars: ["count", "alpha"], buffers: ["a", "b", "y"] },
+  clampedGate: { scalars: ["count", "slope", "limit"], buffers: ["a", "b", "y"] },
   unary: { scalars: ["count", "value"], buffers: ["x", "y"] },
   halves: { scalars: rowsOfDim, buffers: ["x", "y"] },
   rows: { scalars: rowsOfDim, buffers: ["x", "y"] },
@@ -105,6 +122,13 @@ export const argumentNames = {
     buffers: ["packed", "scales", "zeros", "indices", "y"],
   },
   embeddingShared: { scalars: ["count", "n", "k", "groupSize", "indexBytes"], buffers: ["weights", "indices", "y"] },
+  route: {
+    scalars: [...routedRows, "scores", "normalize", "eps", "scale", "hasBias", "hasFactors"],
+    buffers: ["logits", "bias", "factors", "routing"],
+  },
+  expertRows: { scalars: [...routedRows, "dim"], buffers: ["x", "routing", "y"] },
+  expertPacked: { scalars: [...expertScalars, "groupSize"], buffers: expertBuffers },
+  expertFloat: { scalars: [...expertScalars, "weightType", "hasBias"], buffers: [...expertBuffers, "bias"] },
   vocabularyMaxima: { scalars: ["blocks"], buffers: ["x", "allowed", "maxima"] },
   vocabularyWeights: { scalars: ["blocks"], buffers: ["x", "maxima", "settings", "weights", "sums"] },
   quantizeAffine: {
@@ -182,6 +206,68 @@ export function rope(args: RopeArgs): NativeArguments {
 const cacheArrays = [Float32Array, Uint16Array, Int8Array] as const;
 
 /** Types of caches are 0 f32, 1 f16, 2 int8; scales are empty but for int8. Without k and v nothing is stored. */
+export function route(args: RouteArgs): NativeArguments {
+  const { bias, factors } = args;
+  return orderArguments(names.route, {
+    ...args,
+    normalize: args.normalize ? 1 : 0,
+    hasBias: bias ? 1 : 0,
+    hasFactors: factors ? 1 : 0,
+    bias: bias ?? none,
+    factors: factors ?? none,
+  });
+}
+
+export function expertRows(args: ExpertRowsArgs): NativeArguments {
+  return orderArguments(names.expertRows, args);
+}
+
+/** The kernels of an expert's rows, which are native, as places in the addon's table. */
+function expertChoicesOf<A>({ matrices, x, y }: ExpertLinearArgs<A>): Record<ChoiceName, number> {
+  const call = matrices.of(0, 1, x, y);
+  const places = matrices.choices.map(({ from, kernel }) => {
+    const encoded = kernel.encode?.(call, new Uint8Array(0));
+    if (encoded?.target !== "native") throw new UnsupportedError(`${kernel.name} cannot be called by native code`);
+    return { from, kernel: encoded.kernel };
+  });
+  if (places.length > expertChoices.length)
+    throw new UnsupportedError(
+      `expected at most ${expertChoices.length} kernels for rows of experts but found ${places.length}`,
+    );
+  const last = { ...places.at(-1)!, from: 2 ** 32 - 1 };
+  return Object.fromEntries([
+    ...expertChoices.map((name, i) => [name, (places[i] ?? last).from]),
+    ...expertKernels.map((name, i) => [name, (places[i] ?? last).kernel]),
+  ]) as Record<ChoiceName, number>;
+}
+
+type ChoiceName = (typeof expertChoices)[number] | (typeof expertKernels)[number];
+
+/** `partBytes`: from the matrix of one expert to that of the next. */
+export function expertPacked(args: ExpertLinearArgs<PackedLinearArgs>): NativeArguments {
+  const { spec, bytes } = args.matrices.of(0, 1, args.x, args.y).weights;
+  return orderArguments(names.expertPacked, {
+    ...args,
+    ...expertChoicesOf(args),
+    groupSize: spec.groupSize,
+    partBytes: bytes.byteLength,
+    weights: bytes,
+  });
+}
+
+export function expertFloat(args: ExpertLinearArgs<FloatLinearArgs>): NativeArguments {
+  const { weights, bias } = args.matrices.of(0, 1, args.x, args.y);
+  return orderArguments(names.expertFloat, {
+    ...args,
+    ...expertChoicesOf(args),
+    weightType: floatType(weights),
+    partBytes: weights.data.byteLength,
+    weights: weights.data,
+    bias: bias ?? none,
+    hasBias: bias ? 1 : 0,
+  });
+}
+
 export function attention(args: AttentionArgs): NativeArguments {
   const { k, v } = args;
   const stored = { k: k ?? none, v: v ?? none, stores: k && v ? 1 : 0 };
@@ -208,7 +294,11 @@ export function ropeUpdateAndAttend(args: RopeSequenceAttentionArgs): NativeArgu
   return orderArguments(names.ropeUpdateAndAttend, { ...args, ...sequenceArguments(args), stores: 1 });
 }
 
-function sequenceArguments({ table, pages: { cache, offset } }: Pick<SequenceAttentionArgs, "table" | "pages">) {
+function sequenceArguments({
+  table,
+  pages: { cache, offset },
+  sinks,
+}: Pick<SequenceAttentionArgs, "table" | "pages" | "sinks">) {
   const { pagePositions, pagesMax, pages } = cache;
   const { keys, values, keyScales, valueScales } = partOffsets(cache);
   return {
@@ -218,6 +308,8 @@ function sequenceArguments({ table, pages: { cache, offset } }: Pick<SequenceAtt
     valueOffset: offset + values,
     keyScaleOffset: offset + keyScales,
     valueScaleOffset: offset + valueScales,
+    sinks: sinks ?? none,
+    hasSinks: sinks ? 1 : 0,
   };
 }
 
@@ -254,6 +346,10 @@ export function halves({ dim, x, y }: HalvesArgs): NativeArguments {
 
 export function binary({ a, b, alpha, y }: BinaryArgs): NativeArguments {
   return orderArguments(names.binary, { count: y.length, alpha, a, b, y });
+}
+
+export function clampedGate(args: ClampedGateArgs): NativeArguments {
+  return orderArguments(names.clampedGate, { ...args, count: args.y.length });
 }
 
 export function unary({ x, value, y }: UnaryArgs): NativeArguments {

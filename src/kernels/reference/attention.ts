@@ -19,6 +19,7 @@ export const attentionReference: Kernel<AttentionArgs> = {
   bind(args, scratch) {
     const place = attendPlace(scratch, args.capacity, args.headDim);
     const { tokens, heads, kvHeads, headDim, position } = args;
+    const query = { ...args, sinks: null };
     const keys = { cache: args.keyCache, scales: args.keyScales, headDim };
     const values = { cache: args.valueCache, scales: args.valueScales, headDim };
     return () => {
@@ -31,7 +32,7 @@ export const attentionReference: Kernel<AttentionArgs> = {
       if (args.v) storeRows(values, args.v, first * kvHeads);
       const at = (p: number) => ({ keys, values, row: p });
       for (let t = 0; t < tokens; t++)
-        for (let head = 0; head < heads; head++) attend(args, { row: t, position: first + t, head }, at, place);
+        for (let head = 0; head < heads; head++) attend(query, { row: t, position: first + t, head }, at, place);
     };
   },
 };
@@ -149,12 +150,12 @@ function attendPlace({ buffer, byteOffset }: Uint8Array, positions: number, head
 /** What both operators say of a query. */
 type QueryArgs = Pick<
   SequenceAttentionArgs,
-  "q" | "y" | "heads" | "kvHeads" | "headDim" | "scale" | "window" | "softcap"
+  "q" | "y" | "heads" | "kvHeads" | "headDim" | "scale" | "window" | "softcap" | "sinks"
 >;
 
 /** One query of one head: softmax(q . k * scale) . v over the positions it sees. */
 function attend(
-  { q, y, heads, kvHeads, headDim, scale, window, softcap }: QueryArgs,
+  { q, y, heads, kvHeads, headDim, scale, window, softcap, sinks }: QueryArgs,
   { row, position: last, head }: { readonly row: number; readonly position: number; readonly head: number },
   at: RowsAt,
   { scores, sums }: AttendPlace,
@@ -162,7 +163,8 @@ function attend(
   const query = (row * heads + head) * headDim;
   const kvHead = Math.floor((head * kvHeads) / heads);
   const first = window > 0 ? Math.max(0, last - window + 1) : 0;
-  let max = Number.NEGATIVE_INFINITY;
+  const sink = sinks ? sinks[head]! : Number.NEGATIVE_INFINITY;
+  let max = sink;
   for (let p = first; p <= last; p++) {
     const { keys, row } = at(p);
     let dot = 0;
@@ -172,7 +174,7 @@ function attend(
     if (score > max) max = score;
   }
   sums.fill(0);
-  let total = 0;
+  let total = Math.exp(sink - max);
   for (let p = first; p <= last; p++) {
     const { values, row } = at(p);
     const weight = Math.exp(scores[p]! - max);

@@ -4,6 +4,7 @@ import { groupCount } from "../../quantized.ts";
 import type {
   ArgmaxArgs,
   BinaryArgs,
+  ClampedGateArgs,
   GroupSumsArgs,
   ScaleRowsArgs,
   SelectArgs,
@@ -100,6 +101,19 @@ export const scaleRowsReference: Kernel<ScaleRowsArgs> = {
     ({ dim, x, factors, y }) =>
     () => {
       for (let i = 0; i < y.length; i++) y[i] = factors[Math.floor(i / dim)]! * x[i]!;
+    },
+};
+
+export const clampedGateReference: Kernel<ClampedGateArgs> = {
+  ...anyShape,
+  name: "clamped_gate_f32_1x1x1_reference",
+  bind:
+    ({ a, b, slope, limit, y }) =>
+    () => {
+      for (let i = 0; i < y.length; i++) {
+        const gate = Math.min(a[i]!, limit);
+        y[i] = (Math.max(-limit, Math.min(b[i]!, limit)) + 1) * gate * sigmoid(slope * gate);
+      }
     },
 };
 

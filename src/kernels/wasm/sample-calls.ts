@@ -245,8 +245,9 @@ function attentionCalls(): SampleCall[] {
       ...attentionArgs(tokens, type),
       ...{ qkv: floats(tokens * (HEADS + 2 * KV_HEADS) * DIM), angles, half: DIM / 2 },
     });
-    const makePaged = () => ({ ...make(), rows: tokens, ...sequence(tokens, type) });
-    const makeRopePaged = () => ({ ...makeRope(), rows: tokens, ...sequence(tokens, type) });
+    const sinks = tokens > 1 ? floats(HEADS, 5) : null;
+    const makePaged = () => ({ ...make(), rows: tokens, sinks, ...sequence(tokens, type) });
+    const makeRopePaged = () => ({ ...makeRope(), rows: tokens, sinks, ...sequence(tokens, type) });
     return [
       ...[attention.updateAndAttendRelaxedWasm, attention.updateAndAttendWasm].map((row) =>
         callOf(row, updateAndAttendReference, makePaged, ({ y }) => y, what),

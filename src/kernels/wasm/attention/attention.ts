@@ -41,6 +41,7 @@ interface Call {
   readonly common: Common;
   readonly given: Given;
   readonly cache: Cache;
+  readonly sinks: Float32Array | null;
 }
 
 const aligned = (bytes: number) => Math.ceil(bytes / 64) * 64;
@@ -73,7 +74,7 @@ function givenFields(given: Given, place: Placement, rotated: number): Fields {
 const noFields = Object.fromEntries(Object.keys(attentionBlock.fields).map((name) => [name, 0])) as Required<Fields>;
 
 function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[] {
-  const { rows, common, given, cache } = call;
+  const { rows, common, given, cache, sinks } = call;
   const { kvHeads, headDim, scale, softcap } = common;
   const { lone, ratio, split, threadBytes, slots } = splitOf(sizesOf(call), place.threads);
   const places = scratchPlaces(call, place.threads);
@@ -86,12 +87,14 @@ function phasesOf(call: Call, isRelaxed: boolean, place: Placement): WasmPhase[]
     cache: cache.type,
     hasWindow: common.window > 0,
     hasSoftcap: softcap > 0,
+    hasSinks: sinks !== null,
   };
   const args = attentionBlock.encode({
     ...noFields,
     ...cache.place(place, stores, place.scratch + places.table),
     ...givenFields(given, place, place.scratch + places.queries),
     y: place.write(common.y),
+    sinks: sinks ? place.read(sinks) : 0,
     scratch: place.scratch + places.own,
     threadBytes,
     slots: place.scratch + places.states,
@@ -162,6 +165,7 @@ const loneCall = (args: AttentionArgs | RopeAttentionArgs): Call => ({
   common: args,
   given: args,
   cache: loneCache(args),
+  sinks: null,
 });
 
 const pagedCall = (args: SequenceAttentionArgs | RopeSequenceAttentionArgs): Call => ({
@@ -169,6 +173,7 @@ const pagedCall = (args: SequenceAttentionArgs | RopeSequenceAttentionArgs): Cal
   common: args,
   given: args,
   cache: pagedCache(args),
+  sinks: args.sinks,
 });
 
 /** Engines whose relaxed dot products are right have the multiply-add, too. */

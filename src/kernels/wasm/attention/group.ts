@@ -3,7 +3,7 @@
  * queries and keys. The queries of a run are numbered row by row.
  */
 import { type Body, type Expr, type Local, type Statement, select, when } from "../assembler/expression.ts";
-import { f32x4, i32, i32x4, int, ptr, size, v128 } from "../assembler/instructions.ts";
+import { f32, f32x4, float, i32, i32x4, int, ptr, size, v128 } from "../assembler/instructions.ts";
 import type { Scope } from "../assembler/module.ts";
 import { forLanes } from "../generate/lanes.ts";
 import { advance, elementAt, repeat } from "../generate/loops.ts";
@@ -140,6 +140,26 @@ export class QueryGroup {
       repeat(scope.local("i32", "left"), i32.mul(this.quads, int(this.q.length)), [
         v128.store(to, zero),
         advance(to, VECTOR),
+      ]),
+    ];
+  }
+
+  /** What chunks are added to: a state that has seen nothing, or of each query the sink of its head. */
+  begin(state: Local<"ptr">): Body {
+    const { shape, fields, scope, run } = this.#context;
+    if (!shape.hasSinks) return this.clear(state);
+    const index = scope.local("i32", "sink_index");
+    const final = i32.sub(i32.mul(run.count, fields.ratio), int(1));
+    const sink = scope.local("ptr", "sink");
+    return [
+      this.clear(state),
+      this.q.map((_, j) => [
+        index.set(i32.add(i32.mul(this.group, int(shape.queries)), int(j))),
+        when(i32.gt_u(index, final), [index.set(final)]),
+        index.set(i32.add(i32.mul(this.head, fields.ratio), i32.rem_u(index, fields.ratio))),
+        sink.set(elementAt(fields.sinks, index, 4)),
+        f32.store(state, f32.load(sink), STATE.largest + 4 * j),
+        f32.store(state, float(1), STATE.totals + 4 * j),
       ]),
     ];
   }

@@ -49,7 +49,7 @@ function mergeHead(context: GroupContext, head: Local<"i32">, thread: Local<"i32
       chunks.find(context, int(0), i32.sub(run.count, int(1))),
       state.set(elementAt(fields.scratch, thread, fields.threadBytes)),
       forRange(group.group, int(0), group.groups, [
-        group.clear(state),
+        group.begin(state),
         slot.set(slotOf(context, group)),
         forRange(scope.local("i32", "chunk"), int(0), chunks.count, [
           group.fold(slot, state),

@@ -15,6 +15,7 @@ export interface AttentionShape {
   readonly cache: "f32" | "f16" | "int8";
   readonly hasWindow: boolean;
   readonly hasSoftcap: boolean;
+  readonly hasSinks: boolean;
 }
 
 /** The code for groups of so many queries. */
@@ -31,6 +32,8 @@ export const attentionBlock = new ArgumentBlock({
   qkv: "ptr",
   angles: "ptr",
   y: "ptr",
+  /** float32 [heads] */
+  sinks: "ptr",
   /** The runs of rows, and the 64-bit addresses of pages [slots, pagesMax]. */
   runs: "ptr",
   pages: "ptr",
@@ -72,8 +75,15 @@ export const attentionBlock = new ArgumentBlock({
 export type AttentionFields = FieldsOf<typeof attentionBlock>;
 
 export function attentionKey(shape: AttentionShape): string {
-  const { lone, hasLonger, isMixed, isRelaxed, cache, hasWindow, hasSoftcap } = shape;
-  const marks = { _longer: hasLonger, _mixed: isMixed, _relaxed: isRelaxed, _window: hasWindow, _softcap: hasSoftcap };
+  const { lone, hasLonger, isMixed, isRelaxed, cache, hasWindow, hasSoftcap, hasSinks } = shape;
+  const marks = {
+    _longer: hasLonger,
+    _mixed: isMixed,
+    _relaxed: isRelaxed,
+    _window: hasWindow,
+    _softcap: hasSoftcap,
+    _sinks: hasSinks,
+  };
   const names = Object.entries(marks).map(([name, isSo]) => (isSo ? name : ""));
   return `attention_${lone}_${cache}${names.join("")}`;
 }

@@ -119,7 +119,7 @@ class AttentionGenerator {
         group.findSizes(),
         places.find(group, item, thread),
         this.#findStates(),
-        this.#eachGroup([group.find(), group.keep(this.#kept), when(i32.eqz(isPart), [all, group.clear(whole)])]),
+        this.#eachGroup([group.find(), group.keep(this.#kept), when(i32.eqz(isPart), [all, group.begin(whole)])]),
         whileDo(i32.lt_s(chunk, chunkEnd), [
           this.#chunk(),
           when(

@@ -1,0 +1,156 @@
+/**
+ * A mixture of experts in the place of the MLP (Shazeer et al. 2017): a router chooses some gated MLPs for each token, whose
+ * results are summed by the router's weights. Some have an expert of all tokens besides (DeepSeek-AI 2024).
+ */
+import type { Activation, RouterOptions, Routing } from "../ops/ops.ts";
+import type { GatedMlp } from "./gated-mlp.ts";
+import type { ExpertStack, LayerPart, LayerPass, PartActivations, Place } from "./layer.ts";
+import { linearSlots, matrixSlot, vectorSlot, type WeightSlot } from "./weight-slot.ts";
+
+/** (clamp(up) + 1) * c * sigmoid(slope * c), c = min(gate, limit), instead of activation(gate) * up. */
+export interface ClampedGate {
+  readonly slope: number;
+  readonly limit: number;
+}
+
+export interface ExpertsConfig extends Omit<RouterOptions, "bias" | "factors"> {
+  /** Elements of a token's hidden state. */
+  readonly hidden: number;
+  /** Elements between the matrices of an expert. */
+  readonly intermediate: number;
+  readonly experts: number;
+  /** Whether the router's linear layer has a bias. Default: false. */
+  readonly routerBias?: boolean;
+  /** Names of vectors: what is added to scores where experts are chosen, and factors of the weights of each expert. */
+  readonly routerVectors?: { readonly choice?: string; readonly factors?: string };
+  /** What is between the matrices of an expert. */
+  readonly gate: Activation | ClampedGate;
+  /** Whether the linear layers of experts have a bias. Default: false. */
+  readonly bias?: boolean;
+  /** The expert of all tokens, and the linear layer whose sigmoid it is multiplied by, where there are. */
+  readonly shared?: { readonly mlp: GatedMlp; readonly gate: string | null };
+  /** Names of tensors of all experts in place of those of each, where they are not as transformers keeps them. */
+  readonly stacks?: { readonly both: string; readonly down: string };
+  /** Whether tensors of all experts have matrices [k, n], and rows of gate and up in turns. Default: false. */
+  readonly stacksTurned?: boolean;
+  /** What checkpoints call its modules, where it is not what Qwen's do. */
+  readonly names?: { readonly [M in keyof typeof qwenNames]?: string };
+}
+
+/** Names of the mixture in its layer, of its router, of the experts, and of linear layers of one. */
+const qwenNames = {
+  mlp: "mlp",
+  router: "gate",
+  experts: "experts",
+  gate: "gate_proj",
+  up: "up_proj",
+  down: "down_proj",
+};
+
+/** A layer's mixture of experts. */
+export class Experts implements LayerPart {
+  readonly config: ExpertsConfig;
+
+  constructor(config: ExpertsConfig) {
+    this.config = config;
+  }
+
+  get module(): string {
+    return this.#names.mlp;
+  }
+
+  get #names() {
+    return { ...qwenNames, ...this.config.names };
+  }
+
+  slots(module: string): WeightSlot[] {
+    const { hidden, intermediate, experts, routerBias, routerVectors, bias, shared } = this.config;
+    const names = this.#names;
+    const vectors = Object.values(routerVectors ?? {});
+    const expert = (name: string): WeightSlot[] => [
+      ...linearSlots(`${name}.${names.gate}`, intermediate, hidden, bias),
+      ...linearSlots(`${name}.${names.up}`, intermediate, hidden, bias),
+      ...linearSlots(`${name}.${names.down}`, hidden, intermediate, bias),
+    ];
+    return [
+      matrixSlot(`${module}.${names.router}.weight`, experts, hidden),
+      ...(routerBias ? [vectorSlot(`${module}.${names.router}.bias`, experts)] : []),
+      ...vectors.map((name) => vectorSlot(`${module}.${name}`, experts)),
+      ...Array.from({ length: experts }, (_, e) => expert(`${module}.${names.experts}.${e}`)).flat(),
+      ...(shared ? shared.mlp.slots(`${module}.${shared.mlp.module}`) : []),
+      ...(shared?.gate ? [matrixSlot(`${module}.${shared.gate}.weight`, 1, hidden)] : []),
+    ];
+  }
+
+  /** Tensors as transformers keeps them in memory, and as GGUF files do, with gate and up apart. */
+  stacks(module: string): ExpertStack[] {
+    const { experts, bias, stacks, stacksTurned: isTurned = false } = this.config;
+    const names = this.#names;
+    const inner = `${module}.${names.experts}`;
+    const slots = (part: string, ...modules: readonly string[]) => modules.map((name) => `${inner}.*.${name}.${part}`);
+    const stack = (tensor: string, of: readonly string[], isTransposed = false): ExpertStack => ({
+      ...{ tensor, experts, slots: of, isTransposed },
+      isInterleaved: isTurned && of.length > 1,
+    });
+    const { both = `${names.experts}.gate_up_proj`, down = `${names.experts}.down_proj` } = stacks ?? {};
+    const gateUp = [names.gate, names.up];
+    return [
+      stack(`${module}.${both}`, slots("weight", ...gateUp), isTurned),
+      stack(`${module}.${down}`, slots("weight", names.down), isTurned),
+      stack(`${inner}.*.gate_up_proj.weight`, slots("weight", ...gateUp)),
+      ...[names.gate, names.up, names.down].flatMap((name, i) => [
+        stack(`${inner}.${["gate", "up", "down"][i]}_exps.weight`, slots("weight", name)),
+        stack(`${inner}.${["gate", "up", "down"][i]}_exps.bias`, slots("bias", name)),
+      ]),
+      ...(bias
+        ? [
+            stack(`${inner}.gate_up_proj_bias`, slots("bias", ...gateUp)),
+            stack(`${inner}.down_proj_bias`, slots("bias", names.down)),
+          ]
+        : []),
+    ];
+  }
+
+  /** The router reads what all experts read, and no text reaches every expert: nothing is scaled. */
+  scalable(): PartActivations {
+    return { readers: [], inner: [] };
+  }
+
+  forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
+    const { ops } = pass;
+    const { routerBias, routerVectors, shared } = this.config;
+    const { module } = place;
+    const vector = (name: string | undefined) => (name ? pass.weight(`${module}.${name}`) : null);
+    const [bias, factors] = [vector(routerVectors?.choice), vector(routerVectors?.factors)];
+    const logits = pass.linear(x, `${module}.${this.#names.router}`, routerBias);
+    const routing = ops.route(logits, { ...this.config, bias, factors });
+    const made = ops.combineExperts(this.#experts(pass, ops.expertRows(x, routing), routing, module), routing);
+    if (!shared) return made;
+    const common = shared.mlp.forward(pass, x, { ...place, module: `${module}.${shared.mlp.module}` });
+    const gate = shared.gate && ops.sigmoid(pass.linear(x, `${module}.${shared.gate}`));
+    return ops.add(made, gate ? ops.scaleParts(common, gate) : common);
+  }
+
+  /** The gated MLP of each row's expert, of rows in the order of experts. */
+  #experts<T>(pass: LayerPass<T>, rows: T, { routing, topK }: Routing<T>, module: string): T {
+    const { ops } = pass;
+    const { experts, intermediate, bias, gate } = this.config;
+    const names = this.#names;
+    const layer = (x: T, ...modules: readonly string[]) =>
+      ops.expertLinear(x, {
+        name: `${module}.${names.experts}.*.${modules.length > 1 ? `{${modules}}` : modules[0]}.weight`,
+        parts: Array.from({ length: experts }, (_, e) => {
+          const weights = (part: string) =>
+            modules.map((name) => pass.weight(`${module}.${names.experts}.${e}.${name}.${part}`));
+          return { weights: weights("weight"), biases: bias ? weights("bias") : null };
+        }),
+        routing,
+        topK,
+      });
+    const both = layer(rows, names.gate, names.up);
+    const [gates, ups] = [ops.columns(both, 0, intermediate), ops.columns(both, intermediate, 2 * intermediate)];
+    const gated =
+      typeof gate === "string" ? ops.gated(gate, gates, ups) : ops.clampedGate(gates, ups, gate.slope, gate.limit);
+    return layer(gated, names.down);
+  }
+}

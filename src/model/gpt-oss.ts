@@ -1,0 +1,36 @@
+/**
+ * gpt-oss (OpenAI 2025): a sink for each head of attention, windows in every other layer, and mixtures of experts with biases
+ * and clamped gates.
+ */
+import type { Architecture } from "./decoder.ts";
+import { Experts } from "./experts.ts";
+import { transformer } from "./transformer.ts";
+import { attentionBias, expertCounts, layerWindows, readStack, stacked } from "./transformer-config.ts";
+
+export const gptOss: Architecture = {
+  name: "GptOssForCausalLM",
+  modelType: "gpt_oss",
+  build(config) {
+    const base = readStack(config, { kvHeads: 8, headDim: 64, eps: 1e-5, contextLength: 131072, theta: 150000 });
+    const windows = layerWindows(config, base.depth, config.sizeOrNull("sliding_window", 128), (i) => i % 2 === 0);
+    const experts = new Experts({
+      ...expertCounts(config, { experts: 128, topK: 4 }),
+      hidden: base.hidden,
+      intermediate: base.mlp.intermediate,
+      routerBias: true,
+      bias: true,
+      gate: { slope: config.number("swiglu_alpha", 1.702), limit: config.number("swiglu_limit", 7) },
+      stacksTurned: true,
+      names: { router: "router" },
+    });
+    const attention = { ...base.attention, biases: attentionBias(config, true), sinks: true };
+    return transformer(
+      this.name,
+      stacked(
+        { ...base, attention },
+        (i) => ({ window: windows[i]! }),
+        () => experts,
+      ),
+    );
+  },
+};

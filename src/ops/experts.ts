@@ -1,0 +1,303 @@
+/**
+ * Operators of mixtures of experts: a router says which experts each row goes to, rows are put in the order of their experts,
+ * linear layers multiply the rows of each expert with its matrix, and what a row's experts made is summed by their weights.
+ */
+import {
+  type ExpertLinearArgs,
+  type ExpertMatrices,
+  type ExpertRowsArgs,
+  type FloatLinearArgs,
+  type PackedLinearArgs,
+  type RouteArgs,
+  routerScores,
+} from "../kernels/arguments.ts";
+import type { Cpu, Kernel, PackedWeights } from "../kernels/contract.ts";
+import { HEADER_BYTES } from "../kernels/layout/header.ts";
+import { openPacked } from "../kernels/layout/packed.ts";
+import { routingLength } from "../kernels/routing.ts";
+import { packedQuery, selectKernel } from "../kernels/select.ts";
+import {
+  combineExperts,
+  expertLinearFloat,
+  expertLinearPacked,
+  expertRows,
+  linearA8,
+  linearFloat,
+  linearWeightOnly,
+  route,
+} from "../kernels/table.ts";
+import { elementCount, type Tensor } from "../tensor.ts";
+import type { Arguments, TensorSpec } from "./call-arguments.ts";
+import { packedShape, rowCount } from "./linear.ts";
+import { defineOperator, type Operator, touchedBytes } from "./operator.ts";
+
+/** Far beyond any model's. */
+const EXPERTS_MAX = 2 ** 16;
+
+/** Number of experts and of those that each row goes to. */
+function expertCounts(args: Arguments<TensorSpec>): { readonly experts: number; readonly topK: number } {
+  const experts = args.integer("experts", 1);
+  const topK = args.integer("top_k", 1);
+  if (experts > EXPERTS_MAX) args.fail("experts", `expected at most ${EXPERTS_MAX} but found ${experts}`);
+  if (topK > experts) args.fail("top_k", `expected at most ${experts}, the experts, but found ${topK}`);
+  return { experts, topK };
+}
+
+/** ShapeError for a routing of another number of rows or experts. */
+function checkRouting(args: Arguments<TensorSpec>, rows: number): void {
+  const { experts, topK } = expertCounts(args);
+  const { shape } = args.tensor("routing", "i32");
+  const expected = routingLength(rows, experts, topK);
+  if (shape.length !== 1 || shape[0] !== expected)
+    args.fail("routing", `expected shape [${expected}], for ${rows} rows, but found [${shape}]`);
+}
+
+function floatsOrNull(args: Arguments<Tensor>, name: string): Float32Array | null {
+  return (args.optionalTensor(name)?.data as Float32Array | undefined) ?? null;
+}
+
+/**
+ * The `top_k` experts of each row of logits [1, T, experts], best first, by softmax or sigmoid, and what they make is
+ * multiplied with: their scores, divided by their sum (plus eps) where `normalize` says so, times `scale`, and times the
+ * factors [experts] of experts. bias [experts]: added to scores where experts are chosen (DeepSeek-AI 2024). out: which rows go
+ * where, int32, for the operators below.
+ */
+const routeOperator = defineOperator<RouteArgs>({
+  schema:
+    'lowbit::route.out(Tensor logits, Tensor? bias, Tensor? factors, int top_k, str scores="softmax", bool normalize=True, float eps=0, float scale=1, *, Tensor(a!) out) -> Tensor(a!)',
+  kernels: route,
+  shape(args) {
+    const { shape } = args.tensor("logits", "f32");
+    const [one, rows, experts] = shape;
+    if (shape.length !== 3 || one !== 1 || experts! < 1 || experts! > EXPERTS_MAX)
+      args.fail("logits", `expected shape [1, T, 1 to ${EXPERTS_MAX}] but found [${shape}]`);
+    const topK = args.integer("top_k", 1);
+    if (topK > experts!) args.fail("top_k", `expected at most ${experts}, the experts, but found ${topK}`);
+    for (const name of ["bias", "factors"]) {
+      const found = args.optionalTensor(name, "f32");
+      if (found && found.shape.join() !== `${experts}`)
+        args.fail(name, `expected shape [${experts}] but found [${found.shape}]`);
+    }
+    const scores = args.string("scores");
+    if (!(routerScores as readonly string[]).includes(scores))
+      args.fail("scores", `expected ${routerScores.join(" or ")} but found ${scores}`);
+    return { dtype: "i32", shape: [routingLength(rows!, experts!, topK)] };
+  },
+  prepare(args) {
+    const [, rows, experts] = args.tensor("logits").shape;
+    return {
+      rows: rows!,
+      experts: experts!,
+      topK: args.number("top_k"),
+      scores: (routerScores as readonly string[]).indexOf(args.string("scores")),
+      normalize: args.boolean("normalize"),
+      eps: args.number("eps"),
+      scale: args.number("scale"),
+      logits: args.tensor("logits").data as Float32Array,
+      bias: floatsOrNull(args, "bias"),
+      factors: floatsOrNull(args, "factors"),
+      routing: args.tensor("out").data as Int32Array,
+    };
+  },
+});
+
+/** Arguments of calls that put rows into the order of experts or take them out of it. */
+function rowsArgs(args: Arguments<Tensor>, rows: number): ExpertRowsArgs {
+  return {
+    rows,
+    ...expertCounts(args),
+    dim: args.tensor("x").shape.at(-1)!,
+    x: args.tensor("x").data as Float32Array,
+    routing: args.tensor("routing").data as Int32Array,
+    y: args.tensor("out").data as Float32Array,
+  };
+}
+
+/** Sizes of x [1, rows, dim]. */
+function rowsOf(args: Arguments<TensorSpec>): readonly [number, number] {
+  const { shape } = args.tensor("x", "f32");
+  if (shape.length !== 3 || shape[0] !== 1 || shape[2] === 0)
+    args.fail("x", `expected shape [1, T, n] but found [${shape}]`);
+  return [shape[1]!, shape[2]!];
+}
+
+/** Rows of x [1, T, n] in the order of their experts, each once for each of its experts → [1, T * top_k, n]. */
+const expertRowsOperator = defineOperator<ExpertRowsArgs>({
+  schema: "lowbit::expert_rows.out(Tensor x, Tensor routing, int experts, int top_k, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: expertRows,
+  shape(args) {
+    const [rows, dim] = rowsOf(args);
+    checkRouting(args, rows);
+    return { dtype: "f32", shape: [1, rows * args.integer("top_k"), dim] };
+  },
+  prepare: (args) => rowsArgs(args, args.tensor("x").shape[1]!),
+});
+
+/** Sums of the rows of x [1, T * top_k, n] that each row's experts made, times their weights, the best first → [1, T, n]. */
+const combineExpertsOperator = defineOperator<ExpertRowsArgs>({
+  schema:
+    "lowbit::combine_experts.out(Tensor x, Tensor routing, int experts, int top_k, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: combineExperts,
+  shape(args) {
+    const [places, dim] = rowsOf(args);
+    const topK = args.integer("top_k", 1);
+    if (places % topK !== 0) args.fail("x", `expected rows that are a multiple of ${topK} but found ${places}`);
+    checkRouting(args, places / topK);
+    return { dtype: "f32", shape: [1, places / topK, dim] };
+  },
+  prepare: (args) => rowsArgs(args, args.tensor("out").shape[1]!),
+});
+
+/** Checks what linear layers have alike: x [1, T * top_k, k] and its routing. */
+function expertLinearShape(args: Arguments<TensorSpec>, n: number, k: number): TensorSpec {
+  const [places, columns] = rowsOf(args);
+  const { topK } = expertCounts(args);
+  if (columns !== k || places % topK !== 0)
+    args.fail("x", `expected shape [1, a multiple of ${topK}, ${k}] but found [1, ${places}, ${columns}]`);
+  checkRouting(args, places / topK);
+  return { dtype: "f32", shape: [1, places, n] };
+}
+
+/** Bytes that a call moves: of the matrices, those of as many experts as rows can go to. */
+function expertBytes(args: Arguments<Tensor>, weights: string): number {
+  const { experts } = expertCounts(args);
+  const routing = args.tensor("routing").data as Int32Array;
+  let used = 0;
+  for (let expert = 0; expert < experts; expert++) if (routing[expert + 1]! > routing[expert]!) used++;
+  return touchedBytes(args, [weights], used / experts);
+}
+
+/** What a linear layer has for calls of any number of rows on a CPU. */
+class KnownMatrices<A> {
+  readonly #known = new WeakMap<Tensor, WeakMap<Cpu, ExpertMatrices<A>>>();
+
+  of(weights: Tensor, cpu: Cpu, make: () => ExpertMatrices<A>): ExpertMatrices<A> {
+    const known = this.#known.get(weights) ?? new WeakMap<Cpu, ExpertMatrices<A>>();
+    this.#known.set(weights, known);
+    const matrices = known.get(cpu) ?? make();
+    known.set(cpu, matrices);
+    return matrices;
+  }
+}
+
+/** Kernels for the rows of one expert by their number: at each of these, another may serve from there on. */
+function choicesOf<A>(kernels: readonly Kernel<A>[], select: (m: number) => Kernel<A>): ExpertMatrices<A>["choices"] {
+  const steps = new Set(kernels.flatMap(({ mStep, groups = [] }) => [mStep, ...groups.map(({ m }) => m)]));
+  const choices: { from: number; kernel: Kernel<A> }[] = [];
+  for (const from of [...steps.add(1)].sort((a, b) => a - b)) {
+    const kernel = select(from);
+    if (choices.at(-1)?.kernel !== kernel) choices.push({ from, kernel });
+  }
+  return choices;
+}
+
+const packedMatrices = new Map<readonly Kernel<PackedLinearArgs>[], KnownMatrices<PackedLinearArgs>>();
+
+/** The packed weights of one expert after the other, of which the first one's header tells how all are stored. */
+function openExperts(
+  args: Arguments<Tensor>,
+  kernels: readonly Kernel<PackedLinearArgs>[],
+  cpu: Cpu,
+): ExpertMatrices<PackedLinearArgs> {
+  const weights = args.tensor("packed_weights");
+  const { experts } = expertCounts(args);
+  const known = packedMatrices.get(kernels) ?? new KnownMatrices<PackedLinearArgs>();
+  packedMatrices.set(kernels, known);
+  return known.of(weights, cpu, () => {
+    const bytes = weights.data as Uint8Array;
+    const partBytes = bytes.length / experts;
+    if (!Number.isInteger(partBytes) || partBytes < HEADER_BYTES)
+      args.fail("packed_weights", `expected bytes of ${experts} equal parts but found ${bytes.length}`);
+    const part = (expert: number) => bytes.subarray(expert * partBytes, (expert + 1) * partBytes);
+    const first = openPacked(part(0), packedShape(args));
+    const opened = new Map<number, PackedWeights>([[0, first]]);
+    const weightsOf = (expert: number) => {
+      const found = opened.get(expert) ?? { ...openPacked(part(expert), packedShape(args)) };
+      opened.set(expert, found);
+      return found;
+    };
+    return {
+      choices: choicesOf(kernels, (m) => selectKernel(kernels, packedQuery(first, m), cpu)),
+      of: (expert, m, x, y) => ({ m, x, weights: weightsOf(expert), y }),
+    };
+  });
+}
+
+function expertLinearPackedOperator(name: string, kernels: readonly Kernel<PackedLinearArgs>[]): Operator {
+  return defineOperator<ExpertLinearArgs<PackedLinearArgs>>({
+    schema: `${name}.out(Tensor x, Tensor packed_weights, Tensor routing, int experts, int top_k, int group_size, int n, int k, *, Tensor(a!) out) -> Tensor(a!)`,
+    kernels: expertLinearPacked,
+    shape(args) {
+      args.tensor("packed_weights", "u8");
+      const { n, k } = packedShape(args);
+      return expertLinearShape(args, n, k);
+    },
+    multiplications: (args) => elementCount(args.tensor("x").shape) * packedShape(args).n,
+    bytes: (args) => expertBytes(args, "packed_weights"),
+    prepare(args, cpu) {
+      const { n, k } = packedShape(args);
+      return {
+        places: rowCount(args.tensor("x").shape),
+        experts: args.number("experts"),
+        n,
+        k,
+        x: args.tensor("x").data as Float32Array,
+        routing: args.tensor("routing").data as Int32Array,
+        y: args.tensor("out").data as Float32Array,
+        matrices: openExperts(args, kernels, cpu),
+      };
+    },
+  });
+}
+
+const floatMatrices = new KnownMatrices<FloatLinearArgs>();
+
+/** y [1, T * top_k, n] = x W^T + bias with the float weights [experts, n, k] and biases [experts, n] of each row's expert. */
+const expertLinearFloatOperator = defineOperator<ExpertLinearArgs<FloatLinearArgs>>({
+  schema:
+    "lowbit::expert_linear.out(Tensor x, Tensor weight, Tensor? bias, Tensor routing, int experts, int top_k, *, Tensor(a!) out) -> Tensor(a!)",
+  kernels: expertLinearFloat,
+  shape(args) {
+    const { shape } = args.tensor("weight", "f32", "f16", "bf16");
+    const [experts, n, k] = shape;
+    if (shape.length !== 3 || experts !== args.integer("experts", 1))
+      args.fail("weight", `expected shape [${args.integer("experts")}, n, k] but found [${shape}]`);
+    const bias = args.optionalTensor("bias", "f32");
+    if (bias && bias.shape.join() !== [experts, n].join())
+      args.fail("bias", `expected shape [${experts}, ${n}] but found [${bias.shape}]`);
+    return expertLinearShape(args, n!, k!);
+  },
+  multiplications: (args) => elementCount(args.tensor("x").shape) * args.tensor("weight").shape[1]!,
+  bytes: (args) => expertBytes(args, "weight"),
+  prepare(args, cpu) {
+    const weight = args.tensor("weight");
+    const [experts, n, k] = weight.shape as [number, number, number];
+    const bias = floatsOrNull(args, "bias");
+    const data = weight.data as Float32Array;
+    const matrices = floatMatrices.of(weight, cpu, () => ({
+      choices: choicesOf(linearFloat, (m) => selectKernel(linearFloat, { layout: null, bits: null, m }, cpu)),
+      of: (expert, m, x, y) => ({
+        ...{ m, n, k, x, y },
+        weights: { dtype: weight.dtype, data: data.subarray(expert * n * k, (expert + 1) * n * k) },
+        bias: bias?.subarray(expert * n, (expert + 1) * n) ?? null,
+      }),
+    }));
+    return {
+      ...{ experts, n, k, matrices },
+      places: rowCount(args.tensor("x").shape),
+      x: args.tensor("x").data as Float32Array,
+      routing: args.tensor("routing").data as Int32Array,
+      y: args.tensor("out").data as Float32Array,
+    };
+  },
+});
+
+export const expertOperators: readonly Operator[] = [
+  routeOperator,
+  expertRowsOperator,
+  combineExpertsOperator,
+  // With x quantized to int8, as the linear operators of TorchAO have it, and with float x.
+  expertLinearPackedOperator("lowbit::expert_linear_8bit_act", linearA8),
+  expertLinearPackedOperator("lowbit::expert_linear_weight_only", linearWeightOnly),
+  expertLinearFloatOperator,
+];
