@@ -1,5 +1,5 @@
 /**
- * Models with recurrent layers in all that programs do: a sequence is what it is alone, however it is cut, shared, cut back
+ * Models whose layers are not alike, recurrent ones and such as share caches, in all that programs do: a sequence is what it is alone, however it is cut, shared, cut back
  * and saved; compiled, exported and loaded; on every kind of kernel; in every mode of quantization; calibrated.
  */
 import { readFileSync } from "node:fs";
@@ -108,7 +108,9 @@ describe.each(hybridNames)("%s", (name) => {
         // A second time, prefixes are in the store.
         const again = await Promise.all(prompts.map((prompt) => logitsOf(llm, prompt)));
         for (const [i, row] of again.entries()) expectSame(row, expected[i]!, `prompt ${i} again`);
-        expect(llm.program.sequenceStatistics!.reusedTokens).toBe(32 + 32 + 64 + 128);
+        // Of keys and values alone, parts of pages are shared, too.
+        const reused = name === "gemma4" ? 32 + 63 + 64 + 128 : 32 + 32 + 64 + 128;
+        expect(llm.program.sequenceStatistics!.reusedTokens).toBe(reused);
         await llm.dispose();
       }
     },
@@ -172,8 +174,10 @@ describe.each(hybridNames)("%s", (name) => {
 
   it("is calibrated: GPTQ and AWQ lose less than rounding alone, SmoothQuant keeps what it computes", async () => {
     const text = readFileSync(new URL("../models/shakespeare/heldout.txt", import.meta.url), "utf8").slice(0, 3000);
-    const ids = long.slice(0, 40);
-    const exact = await allLogits(await load(name, {}, []), ids);
+    const float = await load(name, {}, []);
+    // Random tokens are far from what GPTQ was told of, and rows of layers take all of that in again and again.
+    const ids = name === "gemma4" ? float.tokenizer!.encode(text).slice(0, 100) : long.slice(0, 40);
+    const exact = await allLogits(float, ids);
     const lossOf = async (rules: Rules, options: Parameters<typeof calibrate>[2] | null) =>
       withModel(name, rules, async (model) => {
         if (options) await calibrate(model, text, { window: 64, maxTokens: 128, ...options });

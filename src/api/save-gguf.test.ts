@@ -70,6 +70,13 @@ describe.each([
   ["Mistral", { sliding_window: null, max_position_embeddings: 64 }],
   ["Qwen2", {}],
   ["Qwen3", { head_dim: 16 }],
+  ["Granite", { attention_multiplier: 0.2, embedding_multiplier: 6, residual_multiplier: 0.4, logits_scaling: 4 }],
+  ["SmolLM3", { num_hidden_layers: 4 }],
+  ["Olmo2", {}],
+  ["Ernie4_5", { head_dim: 16 }],
+  ["HunYuanDenseV1", { head_dim: 16 }],
+  ["Glm4", { head_dim: 16, partial_rotary_factor: 0.5 }],
+  ["Exaone4", { sliding_window: null }],
   ["Gemma2", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
   ["Gemma3", { head_dim: 16, query_pre_attn_scalar: 16, sliding_window: 8, tie_word_embeddings: true }],
 ] as const)("%s with %o", (name, fields) => {
@@ -183,9 +190,14 @@ it("keeps tokens, special tokens and the template", async () => {
 
 it.each([
   [
-    "Granite",
-    { architectures: ["GraniteForCausalLM"] },
-    /GraniteForCausalLM is not written to GGUF, only LlamaForCausalLM/,
+    "Ministral 3",
+    { architectures: ["Ministral3ForCausalLM"] },
+    /Ministral3ForCausalLM is not written to GGUF, only LlamaForCausalLM/,
+  ],
+  [
+    "windows of EXAONE",
+    { architectures: ["Exaone4ForCausalLM"], sliding_window: 8 },
+    /llama.cpp does not see windows of EXAONE 4.0/,
   ],
   [
     "rope",
@@ -194,7 +206,9 @@ it.each([
   ],
 ])("refuses what a file cannot say: %s", async (_, config, message) => {
   const source = join(folder, `${++count}`);
-  await writeTinyCheckpoint(source, { config });
+  const { slots } = buildDecoder("tiny", { ...tinyConfig, ...config });
+  const shapes = new Map(slots.filter(({ tiedTo }) => tiedTo === null).map(({ name, shape }) => [name, shape]));
+  await writeTinyCheckpoint(source, { config, shapes });
   const model = await loadCheckpoint(source);
   await expect(saveGguf(model, join(folder, "none.gguf"))).rejects.toThrow(message);
   await model.close();

@@ -278,10 +278,15 @@ function modelMetadata(model: Model, architecture: string, config: TransformerCo
   const blocks = blocksOf(model, config);
   const window = Math.max(...blocks.map(({ attention }) => attention.window));
   const full = architecture === "llama" && window > 0;
+  if (architecture === "exaone4" && window > 0)
+    throw new UnsupportedError(
+      `${model.name}: llama.cpp does not see windows of EXAONE 4.0 but in models of 64 layers`,
+    );
   const { hidden, eps, logitSoftcap } = config;
   const { attention, mlp } = blocks[0]!;
   const { heads, kvHeads, headDim, softcap } = attention;
   const rope = config.ropes.rope ?? config.ropes.full_attention!;
+  const { embedding, residual, logits } = config.scales;
   const u32 = (value: number): GgufEntry => ({ type: "u32", value });
   const f32 = (value: number): GgufEntry => ({ type: "f32", value });
   const entries: [string, GgufEntry][] = [
@@ -298,6 +303,14 @@ function modelMetadata(model: Model, architecture: string, config: TransformerCo
     ["rope.dimension_count", u32(2 * rope.inverseFrequencies.length)],
     ["rope.freq_base", f32(baseOf(model))],
     ...(window > 0 && !full ? [["attention.sliding_window", u32(window)] as [string, GgufEntry]] : []),
+    ...(architecture === "granite"
+      ? ([
+          ["embedding_scale", f32(embedding)],
+          ["residual_scale", f32(residual)],
+          ["logit_scale", f32(1 / logits)],
+          ["attention.scale", f32(attention.scale)],
+        ] as [string, GgufEntry][])
+      : []),
     ...(softcap > 0 ? [["attn_logit_softcapping", f32(softcap)] as [string, GgufEntry]] : []),
     ...(logitSoftcap > 0 ? [["final_logit_softcapping", f32(logitSoftcap)] as [string, GgufEntry]] : []),
   ];

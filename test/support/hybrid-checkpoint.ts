@@ -1,4 +1,4 @@
-/** Checkpoint folders of some kilobytes of decoders with recurrent layers, of random weights with the byte-level test tokenizer. */
+/** Checkpoint folders of some kilobytes of decoders whose layers are not alike, of random weights with the byte-level test tokenizer. */
 import { buildDecoder } from "../../src/model/architectures.ts";
 import { tinyConfig, writeTinyCheckpoint } from "./tiny-checkpoint.ts";
 
@@ -23,6 +23,19 @@ export const hybridConfigs = {
     sliding_window: 24,
     layer_types: ["conv", "full_attention", "conv", "sliding_attention"],
   },
+  gemma4: {
+    ...base,
+    architectures: ["Gemma4ForCausalLM"],
+    num_hidden_layers: 5,
+    layer_types: ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention", "full_attention"],
+    sliding_window: 24,
+    global_head_dim: 16,
+    num_kv_shared_layers: 2,
+    use_double_wide_mlp: true,
+    hidden_size_per_layer_input: 32,
+    vocab_size_per_layer_input: base.vocab_size,
+    final_logit_softcapping: 30,
+  },
   qwen3_5: {
     ...base,
     architectures: ["Qwen3_5ForCausalLM"],
@@ -33,6 +46,17 @@ export const hybridConfigs = {
     linear_num_value_heads: 4,
     linear_key_head_dim: 8,
     linear_value_head_dim: 8,
+  },
+  granite_h: {
+    ...base,
+    architectures: ["GraniteMoeHybridForCausalLM"],
+    num_local_experts: 0,
+    shared_intermediate_size: 32,
+    num_hidden_layers: 3,
+    layer_types: ["mamba", "attention", "mamba"],
+    mamba_n_heads: 4,
+    mamba_d_state: 8,
+    attention_multiplier: 0.2,
   },
 };
 

@@ -23,6 +23,8 @@ import type { GgufTensors } from "./tensors.ts";
 interface GgufArchitecture {
   /** Class name of transformers. */
   readonly name: string;
+  /** Class name where files say it by something else. */
+  nameOf?(metadata: GgufMetadata): string;
   /** Whether rows of queries and keys are stored for rotation of neighbours instead of halves. */
   readonly interleaved: boolean;
   /** Added to the weights of norms when the file was made. */
@@ -110,6 +112,21 @@ function gemma3Layers(facts: Facts): JsonObject {
   return { layer_types: Array.from({ length: facts.layers }, () => "full_attention") };
 }
 
+/** OLMo 2, and Olmo 3 where there is a window: windowed layers then have the rope without its scaling. */
+function olmoConfig(facts: Facts): JsonObject {
+  const { metadata } = facts;
+  if (windowOf(metadata) === null) return {};
+  const theta = metadata.positive("{arch}.rope.freq_base") ?? LOCAL_THETA;
+  const { layer_types = null } = windowedLayers(facts, 4);
+  return { ...window(facts), layer_types, rope_parameters: { sliding_attention: { rope_theta: theta } } };
+}
+
+/** Layers without a window have no rope where others have one, as llama.cpp assumes of four layers in turn. */
+function exaoneConfig(facts: Facts): JsonObject {
+  if (windowOf(facts.metadata) === null) return { sliding_window: null };
+  return { ...window(facts), ...windowedLayers(facts, 4) };
+}
+
 /** Experts of a layer, and of a token; their size is that of the MLP where nothing else says it. */
 function experts({ metadata }: Facts): JsonObject {
   const size = metadata.size("{arch}.expert_feed_forward_length") ?? metadata.size("{arch}.feed_forward_length");
@@ -136,6 +153,11 @@ function graniteScales({ metadata, headDim }: Facts): JsonObject {
 }
 
 const plain = { interleaved: false, normOffset: 0, names: {} } as const;
+/** Norms behind attention and MLP alone. */
+const postNorms = {
+  post_attention_norm: "post_attention_layernorm",
+  post_ffw_norm: "post_feedforward_layernorm",
+};
 const sandwich = {
   attn_norm: "input_layernorm",
   post_attention_norm: "post_attention_layernorm",
@@ -230,6 +252,64 @@ export const ggufArchitectures: Readonly<Record<string, GgufArchitecture>> = {
       ...window(facts),
       original_max_position_embeddings: facts.metadata.size("{arch}.rope.scaling.original_context_length") ?? 4096,
     }),
+  },
+  granite: {
+    ...plain,
+    name: "GraniteForCausalLM",
+    interleaved: true,
+    config: (facts) => ({
+      ...graniteScales(facts),
+      attention_bias: hasBias(facts, "attn_q"),
+      mlp_bias: hasBias(facts, "ffn_gate"),
+    }),
+  },
+  smollm3: {
+    ...plain,
+    name: "SmolLM3ForCausalLM",
+    interleaved: true,
+    ropeTensors: true,
+    config: (facts) => ({
+      no_rope_layer_interval: 4,
+      use_sliding_window: false,
+      attention_bias: hasBias(facts, "attn_q"),
+      mlp_bias: hasBias(facts, "ffn_gate"),
+    }),
+  },
+  olmo2: {
+    ...plain,
+    name: "Olmo2ForCausalLM",
+    nameOf: (metadata) => (windowOf(metadata) === null ? "Olmo2ForCausalLM" : "Olmo3ForCausalLM"),
+    names: postNorms,
+    config: olmoConfig,
+  },
+  ernie4_5: {
+    ...plain,
+    name: "Ernie4_5ForCausalLM",
+    config: (facts) => ({ use_bias: hasBias(facts, "attn_q") }),
+  },
+  "hunyuan-dense": {
+    ...plain,
+    name: "HunYuanDenseV1ForCausalLM",
+    names: { attn_q_norm: "self_attn.query_layernorm", attn_k_norm: "self_attn.key_layernorm" },
+    config: (facts) => ({ attention_bias: hasBias(facts, "attn_q") }),
+  },
+  exaone4: {
+    ...plain,
+    name: "Exaone4ForCausalLM",
+    names: postNorms,
+    ropeTensors: true,
+    config: exaoneConfig,
+  },
+  glm4: {
+    ...plain,
+    name: "Glm4ForCausalLM",
+    partialRotary: true,
+    names: {
+      post_attention_norm: "post_self_attn_layernorm",
+      ffn_up: "mlp.gate_up_proj",
+      post_ffw_norm: "post_mlp_layernorm",
+    },
+    config: (facts) => ({ attention_bias: hasBias(facts, "attn_q") }),
   },
   lfm2: {
     ...plain,
@@ -356,7 +436,7 @@ export async function ggufConfig(metadata: GgufMetadata, tensors: GgufTensors): 
   const contextLength = size("{arch}.context_length");
   const rotated = readHeads(metadata, architecture, headDim);
   return {
-    architectures: [architecture.name],
+    architectures: [architecture.nameOf?.(metadata) ?? architecture.name],
     hidden_size: hidden,
     intermediate_size: size("{arch}.feed_forward_length"),
     num_hidden_layers: facts.layers,
