@@ -186,10 +186,10 @@ constexpr uint32_t kScalars = 2, kBuffers = 4;
 }  // namespace softplus
 
 namespace scale_rows {
-constexpr ScalarIndex kRows{0}, kDim{1};
+constexpr ScalarIndex kRows{0}, kDim{1}, kCount{2};
 constexpr BufferIndex kX{0}, kFactors{1}, kY{2};
 constexpr BufferIndex kScratch{3};
-constexpr uint32_t kScalars = 2, kBuffers = 3;
+constexpr uint32_t kScalars = 3, kBuffers = 3;
 }  // namespace scale_rows
 
 namespace select {

@@ -209,6 +209,35 @@ CONFIGS = {
     "qwen3-quick-gelu": ("Qwen3", {"hidden_act": "quick_gelu"}),
     "phi3-relu": ("Phi3", {"hidden_act": "relu"}),
     "gemma2-relu2": ("Gemma2", {"hidden_activation": "relu2", "head_dim": 8}),
+    "granite-h": (
+        "GraniteMoeHybrid",
+        {
+            "num_local_experts": 0,
+            "shared_intermediate_size": 20,
+            "mamba_n_heads": 6,
+            "mamba_d_state": 10,
+            "layers_block_type": ["mamba", "attention", "mamba"],
+            "residual_multiplier": 0.4,
+            "attention_multiplier": 0.2,
+        },
+    ),
+    "granite-h-groups": (
+        "GraniteMoeHybrid",
+        {
+            "num_local_experts": 0,
+            "shared_intermediate_size": 20,
+            "mamba_n_heads": 8,
+            "mamba_n_groups": 2,
+            "mamba_d_head": 9,
+            "mamba_expand": 3,
+            "mamba_d_state": 6,
+            "mamba_d_conv": 2,
+            "mamba_conv_bias": False,
+            "mamba_proj_bias": True,
+            "layer_types": ["linear_attention", "full_attention", "linear_attention"],
+            "position_embedding_type": "rope",
+        },
+    ),
     "lfm2": (
         "Lfm2",
         {

@@ -230,21 +230,29 @@ void softplus_prepare(Step& step, const Call& call) {
   step.run = softplus_run<Isa>;
 }
 
+struct ScaleRowsArgs : RowsArgs {
+  uint32_t count;
+};
+
 template <class Isa>
 void scale_rows_run(const Step& step, uint32_t, uint32_t tile, uint32_t) {
-  const RowsArgs& args = step.as<RowsArgs>();
+  const ScaleRowsArgs& args = step.as<ScaleRowsArgs>();
   const uint32_t last = std::min(args.rows, (tile + 1) * args.rows_per_tile);
   for (uint32_t row = tile * args.rows_per_tile; row < last; row++) {
     const float* x = args.x + static_cast<size_t>(row) * args.dim;
     float* y = static_cast<float*>(args.y) + static_cast<size_t>(row) * args.dim;
-    const auto factor = Isa::set(args.weight[row]);
+    const auto factor = Isa::set(args.weight[row % args.count]);
     each_vector<Isa>(args.dim, [&](size_t i, auto vector) { vector.store(y + i, factor * vector.load(x + i)); });
   }
 }
 
 template <class Isa>
 void scale_rows_prepare(Step& step, const Call& call) {
-  RowsArgs& args = split_rows<Isa>(step, call, {scale_rows::kRows, scale_rows::kDim, scale_rows::kX, scale_rows::kY});
+  const RowsArgs rows =
+      split_rows<Isa>(step, call, {scale_rows::kRows, scale_rows::kDim, scale_rows::kX, scale_rows::kY});
+  ScaleRowsArgs& args = step.init<ScaleRowsArgs>();
+  static_cast<RowsArgs&>(args) = rows;
+  args.count = scalar_of<uint32_t>(call, scale_rows::kCount);
   args.weight = buffer_of<const float>(call, scale_rows::kFactors);
   step.run = scale_rows_run<Isa>;
 }

@@ -135,12 +135,12 @@ export interface SoftplusArgs {
   readonly y: Float32Array;
 }
 
-/** y[r, c] = factors[r] * x[r, c]. */
+/** y[r, c] = factors[r mod n] * x[r, c], n factors. */
 export interface ScaleRowsArgs {
   readonly dim: number;
   /** [rows, dim] */
   readonly x: Float32Array;
-  /** [rows] */
+  /** As many as rows, or a part of that: they begin anew. */
   readonly factors: Float32Array;
   readonly y: Float32Array;
 }

@@ -84,6 +84,14 @@ describeRows(softplus, machine(), (kernel) => {
 });
 
 describeRows(scaleRows, machine(), (kernel) => {
+  it("factors that are fewer than rows begin anew", () => {
+    const random = new Random(2);
+    const [x, factors] = [random.floats(300 * 5, 3), random.floats(6, 3)];
+    const y = new Float32Array(x.length);
+    run(kernel, { dim: 5, x, factors, y }, bench);
+    expect(y).toEqual(x.map((value, i) => value * factors[Math.floor(i / 5) % 6]!));
+  });
+
   it("rows times a factor each, also in place", () => {
     const random = new Random(1);
     for (const [count, dim] of [

@@ -28,7 +28,12 @@ export interface ExpertsConfig extends Omit<RouterOptions, "bias" | "factors"> {
   /** Whether the linear layers of experts have a bias. Default: false. */
   readonly bias?: boolean;
   /** The expert of all tokens, and the linear layer whose sigmoid it is multiplied by, where there are. */
-  readonly shared?: { readonly mlp: GatedMlp; readonly gate: string | null };
+  readonly shared?: {
+    readonly mlp: GatedMlp;
+    readonly gate: string | null;
+    /** Whether its module stands beside the mixture's, not in it. Default: false. */
+    readonly isBeside?: boolean;
+  };
   /** Names of tensors of all experts in place of those of each, where they are not as transformers keeps them. */
   readonly stacks?: { readonly both: string; readonly down: string };
   /** Whether tensors of all experts have matrices [k, n], and rows of gate and up in turns. Default: false. */
@@ -46,6 +51,11 @@ const qwenNames = {
   up: "up_proj",
   down: "down_proj",
 };
+
+/** Full name of the expert of all tokens, by that of the mixture. */
+function sharedModule(module: string, { mlp, isBeside = false }: NonNullable<ExpertsConfig["shared"]>): string {
+  return isBeside ? module.replace(/[^.]+$/, mlp.module) : `${module}.${mlp.module}`;
+}
 
 /** A layer's mixture of experts. */
 export class Experts implements LayerPart {
@@ -77,7 +87,7 @@ export class Experts implements LayerPart {
       ...(routerBias ? [vectorSlot(`${module}.${names.router}.bias`, experts)] : []),
       ...vectors.map((name) => vectorSlot(`${module}.${name}`, experts)),
       ...Array.from({ length: experts }, (_, e) => expert(`${module}.${names.experts}.${e}`)).flat(),
-      ...(shared ? shared.mlp.slots(`${module}.${shared.mlp.module}`) : []),
+      ...(shared ? shared.mlp.slots(sharedModule(module, shared)) : []),
       ...(shared?.gate ? [matrixSlot(`${module}.${shared.gate}.weight`, 1, hidden)] : []),
     ];
   }
@@ -126,7 +136,7 @@ export class Experts implements LayerPart {
     const routing = ops.route(logits, { ...this.config, bias, factors });
     const made = ops.combineExperts(this.#experts(pass, ops.expertRows(x, routing), routing, module), routing);
     if (!shared) return made;
-    const common = shared.mlp.forward(pass, x, { ...place, module: `${module}.${shared.mlp.module}` });
+    const common = shared.mlp.forward(pass, x, { ...place, module: sharedModule(module, shared) });
     const gate = shared.gate && ops.sigmoid(pass.linear(x, `${module}.${shared.gate}`));
     return ops.add(made, gate ? ops.scaleParts(common, gate) : common);
   }

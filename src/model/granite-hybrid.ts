@@ -1,36 +1,87 @@
-/** Granite 4.0 (2025) without experts and Mamba layers: Granite with gate and up in one, and in some models no rope. */
-import { UnsupportedError } from "../errors.ts";
+/**
+ * Granite 4.0 (2025): Granite with gate and up in one, Mamba 2 in most layers of some models, which have no rope, and a mixture
+ * of experts beside the MLP in some.
+ */
+import { InvalidFileError, UnsupportedError } from "../errors.ts";
+import { Attention } from "./attention.ts";
+import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
-import { readGranite } from "./granite.ts";
+import { GatedMlp } from "./gated-mlp.ts";
+import { readExperts, readGranite } from "./granite.ts";
+import { Mamba2 } from "./mamba2.ts";
+import { tapsOf } from "./short-convolution.ts";
 import { transformer } from "./transformer.ts";
-import { stacked } from "./transformer-config.ts";
+import { HEADS_MAX, mixed } from "./transformer-config.ts";
+
+/** Names of a Mamba layer, by transformers' versions. */
+const MAMBA = ["mamba", "linear_attention"] as const;
+const ATTENTION = ["attention", "full_attention"] as const;
+
+/** Whether each layer is Mamba; all are where the config says nothing. */
+function mambaLayers(config: ConfigReader, depth: number): readonly boolean[] {
+  const field = config.has("layer_types") ? "layer_types" : "layers_block_type";
+  const types = config.choices(field, depth, [...MAMBA, ...ATTENTION]);
+  return Array.from({ length: depth }, (_, i) => types === null || (MAMBA as readonly string[]).includes(types[i]!));
+}
+
+/** UnsupportedError for time steps that are held within limits which they would reach. */
+function checkTimeSteps(config: ConfigReader): void {
+  const { time_step_limit: limit = null } = config.fields;
+  const [least, most] = Array.isArray(limit) ? limit : [0, null];
+  const isNumber = (value: unknown) => typeof value === "number" && Number.isFinite(value);
+  if ((isNumber(least) && least > 0) || isNumber(most))
+    throw new UnsupportedError(`${config.file}: time_step_limit [${least}, ${most}] is not supported, only none`);
+}
+
+function readMamba(config: ConfigReader, hidden: number): Mamba2 {
+  checkTimeSteps(config);
+  config.oneOf("hidden_act", ["silu", "swish"], "silu");
+  const heads = config.size("mamba_n_heads", 128, HEADS_MAX);
+  const groups = config.size("mamba_n_groups", 1, HEADS_MAX);
+  const inner = Math.trunc(config.positive("mamba_expand", 2) * hidden);
+  const given = config.fields.mamba_d_head ?? "auto";
+  const headDim = given === "auto" ? Math.floor(inner / heads) : config.size("mamba_d_head");
+  if (headDim * heads !== inner || heads % groups !== 0)
+    throw new InvalidFileError(
+      config.file,
+      `expected mamba_n_heads times mamba_d_head equal to mamba_expand times hidden_size, ${inner}, and divisible by mamba_n_groups but found ${heads}, ${headDim} and ${groups}`,
+    );
+  return new Mamba2({
+    ...{ hidden, heads, headDim, groups },
+    stateDim: config.size("mamba_d_state", 256, 1 << 16),
+    taps: tapsOf(config, "mamba_d_conv", 4),
+    biases: { convolution: config.boolean("mamba_conv_bias", true), linear: config.boolean("mamba_proj_bias", false) },
+  });
+}
 
 export const graniteHybrid: Architecture = {
   name: "GraniteMoeHybridForCausalLM",
   modelType: "granitemoehybrid",
   build(config) {
     const base = readGranite(config);
-    if (config.number("num_local_experts", 8) > 0)
-      throw new UnsupportedError(`${config.file}: num_local_experts above 0 is not supported in ${this.name}`);
-    const types = config.has("layer_types") ? "layer_types" : "layers_block_type";
-    if (!config.choices(types, base.depth, ["attention", "full_attention"]))
-      throw new UnsupportedError(
-        `${config.file}: ${this.name} without layer_types has Mamba layers alone, which are not supported`,
-      );
+    const isMamba = mambaLayers(config, base.depth);
     const hasRope = config.has("position_embedding_type") && config.string("position_embedding_type") === "rope";
+    const attention = new Attention({ ...base.attention, rope: hasRope ? "rope" : null });
+    const mamba = isMamba.includes(true) ? readMamba(config, base.hidden) : attention;
+    const mlp = {
+      ...base.mlp,
+      intermediate: config.size("shared_intermediate_size", 1024),
+      bias: false,
+      fused: true,
+      names: { mlp: "shared_mlp", both: "input_linear", down: "output_linear" },
+    };
+    const shared = new GatedMlp(mlp);
+    const hasExperts = config.number("num_local_experts", 8) > 0;
+    const thought = hasExperts
+      ? readExperts(config, base, { shared: { mlp: shared, gate: null, isBeside: true } })
+      : shared;
     return transformer(
       this.name,
-      stacked({
-        ...base,
-        attention: { ...base.attention, rope: hasRope ? "rope" : null },
-        mlp: {
-          ...base.mlp,
-          intermediate: config.size("shared_intermediate_size", 1024),
-          bias: false,
-          fused: true,
-          names: { mlp: "shared_mlp", both: "input_linear", down: "output_linear" },
-        },
-      }),
+      mixed(
+        base,
+        (i) => (isMamba[i] ? mamba : attention),
+        () => thought,
+      ),
     );
   },
 };

@@ -1,7 +1,7 @@
 /** Granite (IBM 2024): Llama with factors on embeddings, residuals, attention scores and logits; and with experts. */
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture } from "./decoder.ts";
-import { Experts } from "./experts.ts";
+import { Experts, type ExpertsConfig } from "./experts.ts";
 import { transformer } from "./transformer.ts";
 import { attentionBias, expertCounts, readStack, type StackConfig, stacked } from "./transformer-config.ts";
 
@@ -32,20 +32,29 @@ export const granite: Architecture = {
   },
 };
 
-/** Its router takes the softmax of the logits of the chosen experts: that of all, divided by their sum. */
+/** Experts whose router takes the softmax of the logits of those that are chosen: that of all, divided by their sum. */
+export function readExperts(
+  config: ConfigReader,
+  { hidden, mlp }: StackConfig,
+  options: Pick<ExpertsConfig, "shared"> = {},
+): Experts {
+  return new Experts({
+    ...expertCounts(config, { experts: 8, topK: 2 }),
+    hidden,
+    intermediate: mlp.intermediate,
+    gate: mlp.activation,
+    stacks: { both: "input_linear.weight", down: "output_linear.weight" },
+    names: { mlp: "block_sparse_moe", router: "router.layer" },
+    ...options,
+  });
+}
+
 export const graniteMoe: Architecture = {
   name: "GraniteMoeForCausalLM",
   modelType: "granitemoe",
   build(config) {
     const base = readGranite(config);
-    const experts = new Experts({
-      ...expertCounts(config, { experts: 8, topK: 2 }),
-      hidden: base.hidden,
-      intermediate: base.mlp.intermediate,
-      gate: base.mlp.activation,
-      stacks: { both: "input_linear.weight", down: "output_linear.weight" },
-      names: { mlp: "block_sparse_moe", router: "router.layer" },
-    });
+    const experts = readExperts(config, base);
     return transformer(
       this.name,
       stacked(

@@ -341,7 +341,7 @@ export class Ops<T> {
     return this.call("aten::mul.out", a, b);
   }
 
-  /** Multiplies each part of x [..., parts * size] by its factor of `factors` [..., parts]. */
+  /** Multiplies each part of x [..., parts * size] by its factor of `factors` [..., parts], or [parts] for all rows. */
   scaleParts(x: T, factors: T): T {
     return this.call("lowbit::scale_parts.out", x, factors);
   }

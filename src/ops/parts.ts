@@ -44,21 +44,20 @@ const softplusOperator = defineOperator<SoftplusArgs>({
   }),
 });
 
-/** Each part of x [..., parts * size] times its factor of factors [..., parts]. */
+/** Each part of x [..., parts * size] times its factor of factors [..., parts], or of [parts] for all rows. */
 const scalePartsOperator = defineOperator<ScaleRowsArgs>({
   schema: "lowbit::scale_parts.out(Tensor x, Tensor factors, *, Tensor(a!) out) -> Tensor(a!)",
   kernels: scaleRows,
   inPlace: ["x"],
-  rowwise: ["x", "factors"],
   shape(args) {
     const { shape } = args.tensor("x", "f32");
     const factors = args.tensor("factors", "f32").shape;
     const [dim, parts] = [shape.at(-1) ?? 0, factors.at(-1) ?? 0];
-    const isEach = factors.slice(0, -1).join() === shape.slice(0, -1).join();
-    if (dim === 0 || parts === 0 || factors.length !== shape.length || !isEach || dim % parts !== 0)
+    const isEach = factors.length === shape.length && factors.slice(0, -1).join() === shape.slice(0, -1).join();
+    if (dim === 0 || parts === 0 || !(isEach || factors.length === 1) || dim % parts !== 0)
       args.fail(
         "factors",
-        `expected the shape of x [${shape}], or a last dimension that divides its, but found [${factors}]`,
+        `expected the shape of x [${shape}] or a vector, with a last dimension that divides its, but found [${factors}]`,
       );
     return { dtype: "f32", shape };
   },

@@ -47,6 +47,17 @@ export const hybridConfigs = {
     linear_key_head_dim: 8,
     linear_value_head_dim: 8,
   },
+  granite_h: {
+    ...base,
+    architectures: ["GraniteMoeHybridForCausalLM"],
+    num_local_experts: 0,
+    shared_intermediate_size: 32,
+    num_hidden_layers: 3,
+    layer_types: ["mamba", "attention", "mamba"],
+    mamba_n_heads: 4,
+    mamba_d_state: 8,
+    attention_multiplier: 0.2,
+  },
 };
 
 export type HybridName = keyof typeof hybridConfigs;

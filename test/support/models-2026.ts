@@ -21,6 +21,7 @@ export const models2026: Readonly<Record<string, string>> = {
   "gpt_oss-mxfp4": "GptOssForCausalLM",
   granitemoe: "GraniteMoeForCausalLM",
   "granitemoehybrid-dense": "GraniteMoeHybridForCausalLM",
+  "granitemoehybrid-mamba2": "GraniteMoeHybridForCausalLM",
   hunyuan_v1_dense: "HunYuanDenseV1ForCausalLM",
   lfm2: "Lfm2ForCausalLM",
   lfm2_moe: "Lfm2MoeForCausalLM",

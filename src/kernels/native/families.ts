@@ -111,7 +111,7 @@ export const argumentNames = {
   rows: { scalars: rowsOfDim, buffers: ["x", "y"] },
   groupSums: { scalars: ["rows", "k", "groupSize"], buffers: ["x", "y"] },
   softplus: { scalars: rowsOfDim, buffers: ["x", "bias", "factors", "y"] },
-  scaleRows: { scalars: rowsOfDim, buffers: ["x", "factors", "y"] },
+  scaleRows: { scalars: [...rowsOfDim, "count"], buffers: ["x", "factors", "y"] },
   select: { scalars: ["outer", "stride", "offset", "blockBytes"], buffers: ["x", "y"] },
   embeddingFloat: {
     scalars: [...rowsOfDim, "weightType", "count", "indexBytes"],
@@ -369,7 +369,8 @@ export function softplus(args: SoftplusArgs): NativeArguments {
 }
 
 export function scaleRows(args: ScaleRowsArgs): NativeArguments {
-  return orderArguments(names.scaleRows, { ...args, rows: args.factors.length });
+  const { dim, x, factors } = args;
+  return orderArguments(names.scaleRows, { ...args, rows: x.length / dim, count: factors.length });
 }
 
 export function select(args: SelectArgs): NativeArguments {

@@ -100,7 +100,7 @@ export const scaleRowsReference: Kernel<ScaleRowsArgs> = {
   bind:
     ({ dim, x, factors, y }) =>
     () => {
-      for (let i = 0; i < y.length; i++) y[i] = factors[Math.floor(i / dim)]! * x[i]!;
+      for (let i = 0; i < y.length; i++) y[i] = factors[Math.floor(i / dim) % factors.length]! * x[i]!;
     },
 };
 

@@ -204,17 +204,17 @@ export const softplusWasm: Kernel<SoftplusArgs> = wasmKernel<SoftplusArgs>({
   },
 });
 
-const scaleRowsBlock = new ArgumentBlock({ x: "ptr", factors: "ptr", y: "ptr", dim: "i32" });
+const scaleRowsBlock = new ArgumentBlock({ x: "ptr", factors: "ptr", y: "ptr", dim: "i32", factorCount: "i32" });
 
 const scaleRowsCode: KernelCode = {
   key: "scale_rows",
   build: () => [
-    kernelFunction("scale_rows", scaleRowsBlock, ({ x, factors, y, dim }, { tile }, scope) => {
+    kernelFunction("scale_rows", scaleRowsBlock, ({ x, factors, y, dim, factorCount }, { tile }, scope) => {
       const constants = new VectorConstants(scope);
       const factor = scope.local("v128", "factor");
       return [
         constants.prepare,
-        factor.set(v128.load32_splat(elementAt(factors, tile, 4))),
+        factor.set(v128.load32_splat(elementAt(factors, i32.rem_u(tile, factorCount), 4))),
         x.set(elementAt(x, i32.mul(tile, dim), 4)),
         y.set(elementAt(y, i32.mul(tile, dim), 4)),
         forLanes({ scope, constants, count: dim, pointers: [[x], [y]] }, (lanes) => [
@@ -229,8 +229,9 @@ export const scaleRowsWasm: Kernel<ScaleRowsArgs> = wasmKernel<ScaleRowsArgs>({
   ...plainRow,
   name: "scale_rows_f32_1x1x4_wasm_simd",
   step({ dim, x, factors, y }, place) {
-    const values = { x: place.read(x), factors: place.read(factors), y: place.write(y), dim };
-    return { phases: [{ code: scaleRowsCode, tiles: factors.length, args: scaleRowsBlock.encode(values) }] };
+    const places = { x: place.read(x), factors: place.read(factors), y: place.write(y) };
+    const values = { ...places, dim, factorCount: factors.length };
+    return { phases: [{ code: scaleRowsCode, tiles: x.length / dim, args: scaleRowsBlock.encode(values) }] };
   },
 });
 
