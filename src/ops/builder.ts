@@ -55,6 +55,16 @@ export interface LazyConstant {
    * made whole.
    */
   parts?(): AsyncIterable<TypedArray>;
+  /** Weights of each expert in the order of their rows, of a constant that has those of all; absent for others. */
+  readonly experts?: readonly (readonly StackedWeight[])[];
+}
+
+/** A weight of an expert within a constant of all: its name, and how many rows it has. */
+export interface StackedWeight {
+  /** Name of the weight in the checkpoint. */
+  readonly name: string;
+  /** Number of rows. */
+  readonly rows: number;
 }
 
 /** The handle that stands for the table of sequences. */

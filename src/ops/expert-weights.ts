@@ -82,8 +82,9 @@ function floatLinear<T>(builder: Builder<T>, x: T, { name, parts, routing, topK 
   const { dtype } = floatWeight(weights[0]!).format;
   const n = weights.reduce((sum, { shape }) => sum + shape[0]!, 0);
   const k = weights[0]!.shape[1]!;
+  const experts = parts.map((part) => part.weights.map((weight) => ({ name: weight.name, rows: weight.shape[0]! })));
   const stacked = builder.constant(
-    stackConstant({ key: `${name}:${dtype}`, dtype, shape: [parts.length, n, k] }, async function* () {
+    stackConstant({ key: `${name}:${dtype}`, dtype, shape: [parts.length, n, k], experts }, async function* () {
       for (const part of parts) for (const weight of part.weights) yield (await floatWeight(weight).load()).data;
     }),
   );

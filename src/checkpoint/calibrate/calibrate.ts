@@ -1,6 +1,7 @@
 /** Quantizes the linear layers of a model by what goes into them while it reads a text. */
 import { checkOptions } from "../../arguments.ts";
 import { InvalidArgumentError } from "../../errors.ts";
+import { logInfo } from "../../log.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
 import type { ScalableActivation } from "../../model/scalable.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
@@ -136,6 +137,12 @@ class Calibration {
   ): Promise<QuantizedWeights> {
     const { rows: n, columns: k } = weights;
     if (!needsActivations(config.algorithm)) return quantizeAffine(weights.data, { ...config, n, k });
+    if (layer.inputs().rows === 0) {
+      logInfo(
+        () => `${layer.name}: the text reaches this expert with no token; its weights are rounded to the nearest`,
+      );
+      return quantizeAffine(weights.data, { ...config, algorithm: "affine", n, k });
+    }
     const hessian = layer.hessian();
     checkFiniteInputs(layer.name, hessian);
     const scale = (c: number) => (factors ? factors[c]! : 1);

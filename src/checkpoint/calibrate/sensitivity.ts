@@ -2,8 +2,9 @@
  * Different bits for different layers: how much the model's predictions suffer from rounding one layer alone is
  * measured once a layer, and what other numbers of bits would do to its outputs is measured beside it.
  */
-import { InvalidArgumentError } from "../../errors.ts";
+import { InvalidArgumentError, UnsupportedError } from "../../errors.ts";
 import { type Matrix, matrix } from "../../matrix.ts";
+import { expertStacks } from "../../model/layer.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import { quantizeAffine } from "../../quantize/affine.ts";
 import { type BudgetItem, spendBits } from "../../quantize/budget.ts";
@@ -39,6 +40,10 @@ export async function spendBudget(
   options: BudgetOptions,
 ): Promise<void> {
   const { budget } = options;
+  if (expertStacks(model.network.transformer).length > 0)
+    throw new UnsupportedError(
+      `budget: ${model.decoder.architecture} has mixtures of experts, which take the same bits; give configurations by a recipe`,
+    );
   if (!(budget >= 1 && budget <= BITS_MAX))
     throw new InvalidArgumentError(`budget: expected 1 to ${BITS_MAX} bits a weight but found ${budget}`);
   const head = model.decoder.slots.findLast(({ role }) => role === "linear")!.name;

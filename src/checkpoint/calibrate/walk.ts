@@ -23,7 +23,7 @@ import { Ops } from "../../ops/ops.ts";
 import { multiplyTransposed } from "../../ops/product.ts";
 import { operators } from "../../ops/registry.ts";
 import { LoneSequence } from "../../sequences/lone-sequence.ts";
-import type { Tensor } from "../../tensor.ts";
+import { type Tensor, toFloat32 } from "../../tensor.ts";
 import { readTexts } from "../../text/model-texts.ts";
 import { WHOLE_TEXT } from "../../text/tokenizer.ts";
 import type { Model } from "../model.ts";
@@ -53,6 +53,7 @@ export interface LinearLayer {
 export type LinearVisitor = (layer: LinearLayer) => Promise<Float32Array | null>;
 
 const LINEAR = "aten::linear.out";
+const EXPERT_LINEAR = "lowbit::expert_linear.out";
 const TOKENS_DEFAULT = 4096;
 const WINDOW_DEFAULT = 256;
 /** What a token has on average, at most: the rest of a text is not encoded. */
@@ -200,9 +201,8 @@ export class FloatWalk {
   async #step(index: number, values: Values, visit: LinearVisitor): Promise<void> {
     this.#signal?.throwIfAborted();
     const node = this.#graph.nodes[index]!;
-    const name = weightName(node);
     const constants = new Map<GraphValue, Tensor>();
-    const weights = name === null ? null : await visit(this.#layer(node, name, values));
+    const weights = await this.#visited(node, values, visit);
     if (weights) {
       const value = node.args[1] as GraphValue;
       constants.set(value, { dtype: "f32", shape: value.spec.shape, data: weights });
@@ -214,6 +214,39 @@ export class FloatWalk {
     for (const value of [...argumentValues(node), node.out])
       if ((this.#lastUse.get(value) ?? index) <= index) values.delete(value);
     await nextMacrotask();
+  }
+
+  /** Float32 weights that the visitor gives for a node; null for those that are stored. */
+  async #visited(node: GraphNode, values: Values, visit: LinearVisitor): Promise<Float32Array | null> {
+    if (node.operator === EXPERT_LINEAR) return this.#visitedExperts(node, values, visit);
+    const name = weightName(node);
+    return name === null ? null : visit(this.#layer(node, name, values));
+  }
+
+  /** Each weight of each expert, with the rows that reach the expert, which may be none. */
+  async #visitedExperts(node: GraphNode, values: Values, visit: LinearVisitor): Promise<Float32Array | null> {
+    const { constant, spec } = node.args[1] as GraphValue;
+    const [, n = 0, k = 0] = spec.shape;
+    let all: Float32Array | null = null;
+    for (const [expert, weights] of constant!.experts!.entries()) {
+      const inputs = () => rowsOfExpert(node, values, expert);
+      let sum: Matrix | undefined;
+      const hessian = () => {
+        const columns = transpose(inputs());
+        sum ??= multiplyTransposed(columns, columns);
+        return sum;
+      };
+      let first = expert * n;
+      for (const { name, rows } of weights) {
+        const found = await visit({ name, inputs, hessian });
+        if (found) {
+          all ??= toFloat32({ ...spec, data: await constant!.read() }).slice();
+          all.set(found, first * k);
+        }
+        first += rows;
+      }
+    }
+    return all;
   }
 
   /** The call for each window. */
@@ -296,6 +329,20 @@ function weightName({ operator, args }: GraphNode): string | null {
   if (operator !== LINEAR) return null;
   const { name } = args[1] as GraphValue;
   return name!.replace(/:[^:]*$/, "");
+}
+
+/** Rows of all windows that reach an expert; `kernels/routing.ts` says where they are. */
+function rowsOfExpert({ args }: GraphNode, values: Values, expert: number): Matrix {
+  const [x, , , routing] = args as readonly GraphValue[];
+  const routings = values.get(routing!)!;
+  return rowsOf(
+    values.get(x!)!.map(({ shape, data, ...tensor }, w) => {
+      const [first, end] = [0, 1].map((i) => routings[w]!.data[expert + i] as number) as [number, number];
+      const columns = shape.at(-1)!;
+      const rows = (data as Float32Array).subarray(first * columns, end * columns);
+      return { ...tensor, shape: [end - first, columns], data: rows };
+    }),
+  );
 }
 
 /** Rows of all windows. */
