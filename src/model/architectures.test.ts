@@ -165,6 +165,44 @@ describe("other configs", () => {
       /per_layer_config of layers 0 is/,
     ],
     ["images", "Gemma3ForCausalLM", { text_config: {} }, /only text models/],
+    ["one tap", "Lfm2ForCausalLM", { conv_L_cache: 1 }, /conv_L_cache 1 is not supported, only 2 or more/],
+    ["taps beyond any model", "Lfm3ForCausalLM", { conv_L_cache: 2 ** 20 }, /conv_L_cache: expected at most 256/],
+    [
+      "a window in LFM2",
+      "Lfm2ForCausalLM",
+      { layer_types: ["conv", "sliding_attention"] },
+      /with "sliding_attention" is/,
+    ],
+    [
+      "heads of values that keys do not divide",
+      "Qwen3_5ForCausalLM",
+      { linear_num_value_heads: 5, linear_num_key_heads: 2 },
+      /linear_num_value_heads divisible by linear_num_key_heads but found 5 and 2/,
+    ],
+    [
+      "another gate of the convolution",
+      "Qwen3_5ForCausalLM",
+      { hidden_act: "gelu" },
+      /hidden_act "gelu" is not supported/,
+    ],
+    [
+      "Mamba heads of another width",
+      "GraniteMoeHybridForCausalLM",
+      { mamba_n_heads: 4, mamba_d_head: 16 },
+      /mamba_n_heads times mamba_d_head equal to mamba_expand times hidden_size, 128, .* found 4, 16 and 1/,
+    ],
+    [
+      "time steps within limits",
+      "GraniteMoeHybridForCausalLM",
+      { mamba_n_heads: 4, time_step_limit: [0.1, { __float__: "Infinity" }] },
+      /time_step_limit \[0.1,{"__float__":"Infinity"}\] is not supported, only/,
+    ],
+    [
+      "an architecture of Mamba",
+      "NemotronHForCausalLM",
+      {},
+      /architecture NemotronHForCausalLM is not supported, only/,
+    ],
     ["a part of no head", "Phi3ForCausalLM", { partial_rotary_factor: 1.5 }, /partial_rotary_factor: expected a part/],
   ])("with %s that is not supported are refused", (_, name, changes, message) => {
     expect(() => other(name, changes)).toThrow(message);
