@@ -6,6 +6,9 @@ const source = (path: string) => fileURLToPath(new URL(`src/${path}`, import.met
 /** Rooms whose tests leave nothing behind in a process: one runs them all, which saves starting and loading for each. */
 const tidy = "src/{*,{compile,formats,hub,language,model,ops,program,quantize,runtime,server,text,tools}/**}.test.ts";
 
+/** Files as strangers could make them, tried by the thousand: `npm run test:hostile`, which `npm test` leaves out. */
+const hostile = "test/{bounded-memory,fuzz,fuzz-exports,hostile-programs,hostile-tables,sizes}.test.ts";
+
 export default defineConfig({
   // Examples use the package by its name.
   resolve: {
@@ -25,9 +28,10 @@ export default defineConfig({
     projects: [
       {
         extends: true,
-        test: { name: "alone", include: ["{src,test,scripts,web}/**/*.test.{ts,js}"], exclude: [tidy] },
+        test: { name: "alone", include: ["{src,test,scripts,web}/**/*.test.{ts,js}"], exclude: [tidy, hostile] },
       },
       { extends: true, test: { name: "together", include: [tidy], isolate: false } },
+      { extends: true, test: { name: "hostile", include: [hostile] } },
     ],
   },
 });

@@ -13,7 +13,7 @@ await serveEngine(async ({ path, threads }) => {
   /** Tokens after those that are in the context; the next one is computed when it is asked for. */
   let tokens;
   return {
-    vocabulary: model.fileInfo.metadata.llama.vocab_size,
+    vocabulary: [...model.iterateAllTokens()].length,
     async prefill(ids) {
       await tokens?.return();
       await sequence.clearHistory();

@@ -1,7 +1,8 @@
 /**
  * Builds the native addon (build/lowbit.node) with this machine's C++ compiler: the kernels that this CPU can run, or with
  * `--all` those of every instruction set of its architecture. Without a compiler, or where the build fails, it says so and
- * succeeds: the package works without the addon, only slower. `--strict` builds all and makes a failure an error.
+ * succeeds: the package works without the addon, only slower. `--strict` makes a failure an error, and compiles for the
+ * other instruction sets, too, without optimizing: it shows that they compile, and which rows they have.
  * `--target=linux-arm64` builds build/lowbit-linux-arm64.node, with all, by a cross compiler instead: CXX ("python3 -m
  * ziglang c++ -target aarch64-linux-gnu" works as well), else aarch64-linux-gnu-g++. `--sanitize=address,undefined`
  * instruments what this CPU can run with these sanitizers of gcc and clang. `--out=file` writes the addon there.
@@ -41,7 +42,7 @@ const target = option("--out=") ?? join(root, "build", kind ? `lowbit-${kind}.no
 /** Holds the fingerprint of what the addon was built from, and on a second line the instruction sets that it has. */
 const note = `${target}.sources`;
 const strict = process.argv.includes("--strict");
-const all = strict || cross !== undefined || process.argv.includes("--all");
+const all = cross !== undefined || process.argv.includes("--all");
 const sources = nativeSources(arch);
 
 /** A command and its first arguments, and what it says of its version; or undefined. */
@@ -55,13 +56,11 @@ function compiler() {
   return undefined;
 }
 
-/**
- * Flags of sanitizers: reports name lines, and frames are there. Checks of each access make functions that are written out
- * so large that compilers take minutes for a file: functions of ours stay functions, and nothing is optimized.
- */
-const instrumented = sanitizers
-  ? ["-O0", "-Dalways_inline=unused", "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`]
-  : [];
+/** Functions of ours stay functions, and nothing is optimized: a file takes seconds where it takes minutes else. */
+const unoptimized = ["-O0", "-Dalways_inline=unused"];
+
+/** Flags of sanitizers: reports name lines, and frames are there. Optimizing checks of each access would take minutes. */
+const instrumented = sanitizers ? [...unoptimized, "-g1", "-fno-omit-frame-pointer", `-fsanitize=${sanitizers}`] : [];
 
 /** Node has templates of the standard library, too, whose atomics the sanitizers do not see: the addon's are its own. */
 const ownTemplates = sanitizers ? ["-Wl,-Bsymbolic"] : [];
@@ -102,10 +101,10 @@ function isRunning(pid) {
 }
 
 /**
- * Instruction sets to build for: all, or those of this CPU. Where that does not say what it has, all are built.
+ * Instruction sets to optimize for: all, or those of this CPU. Where that does not say what it has, it is all.
  * @param {string[] | undefined} cxx
  */
-async function wantedSets(cxx) {
+async function optimizedSets(cxx) {
   const known = instructionSetsOf(arch);
   if (all || !cxx) return known;
   const program = join(unfinished, "probe.cc");
@@ -119,15 +118,16 @@ async function wantedSets(cxx) {
 
 /**
  * An object of a source, its compiler arguments, and the fingerprint of all that it is made of.
- * @param {string[]} cxx @param {string} version
+ * @param {string[]} cxx @param {string} version @param {string[]} sets those to optimize for
  */
-function compilation(cxx, version) {
+function compilation(cxx, version, sets) {
   const base = [...baseFlags(), ...instrumented];
   const shared = headersFingerprint([version, ...cxx, ...base]);
   const kind = cxx.includes("ziglang") ? "zig" : "cc";
-  return (/** @type {{ file: string, features: string[] }} */ source) => {
-    const { file } = source;
-    const flags = fileFlags(arch, source, kind);
+  return (/** @type {{ file: string, set: string, features: string[] }} */ source) => {
+    const { file, set } = source;
+    const speed = set === "" || sets.includes(set) ? [] : unoptimized;
+    const flags = [...fileFlags(arch, source, kind), ...speed];
     const text = readFileSync(join(nativeFolder, file));
     const fingerprint = createHash("sha256")
       .update(`${shared}\0${flags.join(" ")}\0`)
@@ -185,12 +185,13 @@ async function compileEmptyTables(cxx, absent) {
 
 /**
  * The addon gets its name when it is whole: who loads half an addon dies of it. Until then the old one stays.
- * @param {{ cxx: string[], version: string }} compiler @param {string[]} sets @param {string} fingerprint
+ * @param {{ cxx: string[], version: string }} compiler @param {string[]} sets those to optimize for
+ * @param {string} fingerprint
  */
 async function build({ cxx, version }, sets, fingerprint) {
   for (const folder of [unfinished, objects]) mkdirSync(folder, { recursive: true });
-  const describe = compilation(cxx, version);
-  const isWanted = (/** @type {{ set: string }} */ { set }) => set === "" || sets.includes(set);
+  const describe = compilation(cxx, version, sets);
+  const isWanted = (/** @type {{ set: string }} */ { set }) => strict || set === "" || sets.includes(set);
   const wanted = slowestFirst(sources.filter(isWanted)).map(describe);
   await compileAll(cxx, wanted);
   const linked = wanted.map(({ name }) => join(objects, name));
@@ -203,13 +204,19 @@ async function build({ cxx, version }, sets, fingerprint) {
     // Without its note, the addon is built again should this process end between the two.
     rmSync(note, { force: true });
     renameSync(addon, target);
-    writeFileSync(note, `${fingerprint}\n${sets.join(" ")}`);
+    writeFileSync(note, `${fingerprint}\n${sets.join(" ")}${absent.length > 0 ? "" : ` ${WHOLE}`}`);
   } finally {
     rmSync(addon, { force: true });
   }
 }
 
-/** Instruction sets of the addon that is there, or undefined where it is of other sources. @param {string} fingerprint */
+/** Stands among the instruction sets of an addon that has rows for all of them, optimized or not. */
+const WHOLE = "whole";
+
+/**
+ * Instruction sets that the addon that is there is optimized for, or undefined where it is of other sources.
+ * @param {string} fingerprint
+ */
 function builtSets(fingerprint) {
   if (!existsSync(target) || !existsSync(note)) return undefined;
   const [of, sets = ""] = readFileSync(note, "utf8").split("\n");
@@ -226,13 +233,14 @@ try {
   if (!hasAll(built, instructionSetsOf(arch))) {
     removeLeftovers();
     const found = compiler();
-    const sets = await wantedSets(found?.cxx);
-    const isKept = !found && !all && built !== undefined;
-    if (!isKept && !hasAll(built, sets)) {
+    const sets = await optimizedSets(found?.cxx);
+    const isKept = !found && !all && !strict && built !== undefined;
+    if (!isKept && !hasAll(built, strict ? [...sets, WHOLE] : sets)) {
       if (!found) throw new Error(`no C++ compiler was found${process.env.CXX ? `: CXX is ${process.env.CXX}` : ""}`);
       await build(found, sets, fingerprint);
       const whole = sets.length === instructionSetsOf(arch).length;
-      console.log(`lowbit: native addon built${whole ? "" : ", with the kernels that this CPU runs"}`);
+      const others = strict ? "; those of other instruction sets are not optimized" : "";
+      console.log(`lowbit: native addon built${whole ? "" : `, with the kernels that this CPU runs${others}`}`);
     }
   }
 } catch (error) {

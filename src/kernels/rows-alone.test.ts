@@ -1,6 +1,6 @@
 /** A row of activations has the same results, bit for bit, alone and among any number of others, on any number of threads. */
 import { describe, expect, it } from "vitest";
-import { type Bench, heap, isEmulated, machine, run } from "../../test/support/conformance.ts";
+import { type Bench, heap, isEmulated, machine, run, testedElsewhere } from "../../test/support/conformance.ts";
 import { Random, randomFloatWeights, randomWeights, weightVariants } from "../../test/support/random.ts";
 import { expectSame } from "../../test/support/same.ts";
 import { SUPER_GROUP } from "../quantized.ts";
@@ -37,6 +37,10 @@ function nativeCpus(): Cpu[] {
 
 /** Names of rows that were tested on a CPU before: some serve several. */
 const tested = new Set<string>();
+
+/** Whether the rows were tested on the emulated CPU before this one. */
+const isTestedElsewhere = (rows: readonly Kernel<never>[]) =>
+  testedElsewhere !== null && rows.every(({ needs }) => needs.every((name) => testedElsewhere!.features.has(name)));
 
 const cpus: readonly Cpu[] = [
   ...nativeCpus(),
@@ -98,15 +102,15 @@ describe.each(cpus)("$name", (cpu) => {
     for (const layout of ["panel16", "panel32", "torchao_universal"]) {
       const own = kernels.filter((kernel) => kernel.layouts?.includes(layout) && isCompiled(kernel));
       const names = own.map(({ name }) => name).join();
-      if (own.length === 0 || tested.has(names)) continue;
+      if (own.length === 0 || tested.has(names) || isTestedElsewhere(own)) continue;
       if (!skipped) tested.add(names);
       it.skipIf(skipped).each([1, 2, 3, 4, 5, 6, 7, 8])(`linear layers, ${family}, ${layout}, %i bits`, (bits) => {
         const random = new Random(bits);
         for (const [columns, k, groupSize] of shapes)
           for (const [index, variant] of weightVariants.entries()) {
-            // Each variant in some widths, all in 8 bits; integer scales in all, where their factors change along k.
+            // Each variant in two or three widths; integer scales in all, where their factors change along k.
             const isOwn = variant.scaleDType === "i8" && k > SUPER_GROUP;
-            if (index % 3 !== bits % 3 && bits !== 8 && !isOwn) continue;
+            if (index % 3 !== bits % 3 && !isOwn) continue;
             const n = halves === 2 ? 64 : columns;
             const weights = randomWeights(random, { n, k, bits, groupSize, ...variant });
             if (layoutNamed(layout).refusal(weights) !== null) continue;

@@ -77,11 +77,12 @@ export function run<A>(kernel: Kernel<A>, args: A, { memory, threads }: Bench): 
  * the others not at all.
  */
 const elsewhere = globalThis.process?.env.LOWBIT_TESTED_ELSEWHERE;
+export const testedElsewhere: Cpu | null = elsewhere ? cpuWith(elsewhere) : null;
 const widthElsewhere = 4;
 
 /** A block of tests for every row of a family that `cpu` can run; the others are skipped with the reason. */
 export function describeRows<A>(rows: readonly Kernel<A>[], cpu: Cpu, tests: (kernel: Kernel<A>) => void): void {
-  const tested = elsewhere ? cpuWith(elsewhere) : null;
+  const tested = testedElsewhere;
   for (const kernel of rows) {
     const missing = kernel.needs.filter((feature) => !cpu.features.has(feature));
     if (missing.length > 0) {

@@ -71,17 +71,17 @@ describe("long words", () => {
   it("are encoded in steps that grow with their length", () => {
     const merges = [["a", "b"]];
     const bpe = make({ model: { type: "BPE", vocab: { a: 0, b: 1, ab: 2 }, merges } });
-    expect(bpe.encode("ab".repeat(200_000))).toHaveLength(200_000);
+    expect(bpe.encode("ab".repeat(60_000))).toHaveLength(60_000);
     const unigram = make({
       model: {
         type: "Unigram",
         vocab: [
           ["a", -1],
-          ["a".repeat(100_000), -1],
+          ["a".repeat(40_000), -1],
         ],
       },
     });
-    expect(() => unigram.encode(`${"a".repeat(99_999)}b`)).toThrow(LowbitError);
+    expect(() => unigram.encode(`${"a".repeat(39_999)}b`)).toThrow(LowbitError);
     const wordPiece = { type: "WordPiece", vocab, unk_token: "<unk>", max_input_chars_per_word: 1e9 };
     const words = make({ model: wordPiece }, { stepsPerCharacter: 100 });
     expect(() => words.encode("c".repeat(30_000))).toThrow(/needs more than 100 steps a character/);
