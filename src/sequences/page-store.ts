@@ -157,7 +157,7 @@ export class PageStore {
     const same = previous.same(page);
     if (!same) {
       previous.add(page);
-      if (page.state) this.#withState.set(page, this.#time++);
+      if (page.state) this.#noteState(page);
       return page;
     }
     const lacking = same.blocks.flatMap((block, kind) => (block ? [] : [kind]));
@@ -175,7 +175,29 @@ export class PageStore {
   keepState(page: Page, state: State): void {
     if (page.state) return;
     page.state = this.holdState(state);
-    if (page.isKnown) this.#withState.set(page, this.#time++);
+    if (page.isKnown) this.#noteState(page);
+  }
+
+  #noteState(page: Page): void {
+    this.#withState.set(page, this.#time++);
+    this.#thinStates(page);
+  }
+
+  /**
+   * Of the states before a page's, drops those whose neighbours are no farther from each other than the page is from the
+   * nearer one: a long sequence keeps as many as its length has digits. Those where sequences part stay.
+   */
+  #thinStates(last: Page): void {
+    let [nearer, candidate]: ({ page: Page; distance: number } | null)[] = [{ page: last, distance: 0 }, null];
+    let distance = 0;
+    for (let page = last.parent; page; page = page.parent) {
+      distance++;
+      if (!page.state) continue;
+      if (candidate && !candidate.page.isFork && distance - nearer!.distance <= nearer!.distance)
+        this.#dropState(candidate.page);
+      else if (candidate) nearer = candidate;
+      candidate = { page, distance };
+    }
   }
 
   /** The state after a page's last position, for a sequence that goes on from there; null when there is none. */

@@ -44,6 +44,13 @@ export class Page {
     return this.#next.get(ids[0]!)?.find((page) => sameIds(page.ids, ids, 0, ids.length) === ids.length);
   }
 
+  /** Whether several known pages follow it: sequences part here. */
+  get isFork(): boolean {
+    let followers = 0;
+    for (const pages of this.#next.values()) followers += pages.length;
+    return followers > 1;
+  }
+
   add(page: Page): void {
     const known = this.#next.get(page.ids[0]!);
     if (known) known.push(page);

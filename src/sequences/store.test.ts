@@ -115,6 +115,25 @@ describe("recurrent state", () => {
     expect(sequence.truncate(3)).toBe(0);
   });
 
+  test("a long sequence keeps few states: those near its end, those where others part, and ever fewer before", async () => {
+    const cells = new CellStore([cache(0), state(0)], { ...options, contextLength: 1024 });
+    const sequence = cells.store.open();
+    await cells.extend(sequence, numbers(100), 4);
+    await cells.extend(cells.store.open([...numbers(68), 5000]), [5000, 5001, 5002, 5003], 4);
+    await cells.extend(sequence, numbers(924, 100), 4);
+    const reached = numbers(256, 1).map((page) => {
+      const other = cells.store.open([...numbers(4 * page), 5000, 5001]);
+      const { position } = other;
+      other.dispose();
+      // What must be computed again is no more than what lies between there and the end.
+      expect(4 * page - position).toBeLessThanOrEqual(1024 - 4 * page + 4);
+      return position;
+    });
+    const kept = new Set(reached);
+    expect(kept.size).toBeLessThan(20);
+    for (const position of [1024, 1020, 1016, 68]) expect(kept).toContain(position);
+  });
+
   test("forks go on from one state by themselves", async () => {
     const cells = new CellStore([cache(0), state(0)], options);
     const sequence = cells.store.open();
