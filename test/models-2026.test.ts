@@ -15,7 +15,6 @@ import {
   saveTorchao,
 } from "../src/index.ts";
 import { scalarCpu } from "../src/kernels/cpu.ts";
-import { Experts } from "../src/model/experts.ts";
 import { compileModel, loadProgramObject } from "../src/tools/index.ts";
 import { distance } from "./support/distance.ts";
 import { temporaryFolder } from "./support/folders.ts";
@@ -30,7 +29,7 @@ import { changeByScaling } from "./support/scaled-channels.ts";
 const attentionBounds = { relative: 0.05, correlation: 0.999 };
 const productBounds = { relative: 0.07, correlation: 0.997 };
 /** Where rounding changes which experts a token goes to, what follows differs by more than rounding. */
-const expertBounds = { relative: 0.08, correlation: 0.996 };
+const expertBounds = { relative: 0.11, correlation: 0.993 };
 
 function argmax(logits: ArrayLike<number>): number {
   let best = 0;
@@ -109,7 +108,7 @@ describe.skipIf(!hasModels2026).each(Object.entries(models2026))(
       quantize(exact, [intxWeightOnly({ bits: 4, groupSize: 32 })]);
       const { relative, correlation } = distance(await logitsOf(model), await logitsOf(exact));
       const hasProducts = model.decoder.transformer!.layers.some(({ mixer, adapter }) => mixer.states > 0 || adapter);
-      const hasExperts = model.decoder.transformer!.layers.some(({ mlp }) => mlp instanceof Experts);
+      const hasExperts = model.decoder.transformer!.layers.some(({ mlp }) => mlp.stacks !== undefined);
       const bounds = hasExperts ? expertBounds : hasProducts ? productBounds : attentionBounds;
       expect(relative).toBeLessThan(bounds.relative);
       expect(correlation).toBeGreaterThan(bounds.correlation);

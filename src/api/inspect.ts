@@ -292,10 +292,14 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
       hasBias: false,
       intact: null,
     };
-  const [n, k] = shape as [number, number];
+  const [n, k] = shape.slice(-2) as [number, number];
+  const experts = shape.length === 3 ? shape[0]! : 1;
   const wanted = { n, k, groupSize: groupSize! };
   const bytes = await (verify ? weight.data.read() : start(weight.data));
-  const { layout, spec, hasBias } = describePacked(bytes, weight.data.byteLength, wanted);
+  // Experts' matrices follow each other, each with a header of its own.
+  const length = weight.data.byteLength / experts;
+  const { layout, spec, hasBias } = describePacked(bytes, length, wanted);
+  const parts = () => Array.from({ length: experts }, (_, i) => bytes.subarray(i * length, (i + 1) * length));
   return {
     ...base,
     layout: layout.name,
@@ -305,8 +309,13 @@ async function weightReport(weight: ListedWeight, verify: boolean): Promise<Weig
     hasZeros: spec.hasZeros,
     hasMinima: spec.hasMinima ?? false,
     hasBias,
-    intact: verify ? verifyPacked(openPacked(bytes, wanted)) : null,
+    intact: verify ? areIntact(parts().map((part) => verifyPacked(openPacked(part, wanted)))) : null,
   };
+}
+
+/** Whether all are; null where nothing tells. */
+function areIntact(parts: readonly (boolean | null)[]): boolean | null {
+  return parts.includes(null) ? null : parts.every(Boolean);
 }
 
 /** The first bytes of data: enough for any header. */

@@ -23,7 +23,7 @@ export interface ListedWeight {
   readonly name: string;
   /** Full names of the operators that use it; two for tied embeddings. */
   readonly operators: readonly string[];
-  /** Sizes [n, k] of quantized weights, else the sizes of the tensor. */
+  /** Sizes [n, k] of quantized weights, [experts, n, k] of those of experts, else the sizes of the tensor. */
   readonly shape: readonly number[];
   /** Type of the stored elements. */
   readonly dtype: TensorValue["dtype"];
@@ -132,7 +132,11 @@ function describe(
     return { ...base, kind: "matrix", shape, bits, groupSize, byteLength: all, matrix };
   }
   const packed = value === named.get("packed_weights") ? packedShape(named) : null;
-  if (packed) return { ...base, kind: "packed", shape: [packed.n, packed.k], bits: null, groupSize: packed.groupSize };
+  if (packed) {
+    const experts = intOf(named.get("experts"));
+    const shape = [...(experts === null ? [] : [experts]), packed.n, packed.k];
+    return { ...base, kind: "packed", shape, bits: null, groupSize: packed.groupSize };
+  }
   const rows = intOf(named.get("num_embeddings"));
   const dim = intOf(named.get("embedding_dim"));
   if (value === named.get("packed_weight_qvals") && rows !== null && dim !== null) {

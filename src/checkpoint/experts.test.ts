@@ -8,6 +8,7 @@ import { expectSame } from "../../test/support/same.ts";
 import { tinyConfig, writeTinyCheckpoint } from "../../test/support/tiny-checkpoint.ts";
 import { compileModel, exportProgram } from "../api/compile-model.ts";
 import { EagerModel } from "../api/eager-model.ts";
+import { inspectProgram } from "../api/inspect.ts";
 import { loadProgram } from "../api/load-program.ts";
 import { ShapeError, UnsupportedError } from "../errors.ts";
 import { buildDecoder } from "../model/architectures.ts";
@@ -118,6 +119,17 @@ describe("quantized", () => {
       expect(distance(found, exact).correlation).toBeGreaterThan(0.97);
       const file = join(folder, `bits-${bits}.pte`);
       await exportProgram(model, file);
+      const weights = (await inspectProgram(file, { verify: true })).weights.filter(({ name }) =>
+        name.includes("experts"),
+      );
+      expect(weights.map(({ shape, bits: found, intact }) => ({ shape, bits: found, intact }))).toEqual(
+        [0, 1]
+          .flatMap(() => [
+            [EXPERTS, 2 * SIZE, 32],
+            [EXPERTS, 32, SIZE],
+          ])
+          .map((shape) => ({ shape, bits, intact: true })),
+      );
       const program = await loadProgram(file);
       expectSame(await program.createDecoder().allLogits(ids), found);
       await program.dispose();

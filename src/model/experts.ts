@@ -127,12 +127,17 @@ export class Experts implements LayerPart {
   }
 
   forward<T>(pass: LayerPass<T>, x: T, place: Place): T {
+    return this.routed(pass, x, x, place);
+  }
+
+  /** What experts make of x, chosen by a router that reads `read`. */
+  routed<T>(pass: LayerPass<T>, x: T, read: T, place: Place): T {
     const { ops } = pass;
     const { routerBias, routerVectors, shared } = this.config;
     const { module } = place;
     const vector = (name: string | undefined) => (name ? pass.weight(`${module}.${name}`) : null);
     const [bias, factors] = [vector(routerVectors?.choice), vector(routerVectors?.factors)];
-    const logits = pass.linear(x, `${module}.${this.#names.router}`, routerBias);
+    const logits = pass.linear(read, `${module}.${this.#names.router}`, routerBias);
     const routing = ops.route(logits, { ...this.config, bias, factors });
     const made = ops.combineExperts(this.#experts(pass, ops.expertRows(x, routing), routing, module), routing);
     if (!shared) return made;

@@ -7,6 +7,8 @@ import { InvalidFileError, UnsupportedError } from "../errors.ts";
 import { Attention, type AttentionConfig } from "./attention.ts";
 import type { ConfigReader } from "./config-reader.ts";
 import type { Architecture, Decoder } from "./decoder.ts";
+import { DenseBesideExperts } from "./dense-beside-experts.ts";
+import { Experts } from "./experts.ts";
 import { GatedMlp } from "./gated-mlp.ts";
 import { normsAround } from "./gemma.ts";
 import type { LayerConfig } from "./layer.ts";
@@ -108,10 +110,24 @@ function attentionOf(
   });
 }
 
+/** The MLP of a layer, with experts beside it where the config says so, and the norms around it. */
+function mlpOf(config: ConfigReader, dense: GatedMlp): Pick<LayerConfig, "mlp" | "norms"> {
+  if (!config.boolean("enable_moe_block", false)) return { mlp: dense, norms: normsAround };
+  const { hidden, activation } = dense.config;
+  const experts = new Experts({
+    hidden,
+    intermediate: config.size("moe_intermediate_size"),
+    experts: config.size("num_experts"),
+    topK: config.size("top_k_experts"),
+    gate: activation,
+    routerVectors: { factors: "router.per_expert_scale" },
+    names: { router: "router.proj" },
+  });
+  return { mlp: new DenseBesideExperts({ hidden, dense, experts }), norms: { ...normsAround, beforeMlp: null } };
+}
+
 function build(name: string, given: ConfigReader, perLayerSize: number): Decoder {
   const config = withoutDirections(given);
-  if (config.boolean("enable_moe_block", false))
-    throw new UnsupportedError(`${config.file}: ${name} with enable_moe_block is not supported`);
   const plain = config.without("hidden_act", "rope_parameters", "rope_scaling", "per_layer_config");
   const {
     depth,
@@ -147,8 +163,7 @@ function build(name: string, given: ConfigReader, perLayerSize: number): Decoder
     const facts = { type, sizes: sizes[i]!, rope: names[i]!, shared };
     return {
       mixer: attentionOf({ ...base, depth, attention, mlp, norms: normsAround }, config, facts),
-      mlp: new GatedMlp({ ...mlp, activation, intermediate }),
-      norms: normsAround,
+      ...mlpOf(config, new GatedMlp({ ...mlp, activation, intermediate })),
       ...(table ? { adapter: new PerLayerInput(table, i) } : {}),
       factor: "layer_scalar",
     };

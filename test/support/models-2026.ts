@@ -15,6 +15,7 @@ export const models2026: Readonly<Record<string, string>> = {
   "gemma3-conditional": "Gemma3ForCausalLM",
   "gemma4-conditional": "Gemma4ForCausalLM",
   gemma4_text: "Gemma4ForCausalLM",
+  "gemma4_text-moe": "Gemma4ForCausalLM",
   "gemma4_text-k-eq-v": "Gemma4ForCausalLM",
   glm4: "Glm4ForCausalLM",
   gpt_oss: "GptOssForCausalLM",
